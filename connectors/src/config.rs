@@ -1,0 +1,124 @@
+//! The settings of one broker, and how to open its sources and sinks.
+
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{ConnectorError, Destination, Outcomes, Sink, Source, SourceOptions, memory};
+
+/// One `[brokers.NAME]`, without the keys that are not the connector's (`allow`).
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum BrokerConfig {
+    /// NATS JetStream.
+    #[cfg(feature = "nats")]
+    Nats(crate::nats::Config),
+    /// A broker in this process; never from settings.
+    #[serde(skip)]
+    Memory(memory::Config),
+}
+
+/// What a missing destination is to be used for: decides what `declare` makes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// Read by an ingest.
+    Ingest,
+    /// Takes rejected requests or dead letters.
+    Letters,
+}
+
+/// What `declare` found or did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Declared {
+    /// It was there.
+    Existed,
+    /// It is there now.
+    Created,
+}
+
+impl BrokerConfig {
+    /// Opens a source: connected, its consumer found or made, ready for `recv`. The consumer is made where it is missing, the topic never.
+    pub async fn source(&self, options: SourceOptions) -> Result<Box<dyn Source>, ConnectorError> {
+        match self {
+            #[cfg(feature = "nats")]
+            BrokerConfig::Nats(config) => Ok(Box::new(crate::nats::source::open(config, options).await?)),
+            BrokerConfig::Memory(config) => Ok(Box::new(memory::source(config, options)?)),
+        }
+    }
+
+    /// Opens a sink. `publish_timeout`: how long a publication may go without an answer before the sink reports it as unknown.
+    pub async fn sink(&self, publish_timeout: Duration) -> Result<(Box<dyn Sink>, Outcomes), ConnectorError> {
+        match self {
+            #[cfg(feature = "nats")]
+            BrokerConfig::Nats(config) => {
+                let (sink, outcomes) = crate::nats::sink::open(config, publish_timeout).await?;
+                Ok((Box::new(sink), outcomes))
+            }
+            BrokerConfig::Memory(config) => {
+                let (sink, outcomes) = memory::sink(config, publish_timeout)?;
+                Ok((Box::new(sink), outcomes))
+            }
+        }
+    }
+
+    /// Makes the destination where it is missing; what exists is left as it is.
+    pub async fn declare(&self, to: &Destination, role: Role) -> Result<Declared, ConnectorError> {
+        match self {
+            #[cfg(feature = "nats")]
+            BrokerConfig::Nats(config) => crate::nats::declare(config, to, role).await,
+            BrokerConfig::Memory(config) => Ok(memory::declare(config, to, role)),
+        }
+    }
+
+    /// The problems of these settings that show without a connection, each as a sentence; empty when there are none.
+    #[must_use]
+    pub fn problems(&self) -> Vec<String> {
+        match self {
+            #[cfg(feature = "nats")]
+            BrokerConfig::Nats(config) => config.problems(),
+            BrokerConfig::Memory(_) => Vec::new(),
+        }
+    }
+
+    /// Whether a target that producers name is allowed by this pattern, by the broker's own rules.
+    #[must_use]
+    pub fn allows(&self, pattern: &str, to: &Destination) -> bool {
+        match self {
+            #[cfg(feature = "nats")]
+            BrokerConfig::Nats(_) => crate::nats::allows(pattern, to),
+            BrokerConfig::Memory(_) => memory::allows(pattern, to),
+        }
+    }
+
+    /// Whether this destination belongs to the broker or its clients (`$JS.>`, `_INBOX.>`), or is no destination at all (a wildcard):
+    /// why not, or `None`.
+    #[must_use]
+    pub fn forbidden(&self, to: &Destination) -> Option<String> {
+        match self {
+            #[cfg(feature = "nats")]
+            BrokerConfig::Nats(_) => crate::nats::forbidden(to),
+            BrokerConfig::Memory(_) => None,
+        }
+    }
+
+    /// The kind of broker, as in `type`.
+    #[must_use]
+    pub fn kind(&self) -> &'static str {
+        match self {
+            #[cfg(feature = "nats")]
+            BrokerConfig::Nats(_) => "nats",
+            BrokerConfig::Memory(_) => "memory",
+        }
+    }
+
+    /// Where it is, for people: the URL without its password.
+    #[must_use]
+    pub fn place(&self) -> String {
+        match self {
+            #[cfg(feature = "nats")]
+            BrokerConfig::Nats(config) => config.place(),
+            BrokerConfig::Memory(_) => "memory".to_owned(),
+        }
+    }
+}

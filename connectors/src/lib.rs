@@ -1,0 +1,30 @@
+//! Sources and sinks: one contract over every broker. This package knows brokers, and nothing of delay or Redis.
+//!
+//! In reading order:
+//! - [`message`]: a message as it came or as it goes: body, key, headers, properties, where it was read.
+//! - [`source`]: where messages are read: batches in, one acknowledgement a batch.
+//! - [`sink`]: where messages are published: batches of (token, message) in, batches of (token, [`Outcome`]) out.
+//! - [`error`]: what went wrong, and what the caller does next.
+//! - [`config`]: the settings of one broker, and how to open its sources and sinks.
+//! - [`memory`]: a broker in this process, for tests of logic and for faults that no server can be made to show.
+//! - [`nats`]: NATS JetStream.
+//! - [`conformance`]: the suite that every connector passes.
+//!
+//! Connectors never retry and never reopen: they report, and the runner decides (see [`ErrorKind`]).
+
+pub mod config;
+#[cfg(any(test, feature = "conformance"))]
+pub mod conformance;
+pub mod error;
+pub mod memory;
+pub mod message;
+#[cfg(feature = "nats")]
+pub mod nats;
+pub mod sink;
+pub mod source;
+
+pub use config::{BrokerConfig, Declared, Role};
+pub use error::{ConnectorError, ErrorKind};
+pub use message::{Destination, Header, Headers, Message, Position, Properties, Value};
+pub use sink::{Outcome, Outcomes, Publication, Sink, Token};
+pub use source::{Batch, BatchId, Source, SourceOptions};

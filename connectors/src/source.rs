@@ -1,0 +1,58 @@
+//! The contract of a source: where messages are read.
+
+use async_trait::async_trait;
+
+use crate::{ConnectorError, Message};
+
+/// Names one batch of a source; unique within the value that gave it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct BatchId(pub u64);
+
+/// Messages that were read together and are settled together.
+#[derive(Debug)]
+pub struct Batch {
+    /// What `ack` and `nack` name.
+    pub id: BatchId,
+    /// The messages in the broker's order; never empty.
+    pub messages: Vec<Message>,
+}
+
+/// What a source reads and how much of it at once.
+#[derive(Debug, Clone)]
+pub struct SourceOptions {
+    /// Topic, queue or subject.
+    pub topic: String,
+    /// Consumer group or durable consumer.
+    pub group: String,
+    /// The most messages in one batch.
+    pub max_batch: usize,
+    /// The most body bytes in one batch, but for a single larger message.
+    pub max_batch_bytes: usize,
+    /// The most messages delivered and not yet settled. At the bound the source stops reading: this is the back-pressure.
+    pub max_unsettled: usize,
+}
+
+/// An open source. An open value is a connection: there is no `connect`, [`crate::BrokerConfig::source`] returns it ready.
+///
+/// One task calls `recv`; `ack` and `nack` may be called by any, also while `recv` waits. Whatever is neither acked nor nacked is delivered
+/// again by the broker, to this or another reader, once the value is dropped or the broker's own patience ends. While the value lives the
+/// source itself keeps its hold on unsettled messages (in-progress acks, polling while paused), for as long as it takes.
+///
+/// After an error of any method the value is spent: drop it, open another.
+#[async_trait]
+pub trait Source: Send + Sync {
+    /// Waits for messages; returns what is there, at least one, at most the options' bounds. Never waits to fill a batch. Cancel-safe.
+    async fn recv(&self) -> Result<Batch, ConnectorError>;
+
+    /// The batch is stored: the broker may forget it. Batches may be settled in any order; a log's committed offset never passes an unsettled one.
+    async fn ack(&self, batch: BatchId) -> Result<(), ConnectorError>;
+
+    /// The batch was not taken: the broker shall deliver it again. Not for waiting out an outage: hold the batch instead.
+    async fn nack(&self, batch: BatchId) -> Result<(), ConnectorError>;
+
+    /// Stops or resumes reading from the broker; what was read already still comes from `recv`. The hold on unsettled messages goes on.
+    async fn pause(&self, paused: bool) -> Result<(), ConnectorError>;
+
+    /// Gives back what was read and not settled, so that others get it at once, and closes.
+    async fn close(self: Box<Self>) -> Result<(), ConnectorError>;
+}

@@ -1,0 +1,7 @@
+//! Dwell adds delayed delivery to the broker that a team already runs. The modules, in reading order:
+
+pub mod job;
+pub mod request;
+pub mod units;
+
+pub mod config;

@@ -1,0 +1,61 @@
+//! A message becomes a request, or is refused with a code. Pure: no clock, no network, never a panic.
+
+use dwell_connectors::Destination;
+
+use crate::job::{Action, Conflict, Due, Job, JobId};
+
+/// What a message on an ingest asks for.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Request {
+    /// A new job.
+    Schedule(Box<Schedule>),
+    /// Something about a job that exists.
+    Act(Act),
+}
+
+/// A new job.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Schedule {
+    /// Its id.
+    pub id: JobId,
+    /// The id was made here, from position or content: it never replaces another job.
+    pub generated: bool,
+    /// When.
+    pub due: Due,
+    /// What if the id exists.
+    pub conflict: Conflict,
+    /// What is delivered.
+    pub job: Job,
+    /// The inbound message.
+    pub origin: Origin,
+    /// Where the verdict goes, on the ingest's broker.
+    pub reply_to: Option<Destination>,
+}
+
+/// An action on a job that exists.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Act {
+    /// Which; never `Schedule`.
+    pub action: Action,
+    /// Whose.
+    pub id: JobId,
+    /// The new time of a `reschedule`.
+    pub due: Option<Due>,
+    /// `delayed-due` that a `finish` or `fail` carried back, epoch ms.
+    pub seen_due: Option<i64>,
+    /// `delayed-attempt` that a `finish` or `fail` carried back.
+    pub seen_attempt: Option<u32>,
+    /// The inbound message.
+    pub origin: Origin,
+    /// Where the verdict goes, on the ingest's broker.
+    pub reply_to: Option<Destination>,
+}
+
+/// Tells one inbound message from every other, so that its redelivery changes nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Origin {
+    /// Of broker, position and so on; random where the broker tells nothing that would be the same in a redelivery.
+    pub fingerprint: [u8; 8],
+    /// Whether this delivery may be a redelivery, so that the fingerprint is to be looked up among those applied before.
+    pub check: bool,
+}
