@@ -31,12 +31,21 @@ pub struct Settings {
 /// `redis.mode`
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the words of the contract")]
-pub enum RedisMode { Single, Cluster, Sentinel }
+pub enum RedisMode {
+    Single,
+    Cluster,
+    Sentinel,
+}
 
 /// `redis.durability`: what the inbound ack waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the words of the contract")]
-pub enum Durability { Memory, Fsync, Replica, FsyncReplica }
+pub enum Durability {
+    Memory,
+    Fsync,
+    Replica,
+    FsyncReplica,
+}
 
 /// `[redis]`
 #[derive(Debug, Clone)]

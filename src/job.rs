@@ -161,7 +161,8 @@ pub enum DeadReason {
 
 impl DeadReason {
     /// Every reason, in the order of the contract.
-    pub const ALL: [DeadReason; 5] = [DeadReason::RetriesExhausted, DeadReason::Invalid, DeadReason::Late, DeadReason::Failed, DeadReason::Crashed];
+    pub const ALL: [DeadReason; 5] =
+        [DeadReason::RetriesExhausted, DeadReason::Invalid, DeadReason::Late, DeadReason::Failed, DeadReason::Crashed];
 
     /// The word of the contract.
     #[must_use]
