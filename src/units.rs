@@ -79,8 +79,8 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
         .ok_or_else(|| format!("{} is more bytes than can be counted", quote(text)))
 }
 
-/// A time, epoch ms: RFC 3339 with an offset (what is finer than a millisecond is rounded up), or epoch milliseconds (an integer below 10^11 is refused: seconds taken
-/// for milliseconds). RFC 3339 times before 1970 are negative.
+/// A time, epoch ms: RFC 3339 with an offset (what is finer than a millisecond is rounded up; before 1970 it is negative), or epoch milliseconds (an integer
+/// below 10^11 is refused: seconds taken for milliseconds).
 pub fn parse_time_ms(text: &str) -> Result<i64, String> {
     let trimmed = text.trim();
     let digits = trimmed.strip_prefix('-').unwrap_or(trimmed);
@@ -122,7 +122,7 @@ pub fn show_duration_ms(ms: u64) -> String {
 /// A size in bytes as people write it, in the largest unit of 1024 that divides it: `1MiB`, `1000B`. [`parse_size`] reads it back.
 #[must_use]
 pub fn show_size(bytes: u64) -> String {
-    let (name, unit) = SIZES[..3].iter().find(|(_, unit)| bytes > 0 && bytes % unit == 0).unwrap_or(&("B", 1));
+    let (name, unit) = SIZES[..3].iter().find(|(_, unit)| bytes > 0 && bytes.is_multiple_of(*unit)).unwrap_or(&("B", 1));
     format!("{}{name}", bytes / unit)
 }
 

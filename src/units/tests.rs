@@ -219,7 +219,7 @@ proptest! {
     #[test]
     fn no_fraction_ends_early(whole in 0_u64..1_000_000, nanos in 0_u64..1_000_000_000) {
         let asked_ns = u128::from(whole) * 1_000_000_000 + u128::from(nanos);
-        let ms = u128::from(parse_duration_ms(&format!("{whole}.{nanos:09}s")).unwrap());
+        let ms = u128::from(parse_duration_ms(&format!("{whole}.{nanos:09}s")).expect("a duration"));
         prop_assert!(ms * 1_000_000 >= asked_ns && ms * 1_000_000 < asked_ns + 1_000_000);
     }
 }
