@@ -5,3 +5,5 @@ pub mod request;
 pub mod units;
 
 pub mod config;
+
+pub mod cli;
