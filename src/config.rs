@@ -10,7 +10,8 @@ mod resolve;
 mod rules;
 mod secret;
 mod shape;
-#[cfg(test)]
+#[cfg(all(test, feature = "nats"))]
+#[allow(clippy::unwrap_used, reason = "tests")]
 mod tests;
 mod walk;
 

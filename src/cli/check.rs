@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::common::Common;
 use super::exit::{Exit, Stop};
-use crate::config::Problem;
+use crate::config::{Problem, Settings};
 
 /// `dwell check`
 #[derive(Debug, clap::Args)]
@@ -73,13 +73,9 @@ pub fn exit_of(checks: &[Check]) -> Exit {
     })
 }
 
-pub(super) fn run(common: &Common, _args: &Args) -> Result<Exit, Stop> {
+pub(super) fn run(common: &Common) -> Result<Exit, Stop> {
     let checks = match common.settings() {
-        Ok(settings) => {
-            let from = common.config.as_ref().map_or("environment".to_owned(), |path| path.display().to_string());
-            let detail = format!("{from}: brokers {}, ingests {}", settings.brokers.len(), settings.ingest.len());
-            vec![Check::good("settings", detail)]
-        }
+        Ok(settings) => vec![settings_read(common, &settings)],
         Err(Stop::Settings(problems)) => problems.iter().map(Check::of_problem).collect(),
         Err(stop) => return Err(stop),
     };
@@ -89,7 +85,16 @@ pub(super) fn run(common: &Common, _args: &Args) -> Result<Exit, Stop> {
     Ok(exit_of(&checks))
 }
 
+fn settings_read(common: &Common, settings: &Settings) -> Check {
+    let from = common.config.as_ref().map_or("environment".to_owned(), |path| path.display().to_string());
+    let names = |names: Vec<&str>| if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+    let brokers = names(settings.brokers.keys().map(String::as_str).collect());
+    let ingests = names(settings.ingest.keys().map(String::as_str).collect());
+    Check::good("settings", format!("{from}; brokers: {brokers}; ingests: {ingests}"))
+}
+
 #[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use super::*;
 

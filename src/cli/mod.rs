@@ -1,10 +1,17 @@
 //! The command line: a file a command, and what all of them share.
 
+pub mod bench;
 pub mod check;
 pub mod common;
 pub mod completions;
+pub mod demo;
 pub mod exit;
+pub mod ls;
+pub mod run;
 pub mod schema;
+pub mod send;
+pub mod show;
+pub mod stats;
 
 use std::process::ExitCode;
 
@@ -63,7 +70,7 @@ impl Cli {
 impl Command {
     async fn run(self, common: &Common) -> Result<Exit, Stop> {
         match self {
-            Command::Check(args) => check::run(common, &args),
+            Command::Check(_) => check::run(common),
             Command::Schema(_) => schema::run(common),
             Command::Completions(args) => completions::run(&args),
         }
@@ -71,6 +78,7 @@ impl Command {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use clap::CommandFactory;
 

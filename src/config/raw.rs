@@ -73,6 +73,7 @@ impl Default for Redis {
 
 /// A broker: its kind, how to reach it, and what producers may reach on it.
 #[derive(Clone, Serialize, Deserialize, JsonSchema)]
+#[schemars(extend("unevaluatedProperties" = false))]
 pub struct Broker {
     /// Patterns of the targets that producers may reach, in the broker's own wildcards.
     pub allow: Vec<String>,

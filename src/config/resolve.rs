@@ -61,7 +61,10 @@ impl Resolver<'_> {
         let urls = match &raw.urls_file {
             None => raw.urls,
             Some(file) => {
-                let text = self.check(key, secret::read(Path::new(file)).map_err(|message| (message, "name a file that holds the URLs, one a line".to_owned())))?;
+                let text = self.check(
+                    key,
+                    secret::read(Path::new(file)).map_err(|message| (message, "name a file that holds the URLs, one a line".to_owned())),
+                )?;
                 text.split(['\n', ',']).map(str::trim).filter(|url| !url.is_empty()).map(str::to_owned).collect()
             }
         };
@@ -75,7 +78,13 @@ impl Resolver<'_> {
         match (raw.mode, urls.len()) {
             (_, 0) => self.note(key, ("there is no URL".to_owned(), "write [\"redis://127.0.0.1:6379\"]".to_owned())),
             (RedisMode::Single, 2..) => {
-                self.note(key, (format!("mode \"single\" takes one URL, here are {}", urls.len()), "leave one, or set redis.mode to cluster or sentinel".to_owned()));
+                self.note(
+                    key,
+                    (
+                        format!("mode \"single\" takes one URL, here are {}", urls.len()),
+                        "leave one, or set redis.mode to cluster or sentinel".to_owned(),
+                    ),
+                );
             }
             (RedisMode::Single | RedisMode::Cluster | RedisMode::Sentinel, _) => {}
         }
@@ -99,7 +108,12 @@ impl Resolver<'_> {
         if names.is_empty() && !self.layers.is_set(&["brokers"]) {
             let source = self.layers.source_around(&["brokers".to_owned(), String::new()]);
             let mend = "add [brokers.main] with type, url and allow (config/nats.toml is an example), and name the file with --config";
-            self.problems.push(Problem { key: "brokers".to_owned(), source, message: "there is no broker".to_owned(), mend: mend.to_owned() });
+            self.problems.push(Problem {
+                key: "brokers".to_owned(),
+                source,
+                message: "there is no broker".to_owned(),
+                mend: mend.to_owned(),
+            });
         }
         for name in names {
             let key = format!("brokers.{name}");
@@ -111,6 +125,9 @@ impl Resolver<'_> {
                 self.check(&format!("{key}.allow"), rules::address(pattern));
             }
             for message in raw.connector.problems() {
+                // The connector begins with the setting that it means, where it means one.
+                let setting = message.strip_prefix('`').and_then(|rest| rest.split_once('`')).map_or("", |(setting, _)| setting);
+                let key = if self.layers.is_set(&["brokers", &name, setting]) { format!("{key}.{setting}") } else { key.clone() };
                 self.note(&key, (message, String::new()));
             }
             brokers.insert(name, Broker { connector: raw.connector, allow: raw.allow });
@@ -134,8 +151,9 @@ impl Resolver<'_> {
                 self.check(&format!("{key}.{field}"), rules::address(text));
             }
             for (field, text) in [("rejected", &raw.rejected), ("target", &raw.target)] {
-                if *text == raw.topic {
-                    let wrong = ("this is the topic that the ingest reads: messages would go round for ever".to_owned(), "name another".to_owned());
+                if *text == raw.topic && !text.is_empty() {
+                    let wrong =
+                        ("this is the topic that the ingest reads: messages would go round for ever".to_owned(), "name another".to_owned());
                     self.note(&format!("{key}.{field}"), wrong);
                 }
                 self.destination(&format!("{key}.{field}"), text, brokers.get(&raw.broker).map(|broker| &broker.connector));
@@ -146,7 +164,10 @@ impl Resolver<'_> {
             }
             let same = |other: &Ingest| other.broker == raw.broker && other.topic == raw.topic;
             if let Some((other, _)) = ingests.iter().find(|(_, other)| same(other)) {
-                let wrong = (format!("ingest.{other} reads the same topic of the same broker"), "remove one of them: a request read twice is a job made twice".to_owned());
+                let wrong = (
+                    format!("ingest.{other} reads the same topic of the same broker"),
+                    "remove one of them, or read another topic".to_owned(),
+                );
                 self.note(&format!("{key}.topic"), wrong);
             }
             let ingest = Ingest {
@@ -179,15 +200,25 @@ impl Resolver<'_> {
         })
     }
 
-    fn delivery(&mut self, limits: Option<&Limits>, brokers: &BTreeMap<String, Broker>, ingests: &BTreeMap<String, Ingest>) -> Option<Delivery> {
+    fn delivery(
+        &mut self,
+        limits: Option<&Limits>,
+        brokers: &BTreeMap<String, Broker>,
+        ingests: &BTreeMap<String, Ingest>,
+    ) -> Option<Delivery> {
         let raw: raw::Delivery = self.section("delivery")?;
         let max_ttr_ms = limits.map_or(LONGEST_TTR_MS, |limits| limits.max_ttr_ms.into());
-        let beyond = |(message, mend): Wrong| (message, if mend.contains("at most") { format!("{mend}, or raise limits.max_ttr") } else { mend });
+        let beyond =
+            |(message, mend): Wrong| (message, if mend.contains("at most") { format!("{mend}, or raise limits.max_ttr") } else { mend });
         let ttr = self.check("delivery.ttr", rules::duration(&raw.ttr, 1, max_ttr_ms).map_err(beyond));
         let publish_timeout = self.check("delivery.publish_timeout", rules::duration(&raw.publish_timeout, 100, 600_000));
-        let steps: Vec<Option<u64>> = raw.retry.iter().map(|step| self.check("delivery.retry", rules::duration(step, 0, LONGEST_MS))).collect();
+        let steps: Vec<Option<u64>> =
+            raw.retry.iter().map(|step| self.check("delivery.retry", rules::duration(step, 0, LONGEST_MS))).collect();
         if let Some(most) = limits.map(|limits| limits.max_retries).filter(|most| steps.len() > *most) {
-            self.note("delivery.retry", (format!("{} steps, but limits.max_retries is {most}", steps.len()), "write fewer, or raise limits.max_retries".to_owned()));
+            self.note(
+                "delivery.retry",
+                (format!("{} steps, but limits.max_retries is {most}", steps.len()), "write fewer, or raise limits.max_retries".to_owned()),
+            );
         }
         let max_late = match raw.max_late.trim() {
             "" => Some(None),
@@ -197,14 +228,19 @@ impl Resolver<'_> {
         for broker in brokers.values() {
             self.destination("delivery.dead", &raw.dead, Some(&broker.connector));
         }
-        if let Some((name, _)) = ingests.iter().find(|(_, ingest)| ingest.topic == raw.dead) {
-            self.note("delivery.dead", (format!("ingest.{name} reads this topic: dead letters would come back"), "name another".to_owned()));
+        if let Some((name, _)) = ingests.iter().find(|(_, ingest)| !raw.dead.is_empty() && ingest.topic == raw.dead) {
+            self.note(
+                "delivery.dead",
+                (format!("ingest.{name} reads this topic: dead letters would come back"), "name another".to_owned()),
+            );
         }
         let dead_retention = self.check("delivery.dead_retention", rules::duration(&raw.dead_retention, 0, LONGEST_MS));
         let dedupe_window = self.check("delivery.dedupe_window", rules::duration(&raw.dedupe_window, 1000, LONGEST_MS));
         let least = limits.map_or(1, |limits| limits.max_body);
-        let too_small = |(message, mend): Wrong| (message, if mend.contains("at least") { format!("{mend}, which is limits.max_body") } else { mend });
-        let bytes = self.check("delivery.max_in_flight_bytes", rules::size(&raw.max_in_flight_bytes, least, u64::MAX >> 11).map_err(too_small));
+        let too_small =
+            |(message, mend): Wrong| (message, if mend.contains("at least") { format!("{mend}, which is limits.max_body") } else { mend });
+        let bytes =
+            self.check("delivery.max_in_flight_bytes", rules::size(&raw.max_in_flight_bytes, least, u64::MAX >> 11).map_err(too_small));
         Some(Delivery {
             ttr_ms: ttr.and_then(|ms| u32::try_from(ms).ok())?,
             publish_timeout_ms: publish_timeout?,
@@ -301,6 +337,8 @@ fn refusal(kind: &Kind, key: &str) -> String {
         Kind::DuplicateField(name) => format!("`{name}` stands here twice"),
         Kind::UnknownVariant(_, words) => format!("this is not one of {}", words.join(", ")),
         Kind::Message(message) if !key.split('.').any(secret::is_secret) && !key.starts_with("brokers.") => message.clone(),
-        Kind::Message(_) | Kind::ISizeOutOfRange(_) | Kind::USizeOutOfRange(_) | Kind::Unsupported(_) | Kind::UnsupportedKey(..) => "this cannot be read".to_owned(),
+        Kind::Message(_) | Kind::ISizeOutOfRange(_) | Kind::USizeOutOfRange(_) | Kind::Unsupported(_) | Kind::UnsupportedKey(..) => {
+            "this cannot be read".to_owned()
+        }
     }
 }

@@ -88,7 +88,8 @@ pub(super) fn redis_url(url: &str) -> Result<(), Wrong> {
     };
     if !matches!(scheme, "redis" | "rediss") {
         // Only a plain word is sure to be no part of a password.
-        let shown = if scheme.len() <= 10 && scheme.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'+') { scheme } else { "this" };
+        let shown =
+            if scheme.len() <= 10 && scheme.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'+') { scheme } else { "this" };
         return wrong(format!("`{shown}` is not a scheme of Redis"), mend);
     }
     let place = rest.split(['/', '?']).next().unwrap_or_default();
@@ -101,7 +102,10 @@ pub(super) fn redis_url(url: &str) -> Result<(), Wrong> {
         return wrong("the URL has no host", mend);
     }
     if port.is_some_and(|port| port.parse::<u16>().map_or(true, |port| port == 0)) {
-        return wrong("the URL's port is not a number from 1 to 65535", "write the port behind the host; in a password write @ / : ? as %40 %2F %3A %3F");
+        return wrong(
+            "the URL's port is not a number from 1 to 65535",
+            "write the port behind the host; in a password write @ / : ? as %40 %2F %3A %3F",
+        );
     }
     Ok(())
 }

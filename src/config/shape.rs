@@ -15,6 +15,8 @@ pub(super) enum Shape {
     /// One of these words.
     Word(Vec<String>),
     Text,
+    /// One text, or a list of them.
+    Texts,
     Switch,
     Integer {
         min: i128,
@@ -63,7 +65,9 @@ impl Shape {
                 shape.add_paths(at, paths);
                 at.pop();
             }
-            Shape::List(_) | Shape::Word(_) | Shape::Text | Shape::Switch | Shape::Integer { .. } | Shape::Any => paths.push(at.clone()),
+            Shape::List(_) | Shape::Word(_) | Shape::Text | Shape::Texts | Shape::Switch | Shape::Integer { .. } | Shape::Any => {
+                paths.push(at.clone())
+            }
         }
     }
 }
@@ -110,12 +114,17 @@ impl<'a> Reader<'a> {
                 _ => Shape::Table(self.table(&parts)),
             };
         }
+        if names().any(|name| name == "array") && names().any(|name| name == "string") {
+            return Shape::Texts;
+        }
         let name = names().find(|name| *name != "null");
         match name {
             Some("array") => Shape::List(Box::new(find("items").map_or(Shape::Any, |items| self.shape(items)))),
             Some("string") => Shape::Text,
             Some("boolean") => Shape::Switch,
-            Some("integer") => Shape::Integer { min: bound(find("minimum"), i64::MIN.into()), max: bound(find("maximum"), i64::MAX.into()) },
+            Some("integer") => {
+                Shape::Integer { min: bound(find("minimum"), i64::MIN.into()), max: bound(find("maximum"), i64::MAX.into()) }
+            }
             _ => Shape::Any,
         }
     }
@@ -127,7 +136,9 @@ impl<'a> Reader<'a> {
                 let doc = self.parts(schema).iter().find_map(|part| part.get("description")?.as_str()).unwrap_or_default().to_owned();
                 table.keys.insert(name.clone(), Key { shape: self.shape(schema), doc });
             }
-            table.required.extend(part.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).map(str::to_owned));
+            table
+                .required
+                .extend(part.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).map(str::to_owned));
             for variant in part.get("oneOf").and_then(Value::as_array).into_iter().flatten() {
                 self.add_variant(&mut table, variant);
             }

@@ -55,7 +55,9 @@ impl Walk<'_> {
     fn value(&mut self, value: Value, shape: &Shape, path: &mut Vec<String>) -> Option<Value> {
         let plain = self.layers.is_plain(value.tag());
         match (shape, value) {
-            (Shape::Any, value) | (Shape::Text, value @ Value::String(..)) | (Shape::Switch, value @ Value::Bool(..)) => Some(value),
+            (Shape::Any, value) | (Shape::Text | Shape::Texts, value @ Value::String(..)) | (Shape::Switch, value @ Value::Bool(..)) => {
+                Some(value)
+            }
             (Shape::Table(table), Value::Dict(tag, dict)) => Some(Value::Dict(tag, self.table(dict, table, path))),
             (Shape::Named(shape), Value::Dict(tag, dict)) => {
                 let mut kept = Dict::new();
@@ -73,6 +75,7 @@ impl Walk<'_> {
                 let kept: Vec<Value> = values.into_iter().filter_map(|value| self.value(value, item, path)).collect();
                 (kept.len() == all).then_some(Value::Array(tag, kept))
             }
+            (Shape::Texts, value @ Value::Array(..)) => self.value(value, &Shape::List(Box::new(Shape::Text)), path),
             (Shape::List(item), Value::String(tag, text)) if plain => {
                 let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
                 let values = parts.map(|part| Value::String(tag, part.to_owned())).collect();
@@ -83,7 +86,11 @@ impl Walk<'_> {
                     return Some(Value::String(tag, text));
                 }
                 let mend = nearest(&text, words.iter().map(String::as_str)).map(|word| format!("did you mean \"{word}\"?"));
-                self.wrong(path, format!("\"{text}\" is not one of {}", listed(words)), mend.unwrap_or_else(|| "write one of them".to_owned()));
+                self.wrong(
+                    path,
+                    format!("\"{text}\" is not one of {}", listed(words)),
+                    mend.unwrap_or_else(|| "write one of them".to_owned()),
+                );
                 None
             }
             (Shape::Integer { min, max }, Value::Num(tag, number)) if whole(number).is_some_and(|n| (*min..=*max).contains(&n)) => {
@@ -94,7 +101,9 @@ impl Walk<'_> {
                 // Again as the number that it is: the bounds are checked once, above.
                 self.value(Value::Num(tag, if number < 0 { Num::I64(number) } else { Num::U64(number.unsigned_abs()) }), shape, path)
             }
-            (Shape::Switch, Value::String(tag, text)) if plain && matches!(text.trim(), "true" | "false") => Some(Value::Bool(tag, text.trim() == "true")),
+            (Shape::Switch, Value::String(tag, text)) if plain && matches!(text.trim(), "true" | "false") => {
+                Some(Value::Bool(tag, text.trim() == "true"))
+            }
             (shape, value) => {
                 let hidden = path.iter().any(|name| secret::is_secret(name));
                 self.wrong(path, format!("this is {}, not {}", kind(&value, hidden), wanted(shape)), format!("write {}", example(shape)));
@@ -113,7 +122,12 @@ impl Walk<'_> {
             path.push((*name).to_owned());
             let doc = keys.get(name).map_or("", |key| key.doc.as_str());
             let source = self.layers.source_around(path);
-            self.problems.push(Problem { key: path.join("."), source, message: "this setting is missing".to_owned(), mend: format!("add it: {doc}") });
+            self.problems.push(Problem {
+                key: path.join("."),
+                source,
+                message: "this setting is missing".to_owned(),
+                mend: format!("add it: {doc}"),
+            });
             path.pop();
         }
         for (name, value) in dict {
@@ -173,6 +187,7 @@ fn wanted(shape: &Shape) -> String {
         Shape::List(_) => "a list".to_owned(),
         Shape::Word(words) => format!("one of {}", listed(words)),
         Shape::Text => "text".to_owned(),
+        Shape::Texts => "text or a list of texts".to_owned(),
         Shape::Switch => "true or false".to_owned(),
         Shape::Integer { min, max } if *max < i128::from(u32::MAX) => format!("a number from {min} to {max}"),
         Shape::Integer { min, .. } if *min >= 0 => format!("a number from {min}"),
@@ -185,7 +200,7 @@ fn example(shape: &Shape) -> &'static str {
     match shape {
         Shape::Table(_) | Shape::Named(_) => "its settings under a [header] of their own",
         Shape::List(_) => "a list: [\"a\", \"b\"]; in a variable: a,b",
-        Shape::Word(_) | Shape::Text => "it in quotes",
+        Shape::Word(_) | Shape::Text | Shape::Texts => "it in quotes",
         Shape::Switch => "true or false, without quotes",
         Shape::Integer { .. } => "such a number, without quotes",
         Shape::Any => "it as the manual has it",
