@@ -38,11 +38,28 @@ pub struct Overrides {
 ///
 /// # Errors
 /// Every mistake, in the order of the settings; never empty. None of them holds a secret.
-pub fn load(file: Option<&Path>, overrides: &Overrides) -> Result<Settings, Vec<Problem>> {
-    let variables = std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with(layers::PREFIX));
-    // A value that is not UTF-8 becomes one that no setting takes as it was meant, and that a broker or a file system refuses.
-    let env: Vec<_> = variables.map(|(name, value)| (name.to_string_lossy().into_owned(), value.to_string_lossy().into_owned())).collect();
-    load_from(file, &env, overrides)
+pub fn load(file: Option<&Path>, overrides: Overrides) -> Result<Settings, Vec<Problem>> {
+    let mut env = Vec::new();
+    let mut problems = Vec::new();
+    for (name, value) in std::env::vars_os() {
+        let name = name.to_string_lossy().into_owned();
+        match value.into_string() {
+            Ok(value) => env.push((name, value)),
+            Err(_) if layers::is_setting(&name) => {
+                let (message, mend) =
+                    ("the value of this variable is not UTF-8 text".to_owned(), "write it as such, or into a file".to_owned());
+                problems.push(Problem { key: String::new(), source: name, message, mend });
+            }
+            Err(_) => {}
+        }
+    }
+    match load_from(file, &env, &overrides) {
+        Ok(settings) if problems.is_empty() => Ok(settings),
+        result => {
+            problems.extend(result.err().unwrap_or_default());
+            Err(problems)
+        }
+    }
 }
 
 /// As [`load`], with these variables for the environment.

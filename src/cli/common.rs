@@ -38,7 +38,7 @@ impl Common {
     /// # Errors
     /// Every mistake in the settings.
     pub fn settings(&self) -> Result<Settings, Stop> {
-        Ok(config::load(self.config.as_deref(), &Overrides { set: self.set.clone() })?)
+        Ok(config::load(self.config.as_deref(), Overrides { set: self.set.clone() })?)
     }
 
     /// Writes one answer to stdout: the object as JSON, or the text.
@@ -64,8 +64,6 @@ pub fn line(text: &str) -> Result<(), Stop> {
 }
 
 fn assignment(text: &str) -> Result<(String, String), String> {
-    match text.split_once('=') {
-        Some((key, value)) if key.contains('.') => Ok((key.trim().to_owned(), value.to_owned())),
-        Some(_) | None => Err("write SECTION.KEY=VALUE, as delivery.ttr=10s".to_owned()),
-    }
+    let (key, value) = text.split_once('=').ok_or("write SECTION.KEY=VALUE, as delivery.ttr=10s")?;
+    Ok((key.trim().to_owned(), value.to_owned()))
 }

@@ -100,6 +100,11 @@ impl Layers {
     }
 }
 
+/// Whether a variable of this name is meant as a setting.
+pub(super) fn is_setting(name: &str) -> bool {
+    name.strip_prefix(PREFIX).is_some_and(|rest| rest.contains(SEPARATOR))
+}
+
 /// The variable of a setting.
 pub(super) fn variable(path: &[String]) -> String {
     format!("{PREFIX}{}", path.join(SEPARATOR).to_uppercase())
@@ -138,8 +143,7 @@ impl Provider for Layer {
 fn environment(env: &[(String, String)]) -> Dict {
     let mut settings: Vec<(Vec<String>, &String)> = Vec::new();
     for (name, text) in env {
-        let Some(rest) = name.strip_prefix(PREFIX) else { continue };
-        if rest.contains(SEPARATOR) {
+        if let Some(rest) = name.strip_prefix(PREFIX).filter(|_| is_setting(name)) {
             settings.push((rest.split(SEPARATOR).map(str::to_lowercase).collect(), text));
         }
     }

@@ -88,6 +88,7 @@ pub struct Broker {
 #[schemars(extend("required" = ["broker"]))]
 pub struct Ingest {
     /// The name of the broker that is read, as in `[brokers.NAME]`.
+    #[schemars(transform = without_default)]
     pub broker: String,
     /// The topic, queue or subject that is read.
     pub topic: String,
@@ -124,6 +125,10 @@ impl Default for Ingest {
             missing_delay: MissingDelay::Reject,
         }
     }
+}
+
+fn without_default(schema: &mut schemars::Schema) {
+    schema.remove("default");
 }
 
 /// Where a request's rules stand.

@@ -268,6 +268,7 @@ fn every_rule_is_kept() {
         ("[brokers.b]\ntype = \"nats\"\nurl = \"nats://h\"", "brokers.b.allow", "missing"),
         ("[brokers.b]\ntype = \"nats\"\nallow = []", "brokers.b", "url"),
         ("[brokers.b]\nallow = []", "brokers.b.type", "missing"),
+        ("[brokers.\"a.b\"]\ntype = \"nats\"\nurl = \"nats://h\"\nallow = []", "brokers.a.b", "name cannot be used"),
         ("[ingest.z]\nbroker = \"main\"", "ingest.z.topic", "reads the same topic"),
         ("[ingest.z]\nbroker = \"gone\"\ntopic = \"b\"", "ingest.z.broker", "no broker \"gone\""),
         ("[ingest.z]\nbroker = \"main\"\ntopic = \"\"", "ingest.z.topic", "empty"),
@@ -361,6 +362,11 @@ fn nothing_at_all_says_where_to_begin() {
 }
 
 #[test]
+fn an_empty_table_of_brokers_is_told_too() {
+    assert_eq!(Given::file("[brokers]").problem().message, "there is no broker");
+}
+
+#[test]
 fn no_secret_is_ever_shown() {
     let wrong = [
         "[redis]\nurls = [\"redis://me:hush@h:port\"]",
@@ -386,6 +392,41 @@ fn no_secret_is_ever_shown() {
     let right = Given::least("[redis]\nurls = [\"redis://me:hush@h\"]").set("brokers.main.url", "nats://me:hush@127.0.0.1:4222").settings();
     let shown = format!("{right:?} {right:#?}");
     assert!(!shown.contains("hush"), "{shown}");
+}
+
+/// Any value in any place: a problem or none, never a panic, and never the value of a secret.
+#[test]
+fn nothing_that_is_written_breaks_the_reader() {
+    let written = [
+        "\"hush\"",
+        "\"\"",
+        "-1",
+        "18446744073709551615",
+        "1e308",
+        "nan",
+        "true",
+        "[]",
+        "[\"hush\", 5, [[]]]",
+        "{}",
+        "{ hush = \"hush\" }",
+        "2026-01-31T12:00:00Z",
+    ];
+    let mut places: Vec<Vec<String>> = shape::Shape::of_settings().paths();
+    let tables: Vec<_> = places.iter().flat_map(|path| (1..path.len()).map(|length| path[..length].to_vec())).collect();
+    places.extend(tables);
+    for path in places {
+        let path: Vec<_> = path.iter().map(|name| if name == "*" { "other" } else { name }).collect();
+        for value in written {
+            let loaded = [
+                Given::file(&format!("{} = {value}", path.join("."))).load(),
+                Given::least("").env(&format!("DWELL_{}", path.join("__").to_uppercase()), value).load(),
+            ];
+            let secret = path.last().is_some_and(|name| secret::is_secret(name));
+            for problem in loaded.into_iter().filter_map(Result::err).flatten() {
+                assert!(!secret || !problem.to_string().contains("hush"), "{path:?} = {value}: {problem}");
+            }
+        }
+    }
 }
 
 /// Without its examples the file of defaults says what the code says.

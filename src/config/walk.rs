@@ -18,7 +18,7 @@ pub(super) fn walk(layers: &Layers, shape: &Shape) -> (Value, Vec<Problem>) {
 pub(super) fn near_misses(env: &[(String, String)], shape: &Shape) -> Vec<Problem> {
     let mut problems = Vec::new();
     for (name, _) in env {
-        let Some(rest) = name.strip_prefix(layers::PREFIX).filter(|rest| !rest.contains(layers::SEPARATOR)) else { continue };
+        let Some(rest) = name.strip_prefix(layers::PREFIX).filter(|_| !layers::is_setting(name)) else { continue };
         let rest = rest.to_lowercase();
         let meant = shape.paths().into_iter().find_map(|path| meant(&rest, path));
         if let Some(path) = meant {
@@ -106,7 +106,11 @@ impl Walk<'_> {
             }
             (shape, value) => {
                 let hidden = path.iter().any(|name| secret::is_secret(name));
-                self.wrong(path, format!("this is {}, not {}", kind(&value, hidden), wanted(shape)), format!("write {}", example(shape)));
+                self.wrong(
+                    path,
+                    format!("this is {}, not {}", kind(&value, hidden), wanted(shape)),
+                    format!("write {}", example(shape, &value)),
+                );
                 None
             }
         }
@@ -196,13 +200,14 @@ fn wanted(shape: &Shape) -> String {
     }
 }
 
-fn example(shape: &Shape) -> &'static str {
+fn example(shape: &Shape, value: &Value) -> &'static str {
     match shape {
         Shape::Table(_) | Shape::Named(_) => "its settings under a [header] of their own",
         Shape::List(_) => "a list: [\"a\", \"b\"]; in a variable: a,b",
         Shape::Word(_) | Shape::Text | Shape::Texts => "it in quotes",
         Shape::Switch => "true or false, without quotes",
-        Shape::Integer { .. } => "such a number, without quotes",
+        Shape::Integer { .. } if matches!(value, Value::String(..)) => "such a number, without quotes",
+        Shape::Integer { .. } => "such a number",
         Shape::Any => "it as the manual has it",
     }
 }
