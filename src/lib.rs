@@ -5,7 +5,9 @@
 //! - [`request`]: a message becomes a request, or is refused with a code.
 //! - [`store`]: the only place that knows Redis.
 //! - [`clock`]: the one place that reads time.
+//! - [`cli`]: the commands, a file each.
 
+pub mod cli;
 pub mod clock;
 pub mod config;
 pub mod job;
