@@ -5,3 +5,7 @@ pub mod request;
 pub mod units;
 
 pub mod config;
+
+pub mod http;
+pub mod servers;
+pub mod telemetry;
