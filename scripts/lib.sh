@@ -34,8 +34,14 @@ quietly() {
     said=$("$@" 2>&1) || { say "$said"; return 1; }
 }
 
-# version_of PROGRAM: the first thing in `PROGRAM --version` that looks like 1.2 or 1.2.3; nothing where it does not run.
-version_of() { "$1" --version 2>/dev/null | grep -oE '[0-9]+\.[0-9]+(\.[0-9]+)?' | head -n 1 || true; }
+# version_of PROGRAM WORD: the first thing in `PROGRAM --version` that looks like 1.2 or 1.2.3; nothing where it does not run,
+# or does not call itself by that word (a pattern of grep -E).
+version_of() {
+    local said
+    said=$("$1" --version 2>/dev/null) || return 0
+    grep -qiE "$2" <<<"$said" || return 0
+    grep -oE '[0-9]+\.[0-9]+(\.[0-9]+)?' <<<"$said" | head -n 1
+}
 
 # at_least VERSION MINIMUM
 at_least() { [ -n "$1" ] && [ "$(printf '%s\n%s\n' "$2" "$1" | sort -V | head -n 1)" = "$2" ]; }

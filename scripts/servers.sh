@@ -10,11 +10,13 @@ mkdir -p "$bin"
 
 # settle NAME MINIMUM CANDIDATE…: links the first candidate that runs and is new enough to .servers/bin/NAME.
 settle() {
-    local name=$1 minimum=$2 candidate path version
+    local name=$1 minimum=$2 word=$1 candidate path version
     shift 2
+    # Valkey is as good as Redis.
+    [ "$name" != redis-server ] || word='(redis|valkey) server'
     for candidate in "$@"; do
         path=$(command -v "$candidate" 2>/dev/null) || continue
-        version=$(version_of "$path")
+        version=$(version_of "$path" "$word")
         at_least "$version" "$minimum" || continue
         [ "$path" = "$bin/$name" ] || { ln -sf "$path" "$bin/$name.$$" && mv -f "$bin/$name.$$" "$bin/$name"; }
         say "$name $version: $(readlink "$bin/$name" || echo ".servers/bin/$name")"
