@@ -6,6 +6,7 @@ pub mod common;
 pub mod completions;
 pub mod demo;
 pub mod exit;
+pub mod run;
 pub mod ls;
 pub mod run;
 pub mod schema;
@@ -32,6 +33,8 @@ pub struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Run the sidecar
+    Run(run::Args),
     /// Check settings and servers: each a line, each with its mend
     Check(check::Args),
     /// Print the JSON Schema of the settings
@@ -70,6 +73,7 @@ impl Cli {
 impl Command {
     async fn run(self, common: &Common) -> Result<Exit, Stop> {
         match self {
+            Command::Run(args) => run::run(common, &args).await,
             Command::Check(_) => check::run(common),
             Command::Schema(_) => schema::run(common),
             Command::Completions(args) => completions::run(&args),
