@@ -6,7 +6,6 @@ pub mod common;
 pub mod completions;
 pub mod demo;
 pub mod exit;
-pub mod run;
 pub mod ls;
 pub mod run;
 pub mod schema;
