@@ -67,7 +67,7 @@ impl BrokerConfig {
         match self {
             #[cfg(feature = "nats")]
             BrokerConfig::Nats(config) => crate::nats::declare(config, to, role).await,
-            BrokerConfig::Memory(config) => Ok(memory::declare(config, to, role)),
+            BrokerConfig::Memory(config) => memory::declare(config, to, role),
         }
     }
 
@@ -98,7 +98,7 @@ impl BrokerConfig {
         match self {
             #[cfg(feature = "nats")]
             BrokerConfig::Nats(_) => crate::nats::forbidden(to),
-            BrokerConfig::Memory(_) => None,
+            BrokerConfig::Memory(_) => memory::forbidden(to),
         }
     }
 
