@@ -74,7 +74,8 @@ impl Broker {
     #[must_use]
     pub fn new() -> Self {
         let state = State { topics: BTreeMap::new(), faults: Faults::default(), link: 0, refuse_open: None, sinks: Vec::new() };
-        let started_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| i64::try_from(since.as_millis()).unwrap_or(i64::MAX));
+        let started_ms =
+            SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| i64::try_from(since.as_millis()).unwrap_or(i64::MAX));
         let shared = Shared { state: Mutex::new(state), changed: watch::Sender::new(0), started: Instant::now(), started_ms };
         Broker { shared: Arc::new(shared) }
     }
@@ -109,13 +110,25 @@ impl Broker {
     /// Everything that was ever published to this topic, in order, whether read or not.
     #[must_use]
     pub fn published(&self, topic: &str) -> Vec<Message> {
-        self.shared.state.lock().topics.get(topic).map(|topic| topic.log.iter().map(|stored| stored.message.clone()).collect()).unwrap_or_default()
+        self.shared
+            .state
+            .lock()
+            .topics
+            .get(topic)
+            .map(|topic| topic.log.iter().map(|stored| stored.message.clone()).collect())
+            .unwrap_or_default()
     }
 
     /// The dedupe ids of everything that was published to this topic, in order.
     #[must_use]
     pub fn dedupe_ids(&self, topic: &str) -> Vec<String> {
-        self.shared.state.lock().topics.get(topic).map(|topic| topic.log.iter().map(|stored| stored.dedupe_id.clone()).collect()).unwrap_or_default()
+        self.shared
+            .state
+            .lock()
+            .topics
+            .get(topic)
+            .map(|topic| topic.log.iter().map(|stored| stored.dedupe_id.clone()).collect())
+            .unwrap_or_default()
     }
 
     /// How many messages this group has not acked yet, delivered or not. For a group that never read: all.
