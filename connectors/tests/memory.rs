@@ -1,5 +1,7 @@
 //! The memory connector passes the suite, and shows each fault that it is told to.
 
+#![allow(clippy::unwrap_used, reason = "tests")]
+
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
@@ -48,11 +50,13 @@ fn publication(token: u64) -> Publication {
     Publication { token, to: Destination::new("t"), message: Message::new(token.to_string()), dedupe_id: format!("d{token}") }
 }
 
+type Expected = fn(&Outcome) -> bool;
+
 #[tokio::test(start_paused = true)]
 async fn each_fault_shows_as_told() {
     let broker = Broker::with_topics(["t"]);
     let (sink, mut outcomes) = BrokerConfig::Memory(Config::from(&broker)).sink(Duration::from_secs(15)).await.unwrap();
-    let cases: [(Fault, fn(&Outcome) -> bool, u64, usize); 8] = [
+    let cases: [(Fault, Expected, u64, usize); 8] = [
         (Fault::Unroutable, |outcome| matches!(outcome, Outcome::Unroutable(_)), 0, 0),
         (Fault::Refused, |outcome| matches!(outcome, Outcome::Refused(_)), 0, 0),
         (Fault::Invalid, |outcome| matches!(outcome, Outcome::Invalid(_)), 0, 0),
