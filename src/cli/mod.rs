@@ -72,7 +72,8 @@ impl Cli {
 impl Command {
     async fn run(self, common: &Common) -> Result<Exit, Stop> {
         match self {
-            Command::Run(args) => run::run(common, &args).await,
+            // Boxed: the state of all agents together is a large future.
+            Command::Run(args) => Box::pin(run::run(common, &args)).await,
             Command::Check(_) => check::run(common),
             Command::Schema(_) => schema::run(common),
             Command::Completions(args) => completions::run(&args),

@@ -49,7 +49,7 @@ pub async fn run(common: &Common, args: &Args) -> Result<Exit, Stop> {
     let http = tokio::spawn(listener.serve(probes::router(readiness.clone(), metrics.clone()), http_stop.clone()));
 
     let roles = Roles { ingest: !args.no_ingest, dispatch: !args.no_dispatch };
-    let starting = Bridge::start(&settings, roles, &metrics, &readiness);
+    let starting = Box::pin(Bridge::start(&settings, roles, &metrics, &readiness));
     let mut bridge = tokio::select! {
         started = starting => started?,
         signal = signals.next() => {
