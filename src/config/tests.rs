@@ -130,7 +130,7 @@ fn a_variable_is_never_taken_for_another_type() {
     for password in ["12345", "007", "true", "[a]", "{", "\"", "1e3", "a,b", " a "] {
         let given = Given::least("").env("DWELL_BROKERS__MAIN__USER", "me").env("DWELL_BROKERS__MAIN__PASSWORD", password);
         let (layers, _) = layers::Layers::read(Some(&given.path("dwell.toml")), &given.env, &given.overrides);
-        let (value, _) = walk::walk(&layers, &shape::Shape::of_settings());
+        let (value, _) = walk::walk(&layers, shape::Shape::of_settings());
         assert_eq!(value.find("brokers.main.password").unwrap().as_str(), Some(password));
         given.settings();
     }
@@ -492,6 +492,6 @@ fn the_schema_describes_every_key() {
         }
     }
     let mut found = Vec::new();
-    undescribed(&shape::Shape::of_settings(), "", &mut found);
+    undescribed(shape::Shape::of_settings(), "", &mut found);
     assert!(found.is_empty(), "{found:?}");
 }
