@@ -73,7 +73,7 @@ struct Link {
     name: String,
     publisher: Publisher,
     reports: Reports,
-    opened: (Arc<dyn Sink>, Outcomes),
+    outcomes: Outcomes,
 }
 
 impl Bridge {
@@ -114,10 +114,10 @@ impl Bridge {
             });
         }
         for link in links {
-            let Link { name, publisher, reports, opened } = link;
+            let Link { name, publisher, reports, outcomes } = link;
             let (running, stop) = (publisher.clone(), bridge.helpers_stop.clone());
             bridge.helpers.spawn(async move {
-                running.run(Some(opened), stop).await;
+                running.run(Some(outcomes), stop).await;
                 "a publisher"
             });
             let Some(heads) = head_receivers.remove(&name).filter(|_| roles.dispatch) else { continue };
@@ -222,7 +222,7 @@ async fn open_links(settings: &Settings, roles: Roles, metrics: &Metrics) -> Res
     let opening = settings.brokers.iter().filter(|(name, _)| roles.dispatch || read.contains(name.as_str())).map(|(name, broker)| async move {
         let timeout = Duration::from_millis(settings.delivery.publish_timeout_ms);
         let (publisher, reports) = Publisher::new(name, broker.connector.clone(), timeout, metrics.broker(name));
-        let opened = publisher.open().await?;
+        let (sink, outcomes) = publisher.open().await?;
         let mut needed = Vec::new();
         if roles.dispatch && !settings.delivery.dead.is_empty() {
             needed.push(("delivery.dead", settings.delivery.dead.as_str(), declare));
@@ -233,9 +233,9 @@ async fn open_links(settings: &Settings, roles: Roles, metrics: &Metrics) -> Res
         }
         for (setting, text, declare) in needed {
             let to = destination(Kind::of(broker.connector.kind()), text);
-            find_or_declare(broker, name, opened.0.as_ref(), setting, &to, declare).await?;
+            find_or_declare(broker, name, sink.as_ref(), setting, &to, declare).await?;
         }
-        Ok::<Link, StartError>(Link { name: name.clone(), publisher, reports, opened })
+        Ok::<Link, StartError>(Link { name: name.clone(), publisher, reports, outcomes })
     });
     try_join_all(opening).await
 }
