@@ -1,0 +1,39 @@
+//! The one place that reads time. Logic takes times as arguments; agents sleep through here, so that tests stop the clock (tokio's paused time).
+
+use std::future::Future;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+pub use tokio::time::Instant;
+
+/// The monotonic clock of this process.
+#[must_use]
+#[allow(clippy::disallowed_methods, reason = "the one place that reads time")]
+pub fn now() -> Instant {
+    Instant::now()
+}
+
+/// The host's wall clock, epoch ms: for people (`created_ms`, logs), never for deciding what is due.
+#[must_use]
+#[allow(clippy::disallowed_methods, reason = "the one place that reads time")]
+pub fn wall_ms() -> i64 {
+    // A host clock before 1970 reads as 1970; a u64 of milliseconds exceeds i64 in 292 million years.
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
+}
+
+/// Sleeps until this instant. Tokio's timer has a resolution of 1 ms and never wakes early.
+#[allow(clippy::disallowed_methods, reason = "the one place that reads time")]
+pub async fn sleep_until(instant: Instant) {
+    tokio::time::sleep_until(instant).await;
+}
+
+/// Sleeps for this long.
+#[allow(clippy::disallowed_methods, reason = "the one place that reads time")]
+pub async fn sleep(duration: Duration) {
+    tokio::time::sleep(duration).await;
+}
+
+/// The future's output, or `None` when it takes longer than `limit`.
+#[allow(clippy::disallowed_methods, reason = "the one place that reads time")]
+pub async fn timeout<F: Future>(limit: Duration, future: F) -> Option<F::Output> {
+    tokio::time::timeout(limit, future).await.ok()
+}

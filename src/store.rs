@@ -1,0 +1,189 @@
+//! The only place that knows Redis: jobs in buckets, each step a script, each script idempotent.
+//!
+//! - [`keys`]: every key; [`record`]: what a job looks like in Redis; [`scripts`]: the Lua files.
+//! - [`link`]: one connection, rebuilt when it breaks; [`gate`]: the connection that waits for durability; [`meta`]: what a namespace is.
+//! - [`inbound`]: `schedule`; [`lease`]: `claim` to `bury`; [`act`]: `cancel` to `requeue`; [`read`]: what is there; [`fleet`]: the instances.
+
+pub mod act;
+mod answer;
+pub mod error;
+pub mod fleet;
+pub mod gate;
+pub mod inbound;
+pub mod keys;
+pub mod lease;
+pub mod link;
+pub mod meta;
+pub mod read;
+pub mod record;
+pub mod scripts;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::{Mutex, RwLock};
+use redis::{Cmd, Value};
+
+use crate::clock::{self, Instant};
+use crate::config::Redis;
+use error::{Class, StoreError};
+use gate::Gate;
+use keys::Keys;
+use link::Link;
+use scripts::{Name, Scripts};
+
+/// Hears of every call to Redis: the metrics do.
+pub trait Observer: Send + Sync {
+    /// A script was called and answered after this long.
+    fn called(&self, script: Name, took: Duration);
+    /// A call failed.
+    fn failed(&self, class: Class);
+}
+
+/// An observer that does not care.
+#[derive(Debug)]
+pub struct Unobserved;
+
+impl Observer for Unobserved {
+    fn called(&self, _: Name, _: Duration) {}
+    fn failed(&self, _: Class) {}
+}
+
+/// The store: one namespace in one Redis. Cheap to share behind an `Arc`; every method may be called by any task.
+pub struct Store {
+    keys: Keys,
+    scripts: Scripts,
+    link: Link,
+    gate: Gate,
+    observer: Arc<dyn Observer>,
+    /// Every broker of the namespace, of all instances: their `due` keys.
+    brokers: RwLock<Arc<[String]>>,
+    /// Redis's clock as last seen: µs, and when it was seen here.
+    clock: Mutex<Option<(i64, Instant)>>,
+    /// Claims whose answer was lost: what they took goes back first.
+    lost_claims: Mutex<Vec<lease::LostClaim>>,
+    /// The master that the buckets know of.
+    known_master: tokio::sync::Mutex<Option<Arc<str>>>,
+}
+
+impl Store {
+    /// Opens the namespace, which is made where it is new, and makes these brokers known to it. Refuses (class `Settings`) where the namespace
+    /// has another number of buckets or another schema, or where Redis cannot give the durability or would evict jobs.
+    pub async fn open(settings: &Redis, brokers: &[String], observer: Arc<dyn Observer>) -> Result<Store, StoreError> {
+        let link = Link::new(settings);
+        let facts = meta::facts(&link).await?;
+        let waits = gate::waits_of(settings, &facts)?;
+        meta::refuse_eviction(&facts)?;
+        let known = meta::join(&link, settings, brokers).await?;
+        Ok(Store::over(settings, link, Gate::new(settings, waits), known, observer))
+    }
+
+    /// Opens a namespace that exists, for reading and for actions of people: joins nothing. `Err` of class `Settings` where it does not exist.
+    pub async fn attach(settings: &Redis) -> Result<Store, StoreError> {
+        let link = Link::new(settings);
+        let facts = meta::facts(&link).await?;
+        let waits = gate::waits_of(settings, &facts)?;
+        let known = meta::read(&link, settings).await?;
+        let settings = Redis { buckets: known.buckets, ..settings.clone() };
+        Ok(Store::over(&settings, link, Gate::new(&settings, waits), known, Arc::new(Unobserved)))
+    }
+
+    fn over(settings: &Redis, link: Link, gate: Gate, known: meta::Meta, observer: Arc<dyn Observer>) -> Store {
+        Store {
+            keys: Keys::new(&settings.namespace, known.buckets),
+            scripts: Scripts::default(),
+            link,
+            gate,
+            observer,
+            brokers: RwLock::new(known.brokers.into()),
+            clock: Mutex::new(None),
+            lost_claims: Mutex::new(Vec::new()),
+            known_master: tokio::sync::Mutex::new(None),
+        }
+    }
+
+    /// The keys of the namespace.
+    #[must_use]
+    pub fn keys(&self) -> &Keys {
+        &self.keys
+    }
+
+    /// Every broker of the namespace, also those of other instances.
+    #[must_use]
+    pub fn brokers(&self) -> Arc<[String]> {
+        self.brokers.read().clone()
+    }
+
+    /// Redis's clock now, epoch µs, by what was last seen of it; the host's until anything was.
+    #[must_use]
+    pub fn now_us(&self) -> i64 {
+        match *self.clock.lock() {
+            // An elapsed time of 292 000 years does not fit.
+            Some((us, seen)) => us + i64::try_from(clock::now().duration_since(seen).as_micros()).unwrap_or(0),
+            None => clock::wall_ms() * 1000,
+        }
+    }
+
+    /// Redis's clock now, epoch ms.
+    #[must_use]
+    pub fn now_ms(&self) -> i64 {
+        self.now_us() / 1000
+    }
+
+    fn saw_clock(&self, us: i64) {
+        *self.clock.lock() = Some((us, clock::now()));
+    }
+
+    /// Asks Redis for its time and remembers it: epoch µs.
+    pub async fn read_clock(&self) -> Result<i64, StoreError> {
+        let mut items = answer::Items::new("TIME", self.link.command("TIME", &redis::cmd("TIME")).await?)?;
+        let odd = |_| StoreError::new(Class::Other, "redis: TIME did not answer numbers");
+        let seconds: i64 = items.text()?.parse().map_err(odd)?;
+        let micros: i64 = items.text()?.parse().map_err(odd)?;
+        let us = seconds * 1_000_000 + micros;
+        self.saw_clock(us);
+        Ok(us)
+    }
+
+    /// The call of a script: EVALSHA with the bucket's keys and the `due` of these brokers; the arguments are the caller's.
+    fn script_call(&self, name: Name, bucket: u16, brokers: &[String]) -> Cmd {
+        let mut call = redis::cmd("EVALSHA");
+        call.arg(self.scripts.hash(name)).arg(8 + brokers.len()).arg(self.keys.fixed(bucket).as_slice());
+        for broker in brokers {
+            call.arg(self.keys.due(bucket, broker));
+        }
+        call
+    }
+
+    /// Calls a script on the link that does not wait for durability.
+    async fn call(&self, name: Name, call: &Cmd) -> Result<Value, StoreError> {
+        let begun = clock::now();
+        let mut answer = self.link.command(name.as_str(), call).await;
+        if matches!(&answer, Err(error) if error.class == Class::NoScript) {
+            self.load(&self.link, name).await?;
+            answer = self.link.command(name.as_str(), call).await;
+        }
+        self.observe(name, begun, &answer);
+        answer
+    }
+
+    fn observe<T>(&self, name: Name, begun: Instant, answer: &Result<T, StoreError>) {
+        match answer {
+            Ok(_) => self.observer.called(name, clock::now().duration_since(begun)),
+            Err(error) => self.observer.failed(error.class),
+        }
+    }
+
+    async fn load(&self, link: &Link, name: Name) -> Result<(), StoreError> {
+        let mut load = redis::cmd("SCRIPT");
+        load.arg("LOAD").arg(name.source());
+        link.command("SCRIPT LOAD", &load).await.map(drop)
+    }
+
+    /// Reads again which brokers the namespace has: a script met one that was not among its keys.
+    async fn refresh_brokers(&self) -> Result<(), StoreError> {
+        let meta = meta::read_as(&self.link, &self.keys).await?;
+        *self.brokers.write() = meta.brokers.into();
+        Ok(())
+    }
+}

@@ -1,0 +1,65 @@
+//! Takes the answers of the scripts apart. An answer of another shape is an error of class `script`, never a panic.
+
+use bytes::Bytes;
+use redis::Value;
+
+use super::error::{Class, StoreError};
+
+/// The items of an array answer, taken one by one.
+pub(super) struct Items {
+    script: &'static str,
+    items: std::vec::IntoIter<Value>,
+}
+
+impl Items {
+    /// Of an array.
+    pub(super) fn new(script: &'static str, value: Value) -> Result<Self, StoreError> {
+        match value {
+            Value::Array(items) => Ok(Items { script, items: items.into_iter() }),
+            other => Err(StoreError::new(Class::Script, format!("redis: {script} answered {other:?} instead of an array"))),
+        }
+    }
+
+    /// How many are left.
+    #[must_use]
+    pub(super) fn left(&self) -> usize {
+        self.items.len()
+    }
+
+    fn odd(&self, wanted: &str, got: Option<&Value>) -> StoreError {
+        StoreError::new(Class::Script, format!("redis: {} answered {got:?} instead of {wanted}", self.script))
+    }
+
+    /// An integer.
+    pub(super) fn int(&mut self) -> Result<i64, StoreError> {
+        match self.items.next() {
+            Some(Value::Int(number)) => Ok(number),
+            other => Err(self.odd("an integer", other.as_ref())),
+        }
+    }
+
+    /// Bytes, not copied.
+    pub(super) fn bytes(&mut self) -> Result<Bytes, StoreError> {
+        match self.items.next() {
+            Some(Value::BulkString(bytes)) => Ok(bytes.into()),
+            other => Err(self.odd("a string", other.as_ref())),
+        }
+    }
+
+    /// Text.
+    pub(super) fn text(&mut self) -> Result<String, StoreError> {
+        match self.items.next() {
+            Some(Value::BulkString(bytes)) => String::from_utf8(bytes).map_err(|_| self.odd("text", None)),
+            other => Err(self.odd("a string", other.as_ref())),
+        }
+    }
+
+    /// A number that is written as text, empty where there is none.
+    pub(super) fn maybe_number(&mut self) -> Result<Option<i64>, StoreError> {
+        let text = self.text()?;
+        if text.is_empty() {
+            return Ok(None);
+        }
+        text.parse().map(Some).map_err(|_| self.odd("a number", None))
+    }
+}

@@ -1,0 +1,90 @@
+//! What goes wrong at the store, in the classes that the agents and `dwell_redis_errors_total{class}` tell apart.
+
+/// An error of the store. Every script is idempotent, so the answer to each is to call again after a pause.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("{message}")]
+pub struct StoreError {
+    /// What kind of trouble it is.
+    pub class: Class,
+    /// What failed, for people; without passwords.
+    pub message: String,
+    /// What a person can do about it; empty where waiting helps.
+    pub mend: String,
+}
+
+/// The classes of `dwell_redis_errors_total{class}`, and two that only stop a start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Class {
+    /// The link: refused, cut, no such host.
+    Io,
+    /// No answer in time. What was asked may have been done.
+    Timeout,
+    /// Redis is full: it refuses what allocates.
+    Oom,
+    /// This server is a replica.
+    Readonly,
+    /// A script failed: damage or a bug.
+    Script,
+    /// The server does not know the script yet (it restarted, or is another one): load it and call again.
+    NoScript,
+    /// Anything else that Redis answers.
+    Other,
+    /// The settings and this Redis do not go together: stop at start, exit 78.
+    Settings,
+}
+
+impl Class {
+    /// The word of the metric.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Class::Io => "io",
+            Class::Timeout => "timeout",
+            Class::Oom => "oom",
+            Class::Readonly => "readonly",
+            Class::Script | Class::NoScript => "script",
+            Class::Other | Class::Settings => "other",
+        }
+    }
+}
+
+impl StoreError {
+    /// An error of this class.
+    pub fn new(class: Class, message: impl Into<String>) -> Self {
+        StoreError { class, message: message.into(), mend: String::new() }
+    }
+
+    /// The same error with what a person can do.
+    #[must_use]
+    pub fn mend(mut self, mend: impl Into<String>) -> Self {
+        self.mend = mend.into();
+        self
+    }
+
+    /// What the client library reports, classed. `doing` says what was tried.
+    #[must_use]
+    pub fn from_redis(doing: &str, error: &redis::RedisError) -> Self {
+        use redis::{ErrorKind, ServerErrorKind};
+        let code = error.code().unwrap_or_default();
+        let class = if matches!(error.kind(), ErrorKind::Server(ServerErrorKind::NoScript)) {
+            Class::NoScript
+        } else if error.is_timeout() {
+            Class::Timeout
+        } else if code == "OOM" {
+            Class::Oom
+        } else if matches!(error.kind(), ErrorKind::Server(ServerErrorKind::ReadOnly | ServerErrorKind::MasterDown)) {
+            Class::Readonly
+        } else if error.is_io_error()
+            || error.is_connection_dropped()
+            || error.is_connection_refusal()
+            || error.kind() == ErrorKind::ClusterConnectionNotFound
+        {
+            Class::Io
+        } else if code.starts_with("DWELL_") || error.to_string().contains("user_script") {
+            Class::Script
+        } else {
+            Class::Other
+        };
+        StoreError::new(class, format!("redis: {doing}: {error}"))
+    }
+}

@@ -1,0 +1,291 @@
+//! Jobs under a lease: `claim`, `reclaim`, `rescue`, and the ways in which a lease ends: `complete`, `hold`, `release`, `retry`, `bury`.
+
+use std::time::Duration;
+
+use redis::Cmd;
+
+use super::Store;
+use super::answer::Items;
+use super::error::{Class, StoreError};
+use super::record::{self, Fence, Record, State};
+use super::scripts::Name;
+use crate::clock::{self, Instant};
+use crate::job::{DeadReason, JobId};
+
+/// The most ids that one `reclaim` looks at.
+const RECLAIM_IDS: usize = 512;
+
+/// A job that this instance may act on until `deadline`.
+#[derive(Debug, Clone)]
+pub struct Lease {
+    /// Whose.
+    pub id: JobId,
+    /// Its bucket.
+    pub bucket: u16,
+    /// What proves the lease.
+    pub fence: Fence,
+    /// By this process's clock, counted from before the claim was sent: at that time others may take the job over.
+    pub deadline: Instant,
+    /// What changes.
+    pub state: State,
+    /// What does not.
+    pub record: Record,
+    /// Bytes of the record: what it costs to hold.
+    pub size: usize,
+}
+
+/// A job under a lease whose record cannot be read: it can only be buried.
+#[derive(Debug, Clone)]
+pub struct Broken {
+    /// Whose.
+    pub id: JobId,
+    /// Its bucket.
+    pub bucket: u16,
+    /// What proves the lease.
+    pub fence: Fence,
+    /// What is wrong with it.
+    pub why: String,
+}
+
+/// What a `claim` or `rescue` took.
+#[derive(Debug, Default)]
+pub struct Taken {
+    /// The jobs.
+    pub jobs: Vec<Lease>,
+    /// Jobs that cannot be read.
+    pub broken: Vec<Broken>,
+    /// The next time at which there is something, epoch ms by Redis's clock.
+    pub next_ms: Option<i64>,
+    /// Redis's clock when it was taken, epoch µs.
+    pub now_us: i64,
+    /// There is more already.
+    pub more: bool,
+    /// Jobs of another version that were left in place.
+    pub unknown: u32,
+    /// Ids without a record that were taken out of the index.
+    pub orphans: u32,
+}
+
+/// A claim whose answer did not come.
+#[derive(Debug, Clone)]
+pub struct LostClaim {
+    bucket: u16,
+    broker: String,
+    fence: Fence,
+    /// No lease of it ends before this, epoch ms.
+    least_deadline_ms: i64,
+}
+
+/// What to settle: a job by its lease.
+#[derive(Debug, Clone)]
+pub struct Held {
+    /// Whose.
+    pub id: JobId,
+    /// What proves the lease.
+    pub fence: Fence,
+}
+
+/// How a job left for good.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Over {
+    /// The broker confirmed it.
+    Fired,
+    /// It was too late for its `max_late`.
+    Dropped,
+}
+
+/// A `release`: back to due.
+#[derive(Debug, Clone)]
+pub struct Release {
+    /// Which job.
+    pub job: Held,
+    /// From now, ms.
+    pub pause_ms: u64,
+    /// No publish was made, for sure: the attempt does not count.
+    pub unpublished: bool,
+}
+
+/// A `retry`: the attempt failed.
+#[derive(Debug, Clone)]
+pub struct Retry {
+    /// Which job.
+    pub job: Held,
+    /// From now, ms.
+    pub wait_ms: u64,
+    /// No publish was made, for sure: the attempt does not count.
+    pub unpublished: bool,
+    /// It is to die for this reason: the next claim publishes it to the dead letters.
+    pub dies: Option<DeadReason>,
+    /// What went wrong.
+    pub error: String,
+}
+
+/// A `bury`.
+#[derive(Debug, Clone)]
+pub struct Bury {
+    /// Which job.
+    pub job: Held,
+    /// Why.
+    pub reason: DeadReason,
+    /// What went wrong last.
+    pub error: String,
+}
+
+impl Store {
+    /// Takes jobs of one bucket that are due on this broker, at most so many and so many bytes (at least one). Before that, gives back what
+    /// earlier claims of this bucket and broker took without our hearing of it.
+    pub async fn claim(&self, bucket: u16, broker: &str, lease: Duration, most: usize, most_bytes: usize) -> Result<Taken, StoreError> {
+        self.reclaim_lost(bucket, broker).await?;
+        let fence: Fence = rand::random();
+        let sent = clock::now();
+        let lease_ms = u64::try_from(lease.as_millis()).unwrap_or(u64::MAX);
+        let mut call = self.script_call(Name::Claim, bucket, &[broker.to_owned()]);
+        call.arg(&fence[..]).arg(lease_ms).arg(most).arg(most_bytes);
+        // Taken before the call, and generously early: only a bound for the search.
+        let least_deadline_ms = self.now_ms() + i64::try_from(lease_ms).unwrap_or(i64::MAX / 2) - 60_000;
+        let answer = match self.call(Name::Claim, &call).await {
+            Ok(value) => self.read_taken("claim", bucket, fence, sent + lease, value),
+            Err(error) => Err(error),
+        };
+        if answer.is_err() {
+            self.lost_claims.lock().push(LostClaim { bucket, broker: broker.to_owned(), fence, least_deadline_ms });
+        }
+        answer
+    }
+
+    async fn reclaim_lost(&self, bucket: u16, broker: &str) -> Result<(), StoreError> {
+        loop {
+            let lost = self.lost_claims.lock().iter().find(|lost| lost.bucket == bucket && lost.broker == broker).cloned();
+            let Some(lost) = lost else { return Ok(()) };
+            self.reclaim(&lost).await?;
+            self.lost_claims.lock().retain(|other| other.fence != lost.fence);
+        }
+    }
+
+    /// Gives back what a claim took whose answer was lost: how many jobs.
+    async fn reclaim(&self, lost: &LostClaim) -> Result<usize, StoreError> {
+        let (mut offset, mut back) = (0, 0);
+        loop {
+            let mut call = self.script_call(Name::Reclaim, lost.bucket, std::slice::from_ref(&lost.broker));
+            call.arg(&lost.fence[..]).arg(lost.least_deadline_ms).arg(offset).arg(RECLAIM_IDS);
+            let mut items = Items::new("reclaim", self.call(Name::Reclaim, &call).await?)?;
+            let (seen, returned) = (usize::try_from(items.int()?).unwrap_or(0), usize::try_from(items.int()?).unwrap_or(0));
+            back += returned;
+            if seen < RECLAIM_IDS {
+                return Ok(back);
+            }
+            offset += seen - returned;
+        }
+    }
+
+    /// Takes over leases past their time, at most so many.
+    pub async fn rescue(&self, bucket: u16, lease: Duration, most: usize, most_bytes: usize) -> Result<Taken, StoreError> {
+        let fence: Fence = rand::random();
+        let sent = clock::now();
+        let mut call = self.script_call(Name::Rescue, bucket, &[]);
+        call.arg(&fence[..]).arg(u64::try_from(lease.as_millis()).unwrap_or(u64::MAX)).arg(most).arg(most_bytes);
+        let value = self.call(Name::Rescue, &call).await?;
+        self.read_taken("rescue", bucket, fence, sent + lease, value)
+    }
+
+    fn read_taken(
+        &self,
+        script: &'static str,
+        bucket: u16,
+        fence: Fence,
+        deadline: Instant,
+        value: redis::Value,
+    ) -> Result<Taken, StoreError> {
+        let mut items = Items::new(script, value)?;
+        let mut taken = Taken { now_us: items.int()?, next_ms: items.maybe_number()?, more: items.int()? == 1, ..Taken::default() };
+        taken.unknown = u32::try_from(items.int()?).unwrap_or(u32::MAX);
+        taken.orphans = u32::try_from(items.int()?).unwrap_or(u32::MAX);
+        self.saw_clock(taken.now_us);
+        while items.left() >= 3 {
+            let id = items.bytes()?;
+            let (state, bytes) = (items.bytes()?, items.bytes()?);
+            let size = bytes.len();
+            // An id that is no UTF-8 was not written by Dwell; it is shown lossily and cannot be settled: its lease runs out.
+            let id = match String::from_utf8(id.to_vec()).map_err(|_| "not UTF-8".to_owned()).and_then(JobId::new) {
+                Ok(id) => id,
+                Err(why) => {
+                    tracing::error!(id = %String::from_utf8_lossy(&id), bucket, why, "an id in redis was not written by dwell, run `dwell fsck`");
+                    continue;
+                }
+            };
+            match (State::decode(&state), record::decode(bytes)) {
+                (Ok(state), Ok(record)) => taken.jobs.push(Lease { id, bucket, fence, deadline, state, record, size }),
+                (Err(why), _) | (_, Err(why)) => taken.broken.push(Broken { id, bucket, fence, why: why.to_string() }),
+            }
+        }
+        Ok(taken)
+    }
+
+    /// The jobs are over. Per job whether its lease still stood.
+    pub async fn complete(&self, bucket: u16, jobs: &[Held], over: Over) -> Result<Vec<bool>, StoreError> {
+        let mut call = self.script_call(Name::Complete, bucket, &[]);
+        call.arg(match over {
+            Over::Fired => "f",
+            Over::Dropped => "d",
+        });
+        for job in jobs {
+            call.arg(job.id.as_str()).arg(&job.fence[..]);
+        }
+        self.settle(Name::Complete, &call, jobs.len()).await
+    }
+
+    /// The jobs wait for their consumers' word, each for its ttr in ms. Per job whether its lease still stood.
+    pub async fn hold(&self, bucket: u16, jobs: &[(Held, u32)]) -> Result<Vec<bool>, StoreError> {
+        let mut call = self.script_call(Name::Hold, bucket, &[]);
+        for (job, ttr_ms) in jobs {
+            call.arg(job.id.as_str()).arg(&job.fence[..]).arg(ttr_ms);
+        }
+        self.settle(Name::Hold, &call, jobs.len()).await
+    }
+
+    /// The jobs go back to due of this broker, their step kept. Per job whether its lease still stood.
+    pub async fn release(&self, bucket: u16, broker: &str, jobs: &[Release]) -> Result<Vec<bool>, StoreError> {
+        let mut call = self.script_call(Name::Release, bucket, &[broker.to_owned()]);
+        for release in jobs {
+            call.arg(release.job.id.as_str()).arg(&release.job.fence[..]).arg(release.pause_ms).arg(u8::from(release.unpublished));
+        }
+        self.settle(Name::Release, &call, jobs.len()).await
+    }
+
+    /// The attempts failed: the jobs go back to due of this broker at the next step, or on their way to the dead letters.
+    pub async fn retry(&self, bucket: u16, broker: &str, jobs: &[Retry]) -> Result<Vec<bool>, StoreError> {
+        let mut call = self.script_call(Name::Retry, bucket, &[broker.to_owned()]);
+        for retry in jobs {
+            call.arg(retry.job.id.as_str())
+                .arg(&retry.job.fence[..])
+                .arg(retry.wait_ms)
+                .arg(u8::from(retry.unpublished))
+                .arg(record::code_of_reason(retry.dies))
+                .arg(record::short_error(&retry.error));
+        }
+        self.settle(Name::Retry, &call, jobs.len()).await
+    }
+
+    /// The jobs are dead.
+    pub async fn bury(&self, bucket: u16, jobs: &[Bury]) -> Result<Vec<bool>, StoreError> {
+        let mut call = self.script_call(Name::Bury, bucket, &[]);
+        for bury in jobs {
+            call.arg(bury.job.id.as_str())
+                .arg(&bury.job.fence[..])
+                .arg(record::code_of_reason(Some(bury.reason)))
+                .arg(record::short_error(&bury.error));
+        }
+        self.settle(Name::Bury, &call, jobs.len()).await
+    }
+
+    async fn settle(&self, name: Name, call: &Cmd, count: usize) -> Result<Vec<bool>, StoreError> {
+        let mut items = Items::new(name.as_str(), self.call(name, call).await?)?;
+        if items.left() != count {
+            return Err(StoreError::new(
+                Class::Script,
+                format!("redis: {} answered for {} jobs instead of {count}", name.as_str(), items.left()),
+            ));
+        }
+        (0..count).map(|_| Ok(items.text()? == "done")).collect()
+    }
+}

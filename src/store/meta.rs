@@ -1,0 +1,157 @@
+//! What a namespace is (`<ns>:meta`) and what the server behind it can do.
+
+use redis::Value;
+
+use super::error::{Class, StoreError};
+use super::keys::Keys;
+use super::link::{Link, info_field, place};
+use crate::config::Redis;
+
+/// The schema of keys and records that this program writes.
+const SCHEMA: &str = "1";
+const BROKER_PREFIX: &str = "broker:";
+
+/// What `<ns>:meta` says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Meta {
+    /// Buckets of the namespace, fixed when it was first used.
+    pub buckets: u16,
+    /// Every broker that any instance ever delivered to, sorted.
+    pub brokers: Vec<String>,
+    /// Made with the namespace, random: another one means that the data was lost or restored.
+    pub epoch: String,
+}
+
+/// What INFO tells of the server.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Facts {
+    /// `redis` or `valkey` and its version.
+    pub version: String,
+    /// WAITAOF is there (Redis 7.2, Valkey).
+    pub waitaof: bool,
+    /// AOF is on.
+    pub aof: bool,
+    /// `appendfsync`, where CONFIG may be read.
+    pub appendfsync: Option<String>,
+    /// `maxmemory-policy`; empty where it does not tell.
+    pub policy: String,
+    /// Replicas that are connected.
+    pub replicas: u32,
+    /// `master` or `slave`.
+    pub role: String,
+}
+
+/// Asks the server what it is and can do. In a cluster: some node's answer.
+pub async fn facts(link: &Link) -> Result<Facts, StoreError> {
+    let info = text(link.command("INFO", redis::cmd("INFO").arg("everything")).await?);
+    let field = |name| info_field(&info, name).unwrap_or_default().to_owned();
+    let valkey = field("valkey_version");
+    let (flavour, number) = if valkey.is_empty() { ("redis", field("redis_version")) } else { ("valkey", valkey) };
+    let mut parts = number.split('.').map(|part| part.parse::<u32>().unwrap_or(0));
+    let at = (parts.next().unwrap_or(0), parts.next().unwrap_or(0));
+    // CONFIG is often forbidden (managed servers, ACL): then it is not known.
+    let appendfsync = match link.command("CONFIG GET", redis::cmd("CONFIG").arg("GET").arg("appendfsync")).await {
+        Ok(Value::Array(items)) => items.into_iter().nth(1).map(text),
+        Ok(Value::Map(items)) => items.into_iter().next().map(|(_, value)| text(value)),
+        _ => None,
+    };
+    Ok(Facts {
+        version: format!("{flavour} {number}"),
+        waitaof: at >= (7, 2),
+        aof: field("aof_enabled") == "1",
+        appendfsync,
+        policy: field("maxmemory_policy"),
+        replicas: field("connected_slaves").parse().unwrap_or(0),
+        role: field("role"),
+    })
+}
+
+/// A policy that evicts keys without a time to live would evict jobs.
+pub fn refuse_eviction(facts: &Facts) -> Result<(), StoreError> {
+    if facts.policy.starts_with("allkeys-") {
+        return Err(StoreError::new(
+            Class::Settings,
+            format!("redis: maxmemory-policy is {}: a full Redis would throw jobs away", facts.policy),
+        )
+        .mend("set maxmemory-policy noeviction: a full Redis then refuses new jobs, and Dwell goes on delivering"));
+    }
+    Ok(())
+}
+
+/// Joins the namespace: makes it where it is new, and adds these brokers. Another number of buckets or another schema refuses.
+pub async fn join(link: &Link, settings: &Redis, brokers: &[String]) -> Result<Meta, StoreError> {
+    let key = Keys::new(&settings.namespace, settings.buckets).meta();
+    let epoch: [u8; 8] = rand::random();
+    let epoch = epoch.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    for (field, value) in [("schema", SCHEMA.to_owned()), ("buckets", settings.buckets.to_string()), ("epoch", epoch)] {
+        link.command("HSETNX meta", redis::cmd("HSETNX").arg(&key).arg(field).arg(value)).await?;
+    }
+    for broker in brokers {
+        link.command("HSETNX meta", redis::cmd("HSETNX").arg(&key).arg(format!("{BROKER_PREFIX}{broker}")).arg("1")).await?;
+    }
+    let meta = read(link, settings).await?;
+    if meta.buckets != settings.buckets {
+        return Err(StoreError::new(
+            Class::Settings,
+            format!("redis: the namespace `{}` has {} buckets, redis.buckets says {}", settings.namespace, meta.buckets, settings.buckets),
+        )
+        .mend(format!(
+            "set redis.buckets = {}, or use another redis.namespace: the number is fixed when a namespace is first used",
+            meta.buckets
+        )));
+    }
+    Ok(meta)
+}
+
+/// Reads what the namespace is. Refuses where it does not exist, or has a schema that this program does not know.
+pub async fn read(link: &Link, settings: &Redis) -> Result<Meta, StoreError> {
+    read_as(link, &Keys::new(&settings.namespace, settings.buckets)).await.map_err(|mut error| {
+        error.message = format!("{} ({})", error.message, place(settings));
+        error
+    })
+}
+
+pub(super) async fn read_as(link: &Link, keys: &Keys) -> Result<Meta, StoreError> {
+    let key = keys.meta();
+    let fields = match link.command("HGETALL meta", redis::cmd("HGETALL").arg(&key)).await? {
+        Value::Array(items) => {
+            let mut items = items.into_iter().map(text);
+            let mut fields = Vec::new();
+            while let (Some(name), Some(value)) = (items.next(), items.next()) {
+                fields.push((name, value));
+            }
+            fields
+        }
+        Value::Map(items) => items.into_iter().map(|(name, value)| (text(name), text(value))).collect(),
+        _ => Vec::new(),
+    };
+    let field = |name: &str| fields.iter().find(|(field, _)| field == name).map(|(_, value)| value.as_str());
+    let Some(schema) = field("schema") else {
+        return Err(StoreError::new(Class::Settings, format!("redis: there is no namespace at `{key}`"))
+            .mend("check redis.namespace; `dwell run` makes it on first use"));
+    };
+    if schema != SCHEMA {
+        return Err(StoreError::new(Class::Settings, format!("redis: `{key}` has schema {schema}, this program knows {SCHEMA}"))
+            .mend("run the version of Dwell that made it, or a newer one"));
+    }
+    let mut brokers: Vec<String> = fields.iter().filter_map(|(name, _)| name.strip_prefix(BROKER_PREFIX)).map(str::to_owned).collect();
+    brokers.sort();
+    let buckets = field("buckets").and_then(|text| text.parse().ok()).filter(|buckets| *buckets > 0);
+    let Some(buckets) = buckets else {
+        return Err(StoreError::new(Class::Settings, format!("redis: `{key}` has no number of buckets"))
+            .mend("restore the field `buckets`: its number of buckets at first use"));
+    };
+    Ok(Meta { buckets, brokers, epoch: field("epoch").unwrap_or_default().to_owned() })
+}
+
+/// A reply's text, lossy: for INFO, CONFIG and meta.
+fn text(value: Value) -> String {
+    match value {
+        Value::BulkString(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
+        Value::SimpleString(text) | Value::VerbatimString { text, .. } => text,
+        Value::Int(number) => number.to_string(),
+        // A cluster answers INFO per node: the first one's.
+        Value::Map(items) => items.into_iter().next().map_or_else(String::new, |(_, value)| text(value)),
+        _ => String::new(),
+    }
+}

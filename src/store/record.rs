@@ -1,0 +1,212 @@
+//! What Redis keeps of a job: the record (one field, written once) and the state (one field, of jobs that were claimed or changed).
+//!
+//! Record: version(1) flags(1) ttr ms(4) generation(8) fingerprint(8) digest(8) length of broker(1) broker, length of metadata(4), metadata,
+//! body. Integers are big-endian. The scripts read up to the broker and never further; metadata is MessagePack with names.
+//! State: version(1) flags(1) crashes(1) attempt(4) step(2) due ms(8) fence(8) generation(8) fingerprint(8) replaced(1) reason(1) last error.
+
+use bytes::Bytes;
+
+use crate::job::{Confirm, DeadReason, Job};
+use crate::request::Schedule;
+
+/// The version that this program writes and reads.
+pub const VERSION: u8 = 1;
+const FLAG_CONSUMER: u8 = 1;
+const FLAG_GENERATED: u8 = 2;
+const FLAG_REPLACED: u8 = 4;
+const FLAG_HELD: u8 = 1;
+const FLAG_TAKEN_OVER: u8 = 2;
+const STATE_FIXED: usize = 43;
+/// Longer last errors are cut, at a character.
+const ERROR_MAX: usize = 300;
+
+/// 8 random bytes that name one claim: who holds them may settle what was claimed.
+pub type Fence = [u8; 8];
+
+/// 8 random bytes that name one schedule of an id: copies of one generation are repeats of each other.
+pub type Generation = [u8; 8];
+
+/// A record or a state that cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("unreadable record: {0}")]
+pub struct Unreadable(String);
+
+/// A record, read.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Record {
+    /// The job, with its body.
+    pub job: Job,
+    /// The id was made by Dwell.
+    pub generated: bool,
+    /// The generation at its first schedule; the state's counts where there is one.
+    pub generation: Generation,
+    /// Of its inbound message.
+    pub fingerprint: [u8; 8],
+}
+
+/// What `duplicate` compares: body, broker, destination and key.
+fn digest(job: &Job) -> [u8; 8] {
+    let mut hasher = blake3::Hasher::new();
+    for part in [job.broker.as_bytes(), job.to.exchange.as_bytes(), job.to.address.as_bytes(), job.key.as_deref().unwrap_or_default()] {
+        hasher.update(&(part.len() as u64).to_le_bytes());
+        hasher.update(part);
+    }
+    hasher.update(&[u8::from(job.key.is_some()), u8::from(job.has_body)]);
+    hasher.update(&job.body);
+    let hash = hasher.finalize();
+    std::array::from_fn(|i| hash.as_bytes()[i])
+}
+
+/// The record of a new job, under this generation.
+#[must_use]
+pub fn encode(schedule: &Schedule, generation: Generation) -> Vec<u8> {
+    let job = &schedule.job;
+    let metadata = rmp_serde::to_vec_named(job).expect("a job holds only strings, numbers and bytes, which MessagePack can write");
+    let broker = job.broker.as_bytes();
+    let mut bytes = Vec::with_capacity(35 + broker.len() + metadata.len() + job.body.len());
+    let consumer = if job.confirm == Confirm::Consumer { FLAG_CONSUMER } else { 0 };
+    let generated = if schedule.generated { FLAG_GENERATED } else { 0 };
+    bytes.extend_from_slice(&[VERSION, consumer | generated]);
+    bytes.extend_from_slice(&job.ttr_ms.to_be_bytes());
+    bytes.extend_from_slice(&generation);
+    bytes.extend_from_slice(&schedule.origin.fingerprint);
+    bytes.extend_from_slice(&digest(job));
+    bytes.push(u8::try_from(broker.len()).expect("the settings bound a broker's name to 64 bytes"));
+    bytes.extend_from_slice(broker);
+    bytes.extend_from_slice(
+        &u32::try_from(metadata.len()).expect("headers are bounded by max_body and the broker's own limits, far below 4 GiB").to_be_bytes(),
+    );
+    bytes.extend_from_slice(&metadata);
+    bytes.extend_from_slice(&job.body);
+    bytes
+}
+
+/// Takes a record apart; the body is a slice of it, not a copy.
+pub fn decode(bytes: Bytes) -> Result<Record, Unreadable> {
+    let mut reader = Reader { rest: &bytes };
+    let version = reader.take::<1>()?[0];
+    if version != VERSION {
+        return Err(Unreadable(format!("version {version}, this program reads {VERSION}")));
+    }
+    let flags = reader.take::<1>()?[0];
+    let ttr_ms = u32::from_be_bytes(reader.take()?);
+    let generation = reader.take()?;
+    let fingerprint = reader.take()?;
+    reader.take::<8>()?;
+    let broker_len = usize::from(reader.take::<1>()?[0]);
+    let broker =
+        std::str::from_utf8(reader.slice(broker_len)?).map_err(|_| Unreadable("the broker's name is not UTF-8".to_owned()))?.to_owned();
+    let metadata_len = u32::from_be_bytes(reader.take()?) as usize;
+    let metadata = reader.slice(metadata_len)?;
+    let mut job: Job = rmp_serde::from_slice(metadata).map_err(|error| Unreadable(format!("metadata: {error}")))?;
+    let body_at = bytes.len() - reader.rest.len();
+    job.broker = broker;
+    job.ttr_ms = ttr_ms;
+    job.confirm = if flags & FLAG_CONSUMER != 0 { Confirm::Consumer } else { Confirm::Broker };
+    job.body = bytes.slice(body_at..);
+    Ok(Record { job, generated: flags & FLAG_GENERATED != 0, generation, fingerprint })
+}
+
+/// Whether the record says that it replaced another job (a flag that the `schedule` script sets).
+#[must_use]
+pub fn replaced(bytes: &[u8]) -> bool {
+    bytes.get(1).is_some_and(|flags| flags & FLAG_REPLACED != 0)
+}
+
+/// What changes of a job, as the scripts keep it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct State {
+    /// Held for its consumer's word.
+    pub held: bool,
+    /// Taken over from an owner that crashed.
+    pub taken_over: bool,
+    /// Crashes in a row of owners that held it.
+    pub crashes: u8,
+    /// Attempts so far, this one included.
+    pub attempt: u32,
+    /// Place in the retry array: how many of its waits are used.
+    pub step: u16,
+    /// The due time of the schedule, epoch ms.
+    pub due_ms: i64,
+    /// Who may settle it.
+    pub fence: Fence,
+    /// Of the schedule.
+    pub generation: Generation,
+    /// Why it is dead or dying.
+    pub reason: Option<DeadReason>,
+    /// What the last failure was.
+    pub last_error: String,
+}
+
+impl State {
+    /// Reads a state.
+    pub fn decode(bytes: &[u8]) -> Result<State, Unreadable> {
+        if bytes.len() < STATE_FIXED || bytes[0] != VERSION {
+            return Err(Unreadable(format!("a state of {} bytes, version {}", bytes.len(), bytes.first().copied().unwrap_or_default())));
+        }
+        let mut reader = Reader { rest: &bytes[1..] };
+        let [flags, crashes] = reader.take()?;
+        let attempt = u32::from_be_bytes(reader.take()?);
+        let step = u16::from_be_bytes(reader.take()?);
+        let due_ms = i64::from_be_bytes(reader.take()?);
+        let fence = reader.take()?;
+        let generation = reader.take()?;
+        reader.take::<9>()?;
+        let [reason] = reader.take()?;
+        Ok(State {
+            held: flags & FLAG_HELD != 0,
+            taken_over: flags & FLAG_TAKEN_OVER != 0,
+            crashes,
+            attempt,
+            step,
+            due_ms,
+            fence,
+            generation,
+            reason: reason_of_code(reason),
+            last_error: String::from_utf8_lossy(reader.rest).into_owned(),
+        })
+    }
+}
+
+/// The reason's code in a state; 0 is none.
+#[must_use]
+pub fn code_of_reason(reason: Option<DeadReason>) -> u8 {
+    match reason {
+        None => 0,
+        Some(DeadReason::RetriesExhausted) => 1,
+        Some(DeadReason::Invalid) => 2,
+        Some(DeadReason::Late) => 3,
+        Some(DeadReason::Failed) => 4,
+        Some(DeadReason::Crashed) => 5,
+    }
+}
+
+fn reason_of_code(code: u8) -> Option<DeadReason> {
+    DeadReason::ALL.into_iter().find(|reason| code_of_reason(Some(*reason)) == code)
+}
+
+/// The text of an error as it is kept: cut at a character.
+#[must_use]
+pub fn short_error(text: &str) -> &str {
+    &text[..text.floor_char_boundary(ERROR_MAX.min(text.len()))]
+}
+
+struct Reader<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Reader<'a> {
+    fn slice(&mut self, length: usize) -> Result<&'a [u8], Unreadable> {
+        if self.rest.len() < length {
+            return Err(Unreadable(format!("cut off: {length} bytes expected, {} left", self.rest.len())));
+        }
+        let (slice, rest) = self.rest.split_at(length);
+        self.rest = rest;
+        Ok(slice)
+    }
+
+    fn take<const N: usize>(&mut self) -> Result<[u8; N], Unreadable> {
+        let slice = self.slice(N)?;
+        Ok(std::array::from_fn(|i| slice[i]))
+    }
+}

@@ -1,0 +1,60 @@
+-- Put between prelude.lua and each action on one job (cancel reschedule fire finish fail requeue): what stands there, and the answer.
+-- ARGV   id, fingerprint of the inbound message (or 8 random bytes of a call), check (1: look the fingerprint up), then the action's own.
+-- Answer { verdict, due ms ('' unknown) }. An action seen before changes nothing and answers the same.
+-- Errors 'DWELL_BROKER name': a broker that KEYS lack; 'DWELL_VERSION id': a record that this version cannot read. Nothing was written.
+local id, fingerprint = ARGV[1], ARGV[2]
+if ARGV[3] == '1' then
+  local act = call('HGET', ACTS, fingerprint) or call('HGET', ACTS_OLD, fingerprint)
+  if act then return { read_act(act) } end
+end
+
+local record = call('HGET', JOBS, id)
+local state_bytes = record and call('HGET', STATE, id)
+if record and not (is_known(record) and is_readable(state_bytes)) then return redis.error_reply('DWELL_VERSION ' .. id) end
+if record and not DUE[broker_of(record)] then return redis.error_reply('DWELL_BROKER ' .. broker_of(record)) end
+local due_key = record and DUE[broker_of(record)]
+local waits = record and call('ZSCORE', due_key, id)
+local dead = record and call('ZSCORE', DEAD, id)
+local runs = record and not waits and not dead
+local state = record and (state_bytes and read_state(state_bytes) or new_state(record, tonumber(waits or NOW)))
+-- On its way to the dead letters: no attempt will be made any more.
+local dying = record and not dead and state.reason ~= 0
+
+local function answer(verdict, due, more)
+  local acts = more or {}
+  push(acts, fingerprint, act_entry(verdict, due))
+  -- A first write that frees, so that a full Redis does not refuse.
+  call('HDEL', ACTS, '-')
+  remember_acts(acts)
+  return { verdict, due and int(due) or '' }
+end
+
+-- The job is not here: what is remembered of it.
+local function answer_over()
+  local over = call('HGET', GONE, id) or call('HGET', GONE_OLD, id)
+  local outcome = over and gone_outcome(over)
+  if outcome == 'f' or outcome == 'n' then return answer('fired', tonumber(gone_due(over))) end
+  return answer('not_found')
+end
+
+local function leave()
+  call('ZREM', due_key, id)
+  call('ZREM', RUN, id)
+  call('ZREM', DEAD, id)
+  call('HDEL', JOBS, id)
+  call('HDEL', STATE, id)
+end
+
+-- To due, at this time.
+local function wait_until(due)
+  call('ZREM', DEAD, id)
+  call('ZREM', RUN, id)
+  call('ZREM', due_key, id)
+  call('ZADD', due_key, int(due), id)
+  call('HSET', STATE, id, write_state(state))
+end
+
+local function time_of(text)
+  local due = tonumber(string.sub(text, 2))
+  return string.sub(text, 1, 1) == '+' and NOW + due or due
+end

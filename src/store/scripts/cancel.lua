@@ -1,0 +1,18 @@
+-- cancel: the job leaves Redis, wherever it is.
+-- KEYS   as in prelude.lua, with the due of every broker in meta.
+-- ARGV   as in act.lua.
+-- Answer cancelled (no publish was made, none begins) | cancelled_after_attempt | in_flight (cancelled too; the attempt that is out may land)
+--        | fired | not_found.
+-- Work   one job. First write ZREM.
+if not record then return answer_over() end
+local verdict = 'cancelled_after_attempt'
+if runs and state.flags ~= HELD then
+  verdict = 'in_flight'
+elseif waits and state.attempt == 0 and not dying then
+  verdict = 'cancelled'
+  -- A claim may have been lost with the master that saw it: a job that was due before the change may have been published.
+  local changed = tonumber(string.match(call('HGET', STATE, '') or '', ':(%d+)$') or 0)
+  if changed > 0 and tonumber(waits) <= changed then verdict = 'cancelled_after_attempt' end
+end
+leave()
+return answer(verdict, state.due, { fingerprint_of(record), act_entry(schedule_verdict_of(record), state.due) })

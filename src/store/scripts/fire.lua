@@ -1,0 +1,12 @@
+-- fire: due now. The schedule stays the same one; a job that was attempted keeps the due time that its consumers know.
+-- KEYS   as in prelude.lua, with the due of every broker in meta.
+-- ARGV   as in act.lua.
+-- Answer firing | in_flight (nothing changed) | dead (nothing changed) | fired | not_found.
+-- Work   one job.
+if not record then return answer_over() end
+if dead or dying then return answer('dead', state.due) end
+if runs then return answer('in_flight', state.due) end
+local at = math.min(NOW, tonumber(waits))
+if state.attempt == 0 then state.due = at end
+wait_until(at)
+return answer('firing', at)

@@ -1,0 +1,95 @@
+-- Put in front of every script: the keys by name, Redis's clock, and the layout of record prefix, state, gone and acts.
+-- KEYS: run jobs state gone gone_old acts acts_old dead, then due:<broker> of each broker that the script may touch.
+local RUN, JOBS, STATE, GONE, GONE_OLD, ACTS, ACTS_OLD, DEAD = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8]
+local call = redis.call
+
+-- The only clock: ms, frozen while the script runs.
+local TIME = call('TIME')
+local NOW = TIME[1] * 1000 + math.floor(TIME[2] / 1000)
+
+-- Commands with a list of arguments: Lua's unpack is bounded, and so are batches (<= 128 jobs).
+local function many(command, key, list)
+  if #list > 0 then return call(command, key, unpack(list)) end
+end
+
+local function int(number) return string.format('%.0f', number) end
+
+-- due:<broker> by the broker's name.
+local DUE = {}
+for i = 9, #KEYS do DUE[string.match(KEYS[i], '}:due:(.*)$')] = KEYS[i] end
+
+-- Record prefix (store/record.rs): version, flags, ttr(4), generation(8), fingerprint(8), digest(8), length of broker, broker.
+local RECORD_VERSION = 1
+local FLAG_GENERATED, FLAG_REPLACED = 2, 4
+local function has(flags, bit) return math.floor(flags / bit) % 2 == 1 end
+local function is_known(record) return string.byte(record, 1) == RECORD_VERSION end
+local function generation_of(record) return string.sub(record, 7, 14) end
+local function fingerprint_of(record) return string.sub(record, 15, 22) end
+local function digest_of(record) return string.sub(record, 23, 30) end
+local function broker_of(record) return string.sub(record, 32, 31 + string.byte(record, 31)) end
+local function schedule_verdict_of(record) return has(string.byte(record, 2), FLAG_REPLACED) and 'replaced' or 'added' end
+
+-- State (store/record.rs): what changes; only of jobs that were claimed or changed.
+local STATE_VERSION, STATE_FIXED = 1, '>BBBI4I2I8c8c8c8BB'
+local HELD, TAKEN_OVER = 1, 2
+local NO_FENCE = string.rep('\0', 8)
+local function new_state(record, due)
+  return { flags = 0, crashes = 0, attempt = 0, step = 0, due = due, fence = NO_FENCE, generation = generation_of(record),
+           fingerprint = fingerprint_of(record), replaced = has(string.byte(record, 2), FLAG_REPLACED) and 1 or 0, reason = 0, error = '' }
+end
+local function read_state(bytes)
+  local s, version, at = {}, nil, nil
+  version, s.flags, s.crashes, s.attempt, s.step, s.due, s.fence, s.generation, s.fingerprint, s.replaced, s.reason, at = struct.unpack(STATE_FIXED, bytes)
+  s.error = string.sub(bytes, at)
+  return s
+end
+local function write_state(s)
+  return struct.pack(STATE_FIXED, STATE_VERSION, s.flags, s.crashes, s.attempt, s.step, s.due, s.fence, s.generation, s.fingerprint, s.replaced, s.reason) .. s.error
+end
+local function fence_of(bytes) return string.sub(bytes, 18, 25) end
+local function is_readable(bytes) return not bytes or string.byte(bytes, 1) == STATE_VERSION end
+
+-- Gone: id -> outcome, the schedule's verdict, its fingerprint, its due. acts: fingerprint -> verdict:due. Field '' of both: when the turn began.
+local function gone_entry(outcome, s) return outcome .. (s.replaced == 1 and 'r' or 'a') .. s.fingerprint .. int(s.due) end
+local function gone_outcome(entry) return string.sub(entry, 1, 1) end
+local function gone_fingerprint(entry) return string.sub(entry, 3, 10) end
+local function gone_verdict(entry) return string.sub(entry, 2, 2) == 'r' and 'replaced' or 'added' end
+local function gone_due(entry) return string.sub(entry, 11) end
+local function act_entry(verdict, due) return verdict .. ':' .. (due and int(due) or '') end
+local function read_act(entry) local verdict, due = string.match(entry, '^(.*):(%d*)$'); return verdict, due end
+
+-- A turn: the newer table becomes the older, the older is forgotten.
+local function turn(newer, older)
+  call('UNLINK', older)
+  if call('EXISTS', newer) == 1 then call('RENAME', newer, older) end
+end
+local GONE_MAX = 4096
+local function remember_gone(list)
+  if #list == 0 then return end
+  call('HSETNX', GONE, '', int(NOW))
+  many('HSET', GONE, list)
+  if call('HLEN', GONE) > GONE_MAX then turn(GONE, GONE_OLD) end
+end
+local function remember_acts(list)
+  if #list == 0 then return end
+  call('HSETNX', ACTS, '', int(NOW))
+  many('HSET', ACTS, list)
+end
+
+-- Appends to a flat list.
+local function push(list, ...)
+  for i = 1, select('#', ...) do list[#list + 1] = (select(i, ...)) end
+end
+
+-- Ids and states of a settle: every `width` arguments from ARGV[first] begin with id, fence. A state is nil where the lease is lost.
+local function leased(first, width)
+  local ids = {}
+  for i = first, #ARGV, width do ids[#ids + 1] = ARGV[i] end
+  local states = many('HMGET', STATE, ids) or {}
+  for i = 1, #ids do
+    local bytes = states[i]
+    local fence = ARGV[first + (i - 1) * width + 1]
+    states[i] = bytes and fence_of(bytes) == fence and is_readable(bytes) and read_state(bytes) or nil
+  end
+  return ids, states
+end

@@ -1,0 +1,11 @@
+-- reschedule: a new time, and a new schedule: its retry array begins anew, its copies are no repeats of the old ones.
+-- KEYS   as in prelude.lua, with the due of every broker in meta.
+-- ARGV   as in act.lua, then time ('=' epoch ms | '+' ms from now), generation (8 random bytes).
+-- Answer rescheduled | in_flight (nothing changed) | dead (nothing changed) | fired | not_found.
+-- Work   one job.
+if not record then return answer_over() end
+if dead or dying then return answer('dead', state.due) end
+if runs then return answer('in_flight', state.due) end
+state.due, state.generation, state.step, state.crashes = time_of(ARGV[4]), ARGV[5], 0, 0
+wait_until(state.due)
+return answer('rescheduled', state.due)

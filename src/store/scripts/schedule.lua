@@ -1,0 +1,112 @@
+-- schedule: stores a batch of jobs, all of this bucket.
+-- KEYS   as in prelude.lua, with the due of every broker in meta.
+-- ARGV   five a job: id, record, time ('=' epoch ms | '+' ms from now), policy (replace | keep | reject), check (1: look the fingerprint up).
+--        The ids of one call differ from each other.
+-- Answer { now ms, number of jobs, then verdict, due ms ('' unknown) of each job, then broker, due ms of each due whose head this call put there }.
+--        Verdicts: added duplicate replaced kept conflict, or that of before where this inbound message was applied before.
+-- Errors 'DWELL_BROKER name': a broker that KEYS lack; nothing was written.
+-- Work   <= 128 jobs or 1 MiB a call; a constant number of commands, and three a job whose id exists. First write HSET: a full Redis refuses cleanly.
+local WIDTH = 5
+local count = #ARGV / WIDTH
+local ids, fingerprints = {}, {}
+for i = 1, count do
+  local record = ARGV[(i - 1) * WIDTH + 2]
+  ids[i], fingerprints[i] = ARGV[(i - 1) * WIDTH + 1], fingerprint_of(record)
+  if not DUE[broker_of(record)] then return redis.error_reply('DWELL_BROKER ' .. broker_of(record)) end
+end
+local live = call('HMGET', JOBS, unpack(ids))
+local gone, gone_old = call('HMGET', GONE, unpack(ids)), call('HMGET', GONE_OLD, unpack(ids))
+local acts, acts_old = call('HMGET', ACTS, unpack(fingerprints)), call('HMGET', ACTS_OLD, unpack(fingerprints))
+
+local records, applied, leave_run, leave_dead, forget, outdated = {}, {}, {}, {}, {}, {}
+local leave_due, enter_due, earliest = {}, {}, {}
+local answer = { NOW, count }
+
+for i = 1, count do
+  local at = (i - 1) * WIDTH
+  local id, record, time, policy, check = ids[i], ARGV[at + 2], ARGV[at + 3], ARGV[at + 4], ARGV[at + 5] == '1'
+  local fingerprint, broker, was = fingerprints[i], broker_of(record), live[i]
+  local due = tonumber(string.sub(time, 2))
+  if string.sub(time, 1, 1) == '+' then due = NOW + due end
+  local verdict
+
+  -- What stands there now.
+  local dead, state, was_due = false, nil, nil
+  if was then
+    dead = call('ZSCORE', DEAD, id)
+    state = call('HGET', STATE, id)
+    if state and is_readable(state) then was_due = read_state(state).due
+    elseif is_known(was) and DUE[broker_of(was)] then was_due = tonumber(call('ZSCORE', DUE[broker_of(was)], id) or nil) end
+  end
+
+  -- Seen before: nothing changes, the same answer.
+  if check then
+    local over = gone[i] or gone_old[i]
+    local act = acts[i] or acts_old[i]
+    if was and is_known(was) and fingerprint_of(was) == fingerprint then
+      verdict, due = schedule_verdict_of(was), was_due
+    elseif over and gone_fingerprint(over) == fingerprint then
+      verdict, due = gone_verdict(over), tonumber(gone_due(over))
+    elseif act then
+      verdict, due = read_act(act)
+      due = tonumber(due)
+    end
+  end
+
+  if not verdict and was and not dead then
+    if is_known(was) and digest_of(was) == digest_of(record) and was_due == due or has(string.byte(record, 2), FLAG_GENERATED) then verdict = 'duplicate'
+    elseif policy == 'keep' then verdict = 'kept'
+    elseif policy == 'reject' then verdict = 'conflict' end
+    if verdict then
+      push(applied, fingerprint, act_entry(verdict, was_due))
+      due = was_due
+    end
+  end
+
+  if not verdict then
+    verdict = was and not dead and 'replaced' or 'added'
+    if was then
+      if is_known(was) then push(applied, fingerprint_of(was), act_entry(schedule_verdict_of(was), was_due)) end
+      push(leave_run, id)
+      push(leave_dead, id)
+      if state then push(forget, id) end
+      for name, key in pairs(DUE) do
+        if name ~= broker then
+          leave_due[key] = leave_due[key] or {}
+          push(leave_due[key], id)
+        end
+      end
+    end
+    -- The id begins anew: what is remembered of its last job goes on under that job's fingerprint.
+    for _, over in ipairs({ gone[i] or false, gone_old[i] or false }) do
+      if over then
+        push(applied, gone_fingerprint(over), act_entry(gone_verdict(over), tonumber(gone_due(over))))
+        if outdated[#outdated] ~= id then push(outdated, id) end
+      end
+    end
+    if verdict == 'replaced' then
+      record = string.sub(record, 1, 1) .. string.char(string.byte(record, 2) + FLAG_REPLACED) .. string.sub(record, 3)
+    end
+    push(records, id, record)
+    local key = DUE[broker]
+    enter_due[key] = enter_due[key] or {}
+    push(enter_due[key], int(due), id)
+    if not earliest[broker] or due < earliest[broker] then earliest[broker] = due end
+  end
+  push(answer, verdict, due and int(due) or '')
+end
+
+many('HSET', JOBS, records)
+remember_acts(applied)
+many('ZREM', RUN, leave_run)
+many('ZREM', DEAD, leave_dead)
+many('HDEL', STATE, forget)
+many('HDEL', GONE, outdated)
+many('HDEL', GONE_OLD, outdated)
+for key, list in pairs(leave_due) do many('ZREM', key, list) end
+for key, list in pairs(enter_due) do many('ZADD', key, list) end
+for broker, due in pairs(earliest) do
+  local head = call('ZRANGE', DUE[broker], 0, 0, 'WITHSCORES')
+  if tonumber(head[2]) == due then push(answer, broker, int(due)) end
+end
+return answer
