@@ -28,7 +28,7 @@ use crate::reconnect::Backoff;
 use crate::retry::{self, Next};
 use crate::store::Store;
 use crate::store::error::StoreError;
-use crate::store::inbound::{CALL_BYTES, CALL_JOBS, Head};
+use crate::store::inbound::Head;
 use crate::store::lease::{Bury, Held, Lease, Release, Retry, Taken};
 use crate::telemetry::{BrokerMetrics, DuplicateCause, Metrics, PublishOutcome};
 use flight::{Flight, Window};

@@ -32,6 +32,8 @@ pub struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Run the sidecar
+    Run(run::Args),
     /// Check settings and servers: each a line, each with its mend
     Check(check::Args),
     /// Print the JSON Schema of the settings
@@ -70,6 +72,8 @@ impl Cli {
 impl Command {
     async fn run(self, common: &Common) -> Result<Exit, Stop> {
         match self {
+            // Boxed: the state of all agents together is a large future.
+            Command::Run(args) => Box::pin(run::run(common, &args)).await,
             Command::Check(_) => check::run(common),
             Command::Schema(_) => schema::run(common),
             Command::Completions(args) => completions::run(&args),

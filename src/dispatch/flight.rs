@@ -6,17 +6,17 @@ use crate::store::lease::{Held, Lease};
 
 /// A publication without an outcome yet.
 #[derive(Debug)]
-pub struct Flight {
+pub(super) struct Flight {
     /// The job and its lease; the body went with the publication.
-    pub lease: Lease,
+    pub(super) lease: Lease,
     /// When it was handed over.
-    pub published: Instant,
+    pub(super) published: Instant,
 }
 
 impl Flight {
     /// A publication that is handed over at `published`.
     #[must_use]
-    pub fn new(mut lease: Lease, published: Instant) -> Self {
+    pub(super) fn new(mut lease: Lease, published: Instant) -> Self {
         // The publication holds the body as long as it is needed; headers are not needed again either.
         lease.record.job.body = bytes::Bytes::new();
         lease.record.job.headers = dwell_connectors::Headers::default();
@@ -25,14 +25,14 @@ impl Flight {
 
     /// What settles it.
     #[must_use]
-    pub fn held(&self) -> Held {
+    pub(super) fn held(&self) -> Held {
         Held { id: self.lease.id.clone(), fence: self.lease.fence }
     }
 }
 
 /// The bound on what is claimed and not settled: jobs until the store took their outcome, bytes until they have one.
 #[derive(Debug)]
-pub struct Window {
+pub(super) struct Window {
     jobs_max: usize,
     bytes_max: usize,
     jobs: usize,
@@ -42,18 +42,18 @@ pub struct Window {
 impl Window {
     /// An empty window.
     #[must_use]
-    pub fn new(jobs_max: usize, bytes_max: u64) -> Self {
+    pub(super) fn new(jobs_max: usize, bytes_max: u64) -> Self {
         Window { jobs_max, bytes_max: usize::try_from(bytes_max).unwrap_or(usize::MAX), jobs: 0, bytes: 0 }
     }
 
     /// Room for another claim.
     #[must_use]
-    pub fn has_room(&self) -> bool {
+    pub(super) fn has_room(&self) -> bool {
         self.jobs < self.jobs_max && self.bytes < self.bytes_max
     }
 
     /// Reserves room for one claim: jobs and bytes; `None` where there is none.
-    pub fn reserve(&mut self) -> Option<(usize, usize)> {
+    pub(super) fn reserve(&mut self) -> Option<(usize, usize)> {
         if !self.has_room() {
             return None;
         }
@@ -65,24 +65,24 @@ impl Window {
     }
 
     /// A claim came back: its reservation ends.
-    pub fn unreserve(&mut self, jobs: usize, bytes: usize) {
+    pub(super) fn unreserve(&mut self, jobs: usize, bytes: usize) {
         self.jobs -= jobs;
         self.bytes -= bytes;
     }
 
     /// A job of this size was claimed. (A single job may be larger than what was reserved: the window then overshoots by that job.)
-    pub fn take(&mut self, bytes: usize) {
+    pub(super) fn take(&mut self, bytes: usize) {
         self.jobs += 1;
         self.bytes += bytes;
     }
 
     /// The outcome of a job of this size is known: its body is gone.
-    pub fn settling(&mut self, bytes: usize) {
+    pub(super) fn settling(&mut self, bytes: usize) {
         self.bytes -= bytes;
     }
 
     /// The store took the outcomes of so many jobs.
-    pub fn settled(&mut self, jobs: usize) {
+    pub(super) fn settled(&mut self, jobs: usize) {
         self.jobs -= jobs;
     }
 }

@@ -13,7 +13,7 @@ const MOST: Duration = Duration::from_secs(30);
 
 /// The pauses of one broker's destinations.
 #[derive(Debug, Default)]
-pub struct Pauses {
+pub(super) struct Pauses {
     paused: HashMap<Destination, Pause>,
 }
 
@@ -26,12 +26,12 @@ struct Pause {
 impl Pauses {
     /// How many destinations are paused.
     #[must_use]
-    pub fn count(&self) -> usize {
+    pub(super) fn count(&self) -> usize {
         self.paused.len()
     }
 
     /// It refused: how long the job waits. Refusals within one pause count as one: a window full of them came from one state of the queue.
-    pub fn refused(&mut self, to: &Destination, now: Instant) -> Duration {
+    pub(super) fn refused(&mut self, to: &Destination, now: Instant) -> Duration {
         if let Some(pause) = self.paused.get_mut(to) {
             if pause.until <= now {
                 pause.length = (pause.length * 2).min(MOST);
@@ -46,13 +46,13 @@ impl Pauses {
     }
 
     /// It took a message: the pause is over. True where there was one.
-    pub fn confirmed(&mut self, to: &Destination) -> bool {
+    pub(super) fn confirmed(&mut self, to: &Destination) -> bool {
         !self.paused.is_empty() && self.paused.remove(to).is_some()
     }
 
     /// How long jobs for it have yet to wait; `None` where one may be tried. Spread, so that they do not come back at one instant.
     #[must_use]
-    pub fn left(&self, to: &Destination, now: Instant) -> Option<Duration> {
+    pub(super) fn left(&self, to: &Destination, now: Instant) -> Option<Duration> {
         if self.paused.is_empty() {
             return None;
         }

@@ -14,7 +14,7 @@ use crate::store::lease::{Bury, Held, Over, Release, Retry};
 
 /// One call to the store.
 #[derive(Debug, Clone)]
-pub enum Settle {
+pub(super) enum Settle {
     /// Over.
     Complete(Over, Vec<Held>),
     /// Until the consumer's word, ttr in ms.
@@ -30,7 +30,7 @@ pub enum Settle {
 impl Settle {
     /// How many jobs it settles.
     #[must_use]
-    pub fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         match self {
             Settle::Complete(_, jobs) => jobs.len(),
             Settle::Hold(jobs) => jobs.len(),
@@ -52,7 +52,7 @@ impl Settle {
 
     /// Settles, calling again until the store answers or `give_up`. Per job whether its lease still stood; `None` when given up, and then
     /// the leases run out by themselves.
-    pub async fn run(&self, store: &Store, bucket: u16, broker: &str, give_up: &CancellationToken) -> Option<Vec<bool>> {
+    pub(super) async fn run(&self, store: &Store, bucket: u16, broker: &str, give_up: &CancellationToken) -> Option<Vec<bool>> {
         let mut backoff = Backoff::link();
         loop {
             match self.call(store, bucket, broker).await {
@@ -69,7 +69,7 @@ impl Settle {
 
 /// Outcomes that are not on their way yet, by bucket.
 #[derive(Debug, Default)]
-pub struct Gathered {
+pub(super) struct Gathered {
     complete: BTreeMap<u16, Vec<Held>>,
     dropped: BTreeMap<u16, Vec<Held>>,
     hold: BTreeMap<u16, Vec<(Held, u32)>>,
@@ -80,37 +80,37 @@ pub struct Gathered {
 
 impl Gathered {
     /// The job is over.
-    pub fn complete(&mut self, bucket: u16, job: Held) {
+    pub(super) fn complete(&mut self, bucket: u16, job: Held) {
         self.complete.entry(bucket).or_default().push(job);
     }
 
     /// The job was too late.
-    pub fn drop_late(&mut self, bucket: u16, job: Held) {
+    pub(super) fn drop_late(&mut self, bucket: u16, job: Held) {
         self.dropped.entry(bucket).or_default().push(job);
     }
 
     /// The job waits for its consumer.
-    pub fn hold(&mut self, bucket: u16, job: Held, ttr_ms: u32) {
+    pub(super) fn hold(&mut self, bucket: u16, job: Held, ttr_ms: u32) {
         self.hold.entry(bucket).or_default().push((job, ttr_ms));
     }
 
     /// The job goes back.
-    pub fn release(&mut self, bucket: u16, release: Release) {
+    pub(super) fn release(&mut self, bucket: u16, release: Release) {
         self.release.entry(bucket).or_default().push(release);
     }
 
     /// The attempt failed.
-    pub fn retry(&mut self, bucket: u16, retry: Retry) {
+    pub(super) fn retry(&mut self, bucket: u16, retry: Retry) {
         self.retry.entry(bucket).or_default().push(retry);
     }
 
     /// The job is dead.
-    pub fn bury(&mut self, bucket: u16, bury: Bury) {
+    pub(super) fn bury(&mut self, bucket: u16, bury: Bury) {
         self.bury.entry(bucket).or_default().push(bury);
     }
 
     /// The next call to make: the fullest lists are not preferred, the lowest bucket is; every list is reached as long as calls are made.
-    pub fn next(&mut self) -> Option<(u16, Settle)> {
+    pub(super) fn next(&mut self) -> Option<(u16, Settle)> {
         take(&mut self.complete)
             .map(|(bucket, jobs)| (bucket, Settle::Complete(Over::Fired, jobs)))
             .or_else(|| take(&mut self.hold).map(|(bucket, jobs)| (bucket, Settle::Hold(jobs))))
@@ -118,17 +118,6 @@ impl Gathered {
             .or_else(|| take(&mut self.release).map(|(bucket, jobs)| (bucket, Settle::Release(jobs))))
             .or_else(|| take(&mut self.bury).map(|(bucket, jobs)| (bucket, Settle::Bury(jobs))))
             .or_else(|| take(&mut self.dropped).map(|(bucket, jobs)| (bucket, Settle::Complete(Over::Dropped, jobs))))
-    }
-
-    /// Nothing is gathered.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.complete.is_empty()
-            && self.dropped.is_empty()
-            && self.hold.is_empty()
-            && self.release.is_empty()
-            && self.retry.is_empty()
-            && self.bury.is_empty()
     }
 }
 
@@ -145,18 +134,18 @@ fn take<T>(lists: &mut BTreeMap<u16, Vec<T>>) -> Option<(u16, Vec<T>)> {
 
 /// What a settling task needs, shared.
 #[derive(Clone)]
-pub struct Settler {
+pub(super) struct Settler {
     /// The store.
-    pub store: Arc<Store>,
+    pub(super) store: Arc<Store>,
     /// The broker whose `due` the jobs go back to.
-    pub broker: Arc<str>,
+    pub(super) broker: Arc<str>,
     /// Ends settling where the store stays away.
-    pub give_up: CancellationToken,
+    pub(super) give_up: CancellationToken,
 }
 
 impl Settler {
     /// Settles; answers what was settled and per job whether its lease still stood.
-    pub async fn run(self, bucket: u16, settle: Settle) -> (u16, Settle, Option<Vec<bool>>) {
+    pub(super) async fn run(self, bucket: u16, settle: Settle) -> (u16, Settle, Option<Vec<bool>>) {
         let stood = settle.run(&self.store, bucket, &self.broker, &self.give_up).await;
         (bucket, settle, stood)
     }

@@ -9,7 +9,7 @@ const DEFERENCE: Duration = Duration::from_millis(20);
 
 /// The next look at each bucket.
 #[derive(Debug)]
-pub struct Wakes {
+pub(super) struct Wakes {
     at: Vec<Instant>,
     /// What is certain to be due then; the floor poll moves `at`, not this.
     known: Vec<Option<Instant>>,
@@ -22,7 +22,7 @@ pub struct Wakes {
 impl Wakes {
     /// All buckets at once, at `now`: what is there is not known.
     #[must_use]
-    pub fn new(buckets: u16, now: Instant) -> Self {
+    pub(super) fn new(buckets: u16, now: Instant) -> Self {
         let buckets = usize::from(buckets);
         Wakes {
             at: vec![now; buckets],
@@ -35,7 +35,7 @@ impl Wakes {
     }
 
     /// The fleet changed: which buckets this instance reads first, and how rarely it polls.
-    pub fn fleet(&mut self, preferred: Vec<bool>, floor: Duration, now: Instant) {
+    pub(super) fn fleet(&mut self, preferred: Vec<bool>, floor: Duration, now: Instant) {
         self.preferred = preferred;
         self.floor = floor;
         for at in &mut self.at {
@@ -44,7 +44,7 @@ impl Wakes {
     }
 
     /// A bucket that is to be read now, if any: each gets its turn. It is busy until `read`.
-    pub fn due(&mut self, now: Instant) -> Option<u16> {
+    pub(super) fn due(&mut self, now: Instant) -> Option<u16> {
         let buckets = self.at.len();
         let found = (0..buckets).map(|step| (self.turn + step) % buckets).find(|bucket| !self.busy[*bucket] && self.at[*bucket] <= now)?;
         self.turn = found + 1;
@@ -55,12 +55,12 @@ impl Wakes {
 
     /// The earliest look at a bucket that is not being read.
     #[must_use]
-    pub fn next(&self) -> Option<Instant> {
+    pub(super) fn next(&self) -> Option<Instant> {
         self.at.iter().zip(&self.busy).filter(|(_, busy)| !**busy).map(|(at, _)| *at).min()
     }
 
     /// A bucket was read: what is known of its next due time. What was heard of it meanwhile counts too.
-    pub fn read(&mut self, bucket: u16, next: Option<Instant>, now: Instant) {
+    pub(super) fn read(&mut self, bucket: u16, next: Option<Instant>, now: Instant) {
         let bucket = usize::from(bucket);
         self.busy[bucket] = false;
         self.at[bucket] = now + self.floor;
@@ -71,14 +71,14 @@ impl Wakes {
     }
 
     /// A job of this bucket falls due then.
-    pub fn head(&mut self, bucket: u16, due: Instant) {
+    pub(super) fn head(&mut self, bucket: u16, due: Instant) {
         if usize::from(bucket) < self.at.len() {
             self.sooner(usize::from(bucket), due);
         }
     }
 
     /// Every bucket at once: the broker is back.
-    pub fn all(&mut self, now: Instant) {
+    pub(super) fn all(&mut self, now: Instant) {
         self.at.fill(now);
     }
 

@@ -2,14 +2,11 @@
 //!
 //! - [`listener`]: binds an address of the settings, serves a router on it, ends with the rest.
 //! - [`probes`]: `/livez`, `/readyz`, `/metrics`.
-//! - [`heartbeat`]: the agents' sign of life.
 //! - [`readiness`]: what `/readyz` waits for, told by the agents.
 
-pub mod heartbeat;
 pub mod listener;
 pub mod probes;
 pub mod readiness;
 
-pub use heartbeat::Heartbeat;
 pub use listener::{ListenError, Listener};
 pub use readiness::{Readiness, Waiting};
