@@ -73,8 +73,8 @@ pub fn load_from(file: Option<&Path>, env: &[(String, String)], overrides: &Over
         // Without the file everything else would look missing.
         return Err(problems);
     }
-    problems.extend(walk::near_misses(env, &shape));
-    let (value, found) = walk::walk(&layers, &shape);
+    problems.extend(walk::near_misses(env, shape));
+    let (value, found) = walk::walk(&layers, shape);
     problems.extend(found);
     resolve::resolve(&layers, &value, problems)
 }

@@ -1,6 +1,7 @@
 //! Which keys and values the settings may have: read from the JSON Schema, so that the structs stay the only place that says so.
 
 use std::collections::BTreeMap;
+use std::sync::LazyLock;
 
 use serde_json::Value;
 
@@ -45,9 +46,12 @@ pub(super) struct Key {
 
 impl Shape {
     /// The shape of the settings.
-    pub(super) fn of_settings() -> Shape {
-        let schema = super::schema();
-        Reader { root: &schema }.shape(&schema)
+    pub(super) fn of_settings() -> &'static Shape {
+        static SHAPE: LazyLock<Shape> = LazyLock::new(|| {
+            let schema = super::schema();
+            Reader { root: &schema }.shape(&schema)
+        });
+        &SHAPE
     }
 
     /// Every path to a key, with `*` where any name may stand.

@@ -25,9 +25,13 @@ struct Given {
 
 impl Given {
     fn file(text: &str) -> Self {
-        let folder = TempDir::new().unwrap();
-        std::fs::write(folder.path().join("dwell.toml"), text).unwrap();
-        Given { folder, env: Vec::new(), overrides: Overrides::default() }
+        let given = Given { folder: TempDir::new().unwrap(), env: Vec::new(), overrides: Overrides::default() };
+        given.write(text);
+        given
+    }
+
+    fn write(&self, text: &str) {
+        std::fs::write(self.path("dwell.toml"), text).unwrap();
     }
 
     /// The least, and this.
@@ -130,7 +134,7 @@ fn a_variable_is_never_taken_for_another_type() {
     for password in ["12345", "007", "true", "[a]", "{", "\"", "1e3", "a,b", " a "] {
         let given = Given::least("").env("DWELL_BROKERS__MAIN__USER", "me").env("DWELL_BROKERS__MAIN__PASSWORD", password);
         let (layers, _) = layers::Layers::read(Some(&given.path("dwell.toml")), &given.env, &given.overrides);
-        let (value, _) = walk::walk(&layers, &shape::Shape::of_settings());
+        let (value, _) = walk::walk(&layers, shape::Shape::of_settings());
         assert_eq!(value.find("brokers.main.password").unwrap().as_str(), Some(password));
         given.settings();
     }
@@ -411,20 +415,28 @@ fn nothing_that_is_written_breaks_the_reader() {
         "{ hush = \"hush\" }",
         "2026-01-31T12:00:00Z",
     ];
-    let mut places: Vec<Vec<String>> = shape::Shape::of_settings().paths();
-    let tables: Vec<_> = places.iter().flat_map(|path| (1..path.len()).map(|length| path[..length].to_vec())).collect();
-    places.extend(tables);
-    for path in places {
-        let path: Vec<_> = path.iter().map(|name| if name == "*" { "other" } else { name }).collect();
-        for value in written {
-            let loaded = [
-                Given::file(&format!("{} = {value}", path.join("."))).load(),
-                Given::least("").env(&format!("DWELL_{}", path.join("__").to_uppercase()), value).load(),
-            ];
-            let secret = path.last().is_some_and(|name| secret::is_secret(name));
-            for problem in loaded.into_iter().filter_map(Result::err).flatten() {
-                assert!(!secret || !problem.to_string().contains("hush"), "{path:?} = {value}: {problem}");
-            }
+    let leaves: Vec<Vec<String>> = shape::Shape::of_settings()
+        .paths()
+        .into_iter()
+        .map(|path| path.into_iter().map(|name| name.replace('*', "other")).collect())
+        .collect();
+    let given = Given::file("");
+    for value in written {
+        let mut problems = Vec::new();
+        let lines: Vec<_> = leaves.iter().map(|path| format!("{} = {value}", path.join("."))).collect();
+        let tables = ["redis", "brokers", "brokers.other", "ingest", "ingest.other"].map(|table| format!("{table} = {value}"));
+        for text in [lines.join("\n")].iter().chain(&tables) {
+            given.write(text);
+            problems.extend(given.load().err().unwrap_or_default());
+        }
+        for path in &leaves {
+            let kind = ("DWELL_BROKERS__OTHER__TYPE".to_owned(), "nats".to_owned());
+            let variable = (format!("DWELL_{}", path.join("__").to_uppercase()), value.to_owned());
+            problems.extend(load_from(None, &[kind, variable], &Overrides::default()).err().unwrap_or_default());
+        }
+        for problem in problems {
+            let secret = problem.key.split('.').any(secret::is_secret);
+            assert!(!secret || !problem.to_string().contains("hush"), "{value}: {problem}");
         }
     }
 }
@@ -492,6 +504,6 @@ fn the_schema_describes_every_key() {
         }
     }
     let mut found = Vec::new();
-    undescribed(&shape::Shape::of_settings(), "", &mut found);
+    undescribed(shape::Shape::of_settings(), "", &mut found);
     assert!(found.is_empty(), "{found:?}");
 }
