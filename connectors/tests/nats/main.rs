@@ -2,6 +2,7 @@
 
 #![cfg(feature = "nats")]
 #![allow(clippy::unwrap_used, reason = "tests")]
+#![allow(clippy::disallowed_methods, reason = "tests measure time, and wait for servers that run no runtime")]
 
 mod links;
 mod login;
