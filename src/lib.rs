@@ -8,7 +8,10 @@
 
 pub mod clock;
 pub mod config;
+pub mod http;
 pub mod job;
 pub mod request;
+pub mod servers;
 pub mod store;
+pub mod telemetry;
 pub mod units;

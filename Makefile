@@ -1,0 +1,46 @@
+# Everything a fresh machine needs to build, show and test Dwell. Prerequisites: Rust, a C compiler, make.
+# `make help` says what there is.
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check fmt lint docs deny features servers clean-servers
+
+# Tests and demo start these themselves, on free ports of 127.0.0.1. `make servers` puts them there.
+BIN := $(CURDIR)/.servers/bin
+SERVERS := DWELL_REDIS_SERVER='$(BIN)/redis-server' DWELL_NATS_SERVER='$(BIN)/nats-server'
+
+help: ## say what each target does
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: servers ## start private servers and a bridge, send jobs, show what arrives and how late
+	$(SERVERS) cargo run --locked --bin dwell -- demo
+
+test: servers ## run every test, on real servers of its own
+	@# The examples in the docs first, so that the tests' own summary stands last.
+	cargo test --workspace --locked --doc
+	$(SERVERS) cargo test --workspace --locked --lib --bins --tests
+
+check: fmt lint features docs deny ## formatting, lints, features, docs, licences and banned crates
+
+fmt: ## is every file formatted?
+	cargo fmt --all --check
+
+lint: ## clippy, where a warning is an error
+	cargo clippy --workspace --all-targets --all-features --locked -- -D warnings
+
+features: ## does it build without any broker, and is ring the only crypto provider?
+	cargo clippy --workspace --all-targets --no-default-features --locked -- -D warnings
+	@for crate in aws-lc-rs openssl-sys; do \
+		if cargo tree --workspace --all-features --target all --locked -i $$crate 2>/dev/null; then echo "error: $$crate is in the tree" >&2; exit 1; fi; \
+	done
+
+docs: ## do the docs build, with every link?
+	RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --all-features --locked
+
+deny: ## licences, sources and banned crates (deny.toml)
+	scripts/deny.sh
+
+servers: ## find or install redis-server and nats-server
+	@scripts/servers.sh
+
+clean-servers: ## forget the servers that were found or installed
+	rm -rf .servers

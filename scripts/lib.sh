@@ -1,0 +1,47 @@
+# What the scripts share. Sourced, by bash.
+
+say() { printf '%s\n' "$*" >&2; }
+fail() {
+    say "error: $*"
+    exit 1
+}
+
+# apt_possible: may this run install Debian packages? Refreshes their lists, once a run.
+apt_possible() {
+    [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null || return 1
+    [ -z "${apt_is_fresh:-}" ] || return 0
+    quietly apt-get update || say "warning: apt-get update failed, going on with the lists that are there"
+    apt_is_fresh=yes
+}
+
+# apt_install PACKAGE…: installs Debian packages.
+apt_install() {
+    apt_possible || return 1
+    say "installing $* with apt-get"
+    # RUNLEVEL: packages of servers shall not start a service of their own.
+    RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive quietly apt-get install -y --no-install-recommends "$@"
+}
+
+# apt_offers PACKAGE MINIMUM: does Debian have it in that version or later?
+apt_offers() {
+    apt_possible || return 1
+    at_least "$(apt-cache policy "$1" | sed -n 's/^ *Candidate: \([0-9]*:\)\{0,1\}\([0-9.]*\).*/\2/p')" "$2"
+}
+
+# quietly COMMAND…: its output only where it fails.
+quietly() {
+    local said
+    said=$("$@" 2>&1) || { say "$said"; return 1; }
+}
+
+# version_of PROGRAM WORD: the first thing in `PROGRAM --version` that looks like 1.2 or 1.2.3; nothing where it does not run,
+# or does not call itself by that word (a pattern of grep -E).
+version_of() {
+    local said
+    said=$("$1" --version 2>/dev/null) || return 0
+    grep -qiE "$2" <<<"$said" || return 0
+    grep -oE '[0-9]+\.[0-9]+(\.[0-9]+)?' <<<"$said" | head -n 1
+}
+
+# at_least VERSION MINIMUM
+at_least() { [ -n "$1" ] && [ "$(printf '%s\n%s\n' "$2" "$1" | sort -V | head -n 1)" = "$2" ]; }

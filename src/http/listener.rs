@@ -1,0 +1,116 @@
+//! Binds an address of the settings, serves a router on it, ends with the rest.
+
+use std::io;
+use std::net::SocketAddr;
+
+use axum::Router;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+/// Why an address could not be bound.
+#[derive(Debug, thiserror::Error)]
+pub enum ListenError {
+    /// The setting is no address of this machine: exit 78.
+    #[error(
+        "{setting} = \"{listen}\" is no address to listen on ({error}): write HOST:PORT with an address of this machine, as 0.0.0.0:9464"
+    )]
+    Setting {
+        /// The setting, as in the file.
+        setting: &'static str,
+        /// Its value.
+        listen: String,
+        /// What the system said.
+        error: io::Error,
+    },
+    /// The address is taken, or may not be had: exit 69.
+    #[error("cannot listen on {setting} = \"{listen}\" ({error}): {mend}")]
+    Unavailable {
+        /// The setting, as in the file.
+        setting: &'static str,
+        /// Its value.
+        listen: String,
+        /// What the system said.
+        error: io::Error,
+        /// What to do.
+        mend: &'static str,
+    },
+}
+
+impl ListenError {
+    /// The exit code of the contract, §5.
+    #[must_use]
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            ListenError::Setting { .. } => 78,
+            ListenError::Unavailable { .. } => 69,
+        }
+    }
+}
+
+/// A bound address. Connections queue from now on; [`Listener::serve`] answers them.
+#[derive(Debug)]
+pub struct Listener {
+    listener: TcpListener,
+    address: SocketAddr,
+}
+
+impl Listener {
+    /// Binds `listen` (HOST:PORT; port 0 takes a free one). `setting` is its name for people: `probes.listen`.
+    pub async fn bind(setting: &'static str, listen: &str) -> Result<Self, ListenError> {
+        let bound = async {
+            let listener = TcpListener::bind(listen).await?;
+            let address = listener.local_addr()?;
+            Ok(Listener { listener, address })
+        };
+        bound.await.map_err(|error: io::Error| {
+            let listen = listen.to_owned();
+            match error.kind() {
+                io::ErrorKind::AddrInUse => ListenError::Unavailable {
+                    setting,
+                    listen,
+                    error,
+                    mend: "another program has it: choose another port, or stop that program",
+                },
+                io::ErrorKind::PermissionDenied => {
+                    ListenError::Unavailable { setting, listen, error, mend: "ports below 1024 need a privilege: choose a higher one" }
+                }
+                _ => ListenError::Setting { setting, listen, error },
+            }
+        })
+    }
+
+    /// The address with its real port.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Serves until `shutdown`, then answers what was begun and returns.
+    pub async fn serve(self, router: Router, shutdown: CancellationToken) -> io::Result<()> {
+        axum::serve(self.listener, router).with_graceful_shutdown(shutdown.cancelled_owned()).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_taken_port_is_unavailable_and_names_the_setting() {
+        let first = Listener::bind("probes.listen", "127.0.0.1:0").await.unwrap();
+        let listen = first.address().to_string();
+        let error = Listener::bind("probes.listen", &listen).await.unwrap_err();
+        assert_eq!(error.exit_code(), 69);
+        let text = error.to_string();
+        assert!(text.contains("probes.listen") && text.contains(&listen) && text.contains("another port"), "{text}");
+    }
+
+    #[tokio::test]
+    async fn what_is_no_address_is_a_settings_error() {
+        for listen in ["9464", "", "127.0.0.1:99999", "192.0.2.1:9464"] {
+            let error = Listener::bind("probes.listen", listen).await.unwrap_err();
+            assert_eq!(error.exit_code(), 78, "{error}");
+            assert!(error.to_string().contains("HOST:PORT"), "{error}");
+        }
+    }
+}

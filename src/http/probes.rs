@@ -1,0 +1,79 @@
+//! `/livez`, `/readyz` and `/metrics`.
+
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use axum::{Json, Router};
+use serde_json::json;
+
+use super::Readiness;
+use crate::telemetry::Metrics;
+use crate::telemetry::metrics::CONTENT_TYPE;
+
+/// The probes. `/livez` is 200 while the runtime turns: that it answers is the proof. `/readyz` is 200 or 503, with what is waited for.
+/// `/metrics` encodes what was counted, and asks nobody.
+pub fn router(readiness: Readiness, metrics: Metrics) -> Router {
+    Router::new()
+        .route("/livez", get(async || Json(json!({ "alive": true }))))
+        .route("/readyz", get(readyz).with_state(readiness))
+        .route("/metrics", get(scrape).with_state(metrics))
+}
+
+async fn readyz(State(readiness): State<Readiness>) -> Response {
+    let waiting: Vec<String> = readiness.waiting().iter().map(ToString::to_string).collect();
+    let status = if waiting.is_empty() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    (status, Json(json!({ "ready": waiting.is_empty(), "waiting_for": waiting }))).into_response()
+}
+
+async fn scrape(State(metrics): State<Metrics>) -> Response {
+    ([(header::CONTENT_TYPE, CONTENT_TYPE)], metrics.encode()).into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::http::Listener;
+    use std::net::SocketAddr;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpStream;
+    use tokio_util::sync::CancellationToken;
+
+    /// The whole answer, head and body.
+    async fn ask(address: SocketAddr, path: &str) -> String {
+        let mut link = TcpStream::connect(address).await.unwrap();
+        link.write_all(format!("GET {path} HTTP/1.1\r\nhost: dwell\r\nconnection: close\r\n\r\n").as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        link.read_to_string(&mut answer).await.unwrap();
+        answer
+    }
+
+    #[tokio::test]
+    async fn probes_follow_what_the_agents_tell() {
+        let readiness = Readiness::new(["main"]);
+        let listener = Listener::bind("probes.listen", "127.0.0.1:0").await.unwrap();
+        let address = listener.address();
+        let shutdown = CancellationToken::new();
+        let router = router(readiness.clone(), Metrics::new(["main"], ["main"]));
+        let server = tokio::spawn(listener.serve(router, shutdown.clone()));
+
+        let answer = ask(address, "/readyz").await;
+        assert!(answer.starts_with("HTTP/1.1 503"), "{answer}");
+        assert!(answer.ends_with(r#"{"ready":false,"waiting_for":["redis","ingest.main"]}"#), "{answer}");
+        assert!(ask(address, "/livez").await.starts_with("HTTP/1.1 200"));
+
+        readiness.store_reached();
+        readiness.ingest_reads("main");
+        let answer = ask(address, "/readyz").await;
+        assert!(answer.starts_with("HTTP/1.1 200") && answer.ends_with(r#"{"ready":true,"waiting_for":[]}"#), "{answer}");
+
+        let answer = ask(address, "/metrics").await;
+        assert!(answer.contains("content-type: application/openmetrics-text; version=1.0.0"), "{answer}");
+        assert!(answer.contains("dwell_jobs{state=\"scheduled\"} 0") && answer.ends_with("# EOF\n"), "{answer}");
+
+        readiness.shutting_down();
+        assert!(ask(address, "/readyz").await.starts_with("HTTP/1.1 503"));
+        shutdown.cancel();
+        server.await.unwrap().unwrap();
+    }
+}

@@ -1,0 +1,40 @@
+//! Where the programs of the servers are.
+
+use std::env;
+use std::path::{Path, PathBuf};
+
+use super::ServerError;
+
+/// The path of `redis-server` (or Valkey's): `DWELL_REDIS_SERVER`, else `.servers/bin`, else PATH.
+pub fn redis_server() -> Result<PathBuf, ServerError> {
+    find(&["redis-server", "valkey-server"], "DWELL_REDIS_SERVER")
+}
+
+/// The path of `nats-server`: `DWELL_NATS_SERVER`, else `.servers/bin`, else PATH.
+pub fn nats_server() -> Result<PathBuf, ServerError> {
+    find(&["nats-server"], "DWELL_NATS_SERVER")
+}
+
+/// `.servers/bin` comes before PATH: what `make servers` left there is known to be new enough.
+fn find(programs: &[&'static str], variable: &'static str) -> Result<PathBuf, ServerError> {
+    let not_found = ServerError::NotFound { program: programs[0], variable };
+    if let Some(named) = env::var_os(variable).filter(|path| !path.is_empty()) {
+        let named = PathBuf::from(named);
+        return if is_program(&named) { Ok(named) } else { Err(not_found) };
+    }
+    // The folder of a checkout, also from a folder inside it: cargo runs tests of a package in that package's folder.
+    let here = env::current_dir().unwrap_or_default();
+    let checkout = here.ancestors().map(|folder| folder.join(".servers/bin")).find(|bin| bin.is_dir());
+    let path = env::var_os("PATH").unwrap_or_default();
+    let folders: Vec<PathBuf> = checkout.into_iter().chain(env::split_paths(&path)).collect();
+    programs
+        .iter()
+        .flat_map(|program| folders.iter().map(move |folder| folder.join(program)))
+        .find(|path| is_program(path))
+        .ok_or(not_found)
+}
+
+fn is_program(path: &Path) -> bool {
+    use std::os::unix::fs::PermissionsExt;
+    path.metadata().is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
+}

@@ -1,0 +1,120 @@
+//! A private nats-server with JetStream.
+
+use std::path::Path;
+use std::time::Duration;
+
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use super::process::{Look, Process};
+use super::{ServerError, find};
+
+/// How a private NATS is set up. The default: JetStream on disk, no credentials.
+#[derive(Debug, Clone, Default)]
+pub struct NatsOptions {
+    /// More lines of its configuration file (`authorization { … }`, `max_payload: 1MB`).
+    pub config: String,
+    /// `user:password` to be put into the URL, where `config` asks for them.
+    pub credentials: Option<String>,
+}
+
+/// A private nats-server. Dropped, it is killed, and its streams go.
+#[derive(Debug)]
+pub struct NatsServer {
+    process: Process,
+    options: NatsOptions,
+}
+
+impl NatsServer {
+    /// Starts one and returns it ready.
+    pub async fn start(options: NatsOptions) -> Result<Self, ServerError> {
+        let mut process = Process::new("nats-server", find::nats_server()?)?;
+        let file = process.dir().join("nats.conf");
+        let config = config(&options, process.port(), process.dir());
+        std::fs::write(&file, config).map_err(ServerError::prepare(format!("the file {}", file.display())))?;
+        process.set_args(vec!["--config".to_owned(), file.display().to_string()]);
+        let mut server = NatsServer { process, options };
+        server.restart().await?;
+        Ok(server)
+    }
+
+    /// `nats://127.0.0.1:PORT`, with the credentials where there are any.
+    #[must_use]
+    pub fn url(&self) -> String {
+        let credentials = self.options.credentials.as_ref().map_or(String::new(), |credentials| format!("{credentials}@"));
+        format!("nats://{credentials}127.0.0.1:{}", self.port())
+    }
+
+    /// The port on 127.0.0.1: the same over restarts.
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.process.port()
+    }
+
+    /// The process id; `None` while it is down.
+    #[must_use]
+    pub fn pid(&self) -> Option<u32> {
+        self.process.pid()
+    }
+
+    /// The folder with its data, its `nats.conf` and its `log`.
+    #[must_use]
+    pub fn dir(&self) -> &Path {
+        self.process.dir()
+    }
+
+    /// SIGKILL. The system still has what it wrote: nothing of a stream is lost.
+    pub fn kill(&mut self) -> Result<(), ServerError> {
+        self.process.kill()
+    }
+
+    /// SIGTERM, and waits for its end.
+    pub async fn stop(&mut self) -> Result<(), ServerError> {
+        self.process.stop().await
+    }
+
+    /// Starts it on the same port and data, and returns when it is ready. One that runs is killed first.
+    pub async fn restart(&mut self) -> Result<(), ServerError> {
+        self.process.kill()?;
+        let (port, name) = (self.process.port(), name(self.process.dir()));
+        self.process.start(async |_| look(port, &name).await).await
+    }
+
+    /// SIGSTOP: it keeps its connections and answers nothing, as a host that hangs.
+    pub fn freeze(&self) -> Result<(), ServerError> {
+        self.process.freeze()
+    }
+
+    /// SIGCONT after [`NatsServer::freeze`].
+    pub fn thaw(&self) -> Result<(), ServerError> {
+        self.process.thaw()
+    }
+}
+
+/// The server's name: its folder's, which no other server has.
+fn name(dir: &Path) -> String {
+    dir.file_name().map_or(String::new(), |name| name.to_string_lossy().into_owned())
+}
+
+fn config(options: &NatsOptions, port: u16, dir: &Path) -> String {
+    format!(
+        "host: \"127.0.0.1\"\nport: {port}\nserver_name: \"{}\"\njetstream {{ store_dir: \"{}\" }}\n{}\n",
+        name(dir),
+        dir.join("jetstream").display(),
+        options.config
+    )
+}
+
+/// Ready: the first line that a NATS server sends names it, and says that JetStream is up.
+async fn look(port: u16, name: &str) -> Look {
+    let Ok(Ok(greeting)) = timeout(Duration::from_secs(2), greeting(port)).await else { return Look::NotYet };
+    let info = greeting.strip_prefix("INFO ").and_then(|json| serde_json::from_str::<serde_json::Value>(json).ok()).unwrap_or_default();
+    if info["server_name"] == name && info["jetstream"] == true { Look::Ready } else { Look::NotYet }
+}
+
+async fn greeting(port: u16) -> std::io::Result<String> {
+    let mut line = String::new();
+    BufReader::new(TcpStream::connect(("127.0.0.1", port)).await?).read_line(&mut line).await?;
+    Ok(line)
+}

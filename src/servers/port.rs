@@ -1,0 +1,44 @@
+//! A loopback port that is free, and stays ours while its server is down.
+
+use std::collections::HashSet;
+use std::env;
+use std::fs::{self, File};
+use std::io;
+use std::net::{Ipv4Addr, TcpListener};
+
+use super::ServerError;
+
+/// Below the range from which Linux gives ports to outgoing connections (32768 and up): one of those could take the port of a server
+/// that is down for a moment.
+const RANGE: std::ops::Range<u16> = 15_000..32_000;
+
+/// A port. No other run of ours on this machine is given it while the value lives: it holds a lock on a file of that number.
+#[derive(Debug)]
+pub(super) struct Port {
+    pub(super) number: u16,
+    _lock: File,
+}
+
+impl Port {
+    /// A port on which nothing listens and that no other run holds.
+    pub(super) fn reserve() -> Result<Port, ServerError> {
+        let folder = env::temp_dir().join(format!("dwell-ports-{}", rustix::process::getuid().as_raw()));
+        fs::create_dir_all(&folder).map_err(ServerError::prepare(format!("the folder {}", folder.display())))?;
+        let mut tried = HashSet::new();
+        while tried.len() < 1000 {
+            let number = rand::random_range(RANGE);
+            if !tried.insert(number) {
+                continue;
+            }
+            let lock =
+                File::create(folder.join(number.to_string())).map_err(ServerError::prepare(format!("a lock in {}", folder.display())))?;
+            if lock.try_lock().is_ok() && TcpListener::bind((Ipv4Addr::LOCALHOST, number)).is_ok() {
+                return Ok(Port { number, _lock: lock });
+            }
+        }
+        Err(ServerError::Prepare {
+            what: "a free port".to_owned(),
+            error: io::Error::other("tried 1000 of them on 127.0.0.1, all are taken"),
+        })
+    }
+}

@@ -1,0 +1,168 @@
+//! A private redis-server.
+
+use std::path::Path;
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use super::process::{Look, Process};
+use super::{ServerError, find};
+
+/// `appendfsync`: when the append-only file reaches the disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AppendFsync {
+    /// Before a write is answered.
+    Always,
+    /// Each second.
+    EverySec,
+    /// When the system sees fit.
+    No,
+}
+
+/// How a private Redis is set up. The default: no persistence, no password, no limits.
+#[derive(Debug, Clone, Default)]
+pub struct RedisOptions {
+    /// With an append-only file, and when it is synced. `None`: none, a restart forgets everything.
+    pub appendonly: Option<AppendFsync>,
+    /// `maxmemory`, as in its configuration file (`64mb`).
+    pub maxmemory: Option<String>,
+    /// `maxmemory-policy`.
+    pub maxmemory_policy: Option<String>,
+    /// The port of the Redis on 127.0.0.1 that this one replicates, with the same password; it is ready only once it has all that one has.
+    pub replica_of: Option<u16>,
+    /// `requirepass`, and `masterauth` for a replica. No spaces.
+    pub password: Option<String>,
+    /// More settings: name and value.
+    pub more: Vec<(String, String)>,
+}
+
+/// A private redis-server. Dropped, it is killed, and its data goes.
+#[derive(Debug)]
+pub struct RedisServer {
+    process: Process,
+    options: RedisOptions,
+}
+
+impl RedisServer {
+    /// Starts one and returns it ready.
+    pub async fn start(options: RedisOptions) -> Result<Self, ServerError> {
+        let mut process = Process::new("redis-server", find::redis_server()?)?;
+        process.set_args(args(&options, process.port(), process.dir()));
+        let mut server = RedisServer { process, options };
+        server.restart().await?;
+        Ok(server)
+    }
+
+    /// `redis://127.0.0.1:PORT`, with the password where there is one.
+    #[must_use]
+    pub fn url(&self) -> String {
+        let password = self.options.password.as_ref().map_or(String::new(), |password| format!(":{password}@"));
+        format!("redis://{password}127.0.0.1:{}", self.port())
+    }
+
+    /// The port on 127.0.0.1: the same over restarts.
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.process.port()
+    }
+
+    /// The process id; `None` while it is down.
+    #[must_use]
+    pub fn pid(&self) -> Option<u32> {
+        self.process.pid()
+    }
+
+    /// The folder with its data and its `log`.
+    #[must_use]
+    pub fn dir(&self) -> &Path {
+        self.process.dir()
+    }
+
+    /// SIGKILL. What it had not persisted is gone.
+    pub fn kill(&mut self) -> Result<(), ServerError> {
+        self.process.kill()
+    }
+
+    /// SIGTERM, and waits for its end.
+    pub async fn stop(&mut self) -> Result<(), ServerError> {
+        self.process.stop().await
+    }
+
+    /// Starts it on the same port and data, and returns when it is ready. One that runs is killed first.
+    pub async fn restart(&mut self) -> Result<(), ServerError> {
+        self.process.kill()?;
+        let (port, options) = (self.process.port(), &self.options);
+        self.process.start(async |pid| look(port, pid, options).await).await
+    }
+
+    /// SIGSTOP: it keeps its connections and answers nothing, as a host that hangs.
+    pub fn freeze(&self) -> Result<(), ServerError> {
+        self.process.freeze()
+    }
+
+    /// SIGCONT after [`RedisServer::freeze`].
+    pub fn thaw(&self) -> Result<(), ServerError> {
+        self.process.thaw()
+    }
+}
+
+fn args(options: &RedisOptions, port: u16, dir: &Path) -> Vec<String> {
+    let mut settings = vec![
+        ("port", port.to_string()),
+        ("bind", "127.0.0.1".to_owned()),
+        ("dir", dir.display().to_string()),
+        ("save", String::new()),
+        ("daemonize", "no".to_owned()),
+        // Without a disk between, a replica waits for others to come and gets no writes until its first ack, a second later.
+        ("repl-diskless-sync", "no".to_owned()),
+    ];
+    match options.appendonly {
+        None => settings.push(("appendonly", "no".to_owned())),
+        Some(fsync) => {
+            settings.push(("appendonly", "yes".to_owned()));
+            let word = match fsync {
+                AppendFsync::Always => "always",
+                AppendFsync::EverySec => "everysec",
+                AppendFsync::No => "no",
+            };
+            settings.push(("appendfsync", word.to_owned()));
+        }
+    }
+    settings.extend(options.maxmemory.iter().map(|value| ("maxmemory", value.clone())));
+    settings.extend(options.maxmemory_policy.iter().map(|value| ("maxmemory-policy", value.clone())));
+    if let Some(password) = &options.password {
+        settings.extend([("requirepass", password.clone()), ("masterauth", password.clone())]);
+    }
+    settings.extend(options.more.iter().map(|(name, value)| (name.as_str(), value.clone())));
+    let mut args: Vec<String> = settings.into_iter().flat_map(|(name, value)| [format!("--{name}"), value]).collect();
+    if let Some(master) = options.replica_of {
+        args.extend(["--replicaof".to_owned(), "127.0.0.1".to_owned(), master.to_string()]);
+    }
+    args
+}
+
+/// Ready: the data is loaded, the process that answers is the one that was started, and a replica has caught up: by its own word and by its
+/// master's, because only then does a WAIT count it.
+async fn look(port: u16, pid: u32, options: &RedisOptions) -> Look {
+    let Ok(Ok(own)) = timeout(Duration::from_secs(2), info(port, options)).await else { return Look::NotYet };
+    let says = |line: &str| own.lines().any(|said| said.trim_end() == line);
+    if !says(&format!("process_id:{pid}")) || !says("loading:0") {
+        return Look::NotYet;
+    }
+    let Some(master) = options.replica_of else { return Look::Ready };
+    let Ok(Ok(masters)) = timeout(Duration::from_secs(2), info(master, options)).await else { return Look::NotYet };
+    let online = masters.lines().any(|said| said.starts_with("slave") && said.contains(&format!("port={port},state=online")));
+    if says("master_link_status:up") && online { Look::Ready } else { Look::NotYet }
+}
+
+/// What INFO says, spoken by hand: only the store knows the Redis client.
+async fn info(port: u16, options: &RedisOptions) -> std::io::Result<String> {
+    let mut link = TcpStream::connect(("127.0.0.1", port)).await?;
+    let auth = options.password.as_ref().map_or(String::new(), |password| format!("AUTH {password}\r\n"));
+    link.write_all(format!("{auth}INFO\r\nQUIT\r\n").as_bytes()).await?;
+    let mut answer = Vec::new();
+    link.read_to_end(&mut answer).await?;
+    Ok(String::from_utf8_lossy(&answer).into_owned())
+}

@@ -1,0 +1,12 @@
+//! What operators see: logs on stderr, and the metrics of the contract (§7).
+//!
+//! - [`log`]: tracing to stderr, for people on a terminal, JSON elsewhere.
+//! - [`metrics`]: every metric, its name and help text in one place, and the handles that the agents count with.
+//! - [`labels`]: the closed sets of label values.
+
+pub mod labels;
+pub mod log;
+pub mod metrics;
+
+pub use labels::{DueWithin, DuplicateCause, IngestResult, JobState, PauseReason, PublishOutcome, RedisErrorClass, Script};
+pub use metrics::{BrokerMetrics, IngestMetrics, Metrics};

@@ -1,0 +1,293 @@
+//! Every metric: its name and help text in one place, and the handles that the agents count with. Every series exists from the start, at zero.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use prometheus_client::encoding::text;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::metrics::info::Info;
+use prometheus_client::registry::{Metric, Registry};
+
+use super::labels::{
+    CANCEL_VERDICTS, DueWithin, DuplicateCause, IngestResult, JobState, Label, PauseReason, PublishOutcome, RedisErrorClass, Script,
+};
+use crate::job::{DeadReason, Verdict};
+
+/// The content type of [`Metrics::encode`].
+pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// From half a millisecond, which an idle machine meets, to an hour, which only an outage explains.
+const LATENESS_SECONDS: [f64; 20] =
+    [0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 1800.0, 3600.0];
+/// Up to the longest `publish_timeout` that makes sense.
+const CONFIRM_SECONDS: [f64; 15] = [0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 15.0, 60.0];
+/// From one script on loopback to a Redis that stalls.
+const REDIS_SECONDS: [f64; 16] = [0.000_05, 0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0];
+
+type Labels = Vec<(&'static str, String)>;
+type Seconds = Gauge<f64, AtomicU64>;
+
+/// Every metric. A clone counts into the same ones.
+#[derive(Debug, Clone)]
+pub struct Metrics {
+    registry: Arc<Registry>,
+    brokers: Arc<[(String, BrokerMetrics)]>,
+    ingests: Arc<[(String, IngestMetrics)]>,
+    jobs: PerLabel<Gauge>,
+    oldest_overdue: Seconds,
+    lateness: Histogram,
+    confirm: Histogram,
+    dead: Arc<[(DeadReason, Counter)]>,
+    late_dropped: Counter,
+    possible_duplicates: PerLabel<Counter>,
+    leases_lost: Counter,
+    cancelled: Arc<[(Verdict, Counter)]>,
+    redis_seconds: PerLabel<Histogram>,
+    redis_errors: PerLabel<Counter>,
+    ingest_paused: PerLabel<Gauge>,
+    due_within: PerLabel<Gauge>,
+}
+
+/// What is counted of one `[brokers.NAME]`.
+#[derive(Debug, Clone)]
+pub struct BrokerMetrics {
+    publish: PerLabel<Counter>,
+    connected: Gauge,
+    target_paused: Gauge,
+}
+
+/// What is counted of one `[ingest.NAME]`.
+#[derive(Debug, Clone)]
+pub struct IngestMetrics {
+    results: PerLabel<Counter>,
+}
+
+impl Metrics {
+    /// All of them at zero, for the brokers and ingests of these names.
+    #[must_use]
+    pub fn new<'a>(brokers: impl IntoIterator<Item = &'a str>, ingests: impl IntoIterator<Item = &'a str>) -> Self {
+        let mut r = Registry::with_prefix("dwell");
+        let jobs = add(&mut r, "jobs", "Jobs in the store, by state", Family::<Labels, Gauge>::default());
+        let oldest_overdue =
+            add(&mut r, "oldest_overdue_seconds", "How long the oldest job that is due has waited; 0 where none is", Seconds::default());
+        let ingest = add(&mut r, "ingest", "Inbound messages, by what became of them", Family::<Labels, Counter>::default());
+        let publish = add(&mut r, "publish", "Attempts to publish to a target, by outcome", Family::<Labels, Counter>::default());
+        let lateness = histogram(&LATENESS_SECONDS);
+        let lateness = add(&mut r, "lateness_seconds", "First attempts: confirm time minus due time", lateness);
+        let confirm = add(&mut r, "confirm_seconds", "From handing over a message to its confirm", histogram(&CONFIRM_SECONDS));
+        let dead = add(&mut r, "dead", "Jobs that died, by reason", Family::<Labels, Counter>::default());
+        let late_dropped =
+            add(&mut r, "late_dropped", "Jobs that were dropped because they were overdue by more than their max-late", Counter::default());
+        let duplicates =
+            add(&mut r, "possible_duplicates", "Attempts that may repeat one that landed, by cause", Family::<Labels, Counter>::default());
+        let leases_lost = add(&mut r, "leases_lost", "Settles that came after another instance had taken the job over", Counter::default());
+        let cancelled = add(&mut r, "cancelled", "Answers to cancel, by verdict", Family::<Labels, Counter>::default());
+        let redis_buckets: fn() -> Histogram = || histogram(&REDIS_SECONDS);
+        let redis_seconds = Family::<Labels, Histogram, fn() -> Histogram>::new_with_constructor(redis_buckets);
+        let redis_seconds = add(&mut r, "redis_seconds", "Calls to Redis, by script", redis_seconds);
+        let redis_errors = add(&mut r, "redis_errors", "Calls to Redis that failed, by class", Family::<Labels, Counter>::default());
+        let connected = add(&mut r, "broker_connected", "1 while the connection for publishing is up", Family::<Labels, Gauge>::default());
+        let target_paused = add(&mut r, "target_paused", "Destinations of the broker that are paused", Family::<Labels, Gauge>::default());
+        let ingest_paused = add(&mut r, "ingest_paused", "Ingests that do not read, by reason", Family::<Labels, Gauge>::default());
+        let due_within = add(&mut r, "due_within_jobs", "Jobs that come due within so many seconds", Family::<Labels, Gauge>::default());
+        r.register("build", "The version that runs", Info::new(vec![("version", env!("CARGO_PKG_VERSION"))]));
+
+        let broker = |name: &str| BrokerMetrics {
+            publish: PerLabel::new(|value: PublishOutcome| {
+                publish.get_or_create_owned(&vec![("broker", name.to_owned()), ("outcome", value.word().to_owned())])
+            }),
+            connected: connected.get_or_create_owned(&vec![("broker", name.to_owned())]),
+            target_paused: target_paused.get_or_create_owned(&vec![("broker", name.to_owned())]),
+        };
+        let ingest = |name: &str| IngestMetrics {
+            results: PerLabel::new(|value: IngestResult| {
+                ingest.get_or_create_owned(&vec![("ingest", name.to_owned()), ("result", value.word().to_owned())])
+            }),
+        };
+        Metrics {
+            brokers: brokers.into_iter().map(|name| (name.to_owned(), broker(name))).collect(),
+            ingests: ingests.into_iter().map(|name| (name.to_owned(), ingest(name))).collect(),
+            jobs: PerLabel::new(|value: JobState| jobs.get_or_create_owned(&one("state", value.word()))),
+            oldest_overdue,
+            lateness,
+            confirm,
+            dead: DeadReason::ALL.iter().map(|reason| (*reason, dead.get_or_create_owned(&one("reason", reason.as_str())))).collect(),
+            late_dropped,
+            possible_duplicates: PerLabel::new(|value: DuplicateCause| duplicates.get_or_create_owned(&one("cause", value.word()))),
+            leases_lost,
+            cancelled: CANCEL_VERDICTS
+                .iter()
+                .map(|verdict| (*verdict, cancelled.get_or_create_owned(&one("verdict", verdict.as_str()))))
+                .collect(),
+            redis_seconds: PerLabel::new(|value: Script| redis_seconds.get_or_create_owned(&one("script", value.word()))),
+            redis_errors: PerLabel::new(|value: RedisErrorClass| redis_errors.get_or_create_owned(&one("class", value.word()))),
+            ingest_paused: PerLabel::new(|value: PauseReason| ingest_paused.get_or_create_owned(&one("reason", value.word()))),
+            due_within: PerLabel::new(|value: DueWithin| due_within.get_or_create_owned(&one("seconds", value.word()))),
+            registry: Arc::new(r),
+        }
+    }
+
+    /// What a scrape answers, of content type [`CONTENT_TYPE`].
+    #[must_use]
+    pub fn encode(&self) -> String {
+        let mut text = String::with_capacity(16 * 1024);
+        // Writing to a String cannot fail, and no metric here refuses the text format.
+        let _ = text::encode(&mut text, &self.registry);
+        text
+    }
+
+    /// The handle of a broker, to be fetched once and kept; `None` for a name that `new` was not given.
+    #[must_use]
+    pub fn broker(&self, name: &str) -> Option<BrokerMetrics> {
+        self.brokers.iter().find(|(known, _)| known == name).map(|(_, metrics)| metrics.clone())
+    }
+
+    /// The handle of an ingest, to be fetched once and kept; `None` for a name that `new` was not given.
+    #[must_use]
+    pub fn ingest(&self, name: &str) -> Option<IngestMetrics> {
+        self.ingests.iter().find(|(known, _)| known == name).map(|(_, metrics)| metrics.clone())
+    }
+
+    /// How many jobs are in this state now.
+    pub fn jobs(&self, state: JobState, count: u64) {
+        self.jobs.of(state).set(gauge_value(count));
+    }
+
+    /// How many jobs come due within this horizon.
+    pub fn due_within(&self, horizon: DueWithin, count: u64) {
+        self.due_within.of(horizon).set(gauge_value(count));
+    }
+
+    /// How long the oldest job that is due has waited; zero where none is due.
+    pub fn oldest_overdue(&self, overdue: Duration) {
+        self.oldest_overdue.set(overdue.as_secs_f64());
+    }
+
+    /// A first attempt was confirmed this long after it was due.
+    pub fn lateness(&self, late: Duration) {
+        self.lateness.observe(late.as_secs_f64());
+    }
+
+    /// A message was confirmed this long after it was handed over.
+    pub fn confirm(&self, took: Duration) {
+        self.confirm.observe(took.as_secs_f64());
+    }
+
+    /// A job died.
+    pub fn dead(&self, reason: DeadReason) {
+        if let Some((_, counter)) = self.dead.iter().find(|(known, _)| *known == reason) {
+            counter.inc();
+        }
+    }
+
+    /// Jobs were dropped as too late.
+    pub fn late_dropped(&self, count: u64) {
+        self.late_dropped.inc_by(count);
+    }
+
+    /// Attempts that may repeat one that landed.
+    pub fn possible_duplicates(&self, cause: DuplicateCause, count: u64) {
+        self.possible_duplicates.of(cause).inc_by(count);
+    }
+
+    /// Settles that came too late.
+    pub fn leases_lost(&self, count: u64) {
+        self.leases_lost.inc_by(count);
+    }
+
+    /// An answer to cancel. A verdict that cancel never gives is not counted.
+    pub fn cancelled(&self, verdict: Verdict) {
+        if let Some((_, counter)) = self.cancelled.iter().find(|(known, _)| *known == verdict) {
+            counter.inc();
+        }
+    }
+
+    /// A call of a script took this long.
+    pub fn redis(&self, script: Script, took: Duration) {
+        self.redis_seconds.of(script).observe(took.as_secs_f64());
+    }
+
+    /// A call to Redis failed.
+    pub fn redis_error(&self, class: RedisErrorClass) {
+        self.redis_errors.of(class).inc();
+    }
+
+    /// An ingest stopped reading for this reason; [`Metrics::ingest_resumed`] ends it.
+    pub fn ingest_paused(&self, reason: PauseReason) {
+        self.ingest_paused.of(reason).inc();
+    }
+
+    /// An ingest that had stopped for this reason reads again.
+    pub fn ingest_resumed(&self, reason: PauseReason) {
+        self.ingest_paused.of(reason).dec();
+    }
+}
+
+impl BrokerMetrics {
+    /// Attempts came to this outcome.
+    pub fn publish(&self, outcome: PublishOutcome, count: u64) {
+        self.publish.of(outcome).inc_by(count);
+    }
+
+    /// Whether the connection for publishing is up.
+    pub fn connected(&self, up: bool) {
+        self.connected.set(i64::from(up));
+    }
+
+    /// How many destinations are paused now.
+    pub fn target_paused(&self, destinations: usize) {
+        self.target_paused.set(i64::try_from(destinations).unwrap_or(i64::MAX));
+    }
+}
+
+impl IngestMetrics {
+    /// Inbound messages came to this result.
+    pub fn result(&self, result: IngestResult, count: u64) {
+        self.results.of(result).inc_by(count);
+    }
+}
+
+/// A handle for each value of a closed set of labels, found by its place.
+#[derive(Debug)]
+struct PerLabel<M>(Arc<[M]>);
+
+impl<M> PerLabel<M> {
+    fn new<L: Label>(metric: impl FnMut(L) -> M) -> Self {
+        PerLabel(L::ALL.iter().copied().map(metric).collect())
+    }
+
+    fn of<L: Label>(&self, value: L) -> &M {
+        &self.0[value.index()]
+    }
+}
+
+impl<M> Clone for PerLabel<M> {
+    fn clone(&self) -> Self {
+        PerLabel(Arc::clone(&self.0))
+    }
+}
+
+/// Registers a metric and gives it back. The registry adds the prefix, a full stop to the help, and `_total` to counters.
+fn add<M: Metric + Clone>(registry: &mut Registry, name: &str, help: &str, metric: M) -> M {
+    registry.register(name, help, metric.clone());
+    metric
+}
+
+fn histogram(buckets: &[f64]) -> Histogram {
+    Histogram::new(buckets.iter().copied())
+}
+
+fn one(name: &'static str, value: &str) -> Labels {
+    vec![(name, value.to_owned())]
+}
+
+fn gauge_value(count: u64) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests;

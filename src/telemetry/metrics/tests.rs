@@ -1,0 +1,110 @@
+//! The scrape: names, series from the start, and what the handles count.
+
+use super::*;
+use std::collections::BTreeSet;
+
+fn metrics() -> Metrics {
+    Metrics::new(["main", "other"], ["in"])
+}
+
+#[test]
+fn a_scrape_has_exactly_the_families_of_the_contract() {
+    let text = metrics().encode();
+    let families: BTreeSet<String> = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")).map(str::to_owned).collect();
+    let expected = [
+        "dwell_broker_connected gauge",
+        "dwell_build info",
+        "dwell_cancelled counter",
+        "dwell_confirm_seconds histogram",
+        "dwell_dead counter",
+        "dwell_due_within_jobs gauge",
+        "dwell_ingest counter",
+        "dwell_ingest_paused gauge",
+        "dwell_jobs gauge",
+        "dwell_late_dropped counter",
+        "dwell_lateness_seconds histogram",
+        "dwell_leases_lost counter",
+        "dwell_oldest_overdue_seconds gauge",
+        "dwell_possible_duplicates counter",
+        "dwell_publish counter",
+        "dwell_redis_errors counter",
+        "dwell_redis_seconds histogram",
+        "dwell_target_paused gauge",
+    ];
+    assert_eq!(families, expected.into_iter().map(str::to_owned).collect());
+}
+
+#[test]
+fn every_series_is_there_at_zero_before_anything_happened() {
+    let text = metrics().encode();
+    for line in [
+        "dwell_jobs{state=\"scheduled\"} 0",
+        "dwell_oldest_overdue_seconds 0.0",
+        "dwell_ingest_total{ingest=\"in\",result=\"action\"} 0",
+        "dwell_publish_total{broker=\"other\",outcome=\"unknown\"} 0",
+        "dwell_lateness_seconds_count 0",
+        "dwell_confirm_seconds_count 0",
+        "dwell_dead_total{reason=\"crashed\"} 0",
+        "dwell_late_dropped_total 0",
+        "dwell_possible_duplicates_total{cause=\"rescued\"} 0",
+        "dwell_leases_lost_total 0",
+        "dwell_cancelled_total{verdict=\"cancelled_after_attempt\"} 0",
+        "dwell_redis_seconds_count{script=\"sweep\"} 0",
+        "dwell_redis_errors_total{class=\"readonly\"} 0",
+        "dwell_broker_connected{broker=\"main\"} 0",
+        "dwell_target_paused{broker=\"main\"} 0",
+        "dwell_ingest_paused{reason=\"redis_full\"} 0",
+        "dwell_due_within_jobs{seconds=\"3600\"} 0",
+        concat!("dwell_build_info{version=\"", env!("CARGO_PKG_VERSION"), "\"} 1"),
+    ] {
+        assert!(text.lines().any(|there| there == line), "no line {line} in:\n{text}");
+    }
+    assert!(text.ends_with("# EOF\n"));
+}
+
+#[test]
+fn handles_count_into_the_scrape() {
+    let metrics = metrics();
+    metrics.broker("main").unwrap().publish(PublishOutcome::Confirmed, 3);
+    metrics.broker("main").unwrap().connected(true);
+    metrics.ingest("in").unwrap().result(IngestResult::Rejected, 2);
+    metrics.dead(DeadReason::Late);
+    metrics.cancelled(Verdict::InFlight);
+    metrics.cancelled(Verdict::Added);
+    metrics.lateness(Duration::from_micros(700));
+    metrics.redis(Script::Claim, Duration::from_micros(80));
+    metrics.ingest_paused(PauseReason::Redis);
+    metrics.ingest_paused(PauseReason::Redis);
+    metrics.ingest_resumed(PauseReason::Redis);
+    metrics.oldest_overdue(Duration::from_millis(1500));
+    let text = metrics.encode();
+    for line in [
+        "dwell_publish_total{broker=\"main\",outcome=\"confirmed\"} 3",
+        "dwell_publish_total{broker=\"other\",outcome=\"confirmed\"} 0",
+        "dwell_broker_connected{broker=\"main\"} 1",
+        "dwell_ingest_total{ingest=\"in\",result=\"rejected\"} 2",
+        "dwell_dead_total{reason=\"late\"} 1",
+        "dwell_cancelled_total{verdict=\"in_flight\"} 1",
+        "dwell_lateness_seconds_bucket{le=\"0.0005\"} 0",
+        "dwell_lateness_seconds_bucket{le=\"0.001\"} 1",
+        "dwell_redis_seconds_bucket{le=\"0.0001\",script=\"claim\"} 1",
+        "dwell_ingest_paused{reason=\"redis\"} 1",
+        "dwell_oldest_overdue_seconds 1.5",
+    ] {
+        assert!(text.lines().any(|there| there == line), "no line {line} in:\n{text}");
+    }
+    assert!(!text.contains("verdict=\"added\""));
+    assert!(metrics.broker("nobody").is_none());
+}
+
+#[test]
+fn every_label_has_its_own_place() {
+    fn places<L: Label>() -> Vec<usize> {
+        L::ALL.iter().map(|value| value.index()).collect()
+    }
+    assert_eq!(places::<Script>(), (0..16).collect::<Vec<_>>());
+    assert_eq!(places::<PublishOutcome>(), (0..5).collect::<Vec<_>>());
+    for horizon in DueWithin::HORIZONS {
+        assert_eq!(horizon.word(), (horizon.ms() / 1000).to_string());
+    }
+}

@@ -1,0 +1,5 @@
+//! Tests in this process, without servers: they always run.
+#![allow(missing_docs, reason = "tests")]
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
+
+mod tidy;

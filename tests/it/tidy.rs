@@ -1,0 +1,48 @@
+//! What the house rules ask of every file.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Every file under these folders whose name ends so.
+fn files(folders: &[&str], ending: &str) -> Vec<PathBuf> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut folders: Vec<PathBuf> = folders.iter().map(|folder| root.join(folder)).collect();
+    let mut found = Vec::new();
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).into_iter().flatten() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.to_string_lossy().ends_with(ending) {
+                found.push(path);
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn every_rust_file_says_first_what_it_holds() {
+    let silent: Vec<PathBuf> = files(&["src", "connectors/src", "tests"], ".rs")
+        .into_iter()
+        .filter(|path| !fs::read_to_string(path).unwrap().lines().next().unwrap_or("").starts_with("//! "))
+        .collect();
+    assert!(silent.is_empty(), "without a first line that starts with `//! `: {silent:#?}");
+}
+
+#[test]
+fn no_rust_file_outgrows_a_reader() {
+    const MOST_LINES: usize = 400;
+    let long: Vec<(PathBuf, usize)> = files(&["src", "connectors/src"], ".rs")
+        .into_iter()
+        .filter(|path| !path.ends_with("tests.rs"))
+        .map(|path| (path.clone(), code_lines(&fs::read_to_string(path).unwrap())))
+        .filter(|(_, lines)| *lines > MOST_LINES)
+        .collect();
+    assert!(long.is_empty(), "more than {MOST_LINES} lines before their tests: {long:#?}");
+}
+
+/// Lines up to the tests.
+fn code_lines(text: &str) -> usize {
+    text.lines().take_while(|line| *line != "#[cfg(test)]").count()
+}
