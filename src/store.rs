@@ -62,8 +62,6 @@ pub struct Store {
     clock: Mutex<Option<(i64, Instant)>>,
     /// Claims whose answer was lost: what they took goes back first.
     lost_claims: Mutex<Vec<lease::LostClaim>>,
-    /// The master that the buckets know of.
-    known_master: tokio::sync::Mutex<Option<Arc<str>>>,
 }
 
 impl Store {
@@ -98,7 +96,6 @@ impl Store {
             brokers: RwLock::new(known.brokers.into()),
             clock: Mutex::new(None),
             lost_claims: Mutex::new(Vec::new()),
-            known_master: tokio::sync::Mutex::new(None),
         }
     }
 

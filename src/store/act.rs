@@ -50,7 +50,6 @@ impl Store {
             Action::Requeue => Name::Requeue,
             Action::Schedule => return Err(StoreError::new(Class::Other, "`schedule` is not an action on a job that exists")),
         };
-        self.note_master().await?;
         let bucket = self.keys.bucket_of(act.id.as_str());
         let seen_due = act.seen_due.map(|ms| ms.to_string()).unwrap_or_default();
         let generation: Generation = rand::random();
@@ -122,32 +121,11 @@ impl Store {
         read_answer(&mut Items::new(name.as_str(), value)?).map(Some)
     }
 
-    /// Sees to it that the buckets know the master that answers now, before a verdict is asked of it: after a failover a claim may be lost
-    /// although its publish happened, and `cancelled` would be a lie.
-    async fn note_master(&self) -> Result<(), StoreError> {
-        let run_id = self.gate.link().run_id().await?;
-        let mut known = self.known_master.lock().await;
-        if known.as_ref() == Some(&run_id) {
-            return Ok(());
-        }
-        // Nothing is removed here: a retention without end.
-        let rules = SweepRules { dead_retention_ms: 1 << 50, dedupe_window_ms: 1 << 50 };
-        for bucket in 0..self.keys.buckets() {
-            self.sweep_as(bucket, rules, &run_id).await?;
-        }
-        *known = Some(run_id);
-        Ok(())
-    }
-
-    /// Removes what has had its time in this bucket.
+    /// Removes what has had its time in this bucket, and notes the server that is its master now: a verdict of `cancelled` depends on when it
+    /// changed.
     pub async fn sweep(&self, bucket: u16, rules: SweepRules) -> Result<Swept, StoreError> {
-        let run_id = self.link.run_id().await?;
-        self.sweep_as(bucket, rules, &run_id).await
-    }
-
-    async fn sweep_as(&self, bucket: u16, rules: SweepRules, run_id: &str) -> Result<Swept, StoreError> {
         let mut call = self.script_call(Name::Sweep, bucket, &[]);
-        call.arg(run_id).arg(rules.dead_retention_ms).arg(rules.dedupe_window_ms).arg(ACTS_TURN_MS).arg(CALL_JOBS);
+        call.arg(rules.dead_retention_ms).arg(rules.dedupe_window_ms).arg(ACTS_TURN_MS).arg(CALL_JOBS);
         let mut items = Items::new("sweep", self.call(Name::Sweep, &call).await?)?;
         let number = |number: i64| u64::try_from(number).unwrap_or(0);
         Ok(Swept { dead: number(items.int()?), turned: number(items.int()?), master_changed: items.int()? == 1 })

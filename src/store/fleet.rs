@@ -20,8 +20,15 @@ impl Store {
         pipeline.cmd("ZREMRANGEBYSCORE").arg(&key).arg("-inf").arg(now_ms - 60_000);
         pipeline.cmd("ZADD").arg(&key).arg(now_ms).arg(instance);
         pipeline.cmd("ZRANGEBYSCORE").arg(&key).arg(now_ms - ALIVE_MS).arg("+inf");
-        let answers = self.link.pipeline("the heartbeat", &pipeline).await?;
-        let mut living: Vec<String> = match answers.into_iter().nth(2) {
+        let living = match self.link.pipeline("the heartbeat", &pipeline).await {
+            Ok(answers) => answers.into_iter().nth(2),
+            // A full Redis takes no heartbeat; delivery, which frees memory, must not stop for that.
+            Err(error) if error.class == Class::Oom => {
+                Some(self.link.command("the living", redis::cmd("ZRANGEBYSCORE").arg(&key).arg(now_ms - ALIVE_MS).arg("+inf")).await?)
+            }
+            Err(error) => return Err(error),
+        };
+        let mut living: Vec<String> = match living {
             Some(Value::Array(names)) => names.into_iter().filter_map(|name| redis::from_redis_value(name).ok()).collect(),
             _ => Vec::new(),
         };

@@ -132,7 +132,7 @@ impl Store {
     }
 
     fn read_scheduled(&self, group: &Group<'_>, mut items: Items, into: &mut Scheduled) -> Result<(), StoreError> {
-        let now_ms = items.int()?;
+        let now_us = items.int()?;
         let count = items.int()?;
         if usize::try_from(count) != Ok(group.members.len()) {
             return Err(StoreError::new(
@@ -140,7 +140,7 @@ impl Store {
                 format!("redis: schedule answered for {count} jobs instead of {}", group.members.len()),
             ));
         }
-        self.saw_clock(now_ms * 1000);
+        self.saw_clock(now_us);
         for (at, _, _) in &group.members {
             into.answers[*at] = read_answer(&mut items)?;
         }

@@ -37,8 +37,6 @@ struct Inner {
 #[derive(Clone)]
 struct Live {
     connection: Connection,
-    /// Names the server process; another one means another master, or one that restarted. Empty in a cluster.
-    run_id: Arc<str>,
     /// Tells this connection from the next.
     generation: u64,
 }
@@ -89,11 +87,6 @@ impl Link {
         self.judge(doing, live.generation, answer)
     }
 
-    /// Names the server process behind the link, opening it where it is not open.
-    pub async fn run_id(&self) -> Result<Arc<str>, StoreError> {
-        Ok(self.live().await?.run_id)
-    }
-
     /// Whether pipelines over several slots must be split.
     #[must_use]
     pub fn is_cluster(&self) -> bool {
@@ -108,7 +101,7 @@ impl Link {
         if let Some(live) = self.inner.current.read().clone() {
             return Ok(live);
         }
-        let (connection, run_id) = match clock::timeout(CONNECT_TIMEOUT, connect(&self.inner.settings)).await {
+        let connection = match clock::timeout(CONNECT_TIMEOUT, connect(&self.inner.settings)).await {
             Some(result) => result?,
             None => {
                 return Err(StoreError::new(
@@ -117,7 +110,7 @@ impl Link {
                 ));
             }
         };
-        let live = Live { connection, run_id, generation: rand::random() };
+        let live = Live { connection, generation: rand::random() };
         self.inner.timeouts.store(0, Ordering::Relaxed);
         *self.inner.current.write() = Some(live.clone());
         Ok(live)
@@ -229,7 +222,7 @@ pub(super) async fn pubsub_client(settings: &Redis) -> Result<Option<Client>, St
     }
 }
 
-async fn connect(settings: &Redis) -> Result<(Connection, Arc<str>), StoreError> {
+async fn connect(settings: &Redis) -> Result<Connection, StoreError> {
     let failed = |error: redis::RedisError| refused(settings, &error);
     let Some(client) = pubsub_client(settings).await? else {
         // No time-out per attempt: the client would replay a call that is still running (measured: one INCR counted three).
@@ -241,16 +234,13 @@ async fn connect(settings: &Redis) -> Result<(Connection, Arc<str>), StoreError>
             .overall_response_timeout(Some(RESPONSE_TIMEOUT))
             .build()
             .map_err(failed)?;
-        return Ok((Connection::Cluster(client.get_async_connection().await.map_err(failed)?), "".into()));
+        return Ok(Connection::Cluster(client.get_async_connection().await.map_err(failed)?));
     };
     let config = redis::AsyncConnectionConfig::new()
         .set_connection_timeout(Some(CONNECT_TIMEOUT))
         .set_response_timeout(Some(RESPONSE_TIMEOUT))
         .set_pipeline_buffer_size(1024);
-    let mut connection = client.get_multiplexed_async_connection_with_config(&config).await.map_err(failed)?;
-    let info: String = redis::cmd("INFO").arg("server").query_async(&mut connection).await.map_err(failed)?;
-    let run_id = info_field(&info, "run_id").unwrap_or_default().into();
-    Ok((Connection::Single(connection), run_id))
+    client.get_multiplexed_async_connection_with_config(&config).await.map(Connection::Single).map_err(failed)
 }
 
 type Sentinels = (Vec<redis::ConnectionAddr>, Option<String>, Option<String>, i64);

@@ -81,13 +81,15 @@ pub fn refuse_eviction(facts: &Facts) -> Result<(), StoreError> {
 /// Joins the namespace: makes it where it is new, and adds these brokers. Another number of buckets or another schema refuses.
 pub async fn join(link: &Link, settings: &Redis, brokers: &[String]) -> Result<Meta, StoreError> {
     let key = Keys::new(&settings.namespace, settings.buckets).meta();
+    let present = fields(link, &key).await?;
     let epoch: [u8; 8] = rand::random();
     let epoch = epoch.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
-    for (field, value) in [("schema", SCHEMA.to_owned()), ("buckets", settings.buckets.to_string()), ("epoch", epoch)] {
+    let mut wanted =
+        vec![("schema".to_owned(), SCHEMA.to_owned()), ("buckets".to_owned(), settings.buckets.to_string()), ("epoch".to_owned(), epoch)];
+    wanted.extend(brokers.iter().map(|broker| (format!("{BROKER_PREFIX}{broker}"), "1".to_owned())));
+    // What is there is not written again: a full Redis would refuse that too, and Dwell must be able to start on it, to drain it.
+    for (field, value) in wanted.iter().filter(|(field, _)| present.iter().all(|(name, _)| name != field)) {
         link.command("HSETNX meta", redis::cmd("HSETNX").arg(&key).arg(field).arg(value)).await?;
-    }
-    for broker in brokers {
-        link.command("HSETNX meta", redis::cmd("HSETNX").arg(&key).arg(format!("{BROKER_PREFIX}{broker}")).arg("1")).await?;
     }
     let meta = read(link, settings).await?;
     if meta.buckets != settings.buckets {
@@ -113,18 +115,7 @@ pub async fn read(link: &Link, settings: &Redis) -> Result<Meta, StoreError> {
 
 pub(super) async fn read_as(link: &Link, keys: &Keys) -> Result<Meta, StoreError> {
     let key = keys.meta();
-    let fields = match link.command("HGETALL meta", redis::cmd("HGETALL").arg(&key)).await? {
-        Value::Array(items) => {
-            let mut items = items.into_iter().map(text);
-            let mut fields = Vec::new();
-            while let (Some(name), Some(value)) = (items.next(), items.next()) {
-                fields.push((name, value));
-            }
-            fields
-        }
-        Value::Map(items) => items.into_iter().map(|(name, value)| (text(name), text(value))).collect(),
-        _ => Vec::new(),
-    };
+    let fields = fields(link, &key).await?;
     let field = |name: &str| fields.iter().find(|(field, _)| field == name).map(|(_, value)| value.as_str());
     let Some(schema) = field("schema") else {
         return Err(StoreError::new(Class::Settings, format!("redis: there is no namespace at `{key}`"))
@@ -142,6 +133,21 @@ pub(super) async fn read_as(link: &Link, keys: &Keys) -> Result<Meta, StoreError
             .mend("restore the field `buckets`: its number of buckets at first use"));
     };
     Ok(Meta { buckets, brokers, epoch: field("epoch").unwrap_or_default().to_owned() })
+}
+
+async fn fields(link: &Link, key: &str) -> Result<Vec<(String, String)>, StoreError> {
+    Ok(match link.command("HGETALL meta", redis::cmd("HGETALL").arg(key)).await? {
+        Value::Array(items) => {
+            let mut items = items.into_iter().map(text);
+            let mut fields = Vec::new();
+            while let (Some(name), Some(value)) = (items.next(), items.next()) {
+                fields.push((name, value));
+            }
+            fields
+        }
+        Value::Map(items) => items.into_iter().map(|(name, value)| (text(name), text(value))).collect(),
+        _ => Vec::new(),
+    })
 }
 
 /// A reply's text, lossy: for INFO, CONFIG and meta.

@@ -2,9 +2,10 @@
 //!
 //! Record: version(1) flags(1) ttr ms(4) generation(8) fingerprint(8) digest(8) length of broker(1) broker, length of metadata(4), metadata,
 //! body. Integers are big-endian. The scripts read up to the broker and never further; metadata is MessagePack with names.
-//! State: version(1) flags(1) crashes(1) attempt(4) step(2) due ms(8) fence(8) generation(8) fingerprint(8) replaced(1) reason(1) last error.
+//! State: version(1) flags(1) crashes(1) attempt(4) step(2) due ms(8) fence(8) generation(8) fingerprint(8) marks(1) reason(1) last error.
 
 use bytes::Bytes;
+use serde::Deserialize as _;
 
 use crate::job::{Confirm, DeadReason, Job};
 use crate::request::Schedule;
@@ -17,6 +18,8 @@ const FLAG_REPLACED: u8 = 4;
 const FLAG_HELD: u8 = 1;
 const FLAG_TAKEN_OVER: u8 = 2;
 const STATE_FIXED: usize = 43;
+/// How deep lists and tables in headers may nest, about three a level: bounds the stack that a damaged record can take.
+const METADATA_DEPTH: usize = 200;
 /// Longer last errors are cut, at a character.
 const ERROR_MAX: usize = 300;
 
@@ -98,7 +101,9 @@ pub fn decode(bytes: Bytes) -> Result<Record, Unreadable> {
         std::str::from_utf8(reader.slice(broker_len)?).map_err(|_| Unreadable("the broker's name is not UTF-8".to_owned()))?.to_owned();
     let metadata_len = u32::from_be_bytes(reader.take()?) as usize;
     let metadata = reader.slice(metadata_len)?;
-    let mut job: Job = rmp_serde::from_slice(metadata).map_err(|error| Unreadable(format!("metadata: {error}")))?;
+    let mut reading = rmp_serde::Deserializer::from_read_ref(metadata);
+    reading.set_max_depth(METADATA_DEPTH);
+    let mut job = Job::deserialize(&mut reading).map_err(|error| Unreadable(format!("metadata: {error}")))?;
     let body_at = bytes.len() - reader.rest.len();
     job.broker = broker;
     job.ttr_ms = ttr_ms;
@@ -210,3 +215,6 @@ impl<'a> Reader<'a> {
         Ok(std::array::from_fn(|i| slice[i]))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -54,6 +54,13 @@ local function wait_until(due)
   call('HSET', STATE, id, write_state(state))
 end
 
+-- Whether the schedule may have been published without a trace of it: it was due before the master changed.
+local function is_doubtful()
+  if has(state.marks, DOUBT) then return true end
+  local changed = see_master()
+  return changed > 0 and math.min(tonumber(waits), state.due) <= changed
+end
+
 local function time_of(text)
   local due = tonumber(string.sub(text, 2))
   return string.sub(text, 1, 1) == '+' and NOW + due or due

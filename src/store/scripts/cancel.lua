@@ -9,10 +9,7 @@ local verdict = 'cancelled_after_attempt'
 if runs and state.flags ~= HELD then
   verdict = 'in_flight'
 elseif waits and state.attempt == 0 and not dying then
-  verdict = 'cancelled'
-  -- A claim may have been lost with the master that saw it: a job that was due before the change may have been published.
-  local changed = tonumber(string.match(call('HGET', STATE, '') or '', ':(%d+)$') or 0)
-  if changed > 0 and tonumber(waits) <= changed then verdict = 'cancelled_after_attempt' end
+  verdict = is_doubtful() and 'cancelled_after_attempt' or 'cancelled'
 end
 leave()
 return answer(verdict, state.due, { fingerprint_of(record), act_entry(schedule_verdict_of(record), state.due) })

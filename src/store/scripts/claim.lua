@@ -6,7 +6,7 @@
 -- Work   <= 128 jobs or 1 MiB a call; looks at <= 1024 ids. First write ZREM: a full Redis still drains.
 local fence, lease, most, most_bytes = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local due_key = KEYS[9]
-local ids, dues, orphans = {}, {}, {}
+local ids, taken, orphans = {}, {}, {}
 local bytes, unknown, more, offset = 0, 0, 0, 0
 
 -- Pages, because what is left in place must not hide what stands behind it.
@@ -33,7 +33,7 @@ while #ids < most and offset < 1024 and more == 0 do
         state.fence, state.flags = fence, 0
         bytes = bytes + length
         push(ids, id)
-        dues[#ids] = { state = write_state(state), record = record }
+        taken[#ids] = { state = write_state(state), record = record }
       else
         unknown = unknown + 1
       end
@@ -45,16 +45,17 @@ while #ids < most and offset < 1024 and more == 0 do
 end
 
 many('ZREM', due_key, orphans)
+many('HDEL', STATE, orphans)
 many('ZREM', due_key, ids)
 local leases, states = {}, {}
 for i, id in ipairs(ids) do
   push(leases, int(NOW + lease), id)
-  push(states, id, dues[i].state)
+  push(states, id, taken[i].state)
 end
 many('ZADD', RUN, leases)
 many('HSET', STATE, states)
 
 local next_due = call('ZRANGEBYSCORE', due_key, '(' .. int(NOW), '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
-local answer = { TIME[1] * 1000000 + TIME[2], next_due[2] or '', more, unknown, #orphans }
-for i, id in ipairs(ids) do push(answer, id, dues[i].state, dues[i].record) end
+local answer = { NOW_US, next_due[2] and int(next_due[2]) or '', more, unknown, #orphans }
+for i, id in ipairs(ids) do push(answer, id, taken[i].state, taken[i].record) end
 return answer

@@ -3,9 +3,10 @@
 local RUN, JOBS, STATE, GONE, GONE_OLD, ACTS, ACTS_OLD, DEAD = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8]
 local call = redis.call
 
--- The only clock: ms, frozen while the script runs.
+-- The only clock, frozen while the script runs: us, and ms.
 local TIME = call('TIME')
-local NOW = TIME[1] * 1000 + math.floor(TIME[2] / 1000)
+local NOW_US = TIME[1] * 1000000 + TIME[2]
+local NOW = math.floor(NOW_US / 1000)
 
 -- Commands with a list of arguments: Lua's unpack is bounded, and so are batches (<= 128 jobs).
 local function many(command, key, list)
@@ -30,38 +31,42 @@ local function broker_of(record) return string.sub(record, 32, 31 + string.byte(
 local function schedule_verdict_of(record) return has(string.byte(record, 2), FLAG_REPLACED) and 'replaced' or 'added' end
 
 -- State (store/record.rs): what changes; only of jobs that were claimed or changed.
-local STATE_VERSION, STATE_FIXED = 1, '>BBBI4I2I8c8c8c8BB'
+local STATE_VERSION, STATE_FIXED = 1, '>BBBI4I2i8c8c8c8BB'
 local HELD, TAKEN_OVER = 1, 2
+-- Marks: it replaced another job; its attempts may be more than are known, because a master that saw them is gone.
+local REPLACED, DOUBT = 1, 2
 local NO_FENCE = string.rep('\0', 8)
 local function new_state(record, due)
   return { flags = 0, crashes = 0, attempt = 0, step = 0, due = due, fence = NO_FENCE, generation = generation_of(record),
-           fingerprint = fingerprint_of(record), replaced = has(string.byte(record, 2), FLAG_REPLACED) and 1 or 0, reason = 0, error = '' }
+           fingerprint = fingerprint_of(record), marks = has(string.byte(record, 2), FLAG_REPLACED) and REPLACED or 0, reason = 0, error = '' }
 end
 local function read_state(bytes)
   local s, version, at = {}, nil, nil
-  version, s.flags, s.crashes, s.attempt, s.step, s.due, s.fence, s.generation, s.fingerprint, s.replaced, s.reason, at = struct.unpack(STATE_FIXED, bytes)
+  version, s.flags, s.crashes, s.attempt, s.step, s.due, s.fence, s.generation, s.fingerprint, s.marks, s.reason, at = struct.unpack(STATE_FIXED, bytes)
   s.error = string.sub(bytes, at)
   return s
 end
 local function write_state(s)
-  return struct.pack(STATE_FIXED, STATE_VERSION, s.flags, s.crashes, s.attempt, s.step, s.due, s.fence, s.generation, s.fingerprint, s.replaced, s.reason) .. s.error
+  return struct.pack(STATE_FIXED, STATE_VERSION, s.flags, s.crashes, s.attempt, s.step, s.due, s.fence, s.generation, s.fingerprint, s.marks, s.reason) .. s.error
 end
 local function fence_of(bytes) return string.sub(bytes, 18, 25) end
 local function is_readable(bytes) return not bytes or string.byte(bytes, 1) == STATE_VERSION end
 
--- Gone: id -> outcome, the schedule's verdict, its fingerprint, its due. acts: fingerprint -> verdict:due. Field '' of both: when the turn began.
-local function gone_entry(outcome, s) return outcome .. (s.replaced == 1 and 'r' or 'a') .. s.fingerprint .. int(s.due) end
+-- Gone: id -> outcome, the schedule's verdict, its fingerprint, its due. acts: fingerprint -> verdict:due. Field '' of both: when the turn began;
+-- of the older ones: when it ended.
+local function gone_entry(outcome, s) return outcome .. (has(s.marks, REPLACED) and 'r' or 'a') .. s.fingerprint .. int(s.due) end
 local function gone_outcome(entry) return string.sub(entry, 1, 1) end
 local function gone_fingerprint(entry) return string.sub(entry, 3, 10) end
 local function gone_verdict(entry) return string.sub(entry, 2, 2) == 'r' and 'replaced' or 'added' end
 local function gone_due(entry) return string.sub(entry, 11) end
 local function act_entry(verdict, due) return verdict .. ':' .. (due and int(due) or '') end
-local function read_act(entry) local verdict, due = string.match(entry, '^(.*):(%d*)$'); return verdict, due end
+local function read_act(entry) local verdict, due = string.match(entry, '^(.*):(%-?%d*)$'); return verdict, due end
 
 -- A turn: the newer table becomes the older, the older is forgotten.
 local function turn(newer, older)
   call('UNLINK', older)
-  if call('EXISTS', newer) == 1 then call('RENAME', newer, older) end
+  call('RENAME', newer, older)
+  call('HSET', older, '', int(NOW))
 end
 local GONE_MAX = 4096
 local function remember_gone(list)
@@ -74,6 +79,20 @@ local function remember_acts(list)
   if #list == 0 then return end
   call('HSETNX', ACTS, '', int(NOW))
   many('HSET', ACTS, list)
+end
+
+-- Field '' of state: the run id of the server that was last seen as the bucket's master, and when it was seen to be another one (0: never).
+-- A claim may be lost with the master that saw it, though its publish was made. Answers the time of the change, and 1 where it is news;
+-- a bucket without jobs (is_new) that never saw a master sees its first one.
+local function see_master(is_new)
+  local run_id = string.match(call('INFO', 'server'), 'run_id:(%w+)') or ''
+  local known, changed = string.match(call('HGET', STATE, '') or '', '^(%w*):(%d+)$')
+  if known == run_id then return tonumber(changed), 0 end
+  local fresh = is_new and not known
+  changed = fresh and 0 or NOW
+  call('HDEL', STATE, '')
+  call('HSET', STATE, '', run_id .. ':' .. int(changed))
+  return changed, fresh and 0 or 1
 end
 
 -- Appends to a flat list.

@@ -10,7 +10,7 @@ for i, id in ipairs(ids) do
   if states[i] and fence_of(states[i]) == ARGV[1] and is_readable(states[i]) then
     local state = read_state(states[i])
     if state.flags == 0 then
-      if state.reason == 0 then state.attempt = state.attempt - 1 end
+      if state.reason == 0 then state.attempt = math.max(state.attempt - 1, 0) end
       state.fence = NO_FENCE
       push(back, id)
       push(dues, int(NOW), id)

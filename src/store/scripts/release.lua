@@ -10,7 +10,7 @@ for i, id in ipairs(ids) do
   answer[i] = state and 'done' or 'lease_lost'
   if state then
     if ARGV[4 * i] == '1' then
-      if state.reason == 0 then state.attempt = state.attempt - 1 end
+      if state.reason == 0 then state.attempt = math.max(state.attempt - 1, 0) end
       state.crashes = 0
     end
     state.fence, state.flags = NO_FENCE, 0

@@ -6,6 +6,7 @@
 if not record then return answer_over() end
 if dead or dying then return answer('dead', state.due) end
 if runs then return answer('in_flight', state.due) end
+if state.attempt == 0 and not has(state.marks, DOUBT) and is_doubtful() then state.marks = state.marks + DOUBT end
 state.due, state.generation, state.step, state.crashes = time_of(ARGV[4]), ARGV[5], 0, 0
 wait_until(state.due)
 return answer('rescheduled', state.due)

@@ -51,6 +51,6 @@ end
 many('ZADD', RUN, leases)
 many('HSET', STATE, states)
 local next_deadline = call('ZRANGEBYSCORE', RUN, '(' .. int(NOW), '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
-local answer = { TIME[1] * 1000000 + TIME[2], next_deadline[2] or '', more, unknown, #orphans }
+local answer = { NOW_US, next_deadline[2] and int(next_deadline[2]) or '', more, unknown, #orphans }
 for i, id in ipairs(ids) do push(answer, id, taken[i].state, taken[i].record) end
 return answer

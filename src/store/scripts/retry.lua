@@ -10,8 +10,9 @@ for i, id in ipairs(ids) do
   local state, at = states[i], 6 * (i - 1)
   answer[i] = state and 'done' or 'lease_lost'
   if state then
-    local reason = tonumber(ARGV[at + 5])
-    if ARGV[at + 4] == '1' and state.reason == 0 then state.attempt = state.attempt - 1 end
+    -- What is on its way to the dead letters stays on it.
+    local reason = state.reason ~= 0 and state.reason or tonumber(ARGV[at + 5])
+    if ARGV[at + 4] == '1' and state.reason == 0 then state.attempt = math.max(state.attempt - 1, 0) end
     if reason == 0 then state.step = state.step + 1 end
     state.fence, state.flags, state.crashes, state.reason, state.error = NO_FENCE, 0, 0, reason, ARGV[at + 6]
     push(back, id)

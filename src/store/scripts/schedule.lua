@@ -2,7 +2,7 @@
 -- KEYS   as in prelude.lua, with the due of every broker in meta.
 -- ARGV   five a job: id, record, time ('=' epoch ms | '+' ms from now), policy (replace | keep | reject), check (1: look the fingerprint up).
 --        The ids of one call differ from each other.
--- Answer { now ms, number of jobs, then verdict, due ms ('' unknown) of each job, then broker, due ms of each due whose head this call put there }.
+-- Answer { now us, number of jobs, then verdict, due ms ('' unknown) of each job, then broker, due ms of each due whose head this call put there }.
 --        Verdicts: added duplicate replaced kept conflict, or that of before where this inbound message was applied before.
 -- Errors 'DWELL_BROKER name': a broker that KEYS lack; nothing was written.
 -- Work   <= 128 jobs or 1 MiB a call; a constant number of commands, and three a job whose id exists. First write HSET: a full Redis refuses cleanly.
@@ -15,12 +15,18 @@ for i = 1, count do
   if not DUE[broker_of(record)] then return redis.error_reply('DWELL_BROKER ' .. broker_of(record)) end
 end
 local live = call('HMGET', JOBS, unpack(ids))
+for i = 1, count do
+  -- The old job must be found where it waits.
+  local was = live[i]
+  if was and is_known(was) and not DUE[broker_of(was)] then return redis.error_reply('DWELL_BROKER ' .. broker_of(was)) end
+end
+local is_new = call('HEXISTS', STATE, '') == 0 and call('EXISTS', JOBS) == 0
 local gone, gone_old = call('HMGET', GONE, unpack(ids)), call('HMGET', GONE_OLD, unpack(ids))
 local acts, acts_old = call('HMGET', ACTS, unpack(fingerprints)), call('HMGET', ACTS_OLD, unpack(fingerprints))
 
 local records, applied, leave_run, leave_dead, forget, outdated = {}, {}, {}, {}, {}, {}
 local leave_due, enter_due, earliest = {}, {}, {}
-local answer = { NOW, count }
+local answer = { NOW_US, count }
 
 for i = 1, count do
   local at = (i - 1) * WIDTH
@@ -36,11 +42,13 @@ for i = 1, count do
     dead = call('ZSCORE', DEAD, id)
     state = call('HGET', STATE, id)
     if state and is_readable(state) then was_due = read_state(state).due
-    elseif is_known(was) and DUE[broker_of(was)] then was_due = tonumber(call('ZSCORE', DUE[broker_of(was)], id) or nil) end
+    elseif is_known(was) then was_due = tonumber(call('ZSCORE', DUE[broker_of(was)], id) or nil) end
   end
 
-  -- Seen before: nothing changes, the same answer.
-  if check then
+  -- Seen before: nothing changes, the same answer. This very call repeated shows by its generation, whatever the message tells.
+  if was and is_known(was) and generation_of(was) == generation_of(record) then
+    verdict, due = schedule_verdict_of(was), was_due
+  elseif check then
     local over = gone[i] or gone_old[i]
     local act = acts[i] or acts_old[i]
     if was and is_known(was) and fingerprint_of(was) == fingerprint then
@@ -54,7 +62,8 @@ for i = 1, count do
   end
 
   if not verdict and was and not dead then
-    if is_known(was) and digest_of(was) == digest_of(record) and was_due == due or has(string.byte(record, 2), FLAG_GENERATED) then verdict = 'duplicate'
+    local same = is_known(was) and digest_of(was) == digest_of(record) and was_due == due
+    if same or has(string.byte(record, 2), FLAG_GENERATED) then verdict = 'duplicate'
     elseif policy == 'keep' then verdict = 'kept'
     elseif policy == 'reject' then verdict = 'conflict' end
     if verdict then
@@ -105,6 +114,7 @@ many('HDEL', GONE, outdated)
 many('HDEL', GONE_OLD, outdated)
 for key, list in pairs(leave_due) do many('ZREM', key, list) end
 for key, list in pairs(enter_due) do many('ZADD', key, list) end
+if is_new then see_master(true) end
 for broker, due in pairs(earliest) do
   local head = call('ZRANGE', DUE[broker], 0, 0, 'WITHSCORES')
   if tonumber(head[2]) == due then push(answer, broker, int(due)) end

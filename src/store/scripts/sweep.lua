@@ -1,33 +1,32 @@
--- sweep: what has an end: the dead past their retention, the turns of gone and acts; and the memory of the last change of master.
+-- sweep: what has an end: the dead past their retention, the turns of gone and acts; and whether the master is another one.
 -- KEYS   as in prelude.lua, no due.
--- ARGV   run_id of the master ('' unknown), dead retention ms, dedupe window ms, turn of acts ms, most dead to remove.
--- Answer { dead removed, tables turned, 1 where the master changed since the last sweep }.
--- Work   <= 128 dead; the tables are renamed or unlinked whole. First write ZREM or UNLINK.
-local run_id, retention, window, acts_turn, most = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
+-- ARGV   dead retention ms, dedupe window ms, turn of acts ms, most dead to remove.
+-- Answer { dead removed, tables turned or forgotten, 1 where the master is another one, or restarted, since it was last seen }.
+-- Work   <= 128 dead; the tables are renamed or unlinked whole. First write ZREM, HDEL or UNLINK.
+local retention, window, acts_turn, most = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local over = call('ZRANGEBYSCORE', DEAD, '-inf', NOW - retention, 'LIMIT', 0, most)
 many('ZREM', DEAD, over)
 many('HDEL', JOBS, over)
 many('HDEL', STATE, over)
+
 local turned = 0
-local function turn_if_older(newer, older, age)
-  for _, key in ipairs({ newer, older }) do
+-- An entry stands for one `age` at least: as long as it is in the newer table, and one more in the older.
+local function turn_by(age, newer, older)
+  local function is_old(key)
     local begun = tonumber(call('HGET', key, '') or nil)
-    if begun and begun <= NOW - age * (key == older and 2 or 1) then
-      turned = turned + 1
-      if key == newer then turn(newer, older) else call('UNLINK', older) end
-    end
+    return begun and begun <= NOW - age
+  end
+  if is_old(older) then
+    call('UNLINK', older)
+    turned = turned + 1
+  end
+  if is_old(newer) then
+    turn(newer, older)
+    turned = turned + 1
   end
 end
-turn_if_older(GONE, GONE_OLD, window)
-turn_if_older(ACTS, ACTS_OLD, acts_turn)
-local changed = 0
-if run_id ~= '' then
-  local known = call('HGET', STATE, '')
-  local before = known and string.match(known, '^(.*):')
-  if before ~= run_id then
-    call('HDEL', ACTS, '-')
-    call('HSET', STATE, '', run_id .. ':' .. int(before and NOW or 0))
-    changed = before and 1 or 0
-  end
-end
+turn_by(window, GONE, GONE_OLD)
+turn_by(acts_turn, ACTS, ACTS_OLD)
+
+local _, changed = see_master(call('HLEN', JOBS) == 0)
 return { #over, turned, changed }
