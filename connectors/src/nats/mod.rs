@@ -6,16 +6,19 @@
 mod answer;
 mod config;
 mod consumer;
+mod delivery;
 mod headers;
 mod link;
 mod login;
 mod pump;
 mod replies;
 mod secret;
+mod shelf;
 pub(crate) mod sink;
 pub(crate) mod source;
 mod stream;
 mod subject;
+mod window;
 
 pub use self::config::Config;
 pub use self::secret::{Secret, Urls};
