@@ -9,6 +9,7 @@ use futures_util::StreamExt;
 use futures_util::stream::ReadyChunks;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval, sleep_until};
+use tracing::debug;
 
 use super::consumer::Consumer;
 use super::delivery::delivery;
@@ -20,8 +21,12 @@ use crate::{ConnectorError, ErrorKind};
 /// How long one request for messages stands at the server. Short, because closing waits for its end: a request cannot be taken back, and what the
 /// server sends to a reader that is gone is stuck until `ack_wait` is over.
 const EXPIRES: Duration = Duration::from_secs(1);
-/// A request has ended, or JetStream is not there any more.
+/// By then a request has ended, and an election is over; else JetStream is not there any more.
 const SILENCE: Duration = Duration::from_secs(6);
+/// Between requests while the consumer has no leader.
+const ELECTION: Duration = Duration::from_millis(250);
+/// How long the end of a broken source may take to give back what it can.
+const LAST_WORDS: Duration = Duration::from_secs(1);
 /// Signs of life are not given more often than this, whatever the consumer's `ack_wait`.
 const HOLD: Duration = Duration::from_millis(50);
 /// The most messages that are taken over at once.
@@ -38,8 +43,10 @@ pub(super) struct Pump {
     next: Subject,
     messages: ReadyChunks<Subscriber>,
     hold: Interval,
-    /// When the server last said anything on the inbox, or was asked while nothing was open.
+    /// When the server last said anything good, or was asked while nothing was open.
     heard: Instant,
+    /// What it said instead, and when to ask again.
+    trouble: Option<(String, Instant)>,
 }
 
 impl Pump {
@@ -56,16 +63,19 @@ impl Pump {
         let mut hold = interval((consumer.ack_wait / 3).max(HOLD));
         hold.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let messages = subscriber.ready_chunks(CHUNK);
-        let mut pump = Pump { link, shelf, consumer, complaints, inbox, next, messages, hold, heard: Instant::now() };
+        let mut pump = Pump { link, shelf, consumer, complaints, inbox, next, messages, hold, heard: Instant::now(), trouble: None };
         let (done, closed) = oneshot::channel();
         tokio::spawn(async move {
-            let mut result = pump.run().await;
-            if result.is_ok() {
-                result = pump.give_back().await;
-            }
-            if let Err(error) = &result {
-                pump.shelf.end(error);
-            }
+            let result = match pump.run().await {
+                Ok(()) => pump.give_back().await,
+                Err(error) => {
+                    pump.shelf.end(&error);
+                    if !pump.link.is_lost() {
+                        let _ = tokio::time::timeout(LAST_WORDS, pump.give_back()).await;
+                    }
+                    Err(error)
+                }
+            };
             // Nobody waits after a drop.
             let _ = done.send(result);
         });
@@ -76,8 +86,10 @@ impl Pump {
     async fn run(&mut self) -> Result<(), ConnectorError> {
         let mut closing_since = None;
         loop {
-            while let Some(count) = self.shelf.ask() {
-                self.request(count).await?;
+            if self.trouble.as_ref().is_none_or(|(_, until)| Instant::now() >= *until) {
+                while let Some(count) = self.shelf.ask() {
+                    self.request(count).await?;
+                }
             }
             let (closing, asked) = self.shelf.outlook();
             if closing {
@@ -86,7 +98,12 @@ impl Pump {
                     return Ok(());
                 }
             }
-            let deadline = if closing { Instant::now() + EXPIRES } else { self.heard + SILENCE };
+            let patience = self.heard + SILENCE;
+            let deadline = match &self.trouble {
+                _ if closing => Instant::now() + EXPIRES,
+                Some((_, until)) if *until > Instant::now() => *until,
+                _ => patience,
+            };
             tokio::select! {
                 biased;
                 () = self.link.lost() => return Err(self.link.error()),
@@ -94,9 +111,10 @@ impl Pump {
                 () = self.shelf.wake.notified() => {}
                 _ = self.hold.tick() => self.hold().await?,
                 Some(complaint) = self.complaints.recv() => denied(&complaint).map_or(Ok(()), Err)?,
-                () = sleep_until(deadline), if asked > 0 => {
-                    if !closing {
-                        return Err(self.link.fail(ErrorKind::Disconnected, "JetStream does not answer any more"));
+                () = sleep_until(deadline), if asked > 0 || self.trouble.is_some() => {
+                    if !closing && Instant::now() >= patience {
+                        let why = self.trouble.take().map_or_else(|| "JetStream does not answer any more".to_owned(), |(why, _)| why);
+                        return Err(self.link.fail(ErrorKind::Disconnected, &why));
                     }
                 }
             }
@@ -110,47 +128,58 @@ impl Pump {
         let body = format!(r#"{{"batch":{count},"expires":{}}}"#, EXPIRES.as_nanos());
         let mut request = answer(self.next.clone(), &Bytes::from(body));
         request.reply = Some(self.inbox.clone());
-        self.heard = Instant::now();
+        if self.trouble.is_none() {
+            self.heard = Instant::now();
+        }
         self.link.send(request).await
     }
 
     /// Takes over what arrived: messages, and the ends of requests.
     fn take(&mut self, chunk: Vec<async_nats::Message>) -> Result<(), ConnectorError> {
-        self.heard = Instant::now();
-        let (mut deliveries, mut ended) = (Vec::with_capacity(chunk.len()), 0);
+        let (mut deliveries, mut ended) = (Vec::with_capacity(chunk.len()), 0_usize);
         for message in chunk {
             match delivery(message) {
-                Ok(delivery) => deliveries.push(delivery),
-                Err(status) => ended += self.status(&status)?,
+                Ok(delivery) => {
+                    self.well();
+                    deliveries.push(delivery);
+                }
+                Err(status) => ended = ended.saturating_add(self.status(&status)?),
             }
         }
         self.shelf.put(deliveries, ended);
         Ok(())
     }
 
-    /// A word of the server about a request: how many messages of it will not come, or that there is no going on.
-    fn status(&self, message: &async_nats::Message) -> Result<usize, ConnectorError> {
+    fn well(&mut self) {
+        self.heard = Instant::now();
+        self.trouble = None;
+    }
+
+    /// A word of the server about a request: how many messages of it will not come.
+    fn status(&mut self, message: &async_nats::Message) -> Result<usize, ConnectorError> {
         let said = message.description.as_deref().unwrap_or_default();
         let open =
             message.headers.as_ref().and_then(|headers| headers.get("Nats-Pending-Messages")).and_then(|open| open.as_str().parse().ok());
+        let Consumer { stream, name, .. } = &self.consumer;
+        if said.eq_ignore_ascii_case("Consumer Deleted") {
+            return Err(self.link.fail(ErrorKind::Missing, &format!("the consumer `{name}` of `{stream}` was deleted")));
+        }
         match message.status {
-            Some(StatusCode::IDLE_HEARTBEAT) => Ok(0),
-            // All of them, where an old server does not say how many.
-            Some(StatusCode::TIMEOUT | StatusCode::NOT_FOUND) => Ok(open.unwrap_or(usize::MAX)),
-            Some(StatusCode::NO_RESPONDERS) => {
-                let what = format!("nobody serves the consumer `{}` of `{}`", self.consumer.name, self.consumer.stream);
-                Err(self.link.fail(ErrorKind::Disconnected, &what))
+            Some(StatusCode::IDLE_HEARTBEAT) => {
+                self.well();
+                return Ok(0);
             }
-            _ if said.eq_ignore_ascii_case("Consumer Deleted") => {
-                let what = format!("the consumer `{}` of `{}` was deleted", self.consumer.name, self.consumer.stream);
-                Err(self.link.fail(ErrorKind::Missing, &what))
-            }
-            // A new leader, a server that shuts down, too many requests: another link after a pause is the way.
+            Some(StatusCode::TIMEOUT | StatusCode::NOT_FOUND) => self.well(),
+            // An election, a server that shuts down, too many requests: it may pass, and what is unsettled stays with us meanwhile.
             status => {
                 let code = status.map(|status| status.as_u16()).unwrap_or_default();
-                Err(self.link.fail(ErrorKind::Disconnected, &format!("the server ended a request: {code} {said}")))
+                let why = format!("the consumer `{name}` of `{stream}` does not deliver: {code} {said}");
+                debug!(stream, consumer = name, code, said, "request for messages was refused, will ask again");
+                self.trouble = Some((why, Instant::now() + ELECTION));
             }
         }
+        // All of them, where the server does not say how many.
+        Ok(open.unwrap_or(usize::MAX))
     }
 
     /// Shows the server a sign of life for all that is unsettled.

@@ -3,6 +3,7 @@
 #![cfg(feature = "nats")]
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+mod cluster;
 mod links;
 mod login;
 mod proxy;
