@@ -68,7 +68,8 @@ impl Link {
             Connection::Single(mut connection) => clock::timeout(RESPONSE_TIMEOUT, connection.req_packed_command(command)).await,
             Connection::Cluster(mut connection) => clock::timeout(RESPONSE_TIMEOUT, connection.req_packed_command(command)).await,
         };
-        self.judge(doing, live.generation, answer)
+        // This client hands out what the server refuses as a value.
+        self.judge(doing, live.generation, answer.map(|answer| answer.and_then(Value::extract_error)))
     }
 
     /// Sends a pipeline, all of one slot, and returns every answer; the first error of any is the error of all.
