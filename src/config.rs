@@ -1,11 +1,95 @@
-//! The settings: file, then environment, then flags.
+//! The settings: file, then environment, then flags; read, checked, and every mistake reported at once.
+//!
+//! [`raw`] says what may be written, and documents it; `layers` merges and remembers where each value was written; `walk` finds unknown
+//! keys and values of the wrong kind by the `shape` that the schema of [`raw`] gives; `resolve` checks the rest and makes [`Settings`].
+
+mod layers;
+pub mod problem;
+pub mod raw;
+mod resolve;
+mod rules;
+mod secret;
+mod shape;
+#[cfg(all(test, feature = "nats"))]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests;
+mod walk;
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use dwell_connectors::BrokerConfig;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+pub use problem::Problem;
+pub use secret::without_password;
 
 use crate::job::{Confirm, Late};
+
+/// What flags set: it wins over the environment, which wins over the file.
+#[derive(Debug, Clone, Default)]
+pub struct Overrides {
+    /// Setting and value, as `("delivery.ttr", "10s")`; lists as `a,b`.
+    pub set: Vec<(String, String)>,
+}
+
+/// Reads the settings: defaults, then the file, then this process's environment, then flags.
+///
+/// # Errors
+/// Every mistake, in the order of the settings; never empty. None of them holds a secret.
+pub fn load(file: Option<&Path>, overrides: Overrides) -> Result<Settings, Vec<Problem>> {
+    let mut env = Vec::new();
+    let mut problems = Vec::new();
+    for (name, value) in std::env::vars_os() {
+        let name = name.to_string_lossy().into_owned();
+        match value.into_string() {
+            Ok(value) => env.push((name, value)),
+            Err(_) if layers::is_setting(&name) => {
+                let (message, mend) =
+                    ("the value of this variable is not UTF-8 text".to_owned(), "write it as such, or into a file".to_owned());
+                problems.push(Problem { key: String::new(), source: name, message, mend });
+            }
+            Err(_) => {}
+        }
+    }
+    match load_from(file, &env, &overrides) {
+        Ok(settings) if problems.is_empty() => Ok(settings),
+        result => {
+            problems.extend(result.err().unwrap_or_default());
+            Err(problems)
+        }
+    }
+}
+
+/// As [`load`], with these variables for the environment.
+///
+/// # Errors
+/// As [`load`].
+pub fn load_from(file: Option<&Path>, env: &[(String, String)], overrides: &Overrides) -> Result<Settings, Vec<Problem>> {
+    let shape = shape::Shape::of_settings();
+    let (layers, mut problems) = layers::Layers::read(file, env, overrides);
+    if !problems.is_empty() {
+        // Without the file everything else would look missing.
+        return Err(problems);
+    }
+    problems.extend(walk::near_misses(env, shape));
+    let (value, found) = walk::walk(&layers, shape);
+    problems.extend(found);
+    resolve::resolve(&layers, &value, problems)
+}
+
+/// The JSON Schema of the settings file.
+#[must_use]
+pub fn schema() -> serde_json::Value {
+    schemars::schema_for!(raw::Settings).to_value()
+}
+
+/// The candidate that is most like `word`, if one is like it at all.
+fn nearest<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let distances = candidates.map(|candidate| (strsim::damerau_levenshtein(&word.to_lowercase(), candidate), candidate));
+    distances.filter(|(distance, candidate)| *distance <= 1 + candidate.len() / 4).min().map(|(_, candidate)| candidate)
+}
 
 /// All settings, checked.
 #[derive(Debug, Clone)]
@@ -28,27 +112,37 @@ pub struct Settings {
     pub shutdown: Shutdown,
 }
 
-/// `redis.mode`
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[allow(missing_docs, reason = "the words of the contract")]
+/// What the URLs lead to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum RedisMode {
+    /// One server.
     Single,
+    /// A Redis Cluster.
     Cluster,
+    /// Sentinels that know the master.
     Sentinel,
 }
 
-/// `redis.durability`: what the inbound ack waits for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[allow(missing_docs, reason = "the words of the contract")]
+/// What the inbound ack waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Durability {
+    /// Redis has it in memory.
+    #[serde(rename = "memory")]
     Memory,
+    /// Redis has it on disk.
+    #[serde(rename = "fsync")]
     Fsync,
+    /// A replica has it too.
+    #[serde(rename = "replica")]
     Replica,
+    /// Redis has it on disk and a replica has it too.
+    #[serde(rename = "fsync+replica")]
     FsyncReplica,
 }
 
 /// `[redis]`
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 #[allow(missing_docs, reason = "the words of the contract")]
 pub struct Redis {
     pub mode: RedisMode,
@@ -136,4 +230,18 @@ pub struct Probes {
 #[allow(missing_docs, reason = "the words of the contract")]
 pub struct Shutdown {
     pub drain_ms: u64,
+}
+
+impl std::fmt::Debug for Redis {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Redis")
+            .field("mode", &self.mode)
+            .field("urls", &self.urls.iter().map(|url| without_password(url)).collect::<Vec<_>>())
+            .field("master", &self.master)
+            .field("namespace", &self.namespace)
+            .field("buckets", &self.buckets)
+            .field("durability", &self.durability)
+            .field("assume_fsync", &self.assume_fsync)
+            .finish()
+    }
 }

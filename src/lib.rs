@@ -3,15 +3,35 @@
 //! - [`config`]: the settings; [`units`]: durations, sizes and times as people write them.
 //! - [`job`]: a job and the words for its states, verdicts and ends.
 //! - [`request`]: a message becomes a request, or is refused with a code.
+//! - [`ingest`]: reads requests and stores them, then acknowledges.
 //! - [`store`]: the only place that knows Redis.
-//! - [`clock`]: the one place that reads time.
+//! - [`dispatch`]: claims what is due, publishes it, settles by the outcome; [`outgoing`]: what is published; [`publisher`]: the link it goes by;
+//!   [`retry`]: what follows a failed attempt.
+//! - [`rescue`]: takes over leases past their time; [`sweep`]: removes what has had its time, and keeps the gauges.
+//! - [`fleet`]: the instances of a namespace.
+//! - [`bridge`]: all agents together, from start to drain.
+//! - [`clock`]: the one place that reads time; [`reconnect`]: the pause between two tries; [`shutdown`]: signals.
+//! - [`telemetry`]: logs and metrics; [`http`]: probes.
+//! - [`cli`]: the commands, a file each; [`servers`]: private servers for the demo, the load generator and the tests.
 
+pub mod bridge;
+pub mod cli;
 pub mod clock;
 pub mod config;
+pub mod dispatch;
+pub mod fleet;
 pub mod http;
+pub mod ingest;
 pub mod job;
+pub mod outgoing;
+pub mod publisher;
+pub mod reconnect;
 pub mod request;
+pub mod rescue;
+pub mod retry;
 pub mod servers;
+pub mod shutdown;
 pub mod store;
+pub mod sweep;
 pub mod telemetry;
 pub mod units;

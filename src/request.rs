@@ -1,8 +1,28 @@
 //! A message becomes a request, or is refused with a code. Pure: no clock, no network, never a panic.
+//!
+//! In reading order: `parse` is the way of a message; `control` is what it asks, whichever form it came in, and reads the `delay-*` headers; `dialect` reads the
+//! headers of other schedulers, `envelope` a JSON body; `target` says where it may go, `headers` what passes on, `origin` tells it from every other; `rules` are
+//! the settings it is judged by, and `reject` why it is refused.
 
 use dwell_connectors::Destination;
 
 use crate::job::{Action, Conflict, Due, Job, JobId};
+
+mod control;
+mod dialect;
+mod envelope;
+mod headers;
+mod origin;
+mod parse;
+mod reject;
+mod rules;
+mod target;
+#[cfg(test)]
+mod tests;
+
+pub use parse::parse;
+pub use reject::{Code, Rejection};
+pub use rules::{BrokerRules, Kind, Naming, Rules, destination};
 
 /// What a message on an ingest asks for.
 #[derive(Debug, Clone, PartialEq)]

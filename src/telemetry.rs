@@ -8,5 +8,5 @@ pub mod labels;
 pub mod log;
 pub mod metrics;
 
-pub use labels::{DueWithin, DuplicateCause, IngestResult, JobState, PauseReason, PublishOutcome, RedisErrorClass, Script};
+pub use labels::{DueWithin, DuplicateCause, IngestResult, JobState, PauseReason, PublishOutcome, RedisErrorClass};
 pub use metrics::{BrokerMetrics, IngestMetrics, Metrics};

@@ -1,28 +1,265 @@
 //! Durations, sizes and times as people write them.
 
-/// A duration in ms: an integer is ms; or a sum of `ms s m h d w` (`1h30m`); or ISO 8601 of fixed length (`PT15M`, `P1D`).
+#[cfg(test)]
+mod tests;
+
+/// The units of a sum, largest first, with their length in ms.
+const UNITS: [(&str, u64); 6] = [("w", 604_800_000), ("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
+
+/// The units of a size, largest first within each family.
+const SIZES: [(&str, u64); 7] =
+    [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("GB", 1_000_000_000), ("MB", 1_000_000), ("kB", 1_000), ("B", 1)];
+
+/// Fractions are counted in units of 10⁻⁹ ms, so that nothing is rounded before the end.
+const PARTS_PER_MS: u128 = 1_000_000_000;
+
+/// No duration is longer: times are signed 64-bit ms.
+const LONGEST_MS: u64 = i64::MAX as u64;
+
+/// An integer time below this is taken for seconds: 10¹¹ ms is March 1973, 10¹¹ s is the year 5138.
+const LEAST_EPOCH_MS: i64 = 100_000_000_000;
+
+const DURATION_FORMS: &str = "write 5000 (ms), 90s, 1h30m or PT15M";
+const TIME_FORMS: &str = "write 2026-01-31T12:00:00Z, 2026-01-31T12:00:00+02:00 or epoch milliseconds";
+
+/// A duration in ms: an integer is ms; or a sum of `ms s m h d w` (`1h30m`, each unit once); or ISO 8601 of fixed length (`PT15M`, `P1D`; a day is 24 h).
+/// Units take decimal fractions (`1.5h`), ISO 8601 in its last part only; what is finer than a millisecond is rounded up, so that no delay ends early.
 pub fn parse_duration_ms(text: &str) -> Result<u64, String> {
-    text.trim().parse().map_err(|_| format!("`{text}` is not a duration: write 5000 (ms), 90s, 1h30m or PT15M"))
+    let trimmed = text.trim();
+    let iso = trimmed.strip_prefix(['P', 'p']);
+    if trimmed.starts_with('-') || iso.is_some_and(|rest| rest.contains('-')) {
+        return Err(format!("{} is negative: {DURATION_FORMS}, or 0 for now", quote(text)));
+    }
+    let parts = if !trimmed.is_empty() && trimmed.bytes().all(|b| b.is_ascii_digit()) {
+        scaled(trimmed, 1)
+    } else if let Some(rest) = iso {
+        iso_parts(rest)
+    } else {
+        sum_parts(trimmed)
+    };
+    let total = parts.map_err(|flaw| match flaw {
+        Flaw::Form => format!("{} is not a duration: {DURATION_FORMS}", quote(text)),
+        Flaw::Twice => format!("{} names a unit twice: {DURATION_FORMS}", quote(text)),
+        Flaw::Calendar => {
+            format!("{} has years or months, whose length depends on the calendar: write it in days or hours (P30D, 720h)", quote(text))
+        }
+        Flaw::TooLong => too_long(text),
+    })?;
+    match u64::try_from(total.div_ceil(PARTS_PER_MS)) {
+        Ok(ms) if ms <= LONGEST_MS => Ok(ms),
+        _ => Err(too_long(text)),
+    }
+}
+
+/// Durations in ms, divided by commas (`2m,10m,1h`); `none` is the empty list.
+pub fn parse_durations_ms(text: &str) -> Result<Vec<u64>, String> {
+    if text.trim() == "none" {
+        return Ok(Vec::new());
+    }
+    if text.trim().is_empty() {
+        return Err("an empty list of durations: write 2m,10m,1h, or none".to_owned());
+    }
+    text.split(',').map(parse_duration_ms).collect()
 }
 
 /// A size in bytes: an integer, or with `B KiB MiB GiB` (1024) or `kB MB GB` (1000).
 pub fn parse_size(text: &str) -> Result<u64, String> {
-    text.trim().parse().map_err(|_| format!("`{text}` is not a size: write 1048576, 1MiB or 64KiB"))
+    let trimmed = text.trim();
+    let digits = trimmed.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, unit) = trimmed.split_at(digits);
+    let unit = unit.trim_start();
+    let factor = if unit.is_empty() { Some(1) } else { SIZES.iter().find(|(name, _)| *name == unit).map(|(_, bytes)| *bytes) };
+    let (Some(factor), false) = (factor, number.is_empty()) else {
+        return Err(format!("{} is not a size: write 1048576, 1MiB or 64KiB (B, KiB, MiB, GiB, kB, MB, GB)", quote(text)));
+    };
+    number
+        .parse::<u64>()
+        .ok()
+        .and_then(|n| n.checked_mul(factor))
+        .ok_or_else(|| format!("{} is more bytes than can be counted", quote(text)))
 }
 
-/// A duration in ms as people write it: `90s`, `1h30m`.
+/// A time, epoch ms: RFC 3339 with an offset (what is finer than a millisecond is rounded up; before 1970 it is negative), or epoch milliseconds (an integer
+/// below 10^11 is refused: seconds taken for milliseconds).
+pub fn parse_time_ms(text: &str) -> Result<i64, String> {
+    let trimmed = text.trim();
+    let digits = trimmed.strip_prefix('-').unwrap_or(trimmed);
+    if !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()) {
+        return epoch_ms(text, trimmed);
+    }
+    if !has_offset(trimmed) && has_offset(&format!("{trimmed}Z")) {
+        return Err(format!("{} has no offset, so it is no one moment: add Z for UTC, or +02:00", quote(text)));
+    }
+    let wrong = || format!("{} is not a time: {TIME_FORMS}", quote(text));
+    if !has_offset(trimmed) {
+        return Err(wrong());
+    }
+    let time: jiff::Timestamp = trimmed.parse().map_err(|_| wrong())?;
+    let nanos = time.as_nanosecond();
+    let ms = nanos.div_euclid(1_000_000) + i128::from(nanos.rem_euclid(1_000_000) > 0);
+    // jiff reads the leap second :60 as :59, which would be early.
+    let leap = if trimmed.get(17..19) == Some("60") { 1_000 } else { 0 };
+    i64::try_from(ms + leap).map_err(|_| wrong())
+}
+
+/// A duration in ms as people write it: `90s` is `1m30s`, and days are the largest unit. [`parse_duration_ms`] reads it back.
 #[must_use]
 pub fn show_duration_ms(ms: u64) -> String {
-    format!("{ms}ms")
+    if ms == 0 {
+        return "0s".to_owned();
+    }
+    let mut rest = ms;
+    let mut text = String::new();
+    for (name, length) in &UNITS[1..] {
+        if rest >= *length {
+            text.push_str(&format!("{}{name}", rest / length));
+            rest %= length;
+        }
+    }
+    text
 }
 
-/// A size in bytes as people write it: `1MiB`.
+/// A size in bytes as people write it, in the largest unit of 1024 that divides it: `1MiB`, `1000B`. [`parse_size`] reads it back.
 #[must_use]
 pub fn show_size(bytes: u64) -> String {
-    format!("{bytes}B")
+    let (name, unit) = SIZES[..3].iter().find(|(_, unit)| bytes > 0 && bytes.is_multiple_of(*unit)).unwrap_or(&("B", 1));
+    format!("{}{name}", bytes / unit)
 }
 
-/// A time, epoch ms: RFC 3339 with an offset, or epoch milliseconds (an integer below 10^11 is refused: seconds taken for milliseconds).
-pub fn parse_time_ms(text: &str) -> Result<i64, String> {
-    text.trim().parse().map_err(|_| format!("`{text}` is not a time: write 2026-01-31T12:00:00Z or epoch milliseconds"))
+/// A time, epoch ms, as RFC 3339 in UTC: `2026-01-31T12:00:00.000Z`. Times past the year 9999 stay milliseconds.
+#[must_use]
+pub fn show_time_ms(ms: i64) -> String {
+    jiff::Timestamp::from_millisecond(ms).map_or_else(|_| format!("{ms}"), |time| format!("{time:.3}"))
+}
+
+/// A value from outside, for a message to people: in backquotes, at most 48 characters, control characters escaped.
+pub(crate) fn quote(text: &str) -> String {
+    const LONGEST: usize = 48;
+    let mut shown: String = text.chars().take(LONGEST).flat_map(char::escape_debug).collect();
+    if text.chars().nth(LONGEST).is_some() {
+        shown.push('…');
+    }
+    format!("`{shown}`")
+}
+
+/// What is wrong with a duration.
+enum Flaw {
+    Form,
+    Twice,
+    Calendar,
+    TooLong,
+}
+
+fn too_long(text: &str) -> String {
+    format!("{} is longer than any clock counts", quote(text))
+}
+
+/// `1h30m` in 10⁻⁹ ms.
+fn sum_parts(text: &str) -> Result<u128, Flaw> {
+    let mut seen = [false; UNITS.len()];
+    let mut total = 0;
+    let mut rest = text;
+    while !rest.is_empty() {
+        let (number, after) = rest.split_at(rest.bytes().take_while(|b| b.is_ascii_digit() || *b == b'.').count());
+        let (unit, after) = after.split_at(after.bytes().take_while(u8::is_ascii_alphabetic).count());
+        let index = UNITS.iter().position(|(name, _)| *name == unit).ok_or(Flaw::Form)?;
+        if std::mem::replace(&mut seen[index], true) {
+            return Err(Flaw::Twice);
+        }
+        total += scaled(number, UNITS[index].1)?;
+        rest = after;
+    }
+    if seen.contains(&true) { Ok(total) } else { Err(Flaw::Form) }
+}
+
+/// What follows the `P` of an ISO 8601 duration, in 10⁻⁹ ms.
+fn iso_parts(text: &str) -> Result<u128, Flaw> {
+    let upper = text.to_ascii_uppercase();
+    let (date, time) = match upper.split_once('T') {
+        Some((_, "")) => return Err(Flaw::Form),
+        Some((date, time)) => (date, time),
+        None => (upper.as_str(), ""),
+    };
+    let mut total = 0;
+    let mut fraction = false;
+    let mut any = false;
+    for (part, designators) in [(date, "YMWD"), (time, "HMS")] {
+        let dated = designators.len() == 4;
+        let mut left = designators;
+        let mut rest = part;
+        while !rest.is_empty() {
+            let (number, after) = rest.split_at(rest.bytes().take_while(|b| matches!(b, b'0'..=b'9' | b'.' | b',')).count());
+            let designator = after.chars().next().ok_or(Flaw::Form)?;
+            // Each designator once, in their order, and nothing after a fraction.
+            let place = left.find(designator).ok_or(Flaw::Form)?;
+            if fraction {
+                return Err(Flaw::Form);
+            }
+            let unit_ms = match (designator, dated) {
+                ('Y', _) | ('M', true) => return Err(Flaw::Calendar),
+                ('W', _) => 604_800_000,
+                ('D', _) => 86_400_000,
+                ('H', _) => 3_600_000,
+                ('M', false) => 60_000,
+                _ => 1_000,
+            };
+            total += scaled(number, unit_ms)?;
+            fraction = number.contains(['.', ',']);
+            any = true;
+            left = &left[place + 1..];
+            rest = &after[1..];
+        }
+    }
+    if any { Ok(total) } else { Err(Flaw::Form) }
+}
+
+/// A decimal number of units, in 10⁻⁹ ms. At most 2⁶⁴ weeks, so that a sum of every unit fits.
+fn scaled(number: &str, unit_ms: u64) -> Result<u128, Flaw> {
+    let (whole, fraction) = number.split_once(['.', ',']).unwrap_or((number, "0"));
+    let digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    if !digits(whole) || !digits(fraction) || fraction.len() > 9 {
+        return Err(Flaw::Form);
+    }
+    let whole: u64 = whole.parse().map_err(|_| Flaw::TooLong)?;
+    let fraction: u64 = format!("{fraction:0<9}").parse().map_err(|_| Flaw::Form)?;
+    Ok((u128::from(whole) * PARTS_PER_MS + u128::from(fraction)) * u128::from(unit_ms))
+}
+
+/// An integer time. `shown` is the text as it came.
+fn epoch_ms(shown: &str, digits: &str) -> Result<i64, String> {
+    if digits.starts_with('-') {
+        return Err(format!("{} is negative: {TIME_FORMS}", quote(shown)));
+    }
+    let ms: i64 = digits.parse().map_err(|_| format!("{} is past every clock: {TIME_FORMS}", quote(shown)))?;
+    if ms < LEAST_EPOCH_MS {
+        return Err(format!("{} looks like seconds: an integer is epoch milliseconds, of 12 digits or more", quote(shown)));
+    }
+    Ok(ms)
+}
+
+/// Whether the text has the shape of an RFC 3339 time with its offset. jiff reads more than that (dates alone, zone names in brackets).
+fn has_offset(text: &str) -> bool {
+    const SHAPE: &[u8; 19] = b"dddd-dd-ddTdd:dd:dd";
+    let bytes = text.as_bytes();
+    let Some((head, mut rest)) = bytes.split_at_checked(SHAPE.len()) else {
+        return false;
+    };
+    let fits = SHAPE.iter().zip(head).all(|(shape, byte)| match shape {
+        b'd' => byte.is_ascii_digit(),
+        b'T' => matches!(byte, b'T' | b't' | b' '),
+        _ => shape == byte,
+    });
+    if let Some(after) = rest.strip_prefix(b".") {
+        let digits = after.iter().take_while(|b| b.is_ascii_digit()).count();
+        if digits == 0 {
+            return false;
+        }
+        rest = &after[digits..];
+    }
+    let offset = match rest {
+        b"Z" | b"z" => true,
+        [b'+' | b'-', h1, h2, b':', m1, m2] => [h1, h2, m1, m2].iter().all(|b| b.is_ascii_digit()),
+        _ => false,
+    };
+    fits && offset
 }

@@ -10,6 +10,7 @@ use crate::{ConnectorError, Destination, Outcomes, Sink, Source, SourceOptions, 
 /// One `[brokers.NAME]`, without the keys that are not the connector's (`allow`).
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
+#[allow(clippy::large_enum_variant, reason = "one for each broker of the settings")]
 pub enum BrokerConfig {
     /// NATS JetStream.
     #[cfg(feature = "nats")]
@@ -42,7 +43,7 @@ impl BrokerConfig {
     pub async fn source(&self, options: SourceOptions) -> Result<Box<dyn Source>, ConnectorError> {
         match self {
             #[cfg(feature = "nats")]
-            BrokerConfig::Nats(config) => Ok(Box::new(crate::nats::source::open(config, options).await?)),
+            BrokerConfig::Nats(config) => Ok(Box::new(Box::pin(crate::nats::source::open(config, options)).await?)),
             BrokerConfig::Memory(config) => Ok(Box::new(memory::source(config, options)?)),
         }
     }
@@ -52,7 +53,7 @@ impl BrokerConfig {
         match self {
             #[cfg(feature = "nats")]
             BrokerConfig::Nats(config) => {
-                let (sink, outcomes) = crate::nats::sink::open(config, publish_timeout).await?;
+                let (sink, outcomes) = Box::pin(crate::nats::sink::open(config, publish_timeout)).await?;
                 Ok((Box::new(sink), outcomes))
             }
             BrokerConfig::Memory(config) => {
@@ -66,8 +67,8 @@ impl BrokerConfig {
     pub async fn declare(&self, to: &Destination, role: Role) -> Result<Declared, ConnectorError> {
         match self {
             #[cfg(feature = "nats")]
-            BrokerConfig::Nats(config) => crate::nats::declare(config, to, role).await,
-            BrokerConfig::Memory(config) => Ok(memory::declare(config, to, role)),
+            BrokerConfig::Nats(config) => Box::pin(crate::nats::declare(config, to, role)).await,
+            BrokerConfig::Memory(config) => memory::declare(config, to, role),
         }
     }
 
@@ -98,7 +99,7 @@ impl BrokerConfig {
         match self {
             #[cfg(feature = "nats")]
             BrokerConfig::Nats(_) => crate::nats::forbidden(to),
-            BrokerConfig::Memory(_) => None,
+            BrokerConfig::Memory(_) => memory::forbidden(to),
         }
     }
 

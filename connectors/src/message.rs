@@ -42,7 +42,9 @@ impl Message {
     /// About how much memory the message holds, in bytes: body, key, header names and values.
     #[must_use]
     pub fn size(&self) -> usize {
-        self.body.len() + self.key.as_ref().map_or(0, Bytes::len) + self.headers.iter().map(|h| h.name.len() + h.value.size()).sum::<usize>()
+        self.body.len()
+            + self.key.as_ref().map_or(0, Bytes::len)
+            + self.headers.iter().map(|h| h.name.len() + h.value.size()).sum::<usize>()
     }
 }
 

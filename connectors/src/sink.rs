@@ -37,7 +37,8 @@ pub enum Outcome {
 }
 
 /// Where the outcomes of one sink arrive, in batches: exactly one for each token that was handed over, also when the link dies.
-/// `None` from `recv` means that the link is gone and every outcome was delivered: drop the sink, open another.
+/// `None` from `recv` means that the link is gone (or the sink closed) and every outcome was delivered: drop the sink, open another. A batch that
+/// another task hands over after this end has no outcomes and was not sent.
 /// The channel is bounded by what is in flight, which the caller bounds.
 pub type Outcomes = mpsc::UnboundedReceiver<Vec<(Token, Outcome)>>;
 

@@ -1,11 +1,18 @@
 //! Binds an address of the settings, serves a router on it, ends with the rest.
 
+use std::future::IntoFuture;
 use std::io;
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use axum::Router;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
+
+use crate::clock;
+
+/// How long a client that is slow to ask may hold up the end.
+pub const GRACE: Duration = Duration::from_secs(1);
 
 /// Why an address could not be bound.
 #[derive(Debug, thiserror::Error)]
@@ -85,15 +92,42 @@ impl Listener {
         self.address
     }
 
-    /// Serves until `shutdown`, then answers what was begun and returns.
+    /// Serves until `shutdown`, then answers what was begun, for [`GRACE`] at most, and returns.
     pub async fn serve(self, router: Router, shutdown: CancellationToken) -> io::Result<()> {
-        axum::serve(self.listener, router).with_graceful_shutdown(shutdown.cancelled_owned()).await
+        let served = axum::serve(self.listener, router).with_graceful_shutdown(shutdown.clone().cancelled_owned()).into_future();
+        let patience = async {
+            shutdown.cancelled().await;
+            clock::sleep(GRACE).await;
+        };
+        tokio::select! {
+            ended = served => ended,
+            () = patience => Ok(()),
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpStream;
+
+    #[tokio::test]
+    async fn a_client_that_never_ends_its_request_does_not_hold_up_the_end() {
+        let listener = Listener::bind("probes.listen", "127.0.0.1:0").await.unwrap();
+        let mut half = TcpStream::connect(listener.address()).await.unwrap();
+        let mut whole = TcpStream::connect(listener.address()).await.unwrap();
+        let shutdown = CancellationToken::new();
+        let server = tokio::spawn(listener.serve(Router::new(), shutdown.clone()));
+        half.write_all(b"GET / HTTP/1.1\r\nhost:").await.unwrap();
+        // Once this one is answered, both are accepted.
+        whole.write_all(b"GET / HTTP/1.1\r\nhost: dwell\r\nconnection: close\r\n\r\n").await.unwrap();
+        let mut answer = String::new();
+        whole.read_to_string(&mut answer).await.unwrap();
+        assert!(answer.starts_with("HTTP/1.1 404"), "{answer}");
+        shutdown.cancel();
+        clock::timeout(GRACE * 5, server).await.expect("the server ends").unwrap().unwrap();
+    }
 
     #[tokio::test]
     async fn a_taken_port_is_unavailable_and_names_the_setting() {

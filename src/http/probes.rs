@@ -11,8 +11,8 @@ use super::Readiness;
 use crate::telemetry::Metrics;
 use crate::telemetry::metrics::CONTENT_TYPE;
 
-/// The probes. `/livez` is 200 while the runtime turns: that it answers is the proof. `/readyz` is 200 or 503, with what is waited for.
-/// `/metrics` encodes what was counted, and asks nobody.
+/// The probes. `/livez` is 200 while the runtime turns: that it answers is the proof (an agent that fails ends the process).
+/// `/readyz` is 200 or 503, with what is waited for. `/metrics` encodes what was counted, and asks nobody.
 pub fn router(readiness: Readiness, metrics: Metrics) -> Router {
     Router::new()
         .route("/livez", get(async || Json(json!({ "alive": true }))))
@@ -60,7 +60,8 @@ mod tests {
         let answer = ask(address, "/readyz").await;
         assert!(answer.starts_with("HTTP/1.1 503"), "{answer}");
         assert!(answer.ends_with(r#"{"ready":false,"waiting_for":["redis","ingest.main"]}"#), "{answer}");
-        assert!(ask(address, "/livez").await.starts_with("HTTP/1.1 200"));
+        let answer = ask(address, "/livez").await;
+        assert!(answer.starts_with("HTTP/1.1 200") && answer.ends_with(r#"{"alive":true}"#), "{answer}");
 
         readiness.store_reached();
         readiness.ingest_reads("main");

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::net::TcpStream;
-use tokio::time::timeout;
 
 use super::process::{Look, Process};
 use super::{ServerError, find};
+use crate::clock;
 
 /// How a private NATS is set up. The default: JetStream on disk, no credentials.
 #[derive(Debug, Clone, Default)]
@@ -108,7 +108,7 @@ fn config(options: &NatsOptions, port: u16, dir: &Path) -> String {
 
 /// Ready: the first line that a NATS server sends names it, and says that JetStream is up.
 async fn look(port: u16, name: &str) -> Look {
-    let Ok(Ok(greeting)) = timeout(Duration::from_secs(2), greeting(port)).await else { return Look::NotYet };
+    let Some(Ok(greeting)) = clock::timeout(Duration::from_secs(2), greeting(port)).await else { return Look::NotYet };
     let info = greeting.strip_prefix("INFO ").and_then(|json| serde_json::from_str::<serde_json::Value>(json).ok()).unwrap_or_default();
     if info["server_name"] == name && info["jetstream"] == true { Look::Ready } else { Look::NotYet }
 }

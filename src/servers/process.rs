@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal};
 use tempfile::TempDir;
-use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use super::port::Port;
 use super::{PATIENCE, ServerError};
+use crate::clock;
 
 /// How often a condition is looked at.
 const TICK: Duration = Duration::from_millis(5);
@@ -65,12 +65,11 @@ impl Process {
     /// Starts the child and waits until `look` says that it serves; `look` is asked with the child's process id.
     /// A port that something else took meanwhile is waited for: the caller was told this one and no other.
     pub(super) async fn start(&mut self, mut look: impl AsyncFnMut(u32) -> Look) -> Result<(), ServerError> {
-        let ready = timeout(PATIENCE, async {
-            let mut tick = ticks();
+        let ready = clock::timeout(PATIENCE, async {
             loop {
                 let pid = self.spawn()?;
                 let ended = loop {
-                    tick.tick().await;
+                    clock::sleep(TICK).await;
                     if let Some(status) = self.ended()? {
                         break status;
                     }
@@ -86,8 +85,8 @@ impl Process {
         })
         .await;
         match ready {
-            Ok(result) => result,
-            Err(_) => {
+            Some(result) => result,
+            None => {
                 self.kill()?;
                 Err(self.late("was not ready"))
             }
@@ -110,15 +109,14 @@ impl Process {
         self.signal(Signal::TERM)?;
         // A frozen process would see the SIGTERM only when it goes on.
         self.signal(Signal::CONT)?;
-        let ended = timeout(PATIENCE, async {
-            let mut tick = ticks();
+        let ended = clock::timeout(PATIENCE, async {
             while self.ended()?.is_none() {
-                tick.tick().await;
+                clock::sleep(TICK).await;
             }
             Ok(())
         })
         .await;
-        ended.unwrap_or_else(|_| Err(self.late("did not end")))
+        ended.unwrap_or_else(|| Err(self.late("did not end")))
     }
 
     /// SIGSTOP: it keeps its port and its connections, and answers nothing.
@@ -186,10 +184,4 @@ impl Drop for Process {
     fn drop(&mut self) {
         let _ = self.kill();
     }
-}
-
-fn ticks() -> tokio::time::Interval {
-    let mut ticks = interval(TICK);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    ticks
 }

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio::time::timeout;
 
 use super::process::{Look, Process};
 use super::{ServerError, find};
+use crate::clock;
 
 /// `appendfsync`: when the append-only file reaches the disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -146,13 +146,13 @@ fn args(options: &RedisOptions, port: u16, dir: &Path) -> Vec<String> {
 /// Ready: the data is loaded, the process that answers is the one that was started, and a replica has caught up: by its own word and by its
 /// master's, because only then does a WAIT count it.
 async fn look(port: u16, pid: u32, options: &RedisOptions) -> Look {
-    let Ok(Ok(own)) = timeout(Duration::from_secs(2), info(port, options)).await else { return Look::NotYet };
+    let Some(Ok(own)) = clock::timeout(Duration::from_secs(2), info(port, options)).await else { return Look::NotYet };
     let says = |line: &str| own.lines().any(|said| said.trim_end() == line);
     if !says(&format!("process_id:{pid}")) || !says("loading:0") {
         return Look::NotYet;
     }
     let Some(master) = options.replica_of else { return Look::Ready };
-    let Ok(Ok(masters)) = timeout(Duration::from_secs(2), info(master, options)).await else { return Look::NotYet };
+    let Some(Ok(masters)) = clock::timeout(Duration::from_secs(2), info(master, options)).await else { return Look::NotYet };
     let online = masters.lines().any(|said| said.starts_with("slave") && said.contains(&format!("port={port},state=online")));
     if says("master_link_status:up") && online { Look::Ready } else { Look::NotYet }
 }

@@ -68,8 +68,7 @@ impl Link {
             Connection::Single(mut connection) => clock::timeout(RESPONSE_TIMEOUT, connection.req_packed_command(command)).await,
             Connection::Cluster(mut connection) => clock::timeout(RESPONSE_TIMEOUT, connection.req_packed_command(command)).await,
         };
-        // This client hands out what the server refuses as a value.
-        self.judge(doing, live.generation, answer.map(|answer| answer.and_then(Value::extract_error)))
+        self.judge(doing, live.generation, answer.map(|answer| answer.and_then(refusal)))
     }
 
     /// Sends a pipeline, all of one slot, and returns every answer; the first error of any is the error of all.
@@ -84,14 +83,8 @@ impl Link {
                 clock::timeout(RESPONSE_TIMEOUT, connection.req_packed_commands(pipeline, 0, count)).await
             }
         };
-        let values = self.judge(doing, live.generation, answer)?;
-        for value in &values {
-            if let Value::ServerError(error) = value {
-                let error = redis::RedisError::from(error.clone());
-                return self.judge(doing, live.generation, Some(Err(error)));
-            }
-        }
-        Ok(values)
+        let answer = answer.map(|answer| answer.and_then(|values| values.into_iter().map(refusal).collect()));
+        self.judge(doing, live.generation, answer)
     }
 
     /// Whether pipelines over several slots must be split.
@@ -154,6 +147,14 @@ impl Link {
         if current.as_ref().is_some_and(|live| live.generation == generation) {
             *current = None;
         }
+    }
+}
+
+/// What the server refuses comes as a value from this client's lower level: made an error.
+fn refusal(value: Value) -> Result<Value, redis::RedisError> {
+    match value {
+        Value::ServerError(error) => Err(error.into()),
+        value => Ok(value),
     }
 }
 

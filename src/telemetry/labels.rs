@@ -3,6 +3,8 @@
 use dwell_connectors::Outcome;
 
 use crate::job::Verdict;
+use crate::store::error::Class;
+use crate::store::scripts::Name;
 
 /// A closed set of label values: each has a place in an array of handles, so that counting hashes nothing.
 pub(super) trait Label: Copy + 'static {
@@ -162,26 +164,27 @@ impl DueWithin {
     }
 }
 
-labels! {
-    /// `dwell_redis_seconds{script}`: the scripts by their names.
-    #[allow(missing_docs, reason = "the names of the scripts")]
-    Script {
-        Schedule = "schedule",
-        Claim = "claim",
-        Reclaim = "reclaim",
-        Complete = "complete",
-        Hold = "hold",
-        Release = "release",
-        Retry = "retry",
-        Bury = "bury",
-        Rescue = "rescue",
-        Cancel = "cancel",
-        Reschedule = "reschedule",
-        Fire = "fire",
-        Finish = "finish",
-        Fail = "fail",
-        Requeue = "requeue",
-        Sweep = "sweep",
+/// `dwell_redis_seconds{script}`: the scripts by their names.
+impl Label for Name {
+    const ALL: &'static [Self] = &Name::ALL;
+    fn word(self) -> &'static str {
+        self.as_str()
+    }
+    fn index(self) -> usize {
+        self as usize
+    }
+}
+
+impl From<Class> for RedisErrorClass {
+    fn from(class: Class) -> Self {
+        match class {
+            Class::Io => RedisErrorClass::Io,
+            Class::Timeout => RedisErrorClass::Timeout,
+            Class::Oom => RedisErrorClass::Oom,
+            Class::Readonly => RedisErrorClass::Readonly,
+            Class::Script | Class::NoScript => RedisErrorClass::Script,
+            Class::Other | Class::Settings => RedisErrorClass::Other,
+        }
     }
 }
 

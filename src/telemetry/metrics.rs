@@ -13,9 +13,12 @@ use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Metric, Registry};
 
 use super::labels::{
-    CANCEL_VERDICTS, DueWithin, DuplicateCause, IngestResult, JobState, Label, PauseReason, PublishOutcome, RedisErrorClass, Script,
+    CANCEL_VERDICTS, DueWithin, DuplicateCause, IngestResult, JobState, Label, PauseReason, PublishOutcome, RedisErrorClass,
 };
 use crate::job::{DeadReason, Verdict};
+use crate::store::Observer;
+use crate::store::error::Class;
+use crate::store::scripts::Name;
 
 /// The content type of [`Metrics::encode`].
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -123,7 +126,7 @@ impl Metrics {
                 .iter()
                 .map(|verdict| (*verdict, cancelled.get_or_create_owned(&one("verdict", verdict.as_str()))))
                 .collect(),
-            redis_seconds: PerLabel::new(|value: Script| redis_seconds.get_or_create_owned(&one("script", value.word()))),
+            redis_seconds: PerLabel::new(|value: Name| redis_seconds.get_or_create_owned(&one("script", value.word()))),
             redis_errors: PerLabel::new(|value: RedisErrorClass| redis_errors.get_or_create_owned(&one("class", value.word()))),
             ingest_paused: PerLabel::new(|value: PauseReason| ingest_paused.get_or_create_owned(&one("reason", value.word()))),
             due_within: PerLabel::new(|value: DueWithin| due_within.get_or_create_owned(&one("seconds", value.word()))),
@@ -206,16 +209,6 @@ impl Metrics {
         }
     }
 
-    /// A call of a script took this long.
-    pub fn redis(&self, script: Script, took: Duration) {
-        self.redis_seconds.of(script).observe(took.as_secs_f64());
-    }
-
-    /// A call to Redis failed.
-    pub fn redis_error(&self, class: RedisErrorClass) {
-        self.redis_errors.of(class).inc();
-    }
-
     /// An ingest stopped reading for this reason; [`Metrics::ingest_resumed`] ends it.
     pub fn ingest_paused(&self, reason: PauseReason) {
         self.ingest_paused.of(reason).inc();
@@ -224,6 +217,16 @@ impl Metrics {
     /// An ingest that had stopped for this reason reads again.
     pub fn ingest_resumed(&self, reason: PauseReason) {
         self.ingest_paused.of(reason).dec();
+    }
+}
+
+impl Observer for Metrics {
+    fn called(&self, script: Name, took: Duration) {
+        self.redis_seconds.of(script).observe(took.as_secs_f64());
+    }
+
+    fn failed(&self, class: Class) {
+        self.redis_errors.of(RedisErrorClass::from(class)).inc();
     }
 }
 

@@ -72,7 +72,7 @@ fn handles_count_into_the_scrape() {
     metrics.cancelled(Verdict::InFlight);
     metrics.cancelled(Verdict::Added);
     metrics.lateness(Duration::from_micros(700));
-    metrics.redis(Script::Claim, Duration::from_micros(80));
+    metrics.called(Name::Claim, Duration::from_micros(80));
     metrics.ingest_paused(PauseReason::Redis);
     metrics.ingest_paused(PauseReason::Redis);
     metrics.ingest_resumed(PauseReason::Redis);
@@ -102,7 +102,7 @@ fn every_label_has_its_own_place() {
     fn places<L: Label>() -> Vec<usize> {
         L::ALL.iter().map(|value| value.index()).collect()
     }
-    assert_eq!(places::<Script>(), (0..16).collect::<Vec<_>>());
+    assert_eq!(places::<Name>(), (0..16).collect::<Vec<_>>());
     assert_eq!(places::<PublishOutcome>(), (0..5).collect::<Vec<_>>());
     for horizon in DueWithin::HORIZONS {
         assert_eq!(horizon.word(), (horizon.ms() / 1000).to_string());

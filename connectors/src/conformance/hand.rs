@@ -1,0 +1,125 @@
+//! What the tests of the suite do over and over: open, publish, read, wait.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use super::Harness;
+use crate::{Batch, BatchId, Destination, Message, Outcome, Outcomes, Publication, Sink, Source, SourceOptions, Token};
+
+/// The longest that anything may take.
+pub(super) const PATIENCE: Duration = Duration::from_secs(15);
+/// How long a test looks before it says that nothing comes.
+pub(super) const QUIET: Duration = Duration::from_millis(400);
+
+pub(super) async fn topic(harness: &dyn Harness) -> String {
+    let name = harness.fresh_name();
+    harness.create(&name).await;
+    name
+}
+
+pub(super) fn options(topic: &str) -> SourceOptions {
+    SourceOptions { topic: topic.to_owned(), group: "readers".to_owned(), max_batch: 100, max_batch_bytes: 16 << 20, max_unsettled: 1000 }
+}
+
+pub(super) async fn source(harness: &dyn Harness, topic: &str) -> Box<dyn Source> {
+    source_with(harness, options(topic)).await
+}
+
+pub(super) async fn source_with(harness: &dyn Harness, options: SourceOptions) -> Box<dyn Source> {
+    harness.broker().source(options).await.unwrap()
+}
+
+pub(super) async fn sink(harness: &dyn Harness) -> (Box<dyn Sink>, Outcomes) {
+    harness.broker().sink(Duration::from_secs(10)).await.unwrap()
+}
+
+pub(super) fn publication(token: Token, topic: &str, message: Message) -> Publication {
+    Publication { token, to: Destination::new(topic), message, dedupe_id: format!("{topic}-{token}") }
+}
+
+/// Numbered messages: the body is the number.
+pub(super) fn numbered(topic: &str, count: u64) -> Vec<Publication> {
+    (1..=count).map(|number| publication(number, topic, Message::new(number.to_string()))).collect()
+}
+
+/// Publishes by a sink of its own; each must be confirmed.
+pub(super) async fn publish(harness: &dyn Harness, publications: Vec<Publication>) {
+    let (sink, mut outcomes) = sink(harness).await;
+    let tokens: Vec<Token> = publications.iter().map(|publication| publication.token).collect();
+    sink.publish(publications).await;
+    let outcomes = collect(&mut outcomes, tokens.len()).await;
+    for token in tokens {
+        assert_eq!(outcomes.get(&token), Some(&Outcome::Confirmed), "token {token}");
+    }
+    sink.close().await.unwrap();
+}
+
+/// Waits for this many outcomes. Panics where a token has two.
+pub(super) async fn collect(outcomes: &mut Outcomes, count: usize) -> HashMap<Token, Outcome> {
+    let mut all = HashMap::new();
+    while all.len() < count {
+        let batch = tokio::time::timeout(PATIENCE, outcomes.recv()).await;
+        let batch = batch.unwrap_or_else(|_| panic!("{} of {count} outcomes came in time", all.len()));
+        let batch = batch.unwrap_or_else(|| panic!("outcomes ended after {} of {count}", all.len()));
+        add(&mut all, batch);
+    }
+    all
+}
+
+/// Waits until outcomes end. Panics where a token has two.
+pub(super) async fn collect_to_the_end(outcomes: &mut Outcomes) -> HashMap<Token, Outcome> {
+    let mut all = HashMap::new();
+    while let Some(batch) = tokio::time::timeout(PATIENCE, outcomes.recv()).await.expect("outcomes end in time") {
+        add(&mut all, batch);
+    }
+    all
+}
+
+fn add(all: &mut HashMap<Token, Outcome>, batch: Vec<(Token, Outcome)>) {
+    for (token, outcome) in batch {
+        if let Some(first) = all.insert(token, outcome.clone()) {
+            panic!("token {token} has two outcomes: {first:?} and {outcome:?}");
+        }
+    }
+}
+
+pub(super) async fn recv(source: &dyn Source) -> Batch {
+    tokio::time::timeout(PATIENCE, source.recv()).await.expect("a batch comes in time").unwrap()
+}
+
+/// Reads this many messages, and leaves them unsettled.
+pub(super) async fn read(source: &dyn Source, count: usize) -> (Vec<BatchId>, Vec<Message>) {
+    let (mut ids, mut messages) = (Vec::new(), Vec::new());
+    while messages.len() < count {
+        let batch = recv(source).await;
+        assert!(!batch.messages.is_empty(), "a batch is never empty");
+        ids.push(batch.id);
+        messages.extend(batch.messages);
+    }
+    (ids, messages)
+}
+
+/// Nothing comes for a while.
+pub(super) async fn nothing_comes(source: &dyn Source) {
+    nothing_comes_for(source, QUIET).await;
+}
+
+pub(super) async fn nothing_comes_for(source: &dyn Source, time: Duration) {
+    if let Ok(batch) = tokio::time::timeout(time, source.recv()).await {
+        panic!("nothing should come, but {:?} did", batch.map(|batch| bodies(&batch.messages)));
+    }
+}
+
+pub(super) fn bodies(messages: &[Message]) -> Vec<String> {
+    messages.iter().map(|message| String::from_utf8_lossy(&message.body).into_owned()).collect()
+}
+
+/// The bodies of `numbered`, as text.
+pub(super) fn numbers(count: u64) -> Vec<String> {
+    (1..=count).map(|number| number.to_string()).collect()
+}
+
+pub(super) fn sorted(mut bodies: Vec<String>) -> Vec<String> {
+    bodies.sort_by_key(|body| body.parse::<u64>().unwrap_or(0));
+    bodies
+}

@@ -1,0 +1,75 @@
+//! What happens when the link goes.
+
+use std::time::Duration;
+
+use super::Harness;
+use super::hand::{PATIENCE, bodies, collect, collect_to_the_end, numbered, numbers, options, publish, read, sink, source, topic};
+use crate::{ErrorKind, Outcome};
+
+/// A lost link ends both; nothing opens while the broker is away; afterwards both open again, and nothing acked or confirmed is undone.
+pub async fn a_lost_link_is_reported_and_can_be_reopened(harness: &dyn Harness) {
+    let topic = topic(harness).await;
+    publish(harness, numbered(&topic, 4)).await;
+    let reader = source(harness, &topic).await;
+    let (_ids, messages) = read(&*reader, 4).await;
+    assert_eq!(bodies(&messages), numbers(4));
+    let (writer, mut outcomes) = sink(harness).await;
+
+    harness.cut().await;
+    let error = tokio::time::timeout(PATIENCE, reader.recv()).await.expect("the source notices in time").expect_err("the link is gone");
+    assert_eq!(error.kind, ErrorKind::Disconnected, "{error}");
+    assert!(collect_to_the_end(&mut outcomes).await.is_empty());
+    drop((reader, writer));
+    let opened =
+        tokio::time::timeout(Duration::from_secs(6), harness.broker().source(options(&topic))).await.expect("opening fails in time");
+    let Err(error) = opened else { panic!("a source opened while the broker was away") };
+    assert_eq!(error.kind, ErrorKind::Disconnected, "{error}");
+
+    harness.mend().await;
+    let reader = source(harness, &topic).await;
+    let (_ids, messages) = read(&*reader, 4).await;
+    assert!(messages.iter().all(|message| message.redelivered));
+    let (writer, mut outcomes) = sink(harness).await;
+    writer.publish(numbered(&topic, 6).split_off(4)).await;
+    assert_eq!(collect(&mut outcomes, 2).await.len(), 2);
+}
+
+/// Publications that are out when the link goes each have one outcome, none of them wrong; then outcomes end.
+pub async fn an_open_outcome_is_reported_when_the_link_goes(harness: &dyn Harness) {
+    let topic = topic(harness).await;
+    let (sink, mut outcomes) = sink(harness).await;
+    let sink: std::sync::Arc<dyn crate::Sink> = sink.into();
+    let publishing = {
+        let (sink, topic) = (sink.clone(), topic.clone());
+        tokio::spawn(async move {
+            for publication in numbered(&topic, 5000) {
+                sink.publish(vec![publication]).await;
+            }
+        })
+    };
+    // Some are confirmed, some are under way, some are not handed over yet.
+    let mut first = tokio::time::timeout(PATIENCE, outcomes.recv()).await.expect("the first outcome comes").expect("the link lives");
+    harness.cut().await;
+    publishing.await.unwrap();
+    let rest = collect_to_the_end(&mut outcomes).await;
+    first.extend(rest);
+    let confirmed = first.iter().filter(|(_, outcome)| *outcome == Outcome::Confirmed).count();
+    for (token, outcome) in &first {
+        assert!(matches!(outcome, Outcome::Confirmed | Outcome::Unknown(_) | Outcome::Refused(_)), "token {token}: {outcome:?}");
+    }
+    let mut tokens: Vec<u64> = first.iter().map(|(token, _)| *token).collect();
+    tokens.sort_unstable();
+    tokens.dedup();
+    assert_eq!(tokens.len(), first.len(), "a token has two outcomes");
+
+    harness.mend().await;
+    let reader = source(harness, &topic).await;
+    let mut landed = 0;
+    while landed < confirmed {
+        let (ids, messages) = read(&*reader, 1).await;
+        landed += messages.len();
+        for id in ids {
+            reader.ack(id).await.unwrap();
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! The suite that every connector passes. A connector's test file brings a [`Harness`] and calls [`conformance_tests`](crate::conformance_tests).
+//!
+//! The functions panic where the connector breaks the contract: they are tests. Waiting has a deadline; only "nothing comes" takes its time.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+mod hand;
+mod links;
+mod sinks;
+mod sources;
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+pub use self::{links::*, sinks::*, sources::*};
+use crate::BrokerConfig;
+
+/// A broker to test against, and the hand that breaks it.
+#[async_trait]
+pub trait Harness: Send + Sync {
+    /// How to open sources and sinks.
+    fn broker(&self) -> BrokerConfig;
+
+    /// What the broker can carry.
+    fn can(&self) -> Capabilities;
+
+    /// A new name; nothing exists under it.
+    fn fresh_name(&self) -> String;
+
+    /// Makes a topic under this name that `source` reads and `sink` publishes to.
+    async fn create(&self, topic: &str);
+
+    /// Breaks every open link; nothing can be opened until `mend`.
+    async fn cut(&self);
+
+    /// Undoes `cut`; what the broker had confirmed is there.
+    async fn mend(&self);
+
+    /// How long the broker leaves an unsettled message with a reader that shows no sign of life; `None`: as long as its link lives.
+    fn patience(&self) -> Option<Duration>;
+}
+
+/// What a broker can carry. What it cannot is not asked of it.
+#[derive(Debug, Clone, Copy)]
+pub struct Capabilities {
+    /// The order of headers of different names survives.
+    pub ordered_headers: bool,
+    /// Messages have a key.
+    pub keys: bool,
+    /// Messages have a position that rises.
+    pub positions: bool,
+    /// Messages have the broker's timestamp.
+    pub timestamps: bool,
+}
+
+/// Makes one test of each function of the suite. `$harness` is an expression, evaluated for each test, of a future of a [`Harness`].
+#[macro_export]
+macro_rules! conformance_tests {
+    ($harness:expr) => {
+        $crate::conformance_tests! { @each $harness =>
+            opens_and_closes, a_missing_topic_is_missing, declare_makes_what_is_missing,
+            carries_a_message, carries_bodies_of_any_size, acked_is_gone, nacked_comes_again, dropped_comes_again,
+            closed_comes_again_at_once, keeps_the_bounds_of_a_batch, stops_at_the_unsettled_bound, pauses,
+            recv_can_be_cancelled, readers_of_a_group_share, holds_what_is_unsettled,
+            an_unroutable_publication_is_reported, each_token_has_one_outcome, outcomes_end_after_close,
+            a_lost_link_is_reported_and_can_be_reopened, an_open_outcome_is_reported_when_the_link_goes,
+        }
+    };
+    (@each $harness:expr => $($name:ident,)+) => {
+        $(
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $name() {
+                $crate::conformance::$name(&$harness.await).await;
+            }
+        )+
+    };
+}

@@ -1,0 +1,274 @@
+//! What every source does.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use super::Harness;
+use super::hand::{
+    PATIENCE, bodies, nothing_comes, nothing_comes_for, numbered, numbers, options, publication, publish, read, recv, sorted, source,
+    source_with, topic,
+};
+use crate::{Declared, Destination, ErrorKind, Message, Role, SourceOptions, Value};
+
+/// Opens and closes, with nothing to read.
+pub async fn opens_and_closes(harness: &dyn Harness) {
+    let topic = topic(harness).await;
+    assert_eq!(harness.broker().problems(), Vec::<String>::new());
+    for _ in 0..2 {
+        let source = source(harness, &topic).await;
+        nothing_comes(&*source).await;
+        source.close().await.unwrap();
+    }
+}
+
+/// A source of a topic that does not exist is refused, and says what to do.
+pub async fn a_missing_topic_is_missing(harness: &dyn Harness) {
+    let name = harness.fresh_name();
+    let Err(error) = harness.broker().source(options(&name)).await else { panic!("a source of a missing topic opened") };
+    assert_eq!(error.kind, ErrorKind::Missing, "{error}");
+    assert!(error.message.contains(&name), "{error}");
+    assert!(!error.mend.is_empty());
+}
+
+/// `declare` makes a topic once, and what it makes works.
+pub async fn declare_makes_what_is_missing(harness: &dyn Harness) {
+    for role in [Role::Ingest, Role::Letters] {
+        let to = Destination::new(harness.fresh_name());
+        let (sink, _outcomes) = super::hand::sink(harness).await;
+        assert!(!sink.exists(&to).await.unwrap());
+        assert_eq!(harness.broker().declare(&to, role).await.unwrap(), Declared::Created);
+        assert_eq!(harness.broker().declare(&to, role).await.unwrap(), Declared::Existed);
+        assert!(sink.exists(&to).await.unwrap());
+        publish(harness, numbered(&to.address, 3)).await;
+        let source = source(harness, &to.address).await;
+        assert_eq!(bodies(&read(&*source, 3).await.1), numbers(3));
+    }
+}
+
+/// Body, headers, key and where it came from.
+pub async fn carries_a_message(harness: &dyn Harness) {
+    let topic = topic(harness).await;
+    let can = harness.can();
+    let mut message = Message::new(Bytes::from_iter(0..=255_u8));
+    for (name, value) in [("b-text", "täxt"), ("a-twice", "1"), ("c-empty", ""), ("a-twice", "2"), ("UPPER-Case", "Kept")] {
+        message = message.with_header(name, value);
+    }
+    message.key = can.keys.then(|| Bytes::from_static(b"\0key\xff"));
+    publish(harness, vec![publication(1, &topic, message.clone()), publication(2, &topic, Message::new("2"))]).await;
+
+    let source = source(harness, &topic).await;
+    let (_, read) = read(&*source, 2).await;
+    assert_eq!(read[0].body, message.body);
+    assert!(read[0].has_body);
+    assert_eq!(read[0].key, message.key);
+    assert_eq!(read[0].destination, Destination::new(topic.clone()));
+    assert!(!read[0].redelivered);
+
+    // A broker may add headers of its own.
+    let sent: Vec<(String, Value)> = message.headers.iter().map(|header| (header.name.clone(), header.value.clone())).collect();
+    let mut came: Vec<(String, Value)> = read[0].headers.iter().map(|header| (header.name.clone(), header.value.clone())).collect();
+    came.retain(|(name, _)| sent.iter().any(|(known, _)| known == name));
+    let by_name = |mut headers: Vec<(String, Value)>| {
+        headers.sort_by(|one, other| one.0.cmp(&other.0));
+        headers
+    };
+    assert_eq!(by_name(came.clone()), by_name(sent.clone()));
+    if can.ordered_headers {
+        assert_eq!(came, sent);
+    }
+    if can.positions {
+        let (first, second) = (read[0].position.clone().unwrap(), read[1].position.clone().unwrap());
+        assert_eq!((&first.log, first.partition), (&second.log, second.partition));
+        assert!(first.offset < second.offset);
+    }
+    if can.timestamps {
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_millis() as i64;
+        let age = now - read[0].timestamp_ms.unwrap();
+        assert!((-1000..60_000).contains(&age), "the message is {age} ms old");
+    }
+}
+
+/// From nothing to 1 MiB.
+pub async fn carries_bodies_of_any_size(harness: &dyn Harness) {
+    let topic = topic(harness).await;
+    let sizes = [0, 1, 4096, 1 << 20];
+    let messages = sizes.iter().map(|size| Message::new(vec![0xA5; *size]));
+    publish(harness, (1..).zip(messages).map(|(token, message)| publication(token, &topic, message)).collect()).await;
+    let source = source(harness, &topic).await;
+    let (_, read) = read(&*source, sizes.len()).await;
+    let came: Vec<usize> = read.iter().map(|message| message.body.len()).collect();
+    assert_eq!(came, sizes);
+    assert!(read.iter().all(|message| message.body.iter().all(|byte| *byte == 0xA5)));
+}
+
+/// What was acked never comes again.
+pub async fn acked_is_gone(harness: &dyn Harness) {
+    let topic = topic(harness).await;
+    publish(harness, numbered(&topic, 50)).await;
+    let first = source(harness, &topic).await;
+    let (ids, messages) = read(&*first, 50).await;
+    assert_eq!(bodies(&messages), numbers(50));
+    // In any order.
+    for id in ids.into_iter().rev() {
+        first.ack(id).await.unwrap();
+    }
+    first.close().await.unwrap();
+    let second = source(harness, &topic).await;
+    nothing_comes_for(&*second, harness.patience().unwrap_or_default() + super::hand::QUIET).await;
+}
+
+/// What was nacked comes again, and says so.
+pub async fn nacked_comes_again(harness: &dyn Harness) {
+    let topic = topic(harness).await;
+    publish(harness, numbered(&topic, 3)).await;
+    let source = source(harness, &topic).await;
+    let (ids, messages) = read(&*source, 3).await;
+    assert!(messages.iter().all(|message| !message.redelivered));
+    for id in ids {
+        source.nack(id).await.unwrap();
+    }
+    let (_, messages) = read(&*source, 3).await;
+    assert_eq!(sorted(bodies(&messages)), numbers(3));
+    assert!(messages.iter().all(|message| message.redelivered));
+}
+
+/// What a dropped source had not settled comes again to another.
+pub async fn dropped_comes_again(harness: &dyn Harness) {
+    let topic = topic(harness).await;
+    publish(harness, numbered(&topic, 5)).await;
+    let first = source_with(harness, SourceOptions { max_batch: 2, ..options(&topic) }).await;
+    let (ids, messages) = read(&*first, 4).await;
+    assert_eq!(messages.len(), 4);
+    first.ack(ids[0]).await.unwrap();
+    drop(first);
+    let second = source(harness, &topic).await;
+    let (_, messages) = read(&*second, 3).await;
+    assert_eq!(sorted(bodies(&messages)), ["3", "4", "5"]);
+}
+
+/// What a closed source had not settled, and what it had read ahead, comes to another at once.
+pub async fn closed_comes_again_at_once(harness: &dyn Harness) {
+    let topic = topic(harness).await;
+    publish(harness, numbered(&topic, 100)).await;
+    let first = source_with(harness, SourceOptions { max_batch: 10, ..options(&topic) }).await;
+    let (ids, _) = read(&*first, 20).await;
+    first.ack(ids[0]).await.unwrap();
+    let second = source(harness, &topic).await;
+    let closed = tokio::time::Instant::now();
+    first.close().await.unwrap();
+    let (_, messages) = read(&*second, 90).await;
+    assert!(closed.elapsed() < Duration::from_secs(4), "it took {:?}", closed.elapsed());
+    assert_eq!(sorted(bodies(&messages)), numbers(100)[10..]);
+}
+
+/// Batches keep to the bounds; a single message may be larger.
+pub async fn keeps_the_bounds_of_a_batch(harness: &dyn Harness) {
+    let topic = topic(harness).await;
+    let sizes = [400, 400, 400, 5000, 100, 100, 100, 100, 100, 100];
+    let messages = sizes.iter().map(|size| Message::new(vec![b'x'; *size]));
+    publish(harness, (1..).zip(messages).map(|(token, message)| publication(token, &topic, message)).collect()).await;
+    let source = source_with(harness, SourceOptions { max_batch: 3, max_batch_bytes: 1000, ..options(&topic) }).await;
+    let mut count = 0;
+    while count < sizes.len() {
+        let batch = recv(&*source).await;
+        let bytes: usize = batch.messages.iter().map(|message| message.body.len()).sum();
+        assert!(batch.messages.len() <= 3);
+        assert!(bytes <= 1000 || batch.messages.len() == 1, "{bytes} bytes in {} messages", batch.messages.len());
+        count += batch.messages.len();
+        source.ack(batch.id).await.unwrap();
+    }
+}
+
+/// At `max_unsettled` nothing comes until something is settled.
+pub async fn stops_at_the_unsettled_bound(harness: &dyn Harness) {
+    let topic = topic(harness).await;
+    publish(harness, numbered(&topic, 30)).await;
+    let source = source_with(harness, SourceOptions { max_batch: 4, max_unsettled: 10, ..options(&topic) }).await;
+    let (ids, messages) = read(&*source, 10).await;
+    assert_eq!(messages.len(), 10);
+    nothing_comes(&*source).await;
+    source.ack(ids[0]).await.unwrap();
+    let mut rest = read(&*source, 4).await;
+    nothing_comes(&*source).await;
+    rest.0.extend(&ids[1..]);
+    let mut seen = [bodies(&messages), bodies(&rest.1)].concat();
+    while seen.len() < 30 {
+        for id in rest.0.drain(..) {
+            source.ack(id).await.unwrap();
+        }
+        rest = read(&*source, 1).await;
+        seen.extend(bodies(&rest.1));
+    }
+    assert_eq!(sorted(seen), numbers(30));
+}
+
+/// While paused only what was read already comes.
+pub async fn pauses(harness: &dyn Harness) {
+    let topic = topic(harness).await;
+    let source = source(harness, &topic).await;
+    source.pause(true).await.unwrap();
+    // The last request that went out before may still be answered.
+    let settled = Duration::from_millis(1500);
+    nothing_comes_for(&*source, settled).await;
+    publish(harness, numbered(&topic, 5)).await;
+    nothing_comes(&*source).await;
+    source.pause(false).await.unwrap();
+    assert_eq!(bodies(&read(&*source, 5).await.1), numbers(5));
+}
+
+/// `recv` that is dropped half-way loses nothing.
+pub async fn recv_can_be_cancelled(harness: &dyn Harness) {
+    let topic = topic(harness).await;
+    let source = source_with(harness, SourceOptions { max_batch: 7, ..options(&topic) }).await;
+    let reading = async {
+        let mut seen = Vec::new();
+        while seen.len() < 500 {
+            if let Ok(batch) = tokio::time::timeout(Duration::from_micros(300), source.recv()).await {
+                let batch = batch.unwrap();
+                seen.extend(bodies(&batch.messages));
+                source.ack(batch.id).await.unwrap();
+            }
+        }
+        seen
+    };
+    let (seen, ()) = tokio::join!(tokio::time::timeout(PATIENCE, reading), publish(harness, numbered(&topic, 500)));
+    assert_eq!(seen.expect("all come in time"), numbers(500));
+}
+
+/// Two readers of one group get each message once.
+pub async fn readers_of_a_group_share(harness: &dyn Harness) {
+    let topic = topic(harness).await;
+    let (one, other) = (source(harness, &topic).await, source(harness, &topic).await);
+    publish(harness, numbered(&topic, 300)).await;
+    let mut seen = Vec::new();
+    while seen.len() < 300 {
+        let (reader, batch) = tokio::select! {
+            batch = one.recv() => (&one, batch.unwrap()),
+            batch = other.recv() => (&other, batch.unwrap()),
+            () = tokio::time::sleep(PATIENCE) => panic!("{} of 300 came", seen.len()),
+        };
+        seen.extend(bodies(&batch.messages));
+        reader.ack(batch.id).await.unwrap();
+    }
+    assert_eq!(sorted(seen), numbers(300));
+    nothing_comes(&*one).await;
+    nothing_comes(&*other).await;
+}
+
+/// What is held longer than the broker's patience is not delivered again while the source lives: batches, and what was read ahead.
+pub async fn holds_what_is_unsettled(harness: &dyn Harness) {
+    let Some(patience) = harness.patience() else { return };
+    let topic = topic(harness).await;
+    publish(harness, numbered(&topic, 20)).await;
+    let first = source_with(harness, SourceOptions { max_batch: 5, max_unsettled: 20, ..options(&topic) }).await;
+    let (mut ids, _) = read(&*first, 5).await;
+    first.pause(true).await.unwrap();
+    let second = source(harness, &topic).await;
+    nothing_comes_for(&*second, patience * 3).await;
+    ids.extend(read(&*first, 15).await.0);
+    for id in ids {
+        first.ack(id).await.unwrap();
+    }
+    nothing_comes_for(&*second, patience * 2).await;
+}

@@ -1,0 +1,262 @@
+//! A broker in this process: for tests of logic, and for faults that no server can be made to show.
+//!
+//! [`Broker`] is both sides: `Config::from(&broker)` is what sources and sinks are opened with, and the broker itself is the test's hand: make
+//! topics, publish, read what was published, inject a [`Fault`], cut every link. All waiting is tokio time, so a paused clock works.
+
+mod fault;
+mod sink;
+mod source;
+mod topic;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use parking_lot::Mutex;
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+pub use self::fault::Fault;
+use self::fault::Faults;
+use self::topic::Topic;
+pub(crate) use self::{sink::open as sink, source::open as source};
+use crate::{ConnectorError, Declared, Destination, ErrorKind, Message, Position, Role};
+
+/// The settings of a memory broker: a handle to it.
+#[derive(Debug, Clone)]
+pub struct Config {
+    broker: Broker,
+}
+
+impl From<&Broker> for Config {
+    fn from(broker: &Broker) -> Self {
+        Config { broker: broker.clone() }
+    }
+}
+
+/// A broker with named topics. A topic is a log that every group reads from its beginning; publishing to one that was not made is unroutable.
+#[derive(Clone)]
+pub struct Broker {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    state: Mutex<State>,
+    /// Rises whenever a source may have something to do.
+    changed: watch::Sender<u64>,
+    started: Instant,
+    started_ms: i64,
+}
+
+struct State {
+    topics: BTreeMap<String, Topic>,
+    faults: Faults,
+    /// Rises with each `cut`: what was opened before is dead.
+    link: u64,
+    refuse_open: Option<ErrorKind>,
+    sinks: Vec<Weak<sink::Line>>,
+}
+
+impl Default for Broker {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl std::fmt::Debug for Broker {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Broker").field("topics", &self.shared.state.lock().topics.keys().collect::<Vec<_>>()).finish()
+    }
+}
+
+impl Broker {
+    /// A broker without topics.
+    #[must_use]
+    pub fn new() -> Self {
+        let state = State { topics: BTreeMap::new(), faults: Faults::default(), link: 0, refuse_open: None, sinks: Vec::new() };
+        let started_ms =
+            SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| i64::try_from(since.as_millis()).unwrap_or(i64::MAX));
+        let shared = Shared { state: Mutex::new(state), changed: watch::Sender::new(0), started: Instant::now(), started_ms };
+        Broker { shared: Arc::new(shared) }
+    }
+
+    /// A broker with these topics.
+    pub fn with_topics<'a>(names: impl IntoIterator<Item = &'a str>) -> Self {
+        let broker = Self::new();
+        for name in names {
+            broker.create(name);
+        }
+        broker
+    }
+
+    /// Makes a topic; one that exists is left as it is.
+    pub fn create(&self, topic: &str) {
+        self.shared.state.lock().topics.entry(topic.to_owned()).or_default();
+    }
+
+    /// Deletes a topic with its messages. Sources that read it see an error.
+    pub fn delete(&self, topic: &str) {
+        self.shared.state.lock().topics.remove(topic);
+        self.touch();
+    }
+
+    /// Publishes, as a producer that no fault touches. Makes the topic where it is missing.
+    pub fn publish(&self, topic: &str, message: Message) {
+        let timestamp_ms = self.now_ms();
+        self.shared.state.lock().topics.entry(topic.to_owned()).or_default().push(topic, message, "", timestamp_ms);
+        self.touch();
+    }
+
+    /// Everything that was ever published to this topic, in order, whether read or not.
+    #[must_use]
+    pub fn published(&self, topic: &str) -> Vec<Message> {
+        self.shared
+            .state
+            .lock()
+            .topics
+            .get(topic)
+            .map(|topic| topic.log.iter().map(|stored| stored.message.clone()).collect())
+            .unwrap_or_default()
+    }
+
+    /// The dedupe ids of everything that was published to this topic, in order.
+    #[must_use]
+    pub fn dedupe_ids(&self, topic: &str) -> Vec<String> {
+        self.shared
+            .state
+            .lock()
+            .topics
+            .get(topic)
+            .map(|topic| topic.log.iter().map(|stored| stored.dedupe_id.clone()).collect())
+            .unwrap_or_default()
+    }
+
+    /// How many messages this group has not acked yet, delivered or not. For a group that never read: all.
+    #[must_use]
+    pub fn unacked(&self, topic: &str, group: &str) -> usize {
+        self.shared.state.lock().topics.get(topic).map_or(0, |topic| topic.unacked(group))
+    }
+
+    /// Waits until at least `count` messages were published to this topic, and returns all. Panics after `patience`: for tests.
+    pub async fn wait_published(&self, topic: &str, count: usize, patience: Duration) -> Vec<Message> {
+        let mut changed = self.shared.changed.subscribe();
+        let enough = async {
+            loop {
+                let messages = self.published(topic);
+                if messages.len() >= count {
+                    return messages;
+                }
+                if changed.changed().await.is_err() {
+                    std::future::pending::<()>().await;
+                }
+            }
+        };
+        match tokio::time::timeout(patience, enough).await {
+            Ok(messages) => messages,
+            Err(_) => panic!("{} of {count} messages were published to `{topic}` within {patience:?}", self.published(topic).len()),
+        }
+    }
+
+    /// From now on each publication to this topic meets the fault, until [`Broker::heal`]. Comes before a fault for all.
+    pub fn fail(&self, topic: &str, fault: Fault) {
+        self.shared.state.lock().faults.add(Some(topic), fault, None);
+    }
+
+    /// The next `times` publications to this topic meet the fault. Several stand in line.
+    pub fn fail_times(&self, topic: &str, times: usize, fault: Fault) {
+        self.shared.state.lock().faults.add(Some(topic), fault, Some(times));
+    }
+
+    /// From now on each publication meets the fault, until [`Broker::heal`].
+    pub fn fail_all(&self, fault: Fault) {
+        self.shared.state.lock().faults.add(None, fault, None);
+    }
+
+    /// Takes back every fault, and lets sources and sinks be opened again. Held answers stay held: see [`Broker::release`].
+    pub fn heal(&self) {
+        let mut state = self.shared.state.lock();
+        state.faults = Faults::default();
+        state.refuse_open = None;
+    }
+
+    /// Gives the answers that [`Fault::Hold`] holds back; how many.
+    pub fn release(&self) -> usize {
+        let sinks = self.lines();
+        sinks.iter().map(|line| line.release()).sum()
+    }
+
+    /// How many publications wait for an answer, on all open sinks.
+    #[must_use]
+    pub fn unanswered(&self) -> usize {
+        self.lines().iter().map(|line| line.unanswered()).sum()
+    }
+
+    /// Cuts every link: sources report [`ErrorKind::Disconnected`], sinks report what is unanswered as unknown and end. Opening again works
+    /// at once, unless [`Broker::refuse_open`] was called.
+    pub fn cut(&self) {
+        let mut state = self.shared.state.lock();
+        state.link += 1;
+        for topic in state.topics.values_mut() {
+            topic.give_back_all();
+        }
+        let sinks = std::mem::take(&mut state.sinks);
+        drop(state);
+        for line in sinks.iter().filter_map(Weak::upgrade) {
+            line.end("the link was cut");
+        }
+        self.touch();
+    }
+
+    /// From now on opening a source or a sink, and every question on an open sink, fails with this kind, until [`Broker::heal`].
+    pub fn refuse_open(&self, kind: ErrorKind) {
+        self.shared.state.lock().refuse_open = Some(kind);
+    }
+
+    fn lines(&self) -> Vec<Arc<sink::Line>> {
+        self.shared.state.lock().sinks.iter().filter_map(Weak::upgrade).collect()
+    }
+
+    fn touch(&self) {
+        self.shared.changed.send_modify(|count| *count += 1);
+    }
+
+    /// The broker's time, epoch ms; moves with tokio's clock.
+    fn now_ms(&self) -> i64 {
+        self.shared.started_ms + i64::try_from(self.shared.started.elapsed().as_millis()).unwrap_or(0)
+    }
+}
+
+impl State {
+    fn may_open(&self) -> Result<(), ConnectorError> {
+        match self.refuse_open {
+            Some(kind) => Err(ConnectorError::new(kind, "the memory broker was told to refuse")),
+            None => Ok(()),
+        }
+    }
+}
+
+pub(crate) fn declare(config: &Config, to: &Destination, _: Role) -> Result<Declared, ConnectorError> {
+    let mut state = config.broker.shared.state.lock();
+    state.may_open()?;
+    let existed = state.topics.contains_key(&to.address);
+    state.topics.entry(to.address.clone()).or_default();
+    Ok(if existed { Declared::Existed } else { Declared::Created })
+}
+
+/// A pattern is a topic, or ends in `*`, which is any rest.
+pub(crate) fn allows(pattern: &str, to: &Destination) -> bool {
+    match pattern.strip_suffix('*') {
+        Some(start) => to.address.starts_with(start),
+        None => to.address == pattern,
+    }
+}
+
+/// No name, or a pattern.
+pub(crate) fn forbidden(to: &Destination) -> Option<String> {
+    let wrong = to.address.is_empty() || to.address.contains('*');
+    wrong.then(|| format!("`{to}` is no topic"))
+}
+
+fn position(topic: &str, offset: u64) -> Position {
+    Position { log: topic.to_owned(), partition: 0, offset }
+}

@@ -1,0 +1,181 @@
+//! The sink of the memory broker.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use parking_lot::Mutex;
+use tokio::sync::mpsc;
+
+use super::{Broker, Config, Fault};
+use crate::{ConnectorError, Destination, ErrorKind, Outcome, Outcomes, Publication, Sink, Token};
+
+pub(crate) fn open(config: &Config, publish_timeout: Duration) -> Result<(impl Sink + use<>, Outcomes), ConnectorError> {
+    let (out, outcomes) = mpsc::unbounded_channel();
+    let line = Arc::new(Line { state: Mutex::new(LineState { out: Some(out), open: BTreeMap::new(), closing: false }) });
+    let broker = config.broker.clone();
+    let mut state = broker.shared.state.lock();
+    state.may_open()?;
+    state.sinks.retain(|line| line.strong_count() > 0);
+    state.sinks.push(Arc::downgrade(&line));
+    drop(state);
+    Ok((MemorySink { broker, line, publish_timeout }, outcomes))
+}
+
+struct MemorySink {
+    broker: Broker,
+    line: Arc<Line>,
+    publish_timeout: Duration,
+}
+
+/// One sink's way back: what is unanswered, and where answers go.
+pub(super) struct Line {
+    state: Mutex<LineState>,
+}
+
+struct LineState {
+    /// `None` once the link is gone.
+    out: Option<mpsc::UnboundedSender<Vec<(Token, Outcome)>>>,
+    /// Tokens without an answer, and whether `release` answers them.
+    open: BTreeMap<Token, bool>,
+    closing: bool,
+}
+
+impl Line {
+    /// Gives the answers of those tokens that have none yet.
+    fn answer(&self, answers: Vec<(Token, Outcome)>) {
+        let mut state = self.state.lock();
+        let answers: Vec<_> = answers.into_iter().filter(|(token, _)| state.open.remove(token).is_some()).collect();
+        state.send(answers);
+    }
+
+    pub(super) fn release(&self) -> usize {
+        let mut state = self.state.lock();
+        let answers: Vec<_> = state.open.iter().filter(|(_, held)| **held).map(|(token, _)| (*token, Outcome::Confirmed)).collect();
+        state.open.retain(|_, held| !*held);
+        let count = answers.len();
+        state.send(answers);
+        count
+    }
+
+    pub(super) fn unanswered(&self) -> usize {
+        self.state.lock().open.len()
+    }
+
+    pub(super) fn end(&self, why: &str) {
+        let mut state = self.state.lock();
+        let answers = std::mem::take(&mut state.open).into_keys().map(|token| (token, Outcome::Unknown(why.to_owned()))).collect();
+        state.send(answers);
+        state.out = None;
+    }
+
+    fn close(&self) {
+        let mut state = self.state.lock();
+        state.closing = true;
+        state.send(Vec::new());
+    }
+}
+
+impl LineState {
+    fn send(&mut self, answers: Vec<(Token, Outcome)>) {
+        if let Some(out) = &self.out
+            && !answers.is_empty()
+        {
+            // A receiver that is gone wants no answers.
+            let _ = out.send(answers);
+        }
+        if self.closing && self.open.is_empty() {
+            self.out = None;
+        }
+    }
+}
+
+impl MemorySink {
+    /// Applies one publication; `None` where the answer comes later.
+    fn apply(&self, publication: Publication, later: &mut BTreeMap<Duration, Vec<(Token, Outcome)>>) -> Option<Outcome> {
+        let Publication { token, to, message, dedupe_id } = publication;
+        let timestamp_ms = self.broker.now_ms();
+        let mut state = self.broker.shared.state.lock();
+        let fault = state.faults.strike(&to.address);
+        let Some(topic) = state.topics.get_mut(&to.address) else {
+            return Some(Outcome::Unroutable(format!("no topic `{to}`")));
+        };
+        let lands = match fault {
+            Some(Fault::Unroutable | Fault::Refused | Fault::Invalid) => false,
+            Some(Fault::Unknown { landed } | Fault::Silent { landed }) => landed,
+            Some(Fault::Hold | Fault::Delay(_)) | None => true,
+        };
+        if lands {
+            topic.push(&to.address, message, &dedupe_id, timestamp_ms);
+        }
+        drop(state);
+        let mut no_answer = || {
+            later.entry(self.publish_timeout).or_default().push((token, Outcome::Unknown("no answer in time".to_owned())));
+            None
+        };
+        match fault {
+            None => Some(Outcome::Confirmed),
+            Some(Fault::Unroutable) => Some(Outcome::Unroutable(format!("no topic `{to}`"))),
+            Some(Fault::Refused) => Some(Outcome::Refused(format!("`{to}` is full"))),
+            Some(Fault::Invalid) => Some(Outcome::Invalid(format!("`{to}` takes no such message"))),
+            Some(Fault::Unknown { .. }) => Some(Outcome::Unknown("the answer was lost".to_owned())),
+            Some(Fault::Silent { .. }) => no_answer(),
+            Some(Fault::Hold) => {
+                self.line.state.lock().open.insert(token, true);
+                no_answer()
+            }
+            Some(Fault::Delay(by)) if by >= self.publish_timeout => no_answer(),
+            Some(Fault::Delay(by)) => {
+                later.entry(by).or_default().push((token, Outcome::Confirmed));
+                None
+            }
+        }
+    }
+}
+
+#[async_trait]
+impl Sink for MemorySink {
+    async fn publish(&self, batch: Vec<Publication>) {
+        let mut state = self.line.state.lock();
+        if state.out.is_none() {
+            return;
+        }
+        state.open.extend(batch.iter().map(|publication| (publication.token, false)));
+        drop(state);
+        let (mut now, mut later) = (Vec::with_capacity(batch.len()), BTreeMap::new());
+        for publication in batch {
+            let token = publication.token;
+            now.extend(self.apply(publication, &mut later).map(|outcome| (token, outcome)));
+        }
+        self.line.answer(now);
+        self.broker.touch();
+        for (wait, answers) in later {
+            let line = Arc::clone(&self.line);
+            tokio::spawn(async move {
+                tokio::time::sleep(wait).await;
+                line.answer(answers);
+            });
+        }
+    }
+
+    async fn exists(&self, to: &Destination) -> Result<bool, ConnectorError> {
+        if self.line.state.lock().out.is_none() {
+            return Err(ConnectorError::new(ErrorKind::Disconnected, "the link to the memory broker was cut"));
+        }
+        let state = self.broker.shared.state.lock();
+        state.may_open()?;
+        Ok(state.topics.contains_key(&to.address))
+    }
+
+    async fn close(self: Box<Self>) -> Result<(), ConnectorError> {
+        self.line.close();
+        Ok(())
+    }
+}
+
+impl Drop for MemorySink {
+    fn drop(&mut self) {
+        self.line.close();
+    }
+}

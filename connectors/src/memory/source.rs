@@ -1,0 +1,129 @@
+//! The source of the memory broker.
+
+use std::collections::HashMap;
+
+use async_trait::async_trait;
+use parking_lot::Mutex;
+
+use super::{Broker, Config};
+use crate::{Batch, BatchId, ConnectorError, ErrorKind, Source, SourceOptions};
+
+pub(crate) fn open(config: &Config, options: SourceOptions) -> Result<impl Source + use<>, ConnectorError> {
+    let broker = config.broker.clone();
+    let state = broker.shared.state.lock();
+    state.may_open()?;
+    if !state.topics.contains_key(&options.topic) {
+        let error = ConnectorError::new(ErrorKind::Missing, format!("no topic `{}`", options.topic));
+        return Err(error.mend("create it, or set `declare = true`"));
+    }
+    let link = state.link;
+    drop(state);
+    Ok(MemorySource { broker, options, link, held: Mutex::new(Held::default()) })
+}
+
+struct MemorySource {
+    broker: Broker,
+    options: SourceOptions,
+    link: u64,
+    held: Mutex<Held>,
+}
+
+#[derive(Default)]
+struct Held {
+    last: u64,
+    paused: bool,
+    batches: HashMap<BatchId, Vec<usize>>,
+}
+
+impl MemorySource {
+    /// What is there now, within the bounds.
+    fn take(&self) -> Result<Option<Batch>, ConnectorError> {
+        let mut state = self.broker.shared.state.lock();
+        self.check(state.link)?;
+        let mut held = self.held.lock();
+        if held.paused {
+            return Ok(None);
+        }
+        let Some(topic) = state.topics.get_mut(&self.options.topic) else {
+            return Err(ConnectorError::new(ErrorKind::Missing, format!("the topic `{}` was deleted", self.options.topic)));
+        };
+        let unsettled: usize = held.batches.values().map(Vec::len).sum();
+        let room = self.options.max_unsettled.saturating_sub(unsettled).min(self.options.max_batch);
+        let (offsets, messages) = topic.take(&self.options.group, room, self.options.max_batch_bytes);
+        if messages.is_empty() {
+            return Ok(None);
+        }
+        held.last += 1;
+        let id = BatchId(held.last);
+        held.batches.insert(id, offsets);
+        Ok(Some(Batch { id, messages }))
+    }
+
+    fn settle(&self, batch: BatchId, ack: bool) -> Result<(), ConnectorError> {
+        let mut state = self.broker.shared.state.lock();
+        self.check(state.link)?;
+        let offsets = self.held.lock().batches.remove(&batch).unwrap_or_default();
+        if let Some(topic) = state.topics.get_mut(&self.options.topic) {
+            if ack { topic.ack(&self.options.group, &offsets) } else { topic.give_back(&self.options.group, &offsets) }
+        }
+        drop(state);
+        self.broker.touch();
+        Ok(())
+    }
+
+    fn give_back(&self) {
+        let mut state = self.broker.shared.state.lock();
+        let batches = std::mem::take(&mut self.held.lock().batches);
+        // After a cut the broker has taken back everything itself, and may have delivered it to others.
+        if state.link == self.link
+            && let Some(topic) = state.topics.get_mut(&self.options.topic)
+        {
+            batches.values().for_each(|offsets| topic.give_back(&self.options.group, offsets));
+        }
+        drop(state);
+        self.broker.touch();
+    }
+
+    fn check(&self, link: u64) -> Result<(), ConnectorError> {
+        if link == self.link { Ok(()) } else { Err(ConnectorError::new(ErrorKind::Disconnected, "the link to the memory broker was cut")) }
+    }
+}
+
+#[async_trait]
+impl Source for MemorySource {
+    async fn recv(&self) -> Result<Batch, ConnectorError> {
+        let mut changed = self.broker.shared.changed.subscribe();
+        loop {
+            if let Some(batch) = self.take()? {
+                return Ok(batch);
+            }
+            // The sender lives in the broker, which lives in `self`.
+            let _ = changed.changed().await;
+        }
+    }
+
+    async fn ack(&self, batch: BatchId) -> Result<(), ConnectorError> {
+        self.settle(batch, true)
+    }
+
+    async fn nack(&self, batch: BatchId) -> Result<(), ConnectorError> {
+        self.settle(batch, false)
+    }
+
+    async fn pause(&self, paused: bool) -> Result<(), ConnectorError> {
+        self.held.lock().paused = paused;
+        self.broker.touch();
+        Ok(())
+    }
+
+    async fn close(self: Box<Self>) -> Result<(), ConnectorError> {
+        self.give_back();
+        Ok(())
+    }
+}
+
+impl Drop for MemorySource {
+    fn drop(&mut self) {
+        self.give_back();
+    }
+}

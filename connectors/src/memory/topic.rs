@@ -1,0 +1,92 @@
+//! A topic: a log, and how far each group has come in it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::Message;
+
+#[derive(Debug, Default)]
+pub(super) struct Topic {
+    pub(super) log: Vec<Stored>,
+    groups: BTreeMap<String, Group>,
+}
+
+#[derive(Debug)]
+pub(super) struct Stored {
+    pub(super) message: Message,
+    pub(super) dedupe_id: String,
+}
+
+#[derive(Debug, Default)]
+struct Group {
+    /// The first offset that was never delivered.
+    next: usize,
+    /// Delivered and given back.
+    again: BTreeSet<usize>,
+    /// Delivered and not settled.
+    out: BTreeSet<usize>,
+}
+
+impl Topic {
+    pub(super) fn push(&mut self, name: &str, mut message: Message, dedupe_id: &str, timestamp_ms: i64) {
+        message.destination = crate::Destination::new(name);
+        message.position = Some(super::position(name, self.log.len() as u64 + 1));
+        message.timestamp_ms = Some(timestamp_ms);
+        message.redelivered = false;
+        self.log.push(Stored { message, dedupe_id: dedupe_id.to_owned() });
+    }
+
+    /// The next messages for this group, with their offsets: first what was given back. At most `count` and `bytes` of bodies, at least one
+    /// where there is one and `count` is not zero.
+    pub(super) fn take(&mut self, group: &str, count: usize, bytes: usize) -> (Vec<usize>, Vec<Message>) {
+        let group = self.groups.entry(group.to_owned()).or_default();
+        let (mut offsets, mut messages, mut size) = (Vec::new(), Vec::new(), 0);
+        while offsets.len() < count {
+            let again = group.again.first().copied();
+            let offset = again.unwrap_or(group.next);
+            let Some(stored) = self.log.get(offset) else { break };
+            size += stored.message.body.len();
+            if size > bytes && !offsets.is_empty() {
+                break;
+            }
+            if again.is_some() {
+                group.again.remove(&offset);
+            } else {
+                group.next += 1;
+            }
+            group.out.insert(offset);
+            offsets.push(offset);
+            messages.push(Message { redelivered: again.is_some(), ..stored.message.clone() });
+        }
+        (offsets, messages)
+    }
+
+    pub(super) fn ack(&mut self, group: &str, offsets: &[usize]) {
+        if let Some(group) = self.groups.get_mut(group) {
+            for offset in offsets {
+                // Gone from both when it was given back meanwhile by a cut and delivered to another: a late ack still counts.
+                group.out.remove(offset);
+                group.again.remove(offset);
+            }
+        }
+    }
+
+    pub(super) fn give_back(&mut self, group: &str, offsets: &[usize]) {
+        if let Some(group) = self.groups.get_mut(group) {
+            for offset in offsets {
+                if group.out.remove(offset) {
+                    group.again.insert(*offset);
+                }
+            }
+        }
+    }
+
+    pub(super) fn give_back_all(&mut self) {
+        for group in self.groups.values_mut() {
+            group.again.append(&mut group.out);
+        }
+    }
+
+    pub(super) fn unacked(&self, group: &str) -> usize {
+        self.groups.get(group).map_or(self.log.len(), |group| self.log.len() - group.next + group.again.len() + group.out.len())
+    }
+}

@@ -1,0 +1,220 @@
+//! The settings of a NATS broker.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::secret::{Secret, Server, Urls};
+use crate::{ConnectorError, ErrorKind};
+
+/// `[brokers.NAME]` with `type = "nats"`: NATS with JetStream.
+///
+/// Credentials are given in one way: in the URL, `user` with a password, a token, `nkey_file` or `creds_file`.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// Where the servers are: `nats://host:4222`, or `tls://host:4222` to require TLS; several servers of one cluster with commas between them, or
+    /// as a list. They are tried in order. `nats://user:password@host` and `nats://token@host` are understood.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub url: Option<Urls>,
+    /// A file that holds what `url` would, so that a password in it stays out of the settings.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub url_file: Option<PathBuf>,
+    /// The user to log in as; needs `password` or `password_file`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
+    /// The password of `user`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub password: Option<Secret>,
+    /// A file that holds the password of `user`; a line end behind it does not count.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub password_file: Option<PathBuf>,
+    /// The token to log in with.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub token: Option<Secret>,
+    /// A file that holds the token; a line end behind it does not count.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub token_file: Option<PathBuf>,
+    /// A file that holds an nkey seed (`SU…`) to log in with.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub nkey_file: Option<PathBuf>,
+    /// A `.creds` file, as `nsc` writes it: a user's JWT and its nkey seed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub creds_file: Option<PathBuf>,
+    /// A PEM file of the certificate authorities that may have signed the server's certificate. Without it the system's are trusted. Requires TLS.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tls_ca_file: Option<PathBuf>,
+    /// A PEM file of the certificate to show to the server; needs `tls_key_file`. Requires TLS.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tls_cert_file: Option<PathBuf>,
+    /// A PEM file of the key of `tls_cert_file`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tls_key_file: Option<PathBuf>,
+    /// Begin TLS before the server says anything, as a server with `handshake_first` asks for. Requires TLS. Default false.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub tls_first: bool,
+    /// How long the server leaves an unsettled message with a consumer that is made now: for tests.
+    #[doc(hidden)]
+    #[serde(skip)]
+    pub ack_wait: Option<Duration>,
+}
+
+impl Config {
+    /// The settings of a server at this URL, for code; the other fields can be set after.
+    pub fn at(url: impl Into<String>) -> Self {
+        Config { url: Some(Urls::new(url)), ..Config::default() }
+    }
+
+    /// What is wrong with these settings, as far as it shows without a connection.
+    #[must_use]
+    pub fn problems(&self) -> Vec<String> {
+        let mut problems = Vec::new();
+        match (&self.url, &self.url_file) {
+            (None, None) => problems.push("`url` is missing: write url = \"nats://127.0.0.1:4222\", or name a `url_file`".to_owned()),
+            (Some(_), Some(_)) => problems.push("`url` and `url_file` are both set: keep one".to_owned()),
+            (Some(urls), None) => {
+                if let Err(problem) = urls.servers() {
+                    problems.push(format!("`url`: {problem}"));
+                }
+            }
+            (None, Some(_)) => {}
+        }
+        self.check_credentials(&mut problems);
+        match (&self.tls_cert_file, &self.tls_key_file) {
+            (Some(_), None) => problems.push("`tls_cert_file` is set without `tls_key_file`".to_owned()),
+            (None, Some(_)) => problems.push("`tls_key_file` is set without `tls_cert_file`".to_owned()),
+            _ => {}
+        }
+        for (setting, file) in self.files() {
+            if let Err(error) = std::fs::File::open(file) {
+                problems.push(format!("`{setting}`: cannot read {}: {error}", file.display()));
+            }
+        }
+        problems
+    }
+
+    fn check_credentials(&self, problems: &mut Vec<String>) {
+        let in_url = self
+            .url
+            .as_ref()
+            .and_then(|urls| urls.servers().ok())
+            .is_some_and(|servers| servers.iter().any(|server| server.user.is_some()));
+        let token = self.token.is_some() || self.token_file.is_some();
+        let ways = [
+            (in_url, "`url` (its user or token)"),
+            (self.user.is_some(), "`user`"),
+            (token, "`token`"),
+            (self.nkey_file.is_some(), "`nkey_file`"),
+            (self.creds_file.is_some(), "`creds_file`"),
+        ];
+        let given: Vec<&str> = ways.iter().filter(|(given, _)| *given).map(|(_, name)| *name).collect();
+        if given.len() > 1 {
+            problems.push(format!("credentials are given in more than one way ({}): keep one", given.join(", ")));
+        }
+        if self.password.is_some() && self.password_file.is_some() {
+            problems.push("`password` and `password_file` are both set: keep one".to_owned());
+        }
+        if self.token.is_some() && self.token_file.is_some() {
+            problems.push("`token` and `token_file` are both set: keep one".to_owned());
+        }
+        match (&self.user, self.password.is_some() || self.password_file.is_some()) {
+            (Some(_), false) => problems.push("`user` is set without `password` or `password_file`".to_owned()),
+            (None, true) => problems.push("a password is set without `user`".to_owned()),
+            _ => {}
+        }
+    }
+
+    /// The files that are named, with their settings.
+    fn files(&self) -> Vec<(&'static str, &Path)> {
+        let files = [
+            ("url_file", &self.url_file),
+            ("password_file", &self.password_file),
+            ("token_file", &self.token_file),
+            ("nkey_file", &self.nkey_file),
+            ("creds_file", &self.creds_file),
+            ("tls_ca_file", &self.tls_ca_file),
+            ("tls_cert_file", &self.tls_cert_file),
+            ("tls_key_file", &self.tls_key_file),
+        ];
+        files.into_iter().filter_map(|(setting, file)| Some((setting, file.as_deref()?))).collect()
+    }
+
+    /// Where it is, for people: the URLs without what is secret in them.
+    #[must_use]
+    pub fn place(&self) -> String {
+        match (&self.url, &self.url_file) {
+            (Some(urls), _) => urls.to_string(),
+            (None, Some(file)) => format!("the URL in {}", file.display()),
+            (None, None) => "nats without a URL".to_owned(),
+        }
+    }
+
+    /// The servers, from `url` or `url_file`.
+    pub(super) async fn servers(&self) -> Result<Vec<Server>, ConnectorError> {
+        let (setting, urls) = match (&self.url, &self.url_file) {
+            (Some(urls), _) => ("url", urls.clone()),
+            (None, Some(file)) => ("url_file", Urls::new(read_secret("url_file", file).await?)),
+            (None, None) => ("url", Urls::default()),
+        };
+        urls.servers().map_err(|problem| ConnectorError::new(ErrorKind::Config, format!("`{setting}`: {problem}")))
+    }
+}
+
+/// The text of a file that a setting names, without the white space around it.
+pub(super) async fn read_secret(setting: &str, file: &Path) -> Result<String, ConnectorError> {
+    match tokio::fs::read_to_string(file).await {
+        Ok(text) if !text.trim().is_empty() => Ok(text.trim().to_owned()),
+        Ok(_) => Err(ConnectorError::new(ErrorKind::Config, format!("`{setting}`: {} is empty", file.display()))),
+        Err(error) => {
+            let message = format!("`{setting}`: cannot read {}: {error}", file.display());
+            Err(ConnectorError::new(ErrorKind::Config, message).mend("check the path and its permissions").because(error))
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+
+    fn problems(toml_like: serde_json::Value) -> Vec<String> {
+        serde_json::from_value::<Config>(toml_like).unwrap().problems()
+    }
+
+    #[test]
+    fn good_settings_have_no_problems() {
+        assert_eq!(problems(serde_json::json!({"url": "nats://127.0.0.1:4222"})), Vec::<String>::new());
+        assert_eq!(problems(serde_json::json!({"url": ["nats://a", "tls://b:4333"], "user": "u", "password": "p"})), Vec::<String>::new());
+        assert_eq!(Config::at("nats://u:p@a:1, nats://b").place(), "nats://u:***@a:1, nats://b");
+    }
+
+    #[test]
+    fn each_mistake_is_named() {
+        let cases = [
+            (serde_json::json!({}), "`url` is missing"),
+            (serde_json::json!({"url": "http://a"}), "`http`"),
+            (serde_json::json!({"url": "nats://a:99999"}), "nats://a:99999"),
+            (serde_json::json!({"url": "nats://a", "user": "u"}), "without `password`"),
+            (serde_json::json!({"url": "nats://a", "password": "p"}), "without `user`"),
+            (serde_json::json!({"url": "nats://a", "user": "u", "password": "p", "token": "t"}), "more than one way (`user`, `token`)"),
+            (serde_json::json!({"url": "nats://t@a", "token": "t"}), "more than one way"),
+            (serde_json::json!({"url": "nats://a", "tls_cert_file": "/dev/null"}), "without `tls_key_file`"),
+            (serde_json::json!({"url": "nats://a", "creds_file": "/nowhere/x.creds"}), "`creds_file`: cannot read /nowhere/x.creds"),
+        ];
+        for (settings, expected) in cases {
+            let problems = problems(settings.clone());
+            assert!(problems.len() == 1 && problems[0].contains(expected), "{settings}: {problems:?}");
+        }
+    }
+
+    #[test]
+    fn secrets_are_not_shown() {
+        let config: Config =
+            serde_json::from_value(serde_json::json!({"url": "nats://bob:hunter2@a,nats://tok3n@b", "password": "hunter2"})).unwrap();
+        let shown = format!("{config:?} {} {} {:?}", config.place(), serde_json::to_string(&config).unwrap(), config.problems());
+        assert!(!shown.contains("hunter2") && !shown.contains("tok3n"), "{shown}");
+        assert!(serde_json::from_value::<Config>(serde_json::json!({"url": "nats://a", "urll": "x"})).is_err());
+    }
+}

@@ -1,0 +1,136 @@
+//! The durable pull consumer of a source: found or made, and fit for at-least-once.
+
+use std::time::Duration;
+
+use async_nats::jetstream::consumer::{self, AckPolicy, DeliverPolicy, FromConsumer, pull};
+use async_nats::jetstream::context::ConsumerInfoErrorKind;
+use async_nats::jetstream::stream::{ConsumerErrorKind, ConsumerUpdateErrorKind};
+use tracing::info;
+
+use super::config::Config;
+use super::link::Link;
+use super::stream::deepest;
+use super::subject::as_name;
+use crate::{ConnectorError, ErrorKind, SourceOptions};
+
+/// How long the server leaves an unsettled message with a reader that shows no sign of life.
+const ACK_WAIT: Duration = Duration::from_secs(30);
+/// The least that the consumer lets be unsettled, all readers of the group together: each bounds itself, so this only has to be out of the way.
+const ACK_PENDING: usize = 65_536;
+
+/// What a source needs of its consumer.
+pub(super) struct Consumer {
+    pub(super) stream: String,
+    pub(super) name: String,
+    pub(super) ack_wait: Duration,
+}
+
+/// Finds or makes the consumer on this stream.
+pub(super) async fn ensure(link: &Link, stream: &str, config: &Config, options: &SourceOptions) -> Result<Consumer, ConnectorError> {
+    let name = as_name(&options.group);
+    if name.is_empty() {
+        return Err(link.fail(ErrorKind::Config, "the group is empty"));
+    }
+    let handle = link.ask(link.context.get_stream(stream)).await?.map_err(|error| {
+        link.fail(ErrorKind::Disconnected, &format!("cannot look at the stream `{stream}`: {}", deepest(&error))).because(error)
+    })?;
+    let pending = i64::try_from(options.max_unsettled.saturating_mul(4).max(ACK_PENDING)).unwrap_or(i64::MAX);
+    let ack_wait = match link.ask(handle.consumer_info(&name)).await? {
+        Ok(info) => {
+            let fit = Fit { link, stream, options, subjects: &handle.cached_info().config.subjects };
+            fit.check(&info.config)?;
+            let ack_wait = info.config.ack_wait;
+            if let Some(better) = fit.update(info.config)? {
+                info!(stream, consumer = name, "consumer had a finite max_deliver or a small max_ack_pending, updating it");
+                link.ask(handle.update_consumer(better)).await?.map_err(|error| {
+                    let kind =
+                        if matches!(error.kind(), ConsumerUpdateErrorKind::TimedOut) { ErrorKind::Disconnected } else { ErrorKind::Denied };
+                    let failure = link.fail(kind, &format!("cannot update the consumer `{name}` of `{stream}`: {}", deepest(&error)));
+                    failure.mend("delete the consumer, or name another `group`").because(error)
+                })?;
+            }
+            ack_wait
+        }
+        Err(error) if error.kind() == ConsumerInfoErrorKind::NotFound => {
+            let ack_wait = config.ack_wait.unwrap_or(ACK_WAIT);
+            let wanted = pull::Config {
+                durable_name: Some(name.clone()),
+                deliver_policy: DeliverPolicy::All,
+                ack_policy: AckPolicy::Explicit,
+                ack_wait,
+                max_deliver: -1,
+                filter_subject: options.topic.clone(),
+                max_ack_pending: pending,
+                ..pull::Config::default()
+            };
+            link.ask(handle.create_consumer(wanted)).await?.map_err(|error| {
+                let kind = if matches!(error.kind(), ConsumerErrorKind::TimedOut) { ErrorKind::Disconnected } else { ErrorKind::Denied };
+                let failure = link.fail(kind, &format!("cannot make the consumer `{name}` on `{stream}`: {}", deepest(&error)));
+                failure.mend("on a work-queue stream each subject has one consumer: name that one as `group`, or delete it").because(error)
+            })?;
+            ack_wait
+        }
+        Err(error) => {
+            let failure =
+                link.fail(ErrorKind::Disconnected, &format!("cannot look at the consumer `{name}` of `{stream}`: {}", deepest(&error)));
+            return Err(failure.because(error));
+        }
+    };
+    Ok(Consumer { stream: stream.to_owned(), name, ack_wait })
+}
+
+/// Whether a consumer that exists is fit.
+struct Fit<'a> {
+    link: &'a Link,
+    stream: &'a str,
+    options: &'a SourceOptions,
+    subjects: &'a [String],
+}
+
+impl Fit<'_> {
+    /// What cannot be changed must be right.
+    fn check(&self, config: &consumer::Config) -> Result<(), ConnectorError> {
+        let topic = &self.options.topic;
+        let all_is_topic = self.subjects.len() == 1 && self.subjects[0] == *topic;
+        let filter_fits = match (config.filter_subject.as_str(), config.filter_subjects.as_slice()) {
+            ("", []) => all_is_topic,
+            ("", [one]) => one == topic,
+            (one, []) => one == topic,
+            _ => false,
+        };
+        let wrong = if config.deliver_subject.is_some() {
+            "it is a push consumer".to_owned()
+        } else if config.ack_policy != AckPolicy::Explicit {
+            "its ack policy is not explicit: messages would be lost".to_owned()
+        } else if !filter_fits {
+            let filters = [&[config.filter_subject.clone()][..], &config.filter_subjects].concat().join(" ");
+            format!("it does not read `{topic}` but `{}`", filters.trim())
+        } else if config.headers_only {
+            "it delivers headers only".to_owned()
+        } else {
+            return Ok(());
+        };
+        let failure = self
+            .link
+            .fail(ErrorKind::Config, &format!("the consumer `{}` of `{}` cannot be used: {wrong}", self.options.group, self.stream));
+        Err(failure.mend("delete the consumer, or name another `group`"))
+    }
+
+    /// The same consumer with what can be changed put right; `None` where it is right.
+    fn update(&self, config: consumer::Config) -> Result<Option<pull::Config>, ConnectorError> {
+        let wrong =
+            |error: async_nats::Error| self.link.fail(ErrorKind::Config, &format!("the consumer `{}`: {error}", self.options.group));
+        let mut config = pull::Config::try_from_consumer_config(config).map_err(wrong)?;
+        let needed = i64::try_from(self.options.max_unsettled).unwrap_or(i64::MAX);
+        let bounded = config.max_ack_pending >= 0 && config.max_ack_pending < needed;
+        if config.max_deliver <= 0 && config.backoff.is_empty() && !bounded {
+            return Ok(None);
+        }
+        config.max_deliver = -1;
+        config.backoff = Vec::new();
+        if bounded {
+            config.max_ack_pending = needed;
+        }
+        Ok(Some(config))
+    }
+}

@@ -1,0 +1,121 @@
+//! Headers between the client's map and ours.
+
+use async_nats::{HeaderMap, HeaderName, HeaderValue};
+
+use crate::{Header, Headers, Value};
+
+/// Headers of a message as it came: sorted by name, because the client has lost their order; values of one name in order.
+pub(super) fn from_nats(map: Option<HeaderMap>) -> Headers {
+    let Some(map) = map else { return Headers::default() };
+    let mut names: Vec<_> = map.iter().collect();
+    names.sort_unstable_by(|(one, _), (other, _)| AsRef::<str>::as_ref(one).cmp(other.as_ref()));
+    let each = names.into_iter().flat_map(|(name, values)| values.iter().map(move |value| (name.to_string(), value.as_str().to_owned())));
+    each.map(|(name, value)| Header { name, value: Value::Text(value) }).collect()
+}
+
+/// Headers of a message to publish, or why they cannot pass. Those that act on the stream are left out.
+pub(super) fn to_nats(headers: Headers, dedupe_id: &str) -> Result<Option<HeaderMap>, String> {
+    let mut map = HeaderMap::new();
+    if !dedupe_id.is_empty() {
+        let id = dedupe_id.parse::<HeaderValue>().map_err(|_| "the dedupe id has a line end".to_owned())?;
+        map.insert(async_nats::header::NATS_MESSAGE_ID, id);
+    }
+    for Header { name, value } in headers {
+        if acts(&name) {
+            continue;
+        }
+        let text = text(value).map_err(|why| format!("header `{name}` cannot pass to NATS: {why}"))?;
+        let value = text.parse::<HeaderValue>().map_err(|_| format!("header `{name}` cannot pass to NATS: its value has a line end"))?;
+        let shown = name.escape_debug().to_string();
+        let name = HeaderName::try_from(name).map_err(|_| format!("header `{shown}` cannot pass to NATS: its name is not plain ASCII"))?;
+        map.append(name, value);
+    }
+    Ok((!map.is_empty()).then_some(map))
+}
+
+/// How many bytes the headers are on the wire; they count against the server's `max_payload`.
+pub(super) fn wire_size(map: &HeaderMap) -> usize {
+    let each =
+        map.iter().flat_map(|(name, values)| values.iter().map(move |value| AsRef::<str>::as_ref(name).len() + value.as_str().len() + 4));
+    "NATS/1.0\r\n\r\n".len() + each.sum::<usize>()
+}
+
+/// Whether the server acts on this header when a message is published: expectations, schedules, rollup, TTL, batches, counters, and the dedupe id,
+/// which is ours.
+fn acts(name: &str) -> bool {
+    const EXACT: [&str; 7] =
+        ["nats-msg-id", "nats-rollup", "nats-ttl", "nats-incr", "nats-scheduler", "nats-marker-reason", "nats-required-api-level"];
+    const STARTS: [&str; 3] = ["nats-expected-", "nats-schedule", "nats-batch-"];
+    let name = name.to_ascii_lowercase();
+    name.starts_with("nats-") && (EXACT.contains(&name.as_str()) || STARTS.iter().any(|start| name.starts_with(start)))
+}
+
+/// The value as text, the only type of NATS.
+fn text(value: Value) -> Result<String, &'static str> {
+    Ok(match value {
+        Value::Text(text) => text,
+        Value::Null => String::new(),
+        Value::Bool(value) => value.to_string(),
+        Value::I8(value) => value.to_string(),
+        Value::I16(value) => value.to_string(),
+        Value::I32(value) => value.to_string(),
+        Value::I64(value) => value.to_string(),
+        Value::U8(value) => value.to_string(),
+        Value::U16(value) => value.to_string(),
+        Value::U32(value) => value.to_string(),
+        Value::F32(value) => value.to_string(),
+        Value::F64(value) => value.to_string(),
+        Value::Timestamp(value) => value.to_string(),
+        Value::Bytes(bytes) => String::from_utf8(bytes.into()).map_err(|_| "its value is not UTF-8")?,
+        Value::Decimal(..) => return Err("its value is a decimal"),
+        Value::List(_) => return Err("its value is a list"),
+        Value::Table(_) => return Err("its value is a table"),
+    })
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+
+    fn one(name: &str, value: Value) -> Headers {
+        Headers::from_iter([Header { name: name.to_owned(), value }])
+    }
+
+    #[test]
+    fn what_acts_stays_behind_and_the_dedupe_id_is_ours() {
+        let mut headers = Headers::default();
+        for name in
+            ["Nats-Msg-Id", "nats-expected-stream", "Nats-Schedule", "Nats-Schedule-Target", "NATS-TTL", "Nats-Rollup", "Nats-Batch-Id"]
+        {
+            headers.push(name, "x".into());
+        }
+        headers.push("Nats-Stream", "kept".into());
+        headers.push("a", Value::I64(-5));
+        headers.push("a", Value::Bool(true));
+        let map = to_nats(headers, "id-1").unwrap().unwrap();
+        let back: Vec<_> =
+            from_nats(Some(map)).into_iter().map(|header| (header.name, header.value.as_text().unwrap().to_owned())).collect();
+        let expected = [("Nats-Msg-Id", "id-1"), ("Nats-Stream", "kept"), ("a", "-5"), ("a", "true")];
+        assert_eq!(back, expected.map(|(name, value)| (name.to_owned(), value.to_owned())));
+        assert_eq!(to_nats(one("nats-ttl", "1".into()), "").unwrap(), None);
+    }
+
+    #[test]
+    fn what_cannot_pass_is_named() {
+        for (name, value) in [
+            ("a", Value::Bytes(Bytes::from_static(b"\xff"))),
+            ("a", Value::Table(vec![])),
+            ("a", Value::List(vec![])),
+            ("a", "two\r\nlines".into()),
+            ("a b", "x".into()),
+            ("a:b", "x".into()),
+            ("ä", "x".into()),
+        ] {
+            assert!(to_nats(one(name, value.clone()), "").unwrap_err().contains(name), "{name} {value:?}");
+        }
+        assert!(to_nats(one("a", Value::Bytes(Bytes::from_static(b"text"))), "").is_ok());
+    }
+}

@@ -1,0 +1,231 @@
+//! A connection that lives once: when it is lost it is not mended, whoever holds it is told.
+//!
+//! The client would reconnect by itself, for ever and in silence, and send what was queued minutes later. Here the first loss is the end: the
+//! supervisor above opens a new source or sink, and knows what became of each publication.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use async_nats::client::traits::Publisher;
+use async_nats::connection::State;
+use async_nats::message::OutboundMessage;
+use async_nats::{ConnectErrorKind, ConnectOptions, Event, jetstream};
+use parking_lot::Mutex;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use super::config::Config;
+use super::login::Login;
+use super::secret::Server;
+use crate::{ConnectorError, ErrorKind};
+
+/// The longest that connecting may take, all servers together.
+const CONNECT: Duration = Duration::from_secs(5);
+/// The longest wait for an answer of the JetStream API.
+const REQUEST: Duration = Duration::from_secs(5);
+/// Two of these without an answer and a third begun: a link that is silent is given up after 6 s.
+const PING: Duration = Duration::from_secs(2);
+/// Messages of one subscription that wait in memory before the client drops some. More than can be asked for.
+const SUBSCRIPTION: usize = 1 << 18;
+
+pub(super) struct Link {
+    pub(super) client: async_nats::Client,
+    pub(super) context: jetstream::Context,
+    place: String,
+    shared: Arc<Shared>,
+}
+
+#[derive(Default)]
+struct Shared {
+    lost: CancellationToken,
+    /// Set once connected: the client may not log in again.
+    spent: AtomicBool,
+    why: Mutex<String>,
+}
+
+impl Shared {
+    fn lose(&self, why: &str) {
+        if !self.lost.is_cancelled() {
+            why.clone_into(&mut self.why.lock());
+            self.lost.cancel();
+        }
+    }
+}
+
+impl Link {
+    /// Connects. What the server says later (a permission that is missing) comes from the receiver.
+    pub(super) async fn connect(config: &Config) -> Result<(Self, mpsc::UnboundedReceiver<String>), ConnectorError> {
+        let login = Login::read(config).await?;
+        let servers = config.servers().await?;
+        let place = servers.iter().map(|server| server.address.as_str()).collect::<Vec<_>>().join(", ");
+        let attempts = async {
+            let mut last = None;
+            for server in &servers {
+                match Self::connect_to(config, server, &login, &place, servers.len()).await {
+                    Ok(link) => return Ok(link),
+                    Err(error) if error.kind == ErrorKind::Disconnected => last = Some(error),
+                    Err(error) => return Err(error),
+                }
+            }
+            Err(last.unwrap_or_else(|| no_answer(&place)))
+        };
+        tokio::time::timeout(CONNECT, attempts).await.unwrap_or_else(|_| Err(no_answer(&place)))
+    }
+
+    async fn connect_to(
+        config: &Config,
+        server: &Server,
+        login: &Login,
+        place: &str,
+        servers: usize,
+    ) -> Result<(Self, mpsc::UnboundedReceiver<String>), ConnectorError> {
+        let shared = Arc::new(Shared::default());
+        let (complaints, complained) = mpsc::unbounded_channel();
+        let (login, gate) = (login.for_server(server), Arc::clone(&shared));
+        let each = CONNECT / u32::try_from(servers).unwrap_or(u32::MAX).max(1);
+        let mut options = ConnectOptions::with_auth_callback(move |nonce| {
+            // Fails the client's own reconnect before anything that was queued is sent.
+            let answer = if gate.spent.load(Ordering::Acquire) { Err("the link is spent".to_owned()) } else { login.answer(&nonce) };
+            async move { answer.map_err(async_nats::AuthError::new) }
+        })
+        .name("dwell")
+        .connection_timeout(each)
+        .max_reconnects(1)
+        .ignore_discovered_servers()
+        .ping_interval(PING)
+        .request_timeout(Some(REQUEST))
+        .subscription_capacity(SUBSCRIPTION)
+        .skip_subject_validation(true)
+        .event_callback({
+            let shared = Arc::clone(&shared);
+            move |event| {
+                match event {
+                    Event::Disconnected => shared.lose("the connection was lost"),
+                    Event::Closed => shared.lose("the connection was closed"),
+                    Event::SlowConsumer(_) => shared.lose("the client dropped messages because they came faster than they were read"),
+                    // Nobody may listen any more.
+                    Event::ServerError(error) => drop(complaints.send(error.to_string())),
+                    Event::Connected | Event::LameDuckMode | Event::Draining | Event::ClientError(_) => {}
+                }
+                std::future::ready(())
+            }
+        });
+        if let Some(file) = &config.tls_ca_file {
+            options = options.add_root_certificates(file.clone());
+        }
+        if let (Some(cert), Some(key)) = (&config.tls_cert_file, &config.tls_key_file) {
+            options = options.add_client_certificate(cert.clone(), key.clone());
+        }
+        if config.tls_first {
+            options = options.tls_first();
+        }
+        options = options.require_tls(config.tls_ca_file.is_some() || config.tls_cert_file.is_some() || config.tls_first);
+
+        let client = options.connect(server.address.as_str()).await.map_err(|error| refused(&server.address, error))?;
+        shared.spent.store(true, Ordering::Release);
+        let mut context = jetstream::new(client.clone());
+        context.set_timeout(REQUEST);
+        Ok((Link { client, context, place: place.to_owned(), shared }, complained))
+    }
+
+    /// Ends when the link is lost.
+    pub(super) async fn lost(&self) {
+        self.shared.lost.cancelled().await;
+    }
+
+    /// Whether the link is lost; also asks the client, whose event may have been dropped.
+    pub(super) fn is_lost(&self) -> bool {
+        if self.client.connection_state() == State::Disconnected {
+            self.shared.lose("the connection was lost");
+        }
+        self.shared.lost.is_cancelled()
+    }
+
+    /// Gives the link up.
+    pub(super) fn lose(&self, why: &str) {
+        self.shared.lose(why);
+    }
+
+    /// Why everything on this link fails now.
+    pub(super) fn error(&self) -> ConnectorError {
+        ConnectorError::new(ErrorKind::Disconnected, format!("nats at {}: {}", self.place, self.shared.why.lock()))
+    }
+
+    /// An error of this link's broker.
+    pub(super) fn fail(&self, kind: ErrorKind, what: &str) -> ConnectorError {
+        ConnectorError::new(kind, format!("nats at {}: {what}", self.place))
+    }
+
+    /// Hands a message to the client. Waits while the client's queue is full; never longer than the link lives.
+    pub(super) async fn send(&self, message: OutboundMessage) -> Result<(), ConnectorError> {
+        tokio::select! {
+            biased;
+            () = self.lost() => Err(self.error()),
+            sent = self.client.publish_message(message) => sent.map_err(|error| {
+                self.lose("the client has ended");
+                self.error().because(error)
+            }),
+        }
+    }
+
+    /// Waits for an answer, never longer than the link lives.
+    pub(super) async fn ask<T>(&self, question: impl Future<Output = T>) -> Result<T, ConnectorError> {
+        tokio::select! {
+            biased;
+            answer = question => Ok(answer),
+            () = self.lost() => Err(self.error()),
+        }
+    }
+}
+
+/// Does this work, unless the server says meanwhile that a permission is missing: then nothing would ever answer.
+pub(super) async fn permitted<T>(
+    complaints: &mut mpsc::UnboundedReceiver<String>,
+    work: impl Future<Output = Result<T, ConnectorError>>,
+) -> Result<T, ConnectorError> {
+    tokio::pin!(work);
+    loop {
+        tokio::select! {
+            biased;
+            done = &mut work => return done,
+            Some(complaint) = complaints.recv() => if let Some(error) = denied(&complaint) {
+                return Err(error);
+            }
+        }
+    }
+}
+
+/// The error that this complaint of the server is, where it is about a permission.
+pub(super) fn denied(complaint: &str) -> Option<ConnectorError> {
+    let is_denied = complaint.to_lowercase().contains("permissions violation");
+    is_denied.then(|| ConnectorError::new(ErrorKind::Denied, complaint).mend("grant the user `$JS.API.>`, `$JS.ACK.>` and `_INBOX.>`"))
+}
+
+fn no_answer(place: &str) -> ConnectorError {
+    let message = format!("nats at {place} did not answer within {} s", CONNECT.as_secs());
+    ConnectorError::new(ErrorKind::Disconnected, message).mend("is the server running, and the address right?")
+}
+
+/// Why connecting failed, by what the caller can do.
+fn refused(address: &str, error: async_nats::ConnectError) -> ConnectorError {
+    let mut why = error.to_string();
+    let mut inner = std::error::Error::source(&error);
+    while let Some(cause) = inner {
+        why = cause.to_string();
+        inner = cause.source();
+    }
+    let lower = why.to_lowercase();
+    let (kind, mend) = match error.kind() {
+        ConnectErrorKind::AuthorizationViolation | ConnectErrorKind::Authentication => {
+            (ErrorKind::Denied, "check user, password, token, nkey or creds")
+        }
+        _ if lower.contains("authentication") || lower.contains("authorization") => {
+            (ErrorKind::Denied, "check user, password, token, nkey or creds")
+        }
+        ConnectErrorKind::Tls | ConnectErrorKind::ServerParse => (ErrorKind::Config, "check `url` and the files of `tls_…`"),
+        _ if lower.contains("certificate") => (ErrorKind::Disconnected, "check `tls_ca_file`, and the name in the server's certificate"),
+        _ => (ErrorKind::Disconnected, "is the server running, and the address right?"),
+    };
+    ConnectorError::new(kind, format!("cannot connect to nats at {address}: {why}")).mend(mend).because(error)
+}

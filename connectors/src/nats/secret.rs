@@ -1,0 +1,172 @@
+//! What must not be shown: passwords and tokens, alone and in URLs.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// A text that is not shown: as `***` in every output, also when it is serialized.
+#[derive(Clone, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(transparent)]
+pub struct Secret(String);
+
+impl Secret {
+    /// Hides this text.
+    pub fn new(text: impl Into<String>) -> Self {
+        Secret(text.into())
+    }
+
+    pub(super) fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("***")
+    }
+}
+
+impl fmt::Display for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("***")
+    }
+}
+
+impl Serialize for Secret {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str("***")
+    }
+}
+
+/// One URL, several with commas between them, or a list. Shown, also when serialized, without passwords and tokens.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Urls(Vec<String>);
+
+/// One server of a URL.
+#[derive(Clone, Debug)]
+pub(super) struct Server {
+    /// Scheme, host and port.
+    pub(super) address: String,
+    /// The user, or the token where there is no password; decoded.
+    pub(super) user: Option<Secret>,
+    /// The password; decoded.
+    pub(super) password: Option<Secret>,
+}
+
+impl Urls {
+    /// The URLs in this text, with commas between them.
+    pub fn new(text: impl Into<String>) -> Self {
+        Urls(vec![text.into()])
+    }
+
+    fn each(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().flat_map(|text| text.split(',')).map(str::trim).filter(|url| !url.is_empty())
+    }
+
+    /// The servers, or what is wrong, without secrets.
+    pub(super) fn servers(&self) -> Result<Vec<Server>, String> {
+        let servers = self.each().map(Server::parse).collect::<Result<Vec<_>, _>>()?;
+        if servers.is_empty() { Err("no server is named: write nats://127.0.0.1:4222".to_owned()) } else { Ok(servers) }
+    }
+}
+
+impl Server {
+    fn parse(url: &str) -> Result<Self, String> {
+        let shown = redacted(url);
+        let (scheme, rest) = url.split_once("://").unwrap_or(("nats", url));
+        if !matches!(scheme, "nats" | "tls") {
+            return Err(format!("{shown}: `{scheme}` is no scheme for NATS: write nats:// or tls://"));
+        }
+        let (login, host) = rest.rsplit_once('@').map_or((None, rest), |(login, host)| (Some(login), host));
+        let address = format!("{scheme}://{}", host.trim_end_matches('/'));
+        if host.is_empty() || host.contains(['/', '?', '#']) || address.parse::<async_nats::ServerAddr>().is_err() {
+            return Err(format!("{shown} is not a URL: write nats://host:port"));
+        }
+        let (user, password) = match login.map(|login| login.split_once(':').unwrap_or((login, ""))) {
+            None => (None, None),
+            Some((user, "")) => (Some(decoded(user)), None),
+            Some((user, password)) => (Some(decoded(user)), Some(decoded(password))),
+        };
+        Ok(Server { address, user, password })
+    }
+}
+
+/// The text with `%40` and the like as what they stand for.
+fn decoded(text: &str) -> Secret {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let [first, tail @ ..] = rest {
+        let code = tail
+            .first_chunk::<2>()
+            .and_then(|digits| std::str::from_utf8(digits).ok())
+            .and_then(|digits| u8::from_str_radix(digits, 16).ok());
+        match code {
+            Some(code) if *first == b'%' => {
+                bytes.push(code);
+                rest = &tail[2..];
+            }
+            _ => {
+                bytes.push(*first);
+                rest = tail;
+            }
+        }
+    }
+    Secret(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// The URL without its password; a user without one is a token.
+fn redacted(url: &str) -> String {
+    let (scheme, rest) = url.split_once("://").map_or(("", url), |(scheme, rest)| (&url[..scheme.len() + 3], rest));
+    match rest.rsplit_once('@') {
+        None => url.to_owned(),
+        Some((login, host)) => match login.split_once(':') {
+            Some((user, _)) => format!("{scheme}{user}:***@{host}"),
+            None => format!("{scheme}***@{host}"),
+        },
+    }
+}
+
+impl fmt::Display for Urls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.each().map(redacted).collect::<Vec<_>>().join(", "))
+    }
+}
+
+impl fmt::Debug for Urls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl Serialize for Urls {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Urls {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged, expecting = "a URL, or a list of URLs")]
+        enum Form {
+            One(String),
+            Several(Vec<String>),
+        }
+        Ok(match Form::deserialize(deserializer)? {
+            Form::One(url) => Urls(vec![url]),
+            Form::Several(urls) => Urls(urls),
+        })
+    }
+}
+
+impl JsonSchema for Urls {
+    fn schema_name() -> Cow<'static, str> {
+        "Urls".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]})
+    }
+}

@@ -1,0 +1,99 @@
+//! The sink: publications go out with a reply subject of their own, answers come back on one subscription.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_nats::Subject;
+use async_nats::message::OutboundMessage;
+use async_trait::async_trait;
+use tokio::sync::mpsc;
+
+use super::config::Config;
+use super::link::Link;
+use super::replies::{Replies, Window};
+use super::{headers, stream, subject};
+use crate::{ConnectorError, Destination, Outcome, Outcomes, Publication, Sink};
+
+pub(crate) async fn open(config: &Config, publish_timeout: Duration) -> Result<(NatsSink, Outcomes), ConnectorError> {
+    let (link, complaints) = Link::connect(config).await?;
+    let link = Arc::new(link);
+    let inbox = link.client.new_inbox();
+    let answers = link.ask(link.client.subscribe(format!("{inbox}.*"))).await?.map_err(|error| link.error().because(error))?;
+    let (out, outcomes) = mpsc::unbounded_channel();
+    let window = Arc::new(Window::new(out));
+    Replies::start(Arc::clone(&link), Arc::clone(&window), answers, complaints, publish_timeout);
+    Ok((NatsSink { link, window, inbox }, outcomes))
+}
+
+pub(crate) struct NatsSink {
+    link: Arc<Link>,
+    window: Arc<Window>,
+    /// Reply subjects are `<inbox>.<number>`.
+    inbox: String,
+}
+
+impl NatsSink {
+    /// The message as it goes out, without its reply subject; or why it never can.
+    fn outbound(&self, publication: Publication) -> Result<OutboundMessage, String> {
+        let Publication { to, message, dedupe_id, .. } = publication;
+        if let Some(why) = subject::malformed(&to.address) {
+            return Err(why);
+        }
+        if to.address.split('.').any(|token| matches!(token, "*" | ">")) {
+            return Err(format!("`{to}` is a pattern, not a subject"));
+        }
+        let headers = headers::to_nats(message.headers, &dedupe_id)?;
+        let size = message.body.len() + headers.as_ref().map_or(0, headers::wire_size);
+        let most = self.link.client.max_payload();
+        if size > most {
+            return Err(format!("{size} bytes with headers, the server takes {most}"));
+        }
+        Ok(OutboundMessage { subject: Subject::from(to.address), reply: None, payload: message.body, headers })
+    }
+}
+
+#[async_trait]
+impl Sink for NatsSink {
+    async fn publish(&self, batch: Vec<Publication>) {
+        let (mut invalid, mut ready) = (Vec::new(), Vec::with_capacity(batch.len()));
+        for publication in batch {
+            let token = publication.token;
+            match self.outbound(publication) {
+                Ok(message) => ready.push((token, message)),
+                Err(why) => invalid.push((token, Outcome::Invalid(why))),
+            }
+        }
+        let Some(first) = self.window.open(ready.iter().map(|(token, message)| (*token, message.subject.clone())), invalid) else { return };
+        for (number, (_, mut message)) in (first..).zip(ready) {
+            // What the window does not know any more has its outcome: the link went meanwhile.
+            if !self.window.written(number) {
+                return;
+            }
+            message.reply = Some(Subject::from(format!("{}.{number}", self.inbox)));
+            if self.link.send(message).await.is_err() {
+                self.window.not_written(number);
+                return;
+            }
+        }
+    }
+
+    async fn exists(&self, to: &Destination) -> Result<bool, ConnectorError> {
+        if subject::malformed(&to.address).is_some() {
+            return Ok(false);
+        }
+        Ok(stream::find(&self.link, &to.address).await?.is_some())
+    }
+
+    async fn close(self: Box<Self>) -> Result<(), ConnectorError> {
+        let flushed = self.link.ask(self.link.client.flush()).await;
+        self.window.close();
+        flushed?.map_err(|error| self.link.error().because(error))
+    }
+}
+
+impl Drop for NatsSink {
+    /// The answers that are out still arrive; then outcomes end.
+    fn drop(&mut self) {
+        self.window.close();
+    }
+}

@@ -1,0 +1,101 @@
+//! The source: what the pump reads is handed out in batches and settled.
+
+use std::sync::Arc;
+
+use async_nats::Subject;
+use async_nats::message::OutboundMessage;
+use async_trait::async_trait;
+use bytes::Bytes;
+use tokio::sync::oneshot;
+
+use super::config::Config;
+use super::link::{Link, permitted};
+use super::pump::{Pump, Shared};
+use super::{consumer, stream};
+use crate::{Batch, BatchId, ConnectorError, ErrorKind, Source, SourceOptions};
+
+/// The server forgets the message.
+pub(super) const ACK: Bytes = Bytes::from_static(b"+ACK");
+/// The server delivers the message again, at once.
+pub(super) const NAK: Bytes = Bytes::from_static(b"-NAK");
+/// The server's patience with the message begins anew.
+pub(super) const IN_PROGRESS: Bytes = Bytes::from_static(b"+WPI");
+
+pub(crate) async fn open(config: &Config, options: SourceOptions) -> Result<NatsSource, ConnectorError> {
+    let (link, mut complaints) = Link::connect(config).await?;
+    let consumer = permitted(&mut complaints, async {
+        let Some(stream) = stream::find(&link, &options.topic).await? else {
+            let failure = link.fail(ErrorKind::Missing, &format!("no stream has the subject `{}`", options.topic));
+            return Err(failure.mend(format!("create a stream with the subject `{}`, or set `declare = true`", options.topic)));
+        };
+        Box::pin(consumer::ensure(&link, &stream, config, &options)).await
+    });
+    let consumer = consumer.await?;
+    let link = Arc::new(link);
+    let shared = Arc::new(Shared::new(&options));
+    let pump = Pump::start(Arc::clone(&link), Arc::clone(&shared), consumer, complaints).await?;
+    Ok(NatsSource { link, shared, options, closed: Some(pump) })
+}
+
+pub(crate) struct NatsSource {
+    link: Arc<Link>,
+    shared: Arc<Shared>,
+    options: SourceOptions,
+    /// Answers when the pump has given everything back.
+    closed: Option<oneshot::Receiver<Result<(), ConnectorError>>>,
+}
+
+impl NatsSource {
+    async fn settle(&self, batch: BatchId, word: &Bytes) -> Result<(), ConnectorError> {
+        for reply in self.shared.settle(batch) {
+            self.link.send(answer(reply, word)).await?;
+        }
+        self.shared.wake_pump();
+        Ok(())
+    }
+}
+
+/// A word on a delivered message.
+pub(super) fn answer(reply: Subject, word: &Bytes) -> OutboundMessage {
+    OutboundMessage { subject: reply, reply: None, payload: word.clone(), headers: None }
+}
+
+#[async_trait]
+impl Source for NatsSource {
+    async fn recv(&self) -> Result<Batch, ConnectorError> {
+        loop {
+            if let Some(batch) = self.shared.take(self.options.max_batch, self.options.max_batch_bytes)? {
+                return Ok(batch);
+            }
+            self.shared.arrived().await;
+        }
+    }
+
+    async fn ack(&self, batch: BatchId) -> Result<(), ConnectorError> {
+        self.settle(batch, &ACK).await
+    }
+
+    async fn nack(&self, batch: BatchId) -> Result<(), ConnectorError> {
+        self.settle(batch, &NAK).await
+    }
+
+    async fn pause(&self, paused: bool) -> Result<(), ConnectorError> {
+        self.shared.pause(paused);
+        Ok(())
+    }
+
+    async fn close(mut self: Box<Self>) -> Result<(), ConnectorError> {
+        self.shared.close();
+        match self.closed.take() {
+            Some(closed) => closed.await.unwrap_or_else(|_| Err(self.link.error())),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Drop for NatsSource {
+    /// The pump gives back what is unsettled, as after `close`; nobody waits for it.
+    fn drop(&mut self) {
+        self.shared.close();
+    }
+}

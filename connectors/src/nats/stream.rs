@@ -1,0 +1,76 @@
+//! Which stream takes a subject, and making one.
+
+use async_nats::jetstream::context::{CreateStreamErrorKind, GetStreamByNameErrorKind};
+use async_nats::jetstream::stream::{Config as StreamConfig, DiscardPolicy, RetentionPolicy, StorageType};
+
+use super::config::Config;
+use super::link::{Link, permitted};
+use super::subject::{as_name, malformed};
+use crate::{ConnectorError, Declared, Destination, ErrorKind, Role};
+
+/// The stream that takes this subject (or, for a pattern, any part of it).
+pub(super) async fn find(link: &Link, subject: &str) -> Result<Option<String>, ConnectorError> {
+    let asked = link.ask(link.context.stream_by_subject(subject)).await?;
+    asked.map(Some).or_else(|error| match error.kind() {
+        GetStreamByNameErrorKind::NotFound => Ok(None),
+        GetStreamByNameErrorKind::InvalidSubject => Err(link.fail(ErrorKind::Config, &format!("`{subject}` is no subject"))),
+        GetStreamByNameErrorKind::Request | GetStreamByNameErrorKind::JetStream(_) => {
+            let failure = link.fail(ErrorKind::Disconnected, &format!("cannot ask which stream has `{subject}`: {}", deepest(&error)));
+            Err(failure.mend("is JetStream enabled on the server, for this account?").because(error))
+        }
+    })
+}
+
+/// Makes a stream for the subject where none takes it.
+pub(crate) async fn declare(config: &Config, to: &Destination, role: Role) -> Result<Declared, ConnectorError> {
+    let subject = to.address.as_str();
+    if let Some(why) = malformed(subject) {
+        return Err(ConnectorError::new(ErrorKind::Config, why));
+    }
+    let (link, mut complaints) = Link::connect(config).await?;
+    permitted(&mut complaints, make(&link, subject, role)).await
+}
+
+async fn make(link: &Link, subject: &str, role: Role) -> Result<Declared, ConnectorError> {
+    if find(link, subject).await?.is_some() {
+        return Ok(Declared::Existed);
+    }
+    // Requests are a queue: read once, and when it is full producers are told. Letters stay until their owner takes them away.
+    let (retention, discard) = match role {
+        Role::Ingest => (RetentionPolicy::WorkQueue, DiscardPolicy::New),
+        Role::Letters => (RetentionPolicy::Limits, DiscardPolicy::Old),
+    };
+    let name = format!("DWELL_{}", as_name(subject));
+    let stream = StreamConfig {
+        name: name.clone(),
+        subjects: vec![subject.to_owned()],
+        retention,
+        discard,
+        storage: StorageType::File,
+        ..StreamConfig::default()
+    };
+    match link.ask(link.context.create_stream(stream)).await? {
+        Ok(_) => Ok(Declared::Created),
+        Err(error) => {
+            let kind = match error.kind() {
+                CreateStreamErrorKind::TimedOut | CreateStreamErrorKind::Response | CreateStreamErrorKind::JetStreamUnavailable => {
+                    ErrorKind::Disconnected
+                }
+                _ => ErrorKind::Denied,
+            };
+            let failure = link.fail(kind, &format!("cannot make the stream `{name}` for `{subject}`: {}", deepest(&error)));
+            Err(failure.mend("make a stream for this subject by hand").because(error))
+        }
+    }
+}
+
+/// What the innermost error says: the outer ones only say that a request failed.
+pub(super) fn deepest(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut inner = error.source();
+    while let Some(cause) = inner {
+        text = cause.to_string();
+        inner = cause.source();
+    }
+    text
+}

@@ -1,0 +1,72 @@
+//! Links that go in ways that the suite does not know.
+
+use std::time::{Duration, Instant};
+
+use dwell_connectors::{Destination, ErrorKind, Outcome};
+
+use crate::proxy::Proxy;
+use crate::server::NatsServer;
+use crate::{PATIENCE, at, declare, numbered, options};
+
+#[tokio::test]
+async fn a_cut_link_stays_cut_although_the_server_lives() {
+    let server = NatsServer::start("");
+    let proxy = Proxy::start(&server.url()).await;
+    let broker = at(proxy.url());
+    declare(&broker, "a").await;
+    let source = broker.source(options("a")).await.unwrap();
+    let (sink, mut outcomes) = broker.sink(Duration::from_secs(5)).await.unwrap();
+    let before = proxy.accepted();
+    proxy.cut();
+
+    let error = tokio::time::timeout(PATIENCE, source.recv()).await.unwrap().unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Disconnected);
+    assert!(tokio::time::timeout(PATIENCE, outcomes.recv()).await.unwrap().is_none());
+    // What is handed over after the end is not sent, now or later.
+    sink.publish(numbered("a", 3)).await;
+    assert_eq!(sink.exists(&Destination::new("a")).await.unwrap_err().kind, ErrorKind::Disconnected);
+    drop((sink, source));
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    // Each of the two clients knocks once more, and is held back by its own gate.
+    assert!(proxy.accepted() <= before + 2, "{} new connections", proxy.accepted() - before);
+    let stream = crate::context(&server).await.get_stream("DWELL_a").await.unwrap();
+    assert_eq!(stream.cached_info().state.messages, 0);
+}
+
+#[tokio::test]
+async fn a_silent_server_is_given_up() {
+    let server = NatsServer::start("");
+    let broker = at(server.url());
+    declare(&broker, "a").await;
+    let source = broker.source(options("a")).await.unwrap();
+    let (sink, mut outcomes) = broker.sink(Duration::from_secs(60)).await.unwrap();
+    server.freeze(true);
+    let start = Instant::now();
+    sink.publish(numbered("a", 10)).await;
+    let error = tokio::time::timeout(PATIENCE, source.recv()).await.unwrap().unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Disconnected, "{error}");
+    let mut unknown = 0;
+    while let Some(batch) = tokio::time::timeout(PATIENCE, outcomes.recv()).await.unwrap() {
+        unknown += batch.iter().filter(|(_, outcome)| matches!(outcome, Outcome::Unknown(_))).count();
+    }
+    assert_eq!(unknown, 10);
+    assert!(start.elapsed() < Duration::from_secs(10), "it took {:?}", start.elapsed());
+
+    // Nor does opening wait for ever.
+    let start = Instant::now();
+    let Err(error) = broker.source(options("a")).await else { panic!("a source opened on a frozen server") };
+    assert_eq!(error.kind, ErrorKind::Disconnected, "{error}");
+    assert!(start.elapsed() < Duration::from_secs(6), "it took {:?}", start.elapsed());
+    server.freeze(false);
+}
+
+#[tokio::test]
+async fn a_server_that_is_not_there_is_a_clear_error() {
+    let Err(error) = at("nats://127.0.0.1:1").source(options("a")).await else { panic!("opened") };
+    assert_eq!(error.kind, ErrorKind::Disconnected);
+    assert!(error.message.contains("127.0.0.1:1") && error.message.contains("refused"), "{error}");
+    let server = NatsServer::start("");
+    // The second of two servers.
+    let broker = at(format!("nats://127.0.0.1:1,{}", server.url()));
+    declare(&broker, "a").await;
+}

@@ -1,0 +1,64 @@
+//! The NATS connector on real servers: the suite that every connector passes, and what is NATS's own.
+
+#![cfg(feature = "nats")]
+#![allow(clippy::unwrap_used, reason = "tests")]
+#![allow(clippy::disallowed_methods, reason = "tests measure time, and wait for servers that run no runtime")]
+
+mod links;
+mod login;
+mod proxy;
+mod server;
+mod sinks;
+mod sources;
+mod suite;
+
+use std::time::Duration;
+
+use dwell_connectors::{BrokerConfig, Destination, Message, Outcome, Outcomes, Publication, Role, SourceOptions, Token, nats};
+
+/// The longest that anything may take.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+fn at(url: impl Into<String>) -> BrokerConfig {
+    BrokerConfig::Nats(nats::Config::at(url))
+}
+
+fn options(topic: &str) -> SourceOptions {
+    SourceOptions { topic: topic.to_owned(), group: "readers".to_owned(), max_batch: 100, max_batch_bytes: 16 << 20, max_unsettled: 1000 }
+}
+
+fn publication(token: Token, subject: &str, message: Message) -> Publication {
+    Publication { token, to: Destination::new(subject), message, dedupe_id: String::new() }
+}
+
+fn numbered(subject: &str, count: u64) -> Vec<Publication> {
+    (1..=count).map(|number| publication(number, subject, Message::new(number.to_string()))).collect()
+}
+
+async fn declare(broker: &BrokerConfig, subject: &str) {
+    broker.declare(&Destination::new(subject), Role::Ingest).await.unwrap();
+}
+
+/// The outcomes of this many publications, by token.
+async fn collect(outcomes: &mut Outcomes, count: usize) -> Vec<Outcome> {
+    let mut all = Vec::new();
+    while all.len() < count {
+        let batch = tokio::time::timeout(PATIENCE, outcomes.recv()).await;
+        all.extend(batch.unwrap_or_else(|_| panic!("{} of {count} outcomes came", all.len())).expect("outcomes go on"));
+    }
+    all.sort_by_key(|(token, _)| *token);
+    all.into_iter().map(|(_, outcome)| outcome).collect()
+}
+
+/// Publishes by a sink of its own; gives the outcomes.
+async fn publish(broker: &BrokerConfig, publications: Vec<Publication>) -> Vec<Outcome> {
+    let (sink, mut outcomes) = broker.sink(Duration::from_secs(5)).await.unwrap();
+    let count = publications.len();
+    sink.publish(publications).await;
+    collect(&mut outcomes, count).await
+}
+
+/// A client beside the connector.
+async fn context(server: &server::NatsServer) -> async_nats::jetstream::Context {
+    async_nats::jetstream::new(async_nats::connect(server.url()).await.unwrap())
+}

@@ -1,0 +1,103 @@
+//! What JetStream answers, as outcomes.
+
+use std::time::Duration;
+
+use async_nats::jetstream::stream::{Config, DiscardPolicy};
+use dwell_connectors::{Message, Outcome, Value};
+use futures_util::StreamExt;
+
+use crate::server::NatsServer;
+use crate::{at, collect, context, declare, publication, publish};
+
+#[tokio::test]
+async fn a_full_stream_refuses() {
+    let server = NatsServer::start("");
+    let stream = Config {
+        name: "S".into(),
+        subjects: vec!["s.>".into()],
+        max_messages: 3,
+        discard: DiscardPolicy::New,
+        max_message_size: 1000,
+        ..Config::default()
+    };
+    context(&server).await.create_stream(stream).await.unwrap();
+    let large = publication(0, "s.a", Message::new(vec![0; 2000]));
+    let outcomes = publish(&at(server.url()), [vec![large], crate::numbered("s.a", 5)].concat_owned()).await;
+    assert!(matches!(&outcomes[0], Outcome::Invalid(why) if why.contains("size")), "{outcomes:?}");
+    assert!(outcomes[1..4].iter().all(|outcome| *outcome == Outcome::Confirmed), "{outcomes:?}");
+    assert!(matches!(&outcomes[4..], [Outcome::Refused(one), Outcome::Refused(_)] if one.contains("maximum messages")), "{outcomes:?}");
+}
+
+#[tokio::test]
+async fn what_can_never_pass_is_invalid_and_not_sent() {
+    let server = NatsServer::start("");
+    let broker = at(server.url());
+    declare(&broker, "a").await;
+    let mut table = Message::new("x");
+    table.headers.push("t", Value::Table(vec![]));
+    let outcomes = publish(
+        &broker,
+        vec![
+            publication(0, "a", Message::new(vec![0; 5 << 20])),
+            publication(1, "a", Message::new("x").with_header("two", "lines\r\nNats-TTL: 1s")),
+            publication(2, "a", table),
+            publication(3, "a.*", Message::new("x")),
+            publication(4, "a b", Message::new("x")),
+            publication(5, "", Message::new("x")),
+            publication(6, "a", Message::new("x")),
+        ],
+    )
+    .await;
+    assert!(outcomes[..6].iter().all(|outcome| matches!(outcome, Outcome::Invalid(_))), "{outcomes:?}");
+    assert_eq!(outcomes[6], Outcome::Confirmed);
+}
+
+#[tokio::test]
+async fn a_repeated_dedupe_id_is_confirmed_and_stored_once() {
+    let server = NatsServer::start("");
+    let broker = at(server.url());
+    declare(&broker, "a").await;
+    // The producer's own id, and expectations that do not hold, stay behind.
+    let message =
+        || Message::new("x").with_header("Nats-Msg-Id", "producer").with_header("Nats-Expected-Stream", "other").with_header("kept", "1");
+    let repeated = (0..3).map(|token| dwell_connectors::Publication { dedupe_id: "once".into(), ..publication(token, "a", message()) });
+    assert_eq!(publish(&broker, repeated.collect()).await, vec![Outcome::Confirmed; 3]);
+    let mut stream = context(&server).await.get_stream("DWELL_a").await.unwrap();
+    assert_eq!(stream.info().await.unwrap().state.messages, 1);
+    let stored = stream.get_raw_message(1).await.unwrap();
+    let names: Vec<_> = stored.headers.iter().map(|(name, values)| format!("{name}={}", values[0].as_str())).collect();
+    assert!(names.len() == 2 && names.contains(&"Nats-Msg-Id=once".to_owned()) && names.contains(&"kept=1".to_owned()), "{names:?}");
+}
+
+#[tokio::test]
+async fn what_is_not_jetstream_is_unknown() {
+    let server = NatsServer::start("");
+    let client = async_nats::connect(server.url()).await.unwrap();
+    let mut answering = client.subscribe("garbage").await.unwrap();
+    let _silent = client.subscribe("silent").await.unwrap();
+    client.flush().await.unwrap();
+    let responder = client.clone();
+    tokio::spawn(async move {
+        while let Some(message) = answering.next().await {
+            responder.publish(message.reply.unwrap(), "hello".into()).await.unwrap();
+        }
+    });
+    let (sink, mut outcomes) = at(server.url()).sink(Duration::from_millis(400)).await.unwrap();
+    let start = std::time::Instant::now();
+    sink.publish(vec![publication(0, "garbage", Message::new("x")), publication(1, "silent", Message::new("x"))]).await;
+    let outcomes = collect(&mut outcomes, 2).await;
+    assert!(matches!(&outcomes[0], Outcome::Unknown(why) if why.contains("not JetStream")), "{outcomes:?}");
+    assert!(matches!(&outcomes[1], Outcome::Unknown(why) if why.contains("silent")), "{outcomes:?}");
+    assert!(start.elapsed() > Duration::from_millis(390));
+}
+
+/// `concat` for what cannot be cloned.
+trait ConcatOwned<T> {
+    fn concat_owned(self) -> Vec<T>;
+}
+
+impl<T, const N: usize> ConcatOwned<T> for [Vec<T>; N] {
+    fn concat_owned(self) -> Vec<T> {
+        self.into_iter().flatten().collect()
+    }
+}

@@ -1,0 +1,119 @@
+//! Consumers that were there before, and messages that must not be stuck.
+
+use std::time::{Duration, Instant};
+
+use async_nats::jetstream::consumer::{AckPolicy, pull, push};
+use dwell_connectors::{BrokerConfig, ErrorKind, Source, SourceOptions};
+
+use crate::server::NatsServer;
+use crate::{PATIENCE, at, context, declare, numbered, options, publish};
+
+async fn refused(broker: &BrokerConfig, topic: &str) -> dwell_connectors::ConnectorError {
+    match broker.source(options(topic)).await {
+        Ok(_) => panic!("the source opened"),
+        Err(error) => error,
+    }
+}
+
+async fn read(source: &dyn Source, count: usize) -> usize {
+    let mut seen = 0;
+    while seen < count {
+        let batch = tokio::time::timeout(PATIENCE, source.recv()).await.unwrap_or_else(|_| panic!("{seen} of {count} came")).unwrap();
+        seen += batch.messages.len();
+        source.ack(batch.id).await.unwrap();
+    }
+    seen
+}
+
+#[tokio::test]
+async fn a_consumer_that_loses_messages_is_put_right_or_refused() {
+    let server = NatsServer::start("");
+    let broker = at(server.url());
+    let js = context(&server).await;
+    let stream =
+        js.create_stream(async_nats::jetstream::stream::Config { name: "S".into(), subjects: vec!["s.>".into()], ..Default::default() });
+    let stream = stream.await.unwrap();
+    let with = |name: &str| pull::Config {
+        durable_name: Some(name.into()),
+        ack_policy: AckPolicy::Explicit,
+        filter_subject: "s.a".into(),
+        ..Default::default()
+    };
+
+    stream.create_consumer(pull::Config { max_deliver: 3, max_ack_pending: 10, ..with("readers") }).await.unwrap();
+    broker.source(options("s.a")).await.unwrap().close().await.unwrap();
+    let config = stream.consumer_info("readers").await.unwrap().config;
+    assert_eq!((config.max_deliver, config.max_ack_pending), (-1, 1000));
+
+    let error = refused(&broker, "s.b").await;
+    assert_eq!(error.kind, ErrorKind::Config);
+    assert!(error.message.contains("`s.b`") && error.message.contains("`s.a`"), "{error}");
+
+    stream.delete_consumer("readers").await.unwrap();
+    stream.create_consumer(pull::Config { ack_policy: AckPolicy::None, ..with("readers") }).await.unwrap();
+    let error = refused(&broker, "s.a").await;
+    assert!(error.kind == ErrorKind::Config && error.message.contains("ack policy") && !error.mend.is_empty(), "{error}");
+
+    stream.delete_consumer("readers").await.unwrap();
+    let pushed = push::Config {
+        durable_name: Some("readers".into()),
+        deliver_subject: "d".into(),
+        filter_subject: "s.a".into(),
+        ..Default::default()
+    };
+    stream.create_consumer(pushed).await.unwrap();
+    assert!(refused(&broker, "s.a").await.message.contains("push"));
+}
+
+#[tokio::test]
+async fn a_second_group_on_a_work_queue_is_refused_with_its_mend() {
+    let server = NatsServer::start("");
+    let broker = at(server.url());
+    declare(&broker, "a").await;
+    let _first = broker.source(options("a")).await.unwrap();
+    let Err(error) = broker.source(SourceOptions { group: "others".into(), ..options("a") }).await else { panic!("the source opened") };
+    assert!(error.kind == ErrorKind::Denied && error.mend.contains("work-queue"), "{error}: {}", error.mend);
+}
+
+#[tokio::test]
+async fn a_deleted_consumer_is_missing() {
+    let server = NatsServer::start("");
+    let broker = at(server.url());
+    declare(&broker, "a").await;
+    let source = broker.source(options("a")).await.unwrap();
+    let stream = context(&server).await.get_stream("DWELL_a").await.unwrap();
+    stream.delete_consumer("readers").await.unwrap();
+    let error = tokio::time::timeout(PATIENCE, source.recv()).await.unwrap().unwrap_err();
+    assert!(matches!(error.kind, ErrorKind::Missing | ErrorKind::Disconnected), "{error}");
+    // Opening makes it anew.
+    broker.source(options("a")).await.unwrap();
+}
+
+/// The server's patience is 30 s here: what is stuck would not come in time.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_stuck_after_close_or_drop_under_load() {
+    let server = NatsServer::start("");
+    let broker = at(server.url());
+    declare(&broker, "a").await;
+    let publishing = tokio::spawn({
+        let broker = broker.clone();
+        async move { publish(&broker, numbered("a", 20_000)).await.len() }
+    });
+    let mut acked = 0;
+    for round in 0..4 {
+        let source = broker.source(SourceOptions { max_batch: 50, max_unsettled: 3000, ..options("a") }).await.unwrap();
+        acked += read(&*source, 500).await;
+        // One batch stays open.
+        source.recv().await.unwrap();
+        if round % 2 == 0 { source.close().await.unwrap() } else { drop(source) }
+    }
+    assert_eq!(publishing.await.unwrap(), 20_000);
+    let start = Instant::now();
+    let source = broker.source(SourceOptions { max_batch: 1000, max_unsettled: 10_000, ..options("a") }).await.unwrap();
+    // An ack may be overtaken by the end of a dropped source: what is missing is what matters.
+    read(&*source, 20_000 - acked).await;
+    assert!(start.elapsed() < Duration::from_secs(10), "it took {:?}", start.elapsed());
+    source.close().await.unwrap();
+    let mut stream = context(&server).await.get_stream("DWELL_a").await.unwrap();
+    assert_eq!(stream.info().await.unwrap().state.messages, 0);
+}

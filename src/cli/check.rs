@@ -1,0 +1,119 @@
+//! `dwell check`: settings, then servers; each a line, each with its mend. Exits as `run` would.
+
+use serde::Serialize;
+
+use super::common::Common;
+use super::exit::{Exit, Stop};
+use crate::config::{Problem, Settings};
+
+/// `dwell check`
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Only the settings: reach no server
+    #[arg(long)]
+    pub offline: bool,
+}
+
+/// One thing that was looked at.
+#[derive(Debug, Clone, Serialize)]
+pub struct Check {
+    /// What was looked at: `redis.durability`, `brokers.main`.
+    #[serde(rename = "check")]
+    pub name: String,
+    /// Whether `run` could go on.
+    pub ok: bool,
+    /// What was found; never a secret.
+    pub detail: String,
+    /// What to do about it; empty where nothing is to do.
+    pub mend: String,
+    /// What `run` would exit with because of it.
+    #[serde(skip)]
+    pub exit: Exit,
+}
+
+impl Check {
+    /// All is well.
+    pub fn good(name: impl Into<String>, detail: impl Into<String>) -> Self {
+        Check { name: name.into(), ok: true, detail: detail.into(), mend: String::new(), exit: Exit::Ok }
+    }
+
+    /// It works, and yet somebody should look at it.
+    pub fn warning(name: impl Into<String>, detail: impl Into<String>, mend: impl Into<String>) -> Self {
+        Check { name: name.into(), ok: true, detail: detail.into(), mend: mend.into(), exit: Exit::Ok }
+    }
+
+    /// `run` would exit with this code.
+    pub fn bad(exit: Exit, name: impl Into<String>, detail: impl Into<String>, mend: impl Into<String>) -> Self {
+        Check { name: name.into(), ok: false, detail: detail.into(), mend: mend.into(), exit }
+    }
+
+    fn of_problem(problem: &Problem) -> Self {
+        let name = if problem.key.is_empty() { "settings" } else { &problem.key };
+        Check::bad(Exit::Settings, name, format!("{}: {}", problem.source, problem.message), &problem.mend)
+    }
+
+    fn text(&self) -> String {
+        let mark = match (self.ok, self.mend.is_empty()) {
+            (false, _) => "FAIL",
+            (true, false) => "warn",
+            (true, true) => "ok  ",
+        };
+        let mend = if self.mend.is_empty() { String::new() } else { format!("\n        {}", self.mend) };
+        format!("{mark}  {}  {}{mend}", self.name, self.detail)
+    }
+}
+
+/// The exit code of them all: wrong settings before servers that are away, because waiting mends only the latter.
+#[must_use]
+pub fn exit_of(checks: &[Check]) -> Exit {
+    let failed = |exit: Exit| checks.iter().any(|check| !check.ok && check.exit == exit);
+    [Exit::Settings, Exit::Unavailable].into_iter().find(|exit| failed(*exit)).unwrap_or(match checks.iter().all(|check| check.ok) {
+        true => Exit::Ok,
+        false => Exit::Failed,
+    })
+}
+
+pub(super) fn run(common: &Common) -> Result<Exit, Stop> {
+    let checks = match common.settings() {
+        Ok(settings) => vec![settings_read(common, &settings)],
+        Err(Stop::Settings(problems)) => problems.iter().map(Check::of_problem).collect(),
+        Err(stop) => return Err(stop),
+    };
+    for check in &checks {
+        common.answer(check, &check.text())?;
+    }
+    Ok(exit_of(&checks))
+}
+
+fn settings_read(common: &Common, settings: &Settings) -> Check {
+    let from = common.config.as_ref().map_or("environment".to_owned(), |path| path.display().to_string());
+    let names = |names: Vec<&str>| if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+    let brokers = names(settings.brokers.keys().map(String::as_str).collect());
+    let ingests = names(settings.ingest.keys().map(String::as_str).collect());
+    Check::good("settings", format!("{from}; brokers: {brokers}; ingests: {ingests}"))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_win_over_servers_that_are_away() {
+        let away = Check::bad(Exit::Unavailable, "redis", "", "");
+        let wrong = Check::bad(Exit::Settings, "redis.buckets", "", "");
+        let other = Check::bad(Exit::Failed, "clock", "", "");
+        let fine = Check::warning("redis.maxmemory-policy", "volatile-lru", "set noeviction");
+        assert_eq!(exit_of(&[]), Exit::Ok);
+        assert_eq!(exit_of(std::slice::from_ref(&fine)), Exit::Ok);
+        assert_eq!(exit_of(&[fine.clone(), other.clone()]), Exit::Failed);
+        assert_eq!(exit_of(&[other, away.clone(), fine]), Exit::Unavailable);
+        assert_eq!(exit_of(&[away, wrong]), Exit::Settings);
+    }
+
+    #[test]
+    fn a_line_of_json_has_the_four_keys_of_the_contract() {
+        let json = serde_json::to_value(Check::good("settings", "fine")).unwrap();
+        assert_eq!(json, serde_json::json!({"check": "settings", "ok": true, "detail": "fine", "mend": ""}));
+    }
+}

@@ -1,0 +1,69 @@
+//! What every command takes: the settings and the form of the answer.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use serde::Serialize;
+
+use super::exit::Stop;
+use crate::config::{self, Overrides, Settings};
+
+/// The flags of every command.
+#[derive(Debug, Clone, Args)]
+pub struct Common {
+    /// Settings file (TOML)
+    #[arg(short, long, global = true, value_name = "FILE", env = "DWELL_CONFIG")]
+    pub config: Option<PathBuf>,
+    /// Set one setting, over file and environment: --set delivery.ttr=10s
+    #[arg(long, global = true, value_name = "KEY=VALUE", value_parser = assignment)]
+    pub set: Vec<(String, String)>,
+    /// Form of the answer: json is one object a line
+    #[arg(short, long, global = true, value_name = "FORM", default_value = "text")]
+    pub output: Form,
+}
+
+/// The form of an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Form {
+    /// For people.
+    Text,
+    /// One object a line.
+    Json,
+}
+
+impl Common {
+    /// The settings that these flags lead to.
+    ///
+    /// # Errors
+    /// Every mistake in the settings.
+    pub fn settings(&self) -> Result<Settings, Stop> {
+        Ok(config::load(self.config.as_deref(), Overrides { set: self.set.clone() })?)
+    }
+
+    /// Writes one answer to stdout: the object as JSON, or the text.
+    ///
+    /// # Errors
+    /// Stdout is closed: the command has no more to do.
+    pub fn answer(&self, object: &impl Serialize, text: &str) -> Result<(), Stop> {
+        match self.output {
+            Form::Text => line(text),
+            Form::Json => line(&serde_json::to_string(object).map_err(std::io::Error::from)?),
+        }
+    }
+}
+
+/// Writes a line to stdout, at once.
+///
+/// # Errors
+/// Stdout is closed.
+pub fn line(text: &str) -> Result<(), Stop> {
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{text}")?;
+    Ok(out.flush()?)
+}
+
+fn assignment(text: &str) -> Result<(String, String), String> {
+    let (key, value) = text.split_once('=').ok_or("write SECTION.KEY=VALUE, as delivery.ttr=10s")?;
+    Ok((key.trim().to_owned(), value.to_owned()))
+}

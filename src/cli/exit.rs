@@ -1,0 +1,105 @@
+//! How a command ends: its exit code, and what it says when it stops early.
+
+use std::process::ExitCode;
+
+use crate::config::Problem;
+
+/// The exit codes of every command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Exit {
+    /// Done.
+    Ok,
+    /// Failed in a way that has no code of its own.
+    Failed,
+    /// Not found or too late: a verdict other than the one asked for.
+    NotFound,
+    /// The command line is wrong.
+    Usage,
+    /// Redis or a broker cannot be reached, refuses us, or lacks what the settings name.
+    Unavailable,
+    /// The settings are wrong, or can never work with these servers.
+    Settings,
+}
+
+impl Exit {
+    /// The code.
+    #[must_use]
+    pub fn code(self) -> u8 {
+        match self {
+            Exit::Ok => 0,
+            Exit::Failed => 1,
+            Exit::NotFound => 2,
+            Exit::Usage => 64,
+            Exit::Unavailable => 69,
+            Exit::Settings => 78,
+        }
+    }
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        ExitCode::from(exit.code())
+    }
+}
+
+/// Why a command stopped early. It has not been told to anybody yet.
+#[derive(Debug)]
+pub enum Stop {
+    /// Mistakes in the settings.
+    Settings(Vec<Problem>),
+    /// Anything else.
+    Because {
+        /// The code to exit with.
+        exit: Exit,
+        /// What failed, and where; never a secret.
+        message: String,
+        /// What to do about it; empty where there is nothing to say.
+        mend: String,
+    },
+}
+
+impl Stop {
+    /// Stops with this code, message and mend.
+    pub fn because(exit: Exit, message: impl Into<String>, mend: impl Into<String>) -> Self {
+        Stop::Because { exit, message: message.into(), mend: mend.into() }
+    }
+
+    /// The code to exit with.
+    #[must_use]
+    pub fn exit(&self) -> Exit {
+        match self {
+            Stop::Settings(_) => Exit::Settings,
+            Stop::Because { exit, .. } => *exit,
+        }
+    }
+}
+
+impl std::fmt::Display for Stop {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Stop::Settings(problems) => {
+                let count = problems.len();
+                write!(f, "error: {count} {} in the settings", if count == 1 { "mistake" } else { "mistakes" })?;
+                problems.iter().try_for_each(|problem| write!(f, "\n  {problem}"))
+            }
+            Stop::Because { message, mend, .. } if mend.is_empty() => write!(f, "error: {message}"),
+            Stop::Because { message, mend, .. } => write!(f, "error: {message}\n  {mend}"),
+        }
+    }
+}
+
+impl From<Vec<Problem>> for Stop {
+    fn from(problems: Vec<Problem>) -> Self {
+        Stop::Settings(problems)
+    }
+}
+
+/// A closed pipe (`dwell ls | head`) is no failure: whoever read has read enough.
+impl From<std::io::Error> for Stop {
+    fn from(error: std::io::Error) -> Self {
+        match error.kind() {
+            std::io::ErrorKind::BrokenPipe => Stop::because(Exit::Ok, "", ""),
+            _ => Stop::because(Exit::Failed, error.to_string(), ""),
+        }
+    }
+}

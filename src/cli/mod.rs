@@ -1,0 +1,111 @@
+//! The command line: a file a command, and what all of them share.
+
+pub mod bench;
+pub mod check;
+pub mod common;
+pub mod completions;
+pub mod demo;
+pub mod exit;
+pub mod ls;
+pub mod run;
+pub mod schema;
+pub mod send;
+pub mod show;
+pub mod stats;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use common::Common;
+use exit::{Exit, Stop};
+
+/// Delayed delivery for the Kafka, RabbitMQ or NATS JetStream that you already run
+#[derive(Debug, Parser)]
+#[command(name = "dwell", version, arg_required_else_help = true, disable_help_subcommand = true)]
+pub struct Cli {
+    #[command(flatten)]
+    common: Common,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run the sidecar
+    Run(run::Args),
+    /// Check settings and servers: each a line, each with its mend
+    Check(check::Args),
+    /// Print the JSON Schema of the settings
+    Schema(schema::Args),
+    /// Print completions for a shell
+    Completions(completions::Args),
+}
+
+impl Cli {
+    /// Reads the command line of this process.
+    ///
+    /// # Errors
+    /// The code to exit with, after help, version or what is wrong with the command line was printed.
+    pub fn read() -> Result<Self, ExitCode> {
+        Cli::try_parse().map_err(|error| {
+            // Nothing is left to tell anybody when stderr is closed too.
+            let _ = error.print();
+            if error.use_stderr() { Exit::Usage.into() } else { Exit::Ok.into() }
+        })
+    }
+
+    /// Runs the command to its end, and says on stderr why it stopped early.
+    pub async fn run(self) -> ExitCode {
+        match self.command.run(&self.common).await {
+            Ok(exit) => exit.into(),
+            Err(stop) => {
+                if stop.exit() != Exit::Ok {
+                    eprintln!("{stop}");
+                }
+                stop.exit().into()
+            }
+        }
+    }
+}
+
+impl Command {
+    async fn run(self, common: &Common) -> Result<Exit, Stop> {
+        match self {
+            // Boxed: the state of all agents together is a large future.
+            Command::Run(args) => Box::pin(run::run(common, &args)).await,
+            Command::Check(_) => check::run(common),
+            Command::Schema(_) => schema::run(common),
+            Command::Completions(args) => completions::run(&args),
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn what_all_commands_share_may_stand_before_or_behind() {
+        for line in ["dwell -c f.toml -o json schema", "dwell schema -c f.toml -o json", "dwell schema --config=f.toml --output=json"] {
+            let cli = Cli::try_parse_from(line.split(' ')).unwrap();
+            assert_eq!(cli.common.output, common::Form::Json);
+            assert_eq!(cli.common.config.unwrap().to_str(), Some("f.toml"));
+        }
+    }
+
+    #[test]
+    fn a_flag_sets_a_setting() {
+        let cli = Cli::try_parse_from(["dwell", "check", "--set", "delivery.ttr=10s", "--set", "redis.urls=redis://a?b=c"]).unwrap();
+        assert_eq!(cli.common.set[1], ("redis.urls".to_owned(), "redis://a?b=c".to_owned()));
+        assert!(Cli::try_parse_from(["dwell", "check", "--set", "delivery.ttr"]).is_err());
+    }
+}

@@ -1,0 +1,84 @@
+//! `dwell run`: the sidecar.
+
+use std::time::Duration;
+
+use clap::Args as ClapArgs;
+use tokio_util::sync::CancellationToken;
+
+use super::common::Common;
+use super::exit::{Exit, Stop};
+use crate::bridge::{Bridge, Roles, StartError};
+use crate::http::{Listener, Readiness, probes};
+use crate::shutdown::Signals;
+use crate::telemetry::{Metrics, log};
+
+/// The flags of `dwell run`.
+#[derive(Debug, ClapArgs)]
+pub struct Args {
+    /// Only deliver: read no requests
+    #[arg(long, conflicts_with = "no_dispatch")]
+    no_ingest: bool,
+    /// Only read requests: deliver nothing
+    #[arg(long)]
+    no_dispatch: bool,
+}
+
+impl From<StartError> for Stop {
+    fn from(error: StartError) -> Self {
+        Stop::because(if error.settings { Exit::Settings } else { Exit::Unavailable }, error.message, error.mend)
+    }
+}
+
+/// Runs until SIGTERM or SIGINT.
+///
+/// # Errors
+/// The settings are wrong, something is unreachable, or an agent failed.
+pub async fn run(common: &Common, args: &Args) -> Result<Exit, Stop> {
+    let settings = common.settings()?;
+    log::start().map_err(|error| Stop::because(Exit::Usage, error.to_string(), ""))?;
+    let mut signals = Signals::new()?;
+    let metrics = Metrics::new(settings.brokers.keys().map(String::as_str), settings.ingest.keys().map(String::as_str));
+    let read = settings.ingest.keys().filter(|_| !args.no_ingest).map(String::as_str);
+    let readiness = Readiness::new(read);
+    let listener = Listener::bind("probes.listen", &settings.probes.listen).await.map_err(|error| {
+        let exit = if error.exit_code() == Exit::Settings.code() { Exit::Settings } else { Exit::Unavailable };
+        Stop::because(exit, error.to_string(), "")
+    })?;
+    tracing::info!(address = %listener.address(), "probes");
+    let http_stop = CancellationToken::new();
+    let http = tokio::spawn(listener.serve(probes::router(readiness.clone(), metrics.clone()), http_stop.clone()));
+
+    let roles = Roles { ingest: !args.no_ingest, dispatch: !args.no_dispatch };
+    let starting = Box::pin(Bridge::start(&settings, roles, &metrics, &readiness));
+    let mut bridge = tokio::select! {
+        started = starting => started?,
+        signal = signals.next() => {
+            tracing::info!(signal, "stopped before it had started");
+            return Ok(Exit::Ok);
+        }
+    };
+    tracing::info!(version = env!("CARGO_PKG_VERSION"), "running");
+    let failed = tokio::select! {
+        signal = signals.next() => {
+            tracing::info!(signal, drain_ms = settings.shutdown.drain_ms, "draining");
+            None
+        }
+        failed = bridge.failed() => Some(failed),
+    };
+    readiness.shutting_down();
+    let drain = Duration::from_millis(settings.shutdown.drain_ms);
+    tokio::select! {
+        clean = bridge.stop(drain) => {
+            if !clean {
+                tracing::warn!("the drain time is over, what is left is taken over by others when its lease ends");
+            }
+        }
+        signal = signals.next() => tracing::warn!(signal, "a second signal: ending at once"),
+    }
+    http_stop.cancel();
+    http.abort();
+    match failed {
+        None => Ok(Exit::Ok),
+        Some(what) => Err(Stop::because(Exit::Failed, what, "this is a bug in dwell; it ends so that it is started again")),
+    }
+}

@@ -1,0 +1,201 @@
+//! File, environment and flags, laid over each other; every value remembers where it was written.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use figment::value::{Dict, Map, Tag, Value};
+use figment::{Figment, Metadata, Profile, Provider};
+
+use super::{Overrides, Problem, secret};
+
+const FILE: &str = "file";
+const ENVIRONMENT: &str = "environment";
+const FLAGS: &str = "flags";
+/// Before every variable that is a setting; a variable without a further `__` is none (`DWELL_CONFIG`, or `DWELL_PORT` of a Kubernetes service).
+pub(super) const PREFIX: &str = "DWELL_";
+pub(super) const SEPARATOR: &str = "__";
+
+/// What was written, merged, not yet checked.
+pub(super) struct Layers {
+    /// A table of the sections.
+    pub(super) value: Value,
+    figment: Figment,
+    file: Option<PathBuf>,
+    lines: BTreeMap<Vec<String>, usize>,
+}
+
+impl Layers {
+    /// Reads and merges. What cannot be read is a problem, and the rest goes on without it.
+    pub(super) fn read(file: Option<&Path>, env: &[(String, String)], overrides: &Overrides) -> (Layers, Vec<Problem>) {
+        let mut problems = Vec::new();
+        let mut lines = BTreeMap::new();
+        let mut figment = Figment::new();
+        if let Some(path) = file {
+            match read_file(path) {
+                Ok((table, at)) => {
+                    lines = at;
+                    figment = figment.merge(Layer { name: FILE, dict: table });
+                }
+                Err(problem) => problems.push(problem),
+            }
+        }
+        figment = figment.merge(Layer { name: ENVIRONMENT, dict: environment(env) });
+        let mut flags = Dict::new();
+        for (key, text) in &overrides.set {
+            insert(&mut flags, &key.split('.').map(str::to_owned).collect::<Vec<_>>(), text);
+        }
+        figment = figment.merge(Layer { name: FLAGS, dict: flags });
+        let value = figment.find_value("").unwrap_or_else(|_| Dict::new().into());
+        (Layers { value, figment, file: file.map(Path::to_owned), lines }, problems)
+    }
+
+    /// Whether the value came as plain text, whose type is still to be found: from a variable or a flag.
+    pub(super) fn is_plain(&self, tag: Tag) -> bool {
+        matches!(self.layer(tag), Some(ENVIRONMENT | FLAGS))
+    }
+
+    /// Where the setting was written; `default` if nowhere.
+    pub(super) fn source(&self, path: &[String]) -> String {
+        let Some(value) = find(&self.value, path) else { return "default".to_owned() };
+        // A table may be of several layers: its file is where to look first, else the first of its settings.
+        let mut leaves = Vec::new();
+        add_leaves(value, &mut path.to_vec(), &mut leaves);
+        if leaves.iter().any(|(_, tag)| self.layer(*tag) == Some(FILE)) {
+            return self.place(path);
+        }
+        match leaves.first().map(|(leaf, tag)| (leaf, self.layer(*tag))) {
+            Some((leaf, Some(ENVIRONMENT))) => variable(leaf),
+            Some((leaf, Some(FLAGS))) => format!("--set {}", leaf.join(".")),
+            Some(_) => "default".to_owned(),
+            // An empty table: only a file can hold one.
+            None => self.place(path),
+        }
+    }
+
+    fn layer(&self, tag: Tag) -> Option<&str> {
+        self.figment.get_metadata(tag).map(|metadata| metadata.name.as_ref())
+    }
+
+    /// Where a setting that is missing would stand: with the nearest table around it.
+    pub(super) fn source_around(&self, path: &[String]) -> String {
+        let around = (1..path.len()).rev().map(|length| &path[..length]).find(|path| find(&self.value, path).is_some());
+        match (around, &self.file) {
+            (Some(path), _) => self.source(path),
+            (None, Some(file)) => file.display().to_string(),
+            (None, None) => "no settings file".to_owned(),
+        }
+    }
+
+    /// Whether anybody wrote the setting.
+    pub(super) fn is_set(&self, path: &[&str]) -> bool {
+        find(&self.value, &path.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>()).is_some()
+    }
+
+    fn place(&self, path: &[String]) -> String {
+        let file = self.file.as_deref().unwrap_or(Path::new("")).display();
+        match self.lines.get(path) {
+            Some(line) => format!("{file}:{line}"),
+            None => file.to_string(),
+        }
+    }
+}
+
+/// Whether a variable of this name is meant as a setting.
+pub(super) fn is_setting(name: &str) -> bool {
+    name.strip_prefix(PREFIX).is_some_and(|rest| rest.contains(SEPARATOR))
+}
+
+/// The variable of a setting.
+pub(super) fn variable(path: &[String]) -> String {
+    format!("{PREFIX}{}", path.join(SEPARATOR).to_uppercase())
+}
+
+fn find<'a>(value: &'a Value, path: &[String]) -> Option<&'a Value> {
+    path.iter().try_fold(value, |value, name| value.as_dict()?.get(name))
+}
+
+fn add_leaves(value: &Value, at: &mut Vec<String>, leaves: &mut Vec<(Vec<String>, Tag)>) {
+    let Value::Dict(_, dict) = value else { return leaves.push((at.clone(), value.tag())) };
+    for (name, value) in dict {
+        at.push(name.clone());
+        add_leaves(value, at, leaves);
+        at.pop();
+    }
+}
+
+/// One layer, for figment.
+struct Layer {
+    name: &'static str,
+    dict: Dict,
+}
+
+impl Provider for Layer {
+    fn metadata(&self) -> Metadata {
+        Metadata::named(self.name)
+    }
+
+    fn data(&self) -> Result<Map<Profile, Dict>, figment::Error> {
+        Ok(Map::from([(Profile::Default, self.dict.clone())]))
+    }
+}
+
+/// The variables that are settings. Their values stay text: guessing types would break a password of digits.
+fn environment(env: &[(String, String)]) -> Dict {
+    let mut settings: Vec<(Vec<String>, &String)> = Vec::new();
+    for (name, text) in env {
+        if let Some(rest) = name.strip_prefix(PREFIX).filter(|_| is_setting(name)) {
+            settings.push((rest.split(SEPARATOR).map(str::to_lowercase).collect(), text));
+        }
+    }
+    settings.sort();
+    let mut dict = Dict::new();
+    for (path, text) in settings {
+        insert(&mut dict, &path, text);
+    }
+    dict
+}
+
+fn insert(dict: &mut Dict, path: &[String], text: &str) {
+    let Some((name, rest)) = path.split_first() else { return };
+    if rest.is_empty() {
+        dict.insert(name.clone(), Value::from(text.to_owned()));
+        return;
+    }
+    let mut inner = dict.remove(name).and_then(Value::into_dict).unwrap_or_default();
+    insert(&mut inner, rest, text);
+    dict.insert(name.clone(), inner.into());
+}
+
+/// The file's table, and the line of each key. Errors quote nothing of the file: the line at fault may hold a password.
+fn read_file(path: &Path) -> Result<(Dict, BTreeMap<Vec<String>, usize>), Problem> {
+    let problem = |source: String, message: String, mend: &str| Problem { key: String::new(), source, message, mend: mend.to_owned() };
+    let file = path.display().to_string();
+    let text = std::fs::read_to_string(path).map_err(|error| {
+        problem(file.clone(), format!("cannot read the settings: {}", secret::reason(&error)), "name a file that can be read with --config")
+    })?;
+    let wrong = |error: toml::de::Error| {
+        let line = error.span().map_or(1, |span| line_of(&text, span.start));
+        problem(format!("{file}:{line}"), format!("this is not TOML: {}", error.message()), "mend the line")
+    };
+    let table: toml::Table = toml::from_str(&text).map_err(wrong)?;
+    let spans = toml::de::DeTable::parse(&text).map_err(wrong)?;
+    let mut lines = BTreeMap::new();
+    add_lines(&text, spans.get_ref(), &mut Vec::new(), &mut lines);
+    let dict = Value::serialize(table).ok().and_then(Value::into_dict).unwrap_or_default();
+    Ok((dict, lines))
+}
+
+fn add_lines(text: &str, table: &toml::de::DeTable<'_>, at: &mut Vec<String>, lines: &mut BTreeMap<Vec<String>, usize>) {
+    for (key, value) in table {
+        at.push(key.get_ref().to_string());
+        lines.insert(at.clone(), line_of(text, key.span().start));
+        if let toml::de::DeValue::Table(inner) = value.get_ref() {
+            add_lines(text, inner, at, lines);
+        }
+        at.pop();
+    }
+}
+
+fn line_of(text: &str, offset: usize) -> usize {
+    text.bytes().take(offset).filter(|byte| *byte == b'\n').count() + 1
+}

@@ -1,0 +1,27 @@
+//! A mistake in the settings: which setting, where it was written, what is wrong, what to do. Never a secret.
+
+use serde::Serialize;
+
+/// One mistake in the settings. All of them are reported at once.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Problem {
+    /// The setting, as `delivery.ttr`; empty where the file as a whole is meant.
+    pub key: String,
+    /// Where it was written: `dwell.toml:12`, `DWELL_DELIVERY__TTR`, `--set delivery.ttr`, or `default`.
+    pub source: String,
+    /// What is wrong.
+    pub message: String,
+    /// What to do about it.
+    pub mend: String,
+}
+
+impl std::fmt::Display for Problem {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if self.key.is_empty() {
+            write!(f, "{}: {}", self.source, self.message)?;
+        } else {
+            write!(f, "{} ({}): {}", self.key, self.source, self.message)?;
+        }
+        if self.mend.is_empty() { Ok(()) } else { write!(f, "; {}", self.mend) }
+    }
+}

@@ -1,0 +1,96 @@
+//! From what was written to [`Settings`]: units, names, references and secrets, every mistake noted and none in the way of the next.
+
+mod routes;
+mod sections;
+
+use figment::error::Kind;
+use figment::value::Value;
+use serde::de::DeserializeOwned;
+
+use super::layers::Layers;
+use super::rules::Wrong;
+use super::{Problem, Settings, secret};
+
+/// In the order of the file.
+const SECTIONS: [&str; 8] = ["redis", "brokers", "ingest", "delivery", "limits", "http", "probes", "shutdown"];
+
+/// The settings, or every problem: those found before and those found here.
+pub(super) fn resolve(layers: &Layers, value: &Value, problems: Vec<Problem>) -> Result<Settings, Vec<Problem>> {
+    let mut resolver = Resolver { layers, value, problems };
+    let redis = resolver.redis();
+    let brokers = resolver.brokers();
+    let ingest = resolver.ingests(&brokers);
+    let limits = resolver.limits();
+    let delivery = resolver.delivery(limits.as_ref(), &brokers, &ingest);
+    let (http, probes) = resolver.listeners();
+    let shutdown = resolver.shutdown();
+
+    let mut problems = resolver.problems;
+    if !problems.is_empty() {
+        problems.sort_by_key(|problem| SECTIONS.iter().position(|section| problem.key.split('.').next() == Some(section)));
+        return Err(problems);
+    }
+    match (redis, delivery, limits, http, probes, shutdown) {
+        (Some(redis), Some(delivery), Some(limits), Some(http), Some(probes), Some(shutdown)) => {
+            Ok(Settings { redis, brokers, ingest, delivery, limits, http, probes, shutdown })
+        }
+        // A section is missing only where a problem was noted.
+        _ => Err(problems),
+    }
+}
+
+struct Resolver<'a> {
+    layers: &'a Layers,
+    value: &'a Value,
+    problems: Vec<Problem>,
+}
+
+impl Resolver<'_> {
+    /// The names in a table of named tables.
+    fn names(&self, section: &str) -> Vec<String> {
+        let dict = self.value.as_dict().and_then(|value| value.get(section)?.as_dict());
+        dict.into_iter().flat_map(|dict| dict.keys().cloned()).collect()
+    }
+
+    fn section<T: DeserializeOwned + Default>(&mut self, name: &str) -> Option<T> {
+        if self.value.as_dict().is_some_and(|value| value.contains_key(name)) { self.entry(name, false) } else { Some(T::default()) }
+    }
+
+    /// The table of this key. Kinds of values were checked before: what serde still refuses is a rule of a connector's own.
+    fn entry<T: DeserializeOwned>(&mut self, key: &str, noted: bool) -> Option<T> {
+        let value = self.value.clone().find(key)?;
+        match value.deserialize() {
+            Ok(entry) => Some(entry),
+            Err(_) if noted => None,
+            Err(error) => {
+                let key = [key].into_iter().chain(error.path.iter().map(String::as_str)).collect::<Vec<_>>().join(".");
+                self.note(&key, (refusal(&error.kind, &key), "write it as `dwell schema` says".to_owned()));
+                None
+            }
+        }
+    }
+
+    fn check<T>(&mut self, key: &str, result: Result<T, Wrong>) -> Option<T> {
+        result.map_err(|wrong| self.note(key, wrong)).ok()
+    }
+
+    fn note(&mut self, key: &str, (message, mend): Wrong) {
+        let path: Vec<String> = key.split('.').map(str::to_owned).collect();
+        self.problems.push(Problem { key: key.to_owned(), source: self.layers.source(&path), message, mend });
+    }
+}
+
+/// What serde refused, without the value, which may be a secret.
+fn refusal(kind: &Kind, key: &str) -> String {
+    match kind {
+        Kind::MissingField(name) => format!("`{name}` is missing"),
+        Kind::UnknownField(name, _) => format!("there is no setting `{name}`"),
+        Kind::InvalidType(_, wanted) | Kind::InvalidValue(_, wanted) | Kind::InvalidLength(_, wanted) => format!("this is not {wanted}"),
+        Kind::DuplicateField(name) => format!("`{name}` stands here twice"),
+        Kind::UnknownVariant(_, words) => format!("this is not one of {}", words.join(", ")),
+        Kind::Message(message) if !key.split('.').any(secret::is_secret) && !key.starts_with("brokers.") => message.clone(),
+        Kind::Message(_) | Kind::ISizeOutOfRange(_) | Kind::USizeOutOfRange(_) | Kind::Unsupported(_) | Kind::UnsupportedKey(..) => {
+            "this cannot be read".to_owned()
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! The sections that stand by name: brokers, ingests, and what they refer to.
+
+use std::collections::BTreeMap;
+
+use dwell_connectors::{BrokerConfig, Destination};
+
+use super::Resolver;
+use crate::config::{Broker, Ingest, Problem, nearest, raw, rules};
+
+impl Resolver<'_> {
+    pub(super) fn brokers(&mut self) -> BTreeMap<String, Broker> {
+        let mut brokers = BTreeMap::new();
+        let names = self.names("brokers");
+        if names.is_empty() && !self.problems.iter().any(|problem| problem.key.starts_with("brokers")) {
+            let source = self.layers.source_around(&["brokers".to_owned(), String::new()]);
+            let mend = "add [brokers.main] with type, url and allow (config/nats.toml is an example), and name the file with --config";
+            self.problems.push(Problem {
+                key: "brokers".to_owned(),
+                source,
+                message: "there is no broker".to_owned(),
+                mend: mend.to_owned(),
+            });
+        }
+        for name in names {
+            let key = format!("brokers.{name}");
+            self.check(&key, rules::name(&name));
+            // What is missing or wrong in it was noted before; serde would name only the first.
+            let noted = self.problems.iter().any(|problem| problem.key.starts_with(&format!("{key}.")));
+            let Some(raw) = self.entry::<raw::Broker>(&key, noted) else { continue };
+            for pattern in &raw.allow {
+                self.check(&format!("{key}.allow"), rules::address(pattern));
+            }
+            for message in raw.connector.problems() {
+                // The connector begins with the setting that it means, where it means one.
+                let setting = message.strip_prefix('`').and_then(|rest| rest.split_once('`')).map_or("", |(setting, _)| setting);
+                let key = if self.layers.is_set(&["brokers", &name, setting]) { format!("{key}.{setting}") } else { key.clone() };
+                self.note(&key, (message, String::new()));
+            }
+            brokers.insert(name, Broker { connector: raw.connector, allow: raw.allow });
+        }
+        brokers
+    }
+
+    pub(super) fn ingests(&mut self, brokers: &BTreeMap<String, Broker>) -> BTreeMap<String, Ingest> {
+        let known = self.names("brokers");
+        let mut ingests: BTreeMap<String, Ingest> = BTreeMap::new();
+        for name in self.names("ingest") {
+            let key = format!("ingest.{name}");
+            self.check(&key, rules::name(&name));
+            let Some(raw) = self.entry::<raw::Ingest>(&key, false) else { continue };
+            if self.layers.is_set(&["ingest", &name, "broker"]) && !known.contains(&raw.broker) {
+                let like = nearest(&raw.broker, known.iter().map(String::as_str)).map(|like| format!("did you mean \"{like}\"?"));
+                let mend = like.unwrap_or_else(|| format!("add [brokers.{}], or name one of: {}", raw.broker, known.join(", ")));
+                self.note(&format!("{key}.broker"), (format!("there is no broker \"{}\"", raw.broker), mend));
+            }
+            for (field, text) in [("topic", &raw.topic), ("group", &raw.group), ("rejected", &raw.rejected)] {
+                self.check(&format!("{key}.{field}"), rules::address(text));
+            }
+            for (field, text) in [("rejected", &raw.rejected), ("target", &raw.target)] {
+                if *text == raw.topic && !text.is_empty() {
+                    let wrong =
+                        ("this is the topic that the ingest reads: messages would go round for ever".to_owned(), "name another".to_owned());
+                    self.note(&format!("{key}.{field}"), wrong);
+                }
+                self.destination(&format!("{key}.{field}"), text, brokers.get(&raw.broker).map(|broker| &broker.connector));
+            }
+            let kind = brokers.get(&raw.broker).map_or("amqp", |broker| broker.connector.kind());
+            if !raw.exchange.is_empty() && kind != "amqp" {
+                self.note(&format!("{key}.exchange"), (format!("a broker of type \"{kind}\" has no exchanges"), "remove it".to_owned()));
+            }
+            let same = |other: &Ingest| other.broker == raw.broker && other.topic == raw.topic;
+            if let Some((other, _)) = ingests.iter().find(|(_, other)| same(other)) {
+                let wrong = (
+                    format!("ingest.{other} reads the same topic of the same broker"),
+                    "remove one of them, or read another topic".to_owned(),
+                );
+                self.note(&format!("{key}.topic"), wrong);
+            }
+            let ingest = Ingest {
+                broker: raw.broker,
+                topic: raw.topic,
+                group: raw.group,
+                envelope: raw.format == raw::Format::Envelope,
+                from_receipt: raw.delay_from == raw::DelayFrom::Receipt,
+                declare: raw.declare,
+                rejected: raw.rejected,
+                target: raw.target,
+                exchange: raw.exchange,
+                missing_delay_immediate: raw.missing_delay == raw::MissingDelay::Immediate,
+            };
+            ingests.insert(name, ingest);
+        }
+        ingests
+    }
+
+    /// A destination in the settings: empty, or one that the broker would let us publish to.
+    pub(super) fn destination(&mut self, key: &str, text: &str, broker: Option<&BrokerConfig>) {
+        if text.is_empty() {
+            return;
+        }
+        if let Some(why) = broker.and_then(|broker| broker.forbidden(&Destination::new(text))) {
+            self.note(key, (format!("`{text}` cannot be published to: {why}"), "name another".to_owned()));
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! The sections that stand once: Redis, delivery, limits, addresses, shutdown.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use super::Resolver;
+use crate::config::rules::{self, LONGEST_MS, Wrong};
+use crate::config::{Broker, Delivery, Http, Ingest, Limits, Probes, Redis, RedisMode, Shutdown, raw, secret};
+
+/// 49 days: the TTR stands in 32 bits of a record.
+const LONGEST_TTR_MS: u64 = 49 * 24 * 3600 * 1000;
+/// Redis holds at most 512 MiB in a value, and the record holds more than the body.
+const LARGEST_BODY: u64 = 256 * 1024 * 1024;
+
+impl Resolver<'_> {
+    pub(super) fn redis(&mut self) -> Option<Redis> {
+        let raw: raw::Redis = self.section("redis")?;
+        self.check("redis.namespace", rules::namespace(&raw.namespace));
+        let key = if raw.urls_file.is_some() { "redis.urls_file" } else { "redis.urls" };
+        if raw.urls_file.is_some() && self.layers.is_set(&["redis", "urls"]) {
+            self.note("redis.urls", ("`urls` and `urls_file` are both given".to_owned(), "remove one of them".to_owned()));
+        }
+        let urls = match &raw.urls_file {
+            None => raw.urls,
+            Some(file) => {
+                let text = self.check(
+                    key,
+                    secret::read(Path::new(file)).map_err(|message| (message, "name a file that holds the URLs, one a line".to_owned())),
+                )?;
+                text.split(['\n', ',']).map(str::trim).filter(|url| !url.is_empty()).map(str::to_owned).collect()
+            }
+        };
+        for (at, url) in urls.iter().enumerate() {
+            let here = |(message, mend): Wrong| (if urls.len() == 1 { message } else { format!("URL {}: {message}", at + 1) }, mend);
+            self.check(key, rules::redis_url(url).map_err(here));
+            if urls[..at].contains(url) {
+                self.note(key, (format!("URL {} stands here twice", at + 1), "remove one of them".to_owned()));
+            }
+        }
+        match (raw.mode, urls.len()) {
+            (_, 0) => self.note(key, ("there is no URL".to_owned(), "write [\"redis://127.0.0.1:6379\"]".to_owned())),
+            (RedisMode::Single, 2..) => {
+                self.note(
+                    key,
+                    (
+                        format!("mode \"single\" takes one URL, here are {}", urls.len()),
+                        "leave one, or set redis.mode to cluster or sentinel".to_owned(),
+                    ),
+                );
+            }
+            (RedisMode::Single | RedisMode::Cluster | RedisMode::Sentinel, _) => {}
+        }
+        if raw.mode == RedisMode::Sentinel {
+            self.check("redis.master", rules::address(&raw.master));
+        }
+        Some(Redis {
+            mode: raw.mode,
+            urls,
+            master: raw.master,
+            namespace: raw.namespace,
+            buckets: raw.buckets,
+            durability: raw.durability,
+            assume_fsync: raw.assume_fsync,
+        })
+    }
+
+    pub(super) fn limits(&mut self) -> Option<Limits> {
+        let raw: raw::Limits = self.section("limits")?;
+        let max_delay = self.check("limits.max_delay", rules::duration(&raw.max_delay, 1, LONGEST_MS));
+        let max_body = self.check("limits.max_body", rules::size(&raw.max_body, 1, LARGEST_BODY));
+        let max_ttr = self.check("limits.max_ttr", rules::duration(&raw.max_ttr, 1, LONGEST_TTR_MS));
+        Some(Limits {
+            max_delay_ms: max_delay?,
+            max_body: max_body?,
+            max_retries: usize::try_from(raw.max_retries).unwrap_or(usize::MAX),
+            max_ttr_ms: max_ttr.and_then(|ms| u32::try_from(ms).ok())?,
+        })
+    }
+
+    pub(super) fn delivery(
+        &mut self,
+        limits: Option<&Limits>,
+        brokers: &BTreeMap<String, Broker>,
+        ingests: &BTreeMap<String, Ingest>,
+    ) -> Option<Delivery> {
+        let raw: raw::Delivery = self.section("delivery")?;
+        let max_ttr_ms = limits.map_or(LONGEST_TTR_MS, |limits| limits.max_ttr_ms.into());
+        let beyond =
+            |(message, mend): Wrong| (message, if mend.contains("at most") { format!("{mend}, or raise limits.max_ttr") } else { mend });
+        let ttr = self.check("delivery.ttr", rules::duration(&raw.ttr, 1, max_ttr_ms).map_err(beyond));
+        let publish_timeout = self.check("delivery.publish_timeout", rules::duration(&raw.publish_timeout, 100, 600_000));
+        let steps: Vec<Option<u64>> =
+            raw.retry.iter().map(|step| self.check("delivery.retry", rules::duration(step, 0, LONGEST_MS))).collect();
+        if let Some(most) = limits.map(|limits| limits.max_retries).filter(|most| steps.len() > *most) {
+            self.note(
+                "delivery.retry",
+                (format!("{} steps, but limits.max_retries is {most}", steps.len()), "write fewer, or raise limits.max_retries".to_owned()),
+            );
+        }
+        let max_late = match raw.max_late.trim() {
+            "" => Some(None),
+            text => self.check("delivery.max_late", rules::duration(text, 0, LONGEST_MS)).map(Some),
+        };
+        self.check("delivery.dead", rules::printable(&raw.dead));
+        for broker in brokers.values() {
+            self.destination("delivery.dead", &raw.dead, Some(&broker.connector));
+        }
+        if let Some((name, _)) = ingests.iter().find(|(_, ingest)| !raw.dead.is_empty() && ingest.topic == raw.dead) {
+            self.note(
+                "delivery.dead",
+                (format!("ingest.{name} reads this topic: dead letters would come back"), "name another".to_owned()),
+            );
+        }
+        let dead_retention = self.check("delivery.dead_retention", rules::duration(&raw.dead_retention, 0, LONGEST_MS));
+        let dedupe_window = self.check("delivery.dedupe_window", rules::duration(&raw.dedupe_window, 1000, LONGEST_MS));
+        let least = limits.map_or(1, |limits| limits.max_body);
+        let too_small =
+            |(message, mend): Wrong| (message, if mend.contains("at least") { format!("{mend}, which is limits.max_body") } else { mend });
+        let bytes =
+            self.check("delivery.max_in_flight_bytes", rules::size(&raw.max_in_flight_bytes, least, u64::MAX >> 11).map_err(too_small));
+        Some(Delivery {
+            ttr_ms: ttr.and_then(|ms| u32::try_from(ms).ok())?,
+            publish_timeout_ms: publish_timeout?,
+            retry_ms: steps.into_iter().collect::<Option<_>>()?,
+            confirm: raw.confirm,
+            late: raw.late,
+            max_late_ms: max_late?,
+            dead: raw.dead,
+            dead_retention_ms: dead_retention?,
+            dedupe_window_ms: dedupe_window?,
+            max_in_flight: usize::try_from(raw.max_in_flight).unwrap_or(usize::MAX),
+            max_in_flight_bytes: bytes?,
+        })
+    }
+
+    pub(super) fn listeners(&mut self) -> (Option<Http>, Option<Probes>) {
+        let (Some(http), Some(probes)) = (self.section::<raw::Http>("http"), self.section::<raw::Probes>("probes")) else {
+            return (None, None);
+        };
+        let admin = self.check("http.listen", rules::listen(&http.listen));
+        let probe = self.check("probes.listen", rules::listen(&probes.listen));
+        let has_token = !http.token_file.is_empty();
+        if let Some(address) = admin.filter(|address| !has_token && !address.ip().is_loopback()) {
+            let mend = format!("listen on 127.0.0.1:{}, or set http.token_file", address.port());
+            self.note("http.listen", (format!("`{address}` can be reached from elsewhere, and there is no token"), mend));
+        }
+        if has_token {
+            let mend = "name a file that holds the token".to_owned();
+            self.check("http.token_file", secret::read(Path::new(&http.token_file)).map_err(|message| (message, mend)));
+        }
+        if admin.is_some_and(|address| address.port() != 0) && admin == probe {
+            self.note("probes.listen", ("http.listen is the same address".to_owned(), "choose another port".to_owned()));
+        }
+        let token_file = has_token.then(|| http.token_file.into());
+        (admin.map(|_| Http { listen: http.listen, token_file }), probe.map(|_| Probes { listen: probes.listen }))
+    }
+
+    pub(super) fn shutdown(&mut self) -> Option<Shutdown> {
+        let raw: raw::Shutdown = self.section("shutdown")?;
+        let drain_ms = self.check("shutdown.drain", rules::duration(&raw.drain, 0, 3_600_000))?;
+        Some(Shutdown { drain_ms })
+    }
+}

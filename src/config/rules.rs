@@ -1,0 +1,111 @@
+//! What single values must be like, each rule a function: the value, or what is wrong with it.
+
+use std::net::SocketAddr;
+
+use crate::units;
+
+/// A hundred years: beyond it sums of times would leave what Redis counts exactly.
+pub(super) const LONGEST_MS: u64 = 36_525 * 24 * 3600 * 1000;
+
+/// What is wrong, and its mend.
+pub(super) type Wrong = (String, String);
+
+pub(super) fn wrong<T>(message: impl Into<String>, mend: impl Into<String>) -> Result<T, Wrong> {
+    Err((message.into(), mend.into()))
+}
+
+/// The name of a broker or an ingest: it becomes part of keys, variables and labels.
+pub(super) fn name(name: &str) -> Result<(), Wrong> {
+    let known = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'_');
+    if (1..=64).contains(&name.len()) && name.bytes().all(known) {
+        return Ok(());
+    }
+    wrong("this name cannot be used", "write 1 to 64 lower-case letters, digits, - and _")
+}
+
+/// A namespace: a brace would move keys to other slots of a cluster.
+pub(super) fn namespace(text: &str) -> Result<(), Wrong> {
+    if text.is_empty() {
+        return wrong("the namespace is empty", "name it, as \"dwell\"");
+    }
+    if text.len() > 128 {
+        return wrong(format!("the namespace has {} bytes", text.len()), "write at most 128");
+    }
+    if text.chars().any(|c| c.is_control() || matches!(c, '{' | '}')) {
+        return wrong("the namespace holds a brace or a control character", "write letters, digits, - and _");
+    }
+    Ok(())
+}
+
+/// Text that must be there and must be of printable characters.
+pub(super) fn address(text: &str) -> Result<(), Wrong> {
+    if text.trim().is_empty() {
+        return wrong("this is empty", "name it");
+    }
+    printable(text)
+}
+
+/// Text without control characters, and without white space at its ends.
+pub(super) fn printable(text: &str) -> Result<(), Wrong> {
+    if text.chars().any(char::is_control) || text.trim() != text {
+        return wrong("this holds control characters, or white space at an end", "remove them");
+    }
+    Ok(())
+}
+
+/// A duration within bounds, in ms.
+pub(super) fn duration(text: &str, least_ms: u64, most_ms: u64) -> Result<u64, Wrong> {
+    let ms = units::parse_duration_ms(text).map_err(|message| (message, "write 500ms, 90s, 1h30m or PT15M".to_owned()))?;
+    within("duration", text, ms, (least_ms, most_ms), units::show_duration_ms)
+}
+
+/// A size within bounds, in bytes.
+pub(super) fn size(text: &str, least: u64, most: u64) -> Result<u64, Wrong> {
+    let bytes = units::parse_size(text).map_err(|message| (message, "write 1MiB, 64KiB or 100kB".to_owned()))?;
+    within("size", text, bytes, (least, most), units::show_size)
+}
+
+fn within(what: &str, text: &str, value: u64, (least, most): (u64, u64), show: fn(u64) -> String) -> Result<u64, Wrong> {
+    if value < least {
+        return wrong(format!("`{text}` is too small a {what}"), format!("write at least {}", show(least)));
+    }
+    if value > most {
+        return wrong(format!("`{text}` is too large a {what}"), format!("write at most {}", show(most)));
+    }
+    Ok(value)
+}
+
+/// An address to listen on.
+pub(super) fn listen(text: &str) -> Result<SocketAddr, Wrong> {
+    text.parse().or_else(|_| wrong(format!("`{text}` is not an IP address with a port"), "write 127.0.0.1:7464 or [::1]:7464"))
+}
+
+/// A Redis URL: its scheme, host and port. Says nothing of what stands in it, because a password may.
+pub(super) fn redis_url(url: &str) -> Result<(), Wrong> {
+    let mend = "write redis://127.0.0.1:6379, or rediss://user:password@host:6379 for TLS";
+    let Some((scheme, rest)) = url.split_once("://") else {
+        return wrong("this is not a URL", mend);
+    };
+    if !matches!(scheme, "redis" | "rediss") {
+        // Only a plain word is sure to be no part of a password.
+        let shown =
+            if scheme.len() <= 10 && scheme.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'+') { scheme } else { "this" };
+        return wrong(format!("`{shown}` is not a scheme of Redis"), mend);
+    }
+    let place = rest.split(['/', '?']).next().unwrap_or_default();
+    let host_port = place.rsplit_once('@').map_or(place, |(_, host_port)| host_port);
+    let (host, port) = match host_port.rsplit_once(':') {
+        Some((host, port)) if !port.ends_with(']') => (host, Some(port)),
+        _ => (host_port, None),
+    };
+    if host.is_empty() || host.chars().any(|c| c.is_whitespace() || c.is_control()) {
+        return wrong("the URL has no host", mend);
+    }
+    if port.is_some_and(|port| port.parse::<u16>().map_or(true, |port| port == 0)) {
+        return wrong(
+            "the URL's port is not a number from 1 to 65535",
+            "write the port behind the host; in a password write @ / : ? as %40 %2F %3A %3F",
+        );
+    }
+    Ok(())
+}

@@ -1,0 +1,436 @@
+//! Delivers the jobs of one broker: claims what is due, publishes it, settles by the outcome.
+//!
+//! One task owns everything that is in flight; the store and the sink work beside it. The window (jobs and bytes) is counted from the claim to the
+//! settled outcome: at its bound nothing more is claimed.
+
+mod flight;
+mod pause;
+mod settle;
+mod wake;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use dwell_connectors::{Destination, Outcome, Token};
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use tokio::sync::{mpsc, watch};
+use tokio_util::sync::CancellationToken;
+
+use crate::clock::{self, Instant};
+use crate::config::Delivery;
+use crate::fleet::Fleet;
+use crate::job::{Confirm, DeadReason, Late};
+use crate::outgoing;
+use crate::publisher::{Attempt, Publisher, Reports};
+use crate::reconnect::Backoff;
+use crate::retry::{self, Next};
+use crate::store::Store;
+use crate::store::error::StoreError;
+use crate::store::inbound::Head;
+use crate::store::lease::{Bury, Held, Lease, Release, Retry, Taken};
+use crate::telemetry::{BrokerMetrics, DuplicateCause, Metrics, PublishOutcome};
+use flight::{Flight, Window};
+use pause::Pauses;
+use settle::{Gathered, Settle, Settler};
+use wake::Wakes;
+
+/// What a lease has over the publish timeout: the time for the answer of the claim, and for the settle.
+pub const LEASE_MARGIN: Duration = Duration::from_secs(5);
+/// Claims that are out at once: Redis works on the next while this task publishes the last.
+const CLAIMS_MAX: usize = 4;
+/// Settles that are out at once; more outcomes gather meanwhile, so that batches grow under load.
+const SETTLES_MAX: usize = 8;
+/// Batches of outcomes that are taken before the next look at the rest.
+const REPORTS_AT_ONCE: usize = 64;
+
+/// The agent that delivers to one broker.
+pub struct Dispatch {
+    store: Arc<Store>,
+    broker: Arc<str>,
+    publisher: Publisher,
+    rules: Delivery,
+    dead: Option<Destination>,
+    metrics: Metrics,
+    of_broker: Option<BrokerMetrics>,
+    fleet: watch::Receiver<Fleet>,
+    heads: mpsc::UnboundedReceiver<Head>,
+    reports: Reports,
+    lease: Duration,
+    flights: HashMap<Token, Flight>,
+    window: Window,
+    gathered: Gathered,
+    pauses: Pauses,
+    wakes: Wakes,
+    /// After a claim that failed nothing is claimed until then.
+    rest_until: Option<Instant>,
+    backoff: Backoff,
+}
+
+/// What a [`Dispatch`] is made of.
+pub struct Parts {
+    /// The store.
+    pub store: Arc<Store>,
+    /// `[brokers.NAME]`
+    pub broker: String,
+    /// The link of that broker.
+    pub publisher: Publisher,
+    /// Where its outcomes arrive.
+    pub reports: Reports,
+    /// `[delivery]`
+    pub rules: Delivery,
+    /// Where dead letters go; `None`: Redis only.
+    pub dead: Option<Destination>,
+    /// Counts.
+    pub metrics: Metrics,
+    /// The living instances.
+    pub fleet: watch::Receiver<Fleet>,
+    /// New heads of this broker's buckets.
+    pub heads: mpsc::UnboundedReceiver<Head>,
+}
+
+type ClaimAnswer = (u16, usize, usize, Result<Taken, StoreError>);
+
+impl Dispatch {
+    /// An agent that is not running yet.
+    #[must_use]
+    pub fn new(parts: Parts) -> Self {
+        let lease = lease_of(&parts.rules);
+        let wakes = Wakes::new(parts.store.keys().buckets(), clock::now());
+        let window = Window::new(parts.rules.max_in_flight, parts.rules.max_in_flight_bytes);
+        Dispatch {
+            of_broker: parts.metrics.broker(&parts.broker),
+            store: parts.store,
+            broker: parts.broker.into(),
+            publisher: parts.publisher,
+            reports: parts.reports,
+            rules: parts.rules,
+            dead: parts.dead,
+            metrics: parts.metrics,
+            fleet: parts.fleet,
+            heads: parts.heads,
+            lease,
+            flights: HashMap::new(),
+            window,
+            gathered: Gathered::default(),
+            pauses: Pauses::default(),
+            wakes,
+            rest_until: None,
+            backoff: Backoff::link(),
+        }
+    }
+
+    /// Delivers until `stop`; then claims nothing more, waits for confirms until `give_up`, and gives back what is left.
+    pub async fn run(mut self, stop: CancellationToken, give_up: CancellationToken) {
+        let mut claims = FuturesUnordered::new();
+        let mut settles = FuturesUnordered::new();
+        let mut connected = self.publisher.connected();
+        let mut batches = Vec::with_capacity(REPORTS_AT_ONCE);
+        self.join_fleet();
+        loop {
+            let stopping = stop.is_cancelled();
+            let up = *connected.borrow_and_update();
+            while !stopping && up && claims.len() < CLAIMS_MAX && self.rested() {
+                let Some((most, bytes)) = self.window.reserve() else { break };
+                let Some(bucket) = self.wakes.due(clock::now()) else {
+                    self.window.unreserve(most, bytes);
+                    break;
+                };
+                let (store, broker, lease) = (self.store.clone(), self.broker.clone(), self.lease);
+                claims.push(async move { (bucket, most, bytes, store.claim(bucket, &broker, lease, most, bytes).await) });
+            }
+            while settles.len() < SETTLES_MAX
+                && let Some((bucket, settle)) = self.gathered.next()
+            {
+                let settler = Settler { store: self.store.clone(), broker: self.broker.clone(), give_up: give_up.clone() };
+                settles.push(settler.run(bucket, settle));
+            }
+            if stopping && claims.is_empty() && settles.is_empty() && self.flights.is_empty() {
+                return;
+            }
+            let wake_at = (!stopping && up && claims.len() < CLAIMS_MAX && self.window.has_room()).then(|| self.wake_at()).flatten();
+            tokio::select! {
+                biased;
+                Some(answer) = claims.next(), if !claims.is_empty() => self.claimed(answer, stopping).await,
+                Some((bucket, settle, stood)) = settles.next(), if !settles.is_empty() => self.settled(bucket, &settle, stood),
+                count = self.reports.recv_many(&mut batches, REPORTS_AT_ONCE) => {
+                    if count == 0 {
+                        // The publisher is gone, and it outlives its dispatcher: only at the end of the process.
+                        return;
+                    }
+                    for (token, outcome) in batches.drain(..).flatten() {
+                        self.concluded(token, outcome);
+                    }
+                }
+                () = give_up.cancelled(), if stopping && !self.flights.is_empty() => self.abandon(),
+                Some(head) = self.heads.recv(), if !stopping => self.heard(&head),
+                Ok(()) = self.fleet.changed(), if !stopping => self.join_fleet(),
+                Ok(()) = connected.changed() => self.wakes.all(clock::now()),
+                () = sleep_until(wake_at), if wake_at.is_some() => {}
+                () = stop.cancelled(), if !stopping => {}
+            }
+        }
+    }
+
+    fn rested(&mut self) -> bool {
+        if self.rest_until.is_some_and(|until| until > clock::now()) {
+            return false;
+        }
+        self.rest_until = None;
+        true
+    }
+
+    fn wake_at(&self) -> Option<Instant> {
+        self.wakes.next().map(|at| self.rest_until.map_or(at, |until| until.max(at)))
+    }
+
+    fn join_fleet(&mut self) {
+        let fleet = self.fleet.borrow_and_update().clone();
+        self.wakes.fleet(fleet.preferred(self.store.keys().buckets()), fleet.floor_poll(), clock::now());
+    }
+
+    fn heard(&mut self, head: &Head) {
+        let ahead_us = head.due_ms.saturating_mul(1000).saturating_sub(self.store.now_us());
+        self.wakes.head(head.bucket, clock::now() + micros(ahead_us));
+    }
+
+    /// A claim came back: what it took is published, or on its way elsewhere.
+    async fn claimed(&mut self, (bucket, most, bytes, answer): ClaimAnswer, stopping: bool) {
+        let now = clock::now();
+        let taken = match answer {
+            Ok(taken) => taken,
+            Err(error) => {
+                let pause = self.backoff.pause();
+                tracing::warn!(broker = &*self.broker, bucket, %error, "claiming failed, trying again");
+                self.window.unreserve(most, bytes);
+                self.wakes.read(bucket, Some(now + pause), now);
+                self.rest_until = Some(now + pause);
+                return;
+            }
+        };
+        self.backoff.reset();
+        let next = taken.next_ms.map(|due_ms| now + micros(due_ms.saturating_mul(1000).saturating_sub(taken.now_us)));
+        self.wakes.read(bucket, if taken.more { Some(now) } else { next }, now);
+        if taken.unknown > 0 || taken.orphans > 0 {
+            tracing::error!(broker = &*self.broker, bucket, unknown = taken.unknown, orphans = taken.orphans, "jobs that this version cannot read stay in place, ids without a record were removed; run `dwell fsck`");
+        }
+        self.window.unreserve(most, bytes);
+        for broken in taken.broken {
+            tracing::error!(id = %broken.id, bucket, why = broken.why, "a stored job cannot be read, it is kept among the dead");
+            self.window.take(0);
+            self.gathered.bury(bucket, Bury { job: Held { id: broken.id, fence: broken.fence }, reason: DeadReason::Invalid, error: broken.why });
+        }
+        let mut attempts = Vec::with_capacity(taken.jobs.len());
+        for lease in taken.jobs {
+            self.window.take(lease.size);
+            if stopping {
+                self.give_back(&lease, Duration::ZERO);
+            } else if let Some(attempt) = self.attempt(lease, taken.now_us, now) {
+                attempts.push(attempt);
+            }
+        }
+        if !attempts.is_empty() {
+            self.publisher.publish(attempts).await;
+        }
+    }
+
+    /// What to publish for a job that was claimed; `None` where it goes elsewhere.
+    fn attempt(&mut self, lease: Lease, redis_us: i64, now: Instant) -> Option<Attempt> {
+        let job = &lease.record.job;
+        let timeout = Duration::from_millis(self.rules.publish_timeout_ms);
+        if now + timeout > lease.deadline {
+            // This process slept, or the answer did: by the time of a confirm others may hold the job.
+            self.give_back(&lease, Duration::ZERO);
+            return None;
+        }
+        let kind = self.publisher.kind();
+        let (to, message) = if let Some(reason) = lease.state.reason {
+            let Some(dead) = self.dead.clone() else {
+                self.gathered.bury(lease.bucket, Bury { job: held(&lease), reason, error: lease.state.last_error.clone() });
+                self.window.settling(lease.size);
+                return None;
+            };
+            (dead, outgoing::dead_letter(&lease, kind, reason))
+        } else {
+            if self.is_too_late(&lease, redis_us) {
+                return None;
+            }
+            if let Some(left) = self.pauses.left(&job.to, now) {
+                self.give_back(&lease, left);
+                return None;
+            }
+            (job.to.clone(), outgoing::attempt(&lease, kind))
+        };
+        let dedupe_id = outgoing::dedupe_id(&lease);
+        let timeout = match job.confirm {
+            Confirm::Broker => timeout.min(Duration::from_millis(u64::from(job.ttr_ms))),
+            Confirm::Consumer => timeout,
+        };
+        let token = self.publisher.token();
+        self.flights.insert(token, Flight::new(lease, now));
+        Some(Attempt { token, to, message, dedupe_id, deadline: now + timeout })
+    }
+
+    /// Applies the overdue policy to a first attempt: true where the job was too late.
+    fn is_too_late(&mut self, lease: &Lease, redis_us: i64) -> bool {
+        let job = &lease.record.job;
+        let Some(max_late_ms) = job.max_late_ms.or(self.rules.max_late_ms) else { return false };
+        let late_ms = redis_us / 1000 - lease.state.due_ms;
+        if lease.state.attempt > 1 || late_ms <= i64::try_from(max_late_ms).unwrap_or(i64::MAX) {
+            return false;
+        }
+        match job.late.unwrap_or(self.rules.late) {
+            Late::Fire => return false,
+            Late::Drop => {
+                self.metrics.late_dropped(1);
+                self.gathered.drop_late(lease.bucket, held(lease));
+            }
+            Late::Dead => {
+                let error = format!("overdue by {late_ms} ms at its first attempt, max_late is {max_late_ms} ms");
+                let retry = Retry { job: held(lease), wait_ms: 0, unpublished: true, dies: Some(DeadReason::Late), error };
+                self.gathered.retry(lease.bucket, retry);
+            }
+        }
+        self.window.settling(lease.size);
+        true
+    }
+
+    /// Back to due without an attempt.
+    fn give_back(&mut self, lease: &Lease, pause: Duration) {
+        let pause_ms = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX);
+        self.gathered.release(lease.bucket, Release { job: held(lease), pause_ms, unpublished: true });
+        self.window.settling(lease.size);
+    }
+
+    /// A publication has its outcome.
+    fn concluded(&mut self, token: Token, outcome: Outcome) {
+        let Some(flight) = self.flights.remove(&token) else { return };
+        let now = clock::now();
+        let (bucket, size) = (flight.lease.bucket, flight.lease.size);
+        self.window.settling(size);
+        if let Some(reason) = flight.lease.state.reason {
+            if outcome != Outcome::Confirmed {
+                tracing::warn!(id = %flight.lease.id, broker = &*self.broker, ?outcome, "the dead letter was not taken, the job is kept in redis all the same");
+            }
+            let error = flight.lease.state.last_error.clone();
+            self.gathered.bury(bucket, Bury { job: flight.held(), reason, error });
+            return;
+        }
+        if let Some(metrics) = &self.of_broker {
+            metrics.publish(PublishOutcome::from(&outcome), 1);
+        }
+        match outcome {
+            Outcome::Confirmed => {
+                self.metrics.confirm(now.duration_since(flight.published));
+                if flight.lease.state.attempt == 1 {
+                    self.metrics.lateness(micros(self.store.now_us() - flight.lease.state.due_ms * 1000));
+                }
+                if self.pauses.confirmed(&flight.lease.record.job.to) {
+                    self.count_pauses();
+                }
+                match flight.lease.record.job.confirm {
+                    Confirm::Broker => self.gathered.complete(bucket, flight.held()),
+                    Confirm::Consumer => self.gathered.hold(bucket, flight.held(), flight.lease.record.job.ttr_ms),
+                }
+            }
+            Outcome::Refused(why) => {
+                let to = &flight.lease.record.job.to;
+                let pause = self.pauses.refused(to, now);
+                tracing::debug!(id = %flight.lease.id, broker = &*self.broker, why, ?pause, "refused, the destination is paused");
+                self.count_pauses();
+                let pause_ms = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX);
+                self.gathered.release(bucket, Release { job: flight.held(), pause_ms, unpublished: true });
+            }
+            Outcome::Invalid(why) => self.fail(&flight, Next::Dies(DeadReason::Invalid), why),
+            Outcome::Unroutable(why) => self.fail_on_schedule(&flight, why),
+            Outcome::Unknown(why) => {
+                self.metrics.possible_duplicates(DuplicateCause::UnknownOutcome, 1);
+                self.fail_on_schedule(&flight, why);
+            }
+        }
+    }
+
+    fn count_pauses(&self) {
+        if let Some(metrics) = &self.of_broker {
+            metrics.target_paused(self.pauses.count());
+        }
+    }
+
+    fn fail_on_schedule(&mut self, flight: &Flight, why: String) {
+        let lease = &flight.lease;
+        let next = retry::next(&lease.record.job, &lease.state, &self.rules.retry_ms, DeadReason::RetriesExhausted);
+        self.fail(flight, next, why);
+    }
+
+    fn fail(&mut self, flight: &Flight, next: Next, why: String) {
+        tracing::debug!(id = %flight.lease.id, broker = &*self.broker, attempt = flight.lease.state.attempt, why, ?next, "the attempt failed");
+        let (wait_ms, dies) = match next {
+            Next::Wait(ms) => (ms, None),
+            Next::Dies(reason) => (0, Some(reason)),
+        };
+        self.gathered.retry(flight.lease.bucket, Retry { job: flight.held(), wait_ms, unpublished: false, dies, error: why });
+    }
+
+    /// The store took outcomes.
+    fn settled(&mut self, bucket: u16, settle: &Settle, stood: Option<Vec<bool>>) {
+        self.window.settled(settle.len());
+        let Some(stood) = stood else { return };
+        let lost = stood.iter().filter(|stood| !**stood).count() as u64;
+        if lost > 0 {
+            self.metrics.leases_lost(lost);
+            if let Settle::Complete(..) | Settle::Hold(..) = settle {
+                self.metrics.possible_duplicates(DuplicateCause::LeaseLost, lost);
+            }
+            tracing::debug!(broker = &*self.broker, bucket, lost, "settled too late: cancelled, replaced or taken over meanwhile");
+        }
+        let now = clock::now();
+        match settle {
+            Settle::Bury(jobs) => jobs.iter().zip(&stood).filter(|(_, stood)| **stood).for_each(|(job, _)| self.metrics.dead(job.reason)),
+            Settle::Retry(jobs) => {
+                for job in jobs {
+                    self.wakes.head(bucket, now + Duration::from_millis(job.wait_ms));
+                }
+            }
+            Settle::Release(jobs) => {
+                for job in jobs {
+                    self.wakes.head(bucket, now + Duration::from_millis(job.pause_ms));
+                }
+            }
+            Settle::Complete(..) | Settle::Hold(..) => {}
+        }
+    }
+
+    /// The drain time is over: what has no outcome goes back, its step kept; it may have landed.
+    fn abandon(&mut self) {
+        let count = self.flights.len() as u64;
+        tracing::warn!(broker = &*self.broker, count, "no confirm within shutdown.drain, the jobs are given back and may be published twice");
+        self.metrics.possible_duplicates(DuplicateCause::UnknownOutcome, count);
+        for (_, flight) in std::mem::take(&mut self.flights) {
+            self.window.settling(flight.lease.size);
+            self.gathered.release(flight.lease.bucket, Release { job: flight.held(), pause_ms: 0, unpublished: false });
+        }
+    }
+}
+
+/// How long a claim holds: the same for every job, whatever its TTR.
+#[must_use]
+pub fn lease_of(rules: &Delivery) -> Duration {
+    Duration::from_millis(rules.publish_timeout_ms) + LEASE_MARGIN
+}
+
+fn held(lease: &Lease) -> Held {
+    Held { id: lease.id.clone(), fence: lease.fence }
+}
+
+/// A span of µs; nothing where it is negative.
+fn micros(us: i64) -> Duration {
+    Duration::from_micros(u64::try_from(us).unwrap_or(0))
+}
+
+async fn sleep_until(at: Option<Instant>) {
+    match at {
+        Some(at) => clock::sleep_until(at).await,
+        None => std::future::pending().await,
+    }
+}

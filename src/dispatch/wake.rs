@@ -1,0 +1,148 @@
+//! When each bucket is to be read next: at its earliest due time, never on a metronome.
+
+use std::time::Duration;
+
+use crate::clock::Instant;
+
+/// Others wait so long for the preferred reader of a bucket.
+const DEFERENCE: Duration = Duration::from_millis(20);
+
+/// The next look at each bucket.
+#[derive(Debug)]
+pub(super) struct Wakes {
+    at: Vec<Instant>,
+    /// What is certain to be due then; the floor poll moves `at`, not this.
+    known: Vec<Option<Instant>>,
+    busy: Vec<bool>,
+    preferred: Vec<bool>,
+    floor: Duration,
+    turn: usize,
+}
+
+impl Wakes {
+    /// All buckets at once, at `now`: what is there is not known.
+    #[must_use]
+    pub(super) fn new(buckets: u16, now: Instant) -> Self {
+        let buckets = usize::from(buckets);
+        Wakes {
+            at: vec![now; buckets],
+            known: vec![None; buckets],
+            busy: vec![false; buckets],
+            preferred: vec![true; buckets],
+            floor: Duration::from_millis(250),
+            turn: 0,
+        }
+    }
+
+    /// The fleet changed: which buckets this instance reads first, and how rarely it polls.
+    pub(super) fn fleet(&mut self, preferred: Vec<bool>, floor: Duration, now: Instant) {
+        self.preferred = preferred;
+        self.floor = floor;
+        for at in &mut self.at {
+            *at = (*at).min(now + floor);
+        }
+    }
+
+    /// A bucket that is to be read now, if any: each gets its turn. It is busy until `read`.
+    pub(super) fn due(&mut self, now: Instant) -> Option<u16> {
+        let buckets = self.at.len();
+        let found = (0..buckets).map(|step| (self.turn + step) % buckets).find(|bucket| !self.busy[*bucket] && self.at[*bucket] <= now)?;
+        self.turn = found + 1;
+        self.busy[found] = true;
+        self.known[found] = None;
+        u16::try_from(found).ok()
+    }
+
+    /// The earliest look at a bucket that is not being read.
+    #[must_use]
+    pub(super) fn next(&self) -> Option<Instant> {
+        self.at.iter().zip(&self.busy).filter(|(_, busy)| !**busy).map(|(at, _)| *at).min()
+    }
+
+    /// A bucket was read: what is known of its next due time. What was heard of it meanwhile counts too.
+    pub(super) fn read(&mut self, bucket: u16, next: Option<Instant>, now: Instant) {
+        let bucket = usize::from(bucket);
+        self.busy[bucket] = false;
+        self.at[bucket] = now + self.floor;
+        let heard = self.known[bucket].take();
+        for instant in [next, heard].into_iter().flatten() {
+            self.sooner(bucket, instant);
+        }
+    }
+
+    /// A job of this bucket falls due then.
+    pub(super) fn head(&mut self, bucket: u16, due: Instant) {
+        if usize::from(bucket) < self.at.len() {
+            self.sooner(usize::from(bucket), due);
+        }
+    }
+
+    /// Every bucket at once: the broker is back.
+    pub(super) fn all(&mut self, now: Instant) {
+        self.at.fill(now);
+    }
+
+    fn sooner(&mut self, bucket: usize, due: Instant) {
+        let at = if self.preferred[bucket] { due } else { due + DEFERENCE };
+        self.at[bucket] = self.at[bucket].min(at);
+        self.known[bucket] = Some(self.known[bucket].map_or(due, |known| known.min(due)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    #[test]
+    fn a_bucket_is_read_at_its_earliest_due_time() {
+        let now = clock::now();
+        let mut wakes = Wakes::new(2, now);
+        assert_eq!([wakes.due(now), wakes.due(now), wakes.due(now)], [Some(0), Some(1), None]);
+        wakes.read(0, Some(now + 30 * MS), now);
+        wakes.read(1, None, now);
+        assert_eq!(wakes.next(), Some(now + 30 * MS));
+        wakes.head(1, now + 10 * MS);
+        assert_eq!(wakes.due(now + 9 * MS), None);
+        assert_eq!(wakes.due(now + 10 * MS), Some(1));
+        assert_eq!(wakes.next(), Some(now + 30 * MS));
+    }
+
+    #[test]
+    fn a_head_that_is_heard_while_the_bucket_is_read_is_not_forgotten() {
+        let now = clock::now();
+        let mut wakes = Wakes::new(1, now);
+        wakes.due(now);
+        wakes.head(0, now + 5 * MS);
+        wakes.read(0, None, now);
+        assert_eq!(wakes.next(), Some(now + 5 * MS));
+    }
+
+    #[test]
+    fn a_silent_bucket_is_polled_at_the_floor_and_a_foreign_one_is_left_to_its_reader_first() {
+        let now = clock::now();
+        let mut wakes = Wakes::new(1, now);
+        wakes.fleet(vec![false], 500 * MS, now);
+        wakes.due(now);
+        wakes.read(0, None, now);
+        assert_eq!(wakes.next(), Some(now + 500 * MS));
+        wakes.head(0, now + 5 * MS);
+        assert_eq!(wakes.next(), Some(now + 25 * MS));
+    }
+
+    #[test]
+    fn a_bucket_with_more_does_not_starve_the_others() {
+        let now = clock::now();
+        let mut wakes = Wakes::new(3, now);
+        let order: Vec<_> = (0..6)
+            .filter_map(|_| {
+                let bucket = wakes.due(now)?;
+                wakes.read(bucket, Some(now), now);
+                Some(bucket)
+            })
+            .collect();
+        assert_eq!(order, [0, 1, 2, 0, 1, 2]);
+    }
+}

@@ -1,0 +1,361 @@
+//! Reads one ingest: a message becomes a request, the request is stored, only then the message is acknowledged.
+//!
+//! Batches are applied one after the other, so that requests for one id keep the order of one reader. Nothing is given back while Redis or the
+//! `rejected` destination is away: the batch is held and tried again.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use dwell_connectors::{Batch, BrokerConfig, ConnectorError, Destination, Message, Outcome, Source, SourceOptions};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use crate::clock;
+use crate::fleet::Heads;
+use crate::http::Readiness;
+use crate::job::{Action, JobId, Verdict};
+use crate::outgoing;
+use crate::publisher::Publisher;
+use crate::reconnect::Backoff;
+use crate::request::{Act, Rejection, Request, Rules, Schedule, parse};
+use crate::store::Store;
+use crate::store::error::{Class, StoreError};
+use crate::store::inbound::{Answer, Head};
+use crate::telemetry::{IngestMetrics, IngestResult, Metrics, PauseReason};
+
+/// The most messages of one batch, and so of one pass through the durability gate.
+const BATCH: usize = 1024;
+/// The most bytes of one batch, but for a single larger message.
+const BATCH_BYTES: usize = 4 << 20;
+/// The most messages that are read and not stored yet: the batch that is being stored and those behind it.
+const UNSETTLED: usize = 4096;
+
+/// The agent that reads one ingest.
+pub struct Ingest {
+    name: String,
+    source: BrokerConfig,
+    options: SourceOptions,
+    rules: Rules,
+    rejected: Destination,
+    publisher: Publisher,
+    store: Arc<Store>,
+    heads: Heads,
+    retry_ms: Vec<u64>,
+    metrics: Metrics,
+    of_ingest: Option<IngestMetrics>,
+    readiness: Readiness,
+}
+
+/// What an [`Ingest`] is made of.
+pub struct Parts {
+    /// What its requests are judged by.
+    pub rules: Rules,
+    /// The broker that is read.
+    pub source: BrokerConfig,
+    /// Where bad requests go.
+    pub rejected: Destination,
+    /// The link of that broker, for bad requests and verdicts.
+    pub publisher: Publisher,
+    /// The store.
+    pub store: Arc<Store>,
+    /// Whom to wake for new heads.
+    pub heads: Heads,
+    /// `delivery.retry`, ms.
+    pub retry_ms: Vec<u64>,
+    /// Counts.
+    pub metrics: Metrics,
+    /// Told once it reads.
+    pub readiness: Readiness,
+}
+
+impl Ingest {
+    /// An agent that is not running yet.
+    #[must_use]
+    pub fn new(parts: Parts) -> Self {
+        let ingest = &parts.rules.ingest;
+        let options = SourceOptions {
+            topic: ingest.topic.clone(),
+            group: ingest.group.clone(),
+            max_batch: BATCH,
+            max_batch_bytes: BATCH_BYTES,
+            max_unsettled: UNSETTLED,
+        };
+        Ingest {
+            name: parts.rules.name.clone(),
+            source: parts.source,
+            options,
+            rejected: parts.rejected,
+            publisher: parts.publisher,
+            store: parts.store,
+            heads: parts.heads,
+            retry_ms: parts.retry_ms,
+            of_ingest: parts.metrics.ingest(&parts.rules.name),
+            metrics: parts.metrics,
+            readiness: parts.readiness,
+            rules: parts.rules,
+        }
+    }
+
+    /// Opens the source once, to find out at start whether it can be: `run` goes on with it.
+    pub async fn open(&self) -> Result<Box<dyn Source>, ConnectorError> {
+        self.source.source(self.options.clone()).await
+    }
+
+    /// Reads until told to stop, beginning with `opened` where that is open already. A batch that is being stored at `stop` is stored and
+    /// acknowledged, unless the store stays away until `give_up`.
+    pub async fn run(self, opened: Option<Box<dyn Source>>, stop: CancellationToken, give_up: CancellationToken) {
+        let mut backoff = Backoff::link();
+        let mut opened = opened;
+        while !stop.is_cancelled() {
+            let opening = async {
+                match opened.take() {
+                    Some(source) => Ok(source),
+                    None => self.open().await,
+                }
+            };
+            let source = tokio::select! {
+                () = stop.cancelled() => return,
+                source = opening => source,
+            };
+            match source {
+                Ok(source) => {
+                    tracing::info!(ingest = self.name, topic = self.options.topic, "reading");
+                    self.readiness.ingest_reads(&self.name);
+                    backoff.reset();
+                    match self.read(source, &stop, &give_up).await {
+                        Ok(()) => return,
+                        Err(error) => tracing::warn!(ingest = self.name, %error, mend = error.mend, "link for reading lost, reopening"),
+                    }
+                }
+                Err(error) => tracing::warn!(ingest = self.name, %error, mend = error.mend, "cannot read, trying again"),
+            }
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = clock::sleep(backoff.pause()) => {}
+            }
+        }
+    }
+
+    /// One life of a source: `Ok` when told to stop.
+    async fn read(&self, source: Box<dyn Source>, stop: &CancellationToken, give_up: &CancellationToken) -> Result<(), ConnectorError> {
+        // One batch is read and taken apart while the one before is stored.
+        let (sender, mut batches) = mpsc::channel::<Result<Batch, ConnectorError>>(1);
+        let reading = async {
+            // Ends, and with it the channel, when told to stop or when the source is spent.
+            let sender = sender;
+            loop {
+                let batch = tokio::select! {
+                    biased;
+                    () = stop.cancelled() => return,
+                    batch = source.recv() => batch,
+                };
+                let failed = batch.is_err();
+                if sender.send(batch).await.is_err() || failed {
+                    return;
+                }
+            }
+        };
+        let applying = async {
+            while let Some(batch) = batches.recv().await {
+                let batch = batch?;
+                // A batch that was not begun is given back by closing.
+                if stop.is_cancelled() || !self.apply(batch.messages, give_up).await {
+                    break;
+                }
+                source.ack(batch.id).await?;
+            }
+            Ok(())
+        };
+        let result = {
+            tokio::pin!(applying);
+            tokio::select! {
+                biased;
+                result = &mut applying => result,
+                () = reading => applying.await,
+            }
+        };
+        match (result, source.close().await) {
+            (Ok(()), Err(error)) => {
+                tracing::debug!(ingest = self.name, %error, "closing the source failed, the broker delivers again what was open");
+                Ok(())
+            }
+            (result, _) => result,
+        }
+    }
+
+    /// Applies a batch in its order; true once every message of it is stored, rejected or answered. False: given up, nothing is acknowledged.
+    pub async fn apply(&self, messages: Vec<Message>, give_up: &CancellationToken) -> bool {
+        let now_ms = self.store.now_ms();
+        let mut schedules: Vec<Schedule> = Vec::with_capacity(messages.len());
+        let mut originals: Vec<Message> = Vec::new();
+        for message in messages {
+            match parse(&message, &self.rules, now_ms) {
+                Ok(Request::Schedule(schedule)) => {
+                    schedules.push(*schedule);
+                    originals.push(message);
+                }
+                Ok(Request::Act(act)) => {
+                    // What came before it is applied before it: it may be the same job.
+                    if !self.schedule(&mut schedules, &mut originals, give_up).await || !self.act(act, give_up).await {
+                        return false;
+                    }
+                }
+                Err(rejection) => {
+                    if !self.reject(message, &rejection, give_up).await {
+                        return false;
+                    }
+                }
+            }
+        }
+        self.schedule(&mut schedules, &mut originals, give_up).await
+    }
+
+    async fn schedule(&self, schedules: &mut Vec<Schedule>, originals: &mut Vec<Message>, give_up: &CancellationToken) -> bool {
+        if schedules.is_empty() {
+            return true;
+        }
+        let mut schedules = std::mem::take(schedules);
+        let originals = std::mem::take(originals);
+        let mut held = Held::new(self);
+        let scheduled = loop {
+            match self.store.schedule(&schedules).await {
+                Ok(scheduled) => break scheduled,
+                Err(error) => {
+                    // What was applied of it must not be applied again.
+                    schedules.iter_mut().for_each(|schedule| schedule.origin.check = true);
+                    if !held.wait(&error, give_up).await {
+                        return false;
+                    }
+                }
+            }
+        };
+        drop(held);
+        self.heads.wake(scheduled.heads).await;
+        let count = |of: &[Verdict]| scheduled.answers.iter().filter(|answer| of.contains(&answer.verdict)).count() as u64;
+        self.count(IngestResult::Scheduled, count(&[Verdict::Added, Verdict::Replaced]));
+        self.count(IngestResult::Duplicate, count(&[Verdict::Duplicate, Verdict::Kept]));
+        for ((schedule, answer), original) in schedules.iter().zip(&scheduled.answers).zip(originals) {
+            if answer.verdict == Verdict::Conflict && !self.reject(original, &Rejection::conflict(&schedule.id), give_up).await {
+                return false;
+            }
+            self.reply(schedule.reply_to.as_ref(), &schedule.id, Action::Schedule, *answer).await;
+        }
+        true
+    }
+
+    async fn act(&self, mut act: Act, give_up: &CancellationToken) -> bool {
+        let mut held = Held::new(self);
+        let answer = loop {
+            match self.store.act(&act, &self.retry_ms).await {
+                Ok(answer) => break answer,
+                Err(error) => {
+                    act.origin.check = true;
+                    if !held.wait(&error, give_up).await {
+                        return false;
+                    }
+                }
+            }
+        };
+        drop(held);
+        self.count(IngestResult::Action, 1);
+        if act.action == Action::Cancel {
+            self.metrics.cancelled(answer.verdict);
+        }
+        if let (Action::Reschedule | Action::Fire | Action::Requeue | Action::Fail, Some(due_ms)) = (act.action, answer.due_ms) {
+            let bucket = self.store.keys().bucket_of(act.id.as_str());
+            let brokers = self.store.brokers();
+            self.heads.wake(brokers.iter().map(|broker| Head { bucket, broker: broker.clone(), due_ms }).collect()).await;
+        }
+        self.reply(act.reply_to.as_ref(), &act.id, act.action, answer).await;
+        true
+    }
+
+    /// Publishes the verdict where it was asked for. One that cannot be delivered is said, and the request acknowledged all the same.
+    async fn reply(&self, to: Option<&Destination>, id: &JobId, action: Action, answer: Answer) {
+        let Some(to) = to else { return };
+        let outcome = self.publisher.publish_one(to.clone(), outgoing::verdict(id, action, answer)).await;
+        if outcome != Outcome::Confirmed {
+            tracing::warn!(ingest = self.name, %id, %to, ?outcome, "the verdict could not be delivered");
+        }
+    }
+
+    /// Publishes a bad request to `rejected`, as often as it takes; false when given up.
+    async fn reject(&self, message: Message, rejection: &Rejection, give_up: &CancellationToken) -> bool {
+        let message = outgoing::rejected(message, rejection);
+        let mut backoff = Backoff::link();
+        let mut paused = false;
+        loop {
+            let outcome = self.publisher.publish_one(self.rejected.clone(), message.clone()).await;
+            if outcome == Outcome::Confirmed {
+                break;
+            }
+            if !paused {
+                paused = true;
+                self.metrics.ingest_paused(PauseReason::Rejected);
+                tracing::error!(ingest = self.name, rejected = %self.rejected, ?outcome, "a bad request cannot be published to `rejected`: the ingest waits until it can; make the destination, or set ingest.declare = true");
+            }
+            tokio::select! {
+                () = give_up.cancelled() => break,
+                () = clock::sleep(backoff.pause()) => {}
+            }
+        }
+        if paused {
+            self.metrics.ingest_resumed(PauseReason::Rejected);
+        }
+        if give_up.is_cancelled() && paused {
+            return false;
+        }
+        tracing::debug!(ingest = self.name, code = rejection.code.as_str(), detail = rejection.detail, "rejected");
+        self.count(IngestResult::Rejected, 1);
+        true
+    }
+
+    fn count(&self, result: IngestResult, count: u64) {
+        if let (Some(metrics), true) = (&self.of_ingest, count > 0) {
+            metrics.result(result, count);
+        }
+    }
+}
+
+/// A batch that the store does not take: the ingest is paused, says so once, and tries again.
+struct Held<'a> {
+    ingest: &'a Ingest,
+    backoff: Backoff,
+    reason: Option<PauseReason>,
+}
+
+impl<'a> Held<'a> {
+    fn new(ingest: &'a Ingest) -> Self {
+        Held { ingest, backoff: Backoff::new(Duration::from_millis(50), Duration::from_secs(1)), reason: None }
+    }
+
+    /// Waits before the next try; false when given up.
+    async fn wait(&mut self, error: &StoreError, give_up: &CancellationToken) -> bool {
+        let reason = if error.class == Class::Oom { PauseReason::RedisFull } else { PauseReason::Redis };
+        if self.reason != Some(reason) {
+            self.resume();
+            self.ingest.metrics.ingest_paused(reason);
+            self.reason = Some(reason);
+            tracing::warn!(ingest = self.ingest.name, %error, mend = error.mend, "the store does not take jobs, the ingest waits");
+        }
+        tokio::select! {
+            () = give_up.cancelled() => false,
+            () = clock::sleep(self.backoff.pause()) => true,
+        }
+    }
+
+    fn resume(&mut self) {
+        if let Some(reason) = self.reason.take() {
+            self.ingest.metrics.ingest_resumed(reason);
+        }
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        if self.reason.is_some() {
+            tracing::info!(ingest = self.ingest.name, "the ingest goes on");
+        }
+        self.resume();
+    }
+}

@@ -1,0 +1,93 @@
+//! What is published: a job's attempt, a dead letter, a rejected request, a verdict. Pure.
+
+use bytes::Bytes;
+use dwell_connectors::{Message, Value};
+
+use crate::job::{Action, Confirm, DeadReason, JobId};
+use crate::request::Rejection;
+use crate::store::inbound::Answer;
+use crate::store::lease::Lease;
+
+/// The id of the job.
+pub const ID: &str = "delayed-id";
+/// The number of the attempt, from 1, only rising.
+pub const ATTEMPT: &str = "delayed-attempt";
+/// The due time of the schedule, epoch ms.
+pub const DUE: &str = "delayed-due";
+/// Why it is dead.
+pub const DEAD_REASON: &str = "delayed-dead-reason";
+/// What went wrong last.
+pub const LAST_ERROR: &str = "delayed-last-error";
+/// The code of a rejected request.
+pub const ERROR: &str = "delayed-error";
+/// What was wrong with it.
+pub const ERROR_DETAIL: &str = "delayed-error-detail";
+
+/// A number in a header: an integer on AMQP, text elsewhere.
+fn number(broker_kind: &str, value: i64) -> Value {
+    if broker_kind == "amqp" { Value::I64(value) } else { Value::Text(value.to_string()) }
+}
+
+/// One attempt of a job, for a broker of this kind: body, key, properties and headers as they came, and what Dwell says of it.
+#[must_use]
+pub fn attempt(lease: &Lease, broker_kind: &str) -> Message {
+    let job = &lease.record.job;
+    let mut headers = job.headers.clone();
+    headers.push(ID, Value::Text(lease.id.as_str().to_owned()));
+    headers.push(ATTEMPT, number(broker_kind, i64::from(lease.state.attempt)));
+    headers.push(DUE, number(broker_kind, lease.state.due_ms));
+    let mut properties = job.properties.clone();
+    if broker_kind == "amqp" && job.origin != "amqp" {
+        // From another kind of broker: persistent, or a restart of the broker would lose what we call delivered.
+        properties.get_or_insert_default().delivery_mode = Some(2);
+    }
+    Message { body: job.body.clone(), has_body: job.has_body, key: job.key.clone(), headers, properties, ..Message::default() }
+}
+
+/// A dead letter: the last attempt, with the reason and the last error.
+#[must_use]
+pub fn dead_letter(lease: &Lease, broker_kind: &str, reason: DeadReason) -> Message {
+    let mut message = attempt(lease, broker_kind);
+    message.headers.push(DEAD_REASON, Value::Text(reason.as_str().to_owned()));
+    message.headers.push(LAST_ERROR, Value::Text(one_line(&lease.state.last_error)));
+    message
+}
+
+/// What brokers that drop repeats go by, at most 64 characters: the same over the retries of one schedule, another after a replace, reschedule or
+/// requeue, another for each attempt where the consumer confirms, and another for the dead letter.
+#[must_use]
+pub fn dedupe_id(lease: &Lease) -> String {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(&lease.state.generation);
+    hasher.update(lease.id.as_str().as_bytes());
+    let hash = hasher.finalize().to_hex();
+    let schedule = &hash[..32];
+    if lease.state.reason.is_some() {
+        format!("{schedule}-dead")
+    } else if lease.record.job.confirm == Confirm::Consumer {
+        format!("{schedule}-{}", lease.state.attempt)
+    } else {
+        schedule.to_owned()
+    }
+}
+
+/// A refused request, body and headers as they came, with the code and what was wrong.
+#[must_use]
+pub fn rejected(message: Message, rejection: &Rejection) -> Message {
+    let mut message = message;
+    message.headers.push(ERROR, Value::Text(rejection.code.as_str().to_owned()));
+    message.headers.push(ERROR_DETAIL, Value::Text(one_line(&rejection.detail)));
+    message
+}
+
+/// The answer to a request, as JSON.
+#[must_use]
+pub fn verdict(id: &JobId, action: Action, answer: Answer) -> Message {
+    let json = serde_json::json!({ "id": id.as_str(), "action": action.as_str(), "verdict": answer.verdict.as_str(), "due_ms": answer.due_ms });
+    Message::new(Bytes::from(json.to_string())).with_header("content-type", "application/json")
+}
+
+/// Text for a header: NATS headers end at a line break.
+fn one_line(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}

@@ -1,0 +1,268 @@
+//! The link of one broker for publishing: opened and reopened for ever, every publication answered exactly once, in time.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use dwell_connectors::{BrokerConfig, ConnectorError, Destination, Message, Outcome, Outcomes, Publication, Sink, Token};
+use parking_lot::{Mutex, RwLock};
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio_util::sync::CancellationToken;
+
+use crate::clock::{self, Instant};
+use crate::reconnect::Backoff;
+use crate::telemetry::BrokerMetrics;
+
+/// Outcomes of the publications that one owner handed over, in batches.
+pub type Reports = mpsc::UnboundedReceiver<Vec<(Token, Outcome)>>;
+
+/// A publication of the dispatcher, which draws its tokens from [`Publisher::token`].
+#[derive(Debug)]
+pub struct Attempt {
+    /// Comes back with the outcome.
+    pub token: Token,
+    /// Where to.
+    pub to: Destination,
+    /// What.
+    pub message: Message,
+    /// For brokers that drop repeats.
+    pub dedupe_id: String,
+    /// Without an answer by then the outcome is unknown.
+    pub deadline: Instant,
+}
+
+/// The link of one broker for publishing. Clones share it.
+#[derive(Clone)]
+pub struct Publisher {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    name: String,
+    config: BrokerConfig,
+    publish_timeout: Duration,
+    sink: RwLock<Option<Arc<dyn Sink>>>,
+    connected: watch::Sender<bool>,
+    tokens: AtomicU64,
+    pending: Mutex<Pending>,
+    reports: mpsc::UnboundedSender<Vec<(Token, Outcome)>>,
+    metrics: Option<BrokerMetrics>,
+}
+
+/// What has no outcome yet. Bounded by the window of its owners.
+#[derive(Default)]
+struct Pending {
+    owners: HashMap<Token, Owner>,
+    deadlines: BinaryHeap<Reverse<(Instant, Vec<Token>)>>,
+}
+
+enum Owner {
+    Dispatch,
+    Waiter(oneshot::Sender<Outcome>),
+}
+
+impl Publisher {
+    /// A publisher that is not open yet, and where the outcomes of [`Publisher::publish`] arrive.
+    #[must_use]
+    pub fn new(name: &str, config: BrokerConfig, publish_timeout: Duration, metrics: Option<BrokerMetrics>) -> (Self, Reports) {
+        let (reports, receiver) = mpsc::unbounded_channel();
+        let inner = Inner {
+            name: name.to_owned(),
+            config,
+            publish_timeout,
+            sink: RwLock::new(None),
+            connected: watch::Sender::new(false),
+            tokens: AtomicU64::new(1),
+            pending: Mutex::default(),
+            reports,
+            metrics,
+        };
+        (Publisher { inner: Arc::new(inner) }, receiver)
+    }
+
+    /// The kind of broker, as in `type`.
+    #[must_use]
+    pub fn kind(&self) -> &'static str {
+        self.inner.config.kind()
+    }
+
+    /// Opens the link once, to find out at start whether it can be: the supervisor goes on with it.
+    pub async fn open(&self) -> Result<(Arc<dyn Sink>, Outcomes), ConnectorError> {
+        let (sink, outcomes) = self.inner.config.sink(self.inner.publish_timeout).await?;
+        Ok((sink.into(), outcomes))
+    }
+
+    /// True while the link is up.
+    #[must_use]
+    pub fn connected(&self) -> watch::Receiver<bool> {
+        self.inner.connected.subscribe()
+    }
+
+    /// A token that no publication has.
+    #[must_use]
+    pub fn token(&self) -> Token {
+        self.inner.tokens.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Publishes; each outcome arrives in the reports, by its deadline at the latest.
+    pub async fn publish(&self, attempts: Vec<Attempt>) {
+        let sink = self.inner.sink.read().clone();
+        let Some(sink) = sink else {
+            let refused = attempts.iter().map(|attempt| (attempt.token, Outcome::Refused("the broker is away".to_owned()))).collect();
+            // The receiver lives as long as its dispatcher; without one nobody waits.
+            let _ = self.inner.reports.send(refused);
+            return;
+        };
+        {
+            let mut pending = self.inner.pending.lock();
+            let mut by_deadline: Vec<(Instant, Vec<Token>)> = Vec::new();
+            for attempt in &attempts {
+                pending.owners.insert(attempt.token, Owner::Dispatch);
+                match by_deadline.last_mut() {
+                    Some((deadline, tokens)) if *deadline == attempt.deadline => tokens.push(attempt.token),
+                    _ => by_deadline.push((attempt.deadline, vec![attempt.token])),
+                }
+            }
+            pending.deadlines.extend(by_deadline.into_iter().map(Reverse));
+        }
+        let publications = attempts
+            .into_iter()
+            .map(|attempt| Publication { token: attempt.token, to: attempt.to, message: attempt.message, dedupe_id: attempt.dedupe_id })
+            .collect();
+        sink.publish(publications).await;
+    }
+
+    /// Publishes one message and waits for its outcome, `publish_timeout` at most.
+    pub async fn publish_one(&self, to: Destination, message: Message) -> Outcome {
+        let sink = self.inner.sink.read().clone();
+        let Some(sink) = sink else { return Outcome::Refused("the broker is away".to_owned()) };
+        let token = self.token();
+        let (sender, receiver) = oneshot::channel();
+        {
+            let mut pending = self.inner.pending.lock();
+            pending.owners.insert(token, Owner::Waiter(sender));
+            pending.deadlines.push(Reverse((clock::now() + self.inner.publish_timeout, vec![token])));
+        }
+        sink.publish(vec![Publication { token, to, message, dedupe_id: String::new() }]).await;
+        receiver.await.unwrap_or_else(|_| Outcome::Unknown("the publisher ended".to_owned()))
+    }
+
+    /// Keeps the link up until told to stop, beginning with `opened` where that is open already. Reports outcomes, and those that do not come.
+    pub async fn run(&self, opened: Option<(Arc<dyn Sink>, Outcomes)>, stop: CancellationToken) {
+        let mut backoff = Backoff::link();
+        let mut opened = opened;
+        loop {
+            let opening = async {
+                match opened.take() {
+                    Some(open) => Ok(open),
+                    None => self.open().await,
+                }
+            };
+            let open = tokio::select! {
+                biased;
+                () = stop.cancelled() => return,
+                open = opening => open,
+            };
+            match open {
+                Ok((sink, outcomes)) => {
+                    backoff.reset();
+                    tracing::info!(broker = self.inner.name, "publishing");
+                    self.serve(sink, outcomes, &stop).await;
+                    if stop.is_cancelled() {
+                        return;
+                    }
+                    tracing::warn!(broker = self.inner.name, place = self.inner.config.place(), "link for publishing lost, reopening");
+                }
+                Err(error) => tracing::warn!(broker = self.inner.name, %error, mend = error.mend, "no link for publishing, trying again"),
+            }
+            self.expire();
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = clock::sleep(backoff.pause()) => {}
+            }
+        }
+    }
+
+    /// One life of a link.
+    async fn serve(&self, sink: Arc<dyn Sink>, mut outcomes: Outcomes, stop: &CancellationToken) {
+        *self.inner.sink.write() = Some(sink);
+        self.set_connected(true);
+        loop {
+            let next_deadline = self.inner.pending.lock().deadlines.peek().map(|Reverse((deadline, _))| *deadline);
+            let overdue = async {
+                match next_deadline {
+                    Some(deadline) => clock::sleep_until(deadline).await,
+                    // Whoever publishes next sets a deadline that is far off: a look once a second finds it.
+                    None => clock::sleep(Duration::from_secs(1)).await,
+                }
+            };
+            tokio::select! {
+                biased;
+                batch = outcomes.recv() => match batch {
+                    Some(batch) => self.report(batch),
+                    None => break,
+                },
+                () = stop.cancelled() => break,
+                () = overdue => self.expire(),
+            }
+        }
+        *self.inner.sink.write() = None;
+        self.set_connected(false);
+        // A sink answers every token before it ends; whatever it left open may have landed.
+        let left: Vec<Token> = self.inner.pending.lock().owners.keys().copied().collect();
+        self.report(left.into_iter().map(|token| (token, Outcome::Unknown("the link was lost before the confirm".to_owned()))).collect());
+    }
+
+    fn set_connected(&self, up: bool) {
+        self.inner.connected.send_replace(up);
+        if let Some(metrics) = &self.inner.metrics {
+            metrics.connected(up);
+        }
+    }
+
+    /// Hands outcomes to their owners. Those of tokens that are answered already (a confirm after its deadline) are dropped.
+    fn report(&self, batch: Vec<(Token, Outcome)>) {
+        let mut for_dispatch = Vec::with_capacity(batch.len());
+        {
+            let mut pending = self.inner.pending.lock();
+            for (token, outcome) in batch {
+                match pending.owners.remove(&token) {
+                    Some(Owner::Dispatch) => for_dispatch.push((token, outcome)),
+                    // Whoever waited has given up.
+                    Some(Owner::Waiter(waiter)) => drop(waiter.send(outcome)),
+                    None => {}
+                }
+            }
+        }
+        if !for_dispatch.is_empty() {
+            // As in `publish`.
+            let _ = self.inner.reports.send(for_dispatch);
+        }
+    }
+
+    /// Answers for what has no answer by its deadline.
+    fn expire(&self) {
+        let now = clock::now();
+        let mut late = Vec::new();
+        {
+            let mut pending = self.inner.pending.lock();
+            while pending.deadlines.peek().is_some_and(|Reverse((deadline, _))| *deadline <= now) {
+                if let Some(Reverse((_, tokens))) = pending.deadlines.pop() {
+                    late.extend(tokens.into_iter().filter(|token| pending.owners.contains_key(token)));
+                }
+            }
+        }
+        self.report(late.into_iter().map(|token| (token, Outcome::Unknown("no confirm in time".to_owned()))).collect());
+    }
+
+    /// Whether something takes messages at this destination.
+    pub async fn exists(&self, to: &Destination) -> Result<bool, ConnectorError> {
+        let sink = self.inner.sink.read().clone();
+        match sink {
+            Some(sink) => sink.exists(to).await,
+            None => Err(ConnectorError::new(dwell_connectors::ErrorKind::Disconnected, format!("broker `{}` is away", self.inner.name))),
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! `format = "envelope"`: the request as JSON in the body. What `delay-*` headers say wins.
+
+use bytes::Bytes;
+use dwell_connectors::Message;
+use serde::{Deserialize, Deserializer};
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use super::control::Control;
+use super::reject::{Code, Rejection};
+use crate::job::{Action, JobId};
+use crate::units::{parse_duration_ms, parse_time_ms, quote};
+
+/// The keys. Values stay JSON, so that each wrong one is refused with its own code; an unknown key may be a typing error, and is refused too.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Envelope {
+    command: Option<Value>,
+    topic: Option<Value>,
+    id: Option<Value>,
+    delay: Option<Value>,
+    #[serde(rename = "delayTime")]
+    delay_time: Option<Value>,
+    #[serde(rename = "TTR")]
+    ttr: Option<Value>,
+    /// Kept as text: numbers would lose digits and objects their order.
+    #[serde(default, deserialize_with = "present")]
+    body: Option<Box<RawValue>>,
+}
+
+/// An explicit `null` is a value, not an absent one.
+fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Box<RawValue>>, D::Error> {
+    Box::<RawValue>::deserialize(deserializer).map(Some)
+}
+
+/// Fills in what the control headers leave open; answers the body that is to be published, empty for `delete` and `finish`.
+pub(super) fn fill(control: &mut Control, message: &Message) -> Result<Bytes, Rejection> {
+    let envelope: Envelope = serde_json::from_slice(&message.body).map_err(|error| {
+        // The error's own text may hold a piece of the body.
+        let what = match error.classify() {
+            serde_json::error::Category::Data => "is no object of command, topic, id, delay or delayTime, TTR and body, each at most once",
+            _ => "is not JSON",
+        };
+        Rejection::new(Code::BadEnvelope, format!("the body {what} (line {}, column {})", error.line(), error.column()))
+    })?;
+    let action = match &envelope.command {
+        Some(Value::String(command)) if command == "add" => Action::Schedule,
+        Some(Value::String(command)) if command == "delete" => Action::Cancel,
+        Some(Value::String(command)) if command == "finish" => Action::Finish,
+        Some(other) => return Err(Rejection::new(Code::BadAction, format!("command {} is none of add, delete, finish", shown(other)))),
+        None => return Err(Rejection::new(Code::BadAction, "the envelope has no command: write add, delete or finish")),
+    };
+    let action = *control.action.get_or_insert(action);
+    if control.id.is_none() {
+        control.id = envelope.id.as_ref().map(id).transpose()?;
+    }
+    if action != Action::Schedule {
+        return Ok(Bytes::new());
+    }
+    if !control.has_delay() {
+        control.delay_for = envelope.delay.as_ref().map(|value| seconds(value, "delay", Code::BadDelay)).transpose()?;
+        control.delay_until = envelope.delay_time.as_ref().map(epoch_ms).transpose()?;
+    }
+    if control.ttr_ms.is_none() {
+        control.ttr_ms = envelope.ttr.as_ref().map(|value| seconds(value, "TTR", Code::BadTtr)).transpose()?;
+    }
+    if control.target.is_none() {
+        control.target = envelope.topic.as_ref().map(topic).transpose()?;
+    }
+    let body =
+        envelope.body.ok_or_else(|| Rejection::new(Code::BadEnvelope, "the envelope has no body: write \"body\":\"\" for an empty one"))?;
+    published(&body)
+}
+
+/// A string as its UTF-8 bytes, any other value as compact JSON.
+fn published(body: &RawValue) -> Result<Bytes, Rejection> {
+    if body.get().starts_with('"') {
+        let text: String = serde_json::from_str(body.get())
+            .map_err(|_| Rejection::new(Code::BadEnvelope, "the body in the envelope is no Unicode text"))?;
+        return Ok(Bytes::from(text));
+    }
+    Ok(Bytes::from(compact(body.get())))
+}
+
+/// Valid JSON without the white space between its tokens; every token as it came.
+fn compact(json: &str) -> String {
+    let mut text = String::with_capacity(json.len());
+    let (mut quoted, mut escaped) = (false, false);
+    for c in json.chars() {
+        if quoted || !matches!(c, ' ' | '\t' | '\r' | '\n') {
+            text.push(c);
+        }
+        if escaped {
+            escaped = false;
+        } else if c == '\\' {
+            escaped = true;
+        } else if c == '"' {
+            quoted = !quoted;
+        }
+    }
+    text
+}
+
+fn id(value: &Value) -> Result<JobId, Rejection> {
+    let text = match value {
+        Value::String(text) => text.clone(),
+        // Larger numbers and fractions lose digits, so that two ids could become one.
+        Value::Number(number) if number.is_i64() || number.is_u64() => number.to_string(),
+        other => return Err(Rejection::new(Code::BadId, format!("id {} is neither text nor an integer", shown(other)))),
+    };
+    JobId::new(text).map_err(|why| Rejection::new(Code::BadId, format!("id: {why}")))
+}
+
+fn topic(value: &Value) -> Result<String, Rejection> {
+    match value {
+        Value::String(text) => Ok(text.clone()),
+        other => Err(Rejection::new(Code::MissingTarget, format!("topic {} is no text", shown(other)))),
+    }
+}
+
+/// A number of seconds, or the same as text.
+fn seconds(value: &Value, name: &str, code: Code) -> Result<u64, Rejection> {
+    number(value)
+        .ok_or_else(|| format!("{} is no number of seconds", shown(value)))
+        .and_then(|number| parse_duration_ms(&format!("{number}s")))
+        .map_err(|why| Rejection::new(code, format!("{name}: {why}")))
+}
+
+fn epoch_ms(value: &Value) -> Result<i64, Rejection> {
+    number(value)
+        .ok_or_else(|| format!("{} is no number of epoch milliseconds", shown(value)))
+        .and_then(|number| parse_time_ms(&number))
+        .map_err(|why| Rejection::new(Code::BadDelay, format!("delayTime: {why}")))
+}
+
+/// A JSON number, or text made of its characters alone, so that no unit slips in.
+fn number(value: &Value) -> Option<String> {
+    let text = match value {
+        Value::Number(number) => number.to_string(),
+        Value::String(text) => text.trim().to_owned(),
+        _ => return None,
+    };
+    (!text.is_empty() && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'.' | b'-'))).then_some(text)
+}
+
+fn shown(value: &Value) -> String {
+    quote(&value.to_string())
+}

@@ -1,0 +1,174 @@
+//! The way of a message: what it asks, when, where to, and by which rules.
+
+use dwell_connectors::{Destination, Message};
+
+use super::control::{self, Control};
+use super::reject::{Code, Rejection};
+use super::rules::{Kind, Rules};
+use super::{Act, Request, Schedule, dialect, envelope, headers, origin, target};
+use crate::job::{Action, Conflict, Due, Job, JobId};
+use crate::units::{quote, show_duration_ms, show_size, show_time_ms};
+
+/// The header of ours that tells a message that Dwell published.
+const ATTEMPT: &str = "delayed-attempt";
+
+/// Reads a message as a request. `now_ms` is about Redis's time: it decides only which timestamps are ahead of now, and what is beyond `max_delay`.
+pub fn parse(message: &Message, rules: &Rules, now_ms: i64) -> Result<Request, Rejection> {
+    let mut control = control::read(&message.headers)?;
+    let mut body = None;
+    if rules.ingest.envelope && control.action.is_none_or(|action| action == Action::Schedule) {
+        body = Some(envelope::fill(&mut control, message)?);
+    }
+    match control.action.unwrap_or(Action::Schedule) {
+        Action::Schedule => {
+            dialect::fill(&mut control, &message.headers, rules.ingest.missing_delay_immediate)?;
+            schedule(control, message, body, rules, now_ms).map(|schedule| Request::Schedule(Box::new(schedule)))
+        }
+        action => act(action, control, message, rules, now_ms).map(Request::Act),
+    }
+}
+
+/// A new job. `body`: what the envelope holds.
+fn schedule(control: Control, message: &Message, body: Option<bytes::Bytes>, rules: &Rules, now_ms: i64) -> Result<Schedule, Rejection> {
+    let due = match due(&control, message, rules, now_ms)? {
+        Some(due) => due,
+        // A framework copied our headers, or a target leads back here: it would go round for ever.
+        None if message.headers.get(ATTEMPT).is_some() => {
+            return Err(Rejection::new(
+                Code::Loop,
+                "the message was published by Dwell and comes back without a delay: something between the target and this ingest sends it round",
+            ));
+        }
+        None if rules.ingest.missing_delay_immediate => Due::In(0),
+        None => return Err(missing_delay()),
+    };
+    let target = target::resolve(&control, message, rules)?;
+    let reply_to = target::reply_to(&control, rules)?;
+    let ttr_ms = ttr(&control, rules)?;
+    check_retry(&control, rules)?;
+    let (body, has_body) = match body {
+        Some(body) => (body, true),
+        None => (message.body.clone(), message.has_body),
+    };
+    if body.len() as u64 > rules.limits.max_body {
+        return Err(Rejection::new(
+            Code::BodyTooLarge,
+            format!(
+                "the body has {} bytes, and limits.max_body is {}: store it elsewhere and send a reference",
+                body.len(),
+                show_size(rules.limits.max_body)
+            ),
+        ));
+    }
+    let passed = headers::passed(&message.headers, rules.kind, target.rules, &target.to)?;
+    let generated = control.id.is_none();
+    // An id that was made here names this message alone: whatever it meets, it replaces nothing.
+    let conflict = if generated { Conflict::Keep } else { control.conflict.unwrap_or_default() };
+    Ok(Schedule {
+        id: control.id.unwrap_or_else(|| origin::generated_id(message, rules)),
+        generated,
+        due,
+        conflict,
+        job: Job {
+            broker: target.broker.to_owned(),
+            to: target.to,
+            key: control.key.or_else(|| message.key.clone()),
+            headers: passed,
+            properties: message.properties.clone(),
+            ttr_ms,
+            confirm: control.confirm.unwrap_or(rules.confirm),
+            retry: control.retry_ms,
+            late: control.late,
+            max_late_ms: control.max_late_ms,
+            created_ms: now_ms,
+            origin: rules.kind.as_str().to_owned(),
+            has_body,
+            body,
+        },
+        origin: origin::origin(message, rules),
+        reply_to,
+    })
+}
+
+/// An action on a job that exists; the body is ignored.
+fn act(action: Action, control: Control, message: &Message, rules: &Rules, now_ms: i64) -> Result<Act, Rejection> {
+    let new_due = match action {
+        Action::Reschedule => Some(due(&control, message, rules, now_ms)?.ok_or_else(missing_delay)?),
+        _ => None,
+    };
+    let (seen_due, seen_attempt) = match action {
+        Action::Finish | Action::Fail => (carried(message, "delayed-due")?, carried(message, ATTEMPT)?),
+        _ => (None, None),
+    };
+    let reply_to: Option<Destination> = target::reply_to(&control, rules)?;
+    let id: JobId =
+        control.id.ok_or_else(|| Rejection::new(Code::BadAction, format!("{} needs a delay-id: whose job?", action.as_str())))?;
+    Ok(Act { action, id, due: new_due, seen_due, seen_attempt, origin: origin::origin(message, rules), reply_to })
+}
+
+/// When, within `max_delay`; `None` where the request does not say.
+fn due(control: &Control, message: &Message, rules: &Rules, now_ms: i64) -> Result<Option<Due>, Rejection> {
+    let max_ms = rules.limits.max_delay_ms;
+    let too_long = |what: String| {
+        Rejection::new(
+            Code::DelayTooLong,
+            format!("{what} is beyond limits.max_delay, {}: it would not be fired early", show_duration_ms(max_ms)),
+        )
+    };
+    match (control.delay_for, control.delay_until) {
+        (Some(_), Some(_)) => {
+            Err(Rejection::new(Code::AmbiguousDelay, "the request says both how long and when: send delay-for or delay-until"))
+        }
+        (None, None) => Ok(None),
+        (Some(ms), None) if ms > max_ms => Err(too_long(format!("a delay of {}", show_duration_ms(ms)))),
+        (Some(ms), None) => Ok(Some(match counted_from(message, rules, now_ms) {
+            Some(from_ms) => Due::At(from_ms.saturating_add_unsigned(ms)),
+            None => Due::In(ms),
+        })),
+        (None, Some(at_ms)) if i128::from(at_ms) - i128::from(now_ms) > i128::from(max_ms) => Err(too_long(show_time_ms(at_ms))),
+        (None, Some(at_ms)) => Ok(Some(Due::At(at_ms.max(0)))),
+    }
+}
+
+/// The message's own time where `delay-for` counts from it; `None` where it counts from receipt, which Redis's clock decides.
+fn counted_from(message: &Message, rules: &Rules, now_ms: i64) -> Option<i64> {
+    // The timestamp of AMQP is the producer's word, and in seconds.
+    let by_receipt = rules.ingest.from_receipt || rules.kind == Kind::Amqp;
+    message.timestamp_ms.filter(|ms| !by_receipt && *ms >= 0 && *ms <= now_ms)
+}
+
+fn ttr(control: &Control, rules: &Rules) -> Result<u32, Rejection> {
+    let Some(ms) = control.ttr_ms else { return Ok(rules.ttr_ms) };
+    u32::try_from(ms).ok().filter(|ms| (1..=rules.limits.max_ttr_ms).contains(ms)).ok_or_else(|| {
+        let most = show_duration_ms(rules.limits.max_ttr_ms.into());
+        Rejection::new(Code::BadTtr, format!("a time to run of {} is not from 1ms to limits.max_ttr, {most}", show_duration_ms(ms)))
+    })
+}
+
+fn check_retry(control: &Control, rules: &Rules) -> Result<(), Rejection> {
+    let Some(waits) = &control.retry_ms else { return Ok(()) };
+    if waits.len() > rules.limits.max_retries {
+        return Err(Rejection::new(
+            Code::BadRetry,
+            format!("delay-retry has {} waits, and limits.max_retries is {}", waits.len(), rules.limits.max_retries),
+        ));
+    }
+    if let Some(wait) = waits.iter().find(|wait| **wait > rules.limits.max_delay_ms) {
+        let most = show_duration_ms(rules.limits.max_delay_ms);
+        return Err(Rejection::new(Code::BadRetry, format!("a wait of {} is beyond limits.max_delay, {most}", show_duration_ms(*wait))));
+    }
+    Ok(())
+}
+
+/// What a consumer carries back from the message that it received.
+fn carried<T: std::str::FromStr>(message: &Message, name: &str) -> Result<Option<T>, Rejection> {
+    let Some(text) = control::once(&message.headers, name)? else { return Ok(None) };
+    text.trim()
+        .parse()
+        .map(Some)
+        .map_err(|_| Rejection::new(Code::BadHeader, format!("{name}: {} is not what Dwell wrote: carry it back unchanged", quote(&text))))
+}
+
+fn missing_delay() -> Rejection {
+    Rejection::new(Code::MissingDelay, "the request does not say when: send delay-for (90s, PT15M) or delay-until (2026-01-31T12:00:00Z)")
+}

@@ -1,0 +1,137 @@
+//! Tests of requests. Here: the rules that they share, without a connector.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use dwell_connectors::{Destination, Message, Position, Value};
+
+use super::*;
+use crate::config::{Ingest, Limits};
+use crate::job::Confirm;
+
+mod accepted;
+mod actions;
+mod amqp;
+mod dialects;
+mod envelopes;
+mod origins;
+mod props;
+mod refused;
+
+/// Redis's time in every test: 2026-01-31T12:00:00Z.
+const NOW: i64 = 1_769_860_800_000;
+const MINUTE: u64 = 60_000;
+const DAY: u64 = 86_400_000;
+
+/// Patterns of NATS; `exchange/key` on AMQP, where a `*` at the end is any rest.
+#[derive(Debug)]
+struct Names(Kind);
+
+impl Naming for Names {
+    fn allows(&self, pattern: &str, to: &Destination) -> bool {
+        if self.0 == Kind::Amqp {
+            let text = format!("{}/{}", to.exchange, to.address);
+            return pattern.strip_suffix('*').map_or(text == pattern, |start| text.starts_with(start));
+        }
+        match pattern.strip_suffix(".>") {
+            Some(start) => to.address.strip_prefix(start).is_some_and(|rest| rest.len() > 1 && rest.starts_with('.')),
+            None => pattern == to.address,
+        }
+    }
+
+    fn forbidden(&self, to: &Destination) -> Option<String> {
+        (to.address.contains(['*', '>']) || to.address.starts_with('$')).then(|| "is a wildcard,\nor the broker's own".to_owned())
+    }
+}
+
+fn broker(kind: Kind, allow: &[&str], topics: &[&str]) -> BrokerRules {
+    let owned = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
+    BrokerRules { kind, naming: Arc::new(Names(kind)), allow: owned(allow), ingest_topics: owned(topics) }
+}
+
+/// An ingest `main` on the broker of this kind, and one broker of each kind beside it.
+fn rules(kind: Kind) -> Rules {
+    let brokers = BTreeMap::from([
+        ("nats".to_owned(), broker(Kind::Nats, &["orders.>", "replies.a"], &["delay.in", "late.>"])),
+        ("kafka".to_owned(), broker(Kind::Kafka, &["orders", "replies"], &["delay-in"])),
+        ("amqp".to_owned(), broker(Kind::Amqp, &["/orders", "shop/close.*", "fan/", "/replies"], &["delay.in"])),
+        ("memory".to_owned(), broker(Kind::Memory, &["orders.>"], &["delay.in"])),
+    ]);
+    Rules {
+        name: "main".to_owned(),
+        kind,
+        ingest: Ingest {
+            broker: kind.as_str().to_owned(),
+            topic: "delay.in".to_owned(),
+            group: "dwell".to_owned(),
+            envelope: false,
+            from_receipt: false,
+            declare: false,
+            rejected: "delay.rejected".to_owned(),
+            target: String::new(),
+            exchange: String::new(),
+            missing_delay_immediate: false,
+        },
+        ttr_ms: 30_000,
+        confirm: Confirm::Broker,
+        limits: Limits { max_delay_ms: 366 * DAY, max_body: 1 << 10, max_retries: 3, max_ttr_ms: 12 * 3_600_000 },
+        brokers,
+    }
+}
+
+/// A message read from a stream half a second ago.
+fn message(headers: &[(&str, &str)]) -> Message {
+    bare(&[&[("delay-target", "orders.close")], headers].concat())
+}
+
+/// The same without a target.
+fn bare(headers: &[(&str, &str)]) -> Message {
+    let message = Message {
+        destination: Destination::new("delay.in"),
+        position: Some(Position { log: "DELAY".to_owned(), partition: 0, offset: 7 }),
+        timestamp_ms: Some(NOW - 500),
+        ..Message::new("body")
+    };
+    headers.iter().fold(message, |m, (name, value)| m.with_header(*name, *value))
+}
+
+fn with(mut message: Message, name: &str, value: Value) -> Message {
+    message.headers.push(name, value);
+    message
+}
+
+#[track_caller]
+fn scheduled(message: &Message, rules: &Rules) -> Schedule {
+    match parse(message, rules, NOW) {
+        Ok(Request::Schedule(schedule)) => *schedule,
+        other => panic!("not scheduled: {other:?}"),
+    }
+}
+
+#[track_caller]
+fn acted(message: &Message, rules: &Rules) -> Act {
+    match parse(message, rules, NOW) {
+        Ok(Request::Act(act)) => act,
+        other => panic!("no action: {other:?}"),
+    }
+}
+
+#[track_caller]
+fn refused(message: &Message, rules: &Rules) -> Code {
+    let rejection = parse(message, rules, NOW).expect_err("not refused");
+    assert!(!rejection.detail.chars().any(char::is_control), "more than one line: {:?}", rejection.detail);
+    rejection.code
+}
+
+/// What passes on, as text.
+fn passed(schedule: &Schedule) -> Vec<(&str, &str)> {
+    schedule.job.headers.iter().map(|header| (header.name.as_str(), header.value.as_text().unwrap_or("?"))).collect()
+}
+
+#[test]
+fn every_code_has_its_own_word() {
+    let words: std::collections::BTreeSet<&str> = Code::ALL.iter().map(|code| code.as_str()).collect();
+    assert_eq!(words.len(), 16);
+    let id = crate::job::JobId::new("a\u{fffd}").expect("an id");
+    assert_eq!(Rejection::conflict(&id).to_string().split(':').next(), Some("conflict"));
+}

@@ -1,0 +1,183 @@
+//! Whatever comes in: no panic, and what is accepted keeps its promises.
+
+use bytes::Bytes;
+use dwell_connectors::{Destination, Message, Position, Properties, Value};
+use proptest::collection::vec;
+use proptest::option;
+use proptest::prelude::*;
+
+use super::*;
+use crate::job::Due;
+
+const NEAR: [&str; 26] = [
+    "delay-for",
+    "delay-until",
+    "delay-target",
+    "delay-exchange",
+    "delay-broker",
+    "delay-id",
+    "delay-ttr",
+    "delay-confirm",
+    "delay-retry",
+    "delay-late",
+    "delay-max-late",
+    "delay-on-conflict",
+    "delay-action",
+    "delay-reply-to",
+    "delayed-attempt",
+    "delayed-due",
+    "x-delay",
+    "scheduler-epoch",
+    "scheduler-target-topic",
+    "scheduler-target-key",
+    "X-Timebridge-When",
+    "X-Timebridge-Where",
+    "Nats-Schedule",
+    "Nats-Schedule-Target",
+    "CC",
+    "Nats-Rollup",
+];
+
+const GOOD: [&str; 24] = [
+    "1s",
+    "0",
+    "5000",
+    "PT15M",
+    "366d",
+    "1769860860000",
+    "2026-02-01T12:00:00.0001Z",
+    "orders.close",
+    "orders",
+    "close.a",
+    "shop",
+    "nats",
+    "kafka",
+    "amqp",
+    "id-1",
+    "broker",
+    "consumer",
+    "none",
+    "2m,10m",
+    "fire",
+    "keep",
+    "cancel",
+    "reschedule",
+    "@at 2026-02-01T12:00:00Z",
+];
+
+fn name() -> impl Strategy<Value = String> {
+    prop_oneof![
+        6 => proptest::sample::select(NEAR.to_vec()).prop_map(str::to_owned),
+        1 => proptest::sample::select(NEAR.to_vec()).prop_map(str::to_uppercase),
+        1 => "[dD]elay(ed)?-[a-z\u{e9}-]{0,8}",
+        1 => any::<String>(),
+    ]
+}
+
+fn value() -> impl Strategy<Value = Value> {
+    prop_oneof![
+        8 => proptest::sample::select(GOOD.to_vec()).prop_map(Value::from),
+        2 => any::<String>().prop_map(Value::Text),
+        1 => vec(any::<u8>(), 0..20).prop_map(|bytes| Value::Bytes(bytes.into())),
+        1 => any::<i64>().prop_map(Value::I64),
+        1 => any::<u32>().prop_map(Value::U32),
+        1 => any::<f64>().prop_map(Value::F64),
+        1 => Just(Value::Null),
+        1 => any::<String>().prop_map(|text| Value::List(vec![Value::Text(text)])),
+    ]
+}
+
+fn body() -> impl Strategy<Value = Bytes> {
+    prop_oneof![
+        vec(any::<u8>(), 0..1_100).prop_map(Bytes::from),
+        (proptest::sample::select(vec!["add", "delete", "finish", "x"]), any::<String>(), any::<f64>(), any::<i64>()).prop_map(|(command, text, delay, ttr)| {
+            serde_json::json!({"command": command, "topic": "orders.close", "id": text, "delay": delay.abs() % 1e9, "TTR": ttr % 100_000, "body": {"a": text}})
+                .to_string()
+                .into()
+        }),
+    ]
+}
+
+prop_compose! {
+    fn messages()(
+        base in vec(prop_oneof![Just(("delay-for", "1s")), Just(("delay-target", "orders.close")), Just(("delay-target", "orders")), Just(("delay-id", "a"))], 0..3),
+        headers in vec((name(), value()), 0..4),
+        body in body(),
+        (has_body, redelivered) in any::<(bool, bool)>(),
+        key in option::of(vec(any::<u8>(), 0..4)),
+        address in prop_oneof![Just("orders".to_owned()), any::<String>()],
+        offset in option::of(any::<u64>()),
+        timestamp_ms in option::of(prop_oneof![NOW - 10_000..NOW + 10_000, any::<i64>()]),
+        message_id in option::of(any::<String>()),
+    ) -> Message {
+        let mut message = Message {
+            body,
+            has_body,
+            key: key.map(Bytes::from),
+            properties: message_id.map(|id| Box::new(Properties { message_id: Some(id), ..Properties::default() })),
+            destination: Destination::new(address),
+            position: offset.map(|offset| Position { log: "LOG".to_owned(), partition: 0, offset }),
+            timestamp_ms,
+            redelivered,
+            ..Message::default()
+        };
+        for (name, value) in base {
+            message.headers.push(name, value.into());
+        }
+        for (name, value) in headers {
+            message.headers.push(name, value);
+        }
+        message
+    }
+}
+
+/// The promises of an accepted schedule.
+fn keeps_its_promises(schedule: &Schedule, message: &Message, rules: &Rules, now_ms: i64) -> Result<(), TestCaseError> {
+    let job = &schedule.job;
+    prop_assert!(crate::job::JobId::new(schedule.id.as_str()).is_ok());
+    for header in job.headers.iter() {
+        let name = header.name.to_ascii_lowercase();
+        prop_assert!(
+            !name.starts_with("delay-") && !name.starts_with("delayed-") && name != "x-delay" && !name.starts_with("nats-schedule"),
+            "{name}"
+        );
+    }
+    let broker = &rules.brokers[&job.broker];
+    prop_assert!(broker.allows(&job.to) && !broker.reads(&job.to) && broker.naming.forbidden(&job.to).is_none());
+    prop_assert!(job.body.len() as u64 <= rules.limits.max_body);
+    prop_assert!((1..=rules.limits.max_ttr_ms).contains(&job.ttr_ms));
+    prop_assert!(job.retry.as_ref().is_none_or(|waits| waits.len() <= rules.limits.max_retries));
+    let max_ms = rules.limits.max_delay_ms;
+    match schedule.due {
+        Due::In(ms) => prop_assert!(ms <= max_ms),
+        Due::At(at_ms) => prop_assert!(at_ms >= 0 && i128::from(at_ms) - i128::from(now_ms) <= i128::from(max_ms)),
+    }
+    if let Some(asked_ms) = message.headers.text("delay-for").and_then(|text| crate::units::parse_duration_ms(text).ok()) {
+        let counted = message.timestamp_ms.filter(|ms| *ms >= 0 && *ms <= now_ms && rules.kind != Kind::Amqp);
+        prop_assert_eq!(schedule.due, counted.map_or(Due::In(asked_ms), |from| Due::At(from.saturating_add_unsigned(asked_ms))));
+    } else if let Some(asked_ms) = message.headers.text("delay-until").and_then(|text| crate::units::parse_time_ms(text).ok()) {
+        prop_assert_eq!(schedule.due, Due::At(asked_ms.max(0)));
+    }
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2_000))]
+
+    #[test]
+    fn no_message_panics_and_what_is_accepted_keeps_its_promises(
+        message in messages(),
+        kind in proptest::sample::select(vec![Kind::Nats, Kind::Kafka, Kind::Amqp, Kind::Memory]),
+        (envelope, immediate) in any::<(bool, bool)>(),
+        now_ms in prop_oneof![4 => Just(NOW), 1 => any::<i64>()],
+    ) {
+        let mut rules = rules(kind);
+        rules.ingest.envelope = envelope;
+        rules.ingest.missing_delay_immediate = immediate;
+        match parse(&message, &rules, now_ms) {
+            Ok(Request::Schedule(schedule)) => keeps_its_promises(&schedule, &message, &rules, now_ms)?,
+            Ok(Request::Act(act)) => prop_assert!(act.action != crate::job::Action::Schedule),
+            Err(rejection) => prop_assert!(rejection.detail.len() < 1_500 && !rejection.detail.chars().any(char::is_control), "{:?}", rejection.detail),
+        }
+    }
+}

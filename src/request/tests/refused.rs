@@ -1,0 +1,180 @@
+//! What is refused, and with which code.
+
+use dwell_connectors::{Message, Value};
+
+use super::*;
+
+#[test]
+fn each_mistake_has_its_code() {
+    let rules = rules(Kind::Nats);
+    let cases: &[(&[(&str, &str)], Code)] = &[
+        (&[], Code::MissingDelay),
+        (&[("delayed-attempt", "1")], Code::Loop),
+        (&[("delay-for", "soon")], Code::BadDelay),
+        (&[("delay-for", "")], Code::BadDelay),
+        (&[("delay-for", "-1s")], Code::BadDelay),
+        (&[("delay-for", "P1M")], Code::BadDelay),
+        (&[("delay-until", "2026-02-01T12:00:00")], Code::BadDelay),
+        (&[("delay-until", "1769860800")], Code::BadDelay),
+        (&[("delay-until", "-1")], Code::BadDelay),
+        (&[("delay-for", "1s"), ("delay-until", "2026-02-01T12:00:00Z")], Code::AmbiguousDelay),
+        (&[("delay-for", "366d1ms")], Code::DelayTooLong),
+        (&[("delay-for", "9223372036854775807")], Code::DelayTooLong),
+        (&[("delay-until", "2027-02-01T12:00:00.001Z")], Code::DelayTooLong),
+        (&[("delay-until", "1769860800000000")], Code::DelayTooLong),
+        (&[("delay-until", "9223372036854775807")], Code::DelayTooLong),
+        (&[("delay-for", "1s"), ("delay-broker", "other")], Code::UnknownBroker),
+        (&[("delay-for", "1s"), ("delay-broker", "")], Code::UnknownBroker),
+        (&[("delay-for", "1s"), ("delay-broker", "kafka")], Code::TargetNotAllowed),
+        (&[("delay-for", "1s"), ("delay-exchange", "shop")], Code::BadHeader),
+        (&[("delay-for", "1s"), ("delay-id", "")], Code::BadId),
+        (&[("delay-for", "1s"), ("delay-id", "a\tb")], Code::BadId),
+        (&[("delay-for", "1s"), ("delay-retry", "")], Code::BadRetry),
+        (&[("delay-for", "1s"), ("delay-retry", "2m,soon")], Code::BadRetry),
+        (&[("delay-for", "1s"), ("delay-retry", "1s,1s,1s,1s")], Code::BadRetry),
+        (&[("delay-for", "1s"), ("delay-retry", "367d")], Code::BadRetry),
+        (&[("delay-for", "1s"), ("delay-ttr", "0")], Code::BadTtr),
+        (&[("delay-for", "1s"), ("delay-ttr", "12h1ms")], Code::BadTtr),
+        (&[("delay-for", "1s"), ("delay-ttr", "50000000000")], Code::BadTtr),
+        (&[("delay-for", "1s"), ("delay-ttr", "long")], Code::BadTtr),
+        (&[("delay-for", "1s"), ("delay-fro", "1s")], Code::BadHeader),
+        (&[("delay-for", "1s"), ("delay-", "1s")], Code::BadHeader),
+        (&[("delay-for", "1s"), ("DELAY-FOR", "1s")], Code::BadHeader),
+        (&[("delay-for", "1s"), ("delay-target", "orders.x")], Code::BadHeader),
+        (&[("delay-for", "1s"), ("delay-confirm", "me")], Code::BadHeader),
+        (&[("delay-for", "1s"), ("delay-late", "never")], Code::BadHeader),
+        (&[("delay-for", "1s"), ("delay-max-late", "x")], Code::BadHeader),
+        (&[("delay-for", "1s"), ("delay-on-conflict", "fail")], Code::BadHeader),
+        (&[("delay-for", "1s"), ("delay-action", "requeue")], Code::BadAction),
+        (&[("delay-for", "1s"), ("delay-action", "")], Code::BadAction),
+        (&[("delay-for", "1s"), ("delay-reply-to", "replies.b")], Code::TargetNotAllowed),
+        (&[("delay-for", "1s"), ("delay-reply-to", "orders.*")], Code::TargetNotAllowed),
+        (&[("delay-for", "1s"), ("delay-reply-to", "delay.in")], Code::TargetNotAllowed),
+        (&[("delay-for", "1s"), ("delay-reply-to", "")], Code::TargetNotAllowed),
+    ];
+    for (headers, code) in cases {
+        assert_eq!(refused(&message(headers), &rules), *code, "{headers:?}");
+    }
+}
+
+#[test]
+fn a_target_must_be_named_allowed_and_no_ingests_own() {
+    let rules = rules(Kind::Nats);
+    let cases = [
+        ("", Code::MissingTarget),
+        ("other", Code::TargetNotAllowed),
+        ("orders", Code::TargetNotAllowed),
+        ("orders.*", Code::TargetNotAllowed),
+        ("orders.>", Code::TargetNotAllowed),
+        ("$JS.API.INFO", Code::TargetNotAllowed),
+        ("delay.in", Code::Loop),
+        ("late.a.b", Code::Loop),
+    ];
+    for (target, code) in cases {
+        assert_eq!(refused(&bare(&[("delay-for", "1s"), ("delay-target", target)]), &rules), code, "{target}");
+    }
+    assert_eq!(refused(&bare(&[("delay-for", "1s")]), &rules), Code::MissingTarget);
+}
+
+#[test]
+fn a_value_that_is_no_text_has_the_code_of_its_header() {
+    let codes = [
+        ("delay-for", Code::BadDelay),
+        ("delay-until", Code::BadDelay),
+        ("delay-broker", Code::UnknownBroker),
+        ("delay-id", Code::BadId),
+        ("delay-ttr", Code::BadTtr),
+        ("delay-retry", Code::BadRetry),
+        ("delay-action", Code::BadAction),
+        ("delay-confirm", Code::BadHeader),
+        ("delay-reply-to", Code::BadHeader),
+    ];
+    for (name, code) in codes {
+        for value in
+            [Value::Null, Value::Bool(true), Value::F64(1.0), Value::Bytes(vec![0xff].into()), Value::Timestamp(1), Value::List(vec![])]
+        {
+            assert_eq!(refused(&with(message(&[]), name, value), &rules(Kind::Nats)), code, "{name}");
+        }
+    }
+}
+
+#[test]
+fn a_large_body_is_refused_and_an_ids_length_is_bounded() {
+    let rules = rules(Kind::Nats);
+    assert_eq!(refused(&Message { body: vec![0; 1_025].into(), ..message(&[("delay-for", "1s")]) }, &rules), Code::BodyTooLarge);
+    assert_eq!(refused(&message(&[("delay-for", "1s"), ("delay-id", &"x".repeat(257))]), &rules), Code::BadId);
+    assert!(parse(&message(&[("delay-for", "1s"), ("delay-id", &"x".repeat(256))]), &rules, NOW).is_ok());
+}
+
+#[test]
+fn a_header_that_cannot_pass_to_the_target_is_refused() {
+    let kafka = rules(Kind::Kafka);
+    let base = || bare(&[("delay-for", "1s"), ("delay-target", "orders.close"), ("delay-broker", "nats")]);
+    let refusals = [
+        ("Nats-Msg-Id", Value::Text("x".into())),
+        ("a b", Value::Text("x".into())),
+        ("a:b", Value::Text("x".into())),
+        ("ü", Value::Text("x".into())),
+        ("", Value::Text("x".into())),
+        ("a", Value::Text("x\r\ny".into())),
+        ("a", Value::Null),
+        ("a", Value::Bytes(vec![0xff].into())),
+        ("a", Value::List(vec![])),
+    ];
+    for (name, value) in refusals {
+        assert_eq!(refused(&with(base(), name, value), &kafka), Code::BadHeader, "{name}");
+    }
+    assert!(parse(&with(base(), "a", Value::I64(5)), &kafka, NOW).is_ok());
+
+    let to_kafka = |value| with(bare(&[("delay-for", "1s"), ("delay-target", "orders"), ("delay-broker", "kafka")]), "Nats-Msg-Id", value);
+    for value in [Value::Null, Value::Bytes(vec![0xff].into()), Value::U8(1), Value::Timestamp(1)] {
+        assert!(parse(&to_kafka(value), &rules(Kind::Amqp), NOW).is_ok());
+    }
+    for value in [Value::Table(vec![]), Value::Decimal(1, 1)] {
+        assert_eq!(refused(&to_kafka(value), &rules(Kind::Amqp)), Code::BadHeader);
+    }
+}
+
+#[test]
+fn the_detail_names_the_mistake_but_not_the_whole_value() {
+    let secret = format!("{}\r\nforged: header", "x".repeat(5_000));
+    let rejection = parse(&message(&[("delay-for", &secret)]), &rules(Kind::Nats), NOW).expect_err("no duration");
+    assert!(rejection.detail.starts_with("delay-for: `xxx") && rejection.detail.len() < 200, "{}", rejection.detail);
+    assert!(!rejection.to_string().contains("forged"));
+}
+
+#[test]
+fn settings_without_the_ingest_are_told() {
+    let unknown = crate::config::Settings {
+        redis: crate::config::Redis {
+            mode: crate::config::RedisMode::Single,
+            urls: vec![],
+            master: String::new(),
+            namespace: String::new(),
+            buckets: 1,
+            durability: crate::config::Durability::Memory,
+            assume_fsync: false,
+        },
+        brokers: BTreeMap::new(),
+        ingest: BTreeMap::from([("main".to_owned(), rules(Kind::Nats).ingest)]),
+        delivery: crate::config::Delivery {
+            ttr_ms: 1,
+            publish_timeout_ms: 1,
+            retry_ms: vec![],
+            confirm: Confirm::Broker,
+            late: crate::job::Late::Fire,
+            max_late_ms: None,
+            dead: String::new(),
+            dead_retention_ms: 1,
+            dedupe_window_ms: 1,
+            max_in_flight: 1,
+            max_in_flight_bytes: 1,
+        },
+        limits: rules(Kind::Nats).limits,
+        http: crate::config::Http { listen: String::new(), token_file: None },
+        probes: crate::config::Probes { listen: String::new() },
+        shutdown: crate::config::Shutdown { drain_ms: 1 },
+    };
+    assert!(Rules::new(&unknown, "other").expect_err("no such ingest").contains("[ingest.other]"));
+    assert!(Rules::new(&unknown, "main").expect_err("no such broker").contains("[brokers.nats]"));
+}

@@ -1,0 +1,143 @@
+//! Takes over leases past their time: of owners that crashed, and of consumers that did not say `finish` within the TTR.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use crate::clock::{self, Instant};
+use crate::config::Delivery;
+use crate::dispatch::lease_of;
+use crate::fleet::{Fleet, Heads};
+use crate::job::DeadReason;
+use crate::retry::{self, CRASHES_MAX, Next};
+use crate::store::Store;
+use crate::store::error::StoreError;
+use crate::store::inbound::{CALL_BYTES, CALL_JOBS, Head};
+use crate::store::lease::{Bury, Held, Lease, Release, Retry};
+use crate::telemetry::{DuplicateCause, Metrics};
+
+/// How often the preferred reader of a bucket looks for leases past their time: what a crash adds to the lease.
+const LOOK: Duration = Duration::from_secs(1);
+/// How often every bucket is looked at, whoever prefers it: a fleet that cannot agree still rescues.
+const LOOK_ALL: Duration = Duration::from_secs(15);
+
+/// The agent that rescues.
+pub struct Rescue {
+    store: Arc<Store>,
+    rules: Delivery,
+    metrics: Metrics,
+    fleet: watch::Receiver<Fleet>,
+    heads: Heads,
+}
+
+impl Rescue {
+    /// An agent that is not running yet.
+    #[must_use]
+    pub fn new(store: Arc<Store>, rules: Delivery, metrics: Metrics, fleet: watch::Receiver<Fleet>, heads: Heads) -> Self {
+        Rescue { store, rules, metrics, fleet, heads }
+    }
+
+    /// Rescues until told to stop.
+    pub async fn run(self, stop: CancellationToken) {
+        let mut all_at = clock::now();
+        loop {
+            let everything = clock::now() >= all_at;
+            if everything {
+                all_at = clock::now() + LOOK_ALL;
+            }
+            let preferred = self.fleet.borrow().preferred(self.store.keys().buckets());
+            let mut next: Option<Instant> = None;
+            for (bucket, preferred) in (0..).zip(preferred) {
+                if !(preferred || everything) || stop.is_cancelled() {
+                    continue;
+                }
+                match self.run_once(bucket).await {
+                    // Consumers wait for the repeat of what they did not finish: to the millisecond where that is near.
+                    Ok(deadline) => next = next.into_iter().chain(deadline).min(),
+                    Err(error) => tracing::debug!(bucket, %error, "rescuing failed, trying again"),
+                }
+            }
+            let look = clock::now() + LOOK;
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = clock::sleep_until(next.map_or(look, |next| next.min(look))) => {}
+            }
+        }
+    }
+
+    /// One pass over a bucket, until nothing is past its time: when the next lease ends.
+    pub async fn run_once(&self, bucket: u16) -> Result<Option<Instant>, StoreError> {
+        loop {
+            let taken = self.store.rescue(bucket, lease_of(&self.rules), CALL_JOBS, CALL_BYTES).await?;
+            let broken = taken.broken.into_iter().map(|broken| {
+                tracing::error!(id = %broken.id, bucket, why = broken.why, "a stored job cannot be read, it is kept among the dead");
+                Bury { job: Held { id: broken.id, fence: broken.fence }, reason: DeadReason::Invalid, error: broken.why }
+            });
+            let mut buries: Vec<Bury> = broken.collect();
+            for (broker, leases) in by_broker(taken.jobs) {
+                self.settle(bucket, &broker, leases, &mut buries).await?;
+            }
+            if !buries.is_empty() {
+                let stood = self.store.bury(bucket, &buries).await?;
+                buries.iter().zip(stood).filter(|(_, stood)| *stood).for_each(|(bury, _)| self.metrics.dead(bury.reason));
+            }
+            if !taken.more {
+                let ahead_us = taken.next_ms.map(|ms| ms.saturating_mul(1000).saturating_sub(taken.now_us));
+                // A ms on top: the deadline itself is the last moment of the lease.
+                return Ok(ahead_us.map(|us| clock::now() + Duration::from_micros(u64::try_from(us).unwrap_or(0)) + Duration::from_millis(1)));
+            }
+        }
+    }
+
+    async fn settle(&self, bucket: u16, broker: &str, leases: Vec<Lease>, buries: &mut Vec<Bury>) -> Result<(), StoreError> {
+        let (mut releases, mut retries) = (Vec::new(), Vec::new());
+        for lease in leases {
+            let job = Held { id: lease.id.clone(), fence: lease.fence };
+            if lease.state.held {
+                let error = "the consumer did not finish it within the ttr".to_owned();
+                let (wait_ms, dies) = match retry::next(&lease.record.job, &lease.state, &self.rules.retry_ms, DeadReason::RetriesExhausted) {
+                    Next::Wait(ms) => (ms, None),
+                    Next::Dies(reason) => (0, Some(reason)),
+                };
+                retries.push(Retry { job, wait_ms, unpublished: false, dies, error });
+                continue;
+            }
+            tracing::warn!(id = %lease.id, broker, crashes = lease.state.crashes, "an owner did not settle within its lease, the job is taken over");
+            self.metrics.possible_duplicates(DuplicateCause::Rescued, 1);
+            let error = format!("{} crashes in a row of an instance that held it", lease.state.crashes);
+            if lease.state.crashes < CRASHES_MAX {
+                releases.push(Release { job, pause_ms: 0, unpublished: false });
+            } else if let Some(reason) = lease.state.reason {
+                // It crashed on its way to the dead letters too: it is kept without another try.
+                buries.push(Bury { job, reason, error: lease.state.last_error });
+            } else {
+                retries.push(Retry { job, wait_ms: 0, unpublished: false, dies: Some(DeadReason::Crashed), error });
+            }
+        }
+        if !releases.is_empty() {
+            self.store.release(bucket, broker, &releases).await?;
+        }
+        if !retries.is_empty() {
+            self.store.retry(bucket, broker, &retries).await?;
+        }
+        let soonest = retries.iter().map(|retry| retry.wait_ms).chain(releases.iter().map(|_| 0)).min();
+        if let Some(wait_ms) = soonest {
+            let due_ms = self.store.now_ms() + i64::try_from(wait_ms).unwrap_or(i64::MAX / 2);
+            self.heads.wake(vec![Head { bucket, broker: broker.to_owned(), due_ms }]).await;
+        }
+        Ok(())
+    }
+}
+
+fn by_broker(leases: Vec<Lease>) -> Vec<(String, Vec<Lease>)> {
+    let mut groups: Vec<(String, Vec<Lease>)> = Vec::new();
+    for lease in leases {
+        match groups.iter_mut().find(|(broker, _)| *broker == lease.record.job.broker) {
+            Some((_, group)) => group.push(lease),
+            None => groups.push((lease.record.job.broker.clone(), vec![lease])),
+        }
+    }
+    groups
+}

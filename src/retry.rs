@@ -1,0 +1,75 @@
+//! What follows a failed attempt: the next wait of the job's array, or its end. Pure.
+
+use crate::job::{DeadReason, Job};
+use crate::store::record::State;
+
+/// What follows a failed attempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Next {
+    /// Another attempt after so many ms.
+    Wait(u64),
+    /// The array is at its end.
+    Dies(DeadReason),
+}
+
+/// The next wait of the job's own array, or of `default_retry` where it brings none; at its end, `reason`.
+#[must_use]
+pub fn next(job: &Job, state: &State, default_retry: &[u64], reason: DeadReason) -> Next {
+    let waits = job.retry.as_deref().unwrap_or(default_retry);
+    waits.get(usize::from(state.step)).map_or(Next::Dies(reason), |ms| Next::Wait(*ms))
+}
+
+/// Crashes in a row of its owners that a job survives; with the next it dies (contract §2: five crashes in a row).
+pub const CRASHES_MAX: u8 = 5;
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use dwell_connectors::{Destination, Headers};
+
+    use super::*;
+    use crate::job::Confirm;
+
+    fn job(retry: Option<Vec<u64>>) -> Job {
+        Job {
+            broker: "main".to_owned(),
+            to: Destination::new("a"),
+            key: None,
+            headers: Headers::default(),
+            properties: None,
+            ttr_ms: 1,
+            confirm: Confirm::Broker,
+            retry,
+            late: None,
+            max_late_ms: None,
+            created_ms: 0,
+            origin: String::new(),
+            has_body: true,
+            body: Bytes::new(),
+        }
+    }
+
+    fn state(step: u16) -> State {
+        State {
+            held: false,
+            taken_over: false,
+            crashes: 0,
+            attempt: 9,
+            step,
+            due_ms: 0,
+            fence: [0; 8],
+            generation: [0; 8],
+            reason: None,
+            last_error: String::new(),
+        }
+    }
+
+    #[test]
+    fn the_array_is_walked_by_step_to_its_end() {
+        let dies = Next::Dies(DeadReason::RetriesExhausted);
+        let next = |retry: Option<Vec<u64>>, step| next(&job(retry), &state(step), &[7], DeadReason::RetriesExhausted);
+        assert_eq!([next(Some(vec![1, 2]), 0), next(Some(vec![1, 2]), 1), next(Some(vec![1, 2]), 2)], [Next::Wait(1), Next::Wait(2), dies]);
+        assert_eq!([next(None, 0), next(None, 1)], [Next::Wait(7), dies]);
+        assert_eq!(next(Some(vec![]), 0), dies, "`none` is a single attempt");
+    }
+}

@@ -1,0 +1,84 @@
+//! Keeps the namespace tidy (retention of the dead, turns of the memories) and the gauges true.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+
+use crate::clock;
+use crate::config::Delivery;
+use crate::store::Store;
+use crate::store::act::SweepRules;
+use crate::store::error::StoreError;
+use crate::telemetry::{DueWithin, JobState, Metrics};
+
+/// How often the gauges are taken.
+const GAUGES: Duration = Duration::from_secs(5);
+/// How often the buckets are swept, in rounds of the gauges; also as often as the shortest window asks for.
+const SWEEP_ROUNDS: u32 = 6;
+
+/// The agent that sweeps.
+pub struct Sweep {
+    store: Arc<Store>,
+    rules: SweepRules,
+    metrics: Metrics,
+}
+
+impl Sweep {
+    /// An agent that is not running yet.
+    #[must_use]
+    pub fn new(store: Arc<Store>, rules: &Delivery, metrics: Metrics) -> Self {
+        let rules = SweepRules { dead_retention_ms: rules.dead_retention_ms, dedupe_window_ms: rules.dedupe_window_ms };
+        Sweep { store, rules, metrics }
+    }
+
+    /// Sweeps and counts until told to stop.
+    pub async fn run(self, stop: CancellationToken) {
+        let mut round = 0u32;
+        loop {
+            if let Err(error) = self.count().await {
+                tracing::debug!(%error, "the gauges are old");
+            }
+            if round.is_multiple_of(SWEEP_ROUNDS)
+                && let Err(error) = self.run_once().await
+            {
+                tracing::debug!(%error, "sweeping failed, trying again");
+            }
+            round = round.wrapping_add(1);
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = clock::sleep(GAUGES) => {}
+            }
+        }
+    }
+
+    /// One pass over all buckets.
+    pub async fn run_once(&self) -> Result<(), StoreError> {
+        for bucket in 0..self.store.keys().buckets() {
+            loop {
+                let swept = self.store.sweep(bucket, self.rules).await?;
+                if swept.master_changed {
+                    tracing::warn!(bucket, "redis is another master, or restarted: what it had not replicated or fsynced is lost");
+                }
+                if swept.dead == 0 {
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn count(&self) -> Result<(), StoreError> {
+        let horizons: Vec<u64> = DueWithin::HORIZONS.iter().map(|horizon| horizon.ms() / 1000).collect();
+        let counts = self.store.counts(&horizons).await?;
+        self.metrics.jobs(JobState::Scheduled, counts.scheduled.iter().sum());
+        self.metrics.jobs(JobState::Reserved, counts.reserved.iter().sum());
+        self.metrics.jobs(JobState::Dead, counts.dead.iter().sum());
+        for (horizon, count) in DueWithin::HORIZONS.iter().zip(&counts.within) {
+            self.metrics.due_within(*horizon, *count);
+        }
+        let overdue_ms = counts.next_due_ms.map_or(0, |due| (counts.now_ms - due).max(0));
+        self.metrics.oldest_overdue(Duration::from_millis(u64::try_from(overdue_ms).unwrap_or(0)));
+        Ok(())
+    }
+}
