@@ -88,10 +88,13 @@ impl Publisher {
         self.inner.config.kind()
     }
 
-    /// Opens the link once, to find out at start whether it can be: the supervisor goes on with it.
+    /// Opens the link, at start to find out whether it can be: from then on it may be published to, and `run` goes on with the outcomes.
     pub async fn open(&self) -> Result<(Arc<dyn Sink>, Outcomes), ConnectorError> {
         let (sink, outcomes) = self.inner.config.sink(self.inner.publish_timeout).await?;
-        Ok((sink.into(), outcomes))
+        let sink: Arc<dyn Sink> = sink.into();
+        *self.inner.sink.write() = Some(sink.clone());
+        self.set_connected(true);
+        Ok((sink, outcomes))
     }
 
     /// True while the link is up.
@@ -150,14 +153,14 @@ impl Publisher {
     }
 
     /// Keeps the link up until told to stop, beginning with `opened` where that is open already. Reports outcomes, and those that do not come.
-    pub async fn run(&self, opened: Option<(Arc<dyn Sink>, Outcomes)>, stop: CancellationToken) {
+    pub async fn run(&self, opened: Option<Outcomes>, stop: CancellationToken) {
         let mut backoff = Backoff::link();
         let mut opened = opened;
         loop {
             let opening = async {
                 match opened.take() {
-                    Some(open) => Ok(open),
-                    None => self.open().await,
+                    Some(outcomes) => Ok(outcomes),
+                    None => self.open().await.map(|(_, outcomes)| outcomes),
                 }
             };
             let open = tokio::select! {
@@ -166,10 +169,10 @@ impl Publisher {
                 open = opening => open,
             };
             match open {
-                Ok((sink, outcomes)) => {
+                Ok(outcomes) => {
                     backoff.reset();
                     tracing::info!(broker = self.inner.name, "publishing");
-                    self.serve(sink, outcomes, &stop).await;
+                    self.serve(outcomes, &stop).await;
                     if stop.is_cancelled() {
                         return;
                     }
@@ -186,9 +189,7 @@ impl Publisher {
     }
 
     /// One life of a link.
-    async fn serve(&self, sink: Arc<dyn Sink>, mut outcomes: Outcomes, stop: &CancellationToken) {
-        *self.inner.sink.write() = Some(sink);
-        self.set_connected(true);
+    async fn serve(&self, mut outcomes: Outcomes, stop: &CancellationToken) {
         loop {
             let next_deadline = self.inner.pending.lock().deadlines.peek().map(|Reverse((deadline, _))| *deadline);
             let overdue = async {

@@ -76,7 +76,8 @@ pub async fn run(common: &Common, args: &Args) -> Result<Exit, Stop> {
         signal = signals.next() => tracing::warn!(signal, "a second signal: ending at once"),
     }
     http_stop.cancel();
-    http.abort();
+    // It answers what was asked, for a second at most.
+    let _ = http.await;
     match failed {
         None => Ok(Exit::Ok),
         Some(what) => Err(Stop::because(Exit::Failed, what, "this is a bug in dwell; it ends so that it is started again")),

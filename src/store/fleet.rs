@@ -46,11 +46,11 @@ impl Store {
 
     /// Tells the other instances of new heads. A wake-up may be lost: a floor poll stands under it.
     pub async fn wake_others(&self, heads: &[Head]) -> Result<(), StoreError> {
+        let mut pipeline = redis::pipe();
         for head in heads {
-            let text = format!("{} {} {}", head.bucket, head.due_ms, head.broker);
-            self.link.command("PUBLISH", redis::cmd("PUBLISH").arg(self.keys.wake()).arg(text)).await?;
+            pipeline.cmd("PUBLISH").arg(self.keys.wake()).arg(format!("{} {} {}", head.bucket, head.due_ms, head.broker));
         }
-        Ok(())
+        if heads.is_empty() { Ok(()) } else { self.link.pipeline("PUBLISH", &pipeline).await.map(drop) }
     }
 }
 

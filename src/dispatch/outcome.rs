@@ -1,0 +1,129 @@
+//! What follows an outcome: of a publication, and of the settle that carries it to the store.
+
+use std::time::Duration;
+
+use dwell_connectors::{Outcome, Token};
+
+use super::flight::Flight;
+use super::settle::Settle;
+use super::{Dispatch, micros};
+use crate::clock;
+use crate::job::{Confirm, DeadReason};
+use crate::retry::{self, Next};
+use crate::store::lease::{Bury, Release, Retry};
+use crate::telemetry::{DuplicateCause, PublishOutcome};
+
+impl Dispatch {
+    /// A publication has its outcome.
+    pub(super) fn concluded(&mut self, token: Token, outcome: Outcome) {
+        let Some(flight) = self.flights.remove(&token) else { return };
+        let now = clock::now();
+        let (bucket, size) = (flight.lease.bucket, flight.lease.size);
+        self.window.settling(size);
+        if let Some(reason) = flight.lease.state.reason {
+            if outcome != Outcome::Confirmed {
+                tracing::warn!(id = %flight.lease.id, broker = &*self.broker, ?outcome, "the dead letter was not taken, the job is kept in redis all the same");
+            }
+            let error = flight.lease.state.last_error.clone();
+            self.gathered.bury(bucket, Bury { job: flight.held(), reason, error });
+            return;
+        }
+        if let Some(metrics) = &self.of_broker {
+            metrics.publish(PublishOutcome::from(&outcome), 1);
+        }
+        match outcome {
+            Outcome::Confirmed => {
+                self.metrics.confirm(now.duration_since(flight.published));
+                if flight.lease.state.attempt == 1 {
+                    self.metrics.lateness(micros(self.store.now_us() - flight.lease.state.due_ms * 1000));
+                }
+                if self.pauses.confirmed(&flight.lease.record.job.to) {
+                    self.count_pauses();
+                }
+                match flight.lease.record.job.confirm {
+                    Confirm::Broker => self.gathered.complete(bucket, flight.held()),
+                    Confirm::Consumer => self.gathered.hold(bucket, flight.held(), flight.lease.record.job.ttr_ms),
+                }
+            }
+            Outcome::Refused(why) => {
+                let to = &flight.lease.record.job.to;
+                let pause = self.pauses.refused(to, now);
+                tracing::debug!(id = %flight.lease.id, broker = &*self.broker, why, ?pause, "refused, the destination is paused");
+                self.count_pauses();
+                let pause_ms = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX);
+                self.gathered.release(bucket, Release { job: flight.held(), pause_ms, unpublished: true });
+            }
+            Outcome::Invalid(why) => self.fail(&flight, Next::Dies(DeadReason::Invalid), why),
+            Outcome::Unroutable(why) => self.fail_on_schedule(&flight, why),
+            Outcome::Unknown(why) => {
+                self.metrics.possible_duplicates(DuplicateCause::UnknownOutcome, 1);
+                self.fail_on_schedule(&flight, why);
+            }
+        }
+    }
+
+    fn count_pauses(&self) {
+        if let Some(metrics) = &self.of_broker {
+            metrics.target_paused(self.pauses.count());
+        }
+    }
+
+    fn fail_on_schedule(&mut self, flight: &Flight, why: String) {
+        let lease = &flight.lease;
+        let next = retry::next(&lease.record.job, &lease.state, &self.rules.retry_ms, DeadReason::RetriesExhausted);
+        self.fail(flight, next, why);
+    }
+
+    fn fail(&mut self, flight: &Flight, next: Next, why: String) {
+        tracing::debug!(id = %flight.lease.id, broker = &*self.broker, attempt = flight.lease.state.attempt, why, ?next, "the attempt failed");
+        let (wait_ms, dies) = match next {
+            Next::Wait(ms) => (ms, None),
+            Next::Dies(reason) => (0, Some(reason)),
+        };
+        self.gathered.retry(flight.lease.bucket, Retry { job: flight.held(), wait_ms, unpublished: false, dies, error: why });
+    }
+
+    /// The store took outcomes.
+    pub(super) fn settled(&mut self, bucket: u16, settle: &Settle, stood: Option<Vec<bool>>) {
+        self.window.settled(settle.len());
+        let Some(stood) = stood else { return };
+        let lost = stood.iter().filter(|stood| !**stood).count() as u64;
+        if lost > 0 {
+            self.metrics.leases_lost(lost);
+            if let Settle::Complete(..) | Settle::Hold(..) = settle {
+                self.metrics.possible_duplicates(DuplicateCause::LeaseLost, lost);
+            }
+            tracing::debug!(broker = &*self.broker, bucket, lost, "settled too late: cancelled, replaced or taken over meanwhile");
+        }
+        let now = clock::now();
+        match settle {
+            Settle::Bury(jobs) => jobs.iter().zip(&stood).filter(|(_, stood)| **stood).for_each(|(job, _)| self.metrics.dead(job.reason)),
+            Settle::Retry(jobs) => {
+                for job in jobs {
+                    self.wakes.head(bucket, now + Duration::from_millis(job.wait_ms));
+                }
+            }
+            Settle::Release(jobs) => {
+                for job in jobs {
+                    self.wakes.head(bucket, now + Duration::from_millis(job.pause_ms));
+                }
+            }
+            Settle::Complete(..) | Settle::Hold(..) => {}
+        }
+    }
+
+    /// The drain time is over: what has no outcome goes back, its step kept; it may have landed.
+    pub(super) fn abandon(&mut self) {
+        let count = self.flights.len() as u64;
+        tracing::warn!(
+            broker = &*self.broker,
+            count,
+            "no confirm within shutdown.drain, the jobs are given back and may be published twice"
+        );
+        self.metrics.possible_duplicates(DuplicateCause::UnknownOutcome, count);
+        for (_, flight) in std::mem::take(&mut self.flights) {
+            self.window.settling(flight.lease.size);
+            self.gathered.release(flight.lease.bucket, Release { job: flight.held(), pause_ms: 0, unpublished: false });
+        }
+    }
+}
