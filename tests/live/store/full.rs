@@ -48,6 +48,12 @@ async fn a_full_redis_refuses_new_jobs_and_drains() {
     assert_eq!(late.beat("late").await.unwrap(), ["late"]);
     let full = memory(&bed).await;
 
+    // A claim whose answer is lost is taken back.
+    bed.redis(&["CONFIG", "SET", "maxmemory", "0"]).await;
+    bed.redis(&["ZADD", &bed.key("due:main"), "inf", "damage"]).await;
+    bed.redis(&["CONFIG", "SET", "maxmemory", "1mb"]).await;
+    assert_eq!(late.claim(0, MAIN, super::bed::LEASE, 5, 1 << 20).await.unwrap_err().class, Class::Script);
+    bed.redis(&["ZREM", &bed.key("due:main"), "damage"]).await;
     let jobs = late.claim(0, MAIN, super::bed::LEASE, 10, 1 << 20).await.unwrap().jobs;
     assert_eq!(jobs.len(), 10);
     assert!(bed.hold(&jobs[0], 0).await && bed.hold(&jobs[1], 1_000_000).await);
@@ -72,12 +78,6 @@ async fn a_full_redis_refuses_new_jobs_and_drains() {
     assert_eq!(act(Action::Cancel, jobs[6].id.as_str()).await, Verdict::InFlight);
     bed.redis(&["HDEL", &bed.key("state"), ""]).await;
     assert!(bed.store.sweep(0, KEEP).await.unwrap().master_changed);
-    // A claim whose answer is lost is taken back.
-    bed.redis(&["CONFIG", "SET", "maxmemory", "0"]).await;
-    bed.redis(&["ZADD", &bed.key("due:main"), "inf", "damage"]).await;
-    bed.redis(&["CONFIG", "SET", "maxmemory", "1mb"]).await;
-    assert_eq!(bed.store.claim(0, MAIN, super::bed::LEASE, 5, 1 << 20).await.unwrap_err().class, Class::Script);
-    bed.redis(&["ZREM", &bed.key("due:main"), "damage"]).await;
     loop {
         let jobs: Vec<_> = bed.claim().await.jobs.iter().map(held).collect();
         if jobs.is_empty() {
@@ -127,7 +127,8 @@ async fn a_key_of_another_type_is_an_error() {
         }
         assert!(!errors.is_empty(), "{name}");
         for error in &errors {
-            assert!(error.class == Class::Script && error.message.contains("WRONGTYPE"), "{name}: {:?} {error}", error.class);
+            // A read outside the scripts has no script to name.
+            assert!(matches!(error.class, Class::Script | Class::Other) && error.message.contains("WRONGTYPE"), "{name}: {:?} {error}", error.class);
         }
         let _ = bed.store.counts(&[60]).await;
         let _ = bed.store.find(&super::bed::id("job-3")).await;

@@ -92,6 +92,8 @@ async fn a_killed_connection_costs_one_call_at_most() {
 async fn a_frozen_server_times_out_and_its_claim_is_taken_back() {
     let server = RedisServer::start(RedisOptions::default()).await.unwrap();
     let bed = Bed::on(&server.url(), 1, &[MAIN]).await;
+    // The server knows the script.
+    bed.claim().await;
     bed.put(request("a", 1, PAST)).await;
     server.freeze().unwrap();
     let error = bed.store.claim(0, MAIN, super::bed::LEASE, 10, 1 << 20).await.unwrap_err();
