@@ -8,7 +8,20 @@ use dwell::store::record::Generation;
 use super::bed::{Bed, FAR, KEEP, LEASE, MAIN, PAST, RETRY, action, held, id, request, retry};
 
 const PLACES: [&str; 14] = [
-    "nowhere", "waiting", "returned", "retrying", "in_flight", "held", "taken_over", "held_over", "dying", "dead", "fired", "finished", "dropped", "cancelled",
+    "nowhere",
+    "waiting",
+    "returned",
+    "retrying",
+    "in_flight",
+    "held",
+    "taken_over",
+    "held_over",
+    "dying",
+    "dead",
+    "fired",
+    "finished",
+    "dropped",
+    "cancelled",
 ];
 const ACTIONS: [Action; 6] = [Action::Cancel, Action::Reschedule, Action::Fire, Action::Finish, Action::Fail, Action::Requeue];
 
@@ -135,7 +148,9 @@ async fn what_an_action_ended_is_lost_to_its_owner() {
         bed.put(request(name, message, PAST)).await;
         let lease = bed.claim_one().await;
         bed.act(&action(what, name, message + 1)).await;
-        assert!(!bed.complete(&lease).await && !bed.retry(&lease, 0).await && !bed.hold(&lease, 0).await && !bed.release(&lease, true).await);
+        assert!(
+            !bed.complete(&lease).await && !bed.retry(&lease, 0).await && !bed.hold(&lease, 0).await && !bed.release(&lease, true).await
+        );
     }
 }
 

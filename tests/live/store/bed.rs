@@ -138,8 +138,7 @@ impl Bed {
     /// Every key of the namespace with all it holds, in order; the times at which turns began are left out.
     pub(crate) async fn dump(&self) -> BTreeMap<String, BTreeMap<Vec<u8>, Vec<u8>>> {
         let mut raw = self.raw.clone();
-        let mut keys: Vec<String> =
-            redis::cmd("KEYS").arg(format!("*{}*", self.settings.namespace)).query_async(&mut raw).await.unwrap();
+        let mut keys: Vec<String> = redis::cmd("KEYS").arg(format!("*{}*", self.settings.namespace)).query_async(&mut raw).await.unwrap();
         keys.sort();
         let mut dump = BTreeMap::new();
         for key in keys {
@@ -177,9 +176,8 @@ impl Bed {
         let dump = self.dump().await;
         let mut places = places(&dump, id);
         assert!(places.len() <= 1, "{id} is in {places:?}");
-        let has = |name: &str| {
-            dump.iter().any(|(key, entries)| key.ends_with(&format!("}}:{name}")) && entries.contains_key(id.as_bytes()))
-        };
+        let has =
+            |name: &str| dump.iter().any(|(key, entries)| key.ends_with(&format!("}}:{name}")) && entries.contains_key(id.as_bytes()));
         let Some(place) = places.pop() else {
             assert!(!has("jobs") && !has("state"), "{id} is indexed nowhere and yet is in jobs or state");
             return "none".to_owned();

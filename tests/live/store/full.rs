@@ -24,7 +24,8 @@ fn large(n: u64) -> Schedule {
 
 #[tokio::test]
 async fn a_full_redis_refuses_new_jobs_and_drains() {
-    let options = RedisOptions { maxmemory: Some("12mb".to_owned()), maxmemory_policy: Some("noeviction".to_owned()), ..RedisOptions::default() };
+    let options =
+        RedisOptions { maxmemory: Some("12mb".to_owned()), maxmemory_policy: Some("noeviction".to_owned()), ..RedisOptions::default() };
     let server = RedisServer::start(options).await.unwrap();
     let bed = Bed::on(&server.url(), 1, &[MAIN]).await;
     let mut stored = 0;
@@ -128,7 +129,11 @@ async fn a_key_of_another_type_is_an_error() {
         assert!(!errors.is_empty(), "{name}");
         for error in &errors {
             // A read outside the scripts has no script to name.
-            assert!(matches!(error.class, Class::Script | Class::Other) && error.message.contains("WRONGTYPE"), "{name}: {:?} {error}", error.class);
+            assert!(
+                matches!(error.class, Class::Script | Class::Other) && error.message.contains("WRONGTYPE"),
+                "{name}: {:?} {error}",
+                error.class
+            );
         }
         let _ = bed.store.counts(&[60]).await;
         let _ = bed.store.find(&super::bed::id("job-3")).await;

@@ -131,9 +131,7 @@ async fn settle(bed: &Bed, name: &str, job: Held) -> bool {
         "release" => bed.store.release(0, MAIN, &[Release { job, pause_ms: 1000, unpublished: false }]).await,
         "undo" => bed.store.release(0, MAIN, &[Release { job, pause_ms: 1000, unpublished: true }]).await,
         "retry" => bed.store.retry(0, MAIN, &[Retry { job, wait_ms: 1000, unpublished: false, dies: None, error }]).await,
-        "die" => {
-            bed.store.retry(0, MAIN, &[Retry { job, wait_ms: 1000, unpublished: false, dies: Some(DeadReason::Late), error }]).await
-        }
+        "die" => bed.store.retry(0, MAIN, &[Retry { job, wait_ms: 1000, unpublished: false, dies: Some(DeadReason::Late), error }]).await,
         "bury" => bed.store.bury(0, &[Bury { job, reason: DeadReason::RetriesExhausted, error }]).await,
         other => panic!("{other}"),
     };

@@ -94,8 +94,13 @@ async fn the_dead_are_swept_at_the_end_of_their_retention() {
     let batch: Vec<Schedule> = (0..128).chain(128..130).map(|n| request(&format!("job-{n}"), n, PAST)).collect();
     bed.store.schedule(&batch).await.unwrap();
     for _ in 0..2 {
-        let buries: Vec<Bury> =
-            bed.claim().await.jobs.iter().map(|lease| Bury { job: held(lease), reason: DeadReason::Invalid, error: String::new() }).collect();
+        let buries: Vec<Bury> = bed
+            .claim()
+            .await
+            .jobs
+            .iter()
+            .map(|lease| Bury { job: held(lease), reason: DeadReason::Invalid, error: String::new() })
+            .collect();
         bed.store.bury(0, &buries).await.unwrap();
     }
     let counts = bed.store.counts(&[]).await.unwrap();

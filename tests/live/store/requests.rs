@@ -38,7 +38,12 @@ async fn only_a_new_head_is_told() {
     let bed = Bed::new().await;
     bed.put(request("a", 1, Due::At(3_000_000_000_000))).await;
     assert_eq!(bed.store.schedule(&[request("b", 2, FAR)]).await.unwrap().heads, []);
-    let heads = bed.store.schedule(&[request("c", 3, Due::At(2_000_000_000_001)), request("d", 4, Due::At(2_000_000_000_000))]).await.unwrap().heads;
+    let heads = bed
+        .store
+        .schedule(&[request("c", 3, Due::At(2_000_000_000_001)), request("d", 4, Due::At(2_000_000_000_000))])
+        .await
+        .unwrap()
+        .heads;
     assert_eq!(heads, [Head { bucket: 0, broker: MAIN.to_owned(), due_ms: 2_000_000_000_000 }]);
 }
 
@@ -184,8 +189,7 @@ async fn requests_for_one_id_in_one_batch_are_applied_in_order() {
     // 100 ids, three times each: more than one call a bucket, and an id never twice in one call.
     let batch: Vec<Schedule> = (0..300).map(|n| request(&format!("id-{}", n % 100), n + 1, FAR)).collect();
     let answers = bed.store.schedule(&batch).await.unwrap().answers;
-    let expected: Vec<Answer> =
-        (0..300).map(|n| answer(if n < 100 { Verdict::Added } else { Verdict::Replaced }, FAR)).collect();
+    let expected: Vec<Answer> = (0..300).map(|n| answer(if n < 100 { Verdict::Added } else { Verdict::Replaced }, FAR)).collect();
     assert_eq!(answers, expected);
     for n in 0..100 {
         assert_eq!(bed.store.find(&id(&format!("id-{n}"))).await.unwrap().unwrap().record.job.body, format!("body {}", n + 201));
@@ -243,11 +247,15 @@ async fn brokers_of_other_instances_are_learned_when_they_are_met() {
     let mut third = request("b", 3, FAR);
     third.job.broker = "third".to_owned();
     assert_eq!(elder.schedule(&[third]).await.unwrap().answers[0].verdict, Verdict::Added);
-    open(&bed.settings, &["fourth"]).await.schedule(&[{
-        let mut fourth = request("c", 4, FAR);
-        fourth.job.broker = "fourth".to_owned();
-        fourth
-    }]).await.unwrap();
+    open(&bed.settings, &["fourth"])
+        .await
+        .schedule(&[{
+            let mut fourth = request("c", 4, FAR);
+            fourth.job.broker = "fourth".to_owned();
+            fourth
+        }])
+        .await
+        .unwrap();
     assert_eq!(bed.put(request("c", 5, FAR)).await, Verdict::Replaced);
     assert_eq!(bed.place("c").await, "due:main");
 }
