@@ -96,7 +96,8 @@ impl Bridge {
             .unzip();
         let heads = Heads::new(store.clone(), head_senders, fleet.clone());
         let publishers: HashMap<String, Publisher> = links.iter().map(|link| (link.name.clone(), link.publisher.clone())).collect();
-        let ingests = if roles.ingest { open_ingests(settings, &publishers, &store, &heads, metrics, readiness).await? } else { Vec::new() };
+        let ingests =
+            if roles.ingest { open_ingests(settings, &publishers, &store, &heads, metrics, readiness).await? } else { Vec::new() };
 
         let mut bridge = Bridge {
             store: store.clone(),
@@ -121,7 +122,8 @@ impl Bridge {
                 "a publisher"
             });
             let Some(heads) = head_receivers.remove(&name).filter(|_| roles.dispatch) else { continue };
-            let dead = Some(&settings.delivery.dead).filter(|dead| !dead.is_empty()).map(|dead| destination(Kind::of(publisher.kind()), dead));
+            let dead =
+                Some(&settings.delivery.dead).filter(|dead| !dead.is_empty()).map(|dead| destination(Kind::of(publisher.kind()), dead));
             let parts = dispatch::Parts {
                 store: store.clone(),
                 broker: name,
@@ -143,7 +145,15 @@ impl Bridge {
         Ok(bridge)
     }
 
-    fn start_helpers(&mut self, settings: &Settings, roles: Roles, metrics: &Metrics, sender: watch::Sender<Fleet>, fleet: watch::Receiver<Fleet>, heads: Heads) {
+    fn start_helpers(
+        &mut self,
+        settings: &Settings,
+        roles: Roles,
+        metrics: &Metrics,
+        sender: watch::Sender<Fleet>,
+        fleet: watch::Receiver<Fleet>,
+        heads: Heads,
+    ) {
         let sweep = Sweep::new(self.store.clone(), &settings.delivery, metrics.clone());
         let stop = self.helpers_stop.clone();
         self.helpers.spawn(async move {
@@ -219,28 +229,36 @@ async fn drained(tasks: &mut JoinSet<&'static str>) {
 async fn open_links(settings: &Settings, roles: Roles, metrics: &Metrics) -> Result<Vec<Link>, StartError> {
     let read: BTreeSet<&str> = settings.ingest.values().map(|ingest| ingest.broker.as_str()).collect();
     let declare = settings.ingest.values().any(|ingest| ingest.declare);
-    let opening = settings.brokers.iter().filter(|(name, _)| roles.dispatch || read.contains(name.as_str())).map(|(name, broker)| async move {
-        let timeout = Duration::from_millis(settings.delivery.publish_timeout_ms);
-        let (publisher, reports) = Publisher::new(name, broker.connector.clone(), timeout, metrics.broker(name));
-        let opened = publisher.open().await?;
-        let mut needed = Vec::new();
-        if roles.dispatch && !settings.delivery.dead.is_empty() {
-            needed.push(("delivery.dead", settings.delivery.dead.as_str(), declare));
-        }
-        if roles.ingest {
-            let of_broker = settings.ingest.values().filter(|ingest| ingest.broker == *name);
-            needed.extend(of_broker.map(|ingest| ("rejected", ingest.rejected.as_str(), ingest.declare)));
-        }
-        for (setting, text, declare) in needed {
-            let to = destination(Kind::of(broker.connector.kind()), text);
-            find_or_declare(broker, name, opened.0.as_ref(), setting, &to, declare).await?;
-        }
-        Ok::<Link, StartError>(Link { name: name.clone(), publisher, reports, opened })
-    });
+    let opening =
+        settings.brokers.iter().filter(|(name, _)| roles.dispatch || read.contains(name.as_str())).map(|(name, broker)| async move {
+            let timeout = Duration::from_millis(settings.delivery.publish_timeout_ms);
+            let (publisher, reports) = Publisher::new(name, broker.connector.clone(), timeout, metrics.broker(name));
+            let opened = publisher.open().await?;
+            let mut needed = Vec::new();
+            if roles.dispatch && !settings.delivery.dead.is_empty() {
+                needed.push(("delivery.dead", settings.delivery.dead.as_str(), declare));
+            }
+            if roles.ingest {
+                let of_broker = settings.ingest.values().filter(|ingest| ingest.broker == *name);
+                needed.extend(of_broker.map(|ingest| ("rejected", ingest.rejected.as_str(), ingest.declare)));
+            }
+            for (setting, text, declare) in needed {
+                let to = destination(Kind::of(broker.connector.kind()), text);
+                find_or_declare(broker, name, opened.0.as_ref(), setting, &to, declare).await?;
+            }
+            Ok::<Link, StartError>(Link { name: name.clone(), publisher, reports, opened })
+        });
     try_join_all(opening).await
 }
 
-async fn find_or_declare(broker: &crate::config::Broker, name: &str, sink: &dyn Sink, setting: &str, to: &Destination, declare: bool) -> Result<(), StartError> {
+async fn find_or_declare(
+    broker: &crate::config::Broker,
+    name: &str,
+    sink: &dyn Sink,
+    setting: &str,
+    to: &Destination,
+    declare: bool,
+) -> Result<(), StartError> {
     if sink.exists(to).await? {
         return Ok(());
     }
@@ -267,7 +285,10 @@ async fn open_ingests(
 ) -> Result<Vec<(Ingest, Box<dyn Source>)>, StartError> {
     let bad = |message: String| StartError { settings: true, message, mend: String::new() };
     let opening = settings.ingest.iter().map(|(name, ingest)| async move {
-        let broker = settings.brokers.get(&ingest.broker).ok_or_else(|| bad(format!("ingest.{name}.broker: there is no [brokers.{}]", ingest.broker)))?;
+        let broker = settings
+            .brokers
+            .get(&ingest.broker)
+            .ok_or_else(|| bad(format!("ingest.{name}.broker: there is no [brokers.{}]", ingest.broker)))?;
         let publisher = publishers.get(&ingest.broker).ok_or_else(|| bad(format!("ingest.{name}: no link to `{}`", ingest.broker)))?;
         if ingest.declare {
             broker.connector.declare(&Destination::new(&ingest.topic), Role::Ingest).await?;

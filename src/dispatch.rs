@@ -213,13 +213,20 @@ impl Dispatch {
         let next = taken.next_ms.map(|due_ms| now + micros(due_ms.saturating_mul(1000).saturating_sub(taken.now_us)));
         self.wakes.read(bucket, if taken.more { Some(now) } else { next }, now);
         if taken.unknown > 0 || taken.orphans > 0 {
-            tracing::error!(broker = &*self.broker, bucket, unknown = taken.unknown, orphans = taken.orphans, "jobs that this version cannot read stay in place, ids without a record were removed; run `dwell fsck`");
+            tracing::error!(
+                broker = &*self.broker,
+                bucket,
+                unknown = taken.unknown,
+                orphans = taken.orphans,
+                "jobs that this version cannot read stay in place, ids without a record were removed; run `dwell fsck`"
+            );
         }
         self.window.unreserve(most, bytes);
         for broken in taken.broken {
             tracing::error!(id = %broken.id, bucket, why = broken.why, "a stored job cannot be read, it is kept among the dead");
             self.window.take(0);
-            self.gathered.bury(bucket, Bury { job: Held { id: broken.id, fence: broken.fence }, reason: DeadReason::Invalid, error: broken.why });
+            self.gathered
+                .bury(bucket, Bury { job: Held { id: broken.id, fence: broken.fence }, reason: DeadReason::Invalid, error: broken.why });
         }
         let mut attempts = Vec::with_capacity(taken.jobs.len());
         for lease in taken.jobs {
@@ -404,7 +411,11 @@ impl Dispatch {
     /// The drain time is over: what has no outcome goes back, its step kept; it may have landed.
     fn abandon(&mut self) {
         let count = self.flights.len() as u64;
-        tracing::warn!(broker = &*self.broker, count, "no confirm within shutdown.drain, the jobs are given back and may be published twice");
+        tracing::warn!(
+            broker = &*self.broker,
+            count,
+            "no confirm within shutdown.drain, the jobs are given back and may be published twice"
+        );
         self.metrics.possible_duplicates(DuplicateCause::UnknownOutcome, count);
         for (_, flight) in std::mem::take(&mut self.flights) {
             self.window.settling(flight.lease.size);

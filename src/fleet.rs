@@ -149,12 +149,15 @@ mod tests {
     fn every_bucket_has_exactly_one_preferred_reader_and_few_move() {
         let names: Vec<String> = (0..4).map(|n| format!("instance-{n}")).collect();
         let readers = |living: &[String]| -> Vec<usize> {
-            let of: Vec<Vec<bool>> = living.iter().map(|me| Fleet { me: me.as_str().into(), living: living.to_vec() }.preferred(64)).collect();
-            (0..64).map(|bucket| {
-                let mine: Vec<usize> = (0..living.len()).filter(|n| of[*n][bucket]).collect();
-                assert_eq!(mine.len(), 1, "bucket {bucket}");
-                mine[0]
-            }).collect()
+            let of: Vec<Vec<bool>> =
+                living.iter().map(|me| Fleet { me: me.as_str().into(), living: living.to_vec() }.preferred(64)).collect();
+            (0..64)
+                .map(|bucket| {
+                    let mine: Vec<usize> = (0..living.len()).filter(|n| of[*n][bucket]).collect();
+                    assert_eq!(mine.len(), 1, "bucket {bucket}");
+                    mine[0]
+                })
+                .collect()
         };
         let (four, three) = (readers(&names), readers(&names[..3]));
         for bucket in 0..64 {

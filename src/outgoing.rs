@@ -83,7 +83,8 @@ pub fn rejected(message: Message, rejection: &Rejection) -> Message {
 /// The answer to a request, as JSON.
 #[must_use]
 pub fn verdict(id: &JobId, action: Action, answer: Answer) -> Message {
-    let json = serde_json::json!({ "id": id.as_str(), "action": action.as_str(), "verdict": answer.verdict.as_str(), "due_ms": answer.due_ms });
+    let json =
+        serde_json::json!({ "id": id.as_str(), "action": action.as_str(), "verdict": answer.verdict.as_str(), "due_ms": answer.due_ms });
     Message::new(Bytes::from(json.to_string())).with_header("content-type", "application/json")
 }
 

@@ -86,7 +86,9 @@ impl Rescue {
             if !taken.more {
                 let ahead_us = taken.next_ms.map(|ms| ms.saturating_mul(1000).saturating_sub(taken.now_us));
                 // A ms on top: the deadline itself is the last moment of the lease.
-                return Ok(ahead_us.map(|us| clock::now() + Duration::from_micros(u64::try_from(us).unwrap_or(0)) + Duration::from_millis(1)));
+                return Ok(
+                    ahead_us.map(|us| clock::now() + Duration::from_micros(u64::try_from(us).unwrap_or(0)) + Duration::from_millis(1))
+                );
             }
         }
     }
@@ -97,7 +99,8 @@ impl Rescue {
             let job = Held { id: lease.id.clone(), fence: lease.fence };
             if lease.state.held {
                 let error = "the consumer did not finish it within the ttr".to_owned();
-                let (wait_ms, dies) = match retry::next(&lease.record.job, &lease.state, &self.rules.retry_ms, DeadReason::RetriesExhausted) {
+                let (wait_ms, dies) = match retry::next(&lease.record.job, &lease.state, &self.rules.retry_ms, DeadReason::RetriesExhausted)
+                {
                     Next::Wait(ms) => (ms, None),
                     Next::Dies(reason) => (0, Some(reason)),
                 };

@@ -1,6 +1,8 @@
 //! `dwell demo`: real servers of its own, a bridge, jobs, what arrives and how late.
 
-use clap::ValueEnum;
+use super::exit::{Exit, Stop};
+use crate::stage::Kind;
+use crate::telemetry::log;
 
 /// `dwell demo`
 #[derive(Debug, Clone, clap::Args)]
@@ -10,9 +12,10 @@ pub struct Args {
     pub broker: Kind,
 }
 
-/// The brokers that the demo can start.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Kind {
-    /// NATS JetStream.
-    Nats,
+/// Logs only where they are asked for: they would stand between what is shown.
+pub(super) fn start_log() -> Result<(), Stop> {
+    if std::env::var_os("DWELL_LOG").is_some() {
+        log::start().map_err(|error| Stop::because(Exit::Usage, error.to_string(), ""))?;
+    }
+    Ok(())
 }

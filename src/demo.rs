@@ -1,0 +1,1 @@
+//! What `dwell demo` shows.
