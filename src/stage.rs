@@ -45,8 +45,8 @@ pub enum Failure {
     Start(#[from] StartError),
     #[error("the settings of the stage are refused: {}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
     Settings(Vec<Problem>),
-    #[error("cannot write the settings: {0}")]
-    Write(#[from] std::io::Error),
+    #[error(transparent)]
+    Io(#[from] std::io::Error),
     /// Something went on otherwise than it must.
     #[error("{0}")]
     Course(String),
@@ -60,7 +60,7 @@ impl Failure {
             Failure::Connector(error) => &error.mend,
             Failure::Store(error) => &error.mend,
             Failure::Start(error) => &error.mend,
-            Failure::Server(_) | Failure::Settings(_) | Failure::Write(_) | Failure::Course(_) => "",
+            Failure::Server(_) | Failure::Settings(_) | Failure::Io(_) | Failure::Course(_) => "",
         }
     }
 }

@@ -69,8 +69,9 @@ fn body(text: &str) -> Result<usize, String> {
 
 impl From<Failure> for Stop {
     fn from(failure: Failure) -> Self {
-        let exit = match &failure {
-            Failure::Course(_) | Failure::Write(_) | Failure::Settings(_) => Exit::Failed,
+        let exit = match failure {
+            Failure::Io(error) => return error.into(),
+            Failure::Course(_) | Failure::Settings(_) => Exit::Failed,
             Failure::Server(_) | Failure::Connector(_) | Failure::Store(_) | Failure::Start(_) => Exit::Unavailable,
         };
         Stop::because(exit, failure.to_string(), failure.mend())
