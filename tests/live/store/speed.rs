@@ -1,1 +1,57 @@
-//! Later.
+//! What the scripts cost Redis. Not a test: `cargo test --release --test live speed -- --ignored --nocapture`.
+
+use dwell::servers::{RedisOptions, RedisServer};
+use dwell::store::lease::Over;
+
+use super::bed::{Bed, LEASE, MAIN, PAST, held, request};
+
+/// CPU that the server used, user and system, µs.
+async fn cpu(bed: &Bed) -> f64 {
+    let redis::Value::BulkString(info) = bed.redis(&["INFO", "cpu"]).await else { panic!() };
+    let info = String::from_utf8(info).unwrap();
+    let used = |name: &str| info.lines().find_map(|line| line.strip_prefix(name)).unwrap().trim().parse::<f64>().unwrap();
+    (used("used_cpu_user_main_thread:") + used("used_cpu_sys_main_thread:")) * 1e6
+}
+
+/// µs inside scripts, as the server counts them.
+async fn inside(bed: &Bed) -> f64 {
+    let redis::Value::BulkString(info) = bed.redis(&["INFO", "commandstats"]).await else { panic!() };
+    let info = String::from_utf8(info).unwrap();
+    let Some(line) = info.lines().find(|line| line.starts_with("cmdstat_evalsha:")) else { return 0.0 };
+    line.split("usec=").nth(1).unwrap().split(',').next().unwrap().parse().unwrap()
+}
+
+#[tokio::test]
+#[ignore = "a measurement"]
+async fn speed_of_a_life_of_200_byte_jobs_128_a_call() {
+    const ROUNDS: u64 = 400;
+    let server = RedisServer::start(RedisOptions::default()).await.unwrap();
+    let bed = Bed::on(&server.url(), 1, &[MAIN]).await;
+    let mut spent = [(0.0, 0.0); 3];
+    for round in 0..ROUNDS + 1 {
+        let batch: Vec<_> = (0..128)
+            .map(|n| {
+                let mut request = request(&format!("order-{:08}", round * 128 + n), round * 128 + n, PAST);
+                request.job.body = vec![b'x'; 200].into();
+                request
+            })
+            .collect();
+        let mut marks = vec![(inside(&bed).await, cpu(&bed).await)];
+        bed.store.schedule(&batch).await.unwrap();
+        marks.push((inside(&bed).await, cpu(&bed).await));
+        let jobs: Vec<_> = bed.store.claim(0, MAIN, LEASE, 128, 1 << 20).await.unwrap().jobs.iter().map(held).collect();
+        assert_eq!(jobs.len(), 128);
+        marks.push((inside(&bed).await, cpu(&bed).await));
+        bed.store.complete(0, &jobs, Over::Fired).await.unwrap();
+        marks.push((inside(&bed).await, cpu(&bed).await));
+        // The first round loads scripts.
+        for (at, pair) in marks.windows(2).enumerate().filter(|_| round > 0) {
+            spent[at].0 += pair[1].0 - pair[0].0;
+            spent[at].1 += pair[1].1 - pair[0].1;
+        }
+    }
+    for (name, (inside, cpu)) in ["schedule", "claim", "complete"].into_iter().zip(spent) {
+        let jobs = (ROUNDS * 128) as f64;
+        println!("{name}: {:.2} µs a job inside scripts, {:.2} µs of CPU in all", inside / jobs, cpu / jobs);
+    }
+}

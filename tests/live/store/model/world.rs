@@ -204,6 +204,13 @@ impl World {
     }
 }
 
+impl Drop for World {
+    fn drop(&mut self) {
+        // Cases are many, and share a server.
+        let _ = redis::cmd("DEL").arg(self.all_keys()).exec(&mut self.connection);
+    }
+}
+
 fn text(value: &Value) -> String {
     let Value::BulkString(bytes) = value else { panic!("{value:?}") };
     String::from_utf8(bytes.clone()).unwrap()
