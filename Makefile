@@ -2,7 +2,7 @@
 # `make help` says what there is.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check fmt lint docs deny features servers clean-servers
+.PHONY: help demo bench test check fmt lint docs deny features servers clean-servers
 
 # Tests and demo start these themselves, on free ports of 127.0.0.1. `make servers` puts them there.
 BIN := $(CURDIR)/.servers/bin
@@ -13,6 +13,12 @@ help: ## say what each target does
 
 demo: servers ## start private servers and a bridge, send jobs, show what arrives and how late
 	$(SERVERS) cargo run --locked --bin dwell -- demo
+
+bench: servers ## measure on private servers: drain beside a bare relay, lateness at a steady rate, start
+	cargo build --locked --release --bin dwell
+	$(SERVERS) target/release/dwell bench drain --vs-relay
+	$(SERVERS) target/release/dwell bench lateness
+	$(SERVERS) target/release/dwell bench start
 
 test: servers ## run every test, on real servers of its own
 	@# The examples in the docs first, so that the tests' own summary stands last.

@@ -6,7 +6,6 @@ use serde::Serialize;
 use super::plan::{Fate, Planned};
 use crate::bench::spread::{Spread, Times};
 use crate::outgoing;
-use crate::units::show_duration_ms;
 
 /// Where a message was seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -133,12 +132,12 @@ impl Book {
         // Neither before the delay that was asked for, nor before the time that the message itself names.
         entry.early |= at_us < due_ms * 1000 || at_us < entry.due_ms * 1000;
         let late_us = at_us - due_ms * 1000;
-        let asked = show_duration_ms(entry.planned.delay_ms);
+        let asked = span(i64::try_from(entry.planned.delay_ms * 1000).unwrap_or(i64::MAX));
         if attempt == 1 {
             self.times.add(late_us);
-            line("arrived", &id, &format!("asked {asked}, {} late", ms(late_us)))
+            line("arrived", &id, &format!("asked {asked}, {} late", span(late_us)))
         } else {
-            line("arrived", &id, &format!("asked {asked}, {} late, with attempt {attempt}", ms(late_us)))
+            line("arrived", &id, &format!("asked {asked}, {} late, with attempt {attempt}", span(late_us)))
         }
     }
 
@@ -154,7 +153,7 @@ impl Book {
     pub fn failed(&mut self, id: &str, failures: u16, error: &str, next_in_ms: u64) -> Option<String> {
         let entry = self.entries.iter_mut().find(|entry| entry.planned.id == id && entry.failures < failures)?;
         entry.failures = failures;
-        Some(line("failed", id, &format!("attempt {failures}: {error}; again in {}", ms(i64::try_from(next_in_ms * 1000).unwrap_or(0)))))
+        Some(line("failed", id, &format!("attempt {failures}: {error}; again in {}", span(i64::try_from(next_in_ms * 1000).unwrap_or(0)))))
     }
 
     /// How many attempts of this job have failed.
@@ -259,11 +258,14 @@ fn line(what: &str, id: &str, how: &str) -> String {
     format!("{what:<9} {id:<10} {how}")
 }
 
-/// µs as ms for people.
+/// µs as people read them.
 #[allow(clippy::cast_precision_loss, reason = "some seconds")]
-fn ms(us: i64) -> String {
+fn span(us: i64) -> String {
     let ms = us as f64 / 1000.0;
-    if ms.abs() < 10.0 { format!("{ms:.1} ms") } else { format!("{ms:.0} ms") }
+    match ms.abs() {
+        ms_abs if ms_abs < 100.0 => format!("{ms:.1} ms"),
+        _ => format!("{:.2} s", ms / 1000.0),
+    }
 }
 
 #[cfg(test)]

@@ -15,8 +15,9 @@ pub const PARCELS: &str = "parcels.track";
 pub const VERDICTS: &str = "demo.verdicts";
 /// How many jobs are ordinary.
 const ORDERS_COUNT: u64 = 30;
-/// The shortest and the longest delay of them, ms.
-const ORDERS_MS: (u64, u64) = (500, 6000);
+/// The shortest delay of them, and how much longer each is than the one before, ms: the last is due after 6 s.
+const FIRST_MS: u64 = 500;
+const STEP_MS: u64 = 190;
 
 /// What must become of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,10 +52,9 @@ pub struct Planned {
 /// Everything that is sent at the beginning.
 #[must_use]
 pub fn plan() -> Vec<Planned> {
-    let (shortest, longest) = ORDERS_MS;
     let mut plan: Vec<Planned> = (0..ORDERS_COUNT)
         .map(|number| {
-            let delay_ms = shortest + number * (longest - shortest) / (ORDERS_COUNT - 1);
+            let delay_ms = FIRST_MS + number * STEP_MS;
             one(&format!("order-{:02}", number + 1), ORDERS, delay_ms, None, Fate::Arrives(1))
         })
         .collect();

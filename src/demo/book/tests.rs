@@ -38,7 +38,7 @@ fn good() -> Book {
     ];
     let mut book = Book::new(plan, SENT);
     let late = DUE * 1000 + 1500;
-    assert_eq!(book.saw(Place::Target, &arrival("a", 1), late), "arrived   a          asked 500ms, 1.5 ms late");
+    assert_eq!(book.saw(Place::Target, &arrival("a", 1), late), "arrived   a          asked 0.50 s, 1.5 ms late");
     book.failed("b", 1, "no stream", 1000).unwrap();
     assert_eq!(book.failed("b", 1, "no stream", 900), None, "no news");
     book.saw(Place::Target, &arrival("b", 3), late + 2_000_000);
