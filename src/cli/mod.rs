@@ -36,6 +36,10 @@ enum Command {
     Run(run::Args),
     /// Check settings and servers: each a line, each with its mend
     Check(check::Args),
+    /// Show the bridge at work, on servers of its own
+    Demo(demo::Args),
+    /// Measure, on servers of its own
+    Bench(bench::Args),
     /// Print the JSON Schema of the settings
     Schema(schema::Args),
     /// Print completions for a shell
@@ -75,6 +79,8 @@ impl Command {
             // Boxed: the state of all agents together is a large future.
             Command::Run(args) => Box::pin(run::run(common, &args)).await,
             Command::Check(_) => check::run(common),
+            Command::Demo(args) => Box::pin(demo::run(common, &args)).await,
+            Command::Bench(args) => Box::pin(bench::run(common, &args)).await,
             Command::Schema(_) => schema::run(common),
             Command::Completions(args) => completions::run(&args),
         }
