@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use dwell_connectors::{BrokerConfig, ConnectorError, Destination, Message, Outcome, Outcomes, Publication, Sink, Token};
 use parking_lot::{Mutex, RwLock};
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::clock::{self, Instant};
@@ -47,6 +47,8 @@ struct Inner {
     connected: watch::Sender<bool>,
     tokens: AtomicU64,
     pending: Mutex<Pending>,
+    /// A deadline was set that comes before all others.
+    sooner: Notify,
     reports: mpsc::UnboundedSender<Vec<(Token, Outcome)>>,
     metrics: Option<BrokerMetrics>,
 }
@@ -56,6 +58,12 @@ struct Inner {
 struct Pending {
     owners: HashMap<Token, Owner>,
     deadlines: BinaryHeap<Reverse<(Instant, Vec<Token>)>>,
+}
+
+impl Pending {
+    fn earliest(&self) -> Option<Instant> {
+        self.deadlines.peek().map(|Reverse((deadline, _))| *deadline)
+    }
 }
 
 enum Owner {
@@ -76,6 +84,7 @@ impl Publisher {
             connected: watch::Sender::new(false),
             tokens: AtomicU64::new(1),
             pending: Mutex::default(),
+            sooner: Notify::new(),
             reports,
             metrics,
         };
@@ -111,15 +120,7 @@ impl Publisher {
 
     /// Publishes; each outcome arrives in the reports, by its deadline at the latest.
     pub async fn publish(&self, attempts: Vec<Attempt>) {
-        let sink = self.inner.sink.read().clone();
-        let Some(sink) = sink else {
-            let refused = attempts.iter().map(|attempt| (attempt.token, Outcome::Refused("the broker is away".to_owned()))).collect();
-            // The receiver lives as long as its dispatcher; without one nobody waits.
-            let _ = self.inner.reports.send(refused);
-            return;
-        };
-        {
-            let mut pending = self.inner.pending.lock();
+        let Some(sink) = self.enter(|pending| {
             let mut by_deadline: Vec<(Instant, Vec<Token>)> = Vec::new();
             for attempt in &attempts {
                 pending.owners.insert(attempt.token, Owner::Dispatch);
@@ -129,7 +130,12 @@ impl Publisher {
                 }
             }
             pending.deadlines.extend(by_deadline.into_iter().map(Reverse));
-        }
+        }) else {
+            let refused = attempts.iter().map(|attempt| (attempt.token, Outcome::Refused("the broker is away".to_owned()))).collect();
+            // The receiver lives as long as its dispatcher; without one nobody waits.
+            let _ = self.inner.reports.send(refused);
+            return;
+        };
         let publications = attempts
             .into_iter()
             .map(|attempt| Publication { token: attempt.token, to: attempt.to, message: attempt.message, dedupe_id: attempt.dedupe_id })
@@ -139,17 +145,30 @@ impl Publisher {
 
     /// Publishes one message and waits for its outcome, `publish_timeout` at most.
     pub async fn publish_one(&self, to: Destination, message: Message) -> Outcome {
-        let sink = self.inner.sink.read().clone();
-        let Some(sink) = sink else { return Outcome::Refused("the broker is away".to_owned()) };
         let token = self.token();
         let (sender, receiver) = oneshot::channel();
-        {
-            let mut pending = self.inner.pending.lock();
+        let deadline = clock::now() + self.inner.publish_timeout;
+        let Some(sink) = self.enter(|pending| {
             pending.owners.insert(token, Owner::Waiter(sender));
-            pending.deadlines.push(Reverse((clock::now() + self.inner.publish_timeout, vec![token])));
-        }
+            pending.deadlines.push(Reverse((deadline, vec![token])));
+        }) else {
+            return Outcome::Refused("the broker is away".to_owned());
+        };
         sink.publish(vec![Publication { token, to, message, dedupe_id: String::new() }]).await;
         receiver.await.unwrap_or_else(|_| Outcome::Unknown("the publisher ended".to_owned()))
+    }
+
+    /// Notes publications as pending and gives the sink that they go to; `None`, with nothing noted, where the broker is away. One step: what is
+    /// noted here is answered by the link's end, if by nothing else.
+    fn enter(&self, note: impl FnOnce(&mut Pending)) -> Option<Arc<dyn Sink>> {
+        let mut pending = self.inner.pending.lock();
+        let sink = self.inner.sink.read().clone()?;
+        let earliest = pending.earliest();
+        note(&mut pending);
+        if pending.earliest() != earliest {
+            self.inner.sooner.notify_one();
+        }
+        Some(sink)
     }
 
     /// Keeps the link up until told to stop, beginning with `opened` where that is open already. Reports outcomes, and those that do not come.
@@ -191,12 +210,11 @@ impl Publisher {
     /// One life of a link.
     async fn serve(&self, mut outcomes: Outcomes, stop: &CancellationToken) {
         loop {
-            let next_deadline = self.inner.pending.lock().deadlines.peek().map(|Reverse((deadline, _))| *deadline);
+            let next_deadline = self.inner.pending.lock().earliest();
             let overdue = async {
                 match next_deadline {
                     Some(deadline) => clock::sleep_until(deadline).await,
-                    // Whoever publishes next sets a deadline that is far off: a look once a second finds it.
-                    None => clock::sleep(Duration::from_secs(1)).await,
+                    None => std::future::pending().await,
                 }
             };
             tokio::select! {
@@ -207,12 +225,16 @@ impl Publisher {
                 },
                 () = stop.cancelled() => break,
                 () = overdue => self.expire(),
+                () = self.inner.sooner.notified() => {}
             }
         }
-        *self.inner.sink.write() = None;
+        let left: Vec<Token> = {
+            let pending = self.inner.pending.lock();
+            *self.inner.sink.write() = None;
+            // A sink answers every token before it ends; whatever it left open may have landed.
+            pending.owners.keys().copied().collect()
+        };
         self.set_connected(false);
-        // A sink answers every token before it ends; whatever it left open may have landed.
-        let left: Vec<Token> = self.inner.pending.lock().owners.keys().copied().collect();
         self.report(left.into_iter().map(|token| (token, Outcome::Unknown("the link was lost before the confirm".to_owned()))).collect());
     }
 

@@ -1,4 +1,7 @@
-//! What the tests share: a fresh namespace, and waiting for a condition with a deadline. Servers come from `dwell::servers`.
+//! What the tests share: a fresh namespace, waiting for a condition with a deadline, a ledger. Servers come from `dwell::servers`.
+#![allow(dead_code, reason = "each test program uses its part")]
+
+pub(crate) mod ledger;
 
 use std::time::Duration;
 
@@ -13,8 +16,13 @@ pub(crate) fn namespace(test: &str) -> String {
 }
 
 /// Asks until the condition gives a value. Panics after [`DEADLINE`], with what was waited for.
-pub(crate) async fn wait_until<T>(what: &str, mut condition: impl AsyncFnMut() -> Option<T>) -> T {
-    let waited = timeout(DEADLINE, async {
+pub(crate) async fn wait_until<T>(what: &str, condition: impl AsyncFnMut() -> Option<T>) -> T {
+    wait_within(DEADLINE, what, condition).await
+}
+
+/// As [`wait_until`], with a deadline of its own.
+pub(crate) async fn wait_within<T>(deadline: Duration, what: &str, mut condition: impl AsyncFnMut() -> Option<T>) -> T {
+    let waited = timeout(deadline, async {
         let mut ticks = interval(Duration::from_millis(5));
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
@@ -26,6 +34,12 @@ pub(crate) async fn wait_until<T>(what: &str, mut condition: impl AsyncFnMut() -
     });
     match waited.await {
         Ok(value) => value,
-        Err(_) => panic!("waited {} s for: {what}", DEADLINE.as_secs()),
+        Err(_) => panic!("waited {} s for: {what}", deadline.as_secs()),
     }
+}
+
+/// The value of one series in a scrape, by its whole name with labels.
+pub(crate) fn metric(scrape: &str, series: &str) -> f64 {
+    let found = scrape.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
+    found.unwrap_or_else(|| panic!("no {series} in:\n{scrape}")).parse().unwrap()
 }

@@ -1,0 +1,10 @@
+//! The whole bridge in this process: a broker in memory, whose faults can be chosen, and a real Redis.
+
+mod consumer;
+mod crash;
+mod delivery;
+mod faults;
+mod late;
+mod redis_away;
+mod requests;
+mod rig;

@@ -1,0 +1,161 @@
+//! Brokers that refuse, are away or take no letters.
+
+use std::time::{Duration, Instant};
+
+use dwell::store::read::Place;
+use dwell_connectors::memory::Fault;
+use dwell_connectors::{ErrorKind, Message};
+
+use super::rig::{ALL, Rig, attempts, request, to};
+use crate::support::{metric, wait_until};
+
+const REFUSED: &str = r#"dwell_publish_total{broker="main",outcome="refused"}"#;
+const LEASE_LOST: &str = "dwell_leases_lost_total";
+
+#[tokio::test]
+async fn a_refusing_target_burns_no_attempt_and_is_tried_more_and_more_rarely() {
+    let rig = Rig::start(&[]).await;
+    rig.broker.fail("orders.a", Fault::Refused);
+    rig.send(request("x", "0"));
+    let mut at = Vec::new();
+    for times in 1..=4 {
+        rig.until_metric(REFUSED, f64::from(times)).await;
+        at.push(Instant::now());
+        assert_eq!(rig.metric(r#"dwell_target_paused{broker="main"}"#), 1.0);
+    }
+    // 200 ms doubled each time, drawn from the upper half; less the time of the test's own look.
+    for (pause, pair) in [100, 200, 400].into_iter().zip(at.windows(2)) {
+        let took = pair[1] - pair[0];
+        assert!(took + Duration::from_millis(20) >= Duration::from_millis(pause), "{took:?}, not {pause} ms");
+    }
+    rig.broker.heal();
+    assert_eq!(attempts(&rig.arrived("orders.a", 1).await), [1]);
+    rig.until_metric(r#"dwell_target_paused{broker="main"}"#, 0.0).await;
+    rig.until_over("x").await;
+}
+
+#[tokio::test]
+async fn a_refusing_target_starves_no_other() {
+    let mut rig = Rig::idle(Default::default(), &[("delivery.max_in_flight", "128")]).await;
+    rig.broker.fail("orders.a", Fault::Refused);
+    for n in 0..2000 {
+        rig.send(request(&format!("refused-{n}"), "0"));
+    }
+    rig.run(dwell::bridge::Roles { ingest: true, dispatch: false }).await;
+    rig.taken().await;
+    rig.stop(Duration::from_secs(5)).await;
+    rig.run(ALL).await;
+    wait_until("the target is found to refuse", async || (rig.metric(REFUSED) > 0.0).then_some(())).await;
+    for n in 0..50 {
+        rig.send(to("orders.b", &format!("healthy-{n}"), "0"));
+    }
+    let healthy = rig.arrived("orders.b", 50).await;
+    assert!(rig.broker.published("orders.a").is_empty());
+    assert_eq!(attempts(&healthy), [1; 50]);
+
+    rig.broker.heal();
+    let rest = rig.arrived("orders.a", 2000).await;
+    assert!(attempts(&rest).iter().all(|attempt| *attempt == 1));
+    assert_eq!(rig.until_empty().await, 0);
+    assert_eq!((rig.broker.published("orders.a").len(), rig.broker.published("orders.b").len()), (2000, 50));
+}
+
+#[tokio::test]
+async fn a_link_that_is_cut_makes_what_is_out_a_failed_attempt() {
+    let rig = Rig::start(&[("delivery.publish_timeout", "25s")]).await;
+    rig.broker.fail_times("orders.a", 20, Fault::Hold);
+    for n in 0..20 {
+        rig.send(request(&format!("job-{n}"), "0"));
+    }
+    rig.arrived("orders.a", 20).await;
+    rig.broker.cut();
+    let mut tries = attempts(&rig.arrived("orders.a", 40).await);
+    tries.sort_unstable();
+    assert_eq!((&tries[..20], &tries[20..]), (&[1; 20][..], &[2; 20][..]));
+    assert_eq!(rig.until_empty().await, 0);
+    assert_eq!(rig.metric(r#"dwell_possible_duplicates_total{cause="unknown_outcome"}"#), 20.0);
+}
+
+#[tokio::test]
+async fn while_the_broker_is_away_nothing_is_claimed_and_no_attempt_burned() {
+    let rig = Rig::start(&[]).await;
+    for n in 0..100 {
+        rig.send(request(&format!("job-{n}"), "400ms"));
+    }
+    rig.taken().await;
+    rig.broker.refuse_open(ErrorKind::Disconnected);
+    rig.broker.cut();
+    rig.until_metric(r#"dwell_broker_connected{broker="main"}"#, 0.0).await;
+    let store = rig.store().await;
+    wait_until("all are overdue", async || (store.counts(&[]).await.unwrap().overdue == 100).then_some(())).await;
+    let counts = store.counts(&[]).await.unwrap();
+    assert_eq!((counts.reserved.iter().sum::<u64>(), counts.scheduled.iter().sum::<u64>()), (0, 100));
+    let one = rig.until_place("job-0", Place::Scheduled).await;
+    assert_eq!(one.state, None, "it was never claimed");
+    rig.broker.heal();
+    assert_eq!(attempts(&rig.arrived("orders.a", 100).await), [1; 100]);
+    assert_eq!(rig.until_empty().await, 0);
+    assert_eq!(rig.broker.published("orders.a").len(), 100);
+}
+
+#[tokio::test]
+async fn a_dead_letter_that_nobody_takes_is_kept_in_redis_all_the_same() {
+    for fault in [Fault::Refused, Fault::Unroutable, Fault::Invalid, Fault::Unknown { landed: false }] {
+        let rig = Rig::start(&[]).await;
+        rig.broker.fail("delay.dead", fault);
+        rig.broker.fail("orders.a", Fault::Invalid);
+        rig.send(request("x", "0"));
+        rig.until_place("x", Place::Dead).await;
+        rig.until_metric(r#"dwell_dead_total{reason="invalid"}"#, 1.0).await;
+        assert!(rig.broker.published("delay.dead").is_empty());
+        assert_eq!(rig.until_empty().await, 1);
+    }
+}
+
+#[tokio::test]
+async fn where_rejected_takes_nothing_the_ingest_pauses_says_so_and_goes_on_after() {
+    let rig = Rig::start(&[]).await;
+    rig.broker.fail("delay.rejected", Fault::Refused);
+    rig.send(request("before", "0"));
+    rig.arrived("orders.a", 1).await;
+    rig.send(Message::new("no delay").with_header("delay-target", "orders.a"));
+    rig.until_metric(r#"dwell_ingest_paused{reason="rejected"}"#, 1.0).await;
+    rig.send(request("after", "0"));
+    assert_eq!(rig.broker.published("delay.rejected").len(), 0);
+    assert!(rig.broker.unacked("delay.in", "dwell") > 0);
+    rig.broker.heal();
+    let rejected = rig.arrived("delay.rejected", 1).await.remove(0);
+    assert_eq!((rejected.body.as_ref(), rejected.headers.text("delayed-error")), (&b"no delay"[..], Some("missing_delay")));
+    rig.arrived("orders.a", 2).await;
+    rig.until_metric(r#"dwell_ingest_paused{reason="rejected"}"#, 0.0).await;
+    rig.taken().await;
+}
+
+#[tokio::test]
+async fn a_job_that_is_cancelled_in_flight_loses_its_lease_and_nothing_else_happens() {
+    let rig = Rig::start(&[]).await;
+    rig.broker.fail_times("orders.a", 1, Fault::Hold);
+    rig.send(request("x", "0"));
+    rig.arrived("orders.a", 1).await;
+    rig.send(super::rig::asking(super::rig::action("cancel", "x")));
+    assert_eq!(super::rig::verdicts(&rig.arrived("replies", 1).await), ["in_flight"]);
+    rig.until_over("x").await;
+    assert_eq!(rig.broker.release(), 1);
+    rig.until_metric(LEASE_LOST, 1.0).await;
+    assert_eq!(metric(&rig.metrics.encode(), r#"dwell_cancelled_total{verdict="in_flight"}"#), 1.0);
+    assert_eq!(rig.until_empty().await, 0);
+}
+
+#[tokio::test]
+async fn a_job_that_is_replaced_in_flight_goes_again_by_its_new_schedule() {
+    let rig = Rig::start(&[]).await;
+    rig.broker.fail_times("orders.a", 1, Fault::Hold);
+    rig.send(request("x", "0"));
+    rig.arrived("orders.a", 1).await;
+    rig.send(to("orders.b", "x", "100ms"));
+    rig.taken().await;
+    assert_eq!(rig.broker.release(), 1);
+    assert_eq!(attempts(&rig.arrived("orders.b", 1).await), [1]);
+    assert_eq!(rig.until_empty().await, 0);
+    assert_eq!(rig.metric(LEASE_LOST), 1.0);
+}

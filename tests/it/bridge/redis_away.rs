@@ -1,0 +1,79 @@
+//! Redis is killed, hangs or is full: the ingest holds what it read, and nothing is lost.
+
+use std::time::Duration;
+
+use dwell::servers::{AppendFsync, RedisOptions};
+use dwell_connectors::Message;
+
+use super::rig::{ALL, Rig, attempts, request};
+use crate::support::wait_until;
+
+fn ids(messages: &[Message]) -> std::collections::BTreeSet<String> {
+    messages.iter().map(|message| message.headers.text("delayed-id").unwrap().to_owned()).collect()
+}
+
+#[tokio::test]
+async fn redis_is_killed_and_restarted_while_everything_runs() {
+    let fsync = RedisOptions { appendonly: Some(AppendFsync::Always), ..RedisOptions::default() };
+    let mut rig = Rig::idle(fsync, &[("redis.durability", "fsync"), ("delivery.publish_timeout", "10s")]).await;
+    rig.run(ALL).await;
+    for n in 0..2000 {
+        rig.send(request(&format!("before-{n}"), &format!("{}ms", n % 1000)));
+    }
+    rig.arrived("orders.a", 300).await;
+    rig.redis.kill().unwrap();
+    for n in 0..500 {
+        rig.send(request(&format!("while-{n}"), "0"));
+    }
+    rig.until_metric(r#"dwell_ingest_paused{reason="redis"}"#, 1.0).await;
+    assert!(rig.broker.unacked("delay.in", "dwell") >= 500, "nothing is acknowledged that is not stored");
+    rig.redis.restart().await.unwrap();
+    wait_until("all 2500 arrived", async || (ids(&rig.broker.published("orders.a")).len() == 2500).then_some(())).await;
+    assert_eq!(rig.until_empty().await, 0);
+    rig.until_metric(r#"dwell_ingest_paused{reason="redis"}"#, 0.0).await;
+    rig.taken().await;
+    let came = rig.broker.published("orders.a");
+    assert_eq!(came.len(), 2500, "the answers of settles are asked for again, not the publishes");
+    assert!(attempts(&came).iter().all(|attempt| *attempt == 1));
+}
+
+#[tokio::test]
+async fn a_full_redis_pauses_the_ingest_and_delivery_makes_room() {
+    let full =
+        RedisOptions { maxmemory: Some("5mb".to_owned()), maxmemory_policy: Some("noeviction".to_owned()), ..RedisOptions::default() };
+    let mut rig = Rig::idle(full, &[]).await;
+    rig.run(ALL).await;
+    let body = "x".repeat(8 << 10);
+    for n in 0..1000 {
+        let request = Message::new(body.clone()).with_header("delay-id", format!("job-{n}"));
+        rig.send(request.with_header("delay-for", "1500ms").with_header("delay-target", "orders.a"));
+    }
+    rig.until_metric(r#"dwell_ingest_paused{reason="redis_full"}"#, 1.0).await;
+    let came = rig.arrived("orders.a", 1000).await;
+    assert!(attempts(&came).iter().all(|attempt| *attempt == 1));
+    assert_eq!(ids(&came).len(), 1000);
+    rig.until_metric(r#"dwell_ingest_paused{reason="redis_full"}"#, 0.0).await;
+    rig.taken().await;
+    assert_eq!(rig.until_empty().await, 0);
+    assert_eq!(rig.broker.published("orders.a").len(), 1000);
+}
+
+#[tokio::test]
+async fn told_to_stop_while_redis_is_away_it_ends_in_the_drain_time_and_the_broker_keeps_what_was_not_stored() {
+    let fsync = RedisOptions { appendonly: Some(AppendFsync::Always), ..RedisOptions::default() };
+    let mut rig = Rig::idle(fsync, &[("redis.durability", "fsync")]).await;
+    rig.run(ALL).await;
+    rig.redis.kill().unwrap();
+    for n in 0..10 {
+        rig.send(request(&format!("job-{n}"), "0"));
+    }
+    rig.until_metric(r#"dwell_ingest_paused{reason="redis"}"#, 1.0).await;
+    let begun = std::time::Instant::now();
+    rig.stop(Duration::from_secs(1)).await;
+    assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
+    assert_eq!(rig.broker.unacked("delay.in", "dwell"), 10);
+    rig.redis.restart().await.unwrap();
+    rig.run(ALL).await;
+    assert_eq!(ids(&rig.arrived("orders.a", 10).await).len(), 10);
+    assert_eq!(rig.until_empty().await, 0);
+}

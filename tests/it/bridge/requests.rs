@@ -1,0 +1,107 @@
+//! What the ingest answers, and that the broker's redelivery changes nothing.
+
+use dwell_connectors::Message;
+use dwell_connectors::memory::Fault;
+
+use super::rig::{Rig, action, asking, attempts, request, to, verdicts};
+
+#[tokio::test]
+async fn a_bad_request_is_rejected_as_it_came_with_its_code() {
+    let rig = Rig::start(&[]).await;
+    rig.send(request("x", "soon").with_header("shop", "7"));
+    rig.send(request("y", "0").with_header("delay-fro", "1s"));
+    rig.send(to("elsewhere", "z", "0"));
+    rig.send(Message::new("w").with_header("delay-for", "0"));
+    let rejected = rig.arrived("delay.rejected", 4).await;
+    let codes: Vec<_> = rejected.iter().map(|message| message.headers.text("delayed-error").unwrap()).collect();
+    assert_eq!(codes, ["bad_delay", "bad_header", "target_not_allowed", "missing_target"]);
+    assert_eq!(rejected[0].body, "x");
+    assert_eq!((rejected[0].headers.text("shop"), rejected[0].headers.text("delay-for")), (Some("7"), Some("soon")));
+    assert!(!rejected[0].headers.text("delayed-error-detail").unwrap().is_empty());
+    rig.taken().await;
+    assert_eq!(rig.metric(r#"dwell_ingest_total{ingest="main",result="rejected"}"#), 4.0);
+    assert_eq!(rig.until_empty().await, 0);
+}
+
+#[tokio::test]
+async fn a_conflict_is_rejected_and_the_job_that_stood_stands() {
+    let rig = Rig::start(&[]).await;
+    rig.send(asking(request("x", "500ms")));
+    rig.send(asking(to("orders.b", "x", "0").with_header("delay-on-conflict", "reject")));
+    rig.send(asking(to("orders.b", "x", "0").with_header("delay-on-conflict", "keep")));
+    assert_eq!(verdicts(&rig.arrived("replies", 3).await), ["added", "conflict", "kept"]);
+    let rejected = rig.arrived("delay.rejected", 1).await.remove(0);
+    assert_eq!((rejected.body.as_ref(), rejected.headers.text("delayed-error")), (&b"x"[..], Some("conflict")));
+    rig.arrived("orders.a", 1).await;
+    assert_eq!(rig.until_empty().await, 0);
+    assert!(rig.broker.published("orders.b").is_empty());
+}
+
+#[tokio::test]
+async fn verdicts_go_where_they_were_asked_for_and_one_that_cannot_does_not_stop_the_ingest() {
+    let rig = Rig::start(&[]).await;
+    rig.broker.fail_times("replies", 1, Fault::Refused);
+    rig.send(asking(request("unheard", "1h")));
+    rig.send(asking(request("x", "1h")));
+    rig.send(asking(request("x", "2h")));
+    rig.send(asking(action("reschedule", "x").with_header("delay-for", "3h")));
+    rig.send(asking(action("fire", "x")));
+    rig.arrived("orders.a", 1).await;
+    rig.until_over("x").await;
+    rig.send(asking(action("cancel", "x")));
+    rig.send(asking(action("cancel", "unheard")));
+    rig.send(asking(action("cancel", "unheard")));
+    let replies = rig.arrived("replies", 7).await;
+    assert_eq!(verdicts(&replies), ["added", "replaced", "rescheduled", "firing", "fired", "cancelled", "not_found"]);
+    let first: serde_json::Value = serde_json::from_slice(&replies[0].body).unwrap();
+    assert_eq!((first["id"].as_str(), first["action"].as_str()), (Some("x"), Some("schedule")));
+    assert!(first["due_ms"].is_i64());
+    rig.taken().await;
+}
+
+#[tokio::test]
+async fn requests_for_one_id_are_applied_in_their_order_within_one_batch() {
+    let mut rig = Rig::idle(Default::default(), &[]).await;
+    for n in 0..50 {
+        let id = format!("job-{n}");
+        rig.send(asking(request(&id, "1h")));
+        rig.send(asking(action("cancel", &id)));
+        rig.send(asking(to("orders.b", &id, "200ms")));
+    }
+    rig.run(super::rig::ALL).await;
+    assert_eq!(verdicts(&rig.arrived("replies", 150).await), ["added", "cancelled", "added"].repeat(50));
+    assert_eq!(attempts(&rig.arrived("orders.b", 50).await), [1; 50]);
+    assert_eq!(rig.until_empty().await, 0);
+    assert!(rig.broker.published("orders.a").is_empty());
+    assert_eq!(rig.broker.published("orders.b").len(), 50);
+}
+
+#[tokio::test]
+async fn the_redelivery_of_a_whole_batch_changes_nothing_and_answers_the_same() {
+    let mut rig = Rig::idle(Default::default(), &[("delivery.publish_timeout", "25s")]).await;
+    rig.send(asking(request("stays", "1s")));
+    rig.send(asking(request("again", "1h")));
+    rig.send(asking(action("cancel", "again")));
+    rig.send(asking(to("orders.b", "again", "1s")));
+    rig.send(asking(request("gone", "1h")));
+    rig.send(asking(action("cancel", "gone")));
+    rig.send(asking(Message::new("nameless").with_header("delay-for", "1s").with_header("delay-target", "orders.a")));
+    rig.send(asking(request("replaced", "1h")));
+    rig.send(asking(request("replaced", "1s")));
+    rig.send(request("bad", "soon"));
+    // The last reply is not answered for: the batch is applied and cannot be acknowledged before the link is cut.
+    rig.broker.fail_times("replies", 8, Fault::Delay(std::time::Duration::ZERO));
+    rig.broker.fail_times("replies", 1, Fault::Hold);
+    rig.run(super::rig::ALL).await;
+    let first = verdicts(&rig.arrived("replies", 9).await);
+    rig.broker.cut();
+    let all = verdicts(&rig.arrived("replies", 18).await);
+    assert_eq!(all[..9], all[9..], "{first:?}");
+    assert_eq!(first, ["added", "added", "cancelled", "added", "added", "cancelled", "added", "added", "replaced"]);
+    let mut came: Vec<_> = rig.arrived("orders.a", 3).await.into_iter().map(|message| message.body).collect();
+    came.sort_unstable();
+    assert_eq!(came, ["nameless", "replaced", "stays"]);
+    rig.arrived("orders.b", 1).await;
+    assert_eq!(rig.until_empty().await, 0);
+    assert_eq!((rig.broker.published("orders.a").len(), rig.broker.published("orders.b").len()), (3, 1));
+}
