@@ -22,7 +22,8 @@ pub struct Message {
     pub position: Option<Position>,
     /// The broker's time of the message, epoch ms; `None` where the broker gives none.
     pub timestamp_ms: Option<i64>,
-    /// The broker says, or cannot rule out, that it delivered this message before.
+    /// The broker says, or cannot rule out, that it delivered this message before. False is no proof on NATS: a server that crashed may have
+    /// forgotten its last deliveries.
     pub redelivered: bool,
 }
 

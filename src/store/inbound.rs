@@ -59,6 +59,9 @@ impl Store {
     /// Stores jobs. Requests for one id are applied in their order. On an error nothing is known of any of them: send the same requests again
     /// (`origin.check` may be set for the repeat: what was applied then answers the same and changes nothing).
     pub async fn schedule(&self, requests: &[Schedule]) -> Result<Scheduled, StoreError> {
+        if requests.is_empty() {
+            return Ok(Scheduled::default());
+        }
         let groups = self.groups(requests);
         let mut refreshes = 0;
         loop {

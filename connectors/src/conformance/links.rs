@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::Harness;
-use super::hand::{PATIENCE, bodies, collect, collect_to_the_end, numbered, numbers, options, publish, read, sink, source, topic};
+use super::hand::{PATIENCE, bodies, collect, collect_to_the_end, numbered, numbers, options, publish, read, sink, sorted, source, topic};
 use crate::{ErrorKind, Outcome};
 
 /// A lost link ends both; nothing opens while the broker is away; afterwards both open again, and nothing acked or confirmed is undone.
@@ -27,8 +27,9 @@ pub async fn a_lost_link_is_reported_and_can_be_reopened(harness: &dyn Harness) 
 
     harness.mend().await;
     let reader = source(harness, &topic).await;
+    // Not all are marked as redelivered: a server that crashed may have forgotten that it delivered them.
     let (_ids, messages) = read(&*reader, 4).await;
-    assert!(messages.iter().all(|message| message.redelivered));
+    assert_eq!(sorted(bodies(&messages)), numbers(4));
     let (writer, mut outcomes) = sink(harness).await;
     writer.publish(numbered(&topic, 6).split_off(4)).await;
     assert_eq!(collect(&mut outcomes, 2).await.len(), 2);

@@ -6,6 +6,7 @@
 
 mod hand;
 mod links;
+mod settling;
 mod sinks;
 mod sources;
 
@@ -13,7 +14,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-pub use self::{links::*, sinks::*, sources::*};
+pub use self::{links::*, settling::*, sinks::*, sources::*};
 use crate::BrokerConfig;
 
 /// A broker to test against, and the hand that breaks it.

@@ -39,6 +39,8 @@ pub(super) struct Link {
 #[derive(Default)]
 struct Shared {
     lost: CancellationToken,
+    /// The same as `lost`, where a look must cost nothing.
+    gone: AtomicBool,
     /// Set once connected: the client may not log in again.
     spent: AtomicBool,
     why: Mutex<String>,
@@ -48,6 +50,7 @@ impl Shared {
     fn lose(&self, why: &str) {
         if !self.lost.is_cancelled() {
             why.clone_into(&mut self.why.lock());
+            self.gone.store(true, Ordering::Release);
             self.lost.cancel();
         }
     }
@@ -159,13 +162,16 @@ impl Link {
 
     /// Hands a message to the client. Waits while the client's queue is full; never longer than the link lives.
     pub(super) async fn send(&self, message: OutboundMessage) -> Result<(), ConnectorError> {
+        if self.shared.gone.load(Ordering::Acquire) {
+            return Err(self.error());
+        }
         tokio::select! {
             biased;
-            () = self.lost() => Err(self.error()),
             sent = self.client.publish_message(message) => sent.map_err(|error| {
                 self.lose("the client has ended");
                 self.error().because(error)
             }),
+            () = self.lost() => Err(self.error()),
         }
     }
 

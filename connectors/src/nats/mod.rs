@@ -1,21 +1,27 @@
 //! NATS JetStream: sources read by a durable pull consumer, sinks publish with an ack.
 //!
 //! What the client library loses, and with it a message that passes through: the order of headers of different names (values of one name keep
-//! theirs; here headers come sorted by name), and white space around a value. A message whose headers are not UTF-8 ends the connection that reads it.
+//! theirs; here headers come sorted by name), and white space around a value.
+//!
+//! Known limit: the library ends a connection on which a message comes whose headers are not UTF-8. JetStream delivers such a message again and
+//! again, and what was delivered together with it waits behind it, until somebody deletes it from the stream.
 
 mod answer;
 mod config;
 mod consumer;
+mod delivery;
 mod headers;
 mod link;
 mod login;
 mod pump;
 mod replies;
 mod secret;
+mod shelf;
 pub(crate) mod sink;
 pub(crate) mod source;
 mod stream;
 mod subject;
+mod window;
 
 pub use self::config::Config;
 pub use self::secret::{Secret, Urls};

@@ -1,6 +1,5 @@
 //! The pump of a source: asks the server for messages while there is room, holds what is unsettled, gives it back at the end.
 
-use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,136 +7,35 @@ use async_nats::{StatusCode, Subject, Subscriber};
 use bytes::Bytes;
 use futures_util::StreamExt;
 use futures_util::stream::ReadyChunks;
-use parking_lot::Mutex;
-use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval, sleep_until};
+use tracing::debug;
 
 use super::consumer::Consumer;
-use super::headers;
+use super::delivery::delivery;
 use super::link::{Link, denied};
+use super::shelf::Shelf;
 use super::source::{IN_PROGRESS, NAK, answer};
-use crate::{Batch, BatchId, ConnectorError, Destination, ErrorKind, Message, Position, SourceOptions};
+use crate::{ConnectorError, ErrorKind};
 
 /// How long one request for messages stands at the server. Short, because closing waits for its end: a request cannot be taken back, and what the
 /// server sends to a reader that is gone is stuck until `ack_wait` is over.
 const EXPIRES: Duration = Duration::from_secs(1);
-/// A request has ended, or JetStream is not there any more.
+/// By then a request has ended, and an election is over; else JetStream is not there any more.
 const SILENCE: Duration = Duration::from_secs(6);
-/// The most messages of one request.
-const REQUEST: usize = 4096;
+/// Between requests while the consumer has no leader.
+const ELECTION: Duration = Duration::from_millis(250);
+/// How long the end of a broken source may take to give back what it can.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+/// Signs of life are not given more often than this, whatever the consumer's `ack_wait`.
+const HOLD: Duration = Duration::from_millis(50);
 /// The most messages that are taken over at once.
 const CHUNK: usize = 512;
 
-/// What the source and its pump share.
-pub(super) struct Shared {
-    state: Mutex<State>,
-    /// For `recv`: something arrived, or the end.
-    arrived: Notify,
-    /// For the pump: there is room, or it shall close.
-    wake: Notify,
-    max_unsettled: usize,
-}
-
-#[derive(Default)]
-struct State {
-    buffer: VecDeque<Delivery>,
-    batches: HashMap<BatchId, Vec<Subject>>,
-    last: u64,
-    /// Delivered and not settled: in `buffer` and in `batches`.
-    unsettled: usize,
-    /// Asked for and not delivered.
-    asked: usize,
-    paused: bool,
-    closing: bool,
-    ended: Option<(ErrorKind, String)>,
-}
-
-struct Delivery {
-    message: Message,
-    reply: Subject,
-}
-
-impl Shared {
-    pub(super) fn new(options: &SourceOptions) -> Self {
-        Shared { state: Mutex::default(), arrived: Notify::new(), wake: Notify::new(), max_unsettled: options.max_unsettled }
-    }
-
-    /// A batch of what is there, within the bounds.
-    pub(super) fn take(&self, count: usize, bytes: usize) -> Result<Option<Batch>, ConnectorError> {
-        let mut state = self.state.lock();
-        if let Some((kind, why)) = &state.ended {
-            return Err(ConnectorError::new(*kind, why.clone()));
-        }
-        let (mut messages, mut replies, mut size) = (Vec::new(), Vec::new(), 0);
-        while messages.len() < count.max(1) {
-            let Some(next) = state.buffer.front() else { break };
-            size += next.message.body.len();
-            if size > bytes && !messages.is_empty() {
-                break;
-            }
-            let Some(Delivery { message, reply }) = state.buffer.pop_front() else { break };
-            messages.push(message);
-            replies.push(reply);
-        }
-        if messages.is_empty() {
-            return Ok(None);
-        }
-        state.last += 1;
-        let id = BatchId(state.last);
-        state.batches.insert(id, replies);
-        Ok(Some(Batch { id, messages }))
-    }
-
-    /// Where to answer for the messages of a batch that is settled now.
-    pub(super) fn settle(&self, batch: BatchId) -> Vec<Subject> {
-        let mut state = self.state.lock();
-        let replies = state.batches.remove(&batch).unwrap_or_default();
-        state.unsettled -= replies.len();
-        replies
-    }
-
-    pub(super) async fn arrived(&self) {
-        self.arrived.notified().await;
-    }
-
-    pub(super) fn wake_pump(&self) {
-        self.wake.notify_one();
-    }
-
-    pub(super) fn pause(&self, paused: bool) {
-        self.state.lock().paused = paused;
-        self.wake.notify_one();
-    }
-
-    pub(super) fn close(&self) {
-        self.state.lock().closing = true;
-        self.wake.notify_one();
-    }
-
-    /// How many messages to ask for now. Small requests are saved up, unless nothing is asked for.
-    fn ask(&self) -> Option<usize> {
-        let mut state = self.state.lock();
-        if state.paused || state.closing {
-            return None;
-        }
-        let room = self.max_unsettled.saturating_sub(state.unsettled + state.asked).min(REQUEST);
-        let worth = state.asked == 0 || room >= REQUEST.min(self.max_unsettled / 4);
-        if room == 0 || !worth {
-            return None;
-        }
-        state.asked += room;
-        Some(room)
-    }
-
-    fn end(&self, error: &ConnectorError) {
-        self.state.lock().ended = Some((error.kind, error.message.clone()));
-        self.arrived.notify_one();
-    }
-}
-
+/// The task between the server and the shelf.
 pub(super) struct Pump {
     link: Arc<Link>,
-    shared: Arc<Shared>,
+    shelf: Arc<Shelf>,
     consumer: Consumer,
     complaints: mpsc::UnboundedReceiver<String>,
     inbox: Subject,
@@ -145,34 +43,39 @@ pub(super) struct Pump {
     next: Subject,
     messages: ReadyChunks<Subscriber>,
     hold: Interval,
-    /// When the server last said anything on the inbox, or was asked while nothing was open.
+    /// When the server last said anything good, or was asked while nothing was open.
     heard: Instant,
+    /// What it said instead, and when to ask again.
+    trouble: Option<(String, Instant)>,
 }
 
 impl Pump {
     /// Starts the pump; the receiver answers once it has ended and given everything back.
     pub(super) async fn start(
         link: Arc<Link>,
-        shared: Arc<Shared>,
+        shelf: Arc<Shelf>,
         consumer: Consumer,
         complaints: mpsc::UnboundedReceiver<String>,
     ) -> Result<oneshot::Receiver<Result<(), ConnectorError>>, ConnectorError> {
         let inbox = Subject::from(link.client.new_inbox());
         let subscriber = link.ask(link.client.subscribe(inbox.clone())).await?.map_err(|error| link.error().because(error))?;
         let next = Subject::from(format!("$JS.API.CONSUMER.MSG.NEXT.{}.{}", consumer.stream, consumer.name));
-        let mut hold = interval(consumer.ack_wait / 3);
+        let mut hold = interval((consumer.ack_wait / 3).max(HOLD));
         hold.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let messages = subscriber.ready_chunks(CHUNK);
-        let mut pump = Pump { link, shared, consumer, complaints, inbox, next, messages, hold, heard: Instant::now() };
+        let mut pump = Pump { link, shelf, consumer, complaints, inbox, next, messages, hold, heard: Instant::now(), trouble: None };
         let (done, closed) = oneshot::channel();
         tokio::spawn(async move {
-            let mut result = pump.run().await;
-            if result.is_ok() {
-                result = pump.give_back().await;
-            }
-            if let Err(error) = &result {
-                pump.shared.end(error);
-            }
+            let result = match pump.run().await {
+                Ok(()) => pump.give_back().await,
+                Err(error) => {
+                    pump.shelf.end(&error);
+                    if !pump.link.is_lost() {
+                        let _ = tokio::time::timeout(LAST_WORDS, pump.give_back()).await;
+                    }
+                    Err(error)
+                }
+            };
             // Nobody waits after a drop.
             let _ = done.send(result);
         });
@@ -183,30 +86,35 @@ impl Pump {
     async fn run(&mut self) -> Result<(), ConnectorError> {
         let mut closing_since = None;
         loop {
-            while let Some(count) = self.shared.ask() {
-                self.request(count).await?;
+            if self.trouble.as_ref().is_none_or(|(_, until)| Instant::now() >= *until) {
+                while let Some(count) = self.shelf.ask() {
+                    self.request(count).await?;
+                }
             }
-            let (closing, asked) = {
-                let state = self.shared.state.lock();
-                (state.closing, state.asked)
-            };
+            let (closing, asked) = self.shelf.outlook();
             if closing {
                 let since = *closing_since.get_or_insert_with(Instant::now);
                 if asked == 0 || since.elapsed() > EXPIRES * 2 {
                     return Ok(());
                 }
             }
-            let deadline = if closing { Instant::now() + EXPIRES } else { self.heard + SILENCE };
+            let patience = self.heard + SILENCE;
+            let deadline = match &self.trouble {
+                _ if closing => Instant::now() + EXPIRES,
+                Some((_, until)) if *until > Instant::now() => *until,
+                _ => patience,
+            };
             tokio::select! {
                 biased;
                 () = self.link.lost() => return Err(self.link.error()),
                 chunk = self.messages.next() => self.take(chunk.ok_or_else(|| self.link.error())?)?,
-                () = self.shared.wake.notified() => {}
+                () = self.shelf.wake.notified() => {}
                 _ = self.hold.tick() => self.hold().await?,
                 Some(complaint) = self.complaints.recv() => denied(&complaint).map_or(Ok(()), Err)?,
-                () = sleep_until(deadline), if asked > 0 => {
-                    if !closing {
-                        return Err(self.link.fail(ErrorKind::Disconnected, "JetStream does not answer any more"));
+                () = sleep_until(deadline), if asked > 0 || self.trouble.is_some() => {
+                    if !closing && Instant::now() >= patience {
+                        let why = self.trouble.take().map_or_else(|| "JetStream does not answer any more".to_owned(), |(why, _)| why);
+                        return Err(self.link.fail(ErrorKind::Disconnected, &why));
                     }
                 }
             }
@@ -220,134 +128,76 @@ impl Pump {
         let body = format!(r#"{{"batch":{count},"expires":{}}}"#, EXPIRES.as_nanos());
         let mut request = answer(self.next.clone(), &Bytes::from(body));
         request.reply = Some(self.inbox.clone());
-        self.heard = Instant::now();
+        if self.trouble.is_none() {
+            self.heard = Instant::now();
+        }
         self.link.send(request).await
     }
 
     /// Takes over what arrived: messages, and the ends of requests.
     fn take(&mut self, chunk: Vec<async_nats::Message>) -> Result<(), ConnectorError> {
-        self.heard = Instant::now();
-        let (mut deliveries, mut ended) = (Vec::with_capacity(chunk.len()), 0);
+        let (mut deliveries, mut ended) = (Vec::with_capacity(chunk.len()), 0_usize);
         for message in chunk {
             match delivery(message) {
-                Ok(delivery) => deliveries.push(delivery),
-                Err(status) => ended += self.status(&status)?,
+                Ok(delivery) => {
+                    self.well();
+                    deliveries.push(delivery);
+                }
+                Err(status) => ended = ended.saturating_add(self.status(&status)?),
             }
         }
-        let mut state = self.shared.state.lock();
-        state.asked = state.asked.saturating_sub(deliveries.len().saturating_add(ended));
-        state.unsettled += deliveries.len();
-        state.buffer.extend(deliveries);
-        drop(state);
-        self.shared.arrived.notify_one();
+        self.shelf.put(deliveries, ended);
         Ok(())
     }
 
-    /// A word of the server about a request: how many messages of it will not come, or that there is no going on.
-    fn status(&self, message: &async_nats::Message) -> Result<usize, ConnectorError> {
+    fn well(&mut self) {
+        self.heard = Instant::now();
+        self.trouble = None;
+    }
+
+    /// A word of the server about a request: how many messages of it will not come.
+    fn status(&mut self, message: &async_nats::Message) -> Result<usize, ConnectorError> {
         let said = message.description.as_deref().unwrap_or_default();
         let open =
             message.headers.as_ref().and_then(|headers| headers.get("Nats-Pending-Messages")).and_then(|open| open.as_str().parse().ok());
+        let Consumer { stream, name, .. } = &self.consumer;
+        if said.eq_ignore_ascii_case("Consumer Deleted") {
+            return Err(self.link.fail(ErrorKind::Missing, &format!("the consumer `{name}` of `{stream}` was deleted")));
+        }
         match message.status {
-            Some(StatusCode::IDLE_HEARTBEAT) => Ok(0),
-            // All of them, where an old server does not say how many.
-            Some(StatusCode::TIMEOUT | StatusCode::NOT_FOUND) => Ok(open.unwrap_or(usize::MAX)),
-            Some(StatusCode::NO_RESPONDERS) => {
-                let what = format!("nobody serves the consumer `{}` of `{}`", self.consumer.name, self.consumer.stream);
-                Err(self.link.fail(ErrorKind::Disconnected, &what))
+            Some(StatusCode::IDLE_HEARTBEAT) => {
+                self.well();
+                return Ok(0);
             }
-            _ if said.eq_ignore_ascii_case("Consumer Deleted") => {
-                let what = format!("the consumer `{}` of `{}` was deleted", self.consumer.name, self.consumer.stream);
-                Err(self.link.fail(ErrorKind::Missing, &what))
-            }
-            // A new leader, a server that shuts down, too many requests: another link after a pause is the way.
+            Some(StatusCode::TIMEOUT | StatusCode::NOT_FOUND) => self.well(),
+            // An election, a server that shuts down, too many requests: it may pass, and what is unsettled stays with us meanwhile.
             status => {
                 let code = status.map(|status| status.as_u16()).unwrap_or_default();
-                Err(self.link.fail(ErrorKind::Disconnected, &format!("the server ended a request: {code} {said}")))
+                let why = format!("the consumer `{name}` of `{stream}` does not deliver: {code} {said}");
+                debug!(stream, consumer = name, code, said, "request for messages was refused, will ask again");
+                self.trouble = Some((why, Instant::now() + ELECTION));
             }
         }
+        // All of them, where the server does not say how many.
+        Ok(open.unwrap_or(usize::MAX))
     }
 
     /// Shows the server a sign of life for all that is unsettled.
     async fn hold(&self) -> Result<(), ConnectorError> {
-        for reply in self.unsettled() {
+        for reply in self.shelf.unsettled() {
             self.link.send(answer(reply, &IN_PROGRESS)).await?;
         }
         Ok(())
     }
 
-    fn unsettled(&self) -> Vec<Subject> {
-        let state = self.shared.state.lock();
-        state.batches.values().flatten().chain(state.buffer.iter().map(|delivery| &delivery.reply)).cloned().collect()
-    }
-
     /// Gives back what is unsettled, and waits until the server has read this and every ack before it.
     async fn give_back(&self) -> Result<(), ConnectorError> {
-        for reply in self.unsettled() {
+        for reply in self.shelf.unsettled() {
             self.link.send(answer(reply, &NAK)).await?;
         }
         // The server reads a connection in order: its answer to this comes after all that was sent before.
         let barrier = format!("$JS.API.CONSUMER.INFO.{}.{}", self.consumer.stream, self.consumer.name);
         let answer = self.link.ask(self.link.client.request(barrier, Bytes::new())).await?;
         answer.map(drop).map_err(|error| self.link.fail(ErrorKind::Disconnected, "the server did not confirm the last acks").because(error))
-    }
-}
-
-/// The message that was delivered, or what it is instead: a status.
-fn delivery(message: async_nats::Message) -> Result<Delivery, Box<async_nats::Message>> {
-    let Some(info) = message.reply.as_ref().and_then(|reply| Info::parse(reply)) else { return Err(Box::new(message)) };
-    let async_nats::Message { subject, reply: Some(reply), payload, headers, .. } = message else { return Err(Box::new(message)) };
-    let message = Message {
-        body: payload,
-        has_body: true,
-        headers: headers::from_nats(headers),
-        destination: Destination::new(subject.into_string()),
-        position: Some(Position { log: info.stream, partition: 0, offset: info.sequence }),
-        timestamp_ms: Some(info.timestamp_ms),
-        redelivered: info.delivered > 1,
-        ..Message::default()
-    };
-    Ok(Delivery { message, reply })
-}
-
-/// What the reply subject of a delivered message says.
-#[derive(Debug, PartialEq)]
-struct Info {
-    stream: String,
-    delivered: u64,
-    sequence: u64,
-    timestamp_ms: i64,
-}
-
-impl Info {
-    /// `$JS.ACK.<stream>.<consumer>.<delivered>.<stream seq>.<consumer seq>.<time, ns>.<pending>`; newer servers put a domain and an account hash in
-    /// front of the stream, and may add tokens at the end.
-    fn parse(reply: &str) -> Option<Self> {
-        let rest = reply.strip_prefix("$JS.ACK.")?;
-        let mut tokens = rest.split('.');
-        if rest.bytes().filter(|byte| *byte == b'.').count() > 6 {
-            tokens.nth(1)?;
-        }
-        let stream = tokens.next()?.to_owned();
-        let delivered = tokens.nth(1)?.parse().ok()?;
-        let sequence = tokens.next()?.parse().ok()?;
-        let nanos: i64 = tokens.nth(1)?.parse().ok()?;
-        Some(Info { stream, delivered, sequence, timestamp_ms: nanos / 1_000_000 })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn reply_subjects_of_both_kinds_are_read() {
-        let info = Info { stream: "S".to_owned(), delivered: 2, sequence: 7, timestamp_ms: 1_700_000_000_123 };
-        assert_eq!(Info::parse("$JS.ACK.S.C.2.7.9.1700000000123456789.4"), Some(info));
-        let info = Info::parse("$JS.ACK._.HASH.S.C.1.7.9.1700000000123456789.4.rnd");
-        assert_eq!(info.map(|info| (info.stream, info.delivered, info.sequence)), Some(("S".to_owned(), 1, 7)));
-        for other in ["_INBOX.x", "$JS.ACK.S", "$JS.ACK.S.C.x.7.9.17.4", ""] {
-            assert_eq!(Info::parse(other), None);
-        }
     }
 }

@@ -10,7 +10,8 @@ use tokio::sync::mpsc;
 
 use super::config::Config;
 use super::link::Link;
-use super::replies::{Replies, Window};
+use super::replies::Replies;
+use super::window::Window;
 use super::{headers, stream, subject};
 use crate::{ConnectorError, Destination, Outcome, Outcomes, Publication, Sink};
 
@@ -65,9 +66,9 @@ impl Sink for NatsSink {
         }
         let Some(first) = self.window.open(ready.iter().map(|(token, message)| (*token, message.subject.clone())), invalid) else { return };
         for (number, (_, mut message)) in (first..).zip(ready) {
-            // What the window does not know any more has its outcome: the link went meanwhile.
+            // What the window does not know any more has its outcome: the link went meanwhile, or it took too long.
             if !self.window.written(number) {
-                return;
+                continue;
             }
             message.reply = Some(Subject::from(format!("{}.{number}", self.inbox)));
             if self.link.send(message).await.is_err() {

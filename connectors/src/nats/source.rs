@@ -10,7 +10,8 @@ use tokio::sync::oneshot;
 
 use super::config::Config;
 use super::link::{Link, permitted};
-use super::pump::{Pump, Shared};
+use super::pump::Pump;
+use super::shelf::Shelf;
 use super::{consumer, stream};
 use crate::{Batch, BatchId, ConnectorError, ErrorKind, Source, SourceOptions};
 
@@ -32,14 +33,14 @@ pub(crate) async fn open(config: &Config, options: SourceOptions) -> Result<Nats
     });
     let consumer = consumer.await?;
     let link = Arc::new(link);
-    let shared = Arc::new(Shared::new(&options));
-    let pump = Pump::start(Arc::clone(&link), Arc::clone(&shared), consumer, complaints).await?;
-    Ok(NatsSource { link, shared, options, closed: Some(pump) })
+    let shelf = Arc::new(Shelf::new(&options));
+    let pump = Pump::start(Arc::clone(&link), Arc::clone(&shelf), consumer, complaints).await?;
+    Ok(NatsSource { link, shelf, options, closed: Some(pump) })
 }
 
 pub(crate) struct NatsSource {
     link: Arc<Link>,
-    shared: Arc<Shared>,
+    shelf: Arc<Shelf>,
     options: SourceOptions,
     /// Answers when the pump has given everything back.
     closed: Option<oneshot::Receiver<Result<(), ConnectorError>>>,
@@ -47,10 +48,10 @@ pub(crate) struct NatsSource {
 
 impl NatsSource {
     async fn settle(&self, batch: BatchId, word: &Bytes) -> Result<(), ConnectorError> {
-        for reply in self.shared.settle(batch) {
+        for reply in self.shelf.settle(batch) {
             self.link.send(answer(reply, word)).await?;
         }
-        self.shared.wake_pump();
+        self.shelf.wake_pump();
         Ok(())
     }
 }
@@ -64,10 +65,10 @@ pub(super) fn answer(reply: Subject, word: &Bytes) -> OutboundMessage {
 impl Source for NatsSource {
     async fn recv(&self) -> Result<Batch, ConnectorError> {
         loop {
-            if let Some(batch) = self.shared.take(self.options.max_batch, self.options.max_batch_bytes)? {
+            if let Some(batch) = self.shelf.take(self.options.max_batch, self.options.max_batch_bytes)? {
                 return Ok(batch);
             }
-            self.shared.arrived().await;
+            self.shelf.arrived().await;
         }
     }
 
@@ -80,12 +81,12 @@ impl Source for NatsSource {
     }
 
     async fn pause(&self, paused: bool) -> Result<(), ConnectorError> {
-        self.shared.pause(paused);
+        self.shelf.pause(paused);
         Ok(())
     }
 
     async fn close(mut self: Box<Self>) -> Result<(), ConnectorError> {
-        self.shared.close();
+        self.shelf.close();
         match self.closed.take() {
             Some(closed) => closed.await.unwrap_or_else(|_| Err(self.link.error())),
             None => Ok(()),
@@ -96,6 +97,6 @@ impl Source for NatsSource {
 impl Drop for NatsSource {
     /// The pump gives back what is unsettled, as after `close`; nobody waits for it.
     fn drop(&mut self) {
-        self.shared.close();
+        self.shelf.close();
     }
 }

@@ -34,6 +34,31 @@ async fn a_cut_link_stays_cut_although_the_server_lives() {
 }
 
 #[tokio::test]
+async fn closed_and_dropped_values_close_their_connections() {
+    let server = NatsServer::start("");
+    let proxy = Proxy::start(&server.url()).await;
+    let broker = at(proxy.url());
+    declare(&broker, "a").await;
+    for close in [true, false] {
+        let source = broker.source(options("a")).await.unwrap();
+        let (sink, mut outcomes) = broker.sink(Duration::from_secs(5)).await.unwrap();
+        sink.publish(numbered("a", 3)).await;
+        if close {
+            source.close().await.unwrap();
+            sink.close().await.unwrap();
+        } else {
+            drop((source, sink));
+        }
+        while tokio::time::timeout(PATIENCE, outcomes.recv()).await.unwrap().is_some() {}
+    }
+    let deadline = Instant::now() + PATIENCE;
+    while proxy.open() > 0 {
+        assert!(Instant::now() < deadline, "{} connections are still open", proxy.open());
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+#[tokio::test]
 async fn a_silent_server_is_given_up() {
     let server = NatsServer::start("");
     let broker = at(server.url());

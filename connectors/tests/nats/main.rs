@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 #![allow(clippy::disallowed_methods, reason = "tests measure time, and wait for servers that run no runtime")]
 
+mod cluster;
 mod links;
 mod login;
 mod proxy;

@@ -1,0 +1,84 @@
+//! What becomes of messages that are acked, given back, held, or left behind.
+
+use std::time::Duration;
+
+use super::Harness;
+use super::hand::{QUIET, bodies, nothing_comes_for, numbered, numbers, options, publish, read, sorted, source, source_with, topic};
+use crate::SourceOptions;
+
+/// What was acked never comes again.
+pub async fn acked_is_gone(harness: &dyn Harness) {
+    let topic = topic(harness).await;
+    publish(harness, numbered(&topic, 50)).await;
+    let first = source(harness, &topic).await;
+    let (ids, messages) = read(&*first, 50).await;
+    assert_eq!(bodies(&messages), numbers(50));
+    // In any order.
+    for id in ids.into_iter().rev() {
+        first.ack(id).await.unwrap();
+    }
+    first.close().await.unwrap();
+    let second = source(harness, &topic).await;
+    nothing_comes_for(&*second, harness.patience().unwrap_or_default() + QUIET).await;
+}
+
+/// What was nacked comes again, and says so.
+pub async fn nacked_comes_again(harness: &dyn Harness) {
+    let topic = topic(harness).await;
+    publish(harness, numbered(&topic, 3)).await;
+    let source = source(harness, &topic).await;
+    let (ids, messages) = read(&*source, 3).await;
+    assert!(messages.iter().all(|message| !message.redelivered));
+    for id in ids {
+        source.nack(id).await.unwrap();
+    }
+    let (_, messages) = read(&*source, 3).await;
+    assert_eq!(sorted(bodies(&messages)), numbers(3));
+    assert!(messages.iter().all(|message| message.redelivered));
+}
+
+/// What a dropped source had not settled comes again to another.
+pub async fn dropped_comes_again(harness: &dyn Harness) {
+    let topic = topic(harness).await;
+    publish(harness, numbered(&topic, 5)).await;
+    let first = source_with(harness, SourceOptions { max_batch: 2, ..options(&topic) }).await;
+    let (ids, messages) = read(&*first, 4).await;
+    assert_eq!(messages.len(), 4);
+    first.ack(ids[0]).await.unwrap();
+    drop(first);
+    let second = source(harness, &topic).await;
+    let (_, messages) = read(&*second, 3).await;
+    assert_eq!(sorted(bodies(&messages)), ["3", "4", "5"]);
+}
+
+/// What a closed source had not settled, and what it had read ahead, comes to another at once.
+pub async fn closed_comes_again_at_once(harness: &dyn Harness) {
+    let topic = topic(harness).await;
+    publish(harness, numbered(&topic, 100)).await;
+    let first = source_with(harness, SourceOptions { max_batch: 10, ..options(&topic) }).await;
+    let (ids, _) = read(&*first, 20).await;
+    first.ack(ids[0]).await.unwrap();
+    let second = source(harness, &topic).await;
+    let closed = tokio::time::Instant::now();
+    first.close().await.unwrap();
+    let (_, messages) = read(&*second, 90).await;
+    assert!(closed.elapsed() < Duration::from_secs(4), "it took {:?}", closed.elapsed());
+    assert_eq!(sorted(bodies(&messages)), numbers(100)[10..]);
+}
+
+/// What is held longer than the broker's patience is not delivered again while the source lives: batches, and what was read ahead.
+pub async fn holds_what_is_unsettled(harness: &dyn Harness) {
+    let Some(patience) = harness.patience() else { return };
+    let topic = topic(harness).await;
+    publish(harness, numbered(&topic, 20)).await;
+    let first = source_with(harness, SourceOptions { max_batch: 5, max_unsettled: 20, ..options(&topic) }).await;
+    let (mut ids, _) = read(&*first, 5).await;
+    first.pause(true).await.unwrap();
+    let second = source(harness, &topic).await;
+    nothing_comes_for(&*second, patience * 3).await;
+    ids.extend(read(&*first, 15).await.0);
+    for id in ids {
+        first.ack(id).await.unwrap();
+    }
+    nothing_comes_for(&*second, patience * 2).await;
+}

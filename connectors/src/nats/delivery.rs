@@ -1,0 +1,71 @@
+//! A delivered message, and what its reply subject says.
+
+use async_nats::Subject;
+
+use super::headers;
+use crate::{Destination, Message, Position};
+
+/// A message with the subject where the server waits for a word on it.
+pub(super) struct Delivery {
+    pub(super) message: Message,
+    pub(super) reply: Subject,
+}
+
+/// The message that was delivered, or what it is instead: a status.
+pub(super) fn delivery(message: async_nats::Message) -> Result<Delivery, Box<async_nats::Message>> {
+    let Some(info) = message.reply.as_ref().and_then(|reply| Info::parse(reply)) else { return Err(Box::new(message)) };
+    let async_nats::Message { subject, reply: Some(reply), payload, headers, .. } = message else { return Err(Box::new(message)) };
+    let message = Message {
+        body: payload,
+        has_body: true,
+        headers: headers::from_nats(headers),
+        destination: Destination::new(subject.into_string()),
+        position: Some(Position { log: info.stream, partition: 0, offset: info.sequence }),
+        timestamp_ms: Some(info.timestamp_ms),
+        redelivered: info.delivered > 1,
+        ..Message::default()
+    };
+    Ok(Delivery { message, reply })
+}
+
+/// What the reply subject of a delivered message says.
+#[derive(Debug, PartialEq)]
+struct Info {
+    stream: String,
+    delivered: u64,
+    sequence: u64,
+    timestamp_ms: i64,
+}
+
+impl Info {
+    /// `$JS.ACK.<stream>.<consumer>.<delivered>.<stream seq>.<consumer seq>.<time, ns>.<pending>`; newer servers put a domain and an account hash in
+    /// front of the stream, and may add tokens at the end.
+    fn parse(reply: &str) -> Option<Self> {
+        let rest = reply.strip_prefix("$JS.ACK.")?;
+        let mut tokens = rest.split('.');
+        if rest.bytes().filter(|byte| *byte == b'.').count() > 6 {
+            tokens.nth(1)?;
+        }
+        let stream = tokens.next()?.to_owned();
+        let delivered = tokens.nth(1)?.parse().ok()?;
+        let sequence = tokens.next()?.parse().ok()?;
+        let nanos: i64 = tokens.nth(1)?.parse().ok()?;
+        Some(Info { stream, delivered, sequence, timestamp_ms: nanos / 1_000_000 })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reply_subjects_of_both_kinds_are_read() {
+        let info = Info { stream: "S".to_owned(), delivered: 2, sequence: 7, timestamp_ms: 1_700_000_000_123 };
+        assert_eq!(Info::parse("$JS.ACK.S.C.2.7.9.1700000000123456789.4"), Some(info));
+        let info = Info::parse("$JS.ACK._.HASH.S.C.1.7.9.1700000000123456789.4.rnd");
+        assert_eq!(info.map(|info| (info.stream, info.delivered, info.sequence)), Some(("S".to_owned(), 1, 7)));
+        for other in ["_INBOX.x", "$JS.ACK.S", "$JS.ACK.S.C.x.7.9.17.4", ""] {
+            assert_eq!(Info::parse(other), None);
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! The shelf between a source and its pump: what was delivered, what is unsettled, and how much room there is.
+
+use std::collections::{HashMap, VecDeque};
+
+use async_nats::Subject;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use super::delivery::Delivery;
+use crate::{Batch, BatchId, ConnectorError, ErrorKind, SourceOptions};
+
+/// The most messages of one request.
+const REQUEST: usize = 4096;
+
+/// What the source and its pump share.
+pub(super) struct Shelf {
+    state: Mutex<State>,
+    /// For `recv`: something arrived, or the end.
+    arrived: Notify,
+    /// For the pump: there is room, or it shall close.
+    pub(super) wake: Notify,
+    max_unsettled: usize,
+}
+
+#[derive(Default)]
+struct State {
+    buffer: VecDeque<Delivery>,
+    batches: HashMap<BatchId, Vec<Subject>>,
+    last: u64,
+    /// Delivered and not settled: in `buffer` and in `batches`.
+    unsettled: usize,
+    /// Asked for and not delivered.
+    asked: usize,
+    paused: bool,
+    closing: bool,
+    ended: Option<(ErrorKind, String)>,
+}
+
+impl Shelf {
+    pub(super) fn new(options: &SourceOptions) -> Self {
+        Shelf { state: Mutex::default(), arrived: Notify::new(), wake: Notify::new(), max_unsettled: options.max_unsettled }
+    }
+
+    /// A batch of what is there, within the bounds.
+    pub(super) fn take(&self, count: usize, bytes: usize) -> Result<Option<Batch>, ConnectorError> {
+        let mut state = self.state.lock();
+        if let Some((kind, why)) = &state.ended {
+            return Err(ConnectorError::new(*kind, why.clone()));
+        }
+        let (mut messages, mut replies, mut size) = (Vec::new(), Vec::new(), 0);
+        while messages.len() < count.max(1) {
+            let Some(next) = state.buffer.front() else { break };
+            size += next.message.body.len();
+            if size > bytes && !messages.is_empty() {
+                break;
+            }
+            let Some(Delivery { message, reply }) = state.buffer.pop_front() else { break };
+            messages.push(message);
+            replies.push(reply);
+        }
+        if messages.is_empty() {
+            return Ok(None);
+        }
+        state.last += 1;
+        let id = BatchId(state.last);
+        state.batches.insert(id, replies);
+        Ok(Some(Batch { id, messages }))
+    }
+
+    /// Where to answer for the messages of a batch that is settled now.
+    pub(super) fn settle(&self, batch: BatchId) -> Vec<Subject> {
+        let mut state = self.state.lock();
+        let replies = state.batches.remove(&batch).unwrap_or_default();
+        state.unsettled -= replies.len();
+        replies
+    }
+
+    /// Waits until something arrived, or the end.
+    pub(super) async fn arrived(&self) {
+        self.arrived.notified().await;
+    }
+
+    /// Tells the pump that there may be room.
+    pub(super) fn wake_pump(&self) {
+        self.wake.notify_one();
+    }
+
+    pub(super) fn pause(&self, paused: bool) {
+        self.state.lock().paused = paused;
+        self.wake.notify_one();
+    }
+
+    pub(super) fn close(&self) {
+        self.state.lock().closing = true;
+        self.wake.notify_one();
+    }
+
+    /// How many messages to ask for now. Small requests are saved up, unless nothing is asked for.
+    pub(super) fn ask(&self) -> Option<usize> {
+        let mut state = self.state.lock();
+        if state.paused || state.closing {
+            return None;
+        }
+        let room = self.max_unsettled.saturating_sub(state.unsettled + state.asked).min(REQUEST);
+        let worth = state.asked == 0 || room >= REQUEST.min(self.max_unsettled / 4);
+        if room == 0 || !worth {
+            return None;
+        }
+        state.asked += room;
+        Some(room)
+    }
+
+    /// Whether the source closes, and how many messages are asked for and not delivered.
+    pub(super) fn outlook(&self) -> (bool, usize) {
+        let state = self.state.lock();
+        (state.closing, state.asked)
+    }
+
+    /// Takes in what was delivered; `ended` more will not come of what was asked for.
+    pub(super) fn put(&self, deliveries: Vec<Delivery>, ended: usize) {
+        let mut state = self.state.lock();
+        state.asked = state.asked.saturating_sub(deliveries.len().saturating_add(ended));
+        state.unsettled += deliveries.len();
+        state.buffer.extend(deliveries);
+        drop(state);
+        self.arrived.notify_one();
+    }
+
+    /// Where to answer for everything that is unsettled.
+    pub(super) fn unsettled(&self) -> Vec<Subject> {
+        let state = self.state.lock();
+        state.batches.values().flatten().chain(state.buffer.iter().map(|delivery| &delivery.reply)).cloned().collect()
+    }
+
+    /// Nothing more will come, and nothing can be settled.
+    pub(super) fn end(&self, error: &ConnectorError) {
+        self.state.lock().ended = Some((error.kind, error.message.clone()));
+        self.arrived.notify_one();
+    }
+}

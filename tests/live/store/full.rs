@@ -1,0 +1,141 @@
+//! A full Redis refuses new jobs cleanly, and goes on to drain; damage is an error, never a panic.
+
+use std::time::Duration;
+
+use dwell::job::{Action, DeadReason, Verdict};
+use dwell::request::Schedule;
+use dwell::servers::{RedisOptions, RedisServer};
+use dwell::store::error::Class;
+use dwell::store::lease::{Bury, Over};
+
+use super::bed::{Bed, FAR, KEEP, MAIN, PAST, RETRY, action, held, open, request, retry};
+
+async fn memory(bed: &Bed) -> u64 {
+    let redis::Value::BulkString(info) = bed.redis(&["INFO", "memory"]).await else { panic!() };
+    let info = String::from_utf8(info).unwrap();
+    info.lines().find_map(|line| line.strip_prefix("used_memory:")).unwrap().trim().parse().unwrap()
+}
+
+fn large(n: u64) -> Schedule {
+    let mut request = request(&format!("job-{n}"), n, PAST);
+    request.job.body = vec![b'x'; 50_000].into();
+    request
+}
+
+#[tokio::test]
+async fn a_full_redis_refuses_new_jobs_and_drains() {
+    let options =
+        RedisOptions { maxmemory: Some("12mb".to_owned()), maxmemory_policy: Some("noeviction".to_owned()), ..RedisOptions::default() };
+    let server = RedisServer::start(options).await.unwrap();
+    let bed = Bed::on(&server.url(), 1, &[MAIN]).await;
+    let mut stored = 0;
+    let error = loop {
+        match bed.store.schedule(&[large(stored)]).await {
+            Ok(_) => stored += 1,
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(error.class, Class::Oom, "{error}");
+    assert!(stored > 50, "{stored}");
+    // Nothing of the refused batch is there, also of a small one among large ones.
+    let before = bed.dump().await;
+    bed.redis(&["CONFIG", "SET", "maxmemory", "1mb"]).await;
+    assert_eq!(bed.store.schedule(&[request("small", 10_000, FAR), large(10_001)]).await.unwrap_err().class, Class::Oom);
+    assert_eq!(bed.dump().await, before);
+
+    // A Dwell that starts now opens the namespace, beats, and finds the scripts missing.
+    bed.redis(&["SCRIPT", "FLUSH"]).await;
+    let late = open(&bed.settings, &[MAIN]).await;
+    assert_eq!(late.beat("late").await.unwrap(), ["late"]);
+    let full = memory(&bed).await;
+
+    // A claim whose answer is lost is taken back.
+    bed.redis(&["CONFIG", "SET", "maxmemory", "0"]).await;
+    bed.redis(&["ZADD", &bed.key("due:main"), "inf", "damage"]).await;
+    bed.redis(&["CONFIG", "SET", "maxmemory", "1mb"]).await;
+    assert_eq!(late.claim(0, MAIN, super::bed::LEASE, 5, 1 << 20).await.unwrap_err().class, Class::Script);
+    bed.redis(&["ZREM", &bed.key("due:main"), "damage"]).await;
+    let jobs = late.claim(0, MAIN, super::bed::LEASE, 10, 1 << 20).await.unwrap().jobs;
+    assert_eq!(jobs.len(), 10);
+    assert!(bed.hold(&jobs[0], 0).await && bed.hold(&jobs[1], 1_000_000).await);
+    assert!(bed.release(&jobs[2], true).await);
+    assert!(bed.retry(&jobs[3], 1_000_000).await);
+    let bury = Bury { job: held(&jobs[4]), reason: DeadReason::Invalid, error: String::new() };
+    assert_eq!(bed.store.bury(0, &[bury]).await.unwrap(), [true]);
+    assert!(bed.complete(&jobs[5]).await);
+    assert_eq!(bed.store.rescue(0, Duration::ZERO, 128, 1 << 20).await.unwrap().jobs.len(), 1);
+    let mut message = 20_000;
+    let mut act = async |what, id: &str| {
+        message += 1;
+        bed.act(&action(what, id, message)).await
+    };
+    assert_eq!(act(Action::Finish, jobs[0].id.as_str()).await, Verdict::Finished);
+    assert_eq!(act(Action::Fail, jobs[1].id.as_str()).await, Verdict::Failed);
+    assert_eq!(act(Action::Reschedule, jobs[2].id.as_str()).await, Verdict::Rescheduled);
+    assert_eq!(act(Action::Fire, jobs[3].id.as_str()).await, Verdict::Firing);
+    assert_eq!(act(Action::Requeue, jobs[4].id.as_str()).await, Verdict::Requeued);
+    assert_eq!(act(Action::Fire, jobs[5].id.as_str()).await, Verdict::Fired);
+    assert_eq!(act(Action::Cancel, "nobody").await, Verdict::NotFound);
+    assert_eq!(act(Action::Cancel, jobs[6].id.as_str()).await, Verdict::InFlight);
+    bed.redis(&["HDEL", &bed.key("state"), ""]).await;
+    assert!(bed.store.sweep(0, KEEP).await.unwrap().master_changed);
+    loop {
+        let jobs: Vec<_> = bed.claim().await.jobs.iter().map(held).collect();
+        if jobs.is_empty() {
+            break;
+        }
+        assert!(bed.store.complete(0, &jobs, Over::Fired).await.unwrap().iter().all(|done| *done));
+    }
+    assert!(memory(&bed).await < full / 2, "{} of {full}", memory(&bed).await);
+    bed.redis(&["CONFIG", "SET", "maxmemory", "12mb"]).await;
+    assert_eq!(bed.put(large(30_000)).await, Verdict::Added);
+}
+
+#[tokio::test]
+async fn a_redis_that_evicts_jobs_is_refused() {
+    for (policy, refused) in [("allkeys-lru", true), ("allkeys-random", true), ("volatile-lru", false), ("noeviction", false)] {
+        let options =
+            RedisOptions { maxmemory: Some("12mb".to_owned()), maxmemory_policy: Some(policy.to_owned()), ..RedisOptions::default() };
+        let server = RedisServer::start(options).await.unwrap();
+        let settings = super::bed::settings(&server.url(), "evicts", 16);
+        let opened = dwell::store::Store::open(&settings, &[], std::sync::Arc::new(dwell::store::Unobserved)).await;
+        match opened {
+            Ok(_) => assert!(!refused, "{policy}"),
+            Err(error) => assert!(refused && error.class == Class::Settings && error.mend.contains("noeviction"), "{policy}: {error}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_key_of_another_type_is_an_error() {
+    for name in ["jobs", "state", "run", "dead", "due:main", "gone", "gone_old", "acts", "acts_old"] {
+        let bed = Bed::new().await;
+        for n in 0..4 {
+            bed.put(request(&format!("job-{n}"), n, PAST)).await;
+        }
+        let lease = bed.store.claim(0, MAIN, super::bed::LEASE, 1, 1).await.unwrap().jobs.remove(0);
+        bed.redis(&["DEL", &bed.key(name)]).await;
+        bed.redis(&["SET", &bed.key(name), "damage"]).await;
+        let mut errors = Vec::new();
+        errors.extend(bed.store.schedule(&[request("job-1", 9, FAR)]).await.err());
+        errors.extend(bed.store.claim(0, MAIN, super::bed::LEASE, 10, 1 << 20).await.err());
+        errors.extend(bed.store.rescue(0, super::bed::LEASE, 10, 1 << 20).await.err());
+        errors.extend(bed.store.complete(0, &[held(&lease)], Over::Fired).await.err());
+        errors.extend(bed.store.retry(0, MAIN, &[retry(&lease, 0)]).await.err());
+        errors.extend(bed.store.sweep(0, KEEP).await.err());
+        for what in [Action::Cancel, Action::Fire, Action::Fail] {
+            errors.extend(bed.store.act(&action(what, "job-2", 10), RETRY).await.err());
+        }
+        assert!(!errors.is_empty(), "{name}");
+        for error in &errors {
+            // A read outside the scripts has no script to name.
+            assert!(
+                matches!(error.class, Class::Script | Class::Other) && error.message.contains("WRONGTYPE"),
+                "{name}: {:?} {error}",
+                error.class
+            );
+        }
+        let _ = bed.store.counts(&[60]).await;
+        let _ = bed.store.find(&super::bed::id("job-3")).await;
+    }
+}

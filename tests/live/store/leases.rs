@@ -1,0 +1,369 @@
+//! `claim`, `reclaim`, `rescue` and the ways in which a lease ends.
+
+use std::time::Duration;
+
+use dwell::job::{DeadReason, Due, Verdict};
+use dwell::store::lease::{Bury, Held, Lease, Over, Release, Retry};
+use dwell::store::read::Place;
+
+use super::bed::{Bed, FAR, LEASE, MAIN, PAST, held, id, request, retry};
+
+#[tokio::test]
+async fn a_claim_takes_what_is_due_in_order_and_tells_what_is_next() {
+    let bed = Bed::new().await;
+    let before = bed.store.read_clock().await.unwrap();
+    for (n, due) in [(1, Due::At(3000)), (2, Due::At(1000)), (3, Due::At(2000)), (4, FAR), (5, Due::At(4_000_000_000_001))] {
+        bed.put(request(&format!("job-{n}"), n, due)).await;
+    }
+    let taken = bed.claim().await;
+    assert_eq!(taken.jobs.iter().map(|lease| lease.id.as_str()).collect::<Vec<_>>(), ["job-2", "job-3", "job-1"]);
+    assert_eq!((taken.next_ms, taken.more, taken.unknown, taken.orphans), (Some(4_000_000_000_000), false, 0, 0));
+    assert!(taken.now_us >= before);
+    let first = &taken.jobs[0];
+    assert_eq!((first.state.attempt, first.state.step, first.state.due_ms, first.state.crashes), (1, 0, 1000, 0));
+    assert_eq!((first.state.generation, first.state.fence), (first.record.generation, first.fence));
+    assert_eq!(bed.place("job-1").await, "run");
+    let found = bed.store.find(&id("job-1")).await.unwrap().unwrap();
+    assert_eq!(found.place, Place::Reserved);
+    assert!(found.score_ms >= before / 1000 + 600_000);
+
+    let empty = bed.claim().await;
+    assert!(empty.jobs.is_empty() && empty.next_ms == Some(4_000_000_000_000));
+    assert_eq!(Bed::new().await.claim().await.next_ms, None);
+}
+
+#[tokio::test]
+async fn a_claim_is_bounded_in_jobs_and_bytes() {
+    let bed = Bed::new().await;
+    let batch: Vec<_> = (0..10)
+        .map(|n| {
+            let mut request = request(&format!("job-{n}"), n, Due::At(n.cast_signed()));
+            request.job.body = vec![0; 1000].into();
+            request
+        })
+        .collect();
+    bed.store.schedule(&batch).await.unwrap();
+    let claim = async |most, bytes| {
+        let taken = bed.store.claim(0, MAIN, LEASE, most, bytes).await.unwrap();
+        (taken.jobs.len(), taken.more)
+    };
+    assert_eq!(claim(3, 1 << 20).await, (3, true));
+    // At least one, be it larger than the budget.
+    assert_eq!(claim(10, 1).await, (1, true));
+    // Two records of 1100 bytes or so fit into 2500.
+    assert_eq!(claim(10, 2500).await, (2, true));
+    assert_eq!(claim(0, 2500).await.0, 0);
+    assert_eq!(claim(128, 1 << 20).await, (4, false));
+}
+
+#[tokio::test]
+async fn jobs_of_a_later_version_stay_and_hide_nothing() {
+    let bed = Bed::new().await;
+    let batch: Vec<_> = (0..400).map(|n| request(&format!("later-{n:03}"), n, Due::At(n.cast_signed()))).collect();
+    bed.store.schedule(&batch).await.unwrap();
+    for n in 0..400 {
+        bed.redis(&["HSET", &bed.key("jobs"), &format!("later-{n:03}"), "\x02 of a later version"]).await;
+    }
+    bed.put(request("known", 1000, Due::At(500))).await;
+    let taken = bed.claim().await;
+    assert_eq!((taken.jobs.len(), taken.unknown), (1, 400));
+    assert_eq!(taken.jobs[0].id.as_str(), "known");
+    assert_eq!(bed.place("later-399").await, "due:main");
+    // An action on one of them is refused; a new schedule takes its place.
+    let error = bed.store.act(&super::bed::action(dwell::job::Action::Cancel, "later-000", 2000), &[]).await.unwrap_err();
+    assert!(error.class == dwell::store::error::Class::Script && error.message.contains("DWELL_VERSION"), "{error}");
+    assert_eq!(bed.put(request("later-000", 2001, FAR)).await, Verdict::Replaced);
+    assert_eq!(bed.place("later-000").await, "due:main");
+}
+
+#[tokio::test]
+async fn leases_of_a_later_version_stay_and_hide_nothing() {
+    let bed = Bed::new().await;
+    let batch: Vec<_> = (0..300).map(|n| request(&format!("job-{n:03}"), n, PAST)).collect();
+    bed.store.schedule(&batch).await.unwrap();
+    for _ in 0..3 {
+        bed.claim_for(Duration::ZERO).await;
+    }
+    for n in 0..299 {
+        bed.redis(&["HSET", &bed.key("jobs"), &format!("job-{n:03}"), "\x02"]).await;
+    }
+    let taken = bed.store.rescue(0, LEASE, 128, 1 << 20).await.unwrap();
+    assert_eq!((taken.jobs.len(), taken.unknown), (1, 299));
+}
+
+#[tokio::test]
+async fn a_record_that_cannot_be_read_is_handed_out_as_broken_and_can_be_buried() {
+    let bed = Bed::new().await;
+    bed.put(request("a", 1, PAST)).await;
+    let redis::Value::BulkString(mut bytes) = bed.redis(&["HGET", &bed.key("jobs"), "a"]).await else { panic!() };
+    bytes.truncate(45);
+    redis::cmd("HSET").arg(bed.key("jobs")).arg("a").arg(bytes).exec_async(&mut bed.raw.clone()).await.unwrap();
+    let taken = bed.claim().await;
+    assert_eq!((taken.jobs.len(), taken.broken.len()), (0, 1));
+    let broken = &taken.broken[0];
+    let bury = Bury { job: Held { id: broken.id.clone(), fence: broken.fence }, reason: DeadReason::Invalid, error: broken.why.clone() };
+    assert_eq!(bed.store.bury(0, &[bury]).await.unwrap(), [true]);
+    assert_eq!(bed.place("a").await, "dead");
+}
+
+#[tokio::test]
+async fn ids_without_a_record_are_taken_out() {
+    let bed = Bed::new().await;
+    bed.put(request("due", 1, PAST)).await;
+    bed.put(request("run", 2, PAST)).await;
+    let taken = bed.claim_for(Duration::ZERO).await;
+    assert!(bed.release(&taken.jobs[0], true).await);
+    bed.redis(&["DEL", &bed.key("jobs")]).await;
+    let taken = bed.claim().await;
+    assert_eq!((taken.jobs.len(), taken.orphans), (0, 1));
+    let taken = bed.store.rescue(0, LEASE, 128, 1 << 20).await.unwrap();
+    assert_eq!((taken.jobs.len(), taken.orphans), (0, 1));
+    assert_eq!((bed.place("due").await, bed.place("run").await), ("none".to_owned(), "none".to_owned()));
+}
+
+/// Every way to end a lease, by name.
+async fn settle(bed: &Bed, name: &str, job: Held) -> bool {
+    let error = "no answer".to_owned();
+    let answers = match name {
+        "complete" => bed.store.complete(0, &[job], Over::Fired).await,
+        "drop" => bed.store.complete(0, &[job], Over::Dropped).await,
+        "hold" => bed.store.hold(0, &[(job, 30_000)]).await,
+        "release" => bed.store.release(0, MAIN, &[Release { job, pause_ms: 1000, unpublished: false }]).await,
+        "undo" => bed.store.release(0, MAIN, &[Release { job, pause_ms: 1000, unpublished: true }]).await,
+        "retry" => bed.store.retry(0, MAIN, &[Retry { job, wait_ms: 1000, unpublished: false, dies: None, error }]).await,
+        "die" => bed.store.retry(0, MAIN, &[Retry { job, wait_ms: 1000, unpublished: false, dies: Some(DeadReason::Late), error }]).await,
+        "bury" => bed.store.bury(0, &[Bury { job, reason: DeadReason::RetriesExhausted, error }]).await,
+        other => panic!("{other}"),
+    };
+    answers.unwrap()[0]
+}
+
+#[tokio::test]
+async fn only_the_fence_of_the_lease_ends_it_and_only_once() {
+    let bed = Bed::new().await;
+    let after = [
+        ("complete", "none"),
+        ("drop", "none"),
+        ("hold", "run"),
+        ("release", "due:main"),
+        ("undo", "due:main"),
+        ("retry", "due:main"),
+        ("die", "due:main"),
+        ("bury", "dead"),
+    ];
+    for (n, (name, place)) in after.into_iter().enumerate() {
+        let n = n as u64;
+        bed.put(request(name, n, PAST)).await;
+        let lease = bed.claim_one().await;
+        let claimed = bed.dump().await;
+        for wrong in [[0; 8], [0xff; 8], n.to_be_bytes()] {
+            assert!(!settle(&bed, name, Held { id: id(name), fence: wrong }).await, "{name}");
+            assert!(!settle(&bed, name, Held { id: id("nobody"), fence: lease.fence }).await, "{name}");
+        }
+        assert_eq!(bed.dump().await, claimed, "{name}");
+        assert!(settle(&bed, name, held(&lease)).await, "{name}");
+        assert_eq!(bed.place(name).await, place, "{name}");
+        let settled = bed.dump().await;
+        // The lease of a hold runs on: it says `done` again; all others are over.
+        assert_eq!(settle(&bed, name, held(&lease)).await, name == "hold", "{name}");
+        assert_eq!(bed.dump().await, settled, "{name}");
+        for other in ["complete", "hold", "release", "retry", "bury"] {
+            if name != "hold" {
+                assert!(!settle(&bed, other, held(&lease)).await, "{name} then {other}");
+            }
+        }
+        assert_eq!(bed.dump().await, settled, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn batches_are_settled_job_by_job() {
+    let bed = Bed::new().await;
+    let batch: Vec<_> = (0..128).map(|n| request(&format!("job-{n}"), n, PAST)).collect();
+    bed.store.schedule(&batch).await.unwrap();
+    let taken = bed.claim().await;
+    assert_eq!(taken.jobs.len(), 128);
+    let jobs: Vec<Held> = taken
+        .jobs
+        .iter()
+        .enumerate()
+        .map(|(n, lease)| if n % 2 == 0 { held(lease) } else { Held { fence: [7; 8], ..held(lease) } })
+        .collect();
+    let answers = bed.store.complete(0, &jobs, Over::Fired).await.unwrap();
+    assert!(answers.iter().enumerate().all(|(n, done)| *done == (n % 2 == 0)));
+    assert_eq!(bed.store.counts(&[]).await.unwrap().reserved, [64]);
+    assert_eq!(bed.store.complete(0, &[], Over::Fired).await.unwrap(), Vec::<bool>::new());
+}
+
+#[tokio::test]
+async fn a_release_that_undoes_keeps_the_attempt_and_any_other_counts_it() {
+    let bed = Bed::new().await;
+    bed.put(request("a", 1, PAST)).await;
+    let lease = bed.claim_one().await;
+    assert!(bed.release(&lease, true).await);
+    let lease = bed.claim_one().await;
+    assert_eq!(lease.state.attempt, 1);
+    assert!(bed.release(&lease, false).await);
+    let lease = bed.claim_one().await;
+    assert_eq!((lease.state.attempt, lease.state.step, lease.state.due_ms), (2, 0, 1_000_000_000_000));
+}
+
+#[tokio::test]
+async fn a_release_waits_out_its_pause() {
+    let bed = Bed::new().await;
+    bed.put(request("a", 1, PAST)).await;
+    let lease = bed.claim_one().await;
+    let before = bed.store.read_clock().await.unwrap() / 1000;
+    bed.store.release(0, MAIN, &[Release { job: held(&lease), pause_ms: 60_000, unpublished: true }]).await.unwrap();
+    let taken = bed.claim().await;
+    assert!(taken.jobs.is_empty());
+    assert!(taken.next_ms.unwrap() >= before + 60_000);
+}
+
+#[tokio::test]
+async fn a_retry_moves_the_step_and_remembers_why() {
+    let bed = Bed::new().await;
+    bed.put(request("a", 1, PAST)).await;
+    for step in 0..3 {
+        let lease = bed.claim_one().await;
+        assert_eq!((lease.state.step, lease.state.attempt), (step, u32::from(step) + 1));
+        assert_eq!(lease.state.last_error, if step == 0 { "" } else { "no answer" });
+        assert!(bed.retry(&lease, 0).await);
+    }
+    let lease = bed.claim_one().await;
+    // A publish that was never begun counts no attempt, but the step is used.
+    let unpublished = Retry { unpublished: true, error: "é".repeat(500), ..retry(&lease, 0) };
+    bed.store.retry(0, MAIN, &[unpublished]).await.unwrap();
+    let lease = bed.claim_one().await;
+    assert_eq!((lease.state.step, lease.state.attempt, lease.state.last_error.len()), (4, 4, 300));
+}
+
+#[tokio::test]
+async fn a_dying_job_makes_no_attempt_and_stays_dying_until_it_is_buried() {
+    let bed = Bed::new().await;
+    bed.put(request("a", 1, PAST)).await;
+    let lease = bed.claim_one().await;
+    bed.store.retry(0, MAIN, &[Retry { dies: Some(DeadReason::RetriesExhausted), ..retry(&lease, 0) }]).await.unwrap();
+    for _ in 0..2 {
+        let lease = bed.claim_one().await;
+        assert_eq!((lease.state.attempt, lease.state.step, lease.state.reason), (1, 0, Some(DeadReason::RetriesExhausted)));
+        assert!(bed.release(&lease, true).await);
+    }
+    // Not even a retry without a reason brings it back.
+    let lease = bed.claim_one().await;
+    assert!(bed.retry(&lease, 0).await);
+    let lease = bed.claim_one().await;
+    assert_eq!((lease.state.attempt, lease.state.reason), (1, Some(DeadReason::RetriesExhausted)));
+    bed.store.bury(0, &[Bury { job: held(&lease), reason: DeadReason::RetriesExhausted, error: "the end".to_owned() }]).await.unwrap();
+    let found = bed.store.find(&id("a")).await.unwrap().unwrap();
+    assert_eq!((found.place, found.state.unwrap().last_error.as_str()), (Place::Dead, "the end"));
+}
+
+#[tokio::test]
+async fn a_hold_waits_for_the_consumer_from_the_confirm_on() {
+    let bed = Bed::new().await;
+    bed.put(request("a", 1, PAST)).await;
+    let lease = bed.claim_for(Duration::from_secs(1)).await.jobs.remove(0);
+    assert!(bed.hold(&lease, 3_600_000).await);
+    let deadline = bed.store.find(&id("a")).await.unwrap().unwrap().score_ms;
+    assert!(deadline > bed.store.now_ms() + 3_000_000);
+    let rescued = bed.store.rescue(0, LEASE, 128, 1 << 20).await.unwrap();
+    assert_eq!((rescued.jobs.len(), rescued.next_ms), (0, Some(deadline)));
+}
+
+#[tokio::test]
+async fn a_rescue_tells_crashed_from_held_and_counts_a_crash_once_a_lease() {
+    let bed = Bed::new().await;
+    bed.put(request("held", 1, PAST)).await;
+    let lease = bed.claim_one().await;
+    assert!(bed.hold(&lease, 0).await);
+    let rescued = bed.rescue_one().await;
+    assert_eq!((rescued.state.held, rescued.state.taken_over, rescued.state.crashes), (true, false, 0));
+    assert!(!bed.complete(&lease).await);
+    assert!(bed.complete(&rescued).await);
+
+    bed.put(request("crashed", 2, PAST)).await;
+    for crash in 1..=5 {
+        let lease = bed.claim_for(Duration::ZERO).await.jobs.remove(0);
+        assert_eq!((lease.state.attempt, lease.state.crashes), (u32::from(crash), crash - 1));
+        // The first rescuer crashes as well: the second takes over from it, and counts nothing.
+        let first = bed.store.rescue(0, Duration::ZERO, 128, 1 << 20).await.unwrap().jobs.remove(0);
+        let second = bed.rescue_one().await;
+        assert_eq!((first.state.crashes, second.state.crashes, second.state.taken_over), (crash, crash, true));
+        assert!(!bed.release(&first, false).await);
+        // The owner that slept past its lease has lost it.
+        assert!(!bed.complete(&lease).await);
+        assert!(bed.release(&second, false).await);
+    }
+    // An outcome ends the row.
+    let lease = bed.claim_one().await;
+    assert_eq!(lease.state.crashes, 5);
+    assert!(bed.retry(&lease, 0).await);
+    assert_eq!(bed.claim_one().await.state.crashes, 0);
+}
+
+#[tokio::test]
+async fn a_rescue_is_bounded_and_tells_of_more() {
+    let bed = Bed::new().await;
+    let batch: Vec<_> = (0..10).map(|n| request(&format!("job-{n}"), n, PAST)).collect();
+    bed.store.schedule(&batch).await.unwrap();
+    bed.claim_for(Duration::ZERO).await;
+    let taken = bed.store.rescue(0, LEASE, 4, 1 << 20).await.unwrap();
+    assert_eq!((taken.jobs.len(), taken.more), (4, true));
+    let taken = bed.store.rescue(0, LEASE, 128, 1).await.unwrap();
+    assert_eq!((taken.jobs.len(), taken.more), (1, true));
+    let taken = bed.store.rescue(0, LEASE, 128, 1 << 20).await.unwrap();
+    assert_eq!((taken.jobs.len(), taken.more), (5, false));
+    assert!(taken.next_ms.is_some());
+}
+
+#[tokio::test]
+async fn what_a_claim_took_without_our_hearing_of_it_is_given_back_unburned() {
+    let bed = Bed::new().await;
+    bed.put(request("a", 1, PAST)).await;
+    bed.put(request("other", 2, PAST)).await;
+    // Taken by another instance, under another nonce: not touched.
+    let other: Lease = bed.store.claim(0, MAIN, LEASE, 1, 1).await.unwrap().jobs.remove(0);
+    // An answer that cannot be read is a lost answer: this due time is no number.
+    bed.redis(&["ZADD", &bed.key("due:main"), "inf", "damage"]).await;
+    let error = bed.store.claim(0, MAIN, LEASE, 128, 1 << 20).await.unwrap_err();
+    assert_eq!(error.class.as_str(), "script", "{error}");
+    assert_eq!((bed.place("a").await, bed.place("other").await), ("run".to_owned(), "run".to_owned()));
+    bed.redis(&["ZREM", &bed.key("due:main"), "damage"]).await;
+    let lease = bed.claim_one().await;
+    assert_ne!(lease.id, other.id);
+    assert_eq!(lease.state.attempt, 1);
+    assert!(bed.complete(&lease).await && bed.complete(&other).await);
+}
+
+#[tokio::test]
+async fn a_lost_claim_is_found_among_many_leases() {
+    let bed = Bed::new().await;
+    for round in 0..12 {
+        let batch: Vec<_> = (0..100).map(|n| request(&format!("job-{round}-{n}"), round * 100 + n, PAST)).collect();
+        bed.store.schedule(&batch).await.unwrap();
+        if round == 8 {
+            bed.redis(&["ZADD", &bed.key("due:main"), "inf", "damage"]).await;
+            bed.store.claim(0, MAIN, LEASE, 128, 1 << 20).await.unwrap_err();
+            bed.redis(&["ZREM", &bed.key("due:main"), "damage"]).await;
+        } else {
+            super::bed::open(&bed.settings, &[MAIN]).await.claim(0, MAIN, LEASE, 128, 1 << 20).await.unwrap();
+        }
+    }
+    let taken = bed.claim().await;
+    assert_eq!(taken.jobs.len(), 100);
+    assert!(taken.jobs.iter().all(|lease| lease.id.as_str().starts_with("job-8-") && lease.state.attempt == 1));
+}
+
+#[tokio::test]
+async fn claims_at_once_take_different_jobs_under_different_fences() {
+    let bed = Bed::new().await;
+    let batch: Vec<_> = (0..20).map(|n| request(&format!("job-{n}"), n, PAST)).collect();
+    bed.store.schedule(&batch).await.unwrap();
+    let claims = (0..4).map(|_| bed.store.claim(0, MAIN, LEASE, 5, 1 << 20));
+    let taken = futures_util::future::try_join_all(claims).await.unwrap();
+    let jobs: Vec<&Lease> = taken.iter().flat_map(|taken| &taken.jobs).collect();
+    let ids: std::collections::HashSet<&str> = jobs.iter().map(|lease| lease.id.as_str()).collect();
+    let fences: std::collections::HashSet<[u8; 8]> = jobs.iter().map(|lease| lease.fence).collect();
+    assert_eq!((jobs.len(), ids.len(), fences.len()), (20, 20, 4));
+}

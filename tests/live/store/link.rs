@@ -1,0 +1,184 @@
+//! The link to Redis: what breaks it, and that the next call stands on a new one; scripts that the server forgot; what a namespace is.
+
+use std::sync::Arc;
+
+use dwell::config::Redis;
+use dwell::job::{Action, Verdict};
+use dwell::servers::{AppendFsync, RedisOptions, RedisServer};
+use dwell::store::error::Class;
+use dwell::store::{Store, Unobserved, fleet};
+
+use super::bed::{Bed, FAR, KEEP, MAIN, PAST, RETRY, action, id, open, request, settings};
+use crate::support::{namespace, wait_until};
+
+#[tokio::test]
+async fn a_server_that_forgot_the_scripts_is_given_them_again() {
+    let server = RedisServer::start(RedisOptions::default()).await.unwrap();
+    let bed = Bed::on(&server.url(), 1, &[MAIN]).await;
+    for round in 0..2 {
+        bed.redis(&["SCRIPT", "FLUSH"]).await;
+        assert_eq!(bed.put(request("a", 10 * round + 1, PAST)).await, Verdict::Added);
+        bed.redis(&["SCRIPT", "FLUSH"]).await;
+        let lease = bed.claim_one().await;
+        assert!(bed.retry(&lease, 0).await);
+        bed.redis(&["SCRIPT", "FLUSH"]).await;
+        assert_eq!(bed.act(&action(Action::Finish, "a", 10 * round + 2)).await, Verdict::Finished);
+        bed.store.sweep(0, KEEP).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_batch_over_many_buckets_loads_its_script_once_it_is_missing() {
+    let server = RedisServer::start(RedisOptions::default()).await.unwrap();
+    let bed = Bed::on(&server.url(), 16, &[MAIN]).await;
+    let batch: Vec<_> = (0..500).map(|n| request(&format!("job-{n}"), n, FAR)).collect();
+    let answers = bed.store.schedule(&batch).await.unwrap().answers;
+    assert!(answers.iter().all(|answer| answer.verdict == Verdict::Added));
+}
+
+/// Asks until the store answers: errors on the way must be of a broken link.
+async fn comes_back(bed: &Bed) {
+    wait_until("the store answers again", async || match bed.store.find(&id("nobody")).await {
+        Ok(found) => {
+            assert!(found.is_none());
+            Some(())
+        }
+        Err(error) => {
+            assert!(matches!(error.class, Class::Io | Class::Timeout) || error.message.contains("LOADING"), "{:?} {error}", error.class);
+            None
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_link_is_rebuilt_after_a_restart_and_nothing_is_lost() {
+    let mut server = RedisServer::start(RedisOptions { appendonly: Some(AppendFsync::Always), ..RedisOptions::default() }).await.unwrap();
+    let bed = Bed::on(&server.url(), 1, &[MAIN]).await;
+    bed.put(request("due", 1, PAST)).await;
+    bed.put(request("ahead", 2, FAR)).await;
+    server.kill().unwrap();
+    let error = bed.store.schedule(&[request("b", 3, FAR)]).await.unwrap_err();
+    assert_eq!(error.class, Class::Io, "{error}");
+    assert!(error.message.contains("redis"), "{error}");
+    let error = bed.store.claim(0, MAIN, super::bed::LEASE, 1, 1).await.unwrap_err();
+    assert_eq!(error.class, Class::Io, "{error}");
+    server.restart().await.unwrap();
+    comes_back(&bed).await;
+    assert_eq!(bed.put(request("b", 3, FAR)).await, Verdict::Added);
+    // It is another process: what was due before may have been claimed in what it lost.
+    assert_eq!(bed.act(&action(Action::Cancel, "due", 4)).await, Verdict::CancelledAfterAttempt);
+    assert_eq!(bed.act(&action(Action::Cancel, "ahead", 5)).await, Verdict::Cancelled);
+}
+
+#[tokio::test]
+async fn a_killed_connection_costs_one_call_at_most() {
+    let server = RedisServer::start(RedisOptions::default()).await.unwrap();
+    let bed = Bed::on(&server.url(), 1, &[MAIN]).await;
+    let message = std::cell::Cell::new(0);
+    for _ in 0..5 {
+        bed.redis(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]).await;
+        comes_back(&bed).await;
+        wait_until("a schedule goes through again", async || {
+            message.set(message.get() + 1);
+            bed.store.schedule(&[request("a", message.get(), FAR)]).await.ok()
+        })
+        .await;
+    }
+    assert_eq!(bed.place("a").await, "due:main");
+}
+
+#[tokio::test]
+async fn a_frozen_server_times_out_and_its_claim_is_taken_back() {
+    let server = RedisServer::start(RedisOptions::default()).await.unwrap();
+    let bed = Bed::on(&server.url(), 1, &[MAIN]).await;
+    // The server knows the script.
+    bed.claim().await;
+    bed.put(request("a", 1, PAST)).await;
+    server.freeze().unwrap();
+    let error = bed.store.claim(0, MAIN, super::bed::LEASE, 10, 1 << 20).await.unwrap_err();
+    assert_eq!(error.class, Class::Timeout, "{error}");
+    server.thaw().unwrap();
+    wait_until("the claim of the frozen server shows", async || (bed.place("a").await == "run").then_some(())).await;
+    let lease = bed.claim_one().await;
+    assert_eq!(lease.state.attempt, 1);
+}
+
+#[tokio::test]
+async fn a_namespace_keeps_its_number_of_buckets_and_knows_its_brokers() {
+    let bed = Bed::with(4, &[MAIN]).await;
+    let open_as = async |settings: &Redis| Store::open(settings, &["b".to_owned(), "a".to_owned()], Arc::new(Unobserved)).await;
+    let error = open_as(&Redis { buckets: 16, ..bed.settings.clone() }).await.err().unwrap();
+    assert!(error.class == Class::Settings && error.mend.contains("redis.buckets = 4"), "{error} {}", error.mend);
+    assert_eq!(*open_as(&bed.settings).await.unwrap().brokers(), ["a", "b", "main"]);
+    let attached = Store::attach(&Redis { buckets: 16, ..bed.settings.clone() }).await.unwrap();
+    assert_eq!((attached.keys().buckets(), attached.brokers().len()), (4, 3));
+    let error = Store::attach(&Redis { namespace: namespace("none"), ..bed.settings.clone() }).await.err().unwrap();
+    assert!(error.class == Class::Settings && error.message.contains("no namespace"), "{error}");
+    bed.redis(&["HSET", &bed.store.keys().meta(), "schema", "2"]).await;
+    let error = open_as(&bed.settings).await.err().unwrap();
+    assert!(error.class == Class::Settings && error.message.contains("schema 2"), "{error}");
+}
+
+#[tokio::test]
+async fn errors_name_the_server_without_its_password() {
+    let url = "redis://someone:hidden-word@127.0.0.1:1";
+    let error = Store::open(&settings(url, "nowhere", 16), &[], Arc::new(Unobserved)).await.err().unwrap();
+    assert!(error.message.contains("redis://127.0.0.1:1") && !error.message.contains("hidden-word"), "{error}");
+    assert!(!error.mend.is_empty());
+    let server = RedisServer::start(RedisOptions { password: Some("open-sesame".to_owned()), ..RedisOptions::default() }).await.unwrap();
+    let bare = format!("redis://127.0.0.1:{}", server.port());
+    let error = Store::open(&settings(&bare, "nowhere", 16), &[], Arc::new(Unobserved)).await.err().unwrap();
+    assert!(error.message.contains("NOAUTH"), "{error}");
+    let wrong = format!("redis://:wrong-word@127.0.0.1:{}", server.port());
+    let error = Store::open(&settings(&wrong, "nowhere", 16), &[], Arc::new(Unobserved)).await.err().unwrap();
+    assert!(error.mend.contains("password") && !error.message.contains("wrong-word"), "{error} {}", error.mend);
+    open(&settings(&server.url(), "here", 16), &[MAIN]).await;
+}
+
+#[tokio::test]
+async fn the_fleet_knows_its_living_and_wakes_them() {
+    let bed = Bed::new().await;
+    assert_eq!(bed.store.beat("one").await.unwrap(), ["one"]);
+    assert_eq!(bed.store.beat("two").await.unwrap(), ["one", "two"]);
+    bed.redis(&["ZADD", &bed.store.keys().instances(), "1000", "long-dead"]).await;
+    assert_eq!(bed.store.beat("one").await.unwrap(), ["one", "two"]);
+    assert_eq!(bed.redis(&["ZCARD", &bed.store.keys().instances()]).await, redis::Value::Int(2));
+    bed.store.leave("one").await.unwrap();
+    assert_eq!(bed.store.beat("two").await.unwrap(), ["two"]);
+
+    let (sender, mut heard) = tokio::sync::mpsc::unbounded_channel();
+    let (settings, channel) = (bed.settings.clone(), bed.store.keys().wake());
+    let listening = tokio::spawn(async move {
+        let _ = fleet::listen(&settings, &channel, move |head| {
+            let _ = sender.send(head);
+        })
+        .await;
+    });
+    let mut request = request("a", 1, FAR);
+    request.job.broker = MAIN.to_owned();
+    let heads = bed.store.schedule(&[request]).await.unwrap().heads;
+    let head = wait_until("a wake-up is heard", async || {
+        bed.store.wake_others(&heads).await.unwrap();
+        heard.try_recv().ok()
+    })
+    .await;
+    assert_eq!([head], heads[..]);
+    listening.abort();
+}
+
+#[tokio::test]
+async fn counts_are_of_all_buckets() {
+    let bed = Bed::with(4, &[MAIN, "other"]).await;
+    let mut batch: Vec<_> = (0..20).map(|n| request(&format!("job-{n}"), n, if n < 5 { PAST } else { FAR })).collect();
+    batch[19].job.broker = "other".to_owned();
+    batch[18].due = dwell::job::Due::In(30_000);
+    let soon = bed.store.schedule(&batch).await.unwrap().answers[18].due_ms;
+    let counts = bed.store.counts(&[60, 3600]).await.unwrap();
+    assert_eq!(counts.scheduled.iter().sum::<u64>(), 20);
+    assert_eq!(counts.brokers, [("main".to_owned(), 19), ("other".to_owned(), 1)]);
+    assert_eq!((counts.overdue, counts.within), (5, vec![6, 6]));
+    assert_eq!(counts.next_due_ms, Some(1_000_000_000_000));
+    assert!(soon.unwrap() > counts.now_ms);
+    let _ = bed.store.act(&action(Action::Fire, "nobody", 99), RETRY).await.unwrap();
+}
