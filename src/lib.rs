@@ -13,12 +13,16 @@
 //! - [`clock`]: the one place that reads time; [`reconnect`]: the pause between two tries; [`shutdown`]: signals.
 //! - [`telemetry`]: logs and metrics; [`http`]: probes, and the admin API.
 //! - [`view`]: jobs, verdicts and counts as commands and HTTP show them.
-//! - [`cli`]: the commands, a file each; [`servers`]: private servers for the demo, the load generator and the tests.
+//! - [`cli`]: the commands, a file each.
+//! - [`servers`]: private servers for the demo, the load generator and the tests; [`stage`]: such servers with settings and traffic;
+//!   [`demo`]: what `dwell demo` shows; [`bench`]: load, and what came of it.
 
+pub mod bench;
 pub mod bridge;
 pub mod cli;
 pub mod clock;
 pub mod config;
+pub mod demo;
 pub mod dispatch;
 pub mod fleet;
 pub mod http;
@@ -32,6 +36,7 @@ pub mod rescue;
 pub mod retry;
 pub mod servers;
 pub mod shutdown;
+pub mod stage;
 pub mod store;
 pub mod sweep;
 pub mod telemetry;

@@ -4,10 +4,12 @@
 //! id, so that a caller can do to them what happens in production: kill them, stop them, freeze them, start them again on the same port
 //! and data. In reading order:
 //! - [`RedisServer`] and [`NatsServer`]: one kind of server each: its options, its arguments, when it is ready, its URL.
+//! - [`DwellServer`]: `dwell run` itself, as a child, for whoever wants its CPU time or its end.
 //! - `process`: what all kinds share: the child, its port, its folder, its signals.
 //! - `port`: a port that no other run takes at the same time.
 //! - [`find`]: where the programs are.
 
+mod dwell;
 pub mod find;
 mod nats;
 mod port;
@@ -18,6 +20,7 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
+pub use self::dwell::DwellServer;
 pub use self::nats::{NatsOptions, NatsServer};
 pub use self::redis::{AppendFsync, RedisOptions, RedisServer};
 

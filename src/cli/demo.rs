@@ -1,6 +1,11 @@
 //! `dwell demo`: real servers of its own, a bridge, jobs, what arrives and how late.
 
-use clap::ValueEnum;
+use super::common::{Common, Form};
+use super::exit::{Exit, Stop};
+use crate::demo;
+use crate::shutdown::Signals;
+use crate::stage::Kind;
+use crate::telemetry::log;
 
 /// `dwell demo`
 #[derive(Debug, Clone, clap::Args)]
@@ -10,9 +15,26 @@ pub struct Args {
     pub broker: Kind,
 }
 
-/// The brokers that the demo can start.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Kind {
-    /// NATS JetStream.
-    Nats,
+/// Logs only where they are asked for: they would stand between what is shown.
+pub(super) fn start_log() -> Result<(), Stop> {
+    if std::env::var_os("DWELL_LOG").is_some() {
+        log::start().map_err(|error| Stop::because(Exit::Usage, error.to_string(), ""))?;
+    }
+    Ok(())
+}
+
+/// Shows the bridge at work, and fails where something becomes of a job that must not.
+///
+/// # Errors
+/// The same, or the servers failed, or it was interrupted.
+pub async fn run(common: &Common, args: &Args) -> Result<Exit, Stop> {
+    start_log()?;
+    let mut signals = Signals::new()?;
+    let summary = tokio::select! {
+        summary = Box::pin(demo::run(args.broker, common.output == Form::Json)) => summary?,
+        // The servers and their folders end with the future.
+        signal = signals.next() => return Err(Stop::because(Exit::Failed, format!("{signal}: stopped"), "")),
+    };
+    common.answer(&summary, &format!("\n{summary}"))?;
+    if summary.wrong.is_empty() { Ok(Exit::Ok) } else { Err(Stop::because(Exit::Failed, summary.wrong.join("; "), "")) }
 }

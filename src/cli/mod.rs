@@ -60,6 +60,10 @@ enum Command {
     Fail(act::Args),
     /// Take a job out of the dead, its attempts from 1
     Requeue(act::Args),
+    /// Show the bridge at work, on servers of its own
+    Demo(demo::Args),
+    /// Measure, on servers of its own
+    Bench(bench::Args),
     /// Print the JSON Schema of the settings
     Schema(schema::Args),
     /// Print completions for a shell
@@ -109,6 +113,8 @@ impl Command {
             Command::Finish(args) => Box::pin(act::run(common, Action::Finish, args.id, None)).await,
             Command::Fail(args) => Box::pin(act::run(common, Action::Fail, args.id, None)).await,
             Command::Requeue(args) => Box::pin(act::run(common, Action::Requeue, args.id, None)).await,
+            Command::Demo(args) => Box::pin(demo::run(common, &args)).await,
+            Command::Bench(args) => Box::pin(bench::run(common, &args)).await,
             Command::Schema(_) => schema::run(common),
             Command::Completions(args) => completions::run(&args),
         }

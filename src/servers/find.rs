@@ -10,6 +10,11 @@ pub fn redis_server() -> Result<PathBuf, ServerError> {
     find(&["redis-server", "valkey-server"], "DWELL_REDIS_SERVER")
 }
 
+/// The path of a Redis that has WAITAOF (7.2, Valkey): `DWELL_REDIS_WAITAOF_SERVER`, else `.servers/bin`, else PATH.
+pub fn redis_server_waitaof() -> Result<PathBuf, ServerError> {
+    find(&["redis-server-waitaof"], "DWELL_REDIS_WAITAOF_SERVER")
+}
+
 /// The path of `nats-server`: `DWELL_NATS_SERVER`, else `.servers/bin`, else PATH.
 pub fn nats_server() -> Result<PathBuf, ServerError> {
     find(&["nats-server"], "DWELL_NATS_SERVER")

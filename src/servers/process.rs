@@ -132,7 +132,14 @@ impl Process {
     fn spawn(&mut self) -> Result<u32, ServerError> {
         let log = File::create(self.log_path()).map_err(ServerError::prepare("the server's log"))?;
         let also = log.try_clone().map_err(ServerError::prepare("the server's log"))?;
-        let child = Command::new(&self.program)
+        let mut command = Command::new(&self.program);
+        // Settings of whoever runs us are not this child's. How much it logs is.
+        for (name, _) in std::env::vars_os() {
+            if name.to_string_lossy().starts_with("DWELL_") && name != "DWELL_LOG" {
+                command.env_remove(name);
+            }
+        }
+        let child = command
             .args(&self.args)
             .current_dir(self.dir.path())
             .stdin(Stdio::null())

@@ -1,6 +1,6 @@
 //! A private redis-server.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -34,6 +34,8 @@ pub struct RedisOptions {
     pub replica_of: Option<u16>,
     /// `requirepass`, and `masterauth` for a replica. No spaces.
     pub password: Option<String>,
+    /// The program; `None`: [`find::redis_server`].
+    pub program: Option<PathBuf>,
     /// More settings: name and value.
     pub more: Vec<(String, String)>,
 }
@@ -48,7 +50,7 @@ pub struct RedisServer {
 impl RedisServer {
     /// Starts one and returns it ready.
     pub async fn start(options: RedisOptions) -> Result<Self, ServerError> {
-        let mut process = Process::new("redis-server", find::redis_server()?)?;
+        let mut process = Process::new("redis-server", options.program.clone().map_or_else(find::redis_server, Ok)?)?;
         process.set_args(args(&options, process.port(), process.dir()));
         let mut server = RedisServer { process, options };
         server.restart().await?;

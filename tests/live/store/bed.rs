@@ -30,7 +30,7 @@ pub(crate) const RETRY: &[u64] = &[1_000_000, 2_000_000];
 pub(crate) const KEEP: SweepRules = SweepRules { dead_retention_ms: 1 << 40, dedupe_window_ms: 1 << 40 };
 
 /// The one Redis of this test binary, while any test uses it.
-async fn shared() -> Arc<RedisServer> {
+pub(crate) async fn shared() -> Arc<RedisServer> {
     static SHARED: tokio::sync::Mutex<Weak<RedisServer>> = tokio::sync::Mutex::const_new(Weak::new());
     let mut shared = SHARED.lock().await;
     if let Some(server) = shared.upgrade() {

@@ -1,1 +1,64 @@
-//! Later.
+//! One failover to a real replica that lost the claim: fences protect, and `cancelled` is not said of what may have been published.
+
+use dwell::job::{Action, Verdict};
+use dwell::servers::{RedisOptions, RedisServer};
+use dwell::store::error::Class;
+
+use super::bed::{Bed, FAR, LEASE, MAIN, PAST, RETRY, action, connect, held, open, request, settings};
+use crate::support::wait_until;
+
+#[tokio::test]
+async fn a_failover_that_loses_claims_loses_no_job_and_tells_no_lie() {
+    let master = RedisServer::start(RedisOptions::default()).await.unwrap();
+    let replica = RedisServer::start(RedisOptions { replica_of: Some(master.port()), ..RedisOptions::default() }).await.unwrap();
+    let bed = Bed::on(&master.url(), 1, &[MAIN]).await;
+    for (message, name) in [(1, "claimed"), (2, "completed"), (3, "cancelled")] {
+        bed.put(request(name, message, PAST)).await;
+    }
+    bed.put(request("ahead", 4, FAR)).await;
+    let replicas: i64 = redis::cmd("WAIT").arg(1).arg(20_000).query_async(&mut bed.raw.clone()).await.unwrap();
+    assert_eq!(replicas, 1);
+
+    // The replica takes over while the master still answers: what follows is lost with the master.
+    let mut promoted = connect(&replica.url()).await;
+    redis::cmd("REPLICAOF").arg("NO").arg("ONE").exec_async(&mut promoted).await.unwrap();
+    let jobs = bed.claim().await.jobs;
+    let lease = |name: &str| jobs.iter().find(|lease| lease.id.as_str() == name).unwrap();
+    assert!(bed.complete(lease("completed")).await);
+    drop(master);
+
+    let store = open(&settings(&replica.url(), &bed.settings.namespace, 1), &[MAIN]).await;
+    let cancel = |name, message| action(Action::Cancel, name, message);
+    assert_eq!(store.act(&cancel("cancelled", 10), RETRY).await.unwrap().verdict, Verdict::CancelledAfterAttempt);
+    assert_eq!(store.act(&cancel("ahead", 11), RETRY).await.unwrap().verdict, Verdict::Cancelled);
+    // What was completed is published once more, under the same id and generation.
+    let taken = store.claim(0, MAIN, LEASE, 10, 1 << 20).await.unwrap().jobs;
+    assert_eq!(taken.len(), 2);
+    let again = taken.iter().find(|lease| lease.id.as_str() == "completed").unwrap();
+    assert_eq!(again.state.generation, lease("completed").state.generation);
+    // The owner of the lost claim cannot end the new one.
+    assert_eq!(store.complete(0, &[held(lease("claimed"))], dwell::store::lease::Over::Fired).await.unwrap(), [false]);
+    for lease in &taken {
+        assert_eq!(store.complete(0, &[held(lease)], dwell::store::lease::Over::Fired).await.unwrap(), [true]);
+    }
+    // The inbound messages, redelivered, are known.
+    let first = store.schedule(&[request("claimed", 1, PAST), request("cancelled", 3, PAST)]).await.unwrap();
+    assert!(first.answers.iter().all(|answer| answer.verdict == Verdict::Added));
+    assert!(store.claim(0, MAIN, LEASE, 10, 1 << 20).await.unwrap().jobs.is_empty());
+}
+
+#[tokio::test]
+async fn a_master_that_became_a_replica_is_left() {
+    let one = RedisServer::start(RedisOptions::default()).await.unwrap();
+    let bed = Bed::on(&one.url(), 1, &[MAIN]).await;
+    bed.put(request("a", 1, PAST)).await;
+    let other = RedisServer::start(RedisOptions::default()).await.unwrap();
+    let port = other.port().to_string();
+    bed.redis(&["REPLICAOF", "127.0.0.1", &port]).await;
+    let error = bed.store.schedule(&[request("b", 2, PAST)]).await.unwrap_err();
+    assert_eq!(error.class, Class::Readonly, "{error}");
+    let error = bed.store.claim(0, MAIN, LEASE, 1, 1).await.unwrap_err();
+    assert!(matches!(error.class, Class::Readonly | Class::NoScript), "{error}");
+    bed.redis(&["REPLICAOF", "NO", "ONE"]).await;
+    wait_until("it takes jobs again", async || bed.store.schedule(&[request("c", 3, PAST)]).await.ok()).await;
+}

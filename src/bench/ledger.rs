@@ -1,0 +1,237 @@
+//! The ledger: what was sent, with its due time; what arrived of it; and what is wrong with that. Pure.
+//!
+//! Every body names its job and is made of it, so that a body which arrives is compared byte for byte without being kept.
+
+use bytes::Bytes;
+
+use super::spread::{Spread, Times};
+
+/// The least bytes of a body: it names its round and its job.
+pub const BODY_MIN: usize = 16;
+
+/// One round of jobs.
+#[derive(Debug)]
+pub struct Ledger {
+    round: u64,
+    size: usize,
+    jobs: Vec<Job>,
+    times: Times,
+    arrived: u64,
+    damaged: u64,
+    foreign: u64,
+    first_us: Option<i64>,
+    last_us: Option<i64>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Job {
+    due_us: i64,
+    arrivals: u32,
+    early: bool,
+}
+
+/// What came of a round.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+pub struct Tally {
+    /// Jobs that were to arrive.
+    pub sent: u64,
+    /// Jobs that did, at least once.
+    pub arrived: u64,
+    /// Jobs that did not.
+    pub lost: u64,
+    /// Arrivals beyond the first of a job.
+    pub duplicates: u64,
+    /// Jobs that arrived before they were due.
+    pub early: u64,
+    /// Arrivals with a body that nobody sent.
+    pub damaged: u64,
+}
+
+impl Ledger {
+    /// A round of this number, whose bodies have `size` bytes ([`BODY_MIN`] at least).
+    #[must_use]
+    pub fn new(round: u64, size: usize) -> Self {
+        let (jobs, times) = (Vec::new(), Times::new());
+        Ledger { round, size: size.max(BODY_MIN), jobs, times, arrived: 0, damaged: 0, foreign: 0, first_us: None, last_us: None }
+    }
+
+    /// Enters a job that is due at this time (epoch ms), and gives its body.
+    pub fn enter(&mut self, due_ms: i64) -> Bytes {
+        let index = self.jobs.len() as u64;
+        self.jobs.push(Job { due_us: due_ms * 1000, arrivals: 0, early: false });
+        body(self.round, index, self.size)
+    }
+
+    /// A body arrived at this time (epoch µs).
+    pub fn arrived(&mut self, received: &[u8], at_us: i64) {
+        let (Some(round), Some(index)) = (number(received, 0), number(received, 8)) else {
+            self.damaged += 1;
+            return;
+        };
+        if round != self.round && received == body(round, index, self.size) {
+            self.foreign += 1;
+            return;
+        }
+        let place = usize::try_from(index).ok().and_then(|index| self.jobs.get_mut(index));
+        let Some(job) = place.filter(|_| received == body(self.round, index, self.size)) else {
+            self.damaged += 1;
+            return;
+        };
+        job.arrivals += 1;
+        job.early |= at_us < job.due_us;
+        if job.arrivals == 1 {
+            self.arrived += 1;
+            self.times.add(at_us - job.due_us);
+            self.first_us = Some(self.first_us.map_or(at_us, |first| first.min(at_us)));
+            self.last_us = Some(self.last_us.map_or(at_us, |last| last.max(at_us)));
+        }
+    }
+
+    /// How many jobs are entered.
+    #[must_use]
+    pub fn entered(&self) -> u64 {
+        self.jobs.len() as u64
+    }
+
+    /// How many jobs arrived at least once.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.arrived
+    }
+
+    /// When the last first arrival was, epoch µs.
+    #[must_use]
+    pub fn last_us(&self) -> Option<i64> {
+        self.last_us
+    }
+
+    /// When the first arrival was, epoch µs.
+    #[must_use]
+    pub fn first_us(&self) -> Option<i64> {
+        self.first_us
+    }
+
+    /// How late first arrivals were.
+    #[must_use]
+    pub fn lateness(&self) -> Spread {
+        self.times.spread()
+    }
+
+    /// What came of it, of the jobs that are due by `until_ms` (epoch ms).
+    #[must_use]
+    pub fn tally(&self, until_ms: i64) -> Tally {
+        let of = || self.jobs.iter().filter(|job| job.due_us <= until_ms.saturating_mul(1000) || job.arrivals > 0);
+        let count = |test: fn(&Job) -> bool| of().filter(|job| test(job)).count() as u64;
+        Tally {
+            sent: of().count() as u64,
+            arrived: count(|job| job.arrivals > 0),
+            lost: count(|job| job.arrivals == 0),
+            duplicates: of().map(|job| u64::from(job.arrivals.saturating_sub(1))).sum(),
+            early: count(|job| job.early),
+            damaged: self.damaged,
+        }
+    }
+}
+
+impl Tally {
+    /// What is wrong; `None` where every job arrived exactly once, none early, none damaged.
+    #[must_use]
+    pub fn wrong(&self) -> Option<String> {
+        let faults = [(self.lost, "lost"), (self.duplicates, "duplicates"), (self.early, "early"), (self.damaged, "damaged")];
+        let faults: Vec<String> = faults.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}")).collect();
+        (!faults.is_empty()).then(|| format!("of {} jobs: {}", self.sent, faults.join(", ")))
+    }
+}
+
+impl std::fmt::Display for Tally {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Tally { sent, arrived, lost, duplicates, early, damaged } = self;
+        write!(f, "{arrived} of {sent} arrived, {lost} lost, {duplicates} duplicates, {early} early, {damaged} damaged")
+    }
+}
+
+/// Round, index, and noise that only these two make.
+fn body(round: u64, index: u64, size: usize) -> Bytes {
+    let mut body = Vec::with_capacity(size + 8);
+    body.extend(round.to_be_bytes());
+    body.extend(index.to_be_bytes());
+    let mut noise = (round ^ index.rotate_left(32)) | 1;
+    while body.len() < size {
+        // xorshift64
+        noise ^= noise << 13;
+        noise ^= noise >> 7;
+        noise ^= noise << 17;
+        body.extend(noise.to_be_bytes());
+    }
+    body.truncate(size);
+    Bytes::from(body)
+}
+
+fn number(bytes: &[u8], at: usize) -> Option<u64> {
+    bytes.get(at..at + 8)?.try_into().ok().map(u64::from_be_bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DUE: i64 = 1_000_000;
+
+    fn round(jobs: usize) -> (Ledger, Vec<Bytes>) {
+        let mut ledger = Ledger::new(7, 40);
+        let bodies = (0..jobs).map(|_| ledger.enter(DUE)).collect();
+        (ledger, bodies)
+    }
+
+    #[test]
+    fn a_round_without_faults_is_right() {
+        let (mut ledger, bodies) = round(100);
+        for (late, body) in (0..).zip(&bodies) {
+            ledger.arrived(body, DUE * 1000 + late);
+        }
+        let tally = ledger.tally(DUE);
+        assert_eq!((tally.sent, tally.arrived, tally.wrong()), (100, 100, None));
+        assert_eq!((ledger.first_us(), ledger.last_us()), (Some(DUE * 1000), Some(DUE * 1000 + 99)));
+        assert!(bodies.iter().all(|body| body.len() == 40));
+    }
+
+    #[test]
+    fn every_planted_fault_is_counted_and_named() {
+        let (mut ledger, bodies) = round(10);
+        for body in &bodies[2..] {
+            ledger.arrived(body, DUE * 1000);
+        }
+        ledger.arrived(&bodies[1], DUE * 1000 - 1);
+        ledger.arrived(&bodies[5], DUE * 1000 + 5);
+        ledger.arrived(&bodies[5], DUE * 1000 + 6);
+        let mut bent = bodies[0].to_vec();
+        bent[39] ^= 1;
+        ledger.arrived(&bent, DUE * 1000);
+        ledger.arrived(&bodies[0][..39], DUE * 1000);
+        ledger.arrived(b"short", DUE * 1000);
+        ledger.arrived(&body(7, 10, 40), DUE * 1000);
+        let tally = ledger.tally(DUE);
+        assert_eq!(tally, Tally { sent: 10, arrived: 9, lost: 1, duplicates: 2, early: 1, damaged: 4 });
+        assert_eq!(tally.wrong().unwrap(), "of 10 jobs: 1 lost, 2 duplicates, 1 early, 4 damaged");
+    }
+
+    #[test]
+    fn an_early_copy_behind_a_good_one_is_early_too() {
+        let (mut ledger, bodies) = round(1);
+        ledger.arrived(&bodies[0], DUE * 1000);
+        ledger.arrived(&bodies[0], DUE * 1000 - 1);
+        assert_eq!(ledger.tally(DUE).early, 1);
+    }
+
+    #[test]
+    fn what_is_due_later_is_not_lost_yet_and_other_rounds_do_not_count() {
+        let (mut ledger, bodies) = round(1);
+        let later = ledger.enter(DUE + 1);
+        ledger.arrived(&bodies[0], DUE * 1000);
+        ledger.arrived(&body(6, 0, 40), DUE * 1000);
+        assert_eq!((ledger.tally(DUE).sent, ledger.tally(DUE).wrong()), (1, None));
+        ledger.arrived(&later, DUE * 1000);
+        let tally = ledger.tally(DUE);
+        assert_eq!((tally.sent, tally.early), (2, 1), "what comes before its time is found though it is not waited for");
+    }
+}

@@ -1,0 +1,68 @@
+//! Where the demo is shown: lines over a progress bar in a terminal, plain lines elsewhere, or nowhere.
+
+use std::io::{self, IsTerminal, Write};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+/// Where the demo is shown.
+pub enum Screen {
+    /// A terminal: lines, and under them what waits.
+    Live(ProgressBar),
+    /// Lines only.
+    Plain,
+    /// Nothing: somebody wants one JSON object.
+    Silent,
+}
+
+impl Screen {
+    /// Lines on stdout, with a bar of this many steps where that is a terminal; nothing where `silent`.
+    #[must_use]
+    pub fn new(silent: bool, steps: usize) -> Self {
+        if silent {
+            return Screen::Silent;
+        }
+        if !io::stdout().is_terminal() {
+            return Screen::Plain;
+        }
+        let bar = ProgressBar::with_draw_target(Some(steps as u64), ProgressDrawTarget::stdout());
+        // The template is a constant that is known to parse.
+        if let Ok(style) = ProgressStyle::with_template("{bar:30.cyan/dim} {pos}/{len}  {msg}") {
+            bar.set_style(style.progress_chars("━━─"));
+        }
+        Screen::Live(bar)
+    }
+
+    /// A line.
+    ///
+    /// # Errors
+    /// Stdout is closed.
+    pub fn say(&self, line: &str) -> io::Result<()> {
+        match self {
+            Screen::Live(bar) => {
+                bar.println(line);
+                Ok(())
+            }
+            Screen::Plain => {
+                let mut out = io::stdout().lock();
+                writeln!(out, "{line}")?;
+                out.flush()
+            }
+            Screen::Silent => Ok(()),
+        }
+    }
+
+    /// How far it is and what waits, where that can be shown and changed.
+    pub fn waiting(&self, done: usize, waiting: u64, next_in_ms: Option<i64>) {
+        let Screen::Live(bar) = self else { return };
+        bar.set_position(done as u64);
+        let next = next_in_ms.map_or(String::new(), |ms| format!(", next in {}.{} s", ms.max(0) / 1000, ms.max(0) % 1000 / 100));
+        bar.set_message(format!("{waiting} waiting{next}"));
+    }
+
+    /// Takes the bar away.
+    pub fn clear(&self) {
+        if let Screen::Live(bar) = self {
+            bar.finish_and_clear();
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! A private `dwell run`: with probes on a port of its own.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use super::ServerError;
+use super::process::{Look, Process};
+
+/// A `dwell run` as a child. Dropped, it is killed.
+#[derive(Debug)]
+pub struct DwellServer {
+    process: Process,
+}
+
+impl DwellServer {
+    /// Starts `program run` with this settings file and returns it ready. The settings leave `[probes]` and `[http]` out.
+    pub async fn start(program: PathBuf, settings: &str) -> Result<Self, ServerError> {
+        let mut server = Self::prepare(program, settings)?;
+        server.restart().await?;
+        Ok(server)
+    }
+
+    /// As [`DwellServer::start`], not started yet: [`DwellServer::restart`] does.
+    pub fn prepare(program: PathBuf, settings: &str) -> Result<Self, ServerError> {
+        let mut process = Process::new("dwell", program)?;
+        let file = process.dir().join("dwell.toml");
+        let port = process.port();
+        let settings = format!("{settings}\n[probes]\nlisten = \"127.0.0.1:{port}\"\n\n[http]\nlisten = \"127.0.0.1:0\"\n");
+        std::fs::write(&file, settings).map_err(ServerError::prepare(format!("the file {}", file.display())))?;
+        process.set_args(vec!["run".to_owned(), "-c".to_owned(), file.display().to_string()]);
+        Ok(DwellServer { process })
+    }
+
+    /// The port of its probes on 127.0.0.1: the same over restarts.
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.process.port()
+    }
+
+    /// The process id; `None` while it is down.
+    #[must_use]
+    pub fn pid(&self) -> Option<u32> {
+        self.process.pid()
+    }
+
+    /// The folder with its `dwell.toml` and its `log`.
+    #[must_use]
+    pub fn dir(&self) -> &Path {
+        self.process.dir()
+    }
+
+    /// SIGKILL: a crash.
+    pub fn kill(&mut self) -> Result<(), ServerError> {
+        self.process.kill()
+    }
+
+    /// SIGTERM, and waits for its end: it drains.
+    pub async fn stop(&mut self) -> Result<(), ServerError> {
+        self.process.stop().await
+    }
+
+    /// Starts it with the same settings, and returns when it is ready. One that runs is killed first.
+    pub async fn restart(&mut self) -> Result<(), ServerError> {
+        self.process.kill()?;
+        let port = self.process.port();
+        self.process.start(async |_| look(port).await).await
+    }
+
+    /// SIGSTOP: it keeps its connections and does nothing, as a host that hangs.
+    pub fn freeze(&self) -> Result<(), ServerError> {
+        self.process.freeze()
+    }
+
+    /// SIGCONT after [`DwellServer::freeze`].
+    pub fn thaw(&self) -> Result<(), ServerError> {
+        self.process.thaw()
+    }
+}
+
+/// Ready: by its own word.
+async fn look(port: u16) -> Look {
+    let ready = timeout(Duration::from_secs(2), get(port, "/readyz")).await;
+    if matches!(ready, Ok(Ok(answer)) if answer.starts_with("HTTP/1.1 200")) { Look::Ready } else { Look::NotYet }
+}
+
+async fn get(port: u16, path: &str) -> std::io::Result<String> {
+    let mut link = TcpStream::connect(("127.0.0.1", port)).await?;
+    link.write_all(format!("GET {path} HTTP/1.1\r\nhost: dwell\r\nconnection: close\r\n\r\n").as_bytes()).await?;
+    let mut answer = String::new();
+    link.read_to_string(&mut answer).await?;
+    Ok(answer)
+}

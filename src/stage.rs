@@ -1,0 +1,182 @@
+//! A stage for the demo and the load generator: private servers, the settings that lead to them, and what producers and consumers do there.
+//!
+//! - [`Stage`]: the servers and the settings.
+//! - [`traffic`]: a producer and a consumer, over the same connectors as the bridge.
+
+pub mod traffic;
+
+use std::path::PathBuf;
+
+use clap::ValueEnum;
+use dwell_connectors::{BrokerConfig, ConnectorError, Destination, Role};
+
+use crate::bridge::StartError;
+use crate::config::{self, Overrides, Problem, Settings};
+use crate::servers::{DwellServer, NatsOptions, NatsServer, RedisOptions, RedisServer, ServerError};
+use crate::store::error::StoreError;
+
+/// The brokers that a stage can have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Kind {
+    /// NATS JetStream
+    Nats,
+}
+
+/// Which Redis.
+#[derive(Debug, Clone)]
+pub enum Store {
+    /// A private one.
+    Private(RedisOptions),
+    /// One that runs already, at this URL.
+    At(String),
+}
+
+/// Why there is no show.
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "what the parts of a stage say")]
+pub enum Failure {
+    #[error(transparent)]
+    Server(#[from] ServerError),
+    #[error(transparent)]
+    Connector(#[from] ConnectorError),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error(transparent)]
+    Start(#[from] StartError),
+    #[error("the settings of the stage are refused: {}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
+    Settings(Vec<Problem>),
+    #[error(transparent)]
+    Io(#[from] std::io::Error),
+    /// Something went on otherwise than it must.
+    #[error("{0}")]
+    Course(String),
+}
+
+impl Failure {
+    /// What a person can do about it; empty where there is nothing to say.
+    #[must_use]
+    pub fn mend(&self) -> &str {
+        match self {
+            Failure::Connector(error) => &error.mend,
+            Failure::Store(error) => &error.mend,
+            Failure::Start(error) => &error.mend,
+            Failure::Server(_) | Failure::Settings(_) | Failure::Io(_) | Failure::Course(_) => "",
+        }
+    }
+}
+
+/// Private servers, and settings that lead to them. Dropped, the servers end and their folders go.
+pub struct Stage {
+    redis: Option<RedisServer>,
+    broker: NatsServer,
+    text: String,
+    settings: Settings,
+}
+
+impl Stage {
+    /// Starts the servers, and makes the settings: those of the default but for a namespace of its own, what producers may reach (`allow`, in
+    /// the broker's own patterns) and `declare`.
+    pub async fn set_up(kind: Kind, store: Store, allow: &[&str]) -> Result<Stage, Failure> {
+        let starting_redis = async {
+            match store {
+                Store::Private(options) => {
+                    let redis = RedisServer::start(options).await?;
+                    let url = redis.url();
+                    Ok::<_, Failure>((Some(redis), url))
+                }
+                Store::At(url) => Ok((None, url)),
+            }
+        };
+        let starting_broker = async {
+            match kind {
+                Kind::Nats => Ok(NatsServer::start(NatsOptions::default()).await?),
+            }
+        };
+        let ((redis, redis_url), broker) = tokio::try_join!(starting_redis, starting_broker)?;
+        let text = settings_text(&redis_url, kind, &broker.url(), allow);
+        let folder = tempfile::tempdir()?;
+        let file = folder.path().join("dwell.toml");
+        std::fs::write(&file, &text)?;
+        // Without this process's environment: it is about other servers.
+        let settings = config::load_from(Some(&file), &[], &Overrides::default()).map_err(Failure::Settings)?;
+        Ok(Stage { redis, broker, text, settings })
+    }
+
+    /// What `dwell run` is given.
+    #[must_use]
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// The broker, for producers and consumers.
+    #[must_use]
+    pub fn broker(&self) -> &BrokerConfig {
+        &self.settings.brokers["main"].connector
+    }
+
+    /// Makes these destinations, as whoever consumes there would.
+    pub async fn declare(&self, destinations: &[&str], role: Role) -> Result<(), Failure> {
+        for destination in destinations {
+            self.broker().declare(&Destination::new(*destination), role).await?;
+        }
+        Ok(())
+    }
+
+    /// Starts a `dwell run` of this program on the settings.
+    pub async fn dwell(&self) -> Result<DwellServer, Failure> {
+        Ok(DwellServer::start(this_program()?, &self.text).await?)
+    }
+
+    /// As [`Stage::dwell`], not started yet.
+    pub fn dwell_to_start(&self) -> Result<DwellServer, Failure> {
+        Ok(DwellServer::prepare(this_program()?, &self.text)?)
+    }
+
+    /// The process id of the private Redis.
+    #[must_use]
+    pub fn redis_pid(&self) -> Option<u32> {
+        self.redis.as_ref().and_then(RedisServer::pid)
+    }
+
+    /// The process id of the broker.
+    #[must_use]
+    pub fn broker_pid(&self) -> Option<u32> {
+        self.broker.pid()
+    }
+
+    /// The servers, for people: names and ports.
+    #[must_use]
+    pub fn describe(&self) -> String {
+        let redis =
+            self.redis.as_ref().map_or_else(|| "a redis of yours".to_owned(), |redis| format!("redis-server on port {}", redis.port()));
+        format!("{redis}, nats-server on port {}", self.broker.port())
+    }
+
+    /// Ends the servers, in order.
+    pub async fn tear_down(mut self) -> Result<(), Failure> {
+        self.broker.stop().await?;
+        if let Some(redis) = &mut self.redis {
+            redis.stop().await?;
+        }
+        Ok(())
+    }
+}
+
+fn this_program() -> Result<PathBuf, Failure> {
+    Ok(std::env::current_exe()?)
+}
+
+fn settings_text(redis: &str, kind: Kind, url: &str, allow: &[&str]) -> String {
+    let kind = match kind {
+        Kind::Nats => "nats",
+    };
+    let quoted = |text: &str| toml::Value::from(text).to_string();
+    let allow: Vec<String> = allow.iter().map(|pattern| quoted(pattern)).collect();
+    let namespace = format!("stage-{:08x}", rand::random::<u32>());
+    format!(
+        "[redis]\nurls = [{}]\nnamespace = \"{namespace}\"\n\n[brokers.main]\ntype = \"{kind}\"\nurl = {}\nallow = [{}]\n\n[ingest.main]\nbroker = \"main\"\ndeclare = true\n",
+        quoted(redis),
+        quoted(url),
+        allow.join(", ")
+    )
+}

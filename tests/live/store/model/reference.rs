@@ -1,0 +1,340 @@
+//! The reference: what the scripts should do, said once more and plainly, over maps. Times that Redis's clock decides are learned from answers.
+
+use std::collections::BTreeMap;
+
+use dwell::job::{Action, Conflict};
+
+pub(crate) type Fence = [u8; 8];
+/// Verdict and due time. `None`: none is told. `Some(CLOCK)`: the script's own now decides.
+pub(crate) type Told = (&'static str, Option<i64>);
+/// A due time that Redis's clock decides.
+pub(crate) const CLOCK: i64 = i64::MIN;
+/// Waits in every job's retry array.
+pub(crate) const STEPS: u16 = 2;
+
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Place {
+    /// Ripe: due by now.
+    Due {
+        ripe: bool,
+    },
+    /// Over: its lease is past its time.
+    Run {
+        over: bool,
+    },
+    Dead,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Job {
+    /// The inbound message that it is of.
+    pub(crate) message: u64,
+    pub(crate) body: u8,
+    pub(crate) replaced: bool,
+    /// One more with each schedule and requeue: what `cancelled` is said of.
+    pub(crate) life: u64,
+    pub(crate) place: Place,
+    pub(crate) attempt: u32,
+    pub(crate) step: u16,
+    pub(crate) crashes: u8,
+    pub(crate) due: i64,
+    pub(crate) held: bool,
+    pub(crate) taken_over: bool,
+    pub(crate) dying: bool,
+    pub(crate) fence: Fence,
+    pub(crate) doubt: bool,
+    pub(crate) generation: [u8; 8],
+}
+
+impl Job {
+    fn told(&self) -> Told {
+        (if self.replaced { "replaced" } else { "added" }, Some(self.due))
+    }
+
+    fn to(&mut self, place: Place) {
+        (self.place, self.fence, self.held, self.taken_over) = (place, [0; 8], false, false);
+    }
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Over {
+    fired: bool,
+    message: u64,
+    told: Told,
+}
+
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Reference {
+    pub(crate) jobs: BTreeMap<u8, Job>,
+    pub(crate) gone: BTreeMap<u8, Over>,
+    pub(crate) acts: BTreeMap<u64, Told>,
+    /// When another master was seen.
+    pub(crate) changed: i64,
+    pub(crate) lives: u64,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Request {
+    pub(crate) id: u8,
+    pub(crate) due: i64,
+    pub(crate) ripe: bool,
+    pub(crate) body: u8,
+    pub(crate) policy: Conflict,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Word {
+    pub(crate) id: u8,
+    pub(crate) action: Action,
+    /// Of a reschedule.
+    pub(crate) due: i64,
+    pub(crate) ripe: bool,
+    pub(crate) seen_due: Option<i64>,
+    pub(crate) seen_attempt: Option<u32>,
+}
+
+impl Reference {
+    pub(crate) fn schedule(&mut self, message: u64, request: &Request, generation: [u8; 8]) -> Told {
+        let was = self.jobs.get(&request.id).cloned();
+        let over = self.gone.get(&request.id).cloned();
+        if let Some(was) = was.as_ref().filter(|was| was.message == message) {
+            return was.told();
+        }
+        if let Some(over) = over.as_ref().filter(|over| over.message == message) {
+            return over.told;
+        }
+        if let Some(told) = self.acts.get(&message) {
+            return *told;
+        }
+        let standing = was.as_ref().filter(|was| was.place != Place::Dead);
+        if let Some(was) = standing {
+            let verdict = match request.policy {
+                _ if was.body == request.body && was.due == request.due => Some("duplicate"),
+                Conflict::Keep => Some("kept"),
+                Conflict::Reject => Some("conflict"),
+                Conflict::Replace => None,
+            };
+            if let Some(verdict) = verdict {
+                self.acts.insert(message, (verdict, Some(was.due)));
+                return (verdict, Some(was.due));
+            }
+        }
+        let replaced = standing.is_some();
+        if let Some(was) = was {
+            self.acts.insert(was.message, was.told());
+        }
+        if let Some(over) = over {
+            self.acts.insert(over.message, over.told);
+            self.gone.remove(&request.id);
+        }
+        self.lives += 1;
+        let job = Job {
+            message,
+            body: request.body,
+            replaced,
+            life: self.lives,
+            place: Place::Due { ripe: request.ripe },
+            attempt: 0,
+            step: 0,
+            crashes: 0,
+            due: request.due,
+            held: false,
+            taken_over: false,
+            dying: false,
+            fence: [0; 8],
+            doubt: false,
+            generation,
+        };
+        let told = job.told();
+        self.jobs.insert(request.id, job);
+        told
+    }
+
+    pub(crate) fn act(&mut self, message: u64, word: &Word, generation: [u8; 8], wait_is_over: bool) -> Told {
+        if let Some(told) = self.acts.get(&message) {
+            return *told;
+        }
+        let told = self.apply(word, generation, wait_is_over);
+        self.acts.insert(message, told);
+        told
+    }
+
+    fn apply(&mut self, word: &Word, generation: [u8; 8], wait_is_over: bool) -> Told {
+        let changed = self.changed;
+        let Some(job) = self.jobs.get_mut(&word.id) else {
+            let fired = self.gone.get(&word.id).filter(|over| over.fired);
+            return fired.map_or(("not_found", None), |over| ("fired", over.told.1));
+        };
+        let waits = matches!(job.place, Place::Due { .. });
+        let runs = matches!(job.place, Place::Run { .. });
+        let dead = job.place == Place::Dead;
+        let doubtful = job.doubt || (changed > 0 && job.due <= changed);
+        let stale = |seen: Option<i64>| seen.is_some_and(|due| due != job.due);
+        match word.action {
+            Action::Cancel => {
+                let told = match () {
+                    () if runs && !job.held => "in_flight",
+                    () if waits && job.attempt == 0 && !job.dying && !doubtful => "cancelled",
+                    () => "cancelled_after_attempt",
+                };
+                let told = (told, Some(job.due));
+                self.acts.insert(job.message, job.told());
+                self.jobs.remove(&word.id);
+                told
+            }
+            Action::Reschedule | Action::Fire | Action::Fail if dead || job.dying => ("dead", Some(job.due)),
+            Action::Reschedule | Action::Fire if runs => ("in_flight", Some(job.due)),
+            Action::Reschedule => {
+                job.doubt |= job.attempt == 0 && doubtful;
+                (job.due, job.generation, job.step, job.crashes) = (word.due, generation, 0, 0);
+                job.place = Place::Due { ripe: word.ripe };
+                ("rescheduled", Some(word.due))
+            }
+            Action::Fire => {
+                job.place = Place::Due { ripe: true };
+                if job.attempt == 0 {
+                    job.due = CLOCK;
+                }
+                ("firing", Some(CLOCK))
+            }
+            Action::Finish | Action::Fail if job.attempt == 0 => ("not_found", None),
+            Action::Finish | Action::Fail if stale(word.seen_due) => ("stale", Some(job.due)),
+            Action::Finish => {
+                let told = ("finished", Some(job.due));
+                self.gone.insert(word.id, Over { fired: true, message: job.message, told: job.told() });
+                self.jobs.remove(&word.id);
+                told
+            }
+            Action::Fail if word.seen_attempt.is_some_and(|attempt| attempt != job.attempt) => ("stale", Some(job.due)),
+            Action::Fail if waits => ("waiting", Some(CLOCK)),
+            Action::Fail => {
+                let dies = job.step >= STEPS;
+                if dies {
+                    job.dying = true;
+                } else {
+                    job.step += 1;
+                }
+                job.crashes = 0;
+                job.to(Place::Due { ripe: dies || wait_is_over });
+                ("failed", Some(CLOCK))
+            }
+            Action::Requeue if !dead => ("waiting", Some(CLOCK)),
+            Action::Requeue => {
+                self.lives += 1;
+                (job.attempt, job.step, job.crashes, job.due, job.dying, job.doubt) = (0, 0, 0, CLOCK, false, false);
+                (job.generation, job.life) = (generation, self.lives);
+                job.to(Place::Due { ripe: true });
+                ("requeued", Some(CLOCK))
+            }
+            Action::Schedule => unreachable!(),
+        }
+    }
+
+    /// What an answer told of Redis's clock.
+    pub(crate) fn learn(&mut self, id: u8, message: u64, due: Option<i64>) {
+        if let Some(told) = self.acts.get_mut(&message)
+            && told.1 == Some(CLOCK)
+        {
+            told.1 = due;
+        }
+        if let (Some(job), Some(due)) = (self.jobs.get_mut(&id), due)
+            && job.due == CLOCK
+        {
+            job.due = due;
+        }
+    }
+
+    pub(crate) fn claim(&mut self, fence: Fence, over: bool) -> Vec<u8> {
+        let ripe: Vec<u8> = self.jobs.iter().filter(|(_, job)| job.place == Place::Due { ripe: true }).map(|(id, _)| *id).collect();
+        for id in &ripe {
+            let job = self.jobs.get_mut(id).unwrap();
+            job.attempt += u32::from(!job.dying);
+            job.to(Place::Run { over });
+            job.fence = fence;
+        }
+        ripe
+    }
+
+    pub(crate) fn reclaim(&mut self, fence: Fence) -> usize {
+        let mut back = 0;
+        for job in self.jobs.values_mut().filter(|job| job.fence == fence && !job.held && !job.taken_over) {
+            job.attempt -= u32::from(!job.dying);
+            job.to(Place::Due { ripe: true });
+            back += 1;
+        }
+        back
+    }
+
+    pub(crate) fn rescue(&mut self, fence: Fence, over: bool) -> Vec<u8> {
+        let late: Vec<u8> = self.jobs.iter().filter(|(_, job)| job.place == Place::Run { over: true }).map(|(id, _)| *id).collect();
+        for id in &late {
+            let job = self.jobs.get_mut(id).unwrap();
+            if !job.held && !job.taken_over {
+                job.crashes += 1;
+                job.taken_over = true;
+            }
+            job.place = Place::Run { over };
+            job.fence = fence;
+        }
+        late
+    }
+
+    /// The job, if this fence still stands.
+    pub(crate) fn leased(&mut self, id: u8, fence: Fence) -> Option<&mut Job> {
+        self.jobs.get_mut(&id).filter(|job| job.fence == fence && matches!(job.place, Place::Run { .. }))
+    }
+
+    pub(crate) fn settle(&mut self, id: u8, fence: Fence, how: How, unpublished: bool) -> bool {
+        let Some(job) = self.leased(id, fence) else { return false };
+        let undo = u32::from(unpublished && !job.dying);
+        match how {
+            How::Complete | How::Drop => {
+                let told = job.told();
+                let over = Over { fired: how == How::Complete, message: job.message, told };
+                self.jobs.remove(&id);
+                self.gone.insert(id, over);
+            }
+            How::Hold { over } => {
+                if !job.held {
+                    (job.held, job.taken_over, job.crashes) = (true, false, 0);
+                    job.place = Place::Run { over };
+                }
+            }
+            How::Release { ripe } => {
+                job.attempt -= undo;
+                if unpublished {
+                    job.crashes = 0;
+                }
+                job.to(Place::Due { ripe });
+            }
+            How::Retry { ripe } => {
+                job.attempt -= undo;
+                job.step += u16::from(!job.dying);
+                job.crashes = 0;
+                job.to(Place::Due { ripe });
+            }
+            How::Die => {
+                job.attempt -= undo;
+                (job.dying, job.crashes) = (true, 0);
+                job.to(Place::Due { ripe: true });
+            }
+            How::Bury => {
+                (job.dying, job.crashes) = (true, 0);
+                job.to(Place::Dead);
+            }
+        }
+        true
+    }
+}
+
+/// The ways to end a lease.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum How {
+    Complete,
+    Drop,
+    Hold { over: bool },
+    Release { ripe: bool },
+    Retry { ripe: bool },
+    Die,
+    Bury,
+}
