@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio::time::timeout;
 
 use super::ServerError;
 use super::process::{Look, Process};
+use crate::clock;
 
 /// A `dwell run` as a child. Dropped, it is killed.
 #[derive(Debug)]
@@ -83,8 +83,8 @@ impl DwellServer {
 
 /// Ready: by its own word.
 async fn look(port: u16) -> Look {
-    let ready = timeout(Duration::from_secs(2), get(port, "/readyz")).await;
-    if matches!(ready, Ok(Ok(answer)) if answer.starts_with("HTTP/1.1 200")) { Look::Ready } else { Look::NotYet }
+    let ready = clock::timeout(Duration::from_secs(2), get(port, "/readyz")).await;
+    if matches!(ready, Some(Ok(answer)) if answer.starts_with("HTTP/1.1 200")) { Look::Ready } else { Look::NotYet }
 }
 
 async fn get(port: u16, path: &str) -> std::io::Result<String> {

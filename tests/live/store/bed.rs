@@ -166,11 +166,6 @@ impl Bed {
         dump
     }
 
-    /// The keys that index this id: `due:main`, `run`, `dead`.
-    pub(crate) async fn places(&self, id: &str) -> Vec<String> {
-        places(&self.dump().await, id)
-    }
-
     /// Where this id is, which must be one place; `none` where it is nowhere, and then nothing is left of it.
     pub(crate) async fn place(&self, id: &str) -> String {
         let dump = self.dump().await;

@@ -130,8 +130,11 @@ async fn a_replica_is_waited_for_and_one_that_hangs_is_an_error_that_mends_itsel
     let batch: Vec<_> = (0..10).map(|n| request(&format!("job-{n}"), n, FAR)).collect();
     let first = store.schedule(&batch[..5]).await.unwrap().answers;
     assert!(calls(&master, "wait").await > 0);
-    let there: i64 =
-        redis::cmd("EXISTS").arg(store.keys().jobs(store.keys().bucket_of("job-0"))).query_async(&mut connect(&replica.url()).await).await.unwrap();
+    let there: i64 = redis::cmd("EXISTS")
+        .arg(store.keys().jobs(store.keys().bucket_of("job-0")))
+        .query_async(&mut connect(&replica.url()).await)
+        .await
+        .unwrap();
     assert_eq!(there, 1);
 
     replica.freeze().unwrap();

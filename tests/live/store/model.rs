@@ -23,17 +23,48 @@ const FAR: i64 = 4_000_000_000_000;
 #[derive(Debug, Clone)]
 enum Op {
     /// A new inbound message; in both, 2 is a time far ahead.
-    Schedule { id: u8, due: usize, body: u8, policy: u8 },
-    Act { id: u8, action: usize, due: usize, seen_due: u8, seen_attempt: u8, wait_is_over: bool },
+    Schedule {
+        id: u8,
+        due: usize,
+        body: u8,
+        policy: u8,
+    },
+    Act {
+        id: u8,
+        action: usize,
+        due: usize,
+        seen_due: u8,
+        seen_attempt: u8,
+        wait_is_over: bool,
+    },
     /// The last so many inbound messages come again, in order.
-    Redeliver { last: usize },
-    Claim { by: usize, over: bool },
+    Redeliver {
+        last: usize,
+    },
+    Claim {
+        by: usize,
+        over: bool,
+    },
     /// A claim whose answer is lost: the instance's next claim takes it back first.
-    LoseClaim { by: usize },
-    Publish { by: usize, which: prop::sample::Index },
-    Settle { by: usize, which: prop::sample::Index, how: How },
-    Rescue { by: usize, over: bool },
-    Crash { by: usize },
+    LoseClaim {
+        by: usize,
+    },
+    Publish {
+        by: usize,
+        which: prop::sample::Index,
+    },
+    Settle {
+        by: usize,
+        which: prop::sample::Index,
+        how: How,
+    },
+    Rescue {
+        by: usize,
+        over: bool,
+    },
+    Crash {
+        by: usize,
+    },
     /// The replica has everything.
     CatchUp,
     FailOver,
