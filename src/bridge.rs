@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::clock;
-use crate::config::Settings;
+use crate::config::{Broker, Settings};
 use crate::dispatch::{self, Dispatch};
 use crate::fleet::{self, Fleet, Heads};
 use crate::http::Readiness;
@@ -228,51 +228,72 @@ async fn drained(tasks: &mut JoinSet<&'static str>) {
 /// Opens the link of every broker that this instance publishes to, and sees to the destinations of dead letters.
 async fn open_links(settings: &Settings, roles: Roles, metrics: &Metrics) -> Result<Vec<Link>, StartError> {
     let read: BTreeSet<&str> = settings.ingest.values().map(|ingest| ingest.broker.as_str()).collect();
-    let declare = settings.ingest.values().any(|ingest| ingest.declare);
     let opening =
         settings.brokers.iter().filter(|(name, _)| roles.dispatch || read.contains(name.as_str())).map(|(name, broker)| async move {
             let timeout = Duration::from_millis(settings.delivery.publish_timeout_ms);
             let (publisher, reports) = Publisher::new(name, broker.connector.clone(), timeout, metrics.broker(name));
             let (sink, outcomes) = publisher.open().await?;
-            let mut needed = Vec::new();
-            if roles.dispatch && !settings.delivery.dead.is_empty() {
-                needed.push(("delivery.dead", settings.delivery.dead.as_str(), declare));
-            }
-            if roles.ingest {
-                let of_broker = settings.ingest.values().filter(|ingest| ingest.broker == *name);
-                needed.extend(of_broker.map(|ingest| ("rejected", ingest.rejected.as_str(), ingest.declare)));
-            }
-            for (setting, text, declare) in needed {
-                let to = destination(Kind::of(broker.connector.kind()), text);
-                find_or_declare(broker, name, sink.as_ref(), setting, &to, declare).await?;
+            for needed in needed(settings, roles, name, broker) {
+                find_or_declare(broker, name, sink.as_ref(), &needed).await?;
             }
             Ok::<Link, StartError>(Link { name: name.clone(), publisher, reports, outcomes })
         });
     try_join_all(opening).await
 }
 
-async fn find_or_declare(
-    broker: &crate::config::Broker,
-    name: &str,
-    sink: &dyn Sink,
-    setting: &str,
-    to: &Destination,
-    declare: bool,
-) -> Result<(), StartError> {
-    if sink.exists(to).await? {
+/// A destination that must take messages before anything runs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Needed {
+    /// The setting that names it.
+    pub setting: String,
+    /// Where.
+    pub to: Destination,
+    /// It is made where it is missing.
+    pub declare: bool,
+}
+
+/// The destinations that are needed on this broker.
+#[must_use]
+pub fn needed(settings: &Settings, roles: Roles, name: &str, broker: &Broker) -> Vec<Needed> {
+    let kind = Kind::of(broker.connector.kind());
+    let mut needed = Vec::new();
+    if roles.dispatch && !settings.delivery.dead.is_empty() {
+        let declare = settings.ingest.values().any(|ingest| ingest.declare);
+        needed.push(Needed { setting: "delivery.dead".to_owned(), to: destination(kind, &settings.delivery.dead), declare });
+    }
+    if roles.ingest {
+        let of_broker = settings.ingest.iter().filter(|(_, ingest)| ingest.broker == name);
+        needed.extend(of_broker.map(|(ingest_name, ingest)| Needed {
+            setting: format!("ingest.{ingest_name}.rejected"),
+            to: destination(kind, &ingest.rejected),
+            declare: ingest.declare,
+        }));
+    }
+    needed
+}
+
+async fn find_or_declare(broker: &Broker, name: &str, sink: &dyn Sink, needed: &Needed) -> Result<(), StartError> {
+    if sink.exists(&needed.to).await? {
         return Ok(());
     }
-    if declare {
-        if broker.connector.declare(to, Role::Letters).await? == Declared::Created {
-            tracing::info!(broker = name, destination = %to, setting, "declared");
-        }
-        return Ok(());
+    if !needed.declare {
+        return Err(nothing_takes(broker, name, needed));
     }
-    Err(StartError {
+    if broker.connector.declare(&needed.to, Role::Letters).await? == Declared::Created {
+        tracing::info!(broker = name, destination = %needed.to, setting = needed.setting, "declared");
+    }
+    Ok(())
+}
+
+/// Why it does not start where this destination is missing.
+#[must_use]
+pub fn nothing_takes(broker: &Broker, name: &str, needed: &Needed) -> StartError {
+    let place = broker.connector.place();
+    StartError {
         settings: false,
-        message: format!("broker `{name}` ({}): nothing takes messages at `{to}`, which {setting} names", broker.connector.place()),
+        message: format!("broker `{name}` ({place}): nothing takes messages at `{}`, which {} names", needed.to, needed.setting),
         mend: "make that destination, or set declare = true in the ingest".to_owned(),
-    })
+    }
 }
 
 async fn open_ingests(

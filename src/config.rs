@@ -23,6 +23,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use problem::Problem;
+pub(crate) use secret::read as read_secret;
 pub use secret::without_password;
 
 use crate::job::{Confirm, Late};

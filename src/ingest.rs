@@ -11,6 +11,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::clock;
+use crate::config;
 use crate::fleet::Heads;
 use crate::http::Readiness;
 use crate::job::{Action, JobId, Verdict};
@@ -68,18 +69,23 @@ pub struct Parts {
     pub readiness: Readiness,
 }
 
+/// What an ingest of these settings reads, and how much of it at once.
+#[must_use]
+pub fn source_options(ingest: &config::Ingest) -> SourceOptions {
+    SourceOptions {
+        topic: ingest.topic.clone(),
+        group: ingest.group.clone(),
+        max_batch: BATCH,
+        max_batch_bytes: BATCH_BYTES,
+        max_unsettled: UNSETTLED,
+    }
+}
+
 impl Ingest {
     /// An agent that is not running yet.
     #[must_use]
     pub fn new(parts: Parts) -> Self {
-        let ingest = &parts.rules.ingest;
-        let options = SourceOptions {
-            topic: ingest.topic.clone(),
-            group: ingest.group.clone(),
-            max_batch: BATCH,
-            max_batch_bytes: BATCH_BYTES,
-            max_unsettled: UNSETTLED,
-        };
+        let options = source_options(&parts.rules.ingest);
         Ingest {
             name: parts.rules.name.clone(),
             source: parts.source,

@@ -11,7 +11,8 @@
 //! - [`fleet`]: the instances of a namespace.
 //! - [`bridge`]: all agents together, from start to drain.
 //! - [`clock`]: the one place that reads time; [`reconnect`]: the pause between two tries; [`shutdown`]: signals.
-//! - [`telemetry`]: logs and metrics; [`http`]: probes.
+//! - [`telemetry`]: logs and metrics; [`http`]: probes, and the admin API.
+//! - [`view`]: jobs, verdicts and counts as commands and HTTP show them.
 //! - [`cli`]: the commands, a file each.
 //! - [`servers`]: private servers for the demo, the load generator and the tests; [`stage`]: such servers with settings and traffic;
 //!   [`demo`]: what `dwell demo` shows; [`bench`]: load, and what came of it.
@@ -40,3 +41,4 @@ pub mod store;
 pub mod sweep;
 pub mod telemetry;
 pub mod units;
+pub mod view;

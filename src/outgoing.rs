@@ -1,12 +1,12 @@
 //! What is published: a job's attempt, a dead letter, a rejected request, a verdict. Pure.
 
-use bytes::Bytes;
 use dwell_connectors::{Message, Value};
 
 use crate::job::{Action, Confirm, DeadReason, JobId};
 use crate::request::Rejection;
 use crate::store::inbound::Answer;
 use crate::store::lease::Lease;
+use crate::view;
 
 /// The id of the job.
 pub const ID: &str = "delayed-id";
@@ -83,9 +83,8 @@ pub fn rejected(message: Message, rejection: &Rejection) -> Message {
 /// The answer to a request, as JSON.
 #[must_use]
 pub fn verdict(id: &JobId, action: Action, answer: Answer) -> Message {
-    let json =
-        serde_json::json!({ "id": id.as_str(), "action": action.as_str(), "verdict": answer.verdict.as_str(), "due_ms": answer.due_ms });
-    Message::new(Bytes::from(json.to_string())).with_header("content-type", "application/json")
+    let json = serde_json::to_vec(&view::Verdict::of(id.as_str(), action, answer)).expect("words and a number can be written as JSON");
+    Message::new(json).with_header("content-type", "application/json")
 }
 
 /// Text for a header: NATS headers end at a line break.

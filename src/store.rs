@@ -2,7 +2,8 @@
 //!
 //! - [`keys`]: every key; [`record`]: what a job looks like in Redis; [`scripts`]: the Lua files.
 //! - [`link`]: one connection, rebuilt when it breaks; [`gate`]: the connection that waits for durability; [`meta`]: what a namespace is.
-//! - [`inbound`]: `schedule`; [`lease`]: `claim` to `bury`; [`act`]: `cancel` to `requeue`; [`read`]: what is there; [`fleet`]: the instances.
+//! - [`inbound`]: `schedule`; [`lease`]: `claim` to `bury`; [`act`]: `cancel` to `requeue`; [`read`] and [`list`]: what is there; [`fleet`]: the instances.
+//! - [`survey`]: what a start would find, changing nothing.
 
 pub mod act;
 mod answer;
@@ -13,10 +14,12 @@ pub mod inbound;
 pub mod keys;
 pub mod lease;
 pub mod link;
+pub mod list;
 pub mod meta;
 pub mod read;
 pub mod record;
 pub mod scripts;
+pub mod survey;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -70,17 +73,19 @@ impl Store {
     pub async fn open(settings: &Redis, brokers: &[String], observer: Arc<dyn Observer>) -> Result<Store, StoreError> {
         let link = Link::new(settings);
         let facts = meta::facts(&link).await?;
+        meta::refuse_replica(settings, &facts)?;
         let waits = gate::waits_of(settings, &facts)?;
         meta::refuse_eviction(&facts)?;
         let known = meta::join(&link, settings, brokers).await?;
-        Ok(Store::over(settings, link, Gate::new(settings, waits), known, observer))
+        Ok(Store::over(settings, link, Gate::new(settings, Ok(waits)), known, observer))
     }
 
     /// Opens a namespace that exists, for reading and for actions of people: joins nothing. `Err` of class `Settings` where it does not exist.
+    /// Where Redis cannot give the durability, it can be read, and actions are refused.
     pub async fn attach(settings: &Redis) -> Result<Store, StoreError> {
         let link = Link::new(settings);
         let facts = meta::facts(&link).await?;
-        let waits = gate::waits_of(settings, &facts)?;
+        let waits = gate::waits_of(settings, &facts);
         let known = meta::read(&link, settings).await?;
         let settings = Redis { buckets: known.buckets, ..settings.clone() };
         Ok(Store::over(&settings, link, Gate::new(&settings, waits), known, Arc::new(Unobserved)))

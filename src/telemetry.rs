@@ -9,4 +9,4 @@ pub mod log;
 pub mod metrics;
 
 pub use labels::{DueWithin, DuplicateCause, IngestResult, JobState, PauseReason, PublishOutcome, RedisErrorClass};
-pub use metrics::{BrokerMetrics, IngestMetrics, Metrics};
+pub use metrics::{BrokerMetrics, IngestMetrics, Metrics, Totals};

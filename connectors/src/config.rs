@@ -29,6 +29,17 @@ pub enum Role {
     Letters,
 }
 
+/// What a source would find of its consumer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reader {
+    /// It is there, and fit.
+    Exists,
+    /// It is there; [`BrokerConfig::source`] would change what it can be changed in.
+    Changed,
+    /// [`BrokerConfig::source`] would make it.
+    Made,
+}
+
 /// What `declare` found or did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Declared {
@@ -45,6 +56,15 @@ impl BrokerConfig {
             #[cfg(feature = "nats")]
             BrokerConfig::Nats(config) => Ok(Box::new(Box::pin(crate::nats::source::open(config, options)).await?)),
             BrokerConfig::Memory(config) => Ok(Box::new(memory::source(config, options)?)),
+        }
+    }
+
+    /// Looks whether a source could be opened, and changes nothing. The error is that of [`BrokerConfig::source`]: `Missing` for the topic.
+    pub async fn look(&self, options: &SourceOptions) -> Result<Reader, ConnectorError> {
+        match self {
+            #[cfg(feature = "nats")]
+            BrokerConfig::Nats(config) => Box::pin(crate::nats::source::look(config, options)).await,
+            BrokerConfig::Memory(config) => memory::look(config, options),
         }
     }
 

@@ -23,7 +23,7 @@ pub mod nats;
 pub mod sink;
 pub mod source;
 
-pub use config::{BrokerConfig, Declared, Role};
+pub use config::{BrokerConfig, Declared, Reader, Role};
 pub use error::{ConnectorError, ErrorKind};
 pub use message::{Destination, Header, Headers, Message, Position, Properties, Value};
 pub use sink::{Outcome, Outcomes, Publication, Sink, Token};

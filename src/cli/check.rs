@@ -1,9 +1,13 @@
 //! `dwell check`: settings, then servers; each a line, each with its mend. Exits as `run` would.
 
+mod brokers;
+mod redis;
+
 use serde::Serialize;
 
 use super::common::Common;
 use super::exit::{Exit, Stop};
+use crate::bridge::StartError;
 use crate::config::{Problem, Settings};
 
 /// `dwell check`
@@ -29,22 +33,37 @@ pub struct Check {
     /// What `run` would exit with because of it.
     #[serde(skip)]
     pub exit: Exit,
+    /// It could not be looked at, because of another check that failed.
+    #[serde(skip)]
+    pub skipped: bool,
 }
 
 impl Check {
     /// All is well.
     pub fn good(name: impl Into<String>, detail: impl Into<String>) -> Self {
-        Check { name: name.into(), ok: true, detail: detail.into(), mend: String::new(), exit: Exit::Ok }
+        Check { name: name.into(), ok: true, detail: detail.into(), mend: String::new(), exit: Exit::Ok, skipped: false }
     }
 
     /// It works, and yet somebody should look at it.
     pub fn warning(name: impl Into<String>, detail: impl Into<String>, mend: impl Into<String>) -> Self {
-        Check { name: name.into(), ok: true, detail: detail.into(), mend: mend.into(), exit: Exit::Ok }
+        Check { name: name.into(), ok: true, detail: detail.into(), mend: mend.into(), exit: Exit::Ok, skipped: false }
     }
 
     /// `run` would exit with this code.
     pub fn bad(exit: Exit, name: impl Into<String>, detail: impl Into<String>, mend: impl Into<String>) -> Self {
-        Check { name: name.into(), ok: false, detail: detail.into(), mend: mend.into(), exit }
+        Check { name: name.into(), ok: false, detail: detail.into(), mend: mend.into(), exit, skipped: false }
+    }
+
+    /// It cannot be known: `on` failed, and `run` would go no further.
+    pub fn skipped(name: impl Into<String>, on: &Check) -> Self {
+        let (detail, mend) = (format!("not looked at: see {}", on.name), format!("mend {} first", on.name));
+        Check { name: name.into(), ok: false, detail, mend, exit: on.exit, skipped: true }
+    }
+
+    /// The error that `run` would stop with.
+    pub fn of_error(name: impl Into<String>, error: impl Into<StartError>) -> Self {
+        let error = error.into();
+        Check::bad(if error.settings { Exit::Settings } else { Exit::Unavailable }, name, error.message, error.mend)
     }
 
     fn of_problem(problem: &Problem) -> Self {
@@ -54,6 +73,7 @@ impl Check {
 
     fn text(&self) -> String {
         let mark = match (self.ok, self.mend.is_empty()) {
+            _ if self.skipped => return format!("skip  {}  {}", self.name, self.detail),
             (false, _) => "FAIL",
             (true, false) => "warn",
             (true, true) => "ok  ",
@@ -73,16 +93,26 @@ pub fn exit_of(checks: &[Check]) -> Exit {
     })
 }
 
-pub(super) fn run(common: &Common) -> Result<Exit, Stop> {
-    let checks = match common.settings() {
-        Ok(settings) => vec![settings_read(common, &settings)],
-        Err(Stop::Settings(problems)) => problems.iter().map(Check::of_problem).collect(),
+/// Looks at everything, changes nothing.
+pub(super) async fn run(common: &Common, args: &Args) -> Result<Exit, Stop> {
+    let settings = match common.settings() {
+        Ok(settings) => settings,
+        Err(Stop::Settings(problems)) => return tell(common, &problems.iter().map(Check::of_problem).collect::<Vec<_>>()),
         Err(stop) => return Err(stop),
     };
-    for check in &checks {
+    let mut checks = vec![settings_read(common, &settings)];
+    if !args.offline {
+        let (of_redis, of_brokers) = tokio::join!(redis::checks(&settings.redis), brokers::checks(&settings));
+        checks.extend(of_redis.into_iter().chain(of_brokers));
+    }
+    tell(common, &checks)
+}
+
+fn tell(common: &Common, checks: &[Check]) -> Result<Exit, Stop> {
+    for check in checks {
         common.answer(check, &check.text())?;
     }
-    Ok(exit_of(&checks))
+    Ok(exit_of(checks))
 }
 
 fn settings_read(common: &Common, settings: &Settings) -> Check {

@@ -2,7 +2,11 @@
 
 use std::process::ExitCode;
 
+use dwell_connectors::ConnectorError;
+
+use crate::bridge::StartError;
 use crate::config::Problem;
+use crate::store::error::{Class, StoreError};
 
 /// The exit codes of every command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -91,6 +95,22 @@ impl std::fmt::Display for Stop {
 impl From<Vec<Problem>> for Stop {
     fn from(problems: Vec<Problem>) -> Self {
         Stop::Settings(problems)
+    }
+}
+
+/// Damage has no code of its own; else as `run` would exit.
+impl From<StoreError> for Stop {
+    fn from(error: StoreError) -> Self {
+        match error.class {
+            Class::Script | Class::NoScript => Stop::because(Exit::Failed, error.message, error.mend),
+            _ => StartError::from(error).into(),
+        }
+    }
+}
+
+impl From<ConnectorError> for Stop {
+    fn from(error: ConnectorError) -> Self {
+        StartError::from(error).into()
     }
 }
 

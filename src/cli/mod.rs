@@ -1,5 +1,6 @@
 //! The command line: a file a command, and what all of them share.
 
+pub mod act;
 pub mod bench;
 pub mod check;
 pub mod common;
@@ -12,6 +13,7 @@ pub mod schema;
 pub mod send;
 pub mod show;
 pub mod stats;
+mod table;
 
 use std::process::ExitCode;
 
@@ -19,6 +21,8 @@ use clap::{Parser, Subcommand};
 
 use common::Common;
 use exit::{Exit, Stop};
+
+use crate::job::Action;
 
 /// Delayed delivery for the Kafka, RabbitMQ or NATS JetStream that you already run
 #[derive(Debug, Parser)]
@@ -36,6 +40,26 @@ enum Command {
     Run(run::Args),
     /// Check settings and servers: each a line, each with its mend
     Check(check::Args),
+    /// Send a request through the broker, as a producer does
+    Send(send::Args),
+    /// List jobs by due time, straight from Redis
+    Ls(ls::Args),
+    /// Show one job, straight from Redis
+    Show(show::Args),
+    /// Count the jobs, straight from Redis
+    Stats(stats::Args),
+    /// Cancel a job
+    Cancel(act::Args),
+    /// Give a job another time
+    Reschedule(act::Reschedule),
+    /// Publish a job now
+    Fire(act::Args),
+    /// Say for its consumer that a job is done
+    Finish(act::Args),
+    /// Say for its consumer that an attempt failed
+    Fail(act::Args),
+    /// Take a job out of the dead, its attempts from 1
+    Requeue(act::Args),
     /// Show the bridge at work, on servers of its own
     Demo(demo::Args),
     /// Measure, on servers of its own
@@ -78,7 +102,17 @@ impl Command {
         match self {
             // Boxed: the state of all agents together is a large future.
             Command::Run(args) => Box::pin(run::run(common, &args)).await,
-            Command::Check(_) => check::run(common),
+            Command::Check(args) => Box::pin(check::run(common, &args)).await,
+            Command::Send(args) => Box::pin(send::run(common, &args)).await,
+            Command::Ls(args) => Box::pin(ls::run(common, &args)).await,
+            Command::Show(args) => Box::pin(show::run(common, &args)).await,
+            Command::Stats(args) => Box::pin(stats::run(common, &args)).await,
+            Command::Cancel(args) => Box::pin(act::run(common, Action::Cancel, args.id, None)).await,
+            Command::Reschedule(args) => Box::pin(act::reschedule(common, args)).await,
+            Command::Fire(args) => Box::pin(act::run(common, Action::Fire, args.id, None)).await,
+            Command::Finish(args) => Box::pin(act::run(common, Action::Finish, args.id, None)).await,
+            Command::Fail(args) => Box::pin(act::run(common, Action::Fail, args.id, None)).await,
+            Command::Requeue(args) => Box::pin(act::run(common, Action::Requeue, args.id, None)).await,
             Command::Demo(args) => Box::pin(demo::run(common, &args)).await,
             Command::Bench(args) => Box::pin(bench::run(common, &args)).await,
             Command::Schema(_) => schema::run(common),

@@ -8,7 +8,9 @@ use tokio_util::sync::CancellationToken;
 use super::common::Common;
 use super::exit::{Exit, Stop};
 use crate::bridge::{Bridge, Roles, StartError};
-use crate::http::{Listener, Readiness, probes};
+use crate::config::read_secret;
+use crate::http::api::Api;
+use crate::http::{Listener, Rates, Readiness, probes};
 use crate::shutdown::Signals;
 use crate::telemetry::{Metrics, log};
 
@@ -40,11 +42,13 @@ pub async fn run(common: &Common, args: &Args) -> Result<Exit, Stop> {
     let metrics = Metrics::new(settings.brokers.keys().map(String::as_str), settings.ingest.keys().map(String::as_str));
     let read = settings.ingest.keys().filter(|_| !args.no_ingest).map(String::as_str);
     let readiness = Readiness::new(read);
-    let listener = Listener::bind("probes.listen", &settings.probes.listen).await.map_err(|error| {
-        let exit = if error.exit_code() == Exit::Settings.code() { Exit::Settings } else { Exit::Unavailable };
-        Stop::because(exit, error.to_string(), "")
-    })?;
+    let listener = bind("probes.listen", &settings.probes.listen).await?;
     tracing::info!(address = %listener.address(), "probes");
+    let admin = bind("http.listen", &settings.http.listen).await?;
+    let token = match &settings.http.token_file {
+        Some(file) => Some(read_secret(file).map_err(|why| Stop::because(Exit::Settings, format!("http.token_file: {why}"), ""))?),
+        None => None,
+    };
     let http_stop = CancellationToken::new();
     let http = tokio::spawn(listener.serve(probes::router(readiness.clone(), metrics.clone()), http_stop.clone()));
 
@@ -58,6 +62,12 @@ pub async fn run(common: &Common, args: &Args) -> Result<Exit, Stop> {
         }
     };
     tracing::info!(version = env!("CARGO_PKG_VERSION"), "running");
+    // Who asked before now has waited in the queue of the address.
+    tracing::info!(address = %admin.address(), "admin api");
+    let rates = Rates::new(metrics.clone());
+    let api = Api::new(bridge.store().clone(), rates.clone(), token.as_deref());
+    let sampling = tokio::spawn(rates.run(http_stop.clone()));
+    let admin = tokio::spawn(admin.serve(api.router(), http_stop.clone()));
     let failed = tokio::select! {
         signal = signals.next() => {
             tracing::info!(signal, drain_ms = settings.shutdown.drain_ms, "draining");
@@ -77,9 +87,16 @@ pub async fn run(common: &Common, args: &Args) -> Result<Exit, Stop> {
     }
     http_stop.cancel();
     // It answers what was asked, for a second at most.
-    let _ = http.await;
+    let _ = tokio::join!(http, admin, sampling);
     match failed {
         None => Ok(Exit::Ok),
         Some(what) => Err(Stop::because(Exit::Failed, what, "this is a bug in dwell; it ends so that it is started again")),
     }
+}
+
+async fn bind(setting: &'static str, listen: &str) -> Result<Listener, Stop> {
+    Listener::bind(setting, listen).await.map_err(|error| {
+        let exit = if error.exit_code() == Exit::Settings.code() { Exit::Settings } else { Exit::Unavailable };
+        Stop::because(exit, error.to_string(), "")
+    })
 }

@@ -1,11 +1,112 @@
 //! `dwell show ID`: one job, straight from Redis.
 
+use super::act::job_id;
+use super::common::Common;
+use super::exit::{Exit, Stop};
+use super::table::{clean, local, relative};
+use crate::job::JobId;
+use crate::store::Store;
+use crate::store::read::Found;
+use crate::units::{show_duration_ms, show_size};
+use crate::view;
+
+/// The most of a body that text shows, in bytes.
+const PREVIEW: usize = 2048;
+
 /// `dwell show`
 #[derive(Debug, Clone, clap::Args)]
 pub struct Args {
     /// The job's id
-    pub id: String,
+    #[arg(value_parser = job_id)]
+    pub id: JobId,
     /// Show its body too
     #[arg(long)]
     pub body: bool,
+}
+
+pub(super) async fn run(common: &Common, args: &Args) -> Result<Exit, Stop> {
+    let settings = common.settings()?;
+    let store = Store::attach(&settings.redis).await?;
+    let now_ms = store.read_clock().await? / 1000;
+    let Some(found) = store.find(&args.id).await? else {
+        let message = format!("there is no job {}", crate::units::quote(args.id.as_str()));
+        return Err(Stop::because(Exit::NotFound, message, "it may have been published, finished or cancelled: what is over is not kept"));
+    };
+    let job = view::Job::of(&found, &settings.delivery.retry_ms);
+    let mut text = text(&found, &job, now_ms);
+    let job = if args.body { job.with_body(&found) } else { job };
+    if args.body {
+        text.push('\n');
+        text.push_str(&preview(&found.record.job.body));
+    }
+    common.answer(&job, &text)?;
+    Ok(Exit::Ok)
+}
+
+fn text(found: &Found, job: &view::Job, now_ms: i64) -> String {
+    let time = |ms: i64| format!("{} ({})", local(ms), relative(ms, now_ms));
+    let state = match (job.awaiting_finish, found.state.as_ref().and_then(|state| state.reason)) {
+        (true, _) => format!("{}, awaiting its consumer's finish until {}", job.state, time(found.score_ms)),
+        (false, Some(reason)) => format!("{}, {}", job.state, reason.as_str()),
+        (false, None) => job.state.to_owned(),
+    };
+    let mut lines = vec![
+        ("id", job.id.clone()),
+        ("state", state),
+        ("due", time(job.due_ms)),
+        ("broker", job.broker.clone()),
+        ("target", found.record.job.to.to_string()),
+        ("attempts", job.attempt.to_string()),
+        ("retry", if job.retry.is_empty() { "none".to_owned() } else { job.retry.join(", ") }),
+        ("ttr", show_duration_ms(job.ttr_ms.into())),
+        ("confirm", format!("{:?}", job.confirm).to_lowercase()),
+        ("size", show_size(job.size as u64)),
+        ("created", time(job.created_ms)),
+    ];
+    if !job.key.is_null() {
+        lines.push(("key", job.key.as_str().map_or_else(|| job.key.to_string(), str::to_owned)));
+    }
+    if let Some(error) = &job.last_error {
+        lines.push(("last error", error.clone()));
+    }
+    for (name, value) in &job.headers {
+        lines.push(("header", format!("{name}: {}", value.as_str().map_or_else(|| value.to_string(), str::to_owned))));
+    }
+    lines.into_iter().map(|(name, value)| format!("{name:<11} {}", clean(&value))).collect::<Vec<_>>().join("\n")
+}
+
+/// The beginning of a body: text where it is text, else hexadecimal.
+fn preview(body: &[u8]) -> String {
+    let start = &body[..body.len().min(PREVIEW)];
+    let cut = body.len() > start.len();
+    let shown = match std::str::from_utf8(start) {
+        Ok(text) => Some(text),
+        // Cut inside a character.
+        Err(error) if cut && error.error_len().is_none() => std::str::from_utf8(&start[..error.valid_up_to()]).ok(),
+        Err(_) => None,
+    };
+    let more = if cut { format!("\n… {} more bytes, all of them with -o json", body.len() - start.len()) } else { String::new() };
+    match shown {
+        Some(text) => format!("\n{}{more}", text.lines().map(clean).collect::<Vec<_>>().join("\n")),
+        None => {
+            let lines = start.chunks(32).map(|chunk| chunk.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(" "));
+            format!("\n{}{more}", lines.collect::<Vec<_>>().join("\n"))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_preview_is_text_where_it_can_be() {
+        assert_eq!(preview("one\ntwo\u{7}".as_bytes()), "\none\ntwo\\u{7}");
+        assert_eq!(preview(&[0, 255]), "\n00 ff");
+        let long = "ü".repeat(PREVIEW);
+        let shown = preview(long[..].as_bytes());
+        assert!(shown.ends_with("… 2048 more bytes, all of them with -o json") && shown.contains('ü'), "{shown}");
+        let odd = format!("a{long}");
+        assert!(preview(odd.as_bytes()).starts_with("\naü"));
+    }
 }

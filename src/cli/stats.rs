@@ -1,5 +1,38 @@
 //! `dwell stats`: how many jobs there are, straight from Redis.
 
+use std::collections::BTreeMap;
+
+use super::common::Common;
+use super::exit::{Exit, Stop};
+use super::table::{local, relative, table};
+use crate::store::Store;
+use crate::store::read::Counts;
+use crate::view;
+
 /// `dwell stats`
 #[derive(Debug, Clone, clap::Args)]
 pub struct Args {}
+
+pub(super) async fn run(common: &Common, _: &Args) -> Result<Exit, Stop> {
+    let settings = common.settings()?;
+    let store = Store::attach(&settings.redis).await?;
+    let counts = store.counts(&[]).await?;
+    let stats = view::Stats::of(&counts, BTreeMap::new());
+    common.answer(&stats, &text(&stats, &counts, &settings.redis.namespace))?;
+    Ok(Exit::Ok)
+}
+
+fn text(stats: &view::Stats, counts: &Counts, namespace: &str) -> String {
+    let next = stats.next_due_ms.map_or("none".to_owned(), |ms| format!("{} ({})", local(ms), relative(ms, counts.now_ms)));
+    let lines = [
+        ("namespace", format!("{namespace}, {} buckets", stats.buckets.len())),
+        ("scheduled", stats.scheduled.to_string()),
+        ("overdue", stats.overdue.to_string()),
+        ("reserved", stats.reserved.to_string()),
+        ("dead", stats.dead.to_string()),
+        ("next due", next),
+    ];
+    let head = lines.into_iter().map(|(name, value)| format!("{name:<11} {value}")).collect::<Vec<_>>().join("\n");
+    let rows = stats.brokers.iter().map(|(name, broker)| [name.clone(), broker.scheduled.to_string()]);
+    format!("{head}\n\n{}", table(["BROKER", "SCHEDULED"], rows))
+}

@@ -28,7 +28,7 @@ pub(super) fn is_secret(key: &str) -> bool {
 }
 
 /// What a secret's file holds, without white space around it; or why it cannot be had.
-pub(super) fn read(path: &Path) -> Result<String, String> {
+pub(crate) fn read(path: &Path) -> Result<String, String> {
     let text = std::fs::read_to_string(path).map_err(|error| format!("cannot read {}: {}", path.display(), reason(&error)))?;
     let text = text.trim();
     if text.is_empty() { Err(format!("{} is empty", path.display())) } else { Ok(text.to_owned()) }

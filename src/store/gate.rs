@@ -72,14 +72,15 @@ pub fn waits_of(settings: &Redis, facts: &Facts) -> Result<Wait, StoreError> {
 pub struct Gate {
     links: Vec<Link>,
     next: AtomicUsize,
-    wait: Wait,
+    /// Or why nothing can pass: Redis cannot give the durability.
+    wait: Result<Wait, StoreError>,
 }
 
 impl Gate {
-    /// A gate that is not open yet.
+    /// A gate that is not open yet; one that cannot wait as asked refuses every call.
     #[must_use]
-    pub fn new(settings: &Redis, wait: Wait) -> Self {
-        let links = if wait == Wait::None { 1 } else { WAITING_LINKS };
+    pub fn new(settings: &Redis, wait: Result<Wait, StoreError>) -> Self {
+        let links = if matches!(wait, Ok(Wait::Replicas(_) | Wait::Aof(_))) { WAITING_LINKS } else { 1 };
         Gate { links: (0..links).map(|_| Link::new(settings)).collect(), next: AtomicUsize::new(0), wait }
     }
 
@@ -90,6 +91,7 @@ impl Gate {
 
     /// Sends the calls and waits until they are as durable as asked. All answers, or an error: then the caller sends all of them again.
     pub async fn pass(&self, link: &Link, doing: &str, calls: &[Cmd]) -> Result<Vec<Value>, StoreError> {
+        let wait = self.wait.clone()?;
         if link.is_cluster() {
             let mut answers = Vec::with_capacity(calls.len());
             for call in calls {
@@ -101,7 +103,7 @@ impl Gate {
         for call in calls {
             pipeline.add_command(call.clone());
         }
-        let wanted = match self.wait {
+        let wanted = match wait {
             Wait::None => None,
             Wait::Replicas(replicas) => {
                 pipeline.cmd("WAIT").arg(replicas).arg(WAIT_MS);

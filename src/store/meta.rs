@@ -5,7 +5,7 @@ use redis::Value;
 use super::error::{Class, StoreError};
 use super::keys::Keys;
 use super::link::{Link, info_field, place};
-use crate::config::Redis;
+use crate::config::{Redis, RedisMode};
 
 /// The schema of keys and records that this program writes.
 const SCHEMA: &str = "1";
@@ -39,6 +39,12 @@ pub struct Facts {
     pub replicas: u32,
     /// `master` or `slave`.
     pub role: String,
+    /// Memory that its data takes, bytes.
+    pub used_memory: u64,
+    /// Memory that it may take, bytes; 0: no bound.
+    pub max_memory: u64,
+    /// Memory of the machine, bytes; 0 where it does not tell.
+    pub system_memory: u64,
 }
 
 /// Asks the server what it is and can do. In a cluster: some node's answer.
@@ -63,7 +69,19 @@ pub async fn facts(link: &Link) -> Result<Facts, StoreError> {
         policy: field("maxmemory_policy"),
         replicas: field("connected_slaves").parse().unwrap_or(0),
         role: field("role"),
+        used_memory: field("used_memory").parse().unwrap_or(0),
+        max_memory: field("maxmemory").parse().unwrap_or(0),
+        system_memory: field("total_system_memory").parse().unwrap_or(0),
     })
+}
+
+/// A replica takes no writes. In a cluster some node answers, and that may be one.
+pub fn refuse_replica(settings: &Redis, facts: &Facts) -> Result<(), StoreError> {
+    if facts.role == "slave" && settings.mode != RedisMode::Cluster {
+        return Err(StoreError::new(Class::Readonly, format!("redis: {} is a replica: it takes no writes", place(settings)))
+            .mend("point redis.urls at its master, or use redis.mode = \"sentinel\""));
+    }
+    Ok(())
 }
 
 /// A policy that evicts keys without a time to live would evict jobs.
@@ -82,16 +100,27 @@ pub fn refuse_eviction(facts: &Facts) -> Result<(), StoreError> {
 pub async fn join(link: &Link, settings: &Redis, brokers: &[String]) -> Result<Meta, StoreError> {
     let key = Keys::new(&settings.namespace, settings.buckets).meta();
     let present = fields(link, &key).await?;
+    if let Some(meta) = meta_of(&key, &present)? {
+        agree(&meta, settings)?;
+    }
     let epoch: [u8; 8] = rand::random();
     let epoch = epoch.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    // The schema last: who sees it may count on the others.
     let mut wanted =
-        vec![("schema".to_owned(), SCHEMA.to_owned()), ("buckets".to_owned(), settings.buckets.to_string()), ("epoch".to_owned(), epoch)];
+        vec![("buckets".to_owned(), settings.buckets.to_string()), ("epoch".to_owned(), epoch), ("schema".to_owned(), SCHEMA.to_owned())];
     wanted.extend(brokers.iter().map(|broker| (format!("{BROKER_PREFIX}{broker}"), "1".to_owned())));
     // What is there is not written again: a full Redis would refuse that too, and Dwell must be able to start on it, to drain it.
     for (field, value) in wanted.iter().filter(|(field, _)| present.iter().all(|(name, _)| name != field)) {
         link.command("HSETNX meta", redis::cmd("HSETNX").arg(&key).arg(field).arg(value)).await?;
     }
     let meta = read(link, settings).await?;
+    // Another instance may have made it meanwhile.
+    agree(&meta, settings)?;
+    Ok(meta)
+}
+
+/// Refuses a namespace that has another number of buckets than the settings say.
+pub fn agree(meta: &Meta, settings: &Redis) -> Result<(), StoreError> {
     if meta.buckets != settings.buckets {
         return Err(StoreError::new(
             Class::Settings,
@@ -102,7 +131,13 @@ pub async fn join(link: &Link, settings: &Redis, brokers: &[String]) -> Result<M
             meta.buckets
         )));
     }
-    Ok(meta)
+    Ok(())
+}
+
+/// Looks what the namespace is: `None` where it does not exist. Refuses a schema that this program does not know.
+pub async fn look(link: &Link, settings: &Redis) -> Result<Option<Meta>, StoreError> {
+    let key = Keys::new(&settings.namespace, settings.buckets).meta();
+    meta_of(&key, &fields(link, &key).await?)
 }
 
 /// Reads what the namespace is. Refuses where it does not exist, or has a schema that this program does not know.
@@ -115,12 +150,16 @@ pub async fn read(link: &Link, settings: &Redis) -> Result<Meta, StoreError> {
 
 pub(super) async fn read_as(link: &Link, keys: &Keys) -> Result<Meta, StoreError> {
     let key = keys.meta();
-    let fields = fields(link, &key).await?;
+    meta_of(&key, &fields(link, &key).await?)?.ok_or_else(|| {
+        StoreError::new(Class::Settings, format!("redis: there is no namespace at `{key}`"))
+            .mend("check redis.namespace; `dwell run` makes it on first use")
+    })
+}
+
+/// What these fields of `<ns>:meta` say; `None` where there is no namespace, or one that an instance died making.
+fn meta_of(key: &str, fields: &[(String, String)]) -> Result<Option<Meta>, StoreError> {
     let field = |name: &str| fields.iter().find(|(field, _)| field == name).map(|(_, value)| value.as_str());
-    let Some(schema) = field("schema") else {
-        return Err(StoreError::new(Class::Settings, format!("redis: there is no namespace at `{key}`"))
-            .mend("check redis.namespace; `dwell run` makes it on first use"));
-    };
+    let Some(schema) = field("schema") else { return Ok(None) };
     if schema != SCHEMA {
         return Err(StoreError::new(Class::Settings, format!("redis: `{key}` has schema {schema}, this program knows {SCHEMA}"))
             .mend("run the version of Dwell that made it, or a newer one"));
@@ -132,7 +171,7 @@ pub(super) async fn read_as(link: &Link, keys: &Keys) -> Result<Meta, StoreError
         return Err(StoreError::new(Class::Settings, format!("redis: `{key}` has no number of buckets"))
             .mend("restore the field `buckets`: its number of buckets at first use"));
     };
-    Ok(Meta { buckets, brokers, epoch: field("epoch").unwrap_or_default().to_owned() })
+    Ok(Some(Meta { buckets, brokers, epoch: field("epoch").unwrap_or_default().to_owned() }))
 }
 
 async fn fields(link: &Link, key: &str) -> Result<Vec<(String, String)>, StoreError> {

@@ -44,6 +44,19 @@ pub struct Found {
     pub record: Record,
     /// What does; `None` where it was never claimed or changed.
     pub state: Option<State>,
+    /// Of its body, bytes: lists leave the body itself out.
+    pub size: usize,
+}
+
+impl Found {
+    /// When it falls due next; of a job that is reserved or dead, when its schedule was due. Epoch ms.
+    #[must_use]
+    pub fn due_ms(&self) -> i64 {
+        match (self.place, &self.state) {
+            (Place::Reserved | Place::Dead, Some(state)) => state.due_ms,
+            (Place::Scheduled, _) | (Place::Reserved | Place::Dead, None) => self.score_ms,
+        }
+    }
 }
 
 /// Counts of a namespace.
@@ -100,7 +113,8 @@ impl Store {
             // A pipeline is not atomic: it moved while it was looked at, or it is damaged; both are shown as reserved.
             (None, None, None) => (Place::Reserved, 0),
         };
-        Ok(Some(Found { id: id.clone(), place, score_ms, record, state }))
+        let size = record.job.body.len();
+        Ok(Some(Found { id: id.clone(), place, score_ms, record, state, size }))
     }
 
     /// Counts everything; `within` are spans from now in seconds.
@@ -163,7 +177,7 @@ impl Store {
 
 /// A zset score, which this store only ever writes as whole ms.
 #[allow(clippy::cast_possible_truncation, reason = "whole ms below 2^53")]
-fn score(value: Value) -> Option<i64> {
+pub(super) fn score(value: Value) -> Option<i64> {
     match value {
         Value::BulkString(bytes) => std::str::from_utf8(&bytes).ok()?.parse::<f64>().ok().map(|score| score as i64),
         Value::Double(score) => Some(score as i64),

@@ -69,6 +69,19 @@ pub struct IngestMetrics {
     results: PerLabel<Counter>,
 }
 
+/// What was counted since the start.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Requests that became jobs.
+    pub scheduled: u64,
+    /// Requests that were refused.
+    pub rejected: u64,
+    /// Attempts that a broker confirmed.
+    pub confirmed: u64,
+    /// Jobs that died.
+    pub dead: u64,
+}
+
 impl Metrics {
     /// All of them at zero, for the brokers and ingests of these names.
     #[must_use]
@@ -153,6 +166,19 @@ impl Metrics {
     #[must_use]
     pub fn ingest(&self, name: &str) -> Option<IngestMetrics> {
         self.ingests.iter().find(|(known, _)| known == name).map(|(_, metrics)| metrics.clone())
+    }
+
+    /// What was counted so far, of all brokers and ingests together.
+    #[must_use]
+    pub fn totals(&self) -> Totals {
+        let published = |outcome| self.brokers.iter().map(|(_, broker)| broker.publish.of(outcome).get()).sum();
+        let read = |result| self.ingests.iter().map(|(_, ingest)| ingest.results.of(result).get()).sum();
+        Totals {
+            scheduled: read(IngestResult::Scheduled),
+            rejected: read(IngestResult::Rejected),
+            confirmed: published(PublishOutcome::Confirmed),
+            dead: self.dead.iter().map(|(_, counter)| counter.get()).sum(),
+        }
     }
 
     /// How many jobs are in this state now.

@@ -19,7 +19,7 @@ use tokio::time::Instant;
 pub use self::fault::Fault;
 use self::fault::Faults;
 use self::topic::Topic;
-pub(crate) use self::{sink::open as sink, source::open as source};
+pub(crate) use self::{sink::open as sink, source::look, source::open as source};
 use crate::{ConnectorError, Declared, Destination, ErrorKind, Message, Position, Role};
 
 /// The settings of a memory broker: a handle to it.

@@ -5,17 +5,26 @@ use std::collections::HashMap;
 use async_trait::async_trait;
 use parking_lot::Mutex;
 
-use super::{Broker, Config};
-use crate::{Batch, BatchId, ConnectorError, ErrorKind, Source, SourceOptions};
+use super::{Broker, Config, State};
+use crate::{Batch, BatchId, ConnectorError, ErrorKind, Reader, Source, SourceOptions};
 
-pub(crate) fn open(config: &Config, options: SourceOptions) -> Result<impl Source + use<>, ConnectorError> {
-    let broker = config.broker.clone();
-    let state = broker.shared.state.lock();
+pub(crate) fn look(config: &Config, options: &SourceOptions) -> Result<Reader, ConnectorError> {
+    may_read(&config.broker.shared.state.lock(), options).map(|()| Reader::Exists)
+}
+
+fn may_read(state: &State, options: &SourceOptions) -> Result<(), ConnectorError> {
     state.may_open()?;
     if !state.topics.contains_key(&options.topic) {
         let error = ConnectorError::new(ErrorKind::Missing, format!("no topic `{}`", options.topic));
         return Err(error.mend("create it, or set `declare = true`"));
     }
+    Ok(())
+}
+
+pub(crate) fn open(config: &Config, options: SourceOptions) -> Result<impl Source + use<>, ConnectorError> {
+    let broker = config.broker.clone();
+    let state = broker.shared.state.lock();
+    may_read(&state, &options)?;
     let link = state.link;
     drop(state);
     Ok(MemorySource { broker, options, link, held: Mutex::new(Held::default()) })

@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use async_nats::jetstream::consumer::{self, AckPolicy, DeliverPolicy, FromConsumer, pull};
 use async_nats::jetstream::context::ConsumerInfoErrorKind;
-use async_nats::jetstream::stream::{ConsumerErrorKind, ConsumerUpdateErrorKind};
+use async_nats::jetstream::stream::{ConsumerErrorKind, ConsumerUpdateErrorKind, Stream};
 use tracing::info;
 
 use super::config::Config;
 use super::link::Link;
 use super::stream::deepest;
 use super::subject::as_name;
-use crate::{ConnectorError, ErrorKind, SourceOptions};
+use crate::{ConnectorError, ErrorKind, Reader, SourceOptions};
 
 /// How long the server leaves an unsettled message with a reader that shows no sign of life.
 const ACK_WAIT: Duration = Duration::from_secs(30);
@@ -25,22 +25,19 @@ pub(super) struct Consumer {
     pub(super) ack_wait: Duration,
 }
 
+/// What is there of the consumer: nothing, or its settings and what to change in them.
+enum There {
+    Missing,
+    Fit { ack_wait: Duration, better: Option<pull::Config> },
+}
+
 /// Finds or makes the consumer on this stream.
 pub(super) async fn ensure(link: &Link, stream: &str, config: &Config, options: &SourceOptions) -> Result<Consumer, ConnectorError> {
     let name = as_name(&options.group);
-    if name.is_empty() {
-        return Err(link.fail(ErrorKind::Config, "the group is empty"));
-    }
-    let handle = link.ask(link.context.get_stream(stream)).await?.map_err(|error| {
-        link.fail(ErrorKind::Disconnected, &format!("cannot look at the stream `{stream}`: {}", deepest(&error))).because(error)
-    })?;
-    let pending = i64::try_from(options.max_unsettled.saturating_mul(4).max(ACK_PENDING)).unwrap_or(i64::MAX);
-    let ack_wait = match link.ask(handle.consumer_info(&name)).await? {
-        Ok(info) => {
-            let fit = Fit { link, stream, options, subjects: &handle.cached_info().config.subjects };
-            fit.check(&info.config)?;
-            let ack_wait = info.config.ack_wait;
-            if let Some(better) = fit.update(info.config)? {
+    let (handle, there) = find(link, stream, options).await?;
+    let ack_wait = match there {
+        There::Fit { ack_wait, better } => {
+            if let Some(better) = better {
                 info!(stream, consumer = name, "consumer had a finite max_deliver or a small max_ack_pending, updating it");
                 link.ask(handle.update_consumer(better)).await?.map_err(|error| {
                     let kind =
@@ -51,8 +48,9 @@ pub(super) async fn ensure(link: &Link, stream: &str, config: &Config, options: 
             }
             ack_wait
         }
-        Err(error) if error.kind() == ConsumerInfoErrorKind::NotFound => {
+        There::Missing => {
             let ack_wait = config.ack_wait.unwrap_or(ACK_WAIT);
+            let pending = i64::try_from(options.max_unsettled.saturating_mul(4).max(ACK_PENDING)).unwrap_or(i64::MAX);
             let wanted = pull::Config {
                 durable_name: Some(name.clone()),
                 deliver_policy: DeliverPolicy::All,
@@ -70,13 +68,41 @@ pub(super) async fn ensure(link: &Link, stream: &str, config: &Config, options: 
             })?;
             ack_wait
         }
+    };
+    Ok(Consumer { stream: stream.to_owned(), name, ack_wait })
+}
+
+/// What [`ensure`] would find and do.
+pub(super) async fn look(link: &Link, stream: &str, options: &SourceOptions) -> Result<Reader, ConnectorError> {
+    Ok(match find(link, stream, options).await?.1 {
+        There::Missing => Reader::Made,
+        There::Fit { better: None, .. } => Reader::Exists,
+        There::Fit { better: Some(_), .. } => Reader::Changed,
+    })
+}
+
+async fn find(link: &Link, stream: &str, options: &SourceOptions) -> Result<(Stream, There), ConnectorError> {
+    let name = as_name(&options.group);
+    if name.is_empty() {
+        return Err(link.fail(ErrorKind::Config, "the group is empty"));
+    }
+    let handle = link.ask(link.context.get_stream(stream)).await?.map_err(|error| {
+        link.fail(ErrorKind::Disconnected, &format!("cannot look at the stream `{stream}`: {}", deepest(&error))).because(error)
+    })?;
+    let there = match link.ask(handle.consumer_info(&name)).await? {
+        Ok(info) => {
+            let fit = Fit { link, stream, options, subjects: &handle.cached_info().config.subjects };
+            fit.check(&info.config)?;
+            There::Fit { ack_wait: info.config.ack_wait, better: fit.update(info.config)? }
+        }
+        Err(error) if error.kind() == ConsumerInfoErrorKind::NotFound => There::Missing,
         Err(error) => {
             let failure =
                 link.fail(ErrorKind::Disconnected, &format!("cannot look at the consumer `{name}` of `{stream}`: {}", deepest(&error)));
             return Err(failure.because(error));
         }
     };
-    Ok(Consumer { stream: stream.to_owned(), name, ack_wait })
+    Ok((handle, there))
 }
 
 /// Whether a consumer that exists is fit.

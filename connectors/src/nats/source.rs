@@ -13,7 +13,7 @@ use super::link::{Link, permitted};
 use super::pump::Pump;
 use super::shelf::Shelf;
 use super::{consumer, stream};
-use crate::{Batch, BatchId, ConnectorError, ErrorKind, Source, SourceOptions};
+use crate::{Batch, BatchId, ConnectorError, ErrorKind, Reader, Source, SourceOptions};
 
 /// The server forgets the message.
 pub(super) const ACK: Bytes = Bytes::from_static(b"+ACK");
@@ -25,10 +25,7 @@ pub(super) const IN_PROGRESS: Bytes = Bytes::from_static(b"+WPI");
 pub(crate) async fn open(config: &Config, options: SourceOptions) -> Result<NatsSource, ConnectorError> {
     let (link, mut complaints) = Link::connect(config).await?;
     let consumer = permitted(&mut complaints, async {
-        let Some(stream) = stream::find(&link, &options.topic).await? else {
-            let failure = link.fail(ErrorKind::Missing, &format!("no stream has the subject `{}`", options.topic));
-            return Err(failure.mend(format!("create a stream with the subject `{}`, or set `declare = true`", options.topic)));
-        };
+        let stream = stream_of(&link, &options).await?;
         Box::pin(consumer::ensure(&link, &stream, config, &options)).await
     });
     let consumer = consumer.await?;
@@ -36,6 +33,23 @@ pub(crate) async fn open(config: &Config, options: SourceOptions) -> Result<Nats
     let shelf = Arc::new(Shelf::new(&options));
     let pump = Pump::start(Arc::clone(&link), Arc::clone(&shelf), consumer, complaints).await?;
     Ok(NatsSource { link, shelf, options, closed: Some(pump) })
+}
+
+/// What `open` would find.
+pub(crate) async fn look(config: &Config, options: &SourceOptions) -> Result<Reader, ConnectorError> {
+    let (link, mut complaints) = Link::connect(config).await?;
+    permitted(&mut complaints, async {
+        let stream = stream_of(&link, options).await?;
+        Box::pin(consumer::look(&link, &stream, options)).await
+    })
+    .await
+}
+
+async fn stream_of(link: &Link, options: &SourceOptions) -> Result<String, ConnectorError> {
+    stream::find(link, &options.topic).await?.ok_or_else(|| {
+        let failure = link.fail(ErrorKind::Missing, &format!("no stream has the subject `{}`", options.topic));
+        failure.mend(format!("create a stream with the subject `{}`, or set `declare = true`", options.topic))
+    })
 }
 
 pub(crate) struct NatsSource {

@@ -1,0 +1,95 @@
+//! What `dwell check` says of the brokers, and of what the ingests read there.
+
+use std::time::Duration;
+
+use dwell_connectors::{ErrorKind, Reader, Sink};
+use futures_util::future::join_all;
+
+use super::Check;
+use crate::bridge::{Needed, Roles, needed, nothing_takes};
+use crate::config::{Broker, Ingest, Settings};
+use crate::ingest::source_options;
+use crate::request::{Kind, destination};
+
+/// What `dwell run` does without flags.
+const ROLES: Roles = Roles { ingest: true, dispatch: true };
+
+pub(super) async fn checks(settings: &Settings) -> Vec<Check> {
+    let looks = settings.brokers.iter().map(|(name, broker)| of_broker(settings, name, broker));
+    join_all(looks).await.into_iter().flatten().collect()
+}
+
+/// The broker, then its destinations, then its ingests.
+async fn of_broker(settings: &Settings, name: &str, broker: &Broker) -> Vec<Check> {
+    let own_name = format!("brokers.{name}");
+    let needed = needed(settings, ROLES, name, broker);
+    let needed_name = |needed: &Needed| format!("brokers.{name}: {}", needed.setting);
+    let ingests: Vec<(String, &Ingest)> = settings
+        .ingest
+        .iter()
+        .filter(|(_, ingest)| ingest.broker == *name)
+        .map(|(ingest_name, ingest)| (format!("ingest.{ingest_name}"), ingest))
+        .collect();
+    let timeout = Duration::from_millis(settings.delivery.publish_timeout_ms);
+    // The outcomes are kept until the end: a sink whose outcomes nobody takes counts as lost.
+    let (sink, _outcomes) = match broker.connector.sink(timeout).await {
+        Ok(opened) => opened,
+        Err(error) => {
+            let away = Check::of_error(own_name, error);
+            let names = needed.iter().map(needed_name).chain(ingests.iter().map(|(name, _)| name.clone()));
+            let others: Vec<Check> = names.map(|name| Check::skipped(name, &away)).collect();
+            return [away].into_iter().chain(others).collect();
+        }
+    };
+    let mut checks = vec![Check::good(own_name, format!("{} at {}", broker.connector.kind(), broker.connector.place()))];
+    for needed in &needed {
+        checks.push(of_destination(needed_name(needed), name, broker, sink.as_ref(), needed).await);
+    }
+    for (ingest_name, ingest) in ingests {
+        checks.push(of_ingest(ingest_name, broker, ingest).await);
+    }
+    checks.extend(of_targets(name, broker, sink.as_ref()).await);
+    // Nothing was published: how the link ends changes nothing.
+    let _ = sink.close().await;
+    checks
+}
+
+async fn of_destination(check: String, name: &str, broker: &Broker, sink: &dyn Sink, needed: &Needed) -> Check {
+    match sink.exists(&needed.to).await {
+        Ok(true) => Check::good(check, format!("`{}` takes messages", needed.to)),
+        Ok(false) if needed.declare => Check::good(check, format!("`{}` would be made (declare)", needed.to)),
+        Ok(false) => Check::of_error(check, nothing_takes(broker, name, needed)),
+        Err(error) => Check::of_error(check, error),
+    }
+}
+
+async fn of_ingest(check: String, broker: &Broker, ingest: &Ingest) -> Check {
+    let (topic, group) = (&ingest.topic, &ingest.group);
+    match broker.connector.look(&source_options(ingest)).await {
+        Ok(Reader::Exists) => Check::good(check, format!("`{topic}` is read as `{group}`")),
+        Ok(Reader::Changed) => Check::good(check, format!("`{topic}` is read as `{group}`, whose settings would be changed to fit")),
+        Ok(Reader::Made) => Check::good(check, format!("`{topic}` is there; its reader `{group}` would be made")),
+        Err(error) if error.kind == ErrorKind::Missing && ingest.declare => {
+            Check::good(check, format!("`{topic}` would be made (declare), and its reader `{group}`"))
+        }
+        Err(error) => Check::of_error(check, error),
+    }
+}
+
+/// Targets that `allow` names without a pattern, where nothing takes messages: their jobs would fail, retry and die.
+async fn of_targets(name: &str, broker: &Broker, sink: &dyn Sink) -> Vec<Check> {
+    let kind = Kind::of(broker.connector.kind());
+    let mut checks = Vec::new();
+    for pattern in &broker.allow {
+        let to = destination(kind, pattern);
+        let is_pattern = broker.connector.forbidden(&to).is_some();
+        if !is_pattern && matches!(sink.exists(&to).await, Ok(false)) {
+            checks.push(Check::warning(
+                format!("brokers.{name}.allow"),
+                format!("nothing takes messages at `{to}`: jobs for it would be retried, and die"),
+                "make that destination before its first job is due",
+            ));
+        }
+    }
+    checks
+}

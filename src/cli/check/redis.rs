@@ -1,0 +1,145 @@
+//! What `dwell check` says of Redis: a line for each thing that a start would stop at, and what else one should know.
+
+use super::Check;
+use crate::config::{Durability, Redis};
+use crate::store::gate::Wait;
+use crate::store::link::place;
+use crate::store::meta::Facts;
+use crate::store::survey::{Survey, survey};
+use crate::units::show_size;
+
+/// More of the memory in use than this is worth a look, in percent.
+const MEMORY_PERCENT: u64 = 80;
+
+pub(super) async fn checks(settings: &Redis) -> Vec<Check> {
+    let survey = match survey(settings).await {
+        Ok(survey) => survey,
+        Err(error) => {
+            let away = Check::of_error("redis", error);
+            let others = ["redis.namespace", "redis.durability", "redis.maxmemory-policy", "redis.memory"].map(|name| Check::skipped(name, &away));
+            return [away].into_iter().chain(others).collect();
+        }
+    };
+    vec![
+        server(settings, &survey),
+        namespace(settings, &survey),
+        durability(settings, &survey),
+        policy(&survey),
+        memory(&survey.facts),
+    ]
+}
+
+fn server(settings: &Redis, survey: &Survey) -> Check {
+    let facts = &survey.facts;
+    match &survey.writable {
+        Ok(()) => Check::good("redis", format!("{} at {}, {}, {} replicas", facts.version, place(settings), role(facts), facts.replicas)),
+        Err(error) => Check::of_error("redis", error.clone()),
+    }
+}
+
+/// Redis's own word for a replica is an old one.
+fn role(facts: &Facts) -> &str {
+    if facts.role == "slave" { "replica" } else { &facts.role }
+}
+
+fn namespace(settings: &Redis, survey: &Survey) -> Check {
+    const NAME: &str = "redis.namespace";
+    match &survey.namespace {
+        Ok(Some(meta)) => {
+            let brokers = if meta.brokers.is_empty() { "none".to_owned() } else { meta.brokers.join(", ") };
+            Check::good(NAME, format!("`{}` has {} buckets; brokers: {brokers}", settings.namespace, meta.buckets))
+        }
+        Ok(None) => Check::good(NAME, format!("`{}` is new: would be made, with {} buckets for ever", settings.namespace, settings.buckets)),
+        Err(error) => Check::of_error(NAME, error.clone()),
+    }
+}
+
+fn durability(settings: &Redis, survey: &Survey) -> Check {
+    const NAME: &str = "redis.durability";
+    let level = match settings.durability {
+        Durability::Memory => "memory",
+        Durability::Fsync => "fsync",
+        Durability::Replica => "replica",
+        Durability::FsyncReplica => "fsync+replica",
+    };
+    match &survey.durability {
+        Ok(Wait::None) if settings.durability == Durability::Memory && !survey.facts.aof => Check::warning(
+            NAME,
+            format!("{level}: what was acknowledged is gone when Redis ends, because it keeps no append-only file"),
+            "set appendonly yes in redis.conf, and redis.durability = \"fsync\" where no job may be lost",
+        ),
+        Ok(wait) => {
+            let how = match wait {
+                Wait::None if settings.durability == Durability::Memory => "acknowledged once Redis has it".to_owned(),
+                Wait::None if settings.assume_fsync => "Redis is said to fsync each write (assume_fsync)".to_owned(),
+                Wait::None => "appendfsync always: Redis fsyncs each write before it answers".to_owned(),
+                Wait::Replicas(replicas) => format!("WAIT for {replicas} replica"),
+                Wait::Aof(0) => "WAITAOF for the file of the master".to_owned(),
+                Wait::Aof(replicas) => format!("WAITAOF for the file of the master and {replicas} replica"),
+            };
+            Check::good(NAME, format!("{level}: {how}"))
+        }
+        Err(error) => Check::of_error(NAME, error.clone()),
+    }
+}
+
+fn policy(survey: &Survey) -> Check {
+    const NAME: &str = "redis.maxmemory-policy";
+    match &survey.eviction {
+        Err(error) => Check::of_error(NAME, error.clone()),
+        Ok(()) => match survey.facts.policy.as_str() {
+            "" => Check::warning(NAME, "the server does not tell", "make sure that it is noeviction: allkeys-* would throw jobs away"),
+            volatile if volatile.starts_with("volatile-") => Check::warning(
+                NAME,
+                format!("{volatile}: no key of a live job has a time to live, so none is thrown away, but others on this server may be"),
+                "set maxmemory-policy noeviction, or give dwell a Redis of its own",
+            ),
+            policy => Check::good(NAME, policy),
+        },
+    }
+}
+
+fn memory(facts: &Facts) -> Check {
+    const NAME: &str = "redis.memory";
+    let used = whole(facts.used_memory);
+    let (most, of) = match (facts.max_memory, facts.system_memory) {
+        (0, 0) => return Check::good(NAME, format!("{used} used, no maxmemory")),
+        (0, machine) => (machine, format!("the machine's {}, no maxmemory", whole(machine))),
+        (bound, _) => (bound, format!("maxmemory {}", whole(bound))),
+    };
+    let percent = facts.used_memory.saturating_mul(100) / most;
+    if percent < MEMORY_PERCENT {
+        return Check::good(NAME, format!("{used} used of {of}"));
+    }
+    let detail = format!("{used} used of {of}: {percent} %, and a full Redis takes no new jobs");
+    Check::warning(NAME, detail, "raise maxmemory, or give dwell a Redis of its own")
+}
+
+/// In whole MiB, where there are any.
+fn whole(bytes: u64) -> String {
+    const MIB: u64 = 1 << 20;
+    if bytes < MIB { show_size(bytes) } else { show_size(bytes / MIB * MIB) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_that_runs_out_is_a_warning() {
+        let facts = |used_memory, max_memory, system_memory| Facts { used_memory, max_memory, system_memory, ..Facts::default() };
+        assert_eq!(memory(&facts(79, 100, 1000)).mend, "");
+        let full = memory(&facts(81 << 20, 100 << 20, 1000 << 20));
+        assert!(full.ok && full.detail == "81MiB used of maxmemory 100MiB: 81 %, and a full Redis takes no new jobs" && !full.mend.is_empty());
+        assert!(!memory(&facts(900, 0, 1000)).mend.is_empty());
+        assert_eq!(memory(&facts(900, 0, 0)).mend, "");
+    }
+
+    #[test]
+    fn a_policy_that_spares_our_keys_is_a_warning() {
+        let facts = Facts { policy: "volatile-lru".to_owned(), ..Facts::default() };
+        let survey = Survey { facts, writable: Ok(()), durability: Ok(Wait::None), eviction: Ok(()), namespace: Ok(None) };
+        let check = policy(&survey);
+        assert!(check.ok && !check.mend.is_empty(), "{check:?}");
+    }
+}

@@ -1,0 +1,96 @@
+//! What this instance does per second, over the last ten of them.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio_util::sync::CancellationToken;
+
+use crate::clock::{self, Instant};
+use crate::telemetry::{Metrics, Totals};
+
+/// How often the counters are read.
+const EVERY: Duration = Duration::from_secs(1);
+/// How many readings are kept: the rates are those between the first and the last.
+const KEPT: usize = 11;
+
+/// Rates of the counters. A clone shows the same.
+#[derive(Debug, Clone)]
+pub struct Rates {
+    metrics: Metrics,
+    readings: Arc<Mutex<VecDeque<(Instant, Totals)>>>,
+}
+
+impl Rates {
+    /// Rates of these counters; zero until [`Rates::run`] has read them twice.
+    #[must_use]
+    pub fn new(metrics: Metrics) -> Self {
+        Rates { metrics, readings: Arc::default() }
+    }
+
+    /// Reads the counters until told to stop.
+    pub async fn run(self, stop: CancellationToken) {
+        loop {
+            self.read();
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = clock::sleep(EVERY) => {}
+            }
+        }
+    }
+
+    fn read(&self) {
+        let mut readings = self.readings.lock();
+        readings.push_back((clock::now(), self.metrics.totals()));
+        if readings.len() > KEPT {
+            readings.pop_front();
+        }
+    }
+
+    /// Requests that became jobs (`scheduled`) or were refused (`rejected`), attempts that were confirmed, jobs that died; per second.
+    #[must_use]
+    pub fn per_second(&self) -> BTreeMap<&'static str, f64> {
+        let readings = self.readings.lock();
+        let (seconds, first, last) = match (readings.front(), readings.back()) {
+            (Some((from, first)), Some((to, last))) => (to.duration_since(*from).as_secs_f64(), *first, *last),
+            _ => (0.0, Totals::default(), Totals::default()),
+        };
+        let rate = |of: fn(&Totals) -> u64| {
+            let count = of(&last).saturating_sub(of(&first));
+            // Counts of ten seconds are far below 2^52.
+            if seconds > 0.0 { (count as f64 / seconds * 10.0).round() / 10.0 } else { 0.0 }
+        };
+        BTreeMap::from([
+            ("scheduled", rate(|totals| totals.scheduled)),
+            ("rejected", rate(|totals| totals.rejected)),
+            ("confirmed", rate(|totals| totals.confirmed)),
+            ("dead", rate(|totals| totals.dead)),
+        ])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::telemetry::{IngestResult, PublishOutcome};
+
+    #[tokio::test(start_paused = true)]
+    async fn rates_are_those_of_the_last_seconds() {
+        let metrics = Metrics::new(["main"], ["main"]);
+        let rates = Rates::new(metrics.clone());
+        assert_eq!(rates.per_second()["scheduled"], 0.0);
+        rates.read();
+        metrics.ingest("main").unwrap().result(IngestResult::Scheduled, 100);
+        metrics.broker("main").unwrap().publish(PublishOutcome::Confirmed, 5);
+        metrics.broker("main").unwrap().publish(PublishOutcome::Refused, 7);
+        clock::sleep(Duration::from_secs(2)).await;
+        rates.read();
+        assert_eq!(rates.per_second(), BTreeMap::from([("confirmed", 2.5), ("dead", 0.0), ("rejected", 0.0), ("scheduled", 50.0)]));
+        for _ in 0..KEPT {
+            clock::sleep(EVERY).await;
+            rates.read();
+        }
+        assert_eq!(rates.per_second()["scheduled"], 0.0);
+    }
+}

@@ -1,0 +1,267 @@
+//! The jobs of a namespace by due time. Held are the jobs that are answered, without their bodies, and a page of ids a sorted set.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+
+use bytes::Bytes;
+use futures_util::future::try_join_all;
+use redis::{Pipeline, Value};
+
+use self::run::Run;
+use super::Store;
+use super::error::StoreError;
+use super::inbound::{CALL_BYTES, CALL_JOBS};
+use super::read::{Found, Place};
+use super::record::{self, State};
+use crate::job::JobId;
+
+mod run;
+
+/// The most ids that are read of one sorted set at a time.
+const PAGE: usize = CALL_JOBS;
+
+/// Which jobs.
+#[derive(Debug, Clone)]
+pub struct Query {
+    /// Where they are.
+    pub place: Place,
+    /// Due then or later, epoch ms.
+    pub from_ms: Option<i64>,
+    /// Due before, epoch ms.
+    pub to_ms: Option<i64>,
+    /// Only for this target: subject, topic or routing key; or exchange/routing key.
+    pub target: Option<String>,
+    /// Only what follows this job: the `next` of the page before.
+    pub after: Option<Spot>,
+    /// How many at most.
+    pub limit: usize,
+}
+
+/// A place in the order of the list.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Spot {
+    /// Epoch ms.
+    pub at_ms: i64,
+    /// The job's id.
+    pub id: String,
+}
+
+/// What was found.
+#[derive(Debug, Default)]
+pub struct Page {
+    /// The jobs, by due time, then by id; their bodies are left out.
+    pub jobs: Vec<Found>,
+    /// Where to go on, where more may follow.
+    pub next: Option<Spot>,
+    /// Ids whose record cannot be read, and why.
+    pub unreadable: Vec<(String, String)>,
+}
+
+/// A job whose record was not fetched yet.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Candidate {
+    /// Its due time.
+    spot: Spot,
+    bucket: u16,
+    score_ms: i64,
+}
+
+impl Store {
+    /// Lists jobs. What changes meanwhile may be in the list or not; what stands still is in it once. Scheduled jobs are read in their order, no
+    /// further than the page goes; of the reserved and the dead all are looked at, because their sets have another order.
+    pub async fn list(&self, query: &Query) -> Result<Page, StoreError> {
+        if query.limit == 0 {
+            return Ok(Page::default());
+        }
+        match query.place {
+            Place::Scheduled => self.merge(query).await,
+            Place::Reserved | Place::Dead => self.select(query).await,
+        }
+    }
+
+    /// The `due` sets of all buckets and brokers, merged.
+    async fn merge(&self, query: &Query) -> Result<Page, StoreError> {
+        let brokers = self.brokers();
+        let mut runs: Vec<Run> = (0..self.keys.buckets())
+            .flat_map(|bucket| brokers.iter().map(move |broker| (bucket, broker)))
+            .map(|(bucket, broker)| {
+                Run::new(bucket, self.keys.due(bucket, broker), query.from_ms, query.to_ms, query.after.as_ref())
+            })
+            .collect();
+        // About what each set gives of the page where ids are spread evenly.
+        let count = (2 * query.limit / runs.len().max(1) + 8).min(PAGE);
+        try_join_all(runs.iter_mut().map(|run| self.read_on(run, count))).await?;
+        let mut heads: BinaryHeap<Reverse<(Spot, usize)>> =
+            runs.iter_mut().enumerate().filter_map(|(at, run)| Some(Reverse((run.ahead.pop_front()?, at)))).collect();
+        let mut page = Page::default();
+        loop {
+            let wanted = if query.target.is_some() { PAGE } else { PAGE.min(query.limit - page.jobs.len()) };
+            let mut batch = Vec::with_capacity(wanted);
+            while batch.len() < wanted
+                && let Some(Reverse((spot, at))) = heads.pop()
+            {
+                let run = &mut runs[at];
+                self.read_on(run, count).await?;
+                heads.extend(run.ahead.pop_front().map(|next| Reverse((next, at))));
+                batch.push(Candidate { score_ms: spot.at_ms, bucket: run.bucket, spot });
+            }
+            let last = heads.is_empty();
+            if self.add(&mut page, &batch, query, !last).await? || last {
+                return Ok(page);
+            }
+        }
+    }
+
+    /// The earliest of `run` or `dead`, by the due time in their states.
+    async fn select(&self, query: &Query) -> Result<Page, StoreError> {
+        let mut earliest: BinaryHeap<Candidate> = BinaryHeap::new();
+        let mut more = false;
+        let mut page = Page::default();
+        for bucket in 0..self.keys.buckets() {
+            let key = if query.place == Place::Dead { self.keys.dead(bucket) } else { self.keys.run(bucket) };
+            let mut run = Run::new(bucket, key.to_owned(), None, None, None);
+            loop {
+                self.read_on(&mut run, PAGE).await?;
+                if run.ahead.is_empty() {
+                    break;
+                }
+                let mut batch = self.with_due_times(bucket, run.ahead.drain(..).collect()).await?;
+                batch.retain(|candidate| query.spans(&candidate.spot));
+                if query.target.is_some() {
+                    let mut fitting = Page::default();
+                    let all = Query { limit: usize::MAX, ..query.clone() };
+                    self.add(&mut fitting, &batch, &all, false).await?;
+                    page.unreadable.append(&mut fitting.unreadable);
+                    batch.retain(|candidate| fitting.jobs.iter().any(|job| job.id.as_str() == candidate.spot.id));
+                }
+                for candidate in batch {
+                    earliest.push(candidate);
+                    if earliest.len() > query.limit {
+                        earliest.pop();
+                        more = true;
+                    }
+                }
+            }
+        }
+        let mut candidates = earliest.into_sorted_vec();
+        // A lease that was renewed meanwhile stood in its set twice.
+        candidates.dedup_by(|a, b| a.spot == b.spot);
+        let mut chunks = candidates.chunks(PAGE).peekable();
+        while let Some(batch) = chunks.next() {
+            let more = more || chunks.peek().is_some();
+            self.add(&mut page, batch, query, more).await?;
+        }
+        Ok(page)
+    }
+
+    /// Fetches these jobs and adds those that fit, up to the limit. True where the page is full.
+    async fn add(&self, page: &mut Page, batch: &[Candidate], query: &Query, more: bool) -> Result<bool, StoreError> {
+        let mut fetched = self.fetch(batch, query.place).await?;
+        for (at, candidate) in batch.iter().enumerate() {
+            match fetched.remove(&candidate.spot.id) {
+                Some(Ok(found)) if query.is_for(&found) => page.jobs.push(found),
+                Some(Err(why)) => page.unreadable.push((candidate.spot.id.clone(), why)),
+                // It went meanwhile, or is for another target.
+                Some(Ok(_)) | None => {}
+            }
+            if page.jobs.len() >= query.limit {
+                page.next = (more || at + 1 < batch.len()).then(|| candidate.spot.clone());
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Their due times, by their states.
+    async fn with_due_times(&self, bucket: u16, spots: Vec<Spot>) -> Result<Vec<Candidate>, StoreError> {
+        let mut command = redis::cmd("HMGET");
+        command.arg(self.keys.state(bucket)).arg(spots.iter().map(|spot| spot.id.as_str()).collect::<Vec<_>>());
+        let Value::Array(states) = self.link.command("listing", &command).await? else { return Ok(Vec::new()) };
+        let due = |state: Value| match state {
+            Value::BulkString(bytes) => State::decode(&bytes).ok().map(|state| state.due_ms),
+            _ => None,
+        };
+        let candidates = spots.into_iter().zip(states).map(|(spot, state)| {
+            let at_ms = due(state).unwrap_or(spot.at_ms);
+            Candidate { bucket, score_ms: spot.at_ms, spot: Spot { at_ms, id: spot.id } }
+        });
+        Ok(candidates.collect())
+    }
+
+    /// Records and states, 1 MiB at a time, bodies dropped as they come: by id, the job or why it cannot be read.
+    async fn fetch(&self, batch: &[Candidate], place: Place) -> Result<BTreeMap<String, Result<Found, String>>, StoreError> {
+        let mut found = BTreeMap::new();
+        let mut buckets: BTreeMap<u16, Vec<&Candidate>> = BTreeMap::new();
+        for candidate in batch {
+            buckets.entry(candidate.bucket).or_default().push(candidate);
+        }
+        for (bucket, members) in buckets {
+            let mut sizes = Pipeline::new();
+            for member in &members {
+                sizes.cmd("HSTRLEN").arg(self.keys.jobs(bucket)).arg(&member.spot.id);
+            }
+            let sizes = self.link.pipeline("listing", &sizes).await?.into_iter().map(|size| match size {
+                Value::Int(size) => usize::try_from(size).unwrap_or(0),
+                _ => 0,
+            });
+            let (mut chunk, mut bytes) = (Vec::new(), 0);
+            for (member, size) in members.into_iter().zip(sizes) {
+                if !chunk.is_empty() && bytes + size > CALL_BYTES {
+                    self.fetch_chunk(bucket, &std::mem::take(&mut chunk), place, &mut found).await?;
+                    bytes = 0;
+                }
+                bytes += size;
+                chunk.push(member);
+            }
+            self.fetch_chunk(bucket, &chunk, place, &mut found).await?;
+        }
+        Ok(found)
+    }
+
+    async fn fetch_chunk(
+        &self,
+        bucket: u16,
+        chunk: &[&Candidate],
+        place: Place,
+        found: &mut BTreeMap<String, Result<Found, String>>,
+    ) -> Result<(), StoreError> {
+        let ids: Vec<&str> = chunk.iter().map(|candidate| candidate.spot.id.as_str()).collect();
+        let mut pipeline = Pipeline::new();
+        pipeline.cmd("HMGET").arg(self.keys.jobs(bucket)).arg(&ids);
+        pipeline.cmd("HMGET").arg(self.keys.state(bucket)).arg(&ids);
+        let mut answers = self.link.pipeline("listing", &pipeline).await?.into_iter();
+        let (Some(Value::Array(records)), Some(Value::Array(states))) = (answers.next(), answers.next()) else { return Ok(()) };
+        for (candidate, (record, state)) in chunk.iter().zip(records.into_iter().zip(states)) {
+            let Value::BulkString(record) = record else { continue };
+            let job = decode(candidate, place, Bytes::from(record), state).map_err(|why| why.to_string());
+            found.insert(candidate.spot.id.clone(), job);
+        }
+        Ok(())
+    }
+}
+
+/// The job without its body.
+fn decode(candidate: &Candidate, place: Place, record: Bytes, state: Value) -> Result<Found, String> {
+    let mut record = record::decode(record).map_err(|why| why.to_string())?;
+    let state = match state {
+        Value::BulkString(bytes) => Some(State::decode(&bytes).map_err(|why| why.to_string())?),
+        _ => None,
+    };
+    let size = std::mem::take(&mut record.job.body).len();
+    let id = JobId::new(candidate.spot.id.as_str())?;
+    Ok(Found { id, place, score_ms: candidate.score_ms, record, state, size })
+}
+
+impl Query {
+    /// Whether it falls between `from` and `to`, behind `after`.
+    fn spans(&self, spot: &Spot) -> bool {
+        self.from_ms.is_none_or(|from| spot.at_ms >= from)
+            && self.to_ms.is_none_or(|to| spot.at_ms < to)
+            && self.after.as_ref().is_none_or(|after| spot > after)
+    }
+
+    fn is_for(&self, found: &Found) -> bool {
+        let to = &found.record.job.to;
+        self.target.as_ref().is_none_or(|target| *target == to.address || *target == to.to_string())
+    }
+}

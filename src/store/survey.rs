@@ -1,0 +1,39 @@
+//! What a start would find in Redis, changing nothing: the same questions as [`Store::open`](super::Store::open) asks, all of them answered.
+
+use super::error::StoreError;
+use super::gate::{self, Wait};
+use super::link::Link;
+use super::meta::{self, Facts, Meta};
+use crate::config::Redis;
+
+/// The answers, each with the error that a start would stop with.
+#[derive(Debug)]
+pub struct Survey {
+    /// What the server tells of itself.
+    pub facts: Facts,
+    /// Whether it takes writes.
+    pub writable: Result<(), StoreError>,
+    /// What `redis.durability` comes to.
+    pub durability: Result<Wait, StoreError>,
+    /// Whether it keeps what it was given when it is full.
+    pub eviction: Result<(), StoreError>,
+    /// The namespace; `None` where a start would make it.
+    pub namespace: Result<Option<Meta>, StoreError>,
+}
+
+/// Surveys a Redis. `Err`: it cannot be reached, and nothing is known.
+pub async fn survey(settings: &Redis) -> Result<Survey, StoreError> {
+    let link = Link::new(settings);
+    let facts = meta::facts(&link).await?;
+    let namespace = meta::look(&link, settings).await.and_then(|found| match found {
+        Some(meta) => meta::agree(&meta, settings).map(|()| Some(meta)),
+        None => Ok(None),
+    });
+    Ok(Survey {
+        writable: meta::refuse_replica(settings, &facts),
+        durability: gate::waits_of(settings, &facts),
+        eviction: meta::refuse_eviction(&facts),
+        namespace,
+        facts,
+    })
+}

@@ -1,0 +1,290 @@
+//! Jobs, verdicts and counts as commands, verdict messages and HTTP show them: one shape each (contract §6).
+
+use std::collections::BTreeMap;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use dwell_connectors::{Headers, Value};
+use serde::Serialize;
+use serde_json::json;
+
+use crate::job::{Action, Confirm};
+use crate::store::inbound::Answer;
+use crate::store::read::{Counts, Found};
+use crate::units::{show_duration_ms, show_time_ms};
+
+/// A job.
+#[derive(Debug, Clone, Serialize)]
+#[allow(missing_docs, reason = "the words of the contract, §6; the others are explained")]
+pub struct Job {
+    pub id: String,
+    /// `scheduled`, `reserved` or `dead`.
+    pub state: &'static str,
+    /// RFC 3339, UTC: when it falls due next; of a job that is reserved or dead, when it was due.
+    pub due: String,
+    /// The same, epoch ms.
+    pub due_ms: i64,
+    pub broker: String,
+    /// Empty but for AMQP.
+    pub exchange: String,
+    pub target: String,
+    /// Text; bytes that are not UTF-8 as `{"base64": "…"}`; null where there is none.
+    pub key: serde_json::Value,
+    /// Name to value; to a list of values where the name stands several times.
+    pub headers: serde_json::Map<String, serde_json::Value>,
+    /// How many attempts were begun.
+    pub attempt: u32,
+    /// Waits between attempts, as durations; empty: a single attempt.
+    pub retry: Vec<String>,
+    pub ttr_ms: u32,
+    pub confirm: Confirm,
+    /// Published, and its consumer has yet to say `finish` or `fail`.
+    pub awaiting_finish: bool,
+    /// Of the body, bytes.
+    pub size: usize,
+    pub created_ms: i64,
+    /// Null where no attempt failed.
+    pub last_error: Option<String>,
+    /// The body, where it was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub body_base64: Option<String>,
+}
+
+impl Job {
+    /// A job as it was found. `default_retry_ms` is the array of one that brought none.
+    #[must_use]
+    pub fn of(found: &Found, default_retry_ms: &[u64]) -> Self {
+        let job = &found.record.job;
+        let state = found.state.as_ref();
+        let due_ms = found.due_ms();
+        Job {
+            id: found.id.as_str().to_owned(),
+            state: found.place.as_str(),
+            due: show_time_ms(due_ms),
+            due_ms,
+            broker: job.broker.clone(),
+            exchange: job.to.exchange.clone(),
+            target: job.to.address.clone(),
+            key: job.key.as_ref().map_or(serde_json::Value::Null, |key| text_or_base64(key)),
+            headers: headers(&job.headers),
+            attempt: state.map_or(0, |state| state.attempt),
+            retry: job.retry.as_deref().unwrap_or(default_retry_ms).iter().map(|ms| show_duration_ms(*ms)).collect(),
+            ttr_ms: job.ttr_ms,
+            confirm: job.confirm,
+            awaiting_finish: state.is_some_and(|state| state.held),
+            size: found.size,
+            created_ms: job.created_ms,
+            last_error: state.map(|state| state.last_error.clone()).filter(|error| !error.is_empty()),
+            body_base64: None,
+        }
+    }
+
+    /// The same with its body, which `found` must hold.
+    #[must_use]
+    pub fn with_body(mut self, found: &Found) -> Self {
+        self.body_base64 = Some(STANDARD.encode(&found.record.job.body));
+        self
+    }
+}
+
+/// The answer to a request.
+#[derive(Debug, Clone, Serialize)]
+#[allow(missing_docs, reason = "the words of the contract, §6")]
+pub struct Verdict {
+    pub id: String,
+    pub action: Action,
+    pub verdict: crate::job::Verdict,
+    /// When the job is due, epoch ms, where that is known.
+    pub due_ms: Option<i64>,
+}
+
+impl Verdict {
+    /// The answer to this action on this job.
+    #[must_use]
+    pub fn of(id: &str, action: Action, answer: Answer) -> Self {
+        Verdict { id: id.to_owned(), action, verdict: answer.verdict, due_ms: answer.due_ms }
+    }
+
+    /// The status that HTTP gives it; a command exits with 0 where it is 2xx.
+    #[must_use]
+    pub fn status(&self) -> u16 {
+        use crate::job::Verdict as V;
+        match self.verdict {
+            V::Added | V::Replaced => 201,
+            V::Duplicate | V::Kept | V::Cancelled | V::CancelledAfterAttempt => 200,
+            V::Rescheduled | V::Firing | V::Finished | V::Failed | V::Requeued => 200,
+            V::Conflict | V::InFlight | V::Fired | V::Dead | V::Waiting | V::Stale => 409,
+            V::NotFound => 404,
+        }
+    }
+}
+
+/// How many jobs there are.
+#[derive(Debug, Clone, Serialize)]
+#[allow(missing_docs, reason = "the words of the contract, §6; the others are explained")]
+pub struct Stats {
+    pub scheduled: u64,
+    pub reserved: u64,
+    pub dead: u64,
+    /// Scheduled, and due now or before.
+    pub overdue: u64,
+    /// The earliest due time, epoch ms; null where nothing is scheduled.
+    pub next_due_ms: Option<i64>,
+    /// Each bucket, in their order.
+    pub buckets: Vec<Bucket>,
+    /// Each broker of the namespace.
+    pub brokers: BTreeMap<String, Broker>,
+    /// Per second, of the instance that is asked; empty where no instance is: the command asks Redis alone.
+    pub rates: BTreeMap<&'static str, f64>,
+}
+
+/// The jobs of one bucket.
+#[derive(Debug, Clone, Serialize)]
+#[allow(missing_docs, reason = "the words of the contract, §6")]
+pub struct Bucket {
+    pub scheduled: u64,
+    pub reserved: u64,
+    pub dead: u64,
+}
+
+/// The jobs for one broker.
+#[derive(Debug, Clone, Serialize)]
+#[allow(missing_docs, reason = "the words of the contract, §6")]
+pub struct Broker {
+    pub scheduled: u64,
+}
+
+impl Stats {
+    /// What was counted, and the rates of the instance that counted.
+    #[must_use]
+    pub fn of(counts: &Counts, rates: BTreeMap<&'static str, f64>) -> Self {
+        let of_bucket = |((scheduled, reserved), dead): ((&u64, &u64), &u64)| Bucket { scheduled: *scheduled, reserved: *reserved, dead: *dead };
+        Stats {
+            scheduled: counts.scheduled.iter().sum(),
+            reserved: counts.reserved.iter().sum(),
+            dead: counts.dead.iter().sum(),
+            overdue: counts.overdue,
+            next_due_ms: counts.next_due_ms,
+            buckets: counts.scheduled.iter().zip(&counts.reserved).zip(&counts.dead).map(of_bucket).collect(),
+            brokers: counts.brokers.iter().map(|(name, scheduled)| (name.clone(), Broker { scheduled: *scheduled })).collect(),
+            rates,
+        }
+    }
+}
+
+fn headers(headers: &Headers) -> serde_json::Map<String, serde_json::Value> {
+    let mut map = serde_json::Map::new();
+    for header in headers.iter() {
+        let same = headers.iter().filter(|other| other.name == header.name);
+        if !map.contains_key(&header.name) {
+            let mut values: Vec<serde_json::Value> = same.map(|header| value(&header.value)).collect();
+            let one = if values.len() == 1 { values.swap_remove(0) } else { serde_json::Value::Array(values) };
+            map.insert(header.name.clone(), one);
+        }
+    }
+    map
+}
+
+/// A header's value: what JSON has of it as such, bytes as base64.
+fn value(header: &Value) -> serde_json::Value {
+    match header {
+        Value::Null => serde_json::Value::Null,
+        Value::Bool(value) => json!(value),
+        Value::I8(value) => json!(value),
+        Value::I16(value) => json!(value),
+        Value::I32(value) => json!(value),
+        Value::I64(value) => json!(value),
+        Value::U8(value) => json!(value),
+        Value::U16(value) => json!(value),
+        Value::U32(value) => json!(value),
+        Value::F32(value) => json!(value),
+        Value::F64(value) => json!(value),
+        Value::Decimal(scale, number) => json!(f64::from(*number) / 10f64.powi(i32::from(*scale))),
+        Value::Text(text) => json!(text),
+        Value::Bytes(bytes) => text_or_base64(bytes),
+        Value::Timestamp(seconds) => json!(seconds),
+        Value::List(values) => values.iter().map(value).collect(),
+        Value::Table(entries) => entries.iter().map(|(name, entry)| (name.clone(), value(entry))).collect::<serde_json::Map<_, _>>().into(),
+    }
+}
+
+fn text_or_base64(bytes: &[u8]) -> serde_json::Value {
+    std::str::from_utf8(bytes).map_or_else(|_| json!({ "base64": STANDARD.encode(bytes) }), |text| json!(text))
+}
+
+#[cfg(test)]
+mod tests {
+    use dwell_connectors::Destination;
+
+    use super::*;
+    use crate::job::{self, JobId};
+    use crate::store::read::Place;
+    use crate::store::record::Record;
+
+    fn found() -> Found {
+        let headers = [("a", "1"), ("b", "2"), ("a", "3")].into_iter().fold(Headers::default(), |mut headers, (name, value)| {
+            headers.push(name, Value::from(value));
+            headers
+        });
+        let job = job::Job {
+            broker: "main".to_owned(),
+            to: Destination::new("orders.close"),
+            key: Some(vec![0xff].into()),
+            headers,
+            properties: None,
+            ttr_ms: 30_000,
+            confirm: Confirm::Broker,
+            retry: None,
+            late: None,
+            max_late_ms: None,
+            created_ms: 1,
+            origin: "nats".to_owned(),
+            has_body: true,
+            body: "hello".into(),
+        };
+        let record = Record { job, generated: false, generation: [0; 8], fingerprint: [0; 8] };
+        Found { id: JobId::new("x").unwrap(), place: Place::Scheduled, score_ms: 1_800_000_000_000, record, state: None, size: 5 }
+    }
+
+    #[test]
+    fn a_job_has_the_keys_of_the_contract_in_its_order() {
+        let found = found();
+        let json = serde_json::to_string(&Job::of(&found, &[120_000])).unwrap();
+        assert_eq!(
+            json,
+            concat!(
+                r#"{"id":"x","state":"scheduled","due":"2027-01-15T08:00:00.000Z","due_ms":1800000000000,"broker":"main","exchange":"","#,
+                r#""target":"orders.close","key":{"base64":"/w=="},"headers":{"a":["1","3"],"b":"2"},"attempt":0,"retry":["2m"],"ttr_ms":30000,"#,
+                r#""confirm":"broker","awaiting_finish":false,"size":5,"created_ms":1,"last_error":null}"#
+            )
+        );
+        let with_body = serde_json::to_value(Job::of(&found, &[]).with_body(&found)).unwrap();
+        assert_eq!((&with_body["body_base64"], &with_body["retry"]), (&json!("aGVsbG8="), &json!([])));
+    }
+
+    #[test]
+    fn a_verdict_and_counts_have_the_keys_of_the_contract() {
+        let answer = Answer { verdict: crate::job::Verdict::CancelledAfterAttempt, due_ms: None };
+        let json = serde_json::to_string(&Verdict::of("x", Action::Cancel, answer)).unwrap();
+        assert_eq!(json, r#"{"id":"x","action":"cancel","verdict":"cancelled_after_attempt","due_ms":null}"#);
+
+        let counts = Counts {
+            scheduled: vec![2, 0],
+            reserved: vec![0, 1],
+            dead: vec![0, 0],
+            brokers: vec![("main".to_owned(), 2)],
+            overdue: 1,
+            next_due_ms: Some(7),
+            ..Counts::default()
+        };
+        assert_eq!(
+            serde_json::to_value(Stats::of(&counts, BTreeMap::from([("published", 1.5)]))).unwrap(),
+            json!({
+                "scheduled": 2, "reserved": 1, "dead": 0, "overdue": 1, "next_due_ms": 7,
+                "buckets": [{"scheduled": 2, "reserved": 0, "dead": 0}, {"scheduled": 0, "reserved": 1, "dead": 0}],
+                "brokers": {"main": {"scheduled": 2}},
+                "rates": {"published": 1.5},
+            })
+        );
+    }
+}
