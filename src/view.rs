@@ -158,7 +158,8 @@ impl Stats {
     /// What was counted, and the rates of the instance that counted.
     #[must_use]
     pub fn of(counts: &Counts, rates: BTreeMap<&'static str, f64>) -> Self {
-        let of_bucket = |((scheduled, reserved), dead): ((&u64, &u64), &u64)| Bucket { scheduled: *scheduled, reserved: *reserved, dead: *dead };
+        let of_bucket =
+            |((scheduled, reserved), dead): ((&u64, &u64), &u64)| Bucket { scheduled: *scheduled, reserved: *reserved, dead: *dead };
         Stats {
             scheduled: counts.scheduled.iter().sum(),
             reserved: counts.reserved.iter().sum(),

@@ -66,14 +66,8 @@ impl From<State> for Place {
 pub(super) async fn run(common: &Common, args: &Args) -> Result<Exit, Stop> {
     let settings = common.settings()?;
     let store = Store::attach(&settings.redis).await?;
-    let query = Query {
-        place: args.state.into(),
-        from_ms: args.from,
-        to_ms: args.to,
-        target: args.target.clone(),
-        after: None,
-        limit: args.limit,
-    };
+    let query =
+        Query { place: args.state.into(), from_ms: args.from, to_ms: args.to, target: args.target.clone(), after: None, limit: args.limit };
     let mut shown = Shown { common, default_retry_ms: &settings.delivery.retry_ms, watch: args.watch, lines: HashMap::new() };
     if !args.watch {
         shown.show(&store, &query).await?;

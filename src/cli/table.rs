@@ -78,6 +78,6 @@ mod tests {
     #[test]
     fn what_would_steer_a_terminal_is_shown_instead() {
         assert_eq!(clean("a\u{1b}[2Jb\nü"), "a\\u{1b}[2Jb\\nü");
-        assert_eq!(table(["id", "n"], [["a\tb".to_owned(), "1".to_owned()]]), " id     n\n a\\tb   1");
+        assert_eq!(table(["id", "n"], [["a\tb".to_owned(), "1".to_owned()]]), " id    n\n a\\tb  1");
     }
 }

@@ -84,9 +84,7 @@ impl Store {
         let brokers = self.brokers();
         let mut runs: Vec<Run> = (0..self.keys.buckets())
             .flat_map(|bucket| brokers.iter().map(move |broker| (bucket, broker)))
-            .map(|(bucket, broker)| {
-                Run::new(bucket, self.keys.due(bucket, broker), query.from_ms, query.to_ms, query.after.as_ref())
-            })
+            .map(|(bucket, broker)| Run::new(bucket, self.keys.due(bucket, broker), query.from_ms, query.to_ms, query.after.as_ref()))
             .collect();
         // About what each set gives of the page where ids are spread evenly.
         let count = (2 * query.limit / runs.len().max(1) + 8).min(PAGE);

@@ -28,7 +28,7 @@ pub(super) struct Consumer {
 /// What is there of the consumer: nothing, or its settings and what to change in them.
 enum There {
     Missing,
-    Fit { ack_wait: Duration, better: Option<pull::Config> },
+    Fit { ack_wait: Duration, better: Option<Box<pull::Config>> },
 }
 
 /// Finds or makes the consumer on this stream.
@@ -39,7 +39,7 @@ pub(super) async fn ensure(link: &Link, stream: &str, config: &Config, options: 
         There::Fit { ack_wait, better } => {
             if let Some(better) = better {
                 info!(stream, consumer = name, "consumer had a finite max_deliver or a small max_ack_pending, updating it");
-                link.ask(handle.update_consumer(better)).await?.map_err(|error| {
+                link.ask(handle.update_consumer(*better)).await?.map_err(|error| {
                     let kind =
                         if matches!(error.kind(), ConsumerUpdateErrorKind::TimedOut) { ErrorKind::Disconnected } else { ErrorKind::Denied };
                     let failure = link.fail(kind, &format!("cannot update the consumer `{name}` of `{stream}`: {}", deepest(&error)));
@@ -93,7 +93,7 @@ async fn find(link: &Link, stream: &str, options: &SourceOptions) -> Result<(Str
         Ok(info) => {
             let fit = Fit { link, stream, options, subjects: &handle.cached_info().config.subjects };
             fit.check(&info.config)?;
-            There::Fit { ack_wait: info.config.ack_wait, better: fit.update(info.config)? }
+            There::Fit { ack_wait: info.config.ack_wait, better: fit.update(info.config)?.map(Box::new) }
         }
         Err(error) if error.kind() == ConsumerInfoErrorKind::NotFound => There::Missing,
         Err(error) => {

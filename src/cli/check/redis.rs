@@ -16,17 +16,12 @@ pub(super) async fn checks(settings: &Redis) -> Vec<Check> {
         Ok(survey) => survey,
         Err(error) => {
             let away = Check::of_error("redis", error);
-            let others = ["redis.namespace", "redis.durability", "redis.maxmemory-policy", "redis.memory"].map(|name| Check::skipped(name, &away));
+            let others =
+                ["redis.namespace", "redis.durability", "redis.maxmemory-policy", "redis.memory"].map(|name| Check::skipped(name, &away));
             return [away].into_iter().chain(others).collect();
         }
     };
-    vec![
-        server(settings, &survey),
-        namespace(settings, &survey),
-        durability(settings, &survey),
-        policy(&survey),
-        memory(&survey.facts),
-    ]
+    vec![server(settings, &survey), namespace(settings, &survey), durability(settings, &survey), policy(&survey), memory(&survey.facts)]
 }
 
 fn server(settings: &Redis, survey: &Survey) -> Check {
@@ -49,7 +44,9 @@ fn namespace(settings: &Redis, survey: &Survey) -> Check {
             let brokers = if meta.brokers.is_empty() { "none".to_owned() } else { meta.brokers.join(", ") };
             Check::good(NAME, format!("`{}` has {} buckets; brokers: {brokers}", settings.namespace, meta.buckets))
         }
-        Ok(None) => Check::good(NAME, format!("`{}` is new: would be made, with {} buckets for ever", settings.namespace, settings.buckets)),
+        Ok(None) => {
+            Check::good(NAME, format!("`{}` is new: would be made, with {} buckets for ever", settings.namespace, settings.buckets))
+        }
         Err(error) => Check::of_error(NAME, error.clone()),
     }
 }
@@ -130,7 +127,9 @@ mod tests {
         let facts = |used_memory, max_memory, system_memory| Facts { used_memory, max_memory, system_memory, ..Facts::default() };
         assert_eq!(memory(&facts(79, 100, 1000)).mend, "");
         let full = memory(&facts(81 << 20, 100 << 20, 1000 << 20));
-        assert!(full.ok && full.detail == "81MiB used of maxmemory 100MiB: 81 %, and a full Redis takes no new jobs" && !full.mend.is_empty());
+        assert!(
+            full.ok && full.detail == "81MiB used of maxmemory 100MiB: 81 %, and a full Redis takes no new jobs" && !full.mend.is_empty()
+        );
         assert!(!memory(&facts(900, 0, 1000)).mend.is_empty());
         assert_eq!(memory(&facts(900, 0, 0)).mend, "");
     }
