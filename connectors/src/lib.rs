@@ -20,6 +20,8 @@ pub mod memory;
 pub mod message;
 #[cfg(feature = "nats")]
 pub mod nats;
+#[cfg(any(feature = "amqp", feature = "nats"))]
+mod secret;
 pub mod sink;
 pub mod source;
 
