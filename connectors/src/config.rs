@@ -12,6 +12,9 @@ use crate::{ConnectorError, Destination, Outcomes, Sink, Source, SourceOptions, 
 #[serde(tag = "type", rename_all = "snake_case")]
 #[allow(clippy::large_enum_variant, reason = "one for each broker of the settings")]
 pub enum BrokerConfig {
+    /// AMQP 0-9-1: RabbitMQ.
+    #[cfg(feature = "amqp")]
+    Amqp(crate::amqp::Config),
     /// NATS JetStream.
     #[cfg(feature = "nats")]
     Nats(crate::nats::Config),
@@ -53,6 +56,8 @@ impl BrokerConfig {
     /// Opens a source: connected, its consumer found or made, ready for `recv`. The consumer is made where it is missing, the topic never.
     pub async fn source(&self, options: SourceOptions) -> Result<Box<dyn Source>, ConnectorError> {
         match self {
+            #[cfg(feature = "amqp")]
+            BrokerConfig::Amqp(config) => Ok(Box::new(Box::pin(crate::amqp::source::open(config, options)).await?)),
             #[cfg(feature = "nats")]
             BrokerConfig::Nats(config) => Ok(Box::new(Box::pin(crate::nats::source::open(config, options)).await?)),
             BrokerConfig::Memory(config) => Ok(Box::new(memory::source(config, options)?)),
@@ -62,6 +67,8 @@ impl BrokerConfig {
     /// Looks whether a source could be opened, and changes nothing. The error is that of [`BrokerConfig::source`]: `Missing` for the topic.
     pub async fn look(&self, options: &SourceOptions) -> Result<Reader, ConnectorError> {
         match self {
+            #[cfg(feature = "amqp")]
+            BrokerConfig::Amqp(config) => Box::pin(crate::amqp::source::look(config, options)).await,
             #[cfg(feature = "nats")]
             BrokerConfig::Nats(config) => Box::pin(crate::nats::source::look(config, options)).await,
             BrokerConfig::Memory(config) => memory::look(config, options),
@@ -71,6 +78,11 @@ impl BrokerConfig {
     /// Opens a sink. `publish_timeout`: how long a publication may go without an answer before the sink reports it as unknown.
     pub async fn sink(&self, publish_timeout: Duration) -> Result<(Box<dyn Sink>, Outcomes), ConnectorError> {
         match self {
+            #[cfg(feature = "amqp")]
+            BrokerConfig::Amqp(config) => {
+                let (sink, outcomes) = Box::pin(crate::amqp::sink::open(config, publish_timeout)).await?;
+                Ok((Box::new(sink), outcomes))
+            }
             #[cfg(feature = "nats")]
             BrokerConfig::Nats(config) => {
                 let (sink, outcomes) = Box::pin(crate::nats::sink::open(config, publish_timeout)).await?;
@@ -86,6 +98,8 @@ impl BrokerConfig {
     /// Makes the destination where it is missing; what exists is left as it is.
     pub async fn declare(&self, to: &Destination, role: Role) -> Result<Declared, ConnectorError> {
         match self {
+            #[cfg(feature = "amqp")]
+            BrokerConfig::Amqp(config) => Box::pin(crate::amqp::declare(config, to, role)).await,
             #[cfg(feature = "nats")]
             BrokerConfig::Nats(config) => Box::pin(crate::nats::declare(config, to, role)).await,
             BrokerConfig::Memory(config) => memory::declare(config, to, role),
@@ -96,9 +110,24 @@ impl BrokerConfig {
     #[must_use]
     pub fn problems(&self) -> Vec<String> {
         match self {
+            #[cfg(feature = "amqp")]
+            BrokerConfig::Amqp(config) => config.problems(),
             #[cfg(feature = "nats")]
             BrokerConfig::Nats(config) => config.problems(),
             BrokerConfig::Memory(_) => Vec::new(),
+        }
+    }
+
+    /// Why this can be no pattern of `allow` on this kind of broker, or `None`.
+    #[must_use]
+    pub fn pattern_problem(&self, pattern: &str) -> Option<String> {
+        match self {
+            #[cfg(feature = "amqp")]
+            BrokerConfig::Amqp(_) => crate::amqp::pattern_problem(pattern),
+            _ => {
+                let _ = pattern;
+                None
+            }
         }
     }
 
@@ -106,6 +135,8 @@ impl BrokerConfig {
     #[must_use]
     pub fn allows(&self, pattern: &str, to: &Destination) -> bool {
         match self {
+            #[cfg(feature = "amqp")]
+            BrokerConfig::Amqp(_) => crate::amqp::allows(pattern, to),
             #[cfg(feature = "nats")]
             BrokerConfig::Nats(_) => crate::nats::allows(pattern, to),
             BrokerConfig::Memory(_) => memory::allows(pattern, to),
@@ -117,6 +148,8 @@ impl BrokerConfig {
     #[must_use]
     pub fn forbidden(&self, to: &Destination) -> Option<String> {
         match self {
+            #[cfg(feature = "amqp")]
+            BrokerConfig::Amqp(_) => crate::amqp::forbidden(to),
             #[cfg(feature = "nats")]
             BrokerConfig::Nats(_) => crate::nats::forbidden(to),
             BrokerConfig::Memory(_) => memory::forbidden(to),
@@ -127,6 +160,8 @@ impl BrokerConfig {
     #[must_use]
     pub fn kind(&self) -> &'static str {
         match self {
+            #[cfg(feature = "amqp")]
+            BrokerConfig::Amqp(_) => "amqp",
             #[cfg(feature = "nats")]
             BrokerConfig::Nats(_) => "nats",
             BrokerConfig::Memory(_) => "memory",
@@ -137,6 +172,8 @@ impl BrokerConfig {
     #[must_use]
     pub fn place(&self) -> String {
         match self {
+            #[cfg(feature = "amqp")]
+            BrokerConfig::Amqp(config) => config.place(),
             #[cfg(feature = "nats")]
             BrokerConfig::Nats(config) => config.place(),
             BrokerConfig::Memory(_) => "memory".to_owned(),
