@@ -266,7 +266,8 @@ impl<'a> Channeled<'a> {
             }
         }
         let mut unsent = 0;
-        while let Some(item) = self.run.queue.pop_front_if(|item| item.since.elapsed() >= patience) {
+        while self.run.queue.front().is_some_and(|item| item.since.elapsed() >= patience) {
+            let Some(item) = self.run.queue.pop_front() else { break };
             unsent += 1;
             outcomes.push((item.token, Outcome::Refused(format!("not sent to `{}` within {patience:?}: the broker is slow", item.to))));
         }

@@ -46,15 +46,20 @@ const DEFINITIONS: &str = r#"{
 }"#;
 
 static SHARED: OnceCell<RabbitServer> = OnceCell::const_new();
+static VICTIM: OnceCell<tokio::sync::Mutex<RabbitServer>> = OnceCell::const_new();
 
 /// The server that tests share which do it no harm; names in it are fresh.
 pub(crate) async fn shared() -> &'static RabbitServer {
     SHARED.get_or_init(RabbitServer::start).await
 }
 
+/// A server for tests that break one, to one of them at a time; each leaves it as it was.
+pub(crate) async fn victim() -> tokio::sync::MutexGuard<'static, RabbitServer> {
+    VICTIM.get_or_init(async || tokio::sync::Mutex::new(RabbitServer::start().await)).await.lock().await
+}
+
 impl RabbitServer {
-    /// Starts one for a test that breaks it.
-    pub(crate) async fn start() -> Self {
+    async fn start() -> Self {
         tokio::task::spawn_blocking(|| {
             let folder = tempfile::Builder::new().prefix("dwell-rabbit-").tempdir().unwrap();
             let server = RabbitServer { binary: binary(), folder, port: free_port(), tls_port: free_port(), life: Mutex::new(None) };
