@@ -33,7 +33,7 @@ end
 local function answer_over()
   local over = call('HGET', GONE, id) or call('HGET', GONE_OLD, id)
   local outcome = over and gone_outcome(over)
-  if outcome == 'f' or outcome == 'n' then return answer('fired', tonumber(gone_due(over))) end
+  if outcome == 'f' or outcome == 'n' then return answer('fired', gone_due(over)) end
   return answer('not_found')
 end
 
