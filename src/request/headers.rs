@@ -11,6 +11,18 @@ use crate::units::quote;
 /// The most bytes of a header name on AMQP.
 const AMQP_NAME_BYTES: usize = 255;
 
+/// Refuses what is no header at all: on NATS a line without a name or a colon comes without a name. It may have been meant for Dwell.
+pub(super) fn check(headers: &Headers, from: Kind) -> Result<(), Rejection> {
+    let nameless = headers.iter().find(|header| from == Kind::Nats && header.name.is_empty());
+    nameless.map_or(Ok(()), |header| {
+        let line = header.value.as_text().map_or_else(|| "a line that is not UTF-8".to_owned(), quote);
+        Err(Rejection::new(
+            Code::BadHeader,
+            format!("among the headers is {line}, which is none: write `name: value`, in a line of its own"),
+        ))
+    })
+}
+
 /// The headers that pass from a broker of kind `from` to `to` on `broker`, in order.
 pub(super) fn passed(headers: &Headers, from: Kind, broker: &BrokerRules, to: &Destination) -> Result<Headers, Rejection> {
     let mut passed = Headers::default();
@@ -37,9 +49,10 @@ fn to_nats(header: &Header, from: Kind) -> Result<bool, Rejection> {
     if from == Kind::Nats {
         let acts = has_prefix(header, "nats-expected-")
             || ["nats-rollup", "nats-ttl", "nats-msg-id"].iter().any(|name| header.name.eq_ignore_ascii_case(name));
-        return Ok(!acts);
-    }
-    if has_prefix(header, "nats-") {
+        if acts {
+            return Ok(false);
+        }
+    } else if has_prefix(header, "nats-") {
         return Err(refuse(header, "would act on NATS, and comes from another broker: leave it out"));
     }
     let named = !header.name.is_empty() && header.name.bytes().all(|b| b.is_ascii_graphic() && b != b':');

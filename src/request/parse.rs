@@ -14,6 +14,7 @@ const ATTEMPT: &str = "delayed-attempt";
 
 /// Reads a message as a request. `now_ms` is about Redis's time: it decides only which timestamps are ahead of now, and what is beyond `max_delay`.
 pub fn parse(message: &Message, rules: &Rules, now_ms: i64) -> Result<Request, Rejection> {
+    headers::check(&message.headers, rules.kind)?;
     let mut control = control::read(&message.headers)?;
     let mut body = None;
     if rules.ingest.envelope && control.action.is_none_or(|action| action == Action::Schedule) {

@@ -7,5 +7,6 @@
 mod support;
 
 mod demo;
+mod odd_requests;
 mod servers;
 mod store;
