@@ -165,11 +165,16 @@ impl Pump {
         let held = self.shelf.unsettled().iter().filter_map(|reply| sequence(reply)).collect();
         let (found, line) = {
             let (search, config) = (&mut self.search, &self.config);
-            let again = async { Ok((search.run(&held, room).await?, Line::open(config).await?)) };
+            // The look comes last: by then the server has seen the end of the line before, and sends nothing more into it.
+            let again = async {
+                let line = Line::open(config).await?;
+                Ok((search.run(&held, room).await?, line))
+            };
             tokio::pin!(again);
             loop {
                 tokio::select! {
                     biased;
+                    () = self.link.lost() => return Err(self.link.error()),
                     again = &mut again => break again?,
                     _ = self.hold.tick() => hold(&self.link, &self.shelf).await?,
                     Some(complaint) = self.complaints.recv() => denied(&complaint).map_or(Ok(()), Err)?,
