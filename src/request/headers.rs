@@ -23,10 +23,16 @@ pub(super) fn check(headers: &Headers, from: Kind) -> Result<(), Rejection> {
     })
 }
 
-/// The headers that pass from a broker of kind `from` to `to` on `broker`, in order.
-pub(super) fn passed(headers: &Headers, from: Kind, broker: &BrokerRules, to: &Destination) -> Result<Headers, Rejection> {
+/// The headers that pass from a broker of kind `from` to `to` on `broker`, in order; behind them those that stand in for what has no place there.
+pub(super) fn passed(
+    headers: &Headers,
+    stand_ins: &[Header],
+    from: Kind,
+    broker: &BrokerRules,
+    to: &Destination,
+) -> Result<Headers, Rejection> {
     let mut passed = Headers::default();
-    for header in headers.iter() {
+    for header in headers.iter().chain(stand_ins) {
         let ours = has_prefix(header, "delay-") || has_prefix(header, "delayed-") || dialect::owns(&header.name);
         if ours {
             continue;
@@ -38,6 +44,10 @@ pub(super) fn passed(headers: &Headers, from: Kind, broker: &BrokerRules, to: &D
             Kind::Memory => true,
         };
         if pass {
+            // A field table has each name once; what a broker of that kind sent twice itself is left to the client.
+            if broker.kind == Kind::Amqp && from != Kind::Amqp && passed.iter().any(|other| other.name == header.name) {
+                return Err(refuse(header, "stands more than once, and AMQP has each name once: give each its own name"));
+            }
             passed.push(header.name.clone(), header.value.clone());
         }
     }
@@ -67,6 +77,9 @@ fn to_nats(header: &Header, from: Kind) -> Result<bool, Rejection> {
 }
 
 fn to_kafka(header: &Header) -> Result<bool, Rejection> {
+    if header.name.contains('\0') {
+        return Err(refuse(header, "has a name with a NUL byte, which the Kafka client does not take"));
+    }
     match &header.value {
         Value::Null | Value::Bytes(_) => Ok(true),
         value if is_plain(value) => Ok(true),

@@ -5,7 +5,7 @@ use dwell_connectors::{Destination, Message};
 use super::control::{self, Control};
 use super::reject::{Code, Rejection};
 use super::rules::{Kind, Rules};
-use super::{Act, Request, Schedule, dialect, envelope, headers, origin, target};
+use super::{Act, Request, Schedule, dialect, envelope, foreign, headers, origin, target};
 use crate::job::{Action, Conflict, Due, Job, JobId};
 use crate::units::{quote, show_duration_ms, show_size, show_time_ms};
 
@@ -61,7 +61,9 @@ fn schedule(control: Control, message: &Message, body: Option<bytes::Bytes>, rul
             ),
         ));
     }
-    let passed = headers::passed(&message.headers, rules.kind, target.rules, &target.to)?;
+    let key = control.key.or_else(|| message.key.clone());
+    let stand_ins = foreign::stand_ins(key.as_deref(), has_body, message, target.rules.kind);
+    let passed = headers::passed(&message.headers, &stand_ins, rules.kind, target.rules, &target.to)?;
     let generated = control.id.is_none();
     // An id that was made here names this message alone: whatever it meets, it replaces nothing.
     let conflict = if generated { Conflict::Keep } else { control.conflict.unwrap_or_default() };
@@ -73,9 +75,9 @@ fn schedule(control: Control, message: &Message, body: Option<bytes::Bytes>, rul
         job: Job {
             broker: target.broker.to_owned(),
             to: target.to,
-            key: control.key.or_else(|| message.key.clone()),
+            key: key.filter(|_| foreign::keeps_key(target.rules.kind)),
             headers: passed,
-            properties: message.properties.clone(),
+            properties: message.properties.clone().filter(|_| foreign::keeps_properties(target.rules.kind)),
             ttr_ms,
             confirm: control.confirm.unwrap_or(rules.confirm),
             retry: control.retry_ms,
