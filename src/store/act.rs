@@ -105,7 +105,7 @@ impl Store {
     async fn pass_act(&self, name: Name, call: Cmd) -> Result<Option<Answer>, StoreError> {
         let begun = clock::now();
         let link = self.gate.link();
-        let calls = [call];
+        let calls = [vec![call]];
         let mut answers = self.gate.pass(link, name.as_str(), &calls).await;
         if matches!(&answers, Err(error) if error.class == Class::NoScript) {
             self.load(link, name).await?;
