@@ -8,3 +8,4 @@ mod late;
 mod redis_away;
 mod requests;
 mod rig;
+mod roles;
