@@ -42,7 +42,7 @@ impl Sweep {
             if round.is_multiple_of(SWEEP_ROUNDS)
                 && let Err(error) = self.run_once().await
             {
-                tracing::debug!(%error, "sweeping failed, trying again");
+                tracing::warn!(%error, mend = error.mend, "sweeping failed, trying again");
             }
             round = round.wrapping_add(1);
             tokio::select! {
@@ -52,8 +52,9 @@ impl Sweep {
         }
     }
 
-    /// One pass over all buckets.
+    /// One pass over all buckets. A namespace that Redis lost is made again before: new instances, and people at a command line, look for it.
     pub async fn run_once(&self) -> Result<(), StoreError> {
+        self.store.rejoin().await?;
         for bucket in 0..self.store.keys().buckets() {
             loop {
                 let swept = self.store.sweep(bucket, self.rules).await?;

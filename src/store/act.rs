@@ -72,7 +72,7 @@ impl Store {
             match self.pass_act(name, call).await {
                 Ok(Some(answer)) => return Ok(answer),
                 Ok(None) => {}
-                Err(error) if error.message.contains("DWELL_BROKER") => self.refresh_brokers().await?,
+                Err(error) if error.message.contains("DWELL_BROKER") => self.rejoin().await?,
                 Err(error) => return Err(error),
             }
         }

@@ -90,7 +90,7 @@ impl Store {
                 }
                 Err(error) if error.message.contains("DWELL_BROKER") && refreshes < BROKER_REFRESHES => {
                     refreshes += 1;
-                    self.refresh_brokers().await?;
+                    self.rejoin().await?;
                 }
                 Err(error) => return Err(error),
             }

@@ -9,3 +9,4 @@ mod redis_away;
 mod requests;
 mod rig;
 mod roles;
+mod sweep;
