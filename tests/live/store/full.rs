@@ -139,3 +139,20 @@ async fn a_key_of_another_type_is_an_error() {
         let _ = bed.store.find(&super::bed::id("job-3")).await;
     }
 }
+
+#[tokio::test]
+async fn a_state_that_is_cut_off_holds_up_no_other_job() {
+    let bed = Bed::new().await;
+    bed.put(request("cut", 1, PAST)).await;
+    let lease = bed.claim_one().await;
+    assert!(bed.release(&lease, false).await);
+    bed.redis(&["HSET", &bed.key("state"), "cut", "\u{1}..."]).await;
+    bed.put(request("whole", 2, PAST)).await;
+    let taken = bed.claim().await;
+    assert_eq!((taken.jobs.len(), taken.jobs[0].id.as_str(), taken.unknown), (1, "whole", 1));
+    assert_eq!(bed.place("cut").await, "due:main");
+    // A new schedule of that id stands, and so does what else is in its batch.
+    let verdicts = bed.store.schedule(&[request("cut", 3, PAST), request("new", 4, FAR)]).await.unwrap().answers;
+    assert_eq!(verdicts.iter().map(|answer| answer.verdict).collect::<Vec<_>>(), [Verdict::Replaced, Verdict::Added]);
+    assert_eq!(bed.claim_one().await.record.job.body, "body 3");
+}
