@@ -210,6 +210,9 @@ impl Dispatch {
             }
         };
         self.backoff.reset();
+        if self.pauses.forget(now) {
+            self.count_pauses();
+        }
         let next = taken.next_ms.map(|due_ms| now + micros(due_ms.saturating_mul(1000).saturating_sub(taken.now_us)));
         self.wakes.read(bucket, if taken.more { Some(now) } else { next }, now);
         if taken.unknown > 0 || taken.orphans > 0 {

@@ -62,7 +62,7 @@ impl Dispatch {
         }
     }
 
-    fn count_pauses(&self) {
+    pub(super) fn count_pauses(&self) {
         if let Some(metrics) = &self.of_broker {
             metrics.target_paused(self.pauses.count());
         }
