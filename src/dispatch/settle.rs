@@ -51,14 +51,18 @@ impl Settle {
     }
 
     /// Settles, calling again until the store answers or `give_up`. Per job whether its lease still stood; `None` when given up, and then
-    /// the leases run out by themselves.
+    /// the leases run out by themselves. A call that failed may have settled them all the same: then no lease stands for the next one, which says
+    /// so of the whole batch.
     pub(super) async fn run(&self, store: &Store, bucket: u16, broker: &str, give_up: &CancellationToken) -> Option<Vec<bool>> {
         let mut backoff = Backoff::link();
+        let mut failed = false;
         loop {
             match self.call(store, bucket, broker).await {
+                Ok(stood) if failed && !stood.contains(&true) => return Some(vec![true; stood.len()]),
                 Ok(stood) => return Some(stood),
                 Err(error) => tracing::warn!(broker, bucket, %error, "settling failed, trying again"),
             }
+            failed = true;
             tokio::select! {
                 () = give_up.cancelled() => return None,
                 () = clock::sleep(backoff.pause()) => {}

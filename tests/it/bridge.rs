@@ -9,4 +9,5 @@ mod redis_away;
 mod requests;
 mod rig;
 mod roles;
+mod settling;
 mod sweep;
