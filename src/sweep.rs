@@ -54,19 +54,24 @@ impl Sweep {
 
     /// One pass over all buckets. A namespace that Redis lost is made again before: new instances, and people at a command line, look for it.
     pub async fn run_once(&self) -> Result<(), StoreError> {
-        self.store.rejoin().await?;
+        let mut result = self.store.rejoin().await;
         for bucket in 0..self.store.keys().buckets() {
-            loop {
-                let swept = self.store.sweep(bucket, self.rules).await?;
-                if swept.master_changed {
-                    tracing::warn!(bucket, "redis is another master, or restarted: what it had not replicated or fsynced is lost");
-                }
-                if swept.dead == 0 {
-                    break;
-                }
+            // One that fails (damage, a shard that is down) keeps no other from being swept.
+            result = result.and(self.sweep(bucket).await);
+        }
+        result
+    }
+
+    async fn sweep(&self, bucket: u16) -> Result<(), StoreError> {
+        loop {
+            let swept = self.store.sweep(bucket, self.rules).await?;
+            if swept.master_changed {
+                tracing::warn!(bucket, "redis is another master, or restarted: what it had not replicated or fsynced is lost");
+            }
+            if swept.dead == 0 {
+                return Ok(());
             }
         }
-        Ok(())
     }
 
     async fn count(&self) -> Result<(), StoreError> {
