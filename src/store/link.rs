@@ -73,18 +73,27 @@ impl Link {
 
     /// Sends a pipeline, all of one slot, and returns every answer; the first error of any is the error of all.
     pub async fn pipeline(&self, doing: &str, pipeline: &Pipeline) -> Result<Vec<Value>, StoreError> {
+        self.pipelines(doing, std::slice::from_ref(pipeline)).await
+    }
+
+    /// Sends pipelines one after the other over one connection, each only where the one before it was answered without an error.
+    pub async fn pipelines(&self, doing: &str, pipelines: &[Pipeline]) -> Result<Vec<Value>, StoreError> {
         let live = self.live().await?;
-        let count = pipeline.len();
-        let answer = match live.connection.clone() {
-            Connection::Single(mut connection) => {
-                clock::timeout(RESPONSE_TIMEOUT, connection.req_packed_commands(pipeline, 0, count)).await
-            }
-            Connection::Cluster(mut connection) => {
-                clock::timeout(RESPONSE_TIMEOUT, connection.req_packed_commands(pipeline, 0, count)).await
-            }
-        };
-        let answer = answer.map(|answer| answer.and_then(|values| values.into_iter().map(refusal).collect()));
-        self.judge(doing, live.generation, answer)
+        let mut answers = Vec::with_capacity(pipelines.iter().map(Pipeline::len).sum());
+        for pipeline in pipelines {
+            let count = pipeline.len();
+            let answer = match live.connection.clone() {
+                Connection::Single(mut connection) => {
+                    clock::timeout(RESPONSE_TIMEOUT, connection.req_packed_commands(pipeline, 0, count)).await
+                }
+                Connection::Cluster(mut connection) => {
+                    clock::timeout(RESPONSE_TIMEOUT, connection.req_packed_commands(pipeline, 0, count)).await
+                }
+            };
+            let answer = answer.map(|answer| answer.and_then(|values| values.into_iter().map(refusal).collect::<Result<Vec<_>, _>>()));
+            answers.extend(self.judge(doing, live.generation, answer)?);
+        }
+        Ok(answers)
     }
 
     /// Whether pipelines over several slots must be split.

@@ -32,7 +32,7 @@ local function broker_of(record) return string.sub(record, 32, 31 + string.byte(
 local function schedule_verdict_of(record) return has(string.byte(record, 2), FLAG_REPLACED) and 'replaced' or 'added' end
 
 -- State (store/record.rs): what changes; only of jobs that were claimed or changed.
-local STATE_VERSION, STATE_FIXED = 1, '>BBBI4I2i8c8c8c8BB'
+local STATE_VERSION, STATE_FIXED, STATE_BYTES = 1, '>BBBI4I2i8c8c8c8BB', 43
 local HELD, TAKEN_OVER = 1, 2
 -- Marks: it replaced another job; its attempts may be more than are known, because a master that saw them is gone.
 local REPLACED, DOUBT = 1, 2
@@ -57,7 +57,8 @@ local function first_state(record, due, fence)
   return FIRST .. struct.pack('>i8', due) .. fence .. string.sub(record, 7, 22) .. string.char(marks, 0)
 end
 local function fence_of(bytes) return string.sub(bytes, 18, 25) end
-local function is_readable(bytes) return not bytes or string.byte(bytes, 1) == STATE_VERSION end
+-- Also where it is cut off: taking it apart would fail the script, and with it every other job of the call.
+local function is_readable(bytes) return not bytes or string.byte(bytes, 1) == STATE_VERSION and #bytes >= STATE_BYTES end
 
 -- Gone: id -> outcome, then marks, fingerprint and due as they stand in the state. acts: fingerprint -> verdict:due. Field '' of both: when the
 -- turn began; of the older ones: when it ended.

@@ -198,6 +198,19 @@ async fn requests_for_one_id_in_one_batch_are_applied_in_order() {
 }
 
 #[tokio::test]
+async fn a_request_is_not_applied_where_an_earlier_one_for_its_id_was_refused() {
+    let bed = Bed::new().await;
+    // Another instance brought a broker that this one meets only now: the call with the first of the two requests for `x` is refused.
+    let mut elsewhere = request("y", 1, FAR);
+    elsewhere.job.broker = "other".to_owned();
+    open(&bed.settings, &["other"]).await.schedule(&[elsewhere]).await.unwrap();
+    let batch = [request("y", 2, FAR), request("x", 3, FAR), request("x", 4, FAR)];
+    let verdicts: Vec<Verdict> = bed.store.schedule(&batch).await.unwrap().answers.iter().map(|answer| answer.verdict).collect();
+    assert_eq!(verdicts, [Verdict::Replaced, Verdict::Added, Verdict::Replaced]);
+    assert_eq!(bed.store.find(&id("x")).await.unwrap().unwrap().record.job.body, "body 4");
+}
+
+#[tokio::test]
 async fn a_batch_of_large_bodies_and_of_many_jobs_goes_through() {
     let bed = Bed::new().await;
     let large: Vec<Schedule> = (0..5)
