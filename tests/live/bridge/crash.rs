@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use dwell::servers::RedisOptions;
+use dwell::servers::{AppendFsync, RedisOptions};
 
 use super::rig::Rig;
 
@@ -43,4 +43,32 @@ async fn killed_five_times_under_load_it_loses_nothing_and_repeats_only_what_was
     assert!(stray.is_empty(), "repeated, and not in flight at a kill: {stray:?}");
     assert!(copies.values().sum::<usize>() <= KILLS * MAX_IN_FLIGHT);
     assert_eq!(book.uncertain(), 0, "the broker was up");
+}
+
+#[tokio::test]
+async fn killed_with_redis_while_it_holds_requests_it_loses_none_of_them() {
+    let options = RedisOptions { appendonly: Some(AppendFsync::Always), ..RedisOptions::default() };
+    let settings = "redis.durability = \"fsync\"\ndelivery.publish_timeout = \"3s\"";
+    let mut rig = Rig::new("crash-both", options, settings).await;
+    let mut dwell = rig.dwell().await;
+    let load = rig.load(60);
+    rig.until_arrived(300).await;
+    rig.redis.freeze().unwrap();
+    rig.until_held(100).await;
+    // What was on its way to Redis goes with both: only the broker still has it.
+    dwell.kill().unwrap();
+    rig.redis.kill().unwrap();
+    rig.redis.restart().await.unwrap();
+    let in_flight = rig.in_flight().await;
+    dwell.restart().await.unwrap();
+    let arrived = rig.book.lock().distinct();
+    rig.until_arrived(arrived + 500).await;
+    load.finish().await;
+    let left = rig.settled().await;
+
+    assert_eq!(left.dead.iter().sum::<u64>(), 0);
+    assert!(rig.redelivered().await >= 100, "the broker had them back");
+    let book = rig.book.lock();
+    let stray: Vec<String> = book.sound().into_keys().filter(|id| !in_flight.contains(id)).collect();
+    assert!(stray.is_empty(), "repeated, and not in flight: {stray:?}");
 }

@@ -24,7 +24,7 @@ use crate::support::{metric, namespace, wait_within};
 pub(super) const TARGET: &str = "orders.new";
 /// How long JetStream waits for a sign of life of who holds a request. Short, so that what a crashed instance held comes back soon, and so that
 /// who holds requests through an outage has to say so.
-pub(super) const ACK_WAIT: Duration = Duration::from_secs(3);
+pub(super) const ACK_WAIT: Duration = Duration::from_secs(5);
 /// How long a story may take to settle. Far more than any takes on a busy machine.
 pub(super) const SETTLE: Duration = Duration::from_secs(120);
 /// JetStream's least: what comes again later is stored again, so that no repeat of ours hides behind the server's own deduplication.
@@ -126,6 +126,23 @@ impl Rig {
     /// The ids that are claimed now.
     pub(super) async fn in_flight(&self) -> HashSet<String> {
         Claims::of(self).await.ids().await
+    }
+
+    /// Waits until Dwell has read so many requests that it has not acknowledged.
+    pub(super) async fn until_held(&self, least: u64) {
+        let port = self.nats.port();
+        wait_within(SETTLE, &format!("{least} requests are held"), async || {
+            let consumer = jetstream::consumer(port, "REQUESTS", "dwell").await;
+            (consumer["num_ack_pending"].as_u64().unwrap() >= least).then_some(())
+        })
+        .await;
+    }
+
+    /// How many times JetStream delivered a request again.
+    pub(super) async fn redelivered(&self) -> u64 {
+        let consumer = jetstream::consumer(self.nats.port(), "REQUESTS", "dwell").await;
+        let delivered = |what: &str| consumer["delivered"][what].as_u64().unwrap();
+        delivered("consumer_seq") - delivered("stream_seq")
     }
 
     /// Waits until so many jobs are claimed.
