@@ -95,7 +95,7 @@ async fn persist(store: &Store, mut act: Act, default_retry_ms: &[u64]) -> Resul
 async fn refuse_too_long(store: &Store, settings: &Settings, due: Due) -> Result<(), Stop> {
     let most_ms = settings.limits.max_delay_ms;
     let is_too_long = match due {
-        Due::In(ms) => ms > most_ms,
+        Due::In(ms) | Due::Earlier { in_ms: ms, .. } => ms > most_ms,
         Due::At(at_ms) => i128::from(at_ms) - i128::from(store.read_clock().await? / 1000) > i128::from(most_ms),
     };
     if !is_too_long {

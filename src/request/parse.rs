@@ -124,8 +124,9 @@ fn due(control: &Control, message: &Message, rules: &Rules, now_ms: i64) -> Resu
         }
         (None, None) => Ok(None),
         (Some(ms), None) if ms > max_ms => Err(too_long(format!("a delay of {}", show_duration_ms(ms)))),
-        (Some(ms), None) => Ok(Some(match counted_from(message, rules, now_ms) {
-            Some(from_ms) => Due::At(from_ms.saturating_add_unsigned(ms)),
+        (Some(ms), None) => Ok(Some(match counted_from(message, rules) {
+            Some(from_ms) if from_ms <= now_ms => Due::At(from_ms.saturating_add_unsigned(ms)),
+            Some(from_ms) => Due::Earlier { at_ms: from_ms.saturating_add_unsigned(ms), in_ms: ms },
             None => Due::In(ms),
         })),
         (None, Some(at_ms)) if i128::from(at_ms) - i128::from(now_ms) > i128::from(max_ms) => Err(too_long(show_time_ms(at_ms))),
@@ -134,10 +135,10 @@ fn due(control: &Control, message: &Message, rules: &Rules, now_ms: i64) -> Resu
 }
 
 /// The message's own time where `delay-for` counts from it; `None` where it counts from receipt, which Redis's clock decides.
-fn counted_from(message: &Message, rules: &Rules, now_ms: i64) -> Option<i64> {
+fn counted_from(message: &Message, rules: &Rules) -> Option<i64> {
     // The timestamp of AMQP is the producer's word, and in seconds.
     let by_receipt = rules.ingest.from_receipt || rules.kind == Kind::Amqp;
-    message.timestamp_ms.filter(|ms| !by_receipt && *ms >= 0 && *ms <= now_ms)
+    message.timestamp_ms.filter(|ms| !by_receipt && *ms >= 0)
 }
 
 fn ttr(control: &Control, rules: &Rules) -> Result<u32, Rejection> {
