@@ -18,11 +18,15 @@ pub(super) fn table<const N: usize>(head: [&str; N], rows: impl IntoIterator<Ite
 
 /// Text from messages without what could steer the terminal: control characters, and those that turn the direction of what follows.
 pub(super) fn clean(text: &str) -> String {
-    let steers = |c: char| c.is_control() || matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     if !text.chars().any(steers) {
         return text.to_owned();
     }
     text.chars().map(|c| if steers(c) { c.escape_default().to_string() } else { c.to_string() }).collect()
+}
+
+/// Whether a character would steer a terminal.
+pub(super) fn steers(c: char) -> bool {
+    c.is_control() || matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// A time, epoch ms, in the zone of this machine, to the second: `--from` and `--to` read it back.
