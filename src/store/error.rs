@@ -89,7 +89,11 @@ impl StoreError {
         } else {
             Class::Other
         };
-        let mend = if matches!(error.kind(), ErrorKind::Server(ServerErrorKind::NoPerm)) { GRANT } else { "" };
+        let mend = match (error.kind(), code) {
+            (ErrorKind::Server(ServerErrorKind::NoPerm), _) => GRANT,
+            (_, "NOAUTH") => "write the user and the password into redis.urls: redis://USER:PASSWORD@HOST:6379",
+            _ => "",
+        };
         StoreError::new(class, format!("redis: {doing}: {error}")).mend(mend)
     }
 }
