@@ -6,6 +6,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod commands;
 mod demo;
 mod servers;
 mod store;
