@@ -8,6 +8,7 @@
 mod support;
 
 mod bridge;
+mod commands;
 mod demo;
 mod odd_requests;
 mod servers;
