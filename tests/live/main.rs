@@ -7,6 +7,7 @@
 mod support;
 
 mod demo;
+#[cfg(feature = "nats")]
 mod odd_requests;
 mod servers;
 mod store;
