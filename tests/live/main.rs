@@ -10,6 +10,7 @@ mod support;
 mod bridge;
 mod commands;
 mod demo;
+#[cfg(feature = "nats")]
 mod odd_requests;
 mod servers;
 mod store;

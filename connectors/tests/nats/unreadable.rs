@@ -175,7 +175,7 @@ async fn one_is_held_and_given_back_as_any_other() {
     let source = broker.source(options("a")).await.unwrap();
     let held = recv(&*source).await;
     // Longer than the server's patience: nothing comes again, and what is new comes.
-    tokio::time::sleep(ACK_WAIT * 2).await;
+    assert!(tokio::time::timeout(ACK_WAIT * 2, source.recv()).await.is_err(), "what is held came again");
     raw.publish("a", GOOD, b"good").await;
     let good = recv(&*source).await;
     assert_eq!(good.messages[0].body, "good");
@@ -206,7 +206,12 @@ async fn what_others_hold_and_other_subjects_are_left_alone() {
     assert_eq!(held.messages[0].body, "held");
     // It reads no more, and holds what it has.
     first.pause(true).await.unwrap();
-    tokio::time::sleep(Duration::from_millis(1200)).await;
+    let asks = async {
+        while stream.consumer_info("readers").await.unwrap().num_waiting > 0 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, asks).await.expect("its requests end");
 
     for number in 0..40 {
         raw.publish("s.b", BAD, number.to_string().as_bytes()).await;
