@@ -6,7 +6,7 @@ use dwell::clock;
 use dwell::servers::{DwellServer, RedisOptions};
 
 use super::load::{Job, When};
-use super::rig::Rig;
+use super::rig::{Rig, scraped};
 use crate::support::wait_until;
 
 const DRAIN: Duration = Duration::from_secs(10);
@@ -79,6 +79,18 @@ async fn told_to_stop_it_gives_back_what_a_claim_takes_meanwhile() {
     rig.until_arrived(500).await;
     // Claims are out, and answered when it stops.
     rig.redis.freeze().unwrap();
+    told_to_stop(&mut dwell, || rig.redis.thaw().unwrap()).await;
+    the_next_delivers_the_rest(&rig).await;
+}
+
+#[tokio::test]
+async fn told_to_stop_it_gives_back_what_a_claim_took_whose_answer_was_lost() {
+    let (rig, mut dwell) = busy("stop-lost-claims", "").await;
+    rig.until_arrived(500).await;
+    rig.redis.freeze().unwrap();
+    // Claims are out, and given up as lost.
+    let timeouts = r#"dwell_redis_errors_total{class="timeout"}"#;
+    wait_until("claims are lost", async || (scraped(&dwell, timeouts).await >= 4).then_some(())).await;
     told_to_stop(&mut dwell, || rig.redis.thaw().unwrap()).await;
     the_next_delivers_the_rest(&rig).await;
 }
