@@ -62,7 +62,7 @@ impl Dispatch {
         }
     }
 
-    fn count_pauses(&self) {
+    pub(super) fn count_pauses(&self) {
         if let Some(metrics) = &self.of_broker {
             metrics.target_paused(self.pauses.count());
         }
@@ -85,6 +85,7 @@ impl Dispatch {
 
     /// The store took outcomes.
     pub(super) fn settled(&mut self, bucket: u16, settle: &Settle, stood: Option<Vec<bool>>) {
+        self.gathered.answered(bucket, settle);
         self.window.settled(settle.len());
         let Some(stood) = stood else { return };
         let lost = stood.iter().filter(|stood| !**stood).count() as u64;
