@@ -2,11 +2,12 @@
 # `make help` says what there is.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo bench test check fmt lint docs deny features servers clean-servers
+.PHONY: help demo bench test check fmt lint docs deny features servers rabbitmq clean-servers
 
 # Tests and demo start these themselves, on free ports of 127.0.0.1. `make servers` puts them there.
 BIN := $(CURDIR)/.servers/bin
 SERVERS := DWELL_REDIS_SERVER='$(BIN)/redis-server' DWELL_REDIS_WAITAOF_SERVER='$(BIN)/redis-server-waitaof' DWELL_NATS_SERVER='$(BIN)/nats-server'
+RABBITMQ := DWELL_RABBITMQ_SERVER='$(BIN)/rabbitmq-server'
 
 help: ## say what each target does
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -20,10 +21,10 @@ bench: servers ## measure on private servers: drain beside a bare relay, latenes
 	$(SERVERS) target/release/dwell bench lateness
 	$(SERVERS) target/release/dwell bench start
 
-test: servers ## run every test, on real servers of its own
+test: servers rabbitmq ## run every test, on real servers of its own
 	@# The examples in the docs first, so that the tests' own summary stands last.
 	cargo test --workspace --locked --doc
-	$(SERVERS) cargo test --workspace --locked --lib --bins --tests
+	$(SERVERS) $(RABBITMQ) cargo test --workspace --locked --lib --bins --tests
 
 check: fmt lint features docs deny ## formatting, lints, features, docs, licences and banned crates
 
@@ -47,6 +48,9 @@ deny: ## licences, sources and banned crates (deny.toml)
 
 servers: ## find or install redis-server and nats-server
 	@scripts/servers.sh
+
+rabbitmq: ## find or install RabbitMQ, for the tests
+	@scripts/rabbitmq.sh
 
 clean-servers: ## forget the servers that were found or installed
 	rm -rf .servers

@@ -118,17 +118,15 @@ impl BrokerConfig {
         }
     }
 
-    /// Why this can be no pattern of `allow` on this kind of broker, or `None`.
+    /// Why this can be no pattern of `allow` on this kind of broker, and what to write instead; or `None`.
     #[must_use]
-    pub fn pattern_problem(&self, pattern: &str) -> Option<String> {
-        match self {
-            #[cfg(feature = "amqp")]
-            BrokerConfig::Amqp(_) => crate::amqp::pattern_problem(pattern),
-            _ => {
-                let _ = pattern;
-                None
-            }
+    #[cfg_attr(not(feature = "amqp"), allow(unused_variables, reason = "only AMQP's patterns have a form"))]
+    pub fn pattern_problem(&self, pattern: &str) -> Option<(String, String)> {
+        #[cfg(feature = "amqp")]
+        if let BrokerConfig::Amqp(_) = self {
+            return crate::amqp::pattern_problem(pattern);
         }
+        None
     }
 
     /// Whether a target that producers name is allowed by this pattern, by the broker's own rules.

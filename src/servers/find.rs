@@ -20,6 +20,11 @@ pub fn nats_server() -> Result<PathBuf, ServerError> {
     find(&["nats-server"], "DWELL_NATS_SERVER")
 }
 
+/// The path of `rabbitmq-server`: `DWELL_RABBITMQ_SERVER`, else `.servers/bin`, else PATH.
+pub fn rabbitmq_server() -> Result<PathBuf, ServerError> {
+    find(&["rabbitmq-server"], "DWELL_RABBITMQ_SERVER")
+}
+
 /// `.servers/bin` comes before PATH: what `make servers` left there is known to be new enough.
 fn find(programs: &[&'static str], variable: &'static str) -> Result<PathBuf, ServerError> {
     let not_found = ServerError::NotFound { program: programs[0], variable };

@@ -11,9 +11,10 @@ pub(crate) fn allows(pattern: &str, to: &Destination) -> bool {
     matches(exchange, &to.exchange) && matches(key, &to.address)
 }
 
-/// Why this can be no pattern of `allow`.
-pub(crate) fn pattern_problem(pattern: &str) -> Option<String> {
-    (!pattern.contains('/')).then(|| format!("`{pattern}` has no `/`: write exchange/routing.key, or /{pattern} for a queue"))
+/// Why this can be no pattern of `allow`, and what to write instead.
+pub(crate) fn pattern_problem(pattern: &str) -> Option<(String, String)> {
+    let mend = || format!("write exchange/routing.key, or /{pattern} for a queue");
+    (!pattern.contains('/')).then(|| (format!("`{pattern}` has no `/`"), mend()))
 }
 
 /// Whether the text matches, where `*` is any characters but `/`. Linear but for the last `*`, so that no pattern is slow.
@@ -105,7 +106,7 @@ mod tests {
 
     #[test]
     fn a_pattern_without_a_slash_is_a_problem() {
-        assert!(pattern_problem("orders").is_some_and(|why| why.contains("/orders")));
+        assert!(pattern_problem("orders").is_some_and(|(_, mend)| mend.contains("/orders")));
         assert_eq!(pattern_problem("/orders"), None);
     }
 
