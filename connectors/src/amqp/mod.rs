@@ -9,8 +9,9 @@
 //!   out, or that has none, bears one more header, `delayed-publication`: by it returned messages are told apart (see `tally`).
 //! - A nack from a queue is a refusal. One from an exchange leaves open whether other queues took the message.
 //!
-//! Known limit: the library ends a connection on which a text comes that is not UTF-8 where AMQP has short texts (routing keys, properties, names
-//! of headers). The broker delivers such a message again and again, until somebody takes it out of the queue.
+//! Known limits, both of the library's parser, both until somebody takes the message out of the queue: a text that is not UTF-8 where AMQP has short
+//! texts (routing keys, properties, names of headers) ends the connection, again and again; and headers whose lists or tables are nested hundreds
+//! deep overflow the stack of its thread, which ends the process. So who may publish to a queue that is read must be trusted that far.
 
 mod config;
 mod delivery;
