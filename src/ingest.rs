@@ -165,6 +165,11 @@ impl Ingest {
             }
         };
         let applying = async {
+            // Source and sink are often lost together: a verdict given before the sink is back would reach nobody.
+            tokio::select! {
+                () = stop.cancelled() => {}
+                () = self.publisher.wait_connected() => {}
+            }
             while let Some(batch) = batches.recv().await {
                 let batch = batch?;
                 // A batch that was not begun is given back by closing.
