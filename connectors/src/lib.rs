@@ -8,7 +8,7 @@
 //! - [`config`]: the settings of one broker, and how to open its sources and sinks.
 //! - [`memory`]: a broker in this process, for tests of logic and for faults that no server can be made to show.
 //! - [`nats`]: NATS JetStream.
-//! - [`kafka`]: Kafka.
+//! - [`kafka`]: Apache Kafka.
 //! - [`conformance`]: the suite that every connector passes.
 //!
 //! Connectors never retry and never reopen: they report, and the runner decides (see [`ErrorKind`]).
