@@ -33,7 +33,8 @@ pub(super) struct Ear(Mutex<Heard>);
 #[derive(Default)]
 struct Heard {
     last: Option<String>,
-    down: Option<Instant>,
+    /// When all brokers were first and last said to be down, since one answered.
+    down: Option<(Instant, Instant)>,
     denied: Option<String>,
     fatal: Option<String>,
 }
@@ -43,7 +44,11 @@ impl Ear {
         debug!(?code, reason, "librdkafka reports an error");
         let mut heard = self.0.lock();
         match code {
-            Code::AllBrokersDown => heard.down = Some(Instant::now()),
+            // It is said again and again.
+            Code::AllBrokersDown => {
+                let now = Instant::now();
+                heard.down = Some((heard.down.map_or(now, |(first, _)| first), now));
+            }
             Code::Authentication | Code::SaslAuthenticationFailed | Code::UnsupportedSASLMechanism | Code::ClusterAuthorizationFailed => {
                 heard.denied = Some(reason.to_owned());
             }
@@ -52,9 +57,9 @@ impl Ear {
         }
     }
 
-    /// Since when all brokers are down.
-    pub(super) fn down(&self) -> Option<Instant> {
-        self.0.lock().down
+    /// Whether all brokers were down at this moment, and none was seen up since.
+    pub(super) fn was_down(&self, moment: Instant) -> bool {
+        self.0.lock().down.is_some_and(|(_, last)| last < moment)
     }
 
     /// Why the client is of no use any more.
@@ -64,13 +69,13 @@ impl Ear {
 
     /// Why the link is lost, where it is: no broker has answered for too long. Looks for a moment while that is open.
     pub(super) fn lost<C: ClientContext>(&self, client: &Client<C>) -> Option<String> {
-        let down = self.down()?;
-        // A broker that answers may have come back for a moment only: the next loss is told again.
+        let (first, last) = self.0.lock().down?;
         if client.fetch_metadata(None, LOOK / 2).is_ok() {
-            self.0.lock().down.take_if(|since| *since == down);
+            // Unless they went again meanwhile.
+            self.0.lock().down.take_if(|(_, latest)| *latest == last);
             return None;
         }
-        (down.elapsed() >= GRACE).then(|| self.0.lock().last.clone().unwrap_or_else(|| "all brokers are down".to_owned()))
+        (first.elapsed() >= GRACE).then(|| self.0.lock().last.clone().unwrap_or_else(|| "all brokers are down".to_owned()))
     }
 }
 

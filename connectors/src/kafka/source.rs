@@ -5,8 +5,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use rdkafka::consumer::Consumer;
+use rdkafka::error::{KafkaError, RDKafkaErrorCode as Code};
 use rdkafka::{Offset, TopicPartitionList};
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 
 use super::config::{Config, Role};
 use super::link::{Context, blocking, failed};
@@ -17,6 +19,8 @@ use crate::{Batch, BatchId, ConnectorError, ErrorKind, Reader as Found, Source, 
 
 /// The longest wait for the group's committed offsets, and for the end of a source.
 const PATIENCE: Duration = Duration::from_secs(8);
+/// For what the client has to tell.
+const MOMENT: Duration = Duration::from_millis(20);
 
 pub(crate) async fn open(config: &Config, options: SourceOptions) -> Result<KafkaSource, ConnectorError> {
     let config = config.clone();
@@ -51,7 +55,7 @@ fn connect(config: &Config, options: &SourceOptions, shelf: Arc<Shelf>) -> Resul
     }
     let client = config.client(Role::Reader { group: &options.group })?;
     let consumer: Reads = client.create_with_context(Context::new(shelf)).map_err(|error| failed(config, "cannot make a client", error))?;
-    let poll = || drop(consumer.poll(Duration::ZERO));
+    let poll = || drop(consumer.poll(MOMENT));
     let Some(count) = topic::partitions(config, consumer.client(), &options.topic, poll)? else {
         return Err(missing(config, &options.topic));
     };
@@ -59,10 +63,23 @@ fn connect(config: &Config, options: &SourceOptions, shelf: Arc<Shelf>) -> Resul
     for partition in 0..i32::try_from(count).unwrap_or(i32::MAX) {
         list.add_partition(&options.topic, partition);
     }
-    let committed = consumer.committed_offsets(list, PATIENCE);
-    let committed = committed.map_err(|error| failed(config, &format!("cannot look at the group `{}`", options.group), error))?;
+    let begun = Instant::now();
+    let committed = loop {
+        match consumer.committed_offsets(list.clone(), PATIENCE) {
+            Ok(committed) => break committed,
+            // A cluster that has just come up, or looks for another coordinator of the group.
+            Err(error) if is_passing(&error) && begun.elapsed() < PATIENCE => poll(),
+            Err(error) => return Err(failed(config, &format!("cannot look at the group `{}`", options.group), error)),
+        }
+    };
     let known = committed.elements().iter().any(|element| matches!(element.offset(), Offset::Offset(_)));
     Ok((consumer, known))
+}
+
+/// Whether the group's coordinator is only not there yet.
+fn is_passing(error: &KafkaError) -> bool {
+    let passing = [Code::NotCoordinator, Code::CoordinatorNotAvailable, Code::CoordinatorLoadInProgress, Code::WaitingForCoordinator];
+    error.rdkafka_error_code().is_some_and(|code| passing.contains(&code))
 }
 
 pub(crate) struct KafkaSource {

@@ -89,7 +89,7 @@ impl ProducerContext for Context<Arc<Window>> {
                 error,
                 topic: message.topic(),
                 size: message.payload_len() + message.key_len(),
-                never_sent: self.ear.down().is_some_and(|down| down < open.since),
+                never_sent: self.ear.was_down(open.since),
             }),
         });
     }

@@ -58,8 +58,7 @@ async fn declare(broker: &BrokerConfig, topic: &str) {
 
 /// Makes a topic with so many partitions and these settings, by a client beside the connector.
 async fn create(server: &server::KafkaServer, topic: &str, partitions: i32, settings: &[(&str, &str)]) {
-    let admin: AdminClient<DefaultClientContext> =
-        ClientConfig::new().set("bootstrap.servers", server.address()).create().unwrap();
+    let admin: AdminClient<DefaultClientContext> = ClientConfig::new().set("bootstrap.servers", server.address()).create().unwrap();
     let mut wanted = NewTopic::new(topic, partitions, TopicReplication::Fixed(1));
     for (name, value) in settings {
         wanted = wanted.set(name, value);

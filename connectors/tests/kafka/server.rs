@@ -34,7 +34,7 @@ struct Running {
 /// The broker that most tests share.
 pub(crate) fn shared() -> &'static KafkaServer {
     static SHARED: LazyLock<KafkaServer> = LazyLock::new(|| {
-        let mut server = KafkaServer::prepare("");
+        let mut server = KafkaServer::prepare("PLAINTEXT", "");
         // Nobody drops what is static: the shell does what a drop would.
         server.folder.disable_cleanup(true);
         server.goes = server.folder.path().display().to_string();
@@ -47,17 +47,21 @@ pub(crate) fn shared() -> &'static KafkaServer {
 impl KafkaServer {
     /// Starts a broker with these lines in its settings, besides the usual ones.
     pub(crate) fn start(settings: &str) -> Self {
-        let server = Self::prepare(settings);
+        Self::start_with("PLAINTEXT", settings)
+    }
+
+    /// Starts one whose clients speak this protocol.
+    pub(crate) fn start_with(protocol: &str, settings: &str) -> Self {
+        let server = Self::prepare(protocol, settings);
         server.run();
         server
     }
 
-    fn prepare(settings: &str) -> Self {
+    fn prepare(protocol: &str, settings: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let ports = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
         let [port, controller] = ports.map(|listener| listener.local_addr().unwrap().port());
         let data = folder.path().join("data");
-        let protocol = if settings.contains("sasl.enabled") { "SASL_PLAINTEXT" } else { "PLAINTEXT" };
         let usual = format!(
             "process.roles=broker,controller
 node.id=1
@@ -73,6 +77,8 @@ offsets.topic.num.partitions=1
 transaction.state.log.replication.factor=1
 transaction.state.log.min.isr=1
 group.initial.rebalance.delay.ms=0
+broker.session.timeout.ms=1000
+broker.heartbeat.interval.ms=200
 auto.create.topics.enable=false
 message.max.bytes=4194304
 ",
@@ -80,13 +86,20 @@ message.max.bytes=4194304
         );
         std::fs::write(folder.path().join("server.properties"), usual + settings).unwrap();
         let server = KafkaServer { folder, goes: String::new(), port, running: Mutex::new(None) };
-        let format = server.java("kafka.tools.StorageTool", &["format", "-t", "4L6g3nShT-eMCtK--X86sw", "-c", "server.properties"]).output().unwrap();
+        let format = server
+            .java("kafka.tools.StorageTool", &["format", "-t", "4L6g3nShT-eMCtK--X86sw", "-c", "server.properties"])
+            .output()
+            .unwrap();
         assert!(format.status.success(), "{}", String::from_utf8_lossy(&format.stderr));
         server
     }
 
     pub(crate) fn address(&self) -> String {
         format!("127.0.0.1:{}", self.port)
+    }
+
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
     }
 
     fn java(&self, class: &str, arguments: &[&str]) -> Command {
