@@ -119,7 +119,7 @@ async fn reading(broker: &BrokerConfig, topic: &str, acked: &Acked, on: impl Fn(
         let keep = if came.is_ok() { 4 } else { 0 };
         open.extend(came.map(Result::unwrap));
         while open.len() > keep {
-            let batch = if open.len() % 2 == 0 { open.remove(0) } else { open.remove(open.len() / 2) };
+            let batch = if open.len().is_multiple_of(2) { open.remove(0) } else { open.remove(open.len() / 2) };
             source.ack(batch.id).await.unwrap();
             let mut acked = acked.lock();
             numbers(&batch.messages).into_iter().for_each(|number| *acked.entry(number).or_default() += 1);
