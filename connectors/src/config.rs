@@ -15,6 +15,9 @@ pub enum BrokerConfig {
     /// NATS JetStream.
     #[cfg(feature = "nats")]
     Nats(crate::nats::Config),
+    /// Kafka.
+    #[cfg(feature = "kafka")]
+    Kafka(crate::kafka::Config),
     /// A broker in this process; never from settings.
     #[serde(skip)]
     Memory(memory::Config),
@@ -55,6 +58,8 @@ impl BrokerConfig {
         match self {
             #[cfg(feature = "nats")]
             BrokerConfig::Nats(config) => Ok(Box::new(Box::pin(crate::nats::source::open(config, options)).await?)),
+            #[cfg(feature = "kafka")]
+            BrokerConfig::Kafka(config) => Ok(Box::new(crate::kafka::source::open(config, options).await?)),
             BrokerConfig::Memory(config) => Ok(Box::new(memory::source(config, options)?)),
         }
     }
@@ -64,6 +69,8 @@ impl BrokerConfig {
         match self {
             #[cfg(feature = "nats")]
             BrokerConfig::Nats(config) => Box::pin(crate::nats::source::look(config, options)).await,
+            #[cfg(feature = "kafka")]
+            BrokerConfig::Kafka(config) => crate::kafka::source::look(config, options).await,
             BrokerConfig::Memory(config) => memory::look(config, options),
         }
     }
@@ -74,6 +81,11 @@ impl BrokerConfig {
             #[cfg(feature = "nats")]
             BrokerConfig::Nats(config) => {
                 let (sink, outcomes) = Box::pin(crate::nats::sink::open(config, publish_timeout)).await?;
+                Ok((Box::new(sink), outcomes))
+            }
+            #[cfg(feature = "kafka")]
+            BrokerConfig::Kafka(config) => {
+                let (sink, outcomes) = crate::kafka::sink::open(config, publish_timeout).await?;
                 Ok((Box::new(sink), outcomes))
             }
             BrokerConfig::Memory(config) => {
@@ -88,6 +100,8 @@ impl BrokerConfig {
         match self {
             #[cfg(feature = "nats")]
             BrokerConfig::Nats(config) => Box::pin(crate::nats::declare(config, to, role)).await,
+            #[cfg(feature = "kafka")]
+            BrokerConfig::Kafka(config) => crate::kafka::declare(config, to, role).await,
             BrokerConfig::Memory(config) => memory::declare(config, to, role),
         }
     }
@@ -98,6 +112,8 @@ impl BrokerConfig {
         match self {
             #[cfg(feature = "nats")]
             BrokerConfig::Nats(config) => config.problems(),
+            #[cfg(feature = "kafka")]
+            BrokerConfig::Kafka(config) => config.problems(),
             BrokerConfig::Memory(_) => Vec::new(),
         }
     }
@@ -108,6 +124,8 @@ impl BrokerConfig {
         match self {
             #[cfg(feature = "nats")]
             BrokerConfig::Nats(_) => crate::nats::allows(pattern, to),
+            #[cfg(feature = "kafka")]
+            BrokerConfig::Kafka(_) => crate::kafka::allows(pattern, to),
             BrokerConfig::Memory(_) => memory::allows(pattern, to),
         }
     }
@@ -119,6 +137,8 @@ impl BrokerConfig {
         match self {
             #[cfg(feature = "nats")]
             BrokerConfig::Nats(_) => crate::nats::forbidden(to),
+            #[cfg(feature = "kafka")]
+            BrokerConfig::Kafka(_) => crate::kafka::forbidden(to),
             BrokerConfig::Memory(_) => memory::forbidden(to),
         }
     }
@@ -129,6 +149,8 @@ impl BrokerConfig {
         match self {
             #[cfg(feature = "nats")]
             BrokerConfig::Nats(_) => "nats",
+            #[cfg(feature = "kafka")]
+            BrokerConfig::Kafka(_) => "kafka",
             BrokerConfig::Memory(_) => "memory",
         }
     }
@@ -139,6 +161,8 @@ impl BrokerConfig {
         match self {
             #[cfg(feature = "nats")]
             BrokerConfig::Nats(config) => config.place(),
+            #[cfg(feature = "kafka")]
+            BrokerConfig::Kafka(config) => config.place(),
             BrokerConfig::Memory(_) => "memory".to_owned(),
         }
     }

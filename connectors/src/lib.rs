@@ -8,6 +8,7 @@
 //! - [`config`]: the settings of one broker, and how to open its sources and sinks.
 //! - [`memory`]: a broker in this process, for tests of logic and for faults that no server can be made to show.
 //! - [`nats`]: NATS JetStream.
+//! - [`kafka`]: Apache Kafka.
 //! - [`conformance`]: the suite that every connector passes.
 //!
 //! Connectors never retry and never reopen: they report, and the runner decides (see [`ErrorKind`]).
@@ -16,6 +17,8 @@ pub mod config;
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
 pub mod error;
+#[cfg(feature = "kafka")]
+pub mod kafka;
 pub mod memory;
 pub mod message;
 #[cfg(feature = "nats")]
