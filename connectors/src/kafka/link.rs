@@ -36,7 +36,6 @@ struct Heard {
     /// When all brokers were first and last said to be down, since one answered.
     down: Option<(Instant, Instant)>,
     denied: Option<String>,
-    fatal: Option<String>,
 }
 
 impl Ear {
@@ -52,7 +51,6 @@ impl Ear {
             Code::Authentication | Code::SaslAuthenticationFailed | Code::UnsupportedSASLMechanism | Code::ClusterAuthorizationFailed => {
                 heard.denied = Some(reason.to_owned());
             }
-            Code::Fatal => heard.fatal = Some(reason.to_owned()),
             _ => heard.last = Some(reason.to_owned()),
         }
     }
@@ -60,11 +58,6 @@ impl Ear {
     /// Whether all brokers were down at this moment, and none was seen up since.
     pub(super) fn was_down(&self, moment: Instant) -> bool {
         self.0.lock().down.is_some_and(|(_, last)| last < moment)
-    }
-
-    /// Why the client is of no use any more.
-    pub(super) fn fatal(&self) -> Option<String> {
-        self.0.lock().fatal.clone()
     }
 
     /// Why the link is lost, where it is: no broker has answered for too long. Looks for a moment while that is open.

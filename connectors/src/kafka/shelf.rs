@@ -51,6 +51,13 @@ pub(super) struct Outlook {
 }
 
 impl State {
+    fn going(&self) -> Result<(), ConnectorError> {
+        match &self.ended {
+            Some((kind, why, mend)) => Err(ConnectorError::new(*kind, why.clone()).mend(mend.clone())),
+            None => Ok(()),
+        }
+    }
+
     fn track(&mut self, place: &Place) -> Option<&mut Track> {
         self.tracks.get_mut(&place.partition).filter(|track| track.generation == place.generation)
     }
@@ -64,9 +71,7 @@ impl Shelf {
     /// A batch of what is there, within the bounds.
     pub(super) fn take(&self, count: usize, bytes: usize) -> Result<Option<Batch>, ConnectorError> {
         let mut state = self.state.lock();
-        if let Some((kind, why, mend)) = &state.ended {
-            return Err(ConnectorError::new(*kind, why.clone()).mend(mend.clone()));
-        }
+        state.going()?;
         let (mut messages, mut places, mut size) = (Vec::new(), Vec::new(), 0);
         while messages.len() < count.max(1) {
             let Some((next, _)) = state.buffer.front() else { break };
@@ -87,9 +92,10 @@ impl Shelf {
         Ok(Some(Batch { id, messages }))
     }
 
-    /// Settles a batch. What belongs to a partition that went to another reader is ignored: it is that reader's now.
-    pub(super) fn settle(&self, batch: BatchId, done: bool) {
+    /// Settles a batch; the error once the link is lost, because nothing is committed any more. What belongs to a partition that went to another reader is ignored: it is that reader's now.
+    pub(super) fn settle(&self, batch: BatchId, done: bool) -> Result<(), ConnectorError> {
         let mut state = self.state.lock();
+        state.going()?;
         for place in state.batches.remove(&batch).unwrap_or_default() {
             if let Some(track) = state.track(&place) {
                 let _ = if done { track.ack(place.offset) } else { track.nack(place.offset) };
@@ -97,6 +103,7 @@ impl Shelf {
         }
         drop(state);
         self.changed.notify_one();
+        Ok(())
     }
 
     /// Waits until something arrived, or the end.

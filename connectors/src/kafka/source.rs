@@ -102,13 +102,11 @@ impl Source for KafkaSource {
     }
 
     async fn ack(&self, batch: BatchId) -> Result<(), ConnectorError> {
-        self.shelf.settle(batch, true);
-        Ok(())
+        self.shelf.settle(batch, true)
     }
 
     async fn nack(&self, batch: BatchId) -> Result<(), ConnectorError> {
-        self.shelf.settle(batch, false);
-        Ok(())
+        self.shelf.settle(batch, false)
     }
 
     async fn pause(&self, paused: bool) -> Result<(), ConnectorError> {

@@ -54,6 +54,14 @@ pub(crate) async fn declare(config: &Config, to: &Destination, _: Role) -> Resul
     if exists(config, topic).await? {
         return Ok(Declared::Existed);
     }
+    let declared = make(config, topic).await?;
+    // The controller has it; the others hear of it.
+    let begun = tokio::time::Instant::now();
+    while !exists(config, topic).await? && begun.elapsed() < MAKE {}
+    Ok(declared)
+}
+
+async fn make(config: &Config, topic: &str) -> Result<Declared, ConnectorError> {
     let (config, topic, runtime) = (config.clone(), topic.to_owned(), tokio::runtime::Handle::current());
     blocking(move || {
         let admin: AdminClient<Context<()>> = config
@@ -62,7 +70,12 @@ pub(crate) async fn declare(config: &Config, to: &Destination, _: Role) -> Resul
             .map_err(|error| failed(&config, "cannot make a client", error))?;
         let wanted = NewTopic::new(&topic, -1, TopicReplication::Fixed(-1));
         let options = AdminOptions::new().request_timeout(Some(MAKE)).operation_timeout(Some(MAKE));
-        let wrong = |error| failed(&config, &format!("cannot make the topic `{topic}`"), error).mend("make the topic by hand");
+        let wrong = |error: KafkaError| {
+            let timeouts = [Code::OperationTimedOut, Code::RequestTimedOut, Code::BrokerTransportFailure, Code::NotController];
+            let is_away = error.rdkafka_error_code().is_none_or(|code| timeouts.contains(&code));
+            let kind = if is_away { ErrorKind::Disconnected } else { ErrorKind::Denied };
+            config.fail(kind, &format!("cannot make the topic `{topic}`: {error}")).mend("make the topic by hand").because(error)
+        };
         let made = runtime.block_on(admin.create_topics([&wanted], &options)).map_err(wrong)?;
         match made.into_iter().next() {
             Some(Err((_, Code::TopicAlreadyExists))) => Ok(Declared::Existed),

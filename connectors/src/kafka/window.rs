@@ -101,7 +101,7 @@ impl Window {
         self.state.lock().closing = true;
     }
 
-    /// Since when the oldest waits, and whether more may come: `None` where all is done.
+    /// Whether the sink was closed; `None` where that is so and every outcome was given.
     pub(super) fn outlook(&self) -> Option<bool> {
         let state = self.state.lock();
         (!(state.closing && state.open.is_empty())).then_some(state.closing)

@@ -51,11 +51,11 @@ impl Writer {
         loop {
             self.producer.poll(POLL);
             let Some(closing) = self.window.outlook() else { return "the sink was closed".to_owned() };
-            let ear = &self.producer.client().context().ear;
-            if let Some(why) = ear.fatal() {
+            let client = self.producer.client();
+            if let Some((_, why)) = client.fatal_error() {
                 return format!("the producer failed for good: {why}");
             }
-            if let Some(why) = ear.lost(self.producer.client()) {
+            if let Some(why) = client.context().ear.lost(client) {
                 return format!("the connection was lost: {why}");
             }
             // librdkafka gives every message up by its own timeout: this is for one that does not.

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use dwell_connectors::{ErrorKind, Outcome, SourceOptions};
 
 use crate::server::{KafkaServer, shared};
-use crate::{PATIENCE, at, declare, fresh, numbered, numbers, options};
+use crate::{PATIENCE, at, collect, declare, fresh, numbered, numbers, options, read};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_broker_that_is_killed_under_load_loses_nothing_and_outcomes_are_true() {
@@ -72,6 +72,27 @@ async fn a_server_that_is_not_there_is_a_clear_error() {
     let Err(error) = broker.sink(Duration::from_secs(5)).await else { panic!("opened") };
     assert_eq!(error.kind, ErrorKind::Disconnected);
     assert!(start.elapsed() < Duration::from_secs(6), "it took {:?}", start.elapsed());
+}
+
+#[tokio::test]
+async fn a_broker_that_closes_idle_connections_ends_nothing() {
+    let server = KafkaServer::start("connections.max.idle.ms=1000\n");
+    let broker = at(&server);
+    declare(&broker, "a").await;
+    let source = broker.source(options("a")).await.unwrap();
+    let (sink, mut outcomes) = broker.sink(Duration::from_secs(5)).await.unwrap();
+    let quiet = tokio::time::timeout(Duration::from_secs(6), async {
+        tokio::select! {
+            batch = source.recv() => format!("{batch:?}"),
+            batch = outcomes.recv() => format!("{batch:?}"),
+        }
+    });
+    if let Ok(came) = quiet.await {
+        panic!("it ended: {came}");
+    }
+    sink.publish(numbered("a", 3)).await;
+    assert_eq!(collect(&mut outcomes, 3).await, vec![Outcome::Confirmed; 3]);
+    assert_eq!(numbers(&read(&*source, 3).await), [1, 2, 3]);
 }
 
 /// One thread runs everything here: whatever blocked it would be seen.

@@ -77,6 +77,27 @@ async fn what_a_broker_says_to_a_message_is_its_outcome() {
 }
 
 #[tokio::test]
+async fn a_producer_that_failed_for_good_ends_its_sink() {
+    use rdkafka::types::RDKafkaRespErr as Says;
+    let cluster = MockCluster::new(1).unwrap();
+    cluster.create_topic("a", 1, 1).unwrap();
+    let broker = BrokerConfig::Kafka(kafka::Config::at(cluster.bootstrap_servers()));
+    let (sink, mut outcomes) = broker.sink(Duration::from_secs(15)).await.unwrap();
+    // To the first of all batches: what the broker expects and what the producer knows do not fit, and never will.
+    cluster.request_errors(RDKafkaApiKey::Produce, &[Says::RD_KAFKA_RESP_ERR_OUT_OF_ORDER_SEQUENCE_NUMBER]);
+    sink.publish(numbered("a", 3)).await;
+    let mut said = Vec::new();
+    while let Some(batch) = tokio::time::timeout(PATIENCE, outcomes.recv()).await.expect("outcomes end") {
+        said.extend(batch);
+    }
+    assert_eq!(said.len(), 3);
+    assert!(said.iter().all(|(_, outcome)| matches!(outcome, Outcome::Unknown(_))), "{said:?}");
+    // What is handed over after the end is not sent.
+    sink.publish(numbered("a", 3)).await;
+    assert_eq!(sink.exists(&Destination::new("a")).await.unwrap_err().kind, ErrorKind::Disconnected);
+}
+
+#[tokio::test]
 async fn an_unknown_topic_is_unroutable_until_it_is_made() {
     let (broker, topic) = (at(shared()), fresh("unknown"));
     let (sink, mut outcomes) = broker.sink(Duration::from_secs(15)).await.unwrap();
