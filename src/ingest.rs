@@ -116,11 +116,7 @@ impl Ingest {
             let opening = async {
                 match opened.take() {
                     Some(source) => Ok(source),
-                    None => {
-                        // Both links broke with the broker: what is delivered again asks for its verdict again, which has no second try.
-                        self.publisher.until_up().await;
-                        self.open().await
-                    }
+                    None => self.open().await,
                 }
             };
             let source = tokio::select! {
