@@ -143,6 +143,7 @@ impl Dispatch {
                 settles.push(settler.run(bucket, settle));
             }
             if stopping && claims.is_empty() && settles.is_empty() && self.flights.is_empty() {
+                give_up.run_until_cancelled(self.give_back_lost()).await;
                 return;
             }
             let wake_at = (!stopping && up && claims.len() < CLAIMS_MAX && self.window.has_room()).then(|| self.wake_at()).flatten();
@@ -300,6 +301,14 @@ impl Dispatch {
         }
         self.window.settling(lease.size);
         true
+    }
+
+    /// Gives back what claims took whose answers were lost: nobody claims after this, and their leases would have to run out.
+    async fn give_back_lost(&mut self) {
+        while let Err(error) = self.store.reclaim_all_lost(&self.broker).await {
+            tracing::warn!(broker = &*self.broker, %error, "giving back claims failed, trying again");
+            clock::sleep(self.backoff.pause()).await;
+        }
     }
 
     /// Back to due without an attempt.

@@ -112,6 +112,13 @@ impl Publisher {
         self.inner.connected.subscribe()
     }
 
+    /// Waits until the link is up, `publish_timeout` at most.
+    pub async fn wait_connected(&self) {
+        let mut connected = self.connected();
+        // Up or late, what is published says for itself what becomes of it.
+        let _ = clock::timeout(self.inner.publish_timeout, connected.wait_for(|up| *up)).await;
+    }
+
     /// A token that no publication has.
     #[must_use]
     pub fn token(&self) -> Token {

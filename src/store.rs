@@ -3,7 +3,7 @@
 //! - [`keys`]: every key; [`record`]: what a job looks like in Redis; [`scripts`]: the Lua files.
 //! - [`link`]: one connection, rebuilt when it breaks; [`gate`]: the connection that waits for durability; [`meta`]: what a namespace is.
 //! - [`inbound`]: `schedule`; [`lease`]: `claim` to `bury`; [`act`]: `cancel` to `requeue`; [`read`] and [`list`]: what is there; [`fleet`]: the instances.
-//! - [`survey`]: what a start would find, changing nothing.
+//! - [`permits`]: what the user may do; [`survey`]: what a start would find; both change nothing.
 
 pub mod act;
 mod answer;
@@ -16,6 +16,7 @@ pub mod lease;
 pub mod link;
 pub mod list;
 pub mod meta;
+pub mod permits;
 pub mod read;
 pub mod record;
 pub mod scripts;
@@ -78,6 +79,7 @@ impl Store {
         meta::refuse_replica(settings, &facts)?;
         let waits = gate::waits_of(settings, &facts)?;
         meta::refuse_eviction(&facts)?;
+        permits::refuse_unpermitted(&link, &Keys::new(&settings.namespace, settings.buckets)).await?;
         let known = meta::join(&link, settings, brokers).await?;
         let joined = Some((settings.clone(), brokers.into()));
         Ok(Store { joined, ..Store::over(settings, link, Gate::new(settings, Ok(waits)), known, observer) })

@@ -173,6 +173,7 @@ pub(super) fn time_argument(due: Due) -> String {
     match due {
         Due::At(ms) => format!("={ms}"),
         Due::In(ms) => format!("+{ms}"),
+        Due::Earlier { at_ms, in_ms } => format!("<{at_ms} {in_ms}"),
     }
 }
 

@@ -12,7 +12,7 @@ use redis::{Client, Cmd, IntoConnectionInfo, Pipeline, Value};
 
 use super::error::{Class, StoreError};
 use crate::clock;
-use crate::config::{Redis, RedisMode};
+use crate::config::{Redis, RedisMode, without_password};
 
 /// How long to wait for a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
@@ -170,16 +170,7 @@ fn refusal(value: Value) -> Result<Value, redis::RedisError> {
 /// Where Redis is, for people: URLs without their passwords.
 #[must_use]
 pub fn place(settings: &Redis) -> String {
-    settings.urls.iter().map(|url| redacted(url)).collect::<Vec<_>>().join(",")
-}
-
-/// A URL without its user and password.
-#[must_use]
-pub fn redacted(url: &str) -> String {
-    match (url.find("://"), url.rfind('@')) {
-        (Some(scheme), Some(at)) if at > scheme => format!("{}://{}", &url[..scheme], &url[at + 1..]),
-        _ => url.to_owned(),
-    }
+    settings.urls.iter().map(|url| without_password(url)).collect::<Vec<_>>().join(", ")
 }
 
 fn tcp() -> TcpSettings {

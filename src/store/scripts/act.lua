@@ -62,6 +62,6 @@ local function is_doubtful()
 end
 
 local function time_of(text)
-  local due = tonumber(string.sub(text, 2))
-  return string.sub(text, 1, 1) == '+' and NOW + due or due
+  if string.sub(text, 1, 1) == '=' then return tonumber(string.sub(text, 2)) end
+  return relative_time(text)
 end

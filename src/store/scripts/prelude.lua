@@ -14,6 +14,12 @@ local function many(command, key, list)
 end
 
 local function int(number) return string.format('%.0f', number) end
+-- '+' ms from now, or '<' epoch ms, space, ms from now: the earlier of both.
+local function relative_time(text)
+  local at, span = string.match(text, '^<(%-?%d+) (%d+)$')
+  if at then return math.min(tonumber(at), NOW + tonumber(span)) end
+  return NOW + tonumber(string.sub(text, 2))
+end
 
 -- due:<broker> by the broker's name.
 local DUE = {}

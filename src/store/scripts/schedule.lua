@@ -1,12 +1,13 @@
 -- schedule: stores a batch of jobs, all of this bucket.
 -- KEYS   as in prelude.lua, with the due of every broker in meta.
--- ARGV   five a job: id, record, time ('=' epoch ms | '+' ms from now), policy (replace | keep | reject), check (1: look the fingerprint up).
+-- ARGV   five a job: id, record, time ('=' epoch ms | '+' ms from now | '<' epoch ms, space, ms from now: the earlier),
+--        policy (replace | keep | reject), check (1: look the fingerprint up).
 --        The ids of one call differ from each other.
 -- Answer { now us, number of jobs, then verdict, due ms ('' unknown) of each job, then broker, due ms of each due whose head this call put there }.
 --        Verdicts: added duplicate replaced kept conflict, or that of before where this inbound message was applied before.
 -- Errors 'DWELL_BROKER name': a broker that KEYS lack; nothing was written.
 -- Work   <= 128 jobs or 1 MiB a call; a constant number of commands, and three a job whose id exists. First write HSET: a full Redis refuses cleanly.
-local WIDTH, PLUS = 5, string.byte('+')
+local WIDTH, EQUALS = 5, string.byte('=')
 local count = #ARGV / WIDTH
 local ids, fingerprints = {}, {}
 for i = 1, count do
@@ -34,10 +35,12 @@ for i = 1, count do
   local at = (i - 1) * WIDTH
   local id, record, time, policy, check = ids[i], ARGV[at + 2], ARGV[at + 3], ARGV[at + 4], ARGV[at + 5] == '1'
   local fingerprint, broker, was = fingerprints[i], broker_of(record), live[i]
-  local due_text = string.sub(time, 2)
-  local due = tonumber(due_text)
-  if string.byte(time, 1) == PLUS then
-    due = NOW + due
+  local due_text, due
+  if string.byte(time, 1) == EQUALS then
+    due_text = string.sub(time, 2)
+    due = tonumber(due_text)
+  else
+    due = relative_time(time)
     due_text = int(due)
   end
   local verdict

@@ -146,7 +146,7 @@ async fn a_namespace_that_redis_lost_is_made_again_and_nobody_forgets_its_own_br
 async fn errors_name_the_server_without_its_password() {
     let url = "redis://someone:hidden-word@127.0.0.1:1";
     let error = Store::open(&settings(url, "nowhere", 16), &[], Arc::new(Unobserved)).await.err().unwrap();
-    assert!(error.message.contains("redis://127.0.0.1:1") && !error.message.contains("hidden-word"), "{error}");
+    assert!(error.message.contains("redis://someone:***@127.0.0.1:1") && !error.message.contains("hidden-word"), "{error}");
     assert!(!error.mend.is_empty());
     let server = RedisServer::start(RedisOptions { password: Some("open-sesame".to_owned()), ..RedisOptions::default() }).await.unwrap();
     let bare = format!("redis://127.0.0.1:{}", server.port());

@@ -1,7 +1,7 @@
 //! `schedule`: each verdict, redelivery after everything that can have happened since, and what a batch is.
 
 use dwell::job::{Action, Conflict, Due, Verdict};
-use dwell::request::Schedule;
+use dwell::request::{Act, Schedule};
 use dwell::store::inbound::{Answer, Head};
 use dwell::store::lease::Bury;
 use dwell::store::record;
@@ -57,6 +57,21 @@ async fn a_duration_counts_from_redis_now() {
     // Redelivered later, it stays where it is.
     let again = bed.one(request("a", 1, Due::In(60_000))).await;
     assert_eq!(again, Answer { verdict: Verdict::Added, due_ms: Some(due) });
+}
+
+#[tokio::test]
+async fn of_a_time_and_a_duration_redis_takes_the_earlier() {
+    let bed = Bed::new().await;
+    let before = bed.store.read_clock().await.unwrap() / 1000;
+    // A request that was held on its way: the time that it was to be due stands.
+    let held = bed.one(request("a", 1, Due::Earlier { at_ms: before - 500, in_ms: 1000 })).await;
+    assert_eq!(held.due_ms, Some(before - 500));
+    // A message of a clock that is ahead: it counts as sent now.
+    let due = bed.one(request("b", 2, Due::Earlier { at_ms: before + 3_600_000, in_ms: 60_000 })).await.due_ms.unwrap();
+    let after = bed.store.read_clock().await.unwrap() / 1000;
+    assert!((before + 60_000..=after + 60_000).contains(&due));
+    let act = Act { due: Some(Due::Earlier { at_ms: before + 7, in_ms: 60_000 }), ..action(Action::Reschedule, "b", 3) };
+    assert_eq!(bed.store.act(&act, &[]).await.unwrap().due_ms, Some(before + 7));
 }
 
 #[tokio::test]
