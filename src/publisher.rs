@@ -112,6 +112,13 @@ impl Publisher {
         self.inner.connected.subscribe()
     }
 
+    /// Waits until the link is up, `publish_timeout` at most.
+    pub async fn until_connected(&self) {
+        let mut connected = self.connected();
+        // The sender lives as long as this publisher.
+        let _ = clock::timeout(self.inner.publish_timeout, connected.wait_for(|up| *up)).await;
+    }
+
     /// A token that no publication has.
     #[must_use]
     pub fn token(&self) -> Token {
