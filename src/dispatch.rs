@@ -143,7 +143,7 @@ impl Dispatch {
                 settles.push(settler.run(bucket, settle));
             }
             if stopping && claims.is_empty() && settles.is_empty() && self.flights.is_empty() {
-                give_up.run_until_cancelled(self.give_back_lost()).await;
+                give_up.run_until_cancelled(Box::pin(self.give_back_lost())).await;
                 return;
             }
             let wake_at = (!stopping && up && claims.len() < CLAIMS_MAX && self.window.has_room()).then(|| self.wake_at()).flatten();

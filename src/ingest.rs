@@ -247,7 +247,7 @@ impl Ingest {
             if answer.verdict == Verdict::Conflict && !self.reject(original, &Rejection::conflict(&schedule.id), give_up).await {
                 return false;
             }
-            self.reply(schedule.reply_to.as_ref(), &schedule.id, Action::Schedule, *answer).await;
+            self.reply(schedule.reply_to.as_ref(), &schedule.id, Action::Schedule, *answer, give_up).await;
         }
         true
     }
@@ -275,13 +275,15 @@ impl Ingest {
             let brokers = self.store.brokers();
             self.heads.wake(brokers.iter().map(|broker| Head { bucket, broker: broker.clone(), due_ms }).collect()).await;
         }
-        self.reply(act.reply_to.as_ref(), &act.id, act.action, answer).await;
+        self.reply(act.reply_to.as_ref(), &act.id, act.action, answer, give_up).await;
         true
     }
 
     /// Publishes the verdict where it was asked for. One that cannot be delivered is said, and the request acknowledged all the same.
-    async fn reply(&self, to: Option<&Destination>, id: &JobId, action: Action, answer: Answer) {
+    async fn reply(&self, to: Option<&Destination>, id: &JobId, action: Action, answer: Answer, give_up: &CancellationToken) {
         let Some(to) = to else { return };
+        // A broker that was away is read again before it is published to, or the other way round: each link comes back by itself.
+        give_up.run_until_cancelled(self.publisher.until_connected()).await;
         let outcome = self.publisher.publish_one(to.clone(), outgoing::verdict(id, action, answer)).await;
         if outcome != Outcome::Confirmed {
             tracing::warn!(ingest = self.name, %id, %to, ?outcome, "the verdict could not be delivered");

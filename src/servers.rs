@@ -1,9 +1,9 @@
-//! Private servers: a redis-server, nats-server or rabbitmq-server of our own, on a free loopback port, in a folder that goes when the value goes.
+//! Private servers: a redis-server, nats-server, rabbitmq-server or Kafka broker of our own, on a free loopback port, in a folder that goes when the value goes.
 //!
 //! `dwell demo`, `dwell bench` and the tests run on them. They are real servers, started as child processes and ended by their process
 //! id, so that a caller can do to them what happens in production: kill them, stop them, freeze them, start them again on the same port
 //! and data. In reading order:
-//! - [`RedisServer`], [`NatsServer`] and [`RabbitServer`]: one kind of server each: its options, its arguments, when it is ready, its URL.
+//! - [`RedisServer`], [`NatsServer`], [`RabbitServer`] and [`KafkaServer`]: one kind of server each: its options, its arguments, when it is ready, its URL.
 //! - [`DwellServer`]: `dwell run` itself, as a child, for whoever wants its CPU time or its end.
 //! - `process`: what all kinds share: the child, its port, its folder, its signals.
 //! - `port`: a port that no other run takes at the same time.
@@ -11,6 +11,7 @@
 
 mod dwell;
 pub mod find;
+mod kafka;
 mod nats;
 mod port;
 mod process;
@@ -22,6 +23,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 pub use self::dwell::DwellServer;
+pub use self::kafka::{KafkaOptions, KafkaServer};
 pub use self::nats::{NatsOptions, NatsServer};
 pub use self::rabbitmq::{RabbitOptions, RabbitServer};
 pub use self::redis::{AppendFsync, RedisOptions, RedisServer};
@@ -37,11 +39,16 @@ pub enum ServerError {
         "no {program} found: looked at {variable}, in .servers/bin and on PATH; run `make servers`, or install {program}, or set {variable} to its path"
     )]
     NotFound {
-        /// `redis-server`, `nats-server`, `rabbitmq-server`
+        /// `redis-server`, `nats-server`, `rabbitmq-server`, `java`
         program: &'static str,
         /// The environment variable that names its path.
         variable: &'static str,
     },
+    /// No jars of Kafka were found.
+    #[error(
+        "no Kafka found: looked at DWELL_KAFKA_LIBS and .servers/kafka; run `make kafka`, or set DWELL_KAFKA_LIBS to a folder of its jars"
+    )]
+    NoKafka,
     /// The program would not run.
     #[error("cannot start {}: {error}", program.display())]
     Spawn {

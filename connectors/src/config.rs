@@ -18,6 +18,9 @@ pub enum BrokerConfig {
     /// NATS JetStream.
     #[cfg(feature = "nats")]
     Nats(crate::nats::Config),
+    /// Kafka.
+    #[cfg(feature = "kafka")]
+    Kafka(crate::kafka::Config),
     /// A broker in this process; never from settings.
     #[serde(skip)]
     Memory(memory::Config),
@@ -60,6 +63,8 @@ impl BrokerConfig {
             BrokerConfig::Amqp(config) => Ok(Box::new(Box::pin(crate::amqp::source::open(config, options)).await?)),
             #[cfg(feature = "nats")]
             BrokerConfig::Nats(config) => Ok(Box::new(Box::pin(crate::nats::source::open(config, options)).await?)),
+            #[cfg(feature = "kafka")]
+            BrokerConfig::Kafka(config) => Ok(Box::new(crate::kafka::source::open(config, options).await?)),
             BrokerConfig::Memory(config) => Ok(Box::new(memory::source(config, options)?)),
         }
     }
@@ -71,6 +76,8 @@ impl BrokerConfig {
             BrokerConfig::Amqp(config) => Box::pin(crate::amqp::source::look(config, options)).await,
             #[cfg(feature = "nats")]
             BrokerConfig::Nats(config) => Box::pin(crate::nats::source::look(config, options)).await,
+            #[cfg(feature = "kafka")]
+            BrokerConfig::Kafka(config) => crate::kafka::source::look(config, options).await,
             BrokerConfig::Memory(config) => memory::look(config, options),
         }
     }
@@ -88,6 +95,11 @@ impl BrokerConfig {
                 let (sink, outcomes) = Box::pin(crate::nats::sink::open(config, publish_timeout)).await?;
                 Ok((Box::new(sink), outcomes))
             }
+            #[cfg(feature = "kafka")]
+            BrokerConfig::Kafka(config) => {
+                let (sink, outcomes) = crate::kafka::sink::open(config, publish_timeout).await?;
+                Ok((Box::new(sink), outcomes))
+            }
             BrokerConfig::Memory(config) => {
                 let (sink, outcomes) = memory::sink(config, publish_timeout)?;
                 Ok((Box::new(sink), outcomes))
@@ -102,6 +114,8 @@ impl BrokerConfig {
             BrokerConfig::Amqp(config) => Box::pin(crate::amqp::declare(config, to, role)).await,
             #[cfg(feature = "nats")]
             BrokerConfig::Nats(config) => Box::pin(crate::nats::declare(config, to, role)).await,
+            #[cfg(feature = "kafka")]
+            BrokerConfig::Kafka(config) => crate::kafka::declare(config, to, role).await,
             BrokerConfig::Memory(config) => memory::declare(config, to, role),
         }
     }
@@ -114,6 +128,8 @@ impl BrokerConfig {
             BrokerConfig::Amqp(config) => config.problems(),
             #[cfg(feature = "nats")]
             BrokerConfig::Nats(config) => config.problems(),
+            #[cfg(feature = "kafka")]
+            BrokerConfig::Kafka(config) => config.problems(),
             BrokerConfig::Memory(_) => Vec::new(),
         }
     }
@@ -137,6 +153,8 @@ impl BrokerConfig {
             BrokerConfig::Amqp(_) => crate::amqp::allows(pattern, to),
             #[cfg(feature = "nats")]
             BrokerConfig::Nats(_) => crate::nats::allows(pattern, to),
+            #[cfg(feature = "kafka")]
+            BrokerConfig::Kafka(_) => crate::kafka::allows(pattern, to),
             BrokerConfig::Memory(_) => memory::allows(pattern, to),
         }
     }
@@ -150,6 +168,8 @@ impl BrokerConfig {
             BrokerConfig::Amqp(_) => crate::amqp::forbidden(to),
             #[cfg(feature = "nats")]
             BrokerConfig::Nats(_) => crate::nats::forbidden(to),
+            #[cfg(feature = "kafka")]
+            BrokerConfig::Kafka(_) => crate::kafka::forbidden(to),
             BrokerConfig::Memory(_) => memory::forbidden(to),
         }
     }
@@ -162,6 +182,8 @@ impl BrokerConfig {
             BrokerConfig::Amqp(_) => "amqp",
             #[cfg(feature = "nats")]
             BrokerConfig::Nats(_) => "nats",
+            #[cfg(feature = "kafka")]
+            BrokerConfig::Kafka(_) => "kafka",
             BrokerConfig::Memory(_) => "memory",
         }
     }
@@ -174,6 +196,8 @@ impl BrokerConfig {
             BrokerConfig::Amqp(config) => config.place(),
             #[cfg(feature = "nats")]
             BrokerConfig::Nats(config) => config.place(),
+            #[cfg(feature = "kafka")]
+            BrokerConfig::Kafka(config) => config.place(),
             BrokerConfig::Memory(_) => "memory".to_owned(),
         }
     }

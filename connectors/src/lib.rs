@@ -9,6 +9,7 @@
 //! - [`memory`]: a broker in this process, for tests of logic and for faults that no server can be made to show.
 //! - [`amqp`]: AMQP 0-9-1, RabbitMQ's.
 //! - [`nats`]: NATS JetStream.
+//! - [`kafka`]: Apache Kafka.
 //! - [`conformance`]: the suite that every connector passes.
 //!
 //! Connectors never retry and never reopen: they report, and the runner decides (see [`ErrorKind`]).
@@ -19,6 +20,8 @@ pub mod config;
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
 pub mod error;
+#[cfg(feature = "kafka")]
+pub mod kafka;
 pub mod memory;
 pub mod message;
 #[cfg(feature = "nats")]

@@ -91,7 +91,8 @@ impl Dispatch {
         let lost = stood.iter().filter(|stood| !**stood).count() as u64;
         if lost > 0 {
             self.metrics.leases_lost(lost);
-            if let Settle::Complete(..) | Settle::Hold(..) = settle {
+            // A hold comes too late where the consumer had its word first; what was taken over, its rescuer counts.
+            if let Settle::Complete(..) = settle {
                 self.metrics.possible_duplicates(DuplicateCause::LeaseLost, lost);
             }
             tracing::debug!(broker = &*self.broker, bucket, lost, "settled too late: cancelled, replaced or taken over meanwhile");

@@ -25,6 +25,19 @@ pub fn rabbitmq_server() -> Result<PathBuf, ServerError> {
     find(&["rabbitmq-server"], "DWELL_RABBITMQ_SERVER")
 }
 
+/// The path of `java` (17 or later): `DWELL_JAVA`, else PATH.
+pub fn java() -> Result<PathBuf, ServerError> {
+    find(&["java"], "DWELL_JAVA")
+}
+
+/// The folder of Kafka's jars: `DWELL_KAFKA_LIBS`, else `.servers/kafka`.
+pub fn kafka_libs() -> Result<PathBuf, ServerError> {
+    let named = env::var_os("DWELL_KAFKA_LIBS").filter(|path| !path.is_empty()).map(PathBuf::from);
+    let here = env::current_dir().unwrap_or_default();
+    let libs = named.or_else(|| here.ancestors().map(|folder| folder.join(".servers/kafka")).find(|libs| libs.is_dir()));
+    libs.and_then(|libs| libs.canonicalize().ok()).filter(|libs| libs.is_dir()).ok_or(ServerError::NoKafka)
+}
+
 /// `.servers/bin` comes before PATH: what `make servers` left there is known to be new enough.
 fn find(programs: &[&'static str], variable: &'static str) -> Result<PathBuf, ServerError> {
     let not_found = ServerError::NotFound { program: programs[0], variable };

@@ -3,7 +3,13 @@
 use std::io;
 use std::path::Path;
 
-use dwell::servers::{AppendFsync, NatsOptions, NatsServer, RabbitOptions, RabbitServer, RedisOptions, RedisServer};
+use dwell::servers::{AppendFsync, NatsOptions, NatsServer, RedisOptions, RedisServer};
+#[cfg(feature = "kafka")]
+use dwell::servers::{KafkaOptions, KafkaServer};
+#[cfg(feature = "amqp")]
+use dwell::servers::{RabbitOptions, RabbitServer};
+#[cfg(feature = "kafka")]
+use dwell_connectors::{BrokerConfig, Declared, Destination, Role, kafka};
 use redis::AsyncCommands;
 
 use crate::support::{namespace, wait_until};
@@ -93,6 +99,26 @@ async fn nats_comes_back_on_its_port_after_a_kill_and_after_a_stop() {
     assert!(!folder.exists());
 }
 
+#[cfg(feature = "kafka")]
+#[tokio::test]
+async fn kafka_keeps_its_topics_over_a_kill_and_a_stop() {
+    let mut server = KafkaServer::start(KafkaOptions::default()).await.unwrap();
+    let (bootstrap, folder) = (server.bootstrap(), server.dir().to_owned());
+    let broker = BrokerConfig::Kafka(kafka::Config::at(bootstrap.clone()));
+    let topic = Destination::new("kept");
+    assert_eq!(broker.declare(&topic, Role::Ingest).await.unwrap(), Declared::Created);
+    server.kill().unwrap();
+    server.restart().await.unwrap();
+    assert_eq!(broker.declare(&topic, Role::Ingest).await.unwrap(), Declared::Existed);
+    server.stop().await.unwrap();
+    assert_eq!(server.pid(), None);
+    server.restart().await.unwrap();
+    assert_eq!(broker.declare(&topic, Role::Ingest).await.unwrap(), Declared::Existed);
+    assert_eq!(server.bootstrap(), bootstrap);
+    drop(server);
+    assert!(!folder.exists());
+}
+
 #[tokio::test]
 async fn a_dropped_server_is_gone_with_its_folder() {
     let server = RedisServer::start(RedisOptions::default()).await.unwrap();
@@ -122,6 +148,7 @@ async fn a_server_that_refuses_its_settings_says_why() {
     assert!(text.contains("no-such-setting"), "{text}");
 }
 
+#[cfg(feature = "amqp")]
 #[tokio::test]
 async fn rabbitmq_keeps_its_queues_over_a_stop() {
     use dwell_connectors::{BrokerConfig, Declared, Destination, Role, amqp};

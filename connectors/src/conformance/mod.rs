@@ -55,18 +55,26 @@ pub struct Capabilities {
     pub positions: bool,
     /// Messages have the broker's timestamp.
     pub timestamps: bool,
+    /// A first delivery is known to be the first. False for a log: another reader of the group may have read, and ended before it committed.
+    pub first_deliveries: bool,
 }
 
-/// Makes one test of each function of the suite. `$harness` is an expression, evaluated for each test, of a future of a [`Harness`].
+/// Makes one test of each function of the suite. `$harness` is an expression, evaluated for each test, of a future of a [`Harness`]. Where tests
+/// share a server, the harness of those that cut its links, `$cut`, has one of its own.
 #[macro_export]
 macro_rules! conformance_tests {
     ($harness:expr) => {
+        $crate::conformance_tests!($harness, $harness);
+    };
+    ($harness:expr, $cut:expr) => {
         $crate::conformance_tests! { @each $harness =>
             opens_and_closes, a_missing_topic_is_missing, declare_makes_what_is_missing,
             carries_a_message, carries_bodies_of_any_size, acked_is_gone, nacked_comes_again, dropped_comes_again,
             closed_comes_again_at_once, keeps_the_bounds_of_a_batch, stops_at_the_unsettled_bound, pauses,
             recv_can_be_cancelled, readers_of_a_group_share, holds_what_is_unsettled,
             an_unroutable_publication_is_reported, each_token_has_one_outcome, outcomes_end_after_close,
+        }
+        $crate::conformance_tests! { @each $cut =>
             a_lost_link_is_reported_and_can_be_reopened, an_open_outcome_is_reported_when_the_link_goes,
         }
     };

@@ -28,7 +28,7 @@ pub async fn nacked_comes_again(harness: &dyn Harness) {
     publish(harness, numbered(&topic, 3)).await;
     let source = source(harness, &topic).await;
     let (ids, messages) = read(&*source, 3).await;
-    assert!(messages.iter().all(|message| !message.redelivered));
+    assert!(!harness.can().first_deliveries || messages.iter().all(|message| !message.redelivered));
     for id in ids {
         source.nack(id).await.unwrap();
     }

@@ -65,7 +65,7 @@ pub async fn carries_a_message(harness: &dyn Harness) {
     assert!(read[0].has_body);
     assert_eq!(read[0].key, message.key);
     assert_eq!(read[0].destination, Destination::new(topic.clone()));
-    assert!(!read[0].redelivered);
+    assert!(!can.first_deliveries || !read[0].redelivered);
 
     // A broker may add headers of its own.
     let sent: Vec<(String, Value)> = message.headers.iter().map(|header| (header.name.clone(), header.value.clone())).collect();

@@ -23,7 +23,14 @@ impl Harness for Amqp {
         at(self.proxy.url())
     }
     fn can(&self) -> Capabilities {
-        Capabilities { ordered_headers: false, repeated_headers: false, keys: false, positions: false, timestamps: false }
+        Capabilities {
+            ordered_headers: false,
+            repeated_headers: false,
+            keys: false,
+            positions: false,
+            timestamps: false,
+            first_deliveries: true,
+        }
     }
     fn fresh_name(&self) -> String {
         fresh()

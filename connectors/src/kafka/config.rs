@@ -1,0 +1,247 @@
+//! The settings of a Kafka broker.
+
+use std::path::Path;
+use std::time::Duration;
+
+use rdkafka::ClientConfig;
+use rdkafka::config::RDKafkaLogLevel;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::properties::Properties;
+use crate::{ConnectorError, ErrorKind};
+
+/// `[brokers.NAME]` with `type = "kafka"`: Apache Kafka, or what speaks its protocol.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// Where to find the cluster: `host:9092`, several with commas between them. Any broker of it will do.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub bootstrap: String,
+    /// Properties of librdkafka, as its `CONFIGURATION.md` names them: `{ "security.protocol" = "sasl_ssl", "sasl.username" = "dwell" }`. A name with
+    /// `_file` at its end (`"sasl.password_file"`) is the path of a file that holds the value. Those that would break a promise of Dwell (`acks`,
+    /// `enable.auto.commit`, …) are refused.
+    #[serde(skip_serializing_if = "Properties::is_empty")]
+    pub properties: Properties,
+}
+
+/// What a client is for.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Role<'a> {
+    /// Reads for this group.
+    Reader { group: &'a str },
+    /// Publishes, and gives up after this time.
+    Writer { timeout: Duration },
+    /// Asks, and makes topics.
+    Asker,
+}
+
+impl Config {
+    /// The settings of a cluster at these addresses, for code; properties can be set after.
+    pub fn at(bootstrap: impl Into<String>) -> Self {
+        Config { bootstrap: bootstrap.into(), properties: Properties::default() }
+    }
+
+    /// What is wrong with these settings, as far as it shows without a connection.
+    #[must_use]
+    pub fn problems(&self) -> Vec<String> {
+        let mut problems = Vec::new();
+        if self.addresses().next().is_none() {
+            problems.push("`bootstrap` is missing: write bootstrap = \"127.0.0.1:9092\"".to_owned());
+        }
+        problems.extend(self.addresses().filter_map(malformed).map(|why| format!("`bootstrap`: {why}")));
+        problems.extend(self.properties.refused());
+        for (name, value) in self.properties.iter() {
+            match read(name, value) {
+                Ok((name, value)) if !self.is_refused(name) => problems.extend(unknown(name, &value)),
+                Ok(_) => {}
+                Err(error) => problems.push(error.message),
+            }
+        }
+        problems
+    }
+
+    fn is_refused(&self, name: &str) -> bool {
+        self.properties.refused().iter().any(|sentence| sentence.contains(&format!("`{name}`")))
+    }
+
+    fn addresses(&self) -> impl Iterator<Item = &str> {
+        self.bootstrap.split(',').map(str::trim).filter(|address| !address.is_empty())
+    }
+
+    /// Where it is, for people.
+    #[must_use]
+    pub fn place(&self) -> String {
+        self.addresses().collect::<Vec<_>>().join(", ")
+    }
+
+    /// An error of this cluster.
+    pub(super) fn fail(&self, kind: ErrorKind, what: &str) -> ConnectorError {
+        ConnectorError::new(kind, format!("kafka at {}: {what}", self.place()))
+    }
+
+    /// What librdkafka is told. Reads the files that are named.
+    pub(super) fn client(&self, role: Role<'_>) -> Result<ClientConfig, ConnectorError> {
+        if let Some(problem) = self.problems().into_iter().next() {
+            return Err(self.fail(ErrorKind::Config, &problem));
+        }
+        let mut client = ClientConfig::new();
+        client.set_log_level(RDKafkaLogLevel::Info);
+        // Defaults: `properties` may say otherwise. A request without an answer gives its connection up after 10 s, so that a frozen broker is seen.
+        set(&mut client, &[("client.id", "dwell"), ("socket.timeout.ms", "10000"), ("reconnect.backoff.max.ms", "1000")]);
+        if self.properties.get("security.protocol").is_some_and(|protocol| protocol.to_ascii_lowercase().contains("ssl")) {
+            // OpenSSL is compiled in: it does not know where this system keeps its certificates.
+            set(&mut client, &[("ssl.ca.location", "probe")]);
+        }
+        match role {
+            // A member that was killed is missed after 9 s; one that left is, within a second.
+            Role::Reader { .. } => set(
+                &mut client,
+                &[
+                    ("session.timeout.ms", "9000"),
+                    ("heartbeat.interval.ms", "1000"),
+                    ("partition.assignment.strategy", "cooperative-sticky"),
+                    ("queued.max.messages.kbytes", "16384"),
+                ],
+            ),
+            // Small batches, as Java's: a topic that takes less than a batch refuses all of it. Few retries: what lacks replicas shall be told so, and a
+            // retry hides the reason behind a timeout. Size is the broker's to judge.
+            Role::Writer { .. } => {
+                set(&mut client, &[("linger.ms", "2"), ("batch.size", "16384"), ("retries", "5"), ("message.max.bytes", "1000000000")]);
+            }
+            Role::Asker => {}
+        }
+        for (name, value) in self.properties.iter() {
+            let (name, value) = read(name, value)?;
+            let for_writers = name == "allow.auto.create.topics";
+            if !for_writers || matches!(role, Role::Writer { .. }) {
+                client.set(name, value);
+            }
+        }
+        client.set("bootstrap.servers", self.addresses().collect::<Vec<_>>().join(","));
+        match role {
+            Role::Reader { group } => set(
+                &mut client,
+                &[
+                    ("group.id", group),
+                    ("enable.auto.commit", "false"),
+                    ("enable.auto.offset.store", "false"),
+                    ("auto.offset.reset", "earliest"),
+                ],
+            ),
+            Role::Writer { timeout } => {
+                let timeout = timeout.as_millis().clamp(10, 2_147_483_647);
+                set(
+                    &mut client,
+                    &[
+                        ("acks", "all"),
+                        ("enable.idempotence", "true"),
+                        ("delivery.timeout.ms", &timeout.to_string()),
+                        // A topic that the cluster has not heard of for so long is not there.
+                        ("topic.metadata.propagation.max.ms", &(timeout / 3).min(3000).to_string()),
+                        ("partitioner", "murmur2_random"),
+                        // What is under way is bounded by the caller.
+                        ("queue.buffering.max.messages", "10000000"),
+                        ("queue.buffering.max.kbytes", "2097151"),
+                    ],
+                );
+            }
+            Role::Asker => {}
+        }
+        Ok(client)
+    }
+}
+
+fn set(client: &mut ClientConfig, settings: &[(&str, &str)]) {
+    for (name, value) in settings {
+        client.set(*name, *value);
+    }
+}
+
+/// Name and value as librdkafka takes them: a name that ends with `_file` names a file that holds the value.
+fn read<'a>(name: &'a str, value: &'a str) -> Result<(&'a str, String), ConnectorError> {
+    let Some(bare) = name.strip_suffix("_file") else { return Ok((name, value.to_owned())) };
+    let file = Path::new(value);
+    let wrong = |why: String| ConnectorError::new(ErrorKind::Config, format!("`properties`: `{name}`: {why}"));
+    match std::fs::read_to_string(file) {
+        Ok(text) if !text.trim().is_empty() => Ok((bare, text.trim().to_owned())),
+        Ok(_) => Err(wrong(format!("{} is empty", file.display()))),
+        Err(error) => {
+            let error = wrong(format!("cannot read {}: {error}", file.display())).because(error);
+            Err(error.mend("check the path and its permissions"))
+        }
+    }
+}
+
+/// Why librdkafka does not take this property. Its own words would show the value.
+fn unknown(name: &str, value: &str) -> Option<String> {
+    let mut config = ClientConfig::new();
+    config.set(name, value);
+    match config.create_native_config() {
+        Ok(_) => None,
+        Err(rdkafka::error::KafkaError::ClientConfig(rdkafka::types::RDKafkaConfRes::RD_KAFKA_CONF_UNKNOWN, ..)) => {
+            Some(format!("`properties`: `{name}` is no property of librdkafka: see its CONFIGURATION.md"))
+        }
+        Err(_) if name == "security.protocol" && cfg!(not(feature = "kafka-tls")) => {
+            Some("`properties`: `security.protocol`: this program was built without TLS for Kafka (the feature `kafka-tls`)".to_owned())
+        }
+        Err(_) => Some(format!("`properties`: `{name}` does not take this value: see CONFIGURATION.md of librdkafka")),
+    }
+}
+
+/// Why this is no `host:port`.
+fn malformed(address: &str) -> Option<String> {
+    let host = address.split_once("://").map_or(address, |(_, rest)| rest);
+    let (name, port) = host.rsplit_once(':').unwrap_or((host, "9092"));
+    let is_host = !name.is_empty() && !name.contains(['/', '@', ' ']);
+    (!is_host || port.parse::<u16>().is_err()).then(|| format!("`{address}` is no address: write host:9092"))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+
+    fn problems(settings: serde_json::Value) -> Vec<String> {
+        serde_json::from_value::<Config>(settings).unwrap().problems()
+    }
+
+    #[test]
+    fn good_settings_have_no_problems() {
+        let settings = serde_json::json!({"bootstrap": "a:9092, b, [::1]:9", "properties": {"linger.ms": 1, "sasl": {"username": "u"}}});
+        assert_eq!(problems(settings), Vec::<String>::new());
+        assert_eq!(Config::at("a:1,b:2").place(), "a:1, b:2");
+    }
+
+    #[test]
+    fn each_mistake_is_named() {
+        let with = |name: &str, value: &str| serde_json::json!({"bootstrap": "a:9092", "properties": {name: value}});
+        let cases = [
+            (serde_json::json!({}), "`bootstrap` is missing"),
+            (serde_json::json!({"bootstrap": "a:99999"}), "`a:99999` is no address"),
+            (serde_json::json!({"bootstrap": "user@a:9"}), "no address"),
+            (with("acks", "1"), "`acks` cannot be set: an attempt counts only"),
+            (with("no.such", "1"), "`no.such` is no property of librdkafka"),
+            (with("linger.ms", "soon"), "`linger.ms` does not take this value"),
+            (with("sasl.password_file", "/nowhere/x"), "`sasl.password_file`: cannot read /nowhere/x"),
+        ];
+        for (settings, expected) in cases {
+            let problems = problems(settings.clone());
+            assert!(problems.len() == 1 && problems[0].contains(expected), "{settings}: {problems:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_promised_is_set_whatever_properties_say() {
+        let mut config = Config::at("a:1");
+        config.properties.set("linger.ms", "7");
+        config.properties.set("session.timeout.ms", "6000");
+        let writer = config.client(Role::Writer { timeout: Duration::from_secs(15) }).unwrap();
+        assert_eq!(
+            (writer.get("acks"), writer.get("linger.ms"), writer.get("delivery.timeout.ms")),
+            (Some("all"), Some("7"), Some("15000"))
+        );
+        let reader = config.client(Role::Reader { group: "g" }).unwrap();
+        assert_eq!((reader.get("session.timeout.ms"), reader.get("enable.auto.commit")), (Some("6000"), Some("false")));
+    }
+}

@@ -1,0 +1,113 @@
+//! Headers between librdkafka's list and ours.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use bytes::Bytes;
+use rdkafka::message::{BorrowedHeaders, Header as KafkaHeader, Headers as _, OwnedHeaders};
+use tracing::warn;
+
+use crate::{Header, Headers, Value};
+
+/// Headers of a message as it came: in order, repeated names too; null stays null, and what is not UTF-8 stays bytes.
+pub(super) fn from_kafka(list: Option<&BorrowedHeaders>) -> Headers {
+    let Some(list) = list else { return Headers::default() };
+    (0..list.count()).map(|number| one(list, number)).collect()
+}
+
+fn one(list: &BorrowedHeaders, number: usize) -> Header {
+    // The library panics at a name that is not UTF-8. Such a header has no name that could be said.
+    let header = catch_unwind(AssertUnwindSafe(|| list.try_get(number).map(|header| (header.key.to_owned(), header.value.map(value)))));
+    let Ok(Some((name, value))) = header else {
+        warn!("a header's name is not UTF-8: its value is lost");
+        return Header { name: char::REPLACEMENT_CHARACTER.to_string(), value: Value::Null };
+    };
+    Header { name, value: value.unwrap_or(Value::Null) }
+}
+
+fn value(bytes: &[u8]) -> Value {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => Value::Text(text.to_owned()),
+        Err(_) => Value::Bytes(Bytes::copy_from_slice(bytes)),
+    }
+}
+
+/// Headers of a message to publish, or why they cannot pass. Numbers go as text: Kafka has bytes only.
+pub(super) fn to_kafka(headers: &Headers) -> Result<Option<OwnedHeaders>, String> {
+    if headers.is_empty() {
+        return Ok(None);
+    }
+    let mut list = OwnedHeaders::new_with_capacity(headers.len());
+    for Header { name, value } in headers.iter() {
+        if name.contains('\0') {
+            return Err(format!("header `{}` cannot pass to Kafka: its name has a zero byte", name.escape_debug()));
+        }
+        let text;
+        let bytes: Option<&[u8]> = match value {
+            Value::Null => None,
+            Value::Text(text) => Some(text.as_bytes()),
+            Value::Bytes(bytes) => Some(bytes),
+            other => {
+                text = as_text(other).map_err(|why| format!("header `{name}` cannot pass to Kafka: {why}"))?;
+                Some(text.as_bytes())
+            }
+        };
+        list = list.insert(KafkaHeader { key: name, value: bytes });
+    }
+    Ok(Some(list))
+}
+
+fn as_text(value: &Value) -> Result<String, &'static str> {
+    Ok(match value {
+        Value::Bool(value) => value.to_string(),
+        Value::I8(value) => value.to_string(),
+        Value::I16(value) => value.to_string(),
+        Value::I32(value) => value.to_string(),
+        Value::I64(value) => value.to_string(),
+        Value::U8(value) => value.to_string(),
+        Value::U16(value) => value.to_string(),
+        Value::U32(value) => value.to_string(),
+        Value::F32(value) => value.to_string(),
+        Value::F64(value) => value.to_string(),
+        Value::Timestamp(value) => value.to_string(),
+        Value::Null | Value::Text(_) | Value::Bytes(_) => return Err("its value needs no text"),
+        Value::Decimal(..) => return Err("its value is a decimal"),
+        Value::List(_) => return Err("its value is a list"),
+        Value::Table(_) => return Err("its value is a table"),
+    })
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn order_repeats_nulls_and_bytes_survive() {
+        let mut headers = Headers::default();
+        for (name, value) in [
+            ("b", Value::from("täxt")),
+            ("a", Value::Null),
+            ("b", Value::from("")),
+            ("c", Value::Bytes(Bytes::from_static(b"\xff\0"))),
+            ("", Value::from("no name")),
+        ] {
+            headers.push(name, value);
+        }
+        let list = to_kafka(&headers).unwrap().unwrap();
+        assert_eq!(from_kafka(Some(list.as_borrowed())), headers);
+        assert!(to_kafka(&Headers::default()).unwrap().is_none());
+    }
+
+    #[test]
+    fn numbers_pass_as_text_and_tables_do_not() {
+        let mut headers = Headers::default();
+        headers.push("n", Value::I64(-5));
+        headers.push("t", Value::Bool(true));
+        let back = from_kafka(Some(to_kafka(&headers).unwrap().unwrap().as_borrowed()));
+        assert_eq!((back.text("n"), back.text("t")), (Some("-5"), Some("true")));
+        for (name, value) in [("table", Value::Table(vec![])), ("list", Value::List(vec![])), ("zero\0", Value::Null)] {
+            let why = to_kafka(&Headers::from_iter([Header { name: name.to_owned(), value }])).unwrap_err();
+            assert!(why.contains(name.trim_end_matches('\0')), "{why}");
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! What librdkafka says about its connections, and whether the cluster answers.
+//!
+//! librdkafka reconnects by itself and for ever, and most of what it says on the way is no news. The link counts as lost when every broker it knows
+//! is down and none answers within [`GRACE`]: then the value ends, and the supervisor above opens another.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use rdkafka::ClientContext;
+use rdkafka::client::Client;
+use rdkafka::config::RDKafkaLogLevel;
+use rdkafka::error::{KafkaError, RDKafkaErrorCode as Code};
+use rdkafka::metadata::Metadata;
+use rdkafka::statistics::Statistics;
+use tokio::time::Instant;
+use tracing::{debug, warn};
+
+use super::config::Config;
+use crate::{ConnectorError, ErrorKind};
+
+/// The longest that connecting may take.
+const CONNECT: Duration = Duration::from_secs(5);
+/// How long one look at the cluster may take before what the client said meanwhile is listened to.
+const LOOK: Duration = Duration::from_millis(500);
+/// How long all brokers may be down before the link counts as lost.
+pub(super) const GRACE: Duration = Duration::from_secs(2);
+
+/// Listens to one client.
+#[derive(Default)]
+pub(super) struct Ear(Mutex<Heard>);
+
+#[derive(Default)]
+struct Heard {
+    last: Option<String>,
+    /// When all brokers were first and last said to be down, since one answered.
+    down: Option<(Instant, Instant)>,
+    denied: Option<String>,
+}
+
+impl Ear {
+    fn hear(&self, code: Code, reason: &str) {
+        debug!(?code, reason, "librdkafka reports an error");
+        let mut heard = self.0.lock();
+        match code {
+            // It is said again and again.
+            Code::AllBrokersDown => {
+                let now = Instant::now();
+                heard.down = Some((heard.down.map_or(now, |(first, _)| first), now));
+            }
+            Code::Authentication | Code::SaslAuthenticationFailed | Code::UnsupportedSASLMechanism | Code::ClusterAuthorizationFailed => {
+                heard.denied = Some(reason.to_owned());
+            }
+            _ => heard.last = Some(reason.to_owned()),
+        }
+    }
+
+    /// Whether all brokers were down at this moment, and none was seen up since.
+    pub(super) fn was_down(&self, moment: Instant) -> bool {
+        self.0.lock().down.is_some_and(|(_, last)| last < moment)
+    }
+
+    /// Why the link is lost, where it is: no broker has answered for too long. Looks for a moment while that is open.
+    pub(super) fn lost<C: ClientContext>(&self, client: &Client<C>) -> Option<String> {
+        let (first, last) = self.0.lock().down?;
+        if client.fetch_metadata(None, LOOK / 2).is_ok() {
+            // Unless they went again meanwhile.
+            self.0.lock().down.take_if(|(_, latest)| *latest == last);
+            return None;
+        }
+        (first.elapsed() >= GRACE).then(|| self.0.lock().last.clone().unwrap_or_else(|| "all brokers are down".to_owned()))
+    }
+}
+
+/// The context of a client: its ear, and whom its events are for.
+pub(super) struct Context<T> {
+    pub(super) ear: Arc<Ear>,
+    pub(super) of: T,
+}
+
+impl<T> Context<T> {
+    pub(super) fn new(of: T) -> Self {
+        Context { ear: Arc::default(), of }
+    }
+}
+
+impl<T: Send + Sync> ClientContext for Context<T> {
+    /// What matters of these comes as an error as well.
+    fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
+        if matches!(level, RDKafkaLogLevel::Emerg | RDKafkaLogLevel::Alert | RDKafkaLogLevel::Critical) {
+            warn!(facility, message, "librdkafka is in trouble");
+        } else {
+            debug!(facility, message, "librdkafka says");
+        }
+    }
+
+    fn stats(&self, _: Statistics) {}
+
+    fn error(&self, error: KafkaError, reason: &str) {
+        self.ear.hear(error.rdkafka_error_code().unwrap_or(Code::Unknown), reason);
+    }
+}
+
+/// What the cluster says of itself, and of this topic. `poll` lets the client tell its ear what went wrong.
+pub(super) fn ask<T: Send + Sync>(
+    config: &Config,
+    client: &Client<Context<T>>,
+    topic: Option<&str>,
+    poll: impl Fn(),
+) -> Result<Metadata, ConnectorError> {
+    let deadline = Instant::now() + CONNECT;
+    loop {
+        let error = match client.fetch_metadata(topic, LOOK) {
+            Ok(metadata) => return Ok(metadata),
+            Err(error) => error,
+        };
+        poll();
+        let heard = client.context().ear.0.lock();
+        if let Some(why) = &heard.denied {
+            return Err(config.fail(ErrorKind::Denied, why).mend("check `sasl.…` in `properties`").because(error));
+        }
+        if heard.down.is_some() || Instant::now() >= deadline {
+            let why = heard.last.clone().unwrap_or_else(|| format!("no answer within {} s", CONNECT.as_secs()));
+            let mend = if why.to_lowercase().contains("certificate") || why.contains("SSL") {
+                "check `security.protocol` and `ssl.…` in `properties`"
+            } else {
+                "is the broker running, and `bootstrap` right?"
+            };
+            return Err(config.fail(ErrorKind::Disconnected, &format!("cannot connect: {why}")).mend(mend).because(error));
+        }
+    }
+}
+
+/// An error of librdkafka, by what the caller can do.
+pub(super) fn failed(config: &Config, what: &str, error: KafkaError) -> ConnectorError {
+    let denied = [
+        Code::TopicAuthorizationFailed,
+        Code::GroupAuthorizationFailed,
+        Code::ClusterAuthorizationFailed,
+        Code::Authentication,
+        Code::SaslAuthenticationFailed,
+    ];
+    let (kind, mend) = match (&error, error.rdkafka_error_code()) {
+        (KafkaError::ClientConfig(..) | KafkaError::ClientCreation(_), _) => (ErrorKind::Config, "check `properties`"),
+        (_, Some(Code::InconsistentGroupProtocol)) => {
+            (ErrorKind::Config, "all members of the group need the same `partition.assignment.strategy`, or name another `group`")
+        }
+        (_, Some(code)) if denied.contains(&code) => (ErrorKind::Denied, "grant the user what it needs: read, write and describe"),
+        _ => (ErrorKind::Disconnected, ""),
+    };
+    config.fail(kind, &format!("{what}: {error}")).mend(mend).because(error)
+}
+
+/// Runs work that blocks where it may.
+pub(super) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, ConnectorError> + Send + 'static,
+) -> Result<T, ConnectorError> {
+    let ended = |error| ConnectorError::new(ErrorKind::Disconnected, "the work with the kafka client was given up").because(error);
+    tokio::task::spawn_blocking(work).await.unwrap_or_else(|error: tokio::task::JoinError| Err(ended(error)))
+}

@@ -1,0 +1,28 @@
+//! Kafka: sources read as a member of a consumer group, sinks publish with an idempotent producer and `acks=all`.
+//!
+//! librdkafka reconnects by itself. So the link of a source or sink ends only when no broker has answered for a while (see `link`); a broker that
+//! restarts within that time is not noticed but by its pause.
+//!
+//! What a log cannot do: give back one message. `nack` goes back in the partition and reads on, and what is settled or held is left out on the way.
+//!
+//! Known limits of the client library: the value of a header whose name is not UTF-8 is lost, and what a timed-out message was (never sent, or sent
+//! and not answered) is not told, so that it counts as unknown unless the link was down since it was handed over.
+
+mod config;
+mod delivery;
+mod headers;
+mod link;
+mod outcome;
+mod properties;
+mod reader;
+mod shelf;
+pub(crate) mod sink;
+pub(crate) mod source;
+mod topic;
+mod track;
+mod window;
+mod writer;
+
+pub use self::config::Config;
+pub use self::properties::Properties;
+pub(crate) use self::topic::{allows, declare, forbidden};

@@ -1,0 +1,234 @@
+//! The reader of a source: the thread that polls the consumer, commits what is settled, and gives back the rest at the end.
+//!
+//! It never stops polling for long: a member of a group that does not poll is thrown out of it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer, ConsumerContext, Rebalance};
+use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode as Code};
+use rdkafka::{Offset, TopicPartitionList};
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+use tracing::{debug, info};
+
+use super::config::Config;
+use super::delivery::{Delivery, delivery};
+use super::link::{Context, failed};
+use super::shelf::Shelf;
+use crate::{ConnectorError, ErrorKind};
+
+/// How long one poll waits.
+const POLL: Duration = Duration::from_millis(100);
+/// The most messages that are taken over at once.
+const CHUNK: usize = 512;
+/// Between commits.
+const COMMIT: Duration = Duration::from_millis(500);
+/// How long a full shelf is waited for without polling. After that partitions are paused, which throws away what was fetched ahead.
+const STALL: Duration = Duration::from_secs(1);
+/// How long one such wait is.
+const MOMENT: Duration = Duration::from_millis(20);
+
+pub(super) type Reads = BaseConsumer<Context<Arc<Shelf>>>;
+
+/// The thread between the consumer and the shelf.
+pub(super) struct Reader {
+    config: Config,
+    consumer: Reads,
+    shelf: Arc<Shelf>,
+    topic: String,
+    committed: Instant,
+    full: Option<Instant>,
+    paused: bool,
+}
+
+impl Reader {
+    /// Starts the thread; the receiver answers once it has ended and left the group.
+    pub(super) fn start(
+        config: Config,
+        consumer: Reads,
+        shelf: Arc<Shelf>,
+        topic: String,
+    ) -> Result<oneshot::Receiver<Result<(), ConnectorError>>, ConnectorError> {
+        let (done, closed) = oneshot::channel();
+        let what = config.fail(ErrorKind::Disconnected, "cannot start a thread for reading");
+        let mut reader = Reader { config, consumer, shelf, topic, committed: Instant::now(), full: None, paused: false };
+        let work = move || {
+            let result = reader.run();
+            if let Err(error) = &result {
+                reader.shelf.end(error);
+            }
+            // Leaves the group, and waits for that.
+            drop(reader);
+            // Nobody waits after a drop.
+            let _ = done.send(result);
+        };
+        std::thread::Builder::new().name("kafka-reader".to_owned()).spawn(work).map_err(|error| what.because(error))?;
+        Ok(closed)
+    }
+
+    /// Works until the source closes, or the link is lost.
+    fn run(&mut self) -> Result<(), ConnectorError> {
+        loop {
+            let outlook = self.shelf.outlook();
+            if outlook.closing {
+                return self.commit(CommitMode::Sync);
+            }
+            self.turn_back()?;
+            if self.committed.elapsed() >= COMMIT {
+                self.commit(CommitMode::Async)?;
+            }
+            self.full = (outlook.room == 0).then(|| self.full.unwrap_or_else(Instant::now));
+            self.pause(outlook.paused || self.full.is_some_and(|since| since.elapsed() >= STALL))?;
+            if self.paused {
+                self.poll(0)?;
+            } else if outlook.room > 0 {
+                self.poll(outlook.room)?;
+            } else {
+                self.shelf.wait(MOMENT);
+            }
+            if let Some(why) = self.consumer.client().context().ear.lost(self.consumer.client()) {
+                return Err(self.config.fail(ErrorKind::Disconnected, &format!("the connection was lost: {why}")));
+            }
+        }
+    }
+
+    /// Takes over what is there, about so many.
+    fn poll(&self, room: usize) -> Result<(), ConnectorError> {
+        let (mut deliveries, mut wait) = (Vec::<Delivery>::new(), POLL);
+        while deliveries.len() < room.clamp(1, CHUNK) {
+            match self.consumer.poll(wait) {
+                Some(Ok(message)) => deliveries.push(delivery(&message)),
+                Some(Err(error)) => {
+                    self.shelf.put(std::mem::take(&mut deliveries));
+                    self.judge(error)?;
+                }
+                None => break,
+            }
+            wait = Duration::ZERO;
+        }
+        if !deliveries.is_empty() {
+            self.shelf.put(deliveries);
+        }
+        Ok(())
+    }
+
+    /// What an error of the consumer means: most pass.
+    fn judge(&self, error: KafkaError) -> Result<(), ConnectorError> {
+        let what = format!("cannot read `{}`", self.topic);
+        match error.rdkafka_error_code() {
+            Some(Code::UnknownTopicOrPartition | Code::UnknownTopic | Code::UnknownPartition) => Err(missing(&self.config, &self.topic)),
+            Some(
+                Code::TopicAuthorizationFailed
+                | Code::GroupAuthorizationFailed
+                | Code::Authentication
+                | Code::SaslAuthenticationFailed
+                | Code::InconsistentGroupProtocol,
+            ) => Err(failed(&self.config, &what, error)),
+            _ if matches!(error, KafkaError::MessageConsumptionFatal(_)) => Err(failed(&self.config, &what, error)),
+            code => {
+                debug!(topic = self.topic, ?code, "reading was disturbed");
+                // Whatever it is, it shall not make the thread spin.
+                self.shelf.wait(MOMENT);
+                Ok(())
+            }
+        }
+    }
+
+    /// Pauses or resumes every partition that is ours.
+    fn pause(&mut self, paused: bool) -> Result<(), ConnectorError> {
+        // New partitions come unpaused: the rebalance looks at this.
+        if self.paused != paused {
+            let wrong = |error| failed(&self.config, "cannot pause or resume", error);
+            let ours = self.consumer.assignment().map_err(wrong)?;
+            if paused { self.consumer.pause(&ours) } else { self.consumer.resume(&ours) }.map_err(wrong)?;
+            self.paused = paused;
+            self.shelf.hold(paused);
+        }
+        Ok(())
+    }
+
+    /// Goes back to what shall come again.
+    fn turn_back(&self) -> Result<(), ConnectorError> {
+        for (partition, offset) in self.shelf.turns() {
+            match self.consumer.seek(&self.topic, partition, Offset::Offset(offset), Duration::ZERO) {
+                Ok(()) => self.shelf.went_back(partition),
+                // Not fetching yet, or not ours any more: the next round tells.
+                Err(error) => debug!(topic = self.topic, partition, offset, %error, "cannot go back yet"),
+            }
+        }
+        Ok(())
+    }
+
+    fn commit(&mut self, mode: CommitMode) -> Result<(), ConnectorError> {
+        self.committed = Instant::now();
+        commit(&self.consumer, &self.shelf, &self.topic, None, mode).map_err(|error| failed(&self.config, "cannot commit", error))
+    }
+}
+
+/// That the topic is not there.
+pub(super) fn missing(config: &Config, topic: &str) -> ConnectorError {
+    let failure = config.fail(ErrorKind::Missing, &format!("there is no topic `{topic}`"));
+    failure.mend(format!("create the topic `{topic}`, or set `declare = true`"))
+}
+
+/// Commits what is settled, of these partitions or of all.
+fn commit(consumer: &Reads, shelf: &Shelf, topic: &str, partitions: Option<&[i32]>, mode: CommitMode) -> KafkaResult<()> {
+    let positions = shelf.to_commit(partitions);
+    if positions.is_empty() {
+        return Ok(());
+    }
+    let mut list = TopicPartitionList::with_capacity(positions.len());
+    for (partition, position) in &positions {
+        list.add_partition_offset(topic, *partition, Offset::Offset(*position))?;
+    }
+    let result = consumer.commit(&list, mode);
+    if result.is_err() {
+        shelf.not_committed(positions.into_iter().map(|(partition, _)| partition));
+    }
+    result
+}
+
+fn numbers(list: &TopicPartitionList) -> Vec<i32> {
+    list.elements().iter().map(rdkafka::topic_partition_list::TopicPartitionListElem::partition).collect()
+}
+
+impl ConsumerContext for Context<Arc<Shelf>> {
+    fn pre_rebalance(&self, consumer: &Reads, rebalance: &Rebalance<'_>) {
+        let Rebalance::Revoke(list) = rebalance else { return };
+        let partitions = numbers(list);
+        info!(?partitions, lost = consumer.assignment_lost(), "partitions go to another reader");
+        // What is lost is another's already: it has read from the last commit.
+        if !consumer.assignment_lost()
+            && let Some(topic) = list.elements().first().map(|element| element.topic().to_owned())
+            && let Err(error) = commit(consumer, &self.of, &topic, Some(&partitions), CommitMode::Sync)
+        {
+            debug!(%error, "the last commit before the partitions went failed: what was settled comes again");
+        }
+        self.of.revoke(&partitions);
+    }
+
+    fn post_rebalance(&self, consumer: &Reads, rebalance: &Rebalance<'_>) {
+        match rebalance {
+            Rebalance::Assign(list) => {
+                let partitions = numbers(list);
+                info!(?partitions, "partitions are read");
+                self.of.assign(partitions.into_iter());
+                if self.of.is_held()
+                    && let Err(error) = consumer.pause(list)
+                {
+                    debug!(%error, "cannot pause new partitions: what comes of them is kept");
+                }
+            }
+            Rebalance::Revoke(_) => {}
+            Rebalance::Error(error) => debug!(%error, "the group cannot agree who reads what"),
+        }
+    }
+
+    fn commit_callback(&self, result: KafkaResult<()>, offsets: &TopicPartitionList) {
+        if let Err(error) = result {
+            debug!(%error, "a commit failed, it will be repeated");
+            self.of.not_committed(numbers(offsets).into_iter());
+        }
+    }
+}

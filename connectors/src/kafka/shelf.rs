@@ -1,0 +1,220 @@
+//! The shelf between a source and its reader: what was read, what is unsettled, and how much room there is.
+
+use std::collections::{HashMap, VecDeque};
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
+use tokio::sync::Notify;
+
+use super::delivery::Delivery;
+use super::track::Track;
+use crate::{Batch, BatchId, ConnectorError, ErrorKind, SourceOptions};
+
+/// What the source and its reader share.
+pub(super) struct Shelf {
+    state: Mutex<State>,
+    /// For `recv`: something arrived, or the end.
+    arrived: Notify,
+    /// For the reader: there is room, or it shall do something else.
+    changed: Condvar,
+    max_unsettled: usize,
+}
+
+#[derive(Default)]
+struct State {
+    buffer: VecDeque<(Delivery, u64)>,
+    batches: HashMap<BatchId, Vec<Place>>,
+    last: u64,
+    /// The partitions that are ours now.
+    tracks: HashMap<i32, Track>,
+    generations: u64,
+    paused: bool,
+    /// The reader has paused the partitions.
+    held: bool,
+    closing: bool,
+    ended: Option<(ErrorKind, String, String)>,
+}
+
+/// Where a message of a batch stands, and in which assignment.
+struct Place {
+    partition: i32,
+    generation: u64,
+    offset: i64,
+}
+
+/// What the reader shall do.
+pub(super) struct Outlook {
+    pub(super) closing: bool,
+    pub(super) paused: bool,
+    /// How many messages there is room for.
+    pub(super) room: usize,
+}
+
+impl State {
+    fn going(&self) -> Result<(), ConnectorError> {
+        match &self.ended {
+            Some((kind, why, mend)) => Err(ConnectorError::new(*kind, why.clone()).mend(mend.clone())),
+            None => Ok(()),
+        }
+    }
+
+    fn track(&mut self, place: &Place) -> Option<&mut Track> {
+        self.tracks.get_mut(&place.partition).filter(|track| track.generation == place.generation)
+    }
+}
+
+impl Shelf {
+    pub(super) fn new(options: &SourceOptions) -> Self {
+        Shelf { state: Mutex::default(), arrived: Notify::new(), changed: Condvar::new(), max_unsettled: options.max_unsettled }
+    }
+
+    /// A batch of what is there, within the bounds.
+    pub(super) fn take(&self, count: usize, bytes: usize) -> Result<Option<Batch>, ConnectorError> {
+        let mut state = self.state.lock();
+        state.going()?;
+        let (mut messages, mut places, mut size) = (Vec::new(), Vec::new(), 0);
+        while messages.len() < count.max(1) {
+            let Some((next, _)) = state.buffer.front() else { break };
+            size += next.message.body.len();
+            if size > bytes && !messages.is_empty() {
+                break;
+            }
+            let Some((Delivery { message, partition, offset }, generation)) = state.buffer.pop_front() else { break };
+            messages.push(message);
+            places.push(Place { partition, generation, offset });
+        }
+        if messages.is_empty() {
+            return Ok(None);
+        }
+        state.last += 1;
+        let id = BatchId(state.last);
+        state.batches.insert(id, places);
+        Ok(Some(Batch { id, messages }))
+    }
+
+    /// Settles a batch; the error once the link is lost, because nothing is committed any more. What belongs to a partition that went to another reader is ignored: it is that reader's now.
+    pub(super) fn settle(&self, batch: BatchId, done: bool) -> Result<(), ConnectorError> {
+        let mut state = self.state.lock();
+        state.going()?;
+        for place in state.batches.remove(&batch).unwrap_or_default() {
+            if let Some(track) = state.track(&place) {
+                let _ = if done { track.ack(place.offset) } else { track.nack(place.offset) };
+            }
+        }
+        drop(state);
+        self.changed.notify_one();
+        Ok(())
+    }
+
+    /// Waits until something arrived, or the end.
+    pub(super) async fn arrived(&self) {
+        self.arrived.notified().await;
+    }
+
+    pub(super) fn pause(&self, paused: bool) {
+        self.state.lock().paused = paused;
+        self.changed.notify_one();
+    }
+
+    pub(super) fn close(&self) {
+        self.state.lock().closing = true;
+        self.changed.notify_one();
+    }
+
+    pub(super) fn outlook(&self) -> Outlook {
+        let state = self.state.lock();
+        let held: usize = state.tracks.values().map(Track::held).sum();
+        Outlook { closing: state.closing, paused: state.paused, room: self.max_unsettled.saturating_sub(held) }
+    }
+
+    /// Waits until something changed, for a moment.
+    pub(super) fn wait(&self, moment: Duration) {
+        self.changed.wait_for(&mut self.state.lock(), moment);
+    }
+
+    /// Takes in what was read.
+    pub(super) fn put(&self, deliveries: Vec<Delivery>) {
+        let mut state = self.state.lock();
+        for delivery in deliveries {
+            if let Some(track) = state.tracks.get_mut(&delivery.partition) {
+                let generation = track.generation;
+                if track.read(delivery.offset) {
+                    state.buffer.push_back((delivery, generation));
+                }
+            }
+        }
+        drop(state);
+        self.arrived.notify_one();
+    }
+
+    /// These partitions are ours from now on, none of their messages read.
+    pub(super) fn assign(&self, partitions: impl Iterator<Item = i32>) {
+        let mut state = self.state.lock();
+        for partition in partitions {
+            state.generations += 1;
+            let generation = state.generations;
+            state.tracks.insert(partition, Track::new(generation));
+        }
+    }
+
+    /// These partitions are not ours any more: what was read of them and not handed out is dropped, what is unsettled forgotten.
+    pub(super) fn revoke(&self, partitions: &[i32]) {
+        let mut state = self.state.lock();
+        state.tracks.retain(|partition, _| !partitions.contains(partition));
+        state.buffer.retain(|(delivery, _)| !partitions.contains(&delivery.partition));
+        drop(state);
+        self.changed.notify_one();
+    }
+
+    /// The positions to commit, of these partitions or of all. They count as committed until `not_committed`.
+    pub(super) fn to_commit(&self, partitions: Option<&[i32]>) -> Vec<(i32, i64)> {
+        let mut positions = Vec::new();
+        for (partition, track) in &mut self.state.lock().tracks {
+            if partitions.is_none_or(|these| these.contains(partition))
+                && let Some(position) = track.to_commit()
+            {
+                track.committed(Some(position));
+                positions.push((*partition, position));
+            }
+        }
+        positions
+    }
+
+    /// Committing these positions failed.
+    pub(super) fn not_committed(&self, partitions: impl Iterator<Item = i32>) {
+        let mut state = self.state.lock();
+        for partition in partitions {
+            if let Some(track) = state.tracks.get_mut(&partition) {
+                track.committed(None);
+            }
+        }
+    }
+
+    /// The reader has paused or resumed the partitions.
+    pub(super) fn hold(&self, held: bool) {
+        self.state.lock().held = held;
+    }
+
+    /// Whether new partitions have to be paused too.
+    pub(super) fn is_held(&self) -> bool {
+        self.state.lock().held
+    }
+
+    /// Where the reader has to go back to.
+    pub(super) fn turns(&self) -> Vec<(i32, i64)> {
+        self.state.lock().tracks.iter().filter_map(|(partition, track)| Some((*partition, track.back_to()?))).collect()
+    }
+
+    /// The reader went back in this partition.
+    pub(super) fn went_back(&self, partition: i32) {
+        if let Some(track) = self.state.lock().tracks.get_mut(&partition) {
+            track.went_back();
+        }
+    }
+
+    /// Nothing more will come, and nothing can be settled.
+    pub(super) fn end(&self, error: &ConnectorError) {
+        self.state.lock().ended = Some((error.kind, error.message.clone(), error.mend.clone()));
+        self.arrived.notify_one();
+    }
+}

@@ -1,0 +1,151 @@
+//! The sink: publications go to the producer with their token, which comes back with the delivery report.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use parking_lot::RwLock;
+use rdkafka::error::RDKafkaErrorCode as Code;
+use rdkafka::producer::{BaseRecord, Producer};
+use tokio::sync::oneshot;
+
+use super::config::{Config, Role};
+use super::link::{Context, ask, blocking, failed};
+use super::outcome::{Failed, outcome};
+use super::window::Window;
+use super::writer::{Writer, Writes};
+use super::{headers, topic};
+use crate::{ConnectorError, Destination, ErrorKind, Outcome, Outcomes, Publication, Sink};
+
+/// Before a message that the producer's queue had no room for is tried again.
+const FULL: Duration = Duration::from_millis(5);
+
+pub(crate) async fn open(config: &Config, publish_timeout: Duration) -> Result<(KafkaSink, Outcomes), ConnectorError> {
+    let (window, outcomes) = Window::start();
+    let (config, of) = (config.clone(), Arc::clone(&window));
+    let opened = blocking(move || {
+        let client = config.client(Role::Writer { timeout: publish_timeout })?;
+        let producer: Writes =
+            client.create_with_context(Context::new(Arc::clone(&of))).map_err(|error| failed(&config, "cannot make a client", error))?;
+        ask(&config, producer.client(), None, || producer.poll(Duration::ZERO))?;
+        let (producer, may_publish) = (Arc::new(producer), Arc::new(RwLock::new(true)));
+        let writer = Writer { producer: Arc::clone(&producer), window: Arc::clone(&of), open: Arc::clone(&may_publish), publish_timeout };
+        let ended =
+            writer.start().map_err(|error| config.fail(ErrorKind::Disconnected, "cannot start a thread for publishing").because(error))?;
+        Ok(KafkaSink { config, producer: Some(producer), window: of, open: may_publish, publish_timeout, ended: Some(ended) })
+    })
+    .await;
+    if opened.is_err() {
+        window.end("the sink did not open");
+    }
+    Ok((opened?, outcomes))
+}
+
+pub(crate) struct KafkaSink {
+    config: Config,
+    /// Taken by the drop only.
+    producer: Option<Arc<Writes>>,
+    window: Arc<Window>,
+    /// Whether the producer may be handed messages.
+    open: Arc<RwLock<bool>>,
+    publish_timeout: Duration,
+    /// Ends when every outcome was given.
+    ended: Option<oneshot::Receiver<()>>,
+}
+
+impl KafkaSink {
+    /// Hands over what waits, in order; false when the producer's queue is full.
+    fn hand_over(&self, waiting: &mut VecDeque<Publication>) -> bool {
+        let open = self.open.read();
+        let Some(producer) = self.producer.as_ref().filter(|_| *open) else {
+            // The end of the link answers for them.
+            waiting.clear();
+            return true;
+        };
+        while let Some(publication) = waiting.front() {
+            let Some(since) = self.window.hand_over(publication.token) else {
+                waiting.pop_front();
+                continue;
+            };
+            match self.send(producer, publication) {
+                Ok(()) => {}
+                Err(None) if since.since.elapsed() < self.publish_timeout => {
+                    self.window.not_taken(publication.token);
+                    return false;
+                }
+                Err(None) => self.window.give(publication.token, |_| Outcome::Refused("the producer's queue is full".to_owned())),
+                Err(Some(outcome)) => self.window.give(publication.token, |_| outcome),
+            }
+            waiting.pop_front();
+        }
+        true
+    }
+
+    /// Hands over one; `None` when there is no room.
+    fn send(&self, producer: &Writes, publication: &Publication) -> Result<(), Option<Outcome>> {
+        let Publication { token, to, message, .. } = publication;
+        let invalid = |why| Some(Outcome::Invalid(why));
+        if let Some(why) = topic::malformed(&to.address) {
+            return Err(invalid(why));
+        }
+        let headers = headers::to_kafka(&message.headers).map_err(invalid)?;
+        let record = BaseRecord {
+            topic: &to.address,
+            partition: None,
+            payload: message.has_body.then_some(&message.body[..]),
+            key: message.key.as_ref().map(Bytes::as_ref),
+            timestamp: None,
+            headers,
+            delivery_opaque: Box::new(*token),
+        };
+        producer.send::<[u8], [u8]>(record).map_err(|(error, _)| match error.rdkafka_error_code() {
+            Some(Code::QueueFull) => None,
+            _ => Some(outcome(&Failed { error: &error, topic: &to.address, size: usize::MAX, never_sent: true })),
+        })
+    }
+}
+
+#[async_trait]
+impl Sink for KafkaSink {
+    async fn publish(&self, batch: Vec<Publication>) {
+        if !self.window.open(batch.iter().map(|publication| publication.token)) {
+            return;
+        }
+        let mut waiting = VecDeque::from(batch);
+        while !self.hand_over(&mut waiting) {
+            tokio::time::sleep(FULL).await;
+        }
+    }
+
+    async fn exists(&self, to: &Destination) -> Result<bool, ConnectorError> {
+        if topic::malformed(&to.address).is_some() {
+            return Ok(false);
+        }
+        if !*self.open.read() {
+            return Err(self.config.fail(ErrorKind::Disconnected, "the link was lost"));
+        }
+        topic::exists(&self.config, &to.address).await
+    }
+
+    async fn close(mut self: Box<Self>) -> Result<(), ConnectorError> {
+        self.window.close();
+        if let Some(ended) = self.ended.take() {
+            // Ends by being dropped.
+            let _ = ended.await;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for KafkaSink {
+    /// The answers that are out still arrive; then outcomes end.
+    fn drop(&mut self) {
+        self.window.close();
+        if let Some(last) = self.producer.take().and_then(Arc::into_inner) {
+            // It waits for the client's threads.
+            std::thread::spawn(move || drop(last));
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! The source: what the reader reads is handed out in batches and settled.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use rdkafka::consumer::Consumer;
+use rdkafka::error::{KafkaError, RDKafkaErrorCode as Code};
+use rdkafka::{Offset, TopicPartitionList};
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use super::config::{Config, Role};
+use super::link::{Context, blocking, failed};
+use super::reader::{Reader, Reads, missing};
+use super::shelf::Shelf;
+use super::topic;
+use crate::{Batch, BatchId, ConnectorError, ErrorKind, Reader as Found, Source, SourceOptions};
+
+/// The longest wait for the group's committed offsets, and for the end of a source.
+const PATIENCE: Duration = Duration::from_secs(8);
+/// For what the client has to tell.
+const MOMENT: Duration = Duration::from_millis(20);
+
+pub(crate) async fn open(config: &Config, options: SourceOptions) -> Result<KafkaSource, ConnectorError> {
+    let config = config.clone();
+    blocking(move || {
+        let shelf = Arc::new(Shelf::new(&options));
+        let (consumer, _) = connect(&config, &options, Arc::clone(&shelf))?;
+        let topic = options.topic.clone();
+        consumer.subscribe(&[&topic]).map_err(|error| failed(&config, &format!("cannot read `{topic}`"), error))?;
+        let closed = Reader::start(config.clone(), consumer, Arc::clone(&shelf), topic)?;
+        Ok(KafkaSource { config, shelf, options, closed: Some(closed) })
+    })
+    .await
+}
+
+/// What `open` would find.
+pub(crate) async fn look(config: &Config, options: &SourceOptions) -> Result<Found, ConnectorError> {
+    let (config, options) = (config.clone(), options.clone());
+    blocking(move || {
+        let (_, known) = connect(&config, &options, Arc::new(Shelf::new(&options)))?;
+        Ok(if known { Found::Exists } else { Found::Made })
+    })
+    .await
+}
+
+/// A consumer that has not joined its group, and whether that has read the topic before. Finds out whether it may.
+fn connect(config: &Config, options: &SourceOptions, shelf: Arc<Shelf>) -> Result<(Reads, bool), ConnectorError> {
+    if let Some(why) = topic::malformed(&options.topic) {
+        return Err(config.fail(ErrorKind::Config, &why));
+    }
+    if options.group.is_empty() {
+        return Err(config.fail(ErrorKind::Config, "the group is empty"));
+    }
+    let client = config.client(Role::Reader { group: &options.group })?;
+    let consumer: Reads = client.create_with_context(Context::new(shelf)).map_err(|error| failed(config, "cannot make a client", error))?;
+    let poll = || drop(consumer.poll(MOMENT));
+    let Some(count) = topic::partitions(config, consumer.client(), &options.topic, poll)? else {
+        return Err(missing(config, &options.topic));
+    };
+    let mut list = TopicPartitionList::with_capacity(count);
+    for partition in 0..i32::try_from(count).unwrap_or(i32::MAX) {
+        list.add_partition(&options.topic, partition);
+    }
+    let begun = Instant::now();
+    let committed = loop {
+        match consumer.committed_offsets(list.clone(), PATIENCE) {
+            Ok(committed) => break committed,
+            // A cluster that has just come up, or looks for another coordinator of the group.
+            Err(error) if is_passing(&error) && begun.elapsed() < PATIENCE => poll(),
+            Err(error) => return Err(failed(config, &format!("cannot look at the group `{}`", options.group), error)),
+        }
+    };
+    let known = committed.elements().iter().any(|element| matches!(element.offset(), Offset::Offset(_)));
+    Ok((consumer, known))
+}
+
+/// Whether the group's coordinator is only not there yet.
+fn is_passing(error: &KafkaError) -> bool {
+    let passing = [Code::NotCoordinator, Code::CoordinatorNotAvailable, Code::CoordinatorLoadInProgress, Code::WaitingForCoordinator];
+    error.rdkafka_error_code().is_some_and(|code| passing.contains(&code))
+}
+
+pub(crate) struct KafkaSource {
+    config: Config,
+    shelf: Arc<Shelf>,
+    options: SourceOptions,
+    /// Answers when the reader has left the group.
+    closed: Option<oneshot::Receiver<Result<(), ConnectorError>>>,
+}
+
+#[async_trait]
+impl Source for KafkaSource {
+    async fn recv(&self) -> Result<Batch, ConnectorError> {
+        loop {
+            if let Some(batch) = self.shelf.take(self.options.max_batch, self.options.max_batch_bytes)? {
+                return Ok(batch);
+            }
+            self.shelf.arrived().await;
+        }
+    }
+
+    async fn ack(&self, batch: BatchId) -> Result<(), ConnectorError> {
+        self.shelf.settle(batch, true)
+    }
+
+    async fn nack(&self, batch: BatchId) -> Result<(), ConnectorError> {
+        self.shelf.settle(batch, false)
+    }
+
+    async fn pause(&self, paused: bool) -> Result<(), ConnectorError> {
+        self.shelf.pause(paused);
+        Ok(())
+    }
+
+    async fn close(mut self: Box<Self>) -> Result<(), ConnectorError> {
+        self.shelf.close();
+        let Some(closed) = self.closed.take() else { return Ok(()) };
+        match tokio::time::timeout(PATIENCE, closed).await {
+            Ok(Ok(result)) => result,
+            Ok(Err(_)) | Err(_) => Err(self.config.fail(ErrorKind::Disconnected, "the reader did not say that it left the group")),
+        }
+    }
+}
+
+impl Drop for KafkaSource {
+    /// The reader commits what is settled and leaves the group, as after `close`; nobody waits for it.
+    fn drop(&mut self) {
+        self.shelf.close();
+    }
+}

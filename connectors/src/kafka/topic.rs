@@ -1,0 +1,162 @@
+//! Topics: whether one is there, making one, and which names are allowed.
+
+use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
+use rdkafka::client::Client;
+use rdkafka::consumer::{BaseConsumer, Consumer, ConsumerContext};
+use rdkafka::error::{KafkaError, RDKafkaErrorCode as Code};
+use std::time::Duration;
+
+use super::config::{Config, Role as Use};
+use super::link::{Context, ask, blocking, failed};
+use crate::{ConnectorError, Declared, Destination, ErrorKind, Role};
+
+/// The longest wait until a topic is made.
+const MAKE: Duration = Duration::from_secs(5);
+/// The longest name of a topic.
+const LONGEST: usize = 249;
+
+impl ConsumerContext for Context<()> {}
+
+/// Whether the topic is there. Asks with a client of its own that never makes one by asking.
+pub(super) async fn exists(config: &Config, topic: &str) -> Result<bool, ConnectorError> {
+    let (config, topic) = (config.clone(), topic.to_owned());
+    blocking(move || {
+        let context = Context::new(());
+        let consumer: BaseConsumer<Context<()>> =
+            config.client(Use::Asker)?.create_with_context(context).map_err(|error| failed(&config, "cannot make a client", error))?;
+        partitions(&config, consumer.client(), &topic, || drop(consumer.poll(Duration::ZERO))).map(|count| count.is_some())
+    })
+    .await
+}
+
+/// How many partitions the topic has; `None` where it is not there.
+pub(super) fn partitions<T: Send + Sync>(
+    config: &Config,
+    client: &Client<Context<T>>,
+    topic: &str,
+    poll: impl Fn(),
+) -> Result<Option<usize>, ConnectorError> {
+    let metadata = ask(config, client, Some(topic), poll)?;
+    let Some(found) = metadata.topics().iter().find(|found| found.name() == topic) else { return Ok(None) };
+    match found.error().map(Code::from) {
+        None | Some(Code::LeaderNotAvailable) => Ok(Some(found.partitions().len())),
+        Some(Code::UnknownTopicOrPartition | Code::InvalidTopic | Code::UnknownTopic) => Ok(None),
+        Some(code) => Err(failed(config, &format!("cannot look at the topic `{topic}`"), KafkaError::MetadataFetch(code))),
+    }
+}
+
+/// Makes the topic where it is missing, with partitions and replicas by the broker's default.
+pub(crate) async fn declare(config: &Config, to: &Destination, _: Role) -> Result<Declared, ConnectorError> {
+    let topic = to.address.as_str();
+    if let Some(why) = malformed(topic) {
+        return Err(ConnectorError::new(ErrorKind::Config, why));
+    }
+    if exists(config, topic).await? {
+        return Ok(Declared::Existed);
+    }
+    let declared = make(config, topic).await?;
+    // The controller has it; the others hear of it.
+    let begun = tokio::time::Instant::now();
+    while !exists(config, topic).await? && begun.elapsed() < MAKE {}
+    Ok(declared)
+}
+
+async fn make(config: &Config, topic: &str) -> Result<Declared, ConnectorError> {
+    let (config, topic, runtime) = (config.clone(), topic.to_owned(), tokio::runtime::Handle::current());
+    blocking(move || {
+        let admin: AdminClient<Context<()>> = config
+            .client(Use::Asker)?
+            .create_with_context(Context::new(()))
+            .map_err(|error| failed(&config, "cannot make a client", error))?;
+        let wanted = NewTopic::new(&topic, -1, TopicReplication::Fixed(-1));
+        let options = AdminOptions::new().request_timeout(Some(MAKE)).operation_timeout(Some(MAKE));
+        let wrong = |error: KafkaError| {
+            let timeouts = [Code::OperationTimedOut, Code::RequestTimedOut, Code::BrokerTransportFailure, Code::NotController];
+            let is_away = error.rdkafka_error_code().is_none_or(|code| timeouts.contains(&code));
+            let kind = if is_away { ErrorKind::Disconnected } else { ErrorKind::Denied };
+            config.fail(kind, &format!("cannot make the topic `{topic}`: {error}")).mend("make the topic by hand").because(error)
+        };
+        let made = runtime.block_on(admin.create_topics([&wanted], &options)).map_err(wrong)?;
+        match made.into_iter().next() {
+            Some(Err((_, Code::TopicAlreadyExists))) => Ok(Declared::Existed),
+            Some(Err((_, code))) => Err(wrong(KafkaError::AdminOp(code))),
+            Some(Ok(_)) | None => Ok(Declared::Created),
+        }
+    })
+    .await
+}
+
+/// Whether a pattern lets a topic pass: `*` is any characters.
+pub(crate) fn allows(pattern: &str, to: &Destination) -> bool {
+    let mut parts = pattern.split('*');
+    let first = parts.next().unwrap_or_default();
+    let Some(mut rest) = to.address.strip_prefix(first) else { return false };
+    let Some(last) = parts.next_back() else { return rest.is_empty() };
+    for part in parts {
+        match rest.split_once(part) {
+            Some((_, after)) => rest = after,
+            None => return false,
+        }
+    }
+    rest.ends_with(last)
+}
+
+/// Why nothing may be published here: no topic, a pattern, or one that belongs to the cluster.
+pub(crate) fn forbidden(to: &Destination) -> Option<String> {
+    let topic = &to.address;
+    malformed(topic).or_else(|| topic.starts_with("__").then(|| format!("`{topic}` belongs to the cluster or its clients")))
+}
+
+/// Why this is no name of a topic.
+pub(super) fn malformed(topic: &str) -> Option<String> {
+    let shown = topic.escape_debug();
+    if topic.is_empty() {
+        return Some("the topic is empty".to_owned());
+    }
+    if topic.contains('*') {
+        return Some(format!("`{shown}` is a pattern, not a topic"));
+    }
+    if topic.len() > LONGEST {
+        return Some(format!("`{shown}` is no topic: it is longer than {LONGEST} characters"));
+    }
+    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '.' | '_' | '-');
+    (!topic.chars().all(is_plain) || topic == "." || topic == "..")
+        .then(|| format!("`{shown}` is no topic: a name has only ASCII letters, digits, `.`, `_` and `-`"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_star_is_any_characters() {
+        for (pattern, topic, expected) in [
+            ("orders", "orders", true),
+            ("orders", "orders.close", false),
+            ("orders.*", "orders.close", true),
+            ("orders.*", "orders.eu.close", true),
+            ("orders.*", "orders.", true),
+            ("orders.*", "orders", false),
+            ("*", "orders", true),
+            ("*.close", "orders.close", true),
+            ("*.close", "orders.closed", false),
+            ("o*s*e", "orders.close", true),
+            ("o*ss*e", "orders.close", false),
+            ("ab*ba", "aba", false),
+            ("", "a", false),
+        ] {
+            assert_eq!(allows(pattern, &Destination::new(topic)), expected, "{pattern} {topic}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_ours_is_forbidden() {
+        let long = "a".repeat(250);
+        for topic in ["", "a b", "orders.*", "^orders", "__consumer_offsets", "__x", ".", "..", "ünter", "a/b", "a\0", long.as_str()] {
+            assert!(forbidden(&Destination::new(topic)).is_some(), "{topic}");
+        }
+        for topic in ["orders", "orders.close", "_x", "A-1_b.c", "..."] {
+            assert_eq!(forbidden(&Destination::new(topic)), None, "{topic}");
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! One partition as a source has read it: which offsets are open, which shall come again, and how far it may be committed.
+
+use std::collections::BTreeSet;
+
+/// One partition, from its assignment to its end.
+#[derive(Debug, Default)]
+pub(super) struct Track {
+    /// Tells this assignment from every other.
+    pub(super) generation: u64,
+    /// Read and not acked.
+    open: BTreeSet<i64>,
+    /// Those of `open` that were given back: they come again.
+    nacked: BTreeSet<i64>,
+    /// After the last that was read.
+    next: Option<i64>,
+    /// The source has to go back for them.
+    turn: bool,
+    /// What comes now up to here was read before: the source went back.
+    again_until: Option<i64>,
+    /// The last position that was committed.
+    committed: Option<i64>,
+}
+
+impl Track {
+    pub(super) fn new(generation: u64) -> Self {
+        Track { generation, ..Track::default() }
+    }
+
+    /// Takes in what was read; false for what is not to be delivered, because it is settled or held.
+    pub(super) fn read(&mut self, offset: i64) -> bool {
+        if let Some(end) = self.again_until {
+            if offset + 1 >= end {
+                self.again_until = None;
+            }
+            if offset < end {
+                // What is not there any more between two that are: compacted, or deleted.
+                while let Some(gone) = self.nacked.first().copied().filter(|gone| *gone < offset) {
+                    self.nacked.remove(&gone);
+                    self.open.remove(&gone);
+                }
+                return self.nacked.remove(&offset);
+            }
+        }
+        // An offset before `next` is a log that lost its end, or a reset to its beginning: other messages, to be read.
+        self.open.insert(offset);
+        self.next = Some(offset + 1);
+        true
+    }
+
+    /// This offset is done; false where it was not held.
+    pub(super) fn ack(&mut self, offset: i64) -> bool {
+        !self.nacked.contains(&offset) && self.open.remove(&offset)
+    }
+
+    /// This offset shall come again; false where it was not held.
+    pub(super) fn nack(&mut self, offset: i64) -> bool {
+        let held = self.open.contains(&offset) && self.nacked.insert(offset);
+        self.turn |= held;
+        held
+    }
+
+    /// Where to go back to, where something shall come again and the source did not go back yet.
+    pub(super) fn back_to(&self) -> Option<i64> {
+        self.nacked.first().copied().filter(|_| self.turn)
+    }
+
+    /// The source went back: what it reads next it has read before.
+    pub(super) fn went_back(&mut self) {
+        self.turn = false;
+        self.again_until = self.next;
+    }
+
+    /// How many are read, neither acked nor given back.
+    pub(super) fn held(&self) -> usize {
+        self.open.len() - self.nacked.len()
+    }
+
+    /// The position to commit, where it is another than the last: everything before it is settled.
+    pub(super) fn to_commit(&self) -> Option<i64> {
+        let position = self.open.first().copied().or(self.next)?;
+        // Before anything was settled there is nothing to say.
+        (Some(position) != self.committed).then_some(position)
+    }
+
+    /// The position was committed, or handed over to be; `None`: the last one was not.
+    pub(super) fn committed(&mut self, position: Option<i64>) {
+        self.committed = position;
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+
+    fn track(offsets: impl IntoIterator<Item = i64>) -> Track {
+        let mut track = Track::new(1);
+        for offset in offsets {
+            assert!(track.read(offset));
+        }
+        track
+    }
+
+    #[test]
+    fn only_the_settled_prefix_is_committed() {
+        let mut track = track([3, 4, 7, 8]);
+        assert_eq!(track.to_commit(), Some(3));
+        track.ack(4);
+        track.ack(8);
+        assert_eq!(track.to_commit(), Some(3));
+        track.ack(3);
+        assert_eq!(track.to_commit(), Some(7));
+        track.committed(Some(7));
+        assert_eq!(track.to_commit(), None);
+        assert!(track.ack(7) && !track.ack(7));
+        assert_eq!((track.to_commit(), track.held()), (Some(9), 0));
+        track.committed(None);
+        assert_eq!(track.to_commit(), Some(9));
+    }
+
+    #[test]
+    fn what_was_given_back_comes_again_and_nothing_else() {
+        let mut track = track(0..6);
+        track.ack(1);
+        assert!(track.nack(2) && track.nack(4) && !track.nack(4) && !track.nack(1));
+        assert!(!track.ack(4));
+        assert_eq!((track.back_to(), track.held()), (Some(2), 3));
+        // One more was under way.
+        assert!(track.read(6));
+        track.went_back();
+        assert_eq!(track.back_to(), None);
+        let again: Vec<i64> = (2..8).filter(|offset| track.read(*offset)).collect();
+        assert_eq!(again, [2, 4, 7]);
+        assert_eq!((track.back_to(), track.held(), track.to_commit()), (None, 7, Some(0)));
+    }
+
+    #[test]
+    fn what_was_given_back_and_is_gone_is_settled() {
+        let mut track = track(0..5);
+        for offset in [0, 1, 3, 4] {
+            track.ack(offset);
+        }
+        track.nack(2);
+        track.went_back();
+        assert!(!track.read(3));
+        assert_eq!((track.to_commit(), track.back_to()), (Some(5), None));
+    }
+
+    #[test]
+    fn a_log_that_begins_anew_is_read() {
+        let mut track = track(100..103);
+        for offset in 100..103 {
+            track.ack(offset);
+        }
+        assert!(track.read(7));
+        assert_eq!(track.to_commit(), Some(7));
+        track.ack(7);
+        assert_eq!(track.to_commit(), Some(8));
+    }
+}

@@ -1,0 +1,96 @@
+//! The writer of a sink: the thread that polls the producer for what became of each message, and notices when the link is lost.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::RwLock;
+use rdkafka::Message as _;
+use rdkafka::producer::{BaseProducer, DeliveryResult, Producer, ProducerContext, PurgeConfig};
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+use tracing::debug;
+
+use super::link::Context;
+use super::outcome::{Failed, outcome};
+use super::window::Window;
+use crate::{Outcome, Token};
+
+/// How long one poll takes.
+const POLL: Duration = Duration::from_millis(50);
+/// The longest wait for what was purged.
+const PURGE: Duration = Duration::from_secs(2);
+
+pub(super) type Writes = BaseProducer<Context<Arc<Window>>>;
+
+/// The thread between the producer and the window.
+pub(super) struct Writer {
+    pub(super) producer: Arc<Writes>,
+    pub(super) window: Arc<Window>,
+    /// Whether the producer may be handed messages. Held for writing while that ends.
+    pub(super) open: Arc<RwLock<bool>>,
+    pub(super) publish_timeout: Duration,
+}
+
+impl Writer {
+    /// Starts the thread; the receiver ends once every outcome was given.
+    pub(super) fn start(self) -> std::io::Result<oneshot::Receiver<()>> {
+        let (done, ended) = oneshot::channel();
+        let work = move || {
+            let why = self.run();
+            self.end(&why);
+            drop(done);
+            // The last one waits for the client's threads: never a task.
+            drop(Arc::into_inner(self.producer));
+        };
+        std::thread::Builder::new().name("kafka-writer".to_owned()).spawn(work).map(|_| ended)
+    }
+
+    /// Works until the sink closed and every message is answered, or the link is lost: why.
+    fn run(&self) -> String {
+        let mut closing_since = None;
+        loop {
+            self.producer.poll(POLL);
+            let Some(closing) = self.window.outlook() else { return "the sink was closed".to_owned() };
+            let client = self.producer.client();
+            if let Some((_, why)) = client.fatal_error() {
+                return format!("the producer failed for good: {why}");
+            }
+            if let Some(why) = client.context().ear.lost(client) {
+                return format!("the connection was lost: {why}");
+            }
+            // librdkafka gives every message up by its own timeout: this is for one that does not.
+            if closing && closing_since.get_or_insert_with(Instant::now).elapsed() > self.publish_timeout + PURGE {
+                return "the last messages were not answered".to_owned();
+            }
+        }
+    }
+
+    /// Gives every outcome that is still out: first what librdkafka says of what it had, then what it never got.
+    fn end(&self, why: &str) {
+        debug!(why, "a sink ends");
+        *self.open.write() = false;
+        self.producer.purge(PurgeConfig::default().queue().inflight());
+        let begun = Instant::now();
+        while self.producer.in_flight_count() > 0 && begun.elapsed() < PURGE {
+            self.producer.poll(Duration::from_millis(5));
+        }
+        self.producer.poll(Duration::ZERO);
+        self.window.end(why);
+    }
+}
+
+impl ProducerContext for Context<Arc<Window>> {
+    type DeliveryOpaque = Box<Token>;
+
+    fn delivery(&self, result: &DeliveryResult<'_>, token: Box<Token>) {
+        self.of.give(*token, |open| match result {
+            Ok(_) => Outcome::Confirmed,
+            Err((error, message)) => outcome(&Failed {
+                error,
+                topic: message.topic(),
+                size: message.payload_len() + message.key_len(),
+                never_sent: self.ear.was_down(open.since),
+            }),
+        });
+    }
+}

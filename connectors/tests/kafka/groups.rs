@@ -1,0 +1,249 @@
+//! Groups: what is committed, who reads what, and what a reader holds.
+
+use std::collections::{HashMap, HashSet};
+use std::process::Stdio;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use dwell_connectors::{BrokerConfig, ErrorKind, Source, SourceOptions};
+use parking_lot::Mutex;
+use rdkafka::admin::{AdminClient, AdminOptions};
+use rdkafka::client::DefaultClientContext;
+use rdkafka::consumer::{BaseConsumer, Consumer};
+use rdkafka::{ClientConfig, Offset, TopicPartitionList};
+use tokio::io::{AsyncBufReadExt, BufReader};
+
+use crate::server::shared;
+use crate::{PATIENCE, at, confirmed, create, declare, fresh, numbered, numbers, options, read, with};
+
+/// What the group of the topic has committed in partition 0, by a client beside the connector.
+async fn committed(address: &str, topic: &str) -> i64 {
+    let (address, group, topic) = (address.to_owned(), options(topic).group, topic.to_owned());
+    let asked = tokio::task::spawn_blocking(move || {
+        let mut config = ClientConfig::new();
+        let consumer: BaseConsumer = config.set("bootstrap.servers", address).set("group.id", group).create().unwrap();
+        let mut list = TopicPartitionList::new();
+        list.add_partition(&topic, 0);
+        let list = consumer.committed_offsets(list, PATIENCE).unwrap();
+        match list.find_partition(&topic, 0).unwrap().offset() {
+            Offset::Offset(offset) => offset,
+            _ => 0,
+        }
+    });
+    asked.await.unwrap()
+}
+
+async fn until_committed(topic: &str, expected: i64) {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let committed = committed(&shared().address(), topic).await;
+        assert!(committed <= expected, "{committed} was committed, only {expected} may be");
+        if committed == expected {
+            return;
+        }
+        assert!(Instant::now() < deadline, "{committed} was committed, not {expected}");
+    }
+}
+
+async fn batches(source: &dyn Source, count: usize) -> Vec<dwell_connectors::Batch> {
+    let mut all = Vec::new();
+    for number in 0..count {
+        all.push(tokio::time::timeout(PATIENCE, source.recv()).await.unwrap_or_else(|_| panic!("{number} of {count} came")).unwrap());
+    }
+    all
+}
+
+#[tokio::test]
+async fn only_the_settled_prefix_is_committed() {
+    let (broker, topic) = (at(shared()), fresh("prefix"));
+    declare(&broker, &topic).await;
+    confirmed(&broker, numbered(&topic, 30)).await;
+    let source = broker.source(SourceOptions { max_batch: 10, ..options(&topic) }).await.unwrap();
+    let mut all = Vec::new();
+    while all.iter().map(|batch: &dwell_connectors::Batch| batch.messages.len()).sum::<usize>() < 30 {
+        all.extend(batches(&*source, 1).await);
+    }
+    let (first, rest) = (all.remove(0), all);
+    for batch in rest.iter().rev() {
+        source.ack(batch.id).await.unwrap();
+    }
+    // Long enough for two commits.
+    tokio::time::sleep(Duration::from_millis(1200)).await;
+    assert_eq!(committed(&shared().address(), &topic).await, 0);
+    source.ack(first.id).await.unwrap();
+    until_committed(&topic, 30).await;
+}
+
+#[tokio::test]
+async fn what_is_nacked_comes_again_and_what_is_settled_or_held_does_not() {
+    let (broker, topic) = (at(shared()), fresh("nacked"));
+    declare(&broker, &topic).await;
+    confirmed(&broker, numbered(&topic, 40)).await;
+    let source = broker.source(SourceOptions { max_batch: 5, max_unsettled: 40, ..options(&topic) }).await.unwrap();
+    let mut all = Vec::new();
+    while all.iter().map(|batch: &dwell_connectors::Batch| batch.messages.len()).sum::<usize>() < 40 {
+        all.extend(batches(&*source, 1).await);
+    }
+    let mut given_back = HashSet::new();
+    for (number, batch) in all.iter().enumerate() {
+        match number % 3 {
+            0 => source.ack(batch.id).await.unwrap(),
+            1 => {
+                given_back.extend(numbers(&batch.messages));
+                source.nack(batch.id).await.unwrap();
+            }
+            _ => {}
+        }
+    }
+    let again: Vec<u64> = numbers(&read(&*source, given_back.len()).await);
+    assert_eq!(again.iter().copied().collect::<HashSet<_>>(), given_back);
+    assert_eq!(again.len(), given_back.len());
+    assert!(tokio::time::timeout(Duration::from_millis(500), source.recv()).await.is_err(), "what is held came again");
+    for batch in all.iter().skip(2).step_by(3) {
+        source.ack(batch.id).await.unwrap();
+    }
+    until_committed(&topic, 40).await;
+}
+
+/// What was acked, by number, and how often.
+type Acked = Arc<Mutex<HashMap<u64, usize>>>;
+
+/// Reads while `on` says so of how much was acked; acks late, and not in order. Goes with a few batches unsettled.
+async fn reading(broker: &BrokerConfig, topic: &str, acked: &Acked, on: impl Fn(usize) -> bool) {
+    let source = broker.source(SourceOptions { max_batch: 50, max_unsettled: 300, ..options(topic) }).await.unwrap();
+    let mut open: Vec<dwell_connectors::Batch> = Vec::new();
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while on(acked.lock().len()) {
+        assert!(Instant::now() < deadline, "{} were acked", acked.lock().len());
+        let came = tokio::time::timeout(Duration::from_millis(200), source.recv()).await;
+        let keep = if came.is_ok() { 4 } else { 0 };
+        open.extend(came.map(Result::unwrap));
+        while open.len() > keep {
+            let batch = if open.len().is_multiple_of(2) { open.remove(0) } else { open.remove(open.len() / 2) };
+            source.ack(batch.id).await.unwrap();
+            let mut acked = acked.lock();
+            numbers(&batch.messages).into_iter().for_each(|number| *acked.entry(number).or_default() += 1);
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn readers_come_and_go_under_load_and_nothing_is_lost() {
+    for strategy in ["cooperative-sticky", "range,roundrobin"] {
+        let (broker, topic) = (with(shared(), &[("partition.assignment.strategy", strategy)]), fresh("shared"));
+        create(shared(), &topic, 4, &[]).await;
+        let total = 8000;
+        let publishing = tokio::spawn({
+            let (broker, topic) = (broker.clone(), topic.clone());
+            async move {
+                let mut all = numbered(&topic, total);
+                while !all.is_empty() {
+                    let chunk = all.drain(..500).collect();
+                    confirmed(&broker, chunk).await;
+                }
+            }
+        });
+        let (acked, all) = (Acked::default(), total as usize);
+        let second = async {
+            while acked.lock().len() < all / 4 {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+            reading(&broker, &topic, &acked, |count| count < all).await;
+        };
+        tokio::join!(reading(&broker, &topic, &acked, |count| count < all / 2), second);
+        publishing.await.unwrap();
+        let twice = acked.lock().values().filter(|times| **times > 1).count();
+        assert!(twice < 2000, "{strategy}: {twice} came more than once");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_held_longer_than_the_group_waits_for_a_poll_stays_held() {
+    let short = [("session.timeout.ms", "6000"), ("max.poll.interval.ms", "6000")];
+    let (broker, topic) = (with(shared(), &short), fresh("held"));
+    declare(&broker, &topic).await;
+    confirmed(&broker, numbered(&topic, 20)).await;
+    let first = broker.source(SourceOptions { max_batch: 20, max_unsettled: 20, ..options(&topic) }).await.unwrap();
+    let mut held = Vec::new();
+    while held.iter().map(|batch: &dwell_connectors::Batch| batch.messages.len()).sum::<usize>() < 20 {
+        held.extend(batches(&*first, 1).await);
+    }
+    let second = broker.source(options(&topic)).await.unwrap();
+    confirmed(&broker, numbered(&topic, 5)).await;
+    let nothing = tokio::time::timeout(Duration::from_secs(9), async {
+        tokio::select! {
+            batch = first.recv() => batch,
+            batch = second.recv() => batch,
+        }
+    });
+    assert!(nothing.await.is_err(), "something came");
+    for batch in held {
+        first.ack(batch.id).await.unwrap();
+    }
+    assert_eq!(numbers(&read(&*first, 5).await), [1, 2, 3, 4, 5]);
+    until_committed(&topic, 25).await;
+}
+
+#[tokio::test]
+async fn a_deleted_topic_is_missing() {
+    let (broker, topic) = (with(shared(), &[("topic.metadata.refresh.interval.ms", "1000")]), fresh("deleted"));
+    declare(&broker, &topic).await;
+    let source = broker.source(options(&topic)).await.unwrap();
+    confirmed(&broker, numbered(&topic, 1)).await;
+    read(&*source, 1).await;
+    let admin: AdminClient<DefaultClientContext> = ClientConfig::new().set("bootstrap.servers", shared().address()).create().unwrap();
+    admin.delete_topics(&[&topic], &AdminOptions::new()).await.unwrap();
+    let error = tokio::time::timeout(PATIENCE, source.recv()).await.unwrap().unwrap_err();
+    assert!(error.kind == ErrorKind::Missing && error.message.contains(&topic), "{error}");
+}
+
+const CHILD: &str = "DWELL_TEST_CHILD";
+
+/// A reader in a process of its own, for the next test to kill: acks every second batch, says which, and goes on.
+#[tokio::test]
+#[ignore = "the other half of the next test"]
+async fn a_reader_to_be_killed() {
+    let told = std::env::var(CHILD).unwrap();
+    let (address, topic) = told.split_once('/').unwrap();
+    let broker = BrokerConfig::Kafka(dwell_connectors::kafka::Config::at(address));
+    let source = broker.source(SourceOptions { max_batch: 7, ..options(topic) }).await.unwrap();
+    for number in 0_u32.. {
+        let batch = source.recv().await.unwrap();
+        // The first ones in order, so that something is committed.
+        if number < 20 || number % 2 == 0 {
+            source.ack(batch.id).await.unwrap();
+            println!("acked {}", numbers(&batch.messages).iter().map(u64::to_string).collect::<Vec<_>>().join(" "));
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+#[tokio::test]
+async fn after_a_kill_nothing_that_was_not_acked_is_skipped_and_reading_resumes_in_time() {
+    let (broker, topic) = (at(shared()), fresh("killed"));
+    declare(&broker, &topic).await;
+    let total = 2000;
+    confirmed(&broker, numbered(&topic, total)).await;
+    let mut command = tokio::process::Command::new(std::env::current_exe().unwrap());
+    command.args(["groups::a_reader_to_be_killed", "--exact", "--ignored", "--nocapture"]);
+    command.env(CHILD, format!("{}/{topic}", shared().address())).stdout(Stdio::piped()).kill_on_drop(true);
+    let mut child = command.spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut acked = HashSet::new();
+    while acked.len() < 500 {
+        let line = tokio::time::timeout(PATIENCE, lines.next_line()).await.unwrap().unwrap().unwrap();
+        if let Some((_, numbers)) = line.split_once("acked ") {
+            acked.extend(numbers.split(' ').map(|number| number.parse::<u64>().unwrap()));
+        }
+    }
+    child.kill().await.unwrap();
+    let killed = Instant::now();
+    let source = broker.source(options(&topic)).await.unwrap();
+    let mut seen: HashSet<u64> = numbers(&read(&*source, 1).await).into_iter().collect();
+    assert!(killed.elapsed() < Duration::from_secs(15), "it took {:?}", killed.elapsed());
+    // Something was committed, and nothing past the first batch that was not acked.
+    assert!(!seen.contains(&1));
+    while !(1..=total).all(|number| acked.contains(&number) || seen.contains(&number)) {
+        seen.extend(numbers(&read(&*source, 1).await));
+    }
+}

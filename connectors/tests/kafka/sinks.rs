@@ -1,0 +1,177 @@
+//! What a broker answers, as outcomes.
+
+use std::time::{Duration, Instant};
+
+use dwell_connectors::{BrokerConfig, Destination, ErrorKind, Message, Outcome, Value, kafka};
+use rdkafka::mocking::MockCluster;
+use rdkafka::types::RDKafkaApiKey;
+
+use crate::server::{KafkaServer, shared};
+use crate::{PATIENCE, at, collect, confirmed, create, declare, fresh, numbered, options, publication, publish, read, with};
+
+#[tokio::test]
+async fn what_is_too_large_is_invalid_and_takes_nothing_else_with_it() {
+    let (broker, topic) = (at(shared()), fresh("small"));
+    create(shared(), &topic, 1, &[("max.message.bytes", "20000")]).await;
+    let body = |size: usize| Message::new(vec![b'x'; size]);
+    let sizes = [100, 30_000, 15_000, 200, 5 << 20, 15_000, 300];
+    let outcomes = publish(&broker, sizes.iter().zip(1..).map(|(size, token)| publication(token, &topic, body(*size))).collect()).await;
+    for (size, outcome) in sizes.iter().zip(&outcomes) {
+        match outcome {
+            Outcome::Invalid(why) => assert!(*size > 20_000 && why.contains(&topic), "{size}: {why}"),
+            other => assert!(*size < 20_000 && *other == Outcome::Confirmed, "{size}: {other:?}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_can_never_pass_is_invalid_and_not_sent() {
+    let (broker, topic) = (at(shared()), fresh("invalid"));
+    declare(&broker, &topic).await;
+    let mut table = Message::new("x");
+    table.headers.push("t", Value::Table(vec![]));
+    let mut publications = vec![publication(0, &topic, table)];
+    publications.extend(["a*", "a b", "", "..", "a\0b"].iter().zip(1..).map(|(name, token)| publication(token, name, Message::new("x"))));
+    publications.push(publication(9, &topic, Message::new("x")));
+    let outcomes = publish(&broker, publications).await;
+    assert!(outcomes[..6].iter().all(|outcome| matches!(outcome, Outcome::Invalid(_))), "{outcomes:?}");
+    assert_eq!(outcomes[6], Outcome::Confirmed);
+}
+
+/// librdkafka's own mock: no single real broker lacks replicas, or answers so that all this can be seen.
+#[tokio::test]
+async fn what_a_broker_says_to_a_message_is_its_outcome() {
+    use rdkafka::types::RDKafkaRespErr as Says;
+    let many = |says: Says| vec![says; 100];
+    let cases = [
+        (many(Says::RD_KAFKA_RESP_ERR_NOT_ENOUGH_REPLICAS), "Refused"),
+        (many(Says::RD_KAFKA_RESP_ERR_NOT_ENOUGH_REPLICAS_AFTER_APPEND), "Unknown"),
+        (many(Says::RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED), "Unroutable"),
+        (many(Says::RD_KAFKA_RESP_ERR_INVALID_RECORD), "Invalid"),
+        // An election, and one that is slow.
+        (vec![Says::RD_KAFKA_RESP_ERR_NOT_LEADER_FOR_PARTITION; 3], "Confirmed"),
+        (vec![Says::RD_KAFKA_RESP_ERR_NOT_ENOUGH_REPLICAS; 2], "Confirmed"),
+    ];
+    for (says, expected) in cases {
+        let cluster = MockCluster::new(1).unwrap();
+        cluster.create_topic("a", 1, 1).unwrap();
+        let broker = BrokerConfig::Kafka(kafka::Config::at(cluster.bootstrap_servers()));
+        let (sink, mut outcomes) = broker.sink(Duration::from_secs(15)).await.unwrap();
+        cluster.request_errors(RDKafkaApiKey::Produce, &says);
+        let start = Instant::now();
+        sink.publish(numbered("a", 3)).await;
+        for outcome in collect(&mut outcomes, 3).await {
+            let shown = format!("{outcome:?}");
+            assert!(shown.starts_with(expected), "{:?}: {shown}", says[0]);
+        }
+        // Sooner than by a timeout.
+        assert!(start.elapsed() < Duration::from_secs(8), "{:?} took {:?}", says[0], start.elapsed());
+        cluster.clear_request_errors(RDKafkaApiKey::Produce);
+        if expected != "Unroutable" {
+            // The producer is still good.
+            sink.publish(numbered("a", 3)).await;
+            assert_eq!(collect(&mut outcomes, 3).await, vec![Outcome::Confirmed; 3], "{:?}", says[0]);
+        }
+        drop((sink, outcomes));
+    }
+}
+
+#[tokio::test]
+async fn a_producer_that_failed_for_good_ends_its_sink() {
+    use rdkafka::types::RDKafkaRespErr as Says;
+    let cluster = MockCluster::new(1).unwrap();
+    cluster.create_topic("a", 1, 1).unwrap();
+    let broker = BrokerConfig::Kafka(kafka::Config::at(cluster.bootstrap_servers()));
+    let (sink, mut outcomes) = broker.sink(Duration::from_secs(15)).await.unwrap();
+    // To the first of all batches: what the broker expects and what the producer knows do not fit, and never will.
+    cluster.request_errors(RDKafkaApiKey::Produce, &[Says::RD_KAFKA_RESP_ERR_OUT_OF_ORDER_SEQUENCE_NUMBER]);
+    sink.publish(numbered("a", 3)).await;
+    let mut said = Vec::new();
+    while let Some(batch) = tokio::time::timeout(PATIENCE, outcomes.recv()).await.expect("outcomes end") {
+        said.extend(batch);
+    }
+    assert_eq!(said.len(), 3);
+    assert!(said.iter().all(|(_, outcome)| matches!(outcome, Outcome::Unknown(_))), "{said:?}");
+    // What is handed over after the end is not sent.
+    sink.publish(numbered("a", 3)).await;
+    assert_eq!(sink.exists(&Destination::new("a")).await.unwrap_err().kind, ErrorKind::Disconnected);
+}
+
+#[tokio::test]
+async fn an_unknown_topic_is_unroutable_until_it_is_made() {
+    let (broker, topic) = (at(shared()), fresh("unknown"));
+    let (sink, mut outcomes) = broker.sink(Duration::from_secs(15)).await.unwrap();
+    let start = Instant::now();
+    sink.publish(numbered(&topic, 2)).await;
+    for outcome in collect(&mut outcomes, 2).await {
+        assert!(matches!(&outcome, Outcome::Unroutable(why) if why.contains(&topic)), "{outcome:?}");
+    }
+    assert!(start.elapsed() < Duration::from_secs(8), "it took {:?}", start.elapsed());
+    assert!(!sink.exists(&Destination::new(topic.clone())).await.unwrap());
+    declare(&broker, &topic).await;
+    assert!(sink.exists(&Destination::new(topic.clone())).await.unwrap());
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        sink.publish(numbered(&topic, 1)).await;
+        match &collect(&mut outcomes, 1).await[0] {
+            Outcome::Confirmed => break,
+            Outcome::Unroutable(_) => assert!(Instant::now() < deadline, "the topic is there, and the sink does not see it"),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_broker_that_makes_topics_takes_what_is_for_an_unknown_one() {
+    let server = KafkaServer::start("auto.create.topics.enable=true\n");
+    let broker = at(&server);
+    let (sink, mut outcomes) = broker.sink(Duration::from_secs(10)).await.unwrap();
+    let to = Destination::new("made.by.publishing");
+    // A question makes nothing, nor does a reader.
+    for _ in 0..2 {
+        assert!(!sink.exists(&to).await.unwrap());
+    }
+    let Err(error) = broker.source(options(&to.address)).await else { panic!("a source of a missing topic opened") };
+    assert_eq!(error.kind, ErrorKind::Missing, "{error}");
+    sink.publish(numbered(&to.address, 3)).await;
+    assert_eq!(collect(&mut outcomes, 3).await, vec![Outcome::Confirmed; 3]);
+    assert!(sink.exists(&to).await.unwrap());
+}
+
+#[tokio::test]
+async fn a_silent_broker_is_given_up_and_every_token_answered_in_time() {
+    let server = KafkaServer::start("");
+    let broker = at(&server);
+    declare(&broker, "a").await;
+    let (sink, mut outcomes) = broker.sink(Duration::from_secs(4)).await.unwrap();
+    confirmed(&broker, numbered("a", 1)).await;
+    server.freeze(true);
+    let start = Instant::now();
+    sink.publish(numbered("a", 10)).await;
+    let outcomes = collect(&mut outcomes, 10).await;
+    assert!(outcomes.iter().all(|outcome| matches!(outcome, Outcome::Unknown(_))), "{outcomes:?}");
+    assert!(start.elapsed() < Duration::from_secs(8), "it took {:?}", start.elapsed());
+
+    // Nor does opening wait for ever.
+    let start = Instant::now();
+    let Err(error) = broker.source(options("a")).await else { panic!("a source opened on a frozen broker") };
+    assert_eq!(error.kind, ErrorKind::Disconnected, "{error}");
+    assert!(start.elapsed() < Duration::from_secs(8), "it took {:?}", start.elapsed());
+    server.freeze(false);
+}
+
+#[tokio::test]
+async fn properties_that_break_a_promise_are_refused_by_name() {
+    for (name, value) in [("acks", "0"), ("enable.auto.commit", "true"), ("enable.idempotence", "false"), ("transactional.id", "x")] {
+        let broker = with(shared(), &[(name, value)]);
+        assert!(broker.problems()[0].contains(&format!("`{name}`")));
+        let Err(error) = broker.sink(Duration::from_secs(5)).await else { panic!("a sink opened with {name}={value}") };
+        assert!(error.kind == ErrorKind::Config && error.message.contains(&format!("`{name}` cannot be set")), "{error}");
+    }
+    // Others pass.
+    let (broker, topic) = (with(shared(), &[("compression.type", "zstd"), ("client.id", "mine"), ("linger.ms", "0")]), fresh("passed"));
+    declare(&broker, &topic).await;
+    confirmed(&broker, numbered(&topic, 100)).await;
+    let source = broker.source(options(&topic)).await.unwrap();
+    assert_eq!(read(&*source, 100).await.len(), 100);
+}

@@ -1,0 +1,144 @@
+//! A private Kafka broker: one node that is its own controller.
+
+use std::path::Path;
+use std::process::Stdio;
+
+use super::port::Port;
+use super::process::{Look, Process};
+use super::{ServerError, find};
+
+/// Any will do: no two of these clusters know of each other.
+const CLUSTER: &str = "4L6g3nShT-eMCtK--X86sw";
+/// What the broker logs once it serves. It logs nothing else below a warning.
+const STARTED: &str = "Kafka Server started";
+
+/// How a private Kafka is set up. The default: no credentials, topics of one partition, none made by itself, messages up to 4 MiB.
+#[derive(Debug, Clone, Default)]
+pub struct KafkaOptions {
+    /// More lines of its `server.properties` (`num.partitions=3`).
+    pub config: String,
+}
+
+/// A private Kafka broker. Dropped, it is killed, and its topics go.
+#[derive(Debug)]
+pub struct KafkaServer {
+    process: Process,
+    /// The controller's, which only the broker itself speaks to.
+    _controller: Port,
+}
+
+impl KafkaServer {
+    /// Starts one and returns it ready. Takes three seconds or so.
+    pub async fn start(options: KafkaOptions) -> Result<Self, ServerError> {
+        let (java, libs) = (find::java()?, find::kafka_libs()?);
+        let mut process = Process::new("kafka", java.clone())?;
+        let controller = Port::reserve()?;
+        let file = process.dir().join("server.properties");
+        let config = config(&options, process.port(), controller.number, process.dir());
+        std::fs::write(&file, config).map_err(ServerError::prepare(format!("the file {}", file.display())))?;
+        let args = |class: &str, rest: &[&str]| {
+            // A small heap, and no time spent on code that will not run for long.
+            let fixed = ["-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"];
+            let mut args: Vec<String> = fixed.iter().map(|&arg| arg.to_owned()).collect();
+            args.push("-Dorg.slf4j.simpleLogger.log.kafka.server.KafkaRaftServer=info".to_owned());
+            args.extend(["-cp".to_owned(), format!("{}/*", libs.display()), class.to_owned()]);
+            args.extend(rest.iter().map(|&arg| arg.to_owned()));
+            args
+        };
+        let format = args("kafka.tools.StorageTool", &["format", "-t", CLUSTER, "-c", "server.properties"]);
+        let formatted = tokio::process::Command::new(java).args(format).current_dir(process.dir()).stdin(Stdio::null()).output().await;
+        let formatted = formatted.map_err(ServerError::prepare("kafka's storage"))?;
+        if !formatted.status.success() {
+            let log = String::from_utf8_lossy(&formatted.stderr).trim().to_owned();
+            return Err(ServerError::Ended { program: "kafka", port: process.port(), status: formatted.status, log });
+        }
+        process.set_args(args("kafka.Kafka", &["server.properties"]));
+        let mut server = KafkaServer { process, _controller: controller };
+        server.restart().await?;
+        Ok(server)
+    }
+
+    /// `127.0.0.1:PORT`
+    #[must_use]
+    pub fn bootstrap(&self) -> String {
+        format!("127.0.0.1:{}", self.port())
+    }
+
+    /// The port on 127.0.0.1: the same over restarts.
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.process.port()
+    }
+
+    /// The process id; `None` while it is down.
+    #[must_use]
+    pub fn pid(&self) -> Option<u32> {
+        self.process.pid()
+    }
+
+    /// The folder with its data, its `server.properties` and its `log`.
+    #[must_use]
+    pub fn dir(&self) -> &Path {
+        self.process.dir()
+    }
+
+    /// SIGKILL. The system still has what it wrote: nothing of a topic is lost.
+    pub fn kill(&mut self) -> Result<(), ServerError> {
+        self.process.kill()
+    }
+
+    /// SIGTERM, and waits for its end.
+    pub async fn stop(&mut self) -> Result<(), ServerError> {
+        self.process.stop().await.map(drop)
+    }
+
+    /// Starts it on the same port and data, and returns when it is ready. One that runs is killed first.
+    pub async fn restart(&mut self) -> Result<(), ServerError> {
+        self.process.kill()?;
+        // The log is of this start: each begins a new one.
+        let log = self.process.dir().join("log");
+        self.process
+            .start(async |_| match tokio::fs::read_to_string(&log).await {
+                Ok(text) if text.contains(STARTED) => Look::Ready,
+                _ => Look::NotYet,
+            })
+            .await
+    }
+
+    /// SIGSTOP: it keeps its connections and answers nothing, as a host that hangs.
+    pub fn freeze(&self) -> Result<(), ServerError> {
+        self.process.freeze()
+    }
+
+    /// SIGCONT after [`KafkaServer::freeze`].
+    pub fn thaw(&self) -> Result<(), ServerError> {
+        self.process.thaw()
+    }
+}
+
+/// One node, replicas of one, no waiting for more members of a group, and a controller that lets a broker that was killed come back within a second.
+fn config(options: &KafkaOptions, port: u16, controller: u16, dir: &Path) -> String {
+    format!(
+        "process.roles=broker,controller
+node.id=1
+controller.quorum.voters=1@127.0.0.1:{controller}
+listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}
+advertised.listeners=PLAINTEXT://127.0.0.1:{port}
+controller.listener.names=CONTROLLER
+listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT
+log.dirs={}
+offsets.topic.replication.factor=1
+offsets.topic.num.partitions=1
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+group.initial.rebalance.delay.ms=0
+broker.session.timeout.ms=1000
+broker.heartbeat.interval.ms=200
+auto.create.topics.enable=false
+message.max.bytes=4194304
+{}
+",
+        dir.join("data").display(),
+        options.config
+    )
+}
