@@ -2,12 +2,13 @@
 # `make help` says what there is.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo bench test check fmt lint docs deny features servers kafka clean-servers
+.PHONY: help demo bench test check fmt lint docs deny features servers kafka rabbitmq clean-servers
 
 # Tests and demo start these themselves, on free ports of 127.0.0.1. `make servers` puts them there.
 BIN := $(CURDIR)/.servers/bin
 SERVERS := DWELL_REDIS_SERVER='$(BIN)/redis-server' DWELL_REDIS_WAITAOF_SERVER='$(BIN)/redis-server-waitaof' DWELL_NATS_SERVER='$(BIN)/nats-server'
 KAFKA := DWELL_KAFKA_LIBS='$(CURDIR)/.servers/kafka'
+RABBITMQ := DWELL_RABBITMQ_SERVER='$(BIN)/rabbitmq-server'
 
 help: ## say what each target does
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -21,10 +22,10 @@ bench: servers ## measure on private servers: drain beside a bare relay, latenes
 	$(SERVERS) target/release/dwell bench lateness
 	$(SERVERS) target/release/dwell bench start
 
-test: servers kafka ## run every test, on real servers of its own
+test: servers kafka rabbitmq ## run every test, on real servers of its own
 	@# The examples in the docs first, so that the tests' own summary stands last.
 	cargo test --workspace --locked --doc
-	$(SERVERS) $(KAFKA) cargo test --workspace --locked --lib --bins --tests
+	$(SERVERS) $(KAFKA) $(RABBITMQ) cargo test --workspace --locked --lib --bins --tests
 
 check: fmt lint features docs deny ## formatting, lints, features, docs, licences and banned crates
 
@@ -52,6 +53,9 @@ servers: ## find or install redis-server and nats-server
 
 kafka: ## find or install Apache Kafka, for the tests: needs Java
 	@scripts/kafka.sh
+
+rabbitmq: ## find or install RabbitMQ, for the tests
+	@scripts/rabbitmq.sh
 
 clean-servers: ## forget the servers that were found or installed
 	rm -rf .servers

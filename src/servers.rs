@@ -1,29 +1,34 @@
-//! Private servers: a redis-server, nats-server or Kafka broker of our own, on a free loopback port, in a folder that goes when the value goes.
+//! Private servers: a redis-server, nats-server, rabbitmq-server or Kafka broker of our own, on a free loopback port, in a folder that goes when the value goes.
 //!
 //! `dwell demo`, `dwell bench` and the tests run on them. They are real servers, started as child processes and ended by their process
 //! id, so that a caller can do to them what happens in production: kill them, stop them, freeze them, start them again on the same port
 //! and data. In reading order:
-//! - [`RedisServer`], [`NatsServer`] and [`KafkaServer`]: one kind of server each: its options, its arguments, when it is ready, its URL.
+//! - [`RedisServer`], [`NatsServer`], [`RabbitServer`] and [`KafkaServer`]: one kind of server each: its options, its arguments, when it is ready, its URL.
+//! - [`BrokerServer`]: a broker of whichever kind.
 //! - [`DwellServer`]: `dwell run` itself, as a child, for whoever wants its CPU time or its end.
 //! - `process`: what all kinds share: the child, its port, its folder, its signals.
 //! - `port`: a port that no other run takes at the same time.
 //! - [`find`]: where the programs are.
 
+mod broker;
 mod dwell;
 pub mod find;
 mod kafka;
 mod nats;
 mod port;
 mod process;
+mod rabbitmq;
 mod redis;
 
 use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
+pub use self::broker::{BrokerKind, BrokerServer};
 pub use self::dwell::DwellServer;
 pub use self::kafka::{KafkaOptions, KafkaServer};
 pub use self::nats::{NatsOptions, NatsServer};
+pub use self::rabbitmq::{RabbitOptions, RabbitServer};
 pub use self::redis::{AppendFsync, RedisOptions, RedisServer};
 
 /// How long a server may take to get ready or to end. Far more than any needs, so that only a broken one meets it.
@@ -37,7 +42,7 @@ pub enum ServerError {
         "no {program} found: looked at {variable}, in .servers/bin and on PATH; run `make servers`, or install {program}, or set {variable} to its path"
     )]
     NotFound {
-        /// `redis-server`, `nats-server`, `java`
+        /// `redis-server`, `nats-server`, `rabbitmq-server`, `java`
         program: &'static str,
         /// The environment variable that names its path.
         variable: &'static str,

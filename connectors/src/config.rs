@@ -12,6 +12,9 @@ use crate::{ConnectorError, Destination, Outcomes, Sink, Source, SourceOptions, 
 #[serde(tag = "type", rename_all = "snake_case")]
 #[allow(clippy::large_enum_variant, reason = "one for each broker of the settings")]
 pub enum BrokerConfig {
+    /// AMQP 0-9-1: RabbitMQ.
+    #[cfg(feature = "amqp")]
+    Amqp(crate::amqp::Config),
     /// NATS JetStream.
     #[cfg(feature = "nats")]
     Nats(crate::nats::Config),
@@ -56,6 +59,8 @@ impl BrokerConfig {
     /// Opens a source: connected, its consumer found or made, ready for `recv`. The consumer is made where it is missing, the topic never.
     pub async fn source(&self, options: SourceOptions) -> Result<Box<dyn Source>, ConnectorError> {
         match self {
+            #[cfg(feature = "amqp")]
+            BrokerConfig::Amqp(config) => Ok(Box::new(Box::pin(crate::amqp::source::open(config, options)).await?)),
             #[cfg(feature = "nats")]
             BrokerConfig::Nats(config) => Ok(Box::new(Box::pin(crate::nats::source::open(config, options)).await?)),
             #[cfg(feature = "kafka")]
@@ -67,6 +72,8 @@ impl BrokerConfig {
     /// Looks whether a source could be opened, and changes nothing. The error is that of [`BrokerConfig::source`]: `Missing` for the topic.
     pub async fn look(&self, options: &SourceOptions) -> Result<Reader, ConnectorError> {
         match self {
+            #[cfg(feature = "amqp")]
+            BrokerConfig::Amqp(config) => Box::pin(crate::amqp::source::look(config, options)).await,
             #[cfg(feature = "nats")]
             BrokerConfig::Nats(config) => Box::pin(crate::nats::source::look(config, options)).await,
             #[cfg(feature = "kafka")]
@@ -78,6 +85,11 @@ impl BrokerConfig {
     /// Opens a sink. `publish_timeout`: how long a publication may go without an answer before the sink reports it as unknown.
     pub async fn sink(&self, publish_timeout: Duration) -> Result<(Box<dyn Sink>, Outcomes), ConnectorError> {
         match self {
+            #[cfg(feature = "amqp")]
+            BrokerConfig::Amqp(config) => {
+                let (sink, outcomes) = Box::pin(crate::amqp::sink::open(config, publish_timeout)).await?;
+                Ok((Box::new(sink), outcomes))
+            }
             #[cfg(feature = "nats")]
             BrokerConfig::Nats(config) => {
                 let (sink, outcomes) = Box::pin(crate::nats::sink::open(config, publish_timeout)).await?;
@@ -98,6 +110,8 @@ impl BrokerConfig {
     /// Makes the destination where it is missing; what exists is left as it is.
     pub async fn declare(&self, to: &Destination, role: Role) -> Result<Declared, ConnectorError> {
         match self {
+            #[cfg(feature = "amqp")]
+            BrokerConfig::Amqp(config) => Box::pin(crate::amqp::declare(config, to, role)).await,
             #[cfg(feature = "nats")]
             BrokerConfig::Nats(config) => Box::pin(crate::nats::declare(config, to, role)).await,
             #[cfg(feature = "kafka")]
@@ -110,6 +124,8 @@ impl BrokerConfig {
     #[must_use]
     pub fn problems(&self) -> Vec<String> {
         match self {
+            #[cfg(feature = "amqp")]
+            BrokerConfig::Amqp(config) => config.problems(),
             #[cfg(feature = "nats")]
             BrokerConfig::Nats(config) => config.problems(),
             #[cfg(feature = "kafka")]
@@ -118,10 +134,23 @@ impl BrokerConfig {
         }
     }
 
+    /// Why this can be no pattern of `allow` on this kind of broker, and what to write instead; or `None`.
+    #[must_use]
+    #[cfg_attr(not(feature = "amqp"), allow(unused_variables, reason = "only AMQP's patterns have a form"))]
+    pub fn pattern_problem(&self, pattern: &str) -> Option<(String, String)> {
+        #[cfg(feature = "amqp")]
+        if let BrokerConfig::Amqp(_) = self {
+            return crate::amqp::pattern_problem(pattern);
+        }
+        None
+    }
+
     /// Whether a target that producers name is allowed by this pattern, by the broker's own rules.
     #[must_use]
     pub fn allows(&self, pattern: &str, to: &Destination) -> bool {
         match self {
+            #[cfg(feature = "amqp")]
+            BrokerConfig::Amqp(_) => crate::amqp::allows(pattern, to),
             #[cfg(feature = "nats")]
             BrokerConfig::Nats(_) => crate::nats::allows(pattern, to),
             #[cfg(feature = "kafka")]
@@ -135,6 +164,8 @@ impl BrokerConfig {
     #[must_use]
     pub fn forbidden(&self, to: &Destination) -> Option<String> {
         match self {
+            #[cfg(feature = "amqp")]
+            BrokerConfig::Amqp(_) => crate::amqp::forbidden(to),
             #[cfg(feature = "nats")]
             BrokerConfig::Nats(_) => crate::nats::forbidden(to),
             #[cfg(feature = "kafka")]
@@ -147,6 +178,8 @@ impl BrokerConfig {
     #[must_use]
     pub fn kind(&self) -> &'static str {
         match self {
+            #[cfg(feature = "amqp")]
+            BrokerConfig::Amqp(_) => "amqp",
             #[cfg(feature = "nats")]
             BrokerConfig::Nats(_) => "nats",
             #[cfg(feature = "kafka")]
@@ -159,6 +192,8 @@ impl BrokerConfig {
     #[must_use]
     pub fn place(&self) -> String {
         match self {
+            #[cfg(feature = "amqp")]
+            BrokerConfig::Amqp(config) => config.place(),
             #[cfg(feature = "nats")]
             BrokerConfig::Nats(config) => config.place(),
             #[cfg(feature = "kafka")]

@@ -7,12 +7,15 @@
 //! - [`error`]: what went wrong, and what the caller does next.
 //! - [`config`]: the settings of one broker, and how to open its sources and sinks.
 //! - [`memory`]: a broker in this process, for tests of logic and for faults that no server can be made to show.
+//! - [`amqp`]: AMQP 0-9-1, RabbitMQ's.
 //! - [`nats`]: NATS JetStream.
 //! - [`kafka`]: Apache Kafka.
 //! - [`conformance`]: the suite that every connector passes.
 //!
 //! Connectors never retry and never reopen: they report, and the runner decides (see [`ErrorKind`]).
 
+#[cfg(feature = "amqp")]
+pub mod amqp;
 pub mod config;
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
@@ -23,6 +26,8 @@ pub mod memory;
 pub mod message;
 #[cfg(feature = "nats")]
 pub mod nats;
+#[cfg(any(feature = "amqp", feature = "nats"))]
+mod secret;
 pub mod sink;
 pub mod source;
 

@@ -24,7 +24,14 @@ impl Harness for Memory {
         BrokerConfig::Memory(Config::from(&self.broker))
     }
     fn can(&self) -> Capabilities {
-        Capabilities { ordered_headers: true, keys: true, positions: true, timestamps: true, first_deliveries: true }
+        Capabilities {
+            ordered_headers: true,
+            repeated_headers: true,
+            keys: true,
+            positions: true,
+            timestamps: true,
+            first_deliveries: true,
+        }
     }
     fn fresh_name(&self) -> String {
         format!("topic-{}", self.names.fetch_add(1, Ordering::Relaxed))

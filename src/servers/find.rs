@@ -33,6 +33,11 @@ pub fn kafka_libs() -> Result<PathBuf, ServerError> {
     libs.and_then(|libs| libs.canonicalize().ok()).filter(|libs| libs.is_dir()).ok_or(ServerError::NoKafka)
 }
 
+/// The path of `rabbitmq-server`: `DWELL_RABBITMQ_SERVER`, else `.servers/bin`, else PATH.
+pub fn rabbitmq_server() -> Result<PathBuf, ServerError> {
+    find(&["rabbitmq-server"], "DWELL_RABBITMQ_SERVER")
+}
+
 /// `.servers/bin` comes before PATH: what `make servers` left there is known to be new enough.
 fn find(programs: &[&'static str], variable: &'static str) -> Result<PathBuf, ServerError> {
     let not_found = ServerError::NotFound { program: programs[0], variable };

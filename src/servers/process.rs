@@ -31,6 +31,8 @@ pub(super) struct Process {
     program: PathBuf,
     /// The arguments that the kind of server gave for this port and folder.
     args: Vec<String>,
+    /// Variables that it gave.
+    env: Vec<(String, String)>,
     port: Port,
     child: Option<Child>,
     /// After the child: it is dropped last, when nothing writes to it any more.
@@ -41,7 +43,7 @@ impl Process {
     /// Takes a port and a folder; starts nothing yet.
     pub(super) fn new(name: &'static str, program: PathBuf) -> Result<Self, ServerError> {
         let dir = tempfile::Builder::new().prefix("dwell-").tempdir().map_err(ServerError::prepare("a temporary folder"))?;
-        Ok(Process { name, program, args: Vec::new(), port: Port::reserve()?, child: None, dir })
+        Ok(Process { name, program, args: Vec::new(), env: Vec::new(), port: Port::reserve()?, child: None, dir })
     }
 
     pub(super) fn port(&self) -> u16 {
@@ -60,6 +62,11 @@ impl Process {
     /// Sets the arguments for this and every later start.
     pub(super) fn set_args(&mut self, args: Vec<String>) {
         self.args = args;
+    }
+
+    /// Sets variables for this and every later start, besides the process's own.
+    pub(super) fn set_env(&mut self, env: Vec<(String, String)>) {
+        self.env = env;
     }
 
     /// Starts the child and waits until `look` says that it serves; `look` is asked with the child's process id.
@@ -143,6 +150,7 @@ impl Process {
         }
         let child = command
             .args(&self.args)
+            .envs(self.env.iter().map(|(name, value)| (name, value)))
             .current_dir(self.dir.path())
             .stdin(Stdio::null())
             .stdout(log)

@@ -5,7 +5,7 @@ use std::io::{self, IsTerminal};
 use tracing_subscriber::filter::{EnvFilter, ParseError};
 
 /// Which filter applies where neither `DWELL_LOG` nor `RUST_LOG` is set. The clients' own logs only where they matter.
-const DEFAULT_FILTER: &str = "info,async_nats=warn";
+const DEFAULT_FILTER: &str = "info,async_nats=warn,lapin=off";
 
 /// Why logging could not start.
 #[derive(Debug, thiserror::Error)]
@@ -40,7 +40,9 @@ pub fn start() -> Result<(), LogError> {
 fn filter(variable: impl Fn(&str) -> Option<String>) -> Result<EnvFilter, LogError> {
     for name in ["DWELL_LOG", "RUST_LOG"] {
         if let Some(value) = variable(name).filter(|value| !value.trim().is_empty()) {
-            return EnvFilter::builder().parse(&value).map_err(|error| LogError::Filter { variable: name, value, error });
+            // AMQP's client logs returned messages with their bodies: only for who asks for it by name.
+            let filter = if value.contains("lapin") { value.clone() } else { format!("{value},lapin=off") };
+            return EnvFilter::builder().parse(&filter).map_err(|error| LogError::Filter { variable: name, value, error });
         }
     }
     Ok(EnvFilter::new(DEFAULT_FILTER))
@@ -48,14 +50,24 @@ fn filter(variable: impl Fn(&str) -> Option<String>) -> Result<EnvFilter, LogErr
 
 #[cfg(test)]
 mod tests {
+    use tracing_subscriber::filter::LevelFilter;
+
     use super::*;
 
     #[test]
     fn own_variable_wins_over_the_common_one() {
         let both = |name: &str| Some(if name == "DWELL_LOG" { "debug".to_owned() } else { "trace".to_owned() });
-        assert_eq!(filter(both).unwrap().to_string(), "debug");
+        assert_eq!(filter(both).unwrap().max_level_hint(), Some(LevelFilter::DEBUG));
         let common = |name: &str| (name == "RUST_LOG").then(|| "trace".to_owned());
-        assert_eq!(filter(common).unwrap().to_string(), "trace");
+        assert_eq!(filter(common).unwrap().max_level_hint(), Some(LevelFilter::TRACE));
+    }
+
+    #[test]
+    fn the_client_that_logs_bodies_is_silent_unless_named() {
+        for (value, silent) in [("", true), ("debug", true), ("debug,lapin=warn", false)] {
+            let shown = filter(|_| Some(value.to_owned())).unwrap().to_string();
+            assert_eq!(shown.contains("lapin=off"), silent, "{shown}");
+        }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::Path;
 
-use dwell::servers::{AppendFsync, NatsOptions, NatsServer, RedisOptions, RedisServer};
+use dwell::servers::{AppendFsync, NatsOptions, NatsServer, RabbitOptions, RabbitServer, RedisOptions, RedisServer};
 #[cfg(feature = "kafka")]
 use dwell::servers::{KafkaOptions, KafkaServer};
 #[cfg(feature = "kafka")]
@@ -144,4 +144,23 @@ async fn a_server_that_refuses_its_settings_says_why() {
     let more = vec![("no-such-setting".to_owned(), "1".to_owned())];
     let text = RedisServer::start(RedisOptions { more, ..RedisOptions::default() }).await.unwrap_err().to_string();
     assert!(text.contains("no-such-setting"), "{text}");
+}
+
+#[tokio::test]
+async fn rabbitmq_keeps_its_queues_over_a_stop() {
+    use dwell_connectors::{BrokerConfig, Declared, Destination, Role, amqp};
+
+    let mut server = RabbitServer::start(RabbitOptions { config: "max_message_size = 100000".to_owned() }).await.unwrap();
+    let (port, pid, broker) = (server.port(), server.pid(), BrokerConfig::Amqp(amqp::Config::at(server.url())));
+    let queue = Destination::new("kept");
+    assert_eq!(broker.declare(&queue, Role::Ingest).await.unwrap(), Declared::Created);
+
+    server.stop().await.unwrap();
+    assert_eq!(server.pid(), None);
+    assert!(broker.declare(&queue, Role::Ingest).await.is_err());
+    server.restart().await.unwrap();
+
+    assert_eq!(server.port(), port);
+    assert_ne!(server.pid(), pid);
+    assert_eq!(broker.declare(&queue, Role::Ingest).await.unwrap(), Declared::Existed);
 }

@@ -47,6 +47,8 @@ pub trait Harness: Send + Sync {
 pub struct Capabilities {
     /// The order of headers of different names survives.
     pub ordered_headers: bool,
+    /// A name may stand more than once. Not on AMQP: its headers are a table, where names are unique.
+    pub repeated_headers: bool,
     /// Messages have a key.
     pub keys: bool,
     /// Messages have a position that rises.

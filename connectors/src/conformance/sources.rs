@@ -52,7 +52,9 @@ pub async fn carries_a_message(harness: &dyn Harness) {
     let can = harness.can();
     let mut message = Message::new(Bytes::from_iter(0..=255_u8));
     for (name, value) in [("b-text", "täxt"), ("a-twice", "1"), ("c-empty", ""), ("a-twice", "2"), ("UPPER-Case", "Kept")] {
-        message = message.with_header(name, value);
+        if can.repeated_headers || message.headers.get(name).is_none() {
+            message = message.with_header(name, value);
+        }
     }
     message.key = can.keys.then(|| Bytes::from_static(b"\0key\xff"));
     publish(harness, vec![publication(1, &topic, message.clone()), publication(2, &topic, Message::new("2"))]).await;
@@ -125,13 +127,17 @@ pub async fn stops_at_the_unsettled_bound(harness: &dyn Harness) {
     let topic = topic(harness).await;
     publish(harness, numbered(&topic, 30)).await;
     let source = source_with(harness, SourceOptions { max_batch: 4, max_unsettled: 10, ..options(&topic) }).await;
-    let (ids, messages) = read(&*source, 10).await;
+    // A batch may be smaller than it might be.
+    let first = recv(&*source).await;
+    let freed = first.messages.len();
+    let (ids, more) = read(&*source, 10 - freed).await;
+    let messages = [first.messages, more].concat();
     assert_eq!(messages.len(), 10);
     nothing_comes(&*source).await;
-    source.ack(ids[0]).await.unwrap();
-    let mut rest = read(&*source, 4).await;
+    source.ack(first.id).await.unwrap();
+    let mut rest = read(&*source, freed).await;
     nothing_comes(&*source).await;
-    rest.0.extend(&ids[1..]);
+    rest.0.extend(ids);
     let mut seen = [bodies(&messages), bodies(&rest.1)].concat();
     while seen.len() < 30 {
         for id in rest.0.drain(..) {

@@ -6,7 +6,8 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::secret::{Secret, Server, Urls};
+use super::server::{Server, servers};
+use crate::secret::{Secret, Urls, read_secret};
 use crate::{ConnectorError, ErrorKind};
 
 /// `[brokers.NAME]` with `type = "nats"`: NATS with JetStream.
@@ -75,7 +76,7 @@ impl Config {
             (None, None) => problems.push("`url` is missing: write url = \"nats://127.0.0.1:4222\", or name a `url_file`".to_owned()),
             (Some(_), Some(_)) => problems.push("`url` and `url_file` are both set: keep one".to_owned()),
             (Some(urls), None) => {
-                if let Err(problem) = urls.servers() {
+                if let Err(problem) = servers(urls) {
                     problems.push(format!("`url`: {problem}"));
                 }
             }
@@ -96,11 +97,8 @@ impl Config {
     }
 
     fn check_credentials(&self, problems: &mut Vec<String>) {
-        let in_url = self
-            .url
-            .as_ref()
-            .and_then(|urls| urls.servers().ok())
-            .is_some_and(|servers| servers.iter().any(|server| server.user.is_some()));
+        let in_url =
+            self.url.as_ref().and_then(|urls| servers(urls).ok()).is_some_and(|servers| servers.iter().any(|server| server.user.is_some()));
         let token = self.token.is_some() || self.token_file.is_some();
         let ways = [
             (in_url, "`url` (its user or token)"),
@@ -158,19 +156,7 @@ impl Config {
             (None, Some(file)) => ("url_file", Urls::new(read_secret("url_file", file).await?)),
             (None, None) => ("url", Urls::default()),
         };
-        urls.servers().map_err(|problem| ConnectorError::new(ErrorKind::Config, format!("`{setting}`: {problem}")))
-    }
-}
-
-/// The text of a file that a setting names, without the white space around it.
-pub(super) async fn read_secret(setting: &str, file: &Path) -> Result<String, ConnectorError> {
-    match tokio::fs::read_to_string(file).await {
-        Ok(text) if !text.trim().is_empty() => Ok(text.trim().to_owned()),
-        Ok(_) => Err(ConnectorError::new(ErrorKind::Config, format!("`{setting}`: {} is empty", file.display()))),
-        Err(error) => {
-            let message = format!("`{setting}`: cannot read {}: {error}", file.display());
-            Err(ConnectorError::new(ErrorKind::Config, message).mend("check the path and its permissions").because(error))
-        }
+        servers(&urls).map_err(|problem| ConnectorError::new(ErrorKind::Config, format!("`{setting}`: {problem}")))
     }
 }
 

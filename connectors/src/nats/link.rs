@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::config::Config;
 use super::login::Login;
-use super::secret::Server;
+use super::server::Server;
 use crate::{ConnectorError, ErrorKind};
 
 /// The longest that connecting may take, all servers together.

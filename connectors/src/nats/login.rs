@@ -6,8 +6,9 @@ use std::sync::Arc;
 use async_nats::Auth;
 use nkeys::KeyPair;
 
-use super::config::{Config, read_secret};
-use super::secret::{Secret, Server};
+use super::config::Config;
+use super::server::Server;
+use crate::secret::{Secret, read_secret};
 use crate::{ConnectorError, ErrorKind};
 
 /// Credentials, read from the settings and the files they name.

@@ -17,7 +17,7 @@ mod link;
 mod login;
 mod pump;
 mod replies;
-mod secret;
+mod server;
 mod shelf;
 pub(crate) mod sink;
 pub(crate) mod source;
@@ -27,6 +27,6 @@ mod unreadable;
 mod window;
 
 pub use self::config::Config;
-pub use self::secret::{Secret, Urls};
 pub(crate) use self::stream::declare;
 pub(crate) use self::subject::{allows, forbidden};
+pub use crate::secret::{Secret, Urls};

@@ -36,7 +36,14 @@ impl Harness for Kafka {
         crate::at(self.server())
     }
     fn can(&self) -> Capabilities {
-        Capabilities { ordered_headers: true, keys: true, positions: true, timestamps: true, first_deliveries: false }
+        Capabilities {
+            ordered_headers: true,
+            repeated_headers: true,
+            keys: true,
+            positions: true,
+            timestamps: true,
+            first_deliveries: false,
+        }
     }
     fn fresh_name(&self) -> String {
         crate::fresh("suite")

@@ -25,7 +25,14 @@ impl Harness for Nats {
         BrokerConfig::Nats(nats::Config { ack_wait: Some(ACK_WAIT), ..nats::Config::at(self.server.url()) })
     }
     fn can(&self) -> Capabilities {
-        Capabilities { ordered_headers: false, keys: false, positions: true, timestamps: true, first_deliveries: true }
+        Capabilities {
+            ordered_headers: false,
+            repeated_headers: true,
+            keys: false,
+            positions: true,
+            timestamps: true,
+            first_deliveries: true,
+        }
     }
     fn fresh_name(&self) -> String {
         format!("test.topic-{}", self.names.fetch_add(1, Ordering::Relaxed))

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use dwell_connectors::{BrokerConfig, Destination};
+use dwell_connectors::BrokerConfig;
 
 use super::Resolver;
 use crate::config::rules::Wrong;
 use crate::config::{Broker, Ingest, Problem, nearest, raw, rules};
+use crate::request::{Kind, destination};
 
 impl Resolver<'_> {
     pub(super) fn brokers(&mut self) -> BTreeMap<String, Broker> {
@@ -29,7 +30,11 @@ impl Resolver<'_> {
             let noted = self.problems.iter().any(|problem| problem.key.starts_with(&format!("{key}.")));
             let Some(raw) = self.entry::<raw::Broker>(&key, noted) else { continue };
             for pattern in &raw.allow {
-                self.check(&format!("{key}.allow"), rules::address(pattern));
+                let allow = format!("{key}.allow");
+                self.check(&allow, rules::address(pattern));
+                if let Some(wrong) = raw.connector.pattern_problem(pattern).filter(|_| !pattern.is_empty()) {
+                    self.note(&allow, wrong);
+                }
             }
             for message in raw.connector.problems() {
                 // The connector begins with the setting that it means, where it means one.
@@ -99,7 +104,7 @@ impl Resolver<'_> {
         if text.is_empty() {
             return;
         }
-        if let Some(why) = broker.and_then(|broker| broker.forbidden(&Destination::new(text))) {
+        if let Some(why) = broker.and_then(|broker| broker.forbidden(&destination(Kind::of(broker.kind()), text))) {
             self.note(key, (format!("`{text}` cannot be published to: {why}"), "name another".to_owned()));
         }
     }

@@ -1,10 +1,13 @@
-//! What must not be shown: passwords and tokens, alone and in URLs.
+//! What must not be shown: passwords and tokens, alone and in URLs; and the files that hold them.
 
 use std::borrow::Cow;
 use std::fmt;
+use std::path::Path;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::{ConnectorError, ErrorKind};
 
 /// A text that is not shown: as `***` in every output, also when it is serialized.
 #[derive(Clone, Default, PartialEq, Eq, Deserialize, JsonSchema)]
@@ -17,7 +20,7 @@ impl Secret {
         Secret(text.into())
     }
 
-    pub(super) fn reveal(&self) -> &str {
+    pub(crate) fn reveal(&self) -> &str {
         &self.0
     }
 }
@@ -44,57 +47,20 @@ impl Serialize for Secret {
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Urls(Vec<String>);
 
-/// One server of a URL.
-#[derive(Clone, Debug)]
-pub(super) struct Server {
-    /// Scheme, host and port.
-    pub(super) address: String,
-    /// The user, or the token where there is no password; decoded.
-    pub(super) user: Option<Secret>,
-    /// The password; decoded.
-    pub(super) password: Option<Secret>,
-}
-
 impl Urls {
     /// The URLs in this text, with commas between them.
     pub fn new(text: impl Into<String>) -> Self {
         Urls(vec![text.into()])
     }
 
-    fn each(&self) -> impl Iterator<Item = &str> {
+    /// Each URL, as it was written.
+    pub(crate) fn each(&self) -> impl Iterator<Item = &str> {
         self.0.iter().flat_map(|text| text.split(',')).map(str::trim).filter(|url| !url.is_empty())
-    }
-
-    /// The servers, or what is wrong, without secrets.
-    pub(super) fn servers(&self) -> Result<Vec<Server>, String> {
-        let servers = self.each().map(Server::parse).collect::<Result<Vec<_>, _>>()?;
-        if servers.is_empty() { Err("no server is named: write nats://127.0.0.1:4222".to_owned()) } else { Ok(servers) }
-    }
-}
-
-impl Server {
-    fn parse(url: &str) -> Result<Self, String> {
-        let shown = redacted(url);
-        let (scheme, rest) = url.split_once("://").unwrap_or(("nats", url));
-        if !matches!(scheme, "nats" | "tls") {
-            return Err(format!("{shown}: `{scheme}` is no scheme for NATS: write nats:// or tls://"));
-        }
-        let (login, host) = rest.rsplit_once('@').map_or((None, rest), |(login, host)| (Some(login), host));
-        let address = format!("{scheme}://{}", host.trim_end_matches('/'));
-        if host.is_empty() || host.contains(['/', '?', '#']) || address.parse::<async_nats::ServerAddr>().is_err() {
-            return Err(format!("{shown} is not a URL: write nats://host:port"));
-        }
-        let (user, password) = match login.map(|login| login.split_once(':').unwrap_or((login, ""))) {
-            None => (None, None),
-            Some((user, "")) => (Some(decoded(user)), None),
-            Some((user, password)) => (Some(decoded(user)), Some(decoded(password))),
-        };
-        Ok(Server { address, user, password })
     }
 }
 
 /// The text with `%40` and the like as what they stand for.
-fn decoded(text: &str) -> Secret {
+pub(crate) fn decoded(text: &str) -> Secret {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let [first, tail @ ..] = rest {
@@ -117,7 +83,7 @@ fn decoded(text: &str) -> Secret {
 }
 
 /// The URL without its password; a user without one is a token.
-fn redacted(url: &str) -> String {
+pub(crate) fn redacted(url: &str) -> String {
     let (scheme, rest) = url.split_once("://").map_or(("", url), |(scheme, rest)| (&url[..scheme.len() + 3], rest));
     match rest.rsplit_once('@') {
         None => url.to_owned(),
@@ -168,5 +134,17 @@ impl JsonSchema for Urls {
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]})
+    }
+}
+
+/// The text of a file that a setting names, without the white space around it.
+pub(crate) async fn read_secret(setting: &str, file: &Path) -> Result<String, ConnectorError> {
+    match tokio::fs::read_to_string(file).await {
+        Ok(text) if !text.trim().is_empty() => Ok(text.trim().to_owned()),
+        Ok(_) => Err(ConnectorError::new(ErrorKind::Config, format!("`{setting}`: {} is empty", file.display()))),
+        Err(error) => {
+            let message = format!("`{setting}`: cannot read {}: {error}", file.display());
+            Err(ConnectorError::new(ErrorKind::Config, message).mend("check the path and its permissions").because(error))
+        }
     }
 }

@@ -1,0 +1,110 @@
+//! What the server and the client library say when something fails, and what the caller does next.
+
+use lapin::ErrorKind as Cause;
+
+use crate::{ConnectorError, ErrorKind};
+
+/// The reply codes of AMQP 0-9-1 that decide something here.
+pub(super) mod code {
+    pub(in super::super) const ACCESS_REFUSED: u16 = 403;
+    pub(in super::super) const NOT_FOUND: u16 = 404;
+    pub(in super::super) const RESOURCE_LOCKED: u16 = 405;
+    pub(in super::super) const PRECONDITION_FAILED: u16 = 406;
+    pub(in super::super) const NOT_ALLOWED: u16 = 530;
+}
+
+/// The server's reply code, where it was the server that closed.
+pub(super) fn reply_code(error: &lapin::Error) -> Option<u16> {
+    match error.kind() {
+        Cause::ProtocolError(said) => Some(said.get_id()),
+        _ => None,
+    }
+}
+
+/// What was said, without the library's words around it.
+pub(super) fn said(error: &lapin::Error) -> String {
+    match error.kind() {
+        Cause::ProtocolError(said) => said.get_message().to_string(),
+        Cause::IOError(error) => deepest(&**error),
+        _ => error.to_string(),
+    }
+}
+
+/// What the innermost error says: the outer ones only say that something failed.
+fn deepest(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut inner = error;
+    while let Some(cause) = inner.source() {
+        inner = cause;
+    }
+    inner.to_string()
+}
+
+/// Why connecting failed, by what the caller can do.
+pub(super) fn refused(place: &str, error: lapin::Error) -> ConnectorError {
+    let why = said(&error);
+    let lower = why.to_lowercase();
+    let (kind, mend) = match (reply_code(&error), error.kind()) {
+        (Some(code::ACCESS_REFUSED), _) => (ErrorKind::Denied, "check user and password, and that the user may log in from here"),
+        (Some(code::NOT_ALLOWED), _) if lower.contains("not found") => {
+            (ErrorKind::Missing, "check the vhost at the end of the URL: `/` in its name is written %2f")
+        }
+        (Some(code::NOT_ALLOWED), _) if lower.contains("refused") => {
+            (ErrorKind::Denied, "grant the user permissions on the vhost (rabbitmqctl set_permissions)")
+        }
+        (_, Cause::AuthProviderError(_)) => (ErrorKind::Config, "check `auth_mechanism` in the URL"),
+        (_, Cause::IOError(error)) if error.kind() == std::io::ErrorKind::InvalidData && lower.contains("pem") => {
+            (ErrorKind::Config, "check the files of `tls_…`")
+        }
+        _ if lower.contains("certificate") => (ErrorKind::Disconnected, "check `tls_ca_file`, and the name in the server's certificate"),
+        _ => (ErrorKind::Disconnected, "is the server running, and the address right?"),
+    };
+    ConnectorError::new(kind, format!("cannot connect to amqp at {place}: {why}")).mend(mend).because(error)
+}
+
+/// What a channel for publishing fell by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fall {
+    /// The exchange is not there.
+    NoExchange,
+    /// The user may not publish there.
+    NoRight,
+    /// A body had more bytes than this.
+    TooLarge(u64),
+    /// The broker did not like a message.
+    BadMessage,
+    /// The link, or the broker.
+    Other,
+}
+
+/// What this error means for what was published on its channel.
+pub(super) fn fall(error: &lapin::Error) -> Fall {
+    match reply_code(error) {
+        Some(code::NOT_FOUND) => Fall::NoExchange,
+        Some(code::ACCESS_REFUSED) => Fall::NoRight,
+        Some(code::PRECONDITION_FAILED) => most(&said(error)).map_or(Fall::BadMessage, Fall::TooLarge),
+        _ => Fall::Other,
+    }
+}
+
+/// The bound in `message size 2000 is larger than configured max size 1000`, as RabbitMQ puts it, in several wordings.
+fn most(said: &str) -> Option<u64> {
+    let (_, rest) = said.split_once("message size ")?;
+    let (_, bound) = rest.split_once("larger than")?;
+    bound.split(|letter: char| !letter.is_ascii_digit()).find(|digits| !digits.is_empty())?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_bound_of_a_body_is_read() {
+        for said in [
+            "PRECONDITION_FAILED - message size 2000 is larger than configured max size 1000",
+            "PRECONDITION_FAILED - message size 2000 larger than max size 1000",
+        ] {
+            assert_eq!(most(said), Some(1000));
+        }
+        assert_eq!(most("PRECONDITION_FAILED - invalid expiration '-1'"), None);
+    }
+}

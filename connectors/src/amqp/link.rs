@@ -1,0 +1,270 @@
+//! A connection that lives once: when it is lost it is not mended, whoever holds it is told.
+//!
+//! A thread of the library's own writes and reads the socket. It notices neither that its connection was dropped while the server reads nothing
+//! (`connection.blocked`), nor that a server took the connection and says nothing: so the socket is held here too, and shut down.
+
+use std::net::{Shutdown, TcpStream};
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use futures_util::stream::{BoxStream, StreamExt};
+use lapin::tcp::OwnedTLSConfig;
+use lapin::{AsyncTcpStream, Channel, Connection, ConnectionProperties, Event};
+use parking_lot::Mutex;
+use tokio::time::{MissedTickBehavior, interval, timeout};
+use tokio_util::sync::CancellationToken;
+
+use super::config::Config;
+use super::fault::{refused, said};
+use super::login;
+use super::server::Server;
+use crate::{ConnectorError, ErrorKind};
+
+/// The longest that connecting may take, all servers together.
+const CONNECT: Duration = Duration::from_secs(5);
+/// The longest wait for an answer of the server.
+const REQUEST: Duration = Duration::from_secs(5);
+/// How long a connection may take to say goodbye.
+const GOODBYE: Duration = Duration::from_secs(1);
+/// How often the state of the connection is looked at, besides what it tells by itself.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// One connection.
+pub(super) struct Link {
+    /// `None` only while it is dropped.
+    connection: Option<Connection>,
+    socket: Arc<Socket>,
+    place: String,
+    user: Option<String>,
+    shared: Arc<Shared>,
+}
+
+#[derive(Default)]
+struct Shared {
+    lost: CancellationToken,
+    why: Mutex<String>,
+    /// Why the server takes nothing now.
+    blocked: Mutex<String>,
+}
+
+impl Shared {
+    fn lose(&self, why: &str) {
+        if !self.lost.is_cancelled() {
+            why.clone_into(&mut self.why.lock());
+            self.lost.cancel();
+        }
+    }
+}
+
+/// The socket of a connection, to be shut down by us.
+#[derive(Default)]
+struct Socket(Mutex<State>);
+
+#[derive(Default)]
+enum State {
+    #[default]
+    Opening,
+    Open(TcpStream),
+    Shut,
+}
+
+impl Socket {
+    /// Takes the socket in; false when it is to be shut down already.
+    fn open(&self, stream: TcpStream) -> bool {
+        let mut state = self.0.lock();
+        if matches!(*state, State::Shut) {
+            return false;
+        }
+        *state = State::Open(stream);
+        true
+    }
+
+    fn shut(&self) {
+        if let State::Open(stream) = std::mem::replace(&mut *self.0.lock(), State::Shut) {
+            // An error means that it is shut already.
+            let _ = stream.shutdown(Shutdown::Both);
+        }
+    }
+}
+
+impl Link {
+    /// Connects; `purpose` is what the server's own tools show.
+    pub(super) async fn connect(config: &Config, purpose: &str) -> Result<Self, ConnectorError> {
+        let tls = login::tls(config).await?;
+        let servers = config.servers().await?;
+        let each = CONNECT / u32::try_from(servers.len()).unwrap_or(u32::MAX).max(1);
+        let mut last = None;
+        for server in &servers {
+            match Self::connect_to(server, tls.clone(), purpose, each).await {
+                Ok(link) => return Ok(link),
+                Err(error) if error.kind == ErrorKind::Disconnected => last = Some(error),
+                Err(error) => return Err(error),
+            }
+        }
+        Err(last.unwrap_or_else(|| ConnectorError::new(ErrorKind::Config, "no server is named")))
+    }
+
+    async fn connect_to(server: &Server, tls: OwnedTLSConfig, purpose: &str, patience: Duration) -> Result<Self, ConnectorError> {
+        let place = server.place();
+        let socket = Arc::new(Socket::default());
+        let properties = ConnectionProperties::default()
+            .with_connection_name(format!("dwell {purpose}").into())
+            .with_client_property("product".into(), "dwell".into())
+            .with_client_property("version".into(), env!("CARGO_PKG_VERSION").into());
+        let runtime = lapin::runtime::default_runtime().map_err(|error| refused(&place, error))?;
+        let (own, is_tls) = (Arc::clone(&socket), server.is_tls());
+        let connecting = Connection::connector(
+            server.uri(),
+            runtime,
+            async move |uri, runtime| {
+                let (host, port) = (uri.authority.host.clone(), uri.authority.port);
+                let addresses: Vec<_> = tokio::net::lookup_host((host.as_str(), port)).await?.collect();
+                let stream = timeout(patience, AsyncTcpStream::connect(&runtime, addresses)).await.map_err(std::io::Error::from)??;
+                if let AsyncTcpStream::Plain(plain) = &stream {
+                    let held = TcpStream::from(plain.get_ref().as_fd().try_clone_to_owned()?);
+                    if !own.open(held) {
+                        return Err(std::io::Error::from(std::io::ErrorKind::TimedOut).into());
+                    }
+                }
+                if is_tls { Ok(stream.into_tls(&host, tls.as_ref()).await?) } else { Ok(stream) }
+            },
+            properties,
+        );
+        let connected = timeout(patience, connecting).await;
+        if !matches!(connected, Ok(Ok(_))) {
+            socket.shut();
+        }
+        let connection = match connected {
+            Ok(connected) => connected.map_err(|error| refused(&place, error))?,
+            Err(_) => {
+                let message = format!("amqp at {place} did not answer within {patience:?}");
+                return Err(ConnectorError::new(ErrorKind::Disconnected, message).mend("is the server running, and the address right?"));
+            }
+        };
+        let shared = Arc::new(Shared::default());
+        tokio::spawn(watch(&connection, Arc::clone(&shared), Arc::clone(&socket)));
+        let user = server.user().map(str::to_owned);
+        Ok(Link { connection: Some(connection), socket, place, user, shared })
+    }
+
+    /// The user that we are, where it is known.
+    pub(super) fn user(&self) -> Option<&str> {
+        self.user.as_deref()
+    }
+
+    /// The most bytes of one frame, and so of the properties with their headers.
+    pub(super) fn frame_max(&self) -> usize {
+        self.connection.as_ref().map_or(0, |connection| connection.configuration().frame_max() as usize)
+    }
+
+    /// Why the server takes nothing on this connection now, if it does not.
+    pub(super) fn blocked(&self) -> Option<String> {
+        let blocked = self.connection.as_ref().is_some_and(|connection| connection.status().blocked());
+        blocked.then(|| format!("amqp at {} takes no messages now: {}", self.place, self.shared.blocked.lock()))
+    }
+
+    /// Ends when the link is lost.
+    pub(super) async fn lost(&self) {
+        self.shared.lost.cancelled().await;
+    }
+
+    pub(super) fn is_lost(&self) -> bool {
+        self.shared.lost.is_cancelled()
+    }
+
+    /// Why everything on this link fails now.
+    pub(super) fn error(&self) -> ConnectorError {
+        ConnectorError::new(ErrorKind::Disconnected, format!("amqp at {}: {}", self.place, self.shared.why.lock()))
+    }
+
+    /// An error of this link's broker.
+    pub(super) fn fail(&self, kind: ErrorKind, what: &str) -> ConnectorError {
+        ConnectorError::new(kind, format!("amqp at {}: {what}", self.place))
+    }
+
+    /// Waits for an answer of the server, never longer than it may take, nor than the link lives.
+    pub(super) async fn ask<T>(&self, question: impl Future<Output = lapin::Result<T>>) -> Result<lapin::Result<T>, ConnectorError> {
+        tokio::select! {
+            biased;
+            answer = timeout(REQUEST, question) => match answer {
+                Ok(answer) => Ok(answer),
+                Err(_) => {
+                    let why = self.blocked().unwrap_or_else(|| format!("no answer within {} s", REQUEST.as_secs()));
+                    Err(self.fail(ErrorKind::Disconnected, &why))
+                }
+            },
+            () = self.lost() => Err(self.error()),
+        }
+    }
+
+    /// Opens a channel.
+    pub(super) async fn channel(&self) -> Result<Channel, ConnectorError> {
+        let Some(connection) = &self.connection else { return Err(self.error()) };
+        let opened = self.ask(connection.create_channel()).await?;
+        opened.map_err(|error| self.fail(ErrorKind::Disconnected, &format!("cannot open a channel: {}", said(&error))).because(error))
+    }
+
+    /// Says goodbye, and waits for the answer, shortly.
+    pub(super) async fn close(&self) {
+        if let Some(connection) = &self.connection
+            && !self.is_lost()
+        {
+            // It goes either way.
+            let _ = timeout(GOODBYE, connection.close(200, "".into())).await;
+        }
+        self.socket.shut();
+    }
+}
+
+impl Drop for Link {
+    /// Says goodbye in the background.
+    fn drop(&mut self) {
+        let (socket, connection) = (Arc::clone(&self.socket), self.connection.take());
+        self.shared.lose("the connection was closed");
+        match tokio::runtime::Handle::try_current() {
+            Ok(runtime) => drop(runtime.spawn(async move {
+                if let Some(connection) = connection {
+                    // As in `close`.
+                    let _ = timeout(GOODBYE, connection.close(200, "".into())).await;
+                }
+                socket.shut();
+            })),
+            Err(_) => socket.shut(),
+        }
+    }
+}
+
+/// Notes what the connection tells, until it is lost.
+fn watch(connection: &Connection, shared: Arc<Shared>, socket: Arc<Socket>) -> impl Future<Output = ()> + use<> {
+    let mut events: BoxStream<'static, Event> = connection.events_listener().boxed();
+    let status = connection.status().clone();
+    async move {
+        let mut look = interval(LOOK);
+        look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut last = "the connection was lost".to_owned();
+        let mut note = |event| match event {
+            Event::ConnectionBlocked(reason) => *shared.blocked.lock() = reason,
+            // Also of a channel: then the connection lives on.
+            Event::Error(error) => last = format!("the connection was lost: {}", said(&error)),
+            _ => {}
+        };
+        while status.connected() {
+            tokio::select! {
+                biased;
+                () = shared.lost.cancelled() => return,
+                event = events.next() => match event {
+                    Some(event) => note(event),
+                    None => break,
+                },
+                _ = look.tick() => {}
+            }
+        }
+        while let Some(Some(event)) = events.next().now_or_never() {
+            note(event);
+        }
+        shared.lose(&last);
+        socket.shut();
+    }
+}

@@ -1,0 +1,36 @@
+//! AMQP 0-9-1, as RabbitMQ speaks it: sources read a queue, sinks publish with confirms to a queue or to `exchange/routing.key`.
+//!
+//! - A queue is read with manual acks; `max_unsettled` is the prefetch. The queue is the group: `group` only names the reader in the broker's tools.
+//!   There are no positions and no times of the broker.
+//! - A broker has a patience of its own with what is unsettled: RabbitMQ's `consumer_timeout`, 30 minutes unless set otherwise. It then closes the
+//!   channel and delivers the messages again. Raise it where Redis may be away for longer.
+//! - On a quorum queue each time that a message comes back counts towards its delivery limit, 20 by default on RabbitMQ 4; `declare` sets the highest.
+//! - Headers are a table: a name stands once, and order is lost (see `values`). A message whose `message_id` is not its own among those that are
+//!   out, or that has none, bears one more header, `delayed-publication`: by it returned messages are told apart (see `tally`).
+//! - A nack from a queue is a refusal. One from an exchange leaves open whether other queues took the message.
+//!
+//! Known limit: the library ends a connection on which a text comes that is not UTF-8 where AMQP has short texts (routing keys, properties, names
+//! of headers). The broker delivers such a message again and again, until somebody takes it out of the queue.
+
+mod config;
+mod delivery;
+mod desk;
+mod fault;
+mod lane;
+mod link;
+mod login;
+mod names;
+mod properties;
+mod pump;
+mod queue;
+mod server;
+mod shelf;
+pub(crate) mod sink;
+pub(crate) mod source;
+mod tally;
+mod values;
+
+pub use self::config::Config;
+pub(crate) use self::names::{allows, forbidden, pattern_problem};
+pub(crate) use self::queue::declare;
+pub use crate::secret::{Secret, Urls};

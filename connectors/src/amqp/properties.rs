@@ -1,0 +1,150 @@
+//! The properties of a message, to AMQP and back.
+
+use lapin::BasicProperties;
+use lapin::types::ShortString;
+
+use super::values::{headers, table, table_size};
+use crate::{Headers, Properties};
+
+/// Written to the disk of a durable queue.
+const PERSISTENT: u8 = 2;
+/// What a frame with properties holds besides them: its own head and end, class, weight, body size and flags.
+const HEAD: usize = 8 + 14;
+
+/// What a received message says of itself.
+pub(super) fn received(properties: &BasicProperties) -> (Headers, Properties) {
+    let text = |text: &Option<ShortString>| text.as_ref().map(|text| text.as_str().to_owned());
+    let own = Properties {
+        content_type: text(properties.content_type()),
+        content_encoding: text(properties.content_encoding()),
+        delivery_mode: *properties.delivery_mode(),
+        priority: *properties.priority(),
+        correlation_id: text(properties.correlation_id()),
+        reply_to: text(properties.reply_to()),
+        expiration: text(properties.expiration()),
+        message_id: text(properties.message_id()),
+        timestamp: *properties.timestamp(),
+        kind: text(properties.kind()),
+        user_id: text(properties.user_id()),
+        app_id: text(properties.app_id()),
+        cluster_id: text(properties.cluster_id()),
+    };
+    (properties.headers().as_ref().map(headers).unwrap_or_default(), own)
+}
+
+/// What a message says of itself as it goes out, or why it cannot. Without properties it comes from another kind of broker, and is persistent.
+/// `user` is our own login: a `user_id` of others would close the channel, so it is left out.
+pub(super) fn outgoing(
+    headers: Headers,
+    properties: Option<Properties>,
+    dedupe_id: &str,
+    user: Option<&str>,
+    frame_max: usize,
+) -> Result<BasicProperties, String> {
+    let mut own = properties.unwrap_or_else(|| Properties { delivery_mode: Some(PERSISTENT), ..Properties::default() });
+    if own.message_id.is_none() && !dedupe_id.is_empty() {
+        own.message_id = Some(dedupe_id.to_owned());
+    }
+    if own.user_id.as_deref() != user {
+        own.user_id = None;
+    }
+    if let Some(expiration) = &own.expiration
+        && (expiration.is_empty() || !expiration.bytes().all(|digit| digit.is_ascii_digit()) || expiration.parse::<u32>().is_err())
+    {
+        return Err(format!("expiration `{}` is no number of milliseconds that AMQP takes", expiration.escape_debug()));
+    }
+    let headers = table(headers)?;
+    let mut size = HEAD + table_size(&headers);
+    let mut out = BasicProperties::default();
+    let mut set = |name: &str, value: Option<String>, with: fn(BasicProperties, ShortString) -> BasicProperties| {
+        let Some(text) = value else { return Ok(()) };
+        size += 1 + text.len();
+        let short = ShortString::try_new(text.as_str()).map_err(|_| format!("property {name} has {} bytes, AMQP takes 255", text.len()))?;
+        out = with(std::mem::take(&mut out), short);
+        Ok::<(), String>(())
+    };
+    set("content_type", own.content_type, BasicProperties::with_content_type)?;
+    set("content_encoding", own.content_encoding, BasicProperties::with_content_encoding)?;
+    set("correlation_id", own.correlation_id, BasicProperties::with_correlation_id)?;
+    set("reply_to", own.reply_to, BasicProperties::with_reply_to)?;
+    set("expiration", own.expiration, BasicProperties::with_expiration)?;
+    set("message_id", own.message_id, BasicProperties::with_message_id)?;
+    set("type", own.kind, BasicProperties::with_type)?;
+    set("user_id", own.user_id, BasicProperties::with_user_id)?;
+    set("app_id", own.app_id, BasicProperties::with_app_id)?;
+    set("cluster_id", own.cluster_id, BasicProperties::with_cluster_id)?;
+    // Delivery mode, priority and time, and the header by which returned messages may be told apart.
+    size += 10 + 48;
+    if size > frame_max {
+        return Err(format!("properties and headers have {size} bytes, the server takes {frame_max} in one frame"));
+    }
+    if !headers.inner().is_empty() {
+        out = out.with_headers(headers);
+    }
+    if let Some(mode) = own.delivery_mode {
+        out = out.with_delivery_mode(mode);
+    }
+    if let Some(priority) = own.priority {
+        out = out.with_priority(priority);
+    }
+    if let Some(timestamp) = own.timestamp {
+        out = out.with_timestamp(timestamp);
+    }
+    Ok(out)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+    use crate::Value;
+
+    const FRAME: usize = 131_072;
+
+    fn out(properties: Option<Properties>, dedupe_id: &str) -> Properties {
+        received(&outgoing(Headers::default(), properties, dedupe_id, Some("me"), FRAME).unwrap()).1
+    }
+
+    #[test]
+    fn all_properties_come_back() {
+        let text = |text: &str| Some(text.to_owned());
+        let all = Properties {
+            content_type: text("a/b"),
+            content_encoding: text("gzip"),
+            delivery_mode: Some(1),
+            priority: Some(9),
+            correlation_id: text("c"),
+            reply_to: text("r"),
+            expiration: text("60000"),
+            message_id: text("m"),
+            timestamp: Some(1_700_000_000),
+            kind: text("t"),
+            user_id: text("me"),
+            app_id: text("app"),
+            cluster_id: text(""),
+        };
+        assert_eq!(out(Some(all.clone()), "dedupe"), all);
+        assert_eq!(out(Some(Properties::default()), ""), Properties::default());
+    }
+
+    #[test]
+    fn what_would_act_or_is_missing_is_put_right() {
+        let other = Properties { user_id: Some("other".to_owned()), ..Properties::default() };
+        assert_eq!(out(Some(other), ""), Properties::default());
+        let foreign = Properties { delivery_mode: Some(2), message_id: Some("d".to_owned()), ..Properties::default() };
+        assert_eq!(out(None, "d"), foreign);
+    }
+
+    #[test]
+    fn what_can_never_pass_is_refused() {
+        let long = Properties { app_id: Some("x".repeat(256)), ..Properties::default() };
+        assert!(outgoing(Headers::default(), Some(long), "", None, FRAME).unwrap_err().contains("app_id"));
+        for expiration in ["", "-1", "soon", "1.5", "99999999999"] {
+            let expiring = Properties { expiration: Some(expiration.to_owned()), ..Properties::default() };
+            assert!(outgoing(Headers::default(), Some(expiring), "", None, FRAME).unwrap_err().contains("expiration"));
+        }
+        let mut headers = Headers::default();
+        headers.push("large", Value::Text("x".repeat(FRAME)));
+        assert!(outgoing(headers, None, "", None, FRAME).unwrap_err().contains("one frame"));
+    }
+}

@@ -1,0 +1,112 @@
+//! Whether a queue or an exchange is there, and making a queue.
+
+use lapin::ExchangeKind;
+use lapin::options::{ExchangeDeclareOptions, QueueDeclareOptions};
+use lapin::types::{AMQPValue, FieldTable, ShortString};
+
+use super::config::Config;
+use super::fault::{code, reply_code, said};
+use super::link::Link;
+use super::names::too_long;
+use crate::{ConnectorError, Declared, Destination, ErrorKind, Role};
+
+/// How often a message may come back before the queue drops it. The most that brokers take: 4.x would drop it after 20, and reads -1 as "never",
+/// which 3.x refuses.
+const DELIVERY_LIMIT: i32 = i32::MAX;
+
+/// Whether something takes messages here: the queue, by way of the default exchange, else the exchange.
+pub(super) async fn exists(link: &Link, to: &Destination) -> Result<bool, ConnectorError> {
+    if too_long(to).is_some() {
+        return Ok(false);
+    }
+    let (what, asked) = if to.exchange.is_empty() {
+        (format!("queue `{}`", to.address), ask_for_queue(link, &to.address).await?)
+    } else {
+        (format!("exchange `{}`", to.exchange), ask_for_exchange(link, &to.exchange).await?)
+    };
+    match asked {
+        Ok(()) => Ok(true),
+        Err(error) => match reply_code(&error) {
+            Some(code::NOT_FOUND) => Ok(false),
+            // Somebody else's alone to read; it takes messages.
+            Some(code::RESOURCE_LOCKED) => Ok(true),
+            _ => Err(unanswered(link, &what, error)),
+        },
+    }
+}
+
+/// The queue is there to be read, or why not.
+pub(super) async fn readable(link: &Link, queue: &str) -> Result<(), ConnectorError> {
+    if let Some(why) = too_long(&Destination::new(queue)) {
+        return Err(ConnectorError::new(ErrorKind::Config, why));
+    }
+    ask_for_queue(link, queue).await?.map_err(|error| match reply_code(&error) {
+        Some(code::NOT_FOUND) => {
+            let failure = link.fail(ErrorKind::Missing, &format!("there is no queue `{queue}`"));
+            failure.mend(format!("create the queue `{queue}`, or set `declare = true`")).because(error)
+        }
+        Some(code::RESOURCE_LOCKED) => {
+            let failure = link.fail(ErrorKind::Denied, &format!("the queue `{queue}` belongs to another connection alone"));
+            failure.mend("read a queue that is not exclusive").because(error)
+        }
+        _ => unanswered(link, &format!("queue `{queue}`"), error),
+    })
+}
+
+/// Each question on a channel of its own: a "no" closes the channel.
+async fn ask_for_queue(link: &Link, queue: &str) -> Result<lapin::Result<()>, ConnectorError> {
+    let channel = link.channel().await?;
+    let options = QueueDeclareOptions { passive: true, ..QueueDeclareOptions::default() };
+    let asked = link.ask(channel.queue_declare(short(queue)?, options, FieldTable::default())).await?;
+    Ok(asked.map(drop))
+}
+
+async fn ask_for_exchange(link: &Link, exchange: &str) -> Result<lapin::Result<()>, ConnectorError> {
+    let channel = link.channel().await?;
+    let options = ExchangeDeclareOptions { passive: true, ..ExchangeDeclareOptions::default() };
+    link.ask(channel.exchange_declare(short(exchange)?, ExchangeKind::Direct, options, FieldTable::default())).await
+}
+
+/// The name as AMQP has it; callers know that it is short enough.
+pub(super) fn short(name: &str) -> Result<ShortString, ConnectorError> {
+    ShortString::try_new(name).map_err(|error| ConnectorError::new(ErrorKind::Config, format!("`{name}`: {error}")))
+}
+
+fn unanswered(link: &Link, what: &str, error: lapin::Error) -> ConnectorError {
+    let (kind, mend) = match reply_code(&error) {
+        Some(code::ACCESS_REFUSED) => (ErrorKind::Denied, "grant the user permissions on it (rabbitmqctl set_permissions)"),
+        _ => (ErrorKind::Disconnected, ""),
+    };
+    link.fail(kind, &format!("cannot look for the {what}: {}", said(&error))).mend(mend).because(error)
+}
+
+/// Makes a durable quorum queue that keeps messages however often they come back, where it is missing. Exchanges and bindings are their owner's.
+pub(crate) async fn declare(config: &Config, to: &Destination, _role: Role) -> Result<Declared, ConnectorError> {
+    if let Some(why) = too_long(to) {
+        return Err(ConnectorError::new(ErrorKind::Config, why));
+    }
+    let link = Link::connect(config, "declare").await?;
+    if exists(&link, to).await? {
+        return Ok(Declared::Existed);
+    }
+    if !to.exchange.is_empty() {
+        let failure = link.fail(ErrorKind::Missing, &format!("there is no exchange `{}`, and only queues are made", to.exchange));
+        return Err(failure.mend("create the exchange with its bindings, or name a queue"));
+    }
+    let channel = link.channel().await?;
+    let mut arguments = FieldTable::default();
+    arguments.insert("x-queue-type".into(), AMQPValue::LongString("quorum".into()));
+    arguments.insert("x-delivery-limit".into(), AMQPValue::LongInt(DELIVERY_LIMIT));
+    let options = QueueDeclareOptions { durable: true, ..QueueDeclareOptions::default() };
+    let made = link.ask(channel.queue_declare(short(&to.address)?, options, arguments)).await?;
+    let result = match made {
+        Ok(_) => Ok(Declared::Created),
+        Err(error) => {
+            let kind = if reply_code(&error) == Some(code::ACCESS_REFUSED) { ErrorKind::Denied } else { ErrorKind::Disconnected };
+            let failure = link.fail(kind, &format!("cannot make the queue `{}`: {}", to.address, said(&error)));
+            Err(failure.mend("make this queue by hand, or grant the user the right to").because(error))
+        }
+    };
+    link.close().await;
+    result
+}

@@ -1,0 +1,108 @@
+//! The source: what the pump reads is handed out in batches and settled.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use futures_util::future::try_join_all;
+use lapin::Channel;
+use lapin::options::{BasicAckOptions, BasicNackOptions, BasicQosOptions};
+use tokio::sync::{Mutex, oneshot};
+
+use super::config::Config;
+use super::fault::said;
+use super::link::Link;
+use super::pump::Pump;
+use super::queue::readable;
+use super::shelf::{Settle, Shelf};
+use crate::{Batch, BatchId, ConnectorError, ErrorKind, Reader, Source, SourceOptions};
+
+pub(crate) async fn open(config: &Config, options: SourceOptions) -> Result<AmqpSource, ConnectorError> {
+    let link = Arc::new(Link::connect(config, "source").await?);
+    readable(&link, &options.topic).await?;
+    let channel = link.channel().await?;
+    // 0 would be no bound.
+    let prefetch = u16::try_from(options.max_unsettled.max(1)).unwrap_or(u16::MAX);
+    let bounded = link.ask(channel.basic_qos(prefetch, BasicQosOptions::default())).await?;
+    bounded
+        .map_err(|error| link.fail(ErrorKind::Disconnected, &format!("cannot bound what is unsettled: {}", said(&error))).because(error))?;
+    let shelf = Arc::new(Shelf::default());
+    let pump = Pump::start(Arc::clone(&link), channel.clone(), Arc::clone(&shelf), &options).await?;
+    Ok(AmqpSource { link, channel, shelf, options, settling: Mutex::default(), closed: Some(pump) })
+}
+
+/// What `open` would find. Whether the user may read the queue shows only when it is read.
+pub(crate) async fn look(config: &Config, options: &SourceOptions) -> Result<Reader, ConnectorError> {
+    let link = Link::connect(config, "check").await?;
+    readable(&link, &options.topic).await?;
+    link.close().await;
+    Ok(Reader::Exists)
+}
+
+pub(crate) struct AmqpSource {
+    link: Arc<Link>,
+    channel: Channel,
+    shelf: Arc<Shelf>,
+    options: SourceOptions,
+    /// Held while words for a batch go out: one that is for all before it must not overtake those.
+    settling: Mutex<()>,
+    /// Answers when the pump has given everything back.
+    closed: Option<oneshot::Receiver<Result<(), ConnectorError>>>,
+}
+
+impl AmqpSource {
+    /// Says a word for each message of a batch, and waits until they are written.
+    async fn settle<F>(&self, batch: BatchId, word: impl Fn(Settle) -> F) -> Result<(), ConnectorError>
+    where
+        F: Future<Output = lapin::Result<()>> + Send,
+    {
+        let _alone = self.settling.lock().await;
+        let words = try_join_all(self.shelf.settle(batch).into_iter().map(word));
+        tokio::select! {
+            biased;
+            written = words => written.map(drop).map_err(|error| {
+                self.link.fail(ErrorKind::Disconnected, &format!("cannot settle what was read: {}", said(&error))).because(error)
+            }),
+            () = self.link.lost() => Err(self.link.error()),
+        }
+    }
+}
+
+#[async_trait]
+impl Source for AmqpSource {
+    async fn recv(&self) -> Result<Batch, ConnectorError> {
+        loop {
+            if let Some(batch) = self.shelf.take(self.options.max_batch, self.options.max_batch_bytes)? {
+                return Ok(batch);
+            }
+            self.shelf.arrived().await;
+        }
+    }
+
+    async fn ack(&self, batch: BatchId) -> Result<(), ConnectorError> {
+        self.settle(batch, |Settle { tag, multiple }| self.channel.basic_ack(tag, BasicAckOptions { multiple })).await
+    }
+
+    async fn nack(&self, batch: BatchId) -> Result<(), ConnectorError> {
+        self.settle(batch, |Settle { tag, multiple }| self.channel.basic_nack(tag, BasicNackOptions { multiple, requeue: true })).await
+    }
+
+    async fn pause(&self, paused: bool) -> Result<(), ConnectorError> {
+        self.shelf.pause(paused);
+        Ok(())
+    }
+
+    async fn close(mut self: Box<Self>) -> Result<(), ConnectorError> {
+        self.shelf.close();
+        match self.closed.take() {
+            Some(closed) => closed.await.unwrap_or_else(|_| Err(self.link.error())),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Drop for AmqpSource {
+    /// The pump gives back what is unsettled, as after `close`; nobody waits for it.
+    fn drop(&mut self) {
+        self.shelf.close();
+    }
+}

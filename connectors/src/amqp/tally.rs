@@ -1,0 +1,233 @@
+//! Which publication was returned: the verdict on each, out of confirms that carry the wrong returned message.
+//!
+//! The broker returns an unroutable message before it confirms it. The client library hands a returned message to whichever confirm it completes
+//! next, in the order of return: so a confirm may carry another's message, and its own may still wait behind it. Hence each publication bears a
+//! mark of ours, and a confirm is judged only when nothing can be left waiting for it:
+//!
+//! - it carries nothing: then nothing waited, its own message included, and whatever was returned before is among the confirms that are ready now;
+//! - it carries another's: not before a later publication was returned, or a later confirm carries nothing, or no confirm is out.
+
+use std::collections::{HashMap, HashSet};
+
+use lapin::BasicProperties;
+use lapin::types::{AMQPValue, FieldTable, ShortString};
+
+/// The header that marks a publication whose `message_id` is none, or not its own among those that are out.
+const MARK: &str = "delayed-publication";
+
+/// What became of one publication.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// It was confirmed, and not returned.
+    Taken,
+    /// It was returned: nothing took it.
+    Returned,
+    /// The broker refused it.
+    Nacked,
+    /// It was confirmed, but a message was returned that bears no mark.
+    Unclear,
+}
+
+/// What a confirm said.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Said {
+    Ack,
+    Nack,
+}
+
+/// The publications on one channel, by number; numbers rise in the order of publishing.
+#[derive(Debug, Default)]
+pub(super) struct Tally {
+    /// The publications that are told by their message id.
+    by_id: HashMap<ShortString, u64>,
+    /// Returned, and not judged yet.
+    returned: HashSet<u64>,
+    /// The latest that was returned.
+    latest: u64,
+    /// Confirmed since the last judgement: whether the confirm carried another's message.
+    fresh: Vec<(u64, Said, bool)>,
+    /// Confirmed before, and not judged: each carried another's message.
+    waiting: Vec<(u64, Said)>,
+    /// A confirm since the last judgement carried nothing.
+    calm: bool,
+    /// A message came back that bears no mark.
+    strays: bool,
+}
+
+impl Tally {
+    /// Marks a publication that goes out now.
+    pub(super) fn mark(&mut self, number: u64, properties: BasicProperties) -> BasicProperties {
+        let mut headers = properties.headers().clone().unwrap_or_default();
+        // One that came with the message would be taken for ours.
+        let foreign = headers.contains_key(MARK);
+        if foreign {
+            headers =
+                headers.inner().iter().filter(|(name, _)| name.as_str() != MARK).map(|(name, value)| (name.clone(), value.clone())).fold(
+                    FieldTable::default(),
+                    |mut kept, (name, value)| {
+                        kept.insert(name, value);
+                        kept
+                    },
+                );
+        }
+        if let Some(id) = properties.message_id()
+            && !self.by_id.contains_key(id)
+        {
+            self.by_id.insert(id.clone(), number);
+            return if foreign { properties.with_headers(headers) } else { properties };
+        }
+        headers.insert(MARK.into(), AMQPValue::LongLongInt(number.cast_signed()));
+        properties.with_headers(headers)
+    }
+
+    /// A publication was confirmed; its confirm carried this message, or none.
+    pub(super) fn confirmed(&mut self, number: u64, said: Said, carried: Option<&BasicProperties>) {
+        let Some(carried) = carried else {
+            self.calm = true;
+            return self.fresh.push((number, said, false));
+        };
+        let returned = self.number(carried);
+        match returned {
+            Some(returned) => {
+                self.returned.insert(returned);
+                self.latest = self.latest.max(returned);
+            }
+            None => self.strays = true,
+        }
+        self.fresh.push((number, said, returned != Some(number)));
+    }
+
+    fn number(&self, properties: &BasicProperties) -> Option<u64> {
+        let mark = properties.headers().as_ref().and_then(|headers| headers.inner().get(MARK));
+        match mark {
+            Some(AMQPValue::LongLongInt(number)) => Some(number.cast_unsigned()),
+            _ => self.by_id.get(properties.message_id().as_ref()?).copied(),
+        }
+    }
+
+    /// Judges what can be judged. To be called when every confirm that is ready was told; `all` is whether no other is out.
+    pub(super) fn judge(&mut self, all: bool) -> Vec<(u64, Verdict)> {
+        let (calm, strays) = (std::mem::take(&mut self.calm), std::mem::take(&mut self.strays));
+        let mut verdicts = Vec::with_capacity(self.fresh.len());
+        let mut waiting = Vec::new();
+        let earlier = std::mem::take(&mut self.waiting).into_iter().map(|(number, said)| (number, said, !calm));
+        for (number, said, open) in earlier.chain(std::mem::take(&mut self.fresh)) {
+            let returned = self.returned.remove(&number);
+            if open && !all && !returned && self.latest < number {
+                waiting.push((number, said));
+                continue;
+            }
+            let verdict = match said {
+                _ if returned => Verdict::Returned,
+                Said::Nack => Verdict::Nacked,
+                Said::Ack if strays => Verdict::Unclear,
+                Said::Ack => Verdict::Taken,
+            };
+            verdicts.push((number, verdict));
+        }
+        self.waiting = waiting;
+        verdicts
+    }
+
+    /// Forgets a publication's mark.
+    pub(super) fn forget(&mut self, number: u64, id: Option<&ShortString>) {
+        if let Some(id) = id
+            && self.by_id.get(id) == Some(&number)
+        {
+            self.by_id.remove(id);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Publications 1 to `count`, every second with a message id.
+    fn published(count: u64) -> (Tally, Vec<BasicProperties>) {
+        let mut tally = Tally::default();
+        let marked = (1..=count).map(|number| {
+            let properties = BasicProperties::default();
+            let properties = if number % 2 == 0 { properties.with_message_id(format!("m{number}").into()) } else { properties };
+            tally.mark(number, properties)
+        });
+        let marked = marked.collect();
+        (tally, marked)
+    }
+
+    fn sorted(mut verdicts: Vec<(u64, Verdict)>) -> Vec<(u64, Verdict)> {
+        verdicts.sort_by_key(|(number, _)| *number);
+        verdicts
+    }
+
+    #[test]
+    fn a_message_on_the_wrong_confirm_is_told_by_its_mark() {
+        let (mut tally, sent) = published(4);
+        // 3 was returned; the confirm of 1 took it along.
+        tally.confirmed(1, Said::Ack, Some(&sent[2]));
+        tally.confirmed(2, Said::Nack, None);
+        tally.confirmed(3, Said::Ack, None);
+        let verdicts = sorted(tally.judge(false));
+        assert_eq!(verdicts, [(1, Verdict::Taken), (2, Verdict::Nacked), (3, Verdict::Returned)]);
+        tally.confirmed(4, Said::Ack, Some(&sent[3]));
+        assert_eq!(tally.judge(true), [(4, Verdict::Returned)]);
+    }
+
+    #[test]
+    fn a_confirm_that_carries_an_earlier_message_waits_for_its_own() {
+        let (mut tally, sent) = published(6);
+        // 2 and 3 were returned, and the confirm of 3 took that of 2: its own is still to come.
+        tally.confirmed(3, Said::Ack, Some(&sent[1]));
+        assert_eq!(tally.judge(false), []);
+        tally.confirmed(2, Said::Ack, Some(&sent[2]));
+        assert_eq!(sorted(tally.judge(false)), [(2, Verdict::Returned), (3, Verdict::Returned)]);
+
+        // As before, but 5 was never returned: a confirm with nothing says so, or a later return.
+        for later in [None, Some(&sent[5])] {
+            let (mut tally, _) = published(6);
+            tally.confirmed(5, Said::Ack, Some(&sent[3]));
+            assert_eq!(tally.judge(false), []);
+            tally.confirmed(1, Said::Ack, later);
+            assert_eq!(sorted(tally.judge(false)), [(1, Verdict::Taken), (5, Verdict::Taken)]);
+            tally.confirmed(4, Said::Ack, None);
+            assert_eq!(tally.judge(false), [(4, Verdict::Returned)]);
+        }
+        let (mut tally, _) = published(6);
+        tally.confirmed(5, Said::Ack, Some(&sent[3]));
+        assert_eq!(tally.judge(true), [(5, Verdict::Taken)]);
+    }
+
+    #[test]
+    fn a_message_id_that_is_out_twice_is_marked_apart() {
+        let mut tally = Tally::default();
+        let same = || BasicProperties::default().with_message_id("same".into());
+        let (first, second) = (tally.mark(1, same()), tally.mark(2, same()));
+        assert!(first.headers().is_none() && second.headers().as_ref().is_some_and(|headers| headers.contains_key(MARK)));
+        tally.confirmed(1, Said::Ack, Some(&second));
+        tally.confirmed(2, Said::Ack, None);
+        assert_eq!(sorted(tally.judge(true)), [(1, Verdict::Taken), (2, Verdict::Returned)]);
+        tally.forget(2, Some(&"same".into()));
+        assert!(tally.mark(3, same()).headers().is_some(), "the first is still out");
+        tally.forget(1, Some(&"same".into()));
+        assert!(tally.mark(4, same()).headers().is_none());
+    }
+
+    #[test]
+    fn a_mark_that_came_with_the_message_is_not_ours() {
+        let (mut tally, _) = published(1);
+        let mut headers = FieldTable::default();
+        headers.insert(MARK.into(), AMQPValue::LongLongInt(1));
+        headers.insert("kept".into(), AMQPValue::Void);
+        let marked = tally.mark(2, BasicProperties::default().with_message_id("own".into()).with_headers(headers));
+        let headers = marked.headers().clone().unwrap_or_default();
+        assert!(!headers.contains_key(MARK) && headers.contains_key("kept"));
+    }
+
+    #[test]
+    fn an_unmarked_message_leaves_the_others_unclear() {
+        let (mut tally, _) = published(2);
+        tally.confirmed(1, Said::Ack, Some(&BasicProperties::default()));
+        tally.confirmed(2, Said::Ack, None);
+        assert_eq!(sorted(tally.judge(true)), [(1, Verdict::Unclear), (2, Verdict::Unclear)]);
+    }
+}

@@ -1,0 +1,141 @@
+//! A broker that is killed, silent, or takes nothing more.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use dwell_connectors::{ErrorKind, Outcome, Sink};
+
+use crate::server::victim;
+use crate::{PATIENCE, at, collect, declared, numbered, options, to};
+
+/// SIGKILL under load, twice: what was confirmed is there after the restart.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_killed_broker_loses_nothing_that_was_confirmed() {
+    let server = victim().await;
+    let broker = at(server.url());
+    let queue = declared(&broker).await;
+    // RabbitMQ 3.10 leaves a quorum queue without a leader for ever where it is killed in the first seconds after it was made: it writes the
+    // directory of such queues late.
+    server.ctl(&["eval", "[ok = dets:sync(Table) || Table <- dets:all()]."]).await;
+    let (mut confirmed, mut next) = (HashSet::new(), 0);
+    for _ in 0..2 {
+        let (sink, mut outcomes) = broker.sink(PATIENCE).await.unwrap();
+        let sink: Arc<dyn Sink> = sink.into();
+        let first = next;
+        next += 20_000;
+        let mut load = numbered(&to("", &queue), 20_000);
+        for publication in &mut load {
+            publication.token += first;
+            publication.message.body = publication.token.to_string().into();
+            publication.dedupe_id = publication.token.to_string();
+        }
+        let publishing = Arc::clone(&sink);
+        tokio::spawn(async move {
+            while !load.is_empty() {
+                publishing.publish(load.split_off(load.len().saturating_sub(50))).await;
+                tokio::task::yield_now().await;
+            }
+        });
+        let (mut answered, mut killed) = (HashSet::new(), false);
+        while let Some(batch) = tokio::time::timeout(PATIENCE, outcomes.recv()).await.unwrap() {
+            for (token, outcome) in batch {
+                assert!(answered.insert(token), "{token} has two outcomes");
+                match outcome {
+                    Outcome::Confirmed => drop(confirmed.insert(token)),
+                    Outcome::Unknown(_) | Outcome::Refused(_) => {}
+                    other => panic!("{token}: {other:?}"),
+                }
+            }
+            if !killed && confirmed.len() as u64 > first / 10 + 500 {
+                killed = true;
+                tokio::task::block_in_place(|| server.kill());
+            }
+        }
+        assert!(killed && answered.len() < 20_001);
+        tokio::task::block_in_place(|| server.run());
+    }
+    let source = broker.source(options(&queue)).await.unwrap();
+    while !confirmed.is_empty() {
+        let batch = tokio::time::timeout(PATIENCE, source.recv()).await.unwrap_or_else(|_| panic!("{} are lost", confirmed.len())).unwrap();
+        for message in &batch.messages {
+            confirmed.remove(&std::str::from_utf8(&message.body).unwrap().parse::<u64>().unwrap());
+        }
+        source.ack(batch.id).await.unwrap();
+    }
+}
+
+/// A memory alarm stops every write on a connection that published: outcomes come all the same, and reading goes on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_blocked_connection_refuses_and_comes_back() {
+    let server = victim().await;
+    let broker = at(server.url());
+    let queue = declared(&broker).await;
+    let patience = Duration::from_secs(2);
+    let (sink, mut outcomes) = broker.sink(patience).await.unwrap();
+    sink.publish(numbered(&to("", &queue), 10)).await;
+    assert_eq!(collect(&mut outcomes, 10).await, vec![Outcome::Confirmed; 10]);
+    let source = broker.source(options(&queue)).await.unwrap();
+    let held = source.recv().await.unwrap();
+
+    server.ctl(&["set_vm_memory_high_watermark", "0.000001"]).await;
+    // The alarm is noticed by the first that is published after it; until then they pass, and what is on its way then is unknown.
+    let deadline = Instant::now() + PATIENCE;
+    let refused = loop {
+        assert!(Instant::now() < deadline, "never blocked");
+        let start = Instant::now();
+        sink.publish(numbered(&to("", &queue), 10)).await;
+        let outcomes = collect(&mut outcomes, 10).await;
+        assert!(start.elapsed() < patience + Duration::from_secs(1), "it took {:?}", start.elapsed());
+        match &outcomes[9] {
+            Outcome::Refused(why) => break why.clone(),
+            Outcome::Confirmed | Outcome::Unknown(_) => {}
+            other => panic!("{other:?}"),
+        }
+    };
+    assert!(refused.contains("takes no messages now") && refused.contains("memory"), "{refused}");
+    let error = sink.exists(&to("", &queue)).await.unwrap_err();
+    assert!(error.kind == ErrorKind::Disconnected && error.message.contains("memory"), "{error}");
+    // Reading has a connection of its own.
+    source.ack(held.id).await.unwrap();
+
+    server.ctl(&["set_vm_memory_high_watermark", "0.4"]).await;
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        sink.publish(numbered(&to("", &queue), 1)).await;
+        match &collect(&mut outcomes, 1).await[0] {
+            Outcome::Confirmed => break,
+            Outcome::Refused(_) if Instant::now() < deadline => tokio::time::sleep(Duration::from_millis(20)).await,
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+/// A link on which nothing comes is given up by its heartbeat; a sink that is blocked or silent can be dropped.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_silent_broker_is_given_up() {
+    let server = victim().await;
+    let broker = at(format!("{}?heartbeat=2", server.url()));
+    let queue = declared(&broker).await;
+    let source = broker.source(options(&queue)).await.unwrap();
+    let (sink, mut outcomes) = broker.sink(Duration::from_secs(60)).await.unwrap();
+    server.freeze(true);
+    let start = Instant::now();
+    sink.publish(numbered(&to("", &queue), 10)).await;
+    let error = tokio::time::timeout(PATIENCE, source.recv()).await.unwrap().unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Disconnected, "{error}");
+    let (mut unknown, mut refused) = (0, 0);
+    while let Some(batch) = tokio::time::timeout(PATIENCE, outcomes.recv()).await.unwrap() {
+        unknown += batch.iter().filter(|(_, outcome)| matches!(outcome, Outcome::Unknown(_))).count();
+        refused += batch.iter().filter(|(_, outcome)| matches!(outcome, Outcome::Refused(_))).count();
+    }
+    assert_eq!(unknown + refused, 10);
+    assert!(start.elapsed() < Duration::from_secs(10), "it took {:?}", start.elapsed());
+
+    // Nor does opening wait for ever.
+    let start = Instant::now();
+    let Err(error) = broker.source(options(&queue)).await else { panic!("a source opened on a frozen server") };
+    assert_eq!(error.kind, ErrorKind::Disconnected, "{error}");
+    assert!(start.elapsed() < Duration::from_secs(6), "it took {:?}", start.elapsed());
+    server.freeze(false);
+}

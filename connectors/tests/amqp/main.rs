@@ -1,0 +1,131 @@
+//! The AMQP connector on a real RabbitMQ: the suite that every connector passes, and what is AMQP's own.
+
+#![cfg(feature = "amqp")]
+#![allow(clippy::unwrap_used, reason = "tests")]
+#![allow(clippy::disallowed_methods, reason = "tests measure time, and wait for servers that run no runtime")]
+
+mod certificates;
+mod faults;
+mod links;
+mod login;
+mod messages;
+mod proxy;
+mod returns;
+mod server;
+mod sinks;
+mod sources;
+mod suite;
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use dwell_connectors::{
+    BrokerConfig, ConnectorError, Destination, ErrorKind, Message, Outcome, Outcomes, Publication, Role, Source, SourceOptions, Token, amqp,
+};
+use lapin::options::{ExchangeDeclareOptions, QueueBindOptions, QueueDeclareOptions};
+use lapin::types::{AMQPValue, FieldTable};
+use lapin::{Channel, Connection, ConnectionProperties, ExchangeKind};
+
+use self::server::RabbitServer;
+
+/// The longest that anything may take.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+fn at(url: impl Into<String>) -> BrokerConfig {
+    BrokerConfig::Amqp(amqp::Config::at(url))
+}
+
+/// A name that nothing has.
+fn fresh() -> String {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    format!("test.{}", COUNT.fetch_add(1, Ordering::Relaxed))
+}
+
+fn options(queue: &str) -> SourceOptions {
+    SourceOptions { topic: queue.to_owned(), group: "readers".to_owned(), max_batch: 100, max_batch_bytes: 16 << 20, max_unsettled: 1000 }
+}
+
+fn to(exchange: &str, key: &str) -> Destination {
+    Destination { exchange: exchange.to_owned(), address: key.to_owned() }
+}
+
+fn publication(token: Token, to: Destination, message: Message) -> Publication {
+    Publication { token, to, message, dedupe_id: format!("id-{token}") }
+}
+
+fn numbered(to: &Destination, count: u64) -> Vec<Publication> {
+    (1..=count).map(|number| publication(number, to.clone(), Message::new(number.to_string()))).collect()
+}
+
+/// A fresh queue, as `declare` makes it.
+async fn declared(broker: &BrokerConfig) -> String {
+    let queue = fresh();
+    broker.declare(&Destination::new(&queue), Role::Ingest).await.unwrap();
+    queue
+}
+
+/// The outcomes of this many publications, by token.
+async fn collect(outcomes: &mut Outcomes, count: usize) -> Vec<Outcome> {
+    let mut all = Vec::new();
+    while all.len() < count {
+        let batch = tokio::time::timeout(PATIENCE, outcomes.recv()).await;
+        all.extend(batch.unwrap_or_else(|_| panic!("{} of {count} outcomes came", all.len())).expect("outcomes go on"));
+    }
+    all.sort_by_key(|(token, _)| *token);
+    all.into_iter().map(|(_, outcome)| outcome).collect()
+}
+
+/// Publishes by a sink of its own; gives the outcomes.
+async fn publish(broker: &BrokerConfig, publications: Vec<Publication>) -> Vec<Outcome> {
+    let (sink, mut outcomes) = broker.sink(Duration::from_secs(5)).await.unwrap();
+    let count = publications.len();
+    sink.publish(publications).await;
+    collect(&mut outcomes, count).await
+}
+
+/// Reads this many messages and acks them.
+async fn read(source: &dyn Source, count: usize) -> Vec<Message> {
+    let mut messages = Vec::new();
+    while messages.len() < count {
+        let batch = tokio::time::timeout(PATIENCE, source.recv()).await;
+        let batch = batch.unwrap_or_else(|_| panic!("{} of {count} came", messages.len())).unwrap();
+        messages.extend(batch.messages);
+        source.ack(batch.id).await.unwrap();
+    }
+    messages
+}
+
+async fn refused(broker: &BrokerConfig, queue: &str, kind: ErrorKind) -> ConnectorError {
+    let Err(error) = broker.source(options(queue)).await else { panic!("the source opened") };
+    assert_eq!(error.kind, kind, "{error}");
+    error
+}
+
+/// A client beside the connector.
+async fn client(server: &RabbitServer) -> (Connection, Channel) {
+    let connection = Connection::connect(&format!("{}/%2f", server.url()), ConnectionProperties::default()).await.unwrap();
+    let channel = connection.create_channel().await.unwrap();
+    (connection, channel)
+}
+
+/// Makes a durable queue with these arguments.
+async fn make_queue(channel: &Channel, queue: &str, arguments: &[(&str, AMQPValue)]) {
+    let mut table = FieldTable::default();
+    for (name, value) in arguments {
+        table.insert((*name).into(), value.clone());
+    }
+    let options = QueueDeclareOptions { durable: true, ..Default::default() };
+    channel.queue_declare(queue.into(), options, table).await.unwrap();
+}
+
+/// Makes an exchange, with these queues bound by these keys.
+async fn make_exchange(channel: &Channel, exchange: &str, kind: ExchangeKind, bindings: &[(&str, &str)]) {
+    let options = ExchangeDeclareOptions { durable: true, ..Default::default() };
+    channel.exchange_declare(exchange.into(), kind, options, FieldTable::default()).await.unwrap();
+    for (queue, key) in bindings {
+        channel
+            .queue_bind((*queue).into(), exchange.into(), (*key).into(), QueueBindOptions::default(), FieldTable::default())
+            .await
+            .unwrap();
+    }
+}
