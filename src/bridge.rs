@@ -89,6 +89,7 @@ impl Bridge {
         let (fleet_sender, fleet) = watch::channel(Fleet::alone(&instance));
         let (head_senders, mut head_receivers): (HashMap<_, _>, HashMap<_, _>) = links
             .iter()
+            .filter(|_| roles.dispatch)
             .map(|link| {
                 let (sender, receiver) = mpsc::unbounded_channel();
                 ((link.name.clone(), sender), (link.name.clone(), receiver))
@@ -121,7 +122,7 @@ impl Bridge {
                 running.run(Some(outcomes), stop).await;
                 "a publisher"
             });
-            let Some(heads) = head_receivers.remove(&name).filter(|_| roles.dispatch) else { continue };
+            let Some(heads) = head_receivers.remove(&name) else { continue };
             let dead =
                 Some(&settings.delivery.dead).filter(|dead| !dead.is_empty()).map(|dead| destination(Kind::of(publisher.kind()), dead));
             let parts = dispatch::Parts {

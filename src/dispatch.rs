@@ -40,8 +40,6 @@ use wake::Wakes;
 pub const LEASE_MARGIN: Duration = Duration::from_secs(5);
 /// Claims that are out at once: Redis works on the next while this task publishes the last.
 const CLAIMS_MAX: usize = 4;
-/// Settles that are out at once; more outcomes gather meanwhile, so that batches grow under load.
-const SETTLES_MAX: usize = 8;
 /// Batches of outcomes that are taken before the next look at the rest.
 const REPORTS_AT_ONCE: usize = 64;
 
@@ -140,13 +138,12 @@ impl Dispatch {
                 let (store, broker, lease) = (self.store.clone(), self.broker.clone(), self.lease);
                 claims.push(async move { (bucket, most, bytes, store.claim(bucket, &broker, lease, most, bytes).await) });
             }
-            while settles.len() < SETTLES_MAX
-                && let Some((bucket, settle)) = self.gathered.next()
-            {
+            while let Some((bucket, settle)) = self.gathered.next() {
                 let settler = Settler { store: self.store.clone(), broker: self.broker.clone(), give_up: give_up.clone() };
                 settles.push(settler.run(bucket, settle));
             }
             if stopping && claims.is_empty() && settles.is_empty() && self.flights.is_empty() {
+                give_up.run_until_cancelled(Box::pin(self.give_back_lost())).await;
                 return;
             }
             let wake_at = (!stopping && up && claims.len() < CLAIMS_MAX && self.window.has_room()).then(|| self.wake_at()).flatten();
@@ -210,6 +207,9 @@ impl Dispatch {
             }
         };
         self.backoff.reset();
+        if self.pauses.forget(now) {
+            self.count_pauses();
+        }
         let next = taken.next_ms.map(|due_ms| now + micros(due_ms.saturating_mul(1000).saturating_sub(taken.now_us)));
         self.wakes.read(bucket, if taken.more { Some(now) } else { next }, now);
         if taken.unknown > 0 || taken.orphans > 0 {
@@ -301,6 +301,14 @@ impl Dispatch {
         }
         self.window.settling(lease.size);
         true
+    }
+
+    /// Gives back what claims took whose answers were lost: nobody claims after this, and their leases would have to run out.
+    async fn give_back_lost(&mut self) {
+        while let Err(error) = self.store.reclaim_all_lost(&self.broker).await {
+            tracing::warn!(broker = &*self.broker, %error, "giving back claims failed, trying again");
+            clock::sleep(self.backoff.pause()).await;
+        }
     }
 
     /// Back to due without an attempt.

@@ -84,10 +84,12 @@ impl Heads {
         }
     }
 
-    /// Wakes the dispatchers of this process, and the other instances where there are any.
+    /// Wakes the dispatchers of this process, and the other instances where there are any. For a broker that this process does not deliver to
+    /// there must be: an instance that delivers nothing does not follow who lives.
     pub async fn wake(&self, heads: Vec<Head>) {
         let others = self.fleet.borrow().count() > 1;
-        if others && let Err(error) = self.store.wake_others(&heads).await {
+        let foreign: Vec<Head> = heads.iter().filter(|head| others || !self.dispatchers.contains_key(&head.broker)).cloned().collect();
+        if let Err(error) = self.store.wake_others(&foreign).await {
             tracing::debug!(%error, "wake-ups were not sent, the floor poll of the others finds the jobs");
         }
         heads.into_iter().for_each(|head| self.wake_own(head));

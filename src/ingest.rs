@@ -4,7 +4,6 @@
 //! `rejected` destination is away: the batch is held and tried again.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use dwell_connectors::{Batch, BrokerConfig, ConnectorError, Destination, Message, Outcome, Source, SourceOptions};
 use tokio::sync::mpsc;
@@ -20,9 +19,13 @@ use crate::publisher::Publisher;
 use crate::reconnect::Backoff;
 use crate::request::{Act, Rejection, Request, Rules, Schedule, parse};
 use crate::store::Store;
-use crate::store::error::{Class, StoreError};
 use crate::store::inbound::{Answer, Head};
-use crate::telemetry::{IngestMetrics, IngestResult, Metrics, PauseReason};
+use crate::telemetry::{IngestMetrics, IngestResult, Metrics};
+
+mod held;
+mod reject;
+
+use held::Held;
 
 /// The most messages of one batch, and so of one pass through the durability gate.
 const BATCH: usize = 1024;
@@ -244,7 +247,7 @@ impl Ingest {
             if answer.verdict == Verdict::Conflict && !self.reject(original, &Rejection::conflict(&schedule.id), give_up).await {
                 return false;
             }
-            self.reply(schedule.reply_to.as_ref(), &schedule.id, Action::Schedule, *answer).await;
+            self.reply(schedule.reply_to.as_ref(), &schedule.id, Action::Schedule, *answer, give_up).await;
         }
         true
     }
@@ -272,96 +275,24 @@ impl Ingest {
             let brokers = self.store.brokers();
             self.heads.wake(brokers.iter().map(|broker| Head { bucket, broker: broker.clone(), due_ms }).collect()).await;
         }
-        self.reply(act.reply_to.as_ref(), &act.id, act.action, answer).await;
+        self.reply(act.reply_to.as_ref(), &act.id, act.action, answer, give_up).await;
         true
     }
 
     /// Publishes the verdict where it was asked for. One that cannot be delivered is said, and the request acknowledged all the same.
-    async fn reply(&self, to: Option<&Destination>, id: &JobId, action: Action, answer: Answer) {
+    async fn reply(&self, to: Option<&Destination>, id: &JobId, action: Action, answer: Answer, give_up: &CancellationToken) {
         let Some(to) = to else { return };
+        // A broker that was away is read again before it is published to, or the other way round: each link comes back by itself.
+        give_up.run_until_cancelled(self.publisher.until_connected()).await;
         let outcome = self.publisher.publish_one(to.clone(), outgoing::verdict(id, action, answer)).await;
         if outcome != Outcome::Confirmed {
             tracing::warn!(ingest = self.name, %id, %to, ?outcome, "the verdict could not be delivered");
         }
     }
 
-    /// Publishes a bad request to `rejected`, as often as it takes; false when given up.
-    async fn reject(&self, message: Message, rejection: &Rejection, give_up: &CancellationToken) -> bool {
-        let message = outgoing::rejected(message, rejection);
-        let mut backoff = Backoff::link();
-        let mut paused = false;
-        loop {
-            let outcome = self.publisher.publish_one(self.rejected.clone(), message.clone()).await;
-            if outcome == Outcome::Confirmed {
-                break;
-            }
-            if !paused {
-                paused = true;
-                self.metrics.ingest_paused(PauseReason::Rejected);
-                tracing::error!(ingest = self.name, rejected = %self.rejected, ?outcome, "a bad request cannot be published to `rejected`: the ingest waits until it can; make the destination, or set ingest.declare = true");
-            }
-            tokio::select! {
-                () = give_up.cancelled() => break,
-                () = clock::sleep(backoff.pause()) => {}
-            }
-        }
-        if paused {
-            self.metrics.ingest_resumed(PauseReason::Rejected);
-        }
-        if give_up.is_cancelled() && paused {
-            return false;
-        }
-        tracing::debug!(ingest = self.name, code = rejection.code.as_str(), detail = rejection.detail, "rejected");
-        self.count(IngestResult::Rejected, 1);
-        true
-    }
-
     fn count(&self, result: IngestResult, count: u64) {
         if let (Some(metrics), true) = (&self.of_ingest, count > 0) {
             metrics.result(result, count);
         }
-    }
-}
-
-/// A batch that the store does not take: the ingest is paused, says so once, and tries again.
-struct Held<'a> {
-    ingest: &'a Ingest,
-    backoff: Backoff,
-    reason: Option<PauseReason>,
-}
-
-impl<'a> Held<'a> {
-    fn new(ingest: &'a Ingest) -> Self {
-        Held { ingest, backoff: Backoff::new(Duration::from_millis(50), Duration::from_secs(1)), reason: None }
-    }
-
-    /// Waits before the next try; false when given up.
-    async fn wait(&mut self, error: &StoreError, give_up: &CancellationToken) -> bool {
-        let reason = if error.class == Class::Oom { PauseReason::RedisFull } else { PauseReason::Redis };
-        if self.reason != Some(reason) {
-            self.resume();
-            self.ingest.metrics.ingest_paused(reason);
-            self.reason = Some(reason);
-            tracing::warn!(ingest = self.ingest.name, %error, mend = error.mend, "the store does not take jobs, the ingest waits");
-        }
-        tokio::select! {
-            () = give_up.cancelled() => false,
-            () = clock::sleep(self.backoff.pause()) => true,
-        }
-    }
-
-    fn resume(&mut self) {
-        if let Some(reason) = self.reason.take() {
-            self.ingest.metrics.ingest_resumed(reason);
-        }
-    }
-}
-
-impl Drop for Held<'_> {
-    fn drop(&mut self) {
-        if self.reason.is_some() {
-            tracing::info!(ingest = self.ingest.name, "the ingest goes on");
-        }
-        self.resume();
     }
 }

@@ -41,13 +41,21 @@ impl std::fmt::Display for JobId {
     }
 }
 
-/// When a job is due: a time, or a time to be counted from receipt by Redis's clock.
+/// When a job is due: a time, or a time to be counted from receipt by Redis's clock, or the earlier of the two.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Due {
     /// Epoch ms.
     At(i64),
     /// ms from now, as the `schedule` script sees now.
     In(u64),
+    /// Whichever is earlier: epoch ms, or ms from now, as the `schedule` script sees now. For a message that seems to come from after now: this
+    /// process knows Redis's clock only as it was when an answer left Redis, and a request may be held for long before it reaches the script.
+    Earlier {
+        /// Epoch ms.
+        at_ms: i64,
+        /// ms from now.
+        in_ms: u64,
+    },
 }
 
 /// Who confirms an attempt.

@@ -15,7 +15,7 @@
 //! - [`view`]: jobs, verdicts and counts as commands and HTTP show them.
 //! - [`cli`]: the commands, a file each.
 //! - [`servers`]: private servers for the demo, the load generator and the tests; [`stage`]: such servers with settings and traffic;
-//!   [`demo`]: what `dwell demo` shows; [`bench`]: load, and what came of it.
+//!   [`demo`]: what `dwell demo` shows; [`mod@bench`]: load, and what came of it.
 
 pub mod bench;
 pub mod bridge;

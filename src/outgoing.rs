@@ -3,10 +3,13 @@
 use dwell_connectors::{Message, Value};
 
 use crate::job::{Action, Confirm, DeadReason, JobId};
-use crate::request::Rejection;
 use crate::store::inbound::Answer;
 use crate::store::lease::Lease;
 use crate::view;
+
+mod rejected;
+
+pub use rejected::Rejected;
 
 /// The id of the job.
 pub const ID: &str = "delayed-id";
@@ -69,15 +72,6 @@ pub fn dedupe_id(lease: &Lease) -> String {
     } else {
         schedule.to_owned()
     }
-}
-
-/// A refused request, body and headers as they came, with the code and what was wrong.
-#[must_use]
-pub fn rejected(message: Message, rejection: &Rejection) -> Message {
-    let mut message = message;
-    message.headers.push(ERROR, Value::Text(rejection.code.as_str().to_owned()));
-    message.headers.push(ERROR_DETAIL, Value::Text(one_line(&rejection.detail)));
-    message
 }
 
 /// The answer to a request, as JSON.

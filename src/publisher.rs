@@ -45,6 +45,8 @@ struct Inner {
     publish_timeout: Duration,
     sink: RwLock<Option<Arc<dyn Sink>>>,
     connected: watch::Sender<bool>,
+    /// When the link was lost last; before its first life, when the publisher was made.
+    lost: Mutex<Instant>,
     tokens: AtomicU64,
     pending: Mutex<Pending>,
     /// A deadline was set that comes before all others.
@@ -82,6 +84,7 @@ impl Publisher {
             publish_timeout,
             sink: RwLock::new(None),
             connected: watch::Sender::new(false),
+            lost: Mutex::new(clock::now()),
             tokens: AtomicU64::new(1),
             pending: Mutex::default(),
             sooner: Notify::new(),
@@ -110,6 +113,14 @@ impl Publisher {
     #[must_use]
     pub fn connected(&self) -> watch::Receiver<bool> {
         self.inner.connected.subscribe()
+    }
+
+    /// Waits until the link is up, `publish_timeout` at most from when it was lost: who asks while a broker stays away does not wait each time.
+    pub async fn until_connected(&self) {
+        let mut connected = self.connected();
+        let left = (*self.inner.lost.lock() + self.inner.publish_timeout).saturating_duration_since(clock::now());
+        // The sender lives as long as this publisher.
+        let _ = clock::timeout(left, connected.wait_for(|up| *up)).await;
     }
 
     /// A token that no publication has.
@@ -234,6 +245,7 @@ impl Publisher {
             // A sink answers every token before it ends; whatever it left open may have landed.
             pending.owners.keys().copied().collect()
         };
+        *self.inner.lost.lock() = clock::now();
         self.set_connected(false);
         self.report(left.into_iter().map(|token| (token, Outcome::Unknown("the link was lost before the confirm".to_owned()))).collect());
     }

@@ -1,8 +1,8 @@
 //! A message becomes a request, or is refused with a code. Pure: no clock, no network, never a panic.
 //!
 //! In reading order: `parse` is the way of a message; `control` is what it asks, whichever form it came in, and reads the `delay-*` headers; `dialect` reads the
-//! headers of other schedulers, `envelope` a JSON body; `target` says where it may go, `headers` what passes on, `origin` tells it from every other; `rules` are
-//! the settings it is judged by, and `reject` why it is refused.
+//! headers of other schedulers, `envelope` a JSON body; `target` says where it may go, `headers` what passes on, `foreign` what stands in for a key or properties
+//! that the target's broker does not know, `origin` tells it from every other; `rules` are the settings it is judged by, and `reject` why it is refused.
 
 use dwell_connectors::Destination;
 
@@ -11,6 +11,7 @@ use crate::job::{Action, Conflict, Due, Job, JobId};
 mod control;
 mod dialect;
 mod envelope;
+mod foreign;
 mod headers;
 mod origin;
 mod parse;
@@ -20,6 +21,7 @@ mod target;
 #[cfg(test)]
 mod tests;
 
+pub use foreign::{KEY, KEY_BASE64, TOMBSTONE};
 pub use parse::parse;
 pub use reject::{Code, Rejection};
 pub use rules::{BrokerRules, Kind, Naming, Rules, destination};

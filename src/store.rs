@@ -3,7 +3,7 @@
 //! - [`keys`]: every key; [`record`]: what a job looks like in Redis; [`scripts`]: the Lua files.
 //! - [`link`]: one connection, rebuilt when it breaks; [`gate`]: the connection that waits for durability; [`meta`]: what a namespace is.
 //! - [`inbound`]: `schedule`; [`lease`]: `claim` to `bury`; [`act`]: `cancel` to `requeue`; [`read`] and [`list`]: what is there; [`fleet`]: the instances.
-//! - [`survey`]: what a start would find, changing nothing.
+//! - [`permits`]: what the user may do; [`survey`]: what a start would find; both change nothing.
 
 pub mod act;
 mod answer;
@@ -16,6 +16,7 @@ pub mod lease;
 pub mod link;
 pub mod list;
 pub mod meta;
+pub mod permits;
 pub mod read;
 pub mod record;
 pub mod scripts;
@@ -59,6 +60,8 @@ pub struct Store {
     link: Link,
     gate: Gate,
     observer: Arc<dyn Observer>,
+    /// What it joined the namespace with: the settings, and its own brokers. `None` where it only reads and acts.
+    joined: Option<(Redis, Box<[String]>)>,
     /// Every broker of the namespace, of all instances: their `due` keys.
     brokers: RwLock<Arc<[String]>>,
     /// Redis's clock as last seen: µs, and when it was seen here.
@@ -76,8 +79,10 @@ impl Store {
         meta::refuse_replica(settings, &facts)?;
         let waits = gate::waits_of(settings, &facts)?;
         meta::refuse_eviction(&facts)?;
+        permits::refuse_unpermitted(&link, &Keys::new(&settings.namespace, settings.buckets)).await?;
         let known = meta::join(&link, settings, brokers).await?;
-        Ok(Store::over(settings, link, Gate::new(settings, Ok(waits)), known, observer))
+        let joined = Some((settings.clone(), brokers.into()));
+        Ok(Store { joined, ..Store::over(settings, link, Gate::new(settings, Ok(waits)), known, observer) })
     }
 
     /// Opens a namespace that exists, for reading and for actions of people: joins nothing. `Err` of class `Settings` where it does not exist.
@@ -98,6 +103,7 @@ impl Store {
             link,
             gate,
             observer,
+            joined: None,
             brokers: RwLock::new(known.brokers.into()),
             clock: Mutex::new(None),
             lost_claims: Mutex::new(Vec::new()),
@@ -182,9 +188,13 @@ impl Store {
         link.command("SCRIPT LOAD", &load).await.map(drop)
     }
 
-    /// Reads again which brokers the namespace has: a script met one that was not among its keys.
-    async fn refresh_brokers(&self) -> Result<(), StoreError> {
-        let meta = meta::read_as(&self.link, &self.keys).await?;
+    /// Reads again which brokers the namespace has: other instances bring theirs. Who joined it joins it again, and so makes it again where Redis
+    /// lost it, or it would not know its own brokers any more.
+    pub async fn rejoin(&self) -> Result<(), StoreError> {
+        let meta = match &self.joined {
+            Some((settings, brokers)) => meta::join(&self.link, settings, brokers).await?,
+            None => meta::read_as(&self.link, &self.keys).await?,
+        };
         *self.brokers.write() = meta.brokers.into();
         Ok(())
     }

@@ -42,7 +42,7 @@ impl Sweep {
             if round.is_multiple_of(SWEEP_ROUNDS)
                 && let Err(error) = self.run_once().await
             {
-                tracing::debug!(%error, "sweeping failed, trying again");
+                tracing::warn!(%error, mend = error.mend, "sweeping failed, trying again");
             }
             round = round.wrapping_add(1);
             tokio::select! {
@@ -52,20 +52,26 @@ impl Sweep {
         }
     }
 
-    /// One pass over all buckets.
+    /// One pass over all buckets. A namespace that Redis lost is made again before: new instances, and people at a command line, look for it.
     pub async fn run_once(&self) -> Result<(), StoreError> {
+        let mut result = self.store.rejoin().await;
         for bucket in 0..self.store.keys().buckets() {
-            loop {
-                let swept = self.store.sweep(bucket, self.rules).await?;
-                if swept.master_changed {
-                    tracing::warn!(bucket, "redis is another master, or restarted: what it had not replicated or fsynced is lost");
-                }
-                if swept.dead == 0 {
-                    break;
-                }
+            // One that fails (damage, a shard that is down) keeps no other from being swept.
+            result = result.and(self.sweep(bucket).await);
+        }
+        result
+    }
+
+    async fn sweep(&self, bucket: u16) -> Result<(), StoreError> {
+        loop {
+            let swept = self.store.sweep(bucket, self.rules).await?;
+            if swept.master_changed {
+                tracing::warn!(bucket, "redis is another master, or restarted: what it had not replicated or fsynced is lost");
+            }
+            if swept.dead == 0 {
+                return Ok(());
             }
         }
-        Ok(())
     }
 
     async fn count(&self) -> Result<(), StoreError> {

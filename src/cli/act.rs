@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::common::Common;
 use super::exit::{Exit, Stop};
+use super::table::{clean, local};
 use crate::clock;
 use crate::config::Settings;
 use crate::job::{Action, Due, JobId, Verdict};
@@ -12,7 +13,7 @@ use crate::request::{Act, Origin};
 use crate::store::Store;
 use crate::store::error::{Class, StoreError};
 use crate::store::inbound::{Answer, Head};
-use crate::units::{parse_duration_ms, parse_time_ms, show_duration_ms, show_time_ms};
+use crate::units::{parse_duration_ms, parse_time_ms, show_duration_ms};
 use crate::view;
 
 /// How often an action is sent whose answer did not come.
@@ -95,7 +96,7 @@ async fn persist(store: &Store, mut act: Act, default_retry_ms: &[u64]) -> Resul
 async fn refuse_too_long(store: &Store, settings: &Settings, due: Due) -> Result<(), Stop> {
     let most_ms = settings.limits.max_delay_ms;
     let is_too_long = match due {
-        Due::In(ms) => ms > most_ms,
+        Due::In(ms) | Due::Earlier { in_ms: ms, .. } => ms > most_ms,
         Due::At(at_ms) => i128::from(at_ms) - i128::from(store.read_clock().await? / 1000) > i128::from(most_ms),
     };
     if !is_too_long {
@@ -106,8 +107,10 @@ async fn refuse_too_long(store: &Store, settings: &Settings, due: Due) -> Result
 }
 
 fn text(verdict: &view::Verdict) -> String {
-    let due = verdict.due_ms.map_or(String::new(), |ms| format!(", due {}", show_time_ms(ms)));
-    format!("{}: {}{due}: {}", crate::cli::table::clean(&verdict.id), verdict.verdict.as_str(), meaning(verdict.action, verdict.verdict))
+    // Of a job that is over, its time was due: only a job that goes on has one.
+    let goes_on = verdict.action != Action::Cancel && !matches!(verdict.verdict, Verdict::Finished | Verdict::Fired);
+    let due = verdict.due_ms.filter(|_| goes_on).map_or(String::new(), |ms| format!(", due {}", local(ms)));
+    format!("{}: {}{due}: {}", clean(&verdict.id), verdict.verdict.as_str(), meaning(verdict.action, verdict.verdict))
 }
 
 /// What a verdict means to who asked (contract §6).

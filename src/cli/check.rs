@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use super::common::Common;
 use super::exit::{Exit, Stop};
+use super::table::clean;
 use crate::bridge::StartError;
 use crate::config::{Problem, Settings};
 
@@ -78,8 +79,9 @@ impl Check {
             (true, false) => "warn",
             (true, true) => "ok  ",
         };
-        let mend = if self.mend.is_empty() { String::new() } else { format!("\n        {}", self.mend) };
-        format!("{mark}  {}  {}{mend}", self.name, self.detail)
+        let mend = if self.mend.is_empty() { String::new() } else { format!("\n        {}", clean(&self.mend)) };
+        // What servers say of themselves is not to steer a terminal either.
+        format!("{mark}  {}  {}{mend}", clean(&self.name), clean(&self.detail))
     }
 }
 

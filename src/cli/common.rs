@@ -7,6 +7,7 @@ use clap::{Args, ValueEnum};
 use serde::Serialize;
 
 use super::exit::Stop;
+use super::table::steers;
 use crate::config::{self, Overrides, Settings};
 
 /// The flags of every command.
@@ -48,9 +49,22 @@ impl Common {
     pub fn answer(&self, object: &impl Serialize, text: &str) -> Result<(), Stop> {
         match self.output {
             Form::Text => line(text),
-            Form::Json => line(&serde_json::to_string(object).map_err(std::io::Error::from)?),
+            Form::Json => line(&json(object)?),
         }
     }
+}
+
+/// One line of JSON. What would steer a terminal and JSON leaves as it is (from U+007F on) is escaped: only strings can hold it.
+///
+/// # Errors
+/// Never for what commands answer: their maps have text as keys.
+pub fn json(object: &impl Serialize) -> Result<String, Stop> {
+    let text = serde_json::to_string(object).map_err(std::io::Error::from)?;
+    if !text.chars().any(steers) {
+        return Ok(text);
+    }
+    // None of them is beyond U+FFFF.
+    Ok(text.chars().map(|c| if steers(c) { format!("\\u{:04x}", u32::from(c)) } else { c.to_string() }).collect())
 }
 
 /// Writes a line to stdout, at once.
@@ -66,4 +80,18 @@ pub fn line(text: &str) -> Result<(), Stop> {
 fn assignment(text: &str) -> Result<(String, String), String> {
     let (key, value) = text.split_once('=').ok_or("write SECTION.KEY=VALUE, as delivery.ttr=10s")?;
     Ok((key.trim().to_owned(), value.to_owned()))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn json_holds_nothing_that_steers_a_terminal_and_reads_the_same() {
+        let text = "\u{1b}[2J \u{9b}2J \u{7f} \u{202e}gpj ü";
+        let line = json(&text).unwrap();
+        assert_eq!(line, r#""\u001b[2J \u009b2J \u007f \u202egpj ü""#);
+        assert_eq!(serde_json::from_str::<String>(&line).unwrap(), text);
+    }
 }

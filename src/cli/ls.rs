@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 
-use super::common::{Common, Form, line};
+use super::common::{Common, Form, json, line};
 use super::exit::{Exit, Stop};
 use super::table::{local, relative, table};
 use crate::clock;
+use crate::shutdown::Signals;
 use crate::store::Store;
 use crate::store::list::{Page, Query};
 use crate::store::read::Place;
@@ -73,6 +74,8 @@ pub(super) async fn run(common: &Common, args: &Args) -> Result<Exit, Stop> {
         shown.show(&store, &query).await?;
         return Ok(Exit::Ok);
     }
+    // Heard from before the first look on: a signal that comes while Redis is asked must not be lost.
+    let mut signals = Signals::new()?;
     loop {
         match shown.show(&store, &query).await {
             // Redis may come back; a closed pipe does not.
@@ -80,7 +83,7 @@ pub(super) async fn run(common: &Common, args: &Args) -> Result<Exit, Stop> {
             shown => shown?,
         }
         tokio::select! {
-            interrupted = tokio::signal::ctrl_c() => return interrupted.map(|()| Exit::Ok).map_err(Stop::from),
+            _ = signals.next() => return Ok(Exit::Ok),
             () = clock::sleep(WATCH) => {}
         }
     }
@@ -103,16 +106,16 @@ impl Shown<'_> {
             eprintln!("job {}: {why}; run `dwell fsck`", crate::units::quote(id));
         }
         match self.common.output {
-            Form::Json => self.json(&page),
+            Form::Json => self.objects(&page),
             Form::Text => self.text(&page, query, now_ms),
         }
     }
 
-    fn json(&mut self, page: &Page) -> Result<(), Stop> {
+    fn objects(&mut self, page: &Page) -> Result<(), Stop> {
         let mut lines = HashMap::new();
         for found in &page.jobs {
             let job = view::Job::of(found, self.default_retry_ms);
-            let text = serde_json::to_string(&job).map_err(std::io::Error::from)?;
+            let text = json(&job)?;
             if self.lines.get(&job.id) != Some(&text) {
                 line(&text)?;
             }

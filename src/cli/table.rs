@@ -16,12 +16,17 @@ pub(super) fn table<const N: usize>(head: [&str; N], rows: impl IntoIterator<Ite
     table.lines().map(|line| line.trim_end().to_owned()).collect::<Vec<_>>().join("\n")
 }
 
-/// Text from messages without control characters, which could steer the terminal.
+/// Text from messages without what could steer the terminal: control characters, and those that turn the direction of what follows.
 pub(super) fn clean(text: &str) -> String {
-    if !text.chars().any(char::is_control) {
+    if !text.chars().any(steers) {
         return text.to_owned();
     }
-    text.chars().map(|c| if c.is_control() { c.escape_default().to_string() } else { c.to_string() }).collect()
+    text.chars().map(|c| if steers(c) { c.escape_default().to_string() } else { c.to_string() }).collect()
+}
+
+/// Whether a character would steer a terminal.
+pub(super) fn steers(c: char) -> bool {
+    c.is_control() || matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// A time, epoch ms, in the zone of this machine, to the second: `--from` and `--to` read it back.
@@ -78,6 +83,7 @@ mod tests {
     #[test]
     fn what_would_steer_a_terminal_is_shown_instead() {
         assert_eq!(clean("a\u{1b}[2Jb\nü"), "a\\u{1b}[2Jb\\nü");
+        assert_eq!(clean("gpj\u{202e}exe.\u{9b}2J"), "gpj\\u{202e}exe.\\u{9b}2J");
         assert_eq!(table(["id", "n"], [["a\tb".to_owned(), "1".to_owned()]]), " id    n\n a\\tb  1");
     }
 }

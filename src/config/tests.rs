@@ -116,6 +116,7 @@ fn the_environment_alone_is_enough() {
         ("DWELL_BROKERS__MAIN__TYPE", "nats"),
         ("DWELL_BROKERS__MAIN__URL", "nats://127.0.0.1:4222"),
         ("DWELL_BROKERS__MAIN__ALLOW", "orders.>, bills.>"),
+        ("DWELL_REDIS__URLS", r#"["redis://127.0.0.1:6379"]"#),
         ("DWELL_INGEST__MAIN__BROKER", "main"),
         ("DWELL_INGEST__MAIN__TOPIC", "later"),
         ("DWELL_INGEST__MAIN__DECLARE", "true"),
@@ -125,6 +126,7 @@ fn the_environment_alone_is_enough() {
     let env: Vec<_> = env.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
     let settings = load_from(None, &env, &Overrides::default()).unwrap();
     assert_eq!(settings.brokers["main"].allow, ["orders.>", "bills.>"]);
+    assert_eq!(settings.redis.urls, ["redis://127.0.0.1:6379"]);
     assert_eq!((settings.ingest["main"].topic.as_str(), settings.ingest["main"].declare), ("later", true));
     assert_eq!((settings.redis.buckets, settings.delivery.retry_ms.len()), (32, 0));
 }

@@ -77,8 +77,10 @@ impl Walk<'_> {
             }
             (Shape::Texts, value @ Value::Array(..)) => self.value(value, &Shape::List(Box::new(Shape::Text)), path),
             (Shape::List(item), Value::String(tag, text)) if plain => {
-                let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
-                let values = parts.map(|part| Value::String(tag, part.to_owned())).collect();
+                // As in the file, or with commas alone.
+                let parts: Vec<String> = serde_json::from_str(&text)
+                    .unwrap_or_else(|_| text.split(',').map(str::trim).filter(|part| !part.is_empty()).map(str::to_owned).collect());
+                let values = parts.into_iter().map(|part| Value::String(tag, part)).collect();
                 self.value(Value::Array(tag, values), &Shape::List(item.clone()), path)
             }
             (Shape::Word(words), Value::String(tag, text)) => {

@@ -62,7 +62,7 @@ impl Dispatch {
         }
     }
 
-    fn count_pauses(&self) {
+    pub(super) fn count_pauses(&self) {
         if let Some(metrics) = &self.of_broker {
             metrics.target_paused(self.pauses.count());
         }
@@ -85,12 +85,14 @@ impl Dispatch {
 
     /// The store took outcomes.
     pub(super) fn settled(&mut self, bucket: u16, settle: &Settle, stood: Option<Vec<bool>>) {
+        self.gathered.answered(bucket, settle);
         self.window.settled(settle.len());
         let Some(stood) = stood else { return };
         let lost = stood.iter().filter(|stood| !**stood).count() as u64;
         if lost > 0 {
             self.metrics.leases_lost(lost);
-            if let Settle::Complete(..) | Settle::Hold(..) = settle {
+            // A hold comes too late where the consumer had its word first; what was taken over, its rescuer counts.
+            if let Settle::Complete(..) = settle {
                 self.metrics.possible_duplicates(DuplicateCause::LeaseLost, lost);
             }
             tracing::debug!(broker = &*self.broker, bucket, lost, "settled too late: cancelled, replaced or taken over meanwhile");

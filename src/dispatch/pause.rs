@@ -10,11 +10,16 @@ use crate::reconnect::jitter;
 
 const LEAST: Duration = Duration::from_millis(200);
 const MOST: Duration = Duration::from_secs(30);
+/// A pause that has been over for so long is forgotten: no job waits for it, or one would have been tried.
+const FORGET: Duration = Duration::from_secs(30);
+/// How often is looked for those.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// The pauses of one broker's destinations.
 #[derive(Debug, Default)]
 pub(super) struct Pauses {
     paused: HashMap<Destination, Pause>,
+    looked: Option<Instant>,
 }
 
 #[derive(Debug)]
@@ -50,6 +55,17 @@ impl Pauses {
         !self.paused.is_empty() && self.paused.remove(to).is_some()
     }
 
+    /// Forgets destinations that nobody publishes to any more: producers name them, so there may be many. True where there was one.
+    pub(super) fn forget(&mut self, now: Instant) -> bool {
+        if self.paused.is_empty() || self.looked.is_some_and(|looked| now < looked + LOOK) {
+            return false;
+        }
+        self.looked = Some(now);
+        let before = self.paused.len();
+        self.paused.retain(|_, pause| now < pause.until + FORGET);
+        self.paused.len() < before
+    }
+
     /// How long jobs for it have yet to wait; `None` where one may be tried. Spread, so that they do not come back at one instant.
     #[must_use]
     pub(super) fn left(&self, to: &Destination, now: Instant) -> Option<Duration> {
@@ -81,5 +97,18 @@ mod tests {
         assert!(pauses.left(&Destination::new("healthy"), now).is_none());
         assert!(pauses.confirmed(&to));
         assert_eq!(pauses.count(), 0);
+    }
+
+    #[test]
+    fn a_destination_that_nobody_publishes_to_any_more_is_forgotten() {
+        let (mut pauses, now) = (Pauses::default(), clock::now());
+        let (left, tried) = (Destination::new("left"), Destination::new("tried"));
+        pauses.refused(&left, now);
+        pauses.refused(&tried, now);
+        assert!(!pauses.forget(now + LEAST));
+        pauses.refused(&tried, now + FORGET);
+        assert!(pauses.forget(now + LEAST + FORGET));
+        assert_eq!(pauses.count(), 1);
+        assert!(pauses.left(&tried, now + FORGET).is_some());
     }
 }

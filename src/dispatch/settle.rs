@@ -1,6 +1,6 @@
 //! Outcomes on their way to the store: gathered by bucket, one call a bucket and kind, sent again until the store took them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
@@ -27,7 +27,29 @@ pub(super) enum Settle {
     Bury(Vec<Bury>),
 }
 
+/// The kinds of calls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Kind {
+    Complete,
+    Drop,
+    Hold,
+    Release,
+    Retry,
+    Bury,
+}
+
 impl Settle {
+    fn kind(&self) -> Kind {
+        match self {
+            Settle::Complete(Over::Fired, _) => Kind::Complete,
+            Settle::Complete(Over::Dropped, _) => Kind::Drop,
+            Settle::Hold(_) => Kind::Hold,
+            Settle::Release(_) => Kind::Release,
+            Settle::Retry(_) => Kind::Retry,
+            Settle::Bury(_) => Kind::Bury,
+        }
+    }
+
     /// How many jobs it settles.
     #[must_use]
     pub(super) fn len(&self) -> usize {
@@ -51,14 +73,18 @@ impl Settle {
     }
 
     /// Settles, calling again until the store answers or `give_up`. Per job whether its lease still stood; `None` when given up, and then
-    /// the leases run out by themselves.
+    /// the leases run out by themselves. A call that failed may have settled them all the same: then no lease stands for the next one, which says
+    /// so of the whole batch.
     pub(super) async fn run(&self, store: &Store, bucket: u16, broker: &str, give_up: &CancellationToken) -> Option<Vec<bool>> {
         let mut backoff = Backoff::link();
+        let mut failed = false;
         loop {
             match self.call(store, bucket, broker).await {
+                Ok(stood) if failed && !stood.contains(&true) => return Some(vec![true; stood.len()]),
                 Ok(stood) => return Some(stood),
                 Err(error) => tracing::warn!(broker, bucket, %error, "settling failed, trying again"),
             }
+            failed = true;
             tokio::select! {
                 () = give_up.cancelled() => return None,
                 () = clock::sleep(backoff.pause()) => {}
@@ -76,6 +102,9 @@ pub(super) struct Gathered {
     release: BTreeMap<u16, Vec<Release>>,
     retry: BTreeMap<u16, Vec<Retry>>,
     bury: BTreeMap<u16, Vec<Bury>>,
+    /// Calls that are not answered: one a bucket and kind, so that a bucket that takes nothing holds up no other, no kind waits behind another,
+    /// and batches grow meanwhile.
+    out: BTreeSet<(Kind, u16)>,
 }
 
 impl Gathered {
@@ -109,27 +138,35 @@ impl Gathered {
         self.bury.entry(bucket).or_default().push(bury);
     }
 
-    /// The next call to make: the fullest lists are not preferred, the lowest bucket is; every list is reached as long as calls are made.
+    /// A call to make, of a bucket and kind that has none out: it is out until `answered`.
     pub(super) fn next(&mut self) -> Option<(u16, Settle)> {
-        take(&mut self.complete)
+        let out = &self.out;
+        let next = take(&mut self.complete, Kind::Complete, out)
             .map(|(bucket, jobs)| (bucket, Settle::Complete(Over::Fired, jobs)))
-            .or_else(|| take(&mut self.hold).map(|(bucket, jobs)| (bucket, Settle::Hold(jobs))))
-            .or_else(|| take(&mut self.retry).map(|(bucket, jobs)| (bucket, Settle::Retry(jobs))))
-            .or_else(|| take(&mut self.release).map(|(bucket, jobs)| (bucket, Settle::Release(jobs))))
-            .or_else(|| take(&mut self.bury).map(|(bucket, jobs)| (bucket, Settle::Bury(jobs))))
-            .or_else(|| take(&mut self.dropped).map(|(bucket, jobs)| (bucket, Settle::Complete(Over::Dropped, jobs))))
+            .or_else(|| take(&mut self.hold, Kind::Hold, out).map(|(bucket, jobs)| (bucket, Settle::Hold(jobs))))
+            .or_else(|| take(&mut self.retry, Kind::Retry, out).map(|(bucket, jobs)| (bucket, Settle::Retry(jobs))))
+            .or_else(|| take(&mut self.release, Kind::Release, out).map(|(bucket, jobs)| (bucket, Settle::Release(jobs))))
+            .or_else(|| take(&mut self.bury, Kind::Bury, out).map(|(bucket, jobs)| (bucket, Settle::Bury(jobs))))
+            .or_else(|| take(&mut self.dropped, Kind::Drop, out).map(|(bucket, jobs)| (bucket, Settle::Complete(Over::Dropped, jobs))))?;
+        self.out.insert((next.1.kind(), next.0));
+        Some(next)
+    }
+
+    /// This call was answered, or given up.
+    pub(super) fn answered(&mut self, bucket: u16, settle: &Settle) {
+        self.out.remove(&(settle.kind(), bucket));
     }
 }
 
-/// At most one call's worth of one bucket.
-fn take<T>(lists: &mut BTreeMap<u16, Vec<T>>) -> Option<(u16, Vec<T>)> {
-    let mut entry = lists.first_entry()?;
-    let bucket = *entry.key();
-    if entry.get().len() <= CALL_JOBS {
-        return Some((bucket, entry.remove()));
+/// At most one call's worth of one bucket that has no call of this kind out.
+fn take<T>(lists: &mut BTreeMap<u16, Vec<T>>, kind: Kind, out: &BTreeSet<(Kind, u16)>) -> Option<(u16, Vec<T>)> {
+    let (&bucket, jobs) = lists.iter_mut().find(|(bucket, _)| !out.contains(&(kind, **bucket)))?;
+    let rest = if jobs.len() > CALL_JOBS { jobs.split_off(CALL_JOBS) } else { Vec::new() };
+    let jobs = std::mem::replace(jobs, rest);
+    if lists.get(&bucket).is_some_and(Vec::is_empty) {
+        lists.remove(&bucket);
     }
-    let rest = entry.get_mut().split_off(CALL_JOBS);
-    Some((bucket, std::mem::replace(entry.get_mut(), rest)))
+    Some((bucket, jobs))
 }
 
 /// What a settling task needs, shared.

@@ -11,10 +11,28 @@ use crate::units::quote;
 /// The most bytes of a header name on AMQP.
 const AMQP_NAME_BYTES: usize = 255;
 
-/// The headers that pass from a broker of kind `from` to `to` on `broker`, in order.
-pub(super) fn passed(headers: &Headers, from: Kind, broker: &BrokerRules, to: &Destination) -> Result<Headers, Rejection> {
+/// Refuses what is no header at all: on NATS a line without a name or a colon comes without a name. It may have been meant for Dwell.
+pub(super) fn check(headers: &Headers, from: Kind) -> Result<(), Rejection> {
+    let nameless = headers.iter().find(|header| from == Kind::Nats && header.name.is_empty());
+    nameless.map_or(Ok(()), |header| {
+        let line = header.value.as_text().map_or_else(|| "a line that is not UTF-8".to_owned(), quote);
+        Err(Rejection::new(
+            Code::BadHeader,
+            format!("among the headers is {line}, which is none: write `name: value`, in a line of its own"),
+        ))
+    })
+}
+
+/// The headers that pass from a broker of kind `from` to `to` on `broker`, in order; behind them those that stand in for what has no place there.
+pub(super) fn passed(
+    headers: &Headers,
+    stand_ins: &[Header],
+    from: Kind,
+    broker: &BrokerRules,
+    to: &Destination,
+) -> Result<Headers, Rejection> {
     let mut passed = Headers::default();
-    for header in headers.iter() {
+    for header in headers.iter().chain(stand_ins) {
         let ours = has_prefix(header, "delay-") || has_prefix(header, "delayed-") || dialect::owns(&header.name);
         if ours {
             continue;
@@ -26,6 +44,10 @@ pub(super) fn passed(headers: &Headers, from: Kind, broker: &BrokerRules, to: &D
             Kind::Memory => true,
         };
         if pass {
+            // A field table has each name once; what a broker of that kind sent twice itself is left to the client.
+            if broker.kind == Kind::Amqp && from != Kind::Amqp && passed.iter().any(|other| other.name == header.name) {
+                return Err(refuse(header, "stands more than once, and AMQP has each name once: give each its own name"));
+            }
             passed.push(header.name.clone(), header.value.clone());
         }
     }
@@ -37,9 +59,10 @@ fn to_nats(header: &Header, from: Kind) -> Result<bool, Rejection> {
     if from == Kind::Nats {
         let acts = has_prefix(header, "nats-expected-")
             || ["nats-rollup", "nats-ttl", "nats-msg-id"].iter().any(|name| header.name.eq_ignore_ascii_case(name));
-        return Ok(!acts);
-    }
-    if has_prefix(header, "nats-") {
+        if acts {
+            return Ok(false);
+        }
+    } else if has_prefix(header, "nats-") {
         return Err(refuse(header, "would act on NATS, and comes from another broker: leave it out"));
     }
     let named = !header.name.is_empty() && header.name.bytes().all(|b| b.is_ascii_graphic() && b != b':');
@@ -54,6 +77,9 @@ fn to_nats(header: &Header, from: Kind) -> Result<bool, Rejection> {
 }
 
 fn to_kafka(header: &Header) -> Result<bool, Rejection> {
+    if header.name.contains('\0') {
+        return Err(refuse(header, "has a name with a NUL byte, which the Kafka client does not take"));
+    }
     match &header.value {
         Value::Null | Value::Bytes(_) => Ok(true),
         value if is_plain(value) => Ok(true),

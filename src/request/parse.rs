@@ -5,7 +5,7 @@ use dwell_connectors::{Destination, Message};
 use super::control::{self, Control};
 use super::reject::{Code, Rejection};
 use super::rules::{Kind, Rules};
-use super::{Act, Request, Schedule, dialect, envelope, headers, origin, target};
+use super::{Act, Request, Schedule, dialect, envelope, foreign, headers, origin, target};
 use crate::job::{Action, Conflict, Due, Job, JobId};
 use crate::units::{quote, show_duration_ms, show_size, show_time_ms};
 
@@ -14,6 +14,7 @@ const ATTEMPT: &str = "delayed-attempt";
 
 /// Reads a message as a request. `now_ms` is about Redis's time: it decides only which timestamps are ahead of now, and what is beyond `max_delay`.
 pub fn parse(message: &Message, rules: &Rules, now_ms: i64) -> Result<Request, Rejection> {
+    headers::check(&message.headers, rules.kind)?;
     let mut control = control::read(&message.headers)?;
     let mut body = None;
     if rules.ingest.envelope && control.action.is_none_or(|action| action == Action::Schedule) {
@@ -60,7 +61,9 @@ fn schedule(control: Control, message: &Message, body: Option<bytes::Bytes>, rul
             ),
         ));
     }
-    let passed = headers::passed(&message.headers, rules.kind, target.rules, &target.to)?;
+    let key = control.key.or_else(|| message.key.clone());
+    let stand_ins = foreign::stand_ins(key.as_deref(), has_body, message, target.rules.kind);
+    let passed = headers::passed(&message.headers, &stand_ins, rules.kind, target.rules, &target.to)?;
     let generated = control.id.is_none();
     // An id that was made here names this message alone: whatever it meets, it replaces nothing.
     let conflict = if generated { Conflict::Keep } else { control.conflict.unwrap_or_default() };
@@ -72,9 +75,9 @@ fn schedule(control: Control, message: &Message, body: Option<bytes::Bytes>, rul
         job: Job {
             broker: target.broker.to_owned(),
             to: target.to,
-            key: control.key.or_else(|| message.key.clone()),
+            key: key.filter(|_| foreign::keeps_key(target.rules.kind)),
             headers: passed,
-            properties: message.properties.clone(),
+            properties: message.properties.clone().filter(|_| foreign::keeps_properties(target.rules.kind)),
             ttr_ms,
             confirm: control.confirm.unwrap_or(rules.confirm),
             retry: control.retry_ms,
@@ -121,8 +124,9 @@ fn due(control: &Control, message: &Message, rules: &Rules, now_ms: i64) -> Resu
         }
         (None, None) => Ok(None),
         (Some(ms), None) if ms > max_ms => Err(too_long(format!("a delay of {}", show_duration_ms(ms)))),
-        (Some(ms), None) => Ok(Some(match counted_from(message, rules, now_ms) {
-            Some(from_ms) => Due::At(from_ms.saturating_add_unsigned(ms)),
+        (Some(ms), None) => Ok(Some(match counted_from(message, rules) {
+            Some(from_ms) if from_ms <= now_ms => Due::At(from_ms.saturating_add_unsigned(ms)),
+            Some(from_ms) => Due::Earlier { at_ms: from_ms.saturating_add_unsigned(ms), in_ms: ms },
             None => Due::In(ms),
         })),
         (None, Some(at_ms)) if i128::from(at_ms) - i128::from(now_ms) > i128::from(max_ms) => Err(too_long(show_time_ms(at_ms))),
@@ -131,10 +135,10 @@ fn due(control: &Control, message: &Message, rules: &Rules, now_ms: i64) -> Resu
 }
 
 /// The message's own time where `delay-for` counts from it; `None` where it counts from receipt, which Redis's clock decides.
-fn counted_from(message: &Message, rules: &Rules, now_ms: i64) -> Option<i64> {
+fn counted_from(message: &Message, rules: &Rules) -> Option<i64> {
     // The timestamp of AMQP is the producer's word, and in seconds.
     let by_receipt = rules.ingest.from_receipt || rules.kind == Kind::Amqp;
-    message.timestamp_ms.filter(|ms| !by_receipt && *ms >= 0 && *ms <= now_ms)
+    message.timestamp_ms.filter(|ms| !by_receipt && *ms >= 0)
 }
 
 fn ttr(control: &Control, rules: &Rules) -> Result<u32, Rejection> {

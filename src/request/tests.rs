@@ -14,6 +14,7 @@ mod actions;
 mod amqp;
 mod dialects;
 mod envelopes;
+mod foreign;
 mod origins;
 mod props;
 mod refused;

@@ -1,6 +1,7 @@
 //! A private `dwell run`: with probes on a port of its own.
 
 use std::path::{Path, PathBuf};
+use std::process::ExitStatus;
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -58,8 +59,8 @@ impl DwellServer {
         self.process.kill()
     }
 
-    /// SIGTERM, and waits for its end: it drains.
-    pub async fn stop(&mut self) -> Result<(), ServerError> {
+    /// SIGTERM, and waits for its end: it drains. How it ended; `None` where it did not run.
+    pub async fn stop(&mut self) -> Result<Option<ExitStatus>, ServerError> {
         self.process.stop().await
     }
 
@@ -68,6 +69,21 @@ impl DwellServer {
         self.process.kill()?;
         let port = self.process.port();
         self.process.start(async |_| look(port).await).await
+    }
+
+    /// What `/metrics` says now.
+    pub async fn metrics(&self) -> Result<String, ServerError> {
+        let port = self.process.port();
+        let answer = clock::timeout(Duration::from_secs(10), get(port, "/metrics")).await;
+        let error = match answer {
+            Some(Ok(answer)) => match answer.split_once("\r\n\r\n") {
+                Some((head, body)) if head.starts_with("HTTP/1.1 200") => return Ok(body.to_owned()),
+                _ => std::io::Error::other("no 200 was answered"),
+            },
+            Some(Err(error)) => error,
+            None => std::io::ErrorKind::TimedOut.into(),
+        };
+        Err(ServerError::prepare(format!("the metrics of dwell on port {port}"))(error))
     }
 
     /// SIGSTOP: it keeps its connections and does nothing, as a host that hangs.

@@ -101,19 +101,21 @@ impl Process {
         child.wait().map(drop).map_err(ServerError::prepare("the end of the process"))
     }
 
-    /// SIGTERM, and waits for the end of the process.
-    pub(super) async fn stop(&mut self) -> Result<(), ServerError> {
+    /// SIGTERM, and waits for the end of the process: how it ended, `None` where it did not run.
+    pub(super) async fn stop(&mut self) -> Result<Option<ExitStatus>, ServerError> {
         if self.child.is_none() {
-            return Ok(());
+            return Ok(None);
         }
         self.signal(Signal::TERM)?;
         // A frozen process would see the SIGTERM only when it goes on.
         self.signal(Signal::CONT)?;
         let ended = clock::timeout(PATIENCE, async {
-            while self.ended()?.is_none() {
+            loop {
+                if let Some(status) = self.ended()? {
+                    return Ok(Some(status));
+                }
                 clock::sleep(TICK).await;
             }
-            Ok(())
         })
         .await;
         ended.unwrap_or_else(|| Err(self.late("did not end")))

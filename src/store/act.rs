@@ -72,7 +72,7 @@ impl Store {
             match self.pass_act(name, call).await {
                 Ok(Some(answer)) => return Ok(answer),
                 Ok(None) => {}
-                Err(error) if error.message.contains("DWELL_BROKER") => self.refresh_brokers().await?,
+                Err(error) if error.message.contains("DWELL_BROKER") => self.rejoin().await?,
                 Err(error) => return Err(error),
             }
         }
@@ -82,7 +82,11 @@ impl Store {
     /// What `fail` needs to know of the job: the wait of its step. The script checks that it still stands.
     async fn fail_arguments(&self, act: &Act, seen_due: &str, default_retry: &[u64], call: &mut Cmd) -> Result<(), StoreError> {
         let seen_attempt = act.seen_attempt.map(|attempt| attempt.to_string()).unwrap_or_default();
-        let found = self.find(&act.id).await?;
+        let found = match self.find(&act.id).await {
+            // It cannot be read: then no attempt of it was made whose next wait could be asked for, and the script says what it is.
+            Err(error) if error.class == Class::Script => None,
+            found => found?,
+        };
         let (generation, step, wait) = match found {
             Some(found) => {
                 let step = found.state.as_ref().map_or(0, |state| state.step);
@@ -105,7 +109,7 @@ impl Store {
     async fn pass_act(&self, name: Name, call: Cmd) -> Result<Option<Answer>, StoreError> {
         let begun = clock::now();
         let link = self.gate.link();
-        let calls = [call];
+        let calls = [vec![call]];
         let mut answers = self.gate.pass(link, name.as_str(), &calls).await;
         if matches!(&answers, Err(error) if error.class == Class::NoScript) {
             self.load(link, name).await?;

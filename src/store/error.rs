@@ -1,5 +1,9 @@
 //! What goes wrong at the store, in the classes that the agents and `dwell_redis_errors_total{class}` tell apart.
 
+/// What helps where the user of `redis.urls` may not do what Dwell does.
+pub(super) const GRANT: &str = "grant it the keys `{NAMESPACE:*` and `NAMESPACE:*`, the channel `NAMESPACE:*`, and the categories \
+    @read @write @scripting @pubsub @connection with INFO and TIME; or give it `~* &* +@all`";
+
 /// An error of the store. Every script is idempotent, so the answer to each is to call again after a pause.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("{message}")]
@@ -85,6 +89,11 @@ impl StoreError {
         } else {
             Class::Other
         };
-        StoreError::new(class, format!("redis: {doing}: {error}"))
+        let mend = match (error.kind(), code) {
+            (ErrorKind::Server(ServerErrorKind::NoPerm), _) => GRANT,
+            (_, "NOAUTH") => "write the user and the password into redis.urls: redis://USER:PASSWORD@HOST:6379",
+            _ => "",
+        };
+        StoreError::new(class, format!("redis: {doing}: {error}")).mend(mend)
     }
 }

@@ -89,32 +89,39 @@ impl Gate {
         &self.links[self.next.fetch_add(1, Ordering::Relaxed) % self.links.len()]
     }
 
-    /// Sends the calls and waits until they are as durable as asked. All answers, or an error: then the caller sends all of them again.
-    pub async fn pass(&self, link: &Link, doing: &str, calls: &[Cmd]) -> Result<Vec<Value>, StoreError> {
+    /// Sends the calls and waits until they are as durable as asked; each wave of them only once the one before was applied as a whole. All
+    /// answers in a row, or an error: then the caller sends all of them again.
+    pub async fn pass(&self, link: &Link, doing: &str, waves: &[Vec<Cmd>]) -> Result<Vec<Value>, StoreError> {
         let wait = self.wait.clone()?;
         if link.is_cluster() {
-            let mut answers = Vec::with_capacity(calls.len());
-            for call in calls {
+            let mut answers = Vec::with_capacity(waves.iter().map(Vec::len).sum());
+            for call in waves.iter().flatten() {
                 answers.push(link.command(doing, call).await?);
             }
             return Ok(answers);
         }
-        let mut pipeline = Pipeline::with_capacity(calls.len() + 1);
-        for call in calls {
-            pipeline.add_command(call.clone());
+        let mut pipelines = Vec::with_capacity(waves.len());
+        for calls in waves {
+            let mut pipeline = Pipeline::with_capacity(calls.len() + 1);
+            for call in calls {
+                pipeline.add_command(call.clone());
+            }
+            pipelines.push(pipeline);
         }
+        let Some(last) = pipelines.last_mut() else { return Ok(Vec::new()) };
         let wanted = match wait {
             Wait::None => None,
             Wait::Replicas(replicas) => {
-                pipeline.cmd("WAIT").arg(replicas).arg(WAIT_MS);
+                last.cmd("WAIT").arg(replicas).arg(WAIT_MS);
                 Some((0, replicas))
             }
             Wait::Aof(replicas) => {
-                pipeline.cmd("WAITAOF").arg(1).arg(replicas).arg(WAIT_MS);
+                last.cmd("WAITAOF").arg(1).arg(replicas).arg(WAIT_MS);
                 Some((1, replicas))
             }
         };
-        let mut answers = link.pipeline(doing, &pipeline).await?;
+        // One connection carries them all, so that the wait covers them all.
+        let mut answers = link.pipelines(doing, &pipelines).await?;
         if let Some((local, replicas)) = wanted {
             let reached = match answers.pop() {
                 Some(Value::Int(replicas)) => (0, replicas),

@@ -1,6 +1,6 @@
 //! `schedule`: new jobs enter, in batches, behind the durability gate.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 
 use redis::Cmd;
 
@@ -62,62 +62,73 @@ impl Store {
         if requests.is_empty() {
             return Ok(Scheduled::default());
         }
-        let groups = self.groups(requests);
-        let mut refreshes = 0;
+        let waves = self.waves(requests);
+        let (mut loaded, mut refreshes, mut again) = (false, 0, false);
         loop {
             let brokers = self.brokers();
-            let calls: Vec<Cmd> = groups.iter().map(|group| self.schedule_call(group, &brokers)).collect();
+            let call = |group: &Group<'_>| self.schedule_call(group, &brokers, again);
+            let calls: Vec<Vec<Cmd>> = waves.iter().map(|groups| groups.iter().map(call).collect()).collect();
             let begun = clock::now();
             let link = self.gate.link();
-            let mut answers = self.gate.pass(link, "schedule", &calls).await;
-            if matches!(&answers, Err(error) if error.class == Class::NoScript) {
+            let answers = self.gate.pass(link, "schedule", &calls).await;
+            // Some calls may have been applied though another was refused, and their jobs may be over by the time of the next try.
+            again = true;
+            if matches!(&answers, Err(error) if error.class == Class::NoScript) && !loaded {
+                loaded = true;
                 self.load(link, Name::Schedule).await?;
-                answers = self.gate.pass(link, "schedule", &calls).await;
+                continue;
             }
             self.observe(Name::Schedule, begun, &answers);
             match answers {
                 Ok(values) => {
                     let mut scheduled =
                         Scheduled { answers: vec![Answer { verdict: Verdict::NotFound, due_ms: None }; requests.len()], heads: Vec::new() };
-                    for (group, value) in groups.iter().zip(values) {
+                    for (group, value) in waves.iter().flatten().zip(values) {
                         self.read_scheduled(group, Items::new("schedule", value)?, &mut scheduled)?;
                     }
                     return Ok(scheduled);
                 }
                 Err(error) if error.message.contains("DWELL_BROKER") && refreshes < BROKER_REFRESHES => {
                     refreshes += 1;
-                    self.refresh_brokers().await?;
+                    self.rejoin().await?;
                 }
                 Err(error) => return Err(error),
             }
         }
     }
 
-    /// One group a script call: one bucket, ids that differ, bounded. Groups of one bucket stand in the order of their requests.
-    fn groups<'a>(&self, requests: &'a [Schedule]) -> Vec<Group<'a>> {
-        let mut done: Vec<Group<'a>> = Vec::new();
-        let mut open: Vec<Option<(Group<'a>, HashSet<&'a str>)>> = Vec::new();
-        open.resize_with(usize::from(self.keys.buckets()), || None);
+    /// One group a script call: one bucket, ids that differ, bounded. The second request for an id stands in the second wave, and so on: a wave
+    /// is sent once the one before it was applied as a whole, or a later request would stand under an earlier one that is sent again.
+    fn waves<'a>(&self, requests: &'a [Schedule]) -> Vec<Vec<Group<'a>>> {
+        let mut waves: Vec<Vec<Group<'a>>> = Vec::new();
+        let mut seen: HashMap<&str, usize> = HashMap::new();
+        // By wave and bucket: the group that is not full yet.
+        let mut open: HashMap<(usize, u16), usize> = HashMap::new();
         for (at, request) in requests.iter().enumerate() {
             let record = record::encode(request, rand::random());
             let bucket = self.keys.bucket_of(request.id.as_str());
-            let slot = &mut open[usize::from(bucket)];
-            let full = slot.as_ref().is_some_and(|(group, ids)| {
-                group.members.len() >= CALL_JOBS || group.bytes + record.len() > CALL_BYTES || ids.contains(request.id.as_str())
-            });
-            if full && let Some((group, _)) = slot.take() {
-                done.push(group);
+            let times = seen.entry(request.id.as_str()).or_default();
+            let wave = *times;
+            *times += 1;
+            if waves.len() == wave {
+                waves.push(Vec::new());
             }
-            let (group, ids) = slot.get_or_insert_with(|| (Group { bucket, bytes: 0, members: Vec::new() }, HashSet::new()));
+            let groups = &mut waves[wave];
+            let open = open.entry((wave, bucket)).or_insert(usize::MAX);
+            let has_room =
+                groups.get(*open).is_some_and(|group| group.members.len() < CALL_JOBS && group.bytes + record.len() <= CALL_BYTES);
+            if !has_room {
+                *open = groups.len();
+                groups.push(Group { bucket, bytes: 0, members: Vec::new() });
+            }
+            let group = &mut groups[*open];
             group.bytes += record.len();
-            ids.insert(request.id.as_str());
             group.members.push((at, request, record));
         }
-        done.extend(open.into_iter().flatten().map(|(group, _)| group));
-        done
+        waves
     }
 
-    fn schedule_call(&self, group: &Group<'_>, brokers: &[String]) -> Cmd {
+    fn schedule_call(&self, group: &Group<'_>, brokers: &[String], again: bool) -> Cmd {
         let mut call = self.script_call(Name::Schedule, group.bucket, brokers);
         for (_, request, record) in &group.members {
             let policy = match request.conflict {
@@ -129,7 +140,7 @@ impl Store {
                 .arg(record.as_slice())
                 .arg(time_argument(request.due))
                 .arg(policy)
-                .arg(u8::from(request.origin.check));
+                .arg(u8::from(request.origin.check || again));
         }
         call
     }
@@ -162,6 +173,7 @@ pub(super) fn time_argument(due: Due) -> String {
     match due {
         Due::At(ms) => format!("={ms}"),
         Due::In(ms) => format!("+{ms}"),
+        Due::Earlier { at_ms, in_ms } => format!("<{at_ms} {in_ms}"),
     }
 }
 

@@ -154,8 +154,17 @@ impl Store {
     }
 
     async fn reclaim_lost(&self, bucket: u16, broker: &str) -> Result<(), StoreError> {
+        self.reclaim_where(|lost| lost.bucket == bucket && lost.broker == broker).await
+    }
+
+    /// Gives back what earlier claims for this broker took without our hearing of it: for whoever claims nothing more. To be called until it succeeds.
+    pub async fn reclaim_all_lost(&self, broker: &str) -> Result<(), StoreError> {
+        self.reclaim_where(|lost| lost.broker == broker).await
+    }
+
+    async fn reclaim_where(&self, is_meant: impl Fn(&LostClaim) -> bool) -> Result<(), StoreError> {
         loop {
-            let lost = self.lost_claims.lock().iter().find(|lost| lost.bucket == bucket && lost.broker == broker).cloned();
+            let lost = self.lost_claims.lock().iter().find(|lost| is_meant(lost)).cloned();
             let Some(lost) = lost else { return Ok(()) };
             self.reclaim(&lost).await?;
             self.lost_claims.lock().retain(|other| other.fence != lost.fence);

@@ -12,7 +12,7 @@ use redis::{Client, Cmd, IntoConnectionInfo, Pipeline, Value};
 
 use super::error::{Class, StoreError};
 use crate::clock;
-use crate::config::{Redis, RedisMode};
+use crate::config::{Redis, RedisMode, without_password};
 
 /// How long to wait for a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
@@ -73,18 +73,27 @@ impl Link {
 
     /// Sends a pipeline, all of one slot, and returns every answer; the first error of any is the error of all.
     pub async fn pipeline(&self, doing: &str, pipeline: &Pipeline) -> Result<Vec<Value>, StoreError> {
+        self.pipelines(doing, std::slice::from_ref(pipeline)).await
+    }
+
+    /// Sends pipelines one after the other over one connection, each only where the one before it was answered without an error.
+    pub async fn pipelines(&self, doing: &str, pipelines: &[Pipeline]) -> Result<Vec<Value>, StoreError> {
         let live = self.live().await?;
-        let count = pipeline.len();
-        let answer = match live.connection.clone() {
-            Connection::Single(mut connection) => {
-                clock::timeout(RESPONSE_TIMEOUT, connection.req_packed_commands(pipeline, 0, count)).await
-            }
-            Connection::Cluster(mut connection) => {
-                clock::timeout(RESPONSE_TIMEOUT, connection.req_packed_commands(pipeline, 0, count)).await
-            }
-        };
-        let answer = answer.map(|answer| answer.and_then(|values| values.into_iter().map(refusal).collect()));
-        self.judge(doing, live.generation, answer)
+        let mut answers = Vec::with_capacity(pipelines.iter().map(Pipeline::len).sum());
+        for pipeline in pipelines {
+            let count = pipeline.len();
+            let answer = match live.connection.clone() {
+                Connection::Single(mut connection) => {
+                    clock::timeout(RESPONSE_TIMEOUT, connection.req_packed_commands(pipeline, 0, count)).await
+                }
+                Connection::Cluster(mut connection) => {
+                    clock::timeout(RESPONSE_TIMEOUT, connection.req_packed_commands(pipeline, 0, count)).await
+                }
+            };
+            let answer = answer.map(|answer| answer.and_then(|values| values.into_iter().map(refusal).collect::<Result<Vec<_>, _>>()));
+            answers.extend(self.judge(doing, live.generation, answer)?);
+        }
+        Ok(answers)
     }
 
     /// Whether pipelines over several slots must be split.
@@ -161,16 +170,7 @@ fn refusal(value: Value) -> Result<Value, redis::RedisError> {
 /// Where Redis is, for people: URLs without their passwords.
 #[must_use]
 pub fn place(settings: &Redis) -> String {
-    settings.urls.iter().map(|url| redacted(url)).collect::<Vec<_>>().join(",")
-}
-
-/// A URL without its user and password.
-#[must_use]
-pub fn redacted(url: &str) -> String {
-    match (url.find("://"), url.rfind('@')) {
-        (Some(scheme), Some(at)) if at > scheme => format!("{}://{}", &url[..scheme], &url[at + 1..]),
-        _ => url.to_owned(),
-    }
+    settings.urls.iter().map(|url| without_password(url)).collect::<Vec<_>>().join(", ")
 }
 
 fn tcp() -> TcpSettings {

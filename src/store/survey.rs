@@ -2,8 +2,10 @@
 
 use super::error::StoreError;
 use super::gate::{self, Wait};
+use super::keys::Keys;
 use super::link::Link;
 use super::meta::{self, Facts, Meta};
+use super::permits;
 use crate::config::Redis;
 
 /// The answers, each with the error that a start would stop with.
@@ -13,6 +15,8 @@ pub struct Survey {
     pub facts: Facts,
     /// Whether it takes writes.
     pub writable: Result<(), StoreError>,
+    /// Whether the user may do what Dwell does.
+    pub permitted: Result<(), StoreError>,
     /// What `redis.durability` comes to.
     pub durability: Result<Wait, StoreError>,
     /// Whether it keeps what it was given when it is full.
@@ -31,6 +35,7 @@ pub async fn survey(settings: &Redis) -> Result<Survey, StoreError> {
     });
     Ok(Survey {
         writable: meta::refuse_replica(settings, &facts),
+        permitted: permits::refuse_unpermitted(&link, &Keys::new(&settings.namespace, settings.buckets)).await,
         durability: gate::waits_of(settings, &facts),
         eviction: meta::refuse_eviction(&facts),
         namespace,

@@ -8,3 +8,6 @@ mod late;
 mod redis_away;
 mod requests;
 mod rig;
+mod roles;
+mod settling;
+mod sweep;

@@ -1,4 +1,5 @@
 //! Tests on real servers: each starts its own, on free ports and in temporary folders.
+#![recursion_limit = "256"]
 #![allow(missing_docs, reason = "tests")]
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 #![allow(clippy::disallowed_methods, reason = "tests measure time themselves")]
@@ -6,6 +7,10 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod bridge;
+mod commands;
 mod demo;
+#[cfg(feature = "nats")]
+mod odd_requests;
 mod servers;
 mod store;

@@ -12,6 +12,8 @@ pub enum Fault {
     Refused,
     /// Never taken.
     Invalid,
+    /// Never taken where [`crate::Message::size`] is more than this.
+    TooLarge(usize),
     /// Reported as unknown at once.
     Unknown {
         /// Whether it was published all the same.

@@ -97,12 +97,15 @@ impl MemorySink {
         let Publication { token, to, message, dedupe_id } = publication;
         let timestamp_ms = self.broker.now_ms();
         let mut state = self.broker.shared.state.lock();
-        let fault = state.faults.strike(&to.address);
+        let fault = match state.faults.strike(&to.address) {
+            Some(Fault::TooLarge(most)) => (message.size() > most).then_some(Fault::Invalid),
+            fault => fault,
+        };
         let Some(topic) = state.topics.get_mut(&to.address) else {
             return Some(Outcome::Unroutable(format!("no topic `{to}`")));
         };
         let lands = match fault {
-            Some(Fault::Unroutable | Fault::Refused | Fault::Invalid) => false,
+            Some(Fault::Unroutable | Fault::Refused | Fault::Invalid | Fault::TooLarge(_)) => false,
             Some(Fault::Unknown { landed } | Fault::Silent { landed }) => landed,
             Some(Fault::Hold | Fault::Delay(_)) | None => true,
         };
@@ -118,7 +121,7 @@ impl MemorySink {
             None => Some(Outcome::Confirmed),
             Some(Fault::Unroutable) => Some(Outcome::Unroutable(format!("no topic `{to}`"))),
             Some(Fault::Refused) => Some(Outcome::Refused(format!("`{to}` is full"))),
-            Some(Fault::Invalid) => Some(Outcome::Invalid(format!("`{to}` takes no such message"))),
+            Some(Fault::Invalid | Fault::TooLarge(_)) => Some(Outcome::Invalid(format!("`{to}` takes no such message"))),
             Some(Fault::Unknown { .. }) => Some(Outcome::Unknown("the answer was lost".to_owned())),
             Some(Fault::Silent { .. }) => no_answer(),
             Some(Fault::Hold) => {

@@ -22,6 +22,8 @@ const ACK_PENDING: usize = 65_536;
 pub(super) struct Consumer {
     pub(super) stream: String,
     pub(super) name: String,
+    /// The subject that it reads.
+    pub(super) topic: String,
     pub(super) ack_wait: Duration,
 }
 
@@ -69,7 +71,7 @@ pub(super) async fn ensure(link: &Link, stream: &str, config: &Config, options: 
             ack_wait
         }
     };
-    Ok(Consumer { stream: stream.to_owned(), name, ack_wait })
+    Ok(Consumer { stream: stream.to_owned(), name, topic: options.topic.clone(), ack_wait })
 }
 
 /// What [`ensure`] would find and do.

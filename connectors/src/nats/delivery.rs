@@ -28,6 +28,11 @@ pub(super) fn delivery(message: async_nats::Message) -> Result<Delivery, Box<asy
     Ok(Delivery { message, reply })
 }
 
+/// The stream sequence in the reply subject of a delivered message.
+pub(super) fn sequence(reply: &str) -> Option<u64> {
+    Info::parse(reply).map(|info| info.sequence)
+}
+
 /// What the reply subject of a delivered message says.
 #[derive(Debug, PartialEq)]
 struct Info {

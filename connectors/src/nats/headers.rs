@@ -24,6 +24,9 @@ pub(super) fn to_nats(headers: Headers, dedupe_id: &str) -> Result<Option<Header
         if acts(&name) {
             continue;
         }
+        if name.is_empty() {
+            return Err("a header without a name cannot pass to NATS".to_owned());
+        }
         let text = text(value).map_err(|why| format!("header `{name}` cannot pass to NATS: {why}"))?;
         let value = text.parse::<HeaderValue>().map_err(|_| format!("header `{name}` cannot pass to NATS: its value has a line end"))?;
         let shown = name.escape_debug().to_string();
@@ -113,6 +116,7 @@ mod tests {
             ("a b", "x".into()),
             ("a:b", "x".into()),
             ("ä", "x".into()),
+            ("", "x".into()),
         ] {
             assert!(to_nats(one(name, value.clone()), "").unwrap_err().contains(name), "{name} {value:?}");
         }

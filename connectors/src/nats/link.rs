@@ -44,9 +44,20 @@ struct Shared {
     /// Set once connected: the client may not log in again.
     spent: AtomicBool,
     why: Mutex<String>,
+    /// The API was asked for something that this user may not ask: no answer comes.
+    unasked: CancellationToken,
+    complaint: Mutex<String>,
 }
 
 impl Shared {
+    /// A complaint of the server about a subject of the API.
+    fn refuse(&self, complaint: &str) {
+        if complaint.contains("\"$JS.API.") && denied(complaint).is_some() {
+            complaint.clone_into(&mut self.complaint.lock());
+            self.unasked.cancel();
+        }
+    }
+
     fn lose(&self, why: &str) {
         if !self.lost.is_cancelled() {
             why.clone_into(&mut self.why.lock());
@@ -107,8 +118,12 @@ impl Link {
                     Event::Disconnected => shared.lose("the connection was lost"),
                     Event::Closed => shared.lose("the connection was closed"),
                     Event::SlowConsumer(_) => shared.lose("the client dropped messages because they came faster than they were read"),
-                    // Nobody may listen any more.
-                    Event::ServerError(error) => drop(complaints.send(error.to_string())),
+                    Event::ServerError(error) => {
+                        let complaint = error.to_string();
+                        shared.refuse(&complaint);
+                        // Nobody may listen any more.
+                        drop(complaints.send(complaint));
+                    }
                     Event::Connected | Event::LameDuckMode | Event::Draining | Event::ClientError(_) => {}
                 }
                 std::future::ready(())
@@ -152,7 +167,8 @@ impl Link {
 
     /// Why everything on this link fails now.
     pub(super) fn error(&self) -> ConnectorError {
-        ConnectorError::new(ErrorKind::Disconnected, format!("nats at {}: {}", self.place, self.shared.why.lock()))
+        let why = self.shared.why.lock().clone();
+        denied(&why).map_or_else(|| self.fail(ErrorKind::Disconnected, &why), |error| self.fail(error.kind, &why).mend(error.mend))
     }
 
     /// An error of this link's broker.
@@ -172,6 +188,18 @@ impl Link {
                 self.error().because(error)
             }),
             () = self.lost() => Err(self.error()),
+        }
+    }
+
+    /// Waits for an answer of the API, never longer than the link lives, nor where the server says that it may not be asked.
+    pub(super) async fn ask_api<T>(&self, question: impl Future<Output = T>) -> Result<T, ConnectorError> {
+        tokio::select! {
+            biased;
+            answer = self.ask(question) => answer,
+            () = self.shared.unasked.cancelled() => {
+                let complaint = self.shared.complaint.lock().clone();
+                Err(denied(&complaint).map_or_else(|| self.error(), |error| self.fail(error.kind, &complaint).mend(error.mend)))
+            }
         }
     }
 

@@ -3,14 +3,16 @@
 //! What the client library loses, and with it a message that passes through: the order of headers of different names (values of one name keep
 //! theirs; here headers come sorted by name), and white space around a value.
 //!
-//! Known limit: the library ends a connection on which a message comes whose headers are not UTF-8. JetStream delivers such a message again and
-//! again, and what was delivered together with it waits behind it, until somebody deletes it from the stream.
+//! The library ends a connection on which a message comes that it cannot read, such as one whose headers are not UTF-8. So a source reads on a
+//! connection of its own (`line`), and when that ends alone, fetches what it could not read in another way (`unreadable`).
 
 mod answer;
+mod block;
 mod config;
 mod consumer;
 mod delivery;
 mod headers;
+mod line;
 mod link;
 mod login;
 mod pump;
@@ -21,6 +23,7 @@ pub(crate) mod sink;
 pub(crate) mod source;
 mod stream;
 mod subject;
+mod unreadable;
 mod window;
 
 pub use self::config::Config;

@@ -3,19 +3,20 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_nats::{StatusCode, Subject, Subscriber};
+use async_nats::{StatusCode, Subject};
 use bytes::Bytes;
-use futures_util::StreamExt;
-use futures_util::stream::ReadyChunks;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval, sleep_until};
-use tracing::debug;
+use tracing::{debug, warn};
 
+use super::config::Config;
 use super::consumer::Consumer;
-use super::delivery::delivery;
+use super::delivery::{delivery, sequence};
+use super::line::Line;
 use super::link::{Link, denied};
 use super::shelf::Shelf;
 use super::source::{IN_PROGRESS, NAK, answer};
+use super::unreadable::Search;
 use crate::{ConnectorError, ErrorKind};
 
 /// How long one request for messages stands at the server. Short, because closing waits for its end: a request cannot be taken back, and what the
@@ -29,19 +30,26 @@ const ELECTION: Duration = Duration::from_millis(250);
 const LAST_WORDS: Duration = Duration::from_secs(1);
 /// Signs of life are not given more often than this, whatever the consumer's `ack_wait`.
 const HOLD: Duration = Duration::from_millis(50);
-/// The most messages that are taken over at once.
-const CHUNK: usize = 512;
+/// After this many lines in a row that ended alone, brought nothing, and for no reason that was found, the source ends.
+const LINES: u32 = 5;
+/// How long little is asked for at once after a line ended on a message.
+const CAREFUL: Duration = Duration::from_secs(60);
 
 /// The task between the server and the shelf.
 pub(super) struct Pump {
+    config: Config,
+    /// Where words on messages go. It outlives a line.
     link: Arc<Link>,
     shelf: Arc<Shelf>,
     consumer: Consumer,
     complaints: mpsc::UnboundedReceiver<String>,
-    inbox: Subject,
+    line: Line,
+    search: Search,
+    /// Lines in a row that ended for no reason that was found.
+    ended: u32,
+    careful_until: Option<Instant>,
     /// Where requests go.
     next: Subject,
-    messages: ReadyChunks<Subscriber>,
     hold: Interval,
     /// When the server last said anything good, or was asked while nothing was open.
     heard: Instant,
@@ -50,20 +58,21 @@ pub(super) struct Pump {
 }
 
 impl Pump {
-    /// Starts the pump; the receiver answers once it has ended and given everything back.
+    /// Starts the pump on a line; the receiver answers once it has ended and given everything back.
     pub(super) async fn start(
+        config: Config,
         link: Arc<Link>,
         shelf: Arc<Shelf>,
         consumer: Consumer,
         complaints: mpsc::UnboundedReceiver<String>,
     ) -> Result<oneshot::Receiver<Result<(), ConnectorError>>, ConnectorError> {
-        let inbox = Subject::from(link.client.new_inbox());
-        let subscriber = link.ask(link.client.subscribe(inbox.clone())).await?.map_err(|error| link.error().because(error))?;
+        let line = Line::open(&config).await?;
+        let search = Search::new(Arc::clone(&link), &consumer);
         let next = Subject::from(format!("$JS.API.CONSUMER.MSG.NEXT.{}.{}", consumer.stream, consumer.name));
         let mut hold = interval((consumer.ack_wait / 3).max(HOLD));
         hold.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let messages = subscriber.ready_chunks(CHUNK);
-        let mut pump = Pump { link, shelf, consumer, complaints, inbox, next, messages, hold, heard: Instant::now(), trouble: None };
+        let (ended, careful_until, heard, trouble) = (0, None, Instant::now(), None);
+        let mut pump = Pump { config, link, shelf, consumer, complaints, line, search, ended, careful_until, next, hold, heard, trouble };
         let (done, closed) = oneshot::channel();
         tokio::spawn(async move {
             let result = match pump.run().await {
@@ -86,8 +95,14 @@ impl Pump {
     async fn run(&mut self) -> Result<(), ConnectorError> {
         let mut closing_since = None;
         loop {
+            if self.careful_until.is_some_and(|until| Instant::now() >= until) {
+                self.careful_until = None;
+                self.shelf.be_careful(false);
+            }
             if self.trouble.as_ref().is_none_or(|(_, until)| Instant::now() >= *until) {
-                while let Some(count) = self.shelf.ask() {
+                while !self.line.link.is_lost()
+                    && let Some(count) = self.shelf.ask()
+                {
                     self.request(count).await?;
                 }
             }
@@ -107,10 +122,14 @@ impl Pump {
             tokio::select! {
                 biased;
                 () = self.link.lost() => return Err(self.link.error()),
-                chunk = self.messages.next() => self.take(chunk.ok_or_else(|| self.link.error())?)?,
+                chunk = self.line.messages.next(&self.line.link) => match chunk {
+                    Some(chunk) => self.take(chunk)?,
+                    None => self.line_ended().await?,
+                },
                 () = self.shelf.wake.notified() => {}
-                _ = self.hold.tick() => self.hold().await?,
+                _ = self.hold.tick() => hold(&self.link, &self.shelf).await?,
                 Some(complaint) = self.complaints.recv() => denied(&complaint).map_or(Ok(()), Err)?,
+                Some(complaint) = self.line.complaints.recv() => denied(&complaint).map_or(Ok(()), Err)?,
                 () = sleep_until(deadline), if asked > 0 || self.trouble.is_some() => {
                     if !closing && Instant::now() >= patience {
                         let why = self.trouble.take().map_or_else(|| "JetStream does not answer any more".to_owned(), |(why, _)| why);
@@ -127,11 +146,69 @@ impl Pump {
     async fn request(&mut self, count: usize) -> Result<(), ConnectorError> {
         let body = format!(r#"{{"batch":{count},"expires":{}}}"#, EXPIRES.as_nanos());
         let mut request = answer(self.next.clone(), &Bytes::from(body));
-        request.reply = Some(self.inbox.clone());
+        request.reply = Some(self.line.inbox.clone());
         if self.trouble.is_none() {
             self.heard = Instant::now();
         }
-        self.link.send(request).await
+        // Where the line is gone, its messages end, and that is seen to.
+        let _ = self.line.link.send(request).await;
+        Ok(())
+    }
+
+    /// The line is gone. Where the other link to the same server lives, this is how a message ends that the client cannot read: it is fetched in
+    /// another way, and the next line begins.
+    async fn line_ended(&mut self) -> Result<(), ConnectorError> {
+        let room = self.shelf.nothing_comes();
+        if self.shelf.outlook().0 {
+            return Ok(());
+        }
+        let held = self.shelf.unsettled().iter().filter_map(|reply| sequence(reply)).collect();
+        let (found, line) = {
+            let (search, config) = (&mut self.search, &self.config);
+            // The look comes last: by then the server has seen the end of the line before, and sends nothing more into it.
+            let again = async {
+                let line = Line::open(config).await?;
+                Ok((search.run(&held, room).await?, line))
+            };
+            tokio::pin!(again);
+            loop {
+                tokio::select! {
+                    biased;
+                    () = self.link.lost() => return Err(self.link.error()),
+                    again = &mut again => break again?,
+                    _ = self.hold.tick() => hold(&self.link, &self.shelf).await?,
+                    Some(complaint) = self.complaints.recv() => denied(&complaint).map_or(Ok(()), Err)?,
+                }
+            }
+        };
+        let Consumer { stream, name, .. } = &self.consumer;
+        let messages = found.deliveries.len();
+        if messages > 0 || found.held {
+            warn!(
+                stream,
+                consumer = name,
+                messages,
+                "the client library ended a connection on a message that it cannot read, fetched such messages"
+            );
+            self.ended = 0;
+            self.careful_until = Some(Instant::now() + CAREFUL);
+            self.shelf.be_careful(true);
+        } else {
+            self.ended += 1;
+            if self.ended >= LINES {
+                return Err(self.line.link.error());
+            }
+            warn!(
+                stream,
+                consumer = name,
+                why = self.line.link.error().message,
+                "a connection for messages was lost alone, opened another"
+            );
+        }
+        self.shelf.put(found.deliveries, 0);
+        self.line = line;
+        (self.heard, self.trouble) = (Instant::now(), None);
+        Ok(())
     }
 
     /// Takes over what arrived: messages, and the ends of requests.
@@ -145,6 +222,9 @@ impl Pump {
                 }
                 Err(status) => ended = ended.saturating_add(self.status(&status)?),
             }
+        }
+        if !deliveries.is_empty() {
+            self.ended = 0;
         }
         self.shelf.put(deliveries, ended);
         Ok(())
@@ -182,14 +262,6 @@ impl Pump {
         Ok(open.unwrap_or(usize::MAX))
     }
 
-    /// Shows the server a sign of life for all that is unsettled.
-    async fn hold(&self) -> Result<(), ConnectorError> {
-        for reply in self.shelf.unsettled() {
-            self.link.send(answer(reply, &IN_PROGRESS)).await?;
-        }
-        Ok(())
-    }
-
     /// Gives back what is unsettled, and waits until the server has read this and every ack before it.
     async fn give_back(&self) -> Result<(), ConnectorError> {
         for reply in self.shelf.unsettled() {
@@ -200,4 +272,12 @@ impl Pump {
         let answer = self.link.ask(self.link.client.request(barrier, Bytes::new())).await?;
         answer.map(drop).map_err(|error| self.link.fail(ErrorKind::Disconnected, "the server did not confirm the last acks").because(error))
     }
+}
+
+/// Shows the server a sign of life for all that is unsettled.
+async fn hold(link: &Link, shelf: &Shelf) -> Result<(), ConnectorError> {
+    for reply in shelf.unsettled() {
+        link.send(answer(reply, &IN_PROGRESS)).await?;
+    }
+    Ok(())
 }

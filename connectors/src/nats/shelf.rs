@@ -11,6 +11,8 @@ use crate::{Batch, BatchId, ConnectorError, ErrorKind, SourceOptions};
 
 /// The most messages of one request.
 const REQUEST: usize = 4096;
+/// The most messages that are asked for at once while more may come that end the line: what is on its way behind one waits for `ack_wait`.
+const CAREFUL: usize = 64;
 
 /// What the source and its pump share.
 pub(super) struct Shelf {
@@ -31,9 +33,17 @@ struct State {
     unsettled: usize,
     /// Asked for and not delivered.
     asked: usize,
+    careful: bool,
     paused: bool,
     closing: bool,
-    ended: Option<(ErrorKind, String)>,
+    ended: Option<End>,
+}
+
+/// Why nothing more comes: an error that can be given more than once.
+struct End {
+    kind: ErrorKind,
+    message: String,
+    mend: String,
 }
 
 impl Shelf {
@@ -44,8 +54,8 @@ impl Shelf {
     /// A batch of what is there, within the bounds.
     pub(super) fn take(&self, count: usize, bytes: usize) -> Result<Option<Batch>, ConnectorError> {
         let mut state = self.state.lock();
-        if let Some((kind, why)) = &state.ended {
-            return Err(ConnectorError::new(*kind, why.clone()));
+        if let Some(End { kind, message, mend }) = &state.ended {
+            return Err(ConnectorError::new(*kind, message.clone()).mend(mend.clone()));
         }
         let (mut messages, mut replies, mut size) = (Vec::new(), Vec::new(), 0);
         while messages.len() < count.max(1) {
@@ -101,13 +111,26 @@ impl Shelf {
         if state.paused || state.closing {
             return None;
         }
-        let room = self.max_unsettled.saturating_sub(state.unsettled + state.asked).min(REQUEST);
-        let worth = state.asked == 0 || room >= REQUEST.min(self.max_unsettled / 4);
+        let most = if state.careful { CAREFUL.min(self.max_unsettled) } else { self.max_unsettled };
+        let room = self.max_unsettled.saturating_sub(state.unsettled + state.asked).min(most.saturating_sub(state.asked)).min(REQUEST);
+        let worth = state.asked == 0 || room >= REQUEST.min(most / 4);
         if room == 0 || !worth {
             return None;
         }
         state.asked += room;
         Some(room)
+    }
+
+    /// Whether to ask for little at once.
+    pub(super) fn be_careful(&self, careful: bool) {
+        self.state.lock().careful = careful;
+    }
+
+    /// What was asked for and is not here will not come. Gives how many more messages there is room for.
+    pub(super) fn nothing_comes(&self) -> usize {
+        let mut state = self.state.lock();
+        state.asked = 0;
+        self.max_unsettled.saturating_sub(state.unsettled)
     }
 
     /// Whether the source closes, and how many messages are asked for and not delivered.
@@ -134,7 +157,7 @@ impl Shelf {
 
     /// Nothing more will come, and nothing can be settled.
     pub(super) fn end(&self, error: &ConnectorError) {
-        self.state.lock().ended = Some((error.kind, error.message.clone()));
+        self.state.lock().ended = Some(End { kind: error.kind, message: error.message.clone(), mend: error.mend.clone() });
         self.arrived.notify_one();
     }
 }

@@ -31,7 +31,7 @@ pub(crate) async fn open(config: &Config, options: SourceOptions) -> Result<Nats
     let consumer = consumer.await?;
     let link = Arc::new(link);
     let shelf = Arc::new(Shelf::new(&options));
-    let pump = Pump::start(Arc::clone(&link), Arc::clone(&shelf), consumer, complaints).await?;
+    let pump = Pump::start(config.clone(), Arc::clone(&link), Arc::clone(&shelf), consumer, complaints).await?;
     Ok(NatsSource { link, shelf, options, closed: Some(pump) })
 }
 

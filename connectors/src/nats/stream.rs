@@ -10,7 +10,7 @@ use crate::{ConnectorError, Declared, Destination, ErrorKind, Role};
 
 /// The stream that takes this subject (or, for a pattern, any part of it).
 pub(super) async fn find(link: &Link, subject: &str) -> Result<Option<String>, ConnectorError> {
-    let asked = link.ask(link.context.stream_by_subject(subject)).await?;
+    let asked = link.ask_api(link.context.stream_by_subject(subject)).await?;
     asked.map(Some).or_else(|error| match error.kind() {
         GetStreamByNameErrorKind::NotFound => Ok(None),
         GetStreamByNameErrorKind::InvalidSubject => Err(link.fail(ErrorKind::Config, &format!("`{subject}` is no subject"))),

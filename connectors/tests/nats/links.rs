@@ -27,8 +27,9 @@ async fn a_cut_link_stays_cut_although_the_server_lives() {
     assert_eq!(sink.exists(&Destination::new("a")).await.unwrap_err().kind, ErrorKind::Disconnected);
     drop((sink, source));
     tokio::time::sleep(Duration::from_secs(1)).await;
-    // Each of the two clients knocks once more, and is held back by its own gate.
-    assert!(proxy.accepted() <= before + 2, "{} new connections", proxy.accepted() - before);
+    // Each of the three clients (a source has two) knocks once more, and is held back by its own gate. And the source may see the end of its line
+    // before that of its other link.
+    assert!(proxy.accepted() <= before + 4, "{} new connections", proxy.accepted() - before);
     let stream = crate::context(&server).await.get_stream("DWELL_a").await.unwrap();
     assert_eq!(stream.cached_info().state.messages, 0);
 }

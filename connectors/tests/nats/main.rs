@@ -8,10 +8,12 @@ mod cluster;
 mod links;
 mod login;
 mod proxy;
+mod raw;
 mod server;
 mod sinks;
 mod sources;
 mod suite;
+mod unreadable;
 
 use std::time::Duration;
 

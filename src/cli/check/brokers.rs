@@ -23,7 +23,6 @@ pub(super) async fn checks(settings: &Settings) -> Vec<Check> {
 async fn of_broker(settings: &Settings, name: &str, broker: &Broker) -> Vec<Check> {
     let own_name = format!("brokers.{name}");
     let needed = needed(settings, ROLES, name, broker);
-    let needed_name = |needed: &Needed| format!("brokers.{name}: {}", needed.setting);
     let ingests: Vec<(String, &Ingest)> = settings
         .ingest
         .iter()
@@ -36,14 +35,14 @@ async fn of_broker(settings: &Settings, name: &str, broker: &Broker) -> Vec<Chec
         Ok(opened) => opened,
         Err(error) => {
             let away = Check::of_error(own_name, error);
-            let names = needed.iter().map(needed_name).chain(ingests.iter().map(|(name, _)| name.clone()));
+            let names = needed.iter().map(|needed| needed.setting.clone()).chain(ingests.iter().map(|(name, _)| name.clone()));
             let others: Vec<Check> = names.map(|name| Check::skipped(name, &away)).collect();
             return [away].into_iter().chain(others).collect();
         }
     };
     let mut checks = vec![Check::good(own_name, format!("{} at {}", broker.connector.kind(), broker.connector.place()))];
     for needed in &needed {
-        checks.push(of_destination(needed_name(needed), name, broker, sink.as_ref(), needed).await);
+        checks.push(of_destination(name, broker, sink.as_ref(), needed).await);
     }
     for (ingest_name, ingest) in ingests {
         checks.push(of_ingest(ingest_name, broker, ingest).await);
@@ -54,10 +53,11 @@ async fn of_broker(settings: &Settings, name: &str, broker: &Broker) -> Vec<Chec
     checks
 }
 
-async fn of_destination(check: String, name: &str, broker: &Broker, sink: &dyn Sink, needed: &Needed) -> Check {
+async fn of_destination(name: &str, broker: &Broker, sink: &dyn Sink, needed: &Needed) -> Check {
+    let check = needed.setting.as_str();
     match sink.exists(&needed.to).await {
-        Ok(true) => Check::good(check, format!("`{}` takes messages", needed.to)),
-        Ok(false) if needed.declare => Check::good(check, format!("`{}` would be made (declare)", needed.to)),
+        Ok(true) => Check::good(check, format!("`{}` on {name} takes messages", needed.to)),
+        Ok(false) if needed.declare => Check::good(check, format!("`{}` on {name} would be made (declare)", needed.to)),
         Ok(false) => Check::of_error(check, nothing_takes(broker, name, needed)),
         Err(error) => Check::of_error(check, error),
     }

@@ -6,7 +6,6 @@ use crate::store::gate::Wait;
 use crate::store::link::place;
 use crate::store::meta::Facts;
 use crate::store::survey::{Survey, survey};
-use crate::units::show_size;
 
 /// More of the memory in use than this is worth a look, in percent.
 const MEMORY_PERCENT: u64 = 80;
@@ -16,12 +15,19 @@ pub(super) async fn checks(settings: &Redis) -> Vec<Check> {
         Ok(survey) => survey,
         Err(error) => {
             let away = Check::of_error("redis", error);
-            let others =
-                ["redis.namespace", "redis.durability", "redis.maxmemory-policy", "redis.memory"].map(|name| Check::skipped(name, &away));
+            let others = ["redis.permissions", "redis.namespace", "redis.durability", "redis.maxmemory-policy", "redis.memory"]
+                .map(|name| Check::skipped(name, &away));
             return [away].into_iter().chain(others).collect();
         }
     };
-    vec![server(settings, &survey), namespace(settings, &survey), durability(settings, &survey), policy(&survey), memory(&survey.facts)]
+    vec![
+        server(settings, &survey),
+        permissions(&survey),
+        namespace(settings, &survey),
+        durability(settings, &survey),
+        policy(&survey),
+        memory(&survey.facts),
+    ]
 }
 
 fn server(settings: &Redis, survey: &Survey) -> Check {
@@ -29,6 +35,14 @@ fn server(settings: &Redis, survey: &Survey) -> Check {
     match &survey.writable {
         Ok(()) => Check::good("redis", format!("{} at {}, {}, {} replicas", facts.version, place(settings), role(facts), facts.replicas)),
         Err(error) => Check::of_error("redis", error.clone()),
+    }
+}
+
+fn permissions(survey: &Survey) -> Check {
+    const NAME: &str = "redis.permissions";
+    match &survey.permitted {
+        Ok(()) => Check::good(NAME, "the user may do all that is needed"),
+        Err(error) => Check::of_error(NAME, error.clone()),
     }
 }
 
@@ -112,10 +126,9 @@ fn memory(facts: &Facts) -> Check {
     Check::warning(NAME, detail, "raise maxmemory, or give dwell a Redis of its own")
 }
 
-/// In whole MiB, where there are any.
+/// In whole MiB, rounded up: nobody looks at the rest.
 fn whole(bytes: u64) -> String {
-    const MIB: u64 = 1 << 20;
-    if bytes < MIB { show_size(bytes) } else { show_size(bytes / MIB * MIB) }
+    format!("{}MiB", bytes.div_ceil(1 << 20))
 }
 
 #[cfg(test)]
@@ -137,7 +150,8 @@ mod tests {
     #[test]
     fn a_policy_that_spares_our_keys_is_a_warning() {
         let facts = Facts { policy: "volatile-lru".to_owned(), ..Facts::default() };
-        let survey = Survey { facts, writable: Ok(()), durability: Ok(Wait::None), eviction: Ok(()), namespace: Ok(None) };
+        let survey =
+            Survey { facts, writable: Ok(()), permitted: Ok(()), durability: Ok(Wait::None), eviction: Ok(()), namespace: Ok(None) };
         let check = policy(&survey);
         assert!(check.ok && !check.mend.is_empty(), "{check:?}");
     }

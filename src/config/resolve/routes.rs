@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use dwell_connectors::{BrokerConfig, Destination};
 
 use super::Resolver;
+use crate::config::rules::Wrong;
 use crate::config::{Broker, Ingest, Problem, nearest, raw, rules};
 
 impl Resolver<'_> {
@@ -34,7 +35,7 @@ impl Resolver<'_> {
                 // The connector begins with the setting that it means, where it means one.
                 let setting = message.strip_prefix('`').and_then(|rest| rest.split_once('`')).map_or("", |(setting, _)| setting);
                 let key = if self.layers.is_set(&["brokers", &name, setting]) { format!("{key}.{setting}") } else { key.clone() };
-                self.note(&key, (message, String::new()));
+                self.note(&key, with_mend(message));
             }
             brokers.insert(name, Broker { connector: raw.connector, allow: raw.allow });
         }
@@ -101,5 +102,16 @@ impl Resolver<'_> {
         if let Some(why) = broker.and_then(|broker| broker.forbidden(&Destination::new(text))) {
             self.note(key, (format!("`{text}` cannot be published to: {why}"), "name another".to_owned()));
         }
+    }
+}
+
+/// What a connector says of its settings, parted into what is wrong and its mend.
+fn with_mend(message: String) -> Wrong {
+    match message.rsplit_once(": ") {
+        Some((wrong, mend)) if ["write ", "keep "].iter().any(|word| mend.starts_with(word)) => (wrong.to_owned(), mend.to_owned()),
+        Some((_, why)) if message.contains(": cannot read ") && !why.is_empty() => {
+            (message, "check the path and its permissions".to_owned())
+        }
+        _ => (message, "write it as config/default.toml has it".to_owned()),
     }
 }

@@ -149,12 +149,16 @@ fn keeps_its_promises(schedule: &Schedule, message: &Message, rules: &Rules, now
     prop_assert!(job.retry.as_ref().is_none_or(|waits| waits.len() <= rules.limits.max_retries));
     let max_ms = rules.limits.max_delay_ms;
     match schedule.due {
-        Due::In(ms) => prop_assert!(ms <= max_ms),
+        Due::In(ms) | Due::Earlier { in_ms: ms, .. } => prop_assert!(ms <= max_ms),
         Due::At(at_ms) => prop_assert!(at_ms >= 0 && i128::from(at_ms) - i128::from(now_ms) <= i128::from(max_ms)),
     }
     if let Some(asked_ms) = message.headers.text("delay-for").and_then(|text| crate::units::parse_duration_ms(text).ok()) {
-        let counted = message.timestamp_ms.filter(|ms| *ms >= 0 && *ms <= now_ms && rules.kind != Kind::Amqp);
-        prop_assert_eq!(schedule.due, counted.map_or(Due::In(asked_ms), |from| Due::At(from.saturating_add_unsigned(asked_ms))));
+        let expected = match message.timestamp_ms.filter(|ms| *ms >= 0 && rules.kind != Kind::Amqp) {
+            Some(from) if from <= now_ms => Due::At(from.saturating_add_unsigned(asked_ms)),
+            Some(from) => Due::Earlier { at_ms: from.saturating_add_unsigned(asked_ms), in_ms: asked_ms },
+            None => Due::In(asked_ms),
+        };
+        prop_assert_eq!(schedule.due, expected);
     } else if let Some(asked_ms) = message.headers.text("delay-until").and_then(|text| crate::units::parse_time_ms(text).ok()) {
         prop_assert_eq!(schedule.due, Due::At(asked_ms.max(0)));
     }

@@ -178,3 +178,29 @@ fn settings_without_the_ingest_are_told() {
     assert!(Rules::new(&unknown, "other").expect_err("no such ingest").contains("[ingest.other]"));
     assert!(Rules::new(&unknown, "main").expect_err("no such broker").contains("[brokers.nats]"));
 }
+
+/// What only a producer that writes bytes by itself can send on NATS.
+#[test]
+fn headers_that_nats_cannot_carry_on_are_refused_at_the_door() {
+    let rules = rules(Kind::Nats);
+    let bytes = Value::Bytes(b"\xff".as_slice().into());
+    for (name, value) in [
+        ("x", bytes.clone()),
+        ("x", "a\rb".into()),
+        ("x y", "a".into()),
+        ("\u{e4}", "a".into()),
+        ("", "no colon".into()),
+        ("", bytes.clone()),
+    ] {
+        assert_eq!(refused(&with(message(&[("delay-for", "1s")]), name, value.clone()), &rules), Code::BadHeader, "{name} {value:?}");
+    }
+    // A line that is no header may have been meant for Dwell; other odd headers are nothing to an action, and dropped ones to nobody.
+    let cancel = message(&[("delay-action", "cancel"), ("delay-id", "x")]);
+    assert_eq!(refused(&with(cancel.clone(), "", "delay-id y".into()), &rules), Code::BadHeader);
+    acted(&with(cancel, "x", bytes.clone()), &rules);
+    scheduled(&with(message(&[("delay-for", "1s")]), "Nats-Msg-Id", bytes.clone()), &rules);
+    // Kafka takes bytes.
+    let to_kafka = bare(&[("delay-for", "1s"), ("delay-broker", "kafka"), ("delay-target", "orders")]);
+    assert_eq!(scheduled(&with(to_kafka, "x", bytes.clone()), &rules).job.headers.get("x"), Some(&bytes));
+    assert_eq!(refused(&with(message(&[]), "delay-for", bytes), &rules), Code::BadDelay);
+}

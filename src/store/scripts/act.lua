@@ -33,7 +33,7 @@ end
 local function answer_over()
   local over = call('HGET', GONE, id) or call('HGET', GONE_OLD, id)
   local outcome = over and gone_outcome(over)
-  if outcome == 'f' or outcome == 'n' then return answer('fired', tonumber(gone_due(over))) end
+  if outcome == 'f' or outcome == 'n' then return answer('fired', gone_due(over)) end
   return answer('not_found')
 end
 
@@ -62,6 +62,6 @@ local function is_doubtful()
 end
 
 local function time_of(text)
-  local due = tonumber(string.sub(text, 2))
-  return string.sub(text, 1, 1) == '+' and NOW + due or due
+  if string.sub(text, 1, 1) == '=' then return tonumber(string.sub(text, 2)) end
+  return relative_time(text)
 end

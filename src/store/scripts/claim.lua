@@ -6,56 +6,71 @@
 -- Work   <= 128 jobs or 1 MiB a call; looks at <= 1024 ids. First write ZREM: a full Redis still drains.
 local fence, lease, most, most_bytes = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local due_key = KEYS[9]
-local ids, taken, orphans = {}, {}, {}
-local bytes, unknown, more, offset = 0, 0, 0, 0
+local ids, records, states, orphans = {}, {}, {}, {}
+local leases, written = {}, {}
+local deadline = int(NOW + lease)
+local bytes, unknown, more, looked = 0, 0, 0, 0
 
 -- Pages, because what is left in place must not hide what stands behind it.
-while #ids < most and offset < 1024 and more == 0 do
-  local page = call('ZRANGEBYSCORE', due_key, '-inf', NOW, 'WITHSCORES', 'LIMIT', offset, most)
-  local found = #page / 2
-  local page_ids = {}
-  for i = 1, found do page_ids[i] = page[2 * i - 1] end
-  local states = many('HMGET', STATE, page_ids) or {}
-  for i = 1, found do
-    local id = page_ids[i]
+while #ids < most and looked < 1024 and more == 0 do
+  local page = call('ZRANGEBYSCORE', due_key, '-inf', NOW, 'WITHSCORES', 'LIMIT', looked, most)
+  local page_ids, page_dues = {}, {}
+  local is_cut = false
+  for i = 1, #page, 2 do
+    local id = page[i]
     local length = call('HSTRLEN', JOBS, id)
     if length == 0 then
       push(orphans, id)
-    elseif #ids > 0 and (bytes + length > most_bytes or #ids >= most) then
-      more = 1
+    elseif #ids + #page_ids > 0 and (bytes + length > most_bytes or #ids + #page_ids >= most) then
+      is_cut = true
       break
     else
-      local record = call('HGET', JOBS, id)
-      if is_known(record) and is_readable(states[i]) then
-        local state = states[i] and read_state(states[i]) or new_state(record, tonumber(page[2 * i]))
+      bytes = bytes + length
+      push(page_ids, id)
+      push(page_dues, page[i + 1])
+    end
+    looked = looked + 1
+  end
+  local page_records = many('HMGET', JOBS, page_ids) or {}
+  local page_states = many('HMGET', STATE, page_ids) or {}
+  local left = 0
+  for i = 1, #page_ids do
+    local id, record, known = page_ids[i], page_records[i], page_states[i]
+    if is_known(record) and is_readable(known) then
+      local at = #ids + 1
+      ids[at], records[at] = id, record
+      if known then
+        local state = read_state(known)
         -- A job on its way to the dead letters makes no new attempt.
         if state.reason == 0 then state.attempt = state.attempt + 1 end
         state.fence, state.flags = fence, 0
-        bytes = bytes + length
-        push(ids, id)
-        taken[#ids] = { state = write_state(state), record = record }
+        states[at] = write_state(state)
       else
-        unknown = unknown + 1
+        states[at] = first_state(record, tonumber(page_dues[i]), fence)
       end
+      leases[2 * at - 1], leases[2 * at] = deadline, id
+      written[2 * at - 1], written[2 * at] = id, states[at]
+    else
+      left = left + 1
+      bytes = bytes - #record
     end
   end
-  if found < most then break end
-  if #ids >= most then more = 1 end
-  offset = offset + most
+  unknown = unknown + left
+  -- Where nothing was left in place, the bound is reached for good.
+  if #ids >= most or is_cut and left == 0 then more = 1
+  elseif #page < 2 * most and not is_cut then break end
 end
 
 many('ZREM', due_key, orphans)
 many('HDEL', STATE, orphans)
 many('ZREM', due_key, ids)
-local leases, states = {}, {}
-for i, id in ipairs(ids) do
-  push(leases, int(NOW + lease), id)
-  push(states, id, taken[i].state)
-end
 many('ZADD', RUN, leases)
-many('HSET', STATE, states)
+many('HSET', STATE, written)
 
 local next_due = call('ZRANGEBYSCORE', due_key, '(' .. int(NOW), '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
 local answer = { NOW_US, next_due[2] and int(next_due[2]) or '', more, unknown, #orphans }
-for i, id in ipairs(ids) do push(answer, id, taken[i].state, taken[i].record) end
+for i = 1, #ids do
+  local at = 3 * i + 2
+  answer[at + 1], answer[at + 2], answer[at + 3] = ids[i], states[i], records[i]
+end
 return answer

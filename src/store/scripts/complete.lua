@@ -3,14 +3,19 @@
 -- ARGV   outcome ('f' fired, 'd' dropped as too late), then two a job: id, fence.
 -- Answer per job: done | lease_lost (nothing changed).
 -- Work   <= 128 jobs; a constant number of commands. First write ZREM.
-local ids, states = leased(2, 2)
+local outcome, ids = ARGV[1], {}
+for i = 2, #ARGV, 2 do ids[i / 2] = ARGV[i] end
+local states = many('HMGET', STATE, ids) or {}
 local done, over, answer = {}, {}, {}
 for i, id in ipairs(ids) do
-  if states[i] then
+  local bytes = states[i]
+  if bytes and fence_of(bytes) == ARGV[2 * i + 1] and is_readable(bytes) then
     push(done, id)
-    push(over, id, gone_entry(ARGV[1], states[i]))
+    push(over, id, gone_entry(outcome, bytes))
+    answer[i] = 'done'
+  else
+    answer[i] = 'lease_lost'
   end
-  answer[i] = states[i] and 'done' or 'lease_lost'
 end
 many('ZREM', RUN, done)
 many('HDEL', JOBS, done)

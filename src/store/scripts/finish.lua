@@ -7,5 +7,5 @@ if not record then return answer_over() end
 if state.attempt == 0 then return answer('not_found') end
 if ARGV[4] ~= '' and tonumber(ARGV[4]) ~= state.due then return answer('stale', state.due) end
 leave()
-remember_gone({ id, gone_entry('n', state) })
+remember_gone({ id, gone_entry('n', state_bytes) })
 return answer('finished', state.due)

@@ -14,6 +14,12 @@ local function many(command, key, list)
 end
 
 local function int(number) return string.format('%.0f', number) end
+-- '+' ms from now, or '<' epoch ms, space, ms from now: the earlier of both.
+local function relative_time(text)
+  local at, span = string.match(text, '^<(%-?%d+) (%d+)$')
+  if at then return math.min(tonumber(at), NOW + tonumber(span)) end
+  return NOW + tonumber(string.sub(text, 2))
+end
 
 -- due:<broker> by the broker's name.
 local DUE = {}
@@ -23,7 +29,8 @@ for i = 9, #KEYS do DUE[string.match(KEYS[i], '}:due:(.*)$')] = KEYS[i] end
 local RECORD_VERSION = 1
 local FLAG_GENERATED, FLAG_REPLACED = 2, 4
 local function has(flags, bit) return math.floor(flags / bit) % 2 == 1 end
-local function is_known(record) return string.byte(record, 1) == RECORD_VERSION end
+-- A prefix is 31 bytes and the broker: what is shorter is no record of ours.
+local function is_known(record) return #record > 31 and string.byte(record, 1) == RECORD_VERSION end
 local function generation_of(record) return string.sub(record, 7, 14) end
 local function fingerprint_of(record) return string.sub(record, 15, 22) end
 local function digest_of(record) return string.sub(record, 23, 30) end
@@ -31,7 +38,7 @@ local function broker_of(record) return string.sub(record, 32, 31 + string.byte(
 local function schedule_verdict_of(record) return has(string.byte(record, 2), FLAG_REPLACED) and 'replaced' or 'added' end
 
 -- State (store/record.rs): what changes; only of jobs that were claimed or changed.
-local STATE_VERSION, STATE_FIXED = 1, '>BBBI4I2i8c8c8c8BB'
+local STATE_VERSION, STATE_FIXED, STATE_BYTES = 1, '>BBBI4I2i8c8c8c8BB', 43
 local HELD, TAKEN_OVER = 1, 2
 -- Marks: it replaced another job; its attempts may be more than are known, because a master that saw them is gone.
 local REPLACED, DOUBT = 1, 2
@@ -49,16 +56,23 @@ end
 local function write_state(s)
   return struct.pack(STATE_FIXED, STATE_VERSION, s.flags, s.crashes, s.attempt, s.step, s.due, s.fence, s.generation, s.fingerprint, s.marks, s.reason) .. s.error
 end
+-- The state of a first claim, written without taking anything apart: generation and fingerprint stand side by side in the record too.
+local FIRST = string.char(STATE_VERSION, 0, 0, 0, 0, 0, 1, 0, 0)
+local function first_state(record, due, fence)
+  local marks = has(string.byte(record, 2), FLAG_REPLACED) and REPLACED or 0
+  return FIRST .. struct.pack('>i8', due) .. fence .. string.sub(record, 7, 22) .. string.char(marks, 0)
+end
 local function fence_of(bytes) return string.sub(bytes, 18, 25) end
-local function is_readable(bytes) return not bytes or string.byte(bytes, 1) == STATE_VERSION end
+-- Also where it is cut off: taking it apart would fail the script, and with it every other job of the call.
+local function is_readable(bytes) return not bytes or string.byte(bytes, 1) == STATE_VERSION and #bytes >= STATE_BYTES end
 
--- Gone: id -> outcome, the schedule's verdict, its fingerprint, its due. acts: fingerprint -> verdict:due. Field '' of both: when the turn began;
--- of the older ones: when it ended.
-local function gone_entry(outcome, s) return outcome .. (has(s.marks, REPLACED) and 'r' or 'a') .. s.fingerprint .. int(s.due) end
+-- Gone: id -> outcome, then marks, fingerprint and due as they stand in the state. acts: fingerprint -> verdict:due. Field '' of both: when the
+-- turn began; of the older ones: when it ended.
+local function gone_entry(outcome, bytes) return outcome .. string.sub(bytes, 42, 42) .. string.sub(bytes, 34, 41) .. string.sub(bytes, 10, 17) end
 local function gone_outcome(entry) return string.sub(entry, 1, 1) end
 local function gone_fingerprint(entry) return string.sub(entry, 3, 10) end
-local function gone_verdict(entry) return string.sub(entry, 2, 2) == 'r' and 'replaced' or 'added' end
-local function gone_due(entry) return string.sub(entry, 11) end
+local function gone_verdict(entry) return has(string.byte(entry, 2), REPLACED) and 'replaced' or 'added' end
+local function gone_due(entry) return (struct.unpack('>i8', entry, 11)) end
 local function act_entry(verdict, due) return verdict .. ':' .. (due and int(due) or '') end
 local function read_act(entry) local verdict, due = string.match(entry, '^(.*):(%-?%d*)$'); return verdict, due end
 
@@ -95,9 +109,12 @@ local function see_master(is_new)
   return changed, fresh and 0 or 1
 end
 
--- Appends to a flat list.
-local function push(list, ...)
-  for i = 1, select('#', ...) do list[#list + 1] = (select(i, ...)) end
+-- Appends one to three items to a flat list.
+local function push(list, first, second, third)
+  local last = #list
+  list[last + 1] = first
+  if second ~= nil then list[last + 2] = second end
+  if third ~= nil then list[last + 3] = third end
 end
 
 -- Ids and states of a settle: every `width` arguments from ARGV[first] begin with id, fence. A state is nil where the lease is lost.

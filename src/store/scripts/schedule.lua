@@ -1,12 +1,13 @@
 -- schedule: stores a batch of jobs, all of this bucket.
 -- KEYS   as in prelude.lua, with the due of every broker in meta.
--- ARGV   five a job: id, record, time ('=' epoch ms | '+' ms from now), policy (replace | keep | reject), check (1: look the fingerprint up).
+-- ARGV   five a job: id, record, time ('=' epoch ms | '+' ms from now | '<' epoch ms, space, ms from now: the earlier),
+--        policy (replace | keep | reject), check (1: look the fingerprint up).
 --        The ids of one call differ from each other.
 -- Answer { now us, number of jobs, then verdict, due ms ('' unknown) of each job, then broker, due ms of each due whose head this call put there }.
 --        Verdicts: added duplicate replaced kept conflict, or that of before where this inbound message was applied before.
 -- Errors 'DWELL_BROKER name': a broker that KEYS lack; nothing was written.
 -- Work   <= 128 jobs or 1 MiB a call; a constant number of commands, and three a job whose id exists. First write HSET: a full Redis refuses cleanly.
-local WIDTH = 5
+local WIDTH, EQUALS = 5, string.byte('=')
 local count = #ARGV / WIDTH
 local ids, fingerprints = {}, {}
 for i = 1, count do
@@ -21,8 +22,10 @@ for i = 1, count do
   if was and is_known(was) and not DUE[broker_of(was)] then return redis.error_reply('DWELL_BROKER ' .. broker_of(was)) end
 end
 local is_new = call('HEXISTS', STATE, '') == 0 and call('EXISTS', JOBS) == 0
-local gone, gone_old = call('HMGET', GONE, unpack(ids)), call('HMGET', GONE_OLD, unpack(ids))
-local acts, acts_old = call('HMGET', ACTS, unpack(fingerprints)), call('HMGET', ACTS_OLD, unpack(fingerprints))
+-- Most of these tables are not there most of the time.
+local function remembered(key, list) return call('EXISTS', key) == 1 and call('HMGET', key, unpack(list)) or {} end
+local gone, gone_old = remembered(GONE, ids), remembered(GONE_OLD, ids)
+local acts, acts_old = remembered(ACTS, fingerprints), remembered(ACTS_OLD, fingerprints)
 
 local records, applied, leave_run, leave_dead, forget, outdated = {}, {}, {}, {}, {}, {}
 local leave_due, enter_due, earliest = {}, {}, {}
@@ -32,8 +35,14 @@ for i = 1, count do
   local at = (i - 1) * WIDTH
   local id, record, time, policy, check = ids[i], ARGV[at + 2], ARGV[at + 3], ARGV[at + 4], ARGV[at + 5] == '1'
   local fingerprint, broker, was = fingerprints[i], broker_of(record), live[i]
-  local due = tonumber(string.sub(time, 2))
-  if string.sub(time, 1, 1) == '+' then due = NOW + due end
+  local due_text, due
+  if string.byte(time, 1) == EQUALS then
+    due_text = string.sub(time, 2)
+    due = tonumber(due_text)
+  else
+    due = relative_time(time)
+    due_text = int(due)
+  end
   local verdict
 
   -- What stands there now.
@@ -54,7 +63,7 @@ for i = 1, count do
     if was and is_known(was) and fingerprint_of(was) == fingerprint then
       verdict, due = schedule_verdict_of(was), was_due
     elseif over and gone_fingerprint(over) == fingerprint then
-      verdict, due = gone_verdict(over), tonumber(gone_due(over))
+      verdict, due = gone_verdict(over), gone_due(over)
     elseif act then
       verdict, due = read_act(act)
       due = tonumber(due)
@@ -87,22 +96,21 @@ for i = 1, count do
       end
     end
     -- The id begins anew: what is remembered of its last job goes on under that job's fingerprint.
-    for _, over in ipairs({ gone[i] or false, gone_old[i] or false }) do
-      if over then
-        push(applied, gone_fingerprint(over), act_entry(gone_verdict(over), tonumber(gone_due(over))))
-        if outdated[#outdated] ~= id then push(outdated, id) end
-      end
-    end
+    if gone[i] then push(applied, gone_fingerprint(gone[i]), act_entry(gone_verdict(gone[i]), gone_due(gone[i]))) end
+    if gone_old[i] then push(applied, gone_fingerprint(gone_old[i]), act_entry(gone_verdict(gone_old[i]), gone_due(gone_old[i]))) end
+    if gone[i] or gone_old[i] then push(outdated, id) end
     if verdict == 'replaced' then
       record = string.sub(record, 1, 1) .. string.char(string.byte(record, 2) + FLAG_REPLACED) .. string.sub(record, 3)
     end
     push(records, id, record)
     local key = DUE[broker]
     enter_due[key] = enter_due[key] or {}
-    push(enter_due[key], int(due), id)
+    push(enter_due[key], due_text, id)
     if not earliest[broker] or due < earliest[broker] then earliest[broker] = due end
+    push(answer, verdict, due_text)
+  else
+    push(answer, verdict, due and int(due) or '')
   end
-  push(answer, verdict, due and int(due) or '')
 end
 
 many('HSET', JOBS, records)

@@ -106,7 +106,7 @@ async fn a_word_for_another_schedule_or_attempt_is_stale() {
 
 #[tokio::test]
 async fn a_finish_before_the_broker_confirmed_counts() {
-    let rig = Rig::start(&[]).await;
+    let mut rig = Rig::start(&[]).await;
     rig.broker.fail_times("orders.a", 1, Fault::Hold);
     rig.send(job("x", "1h"));
     rig.arrived("orders.a", 1).await;
@@ -114,7 +114,9 @@ async fn a_finish_before_the_broker_confirmed_counts() {
     assert_eq!(verdicts(&rig.arrived("replies", 1).await), ["finished"]);
     assert_eq!(rig.broker.release(), 1);
     assert_eq!(rig.until_empty().await, 0);
+    assert!(rig.stop(std::time::Duration::from_secs(10)).await, "all was settled");
     assert_eq!(rig.broker.published("orders.a").len(), 1);
+    assert_eq!(rig.metric(r#"dwell_possible_duplicates_total{cause="lease_lost"}"#), 0.0, "it went out once");
 }
 
 #[tokio::test]

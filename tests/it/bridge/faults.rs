@@ -132,6 +132,46 @@ async fn where_rejected_takes_nothing_the_ingest_pauses_says_so_and_goes_on_afte
 }
 
 #[tokio::test]
+async fn a_bad_request_that_is_too_large_for_rejected_is_cut_and_says_so() {
+    let rig = Rig::start(&[]).await;
+    rig.broker.fail("delay.rejected", Fault::TooLarge(400));
+    let body = "0123456789".repeat(100);
+    rig.send(Message::new(body.clone()).with_header("delay-for", "soon").with_header("shop", "7"));
+    rig.send(Message::new("small").with_header("delay-for", "soon").with_header("shop", "x".repeat(400)));
+    rig.send(request("after", "0"));
+    rig.arrived("orders.a", 1).await;
+    let rejected = rig.arrived("delay.rejected", 2).await;
+    let told = |message: &Message, name: &str| message.headers.text(name).unwrap().to_owned();
+    // 1000 bytes are too many, and 500; headers go first.
+    assert_eq!((rejected[0].body.as_ref(), rejected[0].headers.len()), (&body.as_bytes()[..125], 2));
+    assert_eq!((rejected[1].body.as_ref(), rejected[1].headers.len()), (&b"small"[..], 2));
+    for (message, left_out) in rejected.iter().zip(["all 2 headers, the body from byte 125 of 1000 on", "all 2 headers"]) {
+        assert_eq!(told(message, "delayed-error"), "bad_delay");
+        let detail = told(message, "delayed-error-detail");
+        assert!(detail.starts_with("delay-for: ") && detail.ends_with(&format!(": {left_out}")), "{detail}");
+    }
+    assert_eq!(rig.metric(r#"dwell_ingest_paused{reason="rejected"}"#), 0.0);
+    assert_eq!(rig.metric(r#"dwell_ingest_total{ingest="main",result="rejected"}"#), 2.0);
+    rig.taken().await;
+}
+
+#[tokio::test]
+async fn a_bad_request_that_rejected_does_not_take_at_all_waits_and_goes_out_whole() {
+    let rig = Rig::start(&[]).await;
+    // As it came, without headers, and with 4, 2, 1 and no bytes of the body; then as it came again.
+    rig.broker.fail_times("delay.rejected", 6, Fault::Invalid);
+    rig.broker.fail("delay.rejected", Fault::Refused);
+    rig.send(Message::new("no delay").with_header("delay-target", "orders.a"));
+    rig.until_metric(r#"dwell_ingest_paused{reason="rejected"}"#, 1.0).await;
+    rig.broker.heal();
+    let rejected = rig.arrived("delay.rejected", 1).await.remove(0);
+    assert_eq!((rejected.body.as_ref(), rejected.headers.text("delay-target")), (&b"no delay"[..], Some("orders.a")));
+    assert!(!rejected.headers.text("delayed-error-detail").unwrap().contains("left out"));
+    rig.until_metric(r#"dwell_ingest_paused{reason="rejected"}"#, 0.0).await;
+    rig.taken().await;
+}
+
+#[tokio::test]
 async fn a_job_that_is_cancelled_in_flight_loses_its_lease_and_nothing_else_happens() {
     let rig = Rig::start(&[]).await;
     rig.broker.fail_times("orders.a", 1, Fault::Hold);

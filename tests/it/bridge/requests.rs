@@ -1,7 +1,19 @@
 //! What the ingest answers, and that the broker's redelivery changes nothing.
 
-use dwell_connectors::Message;
+use std::sync::Arc;
+use std::time::Duration;
+
+use dwell::fleet::{Fleet, Heads};
+use dwell::http::Readiness;
+use dwell::ingest::{Ingest, Parts};
+use dwell::publisher::Publisher;
+use dwell::request::Rules;
+use dwell::store::Store;
+use dwell::store::read::Place;
 use dwell_connectors::memory::Fault;
+use dwell_connectors::{Destination, Message};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
 
 use super::rig::{Rig, action, asking, attempts, request, to, verdicts};
 
@@ -90,7 +102,7 @@ async fn the_redelivery_of_a_whole_batch_changes_nothing_and_answers_the_same() 
     rig.send(asking(request("replaced", "1s")));
     rig.send(request("bad", "soon"));
     // The last reply is not answered for: the batch is applied and cannot be acknowledged before the link is cut.
-    rig.broker.fail_times("replies", 8, Fault::Delay(std::time::Duration::ZERO));
+    rig.broker.fail_times("replies", 8, Fault::Delay(Duration::ZERO));
     rig.broker.fail_times("replies", 1, Fault::Hold);
     rig.run(super::rig::ALL).await;
     let first = verdicts(&rig.arrived("replies", 9).await);
@@ -104,4 +116,34 @@ async fn the_redelivery_of_a_whole_batch_changes_nothing_and_answers_the_same() 
     rig.arrived("orders.b", 1).await;
     assert_eq!(rig.until_empty().await, 0);
     assert_eq!((rig.broker.published("orders.a").len(), rig.broker.published("orders.b").len()), (3, 1));
+}
+
+#[tokio::test]
+async fn a_verdict_waits_for_the_link_that_it_is_published_on() {
+    let rig = Rig::idle(Default::default(), &[("delivery.publish_timeout", "20s")]).await;
+    let store = Arc::new(Store::open(&rig.settings.redis, &["main".to_owned()], Arc::new(rig.metrics.clone())).await.unwrap());
+    let (_, fleet) = watch::channel(Fleet::alone("test"));
+    let source = rig.settings.brokers["main"].connector.clone();
+    let (publisher, _reports) = Publisher::new("main", source.clone(), Duration::from_secs(20), None);
+    let ingest = Ingest::new(Parts {
+        rules: Rules::new(&rig.settings, "main").unwrap(),
+        source,
+        rejected: Destination::new("delay.rejected"),
+        publisher: publisher.clone(),
+        heads: Heads::new(store.clone(), Default::default(), fleet),
+        store,
+        retry_ms: Vec::new(),
+        metrics: rig.metrics.clone(),
+        readiness: Readiness::new(["main"]),
+    });
+    let never = CancellationToken::new();
+    let link = async {
+        rig.until_place("x", Place::Scheduled).await;
+        publisher.run(None, never.clone()).await;
+    };
+    tokio::select! {
+        applied = ingest.apply(vec![asking(request("x", "1h"))], &never) => assert!(applied),
+        () = link => unreachable!("it runs until it is told to stop"),
+    }
+    assert_eq!(verdicts(&rig.broker.published("replies")), ["added"]);
 }

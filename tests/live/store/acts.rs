@@ -7,7 +7,7 @@ use dwell::store::record::Generation;
 
 use super::bed::{Bed, FAR, KEEP, LEASE, MAIN, PAST, RETRY, action, held, id, request, retry};
 
-const PLACES: [&str; 14] = [
+pub(crate) const PLACES: [&str; 14] = [
     "nowhere",
     "waiting",
     "returned",
@@ -23,10 +23,10 @@ const PLACES: [&str; 14] = [
     "dropped",
     "cancelled",
 ];
-const ACTIONS: [Action; 6] = [Action::Cancel, Action::Reschedule, Action::Fire, Action::Finish, Action::Fail, Action::Requeue];
+pub(crate) const ACTIONS: [Action; 6] = [Action::Cancel, Action::Reschedule, Action::Fire, Action::Finish, Action::Fail, Action::Requeue];
 
 /// Brings a job of this name to this place. A failed attempt is the job's first where there was one.
-async fn bring(bed: &Bed, place: &str, name: &str, message: u64) {
+pub(crate) async fn bring(bed: &Bed, place: &str, name: &str, message: u64) {
     if place == "nowhere" {
         return;
     }
@@ -69,7 +69,7 @@ async fn bring(bed: &Bed, place: &str, name: &str, message: u64) {
 }
 
 /// What the contract says: the verdict, and where the job is afterwards.
-fn expected(place: &str, action: Action) -> (Verdict, &'static str) {
+pub(crate) fn expected(place: &str, action: Action) -> (Verdict, &'static str) {
     use Action as A;
     use Verdict as V;
     let stays = match place {

@@ -6,7 +6,7 @@ use dwell::job::{Action, DeadReason, Verdict};
 use dwell::request::Schedule;
 use dwell::servers::{RedisOptions, RedisServer};
 use dwell::store::error::Class;
-use dwell::store::lease::{Bury, Over};
+use dwell::store::lease::{Bury, Held, Over};
 
 use super::bed::{Bed, FAR, KEEP, MAIN, PAST, RETRY, action, held, open, request, retry};
 
@@ -137,5 +137,43 @@ async fn a_key_of_another_type_is_an_error() {
         }
         let _ = bed.store.counts(&[60]).await;
         let _ = bed.store.find(&super::bed::id("job-3")).await;
+    }
+}
+
+#[tokio::test]
+async fn a_state_that_is_cut_off_holds_up_no_other_job() {
+    let bed = Bed::new().await;
+    bed.put(request("cut", 1, PAST)).await;
+    let lease = bed.claim_one().await;
+    assert!(bed.release(&lease, false).await);
+    bed.redis(&["HSET", &bed.key("state"), "cut", "\u{1}..."]).await;
+    bed.put(request("whole", 2, PAST)).await;
+    let taken = bed.claim().await;
+    assert_eq!((taken.jobs.len(), taken.jobs[0].id.as_str(), taken.unknown), (1, "whole", 1));
+    assert_eq!(bed.place("cut").await, "due:main");
+    // A new schedule of that id stands, and so does what else is in its batch.
+    let verdicts = bed.store.schedule(&[request("cut", 3, PAST), request("new", 4, FAR)]).await.unwrap().answers;
+    assert_eq!(verdicts.iter().map(|answer| answer.verdict).collect::<Vec<_>>(), [Verdict::Replaced, Verdict::Added]);
+    assert_eq!(bed.claim_one().await.record.job.body, "body 3");
+}
+
+#[tokio::test]
+async fn a_record_that_cannot_be_read_has_a_verdict_for_each_action() {
+    let bed = Bed::new().await;
+    bed.put(request("a", 1, PAST)).await;
+    let redis::Value::BulkString(mut record) = bed.redis(&["HGET", &bed.key("jobs"), "a"]).await else { panic!() };
+    record[42..52].fill(0xc1);
+    let mut link = bed.raw.clone();
+    let _: () = redis::cmd("HSET").arg(bed.key("jobs")).arg("a").arg(record).query_async(&mut link).await.unwrap();
+    let broken = bed.claim().await.broken.remove(0);
+    let bury = Bury { job: Held { id: broken.id, fence: broken.fence }, reason: DeadReason::Invalid, error: broken.why };
+    assert_eq!(bed.store.bury(0, &[bury]).await.unwrap(), [true]);
+    // An action that is an error is tried for ever by the ingest that read it.
+    for (message, (what, verdict)) in
+        [(Action::Fire, Verdict::Dead), (Action::Fail, Verdict::Dead), (Action::Cancel, Verdict::CancelledAfterAttempt)]
+            .into_iter()
+            .enumerate()
+    {
+        assert_eq!(bed.act(&action(what, "a", 10 + message as u64)).await, verdict, "{what:?}");
     }
 }

@@ -121,10 +121,32 @@ async fn a_namespace_keeps_its_number_of_buckets_and_knows_its_brokers() {
 }
 
 #[tokio::test]
+async fn a_namespace_that_redis_lost_is_made_again_and_nobody_forgets_its_own_brokers() {
+    let server = RedisServer::start(RedisOptions::default()).await.unwrap();
+    let bed = Bed::on(&server.url(), 4, &[MAIN]).await;
+    bed.redis(&["FLUSHALL"]).await;
+    let younger = open(&bed.settings, &["other"]).await;
+    let mut elsewhere = request("a", 1, FAR);
+    elsewhere.job.broker = "other".to_owned();
+    younger.schedule(&[elsewhere]).await.unwrap();
+    // What it reads of the namespace now does not name its own broker any more.
+    assert_eq!(bed.put(request("a", 2, FAR)).await, Verdict::Replaced);
+    assert_eq!(*bed.store.brokers(), ["main", "other"]);
+
+    bed.redis(&["FLUSHALL"]).await;
+    bed.store.rejoin().await.unwrap();
+    let attached = Store::attach(&bed.settings).await.unwrap();
+    assert_eq!((attached.keys().buckets(), attached.brokers().to_vec()), (4, vec!["main".to_owned()]));
+    // Who only reads makes none.
+    bed.redis(&["FLUSHALL"]).await;
+    assert_eq!(attached.rejoin().await.unwrap_err().class, Class::Settings);
+}
+
+#[tokio::test]
 async fn errors_name_the_server_without_its_password() {
     let url = "redis://someone:hidden-word@127.0.0.1:1";
     let error = Store::open(&settings(url, "nowhere", 16), &[], Arc::new(Unobserved)).await.err().unwrap();
-    assert!(error.message.contains("redis://127.0.0.1:1") && !error.message.contains("hidden-word"), "{error}");
+    assert!(error.message.contains("redis://someone:***@127.0.0.1:1") && !error.message.contains("hidden-word"), "{error}");
     assert!(!error.mend.is_empty());
     let server = RedisServer::start(RedisOptions { password: Some("open-sesame".to_owned()), ..RedisOptions::default() }).await.unwrap();
     let bare = format!("redis://127.0.0.1:{}", server.port());

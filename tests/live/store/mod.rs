@@ -1,7 +1,7 @@
 //! The store on real Redis servers: every script, every verdict, and what faults do to them.
 
-mod acts;
-mod bed;
+pub(crate) mod acts;
+pub(crate) mod bed;
 mod cases;
 mod failover;
 mod full;

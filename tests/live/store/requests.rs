@@ -1,7 +1,7 @@
 //! `schedule`: each verdict, redelivery after everything that can have happened since, and what a batch is.
 
 use dwell::job::{Action, Conflict, Due, Verdict};
-use dwell::request::Schedule;
+use dwell::request::{Act, Schedule};
 use dwell::store::inbound::{Answer, Head};
 use dwell::store::lease::Bury;
 use dwell::store::record;
@@ -57,6 +57,21 @@ async fn a_duration_counts_from_redis_now() {
     // Redelivered later, it stays where it is.
     let again = bed.one(request("a", 1, Due::In(60_000))).await;
     assert_eq!(again, Answer { verdict: Verdict::Added, due_ms: Some(due) });
+}
+
+#[tokio::test]
+async fn of_a_time_and_a_duration_redis_takes_the_earlier() {
+    let bed = Bed::new().await;
+    let before = bed.store.read_clock().await.unwrap() / 1000;
+    // A request that was held on its way: the time that it was to be due stands.
+    let held = bed.one(request("a", 1, Due::Earlier { at_ms: before - 500, in_ms: 1000 })).await;
+    assert_eq!(held.due_ms, Some(before - 500));
+    // A message of a clock that is ahead: it counts as sent now.
+    let due = bed.one(request("b", 2, Due::Earlier { at_ms: before + 3_600_000, in_ms: 60_000 })).await.due_ms.unwrap();
+    let after = bed.store.read_clock().await.unwrap() / 1000;
+    assert!((before + 60_000..=after + 60_000).contains(&due));
+    let act = Act { due: Some(Due::Earlier { at_ms: before + 7, in_ms: 60_000 }), ..action(Action::Reschedule, "b", 3) };
+    assert_eq!(bed.store.act(&act, &[]).await.unwrap().due_ms, Some(before + 7));
 }
 
 #[tokio::test]
@@ -195,6 +210,19 @@ async fn requests_for_one_id_in_one_batch_are_applied_in_order() {
         assert_eq!(bed.store.find(&id(&format!("id-{n}"))).await.unwrap().unwrap().record.job.body, format!("body {}", n + 201));
     }
     assert_eq!(bed.store.schedule(&batch).await.unwrap().answers, expected);
+}
+
+#[tokio::test]
+async fn a_request_is_not_applied_where_an_earlier_one_for_its_id_was_refused() {
+    let bed = Bed::new().await;
+    // Another instance brought a broker that this one meets only now: the call with the first of the two requests for `x` is refused.
+    let mut elsewhere = request("y", 1, FAR);
+    elsewhere.job.broker = "other".to_owned();
+    open(&bed.settings, &["other"]).await.schedule(&[elsewhere]).await.unwrap();
+    let batch = [request("y", 2, FAR), request("x", 3, FAR), request("x", 4, FAR)];
+    let verdicts: Vec<Verdict> = bed.store.schedule(&batch).await.unwrap().answers.iter().map(|answer| answer.verdict).collect();
+    assert_eq!(verdicts, [Verdict::Replaced, Verdict::Added, Verdict::Replaced]);
+    assert_eq!(bed.store.find(&id("x")).await.unwrap().unwrap().record.job.body, "body 4");
 }
 
 #[tokio::test]

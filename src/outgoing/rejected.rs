@@ -1,0 +1,196 @@
+//! A refused request on its way to `rejected`: as it came, and with less of it where the broker would never take that.
+
+use dwell_connectors::{Header, Message, Value};
+
+use super::{ERROR, ERROR_DETAIL, one_line};
+use crate::request::Rejection;
+use crate::units::quote;
+
+/// The most headers that are named among those left out.
+const NAMED: usize = 4;
+/// The most characters of what was wrong, once headers are left out for their size.
+const SHORT: usize = 200;
+
+/// A refused request. What is published of it is the request as it came, with the code and what was wrong; and where the broker calls that invalid,
+/// in this order: without the headers that not every broker can carry, without any header of its own, with half of the body, a quarter, and so on to
+/// none, and without its key. What is left out is named in `delayed-error-detail`.
+#[derive(Debug)]
+pub struct Rejected {
+    request: Message,
+    code: &'static str,
+    detail: String,
+    headers: Headers,
+    /// How many bytes of the body.
+    body: usize,
+    key: bool,
+}
+
+/// Which headers of the request go along.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Headers {
+    All,
+    Plain,
+    None,
+}
+
+impl Rejected {
+    /// As it came.
+    #[must_use]
+    pub fn new(request: Message, rejection: &Rejection) -> Self {
+        let body = request.body.len();
+        Rejected { request, code: rejection.code.as_str(), detail: one_line(&rejection.detail), headers: Headers::All, body, key: true }
+    }
+
+    /// What to publish.
+    #[must_use]
+    pub fn message(&self) -> Message {
+        let mut message = self.request.clone();
+        message.body.truncate(self.body);
+        match self.headers {
+            Headers::All => {}
+            Headers::Plain => message.headers.retain(is_plain),
+            Headers::None => {
+                message.headers = dwell_connectors::Headers::default();
+                message.properties = None;
+            }
+        }
+        if !self.key {
+            message.key = None;
+        }
+        let mut detail = self.detail.clone();
+        if let Some(left_out) = self.left_out() {
+            if self.headers == Headers::None {
+                detail = detail.chars().take(SHORT).collect();
+            }
+            detail = one_line(&format!("{detail}; left out, because the broker does not take it: {left_out}"));
+        }
+        message.headers.push(ERROR, Value::Text(self.code.to_owned()));
+        message.headers.push(ERROR_DETAIL, Value::Text(detail));
+        message
+    }
+
+    /// Leaves more out, because the broker will never take what is left. False where only the code and what was wrong are left: then all is as it came
+    /// again, for another try when the broker may have changed.
+    pub fn leave_out(&mut self) -> bool {
+        let request = &self.request;
+        if self.headers == Headers::All && request.headers.iter().any(|header| !is_plain(header)) {
+            self.headers = Headers::Plain;
+        } else if self.headers != Headers::None && !(request.headers.is_empty() && request.properties.is_none()) {
+            self.headers = Headers::None;
+        } else if self.body > 0 {
+            self.body /= 2;
+        } else if self.key && request.key.is_some() {
+            self.key = false;
+        } else {
+            (self.headers, self.body, self.key) = (Headers::All, request.body.len(), true);
+            return false;
+        }
+        true
+    }
+
+    /// What is left out, in words; `None` where nothing is.
+    #[must_use]
+    pub fn left_out(&self) -> Option<String> {
+        let request = &self.request;
+        let mut parts = Vec::new();
+        match self.headers {
+            Headers::All => {}
+            Headers::Plain => {
+                let names: Vec<&str> =
+                    request.headers.iter().filter(|header| !is_plain(header)).map(|header| header.name.as_str()).collect();
+                let shown = names.iter().take(NAMED).map(|name| quote(name)).collect::<Vec<_>>().join(", ");
+                let more = names.len().saturating_sub(NAMED);
+                parts.push(if more > 0 { format!("the headers {shown} and {more} more") } else { format!("the headers {shown}") });
+            }
+            Headers::None => {
+                let properties = if request.properties.is_some() { " and the properties" } else { "" };
+                parts.push(format!("all {} headers{properties}", request.headers.len()));
+            }
+        }
+        if self.body < request.body.len() {
+            parts.push(format!("the body from byte {} of {} on", self.body, request.body.len()));
+        }
+        if !self.key {
+            parts.push("the key".to_owned());
+        }
+        (!parts.is_empty()).then(|| parts.join(", "))
+    }
+}
+
+/// Whether every broker can carry this header.
+fn is_plain(header: &Header) -> bool {
+    let named = !header.name.is_empty() && header.name.bytes().all(|byte| byte.is_ascii_graphic() && byte != b':');
+    named
+        && match &header.value {
+            Value::Text(text) => !text.contains(['\r', '\n']),
+            Value::Bool(_)
+            | Value::I8(_)
+            | Value::I16(_)
+            | Value::I32(_)
+            | Value::I64(_)
+            | Value::U8(_)
+            | Value::U16(_)
+            | Value::U32(_)
+            | Value::F32(_)
+            | Value::F64(_)
+            | Value::Timestamp(_) => true,
+            Value::Null | Value::Decimal(..) | Value::Bytes(_) | Value::List(_) | Value::Table(_) => false,
+        }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::request::Code;
+
+    fn request() -> Message {
+        let mut message = Message::new("12345").with_header("a", "1").with_header("b c", "2").with_header("d", "3\r4");
+        message.headers.push("e", Value::Bytes(b"\xff".as_slice().into()));
+        message.key = Some("k".into());
+        message
+    }
+
+    /// Names of headers, body, key and detail.
+    fn shown(rejected: &Rejected) -> (String, String, bool, String) {
+        let message = rejected.message();
+        let names: Vec<&str> = message.headers.iter().map(|header| header.name.as_str()).collect();
+        let text = |name| message.headers.text(name).expect("a header of ours").to_owned();
+        assert_eq!(text(ERROR), "bad_header");
+        (names.join(" "), String::from_utf8(message.body.to_vec()).expect("digits"), message.key.is_some(), text(ERROR_DETAIL))
+    }
+
+    #[test]
+    fn more_is_left_out_step_by_step_and_named() {
+        let mut rejected = Rejected::new(request(), &Rejection::new(Code::BadHeader, "why"));
+        let all = ("a b c d e delayed-error delayed-error-detail", "12345", true, "why");
+        let steps = [
+            ("a delayed-error delayed-error-detail", "12345", true, "the headers `b c`, `d`, `e`"),
+            ("delayed-error delayed-error-detail", "12345", true, "all 4 headers"),
+            ("delayed-error delayed-error-detail", "12", true, "all 4 headers, the body from byte 2 of 5 on"),
+            ("delayed-error delayed-error-detail", "1", true, "all 4 headers, the body from byte 1 of 5 on"),
+            ("delayed-error delayed-error-detail", "", true, "all 4 headers, the body from byte 0 of 5 on"),
+            ("delayed-error delayed-error-detail", "", false, "all 4 headers, the body from byte 0 of 5 on, the key"),
+        ];
+        let owned = |(names, body, key, detail): (&str, &str, bool, &str)| (names.to_owned(), body.to_owned(), key, detail.to_owned());
+        // Twice: after the last step it begins anew.
+        for _ in 0..2 {
+            assert_eq!((shown(&rejected), rejected.left_out()), (owned(all), None));
+            for (names, body, key, left_out) in steps {
+                assert!(rejected.leave_out());
+                let detail = format!("why; left out, because the broker does not take it: {left_out}");
+                assert_eq!(shown(&rejected), owned((names, body, key, &detail)));
+            }
+            assert!(!rejected.leave_out());
+        }
+    }
+
+    #[test]
+    fn what_is_not_there_is_not_left_out() {
+        let mut rejected = Rejected::new(Message::new(""), &Rejection::new(Code::BadHeader, "why"));
+        assert!(!rejected.leave_out());
+        let mut rejected = Rejected::new(Message::new("").with_header("a", "b"), &Rejection::new(Code::BadHeader, "x".repeat(500)));
+        assert!(rejected.leave_out() && shown(&rejected).3.len() < 300);
+        assert!(!rejected.leave_out());
+        assert_eq!(shown(&rejected).3, "x".repeat(500));
+    }
+}

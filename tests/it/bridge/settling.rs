@@ -1,0 +1,67 @@
+//! Outcomes on their way to a Redis that answers with errors, or whose answers are lost.
+
+use std::time::Duration;
+
+use dwell::job::JobId;
+use dwell::servers::RedisOptions;
+use dwell_connectors::memory::Fault;
+
+use super::rig::{ALL, Rig, attempts, request, to};
+use crate::support::wait_until;
+
+async fn redis(rig: &Rig, line: &[&str]) {
+    let mut link = redis::Client::open(rig.redis.url()).unwrap().get_multiplexed_async_connection().await.unwrap();
+    redis::cmd(line[0]).arg(&line[1..]).query_async::<()>(&mut link).await.unwrap();
+}
+
+async fn until_script_error(rig: &Rig) {
+    wait_until("a script fails", async || (rig.metric(r#"dwell_redis_errors_total{class="script"}"#) > 0.0).then_some(())).await;
+}
+
+#[tokio::test]
+async fn an_outcome_that_is_settled_again_because_its_answer_was_lost_is_no_lost_lease() {
+    let mut rig = Rig::idle(RedisOptions::default(), &[("redis.buckets", "1")]).await;
+    rig.run(ALL).await;
+    rig.broker.fail_times("orders.a", 1, Fault::Hold);
+    rig.send(request("x", "0"));
+    rig.arrived("orders.a", 1).await;
+    // The job leaves, and then the script fails: as if its answer had been lost.
+    let gone = rig.store().await.keys().fixed(0)[3].clone();
+    redis(&rig, &["SET", &gone, "damage"]).await;
+    assert_eq!(rig.broker.release(), 1);
+    until_script_error(&rig).await;
+    rig.until_over("x").await;
+    assert!(rig.stop(Duration::from_secs(10)).await, "all was settled");
+    assert_eq!(rig.metric("dwell_leases_lost_total"), 0.0);
+    assert_eq!(rig.metric(r#"dwell_possible_duplicates_total{cause="lease_lost"}"#), 0.0);
+}
+
+#[tokio::test]
+async fn a_bucket_that_takes_no_outcomes_holds_up_no_other() {
+    let mut rig = Rig::idle(RedisOptions::default(), &[("redis.buckets", "2")]).await;
+    rig.run(ALL).await;
+    let store = rig.store().await;
+    let of_bucket = |bucket| {
+        let keys = store.keys();
+        (0..).map(|n| format!("job-{n}")).filter(move |name| keys.bucket_of(JobId::new(name.as_str()).unwrap().as_str()) == bucket)
+    };
+    let sick: Vec<String> = of_bucket(0).take(12).collect();
+    // Their confirms come one after the other, so that none shares a call with another.
+    for n in 0..12 {
+        rig.broker.fail_times("orders.a", 1, Fault::Delay(Duration::from_millis(800 + 30 * n)));
+    }
+    sick.iter().for_each(|name| rig.send(request(name, "0")));
+    rig.arrived("orders.a", 12).await;
+    let state = store.keys().state(0).to_owned();
+    redis(&rig, &["RENAME", &state, "aside"]).await;
+    redis(&rig, &["SET", &state, "damage"]).await;
+    let confirmed = r#"dwell_publish_total{broker="main",outcome="confirmed"}"#;
+    rig.until_metric(confirmed, 12.0).await;
+    let healthy: String = of_bucket(1).next().unwrap();
+    rig.send(to("orders.b", &healthy, "0"));
+    rig.arrived("orders.b", 1).await;
+    rig.until_over(&healthy).await;
+    redis(&rig, &["RENAME", "aside", &state]).await;
+    assert_eq!(rig.until_empty().await, 0);
+    assert_eq!(attempts(&rig.broker.published("orders.a")), [1; 12]);
+}

@@ -1,0 +1,115 @@
+//! The consumer's confirm, over JetStream as it is: its deduplication on.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use dwell::servers::RedisOptions;
+use dwell::store::read::Place;
+use dwell_connectors::{Message, Outcome};
+use parking_lot::Mutex;
+use serde_json::Value;
+
+use super::load::Producer;
+use super::rig::{Rig, TARGET, published};
+use crate::support::{jetstream, wait_until};
+
+/// What a stream keeps ids for where nobody says otherwise.
+const JETSTREAM_WINDOW: Duration = Duration::from_secs(120);
+const RETRY: &str = r#"delivery.retry = ["200ms", "200ms", "200ms", "200ms", "1h"]"#;
+
+fn job(id: &str, delay: &str, ttr: &str) -> Message {
+    let message = Message::new(id.to_owned()).with_header("delay-id", id).with_header("delay-for", delay);
+    message.with_header("delay-target", TARGET).with_header("delay-confirm", "consumer").with_header("delay-ttr", ttr)
+}
+
+fn word(action: &str, id: &str) -> Message {
+    Message::new("").with_header("delay-action", action).with_header("delay-id", id).with_header("delay-reply-to", "replies")
+}
+
+/// What came on a subject, in its order.
+struct Mailbox(Arc<Mutex<Vec<Message>>>, #[allow(dead_code, reason = "reads as long as it lives")] dwell::stage::traffic::Consumer);
+
+impl Mailbox {
+    async fn of(rig: &Rig, subject: &str) -> Mailbox {
+        let came = Arc::<Mutex<Vec<Message>>>::default();
+        let into = came.clone();
+        let reader = dwell::stage::traffic::Consumer::open(&rig.broker(), subject, move |_, messages| into.lock().extend(messages)).await;
+        Mailbox(came, reader.unwrap())
+    }
+
+    async fn until(&self, count: usize) -> Vec<Message> {
+        let what = format!("{count} messages");
+        wait_until(&what, async || Some(self.0.lock().clone()).filter(|came| came.len() >= count)).await
+    }
+
+    /// The verdict of the reply of this place, with its id.
+    async fn verdict(&self, nth: usize) -> (String, String) {
+        let reply: Value = serde_json::from_slice(&self.until(nth + 1).await[nth].body).unwrap();
+        (reply["id"].as_str().unwrap().to_owned(), reply["verdict"].as_str().unwrap().to_owned())
+    }
+}
+
+async fn ask(producer: &mut Producer, message: Message) {
+    assert_eq!(producer.publish(vec![message]).await, [Some(Outcome::Confirmed)]);
+}
+
+fn of(came: &[Message], id: &str) -> Vec<u32> {
+    let of_id = came.iter().filter(|message| message.headers.text("delayed-id") == Some(id));
+    of_id.map(|message| message.headers.text("delayed-attempt").unwrap().parse().unwrap()).collect()
+}
+
+#[tokio::test]
+async fn a_job_is_repeated_until_its_consumer_finishes_it_and_jetstream_swallows_no_repeat() {
+    let rig = Rig::with_dedupe("finish", RedisOptions::default(), RETRY, JETSTREAM_WINDOW).await;
+    let dwell = rig.dwell().await;
+    let (orders, replies) = tokio::join!(Mailbox::of(&rig, TARGET), Mailbox::of(&rig, "replies"));
+    let mut producer = rig.producer();
+    ask(&mut producer, job("repeated", "0", "400ms")).await;
+    let came = orders.until(3).await;
+    let carried = |name| came[2].headers.text(name).unwrap();
+    let finish = word("finish", "repeated").with_header("delayed-due", carried("delayed-due"));
+    ask(&mut producer, finish.with_header("delayed-attempt", carried("delayed-attempt"))).await;
+    assert_eq!(replies.verdict(0).await, ("repeated".to_owned(), "finished".to_owned()));
+
+    // A job that is repeated as often as the array allows has all the time that the finished one would have had to come again.
+    ask(&mut producer, job("after", "0", "400ms")).await;
+    wait_until("the other is repeated to the last wait", async || (of(&orders.until(3).await, "after").len() == 5).then_some(())).await;
+    assert_eq!(of(&orders.until(8).await, "repeated"), [1, 2, 3]);
+    assert_eq!(of(&orders.until(8).await, "after"), [1, 2, 3, 4, 5]);
+    assert_eq!(published(&dwell, "confirmed").await, jetstream::messages(rig.nats.port(), "ORDERS").await, "none was swallowed");
+    assert_eq!(published(&dwell, "confirmed").await, 8);
+}
+
+#[tokio::test]
+async fn a_late_finish_ends_it_and_cancel_answers_with_what_it_found() {
+    let rig = Rig::with_dedupe("late", RedisOptions::default(), r#"delivery.retry = ["1h"]"#, JETSTREAM_WINDOW).await;
+    let _dwell = rig.dwell().await;
+    let (orders, replies) = tokio::join!(Mailbox::of(&rig, TARGET), Mailbox::of(&rig, "replies"));
+    let (mut producer, store) = (rig.producer(), rig.store().await);
+    let place = async |id: &str, held: bool| {
+        let found = store.find(&dwell::job::JobId::new(id).unwrap()).await.unwrap();
+        found.filter(|found| found.state.as_ref().is_none_or(|state| state.held) == held).map(|found| found.place)
+    };
+    let until = async |id: &str, held: bool, wanted: Place| {
+        wait_until(&format!("{id} is {wanted:?}"), async || (place(id, held).await == Some(wanted)).then_some(())).await;
+    };
+    ask(&mut producer, job("late", "0", "200ms")).await;
+    orders.until(1).await;
+    until("late", false, Place::Scheduled).await;
+    ask(&mut producer, word("finish", "late")).await;
+    assert_eq!(replies.verdict(0).await, ("late".to_owned(), "finished".to_owned()));
+
+    ask(&mut producer, job("waits", "1h", "1m")).await;
+    ask(&mut producer, job("held", "0", "1h")).await;
+    orders.until(2).await;
+    until("held", true, Place::Reserved).await;
+    for id in ["waits", "held", "nobody", "late"] {
+        ask(&mut producer, word("cancel", id)).await;
+    }
+    let verdicts = [replies.verdict(1).await, replies.verdict(2).await, replies.verdict(3).await, replies.verdict(4).await];
+    let expected = [("waits", "cancelled"), ("held", "cancelled_after_attempt"), ("nobody", "not_found"), ("late", "fired")];
+    assert_eq!(verdicts, expected.map(|(id, verdict)| (id.to_owned(), verdict.to_owned())));
+    let counts = store.counts(&[]).await.unwrap();
+    assert_eq!([&counts.scheduled, &counts.reserved, &counts.dead].map(|of| of.iter().sum::<u64>()), [0, 0, 0]);
+    assert_eq!(orders.until(2).await.len(), 2);
+}

@@ -1,0 +1,16 @@
+//! The main job end to end: `dwell run` as a process of its own, a real Redis, a real NATS, faults, and a ledger over all of it.
+//!
+//! - [`rig`]: the servers, the streams, the reader that fills the ledger.
+//! - [`load`]: a producer, and jobs of mixed delays.
+//! - The rest: a story each.
+
+mod consumer;
+mod crash;
+mod fleet;
+mod instant;
+mod load;
+mod metrics;
+mod nats_away;
+mod redis_away;
+mod rig;
+mod stop;

@@ -1,0 +1,163 @@
+//! `dwell check` against servers on which something is wrong: its line, its mend, its exit code, and that `dwell run` exits the same.
+
+use dwell::servers::{AppendFsync, NatsOptions, RedisOptions};
+use serde_json::Value;
+
+use super::bed::{Bed, SECRET, run_with};
+
+/// Checks these settings, with `more` set. The lines that say more than `ok`; and `run`, where it is to fail, exits with the same code and says
+/// the first of them that says why.
+pub(super) fn check(bed: &Bed, settings: &str, more: &[&str], code: i32) -> Vec<Value> {
+    let config = bed.file("case.toml", &format!("{settings}[probes]\nlisten = \"127.0.0.1:0\"\n[http]\nlisten = \"127.0.0.1:0\"\n"));
+    let more: Vec<&str> = more.iter().flat_map(|setting| ["--set", setting]).collect();
+    let said = run_with(&[&["-c", &config, "check", "-o", "json"][..], &more].concat(), b"");
+    assert_eq!((said.code, said.err.as_str()), (code, ""), "{}", said.out);
+    let lines: Vec<Value> = said.lines().into_iter().filter(|line| line["ok"] == false || line["mend"] != "").collect();
+    for line in &lines {
+        assert_ne!(line["mend"], "", "{line}");
+    }
+    if code != 0 {
+        let ran = run_with(&[&["-c", &config, "run"][..], &more].concat(), b"");
+        assert_eq!((ran.code, ran.out.as_str()), (code, ""), "{}", ran.err);
+        let says = |line: &&Value| line["ok"] == false && ran.err.contains(line["detail"].as_str().unwrap());
+        assert!(lines.iter().any(|line| says(&line)), "{lines:?}: {}", ran.err);
+    }
+    lines
+}
+
+/// The line of this check.
+pub(super) fn line<'a>(lines: &'a [Value], name: &str) -> &'a Value {
+    lines.iter().find(|line| line["check"] == name).unwrap_or_else(|| panic!("no {name} in {lines:?}"))
+}
+
+#[track_caller]
+pub(super) fn says(line: &Value, ok: bool, detail: &str, mend: &str) {
+    let text = |key: &str| line[key].as_str().unwrap().to_owned();
+    assert!(line["ok"] == ok && text("detail").contains(detail) && text("mend").contains(mend), "{line}");
+}
+
+#[tokio::test]
+async fn servers_that_are_away() {
+    let mut bed = Bed::new().await;
+    let settings = bed.settings(true);
+    bed.redis.kill().unwrap();
+    let lines = check(&bed, &settings, &[], 69);
+    says(line(&lines, "redis"), false, &format!("connecting to redis://127.0.0.1:{}: ", bed.redis.port()), "is Redis running there");
+    assert!(lines.iter().all(|line| line["check"].as_str().unwrap().starts_with("redis")), "the broker was looked at: {lines:?}");
+    bed.redis.restart().await.unwrap();
+    bed.nats.kill().unwrap();
+    let lines = check(&bed, &settings, &[], 69);
+    let away = format!("cannot connect to nats at nats://127.0.0.1:{}: ", bed.nats.port());
+    says(line(&lines, "brokers.main"), false, &away, "is the server running");
+    says(line(&lines, "ingest.main"), false, "see brokers.main", "mend brokers.main first");
+}
+
+#[tokio::test]
+async fn destinations_that_are_missing() {
+    let bed = Bed::new().await;
+    let lines = check(&bed, &bed.settings(false), &[], 69);
+    let names: Vec<&str> = lines.iter().map(|line| line["check"].as_str().unwrap()).collect();
+    assert_eq!(names, ["redis.durability", "delivery.dead", "ingest.main.rejected", "ingest.main"]);
+    says(line(&lines, "delivery.dead"), false, "nothing takes messages at `delay.dead`, which delivery.dead names", "declare = true");
+    says(line(&lines, "ingest.main.rejected"), false, "`delay.rejected`, which ingest.main.rejected names", "declare = true");
+    says(line(&lines, "ingest.main"), false, "no stream has the subject `delay.in`", "declare = true");
+    assert_eq!(check(&bed, &bed.settings(true), &[], 0).len(), 1);
+
+    bed.stream("IN", &["delay.in"]);
+    bed.stream("REJECTED", &["delay.rejected"]);
+    let lines = check(&bed, &bed.settings(false), &[], 69);
+    assert_eq!(lines.len(), 2, "only the dead letters are missing: {lines:?}");
+    assert_eq!(line(&lines, "delivery.dead")["ok"], false);
+    assert_eq!(check(&bed, &bed.settings(false), &["delivery.dead="], 0).len(), 1, "dead letters may stay in Redis");
+    bed.stream("DEAD", &["delay.dead"]);
+    assert_eq!(check(&bed, &bed.settings(false), &[], 0).len(), 1);
+    bed.api("STREAM.DELETE.REJECTED", "");
+    says(line(&check(&bed, &bed.settings(false), &[], 69), "ingest.main.rejected"), false, "nothing takes messages", "make that");
+}
+
+#[tokio::test]
+async fn a_consumer_that_cannot_be_used_is_a_mistake_in_the_settings() {
+    let bed = Bed::new().await;
+    bed.stream("IN", &["delay.in"]);
+    let config = r#"{"stream_name":"IN","config":{"durable_name":"dwell","ack_policy":"none","filter_subject":"delay.in"}}"#;
+    bed.api("CONSUMER.DURABLE.CREATE.IN.dwell", config);
+    let lines = check(&bed, &bed.settings(true), &[], 78);
+    says(line(&lines, "ingest.main"), false, "its ack policy is not explicit", "name another `group`");
+    assert_eq!(check(&bed, &bed.settings(true), &["ingest.main.group=other"], 0).len(), 1);
+}
+
+#[tokio::test]
+async fn a_namespace_with_other_buckets() {
+    let bed = Bed::new().await;
+    bed.sidecar().await.stop().await.unwrap();
+    let lines = check(&bed, &bed.settings(true), &["redis.buckets=4"], 78);
+    says(line(&lines, "redis.namespace"), false, "`dwell` has 16 buckets, redis.buckets says 4", "set redis.buckets = 16");
+    assert_eq!(check(&bed, &bed.settings(true), &["redis.buckets=4", "redis.namespace=other"], 0).len(), 1);
+}
+
+#[tokio::test]
+async fn a_durability_that_this_redis_cannot_give() {
+    let bed = Bed::new().await;
+    let lines = check(&bed, &bed.settings(true), &["redis.durability=fsync"], 78);
+    says(line(&lines, "redis.durability"), false, "runs without AOF", "set appendonly yes");
+    let lines = check(&bed, &bed.settings(true), &["redis.durability=replica"], 78);
+    says(line(&lines, "redis.durability"), false, "replica", "replica");
+
+    let options = RedisOptions { appendonly: Some(AppendFsync::Always), ..RedisOptions::default() };
+    let bed = Bed::with(options, NatsOptions::default()).await;
+    assert_eq!(check(&bed, &bed.settings(true), &["redis.durability=fsync"], 0), Vec::<Value>::new());
+}
+
+#[tokio::test]
+async fn a_redis_that_throws_keys_away() {
+    let options = |policy: &str| RedisOptions {
+        maxmemory: Some("64mb".to_owned()),
+        maxmemory_policy: Some(policy.to_owned()),
+        ..RedisOptions::default()
+    };
+    let bed = Bed::with(options("allkeys-lru"), NatsOptions::default()).await;
+    let lines = check(&bed, &bed.settings(true), &[], 78);
+    says(line(&lines, "redis.maxmemory-policy"), false, "allkeys-lru: a full Redis would throw jobs away", "noeviction");
+    let bed = Bed::with(options("volatile-lru"), NatsOptions::default()).await;
+    let lines = check(&bed, &bed.settings(true), &[], 0);
+    says(line(&lines, "redis.maxmemory-policy"), true, "volatile-lru", "noeviction");
+}
+
+#[tokio::test]
+async fn a_replica_takes_no_writes() {
+    let bed = Bed::new().await;
+    let options = RedisOptions { replica_of: Some(bed.redis.port()), ..RedisOptions::default() };
+    let replica = Bed::with(options, NatsOptions::default()).await;
+    let lines = check(&replica, &replica.settings(true), &[], 69);
+    says(line(&lines, "redis"), false, "is a replica: it takes no writes", "point redis.urls at its master");
+}
+
+#[tokio::test]
+async fn wrong_credentials_are_told_without_being_shown() {
+    let redis = RedisOptions { password: Some("right".to_owned()), ..RedisOptions::default() };
+    let nats =
+        NatsOptions { config: "authorization { user: dwell, password: right }".to_owned(), credentials: Some("dwell:right".to_owned()) };
+    let bed = Bed::with(redis, nats).await;
+    assert_eq!(check(&bed, &bed.settings(true), &[], 0).len(), 1);
+    let url = format!("redis.urls=redis://:{SECRET}@127.0.0.1:{}", bed.redis.port());
+    let lines = check(&bed, &bed.settings(true), &[&url], 69);
+    says(line(&lines, "redis"), false, "uthentication", "check the user and the password in redis.urls");
+    let url = format!("redis.urls=redis://127.0.0.1:{}", bed.redis.port());
+    says(line(&check(&bed, &bed.settings(true), &[&url], 69), "redis"), false, "uthentication", "the password into redis.urls");
+    let port = bed.nats.port();
+    let mistakes = [
+        [format!("brokers.main.url=nats://dwell:{SECRET}@127.0.0.1:{port}")].to_vec(),
+        [format!("brokers.main.url=nats://{SECRET}@127.0.0.1:{port}")].to_vec(),
+        [
+            format!("brokers.main.url=nats://127.0.0.1:{port}"),
+            "brokers.main.user=dwell".to_owned(),
+            format!("brokers.main.password={SECRET}"),
+        ]
+        .to_vec(),
+    ];
+    for mistake in mistakes {
+        let mistake: Vec<&str> = mistake.iter().map(String::as_str).collect();
+        let lines = check(&bed, &bed.settings(true), &mistake, 69);
+        says(line(&lines, "brokers.main"), false, "authorization violation", "check user, password, token");
+    }
+}

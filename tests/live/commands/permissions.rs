@@ -1,0 +1,76 @@
+//! What `dwell check` and the start say where a user lacks a right.
+
+use dwell::servers::{NatsOptions, RedisOptions};
+
+use super::bed::{Bed, SECRET};
+use super::check_servers::{check, line, says};
+
+/// Makes a user of Redis with these rules; the setting that logs in as it.
+async fn redis_user(bed: &Bed, name: &str, rules: &[&str]) -> String {
+    let mut raw = redis::Client::open(bed.redis.url()).unwrap().get_multiplexed_async_connection().await.unwrap();
+    let password = format!(">{SECRET}");
+    let () = redis::cmd("ACL").arg("SETUSER").arg(name).arg("on").arg(password).arg(rules).query_async(&mut raw).await.unwrap();
+    format!("redis.urls=redis://{name}:{SECRET}@127.0.0.1:{}", bed.redis.port())
+}
+
+#[tokio::test]
+async fn a_redis_user_without_what_the_scripts_need() {
+    let bed = Bed::new().await;
+    let settings = bed.settings(true);
+    // What the mend says is enough, for check and for a start.
+    let least = ["~{dwell:*", "~dwell:*", "&dwell:*", "+@read", "+@write", "+@scripting", "+@pubsub", "+@connection", "+info", "+time"];
+    let user = redis_user(&bed, "least", &least).await;
+    assert_eq!(check(&bed, &settings, &[&user], 0).len(), 1);
+    let text = settings.replace(&bed.redis.url(), user.strip_prefix("redis.urls=").unwrap());
+    dwell::servers::DwellServer::start(super::bed::program(), &text).await.unwrap().stop().await.unwrap();
+
+    for (name, rules, detail) in [
+        ("reader", &["~*", "&*", "+@read", "+@connection", "+info", "+time"][..], "'eval'"),
+        ("scriptless", &["~*", "&*", "+@all", "-@scripting"], "'eval'"),
+        ("hashless", &["~*", "&*", "+@all", "-@hash"], "may not run HDEL, HEXISTS, HGET, HGETALL, HLEN, HMGET, HSET, HSETNX, HSTRLEN on"),
+        ("renameless", &["~*", "&*", "+@all", "-rename", "-evalsha"], "may not run RENAME, EVALSHA on"),
+        ("readonly", &["%R~*", "&*", "+@all"], "to access one of the keys"),
+        ("stranger", &["~other:*", "&*", "+@all"], "to access one of the keys"),
+    ] {
+        let user = redis_user(&bed, name, rules).await;
+        let before = bed.everything().await;
+        let lines = check(&bed, &settings, &[&user], 69);
+        says(line(&lines, "redis.permissions"), false, detail, "+@all");
+        assert_eq!(bed.everything().await, before, "{name}");
+    }
+    let user = redis_user(&bed, "blind", &["~*", "&*", "+@all", "-info"]).await;
+    says(line(&check(&bed, &settings, &[&user], 69), "redis"), false, "'info'", "with INFO and TIME");
+}
+
+/// Servers where NATS gives this user these permissions; the setting that logs in as it.
+async fn nats_user(permissions: &str) -> (Bed, String) {
+    let config = format!(
+        "authorization {{ users = [\n{{ user: admin, password: admin }}\n{{ user: dwell, password: \"{SECRET}\", permissions: {{ \
+         {permissions} }} }}\n] }}"
+    );
+    let bed = Bed::with(RedisOptions::default(), NatsOptions { config, credentials: Some("admin:admin".to_owned()) }).await;
+    let user = format!("brokers.main.url=nats://dwell:{SECRET}@127.0.0.1:{}", bed.nats.port());
+    (bed, user)
+}
+
+#[tokio::test]
+async fn a_nats_user_that_may_not_ask_for_streams_or_hear_answers() {
+    for (permissions, denied) in [
+        ("publish: { allow: [\"orders.>\", \"delay.>\"] }", "Permissions Violation for Publish to \"$JS.API.STREAM.NAMES\""),
+        ("subscribe: { deny: \"_INBOX.>\" }", "Permissions Violation for Subscription to \"_INBOX."),
+    ] {
+        let (bed, user) = nats_user(permissions).await;
+        let began = std::time::Instant::now();
+        let config = bed.config();
+        let said = super::bed::run_with(&["-c", &config, "check", "-o", "json", "--set", &user], b"");
+        // Told at once, not after the patience for an answer.
+        assert!(began.elapsed() < std::time::Duration::from_secs(4), "{:?}", began.elapsed());
+        assert_eq!(said.code, 69, "{said:?}");
+        for name in ["delivery.dead", "ingest.main.rejected", "ingest.main"] {
+            says(line(&said.lines(), name), false, denied, "grant the user `$JS.API.>`, `$JS.ACK.>` and `_INBOX.>`");
+        }
+        let ran = super::bed::run_with(&["-c", &config, "run", "--set", &user], b"");
+        assert_eq!(ran.code, 69);
+        assert!(ran.err.contains("Permissions Violation") && ran.err.contains("grant the user `$JS.API.>`"), "{}", ran.err);
+    }
+}
