@@ -89,7 +89,7 @@ impl KafkaServer {
 
     /// SIGTERM, and waits for its end.
     pub async fn stop(&mut self) -> Result<(), ServerError> {
-        self.process.stop().await
+        self.process.stop().await.map(drop)
     }
 
     /// Starts it on the same port and data, and returns when it is ready. One that runs is killed first.
