@@ -1,6 +1,8 @@
 # syntax=docker/dockerfile:1
 # The image of `dwell`: built on Debian, run on Debian slim, as a user without rights.
 FROM rust:1.95-slim-bookworm AS build
+# For Kafka's client library and its OpenSSL.
+RUN apt-get update && apt-get install -y --no-install-recommends g++ make perl && rm -rf /var/lib/apt/lists/*
 WORKDIR /src
 COPY . .
 RUN --mount=type=cache,target=/usr/local/cargo/registry \

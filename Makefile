@@ -1,52 +1,56 @@
-# Everything a fresh machine needs to build, show and test Dwell. Prerequisites: Rust, a C compiler, make, and perl for Kafka's TLS.
+# Everything a fresh machine needs to build, show and test Dwell. Prerequisites: Rust, a C compiler, make.
 # `make help` says what there is.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo bench test check fmt lint docs deny features servers kafka rabbitmq clean-servers
+.PHONY: help demo bench test check fmt lint docs deny features tools servers kafka rabbitmq clients clean-servers
 
 # Tests and demo start these themselves, on free ports of 127.0.0.1. `make servers` puts them there.
 BIN := $(CURDIR)/.servers/bin
 SERVERS := DWELL_REDIS_SERVER='$(BIN)/redis-server' DWELL_REDIS_WAITAOF_SERVER='$(BIN)/redis-server-waitaof' DWELL_NATS_SERVER='$(BIN)/nats-server'
 KAFKA := DWELL_KAFKA_LIBS='$(CURDIR)/.servers/kafka'
 RABBITMQ := DWELL_RABBITMQ_SERVER='$(BIN)/rabbitmq-server'
+CLIENTS := DWELL_CLIENTS='$(CURDIR)/.servers/clients'
 
 help: ## say what each target does
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: servers ## start private servers and a bridge, send jobs, show what arrives and how late
+demo: tools servers ## start private servers and a bridge, send jobs, show what arrives and how late
 	$(SERVERS) cargo run --locked --bin dwell -- demo
 
-bench: servers ## measure on private servers: drain beside a bare relay, lateness at a steady rate, start
+bench: tools servers ## measure on private servers: drain beside a bare relay, lateness at a steady rate, start
 	cargo build --locked --release --bin dwell
 	$(SERVERS) target/release/dwell bench drain --vs-relay
 	$(SERVERS) target/release/dwell bench lateness
 	$(SERVERS) target/release/dwell bench start
 
-test: servers kafka rabbitmq ## run every test, on real servers of its own
+test: tools servers kafka rabbitmq clients ## run every test, on real servers of its own
 	@# The examples in the docs first, so that the tests' own summary stands last.
 	cargo test --workspace --locked --doc
-	$(SERVERS) $(KAFKA) $(RABBITMQ) cargo test --workspace --locked --lib --bins --tests
+	$(SERVERS) $(KAFKA) $(RABBITMQ) $(CLIENTS) cargo test --workspace --locked --lib --bins --tests
 
 check: fmt lint features docs deny ## formatting, lints, features, docs, licences and banned crates
 
 fmt: ## is every file formatted?
 	cargo fmt --all --check
 
-lint: ## clippy, where a warning is an error
+lint: tools ## clippy, where a warning is an error
 	cargo clippy --workspace --all-targets --all-features --locked -- -D warnings
 
-features: ## does it build without any broker, and is ring the only crypto provider?
+features: tools ## does it build without any broker, and is ring the only crypto provider?
 	cargo clippy --workspace --all-targets --no-default-features --locked -- -D warnings
 	@# OpenSSL comes with librdkafka alone, which knows nothing else; deny.toml says so.
 	@for crate in aws-lc-rs; do \
 		if cargo tree --workspace --all-features --target all --locked -i $$crate 2>/dev/null; then echo "error: $$crate is in the tree" >&2; exit 1; fi; \
 	done
 
-docs: ## do the docs build, with every link?
+docs: tools ## do the docs build, with every link?
 	RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --all-features --locked
 
 deny: ## licences, sources and banned crates (deny.toml)
 	scripts/deny.sh
+
+tools: ## find or install what compiling needs besides Rust, a C compiler and make
+	@scripts/tools.sh
 
 servers: ## find or install redis-server and nats-server
 	@scripts/servers.sh
@@ -56,6 +60,9 @@ kafka: ## find or install Apache Kafka, for the tests: needs Java
 
 rabbitmq: ## find or install RabbitMQ, for the tests
 	@scripts/rabbitmq.sh
+
+clients: ## install pika, confluent-kafka and nats-py, which the tests speak with
+	@scripts/clients.sh
 
 clean-servers: ## forget the servers that were found or installed
 	rm -rf .servers

@@ -20,9 +20,9 @@ use parking_lot::Mutex;
 use serde::Serialize;
 
 use crate::clock;
-use crate::servers::{AppendFsync, DwellServer, RedisOptions};
+use crate::servers::{AppendFsync, BrokerKind, DwellServer, RedisOptions};
 use crate::stage::traffic::{Consumer, Producer};
-use crate::stage::{Failure, Kind, Stage, Store as StoreOf};
+use crate::stage::{Failure, Stage, Store as StoreOf};
 use crate::store::Store;
 use ledger::Ledger;
 use usage::Usage;
@@ -42,7 +42,7 @@ const LINGER: Duration = Duration::from_millis(500);
 #[derive(Debug, Clone)]
 pub struct Options {
     /// The broker.
-    pub broker: Kind,
+    pub broker: BrokerKind,
     /// The URL of a Redis to use; `None`: a private one, with an append-only file that is synced each second.
     pub redis: Option<String>,
     /// How many `dwell run`.

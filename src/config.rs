@@ -10,7 +10,7 @@ mod resolve;
 mod rules;
 mod secret;
 mod shape;
-#[cfg(all(test, feature = "nats"))]
+#[cfg(all(test, feature = "nats", feature = "kafka"))]
 #[allow(clippy::unwrap_used, reason = "tests")]
 mod tests;
 mod walk;

@@ -15,9 +15,9 @@ use crate::bridge::{Bridge, Roles};
 use crate::clock;
 use crate::http::Readiness;
 use crate::job::JobId;
-use crate::servers::RedisOptions;
+use crate::servers::{BrokerKind, RedisOptions};
 use crate::stage::traffic::{Consumer, Producer};
-use crate::stage::{Failure, Kind, Stage, Store};
+use crate::stage::{Failure, Stage, Store};
 use crate::store::error::StoreError;
 use crate::store::read::Place as StoredIn;
 use crate::telemetry::Metrics;
@@ -42,7 +42,7 @@ type Seen = (Place, i64, Vec<Message>);
 ///
 /// # Errors
 /// The servers, the bridge or the connectors failed. What is wrong with the jobs is in the summary.
-pub async fn run(kind: Kind, silent: bool) -> Result<Summary, Failure> {
+pub async fn run(kind: BrokerKind, silent: bool) -> Result<Summary, Failure> {
     let plan = plan::plan();
     let screen = Screen::new(silent, plan.len());
     let allow = [plan::ORDERS, plan::INVOICES, plan::PARCELS, plan::VERDICTS];

@@ -4,11 +4,13 @@
 //! id, so that a caller can do to them what happens in production: kill them, stop them, freeze them, start them again on the same port
 //! and data. In reading order:
 //! - [`RedisServer`], [`NatsServer`], [`RabbitServer`] and [`KafkaServer`]: one kind of server each: its options, its arguments, when it is ready, its URL.
+//! - [`BrokerServer`]: a broker of whichever kind.
 //! - [`DwellServer`]: `dwell run` itself, as a child, for whoever wants its CPU time or its end.
 //! - `process`: what all kinds share: the child, its port, its folder, its signals.
 //! - `port`: a port that no other run takes at the same time.
 //! - [`find`]: where the programs are.
 
+mod broker;
 mod dwell;
 pub mod find;
 mod kafka;
@@ -22,6 +24,7 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
+pub use self::broker::{BrokerKind, BrokerServer};
 pub use self::dwell::DwellServer;
 pub use self::kafka::{KafkaOptions, KafkaServer};
 pub use self::nats::{NatsOptions, NatsServer};

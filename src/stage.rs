@@ -7,20 +7,12 @@ pub mod traffic;
 
 use std::path::PathBuf;
 
-use clap::ValueEnum;
 use dwell_connectors::{BrokerConfig, ConnectorError, Destination, Role};
 
 use crate::bridge::StartError;
 use crate::config::{self, Overrides, Problem, Settings};
-use crate::servers::{DwellServer, NatsOptions, NatsServer, RedisOptions, RedisServer, ServerError};
+use crate::servers::{BrokerKind, BrokerServer, DwellServer, RedisOptions, RedisServer, ServerError};
 use crate::store::error::StoreError;
-
-/// The brokers that a stage can have.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Kind {
-    /// NATS JetStream
-    Nats,
-}
 
 /// Which Redis.
 #[derive(Debug, Clone)]
@@ -68,15 +60,15 @@ impl Failure {
 /// Private servers, and settings that lead to them. Dropped, the servers end and their folders go.
 pub struct Stage {
     redis: Option<RedisServer>,
-    broker: NatsServer,
+    broker: BrokerServer,
     text: String,
     settings: Settings,
 }
 
 impl Stage {
-    /// Starts the servers, and makes the settings: those of the default but for a namespace of its own, what producers may reach (`allow`, in
-    /// the broker's own patterns) and `declare`.
-    pub async fn set_up(kind: Kind, store: Store, allow: &[&str]) -> Result<Stage, Failure> {
+    /// Starts the servers, and makes the settings: those of the default but for a namespace of its own, what producers may reach (`allow`:
+    /// subjects, topics or queues) and `declare`.
+    pub async fn set_up(kind: BrokerKind, store: Store, allow: &[&str]) -> Result<Stage, Failure> {
         let starting_redis = async {
             match store {
                 Store::Private(options) => {
@@ -87,13 +79,9 @@ impl Stage {
                 Store::At(url) => Ok((None, url)),
             }
         };
-        let starting_broker = async {
-            match kind {
-                Kind::Nats => Ok(NatsServer::start(NatsOptions::default()).await?),
-            }
-        };
+        let starting_broker = async { Ok(BrokerServer::start(kind).await?) };
         let ((redis, redis_url), broker) = tokio::try_join!(starting_redis, starting_broker)?;
-        let text = settings_text(&redis_url, kind, &broker.url(), allow);
+        let text = settings_text(&redis_url, &broker, allow);
         let folder = tempfile::tempdir()?;
         let file = folder.path().join("dwell.toml");
         std::fs::write(&file, &text)?;
@@ -149,7 +137,7 @@ impl Stage {
     pub fn describe(&self) -> String {
         let redis =
             self.redis.as_ref().map_or_else(|| "a redis of yours".to_owned(), |redis| format!("redis-server on port {}", redis.port()));
-        format!("{redis}, nats-server on port {}", self.broker.port())
+        format!("{redis}, {}", self.broker)
     }
 
     /// Ends the servers, in order.
@@ -166,17 +154,14 @@ fn this_program() -> Result<PathBuf, Failure> {
     Ok(std::env::current_exe()?)
 }
 
-fn settings_text(redis: &str, kind: Kind, url: &str, allow: &[&str]) -> String {
-    let kind = match kind {
-        Kind::Nats => "nats",
-    };
+fn settings_text(redis: &str, broker: &BrokerServer, allow: &[&str]) -> String {
     let quoted = |text: &str| toml::Value::from(text).to_string();
-    let allow: Vec<String> = allow.iter().map(|pattern| quoted(pattern)).collect();
+    let allow: Vec<String> = allow.iter().map(|destination| quoted(&broker.kind().pattern(destination))).collect();
     let namespace = format!("stage-{:08x}", rand::random::<u32>());
     format!(
-        "[redis]\nurls = [{}]\nnamespace = \"{namespace}\"\n\n[brokers.main]\ntype = \"{kind}\"\nurl = {}\nallow = [{}]\n\n[ingest.main]\nbroker = \"main\"\ndeclare = true\n",
+        "[redis]\nurls = [{}]\nnamespace = \"{namespace}\"\n\n[brokers.main]\n{}allow = [{}]\n\n[ingest.main]\nbroker = \"main\"\ndeclare = true\n",
         quoted(redis),
-        quoted(url),
+        broker.settings(),
         allow.join(", ")
     )
 }

@@ -7,8 +7,9 @@ use super::common::{Common, Form};
 use super::exit::{Exit, Stop};
 use crate::bench::ledger::BODY_MIN;
 use crate::bench::{Options, drain, lateness, start};
+use crate::servers::BrokerKind;
 use crate::shutdown::Signals;
-use crate::stage::{Failure, Kind};
+use crate::stage::Failure;
 
 /// `dwell bench`
 #[derive(Debug, Clone, clap::Args)]
@@ -18,7 +19,7 @@ pub struct Args {
     pub what: What,
     /// The broker: a private server of it is started
     #[arg(long, global = true, default_value = "nats")]
-    pub broker: Kind,
+    pub broker: BrokerKind,
     /// A Redis to use, which keeps what is left in a namespace of its own; without it a private one
     #[arg(long, global = true, value_name = "URL")]
     pub redis: Option<String>,

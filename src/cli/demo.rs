@@ -3,8 +3,8 @@
 use super::common::{Common, Form};
 use super::exit::{Exit, Stop};
 use crate::demo;
+use crate::servers::BrokerKind;
 use crate::shutdown::Signals;
-use crate::stage::Kind;
 use crate::telemetry::log;
 
 /// `dwell demo`
@@ -12,7 +12,7 @@ use crate::telemetry::log;
 pub struct Args {
     /// The broker to show
     #[arg(long, default_value = "nats")]
-    pub broker: Kind,
+    pub broker: BrokerKind,
 }
 
 /// Logs only where they are asked for: they would stand between what is shown.

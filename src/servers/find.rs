@@ -20,11 +20,6 @@ pub fn nats_server() -> Result<PathBuf, ServerError> {
     find(&["nats-server"], "DWELL_NATS_SERVER")
 }
 
-/// The path of `rabbitmq-server`: `DWELL_RABBITMQ_SERVER`, else `.servers/bin`, else PATH.
-pub fn rabbitmq_server() -> Result<PathBuf, ServerError> {
-    find(&["rabbitmq-server"], "DWELL_RABBITMQ_SERVER")
-}
-
 /// The path of `java` (17 or later): `DWELL_JAVA`, else PATH.
 pub fn java() -> Result<PathBuf, ServerError> {
     find(&["java"], "DWELL_JAVA")
@@ -36,6 +31,11 @@ pub fn kafka_libs() -> Result<PathBuf, ServerError> {
     let here = env::current_dir().unwrap_or_default();
     let libs = named.or_else(|| here.ancestors().map(|folder| folder.join(".servers/kafka")).find(|libs| libs.is_dir()));
     libs.and_then(|libs| libs.canonicalize().ok()).filter(|libs| libs.is_dir()).ok_or(ServerError::NoKafka)
+}
+
+/// The path of `rabbitmq-server`: `DWELL_RABBITMQ_SERVER`, else `.servers/bin`, else PATH.
+pub fn rabbitmq_server() -> Result<PathBuf, ServerError> {
+    find(&["rabbitmq-server"], "DWELL_RABBITMQ_SERVER")
 }
 
 /// `.servers/bin` comes before PATH: what `make servers` left there is known to be new enough.

@@ -139,7 +139,7 @@ impl JsonSchema for Properties {
     }
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({"type": "object", "additionalProperties": {"type": ["string", "integer", "boolean", "object"]}})
+        json_schema!({"type": "object", "additionalProperties": {"description": "A text, a number, true or false."}})
     }
 }
 

@@ -1,0 +1,146 @@
+//! A private broker of any kind, for whoever does not care which.
+
+use super::{KafkaOptions, KafkaServer, NatsOptions, NatsServer, RabbitOptions, RabbitServer, ServerError};
+
+/// The kinds of brokers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, clap::ValueEnum)]
+pub enum BrokerKind {
+    /// NATS JetStream
+    Nats,
+    /// Kafka
+    Kafka,
+    /// RabbitMQ
+    Amqp,
+}
+
+impl BrokerKind {
+    /// All of them.
+    pub const ALL: [BrokerKind; 3] = [BrokerKind::Nats, BrokerKind::Kafka, BrokerKind::Amqp];
+
+    /// The word, as in `type`.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            BrokerKind::Nats => "nats",
+            BrokerKind::Kafka => "kafka",
+            BrokerKind::Amqp => "amqp",
+        }
+    }
+
+    /// The pattern of `allow` for a subject, a topic, or a queue by way of the default exchange.
+    #[must_use]
+    pub fn pattern(self, destination: &str) -> String {
+        match self {
+            BrokerKind::Nats | BrokerKind::Kafka => destination.to_owned(),
+            BrokerKind::Amqp => format!("/{destination}"),
+        }
+    }
+}
+
+/// A private broker. Dropped, it is killed, and what it holds goes.
+#[derive(Debug)]
+#[allow(missing_docs, reason = "one for each kind")]
+pub enum BrokerServer {
+    Nats(NatsServer),
+    Kafka(KafkaServer),
+    Amqp(RabbitServer),
+}
+
+impl BrokerServer {
+    /// Starts one as it is by default, and returns it ready.
+    pub async fn start(kind: BrokerKind) -> Result<Self, ServerError> {
+        Ok(match kind {
+            BrokerKind::Nats => BrokerServer::Nats(NatsServer::start(NatsOptions::default()).await?),
+            BrokerKind::Kafka => BrokerServer::Kafka(KafkaServer::start(KafkaOptions::default()).await?),
+            BrokerKind::Amqp => BrokerServer::Amqp(RabbitServer::start(RabbitOptions::default()).await?),
+        })
+    }
+
+    /// Its kind.
+    #[must_use]
+    pub fn kind(&self) -> BrokerKind {
+        match self {
+            BrokerServer::Nats(_) => BrokerKind::Nats,
+            BrokerServer::Kafka(_) => BrokerKind::Kafka,
+            BrokerServer::Amqp(_) => BrokerKind::Amqp,
+        }
+    }
+
+    /// The lines of `[brokers.NAME]` that lead to it: its type, and its address.
+    #[must_use]
+    pub fn settings(&self) -> String {
+        let address = match self {
+            BrokerServer::Nats(_) | BrokerServer::Amqp(_) => "url",
+            BrokerServer::Kafka(_) => "bootstrap",
+        };
+        format!("type = \"{}\"\n{address} = {}\n", self.kind().as_str(), toml::Value::from(self.address()))
+    }
+
+    /// Its address, as its own clients take it.
+    #[must_use]
+    pub fn address(&self) -> String {
+        match self {
+            BrokerServer::Nats(server) => server.url(),
+            BrokerServer::Kafka(server) => server.bootstrap(),
+            BrokerServer::Amqp(server) => server.url(),
+        }
+    }
+
+    /// The port on 127.0.0.1: the same over restarts.
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        match self {
+            BrokerServer::Nats(server) => server.port(),
+            BrokerServer::Kafka(server) => server.port(),
+            BrokerServer::Amqp(server) => server.port(),
+        }
+    }
+
+    /// The process id; `None` while it is down.
+    #[must_use]
+    pub fn pid(&self) -> Option<u32> {
+        match self {
+            BrokerServer::Nats(server) => server.pid(),
+            BrokerServer::Kafka(server) => server.pid(),
+            BrokerServer::Amqp(server) => server.pid(),
+        }
+    }
+
+    /// SIGKILL.
+    pub fn kill(&mut self) -> Result<(), ServerError> {
+        match self {
+            BrokerServer::Nats(server) => server.kill(),
+            BrokerServer::Kafka(server) => server.kill(),
+            BrokerServer::Amqp(server) => server.kill(),
+        }
+    }
+
+    /// SIGTERM, and waits for its end.
+    pub async fn stop(&mut self) -> Result<(), ServerError> {
+        match self {
+            BrokerServer::Nats(server) => server.stop().await.map(drop),
+            BrokerServer::Kafka(server) => server.stop().await.map(drop),
+            BrokerServer::Amqp(server) => server.stop().await.map(drop),
+        }
+    }
+
+    /// Starts it on the same port and data, and returns when it is ready. One that runs is killed first.
+    pub async fn restart(&mut self) -> Result<(), ServerError> {
+        match self {
+            BrokerServer::Nats(server) => server.restart().await,
+            BrokerServer::Kafka(server) => server.restart().await,
+            BrokerServer::Amqp(server) => server.restart().await,
+        }
+    }
+}
+
+impl std::fmt::Display for BrokerServer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let name = match self {
+            BrokerServer::Nats(_) => "nats-server",
+            BrokerServer::Kafka(_) => "kafka",
+            BrokerServer::Amqp(_) => "rabbitmq-server",
+        };
+        write!(f, "{name} on port {}", self.port())
+    }
+}
