@@ -1,5 +1,7 @@
 //! A message as it came, or as it goes: the same type on every broker.
 
+use std::borrow::Cow;
+
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
@@ -200,6 +202,30 @@ impl Value {
             Value::Text(text) => Some(text),
             _ => None,
         }
+    }
+
+    /// The value as it is written: text, bytes that are UTF-8 (Kafka has no other text), and integers (AMQP). `None` for everything else.
+    #[must_use]
+    pub fn written(&self) -> Option<Cow<'_, str>> {
+        Some(match self {
+            Value::Text(text) => Cow::Borrowed(text.as_str()),
+            Value::Bytes(bytes) => Cow::Borrowed(std::str::from_utf8(bytes).ok()?),
+            Value::I8(n) => Cow::Owned(n.to_string()),
+            Value::I16(n) => Cow::Owned(n.to_string()),
+            Value::I32(n) => Cow::Owned(n.to_string()),
+            Value::I64(n) => Cow::Owned(n.to_string()),
+            Value::U8(n) => Cow::Owned(n.to_string()),
+            Value::U16(n) => Cow::Owned(n.to_string()),
+            Value::U32(n) => Cow::Owned(n.to_string()),
+            Value::Null
+            | Value::Bool(_)
+            | Value::F32(_)
+            | Value::F64(_)
+            | Value::Decimal(..)
+            | Value::Timestamp(_)
+            | Value::List(_)
+            | Value::Table(_) => return None,
+        })
     }
 
     /// About how much memory the value holds, in bytes.

@@ -1,5 +1,7 @@
 //! The demo's book: what was sent, what became of it, and whether that is what had to become of it. Pure.
 
+use std::borrow::Cow;
+
 use dwell_connectors::Message;
 use serde::Serialize;
 
@@ -92,7 +94,7 @@ impl Book {
             Place::Dead => {
                 let reason = message.headers.text("delayed-dead-reason").unwrap_or("?").to_owned();
                 let error = message.headers.text(outgoing::LAST_ERROR).unwrap_or_default().to_owned();
-                let attempt = message.headers.text(outgoing::ATTEMPT).unwrap_or("?").to_owned();
+                let attempt = written(message, outgoing::ATTEMPT).unwrap_or_else(|| "?".to_owned());
                 let id = message.headers.text(outgoing::ID).unwrap_or("?").to_owned();
                 self.word(&id, &reason);
                 line("dead", &id, &format!("attempt {attempt}: {error}; {reason}"))
@@ -114,7 +116,7 @@ impl Book {
 
     fn arrived(&mut self, message: &Message, at_us: i64) -> String {
         let id = message.headers.text(outgoing::ID).unwrap_or("?").to_owned();
-        let number = |name: &str| message.headers.text(name).and_then(|text| text.parse::<i64>().ok());
+        let number = |name: &str| written(message, name).and_then(|text| text.parse::<i64>().ok());
         let attempt = number(outgoing::ATTEMPT).and_then(|attempt| u32::try_from(attempt).ok()).unwrap_or(0);
         let due_ms = number(outgoing::DUE).unwrap_or(0);
         let Some(entry) = self.entries.iter_mut().find(|entry| entry.planned.id == id) else {
@@ -266,6 +268,11 @@ fn span(us: i64) -> String {
         ms_abs if ms_abs < 100.0 => format!("{ms:.1} ms"),
         _ => format!("{:.2} s", ms / 1000.0),
     }
+}
+
+/// A header that is a number on AMQP and text elsewhere.
+fn written(message: &Message, name: &str) -> Option<String> {
+    message.headers.get(name)?.written().map(Cow::into_owned)
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use bytes::Bytes;
-use dwell_connectors::{Headers, Value};
+use dwell_connectors::Headers;
 
 use super::reject::{Code, Rejection};
 use crate::job::{Action, Confirm, Conflict, JobId, Late};
@@ -108,7 +108,9 @@ pub(super) fn read(headers: &Headers) -> Result<Control, Rejection> {
         if std::mem::replace(&mut seen[index], true) {
             return Err(Rejection::new(Code::BadHeader, format!("delay-{name} stands twice: send it once")));
         }
-        let value = text(&header.value)
+        let value = header
+            .value
+            .written()
             .ok_or_else(|| Rejection::new(code, format!("delay-{name} is neither text nor an integer: send it as text")))?;
         control.take(name, &value)?;
     }
@@ -122,32 +124,10 @@ pub(super) fn once<'a>(headers: &'a Headers, name: &str) -> Result<Option<Cow<'a
     if values.next().is_some() {
         return Err(Rejection::new(Code::BadHeader, format!("{name} stands twice: send it once")));
     }
-    let text =
-        text(first).ok_or_else(|| Rejection::new(Code::BadHeader, format!("{name} is neither text nor an integer: send it as text")))?;
+    let text = first
+        .written()
+        .ok_or_else(|| Rejection::new(Code::BadHeader, format!("{name} is neither text nor an integer: send it as text")))?;
     Ok(Some(text))
-}
-
-/// The value as text: text, bytes that are UTF-8 (Kafka), and AMQP's integers.
-fn text(value: &Value) -> Option<Cow<'_, str>> {
-    Some(match value {
-        Value::Text(text) => Cow::Borrowed(text.as_str()),
-        Value::Bytes(bytes) => Cow::Borrowed(std::str::from_utf8(bytes).ok()?),
-        Value::I8(n) => Cow::Owned(n.to_string()),
-        Value::I16(n) => Cow::Owned(n.to_string()),
-        Value::I32(n) => Cow::Owned(n.to_string()),
-        Value::I64(n) => Cow::Owned(n.to_string()),
-        Value::U8(n) => Cow::Owned(n.to_string()),
-        Value::U16(n) => Cow::Owned(n.to_string()),
-        Value::U32(n) => Cow::Owned(n.to_string()),
-        Value::Null
-        | Value::Bool(_)
-        | Value::F32(_)
-        | Value::F64(_)
-        | Value::Decimal(..)
-        | Value::Timestamp(_)
-        | Value::List(_)
-        | Value::Table(_) => return None,
-    })
 }
 
 /// One of these words, or a sentence that names them.

@@ -12,5 +12,6 @@ mod commands;
 mod demo;
 #[cfg(feature = "nats")]
 mod odd_requests;
+mod routes;
 mod servers;
 mod store;

@@ -1,0 +1,27 @@
+//! One contract over three brokers: the same stories from each broker, and to each, through one `dwell run`.
+//!
+//! - `trio`: the servers, the bridge, and what a story needs of them.
+//! - `matrix`: the nine routes; `stories`: retries, dead letters, consumer confirm; `refusals`: what is rejected; `clients`: other libraries.
+
+mod clients;
+mod matrix;
+mod refusals;
+mod stories;
+mod trio;
+
+use trio::Trio;
+
+/// One test, because the three brokers take ten seconds to start; each story has names of its own.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_contract_holds_on_three_brokers() {
+    let trio = Trio::start().await;
+    matrix::each_job_arrives_once_in_time_and_equal(&trio).await;
+    tokio::join!(
+        stories::retries_are_numbered_and_end_among_the_dead(&trio),
+        stories::a_consumer_ends_its_job(&trio),
+        stories::a_cancel_has_a_verdict(&trio),
+        refusals::each_mistake_is_rejected_with_its_code(&trio),
+    );
+    clients::other_libraries_speak_to_it(&trio).await;
+    trio.end().await;
+}

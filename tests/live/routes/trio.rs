@@ -1,0 +1,163 @@
+//! Three brokers, a Redis and one `dwell run` with an ingest on each of them.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use dwell::config::{self, Overrides, Settings};
+use dwell::job::JobId;
+use dwell::servers::{BrokerKind, BrokerServer, DwellServer, RedisOptions, RedisServer};
+use dwell::stage::traffic::{Consumer, Producer};
+use dwell::store::Store;
+use dwell_connectors::{BrokerConfig, Destination, Message, Role};
+use parking_lot::Mutex;
+
+use crate::support::wait_until;
+
+/// A message as it arrived: when (epoch µs), and what.
+pub(super) type Seen = (i64, Message);
+
+pub(super) struct Trio {
+    brokers: Vec<BrokerServer>,
+    redis: RedisServer,
+    dwell: DwellServer,
+    settings: Settings,
+    store: Store,
+}
+
+impl Trio {
+    pub(super) async fn start() -> Trio {
+        let starting = BrokerKind::ALL.map(|kind| async move { BrokerServer::start(kind).await.unwrap() });
+        let (brokers, redis) = tokio::join!(futures_util::future::join_all(starting), RedisServer::start(RedisOptions::default()));
+        let redis = redis.unwrap();
+        let mut text =
+            format!("[redis]\nurls = [\"{}\"]\n\n[delivery]\npublish_timeout = \"20s\"\n\n[limits]\nmax_body = \"64KiB\"\n", redis.url());
+        for broker in &brokers {
+            let (name, kind) = (broker.kind().as_str(), broker.kind());
+            // `out.none` is allowed and never there; `CC` and replies are allowed as targets are.
+            let any = if kind == BrokerKind::Nats { "out.>" } else { "out.*" };
+            text += &format!("\n[brokers.{name}]\n{}allow = [\"{}\"]\n", broker.settings(), kind.pattern(any));
+            text += &format!("\n[ingest.{name}]\nbroker = \"{name}\"\ndeclare = true\n");
+            text += &format!(
+                "\n[ingest.{name}-envelope]\nbroker = \"{name}\"\ntopic = \"delay.envelope\"\nformat = \"envelope\"\ndeclare = true\n"
+            );
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("dwell.toml");
+        std::fs::write(&file, &text).unwrap();
+        let settings = config::load_from(Some(&file), &[], &Overrides::default()).unwrap();
+        let dwell = DwellServer::start(PathBuf::from(env!("CARGO_BIN_EXE_dwell")), &text).await.unwrap();
+        let store = Store::attach(&settings.redis).await.unwrap();
+        Trio { brokers, redis, dwell, settings, store }
+    }
+
+    /// The settings of `[brokers.NAME]` of this kind, for producers and consumers.
+    pub(super) fn broker(&self, kind: BrokerKind) -> &BrokerConfig {
+        &self.settings.brokers[kind.as_str()].connector
+    }
+
+    /// The address of a broker, as its own clients take it.
+    pub(super) fn address(&self, kind: BrokerKind) -> String {
+        self.brokers.iter().find(|broker| broker.kind() == kind).unwrap().address()
+    }
+
+    /// Makes a destination, as whoever consumes there would.
+    pub(super) async fn declare(&self, kind: BrokerKind, destination: &str) {
+        self.broker(kind).declare(&Destination::new(destination), Role::Letters).await.unwrap();
+    }
+
+    /// Sends requests to `delay.in`, and returns once they are confirmed.
+    pub(super) async fn send(&self, kind: BrokerKind, messages: impl IntoIterator<Item = Message>) {
+        self.send_to(kind, "delay.in", messages).await;
+    }
+
+    /// The same to what another ingest reads.
+    pub(super) async fn send_to(&self, kind: BrokerKind, topic: &str, messages: impl IntoIterator<Item = Message>) {
+        let mut producer = Producer::open(self.broker(kind)).await.unwrap();
+        producer.send(&Destination::new(topic), messages).await.unwrap();
+        producer.flush().await.unwrap();
+    }
+
+    /// Waits until this job has made so many attempts.
+    pub(super) async fn attempted(&self, id: &str, attempts: u32) {
+        let id = JobId::new(id).unwrap();
+        let what = format!("attempt {attempts} of {id}");
+        wait_until(&what, async || {
+            let state = self.store.find(&id).await.unwrap()?.state?;
+            (state.attempt >= attempts && state.step > 0).then_some(())
+        })
+        .await;
+    }
+
+    /// Reads a destination that is there.
+    pub(super) async fn read(&self, kind: BrokerKind, destination: &str) -> Reading {
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let into = seen.clone();
+        let consumer = Consumer::open(self.broker(kind), destination, move |at_us, messages| {
+            into.lock().extend(messages.into_iter().map(|message| (at_us, message)));
+        });
+        Reading { what: format!("{destination} on {}", kind.as_str()), seen, _consumer: consumer.await.unwrap() }
+    }
+
+    /// Ends what runs: `dwell run` first, with its exit code.
+    pub(super) async fn end(mut self) {
+        self.dwell.stop().await.unwrap();
+        for broker in &mut self.brokers {
+            // RabbitMQ takes seconds to end in order, and nothing is asked of it any more.
+            broker.kill().unwrap();
+        }
+        self.redis.stop().await.unwrap();
+    }
+}
+
+/// What arrives somewhere.
+pub(super) struct Reading {
+    what: String,
+    seen: Arc<Mutex<Vec<Seen>>>,
+    _consumer: Consumer,
+}
+
+impl Reading {
+    /// Waits until so many arrived, and gives all.
+    pub(super) async fn until(&self, count: usize) -> Vec<Seen> {
+        wait_until(&format!("{count} messages at {}", self.what), async || (self.seen.lock().len() >= count).then_some(())).await;
+        self.now()
+    }
+
+    pub(super) fn now(&self) -> Vec<Seen> {
+        self.seen.lock().clone()
+    }
+
+    /// Waits until the message of this job came.
+    pub(super) async fn job(&self, id: &str) -> Message {
+        wait_until(&format!("job {id} at {}", self.what), async || {
+            self.seen
+                .lock()
+                .iter()
+                .find(|(_, message)| text(message, "delayed-id").as_deref() == Some(id))
+                .map(|(_, message)| message.clone())
+        })
+        .await
+    }
+
+    /// How many messages of this job came.
+    pub(super) fn count(&self, id: &str) -> usize {
+        self.seen.lock().iter().filter(|(_, message)| text(message, "delayed-id").as_deref() == Some(id)).count()
+    }
+}
+
+/// A header as text: AMQP has numbers too, Kafka bytes.
+pub(super) fn text(message: &Message, name: &str) -> Option<String> {
+    message.headers.get(name)?.written().map(Cow::into_owned)
+}
+
+/// A request with these headers.
+pub(super) fn request(body: &str, headers: &[(&str, &str)]) -> Message {
+    headers.iter().fold(Message::new(body.to_owned()), |message, (name, value)| message.with_header(*name, *value))
+}
+
+/// All headers as text, by name.
+pub(super) fn texts(message: &Message) -> BTreeMap<String, String> {
+    message.headers.iter().filter_map(|header| Some((header.name.clone(), text(message, &header.name)?))).collect()
+}
