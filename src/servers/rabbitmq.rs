@@ -23,7 +23,7 @@ pub struct RabbitOptions {
 pub struct RabbitServer {
     process: Process,
     /// For its own tools.
-    _tools: Port,
+    tools: Port,
 }
 
 impl RabbitServer {
@@ -36,9 +36,15 @@ impl RabbitServer {
             std::fs::write(&path, text).map_err(ServerError::prepare(format!("the file {}", path.display())))?;
         }
         process.set_env(surroundings(process.dir(), tools.number));
-        let mut server = RabbitServer { process, _tools: tools };
+        let mut server = RabbitServer { process, tools: tools };
         server.restart().await?;
         Ok(server)
+    }
+
+    /// What its own tools (`rabbitmqctl`) need in their environment to speak to it.
+    #[must_use]
+    pub fn tools_environment(&self) -> Vec<(String, String)> {
+        surroundings(self.process.dir(), self.tools.number)
     }
 
     /// `amqp://127.0.0.1:PORT`: as `guest`, on the vhost `/`.

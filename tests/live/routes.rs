@@ -2,9 +2,12 @@
 //!
 //! - `trio`: the servers, the bridge, and what a story needs of them.
 //! - `matrix`: the nine routes; `stories`: retries, dead letters, consumer confirm; `refusals`: what is rejected; `clients`: other libraries.
+//! - `files`: the runnable files of config/; `migration`: from RabbitMQ's plugin, as its page says.
 
 mod clients;
+mod files;
 mod matrix;
+mod migration;
 mod refusals;
 mod stories;
 mod trio;
@@ -23,5 +26,8 @@ async fn the_contract_holds_on_three_brokers() {
         refusals::each_mistake_is_rejected_with_its_code(&trio),
     );
     clients::other_libraries_speak_to_it(&trio).await;
+    // From here on the same brokers, each time with another `dwell run`.
+    let mut trio = trio;
+    files::each_file_runs_as_it_stands(&mut trio).await;
     trio.end().await;
 }

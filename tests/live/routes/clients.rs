@@ -22,7 +22,7 @@ fn libraries() -> PathBuf {
 }
 
 /// Runs a client, gives it lines, and returns the lines that it prints.
-async fn client(kind: BrokerKind, args: &[&str], lines: &[Value]) -> Vec<Value> {
+pub(super) async fn client(kind: BrokerKind, args: &[&str], lines: &[Value]) -> Vec<Value> {
     let program = format!("{}/tests/clients/{}_client.py", env!("CARGO_MANIFEST_DIR"), kind.as_str());
     let mut child = Command::new("python3")
         .arg(&program)

@@ -47,7 +47,7 @@ impl Trio {
         let file = folder.path().join("dwell.toml");
         std::fs::write(&file, &text).unwrap();
         let settings = config::load_from(Some(&file), &[], &Overrides::default()).unwrap();
-        let dwell = DwellServer::start(PathBuf::from(env!("CARGO_BIN_EXE_dwell")), &text).await.unwrap();
+        let dwell = DwellServer::start(program(), &text).await.unwrap();
         let store = Store::attach(&settings.redis).await.unwrap();
         Trio { brokers, redis, dwell, settings, store }
     }
@@ -77,6 +77,17 @@ impl Trio {
         let mut producer = Producer::open(self.broker(kind)).await.unwrap();
         producer.send(&Destination::new(topic), messages).await.unwrap();
         producer.flush().await.unwrap();
+    }
+
+    /// Runs Dwell with other settings, in place of the one that ran before.
+    pub(super) async fn run_instead(&mut self, settings: &str) {
+        self.dwell.stop().await.unwrap();
+        self.dwell = DwellServer::start(program(), settings).await.unwrap();
+    }
+
+    /// The URL of the Redis.
+    pub(super) fn redis(&self) -> String {
+        self.redis.url()
     }
 
     /// Waits until this job has made so many attempts.
@@ -109,6 +120,11 @@ impl Trio {
         }
         self.redis.stop().await.unwrap();
     }
+}
+
+/// The program under test.
+pub(super) fn program() -> PathBuf {
+    PathBuf::from(env!("CARGO_BIN_EXE_dwell"))
 }
 
 /// What arrives somewhere.

@@ -1,0 +1,54 @@
+//! The files of config/ that a user starts from: each runs as it stands, but for the addresses.
+
+use std::path::Path;
+
+use dwell::servers::BrokerKind;
+use dwell_connectors::Message;
+
+use super::trio::{Trio, request};
+
+/// A file, where requests go in and jobs come out, and what a request adds to say so.
+const FILES: [(&str, BrokerKind, BrokerKind, &[(&str, &str)]); 4] = [
+    ("nats", BrokerKind::Nats, BrokerKind::Nats, &[]),
+    ("kafka", BrokerKind::Kafka, BrokerKind::Kafka, &[]),
+    ("rabbitmq", BrokerKind::Amqp, BrokerKind::Amqp, &[]),
+    ("kafka-to-rabbitmq", BrokerKind::Kafka, BrokerKind::Amqp, &[("delay-broker", "rabbitmq")]),
+];
+const TARGET: &str = "orders.close";
+
+/// The text of config/NAME.toml, with the addresses of these servers.
+pub(super) fn settings(name: &str, redis: &str, address: impl Fn(BrokerKind) -> String) -> String {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("config/{name}.toml"));
+    let mut text = std::fs::read_to_string(&file).unwrap();
+    let addresses = [
+        ("nats://127.0.0.1:4222", BrokerKind::Nats),
+        ("127.0.0.1:9092", BrokerKind::Kafka),
+        ("amqp://guest:guest@127.0.0.1:5672", BrokerKind::Amqp),
+    ];
+    for (standard, kind) in addresses.into_iter().filter(|(standard, _)| text.contains(standard)).collect::<Vec<_>>() {
+        text = text.replace(standard, &address(kind));
+    }
+    assert!(text.contains("redis://127.0.0.1:6379"), "{}", file.display());
+    text.replace("redis://127.0.0.1:6379", redis)
+}
+
+pub(super) async fn each_file_runs_as_it_stands(trio: &mut Trio) {
+    for kind in BrokerKind::ALL {
+        trio.declare(kind, TARGET).await;
+    }
+    for (name, from, to, more) in FILES {
+        run(trio, name).await;
+        let headers = [&[("delay-for", "200ms"), ("delay-target", TARGET), ("delay-id", name)], more].concat();
+        trio.send(from, [request(name, &headers)]).await;
+        assert_eq!(trio.read(to, TARGET).await.job(name).await.body, name);
+    }
+    run(trio, "envelope").await;
+    let body = r#"{"command":"add","topic":"orders.close","id":"enveloped","delay":1,"TTR":60,"body":{"order":17}}"#;
+    trio.send(BrokerKind::Nats, [Message::new(body)]).await;
+    assert_eq!(trio.read(BrokerKind::Nats, TARGET).await.job("enveloped").await.body, r#"{"order":17}"#);
+}
+
+async fn run(trio: &mut Trio, name: &str) {
+    let settings = settings(name, &trio.redis(), |kind| trio.address(kind));
+    trio.run_instead(&settings).await;
+}
