@@ -18,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::config::Config;
 use super::fault::{refused, said};
+use super::guard::{self, Guard};
 use super::login;
 use super::server::Server;
 use crate::{ConnectorError, ErrorKind};
@@ -114,11 +115,11 @@ impl Link {
             .with_client_property("product".into(), "dwell".into())
             .with_client_property("version".into(), env!("CARGO_PKG_VERSION").into());
         let runtime = lapin::runtime::default_runtime().map_err(|error| refused(&place, error))?;
-        let (own, is_tls) = (Arc::clone(&socket), server.is_tls());
+        let (own, is_tls, name) = (Arc::clone(&socket), server.is_tls(), place.clone());
         let connecting = Connection::connector(
             server.uri(),
-            runtime,
-            async move |uri, runtime| {
+            guard::runtime(),
+            async move |uri, _| {
                 let (host, port) = (uri.authority.host.clone(), uri.authority.port);
                 let addresses: Vec<_> = tokio::net::lookup_host((host.as_str(), port)).await?.collect();
                 let stream = timeout(patience, AsyncTcpStream::connect(&runtime, addresses)).await.map_err(std::io::Error::from)??;
@@ -128,7 +129,8 @@ impl Link {
                         return Err(std::io::Error::from(std::io::ErrorKind::TimedOut).into());
                     }
                 }
-                if is_tls { Ok(stream.into_tls(&host, tls.as_ref()).await?) } else { Ok(stream) }
+                let stream = if is_tls { stream.into_tls(&host, tls.as_ref()).await? } else { stream };
+                Ok(AsyncTcpStream::Plain(Guard::new(stream, name.clone())))
             },
             properties,
         );

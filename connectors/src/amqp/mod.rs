@@ -7,16 +7,15 @@
 //! - On a quorum queue each time that a message comes back counts towards its delivery limit, 20 by default on RabbitMQ 4; `declare` sets the highest.
 //! - Headers are a table: a name stands once, and order is lost (see `values`). A message whose `message_id` is not its own among those that are
 //!   out, or that has none, bears one more header, `delayed-publication`: by it returned messages are told apart (see `tally`).
+//! - What the library's parser cannot take is put right before it (see `scrub`): lists and tables that are nested deeper than 32 come as bytes, and
+//!   in texts with at most 255 bytes (names of headers, properties, keys) each byte that is not UTF-8 comes as `?`.
 //! - A nack from a queue is a refusal. One from an exchange leaves open whether other queues took the message.
-//!
-//! Known limits, both of the library's parser, both until somebody takes the message out of the queue: a text that is not UTF-8 where AMQP has short
-//! texts (routing keys, properties, names of headers) ends the connection, again and again; and headers whose lists or tables are nested hundreds
-//! deep overflow the stack of its thread, which ends the process. So who may publish to a queue that is read must be trusted that far.
 
 mod config;
 mod delivery;
 mod desk;
 mod fault;
+mod guard;
 mod lane;
 mod link;
 mod login;
@@ -24,6 +23,7 @@ mod names;
 mod properties;
 mod pump;
 mod queue;
+mod scrub;
 mod server;
 mod shelf;
 pub(crate) mod sink;

@@ -9,12 +9,14 @@ mod faults;
 mod links;
 mod login;
 mod messages;
+mod poison;
 mod proxy;
 mod returns;
 mod server;
 mod sinks;
 mod sources;
 mod suite;
+mod wire;
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;

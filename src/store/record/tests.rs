@@ -156,6 +156,17 @@ fn deeply_nested_metadata_is_an_error_and_no_overflow() {
     assert!(decode(bytes.into()).is_err());
 }
 
+/// AMQP's source gives no more than 32, below one header.
+#[test]
+fn headers_nested_as_deep_as_they_come_are_kept() {
+    let mut job = plain_job();
+    for around in [|value| Value::List(vec![value]), |value| Value::Table(vec![("k".to_owned(), value)])] {
+        job.headers.push("deep", (0..32).fold(Value::Bytes(Bytes::from_static(b"\xff")), |value, _| around(value)));
+    }
+    let record = decode(encode(&schedule(job.clone(), false), *b"generate").into()).unwrap();
+    assert_eq!(record.job, job);
+}
+
 #[test]
 fn the_digest_is_of_body_destination_and_key() {
     let base = digest(&full_job());

@@ -1,0 +1,229 @@
+//! The stream that the library reads, with each frame put right before its parser sees it (see `scrub`).
+//!
+//! Bodies pass untouched, without a copy. Frames with methods and headers are put right where they lie; only one that comes in pieces is kept until it
+//! is whole.
+
+use std::io::{self, Error, ErrorKind, Read, Write};
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, AsRawFd};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::{Duration, Instant};
+
+use async_rs::traits::Reactor;
+use async_rs::util::RuntimeParts;
+use async_rs::{Runtime, Tokio};
+use futures_io::{AsyncRead, AsyncWrite, IoSlice};
+use futures_util::Stream;
+use lapin::AsyncTcpStream;
+use tracing::{debug, warn};
+
+use super::scrub::{HEADER, METHOD, scrub};
+
+/// Type, channel and size.
+const HEAD: usize = 7;
+/// The byte that ends each frame.
+const END: usize = 1;
+/// The most bytes of a frame that is kept until it is whole. The server keeps to the `frame_max` that was agreed on, 128 KiB unless set otherwise:
+/// more than this makes no sense.
+const MOST: usize = 16 << 20;
+
+/// A runtime whose streams are guarded: the library's own in all else.
+pub(super) fn runtime() -> Runtime<RuntimeParts<Tokio, Guarding>> {
+    Runtime::new(RuntimeParts::new(Tokio::current(), Guarding(Tokio::current())))
+}
+
+/// What the library connects by.
+#[derive(Clone, Debug)]
+pub(super) struct Guarding(Tokio);
+
+impl Reactor for Guarding {
+    type TcpStream = Guard<AsyncTcpStream<<Tokio as Reactor>::TcpStream>>;
+    type Sleep = <Tokio as Reactor>::Sleep;
+
+    fn register<H: Read + Write + AsFd + AsRawFd + Send + 'static>(
+        &self,
+        socket: H,
+    ) -> io::Result<impl AsyncRead + AsyncWrite + Send + Unpin + 'static> {
+        self.0.register(socket)
+    }
+
+    fn sleep(&self, time: Duration) -> Self::Sleep {
+        self.0.sleep(time)
+    }
+
+    fn interval(&self, time: Duration) -> impl Stream<Item = Instant> + Send + 'static {
+        self.0.interval(time)
+    }
+
+    fn tcp_connect_addr(&self, address: SocketAddr) -> impl Future<Output = io::Result<Self::TcpStream>> + Send + 'static {
+        let connecting = self.0.tcp_connect_addr(address);
+        async move { Ok(Guard::new(AsyncTcpStream::Plain(connecting.await?), address.to_string())) }
+    }
+}
+
+/// A stream, guarded.
+#[derive(Debug)]
+pub(super) struct Guard<S> {
+    stream: S,
+    place: String,
+    /// How many bytes pass yet as they are.
+    passing: usize,
+    /// The beginning of a frame.
+    held: Vec<u8>,
+    /// What was held and is put right, and how much of it was given.
+    whole: Vec<u8>,
+    given: usize,
+    /// A message was altered.
+    altered: bool,
+}
+
+/// What a frame's beginning says of it.
+enum Next {
+    /// That many more bytes are needed to say anything.
+    Unknown(usize),
+    /// So many bytes, to be put right.
+    Look(usize),
+    /// So many bytes, to pass as they are.
+    Pass(usize),
+}
+
+impl Next {
+    fn of(bytes: &[u8]) -> io::Result<Self> {
+        match (bytes.first(), bytes.get(3..HEAD)) {
+            (None, _) => Ok(Next::Unknown(HEAD)),
+            // The server's version, where it speaks another one: `AMQP` and four numbers.
+            (Some(b'A'), _) => Ok(Next::Pass(8)),
+            (Some(&(METHOD | HEADER | 3 | 8)), None) => Ok(Next::Unknown(HEAD - bytes.len())),
+            (Some(&kind @ (METHOD | HEADER | 3 | 8)), Some(size)) => {
+                let size = size.iter().fold(0, |size, byte| size << 8 | usize::from(*byte));
+                match kind {
+                    METHOD | HEADER if size > MOST => Err(Error::new(ErrorKind::InvalidData, format!("a frame of {size} bytes"))),
+                    METHOD | HEADER => Ok(Next::Look(HEAD + size + END)),
+                    _ => Ok(Next::Pass(HEAD + size + END)),
+                }
+            }
+            // No AMQP: the parser says so at this byte, and reads no further.
+            (Some(_), _) => Ok(Next::Pass(usize::MAX)),
+        }
+    }
+}
+
+impl<S> Guard<S> {
+    /// `place` is the server, for the log.
+    pub(super) fn new(stream: S, place: String) -> Self {
+        Guard { stream, place, passing: 0, held: Vec::new(), whole: Vec::new(), given: 0, altered: false }
+    }
+
+    /// Puts whole frames right in what was read, and holds the beginning of one behind them: how many bytes are to be handed on.
+    fn look(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        let mut at = 0;
+        loop {
+            let pass = self.passing.min(bytes.len() - at);
+            self.passing -= pass;
+            at += pass;
+            match Next::of(&bytes[at..])? {
+                Next::Pass(length) => self.passing = length,
+                Next::Look(length) if length <= bytes.len() - at => {
+                    self.put_right(&mut bytes[at..at + length]);
+                    at += length;
+                }
+                Next::Look(_) | Next::Unknown(_) => {
+                    self.held.extend_from_slice(&bytes[at..]);
+                    return Ok(at);
+                }
+            }
+        }
+    }
+
+    /// How many more bytes belong to what is held; 0 when it is whole, and was put right.
+    fn missing(&mut self) -> io::Result<usize> {
+        let missing = match Next::of(&self.held)? {
+            Next::Unknown(missing) => missing,
+            Next::Look(length) => length - self.held.len(),
+            Next::Pass(length) => {
+                self.passing = length - self.held.len();
+                0
+            }
+        };
+        if missing == 0 {
+            std::mem::swap(&mut self.held, &mut self.whole);
+            self.held.clear();
+            self.given = 0;
+            if self.passing == 0 {
+                let mut whole = std::mem::take(&mut self.whole);
+                self.put_right(&mut whole);
+                self.whole = whole;
+            }
+        }
+        Ok(missing)
+    }
+
+    fn put_right(&mut self, frame: &mut [u8]) {
+        let (kind, end) = (frame[0], frame.len() - END);
+        if scrub(kind, &mut frame[HEAD..end]) {
+            let place = self.place.as_str();
+            let what = "amqp sent what cannot be read as it is: bytes that are not UTF-8 became `?`, what is nested too deep became bytes";
+            if std::mem::replace(&mut self.altered, true) {
+                debug!(place, "{what}");
+            } else {
+                warn!(place, "{what}");
+            }
+        }
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Guard<S> {
+    fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, into: &mut [u8]) -> Poll<io::Result<usize>> {
+        let guard = self.get_mut();
+        loop {
+            let left = &guard.whole[guard.given..];
+            if !left.is_empty() {
+                let count = left.len().min(into.len());
+                into[..count].copy_from_slice(&left[..count]);
+                guard.given += count;
+                return Poll::Ready(Ok(count));
+            }
+            if guard.held.is_empty() {
+                let count = ready!(Pin::new(&mut guard.stream).poll_read(context, into))?;
+                let whole = guard.look(&mut into[..count])?;
+                if count == 0 || whole > 0 {
+                    return Poll::Ready(Ok(whole));
+                }
+            } else {
+                let missing = guard.missing()?;
+                let mut more = [0; 4096];
+                let most = missing.min(more.len());
+                if most > 0 {
+                    let count = ready!(Pin::new(&mut guard.stream).poll_read(context, &mut more[..most]))?;
+                    if count == 0 {
+                        return Poll::Ready(Ok(0));
+                    }
+                    guard.held.extend_from_slice(&more[..count]);
+                }
+            }
+        }
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Guard<S> {
+    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, from: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.get_mut().stream).poll_write(context, from)
+    }
+
+    fn poll_write_vectored(self: Pin<&mut Self>, context: &mut Context<'_>, from: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.get_mut().stream).poll_write_vectored(context, from)
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().stream).poll_flush(context)
+    }
+
+    fn poll_close(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().stream).poll_close(context)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests;

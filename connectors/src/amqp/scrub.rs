@@ -1,0 +1,160 @@
+//! What the library's parser cannot take, put right in place in a frame, its length unchanged.
+//!
+//! The parser descends into lists and tables as deep as they are nested, until its stack is gone, and gives the connection up over a short text that
+//! is not UTF-8. RabbitMQ passes both on and delivers them again to whoever comes back, so that one message would end every reader of its queue.
+//! Here, nothing descends: a list or table below [`DEPTH`] becomes a byte array, whose length is laid out alike, and each byte that is not UTF-8 in a
+//! short text becomes `?`.
+
+/// How deep lists and tables may nest; the table of the headers itself does not count.
+pub(super) const DEPTH: usize = 32;
+
+/// The types of frames that are looked into.
+pub(super) const METHOD: u8 = 1;
+pub(super) const HEADER: u8 = 2;
+
+/// Puts the payload of a method or header frame right; true when anything had to change. What is malformed is left to the parser from there on: it
+/// reads in the same order, and gives up at the same place.
+pub(super) fn scrub(kind: u8, payload: &mut [u8]) -> bool {
+    let mut cursor = Cursor { bytes: payload, at: 0, changed: false };
+    // None only means that the payload ended, or made no sense, earlier.
+    let _ = match kind {
+        METHOD => cursor.method(),
+        HEADER => cursor.header(),
+        _ => None,
+    };
+    cursor.changed
+}
+
+struct Cursor<'a> {
+    bytes: &'a mut [u8],
+    at: usize,
+    changed: bool,
+}
+
+impl Cursor<'_> {
+    /// The methods that bear texts of others: names, keys, reasons.
+    fn method(&mut self) -> Option<()> {
+        let (head, texts) = match (self.number(2)?, self.number(2)?) {
+            // connection.close and channel.close: code, reason.
+            (10, 50) | (20, 40) => (2, 1),
+            // connection.blocked: reason.
+            (10, 60) => (0, 1),
+            // basic.return: code, reason, exchange, key.
+            (60, 50) => (2, 3),
+            // basic.deliver: consumer; then tag, redelivered, exchange, key.
+            (60, 60) => {
+                self.short()?;
+                (9, 2)
+            }
+            // basic.get-ok: tag, redelivered, exchange, key.
+            (60, 71) => (9, 2),
+            _ => return None,
+        };
+        self.skip(head)?;
+        (0..texts).try_for_each(|_| self.short())
+    }
+
+    /// Class, weight, size of the body, flags; then the properties whose flags are set, the first at the highest bit.
+    fn header(&mut self) -> Option<()> {
+        self.skip(2 + 2 + 8)?;
+        let flags = self.number(2)?;
+        for bit in (2..16).rev().filter(|bit| flags & (1 << bit) != 0) {
+            match bit {
+                13 => self.table()?,
+                // Delivery mode, priority.
+                12 | 11 => self.skip(1)?,
+                // Timestamp.
+                6 => self.skip(8)?,
+                _ => self.short()?,
+            }
+        }
+        Some(())
+    }
+
+    /// A table with all that is in it.
+    fn table(&mut self) -> Option<()> {
+        // Where each list or table ends that is open, and whether it is a table.
+        let mut open = [(0, false); DEPTH + 1];
+        let mut depth = 0;
+        open[0] = (self.end(self.bytes.len())?, true);
+        loop {
+            let (end, is_table) = open[depth];
+            if self.at == end {
+                if depth == 0 {
+                    return Some(());
+                }
+                depth -= 1;
+                continue;
+            }
+            if is_table {
+                self.short()?;
+            }
+            let at = self.at;
+            match self.number(1).and_then(|kind| u8::try_from(kind).ok())? {
+                b'V' => {}
+                b't' | b'b' | b'B' => self.skip(1)?,
+                b's' | b'U' | b'u' => self.skip(2)?,
+                b'I' | b'i' | b'f' => self.skip(4)?,
+                b'D' => self.skip(5)?,
+                b'L' | b'l' | b'd' | b'T' => self.skip(8)?,
+                b'S' | b'x' => self.at = self.end(end)?,
+                b'A' | b'F' if depth == DEPTH => {
+                    let after = self.end(end)?;
+                    *self.bytes.get_mut(at)? = b'x';
+                    (self.at, self.changed) = (after, true);
+                }
+                kind @ (b'A' | b'F') => {
+                    depth += 1;
+                    open[depth] = (self.end(end)?, kind == b'F');
+                }
+                _ => return None,
+            }
+            if self.at > end {
+                return None;
+            }
+        }
+    }
+
+    /// Reads a length of 4 bytes; where that ends which is so long, if not behind `last`.
+    fn end(&mut self, last: usize) -> Option<usize> {
+        let length = self.number(4)?;
+        self.at.checked_add(length).filter(|end| *end <= last)
+    }
+
+    /// A text with its length in one byte.
+    fn short(&mut self) -> Option<()> {
+        let length = self.number(1)?;
+        let start = self.at;
+        self.skip(length)?;
+        let text = &mut self.bytes[start..self.at];
+        self.changed |= make_text(text);
+        Some(())
+    }
+
+    fn number(&mut self, length: usize) -> Option<usize> {
+        let start = self.at;
+        self.skip(length)?;
+        Some(self.bytes[start..self.at].iter().fold(0, |number, byte| number << 8 | usize::from(*byte)))
+    }
+
+    fn skip(&mut self, length: usize) -> Option<()> {
+        self.at = self.at.checked_add(length).filter(|end| *end <= self.bytes.len())?;
+        Some(())
+    }
+}
+
+/// Makes each byte `?` that is not UTF-8; true when there was one.
+fn make_text(bytes: &mut [u8]) -> bool {
+    let (mut at, mut changed) = (0, false);
+    while let Err(error) = std::str::from_utf8(&bytes[at..]) {
+        let start = at + error.valid_up_to();
+        at = error.error_len().map_or(bytes.len(), |length| start + length);
+        bytes[start..at].fill(b'?');
+        changed = true;
+    }
+    changed
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests;
