@@ -36,7 +36,7 @@ impl RabbitServer {
             std::fs::write(&path, text).map_err(ServerError::prepare(format!("the file {}", path.display())))?;
         }
         process.set_env(surroundings(process.dir(), tools.number));
-        let mut server = RabbitServer { process, tools: tools };
+        let mut server = RabbitServer { process, tools };
         server.restart().await?;
         Ok(server)
     }

@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 #![allow(clippy::disallowed_methods, reason = "tests measure time, and wait for servers that run no runtime")]
 
-#[path = "../freeze.rs"]
+#[path = "../support/freeze.rs"]
 mod freeze;
 
 mod groups;
