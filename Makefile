@@ -1,4 +1,4 @@
-# Everything a fresh machine needs to build, show and test Dwell. Prerequisites: Rust, a C compiler, make.
+# Everything a fresh machine needs to build, show and test Dwell. Prerequisites: Rust, a C compiler, make; `tools` sees to what else compiling takes.
 # `make help` says what there is.
 
 .DEFAULT_GOAL := help
@@ -14,8 +14,12 @@ CLIENTS := DWELL_CLIENTS='$(CURDIR)/.servers/clients'
 help: ## say what each target does
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: tools servers ## start private servers and a bridge, send jobs, show what arrives and how late
-	$(SERVERS) cargo run --locked --bin dwell -- demo
+# Which broker the demo shows: nats, kafka or amqp.
+BROKER := nats
+DEMO_SERVERS := $(if $(filter kafka,$(BROKER)),kafka) $(if $(filter amqp,$(BROKER)),rabbitmq)
+
+demo: tools servers $(DEMO_SERVERS) ## start private servers and a bridge, send jobs, show what arrives and how late; BROKER=nats, kafka or amqp
+	$(SERVERS) $(KAFKA) $(RABBITMQ) cargo run --locked --bin dwell -- demo --broker $(BROKER)
 
 bench: tools servers ## measure on private servers: drain beside a bare relay, lateness at a steady rate, start
 	cargo build --locked --release --bin dwell

@@ -1,6 +1,6 @@
 //! What is published: a job's attempt, a dead letter, a rejected request, a verdict. Pure.
 
-use dwell_connectors::{Message, Value};
+use dwell_connectors::{Header, Message, Value};
 
 use crate::job::{Action, Confirm, DeadReason, JobId};
 use crate::store::inbound::Answer;
@@ -25,6 +25,11 @@ pub const LAST_ERROR: &str = "delayed-last-error";
 pub const ERROR: &str = "delayed-error";
 /// What was wrong with it.
 pub const ERROR_DETAIL: &str = "delayed-error-detail";
+
+/// What `CC` and `BCC` were, on an AMQP dead letter or rejected request.
+pub const CC: &str = "delayed-cc";
+/// See [`CC`].
+pub const BCC: &str = "delayed-bcc";
 
 /// A number in a header: an integer on AMQP, text elsewhere.
 fn number(broker_kind: &str, value: i64) -> Value {
@@ -51,6 +56,7 @@ pub fn attempt(lease: &Lease, broker_kind: &str) -> Message {
 #[must_use]
 pub fn dead_letter(lease: &Lease, broker_kind: &str, reason: DeadReason) -> Message {
     let mut message = attempt(lease, broker_kind);
+    without_copies(&mut message, broker_kind);
     message.headers.push(DEAD_REASON, Value::Text(reason.as_str().to_owned()));
     message.headers.push(LAST_ERROR, Value::Text(one_line(&lease.state.last_error)));
     message
@@ -79,6 +85,20 @@ pub fn dedupe_id(lease: &Lease) -> String {
 pub fn verdict(id: &JobId, action: Action, answer: Answer) -> Message {
     let json = serde_json::to_vec(&view::Verdict::of(id.as_str(), action, answer)).expect("words and a number can be written as JSON");
     Message::new(json).with_header("content-type", "application/json")
+}
+
+/// On AMQP `CC` and `BCC` are more queues for a copy. A letter goes to its own destination alone, so there they stand as what they were: a note.
+fn without_copies(message: &mut Message, broker_kind: &str) {
+    if broker_kind == "amqp" && ["CC", "BCC"].iter().any(|name| message.headers.iter().any(|header| header.name == *name)) {
+        message.headers = std::mem::take(&mut message.headers)
+            .into_iter()
+            .map(|header| match header.name.as_str() {
+                "CC" => Header { name: CC.to_owned(), ..header },
+                "BCC" => Header { name: BCC.to_owned(), ..header },
+                _ => header,
+            })
+            .collect();
+    }
 }
 
 /// Text for a header: NATS headers end at a line break.

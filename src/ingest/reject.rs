@@ -14,7 +14,7 @@ impl Ingest {
     /// Publishes a bad request to `rejected`, as often as it takes, and as much of it as the broker takes; false when given up.
     pub(super) async fn reject(&self, request: Message, rejection: &Rejection, give_up: &CancellationToken) -> bool {
         let position = request.position.clone();
-        let mut rejected = Rejected::new(request, rejection);
+        let mut rejected = Rejected::new(request, rejection, self.publisher.kind());
         let mut backoff = Backoff::link();
         let mut paused = false;
         // What the broker said to the request as it came.

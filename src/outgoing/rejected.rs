@@ -2,7 +2,7 @@
 
 use dwell_connectors::{Header, Message, Value};
 
-use super::{ERROR, ERROR_DETAIL, one_line};
+use super::{ERROR, ERROR_DETAIL, one_line, without_copies};
 use crate::request::Rejection;
 use crate::units::quote;
 
@@ -34,9 +34,10 @@ enum Headers {
 }
 
 impl Rejected {
-    /// As it came.
+    /// As it came, on a broker of this kind.
     #[must_use]
-    pub fn new(request: Message, rejection: &Rejection) -> Self {
+    pub fn new(mut request: Message, rejection: &Rejection, broker_kind: &str) -> Self {
+        without_copies(&mut request, broker_kind);
         let body = request.body.len();
         Rejected { request, code: rejection.code.as_str(), detail: one_line(&rejection.detail), headers: Headers::All, body, key: true }
     }
@@ -161,7 +162,7 @@ mod tests {
 
     #[test]
     fn more_is_left_out_step_by_step_and_named() {
-        let mut rejected = Rejected::new(request(), &Rejection::new(Code::BadHeader, "why"));
+        let mut rejected = Rejected::new(request(), &Rejection::new(Code::BadHeader, "why"), "nats");
         let all = ("a b c d e delayed-error delayed-error-detail", "12345", true, "why");
         let steps = [
             ("a delayed-error delayed-error-detail", "12345", true, "the headers `b c`, `d`, `e`"),
@@ -186,11 +187,22 @@ mod tests {
 
     #[test]
     fn what_is_not_there_is_not_left_out() {
-        let mut rejected = Rejected::new(Message::new(""), &Rejection::new(Code::BadHeader, "why"));
+        let mut rejected = Rejected::new(Message::new(""), &Rejection::new(Code::BadHeader, "why"), "nats");
         assert!(!rejected.leave_out());
-        let mut rejected = Rejected::new(Message::new("").with_header("a", "b"), &Rejection::new(Code::BadHeader, "x".repeat(500)));
+        let mut rejected = Rejected::new(Message::new("").with_header("a", "b"), &Rejection::new(Code::BadHeader, "x".repeat(500)), "nats");
         assert!(rejected.leave_out() && shown(&rejected).3.len() < 300);
         assert!(!rejected.leave_out());
         assert_eq!(shown(&rejected).3, "x".repeat(500));
+    }
+
+    #[test]
+    fn copies_to_other_queues_are_a_note() {
+        let request = || Message::new("").with_header("CC", "a").with_header("cc", "b").with_header("BCC", "c");
+        let names = |kind| {
+            let message = Rejected::new(request(), &Rejection::new(Code::BadHeader, "why"), kind).message();
+            message.headers.iter().take(3).map(|header| header.name.clone()).collect::<Vec<_>>()
+        };
+        assert_eq!(names("amqp"), ["delayed-cc", "cc", "delayed-bcc"]);
+        assert_eq!(names("kafka"), ["CC", "cc", "BCC"]);
     }
 }

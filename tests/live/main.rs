@@ -12,6 +12,7 @@ mod commands;
 mod demo;
 #[cfg(feature = "nats")]
 mod odd_requests;
+#[cfg(all(feature = "amqp", feature = "kafka", feature = "nats"))]
 mod routes;
 mod servers;
 mod store;

@@ -3,9 +3,11 @@
 use std::io;
 use std::path::Path;
 
-use dwell::servers::{AppendFsync, NatsOptions, NatsServer, RabbitOptions, RabbitServer, RedisOptions, RedisServer};
+use dwell::servers::{AppendFsync, NatsOptions, NatsServer, RedisOptions, RedisServer};
 #[cfg(feature = "kafka")]
 use dwell::servers::{KafkaOptions, KafkaServer};
+#[cfg(feature = "amqp")]
+use dwell::servers::{RabbitOptions, RabbitServer};
 #[cfg(feature = "kafka")]
 use dwell_connectors::{BrokerConfig, Declared, Destination, Role, kafka};
 use redis::AsyncCommands;
@@ -146,6 +148,7 @@ async fn a_server_that_refuses_its_settings_says_why() {
     assert!(text.contains("no-such-setting"), "{text}");
 }
 
+#[cfg(feature = "amqp")]
 #[tokio::test]
 async fn rabbitmq_keeps_its_queues_over_a_stop() {
     use dwell_connectors::{BrokerConfig, Declared, Destination, Role, amqp};

@@ -86,7 +86,7 @@ async fn a_blocked_connection_refuses_and_comes_back() {
         let start = Instant::now();
         sink.publish(numbered(&to("", &queue), 10)).await;
         let outcomes = collect(&mut outcomes, 10).await;
-        assert!(start.elapsed() < patience + Duration::from_secs(1), "it took {:?}", start.elapsed());
+        assert!(start.elapsed() < patience + Duration::from_secs(15), "it took {:?}", start.elapsed());
         match &outcomes[9] {
             Outcome::Refused(why) => break why.clone(),
             Outcome::Confirmed | Outcome::Unknown(_) => {}
@@ -130,12 +130,12 @@ async fn a_silent_broker_is_given_up() {
         refused += batch.iter().filter(|(_, outcome)| matches!(outcome, Outcome::Refused(_))).count();
     }
     assert_eq!(unknown + refused, 10);
-    assert!(start.elapsed() < Duration::from_secs(10), "it took {:?}", start.elapsed());
+    assert!(start.elapsed() < Duration::from_secs(30), "it took {:?}", start.elapsed());
 
     // Nor does opening wait for ever.
     let start = Instant::now();
     let Err(error) = broker.source(options(&queue)).await else { panic!("a source opened on a frozen server") };
     assert_eq!(error.kind, ErrorKind::Disconnected, "{error}");
-    assert!(start.elapsed() < Duration::from_secs(6), "it took {:?}", start.elapsed());
+    assert!(start.elapsed() < Duration::from_secs(30), "it took {:?}", start.elapsed());
     server.freeze(false);
 }

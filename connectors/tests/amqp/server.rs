@@ -176,9 +176,7 @@ impl RabbitServer {
 
     /// Stops the process where it stands, or lets it go on: connections stay open, and silent.
     pub(crate) fn freeze(&self, frozen: bool) {
-        let signal = if frozen { "-STOP" } else { "-CONT" };
-        let id = self.life.lock().as_ref().unwrap().process.id().to_string();
-        assert!(Command::new("kill").args([signal, &id]).status().unwrap().success());
+        crate::freeze::freeze(self.life.lock().as_ref().unwrap().process.id(), frozen);
     }
 
     /// `rabbitmqctl` on this server.

@@ -251,7 +251,7 @@ async fn after_a_kill_nothing_that_was_not_acked_is_skipped_and_reading_resumes_
     let killed = Instant::now();
     let source = broker.source(options(&topic)).await.unwrap();
     let mut seen: HashSet<u64> = numbers(&read(&*source, 1).await).into_iter().collect();
-    assert!(killed.elapsed() < Duration::from_secs(15), "it took {:?}", killed.elapsed());
+    assert!(killed.elapsed() < Duration::from_secs(30), "it took {:?}", killed.elapsed());
     // Something was committed, and nothing past the first batch that was not acked.
     assert!(!seen.contains(&1));
     while !(1..=total).all(|number| acked.contains(&number) || seen.contains(&number)) {

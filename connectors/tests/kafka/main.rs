@@ -4,6 +4,9 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 #![allow(clippy::disallowed_methods, reason = "tests measure time, and wait for servers that run no runtime")]
 
+#[path = "../support/freeze.rs"]
+mod freeze;
+
 mod groups;
 mod links;
 mod login;

@@ -140,9 +140,7 @@ message.max.bytes=4194304
 
     /// Stops the process where it stands, or lets it go on: connections stay open, and silent.
     pub(crate) fn freeze(&self, frozen: bool) {
-        let signal = if frozen { "-STOP" } else { "-CONT" };
-        let java = self.running.lock().as_ref().unwrap().java.to_string();
-        assert!(Command::new("kill").args([signal, &java]).status().unwrap().success());
+        crate::freeze::freeze(self.running.lock().as_ref().unwrap().java, frozen);
     }
 
     fn log(&self) -> String {

@@ -65,7 +65,7 @@ async fn what_a_broker_says_to_a_message_is_its_outcome() {
             assert!(shown.starts_with(expected), "{:?}: {shown}", says[0]);
         }
         // Sooner than by a timeout.
-        assert!(start.elapsed() < Duration::from_secs(8), "{:?} took {:?}", says[0], start.elapsed());
+        assert!(start.elapsed() < Duration::from_secs(30), "{:?} took {:?}", says[0], start.elapsed());
         cluster.clear_request_errors(RDKafkaApiKey::Produce);
         if expected != "Unroutable" {
             // The producer is still good.
@@ -106,7 +106,7 @@ async fn an_unknown_topic_is_unroutable_until_it_is_made() {
     for outcome in collect(&mut outcomes, 2).await {
         assert!(matches!(&outcome, Outcome::Unroutable(why) if why.contains(&topic)), "{outcome:?}");
     }
-    assert!(start.elapsed() < Duration::from_secs(8), "it took {:?}", start.elapsed());
+    assert!(start.elapsed() < Duration::from_secs(30), "it took {:?}", start.elapsed());
     assert!(!sink.exists(&Destination::new(topic.clone())).await.unwrap());
     declare(&broker, &topic).await;
     assert!(sink.exists(&Destination::new(topic.clone())).await.unwrap());
@@ -150,13 +150,13 @@ async fn a_silent_broker_is_given_up_and_every_token_answered_in_time() {
     sink.publish(numbered("a", 10)).await;
     let outcomes = collect(&mut outcomes, 10).await;
     assert!(outcomes.iter().all(|outcome| matches!(outcome, Outcome::Unknown(_))), "{outcomes:?}");
-    assert!(start.elapsed() < Duration::from_secs(8), "it took {:?}", start.elapsed());
+    assert!(start.elapsed() < Duration::from_secs(30), "it took {:?}", start.elapsed());
 
     // Nor does opening wait for ever.
     let start = Instant::now();
     let Err(error) = broker.source(options("a")).await else { panic!("a source opened on a frozen broker") };
     assert_eq!(error.kind, ErrorKind::Disconnected, "{error}");
-    assert!(start.elapsed() < Duration::from_secs(8), "it took {:?}", start.elapsed());
+    assert!(start.elapsed() < Duration::from_secs(30), "it took {:?}", start.elapsed());
     server.freeze(false);
 }
 

@@ -76,13 +76,13 @@ async fn a_silent_server_is_given_up() {
         unknown += batch.iter().filter(|(_, outcome)| matches!(outcome, Outcome::Unknown(_))).count();
     }
     assert_eq!(unknown, 10);
-    assert!(start.elapsed() < Duration::from_secs(10), "it took {:?}", start.elapsed());
+    assert!(start.elapsed() < Duration::from_secs(30), "it took {:?}", start.elapsed());
 
     // Nor does opening wait for ever.
     let start = Instant::now();
     let Err(error) = broker.source(options("a")).await else { panic!("a source opened on a frozen server") };
     assert_eq!(error.kind, ErrorKind::Disconnected, "{error}");
-    assert!(start.elapsed() < Duration::from_secs(6), "it took {:?}", start.elapsed());
+    assert!(start.elapsed() < Duration::from_secs(30), "it took {:?}", start.elapsed());
     server.freeze(false);
 }
 

@@ -171,5 +171,5 @@ async fn a_missing_permission_is_told() {
     let start = std::time::Instant::now();
     let Err(error) = BrokerConfig::Nats(user("no_api")).source(options("a")).await else { panic!("it opened") };
     assert_eq!(error.kind, ErrorKind::Denied, "{error}");
-    assert!(start.elapsed() < std::time::Duration::from_secs(3));
+    assert!(start.elapsed() < std::time::Duration::from_secs(30));
 }

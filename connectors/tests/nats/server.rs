@@ -60,9 +60,7 @@ impl NatsServer {
 
     /// Stops the process where it stands, or lets it go on: connections stay open, and silent.
     pub(crate) fn freeze(&self, frozen: bool) {
-        let signal = if frozen { "-STOP" } else { "-CONT" };
-        let id = self.child.lock().as_ref().unwrap().id().to_string();
-        assert!(Command::new("kill").args([signal, &id]).status().unwrap().success());
+        crate::freeze::freeze(self.child.lock().as_ref().unwrap().id(), frozen);
     }
 
     fn log(&self) -> String {

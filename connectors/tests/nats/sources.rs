@@ -112,7 +112,7 @@ async fn nothing_is_stuck_after_close_or_drop_under_load() {
     let source = broker.source(SourceOptions { max_batch: 1000, max_unsettled: 10_000, ..options("a") }).await.unwrap();
     // An ack may be overtaken by the end of a dropped source: what is missing is what matters.
     read(&*source, 20_000 - acked).await;
-    assert!(start.elapsed() < Duration::from_secs(10), "it took {:?}", start.elapsed());
+    assert!(start.elapsed() < Duration::from_secs(30), "it took {:?}", start.elapsed());
     source.close().await.unwrap();
     let mut stream = context(&server).await.get_stream("DWELL_a").await.unwrap();
     assert_eq!(stream.info().await.unwrap().state.messages, 0);

@@ -8,7 +8,9 @@ use dwell_connectors::Message;
 use super::trio::{Trio, request};
 
 /// A file, where requests go in and jobs come out, and what a request adds to say so.
-const FILES: [(&str, BrokerKind, BrokerKind, &[(&str, &str)]); 4] = [
+type File = (&'static str, BrokerKind, BrokerKind, &'static [(&'static str, &'static str)]);
+
+const FILES: [File; 4] = [
     ("nats", BrokerKind::Nats, BrokerKind::Nats, &[]),
     ("kafka", BrokerKind::Kafka, BrokerKind::Kafka, &[]),
     ("rabbitmq", BrokerKind::Amqp, BrokerKind::Amqp, &[]),
