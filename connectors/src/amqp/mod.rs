@@ -5,6 +5,7 @@
 //! - A broker has a patience of its own with what is unsettled: RabbitMQ's `consumer_timeout`, 30 minutes unless set otherwise. It then closes the
 //!   channel and delivers the messages again. Raise it where Redis may be away for longer.
 //! - On a quorum queue each time that a message comes back counts towards its delivery limit, 20 by default on RabbitMQ 4; `declare` sets the highest.
+//!   A busy server may also forget the last acks before a channel closes (rabbitmq-server#10327): those messages come again.
 //! - Headers are a table: a name stands once, and order is lost (see `values`). A message whose `message_id` is not its own among those that are
 //!   out, or that has none, bears one more header, `delayed-publication`: by it returned messages are told apart (see `tally`).
 //! - What the library's parser cannot take is put right before it (see `scrub`): lists and tables that are nested deeper than 32 come as bytes, and
