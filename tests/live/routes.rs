@@ -2,10 +2,11 @@
 //!
 //! - `trio`: the servers, the bridge, and what a story needs of them.
 //! - `matrix`: the nine routes; `stories`: retries, dead letters, consumer confirm; `refusals`: what is rejected; `clients`: other libraries.
-//! - `files`: the runnable files of config/; `migration`: from RabbitMQ's plugin, as its page says.
+//! - `group`: a Kafka group that loses instances; `files`: the runnable files of config/; `migration`: from RabbitMQ's plugin, as its page says.
 
 mod clients;
 mod files;
+mod group;
 mod matrix;
 mod migration;
 mod refusals;
