@@ -43,6 +43,10 @@ pub(super) async fn each_file_runs_as_it_stands(trio: &mut Trio) {
         let headers = [&[("delay-for", "200ms"), ("delay-target", TARGET), ("delay-id", name)], more].concat();
         trio.send(from, [request(name, &headers)]).await;
         assert_eq!(trio.read(to, TARGET).await.job(name).await.body, name);
+        // What was rejected before was acknowledged: another reader of the group does not reject it again.
+        trio.send(from, [request(name, &[("delay-for", "no time")])]).await;
+        let rejected = trio.read(from, "delay.rejected").await.until(1).await;
+        assert!(rejected.iter().all(|(_, message)| message.body == name), "{rejected:?}");
     }
     run(trio, "envelope").await;
     let body = r#"{"command":"add","topic":"orders.close","id":"enveloped","delay":1,"TTR":60,"body":{"order":17}}"#;

@@ -37,6 +37,8 @@ pub(super) async fn retries_are_numbered_and_end_among_the_dead(trio: &Trio) {
         assert_eq!(texts["delayed-attempt"], "3", "{name}: one attempt, and one for each wait");
         assert_eq!(texts["delayed-dead-reason"], "retries_exhausted", "{name}");
         assert!(!texts["delayed-last-error"].is_empty(), "{name}");
+        let due_ms: i64 = texts["delayed-due"].parse().unwrap();
+        assert!(dead.first_ms(&dying).unwrap() >= due_ms + 300, "{name}: both waits were waited for");
         assert_eq!(texts["tag"], "kept", "{name}");
 
         // A destination that is made meanwhile is found by the next attempt.

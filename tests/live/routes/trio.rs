@@ -157,6 +157,12 @@ impl Reading {
         .await
     }
 
+    /// When the first message of this job came, epoch ms.
+    pub(super) fn first_ms(&self, id: &str) -> Option<i64> {
+        let seen = self.seen.lock();
+        seen.iter().find(|(_, message)| text(message, "delayed-id").as_deref() == Some(id)).map(|(at_us, _)| at_us / 1000)
+    }
+
     /// How many messages of this job came.
     pub(super) fn count(&self, id: &str) -> usize {
         self.seen.lock().iter().filter(|(_, message)| text(message, "delayed-id").as_deref() == Some(id)).count()
