@@ -11,7 +11,7 @@ use dwell::store::Store;
 use dwell_connectors::{Destination, Message, Role};
 use parking_lot::Mutex;
 
-use super::trio::{program, text};
+use super::trio::{Seen, program, text};
 use crate::support::{DEADLINE, wait_within};
 
 /// Requests in the backlog; `DWELL_BACKLOG_JOBS` names another number.
@@ -36,7 +36,7 @@ async fn a_group_loses_instances_and_no_request() {
     for (topic, role) in [("delay.in", Role::Ingest), ("orders.close", Role::Letters)] {
         broker.declare(&Destination::new(topic), role).await.unwrap();
     }
-    let seen: Arc<Mutex<HashMap<String, Vec<(i64, Message)>>>> = Arc::default();
+    let seen: Arc<Mutex<HashMap<String, Vec<Seen>>>> = Arc::default();
     let into = seen.clone();
     let consumer = Consumer::open(broker, "orders.close", move |at_us, messages| {
         let mut seen = into.lock();
