@@ -40,6 +40,9 @@ pub trait Harness: Send + Sync {
 
     /// How long the broker leaves an unsettled message with a reader that shows no sign of life; `None`: as long as its link lives.
     fn patience(&self) -> Option<Duration>;
+
+    /// Waits until the broker has worked off the acks of everything in this topic, where it may forget the last of them when a link ends.
+    async fn worked_off(&self, _topic: &str) {}
 }
 
 /// What a broker can carry. What it cannot is not asked of it.

@@ -17,6 +17,7 @@ pub async fn acked_is_gone(harness: &dyn Harness) {
     for id in ids.into_iter().rev() {
         first.ack(id).await.unwrap();
     }
+    harness.worked_off(&topic).await;
     first.close().await.unwrap();
     let second = source(harness, &topic).await;
     nothing_comes_for(&*second, harness.patience().unwrap_or_default() + QUIET).await;
