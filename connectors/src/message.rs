@@ -204,28 +204,34 @@ impl Value {
         }
     }
 
-    /// The value as it is written: text, bytes that are UTF-8 (Kafka has no other text), and integers (AMQP). `None` for everything else.
+    /// The value as text, where nothing of it is lost by that: text, truth values, numbers, seconds. `None` for everything else.
     #[must_use]
-    pub fn written(&self) -> Option<Cow<'_, str>> {
+    pub fn plain(&self) -> Option<Cow<'_, str>> {
         Some(match self {
             Value::Text(text) => Cow::Borrowed(text.as_str()),
-            Value::Bytes(bytes) => Cow::Borrowed(std::str::from_utf8(bytes).ok()?),
-            Value::I8(n) => Cow::Owned(n.to_string()),
-            Value::I16(n) => Cow::Owned(n.to_string()),
-            Value::I32(n) => Cow::Owned(n.to_string()),
-            Value::I64(n) => Cow::Owned(n.to_string()),
-            Value::U8(n) => Cow::Owned(n.to_string()),
-            Value::U16(n) => Cow::Owned(n.to_string()),
-            Value::U32(n) => Cow::Owned(n.to_string()),
-            Value::Null
-            | Value::Bool(_)
-            | Value::F32(_)
-            | Value::F64(_)
-            | Value::Decimal(..)
-            | Value::Timestamp(_)
-            | Value::List(_)
-            | Value::Table(_) => return None,
+            Value::Bool(value) => Cow::Owned(value.to_string()),
+            Value::I8(value) => Cow::Owned(value.to_string()),
+            Value::I16(value) => Cow::Owned(value.to_string()),
+            Value::I32(value) => Cow::Owned(value.to_string()),
+            Value::I64(value) => Cow::Owned(value.to_string()),
+            Value::U8(value) => Cow::Owned(value.to_string()),
+            Value::U16(value) => Cow::Owned(value.to_string()),
+            Value::U32(value) => Cow::Owned(value.to_string()),
+            Value::F32(value) => Cow::Owned(value.to_string()),
+            Value::F64(value) => Cow::Owned(value.to_string()),
+            Value::Timestamp(seconds) => Cow::Owned(seconds.to_string()),
+            Value::Null | Value::Decimal(..) | Value::Bytes(_) | Value::List(_) | Value::Table(_) => return None,
         })
+    }
+
+    /// The value as a producer wrote it who had text or integers in mind: text, bytes that are UTF-8 (Kafka has no other text), integers (AMQP).
+    #[must_use]
+    pub fn written(&self) -> Option<Cow<'_, str>> {
+        match self {
+            Value::Bytes(bytes) => std::str::from_utf8(bytes).ok().map(Cow::Borrowed),
+            Value::Bool(_) | Value::F32(_) | Value::F64(_) | Value::Timestamp(_) => None,
+            other => other.plain(),
+        }
     }
 
     /// About how much memory the value holds, in bytes.

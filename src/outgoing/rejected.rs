@@ -121,22 +121,7 @@ impl Rejected {
 /// Whether every broker can carry this header.
 fn is_plain(header: &Header) -> bool {
     let named = !header.name.is_empty() && header.name.bytes().all(|byte| byte.is_ascii_graphic() && byte != b':');
-    named
-        && match &header.value {
-            Value::Text(text) => !text.contains(['\r', '\n']),
-            Value::Bool(_)
-            | Value::I8(_)
-            | Value::I16(_)
-            | Value::I32(_)
-            | Value::I64(_)
-            | Value::U8(_)
-            | Value::U16(_)
-            | Value::U32(_)
-            | Value::F32(_)
-            | Value::F64(_)
-            | Value::Timestamp(_) => true,
-            Value::Null | Value::Decimal(..) | Value::Bytes(_) | Value::List(_) | Value::Table(_) => false,
-        }
+    named && header.value.plain().is_some_and(|text| !text.contains(['\r', '\n']))
 }
 
 #[cfg(test)]

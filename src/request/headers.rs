@@ -1,5 +1,7 @@
 //! What passes on to the target: every header but those that speak to Dwell, and those that would act on the target's broker.
 
+use std::collections::HashSet;
+
 use dwell_connectors::{Destination, Header, Headers, Value};
 
 use super::control::strip_prefix_ignore_case;
@@ -32,6 +34,8 @@ pub(super) fn passed(
     to: &Destination,
 ) -> Result<Headers, Rejection> {
     let mut passed = Headers::default();
+    // A field table has each name once; what a broker of that kind sent twice itself is left to the client.
+    let mut names = (broker.kind == Kind::Amqp && from != Kind::Amqp).then(HashSet::new);
     for header in headers.iter().chain(stand_ins) {
         let ours = has_prefix(header, "delay-") || has_prefix(header, "delayed-") || dialect::owns(&header.name);
         if ours {
@@ -44,8 +48,7 @@ pub(super) fn passed(
             Kind::Memory => true,
         };
         if pass {
-            // A field table has each name once; what a broker of that kind sent twice itself is left to the client.
-            if broker.kind == Kind::Amqp && from != Kind::Amqp && passed.iter().any(|other| other.name == header.name) {
+            if names.as_mut().is_some_and(|names| !names.insert(header.name.as_str())) {
                 return Err(refuse(header, "stands more than once, and AMQP has each name once: give each its own name"));
             }
             passed.push(header.name.clone(), header.value.clone());
@@ -71,7 +74,7 @@ fn to_nats(header: &Header, from: Kind) -> Result<bool, Rejection> {
     }
     match &header.value {
         Value::Text(text) if text.contains(['\r', '\n']) => Err(refuse(header, "has more than one line, which NATS does not take")),
-        value if is_plain(value) => Ok(true),
+        value if value.plain().is_some() => Ok(true),
         _ => Err(refuse(header, "is no text, and NATS has only text: send it as text")),
     }
 }
@@ -82,7 +85,7 @@ fn to_kafka(header: &Header) -> Result<bool, Rejection> {
     }
     match &header.value {
         Value::Null | Value::Bytes(_) => Ok(true),
-        value if is_plain(value) => Ok(true),
+        value if value.plain().is_some() => Ok(true),
         _ => Err(refuse(header, "is neither text, a number nor bytes, and Kafka has no other: send it as text")),
     }
 }
@@ -114,25 +117,6 @@ fn to_amqp(header: &Header, broker: &BrokerRules, to: &Destination) -> Result<bo
         }
     }
     Ok(true)
-}
-
-/// Whether a value can be written as text without losing anything.
-fn is_plain(value: &Value) -> bool {
-    match value {
-        Value::Text(_)
-        | Value::Bool(_)
-        | Value::I8(_)
-        | Value::I16(_)
-        | Value::I32(_)
-        | Value::I64(_)
-        | Value::U8(_)
-        | Value::U16(_)
-        | Value::U32(_)
-        | Value::F32(_)
-        | Value::F64(_)
-        | Value::Timestamp(_) => true,
-        Value::Null | Value::Decimal(..) | Value::Bytes(_) | Value::List(_) | Value::Table(_) => false,
-    }
 }
 
 fn has_prefix(header: &Header, prefix: &str) -> bool {

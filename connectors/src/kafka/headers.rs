@@ -47,33 +47,14 @@ pub(super) fn to_kafka(headers: &Headers) -> Result<Option<OwnedHeaders>, String
             Value::Text(text) => Some(text.as_bytes()),
             Value::Bytes(bytes) => Some(bytes),
             other => {
-                text = as_text(other).map_err(|why| format!("header `{name}` cannot pass to Kafka: {why}"))?;
+                let no_text = || format!("header `{name}` cannot pass to Kafka: its value is a decimal, a list or a table");
+                text = other.plain().ok_or_else(no_text)?;
                 Some(text.as_bytes())
             }
         };
         list = list.insert(KafkaHeader { key: name, value: bytes });
     }
     Ok(Some(list))
-}
-
-fn as_text(value: &Value) -> Result<String, &'static str> {
-    Ok(match value {
-        Value::Bool(value) => value.to_string(),
-        Value::I8(value) => value.to_string(),
-        Value::I16(value) => value.to_string(),
-        Value::I32(value) => value.to_string(),
-        Value::I64(value) => value.to_string(),
-        Value::U8(value) => value.to_string(),
-        Value::U16(value) => value.to_string(),
-        Value::U32(value) => value.to_string(),
-        Value::F32(value) => value.to_string(),
-        Value::F64(value) => value.to_string(),
-        Value::Timestamp(value) => value.to_string(),
-        Value::Null | Value::Text(_) | Value::Bytes(_) => return Err("its value needs no text"),
-        Value::Decimal(..) => return Err("its value is a decimal"),
-        Value::List(_) => return Err("its value is a list"),
-        Value::Table(_) => return Err("its value is a table"),
-    })
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! Headers between the client's map and ours.
 
+use std::borrow::Cow;
+
 use async_nats::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::{Header, Headers, Value};
@@ -55,25 +57,12 @@ fn acts(name: &str) -> bool {
 
 /// The value as text, the only type of NATS.
 fn text(value: Value) -> Result<String, &'static str> {
-    Ok(match value {
-        Value::Text(text) => text,
-        Value::Null => String::new(),
-        Value::Bool(value) => value.to_string(),
-        Value::I8(value) => value.to_string(),
-        Value::I16(value) => value.to_string(),
-        Value::I32(value) => value.to_string(),
-        Value::I64(value) => value.to_string(),
-        Value::U8(value) => value.to_string(),
-        Value::U16(value) => value.to_string(),
-        Value::U32(value) => value.to_string(),
-        Value::F32(value) => value.to_string(),
-        Value::F64(value) => value.to_string(),
-        Value::Timestamp(value) => value.to_string(),
-        Value::Bytes(bytes) => String::from_utf8(bytes.into()).map_err(|_| "its value is not UTF-8")?,
-        Value::Decimal(..) => return Err("its value is a decimal"),
-        Value::List(_) => return Err("its value is a list"),
-        Value::Table(_) => return Err("its value is a table"),
-    })
+    match value {
+        Value::Text(text) => Ok(text),
+        Value::Null => Ok(String::new()),
+        Value::Bytes(bytes) => String::from_utf8(bytes.into()).map_err(|_| "its value is not UTF-8"),
+        other => other.plain().map(Cow::into_owned).ok_or("its value is a decimal, a list or a table"),
+    }
 }
 
 #[cfg(test)]
