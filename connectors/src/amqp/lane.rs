@@ -150,8 +150,9 @@ impl<'a> Channeled<'a> {
             if let Err(error) = self.send().await {
                 return self.fell(&error);
             }
-            let done = self.flights.is_empty() && self.run.queue.is_empty();
-            if done && (!more || self.run.last.elapsed() > IDLE) {
+            let idle = self.flights.is_empty() && self.run.last.elapsed() > IDLE;
+            // A confirm that may never come holds up no sink that closes: its publication has its outcome.
+            if self.run.queue.is_empty() && (idle || !more && self.flights.values().all(|flight| flight.answered)) {
                 return;
             }
             let link = Arc::clone(&self.run.link);
@@ -211,7 +212,10 @@ impl<'a> Channeled<'a> {
         let channel = self.channel.clone();
         let mut publishing = async move {
             let options = BasicPublishOptions { mandatory: true, ..BasicPublishOptions::default() };
-            match channel.basic_publish(exchange, key, options, &body, properties).await {
+            let sent = channel.basic_publish(exchange, key, options, &body, properties).await;
+            // The client has its copy, and the confirm may be long in coming.
+            drop(body);
+            match sent {
                 Ok(confirm) => (number, confirm.await),
                 Err(error) => (number, Err(error)),
             }
@@ -242,7 +246,7 @@ impl<'a> Channeled<'a> {
             }
             next = self.confirms.next().now_or_never().flatten();
         }
-        let judged = self.tally.judge(self.confirms.is_empty());
+        let judged = self.tally.judge(fallen.is_none() && self.confirms.is_empty());
         self.proved |= !judged.is_empty();
         let mut outcomes = Vec::with_capacity(judged.len());
         for (number, verdict) in judged {
@@ -265,6 +269,8 @@ impl<'a> Channeled<'a> {
                 outcomes.push((flight.token, Outcome::Unknown(format!("no confirm for `{}` within {patience:?}", flight.to))));
             }
         }
+        // A missing exchange or right would have closed the channel long ago: who waits for one silent queue holds up no other.
+        self.proved |= !outcomes.is_empty();
         let mut unsent = 0;
         while self.run.queue.front().is_some_and(|item| item.since.elapsed() >= patience) {
             let Some(item) = self.run.queue.pop_front() else { break };
