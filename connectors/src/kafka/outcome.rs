@@ -45,7 +45,10 @@ pub(super) fn outcome(failed: &Failed<'_>) -> Outcome {
         Code::NotEnoughReplicas | Code::ThrottlingQuotaExceeded | Code::PolicyViolation | Code::QueueFull | Code::KafkaStorageError => {
             Outcome::Refused(why)
         }
-        _ if never_sent => Outcome::Refused(format!("{why}: all brokers were down")),
+        // Whatever else is said, somebody has said it: the message was sent.
+        Code::MessageTimedOut | Code::PurgeQueue | Code::AllBrokersDown | Code::BrokerTransportFailure if never_sent => {
+            Outcome::Refused(format!("{why}: all brokers were down"))
+        }
         // Too few replicas only after it was written, timeouts, lost connections, a producer that lost its place.
         _ => Outcome::Unknown(why),
     }

@@ -152,7 +152,7 @@ impl Reader {
     fn turn_back(&self) -> Result<(), ConnectorError> {
         for (partition, offset) in self.shelf.turns() {
             match self.consumer.seek(&self.topic, partition, Offset::Offset(offset), Duration::ZERO) {
-                Ok(()) => self.shelf.went_back(partition),
+                Ok(()) => self.shelf.went_back(partition, offset),
                 // Not fetching yet, or not ours any more: the next round tells.
                 Err(error) => debug!(topic = self.topic, partition, offset, %error, "cannot go back yet"),
             }

@@ -206,9 +206,9 @@ impl Shelf {
     }
 
     /// The reader went back in this partition.
-    pub(super) fn went_back(&self, partition: i32) {
+    pub(super) fn went_back(&self, partition: i32, to: i64) {
         if let Some(track) = self.state.lock().tracks.get_mut(&partition) {
-            track.went_back();
+            track.went_back(to);
         }
     }
 

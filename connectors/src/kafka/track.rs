@@ -17,6 +17,8 @@ pub(super) struct Track {
     turn: bool,
     /// What comes now up to here was read before: the source went back.
     again_until: Option<i64>,
+    /// Where it went back to.
+    again_from: i64,
     /// The last position that was committed.
     committed: Option<i64>,
 }
@@ -34,7 +36,8 @@ impl Track {
             }
             if offset < end {
                 // What is not there any more between two that are: compacted, or deleted.
-                while let Some(gone) = self.nacked.first().copied().filter(|gone| *gone < offset) {
+                // What was given back since then from before it is yet to be gone back for.
+                while let Some(gone) = self.nacked.range(self.again_from..).next().copied().filter(|gone| *gone < offset) {
                     self.nacked.remove(&gone);
                     self.open.remove(&gone);
                 }
@@ -64,9 +67,10 @@ impl Track {
         self.nacked.first().copied().filter(|_| self.turn)
     }
 
-    /// The source went back: what it reads next it has read before.
-    pub(super) fn went_back(&mut self) {
-        self.turn = false;
+    /// The source went back to this offset: what it reads next it has read before. What was given back meanwhile from before it takes another turn.
+    pub(super) fn went_back(&mut self, to: i64) {
+        self.turn = self.nacked.first().is_some_and(|first| *first < to);
+        self.again_from = to;
         self.again_until = self.next;
     }
 
@@ -101,6 +105,31 @@ mod tests {
         track
     }
 
+    fn back(track: &mut Track) {
+        let to = track.back_to().unwrap();
+        track.went_back(to);
+    }
+
+    #[test]
+    fn what_is_given_back_while_it_reads_again_is_not_taken_for_gone() {
+        let mut track = track(0..20);
+        for offset in (0..20).filter(|offset| ![2, 8].contains(offset)) {
+            track.ack(offset);
+        }
+        track.nack(8);
+        back(&mut track);
+        track.nack(2);
+        assert!(track.read(8));
+        assert_eq!((track.back_to(), track.to_commit()), (Some(2), Some(2)));
+        // The same before the source said that it went back.
+        let mut track = self::track(0..20);
+        track.nack(8);
+        let to = track.back_to().unwrap();
+        track.nack(2);
+        track.went_back(to);
+        assert_eq!(track.back_to(), Some(2));
+    }
+
     #[test]
     fn only_the_settled_prefix_is_committed() {
         let mut track = track([3, 4, 7, 8]);
@@ -127,7 +156,7 @@ mod tests {
         assert_eq!((track.back_to(), track.held()), (Some(2), 3));
         // One more was under way.
         assert!(track.read(6));
-        track.went_back();
+        back(&mut track);
         assert_eq!(track.back_to(), None);
         let again: Vec<i64> = (2..8).filter(|offset| track.read(*offset)).collect();
         assert_eq!(again, [2, 4, 7]);
@@ -141,7 +170,7 @@ mod tests {
             track.ack(offset);
         }
         track.nack(2);
-        track.went_back();
+        back(&mut track);
         assert!(!track.read(3));
         assert_eq!((track.to_commit(), track.back_to()), (Some(5), None));
     }
