@@ -16,3 +16,5 @@ mod odd_requests;
 mod routes;
 mod servers;
 mod store;
+#[cfg(all(feature = "amqp", feature = "kafka", feature = "nats"))]
+mod verdicts;
