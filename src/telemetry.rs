@@ -2,11 +2,13 @@
 //!
 //! - [`log`]: tracing to stderr, for people on a terminal, JSON elsewhere.
 //! - [`metrics`]: every metric, its name and help text in one place, and the handles that the agents count with.
+//! - [`trace`]: spans, where somebody collects them.
 //! - [`labels`]: the closed sets of label values.
 
 pub mod labels;
 pub mod log;
 pub mod metrics;
+pub mod trace;
 
 pub use labels::{DueWithin, DuplicateCause, IngestResult, JobState, PauseReason, PublishOutcome, RedisErrorClass};
 pub use metrics::{BrokerMetrics, IngestMetrics, Metrics, Totals};
