@@ -4,28 +4,28 @@ use super::{About, TraceError};
 
 /// No spans.
 #[derive(Debug, Clone, Default)]
-pub struct Traces;
+pub struct Traces {}
 
 /// No span.
 #[derive(Debug, Default)]
-pub struct Span;
+pub struct Span {}
 
 impl Traces {
     /// No spans, whatever the environment says.
     pub fn from_environment() -> Result<Self, TraceError> {
-        Ok(Traces)
+        Ok(Traces {})
     }
 
     /// No span.
     #[must_use]
     pub fn request(&self, _: About<'_>) -> Span {
-        Span
+        Span {}
     }
 
     /// No span.
     #[must_use]
     pub fn attempt(&self, _: About<'_>, _: u32, _: Option<&str>) -> Span {
-        Span
+        Span {}
     }
 
     /// Nothing is left to export.

@@ -79,13 +79,9 @@ impl Traces {
             KeyValue::new("messaging.operation.type", operation),
             KeyValue::new("messaging.destination.name", about.destination.to_owned()),
         ]);
-        let links = link.and_then(read).map(|context| Link::with_context(context)).into_iter().collect();
-        let builder = made
-            .tracer
-            .span_builder(format!("{operation} {}", about.destination))
-            .with_kind(kind)
-            .with_attributes(more)
-            .with_links(links);
+        let links = link.and_then(read).map(Link::with_context).into_iter().collect();
+        let builder =
+            made.tracer.span_builder(format!("{operation} {}", about.destination)).with_kind(kind).with_attributes(more).with_links(links);
         Span { span: Some(made.tracer.build_with_context(builder, &parent(about.headers))) }
     }
 
