@@ -16,6 +16,7 @@ mod config;
 mod delivery;
 mod desk;
 mod fault;
+mod flight;
 mod guard;
 mod lane;
 mod link;
@@ -31,6 +32,7 @@ pub(crate) mod sink;
 pub(crate) mod source;
 mod tally;
 mod values;
+mod window;
 
 pub use self::config::Config;
 pub(crate) use self::names::{allows, forbidden, pattern_problem};
