@@ -14,8 +14,6 @@ pub(super) struct Flight {
     /// It has more routing keys than its own.
     pub(super) copies: bool,
     pub(super) since: Instant,
-    /// It waited too long, and has its outcome.
-    pub(super) answered: bool,
 }
 
 impl Flight {

@@ -2,21 +2,24 @@
 //!
 //! A missing exchange and a missing right close the channel, and leave open what became of all that was sent. So the first message goes ahead
 //! alone: it finds that out at no one's cost, and when it is confirmed the others follow. After a while without messages again.
+//!
+//! RabbitMQ confirms nothing on a channel while it waits for a quorum queue without a majority. So a channel that is silent for a moment takes no
+//! more: it is seen out, and its place taken by another. What goes where the oldest of its publications went has a lane apart, until that speaks.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
 use lapin::Channel;
 use lapin::options::ConfirmSelectOptions;
 use tokio::sync::mpsc;
-use tokio::time::{Instant, Interval, MissedTickBehavior, interval};
+use tokio::time::{Instant, Interval};
 
-use super::desk::{Desk, Given, Item, Lane, give};
-use super::fault::{Fall, fall, said};
+use super::desk::{Given, Item, Key, Lane, give};
+use super::fault::{Fall, said};
 use super::flight::too_large;
 use super::link::Link;
-use super::window::Window;
+use super::window::{Fallen, Place, Window, lost};
 use crate::{ConnectorError, Outcome};
 
 /// How long a channel that took messages is trusted to take more, and one that cannot to take none.
@@ -24,200 +27,215 @@ const TRUST: Duration = Duration::from_secs(5);
 const DISTRUST: Duration = Duration::from_secs(1);
 /// A lane without messages ends after this.
 const IDLE: Duration = Duration::from_secs(60);
+/// A channel on which something is out is silent after this: on an exchange, and apart, where it keeps only those that go to the same place.
+const SILENT: Duration = Duration::from_secs(1);
+const SILENT_APART: Duration = Duration::from_secs(5);
 
-/// The task of one exchange.
+/// The task of one lane.
 struct Run {
-    link: Arc<Link>,
-    desk: Arc<Desk>,
-    exchange: String,
-    out: mpsc::UnboundedSender<Given>,
-    patience: Duration,
+    place: Place,
+    key: Key,
+    items: mpsc::UnboundedReceiver<Vec<Item>>,
     /// Taken in, and not given to the client.
     queue: VecDeque<Item>,
     /// What everything is answered with, for a while.
     verdict: Option<(Outcome, Instant)>,
+    /// When something was published last.
     last: Instant,
+    ticks: Interval,
 }
 
-/// Starts the lane of this exchange.
-pub(super) fn start(link: &Arc<Link>, desk: &Arc<Desk>, exchange: &str, out: mpsc::UnboundedSender<Given>, patience: Duration) -> Lane {
+/// Why a channel that lives is used no longer.
+enum End {
+    /// Nothing goes there.
+    Idle,
+    /// What went to these addresses has no confirm.
+    Silent(BTreeSet<String>),
+    /// The sink closed.
+    Closed,
+}
+
+/// Starts the lane for this.
+pub(super) fn start(place: Place, key: Key) -> Lane {
     let (lane, items) = mpsc::unbounded_channel();
-    let (link, desk, exchange) = (Arc::clone(link), Arc::clone(desk), exchange.to_owned());
-    let run = Run { link, desk, exchange, out, patience, queue: VecDeque::new(), verdict: None, last: Instant::now() };
-    tokio::spawn(run.run(items));
+    let ticks = place.ticks();
+    let run = Run { place, key, items, queue: VecDeque::new(), verdict: None, last: Instant::now(), ticks };
+    tokio::spawn(run.run());
     lane
 }
 
 impl Run {
     /// Until the sink closes, the link is lost, or nothing comes for long.
-    async fn run(mut self, mut items: mpsc::UnboundedReceiver<Vec<Item>>) {
+    async fn run(mut self) {
+        let link = Arc::clone(&self.place.link);
         loop {
             if self.queue.is_empty() {
+                let idle = self.idle();
                 tokio::select! {
                     biased;
-                    () = self.link.lost() => break,
-                    more = items.recv() => match more {
+                    () = link.lost() => break,
+                    more = self.items.recv() => match more {
                         Some(more) => self.queue.extend(more),
                         None => break,
                     },
-                    () = tokio::time::sleep(IDLE) => if self.desk.retire(&self.exchange, &items) {
-                        break;
-                    },
+                    () = tokio::time::sleep(idle) => {
+                        if self.place.desk.retire(&self.key, &self.items) {
+                            break;
+                        }
+                    }
                 }
             }
-            if let Some((outcome, until)) = self.verdict.clone().filter(|(_, until)| Instant::now() < *until) {
-                self.verdict = Some((outcome.clone(), until));
-                self.answer_queue(&outcome);
+            if let Some((outcome, _)) = self.verdict.as_ref().filter(|(_, until)| Instant::now() < *until) {
+                self.answer_queue(&outcome.clone());
                 continue;
             }
-            if let Some(why) = self.link.blocked() {
+            if let Some(why) = link.blocked() {
                 self.answer_queue(&Outcome::Refused(why));
                 continue;
             }
-            match self.open().await {
-                Ok(channel) => Life::new(&mut self, channel).serve(&mut items).await,
+            match open(&link).await {
+                Ok(channel) => self.live(Window::new(self.place.clone(), channel)).await,
                 Err(error) => self.answer_queue(&Outcome::Refused(error.message)),
             }
-            if self.link.is_lost() {
+            if link.is_lost() {
                 break;
             }
         }
-        items.close();
-        while let Ok(more) = items.try_recv() {
+        self.items.close();
+        while let Ok(more) = self.items.try_recv() {
             self.queue.extend(more);
         }
-        self.answer_queue(&Outcome::Refused(self.link.error().message));
+        self.answer_queue(&Outcome::Refused(link.error().message));
     }
 
-    async fn open(&self) -> Result<Channel, ConnectorError> {
-        let channel = self.link.channel().await?;
-        let confirming = self.link.ask(channel.confirm_select(ConfirmSelectOptions::default())).await?;
-        confirming.map_err(|error| self.link.fail(crate::ErrorKind::Disconnected, &said(&error)).because(error))?;
-        Ok(channel)
+    /// One life of the lane's channel.
+    async fn live(&mut self, mut window: Window) {
+        match self.serve(&mut window).await {
+            Ok(End::Idle) => {}
+            Ok(End::Closed) => window.see_out().await,
+            Ok(End::Silent(addresses)) => {
+                tokio::spawn(window.see_out());
+                self.set_apart(addresses);
+            }
+            Err(error) => {
+                let proved = window.is_proved();
+                self.fell(window.fell(&error), proved);
+            }
+        }
     }
 
-    /// What was never sent has this outcome.
-    fn answer_queue(&mut self, outcome: &Outcome) {
-        let outcomes: Given = self.queue.drain(..).map(|item| (item.token, outcome.clone())).collect();
-        self.desk.left(outcomes.len());
-        give(&self.out, outcomes);
-    }
-}
-
-/// One life of the lane's channel.
-struct Life<'a> {
-    run: &'a mut Run,
-    window: Window,
-    /// The exchange is there, and ours to publish to.
-    proved: bool,
-    tick: Interval,
-}
-
-impl<'a> Life<'a> {
-    fn new(run: &'a mut Run, channel: Channel) -> Self {
-        let mut tick = interval((run.patience / 20).clamp(Duration::from_millis(5), Duration::from_millis(250)));
-        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        Life { run, window: Window::new(channel), proved: false, tick }
-    }
-
-    /// Until the channel falls, the sink closes, or the lane is idle.
-    async fn serve(mut self, items: &mut mpsc::UnboundedReceiver<Vec<Item>>) {
+    /// Until the sink closes, or the channel falls or is silent, or nothing comes for long.
+    async fn serve(&mut self, window: &mut Window) -> lapin::Result<End> {
+        let link = Arc::clone(&self.place.link);
         let mut more = true;
         loop {
-            if let Err(error) = self.send() {
-                return self.fell(&error);
+            self.send(window)?;
+            if self.queue.is_empty() && !more {
+                return Ok(End::Closed);
             }
-            let idle = self.window.is_empty() && self.run.last.elapsed() > IDLE;
-            // A confirm that may never come holds up no sink that closes: its publication has its outcome.
-            if self.run.queue.is_empty() && (idle || !more && self.window.is_answered()) {
-                return;
+            if self.queue.is_empty() && window.is_empty() && self.last.elapsed() > self.idle() {
+                return Ok(End::Idle);
             }
-            let link = Arc::clone(&self.run.link);
             tokio::select! {
                 biased;
-                () = link.lost() => return self.fell(&lost()),
-                confirmed = self.window.next() => {
-                    let (outcomes, fallen) = self.window.confirmed(confirmed);
-                    self.judged(outcomes);
-                    if let Some(error) = fallen {
-                        return self.fell(&error);
-                    }
-                }
-                batch = items.recv(), if more => match batch {
-                    Some(batch) => self.run.queue.extend(batch),
+                () = link.lost() => return Err(lost()),
+                confirmed = window.next() => window.confirmed(confirmed)?,
+                batch = self.items.recv(), if more => match batch {
+                    Some(batch) => self.queue.extend(batch),
                     None => more = false,
                 },
-                _ = self.tick.tick() => self.expire(),
+                _ = self.ticks.tick() => if let Some(silent) = self.silent(window) {
+                    return Ok(End::Silent(silent));
+                },
             }
         }
     }
 
     /// Gives to the client what may go now.
-    fn send(&mut self) -> lapin::Result<()> {
-        if self.window.is_empty() && self.run.last.elapsed() > TRUST && !self.run.exchange.is_empty() {
-            self.proved = false;
+    fn send(&mut self, window: &mut Window) -> lapin::Result<()> {
+        if window.is_empty() && self.last.elapsed() > TRUST && !self.key.exchange.is_empty() {
+            window.doubt();
         }
-        while self.proved || self.window.is_empty() {
-            let Some(item) = self.run.queue.pop_front() else { return Ok(()) };
-            if let Some(why) = self.run.link.blocked() {
-                self.run.queue.push_front(item);
-                self.run.answer_queue(&Outcome::Refused(why));
+        loop {
+            if let Some(why) = self.place.link.blocked() {
+                self.answer_queue(&Outcome::Refused(why));
+            }
+            if !window.is_proved() && !window.is_empty() {
                 return Ok(());
             }
-            self.run.desk.left(1);
-            self.run.last = Instant::now();
-            let size = item.body.len() as u64;
-            if size > self.run.desk.most() {
-                let outcome = too_large(size, self.run.desk.most());
-                give(&self.run.out, vec![(item.token, outcome)]);
+            let Some(item) = self.queue.pop_front() else { return Ok(()) };
+            self.place.desk.left(1);
+            self.last = Instant::now();
+            let (size, most) = (item.body.len() as u64, self.place.desk.most());
+            if size > most {
+                give(&self.place.out, vec![(item.token, too_large(size, most))]);
                 continue;
             }
-            let outcomes = self.window.publish(item, size)?;
-            self.judged(outcomes);
+            window.publish(item)?;
         }
-        Ok(())
     }
 
-    /// The broker's verdicts: the exchange is there.
-    fn judged(&mut self, outcomes: Given) {
-        self.proved |= !outcomes.is_empty();
-        give(&self.run.out, outcomes);
+    /// Refuses what waited too long to be sent, and gives up what waited too long for its confirm. Where the channel is silent: for whom it waits.
+    fn silent(&mut self, window: &mut Window) -> Option<BTreeSet<String>> {
+        self.refuse_late();
+        let patience = self.place.patience;
+        let mut silent = window.expire();
+        let one_place = self.key.apart.is_some() || self.place.link.blocked().is_some();
+        if one_place {
+            if let Some(address) = window.quiet(SILENT_APART.min(patience)) {
+                let why = format!("`{address}` has not confirmed yet what was published before");
+                self.answer_queue(&Outcome::Refused(why));
+            }
+            return (!silent.is_empty()).then(BTreeSet::new);
+        }
+        silent.extend(window.quiet(SILENT.min(patience)).map(str::to_owned));
+        (!silent.is_empty()).then_some(silent)
     }
 
-    /// What waited too long is unknown, or refused where it was never sent.
-    fn expire(&mut self) {
-        let patience = self.run.patience;
-        let mut outcomes = self.window.expire(patience);
-        // A missing exchange or right would have closed the channel long ago: who waits for one silent queue holds up no other.
-        self.proved |= !outcomes.is_empty();
-        let mut unsent = 0;
-        while self.run.queue.front().is_some_and(|item| item.since.elapsed() >= patience) {
-            let Some(item) = self.run.queue.pop_front() else { break };
-            unsent += 1;
-            outcomes.push((item.token, Outcome::Refused(format!("not sent to `{}` within {patience:?}: the broker is slow", item.to))));
+    /// Gives what waits for these addresses to lanes of their own.
+    fn set_apart(&mut self, addresses: BTreeSet<String>) {
+        for address in addresses {
+            let (apart, others): (Vec<Item>, Vec<Item>) = self.queue.drain(..).partition(|item| item.to.address == address);
+            self.queue = others.into();
+            let key = Key { exchange: self.key.exchange.clone(), apart: Some(address) };
+            let kept = self.place.desk.set_apart(&key, apart, || start(self.place.clone(), key.clone()));
+            self.queue.extend(kept);
         }
-        self.run.desk.left(unsent);
-        give(&self.run.out, outcomes);
     }
 
     /// The channel is no more.
-    fn fell(self, error: &lapin::Error) {
-        let why = if self.run.link.is_lost() { self.run.link.error().message } else { said(error) };
-        let fall = fall(error);
-        if let Fall::TooLarge(most) = fall {
-            self.run.desk.learn_most(most);
-        }
-        let alone = self.window.len() == 1;
-        give(&self.run.out, self.window.fell(fall, &why));
+    fn fell(&mut self, Fallen { fall, why, alone }: Fallen, proved: bool) {
         // What waits behind would meet the same; a right may be for a routing key alone.
-        if matches!(fall, Fall::NoExchange | Fall::NoRight) && alone && !self.proved {
-            let outcome = Outcome::Unroutable(format!("exchange `{}`: {why}", self.run.exchange));
-            self.run.verdict = (fall == Fall::NoExchange || !why.contains("topic")).then(|| (outcome, Instant::now() + DISTRUST));
+        if matches!(fall, Fall::NoExchange | Fall::NoRight) && alone && !proved {
+            let outcome = Outcome::Unroutable(format!("exchange `{}`: {why}", self.key.exchange));
+            self.verdict = (fall == Fall::NoExchange || !why.contains("topic")).then(|| (outcome, Instant::now() + DISTRUST));
         }
+    }
+
+    fn idle(&self) -> Duration {
+        if self.key.apart.is_some() { TRUST } else { IDLE }
+    }
+
+    fn refuse_late(&mut self) {
+        let patience = self.place.patience;
+        let late = self.queue.iter().take_while(|item| item.since.elapsed() >= patience).count();
+        let why = |item: &Item| Outcome::Refused(format!("not sent to `{}` within {patience:?}: the broker is slow", item.to));
+        let outcomes: Given = self.queue.drain(..late).map(|item| (item.token, why(&item))).collect();
+        self.place.desk.left(late);
+        give(&self.place.out, outcomes);
+    }
+
+    /// What was never sent has this outcome.
+    fn answer_queue(&mut self, outcome: &Outcome) {
+        let outcomes: Given = self.queue.drain(..).map(|item| (item.token, outcome.clone())).collect();
+        self.place.desk.left(outcomes.len());
+        give(&self.place.out, outcomes);
     }
 }
 
-/// What the channel's end is called where the link went first.
-fn lost() -> lapin::Error {
-    lapin::ErrorKind::InvalidConnectionState(lapin::ConnectionState::Closed).into()
+async fn open(link: &Link) -> Result<Channel, ConnectorError> {
+    let channel = link.channel().await?;
+    let confirming = link.ask(channel.confirm_select(ConfirmSelectOptions::default())).await?;
+    confirming.map_err(|error| link.fail(crate::ErrorKind::Disconnected, &said(&error)).because(error))?;
+    Ok(channel)
 }

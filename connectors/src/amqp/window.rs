@@ -1,6 +1,7 @@
 //! The window of a channel: what was published on it and has no verdict yet.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::{BoxFuture, FutureExt};
@@ -8,10 +9,13 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use lapin::options::BasicPublishOptions;
 use lapin::types::ShortString;
 use lapin::{Channel, Confirmation};
+use tokio::sync::mpsc;
+use tokio::time::{Instant, Interval, MissedTickBehavior, interval};
 
-use super::desk::{Given, Item};
-use super::fault::Fall;
+use super::desk::{Desk, Given, Item, give};
+use super::fault::{Fall, fall, said};
 use super::flight::{Flight, too_large};
+use super::link::Link;
 use super::queue::short;
 use super::tally::{Said, Tally};
 use crate::Outcome;
@@ -19,31 +23,71 @@ use crate::Outcome;
 /// What became of one publication, by its number.
 pub(super) type Confirmed = (u64, lapin::Result<Confirmation>);
 
+/// What the windows of a sink share.
+#[derive(Clone)]
+pub(super) struct Place {
+    pub(super) link: Arc<Link>,
+    pub(super) desk: Arc<Desk>,
+    pub(super) out: mpsc::UnboundedSender<Given>,
+    /// Without a confirm for so long a publication is unknown, and what was not sent by then is refused.
+    pub(super) patience: Duration,
+}
+
+impl Place {
+    /// Ticks as often as deadlines are to be looked at.
+    pub(super) fn ticks(&self) -> Interval {
+        let mut ticks = interval((self.patience / 20).clamp(Duration::from_millis(5), Duration::from_millis(250)));
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        ticks
+    }
+}
+
 pub(super) struct Window {
+    place: Place,
     channel: Channel,
     flights: BTreeMap<u64, Flight>,
     confirms: FuturesUnordered<BoxFuture<'static, Confirmed>>,
     tally: Tally,
     number: u64,
+    /// A verdict came: the exchange is there, and ours to publish to.
+    proved: bool,
+    /// One was given up.
+    gave_up: bool,
+    /// When the last confirm came, or the first publication went out into an empty window.
+    heard: Instant,
+}
+
+/// How a channel fell.
+pub(super) struct Fallen {
+    pub(super) fall: Fall,
+    pub(super) why: String,
+    /// One publication was out, which it was for.
+    pub(super) alone: bool,
 }
 
 impl Window {
-    pub(super) fn new(channel: Channel) -> Self {
-        Window { channel, flights: BTreeMap::new(), confirms: FuturesUnordered::new(), tally: Tally::default(), number: 0 }
+    pub(super) fn new(place: Place, channel: Channel) -> Self {
+        let (flights, confirms, tally) = (BTreeMap::new(), FuturesUnordered::new(), Tally::default());
+        Window { place, channel, flights, confirms, tally, number: 0, proved: false, gave_up: false, heard: Instant::now() }
     }
 
     pub(super) fn is_empty(&self) -> bool {
         self.flights.is_empty()
     }
 
-    /// How many have no verdict yet.
-    pub(super) fn len(&self) -> usize {
-        self.flights.len()
+    pub(super) fn is_proved(&self) -> bool {
+        self.proved
     }
 
-    /// Whether each has its outcome, if not its verdict.
-    pub(super) fn is_answered(&self) -> bool {
-        self.flights.values().all(|flight| flight.answered)
+    /// What was proved is long ago.
+    pub(super) fn doubt(&mut self) {
+        self.proved = false;
+    }
+
+    /// Where the oldest publication went to, if nothing was confirmed for so long although something is out.
+    pub(super) fn quiet(&self, long: Duration) -> Option<&str> {
+        let oldest = self.flights.values().next().filter(|_| self.heard.elapsed() >= long)?;
+        Some(&oldest.to.address)
     }
 
     /// The next confirm; for ever nothing where none is out.
@@ -54,8 +98,11 @@ impl Window {
         }
     }
 
-    /// The future's first look hands the message to the client, in our order; then it waits for the confirm. Gives the outcomes that came with it.
-    pub(super) fn publish(&mut self, item: Item, size: u64) -> lapin::Result<Given> {
+    /// The future's first look hands the message to the client, in our order; then it waits for the confirm.
+    pub(super) fn publish(&mut self, item: Item) -> lapin::Result<()> {
+        if self.flights.is_empty() {
+            self.heard = Instant::now();
+        }
         self.number += 1;
         let number = self.number;
         let Item { token, to, body, properties, since } = item;
@@ -64,7 +111,7 @@ impl Window {
         let id = properties.message_id().clone();
         let properties = self.tally.mark(number, properties);
         let (exchange, key) = (short_of(&to.exchange), short_of(&to.address));
-        self.flights.insert(number, Flight { token, to, id, size, copies, since, answered: false });
+        self.flights.insert(number, Flight { token, to, id, size: body.len() as u64, copies, since });
         let channel = self.channel.clone();
         let mut publishing = async move {
             let options = BasicPublishOptions { mandatory: true, ..BasicPublishOptions::default() };
@@ -79,19 +126,16 @@ impl Window {
         .boxed();
         match (&mut publishing).now_or_never() {
             Some((_, Err(error))) => Err(error),
-            Some((_, Ok(confirmation))) => {
-                let (outcomes, fallen) = self.confirmed((number, Ok(confirmation)));
-                fallen.map_or(Ok(outcomes), Err)
-            }
+            Some(confirmed) => self.confirmed(confirmed),
             None => {
                 self.confirms.push(publishing);
-                Ok(Given::new())
+                Ok(())
             }
         }
     }
 
-    /// Takes this confirm and every other that is ready; only then judges. Gives the outcomes, and the error where the channel fell.
-    pub(super) fn confirmed(&mut self, first: Confirmed) -> (Given, Option<lapin::Error>) {
+    /// Takes this confirm and every other that is ready; only then judges. An error where the channel fell.
+    pub(super) fn confirmed(&mut self, first: Confirmed) -> lapin::Result<()> {
         let mut next = Some(first);
         let mut fallen = None;
         while let Some((number, confirmed)) = next {
@@ -105,47 +149,84 @@ impl Window {
             }
             next = self.confirms.next().now_or_never().flatten();
         }
+        self.heard = Instant::now();
         let judged = self.tally.judge(fallen.is_none() && self.confirms.is_empty());
+        self.proved |= !judged.is_empty();
         let mut outcomes = Vec::with_capacity(judged.len());
         for (number, verdict) in judged {
             let Some(flight) = self.flights.remove(&number) else { continue };
             self.tally.forget(number, flight.id.as_ref());
-            if !flight.answered {
-                outcomes.push((flight.token, flight.outcome(verdict)));
-            }
+            outcomes.push((flight.token, flight.outcome(verdict)));
         }
-        (outcomes, fallen)
+        give(&self.place.out, outcomes);
+        fallen.map_or(Ok(()), Err)
     }
 
-    /// What waited too long is unknown. Its confirm still counts when it comes: others' verdicts hang on it.
-    pub(super) fn expire(&mut self, patience: Duration) -> Given {
-        let mut outcomes = Vec::new();
-        for flight in self.flights.values_mut().take_while(|flight| flight.since.elapsed() >= patience) {
-            if !std::mem::replace(&mut flight.answered, true) {
-                outcomes.push((flight.token, Outcome::Unknown(format!("no confirm for `{}` within {patience:?}", flight.to))));
+    /// What waited too long is unknown. Its confirm may still come, and others' verdicts hang on it: so a window in which one was given up takes no
+    /// more, and is seen out. Gives where they went to.
+    pub(super) fn expire(&mut self) -> BTreeSet<String> {
+        let patience = self.place.patience;
+        let (mut outcomes, mut silent) = (Vec::new(), BTreeSet::new());
+        while let Some(oldest) = self.flights.first_entry().filter(|oldest| oldest.get().since.elapsed() >= patience) {
+            let flight = oldest.remove();
+            outcomes.push((flight.token, Outcome::Unknown(format!("no confirm for `{}` within {patience:?}", flight.to))));
+            silent.insert(flight.to.address);
+        }
+        self.gave_up |= !silent.is_empty();
+        give(&self.place.out, outcomes);
+        silent
+    }
+
+    /// Waits for what is out, as long as each may take; then the channel is closed.
+    pub(super) async fn see_out(mut self) {
+        let mut ticks = self.place.ticks();
+        let link = Arc::clone(&self.place.link);
+        while !self.flights.is_empty() {
+            let going = tokio::select! {
+                biased;
+                () = link.lost() => Err(lost()),
+                confirmed = self.next() => self.confirmed(confirmed),
+                _ = ticks.tick() => {
+                    self.expire();
+                    Ok(())
+                }
+            };
+            if let Err(error) = going {
+                self.fell(&error);
+                return;
             }
         }
-        outcomes
     }
 
     /// The channel is no more: what that means for each publication that is out.
-    pub(super) fn fell(self, fall: Fall, why: &str) -> Given {
-        let alone = self.flights.len() == 1;
+    pub(super) fn fell(self, error: &lapin::Error) -> Fallen {
+        let Place { link, desk, out, .. } = &self.place;
+        let why = if link.is_lost() { link.error().message } else { said(error) };
+        let (fall, alone) = (fall(error), self.flights.len() == 1 && !self.gave_up);
+        if let Fall::TooLarge(most) = fall {
+            desk.learn_most(most);
+        }
         let mut outcomes = Vec::with_capacity(self.flights.len());
-        for flight in self.flights.into_values().filter(|flight| !flight.answered) {
+        for flight in self.flights.into_values() {
             let outcome = match fall {
                 Fall::TooLarge(most) if flight.size > most => too_large(flight.size, most),
                 Fall::NoExchange | Fall::NoRight if alone => Outcome::Unroutable(format!("`{}`: {why}", flight.to)),
-                Fall::BadMessage if alone => Outcome::Invalid(why.to_owned()),
-                _ => Outcome::Unknown(why.to_owned()),
+                Fall::BadMessage if alone => Outcome::Invalid(why.clone()),
+                _ => Outcome::Unknown(why.clone()),
             };
             outcomes.push((flight.token, outcome));
         }
-        outcomes
+        give(out, outcomes);
+        Fallen { fall, why, alone }
     }
 }
 
 /// Names were measured before they came here.
 fn short_of(name: &str) -> ShortString {
     short(name).unwrap_or_default()
+}
+
+/// What the channel's end is called where the link went first.
+pub(super) fn lost() -> lapin::Error {
+    lapin::ErrorKind::InvalidConnectionState(lapin::ConnectionState::Closed).into()
 }

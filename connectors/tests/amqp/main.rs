@@ -16,6 +16,7 @@ mod poison;
 mod proxy;
 mod returns;
 mod server;
+mod silent;
 mod sinks;
 mod sources;
 mod suite;
