@@ -25,6 +25,7 @@ mod names;
 mod properties;
 mod pump;
 mod queue;
+mod ready;
 mod scrub;
 mod server;
 mod shelf;

@@ -17,6 +17,7 @@ use super::fault::{Fall, fall, said};
 use super::flight::{Flight, too_large};
 use super::link::Link;
 use super::queue::short;
+use super::ready::ready;
 use super::tally::{Said, Tally};
 use crate::Outcome;
 
@@ -147,7 +148,7 @@ impl Window {
                 }
                 Err(error) => fallen = Some(error),
             }
-            next = self.confirms.next().now_or_never().flatten();
+            next = ready(&mut self.confirms);
         }
         self.heard = Instant::now();
         let judged = self.tally.judge(fallen.is_none() && self.confirms.is_empty());
