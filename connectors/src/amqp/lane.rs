@@ -119,7 +119,7 @@ impl Run {
             }
             Err(error) => {
                 let proved = window.is_proved();
-                self.fell(window.fell(&error), proved);
+                self.fell(window.fell(error), proved);
             }
         }
     }
@@ -160,8 +160,12 @@ impl Run {
             if let Some(why) = self.place.link.blocked() {
                 self.answer_queue(&Outcome::Refused(why));
             }
-            if !window.is_proved() && !window.is_empty() {
+            let follows = window.is_proved() && window.is_open();
+            if !follows && !window.is_empty() {
                 return Ok(());
+            }
+            if !window.is_open() {
+                return Err(lost());
             }
             let Some(item) = self.queue.pop_front() else { return Ok(()) };
             self.place.desk.left(1);

@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval};
 
 use super::desk::{Desk, Given, Item, give};
-use super::fault::{Fall, fall, said};
+use super::fault::{Fall, fall, reply_code, said};
 use super::flight::{Flight, too_large};
 use super::link::Link;
 use super::queue::short;
@@ -193,17 +193,28 @@ impl Window {
                 }
             };
             if let Err(error) = going {
-                self.fell(&error);
+                self.fell(error);
                 return;
             }
         }
     }
 
-    /// The channel is no more: what that means for each publication that is out.
-    pub(super) fn fell(self, error: &lapin::Error) -> Fallen {
+    /// Whether it takes publications. Where it does not, each that is out is told why.
+    pub(super) fn is_open(&self) -> bool {
+        self.channel.status().connected()
+    }
+
+    /// The channel is no more: what that means for each publication that is out. What was confirmed before is confirmed.
+    pub(super) fn fell(mut self, mut error: lapin::Error) -> Fallen {
+        while let Some(confirmed) = ready(&mut self.confirms) {
+            match self.confirmed(confirmed) {
+                Err(closer) if reply_code(&error).is_none() => error = closer,
+                _ => {}
+            }
+        }
         let Place { link, desk, out, .. } = &self.place;
-        let why = if link.is_lost() { link.error().message } else { said(error) };
-        let (fall, alone) = (fall(error), self.flights.len() == 1 && !self.gave_up);
+        let why = if link.is_lost() { link.error().message } else { said(&error) };
+        let (fall, alone) = (fall(&error), self.flights.len() == 1 && !self.gave_up);
         if let Fall::TooLarge(most) = fall {
             desk.learn_most(most);
         }

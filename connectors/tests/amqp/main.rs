@@ -8,6 +8,7 @@
 mod freeze;
 
 mod certificates;
+mod fake;
 mod faults;
 mod links;
 mod login;

@@ -8,6 +8,7 @@ use lapin::ExchangeKind;
 use lapin::options::{BasicGetOptions, ExchangeDeleteOptions};
 use lapin::types::AMQPValue;
 
+use crate::fake::confirms_and_closes;
 use crate::server::{MOST, shared};
 use crate::{PATIENCE, at, client, collect, fresh, make_exchange, make_queue, numbered, publication, publish, to};
 
@@ -193,4 +194,28 @@ async fn the_user_is_ours_or_none_and_ids_are_kept() {
     }
     let expected = [("guest", "dedupe", None), ("", "own", None), ("", "", Some(2))];
     assert_eq!(stored, expected.map(|(user, id, mode)| (user.to_owned(), id.to_owned(), mode)));
+}
+
+/// A connection that ends behind its confirms takes none of them along, also while more is published.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_confirmed_before_the_end_is_confirmed() {
+    const CONFIRMED: usize = 500;
+    for round in 0..40 {
+        let (sink, mut outcomes) = at(confirms_and_closes(CONFIRMED as u64)).sink(PATIENCE).await.unwrap();
+        tokio::spawn(async move {
+            let mut all = numbered(&to("", "q"), 5000);
+            all.reverse();
+            while !all.is_empty() {
+                sink.publish(all.split_off(all.len().saturating_sub(10))).await;
+            }
+            tokio::time::sleep(PATIENCE).await;
+        });
+        let mut all = Vec::new();
+        while let Some(batch) = tokio::time::timeout(PATIENCE, outcomes.recv()).await.unwrap() {
+            all.extend(batch);
+        }
+        all.sort_by_key(|(token, _)| *token);
+        let lost = all[..CONFIRMED].iter().find(|(_, outcome)| *outcome != Outcome::Confirmed);
+        assert!(lost.is_none(), "round {round}: {lost:?}");
+    }
 }
