@@ -93,7 +93,7 @@ impl Run {
                 self.answer_queue(&Outcome::Refused(why));
                 continue;
             }
-            match open(&link).await {
+            match self.open().await {
                 Ok(channel) => self.live(Window::new(self.place.clone(), channel)).await,
                 Err(error) => self.answer_queue(&Outcome::Refused(error.message)),
             }
@@ -106,6 +106,21 @@ impl Run {
             self.queue.extend(more);
         }
         self.answer_queue(&Outcome::Refused(link.error().message));
+    }
+
+    /// Opens a channel. What waits for it waits no longer than it may.
+    async fn open(&mut self) -> Result<Channel, ConnectorError> {
+        let link = Arc::clone(&self.place.link);
+        let opening = open(&link);
+        tokio::pin!(opening);
+        loop {
+            tokio::select! {
+                biased;
+                opened = &mut opening => return opened,
+                Some(more) = self.items.recv() => self.queue.extend(more),
+                _ = self.ticks.tick() => self.refuse_late(),
+            }
+        }
     }
 
     /// One life of the lane's channel.
@@ -156,6 +171,8 @@ impl Run {
         if window.is_empty() && self.last.elapsed() > TRUST && !self.key.exchange.is_empty() {
             window.doubt();
         }
+        // By now whoever handed it over may have given it up, and to another.
+        self.refuse_late();
         loop {
             if let Some(why) = self.place.link.blocked() {
                 self.answer_queue(&Outcome::Refused(why));
