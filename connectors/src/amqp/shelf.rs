@@ -14,7 +14,7 @@ pub(super) struct Shelf {
     state: Mutex<State>,
     /// For `recv`: something arrived, or the end.
     arrived: Notify,
-    /// For the pump: pause, go on, or close.
+    /// For the pump: pause, go on, or close; or something was settled.
     pub(super) wake: Notify,
 }
 
@@ -73,10 +73,17 @@ impl Shelf {
         for tag in &tags {
             state.unsettled.remove(tag);
         }
+        // There may be room to read again.
+        self.wake.notify_one();
         match tags.last() {
             Some(last) if state.unsettled.first().is_none_or(|first| first > last) => vec![Settle { tag: *last, multiple: true }],
             _ => tags.into_iter().map(|tag| Settle { tag, multiple: false }).collect(),
         }
+    }
+
+    /// How many are delivered and not settled.
+    pub(super) fn unsettled(&self) -> usize {
+        self.state.lock().unsettled.len()
     }
 
     /// Waits until something arrived, or the end.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use futures_util::future::try_join_all;
 use lapin::Channel;
-use lapin::options::{BasicAckOptions, BasicNackOptions, BasicQosOptions};
+use lapin::options::{BasicAckOptions, BasicNackOptions};
 use tokio::sync::{Mutex, oneshot};
 
 use super::config::Config;
@@ -20,11 +20,6 @@ pub(crate) async fn open(config: &Config, options: SourceOptions) -> Result<Amqp
     let link = Arc::new(Link::connect(config, "source").await?);
     readable(&link, &options.topic).await?;
     let channel = link.channel().await?;
-    // 0 would be no bound.
-    let prefetch = u16::try_from(options.max_unsettled.max(1)).unwrap_or(u16::MAX);
-    let bounded = link.ask(channel.basic_qos(prefetch, BasicQosOptions::default())).await?;
-    bounded
-        .map_err(|error| link.fail(ErrorKind::Disconnected, &format!("cannot bound what is unsettled: {}", said(&error))).because(error))?;
     let shelf = Arc::new(Shelf::default());
     let pump = Pump::start(Arc::clone(&link), channel.clone(), Arc::clone(&shelf), &options).await?;
     Ok(AmqpSource { link, channel, shelf, options, settling: Mutex::default(), closed: Some(pump) })
