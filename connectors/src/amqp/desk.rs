@@ -42,6 +42,8 @@ const APART: usize = 64;
 pub(super) struct Desk {
     /// `None` once the sink closed or its link was lost.
     open: Mutex<Option<Open>>,
+    /// Where outcomes go while any lane has some to give.
+    out: mpsc::WeakUnboundedSender<Given>,
     /// Handed over, and neither given to the client nor answered.
     unsent: AtomicUsize,
     sent: Notify,
@@ -71,14 +73,20 @@ impl Open {
 
 impl Desk {
     pub(super) fn new(out: mpsc::UnboundedSender<Given>) -> Self {
-        let open = Mutex::new(Some(Open { out, lanes: HashMap::new(), apart: 0 }));
-        Desk { open, unsent: AtomicUsize::new(0), sent: Notify::new(), most: AtomicU64::new(u64::MAX) }
+        let (weak, open) = (out.downgrade(), Mutex::new(Some(Open { out, lanes: HashMap::new(), apart: 0 })));
+        Desk { open, out: weak, unsent: AtomicUsize::new(0), sent: Notify::new(), most: AtomicU64::new(u64::MAX) }
     }
 
     /// Takes in publications, each to its lane; `start` makes a lane that is not there. Then gives these outcomes.
     pub(super) fn take_in(&self, items: Vec<Item>, outcomes: Given, start: impl Fn(&Key, mpsc::UnboundedSender<Given>) -> Lane) {
         let mut open = self.open.lock();
-        let Some(open) = &mut *open else { return };
+        let Some(open) = &mut *open else {
+            // After the end of the outcomes nobody waits for these.
+            if let Some(out) = self.out.upgrade() {
+                give(&out, refused(items).chain(outcomes).collect());
+            }
+            return;
+        };
         self.unsent.fetch_add(items.len(), Ordering::AcqRel);
         let mut by_lane: HashMap<Key, Vec<Item>> = HashMap::new();
         for item in items {
@@ -89,8 +97,7 @@ impl Desk {
             // A lane ends only by `retire`, or with the link: then it answers for what is on its way, and the rest is answered here.
             if let Err(mpsc::error::SendError(items)) = lane.send(items) {
                 self.left(items.len());
-                let refused = items.into_iter().map(|item| (item.token, Outcome::Refused("the connection was lost".to_owned())));
-                give(&open.out, refused.collect());
+                give(&open.out, refused(items).collect());
             }
         }
         give(&open.out, outcomes);
@@ -163,9 +170,42 @@ impl Desk {
     }
 }
 
+/// Came too late to be sent.
+fn refused(items: Vec<Item>) -> impl Iterator<Item = (Token, Outcome)> {
+    items.into_iter().map(|item| (item.token, Outcome::Refused("the connection was lost or closed".to_owned())))
+}
+
 /// Gives outcomes. A caller that dropped the receiver wants none.
 pub(super) fn give(out: &mpsc::UnboundedSender<Given>, outcomes: Given) {
     if !outcomes.is_empty() {
         let _ = out.send(outcomes);
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_comes_between_the_end_of_the_link_and_that_of_the_outcomes_has_an_outcome() {
+        let item = |token| Item {
+            token,
+            to: Destination::new("q"),
+            body: Bytes::new(),
+            properties: BasicProperties::default(),
+            since: Instant::now(),
+        };
+        let never = |_: &Key, _| -> Lane { panic!("no lane is made any more") };
+        let (out, mut outcomes) = mpsc::unbounded_channel();
+        let of_a_lane = out.clone();
+        let desk = Desk::new(out);
+        desk.close();
+        desk.take_in(vec![item(1)], vec![(2, Outcome::Invalid(String::new()))], never);
+        let given = outcomes.try_recv().unwrap();
+        assert!(matches!(&given[..], [(1, Outcome::Refused(_)), (2, Outcome::Invalid(_))]), "{given:?}");
+        drop(of_a_lane);
+        assert_eq!(outcomes.try_recv(), Err(mpsc::error::TryRecvError::Disconnected));
+        desk.take_in(vec![item(3)], vec![], never);
     }
 }
