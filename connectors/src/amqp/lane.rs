@@ -6,7 +6,7 @@
 //! RabbitMQ confirms nothing on a channel while it waits for a quorum queue without a majority. So a channel that is silent for a moment takes no
 //! more: it is seen out, and its place taken by another. What goes where the oldest of its publications went has a lane apart, until that speaks.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,10 +15,11 @@ use lapin::options::ConfirmSelectOptions;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, Interval};
 
-use super::desk::{Given, Item, Key, Lane, give};
+use super::desk::{Item, Key, Lane, give};
 use super::fault::{Fall, said};
 use super::flight::too_large;
 use super::link::Link;
+use super::waiting::Waiting;
 use super::window::{Fallen, Place, Window, lost};
 use crate::{ConnectorError, Outcome};
 
@@ -37,7 +38,7 @@ struct Run {
     key: Key,
     items: mpsc::UnboundedReceiver<Vec<Item>>,
     /// Taken in, and not given to the client.
-    queue: VecDeque<Item>,
+    queue: Waiting,
     /// What everything is answered with, for a while.
     verdict: Option<(Outcome, Instant)>,
     /// When something was published last.
@@ -59,7 +60,8 @@ enum End {
 pub(super) fn start(place: Place, key: Key) -> Lane {
     let (lane, items) = mpsc::unbounded_channel();
     let ticks = place.ticks();
-    let run = Run { place, key, items, queue: VecDeque::new(), verdict: None, last: Instant::now(), ticks };
+    let queue = Waiting::new(place.clone());
+    let run = Run { place, key, items, queue, verdict: None, last: Instant::now(), ticks };
     tokio::spawn(run.run());
     lane
 }
@@ -75,7 +77,7 @@ impl Run {
                     biased;
                     () = link.lost() => break,
                     more = self.items.recv() => match more {
-                        Some(more) => self.queue.extend(more),
+                        Some(more) => self.queue.put(more),
                         None => break,
                     },
                     () = tokio::time::sleep(idle) => {
@@ -86,16 +88,16 @@ impl Run {
                 }
             }
             if let Some((outcome, _)) = self.verdict.as_ref().filter(|(_, until)| Instant::now() < *until) {
-                self.answer_queue(&outcome.clone());
+                self.queue.answer(&outcome.clone());
                 continue;
             }
             if let Some(why) = link.blocked() {
-                self.answer_queue(&Outcome::Refused(why));
+                self.queue.answer(&Outcome::Refused(why));
                 continue;
             }
             match self.open().await {
                 Ok(channel) => self.live(Window::new(self.place.clone(), channel)).await,
-                Err(error) => self.answer_queue(&Outcome::Refused(error.message)),
+                Err(error) => self.queue.answer(&Outcome::Refused(error.message)),
             }
             if link.is_lost() {
                 break;
@@ -103,9 +105,9 @@ impl Run {
         }
         self.items.close();
         while let Ok(more) = self.items.try_recv() {
-            self.queue.extend(more);
+            self.queue.put(more);
         }
-        self.answer_queue(&Outcome::Refused(link.error().message));
+        self.queue.answer(&Outcome::Refused(link.error().message));
     }
 
     /// Opens a channel. What waits for it waits no longer than it may.
@@ -117,8 +119,8 @@ impl Run {
             tokio::select! {
                 biased;
                 opened = &mut opening => return opened,
-                Some(more) = self.items.recv() => self.queue.extend(more),
-                _ = self.ticks.tick() => self.refuse_late(),
+                Some(more) = self.items.recv() => self.queue.put(more),
+                _ = self.ticks.tick() => self.queue.refuse_late(),
             }
         }
     }
@@ -156,7 +158,7 @@ impl Run {
                 () = link.lost() => return Err(lost()),
                 confirmed = window.next() => window.confirmed(confirmed)?,
                 batch = self.items.recv(), if more => match batch {
-                    Some(batch) => self.queue.extend(batch),
+                    Some(batch) => self.queue.put(batch),
                     None => more = false,
                 },
                 _ = self.ticks.tick() => if let Some(silent) = self.silent(window) {
@@ -172,10 +174,10 @@ impl Run {
             window.doubt();
         }
         // By now whoever handed it over may have given it up, and to another.
-        self.refuse_late();
+        self.queue.refuse_late();
         loop {
             if let Some(why) = self.place.link.blocked() {
-                self.answer_queue(&Outcome::Refused(why));
+                self.queue.answer(&Outcome::Refused(why));
             }
             let follows = window.is_proved() && window.is_open();
             if !follows && !window.is_empty() {
@@ -184,8 +186,7 @@ impl Run {
             if !window.is_open() {
                 return Err(lost());
             }
-            let Some(item) = self.queue.pop_front() else { return Ok(()) };
-            self.place.desk.left(1);
+            let Some(item) = self.queue.next() else { return Ok(()) };
             self.last = Instant::now();
             let (size, most) = (item.body.len() as u64, self.place.desk.most());
             if size > most {
@@ -198,14 +199,14 @@ impl Run {
 
     /// Refuses what waited too long to be sent, and gives up what waited too long for its confirm. Where the channel is silent: for whom it waits.
     fn silent(&mut self, window: &mut Window) -> Option<BTreeSet<String>> {
-        self.refuse_late();
+        self.queue.refuse_late();
         let patience = self.place.patience;
         let mut silent = window.expire();
         let one_place = self.key.apart.is_some() || self.place.link.blocked().is_some();
         if one_place {
             if let Some(address) = window.quiet(SILENT_APART.min(patience)) {
                 let why = format!("`{address}` has not confirmed yet what was published before");
-                self.answer_queue(&Outcome::Refused(why));
+                self.queue.answer(&Outcome::Refused(why));
             }
             return (!silent.is_empty()).then(BTreeSet::new);
         }
@@ -216,11 +217,10 @@ impl Run {
     /// Gives what waits for these addresses to lanes of their own.
     fn set_apart(&mut self, addresses: BTreeSet<String>) {
         for address in addresses {
-            let (apart, others): (Vec<Item>, Vec<Item>) = self.queue.drain(..).partition(|item| item.to.address == address);
-            self.queue = others.into();
+            let apart = self.queue.take_out(&address);
             let key = Key { exchange: self.key.exchange.clone(), apart: Some(address) };
             let kept = self.place.desk.set_apart(&key, apart, || start(self.place.clone(), key.clone()));
-            self.queue.extend(kept);
+            self.queue.put(kept);
         }
     }
 
@@ -235,22 +235,6 @@ impl Run {
 
     fn idle(&self) -> Duration {
         if self.key.apart.is_some() { TRUST } else { IDLE }
-    }
-
-    fn refuse_late(&mut self) {
-        let patience = self.place.patience;
-        let late = self.queue.iter().take_while(|item| item.since.elapsed() >= patience).count();
-        let why = |item: &Item| Outcome::Refused(format!("not sent to `{}` within {patience:?}: the broker is slow", item.to));
-        let outcomes: Given = self.queue.drain(..late).map(|item| (item.token, why(&item))).collect();
-        self.place.desk.left(late);
-        give(&self.place.out, outcomes);
-    }
-
-    /// What was never sent has this outcome.
-    fn answer_queue(&mut self, outcome: &Outcome) {
-        let outcomes: Given = self.queue.drain(..).map(|item| (item.token, outcome.clone())).collect();
-        self.place.desk.left(outcomes.len());
-        give(&self.place.out, outcomes);
     }
 }
 
