@@ -17,7 +17,7 @@ pub(super) struct Track {
     turn: bool,
     /// What comes now up to here was read before: the source went back.
     again_until: Option<i64>,
-    /// Where it went back to.
+    /// What comes again comes from here on: where the source went back to, then after the last that came.
     again_from: i64,
     /// The last position that was committed.
     committed: Option<i64>,
@@ -36,11 +36,12 @@ impl Track {
             }
             if offset < end {
                 // What is not there any more between two that are: compacted, or deleted.
-                // What was given back since then from before it is yet to be gone back for.
+                // What was given back only after the source had passed it is still there, and yet to be gone back for.
                 while let Some(gone) = self.nacked.range(self.again_from..).next().copied().filter(|gone| *gone < offset) {
                     self.nacked.remove(&gone);
                     self.open.remove(&gone);
                 }
+                self.again_from = offset + 1;
                 return self.nacked.remove(&offset);
             }
         }
@@ -128,6 +129,23 @@ mod tests {
         track.nack(2);
         track.went_back(to);
         assert_eq!(track.back_to(), Some(2));
+    }
+
+    #[test]
+    fn what_is_given_back_after_the_source_passed_it_comes_again() {
+        let mut track = track(0..10);
+        (0..10).filter(|offset| ![2, 4].contains(offset)).for_each(|offset| assert!(track.ack(offset)));
+        track.nack(2);
+        back(&mut track);
+        let again: Vec<i64> = (2..7).filter(|offset| track.read(*offset)).collect();
+        assert_eq!(again, [2]);
+        track.nack(4);
+        track.ack(2);
+        assert!(!track.read(7) && !track.read(8) && !track.read(9));
+        assert_eq!((track.back_to(), track.to_commit()), (Some(4), Some(4)));
+        back(&mut track);
+        assert!(track.read(4) && track.ack(4));
+        assert_eq!(track.to_commit(), Some(10));
     }
 
     #[test]
