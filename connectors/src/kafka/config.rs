@@ -127,6 +127,8 @@ impl Config {
                     ("enable.auto.commit", "false"),
                     ("enable.auto.offset.store", "false"),
                     ("auto.offset.reset", "earliest"),
+                    // So that it shows what is not there any more.
+                    ("enable.partition.eof", "true"),
                 ],
             ),
             Role::Writer { timeout } => {

@@ -10,7 +10,7 @@ use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode as Code};
 use rdkafka::{Offset, TopicPartitionList};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
-use tracing::{debug, info};
+use tracing::{debug, info, warn};
 
 use super::config::Config;
 use super::delivery::{Delivery, delivery};
@@ -26,7 +26,9 @@ const CHUNK: usize = 512;
 const COMMIT: Duration = Duration::from_millis(500);
 /// How long a full shelf is waited for without polling. After that partitions are paused, which throws away what was fetched ahead.
 const STALL: Duration = Duration::from_secs(1);
-/// How long one such wait is.
+/// The longest wait for the client's word that it goes back. Without its word a refusal would not be heard.
+const SEEK: Duration = Duration::from_millis(500);
+/// How long a wait for room is.
 const MOMENT: Duration = Duration::from_millis(20);
 
 pub(super) type Reads = BaseConsumer<Context<Arc<Shelf>>>;
@@ -101,7 +103,14 @@ impl Reader {
                 Some(Ok(message)) => deliveries.push(delivery(&message)),
                 Some(Err(error)) => {
                     self.shelf.put(std::mem::take(&mut deliveries));
-                    self.judge(error)?;
+                    match error {
+                        KafkaError::PartitionEOF(partition) => {
+                            if self.shelf.at_end(partition) {
+                                warn!(topic = self.topic, partition, "messages that were given back are not in the log any more");
+                            }
+                        }
+                        error => self.judge(error)?,
+                    }
                 }
                 None => break,
             }
@@ -151,10 +160,12 @@ impl Reader {
     /// Goes back to what shall come again.
     fn turn_back(&self) -> Result<(), ConnectorError> {
         for (partition, offset) in self.shelf.turns() {
-            match self.consumer.seek(&self.topic, partition, Offset::Offset(offset), Duration::ZERO) {
-                Ok(()) => self.shelf.went_back(partition, offset),
-                // Not fetching yet, or not ours any more: the next round tells.
-                Err(error) => debug!(topic = self.topic, partition, offset, %error, "cannot go back yet"),
+            let sought = self.consumer.seek(&self.topic, partition, Offset::Offset(offset), SEEK);
+            self.shelf.went_back(partition, offset, sought.is_ok());
+            if let Err(error) = sought {
+                // Not fetching yet, or not ours any more: the next round tells. It may have been only the answer that was late.
+                debug!(topic = self.topic, partition, offset, %error, "cannot go back yet");
+                self.shelf.wait(MOMENT);
             }
         }
         Ok(())

@@ -205,11 +205,16 @@ impl Shelf {
         self.state.lock().tracks.iter().filter_map(|(partition, track)| Some((*partition, track.back_to()?))).collect()
     }
 
-    /// The reader went back in this partition.
-    pub(super) fn went_back(&self, partition: i32, to: i64) {
+    /// The reader went back in this partition, for sure or perhaps.
+    pub(super) fn went_back(&self, partition: i32, to: i64, sure: bool) {
         if let Some(track) = self.state.lock().tracks.get_mut(&partition) {
-            track.went_back(to);
+            track.went_back(to, sure);
         }
+    }
+
+    /// This partition has no more for now; true where something that was given back is not there any more.
+    pub(super) fn at_end(&self, partition: i32) -> bool {
+        self.state.lock().tracks.get_mut(&partition).is_some_and(Track::at_end)
     }
 
     /// Nothing more will come, and nothing can be settled.
