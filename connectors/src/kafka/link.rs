@@ -14,9 +14,10 @@ use rdkafka::error::{KafkaError, RDKafkaErrorCode as Code};
 use rdkafka::metadata::Metadata;
 use rdkafka::statistics::Statistics;
 use tokio::time::Instant;
-use tracing::{debug, warn};
+use tracing::{debug, trace, warn};
 
 use super::config::Config;
+use super::outcome::{Way, is_open};
 use crate::{ConnectorError, ErrorKind};
 
 /// The longest that connecting may take.
@@ -36,6 +37,8 @@ struct Heard {
     /// When all brokers were first and last said to be down, since one answered.
     down: Option<(Instant, Instant)>,
     denied: Option<String>,
+    /// When a message that was sent and not confirmed may last have been written.
+    open: Option<Instant>,
 }
 
 impl Ear {
@@ -55,9 +58,9 @@ impl Ear {
         }
     }
 
-    /// Whether all brokers were down at this moment, and none was seen up since.
-    pub(super) fn was_down(&self, moment: Instant) -> bool {
-        self.0.lock().down.is_some_and(|(_, last)| last < moment)
+    /// How a producer fared since this moment.
+    pub(super) fn way_since(&self, moment: Instant) -> Way {
+        if self.0.lock().open.is_some_and(|last| last >= moment) { Way::Open } else { Way::Clear }
     }
 
     /// Why the link is lost, where it is: no broker has answered for too long. Looks for a moment while that is open.
@@ -87,7 +90,13 @@ impl<T> Context<T> {
 impl<T: Send + Sync> ClientContext for Context<T> {
     /// What matters of these comes as an error as well.
     fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
-        if matches!(level, RDKafkaLogLevel::Emerg | RDKafkaLogLevel::Alert | RDKafkaLogLevel::Critical) {
+        if matches!(level, RDKafkaLogLevel::Debug) {
+            // Each failure of a request, before what it means for its messages. Only writers are told, and of many other things.
+            if facility == "REQERR" && message.contains("ProduceRequest") && is_open(message) {
+                self.ear.0.lock().open = Some(Instant::now());
+            }
+            trace!(facility, message, "librdkafka says");
+        } else if matches!(level, RDKafkaLogLevel::Emerg | RDKafkaLogLevel::Alert | RDKafkaLogLevel::Critical) {
             warn!(facility, message, "librdkafka is in trouble");
         } else {
             debug!(facility, message, "librdkafka says");

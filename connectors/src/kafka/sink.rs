@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 
 use super::config::{Config, Role};
 use super::link::{Context, ask, blocking, failed};
-use super::outcome::{Failed, outcome};
+use super::outcome::{Failed, Way, outcome};
 use super::window::Window;
 use super::writer::{Writer, Writes};
 use super::{headers, topic};
@@ -102,7 +102,7 @@ impl KafkaSink {
         };
         producer.send::<[u8], [u8]>(record).map_err(|(error, _)| match error.rdkafka_error_code() {
             Some(Code::QueueFull) => None,
-            _ => Some(outcome(&Failed { error: &error, topic: &to.address, size: usize::MAX, never_sent: true })),
+            _ => Some(outcome(&Failed { error: &error, topic: &to.address, size: usize::MAX, way: Way::Never })),
         })
     }
 }

@@ -89,7 +89,7 @@ impl ProducerContext for Context<Arc<Window>> {
                 error,
                 topic: message.topic(),
                 size: message.payload_len() + message.key_len(),
-                never_sent: self.ear.was_down(open.since),
+                way: self.ear.way_since(open.since),
             }),
         });
     }
