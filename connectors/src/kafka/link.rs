@@ -3,6 +3,7 @@
 //! librdkafka reconnects by itself and for ever, and most of what it says on the way is no news. The link counts as lost when every broker it knows
 //! is down and none answers within [`GRACE`]: then the value ends, and the supervisor above opens another.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ use rdkafka::error::{KafkaError, RDKafkaErrorCode as Code};
 use rdkafka::metadata::Metadata;
 use rdkafka::statistics::Statistics;
 use tokio::time::Instant;
-use tracing::{debug, trace, warn};
+use tracing::{debug, error, trace, warn};
 
 use super::config::Config;
 use super::outcome::{Way, is_open};
@@ -158,6 +159,11 @@ pub(super) fn failed(config: &Config, what: &str, error: KafkaError) -> Connecto
         _ => (ErrorKind::Disconnected, ""),
     };
     config.fail(kind, &format!("{what}: {error}")).mend(mend).because(error)
+}
+
+/// Runs the work of a thread that others wait for; `None` where it panicked.
+pub(super) fn caught<T>(work: impl FnOnce() -> T) -> Option<T> {
+    catch_unwind(AssertUnwindSafe(work)).inspect_err(|_| error!("a thread of a kafka client panicked, its link is given up")).ok()
 }
 
 /// Runs work that blocks where it may.

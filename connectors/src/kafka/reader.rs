@@ -14,7 +14,7 @@ use tracing::{debug, info, warn};
 
 use super::config::Config;
 use super::delivery::{Delivery, delivery};
-use super::link::{Context, failed};
+use super::link::{Context, caught, failed};
 use super::shelf::Shelf;
 use crate::{ConnectorError, ErrorKind};
 
@@ -33,6 +33,11 @@ const MOMENT: Duration = Duration::from_millis(20);
 
 pub(super) type Reads = BaseConsumer<Context<Arc<Shelf>>>;
 
+/// Answers when the reader has left the group.
+pub(super) type Closed = oneshot::Receiver<Result<(), ConnectorError>>;
+/// What the thread does.
+type Run = fn(&mut Reader) -> Result<(), ConnectorError>;
+
 /// The thread between the consumer and the shelf.
 pub(super) struct Reader {
     config: Config,
@@ -46,22 +51,22 @@ pub(super) struct Reader {
 
 impl Reader {
     /// Starts the thread; the receiver answers once it has ended and left the group.
-    pub(super) fn start(
-        config: Config,
-        consumer: Reads,
-        shelf: Arc<Shelf>,
-        topic: String,
-    ) -> Result<oneshot::Receiver<Result<(), ConnectorError>>, ConnectorError> {
+    pub(super) fn start(config: Config, consumer: Reads, shelf: Arc<Shelf>, topic: String) -> Result<Closed, ConnectorError> {
+        let reader = Reader { config, consumer, shelf, topic, committed: Instant::now(), full: None, paused: false };
+        reader.spawn(Self::run)
+    }
+
+    fn spawn(mut self, run: Run) -> Result<Closed, ConnectorError> {
         let (done, closed) = oneshot::channel();
-        let what = config.fail(ErrorKind::Disconnected, "cannot start a thread for reading");
-        let mut reader = Reader { config, consumer, shelf, topic, committed: Instant::now(), full: None, paused: false };
+        let what = self.config.fail(ErrorKind::Disconnected, "cannot start a thread for reading");
         let work = move || {
-            let result = reader.run();
+            let result = caught(|| run(&mut self));
+            let result = result.unwrap_or_else(|| Err(self.config.fail(ErrorKind::Disconnected, "the reader panicked")));
             if let Err(error) = &result {
-                reader.shelf.end(error);
+                self.shelf.end(error);
             }
             // Leaves the group, and waits for that.
-            drop(reader);
+            drop(self);
             // Nobody waits after a drop.
             let _ = done.send(result);
         };
@@ -241,5 +246,29 @@ impl ConsumerContext for Context<Arc<Shelf>> {
             debug!(%error, "a commit failed, it will be repeated");
             self.of.not_committed(numbers(offsets).into_iter());
         }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+    use crate::SourceOptions;
+    use crate::kafka::config::Role;
+
+    #[tokio::test]
+    async fn a_panic_ends_the_source() {
+        let (topic, group) = ("a".to_owned(), "g".to_owned());
+        let options = SourceOptions { topic: topic.clone(), group, max_batch: 1, max_batch_bytes: 1, max_unsettled: 1 };
+        let (config, shelf) = (Config::at("127.0.0.1:1"), Arc::new(Shelf::new(&options)));
+        let client = config.client(Role::Reader { group: "g" }).unwrap();
+        let consumer = client.create_with_context(Context::new(Arc::clone(&shelf))).unwrap();
+        let reader = Reader { config, consumer, shelf: Arc::clone(&shelf), topic, committed: Instant::now(), full: None, paused: false };
+        let closed = reader.spawn(|_| panic!("of the test")).unwrap();
+        let error = closed.await.unwrap().unwrap_err();
+        assert!(error.kind == ErrorKind::Disconnected && error.message.contains("panicked"), "{error}");
+        // Whoever waits is woken, and nothing can be settled.
+        shelf.arrived().await;
+        assert!(shelf.take(1, 1).is_err() && shelf.settle(crate::BatchId(1), true).is_err());
     }
 }
