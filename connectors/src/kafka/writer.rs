@@ -10,6 +10,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 use tracing::debug;
 
+use super::headers;
 use super::link::{Context, caught};
 use super::outcome::{Failed, outcome};
 use super::window::Window;
@@ -94,7 +95,7 @@ impl ProducerContext for Context<Arc<Window>> {
             Err((error, message)) => outcome(&Failed {
                 error,
                 topic: message.topic(),
-                size: message.payload_len() + message.key_len(),
+                size: message.payload_len() + message.key_len() + headers::size(message.headers()),
                 way: self.ear.way_since(open.since),
             }),
         });

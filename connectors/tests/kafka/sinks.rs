@@ -15,7 +15,12 @@ async fn what_is_too_large_is_invalid_and_takes_nothing_else_with_it() {
     create(shared(), &topic, 1, &[("max.message.bytes", "20000")]).await;
     let body = |size: usize| Message::new(vec![b'x'; size]);
     let sizes = [100, 30_000, 15_000, 200, 5 << 20, 15_000, 300];
-    let outcomes = publish(&broker, sizes.iter().zip(1..).map(|(size, token)| publication(token, &topic, body(*size))).collect()).await;
+    let mut publications: Vec<_> = sizes.iter().zip(1..).map(|(size, token)| publication(token, &topic, body(*size))).collect();
+    // Headers count as well.
+    publications.push(publication(9, &topic, Message::new("x").with_header("h", "x".repeat(30_000))));
+    let mut outcomes = publish(&broker, publications).await;
+    let last = outcomes.pop().unwrap();
+    assert!(matches!(last, Outcome::Invalid(_)), "{last:?}");
     for (size, outcome) in sizes.iter().zip(&outcomes) {
         match outcome {
             Outcome::Invalid(why) => assert!(*size > 20_000 && why.contains(&topic), "{size}: {why}"),
