@@ -155,6 +155,9 @@ pub(super) fn failed(config: &Config, what: &str, error: KafkaError) -> Connecto
         (_, Some(Code::InconsistentGroupProtocol)) => {
             (ErrorKind::Config, "all members of the group need the same `partition.assignment.strategy`, or name another `group`")
         }
+        (_, Some(Code::InvalidSessionTimeout)) => {
+            (ErrorKind::Config, "set `session.timeout.ms` in `properties` to what the broker allows (`group.max.session.timeout.ms`)")
+        }
         (_, Some(code)) if denied.contains(&code) => (ErrorKind::Denied, "grant the user what it needs: read, write and describe"),
         _ => (ErrorKind::Disconnected, ""),
     };

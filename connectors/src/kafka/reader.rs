@@ -137,7 +137,11 @@ impl Reader {
                 | Code::GroupAuthorizationFailed
                 | Code::Authentication
                 | Code::SaslAuthenticationFailed
-                | Code::InconsistentGroupProtocol,
+                | Code::InconsistentGroupProtocol
+                // It would ask again and again, and nothing would be read.
+                | Code::InvalidSessionTimeout
+                | Code::InvalidGroupId
+                | Code::GroupMaxSizeReached,
             ) => Err(failed(&self.config, &what, error)),
             _ if matches!(error, KafkaError::MessageConsumptionFatal(_)) => Err(failed(&self.config, &what, error)),
             code => {
