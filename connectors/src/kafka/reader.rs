@@ -22,6 +22,8 @@ use crate::{ConnectorError, ErrorKind};
 const POLL: Duration = Duration::from_millis(100);
 /// The most messages that are taken over at once.
 const CHUNK: usize = 512;
+/// The most bytes of those, but for the last.
+const CHUNK_BYTES: usize = 1 << 20;
 /// Between commits.
 const COMMIT: Duration = Duration::from_millis(500);
 /// How long a full shelf is waited for without polling. After that partitions are paused, which throws away what was fetched ahead.
@@ -102,10 +104,14 @@ impl Reader {
 
     /// Takes over what is there, about so many.
     fn poll(&self, room: usize) -> Result<(), ConnectorError> {
-        let (mut deliveries, mut wait) = (Vec::<Delivery>::new(), POLL);
-        while deliveries.len() < room.clamp(1, CHUNK) {
+        let (mut deliveries, mut bytes, mut wait) = (Vec::<Delivery>::new(), 0, POLL);
+        while deliveries.len() < room.clamp(1, CHUNK) && bytes < CHUNK_BYTES {
             match self.consumer.poll(wait) {
-                Some(Ok(message)) => deliveries.push(delivery(&message)),
+                Some(Ok(message)) => {
+                    let delivery = delivery(&message);
+                    bytes += delivery.message.size();
+                    deliveries.push(delivery);
+                }
                 Some(Err(error)) => {
                     self.shelf.put(std::mem::take(&mut deliveries));
                     match error {
