@@ -15,6 +15,7 @@ pub(super) struct Failed<'a> {
     pub(super) topic: &'a str,
     /// Body, key and headers, in bytes.
     pub(super) size: usize,
+    pub(super) has_key: bool,
     /// How the producer fared since it was handed over.
     pub(super) way: Way,
 }
@@ -32,7 +33,7 @@ pub(super) enum Way {
 
 /// The outcome of a message that was not delivered. The question is whether it may have landed, and what helps.
 pub(super) fn outcome(failed: &Failed<'_>) -> Outcome {
-    let Failed { error, topic, size, way } = *failed;
+    let Failed { error, topic, size, has_key, way } = *failed;
     let Some(code) = error.rdkafka_error_code() else { return Outcome::Invalid(format!("`{topic}`: {error}")) };
     let why = format!("`{topic}`: {code}");
     match code {
@@ -40,11 +41,13 @@ pub(super) fn outcome(failed: &Failed<'_>) -> Outcome {
         Code::MessageSizeTooLarge | Code::MessageBatchTooLarge if size < BATCH => {
             Outcome::Unroutable(format!("{why}: the topic takes less than a batch of {BATCH} bytes (`max.message.bytes`)"))
         }
+        // Nor is it told which of a batch was invalid. What has a key is not what a compacted topic refuses.
+        Code::InvalidRecord if size < BATCH && has_key => Outcome::Unroutable(format!("{why}: or another message of its batch")),
+        Code::InvalidDifferentRecord => Outcome::Unroutable(why),
         Code::MessageSizeTooLarge
         | Code::MessageBatchTooLarge
         | Code::InvalidMessageSize
         | Code::InvalidRecord
-        | Code::InvalidDifferentRecord
         | Code::InvalidTimestamp
         | Code::InvalidTopic
         | Code::InvalidArgument
@@ -94,7 +97,7 @@ mod tests {
     use super::*;
 
     fn of(code: Code, size: usize, way: Way) -> Outcome {
-        outcome(&Failed { error: &KafkaError::MessageProduction(code), topic: "t", size, way })
+        outcome(&Failed { error: &KafkaError::MessageProduction(code), topic: "t", size, has_key: true, way })
     }
 
     #[test]
@@ -106,6 +109,9 @@ mod tests {
             (Code::UnknownTopicOrPartition, 1, Open, "Unknown"),
             (Code::MessageSizeTooLarge, 1 << 20, Open, "Invalid"),
             (Code::MessageSizeTooLarge, 100, Clear, "Unroutable"),
+            (Code::InvalidRecord, 100, Clear, "Unroutable"),
+            (Code::InvalidRecord, 1 << 20, Clear, "Invalid"),
+            (Code::InvalidDifferentRecord, 1, Clear, "Unroutable"),
             (Code::NotEnoughReplicas, 1, Clear, "Refused"),
             (Code::NotEnoughReplicas, 1, Open, "Unknown"),
             (Code::NotEnoughReplicasAfterAppend, 1, Open, "Unknown"),

@@ -102,7 +102,7 @@ impl KafkaSink {
         };
         producer.send::<[u8], [u8]>(record).map_err(|(error, _)| match error.rdkafka_error_code() {
             Some(Code::QueueFull) => None,
-            _ => Some(outcome(&Failed { error: &error, topic: &to.address, size: usize::MAX, way: Way::Never })),
+            _ => Some(outcome(&Failed { error: &error, topic: &to.address, size: usize::MAX, has_key: true, way: Way::Never })),
         })
     }
 }

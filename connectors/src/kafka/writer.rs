@@ -96,6 +96,7 @@ impl ProducerContext for Context<Arc<Window>> {
                 error,
                 topic: message.topic(),
                 size: message.payload_len() + message.key_len() + headers::size(message.headers()),
+                has_key: message.key().is_some(),
                 way: self.ear.way_since(open.since),
             }),
         });

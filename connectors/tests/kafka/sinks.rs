@@ -219,3 +219,17 @@ async fn a_partition_without_its_broker_refuses() {
     assert!(matches!(&outcomes[0], Outcome::Refused(_)), "{outcomes:?}");
     assert_eq!(outcomes[1], Outcome::Confirmed);
 }
+
+#[tokio::test]
+async fn what_travels_with_an_invalid_message_is_not_invalid() {
+    let (broker, topic) = (with(shared(), &[("linger.ms", "200")]), fresh("compacted"));
+    // Such a topic takes no message without a key, nor what comes along with it.
+    create(shared(), &topic, 1, &[("cleanup.policy", "compact")]).await;
+    let keyed = |token| publication(token, &topic, Message { key: Some("k".into()), ..Message::new("x") });
+    let (sink, mut outcomes) = broker.sink(Duration::from_secs(10)).await.unwrap();
+    sink.publish(vec![keyed(1), publication(2, &topic, Message::new("x")), keyed(3)]).await;
+    let said = collect(&mut outcomes, 3).await;
+    assert!(matches!(&said[..], [Outcome::Unroutable(_), Outcome::Invalid(_), Outcome::Unroutable(_)]), "{said:?}");
+    sink.publish(vec![keyed(1), keyed(3)]).await;
+    assert_eq!(collect(&mut outcomes, 2).await, vec![Outcome::Confirmed; 2]);
+}
