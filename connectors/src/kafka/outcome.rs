@@ -53,11 +53,12 @@ pub(super) fn outcome(failed: &Failed<'_>) -> Outcome {
         | Code::InvalidArgument
         | Code::UnsupportedForMessageFormat
         | Code::UnsupportedCompressionType => Outcome::Invalid(why),
-        // The last answer says nothing of those before it: what lacked replicas only after it was written is refused when it is sent again.
-        _ if way == Way::Open => Outcome::Unknown(why),
+        // Where a topic is gone, so is what was written to it.
         Code::UnknownTopic | Code::UnknownTopicOrPartition | Code::UnknownPartition => {
             Outcome::Unroutable(format!("no topic `{topic}`: {code}"))
         }
+        // The last answer says nothing of those before it: what lacked replicas only after it was written is refused when it is sent again.
+        _ if way == Way::Open => Outcome::Unknown(why),
         Code::TopicAuthorizationFailed | Code::ClusterAuthorizationFailed => Outcome::Unroutable(why),
         // By the broker's word: later.
         Code::NotEnoughReplicas | Code::ThrottlingQuotaExceeded | Code::PolicyViolation | Code::QueueFull => Outcome::Refused(why),
@@ -106,7 +107,7 @@ mod tests {
         for (code, size, way, expected) in [
             (Code::UnknownTopic, 1, Clear, "Unroutable"),
             (Code::UnknownTopicOrPartition, 1, Never, "Unroutable"),
-            (Code::UnknownTopicOrPartition, 1, Open, "Unknown"),
+            (Code::UnknownTopicOrPartition, 1, Open, "Unroutable"),
             (Code::MessageSizeTooLarge, 1 << 20, Open, "Invalid"),
             (Code::MessageSizeTooLarge, 100, Clear, "Unroutable"),
             (Code::InvalidRecord, 100, Clear, "Unroutable"),
