@@ -40,7 +40,7 @@ impl<T: DeserializeOwned + Default, S: Send + Sync> FromRequest<S> for MaybeJson
     async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
         let says_json = is_json(request.headers().get(header::CONTENT_TYPE).map(header::HeaderValue::as_bytes));
         let bytes = body(request, state).await?;
-        if bytes.is_empty() {
+        if bytes.is_empty() || (says_json && bytes.trim_ascii() == b"null") {
             return Ok(MaybeJson(T::default()));
         }
         if !says_json {
@@ -64,6 +64,10 @@ async fn body<S: Send + Sync>(request: Request, state: &S) -> Result<Bytes, Prob
 }
 
 fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
+    // serde would take a list of the fields' values too.
+    if !bytes.is_empty() && bytes.trim_ascii_start().first() != Some(&b'{') {
+        return Err(Problem::bad("the body is not what this call takes: a JSON object"));
+    }
     serde_json::from_slice(bytes).map_err(|error| Problem::bad(format!("the body is not what this call takes: {error}")))
 }
 
@@ -84,6 +88,16 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Query<T> {
         let query = AxumQuery::from_request_parts(parts, state).await;
         query.map(|AxumQuery(query)| Query(query)).map_err(|rejection| Problem::bad(rejection.body_text()))
     }
+}
+
+/// How the documentation describes an [`Id`].
+#[derive(utoipa::IntoParams)]
+#[into_params(parameter_in = Path)]
+#[allow(dead_code, reason = "only described")]
+pub(super) struct InPath {
+    /// The job's id
+    #[param(min_length = 1, max_length = 256, pattern = r"^[^\u0000-\u001f\u007f-\u009f]+$")]
+    id: String,
 }
 
 /// The id in the path.
