@@ -114,8 +114,19 @@ impl<S: Send + Sync> FromRequestParts<S> for Id {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_never_ends_is_408() {
+        use axum::body::Body;
+        use futures_util::stream;
+        let body = Body::from_stream(stream::pending::<Result<Bytes, std::io::Error>>());
+        let request = Request::builder().header("content-type", "application/json").body(body).unwrap();
+        let problem = Json::<serde_json::Value>::from_request(request, &()).await.err().unwrap();
+        assert_eq!(problem.into_response().status(), 408);
+    }
 
     #[test]
     fn json_is_told_by_its_content_type() {
