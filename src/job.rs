@@ -227,6 +227,7 @@ impl Action {
 /// The answer to a request. The scripts answer with the same words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
+#[schema(as = VerdictWord)]
 #[allow(missing_docs, reason = "the words of the contract, §6, where each is explained")]
 pub enum Verdict {
     Added,

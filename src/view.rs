@@ -42,9 +42,11 @@ pub struct Job {
     #[schema(value_type = std::collections::BTreeMap<String, serde_json::Value>)]
     pub headers: serde_json::Map<String, serde_json::Value>,
     /// How many attempts were begun.
+    #[schema(value_type = u64)]
     pub attempt: u32,
     /// Waits between attempts, as durations; empty: a single attempt.
     pub retry: Vec<String>,
+    #[schema(value_type = u64)]
     pub ttr_ms: u32,
     pub confirm: Confirm,
     /// Published, and its consumer has yet to say `finish` or `fail`.
