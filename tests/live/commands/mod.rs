@@ -4,6 +4,7 @@ mod act;
 mod bed;
 mod check;
 mod check_servers;
+mod fsck;
 mod http;
 mod ls;
 mod permissions;
