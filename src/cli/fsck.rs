@@ -2,10 +2,19 @@
 
 use super::common::{Common, Form, json, line};
 use super::exit::{Exit, Stop};
-use super::table::table;
+use super::table::{Column, table, width};
+
 use crate::dispatch::lease_of;
 use crate::store::act::SweepRules;
 use crate::store::fsck::{self, Finding, Rules};
+
+const COLUMNS: [Column; 5] = [
+    Column::whole("BUCKET"),
+    Column::cut("ID", 12),
+    Column::whole("PROBLEM"),
+    Column::whole("REPAIRED"),
+    Column::cut("WHAT IT IS", 24).spare(1),
+];
 
 /// `dwell fsck`
 #[derive(Debug, Clone, clap::Args)]
@@ -53,7 +62,7 @@ fn text(findings: &[Finding], jobs: Option<u64>, repair: bool) -> String {
         let problem = finding.problem;
         [bucket, finding.id.clone(), problem.as_str().to_owned(), repaired.to_owned(), problem.meaning().to_owned()]
     });
-    let table = table(["BUCKET", "ID", "PROBLEM", "REPAIRED", "WHAT IT IS"], rows);
+    let table = table(COLUMNS, rows, width());
     let repaired = findings.iter().filter(|finding| finding.repaired).count();
     let hint = if repair { "" } else { "; --repair mends it" };
     format!("{table}\n{} found, {repaired} repaired, {looked}{hint}", findings.len())

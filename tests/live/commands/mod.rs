@@ -10,3 +10,4 @@ mod ls;
 mod permissions;
 mod send;
 mod show;
+mod watch;
