@@ -20,7 +20,7 @@ use crate::reconnect::Backoff;
 use crate::request::{Act, Rejection, Request, Rules, Schedule, parse};
 use crate::store::Store;
 use crate::store::inbound::{Answer, Head};
-use crate::telemetry::{IngestMetrics, IngestResult, Metrics};
+use crate::telemetry::{IngestMetrics, IngestResult, Metrics, PauseReason, PublishOutcome};
 
 mod held;
 mod reject;
@@ -159,7 +159,18 @@ impl Ingest {
                     batch = source.recv() => batch,
                 };
                 let failed = batch.is_err();
-                if sender.send(batch).await.is_err() || failed {
+                let batch = match sender.try_send(batch) {
+                    Ok(()) => None,
+                    Err(mpsc::error::TrySendError::Full(batch) | mpsc::error::TrySendError::Closed(batch)) => Some(batch),
+                };
+                if let Some(batch) = batch {
+                    // What was read before is not stored yet: nothing more is read meanwhile.
+                    let _paused = self.metrics.ingest_paused(PauseReason::Backpressure);
+                    if sender.send(batch).await.is_err() {
+                        return;
+                    }
+                }
+                if failed {
                     return;
                 }
             }
@@ -279,12 +290,16 @@ impl Ingest {
         true
     }
 
-    /// Publishes the verdict where it was asked for. One that cannot be delivered is said, and the request acknowledged all the same.
+    /// Publishes the verdict where it was asked for. One that cannot be delivered is counted and said, and the request
+    /// acknowledged all the same.
     async fn reply(&self, to: Option<&Destination>, id: &JobId, action: Action, answer: Answer, give_up: &CancellationToken) {
         let Some(to) = to else { return };
         // A broker that was away is read again before it is published to, or the other way round: each link comes back by itself.
         give_up.run_until_cancelled(self.publisher.until_connected()).await;
         let outcome = self.publisher.publish_one(to.clone(), outgoing::verdict(id, action, answer)).await;
+        if let Some(metrics) = &self.of_ingest {
+            metrics.reply(PublishOutcome::from(&outcome));
+        }
         if outcome != Outcome::Confirmed {
             tracing::warn!(ingest = self.name, %id, %to, ?outcome, "the verdict could not be delivered");
         }
