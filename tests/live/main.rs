@@ -11,6 +11,8 @@ mod bridge;
 mod commands;
 mod demo;
 #[cfg(feature = "nats")]
+mod deploy;
+#[cfg(feature = "nats")]
 mod odd_requests;
 #[cfg(all(feature = "amqp", feature = "kafka", feature = "nats"))]
 mod routes;
