@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use dwell::clock;
 use dwell_connectors::{BrokerConfig, Destination, Message, Outcome, Outcomes, Publication, Sink, Token};
-use futures_util::FutureExt;
 use tokio::task::JoinHandle;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 use tokio_util::sync::CancellationToken;
@@ -148,7 +147,7 @@ async fn connect(broker: BrokerConfig) -> (Box<dyn Sink>, Outcomes) {
     // Each try owns its part: the future is sent to another thread.
     let open = move || {
         let broker = broker.clone();
-        async move { broker.sink(CONFIRM).await.ok() }.boxed()
+        async move { broker.sink(CONFIRM).await.ok() }
     };
     wait_until("a link for the producer", open).await
 }

@@ -9,7 +9,6 @@ use dwell::servers::{DwellServer, NatsOptions, NatsServer, RedisOptions, RedisSe
 use dwell::store::Store;
 use dwell::store::read::Counts;
 use dwell_connectors::{BrokerConfig, Message, SourceOptions};
-use futures_util::FutureExt;
 use parking_lot::Mutex;
 use redis::AsyncCommands;
 use redis::aio::MultiplexedConnection;
@@ -218,7 +217,7 @@ async fn read(broker: BrokerConfig, book: Book) {
         let broker = broker.clone();
         let open = move || {
             let (broker, options) = (broker.clone(), options.clone());
-            async move { broker.source(options).await.ok() }.boxed()
+            async move { broker.source(options).await.ok() }
         };
         let source = wait_within(SETTLE, "a link for the reader", open).await;
         while let Ok(batch) = source.recv().await {
