@@ -12,6 +12,7 @@ mod instant;
 mod load;
 mod metrics;
 mod nats_away;
+mod provoked;
 mod redis_away;
 mod rig;
 mod stop;
