@@ -6,7 +6,7 @@
 //! - [`RedisServer`], [`NatsServer`], [`RabbitServer`] and [`KafkaServer`]: one kind of server each: its options, its arguments, when it is ready, its URL.
 //! - [`BrokerServer`]: a broker of whichever kind.
 //! - [`DwellServer`]: `dwell run` itself, as a child, for whoever wants its CPU time or its end.
-//! - `process`: what all kinds share: the child, its port, its folder, its signals.
+//! - [`Server`]: what can be done to each of them; `process`: the child, its port, its folder, its signals.
 //! - `port`: a port that no other run takes at the same time.
 //! - [`find`]: where the programs are.
 
@@ -19,6 +19,7 @@ mod port;
 mod process;
 mod rabbitmq;
 mod redis;
+mod server;
 
 use std::io;
 use std::path::PathBuf;
@@ -30,6 +31,7 @@ pub use self::kafka::{KafkaOptions, KafkaServer};
 pub use self::nats::{NatsOptions, NatsServer};
 pub use self::rabbitmq::{RabbitOptions, RabbitServer};
 pub use self::redis::{AppendFsync, RedisOptions, RedisServer};
+pub use self::server::Server;
 
 /// How long a server may take to get ready or to end. Far more than any needs, so that only a broken one meets it.
 const PATIENCE: Duration = Duration::from_secs(30);

@@ -219,6 +219,7 @@ mod tests {
             max_late_ms: None,
             created_ms: 1,
             origin: "nats".to_owned(),
+            trace: None,
             has_body: true,
             body: "hello".into(),
         };

@@ -1,7 +1,6 @@
 //! A private `dwell run`: with probes on a port of its own.
 
 use std::path::{Path, PathBuf};
-use std::process::ExitStatus;
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -9,12 +8,22 @@ use tokio::net::TcpStream;
 
 use super::ServerError;
 use super::process::{Look, Process};
+use super::server::{Kind, Server};
 use crate::clock;
 
-/// A `dwell run` as a child. Dropped, it is killed.
+/// A `dwell run` as a child. Its port is that of its probes.
+pub type DwellServer = Server<Dwell>;
+
+/// What is its own: nothing.
 #[derive(Debug)]
-pub struct DwellServer {
-    process: Process,
+pub struct Dwell;
+
+impl Kind for Dwell {
+    /// Ready: by its own word.
+    async fn look(&self, port: u16, _: &Path, _: u32) -> Look {
+        let ready = clock::timeout(Duration::from_secs(2), get(port, "/readyz")).await;
+        if matches!(ready, Some(Ok(answer)) if answer.starts_with("HTTP/1.1 200")) { Look::Ready } else { Look::NotYet }
+    }
 }
 
 impl DwellServer {
@@ -33,47 +42,12 @@ impl DwellServer {
         let settings = format!("{settings}\n[probes]\nlisten = \"127.0.0.1:{port}\"\n\n[http]\nlisten = \"127.0.0.1:0\"\n");
         std::fs::write(&file, settings).map_err(ServerError::prepare(format!("the file {}", file.display())))?;
         process.set_args(vec!["run".to_owned(), "-c".to_owned(), file.display().to_string()]);
-        Ok(DwellServer { process })
-    }
-
-    /// The port of its probes on 127.0.0.1: the same over restarts.
-    #[must_use]
-    pub fn port(&self) -> u16 {
-        self.process.port()
-    }
-
-    /// The process id; `None` while it is down.
-    #[must_use]
-    pub fn pid(&self) -> Option<u32> {
-        self.process.pid()
-    }
-
-    /// The folder with its `dwell.toml` and its `log`.
-    #[must_use]
-    pub fn dir(&self) -> &Path {
-        self.process.dir()
-    }
-
-    /// SIGKILL: a crash.
-    pub fn kill(&mut self) -> Result<(), ServerError> {
-        self.process.kill()
-    }
-
-    /// SIGTERM, and waits for its end: it drains. How it ended; `None` where it did not run.
-    pub async fn stop(&mut self) -> Result<Option<ExitStatus>, ServerError> {
-        self.process.stop().await
-    }
-
-    /// Starts it with the same settings, and returns when it is ready. One that runs is killed first.
-    pub async fn restart(&mut self) -> Result<(), ServerError> {
-        self.process.kill()?;
-        let port = self.process.port();
-        self.process.start(async |_| look(port).await).await
+        Ok(Server::over(process, Dwell))
     }
 
     /// What `/metrics` says now.
     pub async fn metrics(&self) -> Result<String, ServerError> {
-        let port = self.process.port();
+        let port = self.port();
         let answer = clock::timeout(Duration::from_secs(10), get(port, "/metrics")).await;
         let error = match answer {
             Some(Ok(answer)) => match answer.split_once("\r\n\r\n") {
@@ -85,22 +59,6 @@ impl DwellServer {
         };
         Err(ServerError::prepare(format!("the metrics of dwell on port {port}"))(error))
     }
-
-    /// SIGSTOP: it keeps its connections and does nothing, as a host that hangs.
-    pub fn freeze(&self) -> Result<(), ServerError> {
-        self.process.freeze()
-    }
-
-    /// SIGCONT after [`DwellServer::freeze`].
-    pub fn thaw(&self) -> Result<(), ServerError> {
-        self.process.thaw()
-    }
-}
-
-/// Ready: by its own word.
-async fn look(port: u16) -> Look {
-    let ready = clock::timeout(Duration::from_secs(2), get(port, "/readyz")).await;
-    if matches!(ready, Some(Ok(answer)) if answer.starts_with("HTTP/1.1 200")) { Look::Ready } else { Look::NotYet }
 }
 
 async fn get(port: u16, path: &str) -> std::io::Result<String> {

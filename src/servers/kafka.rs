@@ -5,6 +5,7 @@ use std::process::Stdio;
 
 use super::port::Port;
 use super::process::{Look, Process};
+use super::server::{Kind, Server};
 use super::{ServerError, find};
 
 /// Any will do: no two of these clusters know of each other.
@@ -19,12 +20,24 @@ pub struct KafkaOptions {
     pub config: String,
 }
 
-/// A private Kafka broker. Dropped, it is killed, and its topics go.
+/// A private Kafka broker.
+pub type KafkaServer = Server<Kafka>;
+
+/// What is its own.
 #[derive(Debug)]
-pub struct KafkaServer {
-    process: Process,
-    /// The controller's, which only the broker itself speaks to.
+pub struct Kafka {
+    /// The controller's port, which only the broker itself speaks to.
     _controller: Port,
+}
+
+impl Kind for Kafka {
+    /// Ready: by its log, of which each start begins a new one.
+    async fn look(&self, _: u16, dir: &Path, _: u32) -> Look {
+        match tokio::fs::read_to_string(dir.join("log")).await {
+            Ok(text) if text.contains(STARTED) => Look::Ready,
+            _ => Look::NotYet,
+        }
+    }
 }
 
 impl KafkaServer {
@@ -53,66 +66,13 @@ impl KafkaServer {
             return Err(ServerError::Ended { program: "kafka", port: process.port(), status: formatted.status, log });
         }
         process.set_args(args("kafka.Kafka", &["server.properties"]));
-        let mut server = KafkaServer { process, _controller: controller };
-        server.restart().await?;
-        Ok(server)
+        Server::started(process, Kafka { _controller: controller }).await
     }
 
     /// `127.0.0.1:PORT`
     #[must_use]
     pub fn bootstrap(&self) -> String {
         format!("127.0.0.1:{}", self.port())
-    }
-
-    /// The port on 127.0.0.1: the same over restarts.
-    #[must_use]
-    pub fn port(&self) -> u16 {
-        self.process.port()
-    }
-
-    /// The process id; `None` while it is down.
-    #[must_use]
-    pub fn pid(&self) -> Option<u32> {
-        self.process.pid()
-    }
-
-    /// The folder with its data, its `server.properties` and its `log`.
-    #[must_use]
-    pub fn dir(&self) -> &Path {
-        self.process.dir()
-    }
-
-    /// SIGKILL. The system still has what it wrote: nothing of a topic is lost.
-    pub fn kill(&mut self) -> Result<(), ServerError> {
-        self.process.kill()
-    }
-
-    /// SIGTERM, and waits for its end.
-    pub async fn stop(&mut self) -> Result<(), ServerError> {
-        self.process.stop().await.map(drop)
-    }
-
-    /// Starts it on the same port and data, and returns when it is ready. One that runs is killed first.
-    pub async fn restart(&mut self) -> Result<(), ServerError> {
-        self.process.kill()?;
-        // The log is of this start: each begins a new one.
-        let log = self.process.dir().join("log");
-        self.process
-            .start(async |_| match tokio::fs::read_to_string(&log).await {
-                Ok(text) if text.contains(STARTED) => Look::Ready,
-                _ => Look::NotYet,
-            })
-            .await
-    }
-
-    /// SIGSTOP: it keeps its connections and answers nothing, as a host that hangs.
-    pub fn freeze(&self) -> Result<(), ServerError> {
-        self.process.freeze()
-    }
-
-    /// SIGCONT after [`KafkaServer::freeze`].
-    pub fn thaw(&self) -> Result<(), ServerError> {
-        self.process.thaw()
     }
 }
 

@@ -7,6 +7,7 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::net::TcpStream;
 
 use super::process::{Look, Process};
+use super::server::{Kind, Server};
 use super::{ServerError, find};
 use crate::clock;
 
@@ -19,11 +20,22 @@ pub struct NatsOptions {
     pub credentials: Option<String>,
 }
 
-/// A private nats-server. Dropped, it is killed, and its streams go.
+/// A private nats-server.
+pub type NatsServer = Server<Nats>;
+
+/// What is its own.
 #[derive(Debug)]
-pub struct NatsServer {
-    process: Process,
+pub struct Nats {
     options: NatsOptions,
+}
+
+impl Kind for Nats {
+    /// Ready: the first line that a NATS server sends names it, and says that JetStream is up.
+    async fn look(&self, port: u16, dir: &Path, _: u32) -> Look {
+        let Some(Ok(greeting)) = clock::timeout(Duration::from_secs(2), greeting(port)).await else { return Look::NotYet };
+        let info = greeting.strip_prefix("INFO ").and_then(|json| serde_json::from_str::<serde_json::Value>(json).ok()).unwrap_or_default();
+        if info["server_name"] == name(dir) && info["jetstream"] == true { Look::Ready } else { Look::NotYet }
+    }
 }
 
 impl NatsServer {
@@ -34,61 +46,14 @@ impl NatsServer {
         let config = config(&options, process.port(), process.dir());
         std::fs::write(&file, config).map_err(ServerError::prepare(format!("the file {}", file.display())))?;
         process.set_args(vec!["--config".to_owned(), file.display().to_string()]);
-        let mut server = NatsServer { process, options };
-        server.restart().await?;
-        Ok(server)
+        Server::started(process, Nats { options }).await
     }
 
     /// `nats://127.0.0.1:PORT`, with the credentials where there are any.
     #[must_use]
     pub fn url(&self) -> String {
-        let credentials = self.options.credentials.as_ref().map_or(String::new(), |credentials| format!("{credentials}@"));
+        let credentials = self.kind.options.credentials.as_ref().map_or(String::new(), |credentials| format!("{credentials}@"));
         format!("nats://{credentials}127.0.0.1:{}", self.port())
-    }
-
-    /// The port on 127.0.0.1: the same over restarts.
-    #[must_use]
-    pub fn port(&self) -> u16 {
-        self.process.port()
-    }
-
-    /// The process id; `None` while it is down.
-    #[must_use]
-    pub fn pid(&self) -> Option<u32> {
-        self.process.pid()
-    }
-
-    /// The folder with its data, its `nats.conf` and its `log`.
-    #[must_use]
-    pub fn dir(&self) -> &Path {
-        self.process.dir()
-    }
-
-    /// SIGKILL. The system still has what it wrote: nothing of a stream is lost.
-    pub fn kill(&mut self) -> Result<(), ServerError> {
-        self.process.kill()
-    }
-
-    /// SIGTERM, and waits for its end.
-    pub async fn stop(&mut self) -> Result<(), ServerError> {
-        self.process.stop().await.map(drop)
-    }
-
-    /// Starts it on the same port and data, and returns when it is ready. One that runs is killed first.
-    pub async fn restart(&mut self) -> Result<(), ServerError> {
-        self.process.kill()?;
-        let (port, name) = (self.process.port(), name(self.process.dir()));
-        self.process.start(async |_| look(port, &name).await).await
-    }
-
-    /// SIGSTOP: it keeps its connections and answers nothing, as a host that hangs.
-    pub fn freeze(&self) -> Result<(), ServerError> {
-        self.process.freeze()
-    }
-
-    /// SIGCONT after [`NatsServer::freeze`].
-    pub fn thaw(&self) -> Result<(), ServerError> {
-        self.process.thaw()
     }
 }
 
@@ -104,13 +69,6 @@ fn config(options: &NatsOptions, port: u16, dir: &Path) -> String {
         dir.join("jetstream").display(),
         options.config
     )
-}
-
-/// Ready: the first line that a NATS server sends names it, and says that JetStream is up.
-async fn look(port: u16, name: &str) -> Look {
-    let Some(Ok(greeting)) = clock::timeout(Duration::from_secs(2), greeting(port)).await else { return Look::NotYet };
-    let info = greeting.strip_prefix("INFO ").and_then(|json| serde_json::from_str::<serde_json::Value>(json).ok()).unwrap_or_default();
-    if info["server_name"] == name && info["jetstream"] == true { Look::Ready } else { Look::NotYet }
 }
 
 async fn greeting(port: u16) -> std::io::Result<String> {

@@ -17,7 +17,7 @@ use crate::clock;
 const TICK: Duration = Duration::from_millis(5);
 
 /// What became of one look at a starting server.
-pub(super) enum Look {
+pub enum Look {
     /// It serves, and it is the child that was started, no other server on that port.
     Ready,
     /// It may yet.

@@ -8,6 +8,7 @@ use tokio::net::TcpStream;
 
 use super::port::Port;
 use super::process::{Look, Process};
+use super::server::{Kind, Server};
 use super::{ServerError, find};
 use crate::clock;
 
@@ -18,12 +19,24 @@ pub struct RabbitOptions {
     pub config: String,
 }
 
-/// A private RabbitMQ. Dropped, it is killed, and its queues go. A name server of Erlang's (epmd) that it started for the machine stays.
+/// A private RabbitMQ. A name server of Erlang's (epmd) that it started for the machine stays when it goes. Killed, it has what it confirmed of
+/// durable queues after a restart; but RabbitMQ 3.10 loses the leader of a quorum queue that was made in the last seconds.
+pub type RabbitServer = Server<Rabbit>;
+
+/// What is its own.
 #[derive(Debug)]
-pub struct RabbitServer {
-    process: Process,
+pub struct Rabbit {
     /// For its own tools.
     tools: Port,
+}
+
+impl Kind for Rabbit {
+    /// Ready: it greets, with the name of its node. Its listener is the last step of its start.
+    async fn look(&self, port: u16, dir: &Path, _: u32) -> Look {
+        let Some(Ok(greeting)) = clock::timeout(Duration::from_secs(2), greeting(port)).await else { return Look::NotYet };
+        let name = format!("{}@", name(dir));
+        if greeting.windows(name.len()).any(|part| part == name.as_bytes()) { Look::Ready } else { Look::NotYet }
+    }
 }
 
 impl RabbitServer {
@@ -36,67 +49,19 @@ impl RabbitServer {
             std::fs::write(&path, text).map_err(ServerError::prepare(format!("the file {}", path.display())))?;
         }
         process.set_env(surroundings(process.dir(), tools.number));
-        let mut server = RabbitServer { process, tools };
-        server.restart().await?;
-        Ok(server)
+        Server::started(process, Rabbit { tools }).await
     }
 
     /// What its own tools (`rabbitmqctl`) need in their environment to speak to it.
     #[must_use]
     pub fn tools_environment(&self) -> Vec<(String, String)> {
-        surroundings(self.process.dir(), self.tools.number)
+        surroundings(self.dir(), self.kind.tools.number)
     }
 
     /// `amqp://127.0.0.1:PORT`: as `guest`, on the vhost `/`.
     #[must_use]
     pub fn url(&self) -> String {
         format!("amqp://127.0.0.1:{}", self.port())
-    }
-
-    /// The port on 127.0.0.1: the same over restarts.
-    #[must_use]
-    pub fn port(&self) -> u16 {
-        self.process.port()
-    }
-
-    /// The process id; `None` while it is down.
-    #[must_use]
-    pub fn pid(&self) -> Option<u32> {
-        self.process.pid()
-    }
-
-    /// The folder with its data, its `rabbitmq.conf` and its `log`.
-    #[must_use]
-    pub fn dir(&self) -> &Path {
-        self.process.dir()
-    }
-
-    /// SIGKILL. What it confirmed of durable queues is there after a restart; but RabbitMQ 3.10 loses the leader of a quorum queue that was made in
-    /// the last seconds.
-    pub fn kill(&mut self) -> Result<(), ServerError> {
-        self.process.kill()
-    }
-
-    /// SIGTERM, and waits for its end.
-    pub async fn stop(&mut self) -> Result<(), ServerError> {
-        self.process.stop().await.map(drop)
-    }
-
-    /// Starts it on the same port and data, and returns when it is ready. One that runs is killed first.
-    pub async fn restart(&mut self) -> Result<(), ServerError> {
-        self.process.kill()?;
-        let (port, name) = (self.process.port(), name(self.process.dir()));
-        self.process.start(async |_| look(port, &name).await).await
-    }
-
-    /// SIGSTOP: it keeps its connections and answers nothing, as a host that hangs.
-    pub fn freeze(&self) -> Result<(), ServerError> {
-        self.process.freeze()
-    }
-
-    /// SIGCONT after [`RabbitServer::freeze`].
-    pub fn thaw(&self) -> Result<(), ServerError> {
-        self.process.thaw()
     }
 }
 
@@ -134,13 +99,6 @@ fn surroundings(dir: &Path, tools: u16) -> Vec<(String, String)> {
         ("RABBITMQ_SERVER_START_ARGS", "-noinput".to_owned()),
     ];
     pairs.map(|(name, value)| (name.to_owned(), value)).to_vec()
-}
-
-/// Ready: it greets, with the name of its node. Its listener is the last step of its start.
-async fn look(port: u16, name: &str) -> Look {
-    let Some(Ok(greeting)) = clock::timeout(Duration::from_secs(2), greeting(port)).await else { return Look::NotYet };
-    let named = greeting.windows(name.len() + 1).any(|part| part.strip_suffix(b"@") == Some(name.as_bytes()));
-    if named { Look::Ready } else { Look::NotYet }
 }
 
 /// The frame that the server sends first.

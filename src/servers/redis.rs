@@ -7,6 +7,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use super::process::{Look, Process};
+use super::server::{Kind, Server};
 use super::{ServerError, find};
 use crate::clock;
 
@@ -40,11 +41,19 @@ pub struct RedisOptions {
     pub more: Vec<(String, String)>,
 }
 
-/// A private redis-server. Dropped, it is killed, and its data goes.
+/// A private redis-server.
+pub type RedisServer = Server<Redis>;
+
+/// What is its own.
 #[derive(Debug)]
-pub struct RedisServer {
-    process: Process,
+pub struct Redis {
     options: RedisOptions,
+}
+
+impl Kind for Redis {
+    async fn look(&self, port: u16, _: &Path, pid: u32) -> Look {
+        look(port, pid, &self.options).await
+    }
 }
 
 impl RedisServer {
@@ -52,61 +61,14 @@ impl RedisServer {
     pub async fn start(options: RedisOptions) -> Result<Self, ServerError> {
         let mut process = Process::new("redis-server", options.program.clone().map_or_else(find::redis_server, Ok)?)?;
         process.set_args(args(&options, process.port(), process.dir()));
-        let mut server = RedisServer { process, options };
-        server.restart().await?;
-        Ok(server)
+        Server::started(process, Redis { options }).await
     }
 
     /// `redis://127.0.0.1:PORT`, with the password where there is one.
     #[must_use]
     pub fn url(&self) -> String {
-        let password = self.options.password.as_ref().map_or(String::new(), |password| format!(":{password}@"));
+        let password = self.kind.options.password.as_ref().map_or(String::new(), |password| format!(":{password}@"));
         format!("redis://{password}127.0.0.1:{}", self.port())
-    }
-
-    /// The port on 127.0.0.1: the same over restarts.
-    #[must_use]
-    pub fn port(&self) -> u16 {
-        self.process.port()
-    }
-
-    /// The process id; `None` while it is down.
-    #[must_use]
-    pub fn pid(&self) -> Option<u32> {
-        self.process.pid()
-    }
-
-    /// The folder with its data and its `log`.
-    #[must_use]
-    pub fn dir(&self) -> &Path {
-        self.process.dir()
-    }
-
-    /// SIGKILL. What it had not persisted is gone.
-    pub fn kill(&mut self) -> Result<(), ServerError> {
-        self.process.kill()
-    }
-
-    /// SIGTERM, and waits for its end.
-    pub async fn stop(&mut self) -> Result<(), ServerError> {
-        self.process.stop().await.map(drop)
-    }
-
-    /// Starts it on the same port and data, and returns when it is ready. One that runs is killed first.
-    pub async fn restart(&mut self) -> Result<(), ServerError> {
-        self.process.kill()?;
-        let (port, options) = (self.process.port(), &self.options);
-        self.process.start(async |pid| look(port, pid, options).await).await
-    }
-
-    /// SIGSTOP: it keeps its connections and answers nothing, as a host that hangs.
-    pub fn freeze(&self) -> Result<(), ServerError> {
-        self.process.freeze()
-    }
-
-    /// SIGCONT after [`RedisServer::freeze`].
-    pub fn thaw(&self) -> Result<(), ServerError> {
-        self.process.thaw()
     }
 }
 

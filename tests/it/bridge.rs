@@ -5,6 +5,7 @@ mod crash;
 mod delivery;
 mod faults;
 mod late;
+mod race;
 mod redis_away;
 mod requests;
 mod rig;

@@ -11,7 +11,7 @@ mod matrix;
 mod migration;
 mod refusals;
 mod stories;
-mod trio;
+pub(crate) mod trio;
 
 use trio::Trio;
 

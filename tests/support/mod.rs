@@ -1,8 +1,9 @@
-//! What the tests share: a fresh namespace, waiting for a condition with a deadline, a ledger, JetStream by hand. Servers come from `dwell::servers`.
+//! What the tests share: a fresh namespace, waiting for a condition with a deadline, a ledger, what verdicts promise, JetStream by hand. Servers come from `dwell::servers`.
 #![allow(dead_code, reason = "each test program uses its part")]
 
 pub(crate) mod jetstream;
 pub(crate) mod ledger;
+pub(crate) mod verdicts;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

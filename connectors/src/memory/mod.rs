@@ -172,6 +172,11 @@ impl Broker {
         self.shared.state.lock().faults.add(None, fault, None);
     }
 
+    /// From now on the first ack of each message of this topic is lost, as when a connection breaks under it: each is delivered twice.
+    pub fn lose_first_acks(&self, topic: &str) {
+        self.shared.state.lock().topics.entry(topic.to_owned()).or_default().lose_first_acks();
+    }
+
     /// Takes back every fault, and lets sources and sinks be opened again. Held answers stay held: see [`Broker::release`].
     pub fn heal(&self) {
         let mut state = self.shared.state.lock();

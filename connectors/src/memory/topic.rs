@@ -8,6 +8,8 @@ use crate::Message;
 pub(super) struct Topic {
     pub(super) log: Vec<Stored>,
     groups: BTreeMap<String, Group>,
+    /// The offsets of which an ack was lost; `None` where none is to be.
+    lost_acks: Option<BTreeSet<usize>>,
 }
 
 #[derive(Debug)]
@@ -60,7 +62,18 @@ impl Topic {
         (offsets, messages)
     }
 
+    pub(super) fn lose_first_acks(&mut self) {
+        self.lost_acks.get_or_insert_default();
+    }
+
     pub(super) fn ack(&mut self, group: &str, offsets: &[usize]) {
+        let (lost, heard): (Vec<usize>, Vec<usize>) =
+            offsets.iter().partition(|offset| self.lost_acks.as_mut().is_some_and(|lost| lost.insert(**offset)));
+        self.give_back(group, &lost);
+        self.acked(group, &heard);
+    }
+
+    fn acked(&mut self, group: &str, offsets: &[usize]) {
         if let Some(group) = self.groups.get_mut(group) {
             for offset in offsets {
                 // Gone from both when it was given back meanwhile by a cut and delivered to another: a late ack still counts.

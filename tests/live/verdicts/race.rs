@@ -1,0 +1,203 @@
+//! Thousands of jobs on three brokers, cancelled by four clients while they fall due, under two instances.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+use dwell::clock;
+use dwell::servers::BrokerKind;
+use dwell::store::act::SweepRules;
+use futures_util::future::join_all;
+use parking_lot::Mutex;
+
+use super::doors::{Asks, DOORS, replies};
+use crate::routes::trio::{Reading, Trio, request, text};
+use crate::support::verdicts::{Tally, Verdicts};
+use crate::support::{DEADLINE, wait_within};
+
+/// Jobs a race; `DWELL_RACE_JOBS` names another number.
+const JOBS: usize = 1200;
+/// How many fall due a second.
+const RATE: usize = 1000;
+/// From the first request until the first job is due, and a tenth of a millisecond a job: longer than it takes to send them all, while Kafka
+/// shares the topic out among two readers.
+const AHEAD_MS: i64 = 6000;
+/// Of each instance, so that the copies after a kill are bounded.
+const MAX_IN_FLIGHT: usize = 200;
+const BODY: &str = "body";
+/// The last message at each target: what came before it has been read.
+const END: &str = "the end";
+
+/// One race.
+struct Race {
+    name: &'static str,
+    /// Its settings in `[delivery]`.
+    settings: &'static str,
+    /// When a job is cancelled, ms after it is due: each half of them in one range.
+    asked_ms: [Range<i64>; 2],
+    /// An instance is killed half-way, and started again.
+    kill: bool,
+    /// Memories are turned over as soon as `dedupe_window` allows. Instances do it twice a minute.
+    sweep: bool,
+    /// The verdicts that such a race must bring, or it was none.
+    brings: &'static [&'static str],
+}
+
+const RACES: [Race; 3] = [
+    Race { name: "plain", settings: "", asked_ms: [-60..0, -20..40], kill: false, sweep: false, brings: &["cancelled", "fired"] },
+    // The lease, and so how long what was in flight waits for another owner, is five seconds more than the publish timeout.
+    Race {
+        name: "killed",
+        settings: "publish_timeout = \"3s\"",
+        asked_ms: [-60..40, 0..12_000],
+        kill: true,
+        sweep: false,
+        brings: &["cancelled", "fired"],
+    },
+    Race {
+        name: "forgotten",
+        settings: "dedupe_window = \"1s\"",
+        asked_ms: [-60..40, 0..4000],
+        kill: false,
+        sweep: true,
+        brings: &["cancelled", "fired", "not_found"],
+    },
+];
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_said_of_a_job_that_falls_due_is_what_becomes_of_it() {
+    let jobs = std::env::var("DWELL_RACE_JOBS").map_or(JOBS, |text| text.parse().expect("DWELL_RACE_JOBS is a number"));
+    let mut trio = Trio::start().await;
+    for race in &RACES {
+        let settings = trio.text_with(&format!("max_in_flight = {MAX_IN_FLIGHT}\n{}\n", race.settings));
+        trio.run_many_instead(&settings, 2).await;
+        race.run(&mut trio, jobs).await;
+    }
+    trio.end().await;
+}
+
+impl Race {
+    async fn run(&self, trio: &mut Trio, jobs: usize) {
+        let (target, replies) = (format!("out.{}", self.name), replies(self.name));
+        let mut readings = Vec::new();
+        for kind in BrokerKind::ALL {
+            for destination in [&target, &replies] {
+                trio.declare(kind, destination).await;
+                readings.push(trio.read(kind, destination).await);
+            }
+        }
+        join_all(BrokerKind::ALL.iter().zip(readings.iter().step_by(2)).map(async |(kind, reading)| {
+            trio.send(*kind, [request("first", &[("delay-for", "0"), ("delay-target", &target)])]).await;
+            reading.until(1).await;
+        }))
+        .await;
+        let book = Arc::new(Mutex::new(Verdicts::default()));
+        let first_ms = clock::wall_ms() + AHEAD_MS + i64::try_from(jobs / 10).unwrap();
+        let due_ms = |number: usize| first_ms + i64::try_from(number * 1000 / RATE).unwrap();
+        join_all(BrokerKind::ALL.iter().enumerate().map(async |(place, kind)| {
+            let requests = (0..jobs).filter(|number| number % BrokerKind::ALL.len() == place).map(|number| {
+                let (id, due) = (self.id(number), due_ms(number).to_string());
+                book.lock().scheduled(id.clone());
+                request(BODY, &[("delay-id", &id), ("delay-until", &due), ("delay-target", &target), ("delay-retry", "none")])
+            });
+            trio.send(*kind, requests.collect::<Vec<_>>()).await;
+        }))
+        .await;
+        self.until_stored(trio, jobs).await;
+        assert!(clock::wall_ms() < first_ms + self.asked_ms[0].start, "{}: it took too long to send them", self.name);
+
+        let mut asks: Vec<Vec<(i64, String)>> = vec![Vec::new(); DOORS.len()];
+        for number in 0..jobs {
+            // Each client cancels jobs of all brokers.
+            let after_ms = rand::random_range(self.asked_ms[rand::random_range(0..2)].clone());
+            asks[rand::random_range(0..DOORS.len())].push((due_ms(number) + after_ms, self.id(number)));
+        }
+        let half_ms = due_ms(jobs / 2);
+        let mut killed = trio.dwells.pop().unwrap();
+        let crash = async {
+            if self.kill {
+                clock::sleep(Duration::from_millis((half_ms - clock::wall_ms()).try_into().unwrap_or(0))).await;
+                killed.kill().unwrap();
+                killed.restart().await.unwrap();
+            }
+        };
+        let clients = join_all(DOORS.iter().zip(asks).map(|(door, mut asks)| {
+            asks.sort_unstable();
+            door.cancel(trio, self.name, Asks::from(asks), &book)
+        }));
+        let sweep = async {
+            if !self.sweep {
+                std::future::pending::<()>().await;
+            }
+            loop {
+                self.sweep(trio).await;
+            }
+        };
+        tokio::select! {
+            ((), _) = async { tokio::join!(crash, clients) } => {}
+            () = sweep => {}
+        }
+        trio.dwells.push(killed);
+        self.settle(trio, &target, &readings, &book, jobs).await;
+
+        let book = book.lock();
+        let tally = book.tally();
+        println!("{}: {jobs} jobs, told and arrived: {:?}, copies {}", self.name, tally.verdicts, tally.copies);
+        assert_eq!(book.contradictions(), [""; 0], "{}", self.name);
+        self.judge(&tally, jobs);
+    }
+
+    fn id(&self, number: usize) -> String {
+        format!("{}-{number}", self.name)
+    }
+
+    async fn until_stored(&self, trio: &Trio, jobs: usize) {
+        wait_within(DEADLINE, &format!("{}: all requests are stored", self.name), async || {
+            let counts = trio.store().counts(&[]).await.unwrap();
+            (counts.scheduled.iter().sum::<u64>() == jobs as u64).then_some(())
+        })
+        .await;
+    }
+
+    /// Waits until each has its answer and nothing is out, and enters all that came.
+    async fn settle(&self, trio: &mut Trio, target: &str, readings: &[Reading], book: &Mutex<Verdicts>, jobs: usize) {
+        wait_within(DEADLINE * 2, &format!("{}: each has its answer, and is over", self.name), async || {
+            for (_, reply) in readings.iter().skip(1).step_by(2).flat_map(Reading::now) {
+                let reply: serde_json::Value = serde_json::from_slice(&reply.body).unwrap();
+                book.lock().told(reply["id"].as_str().unwrap(), reply["verdict"].as_str().unwrap());
+            }
+            let counts = trio.store().counts(&[]).await.unwrap();
+            let left: u64 = counts.scheduled.iter().chain(&counts.reserved).sum();
+            (book.lock().answered() == jobs && left == 0).then_some(())
+        })
+        .await;
+        // Of a job that was cancelled in flight the store knows no more, but its instance does.
+        trio.stop().await;
+        for (kind, reading) in BrokerKind::ALL.iter().zip(readings.iter().step_by(2)) {
+            trio.send_to(*kind, target, [request(END, &[])]).await;
+            let all = wait_within(DEADLINE, "the end of a target", async || {
+                Some(reading.now()).filter(|seen| seen.iter().any(|(_, message)| message.body == END))
+            })
+            .await;
+            for (_, message) in all.iter().filter(|(_, message)| message.body == BODY) {
+                book.lock().arrived(&text(message, "delayed-id").unwrap());
+            }
+        }
+    }
+
+    async fn sweep(&self, trio: &Trio) {
+        for bucket in 0..trio.store().keys().buckets() {
+            trio.store().sweep(bucket, SweepRules { dead_retention_ms: 3_600_000, dedupe_window_ms: 1000 }).await.unwrap();
+        }
+        clock::sleep(Duration::from_millis(100)).await;
+    }
+
+    fn judge(&self, tally: &Tally, jobs: usize) {
+        let told: usize = tally.verdicts.values().map(|(told, _)| told).sum();
+        assert_eq!(told, jobs, "{}: {tally:?}", self.name);
+        assert!(tally.copies <= if self.kill { MAX_IN_FLIGHT } else { 0 }, "{}: {tally:?}", self.name);
+        for verdict in self.brings {
+            assert!(tally.verdicts.contains_key(*verdict), "{}: no {verdict} in {tally:?}", self.name);
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! What was said of each job, what came of it, and where the two contradict each other.
+
+use std::collections::BTreeMap;
+
+/// One job.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct Course {
+    /// The answers to its cancel, each word once: a request that is delivered again is answered again.
+    verdicts: Vec<String>,
+    /// An answer was lost on its way, so that the next one may speak of its own effect.
+    unsure: bool,
+    arrivals: usize,
+}
+
+/// All jobs of a run.
+#[derive(Debug, Default)]
+pub(crate) struct Verdicts {
+    jobs: BTreeMap<String, Course>,
+}
+
+/// How many jobs were told what, how many of those arrived, and how many copies there were past the first.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Tally {
+    pub(crate) verdicts: BTreeMap<String, (usize, usize)>,
+    pub(crate) copies: usize,
+}
+
+impl Verdicts {
+    pub(crate) fn scheduled(&mut self, id: String) {
+        self.jobs.entry(id).or_default();
+    }
+
+    pub(crate) fn told(&mut self, id: &str, verdict: &str) {
+        let verdicts = &mut self.jobs.entry(id.to_owned()).or_default().verdicts;
+        if !verdicts.iter().any(|known| known == verdict) {
+            verdicts.push(verdict.to_owned());
+        }
+    }
+
+    /// An answer was lost: it was asked again.
+    pub(crate) fn unsure(&mut self, id: &str) {
+        self.jobs.entry(id.to_owned()).or_default().unsure = true;
+    }
+
+    pub(crate) fn arrived(&mut self, id: &str) {
+        self.jobs.entry(id.to_owned()).or_default().arrivals += 1;
+    }
+
+    /// How many jobs have an answer.
+    pub(crate) fn answered(&self) -> usize {
+        self.jobs.values().filter(|course| !course.verdicts.is_empty()).count()
+    }
+
+    pub(crate) fn tally(&self) -> Tally {
+        let mut tally = Tally::default();
+        for course in self.jobs.values() {
+            let (told, arrived) = tally.verdicts.entry(course.verdicts.join("+")).or_default();
+            *told += 1;
+            *arrived += usize::from(course.arrivals > 0);
+            tally.copies += course.arrivals.saturating_sub(1);
+        }
+        tally
+    }
+
+    /// Each job of which something was said that is not so.
+    pub(crate) fn contradictions(&self) -> Vec<String> {
+        let wrong = |course: &Course| match &course.verdicts[..] {
+            [] => Some("has no answer"),
+            [_, _, ..] => Some("has answers that differ"),
+            [verdict] => match (verdict.as_str(), course.arrivals) {
+                ("cancelled", 1..) => Some("is cancelled, and arrived"),
+                ("fired", 0) => Some("is fired, and did not arrive"),
+                // It was here when it was asked for: so it was confirmed, and forgotten since.
+                ("not_found", 0) if !course.unsure => Some("is neither here nor did it arrive"),
+                ("cancelled" | "fired" | "in_flight" | "cancelled_after_attempt" | "not_found", _) => None,
+                _ => Some("has a verdict that no cancel has"),
+            },
+        };
+        self.jobs.iter().filter_map(|(id, course)| Some(format!("{id} {}: {course:?}", wrong(course)?))).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn one(verdicts: &[&str], arrivals: usize) -> Verdicts {
+        let mut book = Verdicts::default();
+        book.scheduled("x".to_owned());
+        verdicts.iter().for_each(|verdict| book.told("x", verdict));
+        (0..arrivals).for_each(|_| book.arrived("x"));
+        book
+    }
+
+    #[test]
+    fn what_may_be_is_no_contradiction() {
+        for (verdict, arrivals) in [("cancelled", 0), ("fired", 1), ("in_flight", 0), ("in_flight", 1), ("not_found", 1), ("fired", 2)] {
+            assert_eq!(one(&[verdict, verdict], arrivals).contradictions(), [""; 0], "{verdict} {arrivals}");
+        }
+        let mut lost = one(&["not_found"], 0);
+        lost.unsure("x");
+        assert_eq!(lost.contradictions(), [""; 0]);
+        assert_eq!(one(&["fired"], 3).tally(), Tally { verdicts: BTreeMap::from([("fired".to_owned(), (1, 1))]), copies: 2 });
+    }
+
+    #[test]
+    fn each_planted_lie_is_found() {
+        let lies: [(&[&str], usize); 6] =
+            [(&["cancelled"], 1), (&["fired"], 0), (&["not_found"], 0), (&[], 1), (&["cancelled", "fired"], 0), (&["kept"], 1)];
+        for (verdicts, arrivals) in lies {
+            assert_eq!(one(verdicts, arrivals).contradictions().len(), 1, "{verdicts:?} {arrivals}");
+        }
+    }
+}
