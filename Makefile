@@ -2,7 +2,7 @@
 # `make help` says what there is.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo bench test check fmt lint docs deny features tools servers kafka rabbitmq clients clean-servers
+.PHONY: help demo bench test check fmt lint docs deny features tools servers kafka rabbitmq clients openapi clean-servers
 
 # Tests and demo start these themselves, on free ports of 127.0.0.1. `make servers` puts them there.
 BIN := $(CURDIR)/.servers/bin
@@ -67,6 +67,9 @@ rabbitmq: ## find or install RabbitMQ, for the tests
 
 clients: ## install pika, confluent-kafka and nats-py, which the tests speak with
 	@scripts/clients.sh
+
+openapi: tools ## write docs/openapi.json anew
+	DWELL_WRITE_OPENAPI=1 cargo test --locked --lib openapi
 
 clean-servers: ## forget the servers that were found or installed
 	rm -rf .servers

@@ -10,6 +10,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use crate::apply::Apply;
 use crate::clock;
 use crate::config::{Broker, Settings};
 use crate::dispatch::{self, Dispatch};
@@ -59,6 +60,9 @@ impl From<ConnectorError> for StartError {
 
 /// The running agents.
 pub struct Bridge {
+    /// By this name the others of the namespace know it.
+    instance: String,
+    apply: Apply,
     store: Arc<Store>,
     /// Ingests and dispatchers: what is drained.
     workers: JoinSet<&'static str>,
@@ -97,10 +101,13 @@ impl Bridge {
             .unzip();
         let heads = Heads::new(store.clone(), head_senders, fleet.clone());
         let publishers: HashMap<String, Publisher> = links.iter().map(|link| (link.name.clone(), link.publisher.clone())).collect();
-        let ingests =
-            if roles.ingest { open_ingests(settings, &publishers, &store, &heads, metrics, readiness).await? } else { Vec::new() };
+        let apply =
+            Apply { store: store.clone(), heads: heads.clone(), metrics: metrics.clone(), retry_ms: settings.delivery.retry_ms.clone() };
+        let ingests = if roles.ingest { open_ingests(settings, &publishers, &apply, readiness).await? } else { Vec::new() };
 
         let mut bridge = Bridge {
+            instance,
+            apply,
             store: store.clone(),
             workers: JoinSet::new(),
             helpers: JoinSet::new(),
@@ -187,6 +194,18 @@ impl Bridge {
     #[must_use]
     pub fn store(&self) -> &Arc<Store> {
         &self.store
+    }
+
+    /// What requests are applied with that come by another door than an ingest.
+    #[must_use]
+    pub fn apply(&self) -> &Apply {
+        &self.apply
+    }
+
+    /// The name of this instance among those of its namespace.
+    #[must_use]
+    pub fn instance(&self) -> &str {
+        &self.instance
     }
 
     /// Waits until an agent ends that never should, by a panic: what it was. The process had better end and be started again.
@@ -300,9 +319,7 @@ pub fn nothing_takes(broker: &Broker, name: &str, needed: &Needed) -> StartError
 async fn open_ingests(
     settings: &Settings,
     publishers: &HashMap<String, Publisher>,
-    store: &Arc<Store>,
-    heads: &Heads,
-    metrics: &Metrics,
+    apply: &Apply,
     readiness: &Readiness,
 ) -> Result<Vec<(Ingest, Box<dyn Source>)>, StartError> {
     let bad = |message: String| StartError { settings: true, message, mend: String::new() };
@@ -320,10 +337,7 @@ async fn open_ingests(
             source: broker.connector.clone(),
             rejected: destination(Kind::of(broker.connector.kind()), &ingest.rejected),
             publisher: publisher.clone(),
-            store: store.clone(),
-            heads: heads.clone(),
-            retry_ms: settings.delivery.retry_ms.clone(),
-            metrics: metrics.clone(),
+            apply: apply.clone(),
             readiness: readiness.clone(),
         });
         let source = agent.open().await?;

@@ -3,24 +3,21 @@
 //! Batches are applied one after the other, so that requests for one id keep the order of one reader. Nothing is given back while Redis or the
 //! `rejected` destination is away: the batch is held and tried again.
 
-use std::sync::Arc;
-
 use dwell_connectors::{Batch, BrokerConfig, ConnectorError, Destination, Message, Outcome, Source, SourceOptions};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
+use crate::apply::Apply;
 use crate::clock;
 use crate::config;
-use crate::fleet::Heads;
 use crate::http::Readiness;
 use crate::job::{Action, JobId, Verdict};
 use crate::outgoing;
 use crate::publisher::Publisher;
 use crate::reconnect::Backoff;
 use crate::request::{Act, Rejection, Request, Rules, Schedule, parse};
-use crate::store::Store;
-use crate::store::inbound::{Answer, Head};
-use crate::telemetry::{IngestMetrics, IngestResult, Metrics};
+use crate::store::inbound::Answer;
+use crate::telemetry::{IngestMetrics, IngestResult, PauseReason};
 
 mod held;
 mod reject;
@@ -42,10 +39,7 @@ pub struct Ingest {
     rules: Rules,
     rejected: Destination,
     publisher: Publisher,
-    store: Arc<Store>,
-    heads: Heads,
-    retry_ms: Vec<u64>,
-    metrics: Metrics,
+    apply: Apply,
     of_ingest: Option<IngestMetrics>,
     readiness: Readiness,
 }
@@ -60,14 +54,8 @@ pub struct Parts {
     pub rejected: Destination,
     /// The link of that broker, for bad requests and verdicts.
     pub publisher: Publisher,
-    /// The store.
-    pub store: Arc<Store>,
-    /// Whom to wake for new heads.
-    pub heads: Heads,
-    /// `delivery.retry`, ms.
-    pub retry_ms: Vec<u64>,
-    /// Counts.
-    pub metrics: Metrics,
+    /// What its requests are applied with.
+    pub apply: Apply,
     /// Told once it reads.
     pub readiness: Readiness,
 }
@@ -95,11 +83,8 @@ impl Ingest {
             options,
             rejected: parts.rejected,
             publisher: parts.publisher,
-            store: parts.store,
-            heads: parts.heads,
-            retry_ms: parts.retry_ms,
-            of_ingest: parts.metrics.ingest(&parts.rules.name),
-            metrics: parts.metrics,
+            of_ingest: parts.apply.metrics.ingest(&parts.rules.name),
+            apply: parts.apply,
             readiness: parts.readiness,
             rules: parts.rules,
         }
@@ -130,13 +115,22 @@ impl Ingest {
                 Ok(source) => {
                     tracing::info!(ingest = self.name, topic = self.options.topic, "reading");
                     self.readiness.ingest_reads(&self.name);
+                    self.tell(|metrics| metrics.reading().reads(true));
                     backoff.reset();
-                    match self.read(source, &stop, &give_up).await {
+                    let ended = self.read(source, &stop, &give_up).await;
+                    self.tell(|metrics| metrics.reading().reads(false));
+                    match ended {
                         Ok(()) => return,
-                        Err(error) => tracing::warn!(ingest = self.name, %error, mend = error.mend, "link for reading lost, reopening"),
+                        Err(error) => {
+                            tracing::warn!(ingest = self.name, %error, mend = error.mend, "link for reading lost, reopening");
+                            self.tell(|metrics| metrics.last_error().met(&error));
+                        }
                     }
                 }
-                Err(error) => tracing::warn!(ingest = self.name, %error, mend = error.mend, "cannot read, trying again"),
+                Err(error) => {
+                    tracing::warn!(ingest = self.name, %error, mend = error.mend, "cannot read, trying again");
+                    self.tell(|metrics| metrics.last_error().met(&error));
+                }
             }
             tokio::select! {
                 () = stop.cancelled() => return,
@@ -194,7 +188,7 @@ impl Ingest {
 
     /// Applies a batch in its order; true once every message of it is stored, rejected or answered. False: given up, nothing is acknowledged.
     pub async fn apply(&self, messages: Vec<Message>, give_up: &CancellationToken) -> bool {
-        let now_ms = self.store.now_ms();
+        let now_ms = self.apply.store.now_ms();
         let mut schedules: Vec<Schedule> = Vec::with_capacity(messages.len());
         let mut originals: Vec<Message> = Vec::new();
         for message in messages {
@@ -225,25 +219,12 @@ impl Ingest {
         }
         let mut schedules = std::mem::take(schedules);
         let originals = std::mem::take(originals);
-        let mut held = Held::new(self);
-        let scheduled = loop {
-            match self.store.schedule(&schedules).await {
-                Ok(scheduled) => break scheduled,
-                Err(error) => {
-                    // What was applied of it must not be applied again.
-                    schedules.iter_mut().for_each(|schedule| schedule.origin.check = true);
-                    if !held.wait(&error, give_up).await {
-                        return false;
-                    }
-                }
-            }
-        };
-        drop(held);
-        self.heads.wake(scheduled.heads).await;
-        let count = |of: &[Verdict]| scheduled.answers.iter().filter(|answer| of.contains(&answer.verdict)).count() as u64;
+        // An error comes only once it was given up: until then the batch is held.
+        let Ok(answers) = self.apply.schedule(&mut schedules, &mut Held::new(self, give_up)).await else { return false };
+        let count = |of: &[Verdict]| answers.iter().filter(|answer| of.contains(&answer.verdict)).count() as u64;
         self.count(IngestResult::Scheduled, count(&[Verdict::Added, Verdict::Replaced]));
         self.count(IngestResult::Duplicate, count(&[Verdict::Duplicate, Verdict::Kept]));
-        for ((schedule, answer), original) in schedules.iter().zip(&scheduled.answers).zip(originals) {
+        for ((schedule, answer), original) in schedules.iter().zip(&answers).zip(originals) {
             if answer.verdict == Verdict::Conflict && !self.reject(original, &Rejection::conflict(&schedule.id), give_up).await {
                 return false;
             }
@@ -253,28 +234,8 @@ impl Ingest {
     }
 
     async fn act(&self, mut act: Act, give_up: &CancellationToken) -> bool {
-        let mut held = Held::new(self);
-        let answer = loop {
-            match self.store.act(&act, &self.retry_ms).await {
-                Ok(answer) => break answer,
-                Err(error) => {
-                    act.origin.check = true;
-                    if !held.wait(&error, give_up).await {
-                        return false;
-                    }
-                }
-            }
-        };
-        drop(held);
+        let Ok(answer) = self.apply.act(&mut act, &mut Held::new(self, give_up)).await else { return false };
         self.count(IngestResult::Action, 1);
-        if act.action == Action::Cancel {
-            self.metrics.cancelled(answer.verdict);
-        }
-        if let (Action::Reschedule | Action::Fire | Action::Requeue | Action::Fail, Some(due_ms)) = (act.action, answer.due_ms) {
-            let bucket = self.store.keys().bucket_of(act.id.as_str());
-            let brokers = self.store.brokers();
-            self.heads.wake(brokers.iter().map(|broker| Head { bucket, broker: broker.clone(), due_ms }).collect()).await;
-        }
         self.reply(act.reply_to.as_ref(), &act.id, act.action, answer, give_up).await;
         true
     }
@@ -288,6 +249,20 @@ impl Ingest {
         if outcome != Outcome::Confirmed {
             tracing::warn!(ingest = self.name, %id, %to, ?outcome, "the verdict could not be delivered");
         }
+    }
+
+    /// Tells what people see of it.
+    fn tell(&self, what: impl FnOnce(&IngestMetrics)) {
+        if let Some(metrics) = &self.of_ingest {
+            what(metrics);
+        }
+    }
+
+    /// Notes that it goes no further for this reason, or goes on.
+    fn set_paused(&self, from: Option<PauseReason>, to: Option<PauseReason>) {
+        from.into_iter().for_each(|reason| self.apply.metrics.ingest_resumed(reason));
+        to.into_iter().for_each(|reason| self.apply.metrics.ingest_paused(reason));
+        self.tell(|metrics| metrics.reading().paused(to));
     }
 
     fn count(&self, result: IngestResult, count: u64) {

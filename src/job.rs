@@ -59,7 +59,7 @@ pub enum Due {
 }
 
 /// Who confirms an attempt.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, schemars::JsonSchema, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Confirm {
     /// The broker, by its publish confirm.
@@ -192,7 +192,7 @@ impl DeadReason {
 }
 
 /// What is asked about a job that exists.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
 #[allow(missing_docs, reason = "the words of the contract, §1 and §6")]
 pub enum Action {
@@ -221,8 +221,8 @@ impl Action {
     }
 }
 
-/// The answer to a request (contract §6). The scripts answer with the same words.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+/// The answer to a request. The scripts answer with the same words.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
 #[allow(missing_docs, reason = "the words of the contract, §6, where each is explained")]
 pub enum Verdict {

@@ -4,6 +4,7 @@
 //! - [`job`]: a job and the words for its states, verdicts and ends.
 //! - [`request`]: a message becomes a request, or is refused with a code.
 //! - [`ingest`]: reads requests and stores them, then acknowledges.
+//! - [`apply`]: the one way of a request to the store, by whichever door it came.
 //! - [`store`]: the only place that knows Redis.
 //! - [`dispatch`]: claims what is due, publishes it, settles by the outcome; [`outgoing`]: what is published; [`publisher`]: the link it goes by;
 //!   [`retry`]: what follows a failed attempt.
@@ -17,6 +18,7 @@
 //! - [`servers`]: private servers for the demo, the load generator and the tests; [`stage`]: such servers with settings and traffic;
 //!   [`demo`]: what `dwell demo` shows; [`mod@bench`]: load, and what came of it.
 
+pub mod apply;
 pub mod bench;
 pub mod bridge;
 pub mod cli;

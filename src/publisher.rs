@@ -207,8 +207,12 @@ impl Publisher {
                         return;
                     }
                     tracing::warn!(broker = self.inner.name, place = self.inner.config.place(), "link for publishing lost, reopening");
+                    self.tell(format!("link for publishing to {} lost", self.inner.config.place()));
                 }
-                Err(error) => tracing::warn!(broker = self.inner.name, %error, mend = error.mend, "no link for publishing, trying again"),
+                Err(error) => {
+                    tracing::warn!(broker = self.inner.name, %error, mend = error.mend, "no link for publishing, trying again");
+                    self.tell(error);
+                }
             }
             self.expire();
             tokio::select! {
@@ -248,6 +252,12 @@ impl Publisher {
         *self.inner.lost.lock() = clock::now();
         self.set_connected(false);
         self.report(left.into_iter().map(|token| (token, Outcome::Unknown("the link was lost before the confirm".to_owned()))).collect());
+    }
+
+    fn tell(&self, error: impl std::fmt::Display) {
+        if let Some(metrics) = &self.inner.metrics {
+            metrics.last_error().met(error);
+        }
     }
 
     fn set_connected(&self, up: bool) {

@@ -22,7 +22,7 @@ mod target;
 mod tests;
 
 pub use foreign::{KEY, KEY_BASE64, TOMBSTONE};
-pub use parse::parse;
+pub use parse::{act_on, asked, due_within, parse};
 pub use reject::{Code, Rejection};
 pub use rules::{BrokerRules, Kind, Naming, Rules, destination};
 

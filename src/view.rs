@@ -1,24 +1,31 @@
 //! Jobs, verdicts and counts as commands, verdict messages and HTTP show them: one shape each (contract §6).
 
-use std::collections::BTreeMap;
-
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use dwell_connectors::{Headers, Value};
 use serde::Serialize;
 use serde_json::json;
+use utoipa::ToSchema;
+use utoipa::openapi::schema::SchemaType;
+use utoipa::openapi::{Object, ObjectBuilder, Type};
 
-use crate::job::{Action, Confirm};
+use crate::job::{self, Action, Confirm, JobId};
 use crate::store::inbound::Answer;
-use crate::store::read::{Counts, Found};
+use crate::store::read::{Found, Place};
+use crate::store::record::Record;
 use crate::units::{show_duration_ms, show_time_ms};
 
+mod stats;
+
+pub use stats::{Broker, Bucket, Horizon, Ingest, Instance, Lateness, Met, Stats, Step};
+
 /// A job.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, ToSchema)]
 #[allow(missing_docs, reason = "the words of the contract, §6; the others are explained")]
 pub struct Job {
     pub id: String,
     /// `scheduled`, `reserved` or `dead`.
+    #[schema(schema_with = state_schema)]
     pub state: &'static str,
     /// RFC 3339, UTC: when it falls due next; of a job that is reserved or dead, when it was due.
     pub due: String,
@@ -29,8 +36,10 @@ pub struct Job {
     pub exchange: String,
     pub target: String,
     /// Text; bytes that are not UTF-8 as `{"base64": "…"}`; null where there is none.
+    #[schema(schema_with = key_schema)]
     pub key: serde_json::Value,
     /// Name to value; to a list of values where the name stands several times.
+    #[schema(value_type = std::collections::BTreeMap<String, serde_json::Value>)]
     pub headers: serde_json::Map<String, serde_json::Value>,
     /// How many attempts were begun.
     pub attempt: u32,
@@ -45,6 +54,11 @@ pub struct Job {
     pub created_ms: i64,
     /// Null where no attempt failed.
     pub last_error: Option<String>,
+    /// Why it is dead, or about to be: `retries_exhausted`, `invalid`, `late`, `failed`, `crashed`; else null.
+    #[schema(value_type = Option<String>)]
+    pub dead_reason: Option<&'static str>,
+    /// Of a reserved job when its attempt, or the wait for its consumer's word, is given up, epoch ms; else null.
+    pub deadline_ms: Option<i64>,
     /// The body, where it was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub body_base64: Option<String>,
@@ -75,8 +89,18 @@ impl Job {
             size: found.size,
             created_ms: job.created_ms,
             last_error: state.map(|state| state.last_error.clone()).filter(|error| !error.is_empty()),
+            dead_reason: state.and_then(|state| state.reason).map(|reason| reason.as_str()),
+            deadline_ms: Some(found.score_ms).filter(|ms| found.place == Place::Reserved && *ms > 0),
             body_base64: None,
         }
+    }
+
+    /// A job as it was asked for, due then: it was published before it could be looked at.
+    #[must_use]
+    pub fn asked(id: &JobId, job: job::Job, due_ms: i64, default_retry_ms: &[u64]) -> Self {
+        let size = job.body.len();
+        let record = Record { job, generated: false, generation: [0; 8], fingerprint: [0; 8] };
+        Job::of(&Found { id: id.clone(), place: Place::Scheduled, score_ms: due_ms, record, state: None, size }, default_retry_ms)
     }
 
     /// The same with its body, which `found` must hold.
@@ -88,7 +112,7 @@ impl Job {
 }
 
 /// The answer to a request.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, ToSchema)]
 #[allow(missing_docs, reason = "the words of the contract, §6")]
 pub struct Verdict {
     pub id: String,
@@ -115,60 +139,6 @@ impl Verdict {
             V::Rescheduled | V::Firing | V::Finished | V::Failed | V::Requeued => 200,
             V::Conflict | V::InFlight | V::Fired | V::Dead | V::Waiting | V::Stale => 409,
             V::NotFound => 404,
-        }
-    }
-}
-
-/// How many jobs there are.
-#[derive(Debug, Clone, Serialize)]
-#[allow(missing_docs, reason = "the words of the contract, §6; the others are explained")]
-pub struct Stats {
-    pub scheduled: u64,
-    pub reserved: u64,
-    pub dead: u64,
-    /// Scheduled, and due now or before.
-    pub overdue: u64,
-    /// The earliest due time, epoch ms; null where nothing is scheduled.
-    pub next_due_ms: Option<i64>,
-    /// Each bucket, in their order.
-    pub buckets: Vec<Bucket>,
-    /// Each broker of the namespace.
-    pub brokers: BTreeMap<String, Broker>,
-    /// Per second, of the instance that is asked; empty where no instance is: the command asks Redis alone.
-    pub rates: BTreeMap<&'static str, f64>,
-}
-
-/// The jobs of one bucket.
-#[derive(Debug, Clone, Serialize)]
-#[allow(missing_docs, reason = "the words of the contract, §6")]
-pub struct Bucket {
-    pub scheduled: u64,
-    pub reserved: u64,
-    pub dead: u64,
-}
-
-/// The jobs for one broker.
-#[derive(Debug, Clone, Serialize)]
-#[allow(missing_docs, reason = "the words of the contract, §6")]
-pub struct Broker {
-    pub scheduled: u64,
-}
-
-impl Stats {
-    /// What was counted, and the rates of the instance that counted.
-    #[must_use]
-    pub fn of(counts: &Counts, rates: BTreeMap<&'static str, f64>) -> Self {
-        let of_bucket =
-            |((scheduled, reserved), dead): ((&u64, &u64), &u64)| Bucket { scheduled: *scheduled, reserved: *reserved, dead: *dead };
-        Stats {
-            scheduled: counts.scheduled.iter().sum(),
-            reserved: counts.reserved.iter().sum(),
-            dead: counts.dead.iter().sum(),
-            overdue: counts.overdue,
-            next_due_ms: counts.next_due_ms,
-            buckets: counts.scheduled.iter().zip(&counts.reserved).zip(&counts.dead).map(of_bucket).collect(),
-            brokers: counts.brokers.iter().map(|(name, scheduled)| (name.clone(), Broker { scheduled: *scheduled })).collect(),
-            rates,
         }
     }
 }
@@ -209,6 +179,15 @@ fn value(header: &Value) -> serde_json::Value {
     }
 }
 
+fn state_schema() -> Object {
+    ObjectBuilder::new().schema_type(Type::String).enum_values(Some(["scheduled", "reserved", "dead"])).build()
+}
+
+fn key_schema() -> Object {
+    let types = SchemaType::from_iter([Type::String, Type::Object, Type::Null]);
+    ObjectBuilder::new().schema_type(types).description(Some("text, {\"base64\": …} where it is no UTF-8, or null")).build()
+}
+
 fn text_or_base64(bytes: &[u8]) -> serde_json::Value {
     std::str::from_utf8(bytes).map_or_else(|_| json!({ "base64": STANDARD.encode(bytes) }), |text| json!(text))
 }
@@ -218,9 +197,7 @@ mod tests {
     use dwell_connectors::Destination;
 
     use super::*;
-    use crate::job::{self, JobId};
-    use crate::store::read::Place;
-    use crate::store::record::Record;
+    use crate::store::read::Counts;
 
     fn found() -> Found {
         let headers = [("a", "1"), ("b", "2"), ("a", "3")].into_iter().fold(Headers::default(), |mut headers, (name, value)| {
@@ -256,7 +233,8 @@ mod tests {
             concat!(
                 r#"{"id":"x","state":"scheduled","due":"2027-01-15T08:00:00.000Z","due_ms":1800000000000,"broker":"main","exchange":"","#,
                 r#""target":"orders.close","key":{"base64":"/w=="},"headers":{"a":["1","3"],"b":"2"},"attempt":0,"retry":["2m"],"ttr_ms":30000,"#,
-                r#""confirm":"broker","awaiting_finish":false,"size":5,"created_ms":1,"last_error":null}"#
+                r#""confirm":"broker","awaiting_finish":false,"size":5,"created_ms":1,"last_error":null,"#,
+                r#""dead_reason":null,"deadline_ms":null}"#
             )
         );
         let with_body = serde_json::to_value(Job::of(&found, &[]).with_body(&found)).unwrap();
@@ -276,15 +254,16 @@ mod tests {
             brokers: vec![("main".to_owned(), 2)],
             overdue: 1,
             next_due_ms: Some(7),
+            now_ms: 5,
             ..Counts::default()
         };
+        let unknown = json!({"scheduled": 2, "kind": null, "connected": null, "paused": null, "last_error": null});
         assert_eq!(
-            serde_json::to_value(Stats::of(&counts, BTreeMap::from([("published", 1.5)]))).unwrap(),
+            serde_json::to_value(Stats::of(&counts)).unwrap(),
             json!({
-                "scheduled": 2, "reserved": 1, "dead": 0, "overdue": 1, "next_due_ms": 7,
+                "scheduled": 2, "reserved": 1, "dead": 0, "overdue": 1, "next_due_ms": 7, "now_ms": 5,
                 "buckets": [{"scheduled": 2, "reserved": 0, "dead": 0}, {"scheduled": 0, "reserved": 1, "dead": 0}],
-                "brokers": {"main": {"scheduled": 2}},
-                "rates": {"published": 1.5},
+                "brokers": {"main": unknown}, "ingests": {}, "rates": {}, "lateness": null, "instance": null,
             })
         );
     }

@@ -1,30 +1,35 @@
 //! `dwell cancel|reschedule|fire|finish|fail|requeue ID`: an action on one job, straight on Redis, and its verdict.
 
-use std::time::Duration;
-
 use super::common::Common;
 use super::exit::{Exit, Stop};
 use super::table::{clean, local};
-use crate::clock;
-use crate::config::Settings;
-use crate::job::{Action, Due, JobId, Verdict};
-use crate::reconnect::Backoff;
-use crate::request::{Act, Origin};
+use crate::apply::{self, Few};
+use crate::job::{Action, JobId, Verdict};
+use crate::request::{Act, act_on, due_within};
 use crate::store::Store;
-use crate::store::error::{Class, StoreError};
-use crate::store::inbound::{Answer, Head};
-use crate::units::{parse_duration_ms, parse_time_ms, show_duration_ms};
+use crate::units::{parse_duration_ms, parse_time_ms};
 use crate::view;
 
-/// How often an action is sent whose answer did not come.
-const TRIES: usize = 4;
-
-/// `dwell cancel`, `fire`, `finish`, `fail`, `requeue`
+/// `dwell cancel`, `fire`, `requeue`
 #[derive(Debug, Clone, clap::Args)]
 pub struct Args {
     /// The job's id
     #[arg(value_parser = job_id)]
     pub id: JobId,
+}
+
+/// `dwell finish`, `fail`
+#[derive(Debug, Clone, clap::Args)]
+pub struct Word {
+    /// The job's id
+    #[arg(value_parser = job_id)]
+    pub id: JobId,
+    /// Only for the schedule of this time, as its message had it in delayed-due
+    #[arg(long, value_name = "TIME", value_parser = parse_time_ms)]
+    pub due: Option<i64>,
+    /// Only for this attempt, as its message had it in delayed-attempt
+    #[arg(long, value_name = "NUMBER")]
+    pub attempt: Option<u32>,
 }
 
 /// `dwell reschedule`
@@ -49,61 +54,47 @@ pub(super) fn job_id(text: &str) -> Result<JobId, String> {
 
 /// Gives a job another time.
 pub(super) async fn reschedule(common: &Common, args: Reschedule) -> Result<Exit, Stop> {
-    let due = match (args.delay_ms, args.until_ms) {
-        (Some(ms), _) => Due::In(ms),
-        (None, at_ms) => Due::At(at_ms.unwrap_or(0).max(0)),
-    };
-    run(common, Action::Reschedule, args.id, Some(due)).await
+    run(common, Action::Reschedule, args.id, Some((args.delay_ms, args.until_ms)), (None, None)).await
 }
 
-/// Acts on a job and prints the verdict. Exits with 2 where it is another than the one asked for.
-pub(super) async fn run(common: &Common, action: Action, id: JobId, due: Option<Due>) -> Result<Exit, Stop> {
+/// Cancels, fires or requeues a job.
+pub(super) async fn act(common: &Common, action: Action, args: Args) -> Result<Exit, Stop> {
+    run(common, action, args.id, None, (None, None)).await
+}
+
+/// Says a word for a job's consumer: `finish` or `fail`.
+pub(super) async fn word(common: &Common, action: Action, args: Word) -> Result<Exit, Stop> {
+    run(common, action, args.id, None, (args.due, args.attempt)).await
+}
+
+/// Acts on a job and prints the verdict. Exits with 2 where it is another than the one asked for. `when`: how long (ms), when (epoch ms).
+/// `seen`: the due time and the attempt that the consumer speaks of.
+async fn run(
+    common: &Common,
+    action: Action,
+    id: JobId,
+    when: Option<(Option<u64>, Option<i64>)>,
+    seen: (Option<i64>, Option<u32>),
+) -> Result<Exit, Stop> {
     let settings = common.settings()?;
     let store = Store::attach(&settings.redis).await?;
-    if let Some(due) = due {
-        refuse_too_long(&store, &settings, due).await?;
-    }
-    let origin = Origin { fingerprint: rand::random(), check: false };
-    let act = Act { action, id, due, seen_due: None, seen_attempt: None, origin, reply_to: None };
-    let answer = persist(&store, act.clone(), &settings.delivery.retry_ms).await?;
-    if let (Action::Reschedule | Action::Fire | Action::Requeue | Action::Fail, Some(due_ms)) = (action, answer.due_ms) {
-        let bucket = store.keys().bucket_of(act.id.as_str());
-        let heads: Vec<Head> = store.brokers().iter().map(|broker| Head { bucket, broker: broker.clone(), due_ms }).collect();
-        // A wake-up that is lost costs a floor poll; the verdict stands.
-        let _ = store.wake_others(&heads).await;
-    }
+    let due = match when {
+        None => None,
+        Some((delay_for, delay_until)) => {
+            let now_ms = store.read_clock().await? / 1000;
+            due_within(delay_for, delay_until, None, settings.limits.max_delay_ms, now_ms).map_err(|rejection| {
+                let mend = "choose another time, or change limits.max_delay here and where dwell runs";
+                Stop::because(Exit::Usage, rejection.to_string(), mend)
+            })?
+        }
+    };
+    let mut act = Act { seen_due: seen.0, seen_attempt: seen.1, ..act_on(action, id, due) };
+    let (answer, heads) = apply::act(&store, &mut act, &settings.delivery.retry_ms, &mut Few::default()).await?;
+    // A wake-up that is lost costs a floor poll; the verdict stands.
+    let _ = store.wake_others(&heads).await;
     let verdict = view::Verdict::of(act.id.as_str(), action, answer);
     common.answer(&verdict, &text(&verdict))?;
     Ok(if verdict.status() < 300 { Exit::Ok } else { Exit::NotFound })
-}
-
-/// Sends it again where the answer did not come: the store answers the same, and changes nothing twice.
-async fn persist(store: &Store, mut act: Act, default_retry_ms: &[u64]) -> Result<Answer, StoreError> {
-    let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(1));
-    let mut tries = 1;
-    loop {
-        match store.act(&act, default_retry_ms).await {
-            Err(error) if tries < TRIES && matches!(error.class, Class::Io | Class::Timeout | Class::Readonly) => {
-                act.origin.check = true;
-                tries += 1;
-                clock::sleep(backoff.pause()).await;
-            }
-            result => return result,
-        }
-    }
-}
-
-async fn refuse_too_long(store: &Store, settings: &Settings, due: Due) -> Result<(), Stop> {
-    let most_ms = settings.limits.max_delay_ms;
-    let is_too_long = match due {
-        Due::In(ms) | Due::Earlier { in_ms: ms, .. } => ms > most_ms,
-        Due::At(at_ms) => i128::from(at_ms) - i128::from(store.read_clock().await? / 1000) > i128::from(most_ms),
-    };
-    if !is_too_long {
-        return Ok(());
-    }
-    let message = format!("delay_too_long: beyond limits.max_delay, {}", show_duration_ms(most_ms));
-    Err(Stop::because(Exit::Usage, message, "choose an earlier time, or raise limits.max_delay here and where dwell runs"))
 }
 
 fn text(verdict: &view::Verdict) -> String {

@@ -55,9 +55,9 @@ enum Command {
     /// Publish a job now
     Fire(act::Args),
     /// Say for its consumer that a job is done
-    Finish(act::Args),
+    Finish(act::Word),
     /// Say for its consumer that an attempt failed
-    Fail(act::Args),
+    Fail(act::Word),
     /// Take a job out of the dead, its attempts from 1
     Requeue(act::Args),
     /// Show the bridge at work, on servers of its own
@@ -107,12 +107,12 @@ impl Command {
             Command::Ls(args) => Box::pin(ls::run(common, &args)).await,
             Command::Show(args) => Box::pin(show::run(common, &args)).await,
             Command::Stats(args) => Box::pin(stats::run(common, &args)).await,
-            Command::Cancel(args) => Box::pin(act::run(common, Action::Cancel, args.id, None)).await,
+            Command::Cancel(args) => Box::pin(act::act(common, Action::Cancel, args)).await,
             Command::Reschedule(args) => Box::pin(act::reschedule(common, args)).await,
-            Command::Fire(args) => Box::pin(act::run(common, Action::Fire, args.id, None)).await,
-            Command::Finish(args) => Box::pin(act::run(common, Action::Finish, args.id, None)).await,
-            Command::Fail(args) => Box::pin(act::run(common, Action::Fail, args.id, None)).await,
-            Command::Requeue(args) => Box::pin(act::run(common, Action::Requeue, args.id, None)).await,
+            Command::Fire(args) => Box::pin(act::act(common, Action::Fire, args)).await,
+            Command::Finish(args) => Box::pin(act::word(common, Action::Finish, args)).await,
+            Command::Fail(args) => Box::pin(act::word(common, Action::Fail, args)).await,
+            Command::Requeue(args) => Box::pin(act::act(common, Action::Requeue, args)).await,
             Command::Demo(args) => Box::pin(demo::run(common, &args)).await,
             Command::Bench(args) => Box::pin(bench::run(common, &args)).await,
             Command::Schema(_) => schema::run(common),

@@ -9,7 +9,7 @@ use super::common::Common;
 use super::exit::{Exit, Stop};
 use crate::bridge::{Bridge, Roles, StartError};
 use crate::config::read_secret;
-use crate::http::api::Api;
+use crate::http::api::{self, Api};
 use crate::http::{Listener, Rates, Readiness, probes};
 use crate::shutdown::Signals;
 use crate::telemetry::{Metrics, log};
@@ -65,7 +65,16 @@ pub async fn run(common: &Common, args: &Args) -> Result<Exit, Stop> {
     // Who asked before now has waited in the queue of the address.
     tracing::info!(address = %admin.address(), "admin api");
     let rates = Rates::new(metrics.clone());
-    let api = Api::new(bridge.store().clone(), rates.clone(), token.as_deref());
+    let api = Api::new(api::Parts {
+        settings: &settings,
+        roles,
+        instance: bridge.instance(),
+        apply: bridge.apply().clone(),
+        rates: rates.clone(),
+        readiness: readiness.clone(),
+        token: token.as_deref(),
+        stop: http_stop.clone(),
+    });
     let sampling = tokio::spawn(rates.run(http_stop.clone()));
     let admin = tokio::spawn(admin.serve(api.router(), http_stop.clone()));
     let failed = tokio::select! {

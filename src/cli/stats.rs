@@ -1,7 +1,5 @@
 //! `dwell stats`: how many jobs there are, straight from Redis.
 
-use std::collections::BTreeMap;
-
 use super::common::Common;
 use super::exit::{Exit, Stop};
 use super::table::{local, relative, table};
@@ -17,7 +15,7 @@ pub(super) async fn run(common: &Common, _: &Args) -> Result<Exit, Stop> {
     let settings = common.settings()?;
     let store = Store::attach(&settings.redis).await?;
     let counts = store.counts(&[]).await?;
-    let stats = view::Stats::of(&counts, BTreeMap::new());
+    let stats = view::Stats::of(&counts);
     common.answer(&stats, &text(&stats, &counts, &settings.redis.namespace))?;
     Ok(Exit::Ok)
 }

@@ -30,6 +30,9 @@ impl Dispatch {
         }
         if let Some(metrics) = &self.of_broker {
             metrics.publish(PublishOutcome::from(&outcome), 1);
+            if let Outcome::Refused(why) | Outcome::Invalid(why) | Outcome::Unroutable(why) | Outcome::Unknown(why) = &outcome {
+                metrics.last_error().met(format_args!("{}: {why}", flight.lease.record.job.to));
+            }
         }
         match outcome {
             Outcome::Confirmed => {

@@ -1,60 +1,130 @@
-//! `/v1` on `[http]`: what is in the store. With a token, only to who bears it.
+//! `/v1` on `[http]`: what the calls share, and the way of a request to them.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
-use axum::extract::{Request, State};
-use axum::http::{StatusCode, header};
-use axum::middleware::{self, Next};
-use axum::response::{IntoResponse, Response};
-use axum::routing::get;
-use axum::{Json, Router};
+use axum::Router;
+use axum::extract::DefaultBodyLimit;
+use axum::http::StatusCode;
+use axum::middleware;
+use tokio_util::sync::CancellationToken;
+use tower_http::catch_panic::CatchPanicLayer;
+use tower_http::timeout::TimeoutLayer;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
-use super::{Problem, Rates};
-use crate::store::Store;
-use crate::view;
+use super::events::Events;
+use super::guard::{self, Guard};
+use super::{Problem, Rates, Readiness, actions, events, horizon, jobs, openapi, problem, schedule, stats, trace};
+use crate::apply::Apply;
+use crate::bridge::Roles;
+use crate::clock;
+use crate::config::Settings;
+use crate::request::Rules;
 
-/// What the calls work on.
+/// How long a call may take: longer than every try of the store.
+const TIMEOUT: Duration = Duration::from_secs(30);
+/// What a request may hold besides its body, in bytes.
+const ENVELOPE: u64 = 64 << 10;
+
+/// What the calls work on. A clone is the same.
 #[derive(Clone)]
 pub struct Api {
-    store: Arc<Store>,
-    rates: Rates,
-    /// The hash of the token: hashes are compared in constant time, whatever the length of what was sent.
-    token: Option<blake3::Hash>,
+    pub(super) inner: Arc<Inner>,
+}
+
+pub(super) struct Inner {
+    pub(super) apply: Apply,
+    pub(super) rules: Rules,
+    pub(super) rates: Rates,
+    pub(super) readiness: Readiness,
+    pub(super) about: About,
+    pub(super) events: Events,
+    guard: Guard,
+}
+
+/// What an instance tells of itself.
+#[derive(Debug, Clone)]
+pub(super) struct About {
+    pub(super) name: String,
+    pub(super) namespace: String,
+    pub(super) started_ms: i64,
+    pub(super) roles: Roles,
+    /// Of each broker in the settings its kind, and whether this instance has a link to it for publishing.
+    pub(super) brokers: BTreeMap<String, (&'static str, bool)>,
+    /// Of each ingest its broker and what it reads.
+    pub(super) ingests: BTreeMap<String, (String, String)>,
+}
+
+/// What an [`Api`] is made of.
+pub struct Parts<'a> {
+    /// The settings.
+    pub settings: &'a Settings,
+    /// What this instance does.
+    pub roles: Roles,
+    /// Its name.
+    pub instance: &'a str,
+    /// What requests are applied with.
+    pub apply: Apply,
+    /// What is counted per second.
+    pub rates: Rates,
+    /// What `/readyz` says.
+    pub readiness: Readiness,
+    /// The token of `http.token_file`. Without one, whoever reaches the address from this host may call.
+    pub token: Option<&'a str>,
+    /// Ends the streams of events.
+    pub stop: CancellationToken,
 }
 
 impl Api {
-    /// The API of this instance. Without a token anybody who reaches the address may call it.
+    /// The API of an instance.
     #[must_use]
-    pub fn new(store: Arc<Store>, rates: Rates, token: Option<&str>) -> Self {
-        Api { store, rates, token: token.map(|token| blake3::hash(token.as_bytes())) }
+    pub fn new(parts: Parts<'_>) -> Self {
+        let Parts { settings, roles, instance, apply, rates, readiness, token, stop } = parts;
+        let linked = |name: &String| roles.dispatch || settings.ingest.values().any(|ingest| ingest.broker == *name);
+        let brokers = settings.brokers.iter().map(|(name, broker)| (name.clone(), (broker.connector.kind(), linked(name))));
+        let ingests = settings.ingest.iter().filter(|_| roles.ingest);
+        let about = About {
+            name: instance.to_owned(),
+            namespace: settings.redis.namespace.clone(),
+            started_ms: clock::wall_ms(),
+            roles,
+            brokers: brokers.collect(),
+            ingests: ingests.map(|(name, ingest)| (name.clone(), (ingest.broker.clone(), ingest.topic.clone()))).collect(),
+        };
+        let rules = Rules::direct(settings);
+        let inner = Inner { apply, rules, rates, readiness, about, events: Events::new(stop), guard: Guard::new(token) };
+        Api { inner: Arc::new(inner) }
     }
 
-    /// The calls.
+    /// Every call, with what stands before it: a request id and a line in the log, problems for errors, who may call, and time-outs.
     pub fn router(self) -> Router {
-        Router::new()
-            .route("/v1/stats", get(stats))
+        let body = self.inner.rules.limits.max_body / 3 * 4 + ENVELOPE;
+        let (router, _) = calls().split_for_parts();
+        router
+            .route("/openapi.json", axum::routing::get(openapi::document))
             .fallback(async || Problem::new(StatusCode::NOT_FOUND, "there is nothing at this path"))
-            .method_not_allowed_fallback(async || Problem::new(StatusCode::METHOD_NOT_ALLOWED, "this path has other methods"))
-            .layer(middleware::from_fn_with_state(self.clone(), authorized))
+            .layer(DefaultBodyLimit::max(usize::try_from(body).unwrap_or(usize::MAX)))
+            .layer(TimeoutLayer::with_status_code(StatusCode::GATEWAY_TIMEOUT, TIMEOUT))
+            .layer(middleware::from_fn_with_state(self.inner.guard.clone(), guard::check))
+            .layer(CatchPanicLayer::custom(trace::panicked))
+            .layer(middleware::map_response(problem::wrap))
+            .layer(middleware::from_fn(trace::request))
             .with_state(self)
     }
-
-    fn lets_in(&self, request: &Request) -> bool {
-        let Some(token) = &self.token else { return true };
-        let sent = request.headers().get(header::AUTHORIZATION).map_or(&[][..], |value| value.as_bytes());
-        let (scheme, sent) = sent.split_at(sent.len().min("Bearer ".len()));
-        scheme.eq_ignore_ascii_case(b"Bearer ") && blake3::hash(sent) == *token
-    }
 }
 
-async fn authorized(State(api): State<Api>, request: Request, next: Next) -> Response {
-    if api.lets_in(&request) {
-        return next.run(request).await;
-    }
-    Problem::new(StatusCode::UNAUTHORIZED, "send `Authorization: Bearer` with the token of http.token_file").into_response()
-}
-
-async fn stats(State(api): State<Api>) -> Result<Json<view::Stats>, Problem> {
-    let counts = api.store.counts(&[]).await?;
-    Ok(Json(view::Stats::of(&counts, api.rates.per_second())))
+/// The calls and their documentation.
+pub(super) fn calls() -> OpenApiRouter<Api> {
+    OpenApiRouter::new()
+        .routes(routes!(jobs::list, schedule::schedule))
+        .routes(routes!(jobs::show, actions::cancel, actions::reschedule))
+        .routes(routes!(actions::fire))
+        .routes(routes!(actions::finish))
+        .routes(routes!(actions::fail))
+        .routes(routes!(actions::requeue))
+        .routes(routes!(stats::stats))
+        .routes(routes!(horizon::horizon))
+        .routes(routes!(events::events))
 }

@@ -1,16 +1,29 @@
 //! The HTTP listeners: probes and metrics on `[probes]`, the admin API on `[http]`.
 //!
 //! - [`listener`]: binds an address of the settings, serves a router on it, ends with the rest.
-//! - [`api`]: `/v1`; [`problem`]: its errors; [`rates`]: what this instance does per second.
+//! - [`api`]: `/v1`, and the way of a request to its calls: `trace`, `guard`, `extract`; [`problem`]: its errors.
+//! - A file a resource: `jobs`, `schedule`, `actions`, `horizon`, `stats`, `events`; [`openapi`] describes them.
+//! - [`rates`]: what this instance does per second.
 //! - [`probes`]: `/livez`, `/readyz`, `/metrics`.
 //! - [`readiness`]: what `/readyz` waits for, told by the agents.
 
+mod actions;
 pub mod api;
+mod events;
+mod extract;
+mod guard;
+mod horizon;
+mod jobs;
 pub mod listener;
+pub mod openapi;
 pub mod probes;
 pub mod problem;
 pub mod rates;
 pub mod readiness;
+mod schedule;
+mod stats;
+mod text;
+mod trace;
 
 pub use listener::{ListenError, Listener};
 pub use problem::Problem;

@@ -1,22 +1,39 @@
 //! An error of the API: problem details as RFC 9457 has them.
 
 use axum::Json;
+use axum::body::to_bytes;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
+use utoipa::ToSchema;
 
+use crate::request::{Code, Rejection};
 use crate::store::error::{Class, StoreError};
+use crate::view;
+
+/// The content type of a problem.
+const CONTENT_TYPE: HeaderValue = HeaderValue::from_static("application/problem+json");
+/// The most of a plain error that becomes a detail, in bytes.
+const LONGEST_DETAIL: usize = 4096;
 
 /// What went wrong. `type` is `about:blank`: the status says what kind of problem it is, and `code` which rule of requests was broken.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct Problem {
+    /// Always `about:blank`.
     #[serde(rename = "type")]
     kind: &'static str,
+    /// The words of the status.
     title: String,
+    /// The status, as in the answer's first line.
     status: u16,
+    /// What went wrong and what to do, for people.
     detail: String,
+    /// The rule of requests that was broken: `missing_delay`, `bad_delay`, `target_not_allowed`, and so on.
     #[serde(skip_serializing_if = "Option::is_none")]
     code: Option<&'static str>,
+    /// Of a `conflict`: the job that stands.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    job: Option<Box<view::Job>>,
 }
 
 impl Problem {
@@ -24,14 +41,31 @@ impl Problem {
     #[must_use]
     pub fn new(status: StatusCode, detail: impl Into<String>) -> Self {
         let title = status.canonical_reason().unwrap_or_default().to_owned();
-        Problem { kind: "about:blank", title, status: status.as_u16(), detail: detail.into(), code: None }
+        Problem { kind: "about:blank", title, status: status.as_u16(), detail: detail.into(), code: None, job: None }
     }
 
-    /// The same with the code of the rule that was broken.
+    /// What was sent makes no sense.
     #[must_use]
-    pub fn code(mut self, code: &'static str) -> Self {
-        self.code = Some(code);
+    pub fn bad(detail: impl Into<String>) -> Self {
+        Problem::new(StatusCode::BAD_REQUEST, detail)
+    }
+
+    /// The same with the job that stands in the way.
+    #[must_use]
+    pub fn job(mut self, job: Option<view::Job>) -> Self {
+        self.job = job.map(Box::new);
         self
+    }
+}
+
+impl From<Rejection> for Problem {
+    fn from(rejection: Rejection) -> Self {
+        let status = match rejection.code {
+            Code::Conflict => StatusCode::CONFLICT,
+            Code::BodyTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            _ => StatusCode::BAD_REQUEST,
+        };
+        Problem { code: Some(rejection.code.as_str()), ..Problem::new(status, rejection.detail) }
     }
 }
 
@@ -49,10 +83,35 @@ impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let mut response = (status, Json(self)).into_response();
-        response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        response.headers_mut().insert(header::CONTENT_TYPE, CONTENT_TYPE);
         if status == StatusCode::UNAUTHORIZED {
             response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
         response
     }
+}
+
+/// Makes a problem of an error that is none yet: what the libraries below answer is plain text, or nothing.
+pub(super) async fn wrap(response: Response) -> Response {
+    let status = response.status();
+    let ours = response.headers().get(header::CONTENT_TYPE).is_some_and(|kind| kind == CONTENT_TYPE || kind == "application/json");
+    if ours || !(status.is_client_error() || status.is_server_error()) {
+        return response;
+    }
+    let (parts, body) = response.into_parts();
+    let text = to_bytes(body, LONGEST_DETAIL).await.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default();
+    let detail = match status {
+        StatusCode::METHOD_NOT_ALLOWED => "this path has other methods: `allow` names them".to_owned(),
+        StatusCode::GATEWAY_TIMEOUT => "there was no answer in time: what was asked may have been done".to_owned(),
+        _ if text.is_empty() => status.canonical_reason().unwrap_or_default().to_owned(),
+        _ => text,
+    };
+    let mut problem = Problem::new(status, detail).into_response();
+    // As `allow` of a 405.
+    for (name, value) in parts.headers {
+        if let Some(name) = name.filter(|name| *name != header::CONTENT_TYPE && *name != header::CONTENT_LENGTH) {
+            problem.headers_mut().insert(name, value);
+        }
+    }
+    problem
 }

@@ -31,7 +31,8 @@ impl Ingest {
                 }
                 outcome if !paused => {
                     paused = true;
-                    self.metrics.ingest_paused(PauseReason::Rejected);
+                    self.set_paused(None, Some(PauseReason::Rejected));
+                    self.tell(|metrics| metrics.last_error().met(format!("`rejected` takes no messages: {outcome:?}")));
                     tracing::error!(ingest = self.name, rejected = %self.rejected, ?outcome, "a bad request cannot be published to `rejected`: the ingest waits until it can; make the destination, or set ingest.declare = true");
                 }
                 _ => {}
@@ -42,7 +43,7 @@ impl Ingest {
             }
         }
         if paused {
-            self.metrics.ingest_resumed(PauseReason::Rejected);
+            self.set_paused(Some(PauseReason::Rejected), None);
         }
         if give_up.is_cancelled() && paused {
             return false;

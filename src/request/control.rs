@@ -37,10 +37,10 @@ impl Control {
         self.delay_for.is_some() || self.delay_until.is_some()
     }
 
-    /// Takes what one `delay-*` header says. `name` without its prefix, in lower case.
-    fn take(&mut self, name: &str, value: &str) -> Result<(), Rejection> {
+    /// Takes what one `delay-*` header says. `name` without its prefix, in lower case; `shown` is the name that whoever sent it knows.
+    pub(super) fn take(&mut self, name: &str, shown: &str, value: &str) -> Result<(), Rejection> {
         let trimmed = value.trim();
-        let refuse = |code| move |why: String| Rejection::new(code, format!("delay-{name}: {why}"));
+        let refuse = |code| move |why: String| Rejection::new(code, format!("{shown}: {why}"));
         match name {
             "for" => self.delay_for = Some(parse_duration_ms(value).map_err(refuse(Code::BadDelay))?),
             "until" => self.delay_until = Some(parse_time_ms(value).map_err(refuse(Code::BadDelay))?),
@@ -112,7 +112,7 @@ pub(super) fn read(headers: &Headers) -> Result<Control, Rejection> {
             .value
             .written()
             .ok_or_else(|| Rejection::new(code, format!("delay-{name} is neither text nor an integer: send it as text")))?;
-        control.take(name, &value)?;
+        control.take(name, &format!("delay-{name}"), &value)?;
     }
     Ok(control)
 }

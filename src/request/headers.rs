@@ -45,7 +45,7 @@ pub(super) fn passed(
             Kind::Nats => to_nats(header, from)?,
             Kind::Kafka => to_kafka(header)?,
             Kind::Amqp => to_amqp(header, broker, to)?,
-            Kind::Memory => true,
+            Kind::Memory | Kind::Direct => true,
         };
         if pass {
             if names.as_mut().is_some_and(|names| !names.insert(header.name.as_str())) {

@@ -5,7 +5,7 @@ use dwell_connectors::{Destination, Message};
 use super::control::{self, Control};
 use super::reject::{Code, Rejection};
 use super::rules::{Kind, Rules};
-use super::{Act, Request, Schedule, dialect, envelope, foreign, headers, origin, target};
+use super::{Act, Origin, Request, Schedule, dialect, envelope, foreign, headers, origin, target};
 use crate::job::{Action, Conflict, Due, Job, JobId};
 use crate::units::{quote, show_duration_ms, show_size, show_time_ms};
 
@@ -27,6 +27,27 @@ pub fn parse(message: &Message, rules: &Rules, now_ms: i64) -> Result<Request, R
         }
         action => act(action, control, message, rules, now_ms).map(Request::Act),
     }
+}
+
+/// Reads a request that came as fields: each with the name of a `delay-*` header without its prefix, and a value as there. The message holds the
+/// rest: body, key, headers.
+pub fn asked(fields: &[(&str, String)], message: &Message, rules: &Rules, now_ms: i64) -> Result<Schedule, Rejection> {
+    if let Some(header) = message.headers.iter().find(|header| control::strip_prefix_ignore_case(&header.name, "delay-").is_some()) {
+        let detail = format!("header {} would speak to Dwell: say it in a field of the request", quote(&header.name));
+        return Err(Rejection::new(Code::BadHeader, detail));
+    }
+    let mut control = Control::default();
+    for (name, value) in fields {
+        control.take(name, &name.replace('-', "_"), value)?;
+    }
+    schedule(control, message, None, rules, now_ms)
+}
+
+/// Reads a word on one job that came as fields; `due` is the new time of a reschedule, by [`due_within`].
+#[must_use]
+pub fn act_on(action: Action, id: JobId, due: Option<Due>) -> Act {
+    let origin = Origin { fingerprint: rand::random(), check: false };
+    Act { action, id, due, seen_due: None, seen_attempt: None, origin, reply_to: None }
 }
 
 /// A new job. `body`: what the envelope holds.
@@ -111,20 +132,30 @@ fn act(action: Action, control: Control, message: &Message, rules: &Rules, now_m
 
 /// When, within `max_delay`; `None` where the request does not say.
 fn due(control: &Control, message: &Message, rules: &Rules, now_ms: i64) -> Result<Option<Due>, Rejection> {
-    let max_ms = rules.limits.max_delay_ms;
+    due_within(control.delay_for, control.delay_until, counted_from(message, rules), rules.limits.max_delay_ms, now_ms)
+}
+
+/// How long (ms, from `from_ms` or from receipt) or when (epoch ms), not beyond `max_ms`; `None` where neither is said.
+pub fn due_within(
+    delay_for: Option<u64>,
+    delay_until: Option<i64>,
+    from_ms: Option<i64>,
+    max_ms: u64,
+    now_ms: i64,
+) -> Result<Option<Due>, Rejection> {
     let too_long = |what: String| {
         Rejection::new(
             Code::DelayTooLong,
             format!("{what} is beyond limits.max_delay, {}: it would not be fired early", show_duration_ms(max_ms)),
         )
     };
-    match (control.delay_for, control.delay_until) {
+    match (delay_for, delay_until) {
         (Some(_), Some(_)) => {
             Err(Rejection::new(Code::AmbiguousDelay, "the request says both how long and when: send delay-for or delay-until"))
         }
         (None, None) => Ok(None),
         (Some(ms), None) if ms > max_ms => Err(too_long(format!("a delay of {}", show_duration_ms(ms)))),
-        (Some(ms), None) => Ok(Some(match counted_from(message, rules) {
+        (Some(ms), None) => Ok(Some(match from_ms {
             Some(from_ms) if from_ms <= now_ms => Due::At(from_ms.saturating_add_unsigned(ms)),
             Some(from_ms) => Due::Earlier { at_ms: from_ms.saturating_add_unsigned(ms), in_ms: ms },
             None => Due::In(ms),
@@ -173,6 +204,6 @@ fn carried<T: std::str::FromStr>(message: &Message, name: &str) -> Result<Option
         .map_err(|_| Rejection::new(Code::BadHeader, format!("{name}: {} is not what Dwell wrote: carry it back unchanged", quote(&text))))
 }
 
-fn missing_delay() -> Rejection {
+pub(crate) fn missing_delay() -> Rejection {
     Rejection::new(Code::MissingDelay, "the request does not say when: send delay-for (90s, PT15M) or delay-until (2026-01-31T12:00:00Z)")
 }

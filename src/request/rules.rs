@@ -31,18 +31,7 @@ impl Rules {
     /// The rules of this ingest; an error where the settings know no such ingest, or not its broker.
     pub fn new(settings: &Settings, ingest: &str) -> Result<Self, String> {
         let own = settings.ingest.get(ingest).ok_or_else(|| format!("there is no [ingest.{ingest}] in the settings"))?;
-        let brokers: BTreeMap<String, BrokerRules> = settings
-            .brokers
-            .iter()
-            .map(|(name, broker)| {
-                let topics = settings.ingest.values().filter(|other| other.broker == *name).map(|other| other.topic.clone()).collect();
-                let kind = Kind::of(broker.connector.kind());
-                (
-                    name.clone(),
-                    BrokerRules { kind, naming: Arc::new(broker.connector.clone()), allow: broker.allow.clone(), ingest_topics: topics },
-                )
-            })
-            .collect();
+        let brokers = brokers(settings);
         let kind = brokers
             .get(&own.broker)
             .map(|broker| broker.kind)
@@ -57,6 +46,44 @@ impl Rules {
             brokers,
         })
     }
+
+    /// The rules of requests that come over HTTP. One without a broker is for that of the only ingest, or else for the only broker.
+    #[must_use]
+    pub fn direct(settings: &Settings) -> Self {
+        let only_ingest = settings.ingest.values().next().filter(|_| settings.ingest.len() == 1).map(|ingest| &ingest.broker);
+        let only_broker = settings.brokers.keys().next().filter(|_| settings.brokers.len() == 1);
+        let ingest = config::Ingest {
+            broker: only_ingest.or(only_broker).cloned().unwrap_or_default(),
+            topic: String::new(),
+            group: String::new(),
+            envelope: false,
+            from_receipt: true,
+            declare: false,
+            rejected: String::new(),
+            target: String::new(),
+            exchange: String::new(),
+            missing_delay_immediate: false,
+        };
+        Rules {
+            name: String::new(),
+            ingest,
+            kind: Kind::Direct,
+            ttr_ms: settings.delivery.ttr_ms,
+            confirm: settings.delivery.confirm,
+            limits: settings.limits.clone(),
+            brokers: brokers(settings),
+        }
+    }
+}
+
+fn brokers(settings: &Settings) -> BTreeMap<String, BrokerRules> {
+    let rules = |(name, broker): (&String, &config::Broker)| {
+        let ingest_topics = settings.ingest.values().filter(|ingest| ingest.broker == *name).map(|ingest| ingest.topic.clone()).collect();
+        let kind = Kind::of(broker.connector.kind());
+        let naming = Arc::new(broker.connector.clone());
+        (name.clone(), BrokerRules { kind, naming, allow: broker.allow.clone(), ingest_topics })
+    };
+    settings.brokers.iter().map(rules).collect()
 }
 
 /// What a request needs to know of one broker.
@@ -116,6 +143,8 @@ pub enum Kind {
     Amqp,
     /// In this process, for tests. Named like NATS, passes everything.
     Memory,
+    /// No broker: the request came over HTTP. Never a target's.
+    Direct,
 }
 
 impl Kind {
@@ -138,6 +167,7 @@ impl Kind {
             Kind::Kafka => "kafka",
             Kind::Amqp => "amqp",
             Kind::Memory => "memory",
+            Kind::Direct => "",
         }
     }
 }

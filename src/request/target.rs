@@ -85,6 +85,9 @@ fn address(control: &Control, message: &Message, rules: &Rules, broker: &BrokerR
     if names_exchange {
         return Err(Rejection::new(Code::MissingTarget, "delay-exchange stands without delay-target: send the routing key too"));
     }
+    if rules.kind == Kind::Direct {
+        return Err(Rejection::new(Code::MissingTarget, "the request names no target: name it in `target`"));
+    }
     Err(Rejection::new(
         Code::MissingTarget,
         format!("the request names no target, and ingest.{} has no `target`: name it in {}", rules.name, place(broker.kind)),
@@ -98,7 +101,7 @@ fn is_ingest_target(to: &Destination, broker: &str, rules: &Rules) -> bool {
 
 fn place(kind: Kind) -> &'static str {
     match kind {
-        Kind::Nats | Kind::Memory => "delay-target, as a subject",
+        Kind::Nats | Kind::Memory | Kind::Direct => "delay-target, as a subject",
         Kind::Kafka => "delay-target, as a topic",
         Kind::Amqp => "delay-target, as a routing key (with delay-exchange, or a queue without)",
     }
@@ -110,6 +113,12 @@ fn not_allowed(what: &str, to: &Destination, broker: &str) -> Rejection {
 
 fn unknown_broker(name: &str, rules: &Rules) -> Rejection {
     let known: Vec<&str> = rules.brokers.keys().map(String::as_str).collect();
+    if name.is_empty() {
+        return Rejection::new(
+            Code::UnknownBroker,
+            format!("the settings have several brokers: name one in `broker`: {}", known.join(", ")),
+        );
+    }
     Rejection::new(
         Code::UnknownBroker,
         format!("there is no broker {} in the settings: delay-broker is one of {}", quote(name), known.join(", ")),

@@ -147,6 +147,14 @@ labels! {
     }
 }
 
+impl PauseReason {
+    /// The word of the contract.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        self.word()
+    }
+}
+
 impl DueWithin {
     /// Every horizon, nearest first.
     pub const HORIZONS: &'static [DueWithin] = <DueWithin as Label>::ALL;

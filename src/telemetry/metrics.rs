@@ -15,6 +15,7 @@ use prometheus_client::registry::{Metric, Registry};
 use super::labels::{
     CANCEL_VERDICTS, DueWithin, DuplicateCause, IngestResult, JobState, Label, PauseReason, PublishOutcome, RedisErrorClass,
 };
+use super::recent::{LastError, Lateness, Reading};
 use crate::job::{DeadReason, Verdict};
 use crate::store::Observer;
 use crate::store::error::Class;
@@ -53,6 +54,7 @@ pub struct Metrics {
     redis_errors: PerLabel<Counter>,
     ingest_paused: PerLabel<Gauge>,
     due_within: PerLabel<Gauge>,
+    recent_lateness: Lateness,
 }
 
 /// What is counted of one `[brokers.NAME]`.
@@ -61,12 +63,15 @@ pub struct BrokerMetrics {
     publish: PerLabel<Counter>,
     connected: Gauge,
     target_paused: Gauge,
+    last_error: LastError,
 }
 
 /// What is counted of one `[ingest.NAME]`.
 #[derive(Debug, Clone)]
 pub struct IngestMetrics {
     results: PerLabel<Counter>,
+    reading: Reading,
+    last_error: LastError,
 }
 
 /// What was counted since the start.
@@ -118,11 +123,14 @@ impl Metrics {
             }),
             connected: connected.get_or_create_owned(&vec![("broker", name.to_owned())]),
             target_paused: target_paused.get_or_create_owned(&vec![("broker", name.to_owned())]),
+            last_error: LastError::default(),
         };
         let ingest = |name: &str| IngestMetrics {
             results: PerLabel::new(|value: IngestResult| {
                 ingest.get_or_create_owned(&vec![("ingest", name.to_owned()), ("result", value.word().to_owned())])
             }),
+            reading: Reading::default(),
+            last_error: LastError::default(),
         };
         Metrics {
             brokers: brokers.into_iter().map(|name| (name.to_owned(), broker(name))).collect(),
@@ -143,6 +151,7 @@ impl Metrics {
             redis_errors: PerLabel::new(|value: RedisErrorClass| redis_errors.get_or_create_owned(&one("class", value.word()))),
             ingest_paused: PerLabel::new(|value: PauseReason| ingest_paused.get_or_create_owned(&one("reason", value.word()))),
             due_within: PerLabel::new(|value: DueWithin| due_within.get_or_create_owned(&one("seconds", value.word()))),
+            recent_lateness: Lateness::default(),
             registry: Arc::new(r),
         }
     }
@@ -199,6 +208,13 @@ impl Metrics {
     /// A first attempt was confirmed this long after it was due.
     pub fn lateness(&self, late: Duration) {
         self.lateness.observe(late.as_secs_f64());
+        self.recent_lateness.met(late);
+    }
+
+    /// Lateness within the last minute.
+    #[must_use]
+    pub fn recent_lateness(&self) -> &Lateness {
+        &self.recent_lateness
     }
 
     /// A message was confirmed this long after it was handed over.
@@ -271,12 +287,42 @@ impl BrokerMetrics {
     pub fn target_paused(&self, destinations: usize) {
         self.target_paused.set(i64::try_from(destinations).unwrap_or(i64::MAX));
     }
+
+    /// Whether the connection for publishing is up.
+    #[must_use]
+    pub fn is_connected(&self) -> bool {
+        self.connected.get() != 0
+    }
+
+    /// How many destinations are paused.
+    #[must_use]
+    pub fn paused(&self) -> u64 {
+        u64::try_from(self.target_paused.get()).unwrap_or(0)
+    }
+
+    /// What went wrong last: with the link, or with a publication.
+    #[must_use]
+    pub fn last_error(&self) -> &LastError {
+        &self.last_error
+    }
 }
 
 impl IngestMetrics {
     /// Inbound messages came to this result.
     pub fn result(&self, result: IngestResult, count: u64) {
         self.results.of(result).inc_by(count);
+    }
+
+    /// Whether it reads now.
+    #[must_use]
+    pub fn reading(&self) -> &Reading {
+        &self.reading
+    }
+
+    /// What went wrong last: with its source, with the store, with `rejected`.
+    #[must_use]
+    pub fn last_error(&self) -> &LastError {
+        &self.last_error
     }
 }
 

@@ -48,7 +48,7 @@ fn every_header_passes_as_it_is_or_the_request_is_refused() {
             for value in values() {
                 let message = with(request(name), "tag", value.clone());
                 let taken = match to {
-                    Kind::Amqp | Kind::Memory => true,
+                    Kind::Amqp | Kind::Memory | Kind::Direct => true,
                     Kind::Kafka => !matches!(value, Value::Decimal(..) | Value::List(_) | Value::Table(_)),
                     // From NATS itself nothing but text comes.
                     Kind::Nats if from == Kind::Nats => continue,

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use dwell::apply::Apply;
 use dwell::fleet::{Fleet, Heads};
 use dwell::http::Readiness;
 use dwell::ingest::{Ingest, Parts};
@@ -130,10 +131,12 @@ async fn a_verdict_waits_for_the_link_that_it_is_published_on() {
         source,
         rejected: Destination::new("delay.rejected"),
         publisher: publisher.clone(),
-        heads: Heads::new(store.clone(), Default::default(), fleet),
-        store,
-        retry_ms: Vec::new(),
-        metrics: rig.metrics.clone(),
+        apply: Apply {
+            heads: Heads::new(store.clone(), Default::default(), fleet),
+            store,
+            retry_ms: Vec::new(),
+            metrics: rig.metrics.clone(),
+        },
         readiness: Readiness::new(["main"]),
     });
     let never = CancellationToken::new();

@@ -35,7 +35,7 @@ impl Sidecar {
     /// One request: status, headers, body.
     fn ask(&self, line: &str, headers: &str) -> (u16, String, Value) {
         let mut link = TcpStream::connect(&self.address).unwrap();
-        write!(link, "{line} HTTP/1.1\r\nhost: dwell\r\nconnection: close\r\n{headers}\r\n").unwrap();
+        write!(link, "{line} HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\n{headers}\r\n").unwrap();
         let mut answer = String::new();
         link.read_to_string(&mut answer).unwrap();
         let (head, body) = answer.split_once("\r\n\r\n").unwrap();
@@ -66,7 +66,12 @@ async fn stats_are_counts_and_the_rates_of_this_instance() {
     let (status, head, stats) = sidecar.ask("GET /v1/stats", "");
     assert_eq!((status, head.contains("content-type: application/json")), (200, true), "{head}");
     let keys: Vec<&String> = stats.as_object().unwrap().keys().collect();
-    assert_eq!(keys, ["brokers", "buckets", "dead", "next_due_ms", "overdue", "rates", "reserved", "scheduled"]);
+    let all = ["brokers", "buckets", "dead", "ingests", "instance", "lateness", "next_due_ms", "now_ms", "overdue", "rates", "reserved"];
+    assert_eq!(keys, [&all[..], &["scheduled"]].concat());
+    let instance = &stats["instance"];
+    assert_eq!((&instance["ready"], &instance["namespace"]), (&json!(true), &json!("dwell")), "{instance}");
+    let main = json!({"broker": "main", "topic": "delay.in", "reads": true, "paused": null, "last_error": null});
+    assert_eq!((&stats["ingests"], &stats["lateness"]), (&json!({"main": main}), &Value::Null));
     let idle = json!({"confirmed": 0.0, "dead": 0.0, "rejected": 0.0, "scheduled": 0.0});
     assert_eq!((&stats["next_due_ms"], &stats["scheduled"], &stats["rates"]), (&Value::Null, &json!(0), &idle));
 
@@ -77,10 +82,13 @@ async fn stats_are_counts_and_the_rates_of_this_instance() {
     })
     .await;
     let job = bed.run(&["show", "x", "-o", "json"]).object();
-    assert_eq!((&counted["next_due_ms"], &counted["brokers"]), (&job["due_ms"], &json!({"main": {"scheduled": 1}})));
-    let mut command = bed.run(&["stats", "-o", "json"]).object();
-    command["rates"] = counted["rates"].clone();
-    assert_eq!(command, counted, "one shape; the command alone has no rates");
+    let main = json!({"main": {"scheduled": 1, "kind": "nats", "connected": true, "paused": 0, "last_error": null}});
+    assert_eq!((&counted["next_due_ms"], &counted["brokers"]), (&job["due_ms"], &main));
+    let command = bed.run(&["stats", "-o", "json"]).object();
+    let shape = |stats: &Value| stats.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
+    assert_eq!(shape(&command), shape(&counted), "one shape; the command alone knows nothing of an instance");
+    let main = json!({"scheduled": 1, "kind": null, "connected": null, "paused": null, "last_error": null});
+    assert_eq!((&command["brokers"]["main"], &command["instance"], &command["rates"]), (&main, &Value::Null, &json!({})));
 }
 
 #[tokio::test]

@@ -97,7 +97,7 @@ async fn a_job_has_the_shape_of_the_contract_in_each_state() {
         "id": "s", "state": "scheduled", "due": "2096-10-02T07:06:40.000Z", "due_ms": T, "broker": "main", "exchange": "",
         "target": "orders.close", "key": {"base64": "/w=="}, "headers": {"n": ["1", "2"]}, "attempt": 0,
         "retry": ["2m", "10m", "10m", "1h", "2h", "6h", "15h"], "ttr_ms": 30_000, "confirm": "broker", "awaiting_finish": false,
-        "size": 6, "created_ms": 0, "last_error": null,
+        "size": 6, "created_ms": 0, "last_error": null, "dead_reason": null, "deadline_ms": null,
     });
     assert_eq!(scheduled, wanted);
 
@@ -119,6 +119,8 @@ async fn a_job_has_the_shape_of_the_contract_in_each_state() {
     assert!(listed.bed.store.bury(bucket, &[bury]).await.unwrap()[0]);
     let dead = listed.run(&["ls", "--state", "dead", "-o", "json"]).object();
     assert_eq!(of(&dead), (json!("x"), json!("dead"), json!(1), json!(false)));
+    assert_eq!((&dead["dead_reason"], &reserved["dead_reason"]), (&json!("invalid"), &Value::Null));
+    assert!(dead["deadline_ms"].is_null() && reserved["deadline_ms"].as_i64().unwrap() > 1_000_000_000_000, "{reserved}");
     assert_eq!((&dead["due_ms"], &dead["last_error"]), (&json!(1_000_000_000_000_i64), &json!("too large")));
     for job in [&reserved, &dead] {
         assert!(job.as_object().unwrap().keys().eq(wanted.as_object().unwrap().keys()), "{job}");
@@ -128,10 +130,12 @@ async fn a_job_has_the_shape_of_the_contract_in_each_state() {
 
     let stats = listed.run(&["stats", "-o", "json"]).object();
     let keys: Vec<&String> = stats.as_object().unwrap().keys().collect();
-    assert_eq!(keys, ["brokers", "buckets", "dead", "next_due_ms", "overdue", "rates", "reserved", "scheduled"]);
+    let all = ["brokers", "buckets", "dead", "ingests", "instance", "lateness", "next_due_ms", "now_ms", "overdue", "rates", "reserved"];
+    assert_eq!(keys, [&all[..], &["scheduled"]].concat());
     assert_eq!((&stats["scheduled"], &stats["reserved"], &stats["dead"], &stats["overdue"]), (&json!(1), &json!(1), &json!(1), &json!(0)));
     assert_eq!((&stats["next_due_ms"], &stats["buckets"].as_array().unwrap().len()), (&json!(T), &4));
-    assert_eq!((&stats["brokers"], &stats["rates"]), (&json!({"main": {"scheduled": 1}, "other": {"scheduled": 0}}), &json!({})));
+    let of_brokers = (&stats["brokers"]["main"]["scheduled"], &stats["brokers"]["other"]["scheduled"]);
+    assert_eq!((of_brokers, &stats["rates"]), ((&json!(1), &json!(0)), &json!({})));
     let text = listed.run(&["stats"]).out;
     assert!(text.contains("\nscheduled   1\n") && text.contains("\nnext due    2096-10-02 07:06:40+00:00 (in "), "{text}");
 }

@@ -1,0 +1,127 @@
+//! Actions on one job: `DELETE` and `PATCH /v1/jobs/{id}`, `POST …/fire`, `/finish`, `/fail`, `/requeue`. Each answers its verdict.
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use serde::Deserialize;
+use utoipa::ToSchema;
+
+use super::Problem;
+use super::api::Api;
+use super::extract::{Id, Json as Body, MaybeJson};
+use super::text::Text;
+use crate::apply::Few;
+use crate::job::{Action, JobId};
+use crate::request::{Act, Code, Rejection, act_on, due_within};
+use crate::units::{parse_duration_ms, parse_time_ms};
+use crate::view;
+
+/// A new time: one of both.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct NewTime {
+    /// How long from now, by Redis's clock: `5m`, `PT5M`, or milliseconds
+    #[serde(rename = "for")]
+    #[schema(example = "5m")]
+    delay_for: Option<Text>,
+    /// When: RFC 3339 with an offset, or epoch milliseconds
+    until: Option<Text>,
+}
+
+/// What a consumer carries back from the message that it received, so that its word is for that message alone.
+#[derive(Debug, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct Seen {
+    /// Its `delayed-due`: another schedule answers `stale`
+    due_ms: Option<i64>,
+    /// Its `delayed-attempt`: with `fail`, another attempt answers `stale`
+    attempt: Option<u32>,
+}
+
+/// A verdict under its status.
+struct Answered(view::Verdict);
+
+impl IntoResponse for Answered {
+    fn into_response(self) -> Response {
+        let status = StatusCode::from_u16(self.0.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        (status, Json(self.0)).into_response()
+    }
+}
+
+/// Cancel a job
+#[utoipa::path(delete, path = "/v1/jobs/{id}", tag = "jobs", params(("id" = String, Path, description = "The job's id")), responses(
+    (status = 200, body = view::Verdict, description = "`cancelled`, or `cancelled_after_attempt`"),
+    (status = 404, body = view::Verdict, description = "`not_found`"),
+    (status = 409, body = view::Verdict, description = "`in_flight` (cancelled too, but the attempt that is out may land), or `fired`"),
+))]
+pub(super) async fn cancel(State(api): State<Api>, Id(id): Id) -> Result<Response, Problem> {
+    api.act(act_on(Action::Cancel, id, None)).await
+}
+
+/// Give a job another time
+#[utoipa::path(patch, path = "/v1/jobs/{id}", tag = "jobs", params(("id" = String, Path, description = "The job's id")), request_body = NewTime, responses(
+    (status = 200, body = view::Verdict, description = "`rescheduled`"),
+    (status = 404, body = view::Verdict, description = "`not_found`"),
+    (status = 409, body = view::Verdict, description = "`in_flight` (nothing changed), `dead`, or `fired`"),
+))]
+pub(super) async fn reschedule(State(api): State<Api>, Id(id): Id, Body(time): Body<NewTime>) -> Result<Response, Problem> {
+    let bad = |field| move |why: String| Rejection::new(Code::BadDelay, format!("{field}: {why}"));
+    let delay_for = time.delay_for.map(|text| parse_duration_ms(&text.0)).transpose().map_err(bad("for"))?;
+    let until = time.until.map(|text| parse_time_ms(&text.0)).transpose().map_err(bad("until"))?;
+    let max_ms = api.inner.rules.limits.max_delay_ms;
+    let due = due_within(delay_for, until, None, max_ms, api.inner.apply.store.now_ms())?
+        .ok_or_else(|| Rejection::new(Code::MissingDelay, "say `for` (5m) or `until` (2026-01-31T12:00:00Z)"))?;
+    api.act(act_on(Action::Reschedule, id, Some(due))).await
+}
+
+/// Publish a job now
+#[utoipa::path(post, path = "/v1/jobs/{id}/fire", tag = "jobs", params(("id" = String, Path, description = "The job's id")), responses(
+    (status = 200, body = view::Verdict, description = "`firing`"),
+    (status = 404, body = view::Verdict, description = "`not_found`"),
+    (status = 409, body = view::Verdict, description = "`in_flight`, `dead`, or `fired`"),
+))]
+pub(super) async fn fire(State(api): State<Api>, Id(id): Id) -> Result<Response, Problem> {
+    api.act(act_on(Action::Fire, id, None)).await
+}
+
+/// Say for its consumer that a job is done
+#[utoipa::path(post, path = "/v1/jobs/{id}/finish", tag = "jobs", params(("id" = String, Path, description = "The job's id")), request_body = Option<Seen>, responses(
+    (status = 200, body = view::Verdict, description = "`finished`"),
+    (status = 404, body = view::Verdict, description = "`not_found`, also of a schedule that was never attempted"),
+    (status = 409, body = view::Verdict, description = "`stale`, or `fired`"),
+))]
+pub(super) async fn finish(State(api): State<Api>, Id(id): Id, MaybeJson(seen): MaybeJson<Seen>) -> Result<Response, Problem> {
+    api.word(Action::Finish, id, &seen).await
+}
+
+/// Say for its consumer that an attempt failed
+#[utoipa::path(post, path = "/v1/jobs/{id}/fail", tag = "jobs", params(("id" = String, Path, description = "The job's id")), request_body = Option<Seen>, responses(
+    (status = 200, body = view::Verdict, description = "`failed`"),
+    (status = 404, body = view::Verdict, description = "`not_found`, also of a schedule that was never attempted"),
+    (status = 409, body = view::Verdict, description = "`waiting` (no attempt is out), `stale`, `dead`, or `fired`"),
+))]
+pub(super) async fn fail(State(api): State<Api>, Id(id): Id, MaybeJson(seen): MaybeJson<Seen>) -> Result<Response, Problem> {
+    api.word(Action::Fail, id, &seen).await
+}
+
+/// Take a job out of the dead, its attempts from 1
+#[utoipa::path(post, path = "/v1/jobs/{id}/requeue", tag = "jobs", params(("id" = String, Path, description = "The job's id")), responses(
+    (status = 200, body = view::Verdict, description = "`requeued`"),
+    (status = 404, body = view::Verdict, description = "`not_found`"),
+    (status = 409, body = view::Verdict, description = "`waiting` (it is not dead), or `fired`"),
+))]
+pub(super) async fn requeue(State(api): State<Api>, Id(id): Id) -> Result<Response, Problem> {
+    api.act(act_on(Action::Requeue, id, None)).await
+}
+
+impl Api {
+    async fn word(&self, action: Action, id: JobId, seen: &Seen) -> Result<Response, Problem> {
+        self.act(Act { seen_due: seen.due_ms, seen_attempt: seen.attempt, ..act_on(action, id, None) }).await
+    }
+
+    async fn act(&self, mut act: Act) -> Result<Response, Problem> {
+        let answer = self.inner.apply.act(&mut act, &mut Few::default()).await?;
+        Ok(Answered(view::Verdict::of(act.id.as_str(), act.action, answer)).into_response())
+    }
+}

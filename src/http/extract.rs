@@ -1,0 +1,115 @@
+//! What a call takes from a request: a JSON body, a query, a job's id; what cannot be read is a problem that says why.
+
+use std::time::Duration;
+
+use axum::body::Bytes;
+use axum::extract::{FromRequest, FromRequestParts, Path, Query as AxumQuery, Request};
+use axum::http::request::Parts;
+use axum::http::{StatusCode, header};
+use axum::response::IntoResponse;
+use serde::de::DeserializeOwned;
+
+use super::Problem;
+use crate::clock;
+use crate::job::JobId;
+use crate::request::{Code, Rejection};
+
+/// How long a body may take to arrive.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A body of JSON.
+pub(super) struct Json<T>(pub(super) T);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Json<T> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
+        if !is_json(request.headers().get(header::CONTENT_TYPE).map(header::HeaderValue::as_bytes)) {
+            return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "send the body as `content-type: application/json`"));
+        }
+        read(&body(request, state).await?).map(Json)
+    }
+}
+
+/// A body of JSON, or none.
+pub(super) struct MaybeJson<T>(pub(super) T);
+
+impl<T: DeserializeOwned + Default, S: Send + Sync> FromRequest<S> for MaybeJson<T> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
+        let says_json = is_json(request.headers().get(header::CONTENT_TYPE).map(header::HeaderValue::as_bytes));
+        let bytes = body(request, state).await?;
+        if bytes.is_empty() {
+            return Ok(MaybeJson(T::default()));
+        }
+        if !says_json {
+            return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "send the body as `content-type: application/json`, or none"));
+        }
+        read(&bytes).map(MaybeJson)
+    }
+}
+
+async fn body<S: Send + Sync>(request: Request, state: &S) -> Result<Bytes, Problem> {
+    match clock::timeout(PATIENCE, Bytes::from_request(request, state)).await {
+        Some(Ok(bytes)) => Ok(bytes),
+        Some(Err(rejection)) if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE => {
+            let detail = "the request is larger than limits.max_body allows for: store the body elsewhere and send a reference; \
+                          text that is mostly escapes is shorter as body_base64";
+            Err(Rejection::new(Code::BodyTooLarge, detail).into())
+        }
+        Some(Err(rejection)) => Err(Problem::new(rejection.into_response().status(), "the body could not be read to its end")),
+        None => Err(Problem::new(StatusCode::REQUEST_TIMEOUT, format!("the body did not arrive within {} s", PATIENCE.as_secs()))),
+    }
+}
+
+fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
+    serde_json::from_slice(bytes).map_err(|error| Problem::bad(format!("the body is not what this call takes: {error}")))
+}
+
+/// `application/json`, with or without parameters, or `application/anything+json`.
+fn is_json(kind: Option<&[u8]>) -> bool {
+    let Some(kind) = kind.and_then(|kind| std::str::from_utf8(kind).ok()) else { return false };
+    let essence = kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    essence == "application/json" || (essence.starts_with("application/") && essence.ends_with("+json"))
+}
+
+/// The query.
+pub(super) struct Query<T>(pub(super) T);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Query<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let query = AxumQuery::from_request_parts(parts, state).await;
+        query.map(|AxumQuery(query)| Query(query)).map_err(|rejection| Problem::bad(rejection.body_text()))
+    }
+}
+
+/// The id in the path.
+pub(super) struct Id(pub(super) JobId);
+
+impl<S: Send + Sync> FromRequestParts<S> for Id {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let Path(text): Path<String> =
+            Path::from_request_parts(parts, state).await.map_err(|rejection| Problem::bad(rejection.body_text()))?;
+        JobId::new(text).map(Id).map_err(|why| Rejection::new(Code::BadId, why).into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn json_is_told_by_its_content_type() {
+        for kind in ["application/json", "Application/JSON; charset=utf-8", "application/merge-patch+json"] {
+            assert!(is_json(Some(kind.as_bytes())), "{kind}");
+        }
+        for kind in [None, Some("text/plain"), Some("application/jsonl"), Some("text/json"), Some("")] {
+            assert!(!is_json(kind.map(str::as_bytes)), "{kind:?}");
+        }
+    }
+}

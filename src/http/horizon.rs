@@ -1,0 +1,50 @@
+//! `GET /v1/horizon`
+
+use axum::Json;
+use axum::extract::State;
+use serde::Deserialize;
+use utoipa::IntoParams;
+
+use super::Problem;
+use super::api::Api;
+use super::extract::Query;
+use crate::units::parse_duration_ms;
+use crate::view;
+
+/// The most steps: each is a count in every bucket for every broker.
+const MOST: u64 = 500;
+
+/// How far ahead, and how finely.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct Ahead {
+    /// How long a step is, as a duration: `1m`, `PT1H`
+    #[param(example = "1m")]
+    step: Option<String>,
+    /// How far ahead, as a duration; at most 500 steps
+    #[param(example = "1h")]
+    to: Option<String>,
+}
+
+/// Count the jobs per step ahead
+///
+/// The first step begins now, by Redis's clock; jobs that are overdue are in none. Without `step` a minute, without `to` sixty steps.
+#[utoipa::path(get, path = "/v1/horizon", tag = "state", params(Ahead), responses((status = 200, body = view::Horizon)))]
+pub(super) async fn horizon(State(api): State<Api>, Query(ahead): Query<Ahead>) -> Result<Json<view::Horizon>, Problem> {
+    let read = |name, text: &Option<String>| match text {
+        Some(text) => parse_duration_ms(text).map(Some).map_err(|why| Problem::bad(format!("{name}: {why}"))),
+        None => Ok(None),
+    };
+    let step_ms = read("step", &ahead.step)?.unwrap_or(60_000);
+    if step_ms == 0 {
+        return Err(Problem::bad("step: a step takes time: write 1m"));
+    }
+    let to_ms = read("to", &ahead.to)?.unwrap_or(step_ms.saturating_mul(60));
+    let count = to_ms.div_ceil(step_ms);
+    if count > MOST {
+        return Err(Problem::bad(format!("that is {count} steps, and at most {MOST} are counted: make `step` longer or `to` shorter")));
+    }
+    let steps = api.inner.apply.store.horizon(step_ms, u32::try_from(count).unwrap_or(0)).await?;
+    Ok(Json(view::Horizon { steps: steps.into_iter().map(|(from_ms, count)| view::Step { from_ms, count }).collect() }))
+}

@@ -1,0 +1,177 @@
+//! `GET /v1/jobs` and `GET /v1/jobs/{id}`
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+use super::Problem;
+use super::api::Api;
+use super::extract::{Id, Query};
+use crate::store::list::{self, Spot};
+use crate::store::read::Place;
+use crate::units::{parse_time_ms, quote};
+use crate::view;
+
+/// How many jobs a page has where the request does not say.
+const PAGE: usize = 100;
+/// The most jobs of a page.
+const LONGEST_PAGE: usize = 1000;
+
+/// Which jobs.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct Filter {
+    /// `scheduled`, `reserved` or `dead`; without it, `scheduled`
+    #[param(schema_with = state_schema)]
+    state: Option<String>,
+    /// Due then or later: RFC 3339 with an offset, or epoch milliseconds
+    from: Option<String>,
+    /// Due before
+    to: Option<String>,
+    /// Only for this target: topic, subject or routing key; or exchange/routing key
+    target: Option<String>,
+    /// How many at most; without it, 100
+    #[param(minimum = 1, maximum = 1000)]
+    limit: Option<usize>,
+    /// `next` of the page before, with the same filter
+    cursor: Option<String>,
+}
+
+fn state_schema() -> utoipa::openapi::Object {
+    utoipa::openapi::ObjectBuilder::new()
+        .schema_type(utoipa::openapi::Type::String)
+        .enum_values(Some(["scheduled", "reserved", "dead"]))
+        .build()
+}
+
+/// A page of jobs.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct Page {
+    /// By due time, then by id; without their bodies.
+    jobs: Vec<view::Job>,
+    /// The cursor of the next page; null where this is the last.
+    next: Option<String>,
+    /// Jobs that cannot be read, which `dwell fsck` looks at; left out where there are none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    unreadable: Vec<Unreadable>,
+}
+
+/// A job whose record cannot be read.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct Unreadable {
+    /// Its id.
+    id: String,
+    /// Why.
+    why: String,
+}
+
+/// List jobs
+///
+/// By due time. A job that stands still is in exactly one page, however many come and go meanwhile.
+#[utoipa::path(get, path = "/v1/jobs", tag = "jobs", params(Filter), responses((status = 200, body = Page)))]
+pub(super) async fn list(State(api): State<Api>, Query(filter): Query<Filter>) -> Result<Json<Page>, Problem> {
+    let query = filter.read()?;
+    let place = query.place;
+    let page = api.inner.apply.store.list(&query).await?;
+    let jobs = page.jobs.iter().map(|found| view::Job::of(found, &api.inner.apply.retry_ms)).collect();
+    let unreadable = page.unreadable.into_iter().map(|(id, why)| Unreadable { id, why }).collect();
+    Ok(Json(Page { jobs, next: page.next.map(|spot| cursor(place, &spot)), unreadable }))
+}
+
+/// Whether to show the body.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct Shown {
+    /// `1` adds `body_base64`
+    #[param(schema_with = flag_schema)]
+    body: Option<String>,
+}
+
+fn flag_schema() -> utoipa::openapi::Object {
+    utoipa::openapi::ObjectBuilder::new().schema_type(utoipa::openapi::Type::String).enum_values(Some(["0", "1"])).build()
+}
+
+/// Show a job
+#[utoipa::path(get, path = "/v1/jobs/{id}", tag = "jobs", params(("id" = String, Path, description = "The job's id"), Shown), responses(
+    (status = 200, body = view::Job),
+    (status = 404, body = Problem, content_type = "application/problem+json", description = "There is none: what is over is not kept"),
+))]
+pub(super) async fn show(State(api): State<Api>, Id(id): Id, Query(shown): Query<Shown>) -> Result<Json<view::Job>, Problem> {
+    let with_body = match shown.body.as_deref() {
+        None | Some("0") => false,
+        Some("1") => true,
+        Some(other) => return Err(Problem::bad(format!("body: {} is neither 1 nor 0", quote(other)))),
+    };
+    let found = api.inner.apply.store.find(&id).await?.ok_or_else(|| {
+        let detail = format!("there is no job {}: what was published, finished or cancelled is not kept", quote(id.as_str()));
+        Problem::new(StatusCode::NOT_FOUND, detail)
+    })?;
+    let job = view::Job::of(&found, &api.inner.apply.retry_ms);
+    Ok(Json(if with_body { job.with_body(&found) } else { job }))
+}
+
+impl Filter {
+    fn read(self) -> Result<list::Query, Problem> {
+        let place = match self.state.as_deref() {
+            None => Place::Scheduled,
+            Some(word) => [Place::Scheduled, Place::Reserved, Place::Dead]
+                .into_iter()
+                .find(|place| place.as_str() == word)
+                .ok_or_else(|| Problem::bad(format!("state: {} is none of scheduled, reserved, dead", quote(word))))?,
+        };
+        let time = |name: &str, text: Option<String>| {
+            text.map(|text| parse_time_ms(&text)).transpose().map_err(|why| Problem::bad(format!("{name}: {why}")))
+        };
+        let limit = self.limit.unwrap_or(PAGE);
+        if !(1..=LONGEST_PAGE).contains(&limit) {
+            return Err(Problem::bad(format!("limit: {limit} is not from 1 to {LONGEST_PAGE}")));
+        }
+        let after = self.cursor.map(|text| {
+            spot(place, &text).ok_or_else(|| Problem::bad("cursor: this is no `next` of a page of this state: begin again without it"))
+        });
+        Ok(list::Query {
+            place,
+            from_ms: time("from", self.from)?,
+            to_ms: time("to", self.to)?,
+            target: self.target,
+            after: after.transpose()?,
+            limit,
+        })
+    }
+}
+
+/// A place in a list as text that nobody needs to understand.
+fn cursor(place: Place, spot: &Spot) -> String {
+    URL_SAFE_NO_PAD.encode(format!("{} {} {}", place.as_str(), spot.at_ms, spot.id))
+}
+
+/// The place that a cursor of this list means.
+fn spot(place: Place, cursor: &str) -> Option<Spot> {
+    let text = String::from_utf8(URL_SAFE_NO_PAD.decode(cursor).ok()?).ok()?;
+    let (at_ms, id) = text.strip_prefix(place.as_str())?.strip_prefix(' ')?.split_once(' ')?;
+    Some(Spot { at_ms: at_ms.parse().ok()?, id: id.to_owned() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cursor_leads_back_to_its_place_and_to_no_other() {
+        for id in ["x", "a b  c ", "ü\u{1F600}"] {
+            let at = Spot { at_ms: -5, id: id.to_owned() };
+            let text = cursor(Place::Dead, &at);
+            assert_eq!(spot(Place::Dead, &text), Some(at));
+            assert_eq!(spot(Place::Scheduled, &text), None);
+        }
+        for text in ["", "x", "ZGVhZA", "ZGVhZCBhIGI", "====", "\u{fc}"] {
+            assert_eq!(spot(Place::Dead, text), None, "{text}");
+        }
+    }
+}

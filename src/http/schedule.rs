@@ -1,0 +1,157 @@
+//! `POST /v1/jobs`
+
+use std::collections::BTreeMap;
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use dwell_connectors::Message;
+use serde::Deserialize;
+use utoipa::ToSchema;
+
+use super::Problem;
+use super::api::Api;
+use super::extract::Json as Body;
+use super::text::{Text, TextOrBytes, decode, header_values};
+use crate::apply::Few;
+use crate::job::Verdict;
+use crate::request::{Code, Kind, Rejection, Rules, Schedule, asked};
+use crate::view;
+
+/// A new job. Values are as in the `delay-*` headers of a message, and judged by the same rules.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct NewJob {
+    /// 1 to 256 bytes without control characters; without one, one is made up
+    id: Option<String>,
+    /// How long, from receipt by Redis's clock: `90s`, `1h30m`, `PT15M`, or milliseconds. This or `until`
+    #[serde(rename = "for")]
+    #[schema(example = "5m")]
+    delay_for: Option<Text>,
+    /// When: RFC 3339 with an offset, or epoch milliseconds
+    until: Option<Text>,
+    /// Where: Kafka topic, NATS subject, AMQP routing key
+    #[schema(example = "orders.close")]
+    target: Option<String>,
+    /// AMQP exchange; empty is the default exchange, whose routing key is a queue
+    exchange: Option<String>,
+    /// The `[brokers.NAME]` to publish to; not needed where the settings have one ingest or one broker
+    broker: Option<String>,
+    /// Kafka key: text, or `{"base64": "…"}`
+    key: Option<TextOrBytes>,
+    /// Name to value: text, a number, a boolean, null, `{"base64": "…"}`, or a list of them where a name stands several times (AMQP: a list)
+    #[serde(default)]
+    headers: BTreeMap<String, serde_json::Value>,
+    /// How long one attempt may take until it is confirmed
+    ttr: Option<Text>,
+    /// Waits between attempts; empty for a single attempt
+    retry: Option<Vec<Text>>,
+    /// Who confirms an attempt: `broker` or `consumer`
+    confirm: Option<String>,
+    /// What becomes of a job overdue by more than `max_late` at its first attempt: `fire`, `drop` or `dead`
+    late: Option<String>,
+    /// See `late`
+    max_late: Option<Text>,
+    /// The id exists: `replace`, `keep` or `reject`
+    on_conflict: Option<String>,
+    /// The body as text. This or `body_base64`
+    body: Option<String>,
+    /// The body in base64
+    body_base64: Option<String>,
+}
+
+/// Schedule a job
+///
+/// Answers the job as it stands: of `kept`, `duplicate` and `conflict` the one that was there.
+#[utoipa::path(post, path = "/v1/jobs", tag = "jobs", request_body = NewJob, responses(
+    (status = 201, body = view::Job, description = "`added` or `replaced`", headers(("location" = String, description = "The job"))),
+    (status = 200, body = view::Job, description = "`duplicate` or `kept`: nothing changed"),
+    (status = 409, body = Problem, content_type = "application/problem+json", description = "`conflict`: the id exists, and `on_conflict` is `reject`"),
+    (status = 413, body = Problem, content_type = "application/problem+json", description = "`body_too_large`"),
+))]
+pub(super) async fn schedule(State(api): State<Api>, Body(new): Body<NewJob>) -> Result<Response, Problem> {
+    let inner = &api.inner;
+    let store = &inner.apply.store;
+    let schedule = new.read(&inner.rules, store.now_ms())?;
+    let (id, job) = (schedule.id.clone(), schedule.job.clone());
+    let mut schedules = [schedule];
+    let answers = inner.apply.schedule(&mut schedules, &mut Few::default()).await?;
+    let answer = answers.first().copied().ok_or_else(|| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "the store gave no verdict"))?;
+    let retry_ms = &inner.apply.retry_ms;
+    let found = store.find(&id).await?.map(|found| view::Job::of(&found, retry_ms));
+    if answer.verdict == Verdict::Conflict {
+        return Err(Problem::from(Rejection::conflict(&id)).job(found));
+    }
+    // What is due now may be gone already.
+    let job = found.unwrap_or_else(|| view::Job::asked(&id, job, answer.due_ms.unwrap_or_default(), retry_ms));
+    match answer.verdict {
+        Verdict::Added | Verdict::Replaced => {
+            Ok((StatusCode::CREATED, [(header::LOCATION, location(id.as_str()))], Json(job)).into_response())
+        }
+        _ => Ok(Json(job).into_response()),
+    }
+}
+
+/// The path of a job. What is not unreserved is escaped.
+fn location(id: &str) -> String {
+    let escape = |byte: u8| match byte {
+        b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => char::from(byte).to_string(),
+        _ => format!("%{byte:02X}"),
+    };
+    format!("/v1/jobs/{}", id.bytes().map(escape).collect::<String>())
+}
+
+impl NewJob {
+    /// The request as the rules have it.
+    fn read(self, rules: &Rules, now_ms: i64) -> Result<Schedule, Problem> {
+        let body = match (self.body, self.body_base64) {
+            (Some(_), Some(_)) => return Err(Problem::bad("the request has both `body` and `body_base64`: send one")),
+            (Some(text), None) => Bytes::from(text),
+            (None, Some(base64)) => decode(&base64).map_err(|why| Problem::bad(format!("body_base64: {why}")))?,
+            (None, None) => Bytes::new(),
+        };
+        let broker = self.broker.as_deref().unwrap_or(&rules.ingest.broker);
+        let on_amqp = rules.brokers.get(broker).is_some_and(|broker| broker.kind == Kind::Amqp);
+        let mut message = Message::new(body);
+        message.key = self.key.map(|key| key.0);
+        for (name, value) in self.headers {
+            let bad = |why| Rejection::new(Code::BadHeader, format!("header {}: {why}", crate::units::quote(&name)));
+            let values = header_values(value, on_amqp).map_err(bad)?;
+            values.into_iter().for_each(|value| message.headers.push(name.clone(), value));
+        }
+        let retry = self.retry.map(|waits| match waits.is_empty() {
+            true => "none".to_owned(),
+            false => waits.into_iter().map(|wait| wait.0).collect::<Vec<_>>().join(","),
+        });
+        let text = |text: Option<Text>| text.map(|text| text.0);
+        let fields = [
+            ("id", self.id),
+            ("for", text(self.delay_for)),
+            ("until", text(self.until)),
+            ("target", self.target),
+            ("exchange", self.exchange),
+            ("broker", self.broker),
+            ("ttr", text(self.ttr)),
+            ("retry", retry),
+            ("confirm", self.confirm),
+            ("late", self.late),
+            ("max-late", text(self.max_late)),
+            ("on-conflict", self.on_conflict),
+        ];
+        let said: Vec<(&str, String)> = fields.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
+        Ok(asked(&said, &message, rules, now_ms)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_location_holds_any_id() {
+        assert_eq!(location("a-b.c_d~1"), "/v1/jobs/a-b.c_d~1");
+        assert_eq!(location("a/b?ü"), "/v1/jobs/a%2Fb%3F%C3%BC");
+    }
+}

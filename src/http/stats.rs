@@ -1,0 +1,59 @@
+//! `GET /v1/stats`
+
+use axum::Json;
+use axum::extract::State;
+
+use super::Problem;
+use super::api::Api;
+use crate::store::error::StoreError;
+use crate::view;
+
+/// Count the jobs
+///
+/// Counts of the namespace, and how the instance that is asked fares.
+#[utoipa::path(get, path = "/v1/stats", tag = "state", responses((status = 200, body = view::Stats)))]
+pub(super) async fn stats(State(api): State<Api>) -> Result<Json<view::Stats>, Problem> {
+    Ok(Json(api.stats().await?))
+}
+
+impl Api {
+    /// What `GET /v1/stats` answers.
+    pub(super) async fn stats(&self) -> Result<view::Stats, StoreError> {
+        let inner = &self.inner;
+        let mut stats = view::Stats::of(&inner.apply.store.counts(&[]).await?);
+        let metrics = &inner.apply.metrics;
+        stats.add_counted(metrics);
+        for (name, broker) in &mut stats.brokers {
+            let known = inner.about.brokers.get(name);
+            broker.kind = known.map(|(kind, _)| *kind);
+            if !known.is_some_and(|(_, linked)| *linked) {
+                (broker.connected, broker.paused) = (None, None);
+            }
+        }
+        for (name, (broker, topic)) in &inner.about.ingests {
+            let of_ingest = metrics.ingest(name);
+            let (reads, paused) = of_ingest.as_ref().map(|metrics| metrics.reading().get()).unwrap_or_default();
+            let ingest = view::Ingest {
+                broker: broker.clone(),
+                topic: topic.clone(),
+                reads,
+                paused: paused.map(crate::telemetry::PauseReason::as_str),
+                last_error: of_ingest.and_then(|metrics| metrics.last_error().get()).map(view::Met::from),
+            };
+            stats.ingests.insert(name.clone(), ingest);
+        }
+        stats.rates = inner.rates.per_second();
+        let waiting_for: Vec<String> = inner.readiness.waiting().iter().map(ToString::to_string).collect();
+        stats.instance = Some(view::Instance {
+            name: inner.about.name.clone(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            namespace: inner.about.namespace.clone(),
+            started_ms: inner.about.started_ms,
+            ingest: inner.about.roles.ingest,
+            dispatch: inner.about.roles.dispatch,
+            ready: waiting_for.is_empty(),
+            waiting_for,
+        });
+        Ok(stats)
+    }
+}

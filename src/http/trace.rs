@@ -1,0 +1,58 @@
+//! What stands around every call: a request id, a line in the log, headers for browsers, and an answer where a call panics.
+
+use std::any::Any;
+
+use axum::extract::Request;
+use axum::http::{HeaderName, HeaderValue, Method, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use tracing::Instrument;
+
+use super::Problem;
+use crate::clock;
+
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+/// A longer id of a caller is not taken over.
+const LONGEST_ID: usize = 128;
+/// The most of a path in the log, in bytes.
+const LONGEST_PATH: usize = 300;
+
+/// Gives a request its id (the caller's own, where it has a fit one), runs it, and logs one line. Neither query, headers nor bodies are logged.
+pub(super) async fn request(mut request: Request, next: Next) -> Response {
+    let begun = clock::now();
+    let id = request.headers().get(&REQUEST_ID).filter(|id| is_fit(id)).cloned().unwrap_or_else(|| {
+        HeaderValue::from_str(&format!("{:032x}", rand::random::<u128>())).expect("hexadecimal digits are a header's value")
+    });
+    let method = request.method().clone();
+    let path: String = request.uri().path().chars().take(LONGEST_PATH).collect();
+    let span = tracing::info_span!("http", request_id = id.to_str().unwrap_or_default());
+    request.headers_mut().insert(REQUEST_ID, id.clone());
+    let mut response = next.run(request).instrument(span.clone()).await;
+    let status = response.status().as_u16();
+    let took_ms = u64::try_from(clock::now().duration_since(begun).as_millis()).unwrap_or(u64::MAX);
+    span.in_scope(|| {
+        if status >= 500 {
+            tracing::warn!(%method, path, status, took_ms, "request failed");
+        } else if matches!(method, Method::GET | Method::HEAD | Method::OPTIONS) {
+            tracing::debug!(%method, path, status, took_ms, "request");
+        } else {
+            tracing::info!(%method, path, status, took_ms, "request");
+        }
+    });
+    let headers = response.headers_mut();
+    headers.insert(REQUEST_ID, id);
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
+    response
+}
+
+fn is_fit(id: &HeaderValue) -> bool {
+    (1..=LONGEST_ID).contains(&id.len()) && id.as_bytes().iter().all(u8::is_ascii_graphic)
+}
+
+/// The answer of a call that panicked.
+pub(super) fn panicked(panic: Box<dyn Any + Send + 'static>) -> Response {
+    let why = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("unknown");
+    tracing::error!(why, "a call panicked: this is a bug in dwell");
+    Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "this is a bug in dwell: its log has more under the x-request-id").into_response()
+}

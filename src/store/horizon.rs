@@ -1,0 +1,35 @@
+//! How many jobs fall due when.
+
+use redis::{Pipeline, Value};
+
+use super::Store;
+use super::error::StoreError;
+
+impl Store {
+    /// Jobs in `due` per step of so many ms, the first of which begins now: begin of each (epoch ms), and count.
+    pub async fn horizon(&self, step_ms: u64, steps: u32) -> Result<Vec<(i64, u64)>, StoreError> {
+        let now_ms = self.read_clock().await? / 1000;
+        let begin = |step: u32| now_ms.saturating_add_unsigned(step_ms.saturating_mul(step.into()));
+        let mut counts: Vec<(i64, u64)> = (0..steps).map(|step| (begin(step), 0)).collect();
+        let brokers = self.brokers();
+        for bucket in 0..self.keys.buckets() {
+            let mut pipeline = Pipeline::new();
+            for broker in brokers.iter() {
+                let due = self.keys.due(bucket, broker);
+                for step in 0..steps {
+                    pipeline.cmd("ZCOUNT").arg(&due).arg(begin(step)).arg(format!("({}", begin(step + 1)));
+                }
+            }
+            if pipeline.is_empty() {
+                continue;
+            }
+            let answers = self.link.pipeline("counting ahead", &pipeline).await?;
+            for (at, answer) in answers.into_iter().enumerate() {
+                if let (Value::Int(count), Some((_, sum))) = (answer, counts.get_mut(at % steps as usize)) {
+                    *sum += u64::try_from(count).unwrap_or(0);
+                }
+            }
+        }
+        Ok(counts)
+    }
+}

@@ -1,0 +1,159 @@
+//! What happened of late in this instance, for people who look now: errors, pauses, lateness. Metrics are for what was.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hdrhistogram::Histogram;
+use parking_lot::Mutex;
+
+use super::PauseReason;
+use crate::clock::{self, Instant};
+
+/// How long a slice of the window is.
+const SLICE: Duration = Duration::from_secs(10);
+/// How many slices make the window: a minute.
+const SLICES: usize = 6;
+/// The longest lateness that is told apart, µs: an hour.
+const LONGEST_US: u64 = 3_600_000_000;
+/// The most of an error's text that is kept, in characters: brokers repeat what they were sent.
+const LONGEST_ERROR: usize = 300;
+
+/// An error and when it was met.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Met {
+    /// What went wrong, and where; never a secret.
+    pub message: String,
+    /// Epoch ms of this host.
+    pub at_ms: i64,
+}
+
+/// The last error of something. Clones share it.
+#[derive(Debug, Clone, Default)]
+pub struct LastError(Arc<Mutex<Option<Met>>>);
+
+impl LastError {
+    /// This went wrong now.
+    pub fn met(&self, message: impl std::fmt::Display) {
+        let message = message.to_string().chars().map(|c| if c.is_control() { ' ' } else { c }).take(LONGEST_ERROR).collect();
+        *self.0.lock() = Some(Met { message, at_ms: clock::wall_ms() });
+    }
+
+    /// What went wrong last.
+    #[must_use]
+    pub fn get(&self) -> Option<Met> {
+        self.0.lock().clone()
+    }
+}
+
+/// Whether an ingest reads, and why it waits. Clones share it.
+#[derive(Debug, Clone, Default)]
+pub struct Reading(Arc<Mutex<(bool, Option<PauseReason>)>>);
+
+impl Reading {
+    /// Its source is open, or is not.
+    pub fn reads(&self, reads: bool) {
+        self.0.lock().0 = reads;
+    }
+
+    /// It holds what it has read, for this reason, or goes on.
+    pub fn paused(&self, reason: Option<PauseReason>) {
+        self.0.lock().1 = reason;
+    }
+
+    /// Both.
+    #[must_use]
+    pub fn get(&self) -> (bool, Option<PauseReason>) {
+        *self.0.lock()
+    }
+}
+
+/// How late first attempts were within the last minute. Clones share it.
+#[derive(Debug, Clone, Default)]
+pub struct Lateness(Arc<Mutex<VecDeque<Slice>>>);
+
+/// When it began, and what was met since, in µs.
+type Slice = (Instant, Histogram<u64>);
+
+/// Lateness over the window, in ms.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Percentiles {
+    /// How many first attempts were confirmed.
+    pub count: u64,
+    /// Half of them were no later.
+    pub p50_ms: f64,
+    /// 99 of 100 were no later.
+    pub p99_ms: f64,
+    /// None was later.
+    pub max_ms: f64,
+}
+
+impl Lateness {
+    /// How long the window is.
+    pub const WINDOW: Duration = Duration::from_secs(SLICE.as_secs() * SLICES as u64);
+
+    /// A first attempt was confirmed this long after it was due.
+    pub fn met(&self, late: Duration) {
+        let now = clock::now();
+        let mut slices = self.0.lock();
+        if slices.back().is_none_or(|(begun, _)| now.duration_since(*begun) >= SLICE) {
+            let histogram = Histogram::new_with_bounds(1, LONGEST_US, 2).expect("constant bounds");
+            slices.push_back((now, histogram));
+            while slices.len() > SLICES {
+                slices.pop_front();
+            }
+        }
+        if let Some((_, histogram)) = slices.back_mut() {
+            histogram.saturating_record(u64::try_from(late.as_micros()).unwrap_or(u64::MAX));
+        }
+    }
+
+    /// Over the window; `None` where nothing was confirmed in it.
+    #[must_use]
+    pub fn get(&self) -> Option<Percentiles> {
+        let now = clock::now();
+        let slices = self.0.lock();
+        let mut living = slices.iter().filter(|(begun, _)| now.duration_since(*begun) < Self::WINDOW).map(|(_, histogram)| histogram);
+        let mut sum = living.next()?.clone();
+        // The bounds are the same.
+        living.for_each(|histogram| sum.add(histogram).unwrap_or_default());
+        // Below 2^53.
+        let ms = |us: u64| us as f64 / 1000.0;
+        let at = |quantile| ms(sum.value_at_quantile(quantile));
+        Some(Percentiles { count: sum.len(), p50_ms: at(0.5), p99_ms: at(0.99), max_ms: ms(sum.max()) })
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn lateness_is_that_of_the_last_minute() {
+        let lateness = Lateness::default();
+        assert_eq!(lateness.get(), None);
+        lateness.met(Duration::from_secs(7200));
+        clock::sleep(Duration::from_secs(40)).await;
+        for ms in 1..=98 {
+            lateness.met(Duration::from_millis(ms));
+        }
+        let seen = lateness.get().unwrap();
+        assert_eq!(seen.count, 99);
+        assert!((49.0..52.0).contains(&seen.p50_ms) && seen.max_ms > 3_500_000.0, "{seen:?}");
+        clock::sleep(Duration::from_secs(21)).await;
+        let seen = lateness.get().unwrap();
+        assert!(seen.count == 98 && (98.0..99.0).contains(&seen.max_ms), "{seen:?}");
+        clock::sleep(Duration::from_secs(40)).await;
+        assert_eq!(lateness.get(), None);
+    }
+
+    #[test]
+    fn an_error_is_one_short_line() {
+        let last = LastError::default();
+        assert_eq!(last.get(), None);
+        last.met(format!("a\nb{}", "c".repeat(1000)));
+        let met = last.get().unwrap();
+        assert!(met.message.starts_with("a bcc") && met.message.chars().count() == LONGEST_ERROR && met.at_ms > 0, "{met:?}");
+    }
+}
