@@ -16,7 +16,7 @@ use utoipa_axum::routes;
 
 use super::events::Events;
 use super::guard::{self, Guard};
-use super::{Problem, Rates, Readiness, actions, events, horizon, jobs, openapi, problem, schedule, stats, trace};
+use super::{Problem, Rates, Readiness, actions, dashboard, events, horizon, jobs, openapi, problem, schedule, stats, trace};
 use crate::apply::Apply;
 use crate::bridge::Roles;
 use crate::clock;
@@ -108,6 +108,7 @@ impl Api {
             .layer(DefaultBodyLimit::max(usize::try_from(body).unwrap_or(usize::MAX)))
             .layer(TimeoutLayer::with_status_code(StatusCode::GATEWAY_TIMEOUT, TIMEOUT))
             .layer(middleware::from_fn_with_state(self.inner.guard.clone(), guard::check))
+            .merge(dashboard::router())
             .layer(CatchPanicLayer::custom(trace::panicked))
             .layer(middleware::map_response(problem::wrap))
             .layer(middleware::from_fn(trace::request))
