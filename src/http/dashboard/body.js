@@ -13,8 +13,12 @@ export function bodyOf(base64) {
   const text = asText(all);
   const json = text !== null && asJson(text);
   if (json) views.json = ['JSON', () => json.slice(0, MOST)];
-  if (text !== null) views.text = ['Text', () => text.slice(0, MOST)];
+  const letters = text ?? new TextDecoder().decode(all);
+  const asLetters = ['Text', () => letters.slice(0, MOST)];
+  if (text !== null) views.text = asLetters;
   views.hex = ['Hex', () => asHex(all.subarray(0, MOST / 8))];
+  // Bytes that are no text come as bytes first.
+  views.text ??= asLetters;
   const [first] = Object.keys(views);
   const shown = el('pre', { class: 'body', tabindex: '0', role: 'region', 'aria-label': 'The body' });
   const note = el('p', { class: 'hint' });
@@ -64,7 +68,7 @@ function asHex(all) {
     const line = [...all.subarray(at, at + WIDTH)];
     const hex = line.map((byte) => byte.toString(16).padStart(2, '0')).join(' ');
     const letters = line.map((byte) => (byte >= 0x20 && byte < 0x7f ? String.fromCharCode(byte) : '.')).join('');
-    lines.push(`${at.toString(16).padStart(8, '0')}  ${hex.padEnd(WIDTH * 3 - 1)}  ${letters}`);
+    lines.push(`${at.toString(16).padStart(4, '0')}  ${hex.padEnd(WIDTH * 3 - 1)}  ${letters}`);
   }
   return lines.join('\n');
 }

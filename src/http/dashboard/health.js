@@ -12,7 +12,7 @@ export function health(signal) {
   const draw = () => {
     const parts = partsOf(live);
     list.hidden = parts.length === 0;
-    reconcile(list, parts, { key: (part) => part.key, stamp: (part) => JSON.stringify(part), make });
+    reconcile(list, parts, { key: (part) => part.key, stamp: (part) => JSON.stringify(part.level === 'bad' ? { ...part, error: part.error?.message } : part), make });
   };
   onNews(draw, signal);
   draw();
@@ -27,7 +27,8 @@ function make(part) {
     el('span', { class: 'what' }, el('span', { class: 'kind' }, part.kind), ' ', part.name && el('span', { class: 'name' }, part.name)),
     status(part.level, part.word),
     el('span', { class: 'detail' }, part.detail),
-    error && el('details', { class: 'met' }, el('summary', {}, 'Last error ', moment(error.at_ms)), el('p', {}, error.message)),
+    error && part.level === 'bad' && el('p', { class: 'met' }, error.message),
+    error && part.level !== 'bad' && el('details', { class: 'met' }, el('summary', {}, 'Last error ', moment(error.at_ms)), el('p', {}, error.message)),
   );
 }
 

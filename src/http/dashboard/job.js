@@ -17,9 +17,12 @@ export function job(parent, { id }, signal) {
   const buttons = el('div', { class: 'buttons actions', role: 'group', 'aria-label': 'Actions' });
   const verdict = el('div', { class: 'verdict', hidden: true, tabindex: '-1' });
   const facts = el('div', { class: 'facts' });
+  const headers = el('div');
   const body = el('div');
+  const aside = el('div', { class: 'aside' }, headers, body);
   const title = el('h1', {}, el('span', { class: 'hidden' }, 'Job '), el('code', {}, id));
-  fill(parent, el('p', { class: 'crumbs' }, el('a', { href: '#/jobs' }, 'Jobs')), title, head, verdict, buttons, facts, body);
+  const columns = el('div', { class: 'columns' }, facts, aside);
+  fill(parent, el('p', { class: 'crumbs' }, el('a', { href: '#/jobs' }, 'Jobs')), title, head, verdict, buttons, columns);
   fill(facts, el('p', { class: 'loading' }, 'Loading…'));
 
   let [asked, busy, shown, bodyOfSize] = [0, false, null, null];
@@ -32,7 +35,8 @@ export function job(parent, { id }, signal) {
     parent.classList.remove('over');
     fill(head, status(...stateOf(found)), ' ', el('span', { class: 'lead' }, lead(found)));
     drawButtons(buttons, found, perform);
-    fill(facts, factsOf(found));
+    fill(facts, errorOf(found), detailsOf(found));
+    fill(headers, headersOf(found));
     if (before && stateOf(before)[1] !== stateOf(found)[1]) announce(`The job is now: ${stateOf(found)[1]}.`);
   };
   const gone = (detail) => {
@@ -109,43 +113,43 @@ function drawButtons(parent, found, perform) {
   if (held) (parent.querySelector(`[data-action="${held}"]`) ?? parent.firstElementChild).focus();
 }
 
-function factsOf(found) {
+function errorOf(found) {
+  if (!found.last_error) return null;
+  return el('section', { class: 'card trouble', 'aria-labelledby': 'error-title' }, el('h2', { id: 'error-title' }, 'Last error'), el('p', { class: 'mono' }, found.last_error));
+}
+
+function detailsOf(found) {
   const fact = (name, ...value) => el('div', {}, el('dt', {}, name), el('dd', {}, ...value));
   const code = (text) => el('code', {}, text);
   const due = { dead: 'Was due', reserved: 'Was due', scheduled: found.attempt > 0 ? 'Next attempt' : 'Due' }[found.state];
+  return el(
+    'section',
+    { class: 'card', 'aria-labelledby': 'facts-title' },
+    el('h2', { id: 'facts-title' }, 'Details'),
+    el(
+      'dl',
+      { class: 'pairs' },
+      fact(due, moment(found.due_ms)),
+      fact('Target', code(targetOf(found))),
+      fact('Broker', code(found.broker)),
+      found.key !== null && fact('Key', code(valueText(found.key))),
+      fact('Attempts', found.attempt === 0 ? 'None yet' : plural(found.attempt, 'attempt begun', 'attempts begun')),
+      fact('Retries', found.retry.length === 0 ? 'None: a single attempt' : el('span', { class: 'waits' }, found.retry.map((wait) => el('code', {}, wait)))),
+      fact('Confirmed by', found.confirm === 'consumer' ? 'Its consumer' : 'The broker'),
+      fact('Time to run', duration(found.ttr_ms)),
+      found.deadline_ms !== null && fact('Given up', moment(found.deadline_ms)),
+      found.dead_reason && fact('Reason', status('bad', (REASONS[found.dead_reason] ?? [found.dead_reason])[0])),
+      fact('Accepted', moment(found.created_ms)),
+      fact('Size', bytes(found.size)),
+    ),
+  );
+}
+
+function headersOf(found) {
   const headers = Object.entries(found.headers);
-  return [
-    found.last_error && el('section', { class: 'card trouble', 'aria-labelledby': 'error-title' }, el('h2', { id: 'error-title' }, 'Last error'), el('p', { class: 'mono' }, found.last_error)),
-    el(
-      'section',
-      { class: 'card', 'aria-labelledby': 'facts-title' },
-      el('h2', { id: 'facts-title' }, 'Details'),
-      el(
-        'dl',
-        { class: 'pairs' },
-        fact(due, moment(found.due_ms)),
-        fact('Target', code(targetOf(found))),
-        fact('Broker', code(found.broker)),
-        found.key !== null && fact('Key', code(valueText(found.key))),
-        fact('Attempts', plural(found.attempt, 'attempt begun', 'attempts begun')),
-        fact('Retries', found.retry.length === 0 ? 'None: a single attempt' : el('span', { class: 'waits' }, found.retry.map((wait) => el('code', {}, wait)))),
-        fact('Confirmed by', found.confirm === 'consumer' ? 'Its consumer' : 'The broker'),
-        fact('Time to run', duration(found.ttr_ms)),
-        found.deadline_ms !== null && fact('Given up', moment(found.deadline_ms)),
-        found.dead_reason && fact('Reason', status('bad', (REASONS[found.dead_reason] ?? [found.dead_reason])[0])),
-        fact('Accepted', moment(found.created_ms)),
-        fact('Size', bytes(found.size)),
-      ),
-    ),
-    el(
-      'section',
-      { class: 'card', 'aria-labelledby': 'headers-title' },
-      el('h2', { id: 'headers-title' }, 'Headers'),
-      headers.length === 0
-        ? el('p', { class: 'empty' }, 'It carries none.')
-        : el('dl', { class: 'pairs wide' }, headers.map(([name, value]) => el('div', {}, el('dt', {}, el('code', {}, name)), el('dd', {}, el('code', {}, valueText(value)))))),
-    ),
-  ];
+  const rows = headers.map(([name, value]) => el('div', {}, el('dt', {}, el('code', {}, name)), el('dd', {}, el('code', {}, valueText(value)))));
+  const list = rows.length === 0 ? el('p', { class: 'empty' }, 'It carries no header.') : el('dl', { class: 'pairs wide' }, rows);
+  return el('section', { class: 'card', 'aria-labelledby': 'headers-title' }, el('h2', { id: 'headers-title' }, 'Headers'), list);
 }
 
 function valueText(value) {

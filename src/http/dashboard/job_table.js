@@ -1,7 +1,8 @@
 // A table of jobs, kept current without losing the reader's place.
-import { moment } from './clock.js';
+import { moment, now } from './clock.js';
 import { el, fill, reconcile, status } from './dom.js';
 import { bytes } from './format.js';
+import { LATE_MS } from './overall.js';
 import { jobHref } from './router.js';
 import { reasonWord } from './words.js';
 
@@ -22,6 +23,7 @@ export const targetOf = (job) => (job.exchange ? `${job.exchange}/${job.target}`
 export function stateOf(job) {
   if (job.state === 'dead') return ['bad', 'Dead'];
   if (job.state === 'reserved') return job.awaiting_finish ? ['info', 'Waits for its consumer'] : ['info', 'Attempt out'];
+  if (now() - job.due_ms >= LATE_MS) return ['warn', 'Overdue'];
   return job.attempt > 0 ? ['warn', 'Waits for a retry'] : ['off', 'Scheduled'];
 }
 
@@ -64,7 +66,7 @@ export function jobTable({ caption, empty, dead = false, select = null }) {
   let shown = [];
   const show = (jobs) => {
     shown = jobs;
-    reconcile(body, jobs, { key: (job) => job.id, stamp: (job) => JSON.stringify([job.due_ms, job.state, job.attempt, job.last_error, job.awaiting_finish, job.broker, job.target, job.size]), make });
+    reconcile(body, jobs, { key: (job) => job.id, stamp: (job) => JSON.stringify([job.due_ms, stateOf(job), job.attempt, job.last_error, job.dead_reason, job.broker, job.target, job.size]), make });
     table.hidden = jobs.length === 0;
     message.hidden = jobs.length > 0;
     message.classList.remove('error');

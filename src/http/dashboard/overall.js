@@ -12,6 +12,11 @@ export function oldestOverdue(stats) {
   return Math.max(0, stats.now_ms - stats.next_due_ms);
 }
 
+/** One point says itself; of several, their number. */
+function told(points) {
+  return points.length === 1 ? { sentence: points[0], points: [] } : { sentence: `${points.length} things want attention.`, points };
+}
+
 /** What the state of everything comes to: a level, a sentence, and the points that it rests on. */
 export function verdictOf({ stats, problem, state }) {
   if (problem) return { level: 'bad', sentence: 'Redis does not answer.', points: [`${problem.detail} Nothing is delivered and no request is acknowledged until it does.`] };
@@ -28,8 +33,8 @@ export function verdictOf({ stats, problem, state }) {
   const oldest = oldestOverdue(stats);
   if (oldest >= LATE_MS) (oldest >= VERY_LATE_MS ? bad : warn).push(`${plural(stats.overdue, 'job is', 'jobs are')} overdue, the oldest by ${duration(oldest)}.`);
   if (stats.instance && !stats.instance.ready && bad.length === 0) warn.push(`This instance is not ready: it waits for ${stats.instance.waiting_for.join(', ')}.`);
-  if (bad.length > 0) return { level: 'bad', sentence: 'Something is wrong.', points: [...bad, ...warn] };
-  if (warn.length > 0) return { level: 'warn', sentence: 'Something wants attention.', points: warn };
+  const points = [...bad, ...warn];
+  if (points.length > 0) return { level: bad.length > 0 ? 'bad' : 'warn', ...told(points) };
   const waiting = stats.scheduled === 0 ? 'Nothing is waiting.' : `${count(stats.scheduled)} ${stats.scheduled === 1 ? 'job waits' : 'jobs wait'} for their time.`;
   return { level: 'ok', sentence: 'All is well, and on time.', points: [waiting] };
 }

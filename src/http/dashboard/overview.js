@@ -62,10 +62,10 @@ function counts() {
     'ul',
     { class: 'figures' },
     scheduledItem('scheduled'),
-    reservedItem('reserved: an attempt is out'),
+    reservedItem('reserved'),
     deadItem('dead'),
-    comingItem('come in'),
-    leavingItem('are confirmed'),
+    comingItem('requests in'),
+    leavingItem('confirmed out'),
   );
   const draw = (stats) => {
     if (!stats) return;
