@@ -30,7 +30,7 @@ pub(super) struct Ahead {
 /// Count the jobs per step ahead
 ///
 /// The first step begins now, by Redis's clock; jobs that are overdue are in none. Without `step` a minute, without `to` sixty steps.
-#[utoipa::path(get, path = "/v1/horizon", tag = "state", params(Ahead), responses((status = 200, body = view::Horizon)))]
+#[utoipa::path(get, path = "/v1/horizon", tag = "state", params(Ahead), responses((status = 200, body = view::Horizon, description = "The steps")))]
 pub(super) async fn horizon(State(api): State<Api>, Query(ahead): Query<Ahead>) -> Result<Json<view::Horizon>, Problem> {
     let read = |name, text: &Option<String>| match text {
         Some(text) => parse_duration_ms(text).map(Some).map_err(|why| Problem::bad(format!("{name}: {why}"))),

@@ -73,7 +73,7 @@ pub(super) struct Unreadable {
 /// List jobs
 ///
 /// By due time. A job that stands still is in exactly one page, however many come and go meanwhile.
-#[utoipa::path(get, path = "/v1/jobs", tag = "jobs", params(Filter), responses((status = 200, body = Page)))]
+#[utoipa::path(get, path = "/v1/jobs", tag = "jobs", params(Filter), responses((status = 200, body = Page, description = "A page")))]
 pub(super) async fn list(State(api): State<Api>, Query(filter): Query<Filter>) -> Result<Json<Page>, Problem> {
     let query = filter.read()?;
     let place = query.place;
@@ -99,7 +99,7 @@ fn flag_schema() -> utoipa::openapi::Object {
 
 /// Show a job
 #[utoipa::path(get, path = "/v1/jobs/{id}", tag = "jobs", params(("id" = String, Path, description = "The job's id"), Shown), responses(
-    (status = 200, body = view::Job),
+    (status = 200, body = view::Job, description = "The job"),
     (status = 404, body = Problem, content_type = "application/problem+json", description = "There is none: what is over is not kept"),
 ))]
 pub(super) async fn show(State(api): State<Api>, Id(id): Id, Query(shown): Query<Shown>) -> Result<Json<view::Job>, Problem> {

@@ -10,6 +10,7 @@ mod support;
 mod bridge;
 mod commands;
 mod demo;
+mod http;
 #[cfg(feature = "nats")]
 mod odd_requests;
 #[cfg(all(feature = "amqp", feature = "kafka", feature = "nats"))]

@@ -15,37 +15,37 @@ use tempfile::TempDir;
 use crate::support::DEADLINE;
 
 /// What every secret in these tests is: no output may hold it.
-pub(super) const SECRET: &str = "hush-7d1f";
+pub(crate) const SECRET: &str = "hush-7d1f";
 
 /// The binary, with an environment that holds nothing of this machine's.
-pub(super) fn program() -> PathBuf {
+pub(crate) fn program() -> PathBuf {
     PathBuf::from(env!("CARGO_BIN_EXE_dwell"))
 }
 
 /// What a command answered.
 #[derive(Debug)]
-pub(super) struct Said {
-    pub(super) code: i32,
-    pub(super) out: String,
-    pub(super) err: String,
+pub(crate) struct Said {
+    pub(crate) code: i32,
+    pub(crate) out: String,
+    pub(crate) err: String,
 }
 
 impl Said {
     /// Each line of stdout as JSON.
-    pub(super) fn lines(&self) -> Vec<Value> {
+    pub(crate) fn lines(&self) -> Vec<Value> {
         self.out.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"))).collect()
     }
 
     /// The one line of stdout as JSON.
     #[track_caller]
-    pub(super) fn object(&self) -> Value {
+    pub(crate) fn object(&self) -> Value {
         let [object] = self.lines().try_into().unwrap_or_else(|lines| panic!("one object, not {lines:?}: {}", self.err));
         object
     }
 }
 
 /// Runs `dwell` with these arguments to its end, with this on stdin. No secret may be seen, and nothing that steers a terminal.
-pub(super) fn run_with(arguments: &[&str], stdin: &[u8]) -> Said {
+pub(crate) fn run_with(arguments: &[&str], stdin: &[u8]) -> Said {
     let mut child = Command::new(program())
         .args(arguments)
         .env_clear()
@@ -81,27 +81,27 @@ pub(super) fn run_with(arguments: &[&str], stdin: &[u8]) -> Said {
 }
 
 /// Private servers and settings for them. The namespace is the default one: the Redis is private.
-pub(super) struct Bed {
-    pub(super) redis: RedisServer,
-    pub(super) nats: NatsServer,
+pub(crate) struct Bed {
+    pub(crate) redis: RedisServer,
+    pub(crate) nats: NatsServer,
     folder: TempDir,
 }
 
 impl Bed {
     /// Both servers as they come, and a stream for `orders.>`.
-    pub(super) async fn new() -> Bed {
+    pub(crate) async fn new() -> Bed {
         let bed = Bed::with(RedisOptions::default(), NatsOptions::default()).await;
         bed.stream("ORDERS", &["orders.>"]);
         bed
     }
 
-    pub(super) async fn with(redis: RedisOptions, nats: NatsOptions) -> Bed {
+    pub(crate) async fn with(redis: RedisOptions, nats: NatsOptions) -> Bed {
         let (redis, nats) = tokio::try_join!(RedisServer::start(redis), NatsServer::start(nats)).unwrap();
         Bed { redis, nats, folder: TempDir::new().unwrap() }
     }
 
     /// Settings that lead to the servers, without `[probes]` and `[http]`; `declare` as asked.
-    pub(super) fn settings(&self, declare: bool) -> String {
+    pub(crate) fn settings(&self, declare: bool) -> String {
         format!(
             "[redis]\nurls = [\"{}\"]\n[brokers.main]\ntype = \"nats\"\nurl = \"{}\"\nallow = [\"orders.>\"]\n[ingest.main]\nbroker = \
              \"main\"\ndeclare = {declare}\n",
@@ -111,35 +111,35 @@ impl Bed {
     }
 
     /// A file of its own in the folder of the test.
-    pub(super) fn file(&self, name: &str, text: &str) -> String {
+    pub(crate) fn file(&self, name: &str, text: &str) -> String {
         let path = self.folder.path().join(name);
         std::fs::write(&path, text).unwrap();
         path.to_str().unwrap().to_owned()
     }
 
     /// The settings with `declare`, as a file that all commands can take.
-    pub(super) fn config(&self) -> String {
+    pub(crate) fn config(&self) -> String {
         let listeners = "[probes]\nlisten = \"127.0.0.1:0\"\n[http]\nlisten = \"127.0.0.1:0\"\n";
         self.file("dwell.toml", &format!("{}{listeners}", self.settings(true)))
     }
 
     /// Runs a command with the settings of [`Bed::config`].
-    pub(super) fn run(&self, arguments: &[&str]) -> Said {
+    pub(crate) fn run(&self, arguments: &[&str]) -> Said {
         self.run_with(arguments, b"")
     }
 
-    pub(super) fn run_with(&self, arguments: &[&str], stdin: &[u8]) -> Said {
+    pub(crate) fn run_with(&self, arguments: &[&str], stdin: &[u8]) -> Said {
         let config = self.config();
         run_with(&[&["-c", config.as_str()], arguments].concat(), stdin)
     }
 
     /// A sidecar on these servers, ready.
-    pub(super) async fn sidecar(&self) -> DwellServer {
+    pub(crate) async fn sidecar(&self) -> DwellServer {
         DwellServer::start(program(), &self.settings(true)).await.unwrap()
     }
 
     /// One call of the JetStream API, as an operator's tool makes it.
-    pub(super) fn api(&self, subject: &str, body: &str) -> Value {
+    pub(crate) fn api(&self, subject: &str, body: &str) -> Value {
         let mut link = TcpStream::connect(("127.0.0.1", self.nats.port())).unwrap();
         let mut lines = BufReader::new(link.try_clone().unwrap());
         lines.read_line(&mut String::new()).unwrap();
@@ -162,18 +162,18 @@ impl Bed {
     }
 
     /// Makes a stream.
-    pub(super) fn stream(&self, name: &str, subjects: &[&str]) {
+    pub(crate) fn stream(&self, name: &str, subjects: &[&str]) {
         let made = self.api(&format!("STREAM.CREATE.{name}"), &json!({"name": name, "subjects": subjects}).to_string());
         assert_eq!(made["config"]["name"], name, "{made}");
     }
 
     /// How many messages a stream holds.
-    pub(super) fn messages(&self, stream: &str) -> u64 {
+    pub(crate) fn messages(&self, stream: &str) -> u64 {
         self.api(&format!("STREAM.INFO.{stream}"), "")["state"]["messages"].as_u64().unwrap_or(0)
     }
 
     /// The last message on a subject of a stream: its headers as they stand on the wire, and its body.
-    pub(super) fn last(&self, stream: &str, subject: &str) -> Option<(String, Vec<u8>)> {
+    pub(crate) fn last(&self, stream: &str, subject: &str) -> Option<(String, Vec<u8>)> {
         use base64::{Engine, engine::general_purpose::STANDARD};
         let found = self.api(&format!("STREAM.MSG.GET.{stream}"), &json!({"last_by_subj": subject}).to_string());
         let field = |name: &str| STANDARD.decode(found["message"][name].as_str().unwrap_or_default()).unwrap();
@@ -181,7 +181,7 @@ impl Bed {
     }
 
     /// Everything that is there: every key of Redis with what it holds, every stream with its state, every consumer.
-    pub(super) async fn everything(&self) -> BTreeMap<String, String> {
+    pub(crate) async fn everything(&self) -> BTreeMap<String, String> {
         let mut all = BTreeMap::new();
         let mut raw = redis::Client::open(self.redis.url()).unwrap().get_multiplexed_async_connection().await.unwrap();
         let keys: Vec<String> = redis::cmd("KEYS").arg("*").query_async(&mut raw).await.unwrap();

@@ -1,10 +1,9 @@
 //! The commands as a shell runs them, against real servers.
 
 mod act;
-mod bed;
+pub(crate) mod bed;
 mod check;
 mod check_servers;
-mod http;
 mod ls;
 mod permissions;
 mod send;

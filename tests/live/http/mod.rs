@@ -1,0 +1,12 @@
+//! The admin API of a running sidecar, on real servers.
+//!
+//! - `sidecar`: a `dwell run` and a client of its API.
+//! - `verdicts`: each verdict by each door; `calls`: each call and its statuses; `pages`: lists that stand still while jobs come and go.
+//! - `guard`: tokens, addresses, other origins; `schema`: what a validator and a fuzzer say of openapi.json.
+
+mod calls;
+mod guard;
+mod pages;
+mod schema;
+mod sidecar;
+mod verdicts;

@@ -1,0 +1,1 @@
+//! Lists by pages, while jobs come and go.

@@ -1,0 +1,1 @@
+//! What a validator and a fuzzer say of openapi.json.
