@@ -81,7 +81,7 @@ def everywhere(address, job, dead):
                     for where, title in [("#/", "Overview"), ("#/jobs", "Jobs"), (f"#/jobs/{job}", f"Job {job}"), (f"#/jobs/{dead}", f"Job {dead}"), ("#/dead", "Dead letters"), ("#/nowhere", "There is no such page")]:
                         go(page, where)
                         heading(page, title)
-                        expect(page.get_by_text("Loading…")).to_have_count(0)
+                        expect(page.get_by_text("Loading…").filter(visible=True)).to_have_count(0)
                         if where == "#/":
                             page.get_by_text("As a table").click()
                         accessible(page)
