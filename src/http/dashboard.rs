@@ -99,6 +99,19 @@ mod tests {
     }
 
     #[test]
+    fn every_module_is_named_by_the_page() {
+        let page = text_of("index.html");
+        let modules = Files::iter().filter(|path| path.ends_with(".js") && !path.contains('/') && !["main.js", "theme_early.js"].contains(&&**path));
+        for path in modules {
+            assert!(page.contains(&format!("<link rel=\"modulepreload\" href=\"assets/{path}\">")), "{path} is loaded late");
+        }
+        for named in page.split("href=\"assets/").skip(1) {
+            let path = named.split('"').next().unwrap();
+            assert!(Files::get(path).is_some(), "there is no {path}");
+        }
+    }
+
+    #[test]
     fn data_is_never_taken_for_markup() {
         let ours = Files::iter().filter(|path| path.ends_with(".js") && !path.starts_with("vendor/"));
         for path in ours {

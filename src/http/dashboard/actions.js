@@ -13,18 +13,38 @@ export function askAndAct(action, id) {
 }
 
 function timeFields() {
-  const wait = el('input', { id: 'wait', name: 'wait', value: '5m', autocomplete: 'off', spellcheck: 'false', 'aria-describedby': 'wait-hint' });
+  const wait = el('input', {
+    id: 'wait',
+    name: 'wait',
+    value: '5m',
+    autocomplete: 'off',
+    spellcheck: 'false',
+    'aria-describedby': 'wait-hint',
+  });
   const at = el('input', { id: 'at', name: 'at', type: 'datetime-local', step: '1' });
   const choice = (value, checked, text, field, hint) => {
     const radio = el('input', { type: 'radio', name: 'kind', value, checked });
     field.addEventListener('focus', () => {
       radio.checked = true;
     });
-    return el('div', { class: 'choice' }, el('label', { class: 'radio' }, radio, text), el('label', { class: 'hidden', for: field.id }, text), field, hint);
+    return el(
+      'div',
+      { class: 'choice' },
+      el('label', { class: 'radio' }, radio, text),
+      el('label', { class: 'hidden', for: field.id }, text),
+      field,
+      hint,
+    );
   };
   const hint = el('p', { class: 'hint', id: 'wait-hint' }, 'As 90s, 1h30m, 2d or PT15M, from now.');
   return [
-    el('fieldset', { class: 'choices' }, el('legend', { class: 'hidden' }, 'New time'), choice('for', true, 'In', wait, hint), choice('until', false, 'At (your time)', at)),
+    el(
+      'fieldset',
+      { class: 'choices' },
+      el('legend', { class: 'hidden' }, 'New time'),
+      choice('for', true, 'In', wait, hint),
+      choice('until', false, 'At (your time)', at),
+    ),
   ];
 }
 

@@ -58,7 +58,8 @@ export async function request(path, options = {}) {
     }
     throw new Problem(0, 'Dwell does not answer.');
   }
-  if (response.status === 401 && sent === token) asks.dispatchEvent(new CustomEvent('wanted', { detail: { wrong: sent !== null } }));
+  if (response.status === 401 && sent === token)
+    asks.dispatchEvent(new CustomEvent('wanted', { detail: { wrong: sent !== null } }));
   return response;
 }
 
@@ -69,10 +70,14 @@ async function call(path, options) {
   try {
     json = JSON.parse(text);
   } catch {
-    throw new Problem(response.status, `An answer that is no JSON came with status ${response.status}: is something between you and Dwell?`);
+    throw new Problem(
+      response.status,
+      `An answer that is no JSON came with status ${response.status}: is something between you and Dwell?`,
+    );
   }
   // A verdict comes with its own status and is an answer, not a problem.
-  if (!response.ok && json.verdict === undefined) throw new Problem(response.status, json.detail ?? json.title ?? `status ${response.status}`);
+  if (!response.ok && json.verdict === undefined)
+    throw new Problem(response.status, json.detail ?? json.title ?? `status ${response.status}`);
   return json;
 }
 

@@ -26,13 +26,25 @@ export function drawBars(canvas, open, signal) {
       interaction: { mode: 'index', intersect: false },
       onClick: (_, [hit]) => hit && steps[hit.index].count > 0 && open(steps[hit.index]),
       scales: {
-        x: { grid: { display: false }, border: { color: colour('line') }, ticks: { color: muted, font, maxRotation: 0, autoSkip: true, autoSkipPadding: 24 } },
-        y: { beginAtZero: true, suggestedMax: 4, border: { display: false }, grid: { color: colour('line') }, ticks: { color: muted, font, precision: 0, maxTicksLimit: 5 } },
+        x: {
+          grid: { display: false },
+          border: { color: colour('line') },
+          ticks: { color: muted, font, maxRotation: 0, autoSkip: true, autoSkipPadding: 24 },
+        },
+        y: {
+          beginAtZero: true,
+          suggestedMax: 4,
+          border: { display: false },
+          grid: { color: colour('line') },
+          ticks: { color: muted, font, precision: 0, maxTicksLimit: 5 },
+        },
       },
       plugins: {
         legend: { display: false },
         tooltip: {
           displayColors: false,
+          titleFont: { family: font.family },
+          bodyFont: { family: font.family },
           backgroundColor: colour('ink'),
           titleColor: colour('paper'),
           bodyColor: colour('paper'),
@@ -51,9 +63,18 @@ export function drawBars(canvas, open, signal) {
     const Chart = await loaded;
     if (signal.aborted) return;
     const labels = steps.map((step) => write(step.from));
-    const data = steps.map((step) => step.count);
+    // A zero would be drawn as high as the lowest bar.
+    const data = steps.map((step) => step.count || null);
     if (!chart) {
-      const dataset = { data, backgroundColor: colour('accent'), hoverBackgroundColor: colour('accent-strong'), borderRadius: 2, categoryPercentage: 0.92, barPercentage: 0.92, minBarLength: 2 };
+      const dataset = {
+        data,
+        backgroundColor: colour('accent'),
+        hoverBackgroundColor: colour('accent-strong'),
+        borderRadius: 2,
+        categoryPercentage: 0.92,
+        barPercentage: 0.92,
+        minBarLength: 2,
+      };
       chart = new Chart(canvas, { type: 'bar', data: { labels, datasets: [dataset] }, options: options() });
       return;
     }

@@ -19,7 +19,11 @@ export function ask({ title, text, confirm, danger = false, fields = [], act }) 
     error,
     el('div', { class: 'buttons' }, back, yes),
   );
-  const dialog = el('dialog', { class: 'ask', 'aria-labelledby': 'dialog-title', 'aria-describedby': text ? 'dialog-text' : null }, form);
+  const dialog = el(
+    'dialog',
+    { class: 'ask', 'aria-labelledby': 'dialog-title', 'aria-describedby': text ? 'dialog-text' : null },
+    form,
+  );
   document.body.append(dialog);
   let answer = null;
   form.addEventListener('submit', async (event) => {

@@ -71,5 +71,10 @@ export function segmented({ legend, name, options, value, change }) {
 
 /** A status by colour, by shape and in a word. `level`: `ok`, `warn`, `bad`, `off` or `info`. */
 export function status(level, word) {
-  return el('span', { class: 'status', data: { level } }, el('span', { class: 'shape', 'aria-hidden': 'true' }), el('span', { class: 'word' }, word));
+  return el(
+    'span',
+    { class: 'status', data: { level } },
+    el('span', { class: 'shape', 'aria-hidden': 'true' }),
+    el('span', { class: 'word' }, word),
+  );
 }

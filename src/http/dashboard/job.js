@@ -7,7 +7,7 @@ import { moment } from './clock.js';
 import { el, fill, status } from './dom.js';
 import { bytes, count, duration, plural } from './format.js';
 import { stateOf, targetOf } from './job_table.js';
-import { live, onNews } from './live.js';
+import { keepAsking } from './pace.js';
 import { ACTIONS, REASONS, verdictWords } from './words.js';
 
 const EVERY_MS = 1000;
@@ -25,13 +25,15 @@ export function job(parent, { id }, signal) {
   fill(parent, el('p', { class: 'crumbs' }, el('a', { href: '#/jobs' }, 'Jobs')), title, head, verdict, buttons, columns);
   fill(facts, el('p', { class: 'loading' }, 'Loading…'));
 
-  let [asked, busy, shown, bodyOfSize] = [0, false, null, null];
+  let bodyOfSize = null;
+  /** The job as it is shown: undefined before anything is known of it, null once it is known to be gone. */
+  let shown;
+  let stamp = '';
 
   const draw = (found) => {
-    const stamp = JSON.stringify(found);
-    if (stamp === shown) return;
-    const before = shown && JSON.parse(shown);
-    shown = stamp;
+    if (shown && JSON.stringify(found) === stamp) return;
+    const before = shown;
+    [shown, stamp] = [found, JSON.stringify(found)];
     parent.classList.remove('over');
     fill(head, status(...stateOf(found)), ' ', el('span', { class: 'lead' }, lead(found)));
     drawButtons(buttons, found, perform);
@@ -39,55 +41,72 @@ export function job(parent, { id }, signal) {
     fill(headers, headersOf(found));
     if (before && stateOf(before)[1] !== stateOf(found)[1]) announce(`The job is now: ${stateOf(found)[1]}.`);
   };
-  const gone = (detail) => {
-    const was = shown !== null;
-    if (parent.classList.contains('over') || (was && shown === 'gone')) return;
-    shown = was ? 'gone' : null;
+  const gone = () => {
+    if (shown === null) return;
+    const was = shown !== undefined;
+    shown = null;
     parent.classList.add('over');
     fill(buttons);
-    fill(head, status('off', was ? 'Gone' : 'Not here'), ' ', el('span', { class: 'lead' }, was ? 'It was published, finished or cancelled since this page was opened. What it was stands below.' : 'There is no job of this id: what was published, finished or cancelled is not kept.'));
-    if (!was) fill(facts, el('p', { class: 'hint' }, detail ?? ''));
+    fill(
+      head,
+      status('off', was ? 'Gone' : 'Not here'),
+      ' ',
+      el(
+        'span',
+        { class: 'lead' },
+        was
+          ? 'It was published, finished or cancelled since this page was opened. What it was stands below.'
+          : 'There is no job of this id: what was published, finished or cancelled is not kept.',
+      ),
+    );
+    if (!was) fill(facts, el('p', { class: 'hint' }, 'Ids are compared whole, letter by letter.'));
     if (was && verdict.hidden) announce('The job is gone.');
   };
-  const refresh = async (force = false) => {
-    if (!force && (busy || live.state === 'lost' || (asked > 0 && performance.now() - asked < EVERY_MS))) return;
-    [busy, asked] = [true, performance.now()];
-    try {
-      const found = await api.show(id, { signal });
-      // Its body is asked for once: it changes only with the whole job.
-      if (bodyOfSize !== `${found.created_ms} ${found.size}`) {
-        const { body_base64: text } = await api.show(id, { body: true, signal });
-        fill(body, bodyOf(text ?? ''));
-        bodyOfSize = `${found.created_ms} ${found.size}`;
-      }
-      draw(found);
-    } catch (problem) {
-      if (signal.aborted) return;
-      if (problem.status === 404) gone('Ids are compared whole, letter by letter.');
-      else if (shown === null) fill(facts, el('p', { class: 'error' }, `The job cannot be had now: ${problem.message}`));
-    } finally {
-      busy = false;
+  const ask = async () => {
+    const found = await api.show(id, { signal });
+    // Its body is asked for once: it changes only with the whole job.
+    if (bodyOfSize !== `${found.created_ms} ${found.size}`) {
+      const { body_base64: text } = await api.show(id, { body: true, signal });
+      fill(body, bodyOf(text ?? ''));
+      bodyOfSize = `${found.created_ms} ${found.size}`;
     }
+    draw(found);
+  };
+  const failed = (problem) => {
+    if (problem.status === 404) gone();
+    else if (!shown) fill(facts, el('p', { class: 'error' }, `The job cannot be had now: ${problem.message}`));
   };
   const perform = async (action) => {
     const answer = await askAndAct(action, id);
     if (answer === null || signal.aborted) return;
     const [level, word, sentence] = verdictWords(action, answer.verdict);
     verdict.hidden = false;
-    fill(verdict, el('p', {}, status(level, word), ' ', sentence, answer.due_ms !== null && ['reschedule', 'fire'].includes(action) ? [' Due ', moment(answer.due_ms), '.'] : null), el('p', { class: 'code' }, 'Verdict: ', el('code', {}, answer.verdict)));
+    fill(
+      verdict,
+      el(
+        'p',
+        {},
+        status(level, word),
+        ' ',
+        sentence,
+        answer.due_ms !== null && ['reschedule', 'fire'].includes(action) ? [' Due ', moment(answer.due_ms), '.'] : null,
+      ),
+      el('p', { class: 'code' }, 'Verdict: ', el('code', {}, answer.verdict)),
+    );
     announce(`${word}. ${sentence}`);
-    await refresh(true);
+    await refresh();
     verdict.focus();
   };
-  onNews(() => refresh(), signal);
-  refresh();
+  const refresh = keepAsking({ ask, failed, every: () => EVERY_MS, signal });
   return `Job ${id}`;
 }
 
 function lead(found) {
   if (found.state === 'dead') return (REASONS[found.dead_reason] ?? [])[1] ?? 'It is kept until its retention ends.';
-  if (found.awaiting_finish) return ['Published; its consumer has yet to say finish or fail. Given up ', moment(found.deadline_ms ?? found.due_ms), '.'];
-  if (found.state === 'reserved') return ['An attempt is out', found.deadline_ms === null ? '.' : [', given up ', moment(found.deadline_ms), '.']].flat(2);
+  if (found.awaiting_finish)
+    return ['Published; its consumer has yet to say finish or fail. Given up ', moment(found.deadline_ms ?? found.due_ms), '.'];
+  if (found.state === 'reserved')
+    return ['An attempt is out', found.deadline_ms === null ? '.' : [', given up ', moment(found.deadline_ms), '.']].flat(2);
   return [found.attempt > 0 ? `Next attempt, number ${count(found.attempt + 1)}, ` : 'Due ', moment(found.due_ms)];
 }
 
@@ -107,7 +126,16 @@ function drawButtons(parent, found, perform) {
   fill(
     parent,
     wanted.map((action, at) =>
-      el('button', { type: 'button', class: ACTIONS[action].danger ? 'secondary danger' : at === 0 ? 'primary' : 'secondary', data: { action }, on: { click: () => perform(action) } }, ACTIONS[action].button),
+      el(
+        'button',
+        {
+          type: 'button',
+          class: ACTIONS[action].danger ? 'secondary danger' : at === 0 ? 'primary' : 'secondary',
+          data: { action },
+          on: { click: () => perform(action) },
+        },
+        ACTIONS[action].button,
+      ),
     ),
   );
   if (held) (parent.querySelector(`[data-action="${held}"]`) ?? parent.firstElementChild).focus();
@@ -115,7 +143,12 @@ function drawButtons(parent, found, perform) {
 
 function errorOf(found) {
   if (!found.last_error) return null;
-  return el('section', { class: 'card trouble', 'aria-labelledby': 'error-title' }, el('h2', { id: 'error-title' }, 'Last error'), el('p', { class: 'mono' }, found.last_error));
+  return el(
+    'section',
+    { class: 'card trouble', 'aria-labelledby': 'error-title' },
+    el('h2', { id: 'error-title' }, 'Last error'),
+    el('p', { class: 'mono' }, found.last_error),
+  );
 }
 
 function detailsOf(found) {
@@ -133,8 +166,17 @@ function detailsOf(found) {
       fact('Target', code(targetOf(found))),
       fact('Broker', code(found.broker)),
       found.key !== null && fact('Key', code(valueText(found.key))),
-      fact('Attempts', found.attempt === 0 ? 'None yet' : plural(found.attempt, 'attempt begun', 'attempts begun')),
-      fact('Retries', found.retry.length === 0 ? 'None: a single attempt' : el('span', { class: 'waits' }, found.retry.map((wait) => el('code', {}, wait)))),
+      fact('Attempts', found.attempt === 0 ? 'None' : plural(found.attempt, 'attempt begun', 'attempts begun')),
+      fact(
+        'Retries',
+        found.retry.length === 0
+          ? 'None: a single attempt'
+          : el(
+              'span',
+              { class: 'waits' },
+              found.retry.map((wait) => el('code', {}, wait)),
+            ),
+      ),
       fact('Confirmed by', found.confirm === 'consumer' ? 'Its consumer' : 'The broker'),
       fact('Time to run', duration(found.ttr_ms)),
       found.deadline_ms !== null && fact('Given up', moment(found.deadline_ms)),
@@ -147,7 +189,9 @@ function detailsOf(found) {
 
 function headersOf(found) {
   const headers = Object.entries(found.headers);
-  const rows = headers.map(([name, value]) => el('div', {}, el('dt', {}, el('code', {}, name)), el('dd', {}, el('code', {}, valueText(value)))));
+  const rows = headers.map(([name, value]) =>
+    el('div', {}, el('dt', {}, el('code', {}, name)), el('dd', {}, el('code', {}, valueText(value)))),
+  );
   const list = rows.length === 0 ? el('p', { class: 'empty' }, 'It carries no header.') : el('dl', { class: 'pairs wide' }, rows);
   return el('section', { class: 'card', 'aria-labelledby': 'headers-title' }, el('h2', { id: 'headers-title' }, 'Headers'), list);
 }

@@ -7,7 +7,12 @@ import { jobHref } from './router.js';
 import { reasonWord } from './words.js';
 
 const DUE = { head: 'Due', class: 'due', cell: (job) => moment(job.due_ms) };
-const ID = { head: 'Id', class: 'id', rowHead: true, cell: (job) => el('a', { href: jobHref(job.id), class: 'mono', data: { focus: 'id' } }, job.id) };
+const ID = {
+  head: 'Id',
+  class: 'id',
+  rowHead: true,
+  cell: (job) => el('a', { href: jobHref(job.id), class: 'mono', data: { focus: 'id' } }, job.id),
+};
 const TARGET = { head: 'Target', class: 'target', cell: (job) => el('span', { class: 'mono' }, targetOf(job)) };
 const BROKER = { head: 'Broker', class: 'broker', cell: (job) => job.broker };
 const ATTEMPTS = { head: 'Attempts', class: 'number', cell: (job) => String(job.attempt) };
@@ -32,7 +37,9 @@ export function stateOf(job) {
  * why it could not be filled.
  */
 export function jobTable({ caption, empty, dead = false, select = null }) {
-  const columns = dead ? [ID, TARGET, REASON, ERROR, ATTEMPTS, { ...DUE, head: 'Was due' }] : [DUE, ID, TARGET, BROKER, STATE, ATTEMPTS, SIZE];
+  const columns = dead
+    ? [ID, TARGET, REASON, ERROR, ATTEMPTS, { ...DUE, head: 'Was due' }]
+    : [DUE, ID, TARGET, BROKER, STATE, ATTEMPTS, SIZE];
   const picked = new Set();
   const body = el('tbody');
   const table = el(
@@ -40,13 +47,27 @@ export function jobTable({ caption, empty, dead = false, select = null }) {
     // The roles are said, because a narrow page lays rows out as cards, which takes them away.
     { class: dead ? 'jobs dead' : 'jobs', role: 'table', hidden: true },
     el('caption', { class: 'hidden' }, caption),
-    el('thead', { role: 'rowgroup' }, el('tr', { role: 'row' }, select && el('th', { role: 'columnheader', scope: 'col', class: 'tick' }, el('span', { class: 'hidden' }, 'Selected')), columns.map((column) => el('th', { role: 'columnheader', scope: 'col', class: column.class }, column.head)))),
+    el(
+      'thead',
+      { role: 'rowgroup' },
+      el(
+        'tr',
+        { role: 'row' },
+        select && el('th', { role: 'columnheader', scope: 'col', class: 'tick' }, el('span', { class: 'hidden' }, 'Selected')),
+        columns.map((column) => el('th', { role: 'columnheader', scope: 'col', class: column.class }, column.head)),
+      ),
+    ),
     body,
   );
   body.setAttribute('role', 'rowgroup');
   const message = el('p', { class: 'empty' }, 'Loading…');
   const tick = (job) => {
-    const box = el('input', { type: 'checkbox', 'aria-label': `Select ${job.id}`, checked: picked.has(job.id), data: { focus: 'tick' } });
+    const box = el('input', {
+      type: 'checkbox',
+      'aria-label': `Select ${job.id}`,
+      checked: picked.has(job.id),
+      data: { focus: 'tick' },
+    });
     box.addEventListener('change', () => {
       if (box.checked) picked.add(job.id);
       else picked.delete(job.id);
@@ -60,13 +81,36 @@ export function jobTable({ caption, empty, dead = false, select = null }) {
       { role: 'row' },
       select && tick(job),
       columns.map((column) =>
-        el(column.rowHead ? 'th' : 'td', { role: column.rowHead ? 'rowheader' : 'cell', scope: column.rowHead ? 'row' : null, class: column.class, data: { head: column.head } }, column.cell(job)),
+        el(
+          column.rowHead ? 'th' : 'td',
+          {
+            role: column.rowHead ? 'rowheader' : 'cell',
+            scope: column.rowHead ? 'row' : null,
+            class: column.class,
+            data: { head: column.head },
+          },
+          column.cell(job),
+        ),
       ),
     );
   let shown = [];
   const show = (jobs) => {
     shown = jobs;
-    reconcile(body, jobs, { key: (job) => job.id, stamp: (job) => JSON.stringify([job.due_ms, stateOf(job), job.attempt, job.last_error, job.dead_reason, job.broker, job.target, job.size]), make });
+    reconcile(body, jobs, {
+      key: (job) => job.id,
+      stamp: (job) =>
+        JSON.stringify([
+          job.due_ms,
+          stateOf(job),
+          job.attempt,
+          job.last_error,
+          job.dead_reason,
+          job.broker,
+          job.target,
+          job.size,
+        ]),
+      make,
+    });
     table.hidden = jobs.length === 0;
     message.hidden = jobs.length > 0;
     message.classList.remove('error');

@@ -1,10 +1,10 @@
 // The list of jobs that wait or are out, by state, target and due time, page by page.
 import * as api from './api.js';
 import { el, fill, setText } from './dom.js';
-import { count } from './format.js';
-import { absolute } from './format.js';
+import { absolute, count } from './format.js';
 import { jobTable } from './job_table.js';
 import { live, onNews } from './live.js';
+import { keepAsking } from './pace.js';
 import { drawPager } from './pager.js';
 import { go, listHref } from './router.js';
 
@@ -18,32 +18,35 @@ export function jobs(parent, { filters }, signal) {
     empty: emptyWords(state, filters),
   });
   const pager = el('nav', { class: 'pager', 'aria-label': 'Pages of the list', hidden: true });
-  fill(parent, el('header', { class: 'head' }, el('h1', {}, 'Jobs')), el('div', { class: 'toolbar' }, states(state, filters, signal), search(state, filters)), windowNote(filters), el('div', { class: 'card flush' }, table.element), pager);
+  fill(
+    parent,
+    el('header', { class: 'head' }, el('h1', {}, 'Jobs')),
+    el('div', { class: 'toolbar' }, states(state, filters, signal), search(state, filters)),
+    windowNote(filters),
+    el('div', { class: 'card flush' }, table.element),
+    pager,
+  );
 
-  let [asked, busy] = [0, false];
-  const refresh = async () => {
-    if (busy || live.state === 'lost' || (asked > 0 && performance.now() - asked < EVERY_MS)) return;
-    [busy, asked] = [true, performance.now()];
-    try {
+  keepAsking({
+    ask: async () => {
       const { target, from, to, cursor } = filters;
       const page = await api.list({ state, target, from, to, cursor, limit: LIMIT }, signal);
       table.show(page.jobs);
       drawPager(pager, 'jobs', filters, page.next);
-    } catch (problem) {
-      if (!signal.aborted) table.fail(problem);
-    } finally {
-      busy = false;
-    }
-  };
-  onNews(refresh, signal);
-  refresh();
+    },
+    failed: table.fail,
+    every: () => EVERY_MS,
+    signal,
+  });
   return 'Jobs';
 }
 
 function emptyWords(state, { target, from, to, cursor }) {
   if (cursor) return 'This page is empty by now.';
   if (target || from || to) return 'No job matches. Targets are compared whole, as written in delay-target.';
-  return state === 'reserved' ? 'No attempt is out at this moment.' : 'Nothing is scheduled. A request on an ingest appears here.';
+  return state === 'reserved'
+    ? 'No attempt is out at this moment.'
+    : 'Nothing is scheduled. A request on an ingest appears here.';
 }
 
 /** The states as links, with how many jobs are in each. */
@@ -67,8 +70,23 @@ function states(current, { target }, signal) {
 }
 
 function search(state, filters) {
-  const target = el('input', { id: 'target', name: 'target', type: 'search', value: filters.target ?? '', placeholder: 'orders.close', autocomplete: 'off', autocapitalize: 'off', spellcheck: 'false' });
-  const form = el('form', { class: 'search', role: 'search', 'aria-label': 'By target' }, el('label', { for: 'target' }, 'Target'), target, el('button', { type: 'submit', class: 'secondary' }, 'Search'));
+  const target = el('input', {
+    id: 'target',
+    name: 'target',
+    type: 'search',
+    value: filters.target ?? '',
+    placeholder: 'orders.close',
+    autocomplete: 'off',
+    autocapitalize: 'off',
+    spellcheck: 'false',
+  });
+  const form = el(
+    'form',
+    { class: 'search', role: 'search', 'aria-label': 'By target' },
+    el('label', { for: 'target' }, 'Target'),
+    target,
+    el('button', { type: 'submit', class: 'secondary' }, 'Search'),
+  );
   form.addEventListener('submit', (event) => {
     event.preventDefault();
     const { from, to } = filters;
@@ -84,5 +102,10 @@ function windowNote({ from, to, ...rest }) {
   if (!from && !to) return null;
   const at = (ms) => absolute(Number(ms), Date.now());
   const span = from && to ? `from ${at(from)} until ${at(to)}` : from ? `from ${at(from)} on` : `until ${at(to)}`;
-  return el('p', { class: 'filter-note' }, `Only jobs due ${span}. `, el('a', { href: listHref('jobs', { ...rest, cursor: '' }) }, 'Show all'));
+  return el(
+    'p',
+    { class: 'filter-note' },
+    `Only jobs due ${span}. `,
+    el('a', { href: listHref('jobs', { ...rest, cursor: '' }) }, 'Show all'),
+  );
 }

@@ -27,13 +27,23 @@ export function late(signal) {
     setText(half.value, lateness ? duration(lateness.p50_ms) : '–');
     setText(half.note, lateness ? 'Half were confirmed sooner' : 'No attempt in the last minute');
     setText(most.value, lateness ? duration(lateness.p99_ms) : '–');
-    setText(most.note, lateness ? `At most ${duration(lateness.max_ms)}, of ${count(lateness.count)} in the last minute` : 'No attempt in the last minute');
+    setText(
+      most.note,
+      lateness
+        ? `At most ${duration(lateness.max_ms)}, of ${count(lateness.count)} in the last minute`
+        : 'No attempt in the last minute',
+    );
     drawNext(next, stats);
   };
   onNews(draw, signal);
   draw();
   const tiles = el('dl', { class: 'tiles' }, oldest.element, half.element, most.element, next.element);
-  return el('section', { class: 'card', 'aria-labelledby': 'late-title' }, el('h2', { id: 'late-title' }, 'Is anything late?'), tiles);
+  return el(
+    'section',
+    { class: 'card', 'aria-labelledby': 'late-title' },
+    el('h2', { id: 'late-title' }, 'Is anything late?'),
+    tiles,
+  );
 }
 
 /** The clock of the page keeps the time current; it is made anew only for another job. */

@@ -83,7 +83,11 @@ async function listen(signal, received) {
 /** One event: its name, and its data in a line. Whether it was one of ours. */
 function take(event) {
   const lines = event.split('\n');
-  const field = (name) => lines.find((line) => line.startsWith(`${name}:`))?.slice(name.length + 1).trim();
+  const field = (name) =>
+    lines
+      .find((line) => line.startsWith(`${name}:`))
+      ?.slice(name.length + 1)
+      .trim();
   const [name, data] = [field('event'), field('data')];
   if (name === undefined || data === undefined) return false;
   const json = JSON.parse(data);

@@ -70,7 +70,13 @@ function askForToken(event) {
 /** The state of the line to the server: a word in the bar, and a band above the page where it is lost. */
 function showLine() {
   const button = at('live');
-  const words = { connecting: ['off', 'Connecting'], live: ['ok', 'Live'], lost: ['bad', 'Lost'], paused: ['off', 'Paused'], refused: ['off', 'Signed out'] };
+  const words = {
+    connecting: ['off', 'Connecting'],
+    live: ['ok', 'Live'],
+    lost: ['bad', 'Lost'],
+    paused: ['off', 'Paused'],
+    refused: ['off', 'Signed out'],
+  };
   const [level, word] = words[live.state];
   if (button.dataset.level !== level || button.dataset.word !== word) {
     Object.assign(button.dataset, { level, word });

@@ -14,27 +14,45 @@ export function oldestOverdue(stats) {
 
 /** One point says itself; of several, their number. */
 function told(points) {
-  return points.length === 1 ? { sentence: points[0], points: [] } : { sentence: `${points.length} things want attention.`, points };
+  return points.length === 1
+    ? { sentence: points[0], points: [] }
+    : { sentence: `${points.length} things want attention.`, points };
 }
 
 /** What the state of everything comes to: a level, a sentence, and the points that it rests on. */
 export function verdictOf({ stats, problem, state }) {
-  if (problem) return { level: 'bad', sentence: 'Redis does not answer.', points: [`${problem.detail} Nothing is delivered and no request is acknowledged until it does.`] };
+  if (problem)
+    return {
+      level: 'bad',
+      sentence: 'Redis does not answer.',
+      points: [`${problem.detail} Nothing is delivered and no request is acknowledged until it does.`],
+    };
   if (!stats) return { level: 'off', sentence: state === 'lost' ? 'Dwell does not answer.' : 'Looking…', points: [] };
   const [bad, warn] = [[], []];
   for (const [name, broker] of Object.entries(stats.brokers)) {
-    if (broker.connected === false) bad.push(`Broker ${name} is away: ${plural(broker.scheduled, 'job')} for it wait${broker.scheduled === 1 ? 's' : ''}, and no attempt is burned.`);
-    else if (broker.paused > 0) warn.push(`Broker ${name} takes nothing for ${plural(broker.paused, 'destination')} at present: their jobs wait.`);
+    if (broker.connected === false)
+      bad.push(
+        `Broker ${name} is away: ${plural(broker.scheduled, 'job')} for it wait${broker.scheduled === 1 ? 's' : ''}, and no attempt is burned.`,
+      );
+    else if (broker.paused > 0)
+      warn.push(`Broker ${name} takes nothing for ${plural(broker.paused, 'destination')} at present: their jobs wait.`);
   }
   for (const [name, ingest] of Object.entries(stats.ingests)) {
     if (!ingest.reads) bad.push(`Ingest ${name} does not read ${ingest.topic}: requests wait in the broker.`);
     else if (ingest.paused) warn.push(`Ingest ${name} is paused (${ingest.paused}): requests wait in the broker.`);
   }
   const oldest = oldestOverdue(stats);
-  if (oldest >= LATE_MS) (oldest >= VERY_LATE_MS ? bad : warn).push(`${plural(stats.overdue, 'job is', 'jobs are')} overdue, the oldest by ${duration(oldest)}.`);
-  if (stats.instance && !stats.instance.ready && bad.length === 0) warn.push(`This instance is not ready: it waits for ${stats.instance.waiting_for.join(', ')}.`);
+  if (oldest >= LATE_MS)
+    (oldest >= VERY_LATE_MS ? bad : warn).push(
+      `${plural(stats.overdue, 'job is', 'jobs are')} overdue, the oldest by ${duration(oldest)}.`,
+    );
+  if (stats.instance && !stats.instance.ready && bad.length === 0)
+    warn.push(`This instance is not ready: it waits for ${stats.instance.waiting_for.join(', ')}.`);
   const points = [...bad, ...warn];
   if (points.length > 0) return { level: bad.length > 0 ? 'bad' : 'warn', ...told(points) };
-  const waiting = stats.scheduled === 0 ? 'Nothing is waiting.' : `${count(stats.scheduled)} ${stats.scheduled === 1 ? 'job waits' : 'jobs wait'} for their time.`;
+  const waiting =
+    stats.scheduled === 0
+      ? 'Nothing is waiting.'
+      : `${count(stats.scheduled)} ${stats.scheduled === 1 ? 'job waits' : 'jobs wait'} for their time.`;
   return { level: 'ok', sentence: 'All is well, and on time.', points: [waiting] };
 }

@@ -8,6 +8,7 @@ import { late } from './late.js';
 import { live, onNews } from './live.js';
 import { jobTable } from './job_table.js';
 import { verdictOf } from './overall.js';
+import { keepAsking } from './pace.js';
 
 /** How many of the next jobs are shown. */
 const NEXT = 8;
@@ -24,7 +25,13 @@ export function overview(parent, _, signal) {
     health(signal),
     late(signal),
     horizon(signal),
-    el('section', { class: 'card', 'aria-labelledby': 'jobs-title' }, el('h2', { id: 'jobs-title' }, 'Jobs'), figures, nextJobs(signal)),
+    el(
+      'section',
+      { class: 'card', 'aria-labelledby': 'jobs-title' },
+      el('h2', { id: 'jobs-title' }, 'Jobs'),
+      figures,
+      nextJobs(signal),
+    ),
   );
   const draw = () => {
     drawOverall(overall, live);
@@ -43,7 +50,12 @@ function drawOverall(parent, now) {
   fill(
     parent,
     el('p', { class: 'sentence' }, el('span', { class: 'shape', 'aria-hidden': 'true' }), el('strong', {}, sentence)),
-    points.length > 0 && el('ul', {}, points.map((point) => el('li', {}, point))),
+    points.length > 0 &&
+      el(
+        'ul',
+        {},
+        points.map((point) => el('li', {}, point)),
+      ),
   );
 }
 
@@ -51,7 +63,11 @@ function drawOverall(parent, now) {
 function counts() {
   const number = (href) => {
     const value = el('span', { class: 'value' }, '–');
-    return [value, (label, note) => el('li', {}, el(href ? 'a' : 'span', { class: 'figure', href }, value, ' ', el('span', { class: 'label' }, label)), note)];
+    return [
+      value,
+      (label, note) =>
+        el('li', {}, el(href ? 'a' : 'span', { class: 'figure', href }, value, ' ', el('span', { class: 'label' }, label)), note),
+    ];
   };
   const [scheduled, scheduledItem] = number('#/jobs');
   const [reserved, reservedItem] = number('#/jobs?state=reserved');
@@ -81,20 +97,7 @@ function counts() {
 function nextJobs(signal) {
   const table = jobTable({ caption: 'Next to fall due', empty: 'Nothing is scheduled. A request on an ingest appears here.' });
   const more = el('p', { class: 'more' }, el('a', { href: '#/jobs' }, 'All scheduled jobs'));
-  let [asked, busy, last] = [0, false, ''];
-  const refresh = async () => {
-    const counted = live.stats ? `${live.stats.scheduled} ${live.stats.next_due_ms} ${live.stats.rates.scheduled}` : '';
-    if (busy || live.state === 'lost' || (asked > 0 && (performance.now() - asked < EVERY_MS || counted === last))) return;
-    [busy, asked, last] = [true, performance.now(), counted];
-    try {
-      table.show((await api.list({ limit: NEXT }, signal)).jobs);
-    } catch (problem) {
-      if (!signal.aborted) table.fail(problem);
-    } finally {
-      busy = false;
-    }
-  };
-  onNews(refresh, signal);
-  refresh();
+  const ask = async () => table.show((await api.list({ limit: NEXT }, signal)).jobs);
+  keepAsking({ ask, failed: table.fail, every: () => EVERY_MS, signal });
   return el('div', { class: 'next' }, el('h3', {}, 'Next to fall due'), table.element, more);
 }

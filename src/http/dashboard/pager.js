@@ -11,6 +11,11 @@ export function drawPager(parent, name, filters, next) {
   if (next) before.set(next, cursor);
   const link = (text, to, rel) => el('a', { class: 'button', href: listHref(name, { ...rest, cursor: to }), rel }, text);
   const known = before.get(cursor);
-  fill(parent, cursor && link('First page', ''), cursor && known !== undefined && link('Previous', known, 'prev'), next && link('Next page', next, 'next'));
+  fill(
+    parent,
+    cursor && link('First page', ''),
+    cursor && known !== undefined && link('Previous', known, 'prev'),
+    next && link('Next page', next, 'next'),
+  );
   parent.hidden = !cursor && !next;
 }

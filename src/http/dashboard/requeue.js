@@ -28,11 +28,23 @@ export async function requeueAll(parent, { total, ids }, signal) {
   signal.addEventListener('abort', () => stop.abort());
   const bar = el('progress', { max: total, 'aria-label': 'Requeued so far' });
   const line = el('p', { class: 'line' });
+  const leave = el('p', { class: 'hint' }, 'It goes on as long as this page is open.');
   const lines = el('ul', { class: 'verdicts' });
   const halt = el('button', { type: 'button', class: 'secondary', on: { click: () => stop.abort() } }, 'Stop');
   const list = el('details', {}, el('summary', {}, 'What became of each'), lines);
   const heading = el('h2', { tabindex: '-1' }, 'Requeuing…');
-  fill(parent, el('section', { class: 'card', 'aria-label': 'Requeue' }, el('div', { class: 'card-head' }, heading, halt), bar, line, list));
+  fill(
+    parent,
+    el(
+      'section',
+      { class: 'card', 'aria-label': 'Requeue' },
+      el('div', { class: 'card-head' }, heading, halt),
+      bar,
+      line,
+      leave,
+      list,
+    ),
+  );
 
   const tally = new Map();
   let done = 0;
@@ -43,7 +55,15 @@ export async function requeueAll(parent, { total, ids }, signal) {
     setText(line, `${total === null ? count(done) : `${count(done)} of ${count(total)}`}: ${summary(tally)}`);
     // Those that did not go through are what one looks for.
     if (lines.children.length >= MOST_LINES && level === 'ok') return;
-    const item = el('li', {}, el('a', { href: jobHref(id), class: 'mono' }, id), ' ', status(level, word), ' ', el('span', { class: 'hint' }, sentence));
+    const item = el(
+      'li',
+      {},
+      el('a', { href: jobHref(id), class: 'mono' }, id),
+      ' ',
+      status(level, word),
+      ' ',
+      el('span', { class: 'hint' }, sentence),
+    );
     if (level === 'ok') lines.append(item);
     else lines.prepend(item);
     if (lines.children.length > MOST_LINES) lines.lastElementChild.remove();
@@ -73,6 +93,7 @@ export async function requeueAll(parent, { total, ids }, signal) {
   }
   if (signal.aborted) return;
   halt.remove();
+  leave.remove();
   bar.hidden = true;
   const end = failed ? `Stopped: ${failed.message}` : stop.signal.aborted ? 'Stopped.' : 'Done.';
   setText(heading, end);

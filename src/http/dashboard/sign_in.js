@@ -18,7 +18,11 @@ export function signIn(parent, { wrong }, then) {
     'form',
     { class: 'card sign-in' },
     el('h1', {}, 'Sign in'),
-    el('p', { id: 'token-hint', class: 'hint' }, 'This Dwell asks for a token: what stands in its http.token_file. It is kept until you close this tab.'),
+    el(
+      'p',
+      { id: 'token-hint', class: 'hint' },
+      'This Dwell asks for a token: what stands in its http.token_file. It is kept until you close this tab.',
+    ),
     // For password managers, which keep a token under a name.
     el('input', { type: 'text', autocomplete: 'username', value: 'dwell', hidden: true }),
     el('label', { for: 'token' }, 'Token'),

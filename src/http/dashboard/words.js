@@ -18,21 +18,45 @@ export const REASONS = {
 export const reasonWord = (reason) => REASONS[reason]?.[0] ?? reason ?? 'Unknown';
 
 const LATE = ['bad', 'Too late', 'It was published, or finished, before this.'];
-const GONE = ['warn', 'Not here', 'There is no such job. That is no proof that it was not published: what is over is soon forgotten.'];
+const GONE = [
+  'warn',
+  'Not here',
+  'There is no such job. That is no proof that it was not published: what is over is soon forgotten.',
+];
 const DEAD = ['warn', 'Nothing changed', 'It is dead. Requeue it instead.'];
-const BUSY = ['warn', 'Nothing changed', 'An attempt is out at this moment, or its consumer has yet to answer. Try again when that has ended.'];
+const BUSY = [
+  'warn',
+  'Nothing changed',
+  'An attempt is out at this moment, or its consumer has yet to answer. Try again when that has ended.',
+];
 const STALE = ['warn', 'Nothing changed', 'The job has another schedule or attempt by now.'];
 
 const VERDICTS = {
   cancel: {
     cancelled: ['ok', 'Cancelled', 'It was never published, and will not be.'],
-    cancelled_after_attempt: ['ok', 'Cancelled', 'No new attempt begins. It was attempted before: an attempt whose outcome is unknown may still land.'],
+    cancelled_after_attempt: [
+      'ok',
+      'Cancelled',
+      'No new attempt begins. It was attempted before: an attempt whose outcome is unknown may still land.',
+    ],
     in_flight: ['warn', 'Cancelled, but an attempt is out', 'No new attempt begins. The one that is on its way may still land.'],
     fired: LATE,
     not_found: GONE,
   },
-  reschedule: { rescheduled: ['ok', 'Rescheduled', 'It has its new time.'], in_flight: BUSY, dead: DEAD, fired: LATE, not_found: GONE },
-  fire: { firing: ['ok', 'Firing', 'It is due now and will be published at once.'], in_flight: BUSY, dead: DEAD, fired: LATE, not_found: GONE },
+  reschedule: {
+    rescheduled: ['ok', 'Rescheduled', 'It has its new time.'],
+    in_flight: BUSY,
+    dead: DEAD,
+    fired: LATE,
+    not_found: GONE,
+  },
+  fire: {
+    firing: ['ok', 'Firing', 'It is due now and will be published at once.'],
+    in_flight: BUSY,
+    dead: DEAD,
+    fired: LATE,
+    not_found: GONE,
+  },
   finish: {
     finished: ['ok', 'Finished', 'It is done and gone; there will be no further attempt.'],
     fired: LATE,
@@ -40,7 +64,11 @@ const VERDICTS = {
     not_found: ['warn', 'Nothing to finish', 'It is not here, or this schedule was never attempted.'],
   },
   fail: {
-    failed: ['ok', 'Attempt failed', 'It is tried again after the next wait of its retry array, or is dead where that is used up.'],
+    failed: [
+      'ok',
+      'Attempt failed',
+      'It is tried again after the next wait of its retry array, or is dead where that is used up.',
+    ],
     waiting: ['warn', 'Nothing changed', 'No attempt of it is out.'],
     dead: DEAD,
     fired: LATE,
@@ -64,8 +92,30 @@ export function verdictWords(action, verdict) {
 export const ACTIONS = {
   fire: { button: 'Fire now', title: 'Publish this job now?', text: 'It will not wait for its time.', confirm: 'Fire now' },
   reschedule: { button: 'Reschedule', title: 'Give this job another time', text: '', confirm: 'Reschedule' },
-  finish: { button: 'Finish', title: 'Finish this job?', text: 'As if its consumer had said that it is done: the job goes, and no attempt follows.', confirm: 'Finish' },
-  fail: { button: 'Fail attempt', title: 'Fail this attempt?', text: 'As if its consumer had said that it failed: the job is tried again after its next wait, or is dead.', confirm: 'Fail attempt', danger: true },
-  requeue: { button: 'Requeue', title: 'Requeue this job?', text: 'It is published now, with its attempts counted from 1 again.', confirm: 'Requeue' },
-  cancel: { button: 'Cancel job', title: 'Cancel this job?', text: 'It will not be published, and cannot be brought back.', confirm: 'Cancel job', danger: true },
+  finish: {
+    button: 'Finish',
+    title: 'Finish this job?',
+    text: 'As if its consumer had said that it is done: the job goes, and no attempt follows.',
+    confirm: 'Finish',
+  },
+  fail: {
+    button: 'Fail attempt',
+    title: 'Fail this attempt?',
+    text: 'As if its consumer had said that it failed: the job is tried again after its next wait, or is dead.',
+    confirm: 'Fail attempt',
+    danger: true,
+  },
+  requeue: {
+    button: 'Requeue',
+    title: 'Requeue this job?',
+    text: 'It is published now, with its attempts counted from 1 again.',
+    confirm: 'Requeue',
+  },
+  cancel: {
+    button: 'Cancel job',
+    title: 'Cancel this job?',
+    text: 'It will not be published, and cannot be brought back.',
+    confirm: 'Cancel job',
+    danger: true,
+  },
 };
