@@ -66,7 +66,7 @@ kafka: ## find or install Apache Kafka, for the tests: needs Java
 rabbitmq: ## find or install RabbitMQ, for the tests
 	@scripts/rabbitmq.sh
 
-clients: ## install pika, confluent-kafka and nats-py, which the tests speak with
+clients: ## install what the tests run in Python: pika, confluent-kafka and nats-py, a validator and a fuzzer for openapi.json
 	@scripts/clients.sh
 
 openapi: tools ## write docs/openapi.json anew

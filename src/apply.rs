@@ -14,6 +14,7 @@ use crate::store::Store;
 use crate::store::error::{Class, StoreError};
 use crate::store::inbound::{Answer, Head, Scheduled};
 use crate::telemetry::Metrics;
+use crate::telemetry::trace::Traces;
 
 /// How long a door waits for a store that does not answer.
 pub trait Patience: Send {
@@ -85,6 +86,8 @@ pub struct Apply {
     pub heads: Heads,
     /// Counts.
     pub metrics: Metrics,
+    /// Spans.
+    pub traces: Traces,
     /// `delivery.retry`, ms.
     pub retry_ms: Vec<u64>,
 }

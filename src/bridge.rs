@@ -24,6 +24,7 @@ use crate::store::Store;
 use crate::store::error::{Class, StoreError};
 use crate::sweep::Sweep;
 use crate::telemetry::Metrics;
+use crate::telemetry::trace::Traces;
 
 /// What this instance does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,7 +83,13 @@ struct Link {
 
 impl Bridge {
     /// Opens everything, checks that what the settings name is there (or makes it, with `declare`), and starts the agents.
-    pub async fn start(settings: &Settings, roles: Roles, metrics: &Metrics, readiness: &Readiness) -> Result<Bridge, StartError> {
+    pub async fn start(
+        settings: &Settings,
+        roles: Roles,
+        metrics: &Metrics,
+        traces: &Traces,
+        readiness: &Readiness,
+    ) -> Result<Bridge, StartError> {
         let names: Vec<String> = settings.brokers.keys().cloned().collect();
         let opening_store = async { Store::open(&settings.redis, &names, Arc::new(metrics.clone())).await.map_err(StartError::from) };
         let (store, links) = tokio::try_join!(opening_store, open_links(settings, roles, metrics))?;
@@ -101,8 +108,13 @@ impl Bridge {
             .unzip();
         let heads = Heads::new(store.clone(), head_senders, fleet.clone());
         let publishers: HashMap<String, Publisher> = links.iter().map(|link| (link.name.clone(), link.publisher.clone())).collect();
-        let apply =
-            Apply { store: store.clone(), heads: heads.clone(), metrics: metrics.clone(), retry_ms: settings.delivery.retry_ms.clone() };
+        let apply = Apply {
+            store: store.clone(),
+            heads: heads.clone(),
+            metrics: metrics.clone(),
+            traces: traces.clone(),
+            retry_ms: settings.delivery.retry_ms.clone(),
+        };
         let ingests = if roles.ingest { open_ingests(settings, &publishers, &apply, readiness).await? } else { Vec::new() };
 
         let mut bridge = Bridge {
@@ -140,6 +152,7 @@ impl Bridge {
                 rules: settings.delivery.clone(),
                 dead,
                 metrics: metrics.clone(),
+                traces: traces.clone(),
                 fleet: fleet.clone(),
                 heads,
             };

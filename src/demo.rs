@@ -21,6 +21,7 @@ use crate::stage::{Failure, Stage, Store};
 use crate::store::error::StoreError;
 use crate::store::read::Place as StoredIn;
 use crate::telemetry::Metrics;
+use crate::telemetry::trace::Traces;
 use book::{Book, Place, Summary};
 use plan::{Fate, Planned};
 use screen::Screen;
@@ -52,7 +53,9 @@ pub async fn run(kind: BrokerKind, silent: bool) -> Result<Summary, Failure> {
 
     let settings = stage.settings();
     let metrics = Metrics::new(["main"], ["main"]);
-    let mut bridge = Box::pin(Bridge::start(settings, Roles { ingest: true, dispatch: true }, &metrics, &Readiness::new(["main"]))).await?;
+    let mut bridge =
+        Box::pin(Bridge::start(settings, Roles { ingest: true, dispatch: true }, &metrics, &Traces::default(), &Readiness::new(["main"])))
+            .await?;
     screen.say(&format!("bridge    {} -> redis -> targets", settings.ingest["main"].topic))?;
 
     let (seen, arrivals) = mpsc::unbounded_channel();

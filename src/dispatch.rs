@@ -30,6 +30,7 @@ use crate::store::Store;
 use crate::store::error::StoreError;
 use crate::store::inbound::Head;
 use crate::store::lease::{Bury, Held, Lease, Release, Retry, Taken};
+use crate::telemetry::trace::{About, Traces};
 use crate::telemetry::{BrokerMetrics, Metrics};
 use flight::{Flight, Window};
 use pause::Pauses;
@@ -51,6 +52,7 @@ pub struct Dispatch {
     rules: Delivery,
     dead: Option<Destination>,
     metrics: Metrics,
+    traces: Traces,
     of_broker: Option<BrokerMetrics>,
     fleet: watch::Receiver<Fleet>,
     heads: mpsc::UnboundedReceiver<Head>,
@@ -82,6 +84,8 @@ pub struct Parts {
     pub dead: Option<Destination>,
     /// Counts.
     pub metrics: Metrics,
+    /// Spans.
+    pub traces: Traces,
     /// The living instances.
     pub fleet: watch::Receiver<Fleet>,
     /// New heads of this broker's buckets.
@@ -106,6 +110,7 @@ impl Dispatch {
             rules: parts.rules,
             dead: parts.dead,
             metrics: parts.metrics,
+            traces: parts.traces,
             fleet: parts.fleet,
             heads: parts.heads,
             lease,
@@ -274,8 +279,11 @@ impl Dispatch {
             Confirm::Broker => timeout.min(Duration::from_millis(u64::from(job.ttr_ms))),
             Confirm::Consumer => timeout,
         };
+        let about = About { system: kind, destination: &to.address, headers: &message.headers };
+        let mut span = self.traces.attempt(about, lease.state.attempt, job.trace.as_deref());
+        span.job(lease.id.as_str());
         let token = self.publisher.token();
-        self.flights.insert(token, Flight::new(lease, now));
+        self.flights.insert(token, Flight::new(lease, now, span));
         Some(Attempt { token, to, message, dedupe_id, deadline: now + timeout })
     }
 

@@ -17,6 +17,7 @@ use crate::publisher::Publisher;
 use crate::reconnect::Backoff;
 use crate::request::{Act, Rejection, Request, Rules, Schedule, parse};
 use crate::store::inbound::Answer;
+use crate::telemetry::trace::{About, Span};
 use crate::telemetry::{IngestMetrics, IngestResult, PauseReason};
 
 mod held;
@@ -42,6 +43,12 @@ pub struct Ingest {
     apply: Apply,
     of_ingest: Option<IngestMetrics>,
     readiness: Readiness,
+}
+
+/// A request to schedule that was read and is not applied yet.
+struct Original {
+    message: Message,
+    span: Span,
 }
 
 /// What an [`Ingest`] is made of.
@@ -190,20 +197,26 @@ impl Ingest {
     pub async fn apply(&self, messages: Vec<Message>, give_up: &CancellationToken) -> bool {
         let now_ms = self.apply.store.now_ms();
         let mut schedules: Vec<Schedule> = Vec::with_capacity(messages.len());
-        let mut originals: Vec<Message> = Vec::new();
+        let mut originals: Vec<Original> = Vec::new();
         for message in messages {
+            let about = About { system: self.source.kind(), destination: &self.options.topic, headers: &message.headers };
+            let mut span = self.apply.traces.request(about);
             match parse(&message, &self.rules, now_ms) {
-                Ok(Request::Schedule(schedule)) => {
+                Ok(Request::Schedule(mut schedule)) => {
+                    span.job(schedule.id.as_str());
+                    schedule.job.trace = span.traceparent();
                     schedules.push(*schedule);
-                    originals.push(message);
+                    originals.push(Original { message, span });
                 }
                 Ok(Request::Act(act)) => {
+                    span.job(act.id.as_str());
                     // What came before it is applied before it: it may be the same job.
-                    if !self.schedule(&mut schedules, &mut originals, give_up).await || !self.act(act, give_up).await {
+                    if !self.schedule(&mut schedules, &mut originals, give_up).await || !self.act(act, span, give_up).await {
                         return false;
                     }
                 }
                 Err(rejection) => {
+                    span.failed(rejection.code.as_str(), &rejection.detail);
                     if !self.reject(message, &rejection, give_up).await {
                         return false;
                     }
@@ -213,7 +226,7 @@ impl Ingest {
         self.schedule(&mut schedules, &mut originals, give_up).await
     }
 
-    async fn schedule(&self, schedules: &mut Vec<Schedule>, originals: &mut Vec<Message>, give_up: &CancellationToken) -> bool {
+    async fn schedule(&self, schedules: &mut Vec<Schedule>, originals: &mut Vec<Original>, give_up: &CancellationToken) -> bool {
         if schedules.is_empty() {
             return true;
         }
@@ -224,8 +237,9 @@ impl Ingest {
         let count = |of: &[Verdict]| answers.iter().filter(|answer| of.contains(&answer.verdict)).count() as u64;
         self.count(IngestResult::Scheduled, count(&[Verdict::Added, Verdict::Replaced]));
         self.count(IngestResult::Duplicate, count(&[Verdict::Duplicate, Verdict::Kept]));
-        for ((schedule, answer), original) in schedules.iter().zip(&answers).zip(originals) {
-            if answer.verdict == Verdict::Conflict && !self.reject(original, &Rejection::conflict(&schedule.id), give_up).await {
+        for ((schedule, answer), Original { message, span }) in schedules.iter().zip(&answers).zip(originals) {
+            span.succeeded(answer.verdict.as_str());
+            if answer.verdict == Verdict::Conflict && !self.reject(message, &Rejection::conflict(&schedule.id), give_up).await {
                 return false;
             }
             self.reply(schedule.reply_to.as_ref(), &schedule.id, Action::Schedule, *answer, give_up).await;
@@ -233,8 +247,9 @@ impl Ingest {
         true
     }
 
-    async fn act(&self, mut act: Act, give_up: &CancellationToken) -> bool {
+    async fn act(&self, mut act: Act, span: Span, give_up: &CancellationToken) -> bool {
         let Ok(answer) = self.apply.act(&mut act, &mut Held::new(self, give_up)).await else { return false };
+        span.succeeded(answer.verdict.as_str());
         self.count(IngestResult::Action, 1);
         self.reply(act.reply_to.as_ref(), &act.id, act.action, answer, give_up).await;
         true

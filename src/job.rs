@@ -134,6 +134,9 @@ pub struct Job {
     /// Kind of broker that the request came from (`nats`, `kafka`, `amqp`), empty for HTTP and the command line.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub origin: String,
+    /// The `traceparent` of the span of its request, for attempts to link to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trace: Option<String>,
     /// False for a Kafka tombstone.
     #[serde(default = "yes", skip_serializing_if = "is_yes")]
     pub has_body: bool,
@@ -224,6 +227,7 @@ impl Action {
 /// The answer to a request. The scripts answer with the same words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
+#[schema(as = VerdictWord)]
 #[allow(missing_docs, reason = "the words of the contract, §6, where each is explained")]
 pub enum Verdict {
     Added,

@@ -44,6 +44,7 @@ mod tests {
             max_late_ms: None,
             created_ms: 0,
             origin: String::new(),
+            trace: None,
             has_body: true,
             body: Bytes::new(),
         }

@@ -96,6 +96,12 @@ impl Stage {
         &self.settings
     }
 
+    /// The same as a file.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
     /// The broker, for producers and consumers.
     #[must_use]
     pub fn broker(&self) -> &BrokerConfig {

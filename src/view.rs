@@ -42,9 +42,11 @@ pub struct Job {
     #[schema(value_type = std::collections::BTreeMap<String, serde_json::Value>)]
     pub headers: serde_json::Map<String, serde_json::Value>,
     /// How many attempts were begun.
+    #[schema(value_type = u64)]
     pub attempt: u32,
     /// Waits between attempts, as durations; empty: a single attempt.
     pub retry: Vec<String>,
+    #[schema(value_type = u64)]
     pub ttr_ms: u32,
     pub confirm: Confirm,
     /// Published, and its consumer has yet to say `finish` or `fail`.
@@ -217,6 +219,7 @@ mod tests {
             max_late_ms: None,
             created_ms: 1,
             origin: "nats".to_owned(),
+            trace: None,
             has_body: true,
             body: "hello".into(),
         };

@@ -14,8 +14,12 @@
 //!
 //! Connectors never retry and never reopen: they report, and the runner decides (see [`ErrorKind`]).
 
+#[cfg(any(feature = "amqp", feature = "nats"))]
+mod address;
 #[cfg(feature = "amqp")]
 pub mod amqp;
+#[cfg(any(feature = "amqp", feature = "nats"))]
+mod batches;
 pub mod config;
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;

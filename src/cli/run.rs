@@ -12,6 +12,7 @@ use crate::config::read_secret;
 use crate::http::api::{self, Api};
 use crate::http::{Listener, Rates, Readiness, probes};
 use crate::shutdown::Signals;
+use crate::telemetry::trace::Traces;
 use crate::telemetry::{Metrics, log};
 
 /// The flags of `dwell run`.
@@ -39,6 +40,9 @@ pub async fn run(common: &Common, args: &Args) -> Result<Exit, Stop> {
     let settings = common.settings()?;
     log::start().map_err(|error| Stop::because(Exit::Usage, error.to_string(), ""))?;
     let mut signals = Signals::new()?;
+    let traces = Traces::from_environment().map_err(|error| {
+        Stop::because(Exit::Settings, error.to_string(), "write the URL of an OTLP collector, as http://127.0.0.1:4317")
+    })?;
     let metrics = Metrics::new(settings.brokers.keys().map(String::as_str), settings.ingest.keys().map(String::as_str));
     let read = settings.ingest.keys().filter(|_| !args.no_ingest).map(String::as_str);
     let readiness = Readiness::new(read);
@@ -53,7 +57,7 @@ pub async fn run(common: &Common, args: &Args) -> Result<Exit, Stop> {
     let http = tokio::spawn(listener.serve(probes::router(readiness.clone(), metrics.clone()), http_stop.clone()));
 
     let roles = Roles { ingest: !args.no_ingest, dispatch: !args.no_dispatch };
-    let starting = Box::pin(Bridge::start(&settings, roles, &metrics, &readiness));
+    let starting = Box::pin(Bridge::start(&settings, roles, &metrics, &traces, &readiness));
     let mut bridge = tokio::select! {
         started = starting => started?,
         signal = signals.next() => {
@@ -94,6 +98,7 @@ pub async fn run(common: &Common, args: &Args) -> Result<Exit, Stop> {
         }
         signal = signals.next() => tracing::warn!(signal, "a second signal: ending at once"),
     }
+    traces.stop().await;
     http_stop.cancel();
     // It answers what was asked, for a second at most.
     let _ = tokio::join!(http, admin, sampling);

@@ -3,6 +3,7 @@
 use crate::clock::Instant;
 use crate::store::inbound::{CALL_BYTES, CALL_JOBS};
 use crate::store::lease::{Held, Lease};
+use crate::telemetry::trace::Span;
 
 /// A publication without an outcome yet.
 #[derive(Debug)]
@@ -11,16 +12,17 @@ pub(super) struct Flight {
     pub(super) lease: Lease,
     /// When it was handed over.
     pub(super) published: Instant,
+    pub(super) span: Span,
 }
 
 impl Flight {
     /// A publication that is handed over at `published`.
     #[must_use]
-    pub(super) fn new(mut lease: Lease, published: Instant) -> Self {
+    pub(super) fn new(mut lease: Lease, published: Instant, span: Span) -> Self {
         // The publication holds the body as long as it is needed; headers are not needed again either.
         lease.record.job.body = bytes::Bytes::new();
         lease.record.job.headers = dwell_connectors::Headers::default();
-        Flight { lease, published }
+        Flight { lease, published, span }
     }
 
     /// What settles it.

@@ -16,7 +16,12 @@ use crate::telemetry::{DuplicateCause, PublishOutcome};
 impl Dispatch {
     /// A publication has its outcome.
     pub(super) fn concluded(&mut self, token: Token, outcome: Outcome) {
-        let Some(flight) = self.flights.remove(&token) else { return };
+        let Some(mut flight) = self.flights.remove(&token) else { return };
+        let (span, name) = (std::mem::take(&mut flight.span), PublishOutcome::from(&outcome).as_str());
+        match &outcome {
+            Outcome::Confirmed => span.succeeded(name),
+            Outcome::Refused(why) | Outcome::Invalid(why) | Outcome::Unroutable(why) | Outcome::Unknown(why) => span.failed(name, why),
+        }
         let now = clock::now();
         let (bucket, size) = (flight.lease.bucket, flight.lease.size);
         self.window.settling(size);

@@ -9,7 +9,7 @@ use utoipa::ToSchema;
 
 use super::Problem;
 use super::api::Api;
-use super::extract::{Id, Json as Body, MaybeJson};
+use super::extract::{Id, InPath, Json as Body, MaybeJson};
 use super::text::Text;
 use crate::apply::Few;
 use crate::job::{Action, JobId};
@@ -36,6 +36,7 @@ pub(super) struct Seen {
     /// Its `delayed-due`: another schedule answers `stale`
     due_ms: Option<i64>,
     /// Its `delayed-attempt`: with `fail`, another attempt answers `stale`
+    #[schema(value_type = Option<u64>, maximum = 4_294_967_295_u64)]
     attempt: Option<u32>,
 }
 
@@ -50,7 +51,7 @@ impl IntoResponse for Answered {
 }
 
 /// Cancel a job
-#[utoipa::path(delete, path = "/v1/jobs/{id}", tag = "jobs", params(("id" = String, Path, description = "The job's id")), responses(
+#[utoipa::path(delete, path = "/v1/jobs/{id}", tag = "jobs", params(InPath), responses(
     (status = 200, body = view::Verdict, description = "`cancelled`, or `cancelled_after_attempt`"),
     (status = 404, body = view::Verdict, description = "`not_found`"),
     (status = 409, body = view::Verdict, description = "`in_flight` (cancelled too, but the attempt that is out may land), or `fired`"),
@@ -60,7 +61,7 @@ pub(super) async fn cancel(State(api): State<Api>, Id(id): Id) -> Result<Respons
 }
 
 /// Give a job another time
-#[utoipa::path(patch, path = "/v1/jobs/{id}", tag = "jobs", params(("id" = String, Path, description = "The job's id")), request_body = NewTime, responses(
+#[utoipa::path(patch, path = "/v1/jobs/{id}", tag = "jobs", params(InPath), request_body = NewTime, responses(
     (status = 200, body = view::Verdict, description = "`rescheduled`"),
     (status = 404, body = view::Verdict, description = "`not_found`"),
     (status = 409, body = view::Verdict, description = "`in_flight` (nothing changed), `dead`, or `fired`"),
@@ -76,7 +77,7 @@ pub(super) async fn reschedule(State(api): State<Api>, Id(id): Id, Body(time): B
 }
 
 /// Publish a job now
-#[utoipa::path(post, path = "/v1/jobs/{id}/fire", tag = "jobs", params(("id" = String, Path, description = "The job's id")), responses(
+#[utoipa::path(post, path = "/v1/jobs/{id}/fire", tag = "jobs", params(InPath), responses(
     (status = 200, body = view::Verdict, description = "`firing`"),
     (status = 404, body = view::Verdict, description = "`not_found`"),
     (status = 409, body = view::Verdict, description = "`in_flight`, `dead`, or `fired`"),
@@ -86,7 +87,7 @@ pub(super) async fn fire(State(api): State<Api>, Id(id): Id) -> Result<Response,
 }
 
 /// Say for its consumer that a job is done
-#[utoipa::path(post, path = "/v1/jobs/{id}/finish", tag = "jobs", params(("id" = String, Path, description = "The job's id")), request_body = Option<Seen>, responses(
+#[utoipa::path(post, path = "/v1/jobs/{id}/finish", tag = "jobs", params(InPath), request_body = Option<Seen>, responses(
     (status = 200, body = view::Verdict, description = "`finished`"),
     (status = 404, body = view::Verdict, description = "`not_found`, also of a schedule that was never attempted"),
     (status = 409, body = view::Verdict, description = "`stale`, or `fired`"),
@@ -96,7 +97,7 @@ pub(super) async fn finish(State(api): State<Api>, Id(id): Id, MaybeJson(seen): 
 }
 
 /// Say for its consumer that an attempt failed
-#[utoipa::path(post, path = "/v1/jobs/{id}/fail", tag = "jobs", params(("id" = String, Path, description = "The job's id")), request_body = Option<Seen>, responses(
+#[utoipa::path(post, path = "/v1/jobs/{id}/fail", tag = "jobs", params(InPath), request_body = Option<Seen>, responses(
     (status = 200, body = view::Verdict, description = "`failed`"),
     (status = 404, body = view::Verdict, description = "`not_found`, also of a schedule that was never attempted"),
     (status = 409, body = view::Verdict, description = "`waiting` (no attempt is out), `stale`, `dead`, or `fired`"),
@@ -106,7 +107,7 @@ pub(super) async fn fail(State(api): State<Api>, Id(id): Id, MaybeJson(seen): Ma
 }
 
 /// Take a job out of the dead, its attempts from 1
-#[utoipa::path(post, path = "/v1/jobs/{id}/requeue", tag = "jobs", params(("id" = String, Path, description = "The job's id")), responses(
+#[utoipa::path(post, path = "/v1/jobs/{id}/requeue", tag = "jobs", params(InPath), responses(
     (status = 200, body = view::Verdict, description = "`requeued`"),
     (status = 404, body = view::Verdict, description = "`not_found`"),
     (status = 409, body = view::Verdict, description = "`waiting` (it is not dead), or `fired`"),

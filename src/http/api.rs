@@ -102,18 +102,24 @@ impl Api {
     pub fn router(self) -> Router {
         let body = self.inner.rules.limits.max_body / 3 * 4 + ENVELOPE;
         let (router, _) = calls().split_for_parts();
-        router
+        let router = router
             .route("/openapi.json", axum::routing::get(openapi::document))
             .fallback(async || Problem::new(StatusCode::NOT_FOUND, "there is nothing at this path"))
-            .layer(DefaultBodyLimit::max(usize::try_from(body).unwrap_or(usize::MAX)))
-            .layer(TimeoutLayer::with_status_code(StatusCode::GATEWAY_TIMEOUT, TIMEOUT))
-            .layer(middleware::from_fn_with_state(self.inner.guard.clone(), guard::check))
-            .merge(dashboard::router())
-            .layer(CatchPanicLayer::custom(trace::panicked))
-            .layer(middleware::map_response(problem::wrap))
-            .layer(middleware::from_fn(trace::request))
-            .with_state(self)
+            .layer(DefaultBodyLimit::max(usize::try_from(body).unwrap_or(usize::MAX)));
+        guarded(router, self.inner.guard.clone()).with_state(self)
     }
+}
+
+/// What stands before every call.
+fn guarded<S: Clone + Send + Sync + 'static>(router: Router<S>, guard: Guard) -> Router<S> {
+    router
+        .layer(TimeoutLayer::with_status_code(StatusCode::GATEWAY_TIMEOUT, TIMEOUT))
+        .layer(middleware::from_fn_with_state(guard, guard::check))
+        // The pages themselves are for whoever asks: what they show comes by the calls.
+        .merge(dashboard::router())
+        .layer(CatchPanicLayer::custom(trace::panicked))
+        .layer(middleware::map_response(problem::wrap))
+        .layer(middleware::from_fn(trace::request))
 }
 
 /// The calls and their documentation.
@@ -128,4 +134,43 @@ pub(super) fn calls() -> OpenApiRouter<Api> {
         .routes(routes!(stats::stats))
         .routes(routes!(horizon::horizon))
         .routes(routes!(events::events))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use axum::routing::get;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpStream;
+
+    use super::*;
+    use crate::http::Listener;
+
+    /// The whole answer to `GET path`.
+    async fn ask(router: &Router, path: &str) -> String {
+        let listener = Listener::bind("http.listen", "127.0.0.1:0").await.unwrap();
+        let mut link = TcpStream::connect(listener.address()).await.unwrap();
+        let server = tokio::spawn(listener.serve(router.clone(), CancellationToken::new()));
+        link.write_all(format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        link.read_to_string(&mut answer).await.unwrap();
+        server.abort();
+        assert!(answer.contains("\r\nx-request-id: ") && answer.contains("\r\ncontent-type: application/problem+json\r\n"), "{answer}");
+        answer
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_that_panics_or_hangs_is_a_problem() {
+        async fn hangs() {
+            clock::sleep(TIMEOUT * 2).await;
+        }
+        async fn panics() {
+            assert_eq!(1, 2, "a secret of the call");
+        }
+        let router = guarded(Router::new().route("/hangs", get(hangs)).route("/panics", get(panics)), Guard::new(None));
+        let answer = ask(&router, "/panics").await;
+        assert!(answer.starts_with("HTTP/1.1 500 ") && answer.contains("x-request-id\"") && !answer.contains("secret"), "{answer}");
+        let answer = ask(&router, "/hangs").await;
+        assert!(answer.starts_with("HTTP/1.1 504 ") && answer.contains("may have been done"), "{answer}");
+    }
 }

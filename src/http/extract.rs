@@ -40,7 +40,7 @@ impl<T: DeserializeOwned + Default, S: Send + Sync> FromRequest<S> for MaybeJson
     async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
         let says_json = is_json(request.headers().get(header::CONTENT_TYPE).map(header::HeaderValue::as_bytes));
         let bytes = body(request, state).await?;
-        if bytes.is_empty() {
+        if bytes.is_empty() || (says_json && bytes.trim_ascii() == b"null") {
             return Ok(MaybeJson(T::default()));
         }
         if !says_json {
@@ -64,6 +64,10 @@ async fn body<S: Send + Sync>(request: Request, state: &S) -> Result<Bytes, Prob
 }
 
 fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
+    // serde would take a list of the fields' values too.
+    if !bytes.is_empty() && bytes.trim_ascii_start().first() != Some(&b'{') {
+        return Err(Problem::bad("the body is not what this call takes: a JSON object"));
+    }
     serde_json::from_slice(bytes).map_err(|error| Problem::bad(format!("the body is not what this call takes: {error}")))
 }
 
@@ -86,6 +90,16 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Query<T> {
     }
 }
 
+/// How the documentation describes an [`Id`].
+#[derive(utoipa::IntoParams)]
+#[into_params(parameter_in = Path)]
+#[allow(dead_code, reason = "only described")]
+pub(super) struct InPath {
+    /// The job's id
+    #[param(min_length = 1, max_length = 256, pattern = r"^[^\u0000-\u001f\u007f-\u009f]+$")]
+    id: String,
+}
+
 /// The id in the path.
 pub(super) struct Id(pub(super) JobId);
 
@@ -100,8 +114,19 @@ impl<S: Send + Sync> FromRequestParts<S> for Id {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_never_ends_is_408() {
+        use axum::body::Body;
+        use futures_util::stream;
+        let body = Body::from_stream(stream::pending::<Result<Bytes, std::io::Error>>());
+        let request = Request::builder().header("content-type", "application/json").body(body).unwrap();
+        let problem = Json::<serde_json::Value>::from_request(request, &()).await.err().unwrap();
+        assert_eq!(problem.into_response().status(), 408);
+    }
 
     #[test]
     fn json_is_told_by_its_content_type() {

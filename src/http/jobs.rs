@@ -10,7 +10,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::Problem;
 use super::api::Api;
-use super::extract::{Id, Query};
+use super::extract::{Id, InPath, Query};
 use crate::store::list::{self, Spot};
 use crate::store::read::Place;
 use crate::units::{parse_time_ms, quote};
@@ -98,7 +98,7 @@ fn flag_schema() -> utoipa::openapi::Object {
 }
 
 /// Show a job
-#[utoipa::path(get, path = "/v1/jobs/{id}", tag = "jobs", params(("id" = String, Path, description = "The job's id"), Shown), responses(
+#[utoipa::path(get, path = "/v1/jobs/{id}", tag = "jobs", params(InPath, Shown), responses(
     (status = 200, body = view::Job, description = "The job"),
     (status = 404, body = Problem, content_type = "application/problem+json", description = "There is none: what is over is not kept"),
 ))]

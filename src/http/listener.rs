@@ -1,18 +1,27 @@
 //! Binds an address of the settings, serves a router on it, ends with the rest.
 
-use std::future::IntoFuture;
 use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use axum::Router;
-use tokio::net::TcpListener;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::clock;
 
 /// How long a client that is slow to ask may hold up the end.
 pub const GRACE: Duration = Duration::from_secs(1);
+/// How long a client may take to send the head of a request, and to begin the next one on its connection.
+const HEAD: Duration = Duration::from_secs(30);
+/// The most connections at once. More wait in the queue of the address.
+const MOST: usize = 512;
+/// The pause where no connection can be accepted, because this process has no file left to open.
+const PAUSE: Duration = Duration::from_millis(100);
 
 /// Why an address could not be bound.
 #[derive(Debug, thiserror::Error)]
@@ -94,15 +103,46 @@ impl Listener {
 
     /// Serves until `shutdown`, then answers what was begun, for [`GRACE`] at most, and returns.
     pub async fn serve(self, router: Router, shutdown: CancellationToken) -> io::Result<()> {
-        let served = axum::serve(self.listener, router).with_graceful_shutdown(shutdown.clone().cancelled_owned()).into_future();
-        let patience = async {
-            shutdown.cancelled().await;
-            clock::sleep(GRACE).await;
-        };
-        tokio::select! {
-            ended = served => ended,
-            () = patience => Ok(()),
+        // Dropped, the connections that are left end.
+        let mut connections = JoinSet::new();
+        loop {
+            tokio::select! {
+                () = shutdown.cancelled() => break,
+                Some(_) = connections.join_next() => {}
+                accepted = self.listener.accept(), if connections.len() < MOST => match accepted {
+                    Ok((stream, _)) => drop(connections.spawn(converse(stream, router.clone(), shutdown.clone()))),
+                    Err(error) => {
+                        tracing::debug!(%error, "a connection was not accepted");
+                        clock::sleep(PAUSE).await;
+                    }
+                },
+            }
         }
+        drop(self.listener);
+        let answered = async { while connections.join_next().await.is_some() {} };
+        // Whoever has not asked by then is not waited for.
+        let _ = clock::timeout(GRACE, answered).await;
+        Ok(())
+    }
+}
+
+/// Answers the requests of one connection, until it ends; at `shutdown`, once what was begun is answered.
+async fn converse(stream: TcpStream, router: Router, shutdown: CancellationToken) {
+    // An answer is written whole: nothing is gained by waiting for more.
+    let _ = stream.set_nodelay(true);
+    let mut http = http1::Builder::new();
+    http.timer(TokioTimer::new()).header_read_timeout(HEAD);
+    let connection = http.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+    tokio::pin!(connection);
+    let ended = tokio::select! {
+        ended = connection.as_mut() => ended,
+        () = shutdown.cancelled() => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    if let Err(error) = ended {
+        tracing::debug!(%error, "a connection ended early");
     }
 }
 
@@ -127,6 +167,20 @@ mod tests {
         assert!(answer.starts_with("HTTP/1.1 404"), "{answer}");
         shutdown.cancel();
         clock::timeout(GRACE * 5, server).await.expect("the server ends").unwrap().unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_is_slow_to_ask_is_hung_up_on() {
+        let listener = Listener::bind("probes.listen", "127.0.0.1:0").await.unwrap();
+        let mut half = TcpStream::connect(listener.address()).await.unwrap();
+        let server = tokio::spawn(listener.serve(Router::new(), CancellationToken::new()));
+        half.write_all(b"GET / HTTP/1.1\r\nhost:").await.unwrap();
+        let begun = clock::now();
+        let mut answer = Vec::new();
+        half.read_to_end(&mut answer).await.unwrap();
+        let took = clock::now().duration_since(begun);
+        assert!(took >= HEAD && took < HEAD * 2, "{took:?}");
+        server.abort();
     }
 
     #[tokio::test]

@@ -25,6 +25,7 @@ use crate::view;
 #[serde(deny_unknown_fields)]
 pub(super) struct NewJob {
     /// 1 to 256 bytes without control characters; without one, one is made up
+    #[schema(min_length = 1, max_length = 256)]
     id: Option<String>,
     /// How long, from receipt by Redis's clock: `90s`, `1h30m`, `PT15M`, or milliseconds. This or `until`
     #[serde(rename = "for")]

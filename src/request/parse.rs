@@ -106,6 +106,7 @@ fn schedule(control: Control, message: &Message, body: Option<bytes::Bytes>, rul
             max_late_ms: control.max_late_ms,
             created_ms: now_ms,
             origin: rules.kind.as_str().to_owned(),
+            trace: None,
             has_body,
             body,
         },

@@ -12,6 +12,7 @@ use crate::job::Confirm;
 mod accepted;
 mod actions;
 mod amqp;
+mod asked;
 mod dialects;
 mod envelopes;
 mod foreign;

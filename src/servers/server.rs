@@ -50,6 +50,11 @@ impl<K: Kind> Server<K> {
         self.process.dir()
     }
 
+    /// Sets variables for every later start, besides those of this process.
+    pub fn set_env<'a>(&mut self, variables: impl IntoIterator<Item = (&'a str, &'a str)>) {
+        self.process.set_env(variables.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect());
+    }
+
     /// SIGKILL: a crash. The system still has what it wrote; what it had not written is gone.
     pub fn kill(&mut self) -> Result<(), ServerError> {
         self.process.kill()

@@ -17,6 +17,11 @@ use crate::job::JobId;
 
 mod run;
 
+/// By id, the job or why it cannot be read.
+type Fetched = BTreeMap<String, Result<Found, String>>;
+
+/// How many buckets are fetched from side by side: each may bring a record of the largest size.
+const BUCKETS: usize = 4;
 /// The most ids that are read of one sorted set at a time.
 const PAGE: usize = CALL_JOBS;
 
@@ -88,6 +93,7 @@ impl Store {
             .collect();
         // About what each set gives of the page where ids are spread evenly.
         let count = (2 * query.limit / runs.len().max(1) + 8).min(PAGE);
+        try_join_all(runs.iter_mut().map(|run| self.seek(run))).await?;
         try_join_all(runs.iter_mut().map(|run| self.read_on(run, count))).await?;
         let mut heads: BinaryHeap<Reverse<(Spot, usize)>> =
             runs.iter_mut().enumerate().filter_map(|(at, run)| Some(Reverse((run.ahead.pop_front()?, at)))).collect();
@@ -186,43 +192,46 @@ impl Store {
         Ok(candidates.collect())
     }
 
-    /// Records and states, 1 MiB at a time, bodies dropped as they come: by id, the job or why it cannot be read.
-    async fn fetch(&self, batch: &[Candidate], place: Place) -> Result<BTreeMap<String, Result<Found, String>>, StoreError> {
-        let mut found = BTreeMap::new();
+    /// Records and states of these jobs, a few buckets side by side: by id, the job or why it cannot be read.
+    async fn fetch(&self, batch: &[Candidate], place: Place) -> Result<Fetched, StoreError> {
+        let mut found = Fetched::new();
         let mut buckets: BTreeMap<u16, Vec<&Candidate>> = BTreeMap::new();
         for candidate in batch {
             buckets.entry(candidate.bucket).or_default().push(candidate);
         }
-        for (bucket, members) in buckets {
-            let mut sizes = Pipeline::new();
-            for member in &members {
-                sizes.cmd("HSTRLEN").arg(self.keys.jobs(bucket)).arg(&member.spot.id);
-            }
-            let sizes = self.link.pipeline("listing", &sizes).await?.into_iter().map(|size| match size {
-                Value::Int(size) => usize::try_from(size).unwrap_or(0),
-                _ => 0,
-            });
-            let (mut chunk, mut bytes) = (Vec::new(), 0);
-            for (member, size) in members.into_iter().zip(sizes) {
-                if !chunk.is_empty() && bytes + size > CALL_BYTES {
-                    self.fetch_chunk(bucket, &std::mem::take(&mut chunk), place, &mut found).await?;
-                    bytes = 0;
-                }
-                bytes += size;
-                chunk.push(member);
-            }
-            self.fetch_chunk(bucket, &chunk, place, &mut found).await?;
+        let buckets: Vec<(u16, Vec<&Candidate>)> = buckets.into_iter().collect();
+        for side_by_side in buckets.chunks(BUCKETS) {
+            let fetching = side_by_side.iter().map(|(bucket, members)| self.fetch_bucket(*bucket, members, place));
+            try_join_all(fetching).await?.into_iter().for_each(|mut of_bucket| found.append(&mut of_bucket));
         }
         Ok(found)
     }
 
-    async fn fetch_chunk(
-        &self,
-        bucket: u16,
-        chunk: &[&Candidate],
-        place: Place,
-        found: &mut BTreeMap<String, Result<Found, String>>,
-    ) -> Result<(), StoreError> {
+    /// The same of one bucket: 1 MiB at a time, bodies dropped as they come.
+    async fn fetch_bucket(&self, bucket: u16, members: &[&Candidate], place: Place) -> Result<Fetched, StoreError> {
+        let mut found = Fetched::new();
+        let mut sizes = Pipeline::new();
+        for member in members {
+            sizes.cmd("HSTRLEN").arg(self.keys.jobs(bucket)).arg(&member.spot.id);
+        }
+        let sizes = self.link.pipeline("listing", &sizes).await?.into_iter().map(|size| match size {
+            Value::Int(size) => usize::try_from(size).unwrap_or(0),
+            _ => 0,
+        });
+        let (mut chunk, mut bytes) = (Vec::new(), 0);
+        for (member, size) in members.iter().copied().zip(sizes) {
+            if !chunk.is_empty() && bytes + size > CALL_BYTES {
+                self.fetch_chunk(bucket, &std::mem::take(&mut chunk), place, &mut found).await?;
+                bytes = 0;
+            }
+            bytes += size;
+            chunk.push(member);
+        }
+        self.fetch_chunk(bucket, &chunk, place, &mut found).await?;
+        Ok(found)
+    }
+
+    async fn fetch_chunk(&self, bucket: u16, chunk: &[&Candidate], place: Place, found: &mut Fetched) -> Result<(), StoreError> {
         let ids: Vec<&str> = chunk.iter().map(|candidate| candidate.spot.id.as_str()).collect();
         let mut pipeline = Pipeline::new();
         pipeline.cmd("HMGET").arg(self.keys.jobs(bucket)).arg(&ids);

@@ -23,6 +23,14 @@ macro_rules! labels {
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         pub enum $name { $($(#[$value_doc])* $value,)+ }
 
+        impl $name {
+            /// The word in the exposition.
+            #[must_use]
+            pub fn as_str(self) -> &'static str {
+                Label::word(self)
+            }
+        }
+
         impl Label for $name {
             const ALL: &'static [Self] = &[$($name::$value,)+];
             fn word(self) -> &'static str {
@@ -144,14 +152,6 @@ labels! {
         Hour = "3600",
         /// The next day.
         Day = "86400",
-    }
-}
-
-impl PauseReason {
-    /// The word of the contract.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        self.word()
     }
 }
 

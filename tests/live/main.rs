@@ -17,5 +17,7 @@ mod odd_requests;
 mod routes;
 mod servers;
 mod store;
+#[cfg(all(feature = "nats", feature = "otel"))]
+mod traces;
 #[cfg(all(feature = "amqp", feature = "kafka", feature = "nats"))]
 mod verdicts;

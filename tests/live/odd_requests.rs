@@ -50,7 +50,7 @@ impl Rig {
 
     async fn run(&self) -> Bridge {
         let roles = Roles { ingest: true, dispatch: true };
-        Bridge::start(&self.settings, roles, &self.metrics, &Readiness::new(["main"])).await.unwrap()
+        Bridge::start(&self.settings, roles, &self.metrics, &Default::default(), &Readiness::new(["main"])).await.unwrap()
     }
 
     /// Reads so many messages of a subject, by body.

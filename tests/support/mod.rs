@@ -5,6 +5,7 @@ pub(crate) mod jetstream;
 pub(crate) mod ledger;
 pub(crate) mod verdicts;
 
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use tokio::time::{MissedTickBehavior, interval, timeout};
@@ -44,4 +45,12 @@ pub(crate) async fn wait_within<T>(deadline: Duration, what: &str, mut condition
 pub(crate) fn metric(scrape: &str, series: &str) -> f64 {
     let found = scrape.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
     found.unwrap_or_else(|| panic!("no {series} in:\n{scrape}")).parse().unwrap()
+}
+
+/// Where `make clients` put what tests run in Python.
+pub(crate) fn python_libraries() -> PathBuf {
+    let named = std::env::var_os("DWELL_CLIENTS").map(PathBuf::from);
+    let folder = named.unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join(".servers/clients"));
+    assert!(folder.is_dir(), "no clients at {}: run `make clients`", folder.display());
+    folder
 }

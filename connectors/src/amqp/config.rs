@@ -1,13 +1,14 @@
 //! The settings of an AMQP broker.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::server::{Server, heartbeat, servers};
+use crate::ConnectorError;
+use crate::address::{certificate_problems, file_problems, login_problems, place, urls, wrong};
 use crate::secret::{Secret, Urls, read_secret};
-use crate::{ConnectorError, ErrorKind};
 
 /// `[brokers.NAME]` with `type = "amqp"`: RabbitMQ, or another broker that speaks AMQP 0-9-1 with publisher confirms.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
@@ -65,27 +66,12 @@ impl Config {
             },
             (None, Some(_)) => {}
         }
-        if self.password.is_some() && self.password_file.is_some() {
-            problems.push("`password` and `password_file` are both set: keep one".to_owned());
-        }
-        match (&self.user, self.password.is_some() || self.password_file.is_some()) {
-            (Some(_), false) => problems.push("`user` is set without `password` or `password_file`".to_owned()),
-            (None, true) => problems.push("a password is set without `user`".to_owned()),
-            _ => {}
-        }
-        match (&self.tls_cert_file, &self.tls_key_file) {
-            (Some(_), None) => problems.push("`tls_cert_file` is set without `tls_key_file`".to_owned()),
-            (None, Some(_)) => problems.push("`tls_key_file` is set without `tls_cert_file`".to_owned()),
-            _ => {}
-        }
+        login_problems(self.user.is_some(), self.password.is_some(), self.password_file.is_some(), &mut problems);
+        certificate_problems(self.tls_cert_file.is_some(), self.tls_key_file.is_some(), &mut problems);
         if let Some(Err(problem)) = self.heartbeat.as_deref().map(heartbeat) {
             problems.push(format!("`heartbeat`: {problem}"));
         }
-        for (setting, file) in self.files() {
-            if let Err(error) = std::fs::File::open(file) {
-                problems.push(format!("`{setting}`: cannot read {}: {error}", file.display()));
-            }
-        }
+        file_problems(&self.files(), &mut problems);
         problems
     }
 
@@ -98,34 +84,25 @@ impl Config {
     }
 
     /// The files that are named, with their settings.
-    fn files(&self) -> Vec<(&'static str, &Path)> {
-        let files = [
+    fn files(&self) -> [(&'static str, &Option<PathBuf>); 5] {
+        [
             ("url_file", &self.url_file),
             ("password_file", &self.password_file),
             ("tls_ca_file", &self.tls_ca_file),
             ("tls_cert_file", &self.tls_cert_file),
             ("tls_key_file", &self.tls_key_file),
-        ];
-        files.into_iter().filter_map(|(setting, file)| Some((setting, file.as_deref()?))).collect()
+        ]
     }
 
     /// Where it is, for people: the URLs without what is secret in them.
     #[must_use]
     pub fn place(&self) -> String {
-        match (&self.url, &self.url_file) {
-            (Some(urls), _) => urls.to_string(),
-            (None, Some(file)) => format!("the URL in {}", file.display()),
-            (None, None) => "amqp without a URL".to_owned(),
-        }
+        place("amqp", self.url.as_ref(), self.url_file.as_deref())
     }
 
     /// The servers, from `url` or `url_file`, with the login and the heartbeat of the other settings.
     pub(super) async fn servers(&self) -> Result<Vec<Server>, ConnectorError> {
-        let (setting, urls) = match (&self.url, &self.url_file) {
-            (Some(urls), _) => ("url", urls.clone()),
-            (None, Some(file)) => ("url_file", Urls::new(read_secret("url_file", file).await?)),
-            (None, None) => ("url", Urls::default()),
-        };
+        let (setting, urls) = urls(self.url.as_ref(), self.url_file.as_deref()).await?;
         let mut servers = servers(&urls).map_err(|problem| wrong(setting, &problem))?;
         let password = match (&self.password, &self.password_file) {
             (Some(password), _) => password.clone(),
@@ -141,10 +118,6 @@ impl Config {
         }
         Ok(servers)
     }
-}
-
-fn wrong(setting: &str, problem: &str) -> ConnectorError {
-    ConnectorError::new(ErrorKind::Config, format!("`{setting}`: {problem}"))
 }
 
 #[cfg(test)]

@@ -24,13 +24,26 @@ pub(super) struct Item {
     pub(super) since: Instant,
 }
 
-/// Where publications to one exchange go in.
+/// Where the publications of one lane go in.
 pub(super) type Lane = mpsc::UnboundedSender<Vec<Item>>;
+
+/// What a lane is for.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct Key {
+    pub(super) exchange: String,
+    /// One routing key alone, which holds up the others.
+    pub(super) apart: Option<String>,
+}
+
+/// The most lanes for one routing key alone.
+const APART: usize = 64;
 
 /// One sink's desk.
 pub(super) struct Desk {
     /// `None` once the sink closed or its link was lost.
     open: Mutex<Option<Open>>,
+    /// Where outcomes go while any lane has some to give.
+    out: mpsc::WeakUnboundedSender<Given>,
     /// Handed over, and neither given to the client nor answered.
     unsent: AtomicUsize,
     sent: Notify,
@@ -40,45 +53,83 @@ pub(super) struct Desk {
 
 struct Open {
     out: mpsc::UnboundedSender<Given>,
-    lanes: HashMap<String, Lane>,
+    lanes: HashMap<Key, Lane>,
+    /// How many of them are for one routing key alone.
+    apart: usize,
+}
+
+impl Open {
+    fn key(&self, to: &Destination) -> Key {
+        let mut key = Key { exchange: to.exchange.clone(), apart: None };
+        if self.apart > 0 {
+            key.apart = Some(to.address.clone());
+            if !self.lanes.contains_key(&key) {
+                key.apart = None;
+            }
+        }
+        key
+    }
 }
 
 impl Desk {
     pub(super) fn new(out: mpsc::UnboundedSender<Given>) -> Self {
-        let open = Mutex::new(Some(Open { out, lanes: HashMap::new() }));
-        Desk { open, unsent: AtomicUsize::new(0), sent: Notify::new(), most: AtomicU64::new(u64::MAX) }
+        let (weak, open) = (out.downgrade(), Mutex::new(Some(Open { out, lanes: HashMap::new(), apart: 0 })));
+        Desk { open, out: weak, unsent: AtomicUsize::new(0), sent: Notify::new(), most: AtomicU64::new(u64::MAX) }
     }
 
-    /// Takes in publications, each to the lane of its exchange; `start` makes a lane that is not there. Then gives these outcomes.
-    pub(super) fn take_in(&self, items: Vec<Item>, outcomes: Given, start: impl Fn(&str, mpsc::UnboundedSender<Given>) -> Lane) {
+    /// Takes in publications, each to its lane; `start` makes a lane that is not there. Then gives these outcomes.
+    pub(super) fn take_in(&self, items: Vec<Item>, outcomes: Given, start: impl Fn(&Key, mpsc::UnboundedSender<Given>) -> Lane) {
         let mut open = self.open.lock();
-        let Some(Open { out, lanes }) = &mut *open else { return };
-        self.unsent.fetch_add(items.len(), Ordering::AcqRel);
-        let mut by_exchange: HashMap<String, Vec<Item>> = HashMap::new();
-        for item in items {
-            match by_exchange.get_mut(&item.to.exchange) {
-                Some(of_exchange) => of_exchange.push(item),
-                None => drop(by_exchange.insert(item.to.exchange.clone(), vec![item])),
+        let Some(open) = &mut *open else {
+            // After the end of the outcomes nobody waits for these.
+            if let Some(out) = self.out.upgrade() {
+                give(&out, refused(items).chain(outcomes).collect());
             }
+            return;
+        };
+        self.unsent.fetch_add(items.len(), Ordering::AcqRel);
+        let mut by_lane: HashMap<Key, Vec<Item>> = HashMap::new();
+        for item in items {
+            by_lane.entry(open.key(&item.to)).or_default().push(item);
         }
-        for (exchange, items) in by_exchange {
-            let lane = lanes.entry(exchange).or_insert_with_key(|exchange| start(exchange, out.clone()));
+        for (key, items) in by_lane {
+            let lane = open.lanes.entry(key).or_insert_with_key(|key| start(key, open.out.clone()));
             // A lane ends only by `retire`, or with the link: then it answers for what is on its way, and the rest is answered here.
             if let Err(mpsc::error::SendError(items)) = lane.send(items) {
                 self.left(items.len());
-                let refused = items.into_iter().map(|item| (item.token, Outcome::Refused("the connection was lost".to_owned())));
-                give(out, refused.collect());
+                give(&open.out, refused(items).collect());
             }
         }
-        give(out, outcomes);
+        give(&open.out, outcomes);
     }
 
-    /// Ends the lane of this exchange if nothing is on its way to it; whether it does.
-    pub(super) fn retire(&self, exchange: &str, items: &mpsc::UnboundedReceiver<Vec<Item>>) -> bool {
+    /// Gives these to the lane for one routing key alone, and what comes from now on; `start` makes it. What it does not take comes back.
+    pub(super) fn set_apart(&self, key: &Key, items: Vec<Item>, start: impl FnOnce() -> Lane) -> Vec<Item> {
+        let mut open = self.open.lock();
+        let Some(open) = &mut *open else { return items };
+        if !open.lanes.contains_key(key) {
+            if open.apart == APART {
+                return items;
+            }
+            open.apart += 1;
+            open.lanes.insert(key.clone(), start());
+        }
+        let Some(lane) = open.lanes.get(key) else { return items };
+        if items.is_empty() {
+            return items;
+        }
+        lane.send(items).map_or_else(|mpsc::error::SendError(items)| items, |()| Vec::new())
+    }
+
+    /// Ends this lane if nothing is on its way to it; whether it does.
+    pub(super) fn retire(&self, key: &Key, items: &mpsc::UnboundedReceiver<Vec<Item>>) -> bool {
         let mut open = self.open.lock();
         let idle = items.is_empty();
-        if let (true, Some(open)) = (idle, &mut *open) {
-            open.lanes.remove(exchange);
+        if let (true, Some(open)) = (idle, &mut *open)
+            && open.lanes.remove(key).is_some()
+            && key.apart.is_some()
+        {
+            open.apart -= 1;
         }
         idle
     }
@@ -119,9 +170,42 @@ impl Desk {
     }
 }
 
+/// Came too late to be sent.
+fn refused(items: Vec<Item>) -> impl Iterator<Item = (Token, Outcome)> {
+    items.into_iter().map(|item| (item.token, Outcome::Refused("the connection was lost or closed".to_owned())))
+}
+
 /// Gives outcomes. A caller that dropped the receiver wants none.
 pub(super) fn give(out: &mpsc::UnboundedSender<Given>, outcomes: Given) {
     if !outcomes.is_empty() {
         let _ = out.send(outcomes);
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_comes_between_the_end_of_the_link_and_that_of_the_outcomes_has_an_outcome() {
+        let item = |token| Item {
+            token,
+            to: Destination::new("q"),
+            body: Bytes::new(),
+            properties: BasicProperties::default(),
+            since: Instant::now(),
+        };
+        let never = |_: &Key, _| -> Lane { panic!("no lane is made any more") };
+        let (out, mut outcomes) = mpsc::unbounded_channel();
+        let of_a_lane = out.clone();
+        let desk = Desk::new(out);
+        desk.close();
+        desk.take_in(vec![item(1)], vec![(2, Outcome::Invalid(String::new()))], never);
+        let given = outcomes.try_recv().unwrap();
+        assert!(matches!(&given[..], [(1, Outcome::Refused(_)), (2, Outcome::Invalid(_))]), "{given:?}");
+        drop(of_a_lane);
+        assert_eq!(outcomes.try_recv(), Err(mpsc::error::TryRecvError::Disconnected));
+        desk.take_in(vec![item(3)], vec![], never);
     }
 }

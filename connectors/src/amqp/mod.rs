@@ -2,6 +2,7 @@
 //!
 //! - A queue is read with manual acks; `max_unsettled` is the prefetch. The queue is the group: `group` only names the reader in the broker's tools.
 //!   There are no positions and no times of the broker.
+//! - A stream is no queue to read requests from: RabbitMQ gives a reader of one only what is published after it came.
 //! - A broker has a patience of its own with what is unsettled: RabbitMQ's `consumer_timeout`, 30 minutes unless set otherwise. It then closes the
 //!   channel and delivers the messages again. Raise it where Redis may be away for longer.
 //! - On a quorum queue each time that a message comes back counts towards its delivery limit, 20 by default on RabbitMQ 4; `declare` sets the highest.
@@ -16,6 +17,7 @@ mod config;
 mod delivery;
 mod desk;
 mod fault;
+mod flight;
 mod guard;
 mod lane;
 mod link;
@@ -24,6 +26,7 @@ mod names;
 mod properties;
 mod pump;
 mod queue;
+mod ready;
 mod scrub;
 mod server;
 mod shelf;
@@ -31,6 +34,8 @@ pub(crate) mod sink;
 pub(crate) mod source;
 mod tally;
 mod values;
+mod waiting;
+mod window;
 
 pub use self::config::Config;
 pub(crate) use self::names::{allows, forbidden, pattern_problem};

@@ -6,6 +6,8 @@ use lapin::types::ShortString;
 use super::values::{headers, table, table_size};
 use crate::{Headers, Properties};
 
+/// Not to outlive the broker.
+const TRANSIENT: u8 = 1;
 /// Written to the disk of a durable queue.
 const PERSISTENT: u8 = 2;
 /// What a frame with properties holds besides them: its own head and end, class, weight, body size and flags.
@@ -52,6 +54,11 @@ pub(super) fn outgoing(
         && (expiration.is_empty() || !expiration.bytes().all(|digit| digit.is_ascii_digit()) || expiration.parse::<u32>().is_err())
     {
         return Err(format!("expiration `{}` is no number of milliseconds that AMQP takes", expiration.escape_debug()));
+    }
+    if let Some(mode) = own.delivery_mode
+        && !matches!(mode, TRANSIENT | PERSISTENT)
+    {
+        return Err(format!("delivery mode {mode} is none: AMQP has {TRANSIENT} (transient) and {PERSISTENT} (persistent)"));
     }
     let headers = table(headers)?;
     let mut size = HEAD + table_size(&headers);
@@ -143,6 +150,8 @@ mod tests {
             let expiring = Properties { expiration: Some(expiration.to_owned()), ..Properties::default() };
             assert!(outgoing(Headers::default(), Some(expiring), "", None, FRAME).unwrap_err().contains("expiration"));
         }
+        let other = Properties { delivery_mode: Some(3), ..Properties::default() };
+        assert!(outgoing(Headers::default(), Some(other), "", None, FRAME).unwrap_err().contains("delivery mode"));
         let mut headers = Headers::default();
         headers.push("large", Value::Text("x".repeat(FRAME)));
         assert!(outgoing(headers, None, "", None, FRAME).unwrap_err().contains("one frame"));

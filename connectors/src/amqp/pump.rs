@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use futures_util::StreamExt;
 use futures_util::stream::ReadyChunks;
-use lapin::options::{BasicCancelOptions, BasicConsumeOptions};
+use lapin::options::{BasicCancelOptions, BasicConsumeOptions, BasicQosOptions};
 use lapin::types::{FieldTable, ShortString};
 use lapin::{Channel, Consumer};
 use tokio::sync::oneshot;
@@ -25,6 +25,7 @@ pub(super) struct Pump {
     shelf: Arc<Shelf>,
     queue: String,
     group: String,
+    max_unsettled: u16,
     reading: Option<Reading>,
     count: u64,
 }
@@ -46,8 +47,10 @@ impl Pump {
         options: &SourceOptions,
     ) -> Result<oneshot::Receiver<Result<(), ConnectorError>>, ConnectorError> {
         let (queue, group) = (options.topic.clone(), options.group.clone());
-        let mut pump = Pump { link, channel, shelf, queue, group, reading: None, count: 0 };
-        pump.read().await?;
+        // 0 would be no bound.
+        let max_unsettled = u16::try_from(options.max_unsettled.max(1)).unwrap_or(u16::MAX);
+        let mut pump = Pump { link, channel, shelf, queue, group, max_unsettled, reading: None, count: 0 };
+        pump.read(max_unsettled).await?;
         let (done, closed) = oneshot::channel();
         tokio::spawn(async move {
             let result = match pump.run().await {
@@ -64,8 +67,17 @@ impl Pump {
         Ok(closed)
     }
 
-    /// Asks the broker to deliver. A name of ours, so that people see in the broker's own tools who reads.
-    async fn read(&mut self) -> Result<(), ConnectorError> {
+    /// How many messages to ask for: the broker does not count those towards a reader's bound that it delivered to the one before. A reader keeps
+    /// its bound for its life, so a small one is not worth it, and the pump waits until more is settled.
+    fn room(&self) -> Option<u16> {
+        let unsettled = u16::try_from(self.shelf.unsettled()).unwrap_or(u16::MAX);
+        Some(self.max_unsettled.saturating_sub(unsettled)).filter(|room| *room >= self.max_unsettled.div_ceil(2))
+    }
+
+    /// Asks the broker to deliver so many. A name of ours, so that people see in the broker's own tools who reads.
+    async fn read(&mut self, room: u16) -> Result<(), ConnectorError> {
+        let bounded = self.link.ask(self.channel.basic_qos(room, BasicQosOptions::default())).await?;
+        bounded.map_err(|error| self.broken(error))?;
         self.count += 1;
         let tag = ShortString::try_new(format!("{}-{}", self.group, self.count)).unwrap_or_default();
         let consuming = self.channel.basic_consume(short(&self.queue)?, tag, BasicConsumeOptions::default(), FieldTable::default());
@@ -83,7 +95,12 @@ impl Pump {
                 return Ok(());
             }
             match &mut self.reading {
-                None if !paused => self.read().await?,
+                None if !paused => {
+                    if let Some(room) = self.room() {
+                        self.read(room).await?;
+                        continue;
+                    }
+                }
                 Some(reading) if paused && !reading.stopping => {
                     reading.stopping = true;
                     let stop = self.channel.basic_cancel(reading.tag.clone(), BasicCancelOptions::default());

@@ -14,6 +14,7 @@ use super::link::Link;
 use super::names::too_long;
 use super::properties::outgoing;
 use super::queue;
+use super::window::Place;
 use crate::{ConnectorError, Destination, ErrorKind, Outcome, Outcomes, Publication, Sink};
 
 pub(crate) async fn open(config: &Config, publish_timeout: Duration) -> Result<(AmqpSink, Outcomes), ConnectorError> {
@@ -64,7 +65,10 @@ impl Sink for AmqpSink {
                 Err(why) => invalid.push((token, Outcome::Invalid(why))),
             }
         }
-        self.desk.take_in(items, invalid, |exchange, out| lane::start(&self.link, &self.desk, exchange, out, self.patience));
+        self.desk.take_in(items, invalid, |key, out| {
+            let (link, desk) = (Arc::clone(&self.link), Arc::clone(&self.desk));
+            lane::start(Place { link, desk, out, patience: self.patience }, key.clone())
+        });
     }
 
     /// The queue, by way of the default exchange, or the exchange: whether a queue is bound to it for this key, AMQP cannot be asked.

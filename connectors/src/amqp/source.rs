@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use futures_util::FutureExt;
 use futures_util::future::try_join_all;
 use lapin::Channel;
-use lapin::options::{BasicAckOptions, BasicNackOptions, BasicQosOptions};
+use lapin::options::{BasicAckOptions, BasicNackOptions};
 use tokio::sync::{Mutex, oneshot};
 
 use super::config::Config;
@@ -20,11 +21,6 @@ pub(crate) async fn open(config: &Config, options: SourceOptions) -> Result<Amqp
     let link = Arc::new(Link::connect(config, "source").await?);
     readable(&link, &options.topic).await?;
     let channel = link.channel().await?;
-    // 0 would be no bound.
-    let prefetch = u16::try_from(options.max_unsettled.max(1)).unwrap_or(u16::MAX);
-    let bounded = link.ask(channel.basic_qos(prefetch, BasicQosOptions::default())).await?;
-    bounded
-        .map_err(|error| link.fail(ErrorKind::Disconnected, &format!("cannot bound what is unsettled: {}", said(&error))).because(error))?;
     let shelf = Arc::new(Shelf::default());
     let pump = Pump::start(Arc::clone(&link), channel.clone(), Arc::clone(&shelf), &options).await?;
     Ok(AmqpSource { link, channel, shelf, options, settling: Mutex::default(), closed: Some(pump) })
@@ -56,12 +52,22 @@ impl AmqpSource {
         F: Future<Output = lapin::Result<()>> + Send,
     {
         let _alone = self.settling.lock().await;
-        let words = try_join_all(self.shelf.settle(batch).into_iter().map(word));
+        let failed = |error: lapin::Error| {
+            self.link.fail(ErrorKind::Disconnected, &format!("cannot settle what was read: {}", said(&error))).because(error)
+        };
+        // The first look at a word hands it to the client. All have one before anything waits, so that who stops waiting leaves nothing half said:
+        // a later word for all before it would be for the rest too.
+        let mut writing = Vec::new();
+        for settle in self.shelf.settle(batch) {
+            let mut said = Box::pin(word(settle));
+            match said.as_mut().now_or_never() {
+                Some(written) => written.map_err(failed)?,
+                None => writing.push(said),
+            }
+        }
         tokio::select! {
             biased;
-            written = words => written.map(drop).map_err(|error| {
-                self.link.fail(ErrorKind::Disconnected, &format!("cannot settle what was read: {}", said(&error))).because(error)
-            }),
+            written = try_join_all(writing) => written.map(drop).map_err(failed),
             () = self.link.lost() => Err(self.link.error()),
         }
     }

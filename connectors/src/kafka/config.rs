@@ -86,7 +86,9 @@ impl Config {
             return Err(self.fail(ErrorKind::Config, &problem));
         }
         let mut client = ClientConfig::new();
-        client.set_log_level(RDKafkaLogLevel::Info);
+        // Writers listen to what became of each request, which the client tells in its log alone (`debug`, below).
+        let is_writer = matches!(role, Role::Writer { .. });
+        client.set_log_level(if is_writer { RDKafkaLogLevel::Debug } else { RDKafkaLogLevel::Info });
         // Defaults: `properties` may say otherwise. A request without an answer gives its connection up after 10 s, so that a frozen broker is seen.
         set(&mut client, &[("client.id", "dwell"), ("socket.timeout.ms", "10000"), ("reconnect.backoff.max.ms", "1000")]);
         if self.properties.get("security.protocol").is_some_and(|protocol| protocol.to_ascii_lowercase().contains("ssl")) {
@@ -114,7 +116,7 @@ impl Config {
         for (name, value) in self.properties.iter() {
             let (name, value) = read(name, value)?;
             let for_writers = name == "allow.auto.create.topics";
-            if !for_writers || matches!(role, Role::Writer { .. }) {
+            if !for_writers || is_writer {
                 client.set(name, value);
             }
         }
@@ -127,13 +129,17 @@ impl Config {
                     ("enable.auto.commit", "false"),
                     ("enable.auto.offset.store", "false"),
                     ("auto.offset.reset", "earliest"),
+                    // So that it shows what is not there any more.
+                    ("enable.partition.eof", "true"),
                 ],
             ),
             Role::Writer { timeout } => {
                 let timeout = timeout.as_millis().clamp(10, 2_147_483_647);
+                let debug = client.get("debug").map_or_else(|| "broker".to_owned(), |theirs| format!("{theirs},broker"));
                 set(
                     &mut client,
                     &[
+                        ("debug", &debug),
                         ("acks", "all"),
                         ("enable.idempotence", "true"),
                         ("delivery.timeout.ms", &timeout.to_string()),

@@ -57,6 +57,11 @@ pub(super) fn to_kafka(headers: &Headers) -> Result<Option<OwnedHeaders>, String
     Ok(Some(list))
 }
 
+/// How much the headers of a message of ours hold, in bytes.
+pub(super) fn size(list: Option<&BorrowedHeaders>) -> usize {
+    list.map_or(0, |list| list.iter().map(|header| header.key.len() + header.value.map_or(0, <[u8]>::len)).sum())
+}
+
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {

@@ -3,6 +3,7 @@
 //! librdkafka reconnects by itself and for ever, and most of what it says on the way is no news. The link counts as lost when every broker it knows
 //! is down and none answers within [`GRACE`]: then the value ends, and the supervisor above opens another.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,9 +15,10 @@ use rdkafka::error::{KafkaError, RDKafkaErrorCode as Code};
 use rdkafka::metadata::Metadata;
 use rdkafka::statistics::Statistics;
 use tokio::time::Instant;
-use tracing::{debug, warn};
+use tracing::{debug, error, trace, warn};
 
 use super::config::Config;
+use super::outcome::{Way, is_open};
 use crate::{ConnectorError, ErrorKind};
 
 /// The longest that connecting may take.
@@ -36,6 +38,8 @@ struct Heard {
     /// When all brokers were first and last said to be down, since one answered.
     down: Option<(Instant, Instant)>,
     denied: Option<String>,
+    /// When a message that was sent and not confirmed may last have been written.
+    open: Option<Instant>,
 }
 
 impl Ear {
@@ -55,9 +59,9 @@ impl Ear {
         }
     }
 
-    /// Whether all brokers were down at this moment, and none was seen up since.
-    pub(super) fn was_down(&self, moment: Instant) -> bool {
-        self.0.lock().down.is_some_and(|(_, last)| last < moment)
+    /// How a producer fared since this moment.
+    pub(super) fn way_since(&self, moment: Instant) -> Way {
+        if self.0.lock().open.is_some_and(|last| last >= moment) { Way::Open } else { Way::Clear }
     }
 
     /// Why the link is lost, where it is: no broker has answered for too long. Looks for a moment while that is open.
@@ -87,7 +91,13 @@ impl<T> Context<T> {
 impl<T: Send + Sync> ClientContext for Context<T> {
     /// What matters of these comes as an error as well.
     fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
-        if matches!(level, RDKafkaLogLevel::Emerg | RDKafkaLogLevel::Alert | RDKafkaLogLevel::Critical) {
+        if matches!(level, RDKafkaLogLevel::Debug) {
+            // Each failure of a request, before what it means for its messages. Only writers are told, and of many other things.
+            if facility == "REQERR" && message.contains("ProduceRequest") && is_open(message) {
+                self.ear.0.lock().open = Some(Instant::now());
+            }
+            trace!(facility, message, "librdkafka says");
+        } else if matches!(level, RDKafkaLogLevel::Emerg | RDKafkaLogLevel::Alert | RDKafkaLogLevel::Critical) {
             warn!(facility, message, "librdkafka is in trouble");
         } else {
             debug!(facility, message, "librdkafka says");
@@ -145,10 +155,18 @@ pub(super) fn failed(config: &Config, what: &str, error: KafkaError) -> Connecto
         (_, Some(Code::InconsistentGroupProtocol)) => {
             (ErrorKind::Config, "all members of the group need the same `partition.assignment.strategy`, or name another `group`")
         }
+        (_, Some(Code::InvalidSessionTimeout)) => {
+            (ErrorKind::Config, "set `session.timeout.ms` in `properties` to what the broker allows (`group.max.session.timeout.ms`)")
+        }
         (_, Some(code)) if denied.contains(&code) => (ErrorKind::Denied, "grant the user what it needs: read, write and describe"),
         _ => (ErrorKind::Disconnected, ""),
     };
     config.fail(kind, &format!("{what}: {error}")).mend(mend).because(error)
+}
+
+/// Runs the work of a thread that others wait for; `None` where it panicked.
+pub(super) fn caught<T>(work: impl FnOnce() -> T) -> Option<T> {
+    catch_unwind(AssertUnwindSafe(work)).inspect_err(|_| error!("a thread of a kafka client panicked, its link is given up")).ok()
 }
 
 /// Runs work that blocks where it may.

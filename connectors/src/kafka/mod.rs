@@ -5,8 +5,11 @@
 //!
 //! What a log cannot do: give back one message. `nack` goes back in the partition and reads on, and what is settled or held is left out on the way.
 //!
-//! Known limits of the client library: the value of a header whose name is not UTF-8 is lost, and what a timed-out message was (never sent, or sent
-//! and not answered) is not told, so that it counts as unknown unless the link was down since it was handed over.
+//! A message that was not delivered is unknown unless it cannot have landed. The client tells only the last error of a message, but the log of each
+//! request that failed: a message is refused where none that failed since it was handed over may have been written (see `outcome`). That is said of
+//! requests, not of messages, so that a few that never left are unknown for the sake of others.
+//!
+//! Known limit of the client library: the value of a header whose name is not UTF-8 is lost.
 
 mod config;
 mod delivery;

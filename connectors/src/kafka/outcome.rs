@@ -1,5 +1,7 @@
 //! What librdkafka says of a message that it did not deliver, and what that means.
 
+use std::sync::LazyLock;
+
 use rdkafka::error::{KafkaError, RDKafkaErrorCode as Code};
 
 use crate::Outcome;
@@ -13,73 +15,132 @@ pub(super) struct Failed<'a> {
     pub(super) topic: &'a str,
     /// Body, key and headers, in bytes.
     pub(super) size: usize,
-    /// All brokers were down since before it was handed over.
-    pub(super) never_sent: bool,
+    pub(super) has_key: bool,
+    /// How the producer fared since it was handed over.
+    pub(super) way: Way,
+}
+
+/// How the producer fared since a message was handed over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Way {
+    /// It was not handed over at all.
+    Never,
+    /// All that was sent and failed was refused before it was written, or nothing was sent.
+    Clear,
+    /// Something that was sent and failed may have been written: perhaps this message, before it was sent again.
+    Open,
 }
 
 /// The outcome of a message that was not delivered. The question is whether it may have landed, and what helps.
 pub(super) fn outcome(failed: &Failed<'_>) -> Outcome {
-    let Failed { error, topic, size, never_sent } = *failed;
+    let Failed { error, topic, size, has_key, way } = *failed;
     let Some(code) = error.rdkafka_error_code() else { return Outcome::Invalid(format!("`{topic}`: {error}")) };
     let why = format!("`{topic}`: {code}");
     match code {
-        Code::UnknownTopic | Code::UnknownTopicOrPartition | Code::UnknownPartition => {
-            Outcome::Unroutable(format!("no topic `{topic}`: {code}"))
-        }
-        Code::TopicAuthorizationFailed | Code::ClusterAuthorizationFailed => Outcome::Unroutable(why),
         // A batch is taken whole or not at all: a small message may have been in bad company. It tries again, as often as its schedule says.
         Code::MessageSizeTooLarge | Code::MessageBatchTooLarge if size < BATCH => {
             Outcome::Unroutable(format!("{why}: the topic takes less than a batch of {BATCH} bytes (`max.message.bytes`)"))
         }
+        // Nor is it told which of a batch was invalid. What has a key is not what a compacted topic refuses.
+        Code::InvalidRecord if size < BATCH && has_key => Outcome::Unroutable(format!("{why}: or another message of its batch")),
+        Code::InvalidDifferentRecord => Outcome::Unroutable(why),
         Code::MessageSizeTooLarge
         | Code::MessageBatchTooLarge
         | Code::InvalidMessageSize
         | Code::InvalidRecord
-        | Code::InvalidDifferentRecord
         | Code::InvalidTimestamp
         | Code::InvalidTopic
         | Code::InvalidArgument
         | Code::UnsupportedForMessageFormat
         | Code::UnsupportedCompressionType => Outcome::Invalid(why),
-        // By the broker's word, or because it never left: later.
-        Code::NotEnoughReplicas | Code::ThrottlingQuotaExceeded | Code::PolicyViolation | Code::QueueFull | Code::KafkaStorageError => {
-            Outcome::Refused(why)
+        // Where a topic is gone, so is what was written to it.
+        Code::UnknownTopic | Code::UnknownTopicOrPartition | Code::UnknownPartition => {
+            Outcome::Unroutable(format!("no topic `{topic}`: {code}"))
         }
-        // Whatever else is said, somebody has said it: the message was sent.
-        Code::MessageTimedOut | Code::PurgeQueue | Code::AllBrokersDown | Code::BrokerTransportFailure if never_sent => {
-            Outcome::Refused(format!("{why}: all brokers were down"))
+        // The last answer says nothing of those before it: what lacked replicas only after it was written is refused when it is sent again.
+        _ if way == Way::Open => Outcome::Unknown(why),
+        Code::TopicAuthorizationFailed | Code::ClusterAuthorizationFailed => Outcome::Unroutable(why),
+        // By the broker's word: later.
+        Code::NotEnoughReplicas | Code::ThrottlingQuotaExceeded | Code::PolicyViolation | Code::QueueFull => Outcome::Refused(why),
+        _ if way == Way::Never => Outcome::Refused(why),
+        Code::MessageTimedOut | Code::PurgeQueue | Code::AllBrokersDown | Code::BrokerTransportFailure => {
+            Outcome::Refused(format!("{why}: it was never sent, the partition's broker is away"))
         }
-        // Too few replicas only after it was written, timeouts, lost connections, a producer that lost its place.
+        // A disk that broke after it was written, a producer that lost its place.
         _ => Outcome::Unknown(why),
     }
+}
+
+/// Whether a request to publish that failed with these words of librdkafka may have been written all the same. A leader that lost its office, or its
+/// disk, and one that found too few replicas only afterwards have written it first.
+pub(super) fn is_open(words: &str) -> bool {
+    static REFUSALS: LazyLock<Vec<String>> = LazyLock::new(|| {
+        let refusals = [
+            Code::NotEnoughReplicas,
+            Code::TopicAuthorizationFailed,
+            Code::ClusterAuthorizationFailed,
+            Code::UnknownTopicOrPartition,
+            Code::MessageSizeTooLarge,
+            Code::MessageBatchTooLarge,
+            Code::InvalidRecord,
+            Code::PolicyViolation,
+            Code::ThrottlingQuotaExceeded,
+        ];
+        // `NotEnoughReplicas (Broker: Not enough in-sync replicas)`: the words are those in brackets.
+        let words = |code: Code| Some(format!("failed: {}: ", code.to_string().split_once(" (")?.1.strip_suffix(')')?));
+        refusals.into_iter().filter_map(words).collect()
+    });
+    !REFUSALS.iter().any(|refusal| words.contains(refusal))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn of(code: Code, size: usize, never_sent: bool) -> Outcome {
-        outcome(&Failed { error: &KafkaError::MessageProduction(code), topic: "t", size, never_sent })
+    fn of(code: Code, size: usize, way: Way) -> Outcome {
+        outcome(&Failed { error: &KafkaError::MessageProduction(code), topic: "t", size, has_key: true, way })
     }
 
     #[test]
     fn errors_are_decisions() {
-        for (code, size, never_sent, expected) in [
-            (Code::UnknownTopic, 1, false, "Unroutable"),
-            (Code::UnknownTopicOrPartition, 1, true, "Unroutable"),
-            (Code::MessageSizeTooLarge, 1 << 20, false, "Invalid"),
-            (Code::MessageSizeTooLarge, 100, false, "Unroutable"),
-            (Code::NotEnoughReplicas, 1, false, "Refused"),
-            (Code::NotEnoughReplicasAfterAppend, 1, false, "Unknown"),
-            (Code::MessageTimedOut, 1, false, "Unknown"),
-            (Code::MessageTimedOut, 1, true, "Refused"),
-            (Code::PurgeQueue, 1, true, "Refused"),
-            (Code::PurgeQueue, 1, false, "Unknown"),
-            (Code::PurgeInflight, 1, false, "Unknown"),
-            (Code::OutOfOrderSequenceNumber, 1, false, "Unknown"),
+        use Way::{Clear, Never, Open};
+        for (code, size, way, expected) in [
+            (Code::UnknownTopic, 1, Clear, "Unroutable"),
+            (Code::UnknownTopicOrPartition, 1, Never, "Unroutable"),
+            (Code::UnknownTopicOrPartition, 1, Open, "Unroutable"),
+            (Code::MessageSizeTooLarge, 1 << 20, Open, "Invalid"),
+            (Code::MessageSizeTooLarge, 100, Clear, "Unroutable"),
+            (Code::InvalidRecord, 100, Clear, "Unroutable"),
+            (Code::InvalidRecord, 1 << 20, Clear, "Invalid"),
+            (Code::InvalidDifferentRecord, 1, Clear, "Unroutable"),
+            (Code::NotEnoughReplicas, 1, Clear, "Refused"),
+            (Code::NotEnoughReplicas, 1, Open, "Unknown"),
+            (Code::NotEnoughReplicasAfterAppend, 1, Open, "Unknown"),
+            (Code::NotEnoughReplicasAfterAppend, 1, Clear, "Unknown"),
+            (Code::KafkaStorageError, 1, Clear, "Unknown"),
+            (Code::MessageTimedOut, 1, Open, "Unknown"),
+            (Code::MessageTimedOut, 1, Clear, "Refused"),
+            (Code::PurgeQueue, 1, Clear, "Refused"),
+            (Code::PurgeQueue, 1, Open, "Unknown"),
+            (Code::PurgeInflight, 1, Clear, "Unknown"),
+            (Code::OutOfOrderSequenceNumber, 1, Clear, "Unknown"),
+            (Code::Fatal, 1, Never, "Refused"),
         ] {
-            let outcome = format!("{:?}", of(code, size, never_sent));
-            assert!(outcome.starts_with(expected) && outcome.contains("`t`"), "{code:?} {size} {never_sent}: {outcome}");
+            let outcome = format!("{:?}", of(code, size, way));
+            assert!(outcome.starts_with(expected) && outcome.contains("`t`"), "{code:?} {size} {way:?}: {outcome}");
+        }
+    }
+
+    #[test]
+    fn a_request_that_failed_is_open_unless_it_was_refused_before_it_was_written() {
+        for (words, expected) in [
+            ("127.0.0.1:1/1: ProduceRequest failed: Broker: Not enough in-sync replicas: explicit actions Retry,MsgNotPersisted", false),
+            ("ProduceRequest failed: Broker: Message(s) written to insufficient number of in-sync replicas: explicit actions Retry", true),
+            ("ProduceRequest failed: Broker: Not leader for partition: actions Refresh,MsgNotPersisted", true),
+            ("ProduceRequest failed: Local: Broker transport failure: explicit actions Refresh,MsgPossiblyPersisted", true),
+            ("ProduceRequest failed: Broker: Topic authorization failed: explicit actions Permanent", false),
+        ] {
+            assert_eq!(is_open(words), expected, "{words}");
         }
     }
 }

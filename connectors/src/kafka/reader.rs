@@ -10,11 +10,11 @@ use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode as Code};
 use rdkafka::{Offset, TopicPartitionList};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
-use tracing::{debug, info};
+use tracing::{debug, info, warn};
 
 use super::config::Config;
 use super::delivery::{Delivery, delivery};
-use super::link::{Context, failed};
+use super::link::{Context, caught, failed};
 use super::shelf::Shelf;
 use crate::{ConnectorError, ErrorKind};
 
@@ -22,14 +22,23 @@ use crate::{ConnectorError, ErrorKind};
 const POLL: Duration = Duration::from_millis(100);
 /// The most messages that are taken over at once.
 const CHUNK: usize = 512;
+/// The most bytes of those, but for the last.
+const CHUNK_BYTES: usize = 1 << 20;
 /// Between commits.
 const COMMIT: Duration = Duration::from_millis(500);
 /// How long a full shelf is waited for without polling. After that partitions are paused, which throws away what was fetched ahead.
 const STALL: Duration = Duration::from_secs(1);
-/// How long one such wait is.
+/// The longest wait for the client's word that it goes back. Without its word a refusal would not be heard.
+const SEEK: Duration = Duration::from_millis(500);
+/// How long a wait for room is.
 const MOMENT: Duration = Duration::from_millis(20);
 
 pub(super) type Reads = BaseConsumer<Context<Arc<Shelf>>>;
+
+/// Answers when the reader has left the group.
+pub(super) type Closed = oneshot::Receiver<Result<(), ConnectorError>>;
+/// What the thread does.
+type Run = fn(&mut Reader) -> Result<(), ConnectorError>;
 
 /// The thread between the consumer and the shelf.
 pub(super) struct Reader {
@@ -44,22 +53,22 @@ pub(super) struct Reader {
 
 impl Reader {
     /// Starts the thread; the receiver answers once it has ended and left the group.
-    pub(super) fn start(
-        config: Config,
-        consumer: Reads,
-        shelf: Arc<Shelf>,
-        topic: String,
-    ) -> Result<oneshot::Receiver<Result<(), ConnectorError>>, ConnectorError> {
+    pub(super) fn start(config: Config, consumer: Reads, shelf: Arc<Shelf>, topic: String) -> Result<Closed, ConnectorError> {
+        let reader = Reader { config, consumer, shelf, topic, committed: Instant::now(), full: None, paused: false };
+        reader.spawn(Self::run)
+    }
+
+    fn spawn(mut self, run: Run) -> Result<Closed, ConnectorError> {
         let (done, closed) = oneshot::channel();
-        let what = config.fail(ErrorKind::Disconnected, "cannot start a thread for reading");
-        let mut reader = Reader { config, consumer, shelf, topic, committed: Instant::now(), full: None, paused: false };
+        let what = self.config.fail(ErrorKind::Disconnected, "cannot start a thread for reading");
         let work = move || {
-            let result = reader.run();
+            let result = caught(|| run(&mut self));
+            let result = result.unwrap_or_else(|| Err(self.config.fail(ErrorKind::Disconnected, "the reader panicked")));
             if let Err(error) = &result {
-                reader.shelf.end(error);
+                self.shelf.end(error);
             }
             // Leaves the group, and waits for that.
-            drop(reader);
+            drop(self);
             // Nobody waits after a drop.
             let _ = done.send(result);
         };
@@ -95,13 +104,24 @@ impl Reader {
 
     /// Takes over what is there, about so many.
     fn poll(&self, room: usize) -> Result<(), ConnectorError> {
-        let (mut deliveries, mut wait) = (Vec::<Delivery>::new(), POLL);
-        while deliveries.len() < room.clamp(1, CHUNK) {
+        let (mut deliveries, mut bytes, mut wait) = (Vec::<Delivery>::new(), 0, POLL);
+        while deliveries.len() < room.clamp(1, CHUNK) && bytes < CHUNK_BYTES {
             match self.consumer.poll(wait) {
-                Some(Ok(message)) => deliveries.push(delivery(&message)),
+                Some(Ok(message)) => {
+                    let delivery = delivery(&message);
+                    bytes += delivery.message.size();
+                    deliveries.push(delivery);
+                }
                 Some(Err(error)) => {
                     self.shelf.put(std::mem::take(&mut deliveries));
-                    self.judge(error)?;
+                    match error {
+                        KafkaError::PartitionEOF(partition) => {
+                            if self.shelf.at_end(partition) {
+                                warn!(topic = self.topic, partition, "messages that were given back are not in the log any more");
+                            }
+                        }
+                        error => self.judge(error)?,
+                    }
                 }
                 None => break,
             }
@@ -123,7 +143,11 @@ impl Reader {
                 | Code::GroupAuthorizationFailed
                 | Code::Authentication
                 | Code::SaslAuthenticationFailed
-                | Code::InconsistentGroupProtocol,
+                | Code::InconsistentGroupProtocol
+                // It would ask again and again, and nothing would be read.
+                | Code::InvalidSessionTimeout
+                | Code::InvalidGroupId
+                | Code::GroupMaxSizeReached,
             ) => Err(failed(&self.config, &what, error)),
             _ if matches!(error, KafkaError::MessageConsumptionFatal(_)) => Err(failed(&self.config, &what, error)),
             code => {
@@ -151,10 +175,12 @@ impl Reader {
     /// Goes back to what shall come again.
     fn turn_back(&self) -> Result<(), ConnectorError> {
         for (partition, offset) in self.shelf.turns() {
-            match self.consumer.seek(&self.topic, partition, Offset::Offset(offset), Duration::ZERO) {
-                Ok(()) => self.shelf.went_back(partition, offset),
-                // Not fetching yet, or not ours any more: the next round tells.
-                Err(error) => debug!(topic = self.topic, partition, offset, %error, "cannot go back yet"),
+            let sought = self.consumer.seek(&self.topic, partition, Offset::Offset(offset), SEEK);
+            self.shelf.went_back(partition, offset, sought.is_ok());
+            if let Err(error) = sought {
+                // Not fetching yet, or not ours any more: the next round tells. It may have been only the answer that was late.
+                debug!(topic = self.topic, partition, offset, %error, "cannot go back yet");
+                self.shelf.wait(MOMENT);
             }
         }
         Ok(())
@@ -230,5 +256,29 @@ impl ConsumerContext for Context<Arc<Shelf>> {
             debug!(%error, "a commit failed, it will be repeated");
             self.of.not_committed(numbers(offsets).into_iter());
         }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+    use crate::SourceOptions;
+    use crate::kafka::config::Role;
+
+    #[tokio::test]
+    async fn a_panic_ends_the_source() {
+        let (topic, group) = ("a".to_owned(), "g".to_owned());
+        let options = SourceOptions { topic: topic.clone(), group, max_batch: 1, max_batch_bytes: 1, max_unsettled: 1 };
+        let (config, shelf) = (Config::at("127.0.0.1:1"), Arc::new(Shelf::new(&options)));
+        let client = config.client(Role::Reader { group: "g" }).unwrap();
+        let consumer = client.create_with_context(Context::new(Arc::clone(&shelf))).unwrap();
+        let reader = Reader { config, consumer, shelf: Arc::clone(&shelf), topic, committed: Instant::now(), full: None, paused: false };
+        let closed = reader.spawn(|_| panic!("of the test")).unwrap();
+        let error = closed.await.unwrap().unwrap_err();
+        assert!(error.kind == ErrorKind::Disconnected && error.message.contains("panicked"), "{error}");
+        // Whoever waits is woken, and nothing can be settled.
+        shelf.arrived().await;
+        assert!(shelf.take(1, 1).is_err() && shelf.settle(crate::BatchId(1), true).is_err());
     }
 }

@@ -18,11 +18,18 @@ pub(super) struct Shelf {
     /// For the reader: there is room, or it shall do something else.
     changed: Condvar,
     max_unsettled: usize,
+    /// Of what is read and not handed out.
+    max_bytes: usize,
 }
+
+/// How many batches of the largest size are read ahead.
+const AHEAD: usize = 4;
 
 #[derive(Default)]
 struct State {
     buffer: VecDeque<(Delivery, u64)>,
+    /// How much memory the messages of `buffer` hold.
+    bytes: usize,
     batches: HashMap<BatchId, Vec<Place>>,
     last: u64,
     /// The partitions that are ours now.
@@ -65,7 +72,9 @@ impl State {
 
 impl Shelf {
     pub(super) fn new(options: &SourceOptions) -> Self {
-        Shelf { state: Mutex::default(), arrived: Notify::new(), changed: Condvar::new(), max_unsettled: options.max_unsettled }
+        let max_bytes = options.max_batch_bytes.saturating_mul(AHEAD);
+        let (arrived, changed) = (Notify::new(), Condvar::new());
+        Shelf { state: Mutex::default(), arrived, changed, max_unsettled: options.max_unsettled, max_bytes }
     }
 
     /// A batch of what is there, within the bounds.
@@ -80,6 +89,7 @@ impl Shelf {
                 break;
             }
             let Some((Delivery { message, partition, offset }, generation)) = state.buffer.pop_front() else { break };
+            state.bytes -= message.size();
             messages.push(message);
             places.push(Place { partition, generation, offset });
         }
@@ -89,6 +99,8 @@ impl Shelf {
         state.last += 1;
         let id = BatchId(state.last);
         state.batches.insert(id, places);
+        drop(state);
+        self.changed.notify_one();
         Ok(Some(Batch { id, messages }))
     }
 
@@ -124,7 +136,8 @@ impl Shelf {
     pub(super) fn outlook(&self) -> Outlook {
         let state = self.state.lock();
         let held: usize = state.tracks.values().map(Track::held).sum();
-        Outlook { closing: state.closing, paused: state.paused, room: self.max_unsettled.saturating_sub(held) }
+        let room = if state.bytes < self.max_bytes { self.max_unsettled.saturating_sub(held) } else { 0 };
+        Outlook { closing: state.closing, paused: state.paused, room }
     }
 
     /// Waits until something changed, for a moment.
@@ -139,6 +152,7 @@ impl Shelf {
             if let Some(track) = state.tracks.get_mut(&delivery.partition) {
                 let generation = track.generation;
                 if track.read(delivery.offset) {
+                    state.bytes += delivery.message.size();
                     state.buffer.push_back((delivery, generation));
                 }
             }
@@ -162,6 +176,7 @@ impl Shelf {
         let mut state = self.state.lock();
         state.tracks.retain(|partition, _| !partitions.contains(partition));
         state.buffer.retain(|(delivery, _)| !partitions.contains(&delivery.partition));
+        state.bytes = state.buffer.iter().map(|(delivery, _)| delivery.message.size()).sum();
         drop(state);
         self.changed.notify_one();
     }
@@ -205,16 +220,55 @@ impl Shelf {
         self.state.lock().tracks.iter().filter_map(|(partition, track)| Some((*partition, track.back_to()?))).collect()
     }
 
-    /// The reader went back in this partition.
-    pub(super) fn went_back(&self, partition: i32, to: i64) {
+    /// The reader went back in this partition, for sure or perhaps.
+    pub(super) fn went_back(&self, partition: i32, to: i64, sure: bool) {
         if let Some(track) = self.state.lock().tracks.get_mut(&partition) {
-            track.went_back(to);
+            track.went_back(to, sure);
         }
+    }
+
+    /// This partition has no more for now; true where something that was given back is not there any more.
+    pub(super) fn at_end(&self, partition: i32) -> bool {
+        self.state.lock().tracks.get_mut(&partition).is_some_and(Track::at_end)
     }
 
     /// Nothing more will come, and nothing can be settled.
     pub(super) fn end(&self, error: &ConnectorError) {
         self.state.lock().ended = Some((error.kind, error.message.clone(), error.mend.clone()));
         self.arrived.notify_one();
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+    use crate::Message;
+
+    fn delivery(partition: i32, offset: i64, size: usize) -> Delivery {
+        Delivery { message: Message::new(vec![b'x'; size]), partition, offset }
+    }
+
+    fn shelf() -> Shelf {
+        let (topic, group) = ("a".to_owned(), "g".to_owned());
+        let shelf = Shelf::new(&SourceOptions { topic, group, max_batch: 10, max_batch_bytes: 1000, max_unsettled: 100 });
+        shelf.assign(0..2);
+        shelf
+    }
+
+    #[test]
+    fn what_is_read_ahead_is_bounded_in_bytes_too() {
+        let shelf = shelf();
+        shelf.put((0..4).map(|offset| delivery(0, offset, 900)).collect());
+        assert_eq!(shelf.outlook().room, 96);
+        shelf.put(vec![delivery(1, 0, 900)]);
+        assert_eq!(shelf.outlook().room, 0);
+        // Handing out makes room, and so does a partition that goes.
+        let batch = shelf.take(10, 1000).unwrap().unwrap();
+        assert_eq!((batch.messages.len(), shelf.outlook().room), (1, 95));
+        shelf.put(vec![delivery(0, 4, 900)]);
+        assert_eq!(shelf.outlook().room, 0);
+        shelf.revoke(&[1]);
+        assert_eq!(shelf.outlook().room, 95);
     }
 }

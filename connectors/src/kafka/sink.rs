@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 
 use super::config::{Config, Role};
 use super::link::{Context, ask, blocking, failed};
-use super::outcome::{Failed, outcome};
+use super::outcome::{Failed, Way, outcome};
 use super::window::Window;
 use super::writer::{Writer, Writes};
 use super::{headers, topic};
@@ -22,6 +22,9 @@ use crate::{ConnectorError, Destination, ErrorKind, Outcome, Outcomes, Publicati
 /// Before a message that the producer's queue had no room for is tried again.
 const FULL: Duration = Duration::from_millis(5);
 
+/// For what the client has to tell: many lines of its log, and what went wrong among them.
+const MOMENT: Duration = Duration::from_millis(20);
+
 pub(crate) async fn open(config: &Config, publish_timeout: Duration) -> Result<(KafkaSink, Outcomes), ConnectorError> {
     let (window, outcomes) = Window::start();
     let (config, of) = (config.clone(), Arc::clone(&window));
@@ -29,7 +32,7 @@ pub(crate) async fn open(config: &Config, publish_timeout: Duration) -> Result<(
         let client = config.client(Role::Writer { timeout: publish_timeout })?;
         let producer: Writes =
             client.create_with_context(Context::new(Arc::clone(&of))).map_err(|error| failed(&config, "cannot make a client", error))?;
-        ask(&config, producer.client(), None, || producer.poll(Duration::ZERO))?;
+        ask(&config, producer.client(), None, || producer.poll(MOMENT))?;
         let (producer, may_publish) = (Arc::new(producer), Arc::new(RwLock::new(true)));
         let writer = Writer { producer: Arc::clone(&producer), window: Arc::clone(&of), open: Arc::clone(&may_publish), publish_timeout };
         let ended =
@@ -102,7 +105,7 @@ impl KafkaSink {
         };
         producer.send::<[u8], [u8]>(record).map_err(|(error, _)| match error.rdkafka_error_code() {
             Some(Code::QueueFull) => None,
-            _ => Some(outcome(&Failed { error: &error, topic: &to.address, size: usize::MAX, never_sent: true })),
+            _ => Some(outcome(&Failed { error: &error, topic: &to.address, size: usize::MAX, has_key: true, way: Way::Never })),
         })
     }
 }

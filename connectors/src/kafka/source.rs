@@ -7,12 +7,11 @@ use async_trait::async_trait;
 use rdkafka::consumer::Consumer;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode as Code};
 use rdkafka::{Offset, TopicPartitionList};
-use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::config::{Config, Role};
 use super::link::{Context, blocking, failed};
-use super::reader::{Reader, Reads, missing};
+use super::reader::{Closed, Reader, Reads, missing};
 use super::shelf::Shelf;
 use super::topic;
 use crate::{Batch, BatchId, ConnectorError, ErrorKind, Reader as Found, Source, SourceOptions};
@@ -86,8 +85,7 @@ pub(crate) struct KafkaSource {
     config: Config,
     shelf: Arc<Shelf>,
     options: SourceOptions,
-    /// Answers when the reader has left the group.
-    closed: Option<oneshot::Receiver<Result<(), ConnectorError>>>,
+    closed: Option<Closed>,
 }
 
 #[async_trait]

@@ -17,8 +17,10 @@ pub(super) struct Track {
     turn: bool,
     /// What comes now up to here was read before: the source went back.
     again_until: Option<i64>,
-    /// Where it went back to.
+    /// What comes again comes from here on: where the source went back to, then after the last that came.
     again_from: i64,
+    /// Whether it went back for sure. Where that is open, nothing follows from what does not come.
+    sure: bool,
     /// The last position that was committed.
     committed: Option<i64>,
 }
@@ -31,23 +33,41 @@ impl Track {
     /// Takes in what was read; false for what is not to be delivered, because it is settled or held.
     pub(super) fn read(&mut self, offset: i64) -> bool {
         if let Some(end) = self.again_until {
-            if offset + 1 >= end {
+            // Before where the source went back to: a log that lost its end, as below.
+            if offset < self.again_from {
                 self.again_until = None;
-            }
-            if offset < end {
-                // What is not there any more between two that are: compacted, or deleted.
-                // What was given back since then from before it is yet to be gone back for.
-                while let Some(gone) = self.nacked.range(self.again_from..).next().copied().filter(|gone| *gone < offset) {
-                    self.nacked.remove(&gone);
-                    self.open.remove(&gone);
+            } else {
+                self.gone_until(offset);
+                self.again_from = offset + 1;
+                if offset + 1 >= end {
+                    self.again_until = None;
                 }
-                return self.nacked.remove(&offset);
+                if offset < end {
+                    return self.nacked.remove(&offset);
+                }
             }
         }
         // An offset before `next` is a log that lost its end, or a reset to its beginning: other messages, to be read.
         self.open.insert(offset);
         self.next = Some(offset + 1);
         true
+    }
+
+    /// The log has no more for now; true where something that was given back is not there any more.
+    pub(super) fn at_end(&mut self) -> bool {
+        self.again_until.take().is_some() && self.gone_until(i64::MAX)
+    }
+
+    /// What was given back, and is not between the last that came again and this, is gone: compacted, or deleted. That settles it. What was given
+    /// back only after the source had passed it is still there: it takes another turn.
+    fn gone_until(&mut self, end: i64) -> bool {
+        let gone: Vec<i64> =
+            if self.sure && self.again_from < end { self.nacked.range(self.again_from..end).copied().collect() } else { Vec::new() };
+        for offset in &gone {
+            self.nacked.remove(offset);
+            self.open.remove(offset);
+        }
+        !gone.is_empty()
     }
 
     /// This offset is done; false where it was not held.
@@ -67,11 +87,13 @@ impl Track {
         self.nacked.first().copied().filter(|_| self.turn)
     }
 
-    /// The source went back to this offset: what it reads next it has read before. What was given back meanwhile from before it takes another turn.
-    pub(super) fn went_back(&mut self, to: i64) {
-        self.turn = self.nacked.first().is_some_and(|first| *first < to);
+    /// The source went back to this offset, for sure or perhaps: what it reads next it may have read before. What was given back meanwhile from
+    /// before it takes another turn, and so does all where it is not sure.
+    pub(super) fn went_back(&mut self, to: i64, sure: bool) {
+        self.turn = !sure || self.nacked.first().is_some_and(|first| *first < to);
         self.again_from = to;
         self.again_until = self.next;
+        self.sure = sure;
     }
 
     /// How many are read, neither acked nor given back.
@@ -107,7 +129,7 @@ mod tests {
 
     fn back(track: &mut Track) {
         let to = track.back_to().unwrap();
-        track.went_back(to);
+        track.went_back(to, true);
     }
 
     #[test]
@@ -126,8 +148,71 @@ mod tests {
         track.nack(8);
         let to = track.back_to().unwrap();
         track.nack(2);
-        track.went_back(to);
+        track.went_back(to, true);
         assert_eq!(track.back_to(), Some(2));
+    }
+
+    #[test]
+    fn what_is_given_back_after_the_source_passed_it_comes_again() {
+        let mut track = track(0..10);
+        (0..10).filter(|offset| ![2, 4].contains(offset)).for_each(|offset| assert!(track.ack(offset)));
+        track.nack(2);
+        back(&mut track);
+        let again: Vec<i64> = (2..7).filter(|offset| track.read(*offset)).collect();
+        assert_eq!(again, [2]);
+        track.nack(4);
+        track.ack(2);
+        assert!(!track.read(7) && !track.read(8) && !track.read(9));
+        assert_eq!((track.back_to(), track.to_commit()), (Some(4), Some(4)));
+        back(&mut track);
+        assert!(track.read(4) && track.ack(4));
+        assert_eq!(track.to_commit(), Some(10));
+    }
+
+    #[test]
+    fn what_was_given_back_and_is_gone_up_to_the_end_is_settled() {
+        // By the next message after what was read before, or by the end of the log.
+        for comes in [Some(12), None] {
+            let mut track = track(0..10);
+            (0..8).for_each(|offset| assert!(track.ack(offset)));
+            track.nack(8);
+            back(&mut track);
+            track.nack(9);
+            match comes {
+                Some(offset) => assert!(track.read(offset) && track.ack(offset)),
+                None => assert!(track.at_end() && !track.at_end()),
+            }
+            assert_eq!((track.back_to(), track.to_commit()), (None, Some(comes.map_or(10, |offset| offset + 1))));
+        }
+        // Where the source did not go back there is nothing to conclude.
+        let mut track = track(0..10);
+        track.nack(8);
+        assert!(!track.at_end());
+        assert_eq!(track.to_commit(), Some(0));
+    }
+
+    #[test]
+    fn what_does_not_come_is_not_gone_where_the_source_may_not_have_gone_back() {
+        let mut track = track(0..10);
+        (0..8).for_each(|offset| assert!(track.ack(offset)));
+        track.nack(8);
+        let to = track.back_to().unwrap();
+        track.went_back(to, false);
+        assert!(track.read(10) && !track.at_end());
+        assert_eq!((track.back_to(), track.to_commit()), (Some(8), Some(8)));
+        // It went back later after all.
+        track.went_back(8, false);
+        let again: Vec<i64> = (8..12).filter(|offset| track.read(*offset)).collect();
+        assert_eq!(again, [8, 11]);
+    }
+
+    #[test]
+    fn a_log_that_begins_anew_while_it_is_read_again_is_read() {
+        let mut track = track(100..110);
+        track.nack(105);
+        back(&mut track);
+        assert!(track.read(7) && track.read(8));
+        assert_eq!(track.to_commit(), Some(7));
     }
 
     #[test]

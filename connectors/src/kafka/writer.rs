@@ -10,7 +10,8 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 use tracing::debug;
 
-use super::link::Context;
+use super::headers;
+use super::link::{Context, caught};
 use super::outcome::{Failed, outcome};
 use super::window::Window;
 use crate::{Outcome, Token};
@@ -34,10 +35,16 @@ pub(super) struct Writer {
 impl Writer {
     /// Starts the thread; the receiver ends once every outcome was given.
     pub(super) fn start(self) -> std::io::Result<oneshot::Receiver<()>> {
+        self.spawn(Self::run)
+    }
+
+    fn spawn(self, run: fn(&Writer) -> String) -> std::io::Result<oneshot::Receiver<()>> {
         let (done, ended) = oneshot::channel();
         let work = move || {
-            let why = self.run();
-            self.end(&why);
+            let why = caught(|| run(&self)).unwrap_or_else(|| "the writer panicked".to_owned());
+            if caught(|| self.end(&why)).is_none() {
+                self.window.end(&why);
+            }
             drop(done);
             // The last one waits for the client's threads: never a task.
             drop(Arc::into_inner(self.producer));
@@ -88,9 +95,33 @@ impl ProducerContext for Context<Arc<Window>> {
             Err((error, message)) => outcome(&Failed {
                 error,
                 topic: message.topic(),
-                size: message.payload_len() + message.key_len(),
-                never_sent: self.ear.was_down(open.since),
+                size: message.payload_len() + message.key_len() + headers::size(message.headers()),
+                has_key: message.key().is_some(),
+                way: self.ear.way_since(open.since),
             }),
         });
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+    use crate::kafka::config::{Config, Role};
+
+    #[tokio::test]
+    async fn a_panic_answers_every_token_and_ends_the_sink() {
+        let (window, mut outcomes) = Window::start();
+        let publish_timeout = Duration::from_secs(5);
+        let client = Config::at("127.0.0.1:1").client(Role::Writer { timeout: publish_timeout }).unwrap();
+        let producer = Arc::new(client.create_with_context(Context::new(Arc::clone(&window))).unwrap());
+        let open = Arc::new(RwLock::new(true));
+        let writer = Writer { producer, window: Arc::clone(&window), open: Arc::clone(&open), publish_timeout };
+        assert!(window.open([1, 2].into_iter()) && window.hand_over(1).is_some());
+        let ended = writer.spawn(|_| panic!("of the test")).unwrap();
+        let mut said = outcomes.recv().await.unwrap();
+        said.sort_by_key(|(token, _)| *token);
+        assert!(matches!(&said[..], [(1, Outcome::Unknown(_)), (2, Outcome::Refused(_))]), "{said:?}");
+        assert!(outcomes.recv().await.is_none() && ended.await.is_err() && !*open.read());
     }
 }

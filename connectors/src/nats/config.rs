@@ -1,14 +1,15 @@
 //! The settings of a NATS broker.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::server::{Server, servers};
-use crate::secret::{Secret, Urls, read_secret};
-use crate::{ConnectorError, ErrorKind};
+use crate::ConnectorError;
+use crate::address::{certificate_problems, file_problems, login_problems, place, urls, wrong};
+use crate::secret::{Secret, Urls};
 
 /// `[brokers.NAME]` with `type = "nats"`: NATS with JetStream.
 ///
@@ -83,16 +84,8 @@ impl Config {
             (None, Some(_)) => {}
         }
         self.check_credentials(&mut problems);
-        match (&self.tls_cert_file, &self.tls_key_file) {
-            (Some(_), None) => problems.push("`tls_cert_file` is set without `tls_key_file`".to_owned()),
-            (None, Some(_)) => problems.push("`tls_key_file` is set without `tls_cert_file`".to_owned()),
-            _ => {}
-        }
-        for (setting, file) in self.files() {
-            if let Err(error) = std::fs::File::open(file) {
-                problems.push(format!("`{setting}`: cannot read {}: {error}", file.display()));
-            }
-        }
+        certificate_problems(self.tls_cert_file.is_some(), self.tls_key_file.is_some(), &mut problems);
+        file_problems(&self.files(), &mut problems);
         problems
     }
 
@@ -111,22 +104,15 @@ impl Config {
         if given.len() > 1 {
             problems.push(format!("credentials are given in more than one way ({}): keep one", given.join(", ")));
         }
-        if self.password.is_some() && self.password_file.is_some() {
-            problems.push("`password` and `password_file` are both set: keep one".to_owned());
-        }
         if self.token.is_some() && self.token_file.is_some() {
             problems.push("`token` and `token_file` are both set: keep one".to_owned());
         }
-        match (&self.user, self.password.is_some() || self.password_file.is_some()) {
-            (Some(_), false) => problems.push("`user` is set without `password` or `password_file`".to_owned()),
-            (None, true) => problems.push("a password is set without `user`".to_owned()),
-            _ => {}
-        }
+        login_problems(self.user.is_some(), self.password.is_some(), self.password_file.is_some(), problems);
     }
 
     /// The files that are named, with their settings.
-    fn files(&self) -> Vec<(&'static str, &Path)> {
-        let files = [
+    fn files(&self) -> [(&'static str, &Option<PathBuf>); 8] {
+        [
             ("url_file", &self.url_file),
             ("password_file", &self.password_file),
             ("token_file", &self.token_file),
@@ -135,28 +121,19 @@ impl Config {
             ("tls_ca_file", &self.tls_ca_file),
             ("tls_cert_file", &self.tls_cert_file),
             ("tls_key_file", &self.tls_key_file),
-        ];
-        files.into_iter().filter_map(|(setting, file)| Some((setting, file.as_deref()?))).collect()
+        ]
     }
 
     /// Where it is, for people: the URLs without what is secret in them.
     #[must_use]
     pub fn place(&self) -> String {
-        match (&self.url, &self.url_file) {
-            (Some(urls), _) => urls.to_string(),
-            (None, Some(file)) => format!("the URL in {}", file.display()),
-            (None, None) => "nats without a URL".to_owned(),
-        }
+        place("nats", self.url.as_ref(), self.url_file.as_deref())
     }
 
     /// The servers, from `url` or `url_file`.
     pub(super) async fn servers(&self) -> Result<Vec<Server>, ConnectorError> {
-        let (setting, urls) = match (&self.url, &self.url_file) {
-            (Some(urls), _) => ("url", urls.clone()),
-            (None, Some(file)) => ("url_file", Urls::new(read_secret("url_file", file).await?)),
-            (None, None) => ("url", Urls::default()),
-        };
-        servers(&urls).map_err(|problem| ConnectorError::new(ErrorKind::Config, format!("`{setting}`: {problem}")))
+        let (setting, urls) = urls(self.url.as_ref(), self.url_file.as_deref()).await?;
+        servers(&urls).map_err(|problem| wrong(setting, &problem))
     }
 }
 

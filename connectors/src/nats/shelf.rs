@@ -1,13 +1,12 @@
 //! The shelf between a source and its pump: what was delivered, what is unsettled, and how much room there is.
 
-use std::collections::{HashMap, VecDeque};
-
 use async_nats::Subject;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use super::delivery::Delivery;
-use crate::{Batch, BatchId, ConnectorError, ErrorKind, SourceOptions};
+use crate::batches::Batches;
+use crate::{Batch, BatchId, ConnectorError, SourceOptions};
 
 /// The most messages of one request.
 const REQUEST: usize = 4096;
@@ -26,24 +25,15 @@ pub(super) struct Shelf {
 
 #[derive(Default)]
 struct State {
-    buffer: VecDeque<Delivery>,
-    batches: HashMap<BatchId, Vec<Subject>>,
-    last: u64,
-    /// Delivered and not settled: in `buffer` and in `batches`.
+    /// By where the server waits for a word on them.
+    batches: Batches<Subject>,
+    /// Delivered and not settled.
     unsettled: usize,
     /// Asked for and not delivered.
     asked: usize,
     careful: bool,
     paused: bool,
     closing: bool,
-    ended: Option<End>,
-}
-
-/// Why nothing more comes: an error that can be given more than once.
-struct End {
-    kind: ErrorKind,
-    message: String,
-    mend: String,
 }
 
 impl Shelf {
@@ -53,34 +43,13 @@ impl Shelf {
 
     /// A batch of what is there, within the bounds.
     pub(super) fn take(&self, count: usize, bytes: usize) -> Result<Option<Batch>, ConnectorError> {
-        let mut state = self.state.lock();
-        if let Some(End { kind, message, mend }) = &state.ended {
-            return Err(ConnectorError::new(*kind, message.clone()).mend(mend.clone()));
-        }
-        let (mut messages, mut replies, mut size) = (Vec::new(), Vec::new(), 0);
-        while messages.len() < count.max(1) {
-            let Some(next) = state.buffer.front() else { break };
-            size += next.message.body.len();
-            if size > bytes && !messages.is_empty() {
-                break;
-            }
-            let Some(Delivery { message, reply }) = state.buffer.pop_front() else { break };
-            messages.push(message);
-            replies.push(reply);
-        }
-        if messages.is_empty() {
-            return Ok(None);
-        }
-        state.last += 1;
-        let id = BatchId(state.last);
-        state.batches.insert(id, replies);
-        Ok(Some(Batch { id, messages }))
+        self.state.lock().batches.take(count, bytes)
     }
 
     /// Where to answer for the messages of a batch that is settled now.
     pub(super) fn settle(&self, batch: BatchId) -> Vec<Subject> {
         let mut state = self.state.lock();
-        let replies = state.batches.remove(&batch).unwrap_or_default();
+        let replies = state.batches.settle(batch);
         state.unsettled -= replies.len();
         replies
     }
@@ -144,20 +113,19 @@ impl Shelf {
         let mut state = self.state.lock();
         state.asked = state.asked.saturating_sub(deliveries.len().saturating_add(ended));
         state.unsettled += deliveries.len();
-        state.buffer.extend(deliveries);
+        state.batches.put(deliveries.into_iter().map(|Delivery { message, reply }| (message, reply)));
         drop(state);
         self.arrived.notify_one();
     }
 
     /// Where to answer for everything that is unsettled.
     pub(super) fn unsettled(&self) -> Vec<Subject> {
-        let state = self.state.lock();
-        state.batches.values().flatten().chain(state.buffer.iter().map(|delivery| &delivery.reply)).cloned().collect()
+        self.state.lock().batches.unsettled().cloned().collect()
     }
 
     /// Nothing more will come, and nothing can be settled.
     pub(super) fn end(&self, error: &ConnectorError) {
-        self.state.lock().ended = Some(End { kind: error.kind, message: error.message.clone(), mend: error.mend.clone() });
+        self.state.lock().batches.end(error);
         self.arrived.notify_one();
     }
 }

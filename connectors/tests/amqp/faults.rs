@@ -4,10 +4,10 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use dwell_connectors::{ErrorKind, Outcome, Sink};
+use dwell_connectors::{ErrorKind, Message, Outcome, Sink};
 
 use crate::server::victim;
-use crate::{PATIENCE, at, collect, declared, numbered, options, to};
+use crate::{PATIENCE, at, collect, declared, numbered, options, publication, to};
 
 /// SIGKILL under load, twice: what was confirmed is there after the restart.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -138,4 +138,33 @@ async fn a_silent_broker_is_given_up() {
     assert_eq!(error.kind, ErrorKind::Disconnected, "{error}");
     assert!(start.elapsed() < Duration::from_secs(30), "it took {:?}", start.elapsed());
     server.freeze(false);
+}
+
+/// What waits for a channel waits no longer than it may, and is not sent after that.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_sent_after_its_deadline() {
+    let server = victim().await;
+    let broker = at(server.url());
+    let queue = declared(&broker).await;
+    let patience = Duration::from_millis(500);
+    let (sink, mut outcomes) = broker.sink(patience).await.unwrap();
+    server.freeze(true);
+    let start = Instant::now();
+    sink.publish(numbered(&to("", &queue), 3)).await;
+    let refused = collect(&mut outcomes, 3).await;
+    let took = start.elapsed();
+    server.freeze(false);
+    assert!(refused.iter().all(|outcome| matches!(outcome, Outcome::Refused(_))), "{refused:?}");
+    assert!(took < Duration::from_secs(3), "it took {took:?}");
+    // Once the channel is open: only what comes next is there.
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        sink.publish(vec![publication(9, to("", &queue), Message::new("later"))]).await;
+        match &collect(&mut outcomes, 1).await[0] {
+            Outcome::Confirmed => break,
+            other => assert!(Instant::now() < deadline, "{other:?}"),
+        }
+    }
+    let source = broker.source(options(&queue)).await.unwrap();
+    assert!(source.recv().await.unwrap().messages.iter().all(|message| message.body == "later"));
 }

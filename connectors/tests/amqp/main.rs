@@ -8,6 +8,7 @@
 mod freeze;
 
 mod certificates;
+mod fake;
 mod faults;
 mod links;
 mod login;
@@ -16,6 +17,7 @@ mod poison;
 mod proxy;
 mod returns;
 mod server;
+mod silent;
 mod sinks;
 mod sources;
 mod suite;

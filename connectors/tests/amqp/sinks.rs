@@ -8,6 +8,7 @@ use lapin::ExchangeKind;
 use lapin::options::{BasicGetOptions, ExchangeDeleteOptions};
 use lapin::types::AMQPValue;
 
+use crate::fake::confirms_and_closes;
 use crate::server::{MOST, shared};
 use crate::{PATIENCE, at, client, collect, fresh, make_exchange, make_queue, numbered, publication, publish, to};
 
@@ -141,11 +142,18 @@ async fn what_can_never_pass_is_invalid_and_not_sent() {
             publication(5, here(), with(Properties { app_id: Some(long.clone()), ..Properties::default() })),
             publication(6, here(), with(Properties { expiration: Some("soon".to_owned()), ..Properties::default() })),
             publication(7, here(), Message::new("x")),
+            publication(8, here(), with(Properties { delivery_mode: Some(3), ..Properties::default() })),
+            publication(9, here(), Message::new("x")),
         ],
     )
     .await;
-    assert!(outcomes[..7].iter().all(|outcome| matches!(outcome, Outcome::Invalid(_))), "{outcomes:?}");
-    assert_eq!(outcomes[7], Outcome::Confirmed);
+    for (token, outcome) in outcomes.iter().enumerate() {
+        match outcome {
+            Outcome::Confirmed => assert!(token == 7 || token == 9, "{outcomes:?}"),
+            Outcome::Invalid(_) => assert!(token != 7 && token != 9, "{outcomes:?}"),
+            other => panic!("{token}: {other:?}"),
+        }
+    }
 }
 
 #[tokio::test]
@@ -193,4 +201,28 @@ async fn the_user_is_ours_or_none_and_ids_are_kept() {
     }
     let expected = [("guest", "dedupe", None), ("", "own", None), ("", "", Some(2))];
     assert_eq!(stored, expected.map(|(user, id, mode)| (user.to_owned(), id.to_owned(), mode)));
+}
+
+/// A connection that ends behind its confirms takes none of them along, also while more is published.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_confirmed_before_the_end_is_confirmed() {
+    const CONFIRMED: usize = 500;
+    for round in 0..40 {
+        let (sink, mut outcomes) = at(confirms_and_closes(CONFIRMED as u64)).sink(PATIENCE).await.unwrap();
+        tokio::spawn(async move {
+            let mut all = numbered(&to("", "q"), 5000);
+            all.reverse();
+            while !all.is_empty() {
+                sink.publish(all.split_off(all.len().saturating_sub(10))).await;
+            }
+            tokio::time::sleep(PATIENCE).await;
+        });
+        let mut all = Vec::new();
+        while let Some(batch) = tokio::time::timeout(PATIENCE, outcomes.recv()).await.unwrap() {
+            all.extend(batch);
+        }
+        all.sort_by_key(|(token, _)| *token);
+        let lost = all[..CONFIRMED].iter().find(|(_, outcome)| *outcome != Outcome::Confirmed);
+        assert!(lost.is_none(), "round {round}: {lost:?}");
+    }
 }

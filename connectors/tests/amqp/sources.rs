@@ -1,6 +1,11 @@
 //! How queues are read, and given back.
 
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
 use dwell_connectors::{ErrorKind, Reader, SourceOptions};
+use futures_util::FutureExt;
+use lapin::Channel;
 use lapin::options::{QueueDeclareOptions, QueueDeleteOptions};
 use lapin::types::{AMQPValue, FieldTable};
 
@@ -112,4 +117,73 @@ async fn an_exclusive_queue_of_others_is_denied() {
     channel.queue_declare(queue.as_str().into(), exclusive, FieldTable::default()).await.unwrap();
     let error = refused(&at(server.url()), &queue, ErrorKind::Denied).await;
     assert!(error.message.contains(&queue) && !error.mend.is_empty());
+}
+
+/// Who stops waiting for a word to be written leaves none half said.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_settled_is_settled_though_nobody_waits() {
+    const COUNT: usize = 900;
+    let broker = at(shared().await.url());
+    let queue = declared(&broker).await;
+    let source = broker.source(options(&queue)).await.unwrap();
+    // While this one is open, each word is for one message.
+    publish(&broker, numbered(&to("", &queue), 1)).await;
+    let open = source.recv().await.unwrap();
+    publish(&broker, numbered(&to("", &queue), COUNT as u64)).await;
+    let (mut batches, mut count) = (Vec::new(), 0);
+    while count < COUNT {
+        let batch = tokio::time::timeout(PATIENCE, source.recv()).await.unwrap().unwrap();
+        count += batch.messages.len();
+        batches.push(batch.id);
+    }
+    for batch in batches {
+        let _ = source.nack(batch).now_or_never();
+    }
+    assert!(read(&*source, COUNT).await.iter().all(|message| message.redelivered));
+    source.ack(open.id).await.unwrap();
+}
+
+/// Pausing and resuming is no way past the bound.
+#[tokio::test]
+async fn what_a_pause_left_unsettled_counts_towards_the_bound() {
+    let broker = at(shared().await.url());
+    let queue = fresh();
+    let (_connection, channel) = client(shared().await).await;
+    // A quorum queue counts a reader that has stopped for as long as it holds messages.
+    make_queue(&channel, &queue, &[]).await;
+    publish(&broker, numbered(&to("", &queue), 100)).await;
+    let source = broker.source(SourceOptions { max_unsettled: 10, max_batch: 4, ..options(&queue) }).await.unwrap();
+    let mut held = VecDeque::new();
+    let mut unsettled = 0;
+    for _ in 0..3 {
+        while let Ok(batch) = tokio::time::timeout(Duration::from_millis(500), source.recv()).await {
+            let batch = batch.unwrap();
+            unsettled += batch.messages.len();
+            held.push_back(batch);
+        }
+        assert!(unsettled <= 10, "{unsettled} are unsettled");
+        source.pause(true).await.unwrap();
+        consumers(&channel, &queue, 0).await;
+        source.pause(false).await.unwrap();
+    }
+    // What is settled makes room, to the last.
+    let mut settled = 0;
+    while settled < 100 {
+        let batch = match held.pop_front() {
+            Some(batch) => batch,
+            None => tokio::time::timeout(PATIENCE, source.recv()).await.unwrap_or_else(|_| panic!("{settled} came")).unwrap(),
+        };
+        settled += batch.messages.len();
+        source.ack(batch.id).await.unwrap();
+    }
+}
+
+/// Waits until the queue has so many readers.
+async fn consumers(channel: &Channel, queue: &str, count: u32) {
+    let passive = QueueDeclareOptions { passive: true, ..Default::default() };
+    let deadline = Instant::now() + PATIENCE;
+    while channel.queue_declare(queue.into(), passive, FieldTable::default()).await.unwrap().consumer_count() != count {
+        assert!(Instant::now() < deadline, "not {count} readers");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
 }

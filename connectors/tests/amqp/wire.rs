@@ -7,7 +7,7 @@ use crate::PATIENCE;
 
 pub(crate) struct Wire(TcpStream);
 
-const METHOD: u8 = 1;
+pub(crate) const METHOD: u8 = 1;
 const HEADER: u8 = 2;
 const BODY: u8 = 3;
 
@@ -19,6 +19,32 @@ pub(crate) fn short(text: &[u8]) -> Vec<u8> {
 /// Bytes with their length in four.
 pub(crate) fn long(bytes: &[u8]) -> Vec<u8> {
     [&u32::try_from(bytes.len()).unwrap().to_be_bytes()[..], bytes].concat()
+}
+
+/// A frame, whole.
+pub(crate) fn frame(channel: u16, kind: u8, payload: &[u8]) -> Vec<u8> {
+    [&[kind], &channel.to_be_bytes()[..], &long(payload), &[0xce]].concat()
+}
+
+/// The channel of the next frame with a method, and the method: its class and its number.
+pub(crate) fn next_method(stream: &mut TcpStream) -> (u16, [u8; 4]) {
+    let (channel, payload) = next_payload(stream);
+    (channel, payload[..4].try_into().unwrap())
+}
+
+/// The channel and the payload of the next frame with a method.
+fn next_payload(stream: &mut TcpStream) -> (u16, Vec<u8>) {
+    loop {
+        let mut head = [0; 7];
+        stream.read_exact(&mut head).unwrap();
+        let size = u32::from_be_bytes(head[3..].try_into().unwrap());
+        let mut payload = vec![0; usize::try_from(size).unwrap() + 1];
+        stream.read_exact(&mut payload).unwrap();
+        if head[0] == METHOD {
+            payload.pop();
+            return (u16::from_be_bytes([head[1], head[2]]), payload);
+        }
+    }
 }
 
 impl Wire {
@@ -59,22 +85,13 @@ impl Wire {
     }
 
     fn frame(&mut self, channel: u16, kind: u8, payload: &[u8]) {
-        self.0.write_all(&[&[kind], &channel.to_be_bytes()[..], &long(payload), &[0xce]].concat()).unwrap();
+        self.0.write_all(&frame(channel, kind, payload)).unwrap();
     }
 
     /// The arguments of the next method, which is this one.
     fn wait_for(&mut self, class: u16, method: u16) -> Vec<u8> {
-        loop {
-            let mut head = [0; 7];
-            self.0.read_exact(&mut head).unwrap();
-            let size = u32::from_be_bytes(head[3..].try_into().unwrap());
-            let mut payload = vec![0; usize::try_from(size).unwrap() + 1];
-            self.0.read_exact(&mut payload).unwrap();
-            if head[0] == METHOD {
-                assert_eq!(payload[..4], [class.to_be_bytes(), method.to_be_bytes()].concat(), "{}", payload.escape_ascii());
-                payload.pop();
-                return payload.split_off(4);
-            }
-        }
+        let (_, mut payload) = next_payload(&mut self.0);
+        assert_eq!(payload[..4], [class.to_be_bytes(), method.to_be_bytes()].concat(), "{}", payload.escape_ascii());
+        payload.split_off(4)
     }
 }

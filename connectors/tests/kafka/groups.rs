@@ -258,3 +258,28 @@ async fn after_a_kill_nothing_that_was_not_acked_is_skipped_and_reading_resumes_
         seen.extend(numbers(&read(&*source, 1).await));
     }
 }
+
+#[tokio::test]
+async fn what_was_nacked_and_is_deleted_holds_no_commit_back() {
+    let (broker, topic) = (at(shared()), fresh("gone"));
+    declare(&broker, &topic).await;
+    confirmed(&broker, numbered(&topic, 10)).await;
+    let source = broker.source(SourceOptions { max_batch: 1, ..options(&topic) }).await.unwrap();
+    let all = batches(&*source, 10).await;
+    for batch in &all[..6] {
+        source.ack(batch.id).await.unwrap();
+    }
+    until_committed(&topic, 6).await;
+    let admin: AdminClient<DefaultClientContext> = ClientConfig::new().set("bootstrap.servers", shared().address()).create().unwrap();
+    let mut list = TopicPartitionList::new();
+    list.add_partition_offset(&topic, 0, Offset::Offset(10)).unwrap();
+    admin.delete_records(&list, &AdminOptions::new()).await.unwrap();
+    for batch in &all[6..] {
+        source.nack(batch.id).await.unwrap();
+    }
+    // Nothing comes any more, and nothing is waited for.
+    until_committed(&topic, 10).await;
+    confirmed(&broker, numbered(&topic, 3)).await;
+    assert_eq!(numbers(&read(&*source, 3).await), [1, 2, 3]);
+    until_committed(&topic, 13).await;
+}

@@ -114,3 +114,13 @@ async fn dropping_blocks_no_task() {
     }
     assert_eq!(confirmed, 100);
 }
+
+#[tokio::test]
+async fn a_group_that_takes_nobody_in_is_said() {
+    let server = KafkaServer::start("group.max.session.timeout.ms=7000\n");
+    let broker = at(&server);
+    declare(&broker, "a").await;
+    let source = broker.source(options("a")).await.unwrap();
+    let error = tokio::time::timeout(PATIENCE, source.recv()).await.expect("the source ends").unwrap_err();
+    assert!(error.kind == ErrorKind::Config && error.mend.contains("`session.timeout.ms`"), "{error}");
+}

@@ -7,6 +7,7 @@
 #[path = "../support/freeze.rs"]
 mod freeze;
 
+mod commits;
 mod groups;
 mod links;
 mod login;

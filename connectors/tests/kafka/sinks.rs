@@ -7,7 +7,7 @@ use rdkafka::mocking::MockCluster;
 use rdkafka::types::RDKafkaApiKey;
 
 use crate::server::{KafkaServer, shared};
-use crate::{PATIENCE, at, collect, confirmed, create, declare, fresh, numbered, options, publication, publish, read, with};
+use crate::{PATIENCE, at, collect, confirmed, create, declare, fresh, numbered, numbers, options, publication, publish, read, with};
 
 #[tokio::test]
 async fn what_is_too_large_is_invalid_and_takes_nothing_else_with_it() {
@@ -15,7 +15,12 @@ async fn what_is_too_large_is_invalid_and_takes_nothing_else_with_it() {
     create(shared(), &topic, 1, &[("max.message.bytes", "20000")]).await;
     let body = |size: usize| Message::new(vec![b'x'; size]);
     let sizes = [100, 30_000, 15_000, 200, 5 << 20, 15_000, 300];
-    let outcomes = publish(&broker, sizes.iter().zip(1..).map(|(size, token)| publication(token, &topic, body(*size))).collect()).await;
+    let mut publications: Vec<_> = sizes.iter().zip(1..).map(|(size, token)| publication(token, &topic, body(*size))).collect();
+    // Headers count as well.
+    publications.push(publication(9, &topic, Message::new("x").with_header("h", "x".repeat(30_000))));
+    let mut outcomes = publish(&broker, publications).await;
+    let last = outcomes.pop().unwrap();
+    assert!(matches!(last, Outcome::Invalid(_)), "{last:?}");
     for (size, outcome) in sizes.iter().zip(&outcomes) {
         match outcome {
             Outcome::Invalid(why) => assert!(*size > 20_000 && why.contains(&topic), "{size}: {why}"),
@@ -43,7 +48,13 @@ async fn what_can_never_pass_is_invalid_and_not_sent() {
 async fn what_a_broker_says_to_a_message_is_its_outcome() {
     use rdkafka::types::RDKafkaRespErr as Says;
     let many = |says: Says| vec![says; 100];
+    let then_too_few = |first: Says| [vec![first], many(Says::RD_KAFKA_RESP_ERR_NOT_ENOUGH_REPLICAS)].concat();
     let cases = [
+        // It was written, and refused only when it was sent again.
+        (then_too_few(Says::RD_KAFKA_RESP_ERR_NOT_ENOUGH_REPLICAS_AFTER_APPEND), "Unknown"),
+        (then_too_few(Says::RD_KAFKA_RESP_ERR_REQUEST_TIMED_OUT), "Unknown"),
+        (then_too_few(Says::RD_KAFKA_RESP_ERR_NOT_LEADER_FOR_PARTITION), "Unknown"),
+        (many(Says::RD_KAFKA_RESP_ERR_KAFKA_STORAGE_ERROR), "Unknown"),
         (many(Says::RD_KAFKA_RESP_ERR_NOT_ENOUGH_REPLICAS), "Refused"),
         (many(Says::RD_KAFKA_RESP_ERR_NOT_ENOUGH_REPLICAS_AFTER_APPEND), "Unknown"),
         (many(Says::RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED), "Unroutable"),
@@ -143,13 +154,22 @@ async fn a_silent_broker_is_given_up_and_every_token_answered_in_time() {
     let server = KafkaServer::start("");
     let broker = at(&server);
     declare(&broker, "a").await;
-    let (sink, mut outcomes) = broker.sink(Duration::from_secs(4)).await.unwrap();
-    confirmed(&broker, numbered("a", 1)).await;
+    let (warm, mut of_warm) = broker.sink(Duration::from_secs(4)).await.unwrap();
+    let (cold, mut of_cold) = broker.sink(Duration::from_secs(4)).await.unwrap();
+    warm.publish(numbered("a", 1)).await;
+    assert_eq!(collect(&mut of_warm, 1).await, [Outcome::Confirmed]);
     server.freeze(true);
     let start = Instant::now();
-    sink.publish(numbered("a", 10)).await;
-    let outcomes = collect(&mut outcomes, 10).await;
+    let named = |from: u64| (from..from + 10).map(|number| publication(number, "a", Message::new(number.to_string()))).collect();
+    warm.publish(named(10)).await;
+    cold.publish(named(20)).await;
+    // What was sent may land. A sink that has not published before may not be so far that it sends.
+    let outcomes = collect(&mut of_warm, 10).await;
     assert!(outcomes.iter().all(|outcome| matches!(outcome, Outcome::Unknown(_))), "{outcomes:?}");
+    let outcomes = collect(&mut of_cold, 10).await;
+    assert!(outcomes.iter().all(|outcome| matches!(outcome, Outcome::Unknown(_) | Outcome::Refused(_))), "{outcomes:?}");
+    let refused: Vec<u64> =
+        (20..).zip(outcomes).filter_map(|(number, outcome)| matches!(outcome, Outcome::Refused(_)).then_some(number)).collect();
     assert!(start.elapsed() < Duration::from_secs(30), "it took {:?}", start.elapsed());
 
     // Nor does opening wait for ever.
@@ -158,6 +178,13 @@ async fn a_silent_broker_is_given_up_and_every_token_answered_in_time() {
     assert_eq!(error.kind, ErrorKind::Disconnected, "{error}");
     assert!(start.elapsed() < Duration::from_secs(30), "it took {:?}", start.elapsed());
     server.freeze(false);
+    confirmed(&broker, vec![publication(99, "a", Message::new("99"))]).await;
+    let source = broker.source(options("a")).await.unwrap();
+    let mut landed = Vec::new();
+    while !landed.contains(&99) {
+        landed.extend(numbers(&read(&*source, 1).await));
+    }
+    assert!(!landed.iter().any(|number| refused.contains(number)), "{landed:?} landed, {refused:?} were refused");
 }
 
 #[tokio::test]
@@ -174,4 +201,35 @@ async fn properties_that_break_a_promise_are_refused_by_name() {
     confirmed(&broker, numbered(&topic, 100)).await;
     let source = broker.source(options(&topic)).await.unwrap();
     assert_eq!(read(&*source, 100).await.len(), 100);
+}
+
+/// A mock of two brokers: what waits for a partition whose broker is away was never sent.
+#[tokio::test]
+async fn a_partition_without_its_broker_refuses() {
+    let cluster = MockCluster::new(2).unwrap();
+    cluster.create_topic("away", 1, 1).unwrap();
+    cluster.create_topic("here", 1, 1).unwrap();
+    cluster.partition_leader("away", 0, Some(2)).unwrap();
+    cluster.partition_leader("here", 0, Some(1)).unwrap();
+    let broker = BrokerConfig::Kafka(kafka::Config::at(cluster.bootstrap_servers()));
+    let (sink, mut outcomes) = broker.sink(Duration::from_secs(3)).await.unwrap();
+    cluster.broker_down(2).unwrap();
+    sink.publish(vec![publication(1, "away", Message::new("x")), publication(2, "here", Message::new("x"))]).await;
+    let outcomes = collect(&mut outcomes, 2).await;
+    assert!(matches!(&outcomes[0], Outcome::Refused(_)), "{outcomes:?}");
+    assert_eq!(outcomes[1], Outcome::Confirmed);
+}
+
+#[tokio::test]
+async fn what_travels_with_an_invalid_message_is_not_invalid() {
+    let (broker, topic) = (with(shared(), &[("linger.ms", "200")]), fresh("compacted"));
+    // Such a topic takes no message without a key, nor what comes along with it.
+    create(shared(), &topic, 1, &[("cleanup.policy", "compact")]).await;
+    let keyed = |token| publication(token, &topic, Message { key: Some("k".into()), ..Message::new("x") });
+    let (sink, mut outcomes) = broker.sink(Duration::from_secs(10)).await.unwrap();
+    sink.publish(vec![keyed(1), publication(2, &topic, Message::new("x")), keyed(3)]).await;
+    let said = collect(&mut outcomes, 3).await;
+    assert!(matches!(&said[..], [Outcome::Unroutable(_), Outcome::Invalid(_), Outcome::Unroutable(_)]), "{said:?}");
+    sink.publish(vec![keyed(1), keyed(3)]).await;
+    assert_eq!(collect(&mut outcomes, 2).await, vec![Outcome::Confirmed; 2]);
 }

@@ -7,20 +7,25 @@ use redis::Value;
 use super::Spot;
 use crate::store::Store;
 use crate::store::error::StoreError;
+use crate::store::inbound::CALL_JOBS;
 use crate::store::read::score;
 
-/// A sorted set that is being read. Members of one score, of which there may be 100 000, are told apart by their place among them; that place is
-/// checked with each page, because members come and go meanwhile.
+/// How many members a page reads again, so that a few that went meanwhile do not move it past its place.
+const OVERLAP: usize = 8;
+
+/// A sorted set that is being read. Members of one score, of which there may be 100 000, stand in the order of their ids, and are told apart by
+/// their place among them. Members come and go meanwhile, so a page is taken only where it begins at or before what was given last: then nothing
+/// is between the two. One that begins behind it goes back, further each time.
 pub(super) struct Run {
     pub(super) bucket: u16,
     key: String,
     /// Read, and not taken yet.
     pub(super) ahead: VecDeque<Spot>,
-    /// Where the next page begins: so many places behind the first member of this score or more.
+    /// Where the next page begins, but for the overlap: so many places behind the first member of this score or more.
     score: Option<i64>,
     offset: usize,
-    /// The member just before that place, as it was read.
-    before: Option<Spot>,
+    /// How many places it goes back where the next page begins too far on.
+    back: usize,
     /// Nothing up to here is given (again).
     floor: Option<Spot>,
     /// Scores end before this.
@@ -32,27 +37,34 @@ impl Run {
     /// Reads scores from `from` (included) to `to` (excluded), behind `after`.
     pub(super) fn new(bucket: u16, key: String, from: Option<i64>, to: Option<i64>, after: Option<&Spot>) -> Self {
         let score = from.max(after.map(|spot| spot.at_ms));
-        Run { bucket, key, ahead: VecDeque::new(), score, offset: 0, before: None, floor: after.cloned(), end: to, ended: false }
+        let (ahead, floor) = (VecDeque::new(), after.cloned());
+        Run { bucket, key, ahead, score, offset: 0, back: OVERLAP, floor, end: to, ended: false }
     }
 
-    /// Takes a page in: what is new of it goes to `ahead`.
+    /// Where the next page begins.
+    fn begin(&self) -> usize {
+        self.offset.saturating_sub(OVERLAP)
+    }
+
+    /// Takes a page in that began there: what is new of it goes to `ahead`.
     fn take(&mut self, page: Vec<Spot>, asked: usize) {
-        let overlap = usize::from(self.offset > 0);
-        if overlap == 1 && page.first() != self.before.as_ref() {
-            // It changed under our hands: members of this score are read again, and what was given is passed over.
-            self.offset = 0;
-            self.before = None;
+        let begin = self.begin();
+        let joins = page.first().is_some_and(|first| self.floor.as_ref().is_some_and(|floor| first <= floor));
+        if begin > 0 && !joins {
+            self.offset = begin.saturating_sub(self.back);
+            self.back *= 4;
             return;
         }
+        self.back = OVERLAP;
+        self.offset = begin;
         self.ended = page.len() < asked;
-        for spot in page.into_iter().skip(overlap) {
+        for spot in page {
             if self.score == Some(spot.at_ms) {
                 self.offset += 1;
             } else {
                 self.score = Some(spot.at_ms);
                 self.offset = 1;
             }
-            self.before = Some(spot.clone());
             if self.floor.as_ref().is_none_or(|floor| spot > *floor) {
                 self.floor = Some(spot.clone());
                 self.ahead.push_back(spot);
@@ -62,16 +74,45 @@ impl Run {
 }
 
 impl Store {
+    /// Finds about the place of the floor among the members of its score, instead of reading up to it.
+    pub(super) async fn seek(&self, run: &mut Run) -> Result<(), StoreError> {
+        let Some(floor) = run.floor.clone().filter(|floor| run.score == Some(floor.at_ms)) else { return Ok(()) };
+        let count = async |from: String, to: String| {
+            let mut command = redis::cmd("ZCOUNT");
+            command.arg(&run.key).arg(from).arg(to);
+            Ok::<usize, StoreError>(match self.link.command("listing", &command).await? {
+                Value::Int(count) => usize::try_from(count).unwrap_or(0),
+                _ => 0,
+            })
+        };
+        let of_score = count(floor.at_ms.to_string(), floor.at_ms.to_string()).await?;
+        if of_score <= CALL_JOBS {
+            return Ok(());
+        }
+        let first = count("-inf".to_owned(), format!("({}", floor.at_ms)).await?;
+        let (mut low, mut high) = (0, of_score);
+        while low < high {
+            let middle = low.midpoint(high);
+            let mut command = redis::cmd("ZRANGE");
+            command.arg(&run.key).arg(first + middle).arg(first + middle).arg("WITHSCORES");
+            match spots(self.link.command("listing", &command).await?).pop() {
+                Some(spot) if spot <= floor => low = middle + 1,
+                _ => high = middle,
+            }
+        }
+        run.offset = low;
+        Ok(())
+    }
+
     /// Reads on until something is ahead or the run has ended; about `count` members at a time.
     pub(super) async fn read_on(&self, run: &mut Run, count: usize) -> Result<(), StoreError> {
         while run.ahead.is_empty() && !run.ended {
-            let overlap = usize::from(run.offset > 0);
-            let asked = count + overlap;
+            let asked = count + run.offset - run.begin();
             let mut command = redis::cmd("ZRANGEBYSCORE");
             command.arg(&run.key);
             command.arg(run.score.map_or("-inf".to_owned(), |ms| ms.to_string()));
             command.arg(run.end.map_or("+inf".to_owned(), |ms| format!("({ms}")));
-            command.arg("WITHSCORES").arg("LIMIT").arg(run.offset - overlap).arg(asked);
+            command.arg("WITHSCORES").arg("LIMIT").arg(run.begin()).arg(asked);
             let page = spots(self.link.command("listing", &command).await?);
             run.take(page, asked);
         }
@@ -109,30 +150,60 @@ mod tests {
         Spot { at_ms, id: id.to_owned() }
     }
 
-    fn given(run: &mut Run) -> Vec<String> {
+    /// What a sorted set answers where it has these members, and the page after it.
+    fn read(run: &mut Run, members: &[Spot], count: usize) -> Vec<String> {
+        let mut pages = 0;
+        while run.ahead.is_empty() && !run.ended {
+            let asked = count + run.offset - run.begin();
+            let rest = members.iter().filter(|spot| run.score.is_none_or(|score| spot.at_ms >= score));
+            run.take(rest.skip(run.begin()).take(asked).cloned().collect(), asked);
+            pages += 1;
+            assert!(pages < 100, "it goes on for ever");
+        }
         run.ahead.drain(..).map(|spot| spot.id).collect()
+    }
+
+    fn members(ids: impl IntoIterator<Item = u32>) -> Vec<Spot> {
+        ids.into_iter().map(|number| spot(5, &format!("{number:05}"))).collect()
     }
 
     #[test]
     fn members_of_one_score_are_told_apart_by_their_place() {
+        let set: Vec<Spot> = [vec![spot(1, "a")], members(0..100), vec![spot(9, "z")]].concat();
         let mut run = Run::new(0, String::new(), None, None, None);
-        run.take(vec![spot(1, "a"), spot(5, "b")], 2);
-        assert_eq!((run.score, run.offset, run.ended), (Some(5), 1, false));
-        run.take(vec![spot(5, "b"), spot(5, "c"), spot(5, "d")], 3);
-        assert_eq!((run.score, run.offset, given(&mut run)), (Some(5), 3, vec!["a".into(), "b".into(), "c".into(), "d".into()]));
-        run.take(vec![spot(5, "d")], 3);
-        assert!(run.ended);
+        let mut all = Vec::new();
+        while !run.ended {
+            all.append(&mut read(&mut run, &set, 7));
+        }
+        assert!(all.iter().eq(set.iter().map(|spot| &spot.id)), "{all:?}");
     }
 
     #[test]
-    fn a_set_that_changed_under_our_hands_gives_nothing_twice_and_skips_nothing() {
-        let mut run = Run::new(0, String::new(), None, None, None);
-        run.take(vec![spot(5, "a"), spot(5, "b")], 2);
-        assert_eq!(given(&mut run), ["a", "b"]);
-        // `a` is gone: the place before ours holds another.
-        run.take(vec![spot(5, "c"), spot(5, "d")], 3);
-        assert_eq!((run.offset, run.ended), (0, false));
-        run.take(vec![spot(5, "b"), spot(5, "c"), spot(5, "d")], 4);
-        assert_eq!(given(&mut run), ["c", "d"]);
+    fn a_set_that_changes_under_our_hands_gives_nothing_twice_and_skips_nothing() {
+        // Every page another part of what is before it has come or gone.
+        for gone in [0_u32, 3, 50, 900] {
+            let mut run = Run::new(0, String::new(), None, None, None);
+            let (mut all, mut page) = (Vec::new(), 0_u32);
+            while !run.ended {
+                let given = u32::try_from(all.len()).unwrap();
+                let away = |number: u32| number < given && number % 2 == page % 2 && given - number < gone;
+                all.append(&mut read(&mut run, &members((0..1000).filter(|number| !away(*number))), 40));
+                page += 1;
+            }
+            assert!(all.iter().eq(members(0..1000).iter().map(|spot| &spot.id)), "{gone}: {all:?}");
+        }
+    }
+
+    #[test]
+    fn a_place_that_was_found_and_is_wrong_by_now_is_found_again() {
+        let set = members(0..1000);
+        for offset in [0, 1, 400, 500, 501, 700, 1000, 5000] {
+            let mut run = Run::new(0, String::new(), None, None, Some(&set[500]));
+            run.offset = offset;
+            assert_eq!(read(&mut run, &set, 40)[0], "00501", "{offset}");
+        }
+        let mut run = Run::new(0, String::new(), None, None, Some(&set[999]));
+        run.offset = 2000;
+        assert_eq!(read(&mut run, &set, 40), Vec::<String>::new());
     }
 }

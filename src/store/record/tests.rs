@@ -33,6 +33,7 @@ fn plain_job() -> Job {
         max_late_ms: None,
         created_ms: 1_763_722_000_000,
         origin: "nats".to_owned(),
+        trace: None,
         has_body: true,
         body: Bytes::from_static(b"{\"order\":1}"),
     }
@@ -273,7 +274,7 @@ fn job() -> impl Strategy<Value = Job> {
     let to = ("[a-z-]{1,64}", any::<String>(), any::<String>(), proptest::option::of(bytes()));
     let headers = proptest::collection::vec((any::<String>(), value()).prop_map(|(name, value)| Header { name, value }), 0..5);
     let rules = (any::<u32>(), any::<bool>(), any::<Option<Vec<u64>>>(), 0..4_usize, any::<Option<u64>>());
-    let rest = (any::<i64>(), "(nats|kafka|amqp)?", any::<bool>(), bytes());
+    let rest = (any::<i64>(), "(nats|kafka|amqp)?", any::<bool>(), bytes(), text());
     (to, headers, properties(), rules, rest).prop_map(|(to, headers, properties, rules, rest)| Job {
         broker: to.0,
         to: Destination { exchange: to.1, address: to.2 },
@@ -287,6 +288,7 @@ fn job() -> impl Strategy<Value = Job> {
         max_late_ms: rules.4,
         created_ms: rest.0,
         origin: rest.1,
+        trace: rest.4,
         has_body: rest.2,
         body: rest.3,
     })

@@ -19,7 +19,8 @@ async fn a_cancel_delivered_twice_has_one_verdict_and_it_is_true() {
     // Long enough on its way for a cancel to find it there.
     rig.broker.fail("orders.a", Fault::Delay(Duration::from_millis(3)));
     rig.run(ALL).await;
-    let other = dwell::bridge::Bridge::start(&rig.settings, ALL, &rig.metrics, &Readiness::new(["main"])).await.unwrap();
+    let other =
+        dwell::bridge::Bridge::start(&rig.settings, ALL, &rig.metrics, &Default::default(), &Readiness::new(["main"])).await.unwrap();
 
     let mut book = Verdicts::default();
     let first_ms = clock::wall_ms() + 1500;

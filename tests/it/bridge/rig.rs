@@ -47,7 +47,7 @@ impl Rig {
     pub(super) async fn run(&mut self, roles: Roles) {
         self.metrics = counters(&self.settings);
         let readiness = Readiness::new(self.settings.ingest.keys().map(String::as_str).filter(|_| roles.ingest));
-        self.bridge = Some(Bridge::start(&self.settings, roles, &self.metrics, &readiness).await.unwrap());
+        self.bridge = Some(Bridge::start(&self.settings, roles, &self.metrics, &Default::default(), &readiness).await.unwrap());
         wait_until("the bridge is ready", async || readiness.is_ready().then_some(())).await;
     }
 

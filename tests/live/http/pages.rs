@@ -1,1 +1,114 @@
-//! Lists by pages, while jobs come and go.
+//! Lists by pages, while jobs come and go: no job that was there all the time is missing, and none is twice.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use dwell::job::{Action, Due};
+use dwell::store::Store;
+use serde_json::Value;
+
+use super::sidecar::Sidecar;
+use crate::commands::bed::Bed;
+use crate::store::bed::{MAIN, action, open, request, settings};
+
+/// How many jobs stand; `DWELL_PAGES` says another number.
+const STANDING: usize = 5_000;
+/// How many come and go per second meanwhile.
+const COMING: u64 = 1_000;
+/// Epoch ms, not within the life of a test.
+const FAR: i64 = 4_000_000_000_000;
+
+fn standing() -> usize {
+    std::env::var("DWELL_PAGES").ok().map_or(STANDING, |text| text.parse().unwrap())
+}
+
+/// Stores this many jobs.
+async fn put(store: &Store, count: usize, due: impl Fn(usize) -> i64) {
+    for chunk in (0..count).collect::<Vec<_>>().chunks(1000) {
+        let requests: Vec<_> = chunk.iter().map(|n| request(&format!("stands-{n:06}"), *n as u64, Due::At(due(*n)))).collect();
+        store.schedule(&requests).await.unwrap();
+    }
+}
+
+/// Adds and cancels jobs among those that stand, until told to stop: how many.
+async fn come_and_go(store: Arc<Store>, stop: Arc<AtomicBool>, due: impl Fn(u64) -> i64, done: Arc<AtomicU64>) {
+    let mut ticks = tokio::time::interval(Duration::from_millis(50));
+    let per_tick = COMING / 20;
+    let mut number = 0;
+    while !stop.load(Ordering::Relaxed) {
+        ticks.tick().await;
+        let ids: Vec<u64> = (number..number + per_tick).collect();
+        number += per_tick;
+        // Before, between and behind those that stand, of one due time too.
+        let name = |n: &u64| ["a", "stands-001", "z"][(n % 3) as usize].to_owned() + &format!("-comes-{n:08}");
+        let requests: Vec<_> = ids.iter().map(|n| request(&name(n), 1 << 40 | n, Due::At(due(*n)))).collect();
+        store.schedule(&requests).await.unwrap();
+        for n in &ids {
+            store.act(&action(Action::Cancel, &name(n), 1 << 41 | n), &[]).await.unwrap();
+        }
+        done.fetch_add(per_tick, Ordering::Relaxed);
+    }
+}
+
+/// Every id by pages of this size.
+fn all(sidecar: &Sidecar, limit: usize, longest: &mut Duration) -> Vec<String> {
+    let mut ids = Vec::new();
+    let mut cursor = String::new();
+    loop {
+        let begun = std::time::Instant::now();
+        let answer = sidecar.get(&format!("/v1/jobs?limit={limit}{cursor}"));
+        *longest = (*longest).max(begun.elapsed());
+        assert_eq!(answer.status, 200, "{answer:?}");
+        let page: Value = answer.json();
+        let jobs = page["jobs"].as_array().unwrap();
+        assert!(jobs.len() <= limit);
+        ids.extend(jobs.iter().map(|job| job["id"].as_str().unwrap().to_owned()));
+        match page["next"].as_str() {
+            Some(next) => cursor = format!("&cursor={next}"),
+            None => return ids,
+        }
+    }
+}
+
+async fn nothing_is_missing_or_twice(due: fn(u64) -> i64) {
+    let count = standing();
+    let bed = Bed::new().await;
+    let sidecar = Sidecar::start(&bed, "").await;
+    let store = Arc::new(open(&settings(&bed.redis.url(), "dwell", 16), &[MAIN]).await);
+    put(&store, count, |n| due(n as u64)).await;
+    let (stop, done) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+    let coming = tokio::spawn(come_and_go(store.clone(), stop.clone(), due, done.clone()));
+    let mut longest = Duration::ZERO;
+    for limit in [1000, 333] {
+        let before = done.load(Ordering::Relaxed);
+        let ids = tokio::task::block_in_place(|| all(&sidecar, limit, &mut longest));
+        let stands: Vec<&String> = ids.iter().filter(|id| id.starts_with("stands-") && !id.contains("comes")).collect();
+        let different: HashSet<&&String> = stands.iter().collect();
+        assert_eq!((stands.len(), different.len()), (count, count), "pages of {limit}");
+        let every: HashSet<&String> = ids.iter().collect();
+        assert_eq!(every.len(), ids.len(), "nothing is twice, not even of what comes and goes");
+        crate::support::wait_until("some have come and gone", async || (done.load(Ordering::Relaxed) > before).then_some(())).await;
+    }
+    stop.store(true, Ordering::Relaxed);
+    coming.await.unwrap();
+    eprintln!("{count} jobs, {} came and went meanwhile; the longest page took {longest:?}", done.load(Ordering::Relaxed));
+    let ids = tokio::task::block_in_place(|| all(&sidecar, 1000, &mut longest));
+    let in_order: Vec<String> = {
+        let mut keys: Vec<(i64, String)> = (0..count).map(|n| (due(n as u64), format!("stands-{n:06}"))).collect();
+        keys.sort();
+        keys.into_iter().map(|(_, id)| id).collect()
+    };
+    assert!(ids == in_order, "by due time, then by id");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn jobs_of_one_due_time_are_listed_once_while_others_come_and_go() {
+    nothing_is_missing_or_twice(|_| FAR).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn jobs_of_spread_due_times_are_listed_once_while_others_come_and_go() {
+    nothing_is_missing_or_twice(|n| FAR + i64::try_from(n.wrapping_mul(7919) % 1000).unwrap()).await;
+}

@@ -1,6 +1,5 @@
 //! Clients of each broker's own ecosystem, which are not the libraries that Dwell uses: tests/clients.
 
-use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use base64::Engine;
@@ -12,14 +11,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
 
 use super::trio::Trio;
-
-/// Where `make clients` put them.
-fn libraries() -> PathBuf {
-    let named = std::env::var_os("DWELL_CLIENTS").map(PathBuf::from);
-    let folder = named.unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join(".servers/clients"));
-    assert!(folder.is_dir(), "no clients at {}: run `make clients`", folder.display());
-    folder
-}
+use crate::support::python_libraries;
 
 /// Runs a client, gives it lines, and returns the lines that it prints.
 pub(super) async fn client(kind: BrokerKind, args: &[&str], lines: &[Value]) -> Vec<Value> {
@@ -27,7 +19,7 @@ pub(super) async fn client(kind: BrokerKind, args: &[&str], lines: &[Value]) -> 
     let mut child = Command::new("python3")
         .arg(&program)
         .args(args)
-        .env("PYTHONPATH", libraries())
+        .env("PYTHONPATH", python_libraries())
         .env("PYTHONDONTWRITEBYTECODE", "1")
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())

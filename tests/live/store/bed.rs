@@ -238,6 +238,7 @@ pub(crate) fn job(body: impl Into<Bytes>) -> Job {
         max_late_ms: None,
         created_ms: 0,
         origin: "nats".to_owned(),
+        trace: None,
         has_body: true,
         body: body.into(),
     }

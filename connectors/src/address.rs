@@ -1,0 +1,59 @@
+//! The settings of a URL, a login and TLS that more than one connector has: what is wrong with them, and what they say.
+
+use std::path::{Path, PathBuf};
+
+use crate::secret::{Urls, read_secret};
+use crate::{ConnectorError, ErrorKind};
+
+/// Where it is, for people: the URLs without what is secret in them.
+pub(crate) fn place(kind: &str, url: Option<&Urls>, file: Option<&Path>) -> String {
+    match (url, file) {
+        (Some(urls), _) => urls.to_string(),
+        (None, Some(file)) => format!("the URL in {}", file.display()),
+        (None, None) => format!("{kind} without a URL"),
+    }
+}
+
+/// The URLs, and which setting they are from.
+pub(crate) async fn urls(url: Option<&Urls>, file: Option<&Path>) -> Result<(&'static str, Urls), ConnectorError> {
+    Ok(match (url, file) {
+        (Some(urls), _) => ("url", urls.clone()),
+        (None, Some(file)) => ("url_file", Urls::new(read_secret("url_file", file).await?)),
+        (None, None) => ("url", Urls::default()),
+    })
+}
+
+/// What is wrong with `user` and `password` or `password_file`.
+pub(crate) fn login_problems(user: bool, password: bool, password_file: bool, problems: &mut Vec<String>) {
+    if password && password_file {
+        problems.push("`password` and `password_file` are both set: keep one".to_owned());
+    }
+    match (user, password || password_file) {
+        (true, false) => problems.push("`user` is set without `password` or `password_file`".to_owned()),
+        (false, true) => problems.push("a password is set without `user`".to_owned()),
+        _ => {}
+    }
+}
+
+/// What is wrong with `tls_cert_file` and `tls_key_file`.
+pub(crate) fn certificate_problems(cert: bool, key: bool, problems: &mut Vec<String>) {
+    match (cert, key) {
+        (true, false) => problems.push("`tls_cert_file` is set without `tls_key_file`".to_owned()),
+        (false, true) => problems.push("`tls_key_file` is set without `tls_cert_file`".to_owned()),
+        _ => {}
+    }
+}
+
+/// Names each of these files, by its setting, that cannot be read.
+pub(crate) fn file_problems(files: &[(&str, &Option<PathBuf>)], problems: &mut Vec<String>) {
+    for (setting, file) in files.iter().filter_map(|(setting, file)| Some((setting, file.as_deref()?))) {
+        if let Err(error) = std::fs::File::open(file) {
+            problems.push(format!("`{setting}`: cannot read {}: {error}", file.display()));
+        }
+    }
+}
+
+/// The error of a setting that can never work.
+pub(crate) fn wrong(setting: &str, problem: &str) -> ConnectorError {
+    ConnectorError::new(ErrorKind::Config, format!("`{setting}`: {problem}"))
+}

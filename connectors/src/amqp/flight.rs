@@ -1,0 +1,35 @@
+//! A publication that was given to the client, until its confirm is judged.
+
+use lapin::types::ShortString;
+use tokio::time::Instant;
+
+use super::tally::Verdict;
+use crate::{Destination, Outcome, Token};
+
+pub(super) struct Flight {
+    pub(super) token: Token,
+    pub(super) to: Destination,
+    pub(super) id: Option<ShortString>,
+    pub(super) size: u64,
+    /// It has more routing keys than its own.
+    pub(super) copies: bool,
+    pub(super) since: Instant,
+}
+
+impl Flight {
+    pub(super) fn outcome(&self, verdict: Verdict) -> Outcome {
+        match verdict {
+            Verdict::Taken => Outcome::Confirmed,
+            Verdict::Returned => Outcome::Unroutable(format!("no queue takes messages for `{}`", self.to)),
+            Verdict::Nacked if self.to.exchange.is_empty() && !self.copies => {
+                Outcome::Refused(format!("the queue `{}` does not take messages now", self.to))
+            }
+            Verdict::Nacked => Outcome::Unknown(format!("a queue behind `{}` refused: others may have taken it", self.to)),
+            Verdict::Unclear => Outcome::Unknown("the broker returned a message that cannot be told from others".to_owned()),
+        }
+    }
+}
+
+pub(super) fn too_large(size: u64, most: u64) -> Outcome {
+    Outcome::Invalid(format!("the body has {size} bytes, the broker takes {most}"))
+}

@@ -1,0 +1,59 @@
+//! What is ready of many futures, and all of it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+
+use futures_util::stream::{FuturesUnordered, StreamExt};
+
+/// Notes that there is more to look at.
+#[derive(Default)]
+struct Again(AtomicBool);
+
+impl Wake for Again {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::Release);
+    }
+}
+
+/// The next that is ready. None only where none is: one look does not tell, the set looks away where a few of its futures are woken while it looks at
+/// them, which those are that another thread completes.
+pub(super) fn ready<F: Future>(set: &mut FuturesUnordered<F>) -> Option<F::Output> {
+    let again = Arc::new(Again::default());
+    let waker = Waker::from(Arc::clone(&again));
+    loop {
+        match set.poll_next_unpin(&mut Context::from_waker(&waker)) {
+            Poll::Ready(next) => return next,
+            Poll::Pending if again.0.swap(false, Ordering::AcqRel) => {}
+            Poll::Pending => return None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::future::{BoxFuture, FutureExt, poll_fn, ready as completed};
+
+    use super::*;
+
+    #[test]
+    fn what_is_ready_is_found_behind_those_that_are_woken_while_they_are_looked_at() {
+        let woken = || {
+            let mut looks = 0;
+            poll_fn(move |context| {
+                looks += 1;
+                if looks == 1 {
+                    context.waker().wake_by_ref();
+                }
+                Poll::<u8>::Pending
+            })
+            .boxed()
+        };
+        let set =
+            || -> FuturesUnordered<BoxFuture<'static, u8>> { [woken(), woken(), woken(), completed(7).boxed()].into_iter().collect() };
+        assert_eq!(set().next().now_or_never(), None, "one look is enough by now: then this file is needed no longer");
+        let mut set = set();
+        assert_eq!(ready(&mut set), Some(7));
+        assert_eq!(ready(&mut set), None);
+    }
+}

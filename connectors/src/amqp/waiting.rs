@@ -1,0 +1,60 @@
+//! What a lane took in and has not given to the client.
+
+use std::collections::VecDeque;
+
+use super::desk::{Given, Item, give};
+use super::window::Place;
+use crate::Outcome;
+
+pub(super) struct Waiting {
+    place: Place,
+    items: VecDeque<Item>,
+}
+
+impl Waiting {
+    pub(super) fn new(place: Place) -> Self {
+        Waiting { place, items: VecDeque::new() }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.items.is_empty()
+    }
+
+    pub(super) fn put(&mut self, items: Vec<Item>) {
+        self.items.extend(items);
+    }
+
+    /// The next, to be given to the client or answered.
+    pub(super) fn next(&mut self) -> Option<Item> {
+        let item = self.items.pop_front()?;
+        self.place.desk.left(1);
+        Some(item)
+    }
+
+    /// Takes out what goes to this address.
+    pub(super) fn take_out(&mut self, address: &str) -> Vec<Item> {
+        let (out, others): (Vec<Item>, Vec<Item>) = self.items.drain(..).partition(|item| item.to.address == address);
+        self.items = others.into();
+        out
+    }
+
+    /// Refuses what waited too long.
+    pub(super) fn refuse_late(&mut self) {
+        let patience = self.place.patience;
+        let late = self.items.iter().take_while(|item| item.since.elapsed() >= patience).count();
+        let why = |item: &Item| Outcome::Refused(format!("not sent to `{}` within {patience:?}: the broker is slow", item.to));
+        let outcomes = self.items.drain(..late).map(|item| (item.token, why(&item))).collect();
+        self.answered(outcomes);
+    }
+
+    /// All have this outcome.
+    pub(super) fn answer(&mut self, outcome: &Outcome) {
+        let outcomes = self.items.drain(..).map(|item| (item.token, outcome.clone())).collect();
+        self.answered(outcomes);
+    }
+
+    fn answered(&self, outcomes: Given) {
+        self.place.desk.left(outcomes.len());
+        give(&self.place.out, outcomes);
+    }
+}

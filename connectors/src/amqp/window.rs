@@ -1,0 +1,244 @@
+//! The window of a channel: what was published on it and has no verdict yet.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::{BoxFuture, FutureExt};
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use lapin::options::BasicPublishOptions;
+use lapin::types::ShortString;
+use lapin::{Channel, Confirmation};
+use tokio::sync::mpsc;
+use tokio::time::{Instant, Interval, MissedTickBehavior, interval};
+
+use super::desk::{Desk, Given, Item, give};
+use super::fault::{Fall, fall, reply_code, said};
+use super::flight::{Flight, too_large};
+use super::link::Link;
+use super::queue::short;
+use super::ready::ready;
+use super::tally::{Said, Tally};
+use crate::Outcome;
+
+/// What became of one publication, by its number.
+pub(super) type Confirmed = (u64, lapin::Result<Confirmation>);
+
+/// What the windows of a sink share.
+#[derive(Clone)]
+pub(super) struct Place {
+    pub(super) link: Arc<Link>,
+    pub(super) desk: Arc<Desk>,
+    pub(super) out: mpsc::UnboundedSender<Given>,
+    /// Without a confirm for so long a publication is unknown, and what was not sent by then is refused.
+    pub(super) patience: Duration,
+}
+
+impl Place {
+    /// Ticks as often as deadlines are to be looked at.
+    pub(super) fn ticks(&self) -> Interval {
+        let mut ticks = interval((self.patience / 20).clamp(Duration::from_millis(5), Duration::from_millis(250)));
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        ticks
+    }
+}
+
+pub(super) struct Window {
+    place: Place,
+    channel: Channel,
+    flights: BTreeMap<u64, Flight>,
+    confirms: FuturesUnordered<BoxFuture<'static, Confirmed>>,
+    tally: Tally,
+    number: u64,
+    /// A verdict came: the exchange is there, and ours to publish to.
+    proved: bool,
+    /// One was given up.
+    gave_up: bool,
+    /// When the last confirm came, or the first publication went out into an empty window.
+    heard: Instant,
+}
+
+/// How a channel fell.
+pub(super) struct Fallen {
+    pub(super) fall: Fall,
+    pub(super) why: String,
+    /// One publication was out, which it was for.
+    pub(super) alone: bool,
+}
+
+impl Window {
+    pub(super) fn new(place: Place, channel: Channel) -> Self {
+        let (flights, confirms, tally) = (BTreeMap::new(), FuturesUnordered::new(), Tally::default());
+        Window { place, channel, flights, confirms, tally, number: 0, proved: false, gave_up: false, heard: Instant::now() }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.flights.is_empty()
+    }
+
+    pub(super) fn is_proved(&self) -> bool {
+        self.proved
+    }
+
+    /// What was proved is long ago.
+    pub(super) fn doubt(&mut self) {
+        self.proved = false;
+    }
+
+    /// Where the oldest publication went to, if nothing was confirmed for so long although something is out.
+    pub(super) fn quiet(&self, long: Duration) -> Option<&str> {
+        let oldest = self.flights.values().next().filter(|_| self.heard.elapsed() >= long)?;
+        Some(&oldest.to.address)
+    }
+
+    /// The next confirm; for ever nothing where none is out.
+    pub(super) async fn next(&mut self) -> Confirmed {
+        match self.confirms.next().await {
+            Some(confirmed) => confirmed,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// The future's first look hands the message to the client, in our order; then it waits for the confirm.
+    pub(super) fn publish(&mut self, item: Item) -> lapin::Result<()> {
+        if self.flights.is_empty() {
+            self.heard = Instant::now();
+        }
+        self.number += 1;
+        let number = self.number;
+        let Item { token, to, body, properties, since } = item;
+        let headers = properties.headers().as_ref();
+        let copies = headers.is_some_and(|headers| headers.contains_key("CC") || headers.contains_key("BCC"));
+        let id = properties.message_id().clone();
+        let properties = self.tally.mark(number, properties);
+        let (exchange, key) = (short_of(&to.exchange), short_of(&to.address));
+        self.flights.insert(number, Flight { token, to, id, size: body.len() as u64, copies, since });
+        let channel = self.channel.clone();
+        let mut publishing = async move {
+            let options = BasicPublishOptions { mandatory: true, ..BasicPublishOptions::default() };
+            let sent = channel.basic_publish(exchange, key, options, &body, properties).await;
+            // The client has its copy, and the confirm may be long in coming.
+            drop(body);
+            match sent {
+                Ok(confirm) => (number, confirm.await),
+                Err(error) => (number, Err(error)),
+            }
+        }
+        .boxed();
+        match (&mut publishing).now_or_never() {
+            Some((_, Err(error))) => Err(error),
+            Some(confirmed) => self.confirmed(confirmed),
+            None => {
+                self.confirms.push(publishing);
+                Ok(())
+            }
+        }
+    }
+
+    /// Takes this confirm and every other that is ready; only then judges. An error where the channel fell.
+    pub(super) fn confirmed(&mut self, first: Confirmed) -> lapin::Result<()> {
+        let mut next = Some(first);
+        let mut fallen = None;
+        while let Some((number, confirmed)) = next {
+            match confirmed {
+                Ok(confirmation) => {
+                    let said = if confirmation.is_nack() { Said::Nack } else { Said::Ack };
+                    let carried = confirmation.take_message();
+                    self.tally.confirmed(number, said, carried.as_ref().map(|message| &message.properties));
+                }
+                Err(error) => fallen = Some(error),
+            }
+            next = ready(&mut self.confirms);
+        }
+        self.heard = Instant::now();
+        let judged = self.tally.judge(fallen.is_none() && self.confirms.is_empty());
+        self.proved |= !judged.is_empty();
+        let mut outcomes = Vec::with_capacity(judged.len());
+        for (number, verdict) in judged {
+            let Some(flight) = self.flights.remove(&number) else { continue };
+            self.tally.forget(number, flight.id.as_ref());
+            outcomes.push((flight.token, flight.outcome(verdict)));
+        }
+        give(&self.place.out, outcomes);
+        fallen.map_or(Ok(()), Err)
+    }
+
+    /// What waited too long is unknown. Its confirm may still come, and others' verdicts hang on it: so a window in which one was given up takes no
+    /// more, and is seen out. Gives where they went to.
+    pub(super) fn expire(&mut self) -> BTreeSet<String> {
+        let patience = self.place.patience;
+        let (mut outcomes, mut silent) = (Vec::new(), BTreeSet::new());
+        while let Some(oldest) = self.flights.first_entry().filter(|oldest| oldest.get().since.elapsed() >= patience) {
+            let flight = oldest.remove();
+            outcomes.push((flight.token, Outcome::Unknown(format!("no confirm for `{}` within {patience:?}", flight.to))));
+            silent.insert(flight.to.address);
+        }
+        self.gave_up |= !silent.is_empty();
+        give(&self.place.out, outcomes);
+        silent
+    }
+
+    /// Waits for what is out, as long as each may take; then the channel is closed.
+    pub(super) async fn see_out(mut self) {
+        let mut ticks = self.place.ticks();
+        let link = Arc::clone(&self.place.link);
+        while !self.flights.is_empty() {
+            let going = tokio::select! {
+                biased;
+                () = link.lost() => Err(lost()),
+                confirmed = self.next() => self.confirmed(confirmed),
+                _ = ticks.tick() => {
+                    self.expire();
+                    Ok(())
+                }
+            };
+            if let Err(error) = going {
+                self.fell(error);
+                return;
+            }
+        }
+    }
+
+    /// Whether it takes publications. Where it does not, each that is out is told why.
+    pub(super) fn is_open(&self) -> bool {
+        self.channel.status().connected()
+    }
+
+    /// The channel is no more: what that means for each publication that is out. What was confirmed before is confirmed.
+    pub(super) fn fell(mut self, mut error: lapin::Error) -> Fallen {
+        while let Some(confirmed) = ready(&mut self.confirms) {
+            match self.confirmed(confirmed) {
+                Err(closer) if reply_code(&error).is_none() => error = closer,
+                _ => {}
+            }
+        }
+        let Place { link, desk, out, .. } = &self.place;
+        let why = if link.is_lost() { link.error().message } else { said(&error) };
+        let (fall, alone) = (fall(&error), self.flights.len() == 1 && !self.gave_up);
+        if let Fall::TooLarge(most) = fall {
+            desk.learn_most(most);
+        }
+        let mut outcomes = Vec::with_capacity(self.flights.len());
+        for flight in self.flights.into_values() {
+            let outcome = match fall {
+                Fall::TooLarge(most) if flight.size > most => too_large(flight.size, most),
+                Fall::NoExchange | Fall::NoRight if alone => Outcome::Unroutable(format!("`{}`: {why}", flight.to)),
+                Fall::BadMessage if alone => Outcome::Invalid(why.clone()),
+                _ => Outcome::Unknown(why.clone()),
+            };
+            outcomes.push((flight.token, outcome));
+        }
+        give(out, outcomes);
+        Fallen { fall, why, alone }
+    }
+}
+
+/// Names were measured before they came here.
+fn short_of(name: &str) -> ShortString {
+    short(name).unwrap_or_default()
+}
+
+/// What the channel's end is called where the link went first.
+pub(super) fn lost() -> lapin::Error {
+    lapin::ErrorKind::InvalidConnectionState(lapin::ConnectionState::Closed).into()
+}

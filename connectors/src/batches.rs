@@ -1,0 +1,102 @@
+//! What a source has read: messages that wait to be taken, and batches that wait to be settled. `T` is how a message is settled.
+
+use std::collections::{HashMap, VecDeque};
+
+use crate::{Batch, BatchId, ConnectorError, ErrorKind, Message};
+
+pub(crate) struct Batches<T> {
+    buffer: VecDeque<(Message, T)>,
+    taken: HashMap<BatchId, Vec<T>>,
+    last: u64,
+    ended: Option<End>,
+}
+
+/// Why nothing more comes: an error that can be given more than once.
+struct End {
+    kind: ErrorKind,
+    message: String,
+    mend: String,
+}
+
+impl<T> Default for Batches<T> {
+    fn default() -> Self {
+        Batches { buffer: VecDeque::new(), taken: HashMap::new(), last: 0, ended: None }
+    }
+}
+
+impl<T> Batches<T> {
+    /// A batch of what is there: at most `count` messages, and as many bytes of their bodies, but for a single larger one.
+    pub(crate) fn take(&mut self, count: usize, bytes: usize) -> Result<Option<Batch>, ConnectorError> {
+        if let Some(End { kind, message, mend }) = &self.ended {
+            return Err(ConnectorError::new(*kind, message.clone()).mend(mend.clone()));
+        }
+        let (mut messages, mut settling, mut size) = (Vec::new(), Vec::new(), 0);
+        while messages.len() < count.max(1) {
+            let Some((next, _)) = self.buffer.front() else { break };
+            size += next.body.len();
+            if size > bytes && !messages.is_empty() {
+                break;
+            }
+            let Some((message, settle)) = self.buffer.pop_front() else { break };
+            messages.push(message);
+            settling.push(settle);
+        }
+        if messages.is_empty() {
+            return Ok(None);
+        }
+        self.last += 1;
+        let id = BatchId(self.last);
+        self.taken.insert(id, settling);
+        Ok(Some(Batch { id, messages }))
+    }
+
+    /// How to settle the messages of this batch, in order; none where it is settled already.
+    pub(crate) fn settle(&mut self, batch: BatchId) -> Vec<T> {
+        self.taken.remove(&batch).unwrap_or_default()
+    }
+
+    /// Takes in what was delivered.
+    pub(crate) fn put(&mut self, deliveries: impl IntoIterator<Item = (Message, T)>) {
+        self.buffer.extend(deliveries);
+    }
+
+    /// How to settle everything that is not.
+    #[cfg(feature = "nats")]
+    pub(crate) fn unsettled(&self) -> impl Iterator<Item = &T> {
+        self.taken.values().flatten().chain(self.buffer.iter().map(|(_, settle)| settle))
+    }
+
+    /// Nothing more will come, and nothing can be settled.
+    pub(crate) fn end(&mut self, error: &ConnectorError) {
+        self.ended = Some(End { kind: error.kind, message: error.message.clone(), mend: error.mend.clone() });
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn batches_keep_their_bounds_and_are_settled_once() {
+        let mut batches = Batches::default();
+        batches.put((1..=5).map(|number| (Message::new("x".repeat(number)), number)));
+        let bodies = |batch: &Batch| batch.messages.iter().map(|message| message.body.len()).collect::<Vec<_>>();
+        let first = batches.take(2, 100).unwrap().unwrap();
+        let second = batches.take(2, 3).unwrap().unwrap();
+        let larger = batches.take(2, 3).unwrap().unwrap();
+        assert_eq!((bodies(&first), bodies(&second), bodies(&larger)), (vec![1, 2], vec![3], vec![4]));
+        assert_eq!((batches.settle(first.id), batches.settle(first.id)), (vec![1, 2], vec![]));
+    }
+
+    #[test]
+    fn the_end_is_said_again_with_its_mend() {
+        let mut batches: Batches<()> = Batches::default();
+        assert!(batches.take(1, 1).unwrap().is_none());
+        batches.end(&ConnectorError::new(ErrorKind::Denied, "no").mend("ask"));
+        for _ in 0..2 {
+            let error = batches.take(1, 1).unwrap_err();
+            assert_eq!((error.kind, error.message.as_str(), error.mend.as_str()), (ErrorKind::Denied, "no", "ask"));
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! A server that says what no real one can be made to say at a given moment.
+
+use std::io::Write;
+use std::net::{TcpListener, TcpStream};
+
+use crate::wire::{METHOD, frame, long, next_method, short};
+
+/// Takes one connection, and this many publications on its first channel; then confirms them all, says goodbye to the connection, in one breath. Gives its URL.
+pub(crate) fn confirms_and_closes(count: u64) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("amqp://{}", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let channel = greet(&mut stream);
+        let mut taken = 0;
+        // The first goes ahead.
+        while taken < count {
+            if next_method(&mut stream).1 == [0, 60, 0, 40] {
+                taken += 1;
+                if taken == 1 {
+                    stream.write_all(&ack(channel, 1, false)).unwrap();
+                }
+            }
+        }
+        let goodbye = frame(0, METHOD, &[&[0, 10, 0, 50, 1, 64][..], &short(b"CONNECTION_FORCED"), &[0; 4]].concat());
+        stream.write_all(&[ack(channel, count, true), goodbye].concat()).unwrap();
+        // What is unread when a socket is closed makes the other side forget what came.
+        let _ = std::io::copy(&mut stream, &mut std::io::sink());
+    });
+    url
+}
+
+fn ack(channel: u16, tag: u64, multiple: bool) -> Vec<u8> {
+    frame(channel, METHOD, &[&[0, 60, 0, 80][..], &tag.to_be_bytes(), &[u8::from(multiple)]].concat())
+}
+
+/// Up to a channel with confirms; gives its number.
+fn greet(stream: &mut TcpStream) -> u16 {
+    let mut header = [0; 8];
+    std::io::Read::read_exact(stream, &mut header).unwrap();
+    let start = [&[0, 10, 0, 10, 0, 9][..], &long(b""), &long(b"PLAIN"), &long(b"en_US")].concat();
+    stream.write_all(&frame(0, METHOD, &start)).unwrap();
+    loop {
+        let (channel, method) = next_method(stream);
+        let answer: Vec<u8> = match method {
+            [0, 10, 0, 11] => vec![0, 10, 0, 30, 0, 0, 0, 2, 0, 0, 0, 0],
+            [0, 10, 0, 40] => vec![0, 10, 0, 41, 0],
+            [0, 20, 0, 10] => vec![0, 20, 0, 11, 0, 0, 0, 0],
+            [0, 85, 0, 10] => vec![0, 85, 0, 11],
+            _ => continue,
+        };
+        stream.write_all(&frame(channel, METHOD, &answer)).unwrap();
+        if method == [0, 85, 0, 10] {
+            return channel;
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! A quorum queue that has lost its majority: it takes what is published, and confirms nothing.
+
+use std::time::{Duration, Instant};
+
+use dwell_connectors::{Message, Outcome};
+
+use crate::server::shared;
+use crate::{PATIENCE, at, collect, declared, publication, to};
+
+/// Gives the queue one more member that is not there: of two it has one, which is no majority.
+async fn silence(queue: &str) {
+    let add = format!("ra:add_member({{'%2F_{queue}', node()}}, {{'%2F_{queue}', 'nobody@localhost'}}, 1000).");
+    shared().await.ctl(&["eval", &add]).await;
+}
+
+/// Neither others on its exchange wait for it, nor the end of the sink.
+#[tokio::test]
+async fn a_silent_queue_holds_up_nobody() {
+    let broker = at(shared().await.url());
+    let (silent, speaks) = (declared(&broker).await, declared(&broker).await);
+    silence(&silent).await;
+    let patience = Duration::from_secs(4);
+    let (sink, mut outcomes) = broker.sink(patience).await.unwrap();
+    let start = Instant::now();
+    // The silent one first: it is the one that goes ahead.
+    let window = (0..50).map(|token| publication(token, to("", if token % 10 == 0 { &silent } else { &speaks }), Message::new("x")));
+    sink.publish(window.collect()).await;
+    let confirmed = collect(&mut outcomes, 45).await;
+    assert_eq!(confirmed, vec![Outcome::Confirmed; 45], "after {:?}", start.elapsed());
+    assert!(start.elapsed() < patience, "it took {:?}", start.elapsed());
+    let of_silent = collect(&mut outcomes, 5).await;
+    assert!(matches!(&of_silent[0], Outcome::Unknown(why) if why.contains(&silent)), "{of_silent:?}");
+
+    // From now on it waits alone, and burns no more than one attempt at a time.
+    let mut unknown = 0;
+    let start = Instant::now();
+    for round in 0..3 {
+        let window = (0..50).map(|token| publication(token, to("", if token < 25 { &silent } else { &speaks }), Message::new("x")));
+        sink.publish(window.collect()).await;
+        for (token, outcome) in (0..).zip(collect(&mut outcomes, 50).await) {
+            match outcome {
+                Outcome::Confirmed => assert!(token >= 25),
+                Outcome::Refused(why) => assert!(token < 25 && why.contains(&silent), "{token}: {why}"),
+                Outcome::Unknown(why) => {
+                    assert!(token < 25 && why.contains(&silent), "{round}, {token}: {why}");
+                    unknown += 1;
+                }
+                other => panic!("{token}: {other:?}"),
+            }
+        }
+    }
+    assert!(unknown <= 2 + start.elapsed().as_secs() / patience.as_secs(), "{unknown} in {:?}", start.elapsed());
+
+    // Its confirms are still out.
+    let start = Instant::now();
+    sink.close().await.unwrap();
+    assert!(tokio::time::timeout(PATIENCE, outcomes.recv()).await.unwrap().is_none());
+    assert!(start.elapsed() < patience / 2, "it took {:?}", start.elapsed());
+}
+
+/// Publications that are out when the sink closes have their outcome by their deadline, and the outcomes end.
+#[tokio::test]
+async fn a_missing_confirm_does_not_keep_a_closed_sink() {
+    let broker = at(shared().await.url());
+    let silent = declared(&broker).await;
+    silence(&silent).await;
+    let patience = Duration::from_secs(2);
+    let (sink, mut outcomes) = broker.sink(patience).await.unwrap();
+    sink.publish((0..20).map(|token| publication(token, to("", &silent), Message::new("x"))).collect()).await;
+    let start = Instant::now();
+    sink.close().await.unwrap();
+    let unknown = collect(&mut outcomes, 20).await;
+    assert!(tokio::time::timeout(PATIENCE, outcomes.recv()).await.unwrap().is_none());
+    assert!(start.elapsed() < patience * 3, "it took {:?}", start.elapsed());
+    assert!(unknown.iter().all(|outcome| matches!(outcome, Outcome::Unknown(_) | Outcome::Refused(_))), "{unknown:?}");
+}

@@ -1,0 +1,152 @@
+//! Spans by OpenTelemetry, exported by OTLP over gRPC.
+
+use std::time::Duration;
+
+use dwell_connectors::Headers;
+use opentelemetry::propagation::{Extractor, TextMapPropagator};
+use opentelemetry::trace::{Link, Span as _, SpanContext, SpanKind, Status, TraceContextExt, Tracer as _, TracerProvider as _};
+use opentelemetry::{Context, KeyValue};
+use opentelemetry_otlp::SpanExporter;
+use opentelemetry_sdk::Resource;
+use opentelemetry_sdk::propagation::TraceContextPropagator;
+use opentelemetry_sdk::trace::{SdkTracer, SdkTracerProvider};
+
+use super::{About, TRACEPARENT, TRACESTATE, TraceError};
+
+/// The variables that name an endpoint: without any there are no spans.
+const ENDPOINTS: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"];
+/// How long the last spans may take to go out at the end.
+const LAST: Duration = Duration::from_secs(5);
+
+/// Makes spans. Clones share the exporter.
+#[derive(Debug, Clone, Default)]
+pub struct Traces {
+    made: Option<Made>,
+}
+
+#[derive(Debug, Clone)]
+struct Made {
+    provider: SdkTracerProvider,
+    tracer: SdkTracer,
+}
+
+/// A span that has begun. Dropped, it ends.
+#[derive(Debug, Default)]
+pub struct Span {
+    span: Option<opentelemetry_sdk::trace::Span>,
+}
+
+impl Traces {
+    /// By the variables that OpenTelemetry has for it: the endpoint, headers, time-out, sampler, the batches' bounds, the service's name
+    /// (`dwell` where there is none) and attributes. No endpoint: no spans. Must be called within the runtime that exports.
+    ///
+    /// # Errors
+    /// The endpoint is none.
+    pub fn from_environment() -> Result<Self, TraceError> {
+        let named = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+        if !ENDPOINTS.into_iter().any(named) {
+            return Ok(Traces::default());
+        }
+        let exporter = SpanExporter::builder().with_tonic().build().map_err(|error| TraceError(error.to_string()))?;
+        let mut resource = Resource::builder();
+        if !named("OTEL_SERVICE_NAME") {
+            resource = resource.with_service_name("dwell");
+        }
+        let resource = resource.with_attribute(KeyValue::new("service.version", env!("CARGO_PKG_VERSION"))).build();
+        let provider = SdkTracerProvider::builder().with_batch_exporter(exporter).with_resource(resource).build();
+        let tracer = provider.tracer("dwell");
+        Ok(Traces { made: Some(Made { provider, tracer }) })
+    }
+
+    /// The span of a request: from when it was read until it is applied.
+    #[must_use]
+    pub fn request(&self, about: About<'_>) -> Span {
+        self.begin("process", SpanKind::Consumer, about, Vec::new(), None)
+    }
+
+    /// The span of an attempt: from its publish to its outcome. `request` is the [`Span::traceparent`] of the request that made the job.
+    #[must_use]
+    pub fn attempt(&self, about: About<'_>, attempt: u32, request: Option<&str>) -> Span {
+        let attempt = KeyValue::new("dwell.attempt", i64::from(attempt));
+        self.begin("send", SpanKind::Producer, about, vec![attempt], request)
+    }
+
+    fn begin(&self, operation: &'static str, kind: SpanKind, about: About<'_>, mut more: Vec<KeyValue>, link: Option<&str>) -> Span {
+        let Some(made) = &self.made else { return Span::default() };
+        let system = if about.system == "amqp" { "rabbitmq" } else { about.system };
+        more.extend([
+            KeyValue::new("messaging.system", system),
+            KeyValue::new("messaging.operation.type", operation),
+            KeyValue::new("messaging.destination.name", about.destination.to_owned()),
+        ]);
+        let links = link.and_then(read).map(Link::with_context).into_iter().collect();
+        let builder =
+            made.tracer.span_builder(format!("{operation} {}", about.destination)).with_kind(kind).with_attributes(more).with_links(links);
+        Span { span: Some(made.tracer.build_with_context(builder, &parent(about.headers))) }
+    }
+
+    /// Exports what is left; later spans go nowhere.
+    pub async fn stop(self) {
+        let Some(made) = self.made else { return };
+        // It waits for the exporter, which needs this runtime.
+        let last = tokio::task::spawn_blocking(move || made.provider.shutdown_with_timeout(LAST)).await;
+        if let Ok(Err(error)) = last {
+            tracing::warn!(%error, "the last spans could not be exported");
+        }
+    }
+}
+
+impl Span {
+    /// Its name in a `traceparent`, for a link to it; `None` where there is no span.
+    #[must_use]
+    pub fn traceparent(&self) -> Option<String> {
+        let context = self.span.as_ref()?.span_context();
+        context.is_valid().then(|| format!("00-{}-{}-{:02x}", context.trace_id(), context.span_id(), context.trace_flags()))
+    }
+
+    /// Which job it is about.
+    pub fn job(&mut self, id: &str) {
+        if let Some(span) = &mut self.span {
+            span.set_attribute(KeyValue::new("messaging.message.id", id.to_owned()));
+        }
+    }
+
+    /// Ends it well, with a verdict or an outcome.
+    pub fn succeeded(mut self, outcome: &'static str) {
+        if let Some(span) = &mut self.span {
+            span.set_attribute(KeyValue::new("dwell.outcome", outcome));
+        }
+    }
+
+    /// Ends it as an error: of which type, and why.
+    pub fn failed(mut self, kind: &'static str, why: &str) {
+        if let Some(span) = &mut self.span {
+            span.set_attribute(KeyValue::new("error.type", kind));
+            span.set_status(Status::error(why.to_owned()));
+        }
+    }
+}
+
+/// The context that a message carries; an empty one where it carries none.
+fn parent(headers: &Headers) -> Context {
+    TraceContextPropagator::new().extract_with_context(&Context::new(), &Carrier(headers))
+}
+
+fn read(traceparent: &str) -> Option<SpanContext> {
+    let mut headers = Headers::default();
+    headers.push(TRACEPARENT, traceparent.into());
+    let context = parent(&headers).span().span_context().clone();
+    context.is_valid().then_some(context)
+}
+
+struct Carrier<'a>(&'a Headers);
+
+impl Extractor for Carrier<'_> {
+    fn get(&self, key: &str) -> Option<&str> {
+        self.0.text(key)
+    }
+
+    fn keys(&self) -> Vec<&str> {
+        vec![TRACEPARENT, TRACESTATE]
+    }
+}

@@ -1,0 +1,156 @@
+//! Spans as a collector gets them: one of the request, one of each attempt, linked, in the trace of the message.
+
+use std::sync::Arc;
+
+use dwell::servers::{BrokerKind, DwellServer};
+use dwell::stage::traffic::{Consumer, Producer};
+use dwell::stage::{Stage, Store};
+use dwell_connectors::{Destination, Message, Role};
+use opentelemetry_proto::tonic::collector::trace::v1::trace_service_server::{TraceService, TraceServiceServer};
+use opentelemetry_proto::tonic::collector::trace::v1::{ExportTraceServiceRequest, ExportTraceServiceResponse};
+use opentelemetry_proto::tonic::common::v1::any_value::Value;
+use opentelemetry_proto::tonic::trace::v1::Span;
+use opentelemetry_proto::tonic::trace::v1::span::SpanKind;
+use parking_lot::Mutex;
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
+use tonic::transport::server::TcpIncoming;
+use tonic::{Request, Response, Status};
+
+use crate::support::wait_until;
+
+/// All spans that were exported, each with the name of its service.
+#[derive(Debug, Clone, Default)]
+struct Collector {
+    spans: Arc<Mutex<Vec<(String, Span)>>>,
+}
+
+#[tonic::async_trait]
+impl TraceService for Collector {
+    async fn export(&self, request: Request<ExportTraceServiceRequest>) -> Result<Response<ExportTraceServiceResponse>, Status> {
+        for resource in request.into_inner().resource_spans {
+            let service = text(&resource.resource.unwrap_or_default().attributes, "service.name").unwrap_or_default();
+            let spans = resource.scope_spans.into_iter().flat_map(|scope| scope.spans);
+            self.spans.lock().extend(spans.map(|span| (service.clone(), span)));
+        }
+        Ok(Response::new(ExportTraceServiceResponse::default()))
+    }
+}
+
+impl Collector {
+    /// Serves on a free port until dropped; its URL.
+    async fn start(&self) -> (String, JoinSet<()>) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let serving = tonic::transport::Server::builder()
+            .add_service(TraceServiceServer::new(self.clone()))
+            .serve_with_incoming(TcpIncoming::from(listener));
+        let mut task = JoinSet::new();
+        task.spawn(async move { serving.await.unwrap() });
+        (url, task)
+    }
+
+    /// The spans of one job by their start.
+    fn of(&self, id: &str) -> Vec<Span> {
+        let spans = self.spans.lock();
+        assert!(spans.iter().all(|(service, _)| service == "dwell"));
+        let mut spans: Vec<Span> = spans
+            .iter()
+            .filter(|(_, span)| attribute(span, "messaging.message.id").as_deref() == Some(id))
+            .map(|(_, span)| span.clone())
+            .collect();
+        spans.sort_by_key(|span| span.start_time_unix_nano);
+        spans
+    }
+}
+
+fn text(attributes: &[opentelemetry_proto::tonic::common::v1::KeyValue], key: &str) -> Option<String> {
+    match attributes.iter().find(|attribute| attribute.key == key)?.value.clone()?.value? {
+        Value::StringValue(text) => Some(text),
+        Value::IntValue(number) => Some(number.to_string()),
+        _ => None,
+    }
+}
+
+fn attribute(span: &Span, key: &str) -> Option<String> {
+    text(&span.attributes, key)
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
+const PARENT: &str = "b7ad6b7169203331";
+
+fn request(id: &str, target: &str) -> Message {
+    Message::new("body")
+        .with_header("delay-id", id)
+        .with_header("delay-for", "20ms")
+        .with_header("delay-target", target)
+        .with_header("delay-retry", "50ms")
+        .with_header("traceparent", format!("00-{TRACE}-{PARENT}-01"))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_request_and_its_attempts_are_spans_that_know_of_each_other() {
+    let collector = Collector::default();
+    let (url, _serving) = collector.start().await;
+    let stage = Stage::set_up(BrokerKind::Nats, Store::Private(Default::default()), &["orders.>"]).await.unwrap();
+    stage.declare(&["orders.close"], Role::Letters).await.unwrap();
+    let mut dwell = DwellServer::prepare(env!("CARGO_BIN_EXE_dwell").into(), stage.text()).unwrap();
+    dwell.set_env([("OTEL_EXPORTER_OTLP_ENDPOINT", url.as_str())]);
+    dwell.restart().await.unwrap();
+    let seen: Arc<Mutex<Vec<Message>>> = Arc::default();
+    let into = seen.clone();
+    let _consumer = Consumer::open(stage.broker(), "orders.close", move |_, messages| into.lock().extend(messages)).await.unwrap();
+    let mut producer = Producer::open(stage.broker()).await.unwrap();
+    let requests = [request("goes", "orders.close"), request("dies", "orders.nowhere"), request("wrong", "elsewhere")];
+    producer.send(&Destination::new("delay.in"), requests).await.unwrap();
+    producer.flush().await.unwrap();
+
+    // What is not exported yet goes out at the end.
+    let store = dwell::store::Store::attach(&stage.settings().redis).await.unwrap();
+    wait_until("one has arrived and one is dead", async || {
+        let dead: u64 = store.counts(&[]).await.unwrap().dead.iter().sum();
+        (seen.lock().len() == 1 && dead == 1).then_some(())
+    })
+    .await;
+    dwell.stop().await.unwrap();
+
+    let arrived = seen.lock()[0].clone();
+    assert_eq!(arrived.headers.text("traceparent"), Some(format!("00-{TRACE}-{PARENT}-01").as_str()), "untouched");
+    let goes = collector.of("goes");
+    let [request, attempt] = &goes[..] else { panic!("{goes:?}") };
+    for span in [request, attempt] {
+        assert_eq!((hex(&span.trace_id).as_str(), hex(&span.parent_span_id).as_str()), (TRACE, PARENT));
+        assert_eq!(attribute(span, "messaging.system").as_deref(), Some("nats"));
+        assert!(span.end_time_unix_nano >= span.start_time_unix_nano);
+    }
+    assert_eq!((request.name.as_str(), request.kind()), ("process delay.in", SpanKind::Consumer));
+    assert_eq!(attribute(request, "dwell.outcome").as_deref(), Some("added"));
+    assert_eq!((attempt.name.as_str(), attempt.kind()), ("send orders.close", SpanKind::Producer));
+    assert_eq!((attribute(attempt, "dwell.attempt"), attribute(attempt, "dwell.outcome")), (Some("1".into()), Some("confirmed".into())));
+    let linked: Vec<_> = attempt.links.iter().map(|link| (&link.trace_id, &link.span_id)).collect();
+    assert_eq!(linked, [(&request.trace_id, &request.span_id)]);
+    assert!(attempt.start_time_unix_nano >= request.end_time_unix_nano);
+
+    let dies = collector.of("dies");
+    let told: Vec<_> = dies.iter().map(|span| (span.name.as_str(), attribute(span, "error.type"))).collect();
+    let unroutable = Some("unroutable".to_owned());
+    assert_eq!(
+        told,
+        [
+            ("process delay.in", None),
+            ("send orders.nowhere", unroutable.clone()),
+            ("send orders.nowhere", unroutable),
+            ("send delay.dead", None)
+        ]
+    );
+    assert!(dies[1..].iter().all(|span| span.links[0].span_id == dies[0].span_id));
+
+    let spans = collector.spans.lock();
+    let refused: Vec<_> = spans.iter().filter_map(|(_, span)| attribute(span, "error.type").map(|kind| (kind, span))).collect();
+    let (_, span) = refused.iter().find(|(kind, _)| kind == "target_not_allowed").unwrap();
+    assert!(span.status.as_ref().unwrap().message.contains("elsewhere"), "{span:?}");
+}
