@@ -2,13 +2,14 @@
 # `make help` says what there is.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo bench test check fmt lint docs deny features tools servers kafka rabbitmq clients browser openapi clean-servers
+.PHONY: help demo bench test check fmt lint docs deny features tools servers kafka rabbitmq promtool clients browser openapi clean-servers
 
 # Tests and demo start these themselves, on free ports of 127.0.0.1. `make servers` puts them there.
 BIN := $(CURDIR)/.servers/bin
 SERVERS := DWELL_REDIS_SERVER='$(BIN)/redis-server' DWELL_REDIS_WAITAOF_SERVER='$(BIN)/redis-server-waitaof' DWELL_NATS_SERVER='$(BIN)/nats-server'
 KAFKA := DWELL_KAFKA_LIBS='$(CURDIR)/.servers/kafka'
 RABBITMQ := DWELL_RABBITMQ_SERVER='$(BIN)/rabbitmq-server'
+PROMTOOL := DWELL_PROMTOOL='$(BIN)/promtool'
 CLIENTS := DWELL_CLIENTS='$(CURDIR)/.servers/clients'
 CHROMIUM := DWELL_CHROMIUM='$(BIN)/chromium' DWELL_BROWSER='$(CURDIR)/.servers/browser'
 
@@ -28,10 +29,10 @@ bench: tools servers ## measure on private servers: drain beside a bare relay, l
 	$(SERVERS) target/release/dwell bench lateness
 	$(SERVERS) target/release/dwell bench start
 
-test: tools servers kafka rabbitmq clients browser ## run every test, on real servers of its own
+test: tools servers kafka rabbitmq promtool clients browser ## run every test, on real servers of its own
 	@# The examples in the docs first, so that the tests' own summary stands last.
 	cargo test --workspace --locked --doc
-	$(SERVERS) $(KAFKA) $(RABBITMQ) $(CLIENTS) $(CHROMIUM) cargo test --workspace --locked --lib --bins --tests
+	$(SERVERS) $(KAFKA) $(RABBITMQ) $(PROMTOOL) $(CLIENTS) $(CHROMIUM) cargo test --workspace --locked --lib --bins --tests
 
 check: fmt lint features docs deny ## formatting, lints, features, docs, licences and banned crates
 
@@ -65,6 +66,9 @@ kafka: ## find or install Apache Kafka, for the tests: needs Java
 
 rabbitmq: ## find or install RabbitMQ, for the tests
 	@scripts/rabbitmq.sh
+
+promtool: ## find or install promtool, which judges metrics and alert rules in the tests
+	@scripts/promtool.sh
 
 clients: ## install what the tests run in Python: pika, confluent-kafka and nats-py, a validator and a fuzzer for openapi.json
 	@scripts/clients.sh

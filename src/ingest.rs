@@ -18,7 +18,7 @@ use crate::reconnect::Backoff;
 use crate::request::{Act, Rejection, Request, Rules, Schedule, parse};
 use crate::store::inbound::Answer;
 use crate::telemetry::trace::{About, Span};
-use crate::telemetry::{IngestMetrics, IngestResult, PauseReason};
+use crate::telemetry::{IngestMetrics, IngestResult, PauseReason, Paused, PublishOutcome};
 
 mod held;
 mod reject;
@@ -160,7 +160,18 @@ impl Ingest {
                     batch = source.recv() => batch,
                 };
                 let failed = batch.is_err();
-                if sender.send(batch).await.is_err() || failed {
+                let batch = match sender.try_send(batch) {
+                    Ok(()) => None,
+                    Err(mpsc::error::TrySendError::Full(batch) | mpsc::error::TrySendError::Closed(batch)) => Some(batch),
+                };
+                if let Some(batch) = batch {
+                    // What was read before is not stored yet: nothing more is read meanwhile.
+                    let _paused = self.apply.metrics.ingest_paused(PauseReason::Backpressure, None);
+                    if sender.send(batch).await.is_err() {
+                        return;
+                    }
+                }
+                if failed {
                     return;
                 }
             }
@@ -255,12 +266,16 @@ impl Ingest {
         true
     }
 
-    /// Publishes the verdict where it was asked for. One that cannot be delivered is said, and the request acknowledged all the same.
+    /// Publishes the verdict where it was asked for. One that cannot be delivered is counted and said, and the request
+    /// acknowledged all the same.
     async fn reply(&self, to: Option<&Destination>, id: &JobId, action: Action, answer: Answer, give_up: &CancellationToken) {
         let Some(to) = to else { return };
         // A broker that was away is read again before it is published to, or the other way round: each link comes back by itself.
         give_up.run_until_cancelled(self.publisher.until_connected()).await;
         let outcome = self.publisher.publish_one(to.clone(), outgoing::verdict(id, action, answer)).await;
+        if let Some(metrics) = &self.of_ingest {
+            metrics.reply(PublishOutcome::from(&outcome));
+        }
         if outcome != Outcome::Confirmed {
             tracing::warn!(ingest = self.name, %id, %to, ?outcome, "the verdict could not be delivered");
         }
@@ -273,11 +288,10 @@ impl Ingest {
         }
     }
 
-    /// Notes that it goes no further for this reason, or goes on.
-    fn set_paused(&self, from: Option<PauseReason>, to: Option<PauseReason>) {
-        from.into_iter().for_each(|reason| self.apply.metrics.ingest_resumed(reason));
-        to.into_iter().for_each(|reason| self.apply.metrics.ingest_paused(reason));
-        self.tell(|metrics| metrics.reading().paused(to));
+    /// Notes that it goes no further for this reason, until what is answered is dropped.
+    fn paused(&self, reason: PauseReason) -> Paused {
+        let reading = self.of_ingest.as_ref().map(|metrics| metrics.reading().clone());
+        self.apply.metrics.ingest_paused(reason, reading)
     }
 
     fn count(&self, result: IngestResult, count: u64) {

@@ -3,12 +3,14 @@
 //! - [`keys`]: every key; [`record`]: what a job looks like in Redis; [`scripts`]: the Lua files.
 //! - [`link`]: one connection, rebuilt when it breaks; [`gate`]: the connection that waits for durability; [`meta`]: what a namespace is.
 //! - [`inbound`]: `schedule`; [`lease`]: `claim` to `bury`; [`act`]: `cancel` to `requeue`; [`read`], [`list`] and `horizon`: what is there; [`fleet`]: the instances.
+//! - [`fsck`]: damage, found and mended.
 //! - [`permits`]: what the user may do; [`survey`]: what a start would find; both change nothing.
 
 pub mod act;
 mod answer;
 pub mod error;
 pub mod fleet;
+pub mod fsck;
 pub mod gate;
 mod horizon;
 pub mod inbound;

@@ -12,4 +12,4 @@ pub mod recent;
 pub mod trace;
 
 pub use labels::{DueWithin, DuplicateCause, IngestResult, JobState, PauseReason, PublishOutcome, RedisErrorClass};
-pub use metrics::{BrokerMetrics, IngestMetrics, Metrics, Totals};
+pub use metrics::{BrokerMetrics, IngestMetrics, Metrics, Paused, Totals};

@@ -1,14 +1,14 @@
 //! `dwell ls`: the jobs, by due time, straight from Redis.
 
 use std::collections::HashMap;
-use std::io::IsTerminal;
+use std::io::Write;
 use std::time::Duration;
 
 use clap::ValueEnum;
 
 use super::common::{Common, Form, json, line};
 use super::exit::{Exit, Stop};
-use super::table::{local, relative, table};
+use super::table::{Column, local, relative, table, terminal, width};
 use crate::clock;
 use crate::shutdown::Signals;
 use crate::store::Store;
@@ -17,6 +17,17 @@ use crate::store::read::Place;
 use crate::units::{parse_time_ms, show_size};
 use crate::view;
 
+/// The due time is what a list is for, the id what every other command takes.
+const COLUMNS: [Column; 8] = [
+    Column::whole("DUE"),
+    Column::whole("WHEN").spare(2),
+    Column::cut("ID", 16),
+    Column::cut("BROKER", 6).spare(3),
+    Column::cut("TARGET", 12).spare(1),
+    Column::whole("ATTEMPTS").spare(4),
+    Column::whole("SIZE").spare(5),
+    Column::cut("LAST ERROR", 12).spare(6),
+];
 /// How often `--watch` looks.
 const WATCH: Duration = Duration::from_secs(1);
 
@@ -69,7 +80,8 @@ pub(super) async fn run(common: &Common, args: &Args) -> Result<Exit, Stop> {
     let store = Store::attach(&settings.redis).await?;
     let query =
         Query { place: args.state.into(), from_ms: args.from, to_ms: args.to, target: args.target.clone(), after: None, limit: args.limit };
-    let mut shown = Shown { common, default_retry_ms: &settings.delivery.retry_ms, watch: args.watch, lines: HashMap::new() };
+    let mut shown =
+        Shown { common, default_retry_ms: &settings.delivery.retry_ms, watch: args.watch, lines: HashMap::new(), follows: false };
     if !args.watch {
         shown.show(&store, &query).await?;
         return Ok(Exit::Ok);
@@ -96,6 +108,8 @@ struct Shown<'a> {
     watch: bool,
     /// The lines of the last look, by id, where only changes are shown.
     lines: HashMap<String, String>,
+    /// A page was written before.
+    follows: bool,
 }
 
 impl Shown<'_> {
@@ -127,11 +141,7 @@ impl Shown<'_> {
         Ok(())
     }
 
-    fn text(&self, page: &Page, query: &Query, now_ms: i64) -> Result<(), Stop> {
-        let clear = if self.watch && std::io::stdout().is_terminal() { "\u{1b}[2J\u{1b}[H" } else { "" };
-        if page.jobs.is_empty() {
-            return line(&format!("{clear}no {} jobs", query.place.as_str()));
-        }
+    fn text(&mut self, page: &Page, query: &Query, now_ms: i64) -> Result<(), Stop> {
         let rows = page.jobs.iter().map(|found| {
             let job = view::Job::of(found, self.default_retry_ms);
             let target = found.record.job.to.to_string();
@@ -139,8 +149,34 @@ impl Shown<'_> {
             let when = relative(job.due_ms, now_ms);
             [local(job.due_ms), when, job.id, job.broker, target, job.attempt.to_string(), show_size(job.size as u64), error]
         });
-        let table = table(["DUE", "WHEN", "ID", "BROKER", "TARGET", "ATTEMPTS", "SIZE", "LAST ERROR"], rows);
-        let more = if page.next.is_some() { format!("\nthe first {}; more with --limit", page.jobs.len()) } else { String::new() };
-        line(&format!("{clear}{table}{more}"))
+        let mut text = match page.jobs.len() {
+            0 => format!("no {} jobs", query.place.as_str()),
+            _ => table(COLUMNS, rows, width()),
+        };
+        if page.next.is_some() {
+            text.push_str(&format!("\nthe first {}; more with --limit", page.jobs.len()));
+        }
+        match terminal() {
+            Some((_, rows)) if self.watch => redraw(&text, rows),
+            // Pages, an empty line between two.
+            _ if std::mem::replace(&mut self.follows, true) => line(&format!("\n{text}")),
+            _ => line(&text),
+        }
     }
+}
+
+/// Writes over what the terminal shows, as much as it has rows for.
+fn redraw(text: &str, rows: usize) -> Result<(), Stop> {
+    let lines: Vec<&str> = text.lines().collect();
+    // The last row is left to the cursor.
+    let most = rows.saturating_sub(1).max(2);
+    let (shown, more) = match lines.len() > most {
+        true => (&lines[..most - 1], format!("{} more lines\u{1b}[K\n", lines.len() - most + 1)),
+        false => (&lines[..], String::new()),
+    };
+    // To the top; each line and what is below is cleared as it is written, so that nothing flickers.
+    let shown: String = shown.iter().map(|line| format!("{line}\u{1b}[K\n")).collect();
+    let mut out = std::io::stdout().lock();
+    write!(out, "\u{1b}[H{shown}{more}\u{1b}[J")?;
+    Ok(out.flush()?)
 }

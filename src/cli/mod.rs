@@ -7,6 +7,7 @@ pub mod common;
 pub mod completions;
 pub mod demo;
 pub mod exit;
+pub mod fsck;
 pub mod ls;
 pub mod run;
 pub mod schema;
@@ -48,6 +49,8 @@ enum Command {
     Show(show::Args),
     /// Count the jobs, straight from Redis
     Stats(stats::Args),
+    /// Find damage in the store, and mend it
+    Fsck(fsck::Args),
     /// Cancel a job
     Cancel(act::Args),
     /// Give a job another time
@@ -107,6 +110,7 @@ impl Command {
             Command::Ls(args) => Box::pin(ls::run(common, &args)).await,
             Command::Show(args) => Box::pin(show::run(common, &args)).await,
             Command::Stats(args) => Box::pin(stats::run(common, &args)).await,
+            Command::Fsck(args) => Box::pin(fsck::run(common, &args)).await,
             Command::Cancel(args) => Box::pin(act::act(common, Action::Cancel, args)).await,
             Command::Reschedule(args) => Box::pin(act::reschedule(common, args)).await,
             Command::Fire(args) => Box::pin(act::act(common, Action::Fire, args)).await,

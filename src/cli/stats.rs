@@ -2,7 +2,7 @@
 
 use super::common::Common;
 use super::exit::{Exit, Stop};
-use super::table::{local, relative, table};
+use super::table::{Column, local, relative, table, width};
 use crate::store::Store;
 use crate::store::read::Counts;
 use crate::view;
@@ -32,5 +32,5 @@ fn text(stats: &view::Stats, counts: &Counts, namespace: &str) -> String {
     ];
     let head = lines.into_iter().map(|(name, value)| format!("{name:<11} {value}")).collect::<Vec<_>>().join("\n");
     let rows = stats.brokers.iter().map(|(name, broker)| [name.clone(), broker.scheduled.to_string()]);
-    format!("{head}\n\n{}", table(["BROKER", "SCHEDULED"], rows))
+    format!("{head}\n\n{}", table([Column::cut("BROKER", 8), Column::whole("SCHEDULED")], rows, width()))
 }

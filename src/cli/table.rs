@@ -1,19 +1,115 @@
 //! Tables and times for people: as wide as the terminal, free of what would steer it.
 
-use comfy_table::{ContentArrangement, Table, presets};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use crate::units::show_duration_ms;
 
-/// A table of these rows, as text. In a pipe its rows are as wide as they are.
-pub(super) fn table<const N: usize>(head: [&str; N], rows: impl IntoIterator<Item = [String; N]>) -> String {
-    let mut table = Table::new();
-    table.load_preset(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic).set_header(head);
-    for row in rows {
-        table.add_row(row.map(|cell| clean(&cell)));
+/// Between two columns.
+const GAP: usize = 2;
+
+/// A column, and what becomes of it where the terminal is narrow.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Column {
+    head: &'static str,
+    /// It may be cut to so many columns of the terminal; `None`: it is shown whole.
+    least: Option<usize>,
+    /// It may be left out; the highest first. 0: it may not.
+    spare: u8,
+}
+
+impl Column {
+    /// Shown whole.
+    pub(super) const fn whole(head: &'static str) -> Self {
+        Column { head, least: None, spare: 0 }
     }
-    table.lines().map(|line| line.trim_end().to_owned()).collect::<Vec<_>>().join("\n")
+
+    /// Cut, but not shorter than this.
+    pub(super) const fn cut(head: &'static str, least: usize) -> Self {
+        Column { head, least: Some(least), spare: 0 }
+    }
+
+    /// Left out where cutting is not enough; the highest first.
+    pub(super) const fn spare(self, rank: u8) -> Self {
+        Column { spare: rank, ..self }
+    }
+}
+
+/// How wide a table may be: `COLUMNS`, else the width of the terminal that stdout is; in a pipe as wide as it gets.
+pub(super) fn width() -> usize {
+    let asked = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
+    asked.or_else(|| terminal().map(|(columns, _)| columns)).filter(|columns| *columns > 0).unwrap_or(usize::MAX)
+}
+
+/// Columns and rows of the terminal that stdout is; `None` where it is none.
+pub(super) fn terminal() -> Option<(usize, usize)> {
+    let size = rustix::termios::tcgetwinsize(std::io::stdout()).ok()?;
+    Some((size.ws_col.into(), size.ws_row.into()))
+}
+
+/// A table of these rows, as text, a line each, no wider than `width`.
+pub(super) fn table<const N: usize>(columns: [Column; N], rows: impl IntoIterator<Item = [String; N]>, width: usize) -> String {
+    let rows: Vec<[String; N]> = rows.into_iter().map(|row| row.map(|cell| clean(&cell))).collect();
+    let natural: [usize; N] =
+        std::array::from_fn(|at| rows.iter().map(|row| row[at].width()).chain([columns[at].head.width()]).max().unwrap_or_default());
+    let widths = fit(&columns, natural, width);
+    let line = |cells: [&str; N]| {
+        let mut line = String::new();
+        for (cell, width) in cells.iter().zip(widths).filter_map(|(cell, width)| Some((cell, width?))) {
+            let cell = cut(cell, width);
+            line.push_str(&cell);
+            line.push_str(&" ".repeat(width + GAP - cell.width()));
+        }
+        cut(line.trim_end(), width)
+    };
+    let head = line(columns.map(|column| column.head));
+    let body = rows.iter().map(|row| line(std::array::from_fn(|at| row[at].as_str())));
+    std::iter::once(head).chain(body).collect::<Vec<_>>().join("\n")
+}
+
+/// The width of each column; `None` where it is left out.
+fn fit<const N: usize>(columns: &[Column; N], natural: [usize; N], width: usize) -> [Option<usize>; N] {
+    let mut widths = natural.map(Some);
+    let least = |at: usize| columns[at].least.map_or(natural[at], |least| natural[at].min(least.max(columns[at].head.width())));
+    let total = |widths: &[Option<usize>; N]| {
+        let shown = widths.iter().flatten();
+        shown.clone().sum::<usize>() + GAP * shown.count().saturating_sub(1)
+    };
+    // What is spare goes where even the least of all is too wide.
+    let mut spare: Vec<usize> = (0..N).filter(|at| columns[*at].spare > 0).collect();
+    spare.sort_by_key(|at| columns[*at].spare);
+    while let Some(at) = spare.pop() {
+        if total(&std::array::from_fn(|at| widths[at].map(|_| least(at)))) <= width {
+            break;
+        }
+        widths[at] = None;
+    }
+    while total(&widths) > width {
+        // The widest that can be cut gives up a column of the terminal.
+        let widest = (0..N).filter(|at| widths[*at].is_some_and(|width| width > least(*at))).max_by_key(|at| widths[*at]);
+        let Some(at) = widest else { break };
+        widths[at] = widths[at].map(|width| width - 1);
+    }
+    widths
+}
+
+/// The text in so many columns of a terminal, its end as `…` where it has more.
+pub(super) fn cut(text: &str, width: usize) -> String {
+    if text.width() <= width {
+        return text.to_owned();
+    }
+    let mut cut = String::new();
+    let mut used = 0;
+    for c in text.chars() {
+        used += c.width().unwrap_or(0);
+        if used >= width {
+            break;
+        }
+        cut.push(c);
+    }
+    cut.push('…');
+    cut
 }
 
 /// Text from messages without what could steer the terminal: control characters, and those that turn the direction of what follows.
@@ -84,6 +180,31 @@ mod tests {
     fn what_would_steer_a_terminal_is_shown_instead() {
         assert_eq!(clean("a\u{1b}[2Jb\nü"), "a\\u{1b}[2Jb\\nü");
         assert_eq!(clean("gpj\u{202e}exe.\u{9b}2J"), "gpj\\u{202e}exe.\\u{9b}2J");
-        assert_eq!(table(["id", "n"], [["a\tb".to_owned(), "1".to_owned()]]), " id    n\n a\\tb  1");
+        let columns = [Column::whole("id"), Column::whole("n")];
+        assert_eq!(table(columns, [["a\tb".to_owned(), "1".to_owned()]], usize::MAX), "id    n\na\\tb  1");
+    }
+
+    const JOBS: [Column; 4] =
+        [Column::whole("DUE"), Column::cut("ID", 8), Column::cut("ERROR", 6).spare(1), Column::whole("SIZE").spare(2)];
+
+    fn jobs(width: usize) -> String {
+        let row = |id: &str, error: &str| ["10:00:00".to_owned(), id.to_owned(), error.to_owned(), "6 B".to_owned()];
+        table(JOBS, [row("order-2026-0001", "no answer within 15s"), row("注文-二千二十年", "")], width)
+    }
+
+    #[test]
+    fn a_table_fits_its_terminal_the_widest_cut_first() {
+        let whole = jobs(usize::MAX);
+        assert_eq!(whole.lines().nth(1), Some("10:00:00  order-2026-0001  no answer within 15s  6 B"));
+        assert_eq!(jobs(53), whole);
+        assert_eq!(jobs(47).lines().nth(1), Some("10:00:00  order-2026-0001  no answer wit…  6 B"));
+        assert_eq!(jobs(41).lines().nth(1), Some("10:00:00  order-2026-…  no answer …  6 B"));
+        assert_eq!(jobs(41).lines().nth(2), Some("10:00:00  注文-二千二…               6 B"), "two columns a character");
+        // Too narrow for all of them: the spare ones go.
+        assert_eq!(jobs(28).lines().next(), Some("DUE       ID        ERROR"));
+        assert_eq!(jobs(20), "DUE       ID\n10:00:00  order-202…\n10:00:00  注文-二千…");
+        for width in 1..60 {
+            assert!(jobs(width).lines().all(|line| line.width() <= width.max(1)), "{width}: {}", jobs(width));
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! `/livez`, `/readyz` and `/metrics`.
 
 use axum::extract::State;
-use axum::http::{StatusCode, header};
+use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::Readiness;
 use crate::telemetry::Metrics;
-use crate::telemetry::metrics::CONTENT_TYPE;
+use crate::telemetry::metrics::Exposition;
 
 /// The probes. `/livez` is 200 while the runtime turns: that it answers is the proof (an agent that fails ends the process).
 /// `/readyz` is 200 or 503, with what is waited for. `/metrics` encodes what was counted, and asks nobody.
@@ -26,8 +26,9 @@ async fn readyz(State(readiness): State<Readiness>) -> Response {
     (status, Json(json!({ "ready": waiting.is_empty(), "waiting_for": waiting }))).into_response()
 }
 
-async fn scrape(State(metrics): State<Metrics>) -> Response {
-    ([(header::CONTENT_TYPE, CONTENT_TYPE)], metrics.encode()).into_response()
+async fn scrape(State(metrics): State<Metrics>, headers: HeaderMap) -> Response {
+    let form = Exposition::accepted(headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok()));
+    ([(header::CONTENT_TYPE, form.content_type()), (header::VARY, "accept")], metrics.encode_as(form)).into_response()
 }
 
 #[cfg(test)]
@@ -41,8 +42,13 @@ mod tests {
 
     /// The whole answer, head and body.
     async fn ask(address: SocketAddr, path: &str) -> String {
+        ask_for(address, path, "*/*").await
+    }
+
+    async fn ask_for(address: SocketAddr, path: &str, accept: &str) -> String {
         let mut link = TcpStream::connect(address).await.unwrap();
-        link.write_all(format!("GET {path} HTTP/1.1\r\nhost: dwell\r\nconnection: close\r\n\r\n").as_bytes()).await.unwrap();
+        let request = format!("GET {path} HTTP/1.1\r\nhost: dwell\r\naccept: {accept}\r\nconnection: close\r\n\r\n");
+        link.write_all(request.as_bytes()).await.unwrap();
         let mut answer = String::new();
         link.read_to_string(&mut answer).await.unwrap();
         answer
@@ -69,6 +75,11 @@ mod tests {
         assert!(answer.starts_with("HTTP/1.1 200") && answer.ends_with(r#"{"ready":true,"waiting_for":[]}"#), "{answer}");
 
         let answer = ask(address, "/metrics").await;
+        assert!(
+            answer.contains("content-type: text/plain; version=0.0.4") && answer.contains("# TYPE dwell_ingest_total counter"),
+            "{answer}"
+        );
+        let answer = ask_for(address, "/metrics", "application/openmetrics-text").await;
         assert!(answer.contains("content-type: application/openmetrics-text; version=1.0.0"), "{answer}");
         assert!(answer.contains("dwell_jobs{state=\"scheduled\"} 0") && answer.ends_with("# EOF\n"), "{answer}");
 

@@ -10,26 +10,29 @@ use crate::clock;
 use crate::reconnect::Backoff;
 use crate::store::error::{Class, StoreError};
 use crate::telemetry::PauseReason;
+use crate::telemetry::metrics::Paused;
 
 /// A batch that the store does not take: the ingest is paused, says so once, and tries again.
 pub(super) struct Held<'a> {
     ingest: &'a Ingest,
     give_up: &'a CancellationToken,
     backoff: Backoff,
-    reason: Option<PauseReason>,
+    paused: Option<(PauseReason, Paused)>,
 }
 
 impl<'a> Held<'a> {
     pub(super) fn new(ingest: &'a Ingest, give_up: &'a CancellationToken) -> Self {
-        Held { ingest, give_up, backoff: Backoff::new(Duration::from_millis(50), Duration::from_secs(1)), reason: None }
+        Held { ingest, give_up, backoff: Backoff::new(Duration::from_millis(50), Duration::from_secs(1)), paused: None }
     }
 }
 
 impl Patience for Held<'_> {
     async fn again(&mut self, error: &StoreError) -> bool {
         let reason = if error.class == Class::Oom { PauseReason::RedisFull } else { PauseReason::Redis };
-        if self.reason != Some(reason) {
-            self.ingest.set_paused(self.reason.replace(reason), Some(reason));
+        if self.paused.as_ref().is_none_or(|(known, _)| *known != reason) {
+            // The former pause ends before this one is said.
+            self.paused = None;
+            self.paused = Some((reason, self.ingest.paused(reason)));
             self.ingest.tell(|metrics| metrics.last_error().met(error));
             tracing::warn!(ingest = self.ingest.name, %error, mend = error.mend, "the store does not take jobs, the ingest waits");
         }
@@ -42,9 +45,8 @@ impl Patience for Held<'_> {
 
 impl Drop for Held<'_> {
     fn drop(&mut self) {
-        if self.reason.is_some() {
+        if self.paused.is_some() {
             tracing::info!(ingest = self.ingest.name, "the ingest goes on");
-            self.ingest.set_paused(self.reason.take(), None);
         }
     }
 }

@@ -16,7 +16,7 @@ impl Ingest {
         let position = request.position.clone();
         let mut rejected = Rejected::new(request, rejection, self.publisher.kind());
         let mut backoff = Backoff::link();
-        let mut paused = false;
+        let mut paused = None;
         // What the broker said to the request as it came.
         let mut invalid = String::new();
         loop {
@@ -29,9 +29,8 @@ impl Ingest {
                     }
                     continue;
                 }
-                outcome if !paused => {
-                    paused = true;
-                    self.set_paused(None, Some(PauseReason::Rejected));
+                outcome if paused.is_none() => {
+                    paused = Some(self.paused(PauseReason::Rejected));
                     self.tell(|metrics| metrics.last_error().met(format!("`rejected` takes no messages: {outcome:?}")));
                     tracing::error!(ingest = self.name, rejected = %self.rejected, ?outcome, "a bad request cannot be published to `rejected`: the ingest waits until it can; make the destination, or set ingest.declare = true");
                 }
@@ -42,10 +41,7 @@ impl Ingest {
                 () = clock::sleep(backoff.pause()) => {}
             }
         }
-        if paused {
-            self.set_paused(Some(PauseReason::Rejected), None);
-        }
-        if give_up.is_cancelled() && paused {
+        if give_up.is_cancelled() && paused.is_some() {
             return false;
         }
         let code = rejection.code.as_str();

@@ -38,6 +38,11 @@ pub fn rabbitmq_server() -> Result<PathBuf, ServerError> {
     find(&["rabbitmq-server"], "DWELL_RABBITMQ_SERVER")
 }
 
+/// The path of `promtool`: `DWELL_PROMTOOL`, else `.servers/bin`, else PATH.
+pub fn promtool() -> Result<PathBuf, ServerError> {
+    find(&["promtool"], "DWELL_PROMTOOL")
+}
+
 /// `.servers/bin` comes before PATH: what `make servers` left there is known to be new enough.
 fn find(programs: &[&'static str], variable: &'static str) -> Result<PathBuf, ServerError> {
     let not_found = ServerError::NotFound { program: programs[0], variable };

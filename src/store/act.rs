@@ -13,7 +13,7 @@ use crate::job::{Action, DeadReason, Due};
 use crate::request::Act;
 
 /// How long an applied action is remembered, ms: one turn; entries live one to two turns.
-const ACTS_TURN_MS: u64 = 24 * 3_600_000;
+pub(super) const ACTS_TURN_MS: u64 = 24 * 3_600_000;
 /// How often an action is tried again because the job changed under its hands.
 const ATTEMPTS: usize = 16;
 

@@ -11,6 +11,19 @@ pub struct Keys {
     fixed: Arc<[[String; 8]]>,
 }
 
+/// What a key of the namespace is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Part {
+    /// One of the eight of a bucket.
+    Fixed(u16),
+    /// What is due on this broker.
+    Due(u16, String),
+    /// Of the namespace as a whole, or put aside.
+    Whole,
+    /// No key that Dwell makes; of this bucket.
+    Unknown(Option<u16>),
+}
+
 impl Keys {
     /// The keys of this namespace with this many buckets.
     #[must_use]
@@ -75,6 +88,47 @@ impl Keys {
         &self.fixed(bucket)[7]
     }
 
+    /// What `fsck --repair` put aside of this bucket: hash, when and id → a line that says what it is, then its bytes.
+    #[must_use]
+    pub fn quarantine(&self, bucket: u16) -> String {
+        format!("{{{}:{bucket:02}}}:quarantine", self.namespace)
+    }
+
+    /// Where `fsck --repair` puts a whole key of another type aside, in the same slot.
+    #[must_use]
+    pub fn aside(&self, key: &str, now_ms: i64) -> String {
+        match key.split_once("}:") {
+            Some((tag, name)) => format!("{tag}}}:quarantined:{name}:{now_ms}"),
+            None => format!("{{{key}}}:quarantined:{now_ms}"),
+        }
+    }
+
+    /// What a key of this namespace is, by its name; `None` where it is none of this namespace.
+    #[must_use]
+    pub fn part_of(&self, key: &str) -> Option<Part> {
+        let name = |rest: &str| rest.strip_prefix(&*self.namespace).and_then(|rest| rest.strip_prefix(':')).map(str::to_owned);
+        let Some(rest) = key.strip_prefix('{').and_then(name) else {
+            // One with another colon belongs to a namespace whose name goes on.
+            return match name(key)?.as_str() {
+                "meta" | "instances" => Some(Part::Whole),
+                other => (!other.contains(':')).then_some(Part::Unknown(None)),
+            };
+        };
+        let (tag, name) = rest.split_once("}:")?;
+        if matches!(tag, "meta" | "instances") {
+            return name.starts_with("quarantined:").then_some(Part::Whole);
+        }
+        let bucket: u16 = tag.parse().ok().filter(|_| tag.bytes().all(|byte| byte.is_ascii_digit()))?;
+        let is_ours = bucket < self.buckets && tag == format!("{bucket:02}");
+        Some(match name.strip_prefix("due:") {
+            _ if !is_ours => Part::Unknown(Some(bucket)),
+            Some(broker) => Part::Due(bucket, broker.to_owned()),
+            None if name == "quarantine" || name.starts_with("quarantined:") => Part::Whole,
+            None if self.fixed(bucket).iter().any(|fixed| fixed == key) => Part::Fixed(bucket),
+            None => Part::Unknown(Some(bucket)),
+        })
+    }
+
     /// Schema, buckets, brokers, epoch: hash.
     #[must_use]
     pub fn meta(&self) -> String {
@@ -110,6 +164,31 @@ mod tests {
         // Golden values: another hash would lose sight of every stored job.
         let keys = Keys::new("dwell", 16);
         assert_eq!(["order-1", "order-2", "x", "ü"].map(|id| keys.bucket_of(id)), GOLDEN);
+    }
+
+    #[test]
+    fn a_key_is_known_by_its_name() {
+        let keys = Keys::new("dwell", 16);
+        for (key, part) in [
+            ("{dwell:07}:due:main", Some(Part::Due(7, "main".to_owned()))),
+            ("{dwell:07}:acts_old", Some(Part::Fixed(7))),
+            ("{dwell:07}:quarantine", Some(Part::Whole)),
+            (keys.aside("{dwell:07}:due:main", 5).as_str(), Some(Part::Whole)),
+            (keys.aside("dwell:meta", 5).as_str(), Some(Part::Whole)),
+            ("dwell:instances", Some(Part::Whole)),
+            ("dwell:metas", Some(Part::Unknown(None))),
+            ("{dwell:16}:jobs", Some(Part::Unknown(Some(16)))),
+            ("{dwell:007}:jobs", Some(Part::Unknown(Some(7)))),
+            ("{dwell:07}:job", Some(Part::Unknown(Some(7)))),
+            // Of namespaces `dwell:eu`, `dwell2` and none.
+            ("{dwell:eu:07}:jobs", None),
+            ("dwell:eu:meta", None),
+            ("{dwell2:07}:jobs", None),
+            ("other", None),
+        ] {
+            assert_eq!(keys.part_of(key), part, "{key}");
+        }
+        assert_eq!(keys.aside("{dwell:07}:due:main", 5), "{dwell:07}:quarantined:due:main:5");
     }
 
     const GOLDEN: [u16; 4] = [3, 3, 10, 11];

@@ -8,8 +8,8 @@ use super::link::{Link, info_field, place};
 use crate::config::{Redis, RedisMode};
 
 /// The schema of keys and records that this program writes.
-const SCHEMA: &str = "1";
-const BROKER_PREFIX: &str = "broker:";
+pub(super) const SCHEMA: &str = "1";
+pub(super) const BROKER_PREFIX: &str = "broker:";
 
 /// What `<ns>:meta` says.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -157,7 +157,7 @@ pub(super) async fn read_as(link: &Link, keys: &Keys) -> Result<Meta, StoreError
 }
 
 /// What these fields of `<ns>:meta` say; `None` where there is no namespace, or one that an instance died making.
-fn meta_of(key: &str, fields: &[(String, String)]) -> Result<Option<Meta>, StoreError> {
+pub(super) fn meta_of(key: &str, fields: &[(String, String)]) -> Result<Option<Meta>, StoreError> {
     let field = |name: &str| fields.iter().find(|(field, _)| field == name).map(|(_, value)| value.as_str());
     let Some(schema) = field("schema") else { return Ok(None) };
     if schema != SCHEMA {
@@ -174,7 +174,7 @@ fn meta_of(key: &str, fields: &[(String, String)]) -> Result<Option<Meta>, Store
     Ok(Some(Meta { buckets, brokers, epoch: field("epoch").unwrap_or_default().to_owned() }))
 }
 
-async fn fields(link: &Link, key: &str) -> Result<Vec<(String, String)>, StoreError> {
+pub(super) async fn fields(link: &Link, key: &str) -> Result<Vec<(String, String)>, StoreError> {
     Ok(match link.command("HGETALL meta", redis::cmd("HGETALL").arg(key)).await? {
         Value::Array(items) => {
             let mut items = items.into_iter().map(text);

@@ -22,8 +22,11 @@ while at <= #ARGV do
 end
 return denied";
 
-/// What the scripts run on hashes and sorted sets: each with a key, and what makes it well-formed.
-const ON_A_KEY: [(&str, &[&str]); 20] = [
+/// A command on a key, and the words behind the key that make it well-formed; `-` stands for a second key.
+type Permit = (&'static str, &'static [&'static str]);
+
+/// What the scripts run on hashes and sorted sets.
+const ON_A_KEY: [Permit; 20] = [
     ("EXISTS", &[]),
     ("UNLINK", &[]),
     ("HDEL", &["f"]),
@@ -48,18 +51,31 @@ const ON_A_KEY: [(&str, &[&str]); 20] = [
 /// What is run without a key, or by its hash.
 const WITHOUT_A_KEY: [&[&str]; 4] = [&["TIME"], &["INFO"], &["EVALSHA", "h", "0"], &["SCRIPT", "LOAD", "s"]];
 
+/// What `fsck` runs besides: on any key, of any type.
+const OF_FSCK: [Permit; 7] =
+    [("HRANDFIELD", &["1"]), ("HSCAN", &["0"]), ("PERSIST", &[]), ("PTTL", &[]), ("RENAMENX", &["-"]), ("TYPE", &[]), ("ZSCAN", &["0"])];
+
 /// Refuses where the user lacks what Dwell runs: a start would else only find out with its first job.
 pub async fn refuse_unpermitted(link: &Link, keys: &Keys) -> Result<(), StoreError> {
+    refuse(link, keys, &[], &[]).await
+}
+
+/// Refuses where the user lacks what `fsck` runs, with and without `--repair`.
+pub async fn refuse_unpermitted_fsck(link: &Link, keys: &Keys) -> Result<(), StoreError> {
+    refuse(link, keys, &OF_FSCK, &[&["SCAN", "0"]]).await
+}
+
+async fn refuse(link: &Link, keys: &Keys, more_on_a_key: &[Permit], more: &[&[&str]]) -> Result<(), StoreError> {
     let key = keys.run(0);
     let mut command = redis::cmd("EVAL");
     command.arg(ASK).arg(1).arg(key);
-    for (name, rest) in ON_A_KEY {
+    for (name, rest) in ON_A_KEY.iter().chain(more_on_a_key) {
         // A rename has two keys.
         let rest = rest.iter().map(|word| if *word == "-" { key } else { word });
-        command.arg(2 + rest.len()).arg(name).arg(key).arg(rest.collect::<Vec<_>>());
+        command.arg(2 + rest.len()).arg(*name).arg(key).arg(rest.collect::<Vec<_>>());
     }
-    for words in WITHOUT_A_KEY {
-        command.arg(words.len()).arg(words);
+    for words in WITHOUT_A_KEY.iter().chain(more) {
+        command.arg(words.len()).arg(*words);
     }
     let Value::Array(denied) = link.command("asking for permissions", &command).await? else { return Ok(()) };
     let denied: Vec<String> = denied.into_iter().filter_map(|name| redis::from_redis_value(name).ok()).collect();

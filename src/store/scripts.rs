@@ -22,6 +22,10 @@ pub enum Name {
     Finish,
     Fail,
     Requeue,
+    FsckJobs,
+    FsckAdopt,
+    FsckKey,
+    FsckMemories,
 }
 
 const PRELUDE: &str = include_str!("scripts/prelude.lua");
@@ -29,7 +33,7 @@ const ACT: &str = include_str!("scripts/act.lua");
 
 impl Name {
     /// Every script.
-    pub const ALL: [Name; 16] = [
+    pub const ALL: [Name; 20] = [
         Name::Schedule,
         Name::Claim,
         Name::Reclaim,
@@ -46,6 +50,10 @@ impl Name {
         Name::Finish,
         Name::Fail,
         Name::Requeue,
+        Name::FsckJobs,
+        Name::FsckAdopt,
+        Name::FsckKey,
+        Name::FsckMemories,
     ];
 
     /// As in the file name and in `dwell_redis_seconds{script}`.
@@ -72,6 +80,10 @@ impl Name {
             Name::Finish => ("finish", true, include_str!("scripts/finish.lua")),
             Name::Fail => ("fail", true, include_str!("scripts/fail.lua")),
             Name::Requeue => ("requeue", true, include_str!("scripts/requeue.lua")),
+            Name::FsckJobs => ("fsck_jobs", false, include_str!("scripts/fsck_jobs.lua")),
+            Name::FsckAdopt => ("fsck_adopt", false, include_str!("scripts/fsck_adopt.lua")),
+            Name::FsckKey => ("fsck_key", false, include_str!("scripts/fsck_key.lua")),
+            Name::FsckMemories => ("fsck_memories", false, include_str!("scripts/fsck_memories.lua")),
         }
     }
 

@@ -4,13 +4,20 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use prometheus_client::encoding::text;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::metrics::info::Info;
-use prometheus_client::registry::{Metric, Registry};
+use prometheus_client::registry::{Registry, Unit};
+
+mod exposition;
+mod family;
+mod handles;
+
+pub use exposition::Exposition;
+use family::{PerLabel, add, add_in, gauge_value, histogram, one};
+pub use handles::{BrokerMetrics, IngestMetrics, Paused};
 
 use super::labels::{
     CANCEL_VERDICTS, DueWithin, DuplicateCause, IngestResult, JobState, Label, PauseReason, PublishOutcome, RedisErrorClass,
@@ -20,9 +27,6 @@ use crate::job::{DeadReason, Verdict};
 use crate::store::Observer;
 use crate::store::error::Class;
 use crate::store::scripts::Name;
-
-/// The content type of [`Metrics::encode`].
-pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// From half a millisecond, which an idle machine meets, to an hour, which only an outage explains.
 const LATENESS_SECONDS: [f64; 20] =
@@ -57,23 +61,6 @@ pub struct Metrics {
     recent_lateness: Lateness,
 }
 
-/// What is counted of one `[brokers.NAME]`.
-#[derive(Debug, Clone)]
-pub struct BrokerMetrics {
-    publish: PerLabel<Counter>,
-    connected: Gauge,
-    target_paused: Gauge,
-    last_error: LastError,
-}
-
-/// What is counted of one `[ingest.NAME]`.
-#[derive(Debug, Clone)]
-pub struct IngestMetrics {
-    results: PerLabel<Counter>,
-    reading: Reading,
-    last_error: LastError,
-}
-
 /// What was counted since the start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Totals {
@@ -93,13 +80,19 @@ impl Metrics {
     pub fn new<'a>(brokers: impl IntoIterator<Item = &'a str>, ingests: impl IntoIterator<Item = &'a str>) -> Self {
         let mut r = Registry::with_prefix("dwell");
         let jobs = add(&mut r, "jobs", "Jobs in the store, by state", Family::<Labels, Gauge>::default());
-        let oldest_overdue =
-            add(&mut r, "oldest_overdue_seconds", "How long the oldest job that is due has waited; 0 where none is", Seconds::default());
+        let oldest_overdue = add_in(
+            &mut r,
+            Unit::Seconds,
+            "oldest_overdue",
+            "How long the oldest job that is due has waited; 0 where none is",
+            Seconds::default(),
+        );
         let ingest = add(&mut r, "ingest", "Inbound messages, by what became of them", Family::<Labels, Counter>::default());
+        let replies = add(&mut r, "replies", "Verdicts that were asked for, by outcome", Family::<Labels, Counter>::default());
         let publish = add(&mut r, "publish", "Attempts to publish to a target, by outcome", Family::<Labels, Counter>::default());
         let lateness = histogram(&LATENESS_SECONDS);
-        let lateness = add(&mut r, "lateness_seconds", "First attempts: confirm time minus due time", lateness);
-        let confirm = add(&mut r, "confirm_seconds", "From handing over a message to its confirm", histogram(&CONFIRM_SECONDS));
+        let lateness = add_in(&mut r, Unit::Seconds, "lateness", "First attempts: confirm time minus due time", lateness);
+        let confirm = add_in(&mut r, Unit::Seconds, "confirm", "From handing over a message to its confirm", histogram(&CONFIRM_SECONDS));
         let dead = add(&mut r, "dead", "Jobs that died, by reason", Family::<Labels, Counter>::default());
         let late_dropped =
             add(&mut r, "late_dropped", "Jobs that were dropped because they were overdue by more than their max-late", Counter::default());
@@ -109,7 +102,7 @@ impl Metrics {
         let cancelled = add(&mut r, "cancelled", "Answers to cancel, by verdict", Family::<Labels, Counter>::default());
         let redis_buckets: fn() -> Histogram = || histogram(&REDIS_SECONDS);
         let redis_seconds = Family::<Labels, Histogram, fn() -> Histogram>::new_with_constructor(redis_buckets);
-        let redis_seconds = add(&mut r, "redis_seconds", "Calls to Redis, by script", redis_seconds);
+        let redis_seconds = add_in(&mut r, Unit::Seconds, "redis", "Calls to Redis, by script", redis_seconds);
         let redis_errors = add(&mut r, "redis_errors", "Calls to Redis that failed, by class", Family::<Labels, Counter>::default());
         let connected = add(&mut r, "broker_connected", "1 while the connection for publishing is up", Family::<Labels, Gauge>::default());
         let target_paused = add(&mut r, "target_paused", "Destinations of the broker that are paused", Family::<Labels, Gauge>::default());
@@ -131,6 +124,9 @@ impl Metrics {
             }),
             reading: Reading::default(),
             last_error: LastError::default(),
+            replies: PerLabel::new(|value: PublishOutcome| {
+                replies.get_or_create_owned(&vec![("ingest", name.to_owned()), ("outcome", value.word().to_owned())])
+            }),
         };
         Metrics {
             brokers: brokers.into_iter().map(|name| (name.to_owned(), broker(name))).collect(),
@@ -154,15 +150,6 @@ impl Metrics {
             recent_lateness: Lateness::default(),
             registry: Arc::new(r),
         }
-    }
-
-    /// What a scrape answers, of content type [`CONTENT_TYPE`].
-    #[must_use]
-    pub fn encode(&self) -> String {
-        let mut text = String::with_capacity(16 * 1024);
-        // Writing to a String cannot fail, and no metric here refuses the text format.
-        let _ = text::encode(&mut text, &self.registry);
-        text
     }
 
     /// The handle of a broker, to be fetched once and kept; `None` for a name that `new` was not given.
@@ -251,14 +238,10 @@ impl Metrics {
         }
     }
 
-    /// An ingest stopped reading for this reason; [`Metrics::ingest_resumed`] ends it.
-    pub fn ingest_paused(&self, reason: PauseReason) {
-        self.ingest_paused.of(reason).inc();
-    }
-
-    /// An ingest that had stopped for this reason reads again.
-    pub fn ingest_resumed(&self, reason: PauseReason) {
-        self.ingest_paused.of(reason).dec();
+    /// An ingest stopped reading for this reason, until what is answered is dropped; `reading` is told, where there is any.
+    #[must_use]
+    pub fn ingest_paused(&self, reason: PauseReason, reading: Option<Reading>) -> Paused {
+        Paused::new(self.ingest_paused.of(reason).clone(), reason, reading)
     }
 }
 
@@ -270,98 +253,6 @@ impl Observer for Metrics {
     fn failed(&self, class: Class) {
         self.redis_errors.of(RedisErrorClass::from(class)).inc();
     }
-}
-
-impl BrokerMetrics {
-    /// Attempts came to this outcome.
-    pub fn publish(&self, outcome: PublishOutcome, count: u64) {
-        self.publish.of(outcome).inc_by(count);
-    }
-
-    /// Whether the connection for publishing is up.
-    pub fn connected(&self, up: bool) {
-        self.connected.set(i64::from(up));
-    }
-
-    /// How many destinations are paused now.
-    pub fn target_paused(&self, destinations: usize) {
-        self.target_paused.set(i64::try_from(destinations).unwrap_or(i64::MAX));
-    }
-
-    /// Whether the connection for publishing is up.
-    #[must_use]
-    pub fn is_connected(&self) -> bool {
-        self.connected.get() != 0
-    }
-
-    /// How many destinations are paused.
-    #[must_use]
-    pub fn paused(&self) -> u64 {
-        u64::try_from(self.target_paused.get()).unwrap_or(0)
-    }
-
-    /// What went wrong last: with the link, or with a publication.
-    #[must_use]
-    pub fn last_error(&self) -> &LastError {
-        &self.last_error
-    }
-}
-
-impl IngestMetrics {
-    /// Inbound messages came to this result.
-    pub fn result(&self, result: IngestResult, count: u64) {
-        self.results.of(result).inc_by(count);
-    }
-
-    /// Whether it reads now.
-    #[must_use]
-    pub fn reading(&self) -> &Reading {
-        &self.reading
-    }
-
-    /// What went wrong last: with its source, with the store, with `rejected`.
-    #[must_use]
-    pub fn last_error(&self) -> &LastError {
-        &self.last_error
-    }
-}
-
-/// A handle for each value of a closed set of labels, found by its place.
-#[derive(Debug)]
-struct PerLabel<M>(Arc<[M]>);
-
-impl<M> PerLabel<M> {
-    fn new<L: Label>(metric: impl FnMut(L) -> M) -> Self {
-        PerLabel(L::ALL.iter().copied().map(metric).collect())
-    }
-
-    fn of<L: Label>(&self, value: L) -> &M {
-        &self.0[value.index()]
-    }
-}
-
-impl<M> Clone for PerLabel<M> {
-    fn clone(&self) -> Self {
-        PerLabel(Arc::clone(&self.0))
-    }
-}
-
-/// Registers a metric and gives it back. The registry adds the prefix, a full stop to the help, and `_total` to counters.
-fn add<M: Metric + Clone>(registry: &mut Registry, name: &str, help: &str, metric: M) -> M {
-    registry.register(name, help, metric.clone());
-    metric
-}
-
-fn histogram(buckets: &[f64]) -> Histogram {
-    Histogram::new(buckets.iter().copied())
-}
-
-fn one(name: &'static str, value: &str) -> Labels {
-    vec![(name, value.to_owned())]
-}
-
-fn gauge_value(count: u64) -> i64 {
-    i64::try_from(count).unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]

@@ -10,6 +10,8 @@ mod support;
 mod bridge;
 mod commands;
 mod demo;
+#[cfg(feature = "nats")]
+mod deploy;
 mod http;
 #[cfg(feature = "nats")]
 mod odd_requests;

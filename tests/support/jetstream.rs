@@ -18,12 +18,48 @@ pub(crate) async fn make_stream(port: u16, name: &str, subjects: &[&str], more: 
 
 /// Makes a durable pull consumer with explicit acks that the server waits for so long.
 pub(crate) async fn make_consumer(port: u16, stream: &str, name: &str, filter: &str, ack_wait: Duration) {
+    make_bounded_consumer(port, stream, name, filter, ack_wait, 65_536).await;
+}
+
+async fn make_bounded_consumer(port: u16, stream: &str, name: &str, filter: &str, ack_wait: Duration, most: u32) {
     let ack_wait = u64::try_from(ack_wait.as_nanos()).unwrap();
     let config = json!({
         "durable_name": name, "filter_subject": filter, "deliver_policy": "all", "ack_policy": "explicit",
-        "ack_wait": ack_wait, "max_deliver": -1, "max_ack_pending": 65_536,
+        "ack_wait": ack_wait, "max_deliver": -1, "max_ack_pending": most,
     });
     ask(port, &format!("CONSUMER.DURABLE.CREATE.{stream}.{name}"), json!({ "stream_name": stream, "config": config })).await;
+}
+
+/// Takes a message of this stream (which must have one), gives no sign of life, and returns when the server has lost its patience and delivers
+/// it again: whoever took one before this call and was as silent has lost it too.
+pub(crate) async fn until_patience_ends(port: u16, stream: &str, filter: &str, ack_wait: Duration) {
+    make_bounded_consumer(port, stream, "silent", filter, ack_wait, 1).await;
+    wait_until("a message is taken", async || delivery(port, stream, "silent").await.ok().flatten()).await;
+    // It takes one at a time, so that the next delivery is that of the same message.
+    wait_until("it is delivered again", async || delivery(port, stream, "silent").await.ok().flatten().filter(|times| *times > 1)).await;
+}
+
+/// Asks for one message: how many times it was delivered so far; `None` where there is none within a second.
+async fn delivery(port: u16, stream: &str, consumer: &str) -> io::Result<Option<u64>> {
+    let call = format!("CONSUMER.MSG.NEXT.{stream}.{consumer}");
+    let mut link = call_api(port, &call, &json!({ "batch": 1, "expires": 1_000_000_000 }).to_string()).await?;
+    let mut line = String::new();
+    let arrival = async {
+        loop {
+            line.clear();
+            if link.read_line(&mut line).await? == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            // $JS.ACK.<stream>.<consumer>.<deliveries>.…: the subject on which a delivery is acknowledged.
+            if let Some((_, acks)) = line.split_once("$JS.ACK.") {
+                return Ok(acks.split('.').nth(2).and_then(|times| times.parse().ok()));
+            }
+            if line.starts_with("HMSG ") {
+                return Ok(None);
+            }
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(5), arrival).await?
 }
 
 /// How many messages a stream has.
@@ -54,14 +90,7 @@ async fn ask(port: u16, call: &str, request: Value) -> Value {
 
 async fn once(port: u16, call: &str, request: &Value) -> io::Result<Value> {
     let exchange = async {
-        let mut link = BufReader::new(TcpStream::connect(("127.0.0.1", port)).await?);
-        let inbox = format!("_INBOX.{:016x}", rand::random::<u64>());
-        let request = request.to_string();
-        let words = format!(
-            "CONNECT {{\"verbose\":false,\"pedantic\":false}}\r\nSUB {inbox} 1\r\nPUB $JS.API.{call} {inbox} {}\r\n{request}\r\n",
-            request.len()
-        );
-        link.write_all(words.as_bytes()).await?;
+        let mut link = call_api(port, call, &request.to_string()).await?;
         let mut line = String::new();
         loop {
             line.clear();
@@ -80,4 +109,14 @@ async fn once(port: u16, call: &str, request: &Value) -> io::Result<Value> {
         }
     };
     tokio::time::timeout(Duration::from_secs(5), exchange).await?
+}
+
+/// A link on which the answer to this call will come.
+async fn call_api(port: u16, call: &str, request: &str) -> io::Result<BufReader<TcpStream>> {
+    let mut link = BufReader::new(TcpStream::connect(("127.0.0.1", port)).await?);
+    let inbox = format!("_INBOX.{:016x}", rand::random::<u64>());
+    let hello = "{\"verbose\":false,\"pedantic\":false,\"headers\":true}";
+    let words = format!("CONNECT {hello}\r\nSUB {inbox} 1\r\nPUB $JS.API.{call} {inbox} {}\r\n{request}\r\n", request.len());
+    link.write_all(words.as_bytes()).await?;
+    Ok(link)
 }

@@ -23,7 +23,10 @@ end
 
 -- due:<broker> by the broker's name.
 local DUE = {}
-for i = 9, #KEYS do DUE[string.match(KEYS[i], '}:due:(.*)$')] = KEYS[i] end
+for i = 9, #KEYS do
+  local broker = string.match(KEYS[i], '}:due:(.*)$')
+  if broker then DUE[broker] = KEYS[i] end
+end
 
 -- Record prefix (store/record.rs): version, flags, ttr(4), generation(8), fingerprint(8), digest(8), length of broker, broker.
 local RECORD_VERSION = 1

@@ -29,6 +29,7 @@ fn a_scrape_has_exactly_the_families_of_the_contract() {
         "dwell_publish counter",
         "dwell_redis_errors counter",
         "dwell_redis_seconds histogram",
+        "dwell_replies counter",
         "dwell_target_paused gauge",
     ];
     assert_eq!(families, expected.into_iter().map(str::to_owned).collect());
@@ -73,9 +74,9 @@ fn handles_count_into_the_scrape() {
     metrics.cancelled(Verdict::Added);
     metrics.lateness(Duration::from_micros(700));
     metrics.called(Name::Claim, Duration::from_micros(80));
-    metrics.ingest_paused(PauseReason::Redis);
-    metrics.ingest_paused(PauseReason::Redis);
-    metrics.ingest_resumed(PauseReason::Redis);
+    let _paused = metrics.ingest_paused(PauseReason::Redis, None);
+    drop(metrics.ingest_paused(PauseReason::Redis, None));
+    metrics.ingest("in").unwrap().reply(PublishOutcome::Unroutable);
     metrics.oldest_overdue(Duration::from_millis(1500));
     let text = metrics.encode();
     for line in [
@@ -89,6 +90,7 @@ fn handles_count_into_the_scrape() {
         "dwell_lateness_seconds_bucket{le=\"0.001\"} 1",
         "dwell_redis_seconds_bucket{le=\"0.0001\",script=\"claim\"} 1",
         "dwell_ingest_paused{reason=\"redis\"} 1",
+        "dwell_replies_total{ingest=\"in\",outcome=\"unroutable\"} 1",
         "dwell_oldest_overdue_seconds 1.5",
     ] {
         assert!(text.lines().any(|there| there == line), "no line {line} in:\n{text}");
@@ -102,7 +104,7 @@ fn every_label_has_its_own_place() {
     fn places<L: Label>() -> Vec<usize> {
         L::ALL.iter().map(|value| value.index()).collect()
     }
-    assert_eq!(places::<Name>(), (0..16).collect::<Vec<_>>());
+    assert_eq!(places::<Name>(), (0..Name::ALL.len()).collect::<Vec<_>>());
     assert_eq!(places::<PublishOutcome>(), (0..5).collect::<Vec<_>>());
     for horizon in DueWithin::HORIZONS {
         assert_eq!(horizon.word(), (horizon.ms() / 1000).to_string());

@@ -77,3 +77,21 @@ async fn told_to_stop_while_redis_is_away_it_ends_in_the_drain_time_and_the_brok
     assert_eq!(ids(&rig.arrived("orders.a", 10).await).len(), 10);
     assert_eq!(rig.until_empty().await, 0);
 }
+
+#[tokio::test]
+async fn an_ingest_that_has_read_enough_ahead_of_the_store_says_so() {
+    let rig = Rig::start(&[]).await;
+    let paused = r#"dwell_ingest_paused{reason="backpressure"}"#;
+    assert_eq!(rig.metric(paused), 0.0);
+    rig.redis.freeze().unwrap();
+    // A batch of 1024 that is being stored, one that waits for it, and one more, which cannot be handed on.
+    for n in 0..4000 {
+        rig.send(request(&format!("job-{n}"), "0"));
+    }
+    rig.until_metric(paused, 1.0).await;
+    rig.redis.thaw().unwrap();
+    assert_eq!(ids(&rig.arrived("orders.a", 4000).await).len(), 4000);
+    rig.until_metric(paused, 0.0).await;
+    rig.taken().await;
+    assert_eq!(rig.until_empty().await, 0);
+}

@@ -70,6 +70,8 @@ async fn verdicts_go_where_they_were_asked_for_and_one_that_cannot_does_not_stop
     assert_eq!((first["id"].as_str(), first["action"].as_str()), (Some("x"), Some("schedule")));
     assert!(first["due_ms"].is_i64());
     rig.taken().await;
+    let replies = |outcome: &str| rig.metric(&format!(r#"dwell_replies_total{{ingest="main",outcome="{outcome}"}}"#));
+    assert_eq!((replies("refused"), replies("confirmed"), replies("unknown")), (1.0, 7.0, 0.0));
 }
 
 #[tokio::test]

@@ -11,7 +11,7 @@ use tokio::time::{MissedTickBehavior, interval, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::rig::{Book, TARGET};
-use crate::support::DEADLINE;
+use crate::support::wait_until;
 
 /// How long a producer waits for the broker's word on its requests.
 const CONFIRM: Duration = Duration::from_secs(10);
@@ -144,15 +144,12 @@ impl Producer {
 
 /// A link, over restarts of the broker.
 async fn connect(broker: BrokerConfig) -> (Box<dyn Sink>, Outcomes) {
-    let trying = async {
-        loop {
-            match broker.sink(CONFIRM).await {
-                Ok(link) => return link,
-                Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
-            }
-        }
+    // Each try owns its part: the future is sent to another thread.
+    let open = move || {
+        let broker = broker.clone();
+        async move { broker.sink(CONFIRM).await.ok() }
     };
-    timeout(DEADLINE, trying).await.expect("a link for the producer within the deadline")
+    wait_until("a link for the producer", open).await
 }
 
 /// A producer at work.

@@ -7,6 +7,7 @@
 mod consumer;
 mod crash;
 mod fleet;
+mod fsck;
 mod instant;
 mod load;
 mod metrics;

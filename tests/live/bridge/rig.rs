@@ -213,15 +213,19 @@ async fn read(broker: BrokerConfig, book: Book) {
             max_batch_bytes: 16 << 20,
             max_unsettled: 8192,
         };
-        if let Ok(source) = broker.source(options).await {
-            while let Ok(batch) = source.recv().await {
-                batch.messages.into_iter().for_each(|message| enter(&mut book.lock(), message));
-                if source.ack(batch.id).await.is_err() {
-                    break;
-                }
+        // Each try owns its part: the future is sent to another thread.
+        let broker = broker.clone();
+        let open = move || {
+            let (broker, options) = (broker.clone(), options.clone());
+            async move { broker.source(options).await.ok() }
+        };
+        let source = wait_within(SETTLE, "a link for the reader", open).await;
+        while let Ok(batch) = source.recv().await {
+            batch.messages.into_iter().for_each(|message| enter(&mut book.lock(), message));
+            if source.ack(batch.id).await.is_err() {
+                break;
             }
         }
-        tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }
 

@@ -23,6 +23,14 @@ async fn a_redis_user_without_what_the_scripts_need() {
     assert_eq!(check(&bed, &settings, &[&user], 0).len(), 1);
     let text = settings.replace(&bed.redis.url(), user.strip_prefix("redis.urls=").unwrap());
     dwell::servers::DwellServer::start(super::bed::program(), &text).await.unwrap().stop().await.unwrap();
+    for arguments in [&["fsck"][..], &["fsck", "--repair"]] {
+        let said = bed.run(&[arguments, &["--set", &user]].concat());
+        assert_eq!((said.code, said.out.as_str()), (0, "no damage, 0 jobs looked at\n"), "{}", said.err);
+    }
+    let scanless = redis_user(&bed, "scanless", &["~*", "&*", "+@all", "-scan", "-persist"]).await;
+    let said = bed.run(&["fsck", "--set", &scanless]);
+    assert_eq!(said.code, 69);
+    assert!(said.err.contains("may not run PERSIST, SCAN on"), "{}", said.err);
 
     for (name, rules, detail) in [
         ("reader", &["~*", "&*", "+@read", "+@connection", "+info", "+time"][..], "'eval'"),

@@ -1,4 +1,4 @@
-//! Who cancels: producers on each broker, and whoever has a link to the store.
+//! Who cancels: producers on each broker, a client of the admin API, and whoever has a link to the store.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -6,11 +6,13 @@ use std::time::Duration;
 use dwell::clock;
 use dwell::job::{Action, JobId};
 use dwell::request::{Act, Origin};
-use dwell::servers::BrokerKind;
+use dwell::servers::{BrokerKind, DwellServer};
 use dwell::stage::traffic::Producer;
 use dwell_connectors::{Destination, Message};
 use futures_util::future::join_all;
 use parking_lot::Mutex;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 
 use crate::routes::trio::{Trio, request};
 use crate::support::verdicts::Verdicts;
@@ -20,13 +22,15 @@ use crate::support::verdicts::Verdicts;
 pub(super) enum Door {
     /// A message to the ingest on this broker.
     Message(BrokerKind),
+    /// A call to the admin API of the first instance.
+    Http,
     /// Straight on Redis, as a command does.
     Store,
 }
 
 /// The clients of a race.
-pub(super) const DOORS: [Door; 4] =
-    [Door::Message(BrokerKind::Nats), Door::Message(BrokerKind::Kafka), Door::Message(BrokerKind::Amqp), Door::Store];
+pub(super) const DOORS: [Door; 5] =
+    [Door::Message(BrokerKind::Nats), Door::Message(BrokerKind::Kafka), Door::Message(BrokerKind::Amqp), Door::Http, Door::Store];
 
 /// When to ask for the end of which job: epoch ms, in order.
 pub(super) type Asks = VecDeque<(i64, String)>;
@@ -41,8 +45,9 @@ impl Door {
     pub(super) async fn cancel(self, trio: &Trio, race: &str, mut asks: Asks, book: &Mutex<Verdicts>) {
         let mut producer = match self {
             Door::Message(kind) => Some(Producer::open(trio.broker(kind)).await.unwrap()),
-            Door::Store => None,
+            Door::Http | Door::Store => None,
         };
+        let api = admin_api(&trio.dwells[0]);
         while let Some(ids) = next(&mut asks).await {
             match &mut producer {
                 Some(producer) => {
@@ -50,8 +55,11 @@ impl Door {
                 }
                 None => {
                     join_all(ids.iter().map(async |id| {
-                        let answer = trio.store().act(&act(id), &[]).await.unwrap();
-                        book.lock().told(id, answer.verdict.as_str());
+                        let verdict = match self {
+                            Door::Http => delete(&api, id).await,
+                            _ => trio.store().act(&act(id), &[]).await.unwrap().verdict.as_str().to_owned(),
+                        };
+                        book.lock().told(id, &verdict);
                     }))
                     .await;
                 }
@@ -74,6 +82,33 @@ async fn next(asks: &mut Asks) -> Option<Vec<String>> {
 
 fn cancel(id: &str, race: &str) -> Message {
     request("", &[("delay-action", "cancel"), ("delay-id", id), ("delay-reply-to", &replies(race))])
+}
+
+/// The address of its admin API, as its log names it.
+fn admin_api(dwell: &DwellServer) -> String {
+    let log = std::fs::read_to_string(dwell.dir().join("log")).unwrap();
+    let lines = log.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
+    let mut said = lines.filter(|line| line["message"] == "admin api");
+    said.next().unwrap()["address"].as_str().unwrap().to_owned()
+}
+
+/// The verdict of a cancel by HTTP, where the status is the one that belongs to it.
+async fn delete(api: &str, id: &str) -> String {
+    let mut link = TcpStream::connect(api).await.unwrap();
+    let request = format!("DELETE /v1/jobs/{id} HTTP/1.1\r\nhost: {api}\r\nconnection: close\r\n\r\n");
+    link.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    link.read_to_string(&mut answer).await.unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    let verdict: serde_json::Value = serde_json::from_str(body).unwrap();
+    let verdict = verdict["verdict"].as_str().unwrap();
+    let status = match verdict {
+        "cancelled" | "cancelled_after_attempt" => 200,
+        "not_found" => 404,
+        _ => 409,
+    };
+    assert!(head.starts_with(&format!("HTTP/1.1 {status} ")), "{answer}");
+    verdict.to_owned()
 }
 
 fn act(id: &str) -> Act {

@@ -1,4 +1,4 @@
-//! Thousands of jobs on three brokers, cancelled by four clients while they fall due, under two instances.
+//! Thousands of jobs on three brokers, cancelled by five clients while they fall due, under two instances.
 
 use std::ops::Range;
 use std::sync::Arc;

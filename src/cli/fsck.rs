@@ -1,0 +1,69 @@
+//! `dwell fsck`: damage in the namespace, straight from Redis; with `--repair` mended.
+
+use super::common::{Common, Form, json, line};
+use super::exit::{Exit, Stop};
+use super::table::{Column, table, width};
+
+use crate::dispatch::lease_of;
+use crate::store::act::SweepRules;
+use crate::store::fsck::{self, Finding, Rules};
+
+const COLUMNS: [Column; 5] = [
+    Column::whole("BUCKET"),
+    Column::cut("ID", 12),
+    Column::whole("PROBLEM"),
+    Column::whole("REPAIRED"),
+    Column::cut("WHAT IT IS", 24).spare(1),
+];
+
+/// `dwell fsck`
+#[derive(Debug, Clone, clap::Args)]
+pub struct Args {
+    /// Mend what is found, beside running instances. What cannot be read is put aside, never deleted
+    #[arg(long)]
+    pub repair: bool,
+}
+
+pub(super) async fn run(common: &Common, args: &Args) -> Result<Exit, Stop> {
+    let settings = common.settings()?;
+    let delivery = &settings.delivery;
+    let rules = Rules {
+        lease_ms: u64::try_from(lease_of(delivery).as_millis()).unwrap_or(u64::MAX),
+        sweep: SweepRules { dead_retention_ms: delivery.dead_retention_ms, dedupe_window_ms: delivery.dedupe_window_ms },
+        repair: args.repair,
+    };
+    let (mut findings, mut closed) = (Vec::new(), None);
+    let mut found = |finding: Finding| {
+        // At once, because a long look may be cut short; a closed pipe does not stop a repair.
+        if common.output == Form::Json && closed.is_none() {
+            closed = json(&finding).and_then(|text| line(&text)).err();
+        }
+        findings.push(finding);
+    };
+    let looked = fsck::run(&settings.redis, rules, &mut found).await;
+    if let Some(stop) = closed {
+        return Err(stop);
+    }
+    if common.output == Form::Text && (!findings.is_empty() || looked.is_ok()) {
+        line(&text(&findings, looked.as_ref().ok().copied(), args.repair))?;
+    }
+    looked?;
+    Ok(if findings.iter().all(|finding| finding.repaired) { Exit::Ok } else { Exit::Failed })
+}
+
+fn text(findings: &[Finding], jobs: Option<u64>, repair: bool) -> String {
+    let looked = jobs.map_or("stopped before the end".to_owned(), |jobs| format!("{jobs} jobs looked at"));
+    if findings.is_empty() {
+        return format!("no damage, {looked}");
+    }
+    let rows = findings.iter().map(|finding| {
+        let bucket = finding.bucket.map_or("-".to_owned(), |bucket| bucket.to_string());
+        let repaired = if finding.repaired { "yes" } else { "no" };
+        let problem = finding.problem;
+        [bucket, finding.id.clone(), problem.as_str().to_owned(), repaired.to_owned(), problem.meaning().to_owned()]
+    });
+    let table = table(COLUMNS, rows, width());
+    let repaired = findings.iter().filter(|finding| finding.repaired).count();
+    let hint = if repair { "" } else { "; --repair mends it" };
+    format!("{table}\n{} found, {repaired} repaired, {looked}{hint}", findings.len())
+}

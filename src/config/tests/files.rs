@@ -1,0 +1,74 @@
+//! The files in `config/`, and the schema.
+
+use super::*;
+
+/// Without its examples the file of defaults says what the code says.
+#[test]
+fn the_file_of_defaults_equals_the_code() {
+    let text = include_str!("../../../config/default.toml");
+    let mut written: raw::Settings = toml::from_str(text).unwrap();
+    let ingest = written.ingest.remove("main").unwrap();
+    written.brokers.clear();
+    let json = |value: &dyn Fn() -> serde_json::Result<serde_json::Value>| value().unwrap();
+    assert_eq!(json(&|| serde_json::to_value(&written)), json(&|| serde_json::to_value(raw::Settings::default())));
+    let default = raw::Ingest { broker: "main".to_owned(), ..raw::Ingest::default() };
+    assert_eq!(json(&|| serde_json::to_value(&ingest)), json(&|| serde_json::to_value(&default)));
+    // And as a whole it can be run.
+    Given::file(text).settings();
+}
+
+/// Each setting stands in the file of defaults, commented out where it has none, with a few words on it.
+#[test]
+fn the_file_of_defaults_names_every_setting() {
+    let mut named = Vec::new();
+    let mut section = String::new();
+    for line in include_str!("../../../config/default.toml").lines() {
+        if let Some(header) = line.strip_prefix('[') {
+            section = header.split(']').next().unwrap_or_default().replace(".main", ".*");
+        } else if let Some((key, rest)) = line.trim_start_matches("# ").split_once(" = ").filter(|_| !section.is_empty()) {
+            named.push(format!("{section}.{key}"));
+            assert!(rest.split_once("# ").is_some_and(|(_, words)| words.len() > 10), "a word on {key}");
+        }
+    }
+    let mut known: Vec<_> = shape::Shape::of_settings().paths().into_iter().map(|path| path.join(".")).collect();
+    // A table of any names stands there as one.
+    known.iter_mut().for_each(|path| path.truncate(path.trim_end_matches(".*").len()));
+    known.sort_unstable();
+    // What several kinds of broker have stands once.
+    known.dedup();
+    named.sort_unstable();
+    assert_eq!(named, known);
+}
+
+#[test]
+fn every_file_in_config_is_right() {
+    for entry in std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/config")).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|extension| extension == "toml") {
+            load_from(Some(&path), &[], &Overrides::default()).unwrap_or_else(|problems| panic!("{}: {problems:#?}", path.display()));
+        }
+    }
+}
+
+/// Every setting is described where an editor looks: a description on each key.
+#[test]
+fn the_schema_describes_every_key() {
+    fn undescribed(shape: &shape::Shape, at: &str, found: &mut Vec<String>) {
+        match shape {
+            shape::Shape::Table(table) => {
+                let tables = std::iter::once(table).chain(table.variants.iter().flat_map(|(_, tables)| tables.values()));
+                for (name, key) in tables.flat_map(|table| &table.keys) {
+                    if key.doc.is_empty() {
+                        found.push(format!("{at}.{name}"));
+                    }
+                    undescribed(&key.shape, &format!("{at}.{name}"), found);
+                }
+            }
+            shape::Shape::Named(inner) => undescribed(inner, &format!("{at}.*"), found),
+            _ => {}
+        }
+    }
+    let mut found = Vec::new();
+    undescribed(shape::Shape::of_settings(), "", &mut found);
+    assert!(found.is_empty(), "{found:?}");
+}

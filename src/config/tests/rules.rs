@@ -1,0 +1,111 @@
+//! What values may be, and which belong together.
+
+use super::*;
+
+/// One broken rule a line: the text, the setting that is blamed, and a part of the message or mend.
+#[test]
+fn every_rule_is_kept() {
+    for (text, key, part) in [
+        ("[redis]\nbuckets = 0", "redis.buckets", "from 1 to 1024"),
+        ("[redis]\nbuckets = 1025", "redis.buckets", "from 1 to 1024"),
+        ("[redis]\nbuckets = -1", "redis.buckets", "from 1 to 1024"),
+        ("[redis]\nbuckets = 1.5", "redis.buckets", "a fraction"),
+        ("[redis]\nbuckets = \"16\"", "redis.buckets", "without quotes"),
+        ("[redis]\nnamespace = \"\"", "redis.namespace", "empty"),
+        ("[redis]\nnamespace = \"a{b}\"", "redis.namespace", "brace"),
+        ("[redis]\nnamespace = \"a\\u0007\"", "redis.namespace", "control"),
+        ("[redis]\nurls = []", "redis.urls", "no URL"),
+        ("[redis]\nurls = [\"http://h\"]", "redis.urls", "`http` is not a scheme"),
+        ("[redis]\nurls = [\"h:6379\"]", "redis.urls", "not a URL"),
+        ("[redis]\nurls = [\"redis://:6379\"]", "redis.urls", "no host"),
+        ("[redis]\nurls = [\"redis://h:port\"]", "redis.urls", "port"),
+        ("[redis]\nurls = [\"redis://h\", \"redis://i\"]", "redis.urls", "takes one URL"),
+        ("[redis]\nmode = \"cluster\"\nurls = [\"redis://h\", \"redis://h\"]", "redis.urls", "twice"),
+        ("[redis]\nmode = \"sentinel\"\nmaster = \"\"", "redis.master", "empty"),
+        ("[redis]\nurls_file = \"/nowhere/urls\"", "redis.urls_file", "no such file"),
+        ("[redis]\ndurability = \"disk\"", "redis.durability", "\"fsync+replica\""),
+        ("[brokers.\"a b\"]\ntype = \"nats\"\nurl = \"nats://h\"\nallow = []", "brokers.a b", "name cannot be used"),
+        ("[brokers.b]\ntype = \"nats\"\nurl = \"nats://h\"\nallow = [\"\"]", "brokers.b.allow", "empty"),
+        ("[brokers.b]\ntype = \"amqp\"\nurl = \"amqp://h\"\nallow = [\"orders\"]", "brokers.b.allow", "has no `/`"),
+        ("[brokers.b]\ntype = \"nats\"\nurl = \"nats://h\"", "brokers.b.allow", "missing"),
+        ("[brokers.b]\ntype = \"nats\"\nallow = []", "brokers.b", "url"),
+        ("[brokers.b]\nallow = []", "brokers.b.type", "missing"),
+        ("[brokers.\"a.b\"]\ntype = \"nats\"\nurl = \"nats://h\"\nallow = []", "brokers.a.b", "name cannot be used"),
+        ("[ingest.z]\nbroker = \"main\"", "ingest.z.topic", "reads the same topic"),
+        ("[ingest.z]\nbroker = \"gone\"\ntopic = \"b\"", "ingest.z.broker", "no broker \"gone\""),
+        ("[ingest.z]\nbroker = \"main\"\ntopic = \"\"", "ingest.z.topic", "empty"),
+        ("[ingest.z]\nbroker = \"main\"\ntopic = \"b\"\ngroup = \" \"", "ingest.z.group", "empty"),
+        ("[ingest.z]\nbroker = \"main\"\ntopic = \"b\"\nrejected = \"\"", "ingest.z.rejected", "empty"),
+        ("[ingest.z]\nbroker = \"main\"\ntopic = \"b\"\nrejected = \"b\"", "ingest.z.rejected", "for ever"),
+        ("[ingest.z]\nbroker = \"main\"\ntopic = \"b\"\ntarget = \"b\"", "ingest.z.target", "for ever"),
+        ("[ingest.z]\nbroker = \"main\"\ntopic = \"b\"\ntarget = \"a.*\"", "ingest.z.target", "cannot be published to"),
+        ("[ingest.z]\nbroker = \"main\"\ntopic = \"b\"\nexchange = \"x\"", "ingest.z.exchange", "has no exchanges"),
+        ("[ingest.z]\nbroker = \"main\"\ntopic = \"b\"\ndeclare = 1", "ingest.z.declare", "true or false"),
+        ("[ingest.Z]\nbroker = \"main\"\ntopic = \"b\"", "ingest.Z", "name cannot be used"),
+        ("[delivery]\nttr = \"0\"", "delivery.ttr", "too small"),
+        ("[delivery]\nttr = \"13h\"", "delivery.ttr", "limits.max_ttr"),
+        ("[delivery]\nttr = 30", "delivery.ttr", "in quotes"),
+        ("[delivery]\npublish_timeout = \"99ms\"", "delivery.publish_timeout", "too small"),
+        ("[delivery]\npublish_timeout = \"11m\"", "delivery.publish_timeout", "too large"),
+        ("[delivery]\nretry = [\"2m\", \"later\"]", "delivery.retry", "later"),
+        ("[limits]\nmax_retries = 6", "delivery.retry", "limits.max_retries is 6"),
+        ("[limits]\nmax_retries = 1001", "limits.max_retries", "from 0 to 1000"),
+        ("[delivery]\nmax_late = \"1 month\"", "delivery.max_late", "1 month"),
+        ("[delivery]\ndead = \"delay.in\"", "delivery.dead", "would come back"),
+        ("[delivery]\ndead = \"dead.*\"", "delivery.dead", "cannot be published to"),
+        ("[delivery]\ndedupe_window = \"0\"", "delivery.dedupe_window", "too small"),
+        ("[delivery]\nmax_in_flight = 0", "delivery.max_in_flight", "from 1"),
+        ("[delivery]\nmax_in_flight_bytes = \"1kB\"", "delivery.max_in_flight_bytes", "limits.max_body"),
+        ("[limits]\nmax_delay = \"0\"", "limits.max_delay", "too small"),
+        ("[limits]\nmax_delay = \"101y\"", "limits.max_delay", "101y"),
+        ("[limits]\nmax_body = \"1GiB\"", "limits.max_body", "too large"),
+        ("[limits]\nmax_ttr = \"50d\"", "limits.max_ttr", "too large"),
+        ("[http]\nlisten = \"0.0.0.0:7464\"", "http.listen", "no token"),
+        ("[http]\nlisten = \"7464\"", "http.listen", "IP address"),
+        ("[http]\ntoken_file = \"/nowhere/token\"", "http.token_file", "no such file"),
+        ("[probes]\nlisten = \"localhost\"", "probes.listen", "IP address"),
+        ("[probes]\nlisten = \"127.0.0.1:7464\"", "probes.listen", "same address"),
+        ("[shutdown]\ndrain = \"2h\"", "shutdown.drain", "too large"),
+    ] {
+        let problem = Given::least(text).problem();
+        assert_eq!(problem.key, key, "{text}: {problem}");
+        assert!(problem.to_string().contains(part), "{text}: {problem}");
+        assert!(!problem.mend.is_empty() || key == "brokers.b", "{text}: {problem}");
+    }
+}
+
+#[test]
+fn what_is_unusual_and_right_is_taken() {
+    for text in [
+        "[redis]\nmode = \"sentinel\"\nurls = [\"redis://a:26379\", \"rediss://me:hush@[::1]:26379/3\"]",
+        "[redis]\nmode = \"cluster\"\nurls = [\"redis://a\", \"redis://b\"]\ndurability = \"fsync+replica\"",
+        "[http]\nlisten = \"[::1]:0\"",
+        "[delivery]\nretry = []\ndead = \"\"\nmax_late = \"PT15M\"",
+        "[brokers.dead_end-2]\ntype = \"nats\"\nurl = \"nats://h\"\nallow = []",
+    ] {
+        Given::least(text).settings();
+    }
+}
+
+#[test]
+fn a_token_opens_the_admin_api_to_others() {
+    let given = Given::least("").also("token", "hush\n");
+    let token = given.path("token").display().to_string();
+    let given = given.set("http.listen", "0.0.0.0:7464").set("http.token_file", &token);
+    assert_eq!(given.settings().http.token_file, Some(token.into()));
+    let problem = given.also("token", "\n").problem();
+    assert!(problem.message.contains("is empty"), "{problem}");
+}
+
+#[test]
+fn properties_of_kafka_have_any_names_and_some_are_refused() {
+    let with = |properties: &str| {
+        format!(
+            "[redis]\nurls = [\"redis://127.0.0.1:6379\"]\n[brokers.main]\ntype = \"kafka\"\nbootstrap = \"127.0.0.1:9092\"\nallow = [\"*\"]\n\
+             properties = {properties}\n[ingest.main]\nbroker = \"main\"\n"
+        )
+    };
+    Given::file(&with("{ \"linger.ms\" = 2, \"check.crcs\" = true, sasl.username = \"u\" }")).settings();
+    let problems = format!("{:?}", Given::file(&with("{ acks = 0, no.such = \"x\" }")).load().unwrap_err());
+    assert!(problems.contains("`acks` cannot be set") && problems.contains("`no.such` is no property"), "{problems}");
+}

@@ -1,0 +1,126 @@
+//! `fsck`: damage in a namespace, found and, where asked for, mended, beside instances that run.
+//!
+//! Scans only find ids and keys. What is wrong with one is judged by a script, from all that stands of it at one instant, and mended in the same
+//! call: a job that moves while it is looked at is neither a finding nor touched.
+
+mod bucket;
+mod memories;
+mod namespace;
+mod problem;
+mod scan;
+
+use std::collections::BTreeSet;
+
+use redis::Value;
+use serde::Serialize;
+
+pub use self::problem::Problem;
+use super::Store;
+use super::act::SweepRules;
+use super::answer::Items;
+use super::error::StoreError;
+use super::scripts::Name;
+use crate::config::Redis;
+
+/// Damage.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Finding {
+    /// The bucket; `None` where it concerns the namespace as a whole.
+    pub bucket: Option<u16>,
+    /// The job's id, lossily where it is no text; of damage to a key, the key; of `meta_broker`, the broker.
+    pub id: String,
+    /// What it is.
+    pub problem: Problem,
+    /// Whether it is mended now.
+    pub repaired: bool,
+}
+
+/// What is judged by: settings that the instances share.
+#[derive(Debug, Clone, Copy)]
+pub struct Rules {
+    /// How long a claim holds, ms.
+    pub lease_ms: u64,
+    /// What has its time when.
+    pub sweep: SweepRules,
+    /// Mend what is found.
+    pub repair: bool,
+}
+
+/// Hears of each finding.
+pub type Found<'a> = &'a mut (dyn FnMut(Finding) + Send + Sync);
+
+/// Looks through the namespace that the settings name, and tells every finding. Answers how many jobs were looked at.
+///
+/// # Errors
+/// Redis cannot be reached or refuses, there is no such namespace, or it has a schema that this program does not know. What was told stands.
+pub async fn run(settings: &Redis, rules: Rules, found: Found<'_>) -> Result<u64, StoreError> {
+    let Some(store) = namespace::open(settings, rules, found).await? else { return Ok(0) };
+    let mut fsck = Fsck { store, rules, found, jobs: 0, moved: Vec::new(), brokers: BTreeSet::new() };
+    for bucket in 0..fsck.store.keys.buckets() {
+        if fsck.keys_of(bucket).await? {
+            fsck.bucket(bucket).await?;
+            fsck.memories(bucket).await?;
+        }
+    }
+    fsck.judge_moved().await?;
+    Ok(fsck.jobs)
+}
+
+/// One pass over a namespace.
+struct Fsck<'a> {
+    store: Store,
+    rules: Rules,
+    found: Found<'a>,
+    /// Jobs that were looked at.
+    jobs: u64,
+    /// Jobs that were taken into their own buckets.
+    moved: Vec<(u16, Vec<u8>)>,
+    /// Brokers that the namespace did not know.
+    brokers: BTreeSet<String>,
+}
+
+impl Fsck<'_> {
+    fn tell(&mut self, bucket: u16, id: &[u8], problem: Problem, repaired: bool) {
+        (self.found)(Finding { bucket: Some(bucket), id: String::from_utf8_lossy(id).into_owned(), problem, repaired });
+    }
+
+    /// Judges every key of a bucket as a whole; false where one is left that no script can work on.
+    async fn keys_of(&mut self, bucket: u16) -> Result<bool, StoreError> {
+        let due: Vec<String> = self.store.brokers().iter().map(|broker| self.store.keys.due(bucket, broker)).collect();
+        let mut keys: Vec<(String, &str)> = self.store.keys.fixed(bucket).iter().map(|key| (key.clone(), "hash")).collect();
+        for (key, kind) in &mut keys {
+            if *key == self.store.keys.run(bucket) || *key == self.store.keys.dead(bucket) {
+                *kind = "zset";
+            }
+        }
+        keys.extend(due.into_iter().map(|key| (key, "zset")));
+        keys.push((self.store.keys.quarantine(bucket), "hash"));
+        let mut is_sound = true;
+        for (key, kind) in keys {
+            if let Some((problem, repaired)) = self.store.fsck_key(&key, kind, self.rules.repair).await? {
+                is_sound &= repaired || problem != Problem::WrongType;
+                (self.found)(Finding { bucket: Some(bucket), id: key, problem, repaired });
+            }
+        }
+        Ok(is_sound)
+    }
+}
+
+impl Store {
+    /// Judges one key as a whole.
+    async fn fsck_key(&self, key: &str, kind: &str, repair: bool) -> Result<Option<(Problem, bool)>, StoreError> {
+        let mut call = redis::cmd("EVALSHA");
+        call.arg(self.scripts.hash(Name::FsckKey)).arg(2).arg(key).arg(self.keys.aside(key, self.now_ms())).arg(u8::from(repair)).arg(kind);
+        let mut items = Items::new("fsck_key", self.call(Name::FsckKey, &call).await?)?;
+        let problem = Problem::of_word(&items.text()?);
+        Ok(problem.zip(Some(items.int()? == 1)))
+    }
+}
+
+/// The bytes of an answer; nothing where there are none.
+fn bytes(value: Value) -> Option<Vec<u8>> {
+    match value {
+        Value::BulkString(bytes) => Some(bytes),
+        _ => None,
+    }
+}

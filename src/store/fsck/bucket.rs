@@ -1,0 +1,215 @@
+//! The jobs of a bucket: every id of every key of it, judged.
+
+use std::collections::{HashSet, VecDeque};
+
+use super::scan::Scan;
+use super::{Fsck, Problem, bytes};
+use crate::job::JobId;
+use crate::store::Store;
+use crate::store::answer::Items;
+use crate::store::error::{Class, StoreError};
+use crate::store::inbound::{CALL_BYTES, CALL_JOBS};
+use crate::store::meta::BROKER_PREFIX;
+use crate::store::record;
+use crate::store::scripts::Name;
+
+/// How often one id is judged again after it was mended: more than there are problems that hide another.
+const ROUNDS: u8 = 8;
+
+/// An id to be judged.
+struct Suspect {
+    id: Vec<u8>,
+    /// Its record, where it cannot be decoded.
+    unreadable: Vec<u8>,
+    rounds: u8,
+}
+
+/// What the script says of one id.
+struct Verdict {
+    at: usize,
+    problem: Problem,
+    repaired: bool,
+    detail: Vec<u8>,
+}
+
+impl Fsck<'_> {
+    /// Judges every id of a bucket.
+    pub(super) async fn bucket(&mut self, bucket: u16) -> Result<(), StoreError> {
+        // A scan gives an element more than once, and most ids stand in several keys.
+        let mut seen: HashSet<[u8; 16]> = HashSet::new();
+        let mut is_new = |id: &[u8]| {
+            let hash = blake3::hash(id);
+            seen.insert(std::array::from_fn(|i| hash.as_bytes()[i]))
+        };
+        let mut scan = Scan::of("HSCAN", self.store.keys.jobs(bucket));
+        while let Some(page) = scan.next(&self.store).await? {
+            let mut suspects = VecDeque::new();
+            let mut page = page.into_iter();
+            while let (Some(id), Some(record)) = (page.next(), page.next()) {
+                if is_new(&id) {
+                    let record = bytes::Bytes::from(record);
+                    let is_readable = record::decode(record.clone()).is_ok();
+                    let unreadable = if is_readable { Vec::new() } else { record.to_vec() };
+                    suspects.push_back(Suspect { id, unreadable, rounds: 0 });
+                }
+            }
+            self.jobs += suspects.len() as u64;
+            self.judge(bucket, suspects).await?;
+        }
+        let due = self.store.brokers();
+        let due = due.iter().map(|broker| ("ZSCAN", self.store.keys.due(bucket, broker)));
+        let keys = &self.store.keys;
+        let sets =
+            [("ZSCAN", keys.run(bucket).to_owned()), ("ZSCAN", keys.dead(bucket).to_owned()), ("HSCAN", keys.state(bucket).to_owned())];
+        for (command, key) in sets.into_iter().chain(due).collect::<Vec<_>>() {
+            let mut scan = Scan::of(command, &key);
+            while let Some(page) = scan.next(&self.store).await? {
+                // The field without a name, of state, holds the master that was seen last.
+                let ids = page.into_iter().step_by(2).filter(|id| !id.is_empty() && is_new(id));
+                let suspects = ids.map(|id| Suspect { id, unreadable: Vec::new(), rounds: 0 }).collect();
+                self.judge(bucket, suspects).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Judges what was taken into its own bucket: it may have other damage too.
+    pub(super) async fn judge_moved(&mut self) -> Result<(), StoreError> {
+        for (bucket, id) in std::mem::take(&mut self.moved) {
+            self.judge(bucket, [Suspect { id, unreadable: Vec::new(), rounds: 0 }].into()).await?;
+        }
+        Ok(())
+    }
+
+    async fn judge(&mut self, bucket: u16, mut suspects: VecDeque<Suspect>) -> Result<(), StoreError> {
+        while !suspects.is_empty() {
+            let (judged, verdicts) = self.ask(bucket, &suspects).await?;
+            let judged: Vec<Suspect> = suspects.drain(..judged.clamp(1, suspects.len())).collect();
+            let mut again: Vec<usize> = Vec::new();
+            for verdict in verdicts {
+                let Some(suspect) = judged.get(verdict.at) else { continue };
+                if self.take(bucket, &suspect.id, verdict.problem, verdict.repaired, verdict.detail).await? && suspect.rounds < ROUNDS {
+                    again.push(verdict.at);
+                }
+            }
+            for (at, suspect) in judged.into_iter().enumerate() {
+                if again.contains(&at) {
+                    suspects.push_back(Suspect { rounds: suspect.rounds + 1, ..suspect });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// How many were judged, and what was found.
+    async fn ask(&self, bucket: u16, suspects: &VecDeque<Suspect>) -> Result<(usize, Vec<Verdict>), StoreError> {
+        let brokers = self.store.brokers();
+        let mut call = redis::cmd("EVALSHA");
+        call.arg(self.store.scripts.hash(Name::FsckJobs)).arg(9 + brokers.len()).arg(self.store.keys.fixed(bucket).as_slice());
+        for broker in brokers.iter() {
+            call.arg(self.store.keys.due(bucket, broker));
+        }
+        call.arg(self.store.keys.quarantine(bucket));
+        call.arg(u8::from(self.rules.repair)).arg(self.rules.lease_ms).arg(self.rules.sweep.dead_retention_ms).arg(CALL_BYTES);
+        for suspect in suspects.iter().take(CALL_JOBS) {
+            call.arg(&suspect.id[..]).arg(self.odd(bucket, &suspect.id)).arg(&suspect.unreadable[..]);
+        }
+        let mut items = Items::new("fsck_jobs", self.store.call(Name::FsckJobs, &call).await?)?;
+        let judged = usize::try_from(items.int()?).unwrap_or(0);
+        let mut verdicts = Vec::new();
+        while items.left() >= 4 {
+            let at = usize::try_from(items.int()? - 1).unwrap_or(usize::MAX);
+            let word = items.text()?;
+            let problem = Problem::of_word(&word)
+                .ok_or_else(|| StoreError::new(Class::Script, format!("redis: fsck_jobs answered `{word}` instead of a problem")))?;
+            verdicts.push(Verdict { at, problem, repaired: items.int()? == 1, detail: items.bytes()?.to_vec() });
+        }
+        Ok((judged, verdicts))
+    }
+
+    /// What no script can tell of an id.
+    fn odd(&self, bucket: u16, id: &[u8]) -> &'static str {
+        match std::str::from_utf8(id) {
+            Ok(text) if JobId::new(text).is_ok() => {
+                if self.store.keys.bucket_of(text) == bucket {
+                    ""
+                } else {
+                    "bucket"
+                }
+            }
+            _ => "id",
+        }
+    }
+
+    /// Tells a finding, after what a script of one bucket cannot do was done; whether the id is to be judged again.
+    async fn take(&mut self, bucket: u16, id: &[u8], problem: Problem, repaired: bool, detail: Vec<u8>) -> Result<bool, StoreError> {
+        match problem {
+            Problem::MetaBroker => {
+                let broker = String::from_utf8_lossy(&detail).into_owned();
+                // Told once; its jobs are judged once it is known.
+                if self.brokers.insert(broker.clone()) {
+                    let repaired = self.rules.repair;
+                    if repaired {
+                        self.store.add_broker(&broker).await?;
+                    }
+                    (self.found)(super::Finding { bucket: None, id: broker, problem, repaired });
+                }
+                return Ok(self.rules.repair);
+            }
+            Problem::WrongBucket if repaired => self.move_home(bucket, id, &detail).await?,
+            _ => {}
+        }
+        self.tell(bucket, id, problem, repaired);
+        Ok(repaired)
+    }
+
+    /// Brings what was put aside into the bucket of its id. It stays aside where another job has that id.
+    async fn move_home(&mut self, bucket: u16, id: &[u8], field: &[u8]) -> Result<(), StoreError> {
+        let quarantine = self.store.keys.quarantine(bucket);
+        let answer = self.store.link.command("HGET", redis::cmd("HGET").arg(&quarantine).arg(field)).await?;
+        let (Some(entry), Ok(text)) = (bytes(answer), std::str::from_utf8(id)) else { return Ok(()) };
+        let Some(aside) = Aside::read(&entry) else { return Ok(()) };
+        let home = self.store.keys.bucket_of(text);
+        let mut call = self.store.script_call(Name::FsckAdopt, home, &self.store.brokers());
+        call.arg(id).arg(aside.record).arg(aside.state).arg(aside.place).arg(aside.score);
+        if bytes(self.store.call(Name::FsckAdopt, &call).await?).as_deref() == Some(b"done") {
+            self.store.link.command("HDEL", redis::cmd("HDEL").arg(&quarantine).arg(field)).await?;
+            self.moved.push((home, id.to_vec()));
+        } else {
+            tracing::warn!(id = text, bucket, quarantine, "another job has this id: the one in the wrong bucket stays in quarantine");
+        }
+        Ok(())
+    }
+}
+
+/// An entry of a quarantine: `1 problem place score length-of-state length-of-record`, a line feed, state, record.
+struct Aside<'a> {
+    place: &'a str,
+    score: &'a str,
+    state: &'a [u8],
+    record: &'a [u8],
+}
+
+impl<'a> Aside<'a> {
+    fn read(entry: &'a [u8]) -> Option<Self> {
+        let end = entry.iter().position(|byte| *byte == b'\n')?;
+        let head = std::str::from_utf8(&entry[..end]).ok()?;
+        // A broker's name may hold spaces: the place is what is left.
+        let rest = head.strip_prefix("1 ")?.split_once(' ')?.1;
+        let mut words = rest.rsplitn(4, ' ');
+        let record: usize = words.next()?.parse().ok()?;
+        let state: usize = words.next()?.parse().ok()?;
+        let (score, place) = (words.next()?, words.next()?);
+        let bytes = &entry[end + 1..];
+        (bytes.len() == state + record).then(|| Aside { place, score, state: &bytes[..state], record: &bytes[state..] })
+    }
+}
+
+impl Store {
+    /// Makes a broker known to the namespace.
+    pub(super) async fn add_broker(&self, broker: &str) -> Result<(), StoreError> {
+        let field = format!("{BROKER_PREFIX}{broker}");
+        self.link.command("HSETNX meta", redis::cmd("HSETNX").arg(self.keys.meta()).arg(field).arg("1")).await?;
+        self.rejoin().await
+    }
+}

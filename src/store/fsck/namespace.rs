@@ -1,0 +1,161 @@
+//! The namespace as a whole: what it says of itself, and keys that do not belong.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use redis::Value;
+
+use super::scan::Scan;
+use super::{Finding, Found, Problem, Rules, bytes};
+use crate::config::Redis;
+use crate::store::error::StoreError;
+use crate::store::gate::{self, Gate};
+use crate::store::keys::{Keys, Part};
+use crate::store::link::Link;
+use crate::store::meta::{self, BROKER_PREFIX, Meta};
+use crate::store::{Store, Unobserved, permits};
+
+/// Of each bucket so many ids are looked at, to find out how many buckets there are.
+const SAMPLE: usize = 32;
+
+/// Opens the namespace also where what it says of itself is damaged. `None` where nothing in it can be judged; that was told.
+pub(super) async fn open(settings: &Redis, rules: Rules, found: Found<'_>) -> Result<Option<Store>, StoreError> {
+    let link = Link::new(settings);
+    let facts = meta::facts(&link).await?;
+    if rules.repair {
+        meta::refuse_replica(settings, &facts)?;
+    }
+    let over = |buckets: u16, brokers: Vec<String>| {
+        let settings = Redis { buckets, ..settings.clone() };
+        let known = Meta { buckets, brokers, epoch: String::new() };
+        Store::over(&settings, link.clone(), Gate::new(&settings, gate::waits_of(&settings, &facts)), known, Arc::new(Unobserved))
+    };
+    let store = over(settings.buckets, Vec::new());
+    permits::refuse_unpermitted_fsck(&link, &store.keys).await?;
+    let mut tell = |problem, id: String, repaired| found(Finding { bucket: None, id, problem, repaired });
+    for (key, kind) in [(store.keys.meta(), "hash"), (store.keys.instances(), "zset")] {
+        if let Some((problem, repaired)) = store.fsck_key(&key, kind, rules.repair).await? {
+            tell(problem, key.clone(), repaired);
+            if problem == Problem::WrongType && !repaired && kind == "hash" {
+                return Ok(None);
+            }
+        }
+    }
+    let keys = all_keys(&store, settings).await?;
+    let Some((buckets, damage)) = buckets(&store, settings, &keys).await? else {
+        // Nothing is there: the same answer as every other command gives.
+        return meta::read(&link, settings).await.map(|_| None);
+    };
+    if let Some((problem, is_sure)) = damage {
+        let repaired = rules.repair && is_sure;
+        if repaired {
+            let to = Redis { buckets, ..settings.clone() };
+            if problem == Problem::MetaBuckets {
+                link.command("HSET meta", redis::cmd("HSET").arg(store.keys.meta()).arg("buckets").arg(buckets)).await?;
+            }
+            meta::join(&link, &to, &[]).await?;
+        }
+        tell(problem, store.keys.meta(), repaired);
+        if !is_sure {
+            return Ok(None);
+        }
+    }
+
+    let store = over(buckets, brokers_of(&meta::fields(&link, &store.keys.meta()).await?));
+    let mut unknown = BTreeSet::new();
+    for key in &keys {
+        match store.keys.part_of(key) {
+            Some(Part::Due(_, broker)) if !store.brokers().contains(&broker) => {
+                unknown.insert(broker);
+            }
+            Some(Part::Unknown(bucket)) => {
+                found(Finding { bucket, id: key.clone(), problem: Problem::UnknownKey, repaired: false });
+            }
+            _ => {}
+        }
+    }
+    for broker in unknown {
+        if rules.repair {
+            store.add_broker(&broker).await?;
+        } else {
+            // Its jobs are judged all the same.
+            let mut brokers = store.brokers().to_vec();
+            brokers.push(broker.clone());
+            *store.brokers.write() = brokers.into();
+        }
+        found(Finding { bucket: None, id: broker, problem: Problem::MetaBroker, repaired: rules.repair });
+    }
+    Ok(Some(store))
+}
+
+fn brokers_of(fields: &[(String, String)]) -> Vec<String> {
+    let mut brokers: Vec<String> = fields.iter().filter_map(|(name, _)| name.strip_prefix(BROKER_PREFIX)).map(str::to_owned).collect();
+    brokers.sort();
+    brokers
+}
+
+/// Every key of the namespace. A cluster has no scan over all its nodes here: there nothing is found that is not looked for by name.
+async fn all_keys(store: &Store, settings: &Redis) -> Result<BTreeSet<String>, StoreError> {
+    let mut keys = BTreeSet::new();
+    if store.link.is_cluster() {
+        return Ok(keys);
+    }
+    let mut scan = Scan::of_keys(&format!("{}:", settings.namespace));
+    while let Some(page) = scan.next(store).await? {
+        let texts = page.into_iter().filter_map(|key| String::from_utf8(key).ok());
+        keys.extend(texts.filter(|key| store.keys.part_of(key).is_some()));
+    }
+    Ok(keys)
+}
+
+/// By how many buckets the jobs are stored, and what is wrong with what the namespace says of it: whether it is sure what it should say. `None`
+/// where there is no namespace.
+async fn buckets(store: &Store, settings: &Redis, keys: &BTreeSet<String>) -> Result<Option<(u16, Option<(Problem, bool)>)>, StoreError> {
+    let key = store.keys.meta();
+    let fields = meta::fields(&store.link, &key).await?;
+    let said: Option<u16> = fields
+        .iter()
+        .find(|(name, _)| name == "buckets")
+        .and_then(|(_, text)| text.parse().ok())
+        .filter(|buckets| (1..=1024).contains(buckets));
+    let has_schema = fields.iter().any(|(name, _)| name == "schema");
+    if has_schema && let Some(said) = said {
+        // Also refuses a schema that this program does not know.
+        meta::meta_of(&key, &fields)?;
+        if said == settings.buckets {
+            return Ok(Some((said, None)));
+        }
+        let (fit, misfit) = fitting(store, settings, said, keys).await?;
+        let (better, worse) = fitting(store, settings, settings.buckets, keys).await?;
+        let is_wrong = misfit > fit && better > 0 && worse == 0;
+        return Ok(Some(if is_wrong { (settings.buckets, Some((Problem::MetaBuckets, true))) } else { (said, None) }));
+    }
+    let has_bucket =
+        keys.iter().any(|key| matches!(store.keys.part_of(key), Some(Part::Fixed(_) | Part::Due(..) | Part::Unknown(Some(_)))));
+    if !has_schema && !has_bucket {
+        return Ok(None);
+    }
+    let problem = if has_schema { Problem::MetaBuckets } else { Problem::MetaMissing };
+    let wanted = said.unwrap_or(settings.buckets);
+    let (_, misfit) = fitting(store, settings, wanted, keys).await?;
+    Ok(Some((wanted, Some((problem, misfit == 0)))))
+}
+
+/// How many jobs stand in the bucket that they belong to where there are so many buckets, and how many do not, of a few of each bucket.
+async fn fitting(store: &Store, settings: &Redis, buckets: u16, keys: &BTreeSet<String>) -> Result<(usize, usize), StoreError> {
+    let candidate = Keys::new(&settings.namespace, buckets);
+    let all = Keys::new(&settings.namespace, 1024);
+    let (mut fit, mut misfit) = (0, 0);
+    for key in keys.iter().filter(|key| key.ends_with("}:jobs")) {
+        let Some(Part::Fixed(bucket)) = all.part_of(key) else { continue };
+        let ids = match store.link.command("HRANDFIELD", redis::cmd("HRANDFIELD").arg(key).arg(SAMPLE)).await {
+            Ok(Value::Array(ids)) => ids,
+            // Of another type: told elsewhere.
+            _ => continue,
+        };
+        for id in ids.into_iter().filter_map(bytes).filter_map(|id| String::from_utf8(id).ok()) {
+            if candidate.bucket_of(&id) == bucket { fit += 1 } else { misfit += 1 }
+        }
+    }
+    Ok((fit, misfit))
+}

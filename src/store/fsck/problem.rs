@@ -1,0 +1,83 @@
+//! The kinds of damage: a word each, and what it means.
+
+use serde::Serialize;
+
+/// The kinds with their words and meanings. Only lists: they stay readable as a table.
+macro_rules! problems {
+    ($($name:ident = $word:literal, $meaning:literal;)+) => {
+        /// A kind of damage. `docs/fsck.md` has for each what `--repair` does.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+        #[serde(rename_all = "snake_case")]
+        #[allow(missing_docs, reason = "each has its meaning beside it")]
+        pub enum Problem { $($name,)+ }
+
+        impl Problem {
+            /// Every kind.
+            pub const ALL: &'static [Problem] = &[$(Problem::$name,)+];
+
+            /// As scripts and JSON say it.
+            #[must_use]
+            pub fn as_str(self) -> &'static str {
+                match self { $(Problem::$name => $word,)+ }
+            }
+
+            /// What it is, for people.
+            #[must_use]
+            pub fn meaning(self) -> &'static str {
+                match self { $(Problem::$name => $meaning,)+ }
+            }
+        }
+    };
+}
+
+problems! {
+    RecordWithoutIndex = "record_without_index", "a job in none of due, run and dead: it would never fire";
+    IndexWithoutRecord = "index_without_record", "an id in due, run or dead without a job";
+    StateWithoutRecord = "state_without_record", "what changes of a job that is not there";
+    InTwoSets = "in_two_sets", "a job in more than one of due, run and dead";
+    WrongBroker = "wrong_broker", "a job that waits for another broker than its own";
+    WrongBucket = "wrong_bucket", "a job in a bucket that its id does not belong to: no command finds it";
+    BadId = "bad_id", "a job under an id that dwell does not write: it cannot be settled";
+    UnreadableRecord = "unreadable_record", "a job whose record cannot be decoded";
+    UnreadableState = "unreadable_state", "a job of which it cannot be read how often it was attempted";
+    UnknownVersion = "unknown_version", "written by another version of dwell, or damaged in its first byte; left in place";
+    LeaseWithoutOwner = "lease_without_owner", "a reserved job that no claim holds";
+    LeaseExpired = "lease_expired", "a reserved job whose lease ended over a minute ago: no instance rescues it";
+    FenceWithoutLease = "fence_without_lease", "a job that waits or is dead, and yet could be settled by an old claim";
+    BadScore = "bad_score", "a place in due, run or dead that is no possible time";
+    EarlyScore = "early_score", "a job that would fire before the time that it was given";
+    DeadWithoutReason = "dead_without_reason", "a dead job without the reason of its death";
+    DeadPastRetention = "dead_past_retention", "a dead job that is kept longer than delivery.dead_retention";
+    GoneButLive = "gone_but_live", "a job that is here, and remembered as over";
+    BadMemory = "bad_memory", "a remembered outcome or verdict that cannot be read";
+    MemoryPastTime = "memory_past_time", "memories that are kept beyond their time";
+    MemoryWithoutTime = "memory_without_time", "memories that would never be forgotten";
+    MetaMissing = "meta_missing", "buckets without the key that says how many there are: nobody can join";
+    MetaBuckets = "meta_buckets", "another number of buckets than the jobs were stored by";
+    MetaBroker = "meta_broker", "jobs of a broker that the namespace does not know: nobody would look for them";
+    WrongType = "wrong_type", "a key that holds another type: every script on it fails";
+    KeyExpires = "key_expires", "a key with a time to live: all it holds would vanish";
+    UnknownKey = "unknown_key", "a key under the names of the namespace that dwell does not make; left in place";
+}
+
+impl Problem {
+    /// The kind of this word.
+    pub(super) fn of_word(word: &str) -> Option<Problem> {
+        Problem::ALL.iter().copied().find(|problem| problem.as_str() == word)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_those_of_json_and_the_docs() {
+        let docs = include_str!("../../../docs/fsck.md");
+        for problem in Problem::ALL {
+            assert_eq!(serde_json::to_string(problem).unwrap(), format!("\"{}\"", problem.as_str()));
+            assert_eq!(Problem::of_word(problem.as_str()), Some(*problem));
+            assert!(docs.contains(&format!("| `{}` |", problem.as_str())), "docs/fsck.md has nothing of {}", problem.as_str());
+        }
+    }
+}

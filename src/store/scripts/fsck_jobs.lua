@@ -1,0 +1,244 @@
+-- fsck_jobs: judges ids of this bucket, each by all that stands of it at one instant, and mends what is wrong with them.
+-- KEYS   as in prelude.lua, with the due of every broker in meta, then quarantine.
+-- ARGV   repair (1: mend), lease ms of a claim, dead retention ms, most bytes of records, then three an id: id, what the caller knows of it ('' nothing,
+--        'bucket' it hashes to another one, 'id' it is none that Dwell writes), the record that the caller could not read ('' none).
+-- Answer { ids judged (at least one, the others did not fit), then place of the id among them, problem, 1 where it is mended, detail }: the gravest
+--        problem of an id: judge what was mended again. Detail: the broker of `meta_broker`, the quarantine field of `wrong_bucket`.
+-- Work   <= 128 ids or 1 MiB a call; about 10 commands an id. First write ZREM or HDEL where an id leaves, else HSET.
+local repair, lease, retention, most_bytes = ARGV[1] == '1', tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
+local QUARANTINE = KEYS[#KEYS]
+-- Rescue looks every second, sweep every half minute: what is past its time by more was not looked at. Masters' clocks differ by less.
+local RESCUE_GRACE, SWEEP_GRACE, SKEW = 60000, 600000, 60000
+local SCORE_MAX = 9007199254740992
+local INVALID = 2
+
+local function is_time(score) return score == math.floor(score) and score > -SCORE_MAX and score < SCORE_MAX end
+
+local function leave_all(places, id)
+  for _, place in ipairs(places) do call('ZREM', place.key, id) end
+end
+
+-- Puts what Redis has of it aside: a line that says what it is, then state and record as they were. Answers its field.
+local function put_aside(problem, id, place, state_bytes, record)
+  local field = int(NOW_US) .. ' ' .. id
+  local head = string.format('1 %s %s %s %d %d\n', problem, place and place.name or '-', place and place.text or '-', #state_bytes, #record)
+  call('HSET', QUARANTINE, field, head .. state_bytes .. record)
+  return field
+end
+
+local function put_all_aside(problem, id, places, state_bytes, record)
+  local field = put_aside(problem, id, places[1], state_bytes or '', record)
+  leave_all(places, id)
+  call('HDEL', JOBS, id)
+  call('HDEL', STATE, id)
+  return field
+end
+
+local function bury(places, id, state, why)
+  state.fence, state.flags = NO_FENCE, 0
+  if state.reason == 0 then state.reason, state.error = INVALID, why end
+  leave_all(places, id)
+  call('HSET', STATE, id, write_state(state))
+  call('ZADD', DEAD, int(NOW), id)
+end
+
+local function wait_again(places, id, state, due_key, due)
+  leave_all(places, id)
+  if state then
+    state.fence, state.flags = NO_FENCE, 0
+    call('HSET', STATE, id, write_state(state))
+  end
+  call('ZADD', due_key, int(due), id)
+end
+
+local function find_places(id)
+  local places = {}
+  local function look(key, name)
+    local text = call('ZSCORE', key, id)
+    if text then places[#places + 1] = { key = key, name = name, text = text, score = tonumber(text) } end
+  end
+  look(RUN, 'run')
+  look(DEAD, 'dead')
+  for name, key in pairs(DUE) do look(key, 'due:' .. name) end
+  return places
+end
+
+-- The one place where a job of several stays: where its state says that it is, or else where it does not fire.
+local function choose(places, state, own)
+  local by_name, latest = {}, nil
+  for _, place in ipairs(places) do
+    by_name[place.name] = place
+    if string.sub(place.name, 1, 4) == 'due:' and (not latest or place.score > latest.score) then latest = place end
+  end
+  local due = by_name[own] or latest
+  if by_name.run and state and state.fence ~= NO_FENCE then return by_name.run end
+  if by_name.dead and (state and state.reason ~= 0 or not due) then return by_name.dead end
+  return due or by_name.run
+end
+
+-- Problem, whether it is mended, detail. nil: all is well.
+local function judge(id, odd, unreadable)
+  local record, state_bytes = call('HGET', JOBS, id), call('HGET', STATE, id)
+  local places = find_places(id)
+  if not record then
+    if #places == 0 and not state_bytes then return end
+    if repair then
+      leave_all(places, id)
+      call('HDEL', STATE, id)
+    end
+    return #places > 0 and 'index_without_record' or 'state_without_record', repair
+  end
+
+  -- Another version's: it can be told only that it is one, and that program may run beside.
+  if #record > 0 and string.byte(record, 1) ~= RECORD_VERSION then return 'unknown_version', false end
+  local function aside(problem)
+    return problem, repair, repair and put_all_aside(problem, id, places, state_bytes, record) or nil
+  end
+  if not is_known(record) or record == unreadable then return aside('unreadable_record') end
+  if odd == 'id' then return aside('bad_id') end
+  if state_bytes and #state_bytes > 0 and string.byte(state_bytes, 1) ~= STATE_VERSION then return 'unknown_version', false end
+  local broker = broker_of(record)
+  local own, due_key = 'due:' .. broker, DUE[broker]
+  if not due_key then return 'meta_broker', false, broker end
+
+  if not is_readable(state_bytes) then
+    if repair then
+      put_aside('unreadable_state', id, places[1], state_bytes, '')
+      local waits = #places == 1 and places[1].name == own and is_time(places[1].score)
+      local state = new_state(record, waits and places[1].score or NOW)
+      -- Its attempts are not known.
+      state.marks = has(state.marks, DOUBT) and state.marks or state.marks + DOUBT
+      call('HSET', STATE, id, write_state(state))
+    end
+    return 'unreadable_state', repair
+  end
+  local state = state_bytes and read_state(state_bytes)
+  local has_fence = state and state.fence ~= NO_FENCE
+
+  if odd == 'bucket' then
+    -- An attempt is out: it ends here.
+    for _, place in ipairs(places) do
+      if place.name == 'run' and has_fence and place.score >= NOW then return 'wrong_bucket', false end
+    end
+    return aside('wrong_bucket')
+  end
+
+  if #places == 0 then
+    if repair then
+      if state and state.reason ~= 0 then
+        bury(places, id, state)
+      elseif has_fence then
+        -- Its owner may live: it has a whole lease to settle, then it is rescued.
+        local ttr = (struct.unpack('>I4', record, 3))
+        call('ZADD', RUN, int(NOW + (state.flags == HELD and ttr or lease)), id)
+      elseif state then
+        wait_again(places, id, state, due_key, state.due)
+      else
+        bury(places, id, new_state(record, NOW), 'found without its due time, which is lost: requeue it to publish it now')
+      end
+    end
+    return 'record_without_index', repair
+  end
+
+  if #places > 1 then
+    if repair then
+      local stays = choose(places, state, own)
+      leave_all(places, id)
+      call('ZADD', string.sub(stays.name, 1, 4) == 'due:' and due_key or stays.key, stays.text, id)
+    end
+    return 'in_two_sets', repair
+  end
+
+  local place = places[1]
+  local waits = string.sub(place.name, 1, 4) == 'due:'
+  if waits and place.name ~= own then
+    if repair then
+      leave_all(places, id)
+      call('ZADD', due_key, place.text, id)
+    end
+    return 'wrong_broker', repair
+  end
+
+  if not is_time(place.score) or place.name == 'dead' and place.score > NOW + SKEW then
+    if repair then
+      if place.name == 'dead' then
+        call('ZADD', DEAD, int(NOW), id)
+      elseif place.name == 'run' then
+        call('ZADD', RUN, int(NOW + lease), id)
+      elseif state then
+        call('ZADD', due_key, int(state.due), id)
+      else
+        bury(places, id, new_state(record, NOW), 'its due time was no time: requeue it to publish it now')
+      end
+    end
+    return 'bad_score', repair
+  end
+
+  if place.name == 'run' then
+    if not has_fence then
+      -- What was claimed was due.
+      if repair then wait_again(places, id, state, due_key, state and state.due or NOW) end
+      return 'lease_without_owner', repair
+    end
+    if place.score < NOW - RESCUE_GRACE then
+      if repair then
+        if state.flags ~= HELD then state.crashes = math.min(state.crashes + 1, 255) end
+        wait_again(places, id, state, due_key, NOW)
+      end
+      return 'lease_expired', repair
+    end
+  elseif has_fence then
+    if repair then
+      state.fence, state.flags = NO_FENCE, 0
+      call('HSET', STATE, id, write_state(state))
+    end
+    return 'fence_without_lease', repair
+  end
+
+  if waits and state and state.attempt == 0 and state.reason == 0 and place.score < state.due - SKEW then
+    if repair then call('ZADD', due_key, int(state.due), id) end
+    return 'early_score', repair
+  end
+
+  if place.name == 'dead' then
+    if place.score < NOW - retention - SWEEP_GRACE then
+      if repair then
+        leave_all(places, id)
+        call('HDEL', JOBS, id)
+        call('HDEL', STATE, id)
+      end
+      return 'dead_past_retention', repair
+    end
+    if not state or state.reason == 0 then
+      if repair then
+        state = state or new_state(record, place.score)
+        state.reason, state.error = INVALID, 'found among the dead without a reason'
+        call('HSET', STATE, id, write_state(state))
+      end
+      return 'dead_without_reason', repair
+    end
+  end
+
+  for _, key in ipairs({ GONE, GONE_OLD }) do
+    local over = call('HGET', key, id)
+    -- What cannot be read of it is found where memories are judged.
+    if over and #over == 18 then
+      if repair then
+        call('HDEL', key, id)
+        remember_acts({ gone_fingerprint(over), act_entry(gone_verdict(over), gone_due(over)) })
+      end
+      return 'gone_but_live', repair
+    end
+  end
+end
+
+local answer, bytes = { 0 }, 0
+for i = 5, #ARGV, 3 do
+  local id = ARGV[i]
+  bytes = bytes + call('HSTRLEN', JOBS, id)
+  if i > 5 and bytes > most_bytes then break end
+  answer[1] = answer[1] + 1
+  local problem, is_mended, detail = judge(id, ARGV[i + 1], ARGV[i + 2])
+  if problem then push(answer, answer[1], problem, is_mended and 1 or 0) push(answer, detail or '') end
+end
+return answer

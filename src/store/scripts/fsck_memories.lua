@@ -1,0 +1,43 @@
+-- fsck_memories: judges gone, gone_old, acts and acts_old: their times, and entries that the caller could not read.
+-- KEYS   as in prelude.lua, no due.
+-- ARGV   repair (1: mend), dedupe window ms, turn of acts ms, then three an entry: place of its table in KEYS, field, value.
+-- Answer place of the table in KEYS, field ('' the table itself), problem, 1 where it is mended; of each finding.
+-- Work   <= 128 entries; tables are unlinked whole. First write HDEL or UNLINK, but for a time that is lost.
+local repair, window, acts_turn = ARGV[1] == '1', tonumber(ARGV[2]), tonumber(ARGV[3])
+-- Sweep looks every half minute.
+local GRACE = 600000
+local answer = {}
+local function found(at, field, problem, is_mended)
+  push(answer, at, field, problem)
+  push(answer, is_mended and 1 or 0)
+end
+
+for i = 4, #ARGV, 3 do
+  local at, field, value = tonumber(ARGV[i]), ARGV[i + 1], ARGV[i + 2]
+  if call('HGET', KEYS[at], field) == value then
+    if repair then call('HDEL', KEYS[at], field) end
+    found(at, field, 'bad_memory', repair)
+  end
+end
+
+-- The older table's time is when it ended. The newer one's is when it began: it becomes the older, because its last entries may be young.
+local function judge_time(at, age)
+  local key = KEYS[at]
+  if call('EXISTS', key) == 0 then return end
+  local time = tonumber(call('HGET', key, '') or nil)
+  if not time or time > NOW + GRACE then
+    if repair then call('HSET', key, '', int(NOW)) end
+    found(at, '', 'memory_without_time', repair)
+  elseif time < NOW - age - GRACE then
+    if repair and key == GONE then turn(GONE, GONE_OLD)
+    elseif repair and key == ACTS then turn(ACTS, ACTS_OLD)
+    elseif repair then call('UNLINK', key) end
+    found(at, '', 'memory_past_time', repair)
+  end
+end
+-- The older ones first: a turn makes new ones.
+judge_time(5, window)
+judge_time(4, window)
+judge_time(7, acts_turn)
+judge_time(6, acts_turn)
+return answer

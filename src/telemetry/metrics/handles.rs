@@ -1,0 +1,107 @@
+//! What the agents count with: of one broker, of one ingest, and while an ingest is paused.
+
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::gauge::Gauge;
+
+use super::family::PerLabel;
+use crate::telemetry::labels::{IngestResult, PauseReason, PublishOutcome};
+use crate::telemetry::recent::{LastError, Reading};
+
+/// What is counted of one `[brokers.NAME]`.
+#[derive(Debug, Clone)]
+pub struct BrokerMetrics {
+    pub(super) publish: PerLabel<Counter>,
+    pub(super) connected: Gauge,
+    pub(super) target_paused: Gauge,
+    pub(super) last_error: LastError,
+}
+
+/// What is counted of one `[ingest.NAME]`.
+#[derive(Debug, Clone)]
+pub struct IngestMetrics {
+    pub(super) results: PerLabel<Counter>,
+    pub(super) replies: PerLabel<Counter>,
+    pub(super) reading: Reading,
+    pub(super) last_error: LastError,
+}
+
+impl BrokerMetrics {
+    /// Attempts came to this outcome.
+    pub fn publish(&self, outcome: PublishOutcome, count: u64) {
+        self.publish.of(outcome).inc_by(count);
+    }
+
+    /// Whether the connection for publishing is up.
+    pub fn connected(&self, up: bool) {
+        self.connected.set(i64::from(up));
+    }
+
+    /// How many destinations are paused now.
+    pub fn target_paused(&self, destinations: usize) {
+        self.target_paused.set(i64::try_from(destinations).unwrap_or(i64::MAX));
+    }
+
+    /// Whether the connection for publishing is up.
+    #[must_use]
+    pub fn is_connected(&self) -> bool {
+        self.connected.get() != 0
+    }
+
+    /// How many destinations are paused.
+    #[must_use]
+    pub fn paused(&self) -> u64 {
+        u64::try_from(self.target_paused.get()).unwrap_or(0)
+    }
+
+    /// What went wrong last: with the link, or with a publication.
+    #[must_use]
+    pub fn last_error(&self) -> &LastError {
+        &self.last_error
+    }
+}
+
+impl IngestMetrics {
+    /// Inbound messages came to this result.
+    pub fn result(&self, result: IngestResult, count: u64) {
+        self.results.of(result).inc_by(count);
+    }
+
+    /// A verdict that was asked for came to this outcome.
+    pub fn reply(&self, outcome: PublishOutcome) {
+        self.replies.of(outcome).inc();
+    }
+
+    /// Whether it reads now.
+    #[must_use]
+    pub fn reading(&self) -> &Reading {
+        &self.reading
+    }
+
+    /// What went wrong last: with its source, with the store, with `rejected`.
+    #[must_use]
+    pub fn last_error(&self) -> &LastError {
+        &self.last_error
+    }
+}
+
+/// An ingest that does not read. Dropped, it reads again.
+#[derive(Debug)]
+pub struct Paused {
+    gauge: Gauge,
+    reading: Option<Reading>,
+}
+
+impl Paused {
+    pub(super) fn new(gauge: Gauge, reason: PauseReason, reading: Option<Reading>) -> Self {
+        gauge.inc();
+        reading.iter().for_each(|reading| reading.paused(Some(reason)));
+        Paused { gauge, reading }
+    }
+}
+
+impl Drop for Paused {
+    fn drop(&mut self) {
+        self.gauge.dec();
+        self.reading.iter().for_each(|reading| reading.paused(None));
+    }
+}

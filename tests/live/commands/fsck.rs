@@ -1,0 +1,194 @@
+//! `dwell fsck`: a namespace to be damaged by hand, with healthy jobs in every state, which must stay as they are.
+
+mod jobs;
+mod keys;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use dwell::job::{Action, DeadReason, Due};
+use dwell::store::fsck::Problem;
+use dwell::store::lease::{Bury, Lease};
+use redis::ToRedisArgs;
+use serde_json::Value;
+
+use super::bed::Said;
+use super::ls::Listed;
+use crate::store::bed::{FAR, LEASE, MAIN, PAST, action, held, one_of, request, retry};
+
+type Dump = BTreeMap<String, BTreeMap<Vec<u8>, Vec<u8>>>;
+
+/// A namespace of four buckets to be damaged.
+struct Damaged {
+    listed: Listed,
+    /// What must be found: id and problem.
+    expected: BTreeSet<(String, &'static str)>,
+}
+
+impl Damaged {
+    async fn new() -> Damaged {
+        Damaged { listed: Listed::new().await, expected: BTreeSet::new() }
+    }
+
+    fn bucket(&self, id: &str) -> u16 {
+        self.listed.bed.store.keys().bucket_of(id)
+    }
+
+    /// The key of this name in the bucket of this id.
+    fn key(&self, id: &str, name: &str) -> String {
+        self.key_in(self.bucket(id), name)
+    }
+
+    fn key_in(&self, bucket: u16, name: &str) -> String {
+        format!("{{{}:{bucket:02}}}:{name}", self.listed.bed.settings.namespace)
+    }
+
+    async fn redis(&self, command: &str, key: &str, rest: impl ToRedisArgs) {
+        let mut raw = self.listed.bed.raw.clone();
+        let () = redis::cmd(command).arg(key).arg(rest).query_async::<redis::Value>(&mut raw).await.map(drop).unwrap();
+    }
+
+    async fn bytes(&self, id: &str, name: &str) -> Vec<u8> {
+        let mut raw = self.listed.bed.raw.clone();
+        redis::cmd("HGET").arg(self.key(id, name)).arg(id).query_async(&mut raw).await.unwrap()
+    }
+
+    async fn score(&self, id: &str, name: &str) -> Option<f64> {
+        let mut raw = self.listed.bed.raw.clone();
+        redis::cmd("ZSCORE").arg(self.key(id, name)).arg(id).query_async(&mut raw).await.unwrap()
+    }
+
+    /// A job that waits for a far time.
+    async fn scheduled(&self, id: &str) {
+        self.listed.bed.put(request(id, number(id), FAR)).await;
+    }
+
+    /// A job that is claimed.
+    async fn claimed(&self, id: &str) -> Lease {
+        self.listed.bed.put(request(id, number(id), PAST)).await;
+        one_of(self.listed.bed.store.claim(self.bucket(id), MAIN, LEASE, 1, 1 << 20).await.unwrap())
+    }
+
+    /// A job that waits for its second attempt.
+    async fn retried(&self, id: &str) {
+        let lease = self.claimed(id).await;
+        assert!(self.listed.bed.store.retry(self.bucket(id), MAIN, &[retry(&lease, 1_000_000)]).await.unwrap()[0]);
+    }
+
+    async fn dead(&self, id: &str) {
+        let lease = self.claimed(id).await;
+        let bury = Bury { job: held(&lease), reason: DeadReason::Late, error: "too late".to_owned() };
+        assert!(self.listed.bed.store.bury(self.bucket(id), &[bury]).await.unwrap()[0]);
+    }
+
+    async fn completed(&self, id: &str) {
+        let lease = self.claimed(id).await;
+        let store = &self.listed.bed.store;
+        assert!(store.complete(self.bucket(id), &[held(&lease)], dwell::store::lease::Over::Fired).await.unwrap()[0]);
+    }
+
+    fn expect(&mut self, id: &str, problem: Problem) {
+        self.expected.insert((id.to_owned(), problem.as_str()));
+    }
+
+    /// Damage by one command on the job's own bucket.
+    async fn hurt(&mut self, id: &str, problem: Problem, command: &str, name: &str, rest: impl ToRedisArgs) {
+        self.redis(command, &self.key(id, name), rest).await;
+        self.expect(id, problem);
+    }
+
+    fn fsck(&self, more: &[&str]) -> Said {
+        self.listed.run(&[&["fsck", "-o", "json"], more].concat())
+    }
+
+    async fn dump(&self) -> Dump {
+        self.listed.bed.dump().await
+    }
+
+    /// Every key with its serialized value.
+    async fn dump_strings_too(&self) -> BTreeMap<String, Vec<u8>> {
+        let mut raw = self.listed.bed.raw.clone();
+        let pattern = format!("*{}*", self.listed.bed.settings.namespace);
+        let keys: Vec<String> = redis::cmd("KEYS").arg(pattern).query_async(&mut raw).await.unwrap();
+        let mut dump = BTreeMap::new();
+        for key in keys {
+            let bytes: Vec<u8> = redis::cmd("DUMP").arg(&key).query_async(&mut raw).await.unwrap();
+            dump.insert(key, bytes);
+        }
+        dump
+    }
+
+    /// Where this job is now.
+    async fn place(&self, id: &str) -> BTreeSet<String> {
+        let dump = self.dump().await;
+        let holds = dump.into_iter().filter(|(key, entries)| !key.contains("quarantine") && entries.contains_key(id.as_bytes()));
+        holds.filter_map(|(key, _)| Some(key.split_once("}:")?.1.to_owned())).collect()
+    }
+
+    async fn is_in(&self, id: &str, names: &[&str]) {
+        assert_eq!(self.place(id).await, names.iter().map(|name| (*name).to_owned()).collect(), "{id}");
+    }
+
+    /// Every job that is well, in every state that a job can have.
+    async fn healthy(&self) {
+        for n in 0..20 {
+            self.scheduled(&format!("well-{n}")).await;
+        }
+        self.listed.bed.act(&action(Action::Reschedule, "well-3", 900)).await;
+        self.listed.bed.act(&action(Action::Cancel, "well-4", 901)).await;
+        self.listed.bed.put(request("well-5", 902, Due::At(3_000_000_000_000))).await;
+        self.claimed("well-claimed").await;
+        self.retried("well-retried").await;
+        self.dead("well-dead").await;
+        self.completed("well-completed").await;
+        let lease = self.claimed("well-held").await;
+        assert!(self.listed.bed.store.hold(self.bucket("well-held"), &[(held(&lease), 1_000_000)]).await.unwrap()[0]);
+        // The same id again, after it was over.
+        self.completed("well-again").await;
+        self.listed.bed.put(request("well-again", 905, FAR)).await;
+        // An attempted job that is fired goes before the due time of its schedule.
+        self.retried("well-fired").await;
+        self.listed.bed.act(&action(Action::Reschedule, "well-fired", 903)).await;
+        self.listed.bed.act(&action(Action::Fire, "well-fired", 904)).await;
+    }
+}
+
+/// A message of its own for each id.
+fn number(id: &str) -> u64 {
+    id.bytes().fold(1000, |sum, byte| sum * 31 % 1_000_003 + u64::from(byte))
+}
+
+fn healthy_part(dump: &Dump) -> Dump {
+    let of = |entries: &BTreeMap<Vec<u8>, Vec<u8>>| -> BTreeMap<Vec<u8>, Vec<u8>> {
+        entries.iter().filter(|(id, _)| id.starts_with(b"well-")).map(|(id, bytes)| (id.clone(), bytes.clone())).collect()
+    };
+    dump.iter().map(|(key, entries)| (key.clone(), of(entries))).filter(|(_, entries)| !entries.is_empty()).collect()
+}
+
+fn findings(said: &Said) -> BTreeSet<(String, String)> {
+    let text = |finding: &Value, name: &str| finding[name].as_str().unwrap().to_owned();
+    said.lines().iter().map(|finding| (text(finding, "id"), text(finding, "problem"))).collect()
+}
+
+#[tokio::test]
+async fn a_healthy_namespace_has_no_findings_and_is_not_changed() {
+    let damaged = Damaged::new().await;
+    damaged.healthy().await;
+    let before = damaged.dump().await;
+    for arguments in [&[][..], &["--repair"]] {
+        let said = damaged.fsck(arguments);
+        assert_eq!((said.code, said.out.as_str(), said.err.as_str()), (0, "", ""));
+    }
+    assert_eq!(damaged.dump().await, before);
+    assert_eq!(damaged.listed.run(&["fsck"]).out, "no damage, 25 jobs looked at\n");
+}
+
+#[tokio::test]
+async fn a_redis_that_is_away_exits_69_and_no_namespace_78() {
+    let listed = Listed::new().await;
+    let said = listed.run(&["fsck", "--set", "redis.urls=redis://127.0.0.1:1"]);
+    assert_eq!((said.code, said.out.as_str()), (69, ""), "{}", said.err);
+    let said = listed.run(&["fsck", "--repair", "--set", "redis.namespace=nobody-uses-this"]);
+    assert_eq!((said.code, said.out.as_str()), (78, ""), "{}", said.err);
+    assert!(said.err.contains("there is no namespace"), "{}", said.err);
+    assert_eq!(listed.run(&["fsck", "all"]).code, 64);
+}

@@ -1,0 +1,236 @@
+//! A random life: each step is done to the scripts and to the reference, which must answer the same.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use dwell::job::{Action, Conflict};
+
+use super::op::Op;
+use super::reference::{self, CLOCK, Fence, Reference, Request, STEPS, Word};
+use super::world::World;
+
+const PAST: [i64; 2] = [1_000_000_000_000, 1_000_000_000_001];
+const FAR: i64 = 4_000_000_000_000;
+
+#[derive(Debug, Clone)]
+pub(super) enum Message {
+    Schedule(Request),
+    Act(Word),
+}
+
+/// A job in the hands of an instance.
+#[derive(Debug, Clone)]
+pub(super) struct Held {
+    pub(super) id: u8,
+    pub(super) fence: Fence,
+    pub(super) attempt: u32,
+    pub(super) life: u64,
+    pub(super) published: bool,
+    pub(super) rescued: bool,
+    pub(super) dying: bool,
+    /// Its lease is as good as over: it publishes only while it is sure that nobody took the job over.
+    pub(super) over: bool,
+}
+
+#[derive(Default)]
+pub(super) struct Instance {
+    pub(super) held: Vec<Held>,
+    pub(super) lost: Option<Fence>,
+}
+
+pub(super) struct Run {
+    pub(super) world: World,
+    pub(super) reference: Reference,
+    pub(super) instances: [Instance; 2],
+    pub(super) log: Vec<(Message, bool)>,
+    pub(super) replica: (Vec<Option<Vec<u8>>>, Reference),
+    pub(super) failed_over: bool,
+    pub(super) fences: u64,
+    /// What the consumers saw: life to attempts.
+    pub(super) published: BTreeMap<u64, Vec<u32>>,
+    /// Lives of which `cancelled` was said.
+    pub(super) cancelled: BTreeSet<u64>,
+    /// The schedule that stands, by id: its life; until a word ends it.
+    pub(super) standing: BTreeMap<u8, u64>,
+}
+
+impl Run {
+    pub(super) fn new(url: &str) -> Run {
+        let mut world = World::new(url);
+        let replica = (world.snapshot(), Reference::default());
+        Run {
+            world,
+            reference: Reference::default(),
+            instances: Default::default(),
+            log: Vec::new(),
+            replica,
+            failed_over: false,
+            fences: 0,
+            published: BTreeMap::new(),
+            cancelled: BTreeSet::new(),
+            standing: BTreeMap::new(),
+        }
+    }
+
+    fn unique(&mut self) -> [u8; 8] {
+        self.fences += 1;
+        (self.fences | 1 << 63).to_be_bytes()
+    }
+
+    /// Delivers the message of this number, for the first time or again.
+    fn deliver(&mut self, at: usize) {
+        let (message, wait_is_over) = self.log[at].clone();
+        // Fingerprints of 0 would look like no fingerprint in a failing test's output.
+        let number = at as u64 + 1;
+        let new = self.unique();
+        match &message {
+            Message::Schedule(request) => {
+                let lives = self.reference.lives;
+                let expected = self.reference.schedule(number, request, new);
+                let told = self.world.schedule(number, request, new);
+                assert_eq!((told.0.as_str(), told.1), expected);
+                if self.reference.lives > lives {
+                    self.standing.insert(request.id, self.reference.lives);
+                }
+            }
+            Message::Act(word) => {
+                let before = self.reference.jobs.get(&word.id).cloned();
+                let again = self.reference.acts.contains_key(&number);
+                let read = before.as_ref().map_or(([0; 8], 0), |job| (job.generation, job.step));
+                let wait = match (read.1 < STEPS, wait_is_over) {
+                    (false, _) => "",
+                    (true, true) => "0",
+                    (true, false) => "100000000",
+                };
+                let expected = self.reference.act(number, word, new, wait_is_over);
+                let told = self.world.act(number, word, new, read, wait);
+                assert_eq!(told.0, expected.0, "{word:?}");
+                if expected.1 == Some(CLOCK) {
+                    assert!(told.1.is_some());
+                } else {
+                    assert_eq!(told.1, expected.1, "{word:?}");
+                }
+                self.reference.learn(word.id, number, told.1);
+                if let Some(before) = before.filter(|_| !again) {
+                    self.ended(word, &before, &told.0);
+                }
+            }
+        }
+        // The gate: what was answered is on the replica.
+        self.replica = (self.world.snapshot(), self.reference.clone());
+    }
+
+    fn ended(&mut self, word: &Word, before: &reference::Job, verdict: &str) {
+        match (word.action, verdict) {
+            (Action::Cancel, "cancelled") => {
+                assert!(!self.published.contains_key(&before.life), "`cancelled`, and it was published before");
+                self.cancelled.insert(before.life);
+                self.standing.remove(&word.id);
+            }
+            (Action::Cancel, _) | (Action::Finish, "finished") => {
+                self.standing.remove(&word.id);
+            }
+            (Action::Requeue, "requeued") => {
+                self.standing.insert(word.id, self.reference.jobs[&word.id].life);
+            }
+            _ => {}
+        }
+    }
+
+    fn take(&mut self, by: usize, ids: Vec<u8>, told: Vec<(u8, u32)>, fence: Fence, over: bool, rescued: bool) {
+        let expected: Vec<(u8, u32)> = ids.iter().map(|id| (*id, self.reference.jobs[id].attempt)).collect();
+        assert_eq!(told, expected);
+        for id in ids {
+            let job = &self.reference.jobs[&id];
+            self.instances[by].held.push(Held {
+                id,
+                fence,
+                attempt: job.attempt,
+                life: job.life,
+                published: rescued,
+                rescued,
+                dying: job.dying,
+                over,
+            });
+        }
+    }
+
+    fn claim(&mut self, by: usize, over: bool) -> (Fence, Vec<u8>, Vec<(u8, u32)>) {
+        if let Some(lost) = self.instances[by].lost.take() {
+            let expected = self.reference.reclaim(lost);
+            assert_eq!(self.world.reclaim(lost), i64::try_from(expected).unwrap());
+        }
+        let fence = self.unique();
+        (fence, self.reference.claim(fence, over), self.world.claim(fence, over))
+    }
+
+    pub(super) fn step(&mut self, op: &Op) {
+        match op {
+            Op::Schedule { id, due, body, policy } => {
+                let policy = match policy {
+                    0..3 => Conflict::Replace,
+                    3 => Conflict::Keep,
+                    _ => Conflict::Reject,
+                };
+                let request = Request { id: *id, due: *PAST.get(*due).unwrap_or(&FAR), ripe: *due < 2, body: *body, policy };
+                self.log.push((Message::Schedule(request), false));
+                self.deliver(self.log.len() - 1);
+            }
+            Op::Act { id, action, due, seen_due, seen_attempt, wait_is_over } => {
+                let action = [Action::Cancel, Action::Reschedule, Action::Fire, Action::Finish, Action::Fail, Action::Requeue][*action];
+                let job = self.reference.jobs.get(id);
+                let word = Word {
+                    id: *id,
+                    action,
+                    due: *PAST.get(*due).unwrap_or(&FAR),
+                    ripe: *due < 2,
+                    seen_due: match seen_due {
+                        0..2 => job.map(|job| job.due),
+                        2 => Some(12_345),
+                        _ => None,
+                    },
+                    seen_attempt: match seen_attempt {
+                        0..2 => job.map(|job| job.attempt),
+                        2 => Some(77),
+                        _ => None,
+                    },
+                };
+                self.log.push((Message::Act(word), *wait_is_over));
+                self.deliver(self.log.len() - 1);
+            }
+            Op::Redeliver { last } => {
+                for at in self.log.len().saturating_sub(*last)..self.log.len() {
+                    self.deliver(at);
+                }
+            }
+            Op::Claim { by, over } => {
+                let (fence, ids, told) = self.claim(*by, *over);
+                self.take(*by, ids, told, fence, *over, false);
+            }
+            Op::LoseClaim { by } => {
+                let (fence, ..) = self.claim(*by, false);
+                self.instances[*by].lost = Some(fence);
+            }
+            Op::Publish { by, which } => self.publish(*by, *which),
+            Op::Settle { by, which, how } => self.settle(*by, *which, *how),
+            Op::Rescue { by, over } => {
+                let fence = self.unique();
+                let ids = self.reference.rescue(fence, *over);
+                let told = self.world.rescue(fence, *over);
+                self.take(*by, ids, told, fence, *over, true);
+            }
+            Op::Crash { by } => self.instances[*by] = Instance::default(),
+            Op::CatchUp => self.replica = (self.world.snapshot(), self.reference.clone()),
+            Op::FailOver => {
+                if !self.failed_over {
+                    self.failed_over = true;
+                    let lives = self.reference.lives;
+                    self.world.fail_over(&self.replica.0);
+                    self.reference = self.replica.1.clone();
+                    self.reference.lives = lives;
+                    self.reference.changed = self.world.sweep();
+                }
+            }
+        }
+        self.check();
+    }
+}

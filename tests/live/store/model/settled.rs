@@ -1,0 +1,90 @@
+//! What instances publish and settle, and what must hold after each step.
+
+use dwell::store::record::{State, decode};
+use proptest::sample::Index;
+
+use super::reference::{How, Place};
+use super::run::Run;
+use super::world::name_of;
+
+impl Run {
+    pub(super) fn publish(&mut self, by: usize, which: Index) {
+        let ready: Vec<usize> = (0..self.instances[by].held.len())
+            .filter(|at| {
+                let held = &self.instances[by].held[*at];
+                !held.published && !held.dying && (!held.over || self.reference.clone().leased(held.id, held.fence).is_some())
+            })
+            .collect();
+        if ready.is_empty() {
+            return;
+        }
+        let held = &mut self.instances[by].held[*which.get(&ready)];
+        held.published = true;
+        assert!(!self.cancelled.contains(&held.life), "`cancelled`, and it is published after");
+        let attempts = self.published.entry(held.life).or_default();
+        assert!(self.failed_over || attempts.iter().all(|attempt| *attempt < held.attempt), "attempt {} after {attempts:?}", held.attempt);
+        attempts.push(held.attempt);
+    }
+
+    /// Ends a lease as its owner may: by what it published.
+    pub(super) fn settle(&mut self, by: usize, which: Index, how: How) {
+        if self.instances[by].held.is_empty() {
+            return;
+        }
+        let at = which.index(self.instances[by].held.len());
+        let held = self.instances[by].held[at].clone();
+        let how = match how {
+            // Who took a job over does not know of a publish; what was not published is not confirmed.
+            How::Complete | How::Hold { .. } | How::Drop if held.rescued => How::Release { ripe: true },
+            How::Complete | How::Hold { .. } if !held.published => How::Release { ripe: true },
+            How::Complete | How::Hold { .. } | How::Retry { .. } | How::Die | How::Drop if held.dying => How::Bury,
+            How::Drop if held.published => How::Complete,
+            how => how,
+        };
+        let unpublished = !held.published;
+        let expected = self.reference.settle(held.id, held.fence, how, unpublished);
+        assert_eq!(self.world.settle(held.id, held.fence, how, unpublished), expected, "{how:?}");
+        // A drop is an end that was asked for, and is told by a metric.
+        if expected && how == How::Drop {
+            self.standing.remove(&held.id);
+        }
+        self.instances[by].held.remove(at);
+    }
+
+    /// The scripts and the reference hold the same, and nothing is lost.
+    pub(super) fn check(&mut self) {
+        let dump = self.world.dump();
+        let holds = |table: &str, id: u8| dump[table].get(name_of(id).as_bytes());
+        for id in 0..2 {
+            let places: Vec<&str> = ["due", "run", "dead"].into_iter().filter(|place| holds(place, id).is_some()).collect();
+            let Some(job) = self.reference.jobs.get(&id) else {
+                assert!(places.is_empty() && holds("jobs", id).is_none() && holds("state", id).is_none(), "{id} in {places:?}");
+                if let Some(life) = self.standing.get(&id) {
+                    assert!(self.published.contains_key(life), "{id} is neither here nor published, and nobody ended it");
+                }
+                continue;
+            };
+            let expected = match job.place {
+                Place::Due { .. } => "due",
+                Place::Run { .. } => "run",
+                Place::Dead => "dead",
+            };
+            assert_eq!(places, [expected], "{job:?}");
+            let record = decode(holds("jobs", id).unwrap().clone().into()).unwrap();
+            assert_eq!((record.fingerprint, record.job.body.as_ref()), (job.message.to_be_bytes(), &[job.body][..]));
+            let Some(state) = holds("state", id) else {
+                assert_eq!((expected, job.attempt, job.step), ("due", 0, 0));
+                continue;
+            };
+            let state = State::decode(state).unwrap();
+            assert_eq!(
+                (state.attempt, state.step, state.crashes, state.due_ms, state.held, state.taken_over, state.reason.is_some()),
+                (job.attempt, job.step, job.crashes, job.due, job.held, job.taken_over, job.dying),
+                "{job:?}"
+            );
+            assert_eq!((state.generation, state.fence), (job.generation, job.fence));
+        }
+        assert_eq!(dump["acts"].len(), self.reference.acts.len());
+        assert_eq!(dump["gone"].len(), self.reference.gone.len());
+    }
+}
