@@ -101,7 +101,8 @@ mod tests {
     #[test]
     fn every_module_is_named_by_the_page() {
         let page = text_of("index.html");
-        let modules = Files::iter().filter(|path| path.ends_with(".js") && !path.contains('/') && !["main.js", "theme_early.js"].contains(&&**path));
+        let modules =
+            Files::iter().filter(|path| path.ends_with(".js") && !path.contains('/') && !["main.js", "theme_early.js"].contains(&&**path));
         for path in modules {
             assert!(page.contains(&format!("<link rel=\"modulepreload\" href=\"assets/{path}\">")), "{path} is loaded late");
         }

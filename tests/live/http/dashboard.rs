@@ -170,7 +170,10 @@ async fn every_page_is_accessible_in_either_theme_and_on_a_phone() {
     let settings = bed.settings(true).replace("orders.>\"]", "orders.>\", \"lost.>\"]");
     let sidecar = Sidecar::run(&settings, "", &[]).await;
     let long = "i".repeat(200);
-    schedule(&sidecar, json!({"id": &long, "for": "5m", "target": format!("orders.{}", "t".repeat(180)), "headers": {"h": "v".repeat(500)}}));
+    schedule(
+        &sidecar,
+        json!({"id": &long, "for": "5m", "target": format!("orders.{}", "t".repeat(180)), "headers": {"h": "v".repeat(500)}}),
+    );
     schedule(&sidecar, json!({"id": "dead", "for": "0", "target": format!("lost.{}", "t".repeat(100)), "retry": []}));
     reaches(&sidecar, "dead", "dead").await;
     plain_story(&sidecar, "everywhere", &[&long, "dead"]).await;
