@@ -39,4 +39,4 @@ else
   - on Debian, run this once as root, with a network: it installs what it needs;
   - install Chromium or Chrome by the means of your system, or set DWELL_CHROMIUM to its path."
 fi
-python_packages scripts/browser.txt .servers/browser "the driver of the browser"
+python_packages .servers/browser "the driver of the browser" scripts/browser.txt
