@@ -2,7 +2,7 @@
 # `make help` says what there is.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo bench test check fmt lint docs deny features tools servers kafka rabbitmq promtool clients openapi clean-servers
+.PHONY: help demo bench test check fmt lint docs deny features tools servers kafka rabbitmq promtool clients browser openapi clean-servers
 
 # Tests and demo start these themselves, on free ports of 127.0.0.1. `make servers` puts them there.
 BIN := $(CURDIR)/.servers/bin
@@ -11,6 +11,7 @@ KAFKA := DWELL_KAFKA_LIBS='$(CURDIR)/.servers/kafka'
 RABBITMQ := DWELL_RABBITMQ_SERVER='$(BIN)/rabbitmq-server'
 PROMTOOL := DWELL_PROMTOOL='$(BIN)/promtool'
 CLIENTS := DWELL_CLIENTS='$(CURDIR)/.servers/clients'
+CHROMIUM := DWELL_CHROMIUM='$(BIN)/chromium' DWELL_BROWSER='$(CURDIR)/.servers/browser'
 
 help: ## say what each target does
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -28,10 +29,10 @@ bench: tools servers ## measure on private servers: drain beside a bare relay, l
 	$(SERVERS) target/release/dwell bench lateness
 	$(SERVERS) target/release/dwell bench start
 
-test: tools servers kafka rabbitmq promtool clients ## run every test, on real servers of its own
+test: tools servers kafka rabbitmq promtool clients browser ## run every test, on real servers of its own
 	@# The examples in the docs first, so that the tests' own summary stands last.
 	cargo test --workspace --locked --doc
-	$(SERVERS) $(KAFKA) $(RABBITMQ) $(PROMTOOL) $(CLIENTS) cargo test --workspace --locked --lib --bins --tests
+	$(SERVERS) $(KAFKA) $(RABBITMQ) $(PROMTOOL) $(CLIENTS) $(CHROMIUM) cargo test --workspace --locked --lib --bins --tests
 
 check: fmt lint features docs deny ## formatting, lints, features, docs, licences and banned crates
 
@@ -74,6 +75,9 @@ clients: ## install what the tests run in Python: pika, confluent-kafka and nats
 
 openapi: tools ## write docs/openapi.json anew
 	DWELL_WRITE_OPENAPI=1 cargo test --locked --lib openapi
+
+browser: ## find or install Chromium and its driver, for the tests of the dashboard
+	@scripts/browser.sh
 
 clean-servers: ## forget the servers that were found or installed
 	rm -rf .servers

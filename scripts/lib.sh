@@ -45,3 +45,23 @@ version_of() {
 
 # at_least VERSION MINIMUM
 at_least() { [ -n "$1" ] && [ "$(printf '%s\n%s\n' "$2" "$1" | sort -V | head -n 1)" = "$2" ]; }
+
+# python_packages FOLDER WHAT LIST…: installs what the lists pin by version and hash into the folder. Run again, it only looks.
+python_packages() {
+    local folder=$1 what=$2 stamp
+    shift 2
+    if ! python3 -m pip --version >/dev/null 2>&1; then
+        say "no Python with pip: asking apt for python3-pip"
+        apt_install python3-pip || fail "found no Python 3 with pip, which the tests need for $what: install it by the means of your system"
+    fi
+    stamp=$(cat "$@" && python3 --version)
+    if [ "$(cat "$folder/stamp" 2>/dev/null)" != "$stamp" ]; then
+        rm -rf "$folder" "$folder.$$"
+        mkdir -p "$(dirname "$folder")"
+        PIP_ROOT_USER_ACTION=ignore python3 -m pip install --quiet --disable-pip-version-check --no-deps --no-compile --only-binary :all: \
+            --require-hashes --target "$folder.$$" "${@/#/--requirement=}" >&2 || fail "pip could not install what these name: $*"
+        printf '%s\n' "$stamp" >"$folder.$$/stamp"
+        mv "$folder.$$" "$folder"
+    fi
+    say "$what: $folder"
+}

@@ -16,7 +16,7 @@ use utoipa_axum::routes;
 
 use super::events::Events;
 use super::guard::{self, Guard};
-use super::{Problem, Rates, Readiness, actions, events, horizon, jobs, openapi, problem, schedule, stats, trace};
+use super::{Problem, Rates, Readiness, actions, dashboard, events, horizon, jobs, openapi, problem, schedule, stats, trace};
 use crate::apply::Apply;
 use crate::bridge::Roles;
 use crate::clock;
@@ -115,6 +115,8 @@ fn guarded<S: Clone + Send + Sync + 'static>(router: Router<S>, guard: Guard) ->
     router
         .layer(TimeoutLayer::with_status_code(StatusCode::GATEWAY_TIMEOUT, TIMEOUT))
         .layer(middleware::from_fn_with_state(guard, guard::check))
+        // The pages themselves are for whoever asks: what they show comes by the calls.
+        .merge(dashboard::router())
         .layer(CatchPanicLayer::custom(trace::panicked))
         .layer(middleware::map_response(problem::wrap))
         .layer(middleware::from_fn(trace::request))

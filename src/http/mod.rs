@@ -3,12 +3,14 @@
 //! - [`listener`]: binds an address of the settings, serves a router on it, ends with the rest.
 //! - [`api`]: `/v1`, and the way of a request to its calls: `trace`, `guard`, `extract`; [`problem`]: its errors.
 //! - A file a resource: `jobs`, `schedule`, `actions`, `horizon`, `stats`, `events`; [`openapi`] describes them.
+//! - `dashboard`: `/`, the pages for people that work on these calls.
 //! - [`rates`]: what this instance does per second.
 //! - [`probes`]: `/livez`, `/readyz`, `/metrics`.
 //! - [`readiness`]: what `/readyz` waits for, told by the agents.
 
 mod actions;
 pub mod api;
+mod dashboard;
 mod events;
 mod extract;
 mod guard;

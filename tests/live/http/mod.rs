@@ -2,9 +2,12 @@
 //!
 //! - `sidecar`: a `dwell run` and a client of its API.
 //! - `verdicts`: each verdict by each door; `calls`: each call and its statuses; `pages`: lists that stand still while jobs come and go.
+//! - `dashboard`: what people do in it, through `browser`.
 //! - `guard`: tokens, addresses, other origins; `schema`: what a validator and a fuzzer say of openapi.json.
 
+mod browser;
 mod calls;
+mod dashboard;
 mod guard;
 mod pages;
 mod schema;

@@ -1,0 +1,95 @@
+// Bars on a canvas, by Chart.js, in the colours of the theme.
+import { plural } from './format.js';
+import { onThemeChange } from './theme.js';
+
+/** Prepares the canvas: what is given back draws steps `{from, until, count}` with times written by `write`. `open` is called with a step that is pressed. */
+export function drawBars(canvas, open, signal) {
+  let [chart, steps, write] = [null, [], String];
+  // Not needed for the first paint.
+  const loaded = import('./vendor/chart.umd.min.js').then(() => globalThis.Chart);
+  signal.addEventListener('abort', () => chart?.destroy());
+  onThemeChange(() => {
+    if (!chart) return;
+    chart.options = options();
+    chart.data.datasets[0].backgroundColor = colour('accent');
+    chart.data.datasets[0].hoverBackgroundColor = colour('accent-strong');
+    chart.update('none');
+  }, signal);
+
+  const options = () => {
+    const muted = colour('muted');
+    const font = { family: getComputedStyle(canvas).fontFamily, size: 12 };
+    return {
+      animation: false,
+      responsive: true,
+      maintainAspectRatio: false,
+      interaction: { mode: 'index', intersect: false },
+      onClick: (_, [hit]) => hit && steps[hit.index].count > 0 && open(steps[hit.index]),
+      scales: {
+        x: {
+          grid: { display: false },
+          border: { color: colour('line') },
+          ticks: { color: muted, font, maxRotation: 0, autoSkip: true, autoSkipPadding: 24 },
+        },
+        y: {
+          beginAtZero: true,
+          suggestedMax: 4,
+          border: { display: false },
+          grid: { color: colour('line') },
+          ticks: { color: muted, font, precision: 0, maxTicksLimit: 5 },
+        },
+      },
+      plugins: {
+        legend: { display: false },
+        tooltip: {
+          displayColors: false,
+          titleFont: { family: font.family },
+          bodyFont: { family: font.family },
+          backgroundColor: colour('ink'),
+          titleColor: colour('paper'),
+          bodyColor: colour('paper'),
+          padding: 10,
+          callbacks: {
+            title: ([item]) => `${write(steps[item.dataIndex].from)} – ${write(steps[item.dataIndex].until)}`,
+            label: (item) => plural(steps[item.dataIndex].count, 'job'),
+          },
+        },
+      },
+    };
+  };
+
+  return async (counted, writeTime) => {
+    [steps, write] = [counted, writeTime];
+    const Chart = await loaded;
+    if (signal.aborted) return;
+    const labels = steps.map((step) => write(step.from));
+    // A zero would be drawn as high as the lowest bar.
+    const data = steps.map((step) => step.count || null);
+    if (!chart) {
+      const dataset = {
+        data,
+        backgroundColor: colour('accent'),
+        hoverBackgroundColor: colour('accent-strong'),
+        borderRadius: 2,
+        categoryPercentage: 0.92,
+        barPercentage: 0.92,
+        minBarLength: 2,
+      };
+      chart = new Chart(canvas, { type: 'bar', data: { labels, datasets: [dataset] }, options: options() });
+      return;
+    }
+    chart.data.labels = labels;
+    chart.data.datasets[0].data = data;
+    chart.update('none');
+  };
+}
+
+/** A colour of the theme as a canvas takes it. */
+function colour(name) {
+  const probe = document.createElement('span');
+  probe.className = `colour-${name}`;
+  document.body.append(probe);
+  const { color } = getComputedStyle(probe);
+  probe.remove();
+  return color;
+}

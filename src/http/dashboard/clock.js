@@ -1,0 +1,37 @@
+// Times on the page. They count by Redis's clock, as Dwell does, and go on while nothing else changes.
+import { el, setText } from './dom.js';
+import { absolute, exact, relative } from './format.js';
+
+let ahead = 0;
+
+/** Takes over the clock of the server. */
+export function setClock(serverNow) {
+  ahead = serverNow - Date.now();
+}
+
+/** Now by the server's clock, epoch ms. */
+export function now() {
+  return Date.now() + ahead;
+}
+
+/** A time, both relative and absolute; in UTC when pointed at. */
+export function moment(at) {
+  return el(
+    'time',
+    { class: 'moment', datetime: exact(at), title: exact(at), data: { at } },
+    el('span', { class: 'rel' }, relative(at, now())),
+    ' ',
+    el('span', { class: 'abs' }, absolute(at, now())),
+  );
+}
+
+/** Keeps every time on the page current. */
+export function startClock() {
+  setInterval(() => {
+    for (const time of document.querySelectorAll('time[data-at]')) {
+      const at = Number(time.dataset.at);
+      setText(time.querySelector('.rel'), relative(at, now()));
+      setText(time.querySelector('.abs'), absolute(at, now()));
+    }
+  }, 1000);
+}

@@ -1,0 +1,145 @@
+// What is coming: how many jobs fall due in each step ahead, as bars, and as a table for those who do not see them.
+import * as api from './api.js';
+import { announce } from './announce.js';
+import { drawBars } from './bars.js';
+import { el, fill, segmented, setText } from './dom.js';
+import { count, duration, plural } from './format.js';
+import { keepAsking } from './pace.js';
+import { go, listHref } from './router.js';
+
+const KEY = 'dwell-ahead';
+const SECOND = 1000;
+const [MINUTE, HOUR] = [60 * SECOND, 3600 * SECOND];
+
+/** How far ahead: in which steps, how often it is asked for again, and how the time of a step is written. */
+const SPANS = {
+  minute: {
+    word: 'Minute',
+    step: 2 * SECOND,
+    to: MINUTE,
+    every: 2 * SECOND,
+    label: { hour: '2-digit', minute: '2-digit', second: '2-digit' },
+  },
+  hour: { word: 'Hour', step: MINUTE, to: HOUR, every: 5 * SECOND, label: { hour: '2-digit', minute: '2-digit' } },
+  day: { word: 'Day', step: HOUR / 2, to: 24 * HOUR, every: 20 * SECOND, label: { hour: '2-digit', minute: '2-digit' } },
+  week: {
+    word: 'Week',
+    step: 6 * HOUR,
+    to: 168 * HOUR,
+    every: MINUTE,
+    label: { weekday: 'short', hour: '2-digit', minute: '2-digit' },
+  },
+};
+
+export function horizon(signal) {
+  let span = remembered();
+  /** Whether somebody waits for the answer. */
+  let chosen = false;
+  const summary = el('p', { class: 'summary' }, 'Counting…');
+  const canvas = el('canvas', { role: 'img', 'aria-label': 'Counting' });
+  const rows = el('tbody');
+  const table = el(
+    'table',
+    { class: 'plain' },
+    el('caption', { class: 'hidden' }, 'Jobs that fall due, by step'),
+    el(
+      'thead',
+      {},
+      el(
+        'tr',
+        {},
+        el('th', { scope: 'col' }, 'From'),
+        el('th', { scope: 'col' }, 'Until'),
+        el('th', { scope: 'col', class: 'number' }, 'Jobs'),
+      ),
+    ),
+    rows,
+  );
+  const details = el('details', { class: 'as-table' }, el('summary', {}, 'As a table'), table);
+  const bars = drawBars(canvas, (step) => go(stepHref(step)), signal);
+
+  const ask = async () => {
+    const wanted = span;
+    const { step, to } = SPANS[wanted];
+    const { steps } = await api.horizon(`${step}`, `${to}`, signal);
+    if (wanted === span && steps.length > 0) draw(steps);
+  };
+  const draw = (counted) => {
+    const { step, label, word } = SPANS[span];
+    const steps = counted.map(({ from_ms, count }) => ({ from: from_ms, until: from_ms + step, count }));
+    const total = steps.reduce((sum, step) => sum + step.count, 0);
+    const peak = steps.reduce((most, step) => (step.count > most.count ? step : most), steps[0]);
+    const write = new Intl.DateTimeFormat(undefined, { ...label, hourCycle: 'h23' });
+    const words =
+      total === 0
+        ? `Nothing falls due within the next ${word.toLowerCase()}.`
+        : `${plural(total, 'job falls', 'jobs fall')} due within the next ${word.toLowerCase()}; most at ${write.format(peak.from)}: ${count(peak.count)} in ${duration(step)}.`;
+    setText(summary, words);
+    canvas.setAttribute('aria-label', `Bar chart. ${words} The same is in the table below.`);
+    bars(steps, (at) => write.format(at));
+    // Rows move with the time; while one of them has the focus, they stand still.
+    if (!rows.contains(document.activeElement)) fill(rows, rowsOf(steps, write));
+    if (chosen) announce(words);
+    chosen = false;
+  };
+  const choice = segmented({
+    legend: 'How far ahead',
+    name: 'ahead',
+    value: span,
+    options: Object.entries(SPANS).map(([key, { word }]) => [key, word]),
+    change: (word) => {
+      span = word;
+      remember(word);
+      chosen = true;
+      refresh();
+    },
+  });
+  const failed = (problem) => setText(summary, `This cannot be counted now: ${problem.message}`);
+  const refresh = keepAsking({ ask, failed, every: () => SPANS[span].every, signal });
+  return el(
+    'section',
+    { class: 'card', 'aria-labelledby': 'coming-title' },
+    el('div', { class: 'card-head' }, el('h2', { id: 'coming-title' }, 'What is coming?'), choice),
+    summary,
+    el('div', { class: 'chart' }, canvas),
+    details,
+  );
+}
+
+function rowsOf(steps, write) {
+  const some = steps.filter((step) => step.count > 0);
+  if (some.length === 0) return [el('tr', {}, el('td', { colspan: 3 }, 'Nothing falls due.'))];
+  return some.map((step) => row(step, write));
+}
+
+const stepHref = ({ from, until }) => listHref('jobs', { from: String(from), to: String(until) });
+
+function row(step, write) {
+  const number = el(
+    'td',
+    { class: 'number' },
+    el(
+      'a',
+      { href: stepHref(step), 'aria-label': `${plural(step.count, 'job')} from ${write.format(step.from)}` },
+      count(step.count),
+    ),
+  );
+  return el('tr', {}, el('td', {}, write.format(step.from)), el('td', {}, write.format(step.until)), number);
+}
+
+function remembered() {
+  try {
+    const word = localStorage.getItem(KEY);
+    return Object.hasOwn(SPANS, word) ? word : 'hour';
+  } catch {
+    return 'hour';
+  }
+}
+
+function remember(word) {
+  try {
+    localStorage.setItem(KEY, word);
+  } catch {
+    // Storage is forbidden: the next visit begins with the hour again.
+  }
+}

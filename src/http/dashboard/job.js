@@ -1,0 +1,201 @@
+// A job's page: when it is due, where it goes, what it carries, what went wrong, and what can be done with it.
+import * as api from './api.js';
+import { announce } from './announce.js';
+import { askAndAct } from './actions.js';
+import { bodyOf } from './body.js';
+import { moment } from './clock.js';
+import { el, fill, status } from './dom.js';
+import { bytes, count, duration, plural } from './format.js';
+import { stateOf, targetOf } from './job_table.js';
+import { keepAsking } from './pace.js';
+import { ACTIONS, REASONS, verdictWords } from './words.js';
+
+const EVERY_MS = 1000;
+
+export function job(parent, { id }, signal) {
+  const head = el('header', { class: 'head job-head' });
+  const buttons = el('div', { class: 'buttons actions', role: 'group', 'aria-label': 'Actions' });
+  const verdict = el('div', { class: 'verdict', hidden: true, tabindex: '-1' });
+  const facts = el('div', { class: 'facts' });
+  const headers = el('div');
+  const body = el('div');
+  const aside = el('div', { class: 'aside' }, headers, body);
+  const title = el('h1', {}, el('span', { class: 'hidden' }, 'Job '), el('code', {}, id));
+  const columns = el('div', { class: 'columns' }, facts, aside);
+  fill(parent, el('p', { class: 'crumbs' }, el('a', { href: '#/jobs' }, 'Jobs')), title, head, verdict, buttons, columns);
+  fill(facts, el('p', { class: 'loading' }, 'Loading…'));
+
+  let bodyOfSize = null;
+  /** The job as it is shown: undefined before anything is known of it, null once it is known to be gone. */
+  let shown;
+  let stamp = '';
+
+  const draw = (found) => {
+    if (shown && JSON.stringify(found) === stamp) return;
+    const before = shown;
+    [shown, stamp] = [found, JSON.stringify(found)];
+    parent.classList.remove('over');
+    fill(head, status(...stateOf(found)), ' ', el('span', { class: 'lead' }, lead(found)));
+    drawButtons(buttons, found, perform);
+    fill(facts, errorOf(found), detailsOf(found));
+    fill(headers, headersOf(found));
+    if (before && stateOf(before)[1] !== stateOf(found)[1]) announce(`The job is now: ${stateOf(found)[1]}.`);
+  };
+  const gone = () => {
+    if (shown === null) return;
+    const was = shown !== undefined;
+    shown = null;
+    parent.classList.add('over');
+    fill(buttons);
+    fill(
+      head,
+      status('off', was ? 'Gone' : 'Not here'),
+      ' ',
+      el(
+        'span',
+        { class: 'lead' },
+        was
+          ? 'It was published, finished or cancelled since this page was opened. What it was stands below.'
+          : 'There is no job of this id: what was published, finished or cancelled is not kept.',
+      ),
+    );
+    if (!was) fill(facts, el('p', { class: 'hint' }, 'Ids are compared whole, letter by letter.'));
+    if (was && verdict.hidden) announce('The job is gone.');
+  };
+  const ask = async () => {
+    const found = await api.show(id, { signal });
+    // Its body is asked for once: it changes only with the whole job.
+    if (bodyOfSize !== `${found.created_ms} ${found.size}`) {
+      const { body_base64: text } = await api.show(id, { body: true, signal });
+      fill(body, bodyOf(text ?? ''));
+      bodyOfSize = `${found.created_ms} ${found.size}`;
+    }
+    draw(found);
+  };
+  const failed = (problem) => {
+    if (problem.status === 404) gone();
+    else if (!shown) fill(facts, el('p', { class: 'error' }, `The job cannot be had now: ${problem.message}`));
+  };
+  const perform = async (action) => {
+    const answer = await askAndAct(action, id);
+    if (answer === null || signal.aborted) return;
+    const [level, word, sentence] = verdictWords(action, answer.verdict);
+    verdict.hidden = false;
+    fill(
+      verdict,
+      el(
+        'p',
+        {},
+        status(level, word),
+        ' ',
+        sentence,
+        answer.due_ms !== null && ['reschedule', 'fire'].includes(action) ? [' Due ', moment(answer.due_ms), '.'] : null,
+      ),
+      el('p', { class: 'code' }, 'Verdict: ', el('code', {}, answer.verdict)),
+    );
+    announce(`${word}. ${sentence}`);
+    await refresh();
+    verdict.focus();
+  };
+  const refresh = keepAsking({ ask, failed, every: () => EVERY_MS, signal });
+  return `Job ${id}`;
+}
+
+function lead(found) {
+  if (found.state === 'dead') return (REASONS[found.dead_reason] ?? [])[1] ?? 'It is kept until its retention ends.';
+  if (found.awaiting_finish)
+    return ['Published; its consumer has yet to say finish or fail. Given up ', moment(found.deadline_ms ?? found.due_ms), '.'];
+  if (found.state === 'reserved')
+    return ['An attempt is out', found.deadline_ms === null ? '.' : [', given up ', moment(found.deadline_ms), '.']].flat(2);
+  return [found.attempt > 0 ? `Next attempt, number ${count(found.attempt + 1)}, ` : 'Due ', moment(found.due_ms)];
+}
+
+/** What can come of something in this state. */
+function possible(found) {
+  if (found.state === 'dead') return ['requeue', 'finish', 'cancel'];
+  if (found.awaiting_finish) return ['finish', 'fail', 'cancel'];
+  if (found.state === 'reserved') return ['cancel'];
+  return ['fire', 'reschedule', ...(found.attempt > 0 ? ['finish'] : []), 'cancel'];
+}
+
+function drawButtons(parent, found, perform) {
+  const wanted = possible(found);
+  if (parent.dataset.wanted === wanted.join() && parent.children.length > 0) return;
+  parent.dataset.wanted = wanted.join();
+  const held = document.activeElement?.dataset?.action;
+  fill(
+    parent,
+    wanted.map((action, at) =>
+      el(
+        'button',
+        {
+          type: 'button',
+          class: ACTIONS[action].danger ? 'secondary danger' : at === 0 ? 'primary' : 'secondary',
+          data: { action },
+          on: { click: () => perform(action) },
+        },
+        ACTIONS[action].button,
+      ),
+    ),
+  );
+  if (held) (parent.querySelector(`[data-action="${held}"]`) ?? parent.firstElementChild).focus();
+}
+
+function errorOf(found) {
+  if (!found.last_error) return null;
+  return el(
+    'section',
+    { class: 'card trouble', 'aria-labelledby': 'error-title' },
+    el('h2', { id: 'error-title' }, 'Last error'),
+    el('p', { class: 'mono' }, found.last_error),
+  );
+}
+
+function detailsOf(found) {
+  const fact = (name, ...value) => el('div', {}, el('dt', {}, name), el('dd', {}, ...value));
+  const code = (text) => el('code', {}, text);
+  const due = { dead: 'Was due', reserved: 'Was due', scheduled: found.attempt > 0 ? 'Next attempt' : 'Due' }[found.state];
+  return el(
+    'section',
+    { class: 'card', 'aria-labelledby': 'facts-title' },
+    el('h2', { id: 'facts-title' }, 'Details'),
+    el(
+      'dl',
+      { class: 'pairs' },
+      fact(due, moment(found.due_ms)),
+      fact('Target', code(targetOf(found))),
+      fact('Broker', code(found.broker)),
+      found.key !== null && fact('Key', code(valueText(found.key))),
+      fact('Attempts', found.attempt === 0 ? 'None' : plural(found.attempt, 'attempt begun', 'attempts begun')),
+      fact(
+        'Retries',
+        found.retry.length === 0
+          ? 'None: a single attempt'
+          : el(
+              'span',
+              { class: 'waits' },
+              found.retry.map((wait) => el('code', {}, wait)),
+            ),
+      ),
+      fact('Confirmed by', found.confirm === 'consumer' ? 'Its consumer' : 'The broker'),
+      fact('Time to run', duration(found.ttr_ms)),
+      found.deadline_ms !== null && fact('Given up', moment(found.deadline_ms)),
+      found.dead_reason && fact('Reason', status('bad', (REASONS[found.dead_reason] ?? [found.dead_reason])[0])),
+      fact('Accepted', moment(found.created_ms)),
+      fact('Size', bytes(found.size)),
+    ),
+  );
+}
+
+function headersOf(found) {
+  const headers = Object.entries(found.headers);
+  const rows = headers.map(([name, value]) =>
+    el('div', {}, el('dt', {}, el('code', {}, name)), el('dd', {}, el('code', {}, valueText(value)))),
+  );
+  const list = rows.length === 0 ? el('p', { class: 'empty' }, 'It carries no header.') : el('dl', { class: 'pairs wide' }, rows);
+  return el('section', { class: 'card', 'aria-labelledby': 'headers-title' }, el('h2', { id: 'headers-title' }, 'Headers'), list);
+}
+
+function valueText(value) {
+  return typeof value === 'string' ? value : JSON.stringify(value);
+}

@@ -1,0 +1,136 @@
+// A table of jobs, kept current without losing the reader's place.
+import { moment, now } from './clock.js';
+import { el, fill, reconcile, status } from './dom.js';
+import { bytes } from './format.js';
+import { LATE_MS } from './overall.js';
+import { jobHref } from './router.js';
+import { reasonWord } from './words.js';
+
+const DUE = { head: 'Due', class: 'due', cell: (job) => moment(job.due_ms) };
+const ID = {
+  head: 'Id',
+  class: 'id',
+  rowHead: true,
+  cell: (job) => el('a', { href: jobHref(job.id), class: 'mono', data: { focus: 'id' } }, job.id),
+};
+const TARGET = { head: 'Target', class: 'target', cell: (job) => el('span', { class: 'mono' }, targetOf(job)) };
+const BROKER = { head: 'Broker', class: 'broker', cell: (job) => job.broker };
+const ATTEMPTS = { head: 'Attempts', class: 'number', cell: (job) => String(job.attempt) };
+const SIZE = { head: 'Size', class: 'number', cell: (job) => bytes(job.size) };
+const STATE = { head: 'State', class: 'state', cell: (job) => status(...stateOf(job)) };
+const REASON = { head: 'Reason', class: 'reason', cell: (job) => status('bad', reasonWord(job.dead_reason)) };
+const ERROR = { head: 'Last error', class: 'last-error', cell: (job) => job.last_error ?? '–' };
+
+/** Where a job goes: its routing key, with its exchange where it has one. */
+export const targetOf = (job) => (job.exchange ? `${job.exchange}/${job.target}` : job.target);
+
+/** The level and the word of a job's state, with what matters of it. */
+export function stateOf(job) {
+  if (job.state === 'dead') return ['bad', 'Dead'];
+  if (job.state === 'reserved') return job.awaiting_finish ? ['info', 'Waits for its consumer'] : ['info', 'Attempt out'];
+  if (now() - job.due_ms >= LATE_MS) return ['warn', 'Overdue'];
+  return job.attempt > 0 ? ['warn', 'Waits for a retry'] : ['off', 'Scheduled'];
+}
+
+/**
+ * A table. `dead`: with reasons instead of states. `select`: what is called when boxes are ticked. `show(jobs)` fills it, `fail(problem)` says
+ * why it could not be filled.
+ */
+export function jobTable({ caption, empty, dead = false, select = null }) {
+  const columns = dead
+    ? [ID, TARGET, REASON, ERROR, ATTEMPTS, { ...DUE, head: 'Was due' }]
+    : [DUE, ID, TARGET, BROKER, STATE, ATTEMPTS, SIZE];
+  const picked = new Set();
+  const body = el('tbody');
+  const table = el(
+    'table',
+    // The roles are said, because a narrow page lays rows out as cards, which takes them away.
+    { class: dead ? 'jobs dead' : 'jobs', role: 'table', hidden: true },
+    el('caption', { class: 'hidden' }, caption),
+    el(
+      'thead',
+      { role: 'rowgroup' },
+      el(
+        'tr',
+        { role: 'row' },
+        select && el('th', { role: 'columnheader', scope: 'col', class: 'tick' }, el('span', { class: 'hidden' }, 'Selected')),
+        columns.map((column) => el('th', { role: 'columnheader', scope: 'col', class: column.class }, column.head)),
+      ),
+    ),
+    body,
+  );
+  body.setAttribute('role', 'rowgroup');
+  const message = el('p', { class: 'empty' }, 'Loading…');
+  const tick = (job) => {
+    const box = el('input', {
+      type: 'checkbox',
+      'aria-label': `Select ${job.id}`,
+      checked: picked.has(job.id),
+      data: { focus: 'tick' },
+    });
+    box.addEventListener('change', () => {
+      if (box.checked) picked.add(job.id);
+      else picked.delete(job.id);
+      select();
+    });
+    return el('td', { role: 'cell', class: 'tick' }, box);
+  };
+  const make = (job) =>
+    el(
+      'tr',
+      { role: 'row' },
+      select && tick(job),
+      columns.map((column) =>
+        el(
+          column.rowHead ? 'th' : 'td',
+          {
+            role: column.rowHead ? 'rowheader' : 'cell',
+            scope: column.rowHead ? 'row' : null,
+            class: column.class,
+            data: { head: column.head },
+          },
+          column.cell(job),
+        ),
+      ),
+    );
+  let shown = [];
+  const show = (jobs) => {
+    shown = jobs;
+    reconcile(body, jobs, {
+      key: (job) => job.id,
+      stamp: (job) =>
+        JSON.stringify([
+          job.due_ms,
+          stateOf(job),
+          job.attempt,
+          job.last_error,
+          job.dead_reason,
+          job.broker,
+          job.target,
+          job.size,
+        ]),
+      make,
+    });
+    table.hidden = jobs.length === 0;
+    message.hidden = jobs.length > 0;
+    message.classList.remove('error');
+    if (jobs.length === 0) fill(message, empty);
+    const here = new Set(jobs.map((job) => job.id));
+    for (const id of picked) if (!here.has(id)) picked.delete(id);
+    select?.();
+  };
+  const fail = (problem) => {
+    // What was shown stays: it is more than nothing.
+    if (shown.length > 0) return;
+    message.hidden = false;
+    message.classList.add('error');
+    fill(message, `The jobs cannot be had now: ${problem.message}`);
+  };
+  const pick = (ids) => {
+    picked.clear();
+    for (const id of ids) picked.add(id);
+    for (const box of body.querySelectorAll('input[type=checkbox]')) box.checked = picked.has(box.closest('tr').dataset.key);
+    select?.();
+  };
+  return { element: el('div', { class: 'table' }, table, message), show, fail, picked, pick, jobs: () => shown };
+}

@@ -1,0 +1,161 @@
+// Starts the dashboard: which page is shown, the bar above it, and what happens when the server wants a token or is lost.
+import { announce } from './announce.js';
+import { hasToken, onTokenWanted, setToken } from './api.js';
+import { startClock } from './clock.js';
+import { dead } from './dead.js';
+import { el, fill, setText } from './dom.js';
+import { absolute, count, duration } from './format.js';
+import { job } from './job.js';
+import { jobs } from './jobs.js';
+import { connect, disconnect, live, onNews } from './live.js';
+import { overview } from './overview.js';
+import { go, jobHref, route } from './router.js';
+import { signIn } from './sign_in.js';
+import { startTheme } from './theme.js';
+
+const PAGES = { overview, jobs, job, dead, nowhere };
+const at = (id) => document.getElementById(id);
+const main = at('main');
+
+let shown = null;
+let asking = false;
+let paused = false;
+
+/** Shows the page of the address. Its parts end by the signal when another follows. */
+function show({ first = false } = {}) {
+  if (asking) return;
+  shown?.abort();
+  shown = new AbortController();
+  const { page, ...where } = route();
+  for (const link of document.querySelectorAll('[data-page]')) {
+    const current = link.dataset.page === (page === 'job' ? 'jobs' : page);
+    if (current) link.setAttribute('aria-current', 'page');
+    else link.removeAttribute('aria-current');
+  }
+  fill(main);
+  main.className = `page-${page}`;
+  const title = PAGES[page](main, where, shown.signal);
+  document.title = `${title} · Dwell`;
+  if (first) return;
+  // As after loading a page: the reader begins at its heading.
+  scrollTo(0, 0);
+  const heading = main.querySelector('h1');
+  heading?.setAttribute('tabindex', '-1');
+  heading?.focus({ preventScroll: true });
+}
+
+function nowhere(parent) {
+  fill(parent, el('h1', {}, 'There is no such page'), el('p', {}, el('a', { href: '#/' }, 'To the overview')));
+  return 'No such page';
+}
+
+function askForToken(event) {
+  const { wrong } = event.detail;
+  setToken(null);
+  disconnect('refused');
+  at('sign-out').hidden = true;
+  if (asking && !wrong) return;
+  asking = true;
+  shown?.abort();
+  main.className = 'page-sign-in';
+  document.title = 'Sign in · Dwell';
+  signIn(main, { wrong }, (token) => {
+    setToken(token);
+    asking = false;
+    connect();
+    show();
+  });
+}
+
+/** The state of the line to the server: a word in the bar, and a band above the page where it is lost. */
+function showLine() {
+  const button = at('live');
+  const words = {
+    connecting: ['off', 'Connecting'],
+    live: ['ok', 'Live'],
+    lost: ['bad', 'Lost'],
+    paused: ['off', 'Paused'],
+    refused: ['off', 'Signed out'],
+  };
+  const [level, word] = words[live.state];
+  if (button.dataset.level !== level || button.dataset.word !== word) {
+    Object.assign(button.dataset, { level, word });
+    fill(button, el('span', { class: 'shape', 'aria-hidden': 'true' }), word);
+    button.setAttribute('aria-label', paused ? 'Updates are paused. Resume' : `Updates: ${word}. Pause`);
+  }
+  button.hidden = live.state === 'refused';
+  document.body.classList.toggle('stale', live.state === 'lost' || live.state === 'paused');
+  const lost = at('lost');
+  if (live.state !== 'lost') {
+    if (lost.textContent !== '') {
+      fill(lost);
+      if (live.state === 'live') announce('Connected again.');
+    }
+    return;
+  }
+  if (lost.textContent === '') {
+    const since = live.stats ? ` What you see is of ${absolute(live.stats.now_ms, Date.now())}.` : '';
+    const again = el('span', { class: 'again', 'aria-hidden': 'true' });
+    const now = el('button', { type: 'button', class: 'link', on: { click: connect } }, 'Retry now');
+    fill(lost, el('p', {}, el('strong', {}, 'Connection lost, retrying.'), since, ' ', again, ' ', now));
+  }
+  const left = Math.max(0, (live.retryAt ?? 0) - Date.now());
+  setText(lost.querySelector('.again'), left > 0 ? `Next try in ${duration(Math.ceil(left / 1000) * 1000)}.` : '');
+}
+
+function showBar() {
+  showLine();
+  const { stats } = live;
+  if (!stats) return;
+  const deadCount = at('dead-count');
+  deadCount.hidden = stats.dead === 0;
+  setText(deadCount, count(stats.dead));
+  const { instance } = stats;
+  if (instance) setText(at('foot'), `Dwell ${instance.version} · namespace ${instance.namespace} · instance ${instance.name}`);
+}
+
+addEventListener('hashchange', () => show());
+onNews(showBar);
+// So that the seconds to the next try count down.
+setInterval(showLine, 1000);
+onTokenWanted(askForToken);
+startTheme(at('theme'));
+startClock();
+
+at('live').addEventListener('click', () => {
+  paused = !paused;
+  if (paused) disconnect('paused');
+  else connect();
+  announce(paused ? 'Updates are paused.' : 'Updates go on.');
+});
+at('sign-out').addEventListener('click', () => askForToken({ detail: { wrong: false } }));
+onNews(() => {
+  at('sign-out').hidden = !hasToken();
+});
+at('find').addEventListener('submit', (event) => {
+  event.preventDefault();
+  const field = at('find-id');
+  if (field.value === '') return field.focus();
+  go(jobHref(field.value));
+  field.value = '';
+});
+addEventListener('keydown', (event) => {
+  const typing = event.target.closest?.('input, textarea, select, dialog');
+  if (event.key !== '/' || typing || event.ctrlKey || event.metaKey || event.altKey) return;
+  event.preventDefault();
+  at('find-id').focus();
+});
+document.querySelector('.skip').addEventListener('click', (event) => {
+  // The address behind `#` is the page's.
+  event.preventDefault();
+  main.focus();
+});
+// Nobody looks: the line is given back, since the server holds only so many.
+document.addEventListener('visibilitychange', () => {
+  if (paused || asking) return;
+  if (document.hidden) disconnect('connecting');
+  else connect();
+});
+
+connect();
+show({ first: true });

@@ -1,0 +1,58 @@
+// One sentence for the whole: the first thing that somebody reads who was woken up.
+import { count, duration, plural } from './format.js';
+
+/** Jobs that are overdue by less are on their way. */
+export const LATE_MS = 5000;
+/** From here on somebody is waiting. */
+export const VERY_LATE_MS = 60000;
+
+/** How long the oldest overdue job has waited, ms; 0 where none is overdue. */
+export function oldestOverdue(stats) {
+  if (!stats || stats.overdue === 0 || stats.next_due_ms === null) return 0;
+  return Math.max(0, stats.now_ms - stats.next_due_ms);
+}
+
+/** One point says itself; of several, their number. */
+function told(points) {
+  return points.length === 1
+    ? { sentence: points[0], points: [] }
+    : { sentence: `${points.length} things want attention.`, points };
+}
+
+/** What the state of everything comes to: a level, a sentence, and the points that it rests on. */
+export function verdictOf({ stats, problem, state }) {
+  if (problem)
+    return {
+      level: 'bad',
+      sentence: 'Redis does not answer.',
+      points: [`${problem.detail} Nothing is delivered and no request is acknowledged until it does.`],
+    };
+  if (!stats) return { level: 'off', sentence: state === 'lost' ? 'Dwell does not answer.' : 'Looking…', points: [] };
+  const [bad, warn] = [[], []];
+  for (const [name, broker] of Object.entries(stats.brokers)) {
+    if (broker.connected === false)
+      bad.push(
+        `Broker ${name} is away: ${plural(broker.scheduled, 'job')} for it wait${broker.scheduled === 1 ? 's' : ''}, and no attempt is burned.`,
+      );
+    else if (broker.paused > 0)
+      warn.push(`Broker ${name} takes nothing for ${plural(broker.paused, 'destination')} at present: their jobs wait.`);
+  }
+  for (const [name, ingest] of Object.entries(stats.ingests)) {
+    if (!ingest.reads) bad.push(`Ingest ${name} does not read ${ingest.topic}: requests wait in the broker.`);
+    else if (ingest.paused) warn.push(`Ingest ${name} is paused (${ingest.paused}): requests wait in the broker.`);
+  }
+  const oldest = oldestOverdue(stats);
+  if (oldest >= LATE_MS)
+    (oldest >= VERY_LATE_MS ? bad : warn).push(
+      `${plural(stats.overdue, 'job is', 'jobs are')} overdue, the oldest by ${duration(oldest)}.`,
+    );
+  if (stats.instance && !stats.instance.ready && bad.length === 0)
+    warn.push(`This instance is not ready: it waits for ${stats.instance.waiting_for.join(', ')}.`);
+  const points = [...bad, ...warn];
+  if (points.length > 0) return { level: bad.length > 0 ? 'bad' : 'warn', ...told(points) };
+  const waiting =
+    stats.scheduled === 0
+      ? 'Nothing is waiting.'
+      : `${count(stats.scheduled)} ${stats.scheduled === 1 ? 'job waits' : 'jobs wait'} for their time.`;
+  return { level: 'ok', sentence: 'All is well, and on time.', points: [waiting] };
+}

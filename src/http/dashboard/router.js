@@ -1,0 +1,34 @@
+// Where in the dashboard one is: the part of the address behind `#`, so that a page can be bookmarked and sent to a colleague.
+
+/** The page that the address names: `{page, id, filters}`. */
+export function route() {
+  const [path, query = ''] = location.hash.replace(/^#/, '').split('?');
+  const [page, id] = path.split('/').filter(Boolean);
+  const filters = Object.fromEntries(new URLSearchParams(query));
+  if (page === undefined) return { page: 'overview', filters };
+  if (page === 'jobs' && id !== undefined) return { page: 'job', id: decoded(id), filters };
+  if (page === 'jobs' || page === 'dead') return { page, filters };
+  return { page: 'nowhere', filters };
+}
+
+/** The address of a job's page. */
+export const jobHref = (id) => `#/jobs/${encodeURIComponent(id)}`;
+
+/** The address of a list; empty filters are left out. */
+export function listHref(page, filters) {
+  const set = Object.entries(filters).filter(([, value]) => value);
+  return `#/${page}${set.length ? `?${new URLSearchParams(set)}` : ''}`;
+}
+
+/** Goes there. */
+export function go(href) {
+  location.hash = href;
+}
+
+function decoded(text) {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
+}
