@@ -1,30 +1,35 @@
 //! All agents together: opened, running, drained. `dwell run` is this and signals; `dwell demo` and the tests run it in their own process.
+//!
+//! - `open`: the links and the ingests, before anything runs; `needed`: the destinations that must be there.
 
-use std::collections::{BTreeSet, HashMap};
+mod needed;
+mod open;
+
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use dwell_connectors::{ConnectorError, Declared, Destination, ErrorKind, Outcomes, Role, Sink, Source};
-use futures_util::future::try_join_all;
+use dwell_connectors::{ConnectorError, ErrorKind};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::apply::Apply;
 use crate::clock;
-use crate::config::{Broker, Settings};
+use crate::config::Settings;
 use crate::dispatch::{self, Dispatch};
 use crate::fleet::{self, Fleet, Heads};
 use crate::http::Readiness;
-use crate::ingest::{self, Ingest};
-use crate::publisher::{Publisher, Reports};
-use crate::request::{Kind, Rules, destination};
+use crate::publisher::Publisher;
+use crate::request::{Kind, destination};
 use crate::rescue::Rescue;
 use crate::store::Store;
 use crate::store::error::{Class, StoreError};
 use crate::sweep::Sweep;
 use crate::telemetry::Metrics;
 use crate::telemetry::trace::Traces;
+pub use needed::{Needed, needed, nothing_takes};
+use open::{Link, open_ingests, open_links};
 
 /// What this instance does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,13 +77,6 @@ pub struct Bridge {
     stop: CancellationToken,
     give_up: CancellationToken,
     helpers_stop: CancellationToken,
-}
-
-struct Link {
-    name: String,
-    publisher: Publisher,
-    reports: Reports,
-    outcomes: Outcomes,
 }
 
 impl Bridge {
@@ -256,105 +254,4 @@ async fn drained(tasks: &mut JoinSet<&'static str>) {
             tracing::error!(%error, "an agent failed while draining");
         }
     }
-}
-
-/// Opens the link of every broker that this instance publishes to, and sees to the destinations of dead letters.
-async fn open_links(settings: &Settings, roles: Roles, metrics: &Metrics) -> Result<Vec<Link>, StartError> {
-    let read: BTreeSet<&str> = settings.ingest.values().map(|ingest| ingest.broker.as_str()).collect();
-    let opening =
-        settings.brokers.iter().filter(|(name, _)| roles.dispatch || read.contains(name.as_str())).map(|(name, broker)| async move {
-            let timeout = Duration::from_millis(settings.delivery.publish_timeout_ms);
-            let (publisher, reports) = Publisher::new(name, broker.connector.clone(), timeout, metrics.broker(name));
-            let (sink, outcomes) = publisher.open().await?;
-            for needed in needed(settings, roles, name, broker) {
-                find_or_declare(broker, name, sink.as_ref(), &needed).await?;
-            }
-            Ok::<Link, StartError>(Link { name: name.clone(), publisher, reports, outcomes })
-        });
-    try_join_all(opening).await
-}
-
-/// A destination that must take messages before anything runs.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Needed {
-    /// The setting that names it.
-    pub setting: String,
-    /// Where.
-    pub to: Destination,
-    /// It is made where it is missing.
-    pub declare: bool,
-}
-
-/// The destinations that are needed on this broker.
-#[must_use]
-pub fn needed(settings: &Settings, roles: Roles, name: &str, broker: &Broker) -> Vec<Needed> {
-    let kind = Kind::of(broker.connector.kind());
-    let mut needed = Vec::new();
-    if roles.dispatch && !settings.delivery.dead.is_empty() {
-        let declare = settings.ingest.values().any(|ingest| ingest.declare);
-        needed.push(Needed { setting: "delivery.dead".to_owned(), to: destination(kind, &settings.delivery.dead), declare });
-    }
-    if roles.ingest {
-        let of_broker = settings.ingest.iter().filter(|(_, ingest)| ingest.broker == name);
-        needed.extend(of_broker.map(|(ingest_name, ingest)| Needed {
-            setting: format!("ingest.{ingest_name}.rejected"),
-            to: destination(kind, &ingest.rejected),
-            declare: ingest.declare,
-        }));
-    }
-    needed
-}
-
-async fn find_or_declare(broker: &Broker, name: &str, sink: &dyn Sink, needed: &Needed) -> Result<(), StartError> {
-    if sink.exists(&needed.to).await? {
-        return Ok(());
-    }
-    if !needed.declare {
-        return Err(nothing_takes(broker, name, needed));
-    }
-    if broker.connector.declare(&needed.to, Role::Letters).await? == Declared::Created {
-        tracing::info!(broker = name, destination = %needed.to, setting = needed.setting, "declared");
-    }
-    Ok(())
-}
-
-/// Why it does not start where this destination is missing.
-#[must_use]
-pub fn nothing_takes(broker: &Broker, name: &str, needed: &Needed) -> StartError {
-    let place = broker.connector.place();
-    StartError {
-        settings: false,
-        message: format!("broker `{name}` ({place}): nothing takes messages at `{}`, which {} names", needed.to, needed.setting),
-        mend: "make that destination, or set declare = true in the ingest".to_owned(),
-    }
-}
-
-async fn open_ingests(
-    settings: &Settings,
-    publishers: &HashMap<String, Publisher>,
-    apply: &Apply,
-    readiness: &Readiness,
-) -> Result<Vec<(Ingest, Box<dyn Source>)>, StartError> {
-    let bad = |message: String| StartError { settings: true, message, mend: String::new() };
-    let opening = settings.ingest.iter().map(|(name, ingest)| async move {
-        let broker = settings
-            .brokers
-            .get(&ingest.broker)
-            .ok_or_else(|| bad(format!("ingest.{name}.broker: there is no [brokers.{}]", ingest.broker)))?;
-        let publisher = publishers.get(&ingest.broker).ok_or_else(|| bad(format!("ingest.{name}: no link to `{}`", ingest.broker)))?;
-        if ingest.declare {
-            broker.connector.declare(&Destination::new(&ingest.topic), Role::Ingest).await?;
-        }
-        let agent = Ingest::new(ingest::Parts {
-            rules: Rules::new(settings, name).map_err(bad)?,
-            source: broker.connector.clone(),
-            rejected: destination(Kind::of(broker.connector.kind()), &ingest.rejected),
-            publisher: publisher.clone(),
-            apply: apply.clone(),
-            readiness: readiness.clone(),
-        });
-        let source = agent.open().await?;
-        Ok::<_, StartError>((agent, source))
-    });
-    try_join_all(opening).await
 }

@@ -1,0 +1,62 @@
+//! The destinations that must take messages before anything runs: found, made, or missed.
+
+use dwell_connectors::{Declared, Destination, Role, Sink};
+
+use super::{Roles, StartError};
+use crate::config::{Broker, Settings};
+use crate::request::{Kind, destination};
+
+/// A destination that must take messages before anything runs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Needed {
+    /// The setting that names it.
+    pub setting: String,
+    /// Where.
+    pub to: Destination,
+    /// It is made where it is missing.
+    pub declare: bool,
+}
+
+/// The destinations that are needed on this broker.
+#[must_use]
+pub fn needed(settings: &Settings, roles: Roles, name: &str, broker: &Broker) -> Vec<Needed> {
+    let kind = Kind::of(broker.connector.kind());
+    let mut needed = Vec::new();
+    if roles.dispatch && !settings.delivery.dead.is_empty() {
+        let declare = settings.ingest.values().any(|ingest| ingest.declare);
+        needed.push(Needed { setting: "delivery.dead".to_owned(), to: destination(kind, &settings.delivery.dead), declare });
+    }
+    if roles.ingest {
+        let of_broker = settings.ingest.iter().filter(|(_, ingest)| ingest.broker == name);
+        needed.extend(of_broker.map(|(ingest_name, ingest)| Needed {
+            setting: format!("ingest.{ingest_name}.rejected"),
+            to: destination(kind, &ingest.rejected),
+            declare: ingest.declare,
+        }));
+    }
+    needed
+}
+
+pub(super) async fn find_or_declare(broker: &Broker, name: &str, sink: &dyn Sink, needed: &Needed) -> Result<(), StartError> {
+    if sink.exists(&needed.to).await? {
+        return Ok(());
+    }
+    if !needed.declare {
+        return Err(nothing_takes(broker, name, needed));
+    }
+    if broker.connector.declare(&needed.to, Role::Letters).await? == Declared::Created {
+        tracing::info!(broker = name, destination = %needed.to, setting = needed.setting, "declared");
+    }
+    Ok(())
+}
+
+/// Why it does not start where this destination is missing.
+#[must_use]
+pub fn nothing_takes(broker: &Broker, name: &str, needed: &Needed) -> StartError {
+    let place = broker.connector.place();
+    StartError {
+        settings: false,
+        message: format!("broker `{name}` ({place}): nothing takes messages at `{}`, which {} names", needed.to, needed.setting),
+        mend: "make that destination, or set declare = true in the ingest".to_owned(),
+    }
+}
