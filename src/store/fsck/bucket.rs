@@ -4,13 +4,15 @@ use std::collections::{HashSet, VecDeque};
 
 use super::scan::Scan;
 use super::{Fsck, Problem, bytes};
-use crate::job::JobId;
+use crate::job::{DeadReason, JobId};
+use crate::retry::{self, Next};
 use crate::store::Store;
 use crate::store::answer::Items;
 use crate::store::error::{Class, StoreError};
 use crate::store::inbound::{CALL_BYTES, CALL_JOBS};
+use crate::store::lease::{Held, Retry};
 use crate::store::meta::BROKER_PREFIX;
-use crate::store::record;
+use crate::store::record::{self, State};
 use crate::store::scripts::Name;
 
 /// How often one id is judged again after it was mended: more than there are problems that hide another.
@@ -156,11 +158,41 @@ impl Fsck<'_> {
                 }
                 return Ok(self.rules.repair);
             }
+            Problem::LeaseExpired if self.rules.repair && !repaired => {
+                let repaired = self.end_hold(bucket, id, &detail).await?;
+                self.tell(bucket, id, problem, repaired);
+                return Ok(repaired);
+            }
             Problem::WrongBucket if repaired => self.move_home(bucket, id, &detail).await?,
             _ => {}
         }
         self.tell(bucket, id, problem, repaired);
         Ok(repaired)
+    }
+
+    /// Its consumer did not say `finish` within the TTR: what `rescue` would do. By its fence, so that nothing changes where an instance was faster.
+    async fn end_hold(&self, bucket: u16, id: &[u8], fence: &[u8]) -> Result<bool, StoreError> {
+        let mut read = Vec::new();
+        for key in [self.store.keys.jobs(bucket), self.store.keys.state(bucket)] {
+            let answer = self.store.link.command("HGET", redis::cmd("HGET").arg(key).arg(id)).await?;
+            read.push(bytes(answer).unwrap_or_default());
+        }
+        let state = State::decode(&read[1]);
+        let (Ok(record), Ok(state), Ok(text)) = (record::decode(std::mem::take(&mut read[0]).into()), state, std::str::from_utf8(id))
+        else {
+            return Ok(false);
+        };
+        let Ok(id) = JobId::new(text) else { return Ok(false) };
+        if state.fence != fence {
+            return Ok(false);
+        }
+        let (wait_ms, dies) = match retry::next(&record.job, &state, &self.rules.retry_ms, DeadReason::RetriesExhausted) {
+            Next::Wait(ms) => (ms, None),
+            Next::Dies(reason) => (0, Some(reason)),
+        };
+        let error = "the consumer did not finish it within the ttr".to_owned();
+        let retry = Retry { job: Held { id, fence: state.fence }, wait_ms, unpublished: false, dies, error };
+        Ok(self.store.retry(bucket, &record.job.broker, &[retry]).await?.first() == Some(&true))
     }
 
     /// Brings what was put aside into the bucket of its id. It stays aside where another job has that id.

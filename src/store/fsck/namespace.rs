@@ -19,7 +19,7 @@ use crate::store::{Store, Unobserved, permits};
 const SAMPLE: usize = 32;
 
 /// Opens the namespace also where what it says of itself is damaged. `None` where nothing in it can be judged; that was told.
-pub(super) async fn open(settings: &Redis, rules: Rules, found: Found<'_>) -> Result<Option<Store>, StoreError> {
+pub(super) async fn open(settings: &Redis, rules: &Rules, found: Found<'_>) -> Result<Option<Store>, StoreError> {
     let link = Link::new(settings);
     let facts = meta::facts(&link).await?;
     if rules.repair {

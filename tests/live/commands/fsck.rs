@@ -2,6 +2,7 @@
 
 mod jobs;
 mod keys;
+mod meanwhile;
 
 use std::collections::{BTreeMap, BTreeSet};
 
