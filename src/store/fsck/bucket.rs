@@ -2,6 +2,8 @@
 
 use std::collections::{HashSet, VecDeque};
 
+use redis::Value;
+
 use super::scan::Scan;
 use super::{Fsck, Problem, bytes};
 use crate::job::{DeadReason, JobId};
@@ -148,6 +150,10 @@ impl Fsck<'_> {
         match problem {
             Problem::MetaBroker => {
                 let broker = String::from_utf8_lossy(&detail).into_owned();
+                // Of an instance that joined since this look began: no damage.
+                if !self.brokers.contains(&broker) && self.store.has_joined(&broker).await? {
+                    return Ok(true);
+                }
                 // Told once; its jobs are judged once it is known.
                 if self.brokers.insert(broker.clone()) {
                     let repaired = self.rules.repair;
@@ -238,6 +244,19 @@ impl<'a> Aside<'a> {
 }
 
 impl Store {
+    /// Whether the namespace knows this broker by now; then this store does too.
+    async fn has_joined(&self, broker: &str) -> Result<bool, StoreError> {
+        let field = format!("{BROKER_PREFIX}{broker}");
+        let has = self.link.command("HEXISTS meta", redis::cmd("HEXISTS").arg(self.keys.meta()).arg(field)).await?;
+        let has = matches!(has, Value::Int(1) | Value::Boolean(true));
+        if has && !self.brokers().iter().any(|known| known == broker) {
+            let mut brokers = self.brokers().to_vec();
+            brokers.push(broker.to_owned());
+            *self.brokers.write() = brokers.into();
+        }
+        Ok(has)
+    }
+
     /// Makes a broker known to the namespace.
     pub(super) async fn add_broker(&self, broker: &str) -> Result<(), StoreError> {
         let field = format!("{BROKER_PREFIX}{broker}");

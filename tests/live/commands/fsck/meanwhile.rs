@@ -2,11 +2,43 @@
 
 use std::collections::BTreeSet;
 
-use dwell::store::fsck::Problem as P;
+use dwell::store::fsck::{self, Finding, Problem as P, Rules};
 use dwell::store::record;
+use redis::Commands as _;
 
 use super::{Damaged, findings};
-use crate::store::bed::{MAIN, held, id, request};
+use crate::store::bed::{Bed, FAR, KEEP, MAIN, RETRY, held, id, request};
+
+/// A job of this broker in bucket 1, of two.
+fn schedule_in_bucket_1(bed: &Bed, broker: &str) -> (String, Vec<u8>) {
+    let name = (0..).map(|n| format!("late-{n}")).find(|name| bed.store.keys().bucket_of(name) == 1).unwrap();
+    let mut schedule = request(&name, 1, FAR);
+    broker.clone_into(&mut schedule.job.broker);
+    (name, record::encode(&schedule, [7; 8]))
+}
+
+#[tokio::test]
+async fn a_broker_that_joins_meanwhile_is_no_damage() {
+    for repair in [false, true] {
+        let bed = Bed::with(2, &[MAIN]).await;
+        let (name, encoded) = schedule_in_bucket_1(&bed, "late");
+        bed.redis(&["ZADD", &bed.key("run"), "5", "nobody"]).await;
+        let client = redis::Client::open(bed.settings.urls[0].as_str()).unwrap();
+        let namespace = bed.settings.namespace.clone();
+        let mut told: Vec<(String, P)> = Vec::new();
+        let rules = Rules { lease_ms: 20_000, retry_ms: RETRY.to_vec(), sweep: KEEP, repair };
+        // The finding in bucket 0 is told before bucket 1 is looked at: then an instance joins and stores a job.
+        let mut found = |finding: Finding| {
+            let mut raw = client.get_connection().unwrap();
+            let () = raw.hset(format!("{namespace}:meta"), "broker:late", "1").unwrap();
+            let () = raw.hset(format!("{{{namespace}:01}}:jobs"), &name, &encoded).unwrap();
+            let () = raw.zadd(format!("{{{namespace}:01}}:due:late"), &name, 4_000_000_000_000_i64).unwrap();
+            told.push((finding.id, finding.problem));
+        };
+        assert_eq!(fsck::run(&bed.settings, rules, &mut found).await.unwrap(), 1);
+        assert_eq!(told, [("nobody".to_owned(), P::IndexWithoutRecord)], "repair: {repair}");
+    }
+}
 
 /// Held for a consumer whose TTR is over for long.
 async fn forgotten(d: &Damaged, name: &str, retry_ms: &[u64]) {
