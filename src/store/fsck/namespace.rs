@@ -32,6 +32,12 @@ pub(super) async fn open(settings: &Redis, rules: &Rules, found: Found<'_>) -> R
     };
     let store = over(settings.buckets, Vec::new());
     permits::refuse_unpermitted_fsck(&link, &store.keys).await?;
+    // Before anything is judged or mended: another version's keys may be of other types. A meta of another type is damage, told below.
+    if let Ok(fields) = meta::fields(&link, &store.keys.meta()).await
+        && let Some((_, schema)) = fields.iter().find(|(name, _)| name == "schema")
+    {
+        meta::refuse_schema(&store.keys.meta(), schema)?;
+    }
     let mut tell = |problem, id: String, repaired| found(Finding { bucket: None, id, problem, repaired });
     for (key, kind) in [(store.keys.meta(), "hash"), (store.keys.instances(), "zset")] {
         if let Some((problem, repaired)) = store.fsck_key(&key, kind, rules.repair).await? {
@@ -120,8 +126,6 @@ async fn buckets(store: &Store, settings: &Redis, keys: &BTreeSet<String>) -> Re
         .filter(|buckets| (1..=1024).contains(buckets));
     let has_schema = fields.iter().any(|(name, _)| name == "schema");
     if has_schema && let Some(said) = said {
-        // Also refuses a schema that this program does not know.
-        meta::meta_of(&key, &fields)?;
         if said == settings.buckets {
             return Ok(Some((said, None)));
         }

@@ -40,6 +40,22 @@ async fn a_broker_that_joins_meanwhile_is_no_damage() {
     }
 }
 
+#[tokio::test]
+async fn a_newer_version_without_the_fields_of_this_one_is_refused_and_left_as_it_is() {
+    let d = Damaged::new().await;
+    d.healthy().await;
+    let meta = format!("{}:meta", d.listed.bed.settings.namespace);
+    d.redis("HSET", &meta, ("schema", "2")).await;
+    d.redis("HDEL", &meta, "buckets").await;
+    let instances = format!("{}:instances", d.listed.bed.settings.namespace);
+    d.redis("DEL", &instances, &[] as &[&str]).await;
+    d.redis("SET", &instances, "of another type by now").await;
+    let before = d.dump_strings_too().await;
+    let said = d.fsck(&["--repair", "--set", "redis.buckets=4"]);
+    assert_eq!((said.code, said.out.as_str()), (78, ""), "{}", said.err);
+    assert_eq!(d.dump_strings_too().await, before);
+}
+
 /// Held for a consumer whose TTR is over for long.
 async fn forgotten(d: &Damaged, name: &str, retry_ms: &[u64]) {
     let mut schedule = request(name, super::number(name), crate::store::bed::PAST);
