@@ -1,5 +1,6 @@
 //! `dwell fsck`: a namespace to be damaged by hand, with healthy jobs in every state, which must stay as they are.
 
+mod cluster;
 mod jobs;
 mod keys;
 mod meanwhile;
