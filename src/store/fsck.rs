@@ -60,6 +60,7 @@ pub async fn run(settings: &Redis, rules: Rules, found: Found<'_>) -> Result<u64
     let mut fsck = Fsck { store, rules, found, jobs: 0, moved: Vec::new(), brokers: BTreeSet::new() };
     for bucket in 0..fsck.store.keys.buckets() {
         if fsck.keys_of(bucket).await? {
+            fsck.unfinished(bucket).await?;
             fsck.bucket(bucket).await?;
             fsck.memories(bucket).await?;
         }

@@ -20,6 +20,9 @@ use crate::store::scripts::Name;
 /// How often one id is judged again after it was mended: more than there are problems that hide another.
 const ROUNDS: u8 = 8;
 
+/// How an entry of a quarantine begins whose job is on the way into its own bucket.
+const UNFINISHED: &[u8] = b"1 wrong_bucket ";
+
 /// An id to be judged.
 struct Suspect {
     id: Vec<u8>,
@@ -107,13 +110,7 @@ impl Fsck<'_> {
 
     /// How many were judged, and what was found.
     async fn ask(&self, bucket: u16, suspects: &VecDeque<Suspect>) -> Result<(usize, Vec<Verdict>), StoreError> {
-        let brokers = self.store.brokers();
-        let mut call = redis::cmd("EVALSHA");
-        call.arg(self.store.scripts.hash(Name::FsckJobs)).arg(9 + brokers.len()).arg(self.store.keys.fixed(bucket).as_slice());
-        for broker in brokers.iter() {
-            call.arg(self.store.keys.due(bucket, broker));
-        }
-        call.arg(self.store.keys.quarantine(bucket));
+        let mut call = self.call_with_quarantine(Name::FsckJobs, bucket);
         call.arg(u8::from(self.rules.repair)).arg(self.rules.lease_ms).arg(self.rules.sweep.dead_retention_ms).arg(CALL_BYTES);
         for suspect in suspects.iter().take(CALL_JOBS) {
             call.arg(&suspect.id[..]).arg(self.odd(bucket, &suspect.id)).arg(&suspect.unreadable[..]);
@@ -208,15 +205,53 @@ impl Fsck<'_> {
         let (Some(entry), Ok(text)) = (bytes(answer), std::str::from_utf8(id)) else { return Ok(()) };
         let Some(aside) = Aside::read(&entry) else { return Ok(()) };
         let home = self.store.keys.bucket_of(text);
-        let mut call = self.store.script_call(Name::FsckAdopt, home, &self.store.brokers());
-        call.arg(id).arg(aside.record).arg(aside.state).arg(aside.place).arg(aside.score);
+        let mark = [b"taken_in ", field].concat();
+        let mut call = self.call_with_quarantine(Name::FsckAdopt, home);
+        call.arg(id).arg(aside.record).arg(aside.state).arg(aside.place).arg(aside.score).arg(&mark);
         if bytes(self.store.call(Name::FsckAdopt, &call).await?).as_deref() == Some(b"done") {
+            // In this order: cut off in between, the job is neither left aside nor taken in again.
             self.store.link.command("HDEL", redis::cmd("HDEL").arg(&quarantine).arg(field)).await?;
+            let at_home = self.store.keys.quarantine(home);
+            self.store.link.command("HDEL", redis::cmd("HDEL").arg(at_home).arg(&mark)).await?;
             self.moved.push((home, id.to_vec()));
         } else {
+            let stays = [b"1 id_taken ", &entry[UNFINISHED.len()..]].concat();
+            self.store.link.command("HSET", redis::cmd("HSET").arg(&quarantine).arg(field).arg(stays)).await?;
             tracing::warn!(id = text, bucket, quarantine, "another job has this id: the one in the wrong bucket stays in quarantine");
         }
         Ok(())
+    }
+
+    /// Jobs that were put aside on the way into their own bucket, by a repair that was cut off: it goes on.
+    pub(super) async fn unfinished(&mut self, bucket: u16) -> Result<(), StoreError> {
+        let mut scan = Scan::of("HSCAN", &self.store.keys.quarantine(bucket));
+        let mut seen = HashSet::new();
+        while let Some(page) = scan.next(&self.store).await? {
+            let mut page = page.into_iter();
+            while let (Some(field), Some(entry)) = (page.next(), page.next()) {
+                let Some(space) = field.iter().position(|byte| *byte == b' ') else { continue };
+                if !entry.starts_with(UNFINISHED) || !seen.insert(field.clone()) {
+                    continue;
+                }
+                let id = &field[space + 1..];
+                if self.rules.repair {
+                    self.move_home(bucket, id, &field).await?;
+                }
+                self.tell(bucket, id, Problem::WrongBucket, self.rules.repair);
+            }
+        }
+        Ok(())
+    }
+
+    fn call_with_quarantine(&self, name: Name, bucket: u16) -> redis::Cmd {
+        let brokers = self.store.brokers();
+        let mut call = redis::cmd("EVALSHA");
+        call.arg(self.store.scripts.hash(name)).arg(9 + brokers.len()).arg(self.store.keys.fixed(bucket).as_slice());
+        for broker in brokers.iter() {
+            call.arg(self.store.keys.due(bucket, broker));
+        }
+        call.arg(self.store.keys.quarantine(bucket));
+        call
     }
 }
 

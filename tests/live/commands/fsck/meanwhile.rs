@@ -87,3 +87,33 @@ async fn a_consumer_that_did_not_answer_waits_its_retry_array_also_when_fsck_fin
     assert_eq!((state.reason, state.attempt), (Some(dwell::job::DeadReason::RetriesExhausted), 1));
     assert_eq!((d.fsck(&[]).code, d.fsck(&[]).out.as_str()), (0, ""));
 }
+
+/// As a repair leaves it that is cut off after it put the job aside, in a bucket that is not its own.
+async fn put_aside(d: &Damaged, name: &str) -> String {
+    d.listed.bed.put(request(name, super::number(name), crate::store::bed::PAST)).await;
+    let (record, wrong) = (d.bytes(name, "jobs").await, (d.bucket(name) + 1) % 4);
+    d.redis("HDEL", &d.key(name, "jobs"), name).await;
+    d.redis("ZREM", &d.key(name, "due:main"), name).await;
+    let entry = [format!("1 wrong_bucket due:main 1000000000000 0 {}\n", record.len()).as_bytes(), &record].concat();
+    let field = format!("1700000000000000 {name}");
+    d.redis("HSET", &d.key_in(wrong, "quarantine"), (&field, entry)).await;
+    field
+}
+
+#[tokio::test]
+async fn a_repair_that_was_cut_off_is_finished_by_the_next_and_never_twice() {
+    let d = Damaged::new().await;
+    put_aside(&d, "stray").await;
+    // Of this one the job was taken in, and is over by now: only what it was taken from is left.
+    let field = put_aside(&d, "over").await;
+    d.redis("HSET", &d.key("over", "quarantine"), (format!("taken_in {field}"), "1 taken_in - - 0 0\n")).await;
+    let expected: BTreeSet<(String, String)> = ["stray", "over"].map(|name| (name.to_owned(), P::WrongBucket.as_str().to_owned())).into();
+    let said = d.fsck(&[]);
+    assert_eq!((said.code, findings(&said)), (1, expected.clone()), "{}", said.err);
+    let said = d.fsck(&["--repair"]);
+    assert_eq!((said.code, findings(&said)), (0, expected), "{}", said.err);
+    d.is_in("stray", &["due:main", "jobs"]).await;
+    d.is_in("over", &[]).await;
+    assert!(d.dump().await.keys().all(|key| !key.ends_with("quarantine")));
+    assert_eq!((d.fsck(&[]).code, d.fsck(&[]).out.as_str()), (0, ""));
+}
