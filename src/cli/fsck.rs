@@ -29,6 +29,7 @@ pub(super) async fn run(common: &Common, args: &Args) -> Result<Exit, Stop> {
     let delivery = &settings.delivery;
     let rules = Rules {
         lease_ms: u64::try_from(lease_of(delivery).as_millis()).unwrap_or(u64::MAX),
+        retry_ms: delivery.retry_ms.clone(),
         sweep: SweepRules { dead_retention_ms: delivery.dead_retention_ms, dedupe_window_ms: delivery.dedupe_window_ms },
         repair: args.repair,
     };

@@ -36,10 +36,12 @@ pub struct Finding {
 }
 
 /// What is judged by: settings that the instances share.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Rules {
     /// How long a claim holds, ms.
     pub lease_ms: u64,
+    /// The waits, ms, of a job that brings none of its own.
+    pub retry_ms: Vec<u64>,
     /// What has its time when.
     pub sweep: SweepRules,
     /// Mend what is found.
@@ -54,10 +56,11 @@ pub type Found<'a> = &'a mut (dyn FnMut(Finding) + Send + Sync);
 /// # Errors
 /// Redis cannot be reached or refuses, there is no such namespace, or it has a schema that this program does not know. What was told stands.
 pub async fn run(settings: &Redis, rules: Rules, found: Found<'_>) -> Result<u64, StoreError> {
-    let Some(store) = namespace::open(settings, rules, found).await? else { return Ok(0) };
+    let Some(store) = namespace::open(settings, &rules, found).await? else { return Ok(0) };
     let mut fsck = Fsck { store, rules, found, jobs: 0, moved: Vec::new(), brokers: BTreeSet::new() };
     for bucket in 0..fsck.store.keys.buckets() {
         if fsck.keys_of(bucket).await? {
+            fsck.unfinished(bucket).await?;
             fsck.bucket(bucket).await?;
             fsck.memories(bucket).await?;
         }

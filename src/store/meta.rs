@@ -160,10 +160,7 @@ pub(super) async fn read_as(link: &Link, keys: &Keys) -> Result<Meta, StoreError
 pub(super) fn meta_of(key: &str, fields: &[(String, String)]) -> Result<Option<Meta>, StoreError> {
     let field = |name: &str| fields.iter().find(|(field, _)| field == name).map(|(_, value)| value.as_str());
     let Some(schema) = field("schema") else { return Ok(None) };
-    if schema != SCHEMA {
-        return Err(StoreError::new(Class::Settings, format!("redis: `{key}` has schema {schema}, this program knows {SCHEMA}"))
-            .mend("run the version of Dwell that made it, or a newer one"));
-    }
+    refuse_schema(key, schema)?;
     let mut brokers: Vec<String> = fields.iter().filter_map(|(name, _)| name.strip_prefix(BROKER_PREFIX)).map(str::to_owned).collect();
     brokers.sort();
     let buckets = field("buckets").and_then(|text| text.parse().ok()).filter(|buckets| *buckets > 0);
@@ -172,6 +169,15 @@ pub(super) fn meta_of(key: &str, fields: &[(String, String)]) -> Result<Option<M
             .mend("restore the field `buckets`: its number of buckets at first use"));
     };
     Ok(Some(Meta { buckets, brokers, epoch: field("epoch").unwrap_or_default().to_owned() }))
+}
+
+/// Refuses a schema that this program does not know.
+pub(super) fn refuse_schema(key: &str, schema: &str) -> Result<(), StoreError> {
+    if schema != SCHEMA {
+        return Err(StoreError::new(Class::Settings, format!("redis: `{key}` has schema {schema}, this program knows {SCHEMA}"))
+            .mend("run the version of Dwell that made it, or a newer one"));
+    }
+    Ok(())
 }
 
 pub(super) async fn fields(link: &Link, key: &str) -> Result<Vec<(String, String)>, StoreError> {

@@ -2,19 +2,26 @@
 
 use std::collections::{HashSet, VecDeque};
 
+use redis::Value;
+
 use super::scan::Scan;
 use super::{Fsck, Problem, bytes};
-use crate::job::JobId;
+use crate::job::{DeadReason, JobId};
+use crate::retry::{self, Next};
 use crate::store::Store;
 use crate::store::answer::Items;
 use crate::store::error::{Class, StoreError};
 use crate::store::inbound::{CALL_BYTES, CALL_JOBS};
+use crate::store::lease::{Held, Retry};
 use crate::store::meta::BROKER_PREFIX;
-use crate::store::record;
+use crate::store::record::{self, State};
 use crate::store::scripts::Name;
 
 /// How often one id is judged again after it was mended: more than there are problems that hide another.
 const ROUNDS: u8 = 8;
+
+/// How an entry of a quarantine begins whose job is on the way into its own bucket.
+const UNFINISHED: &[u8] = b"1 wrong_bucket ";
 
 /// An id to be judged.
 struct Suspect {
@@ -103,13 +110,7 @@ impl Fsck<'_> {
 
     /// How many were judged, and what was found.
     async fn ask(&self, bucket: u16, suspects: &VecDeque<Suspect>) -> Result<(usize, Vec<Verdict>), StoreError> {
-        let brokers = self.store.brokers();
-        let mut call = redis::cmd("EVALSHA");
-        call.arg(self.store.scripts.hash(Name::FsckJobs)).arg(9 + brokers.len()).arg(self.store.keys.fixed(bucket).as_slice());
-        for broker in brokers.iter() {
-            call.arg(self.store.keys.due(bucket, broker));
-        }
-        call.arg(self.store.keys.quarantine(bucket));
+        let mut call = self.call_with_quarantine(Name::FsckJobs, bucket);
         call.arg(u8::from(self.rules.repair)).arg(self.rules.lease_ms).arg(self.rules.sweep.dead_retention_ms).arg(CALL_BYTES);
         for suspect in suspects.iter().take(CALL_JOBS) {
             call.arg(&suspect.id[..]).arg(self.odd(bucket, &suspect.id)).arg(&suspect.unreadable[..]);
@@ -146,6 +147,10 @@ impl Fsck<'_> {
         match problem {
             Problem::MetaBroker => {
                 let broker = String::from_utf8_lossy(&detail).into_owned();
+                // Of an instance that joined since this look began: no damage.
+                if !self.brokers.contains(&broker) && self.store.has_joined(&broker).await? {
+                    return Ok(true);
+                }
                 // Told once; its jobs are judged once it is known.
                 if self.brokers.insert(broker.clone()) {
                     let repaired = self.rules.repair;
@@ -156,11 +161,41 @@ impl Fsck<'_> {
                 }
                 return Ok(self.rules.repair);
             }
+            Problem::LeaseExpired if self.rules.repair && !repaired => {
+                let repaired = self.end_hold(bucket, id, &detail).await?;
+                self.tell(bucket, id, problem, repaired);
+                return Ok(repaired);
+            }
             Problem::WrongBucket if repaired => self.move_home(bucket, id, &detail).await?,
             _ => {}
         }
         self.tell(bucket, id, problem, repaired);
         Ok(repaired)
+    }
+
+    /// Its consumer did not say `finish` within the TTR: what `rescue` would do. By its fence, so that nothing changes where an instance was faster.
+    async fn end_hold(&self, bucket: u16, id: &[u8], fence: &[u8]) -> Result<bool, StoreError> {
+        let mut read = Vec::new();
+        for key in [self.store.keys.jobs(bucket), self.store.keys.state(bucket)] {
+            let answer = self.store.link.command("HGET", redis::cmd("HGET").arg(key).arg(id)).await?;
+            read.push(bytes(answer).unwrap_or_default());
+        }
+        let state = State::decode(&read[1]);
+        let (Ok(record), Ok(state), Ok(text)) = (record::decode(std::mem::take(&mut read[0]).into()), state, std::str::from_utf8(id))
+        else {
+            return Ok(false);
+        };
+        let Ok(id) = JobId::new(text) else { return Ok(false) };
+        if state.fence != fence {
+            return Ok(false);
+        }
+        let (wait_ms, dies) = match retry::next(&record.job, &state, &self.rules.retry_ms, DeadReason::RetriesExhausted) {
+            Next::Wait(ms) => (ms, None),
+            Next::Dies(reason) => (0, Some(reason)),
+        };
+        let error = "the consumer did not finish it within the ttr".to_owned();
+        let retry = Retry { job: Held { id, fence: state.fence }, wait_ms, unpublished: false, dies, error };
+        Ok(self.store.retry(bucket, &record.job.broker, &[retry]).await?.first() == Some(&true))
     }
 
     /// Brings what was put aside into the bucket of its id. It stays aside where another job has that id.
@@ -170,15 +205,53 @@ impl Fsck<'_> {
         let (Some(entry), Ok(text)) = (bytes(answer), std::str::from_utf8(id)) else { return Ok(()) };
         let Some(aside) = Aside::read(&entry) else { return Ok(()) };
         let home = self.store.keys.bucket_of(text);
-        let mut call = self.store.script_call(Name::FsckAdopt, home, &self.store.brokers());
-        call.arg(id).arg(aside.record).arg(aside.state).arg(aside.place).arg(aside.score);
+        let mark = [b"taken_in ", field].concat();
+        let mut call = self.call_with_quarantine(Name::FsckAdopt, home);
+        call.arg(id).arg(aside.record).arg(aside.state).arg(aside.place).arg(aside.score).arg(&mark);
         if bytes(self.store.call(Name::FsckAdopt, &call).await?).as_deref() == Some(b"done") {
+            // In this order: cut off in between, the job is neither left aside nor taken in again.
             self.store.link.command("HDEL", redis::cmd("HDEL").arg(&quarantine).arg(field)).await?;
+            let at_home = self.store.keys.quarantine(home);
+            self.store.link.command("HDEL", redis::cmd("HDEL").arg(at_home).arg(&mark)).await?;
             self.moved.push((home, id.to_vec()));
         } else {
+            let stays = [b"1 id_taken ", &entry[UNFINISHED.len()..]].concat();
+            self.store.link.command("HSET", redis::cmd("HSET").arg(&quarantine).arg(field).arg(stays)).await?;
             tracing::warn!(id = text, bucket, quarantine, "another job has this id: the one in the wrong bucket stays in quarantine");
         }
         Ok(())
+    }
+
+    /// Jobs that were put aside on the way into their own bucket, by a repair that was cut off: it goes on.
+    pub(super) async fn unfinished(&mut self, bucket: u16) -> Result<(), StoreError> {
+        let mut scan = Scan::of("HSCAN", &self.store.keys.quarantine(bucket));
+        let mut seen = HashSet::new();
+        while let Some(page) = scan.next(&self.store).await? {
+            let mut page = page.into_iter();
+            while let (Some(field), Some(entry)) = (page.next(), page.next()) {
+                let Some(space) = field.iter().position(|byte| *byte == b' ') else { continue };
+                if !entry.starts_with(UNFINISHED) || !seen.insert(field.clone()) {
+                    continue;
+                }
+                let id = &field[space + 1..];
+                if self.rules.repair {
+                    self.move_home(bucket, id, &field).await?;
+                }
+                self.tell(bucket, id, Problem::WrongBucket, self.rules.repair);
+            }
+        }
+        Ok(())
+    }
+
+    fn call_with_quarantine(&self, name: Name, bucket: u16) -> redis::Cmd {
+        let brokers = self.store.brokers();
+        let mut call = redis::cmd("EVALSHA");
+        call.arg(self.store.scripts.hash(name)).arg(9 + brokers.len()).arg(self.store.keys.fixed(bucket).as_slice());
+        for broker in brokers.iter() {
+            call.arg(self.store.keys.due(bucket, broker));
+        }
+        call.arg(self.store.keys.quarantine(bucket));
+        call
     }
 }
 
@@ -206,6 +279,19 @@ impl<'a> Aside<'a> {
 }
 
 impl Store {
+    /// Whether the namespace knows this broker by now; then this store does too.
+    async fn has_joined(&self, broker: &str) -> Result<bool, StoreError> {
+        let field = format!("{BROKER_PREFIX}{broker}");
+        let has = self.link.command("HEXISTS meta", redis::cmd("HEXISTS").arg(self.keys.meta()).arg(field)).await?;
+        let has = matches!(has, Value::Int(1) | Value::Boolean(true));
+        if has && !self.brokers().iter().any(|known| known == broker) {
+            let mut brokers = self.brokers().to_vec();
+            brokers.push(broker.to_owned());
+            *self.brokers.write() = brokers.into();
+        }
+        Ok(has)
+    }
+
     /// Makes a broker known to the namespace.
     pub(super) async fn add_broker(&self, broker: &str) -> Result<(), StoreError> {
         let field = format!("{BROKER_PREFIX}{broker}");

@@ -19,7 +19,7 @@ use crate::store::{Store, Unobserved, permits};
 const SAMPLE: usize = 32;
 
 /// Opens the namespace also where what it says of itself is damaged. `None` where nothing in it can be judged; that was told.
-pub(super) async fn open(settings: &Redis, rules: Rules, found: Found<'_>) -> Result<Option<Store>, StoreError> {
+pub(super) async fn open(settings: &Redis, rules: &Rules, found: Found<'_>) -> Result<Option<Store>, StoreError> {
     let link = Link::new(settings);
     let facts = meta::facts(&link).await?;
     if rules.repair {
@@ -32,6 +32,12 @@ pub(super) async fn open(settings: &Redis, rules: Rules, found: Found<'_>) -> Re
     };
     let store = over(settings.buckets, Vec::new());
     permits::refuse_unpermitted_fsck(&link, &store.keys).await?;
+    // Before anything is judged or mended: another version's keys may be of other types. A meta of another type is damage, told below.
+    if let Ok(fields) = meta::fields(&link, &store.keys.meta()).await
+        && let Some((_, schema)) = fields.iter().find(|(name, _)| name == "schema")
+    {
+        meta::refuse_schema(&store.keys.meta(), schema)?;
+    }
     let mut tell = |problem, id: String, repaired| found(Finding { bucket: None, id, problem, repaired });
     for (key, kind) in [(store.keys.meta(), "hash"), (store.keys.instances(), "zset")] {
         if let Some((problem, repaired)) = store.fsck_key(&key, kind, rules.repair).await? {
@@ -120,8 +126,6 @@ async fn buckets(store: &Store, settings: &Redis, keys: &BTreeSet<String>) -> Re
         .filter(|buckets| (1..=1024).contains(buckets));
     let has_schema = fields.iter().any(|(name, _)| name == "schema");
     if has_schema && let Some(said) = said {
-        // Also refuses a schema that this program does not know.
-        meta::meta_of(&key, &fields)?;
         if said == settings.buckets {
             return Ok(Some((said, None)));
         }
@@ -130,6 +134,13 @@ async fn buckets(store: &Store, settings: &Redis, keys: &BTreeSet<String>) -> Re
         let is_wrong = misfit > fit && better > 0 && worse == 0;
         return Ok(Some(if is_wrong { (settings.buckets, Some((Problem::MetaBuckets, true))) } else { (said, None) }));
     }
+    let named;
+    let keys = if store.link.is_cluster() {
+        named = pools(store, settings).await?;
+        &named
+    } else {
+        keys
+    };
     let has_bucket =
         keys.iter().any(|key| matches!(store.keys.part_of(key), Some(Part::Fixed(_) | Part::Due(..) | Part::Unknown(Some(_)))));
     if !has_schema && !has_bucket {
@@ -141,13 +152,31 @@ async fn buckets(store: &Store, settings: &Redis, keys: &BTreeSet<String>) -> Re
     Ok(Some((wanted, Some((problem, misfit == 0)))))
 }
 
+/// The job pools of the namespace, found by name, whatever the number of its buckets.
+async fn pools(store: &Store, settings: &Redis) -> Result<BTreeSet<String>, StoreError> {
+    let all = Keys::new(&settings.namespace, 1024);
+    let mut pools = BTreeSet::new();
+    for bucket in 0..all.buckets() {
+        let key = all.jobs(bucket);
+        if store.link.command("EXISTS", redis::cmd("EXISTS").arg(key)).await? == Value::Int(1) {
+            pools.insert(key.to_owned());
+        }
+    }
+    Ok(pools)
+}
+
 /// How many jobs stand in the bucket that they belong to where there are so many buckets, and how many do not, of a few of each bucket.
+/// A key of a bucket that there would not be counts as one that does not.
 async fn fitting(store: &Store, settings: &Redis, buckets: u16, keys: &BTreeSet<String>) -> Result<(usize, usize), StoreError> {
     let candidate = Keys::new(&settings.namespace, buckets);
     let all = Keys::new(&settings.namespace, 1024);
     let (mut fit, mut misfit) = (0, 0);
-    for key in keys.iter().filter(|key| key.ends_with("}:jobs")) {
-        let Some(Part::Fixed(bucket)) = all.part_of(key) else { continue };
+    for key in keys {
+        let Some(Part::Fixed(bucket) | Part::Due(bucket, _)) = all.part_of(key) else { continue };
+        misfit += usize::from(bucket >= buckets);
+        if !key.ends_with("}:jobs") {
+            continue;
+        }
         let ids = match store.link.command("HRANDFIELD", redis::cmd("HRANDFIELD").arg(key).arg(SAMPLE)).await {
             Ok(Value::Array(ids)) => ids,
             // Of another type: told elsewhere.

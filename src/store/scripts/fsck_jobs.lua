@@ -3,7 +3,8 @@
 -- ARGV   repair (1: mend), lease ms of a claim, dead retention ms, most bytes of records, then three an id: id, what the caller knows of it ('' nothing,
 --        'bucket' it hashes to another one, 'id' it is none that Dwell writes), the record that the caller could not read ('' none).
 -- Answer { ids judged (at least one, the others did not fit), then place of the id among them, problem, 1 where it is mended, detail }: the gravest
---        problem of an id: judge what was mended again. Detail: the broker of `meta_broker`, the quarantine field of `wrong_bucket`.
+--        problem of an id: judge what was mended again. Detail: the broker of `meta_broker`, the quarantine field of `wrong_bucket`,
+--        the fence of a `lease_expired` that its consumer let pass, which is left to the caller.
 -- Work   <= 128 ids or 1 MiB a call; about 10 commands an id. First write ZREM or HDEL where an id leaves, else HSET.
 local repair, lease, retention, most_bytes = ARGV[1] == '1', tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local QUARANTINE = KEYS[#KEYS]
@@ -181,8 +182,11 @@ local function judge(id, odd, unreadable)
       return 'lease_without_owner', repair
     end
     if place.score < NOW - RESCUE_GRACE then
+      -- A failed attempt, which waits the next time of its retry array or dies: only the caller can read that.
+      if state.flags == HELD then return 'lease_expired', false, state.fence end
       if repair then
-        if state.flags ~= HELD then state.crashes = math.min(state.crashes + 1, 255) end
+        -- What was taken over was counted then.
+        if state.flags == 0 then state.crashes = math.min(state.crashes + 1, 255) end
         wait_again(places, id, state, due_key, NOW)
       end
       return 'lease_expired', repair

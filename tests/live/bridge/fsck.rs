@@ -16,6 +16,7 @@ fn rules(settings: &Settings) -> Rules {
     let delivery = &settings.delivery;
     Rules {
         lease_ms: u64::try_from(lease_of(delivery).as_millis()).unwrap(),
+        retry_ms: delivery.retry_ms.clone(),
         sweep: SweepRules { dead_retention_ms: delivery.dead_retention_ms, dedupe_window_ms: delivery.dedupe_window_ms },
         repair: true,
     }
@@ -61,7 +62,7 @@ async fn a_hundred_thousand_jobs_take_seconds_and_redis_answers_meanwhile() {
         let requests: Vec<_> = (from..from + 2000).map(|n| request(&format!("job-{n}"), n, FAR)).collect();
         bed.store.schedule(&requests).await.unwrap();
     }
-    let rules = Rules { lease_ms: 20_000, sweep: crate::store::bed::KEEP, repair: true };
+    let rules = Rules { lease_ms: 20_000, retry_ms: Vec::new(), sweep: crate::store::bed::KEEP, repair: true };
     let settings = bed.settings.clone();
     let began = Instant::now();
     let checking = tokio::spawn(async move { fsck::run(&settings, rules, &mut |finding| panic!("{finding:?}")).await.unwrap() });

@@ -1,7 +1,9 @@
 //! `dwell fsck`: a namespace to be damaged by hand, with healthy jobs in every state, which must stay as they are.
 
+mod cluster;
 mod jobs;
 mod keys;
+mod meanwhile;
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,0 +1,56 @@
+//! `fsck` on a Redis Cluster, where no scan finds the keys.
+
+use std::net::TcpListener;
+
+use dwell::config::{Redis, RedisMode};
+use dwell::servers::{RedisOptions, RedisServer};
+use dwell::store::fsck::{self, Problem as P, Rules};
+
+use crate::store::bed::{Bed, FAR, KEEP, MAIN, RETRY, connect, request};
+use crate::support::wait_until;
+
+/// A cluster of one node that has every slot.
+async fn cluster() -> RedisServer {
+    // The port of its bus: the default is beyond the last port for many.
+    let bus = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let more = vec![("cluster-enabled".to_owned(), "yes".to_owned()), ("cluster-port".to_owned(), bus.to_string())];
+    let server = RedisServer::start(RedisOptions { more, ..RedisOptions::default() }).await.unwrap();
+    let mut raw = connect(&server.url()).await;
+    let () = redis::cmd("CLUSTER").arg("ADDSLOTSRANGE").arg(0).arg(16383).query_async(&mut raw).await.unwrap();
+    wait_until("the cluster is ready", async || {
+        let info: String = redis::cmd("CLUSTER").arg("INFO").query_async(&mut raw.clone()).await.unwrap();
+        info.contains("cluster_state:ok").then_some(())
+    })
+    .await;
+    server
+}
+
+async fn repair(settings: &Redis, buckets: u16) -> Vec<(P, bool)> {
+    let settings = Redis { mode: RedisMode::Cluster, buckets, ..settings.clone() };
+    let rules = Rules { lease_ms: 20_000, retry_ms: RETRY.to_vec(), sweep: KEEP, repair: true };
+    let mut told = Vec::new();
+    fsck::run(&settings, rules, &mut |finding| told.push((finding.problem, finding.repaired))).await.unwrap();
+    told
+}
+
+#[tokio::test]
+async fn the_number_of_buckets_is_told_by_the_jobs_in_a_cluster_too() {
+    let server = cluster().await;
+    let bed = Bed::on(&server.url(), 4, &[MAIN]).await;
+    for n in 0..40 {
+        bed.put(request(&format!("job-{n}"), n, FAR)).await;
+    }
+    let before = bed.dump().await;
+    let meta = format!("{}:meta", bed.settings.namespace);
+    bed.redis(&["HDEL", &meta, "buckets"]).await;
+    let damaged = bed.dump().await;
+    assert_eq!(repair(&bed.settings, 2).await, [(P::MetaBuckets, false)]);
+    assert_eq!(bed.dump().await, damaged, "by another number no job would be found: nothing is touched");
+    assert_eq!(repair(&bed.settings, 4).await, [(P::MetaBuckets, true)]);
+    assert_eq!(bed.dump().await, before);
+
+    bed.redis(&["DEL", &meta]).await;
+    assert_eq!(repair(&bed.settings, 2).await, [(P::MetaMissing, false)]);
+    assert_eq!(repair(&bed.settings, 4).await, [(P::MetaMissing, true), (P::MetaBroker, true)]);
+    assert_eq!(repair(&bed.settings, 4).await, []);
+}
