@@ -40,7 +40,10 @@ pub fn asked(fields: &[(&str, String)], message: &Message, rules: &Rules, now_ms
     for (name, value) in fields {
         control.take(name, &name.replace('-', "_"), value)?;
     }
-    schedule(control, message, None, rules, now_ms)
+    let mut schedule = schedule(control, message, None, rules, now_ms)?;
+    // Like no other, and looked up all the same: see `act_on`.
+    schedule.origin.check = true;
+    Ok(schedule)
 }
 
 /// Reads a word on one job that came as fields; `due` is the new time of a reschedule, by [`due_within`].
