@@ -63,10 +63,14 @@ fn refuses_open(method: &Method, uri: &Uri, headers: &HeaderMap) -> Option<Probl
 
 /// Whether `host` or `host:port` is this host's own by name or address.
 fn is_loopback(authority: &str) -> bool {
-    let host = match authority.strip_prefix('[') {
-        Some(rest) => rest.split(']').next().unwrap_or_default(),
-        None => authority.rsplit_once(':').map_or(authority, |(host, _)| host),
+    let (host, rest) = match authority.strip_prefix('[') {
+        Some(rest) => rest.split_once(']').unwrap_or_default(),
+        None => authority.split_at(authority.find(':').unwrap_or(authority.len())),
     };
+    // Behind it a port, and not what makes another host of it, as `localhost:80@evil.example`.
+    if !rest.is_empty() && !rest.strip_prefix(':').is_some_and(|port| port.bytes().all(|byte| byte.is_ascii_digit())) {
+        return false;
+    }
     host.eq_ignore_ascii_case("localhost") || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
@@ -89,7 +93,18 @@ mod tests {
         for host in ["localhost", "LocalHost:7464", "127.0.0.1:7464", "127.1.2.3", "[::1]:7464", "[::1]"] {
             assert_eq!(status(&open, Method::GET, &[("host", host)]), 200, "{host}");
         }
-        for host in ["evil.example", "localhost.evil.example:7464", "127.0.0.1.nip.io", "10.0.0.1:7464", "", "[::2]", "dwell"] {
+        for host in [
+            "evil.example",
+            "localhost.evil.example:7464",
+            "127.0.0.1.nip.io",
+            "10.0.0.1:7464",
+            "",
+            "[::2]",
+            "dwell",
+            "localhost:80@evil.example",
+            "[::1].nip.io",
+            "::1",
+        ] {
             assert_eq!(status(&open, Method::GET, &[("host", host)]), 421, "{host}");
         }
         assert_eq!(status(&open, Method::GET, &[]), 421, "no host at all");

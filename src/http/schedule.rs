@@ -81,7 +81,15 @@ pub(super) async fn schedule(State(api): State<Api>, Body(new): Body<NewJob>) ->
     let answers = inner.apply.schedule(&mut schedules, &mut Few::default()).await?;
     let answer = answers.first().copied().ok_or_else(|| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "the store gave no verdict"))?;
     let retry_ms = &inner.apply.retry_ms;
-    let found = store.find(&id).await?.map(|found| view::Job::of(&found, retry_ms));
+    let found = match (store.find(&id).await, answer.verdict) {
+        (Ok(found), _) => found.map(|found| view::Job::of(&found, retry_ms)),
+        // It is stored, whether or not it can be looked at.
+        (Err(error), Verdict::Added | Verdict::Replaced) => {
+            tracing::warn!(%error, "a job was stored and could not be looked at");
+            None
+        }
+        (Err(error), _) => return Err(error.into()),
+    };
     if answer.verdict == Verdict::Conflict {
         return Err(Problem::from(Rejection::conflict(&id)).job(found));
     }

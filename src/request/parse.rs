@@ -40,13 +40,17 @@ pub fn asked(fields: &[(&str, String)], message: &Message, rules: &Rules, now_ms
     for (name, value) in fields {
         control.take(name, &name.replace('-', "_"), value)?;
     }
-    schedule(control, message, None, rules, now_ms)
+    let mut schedule = schedule(control, message, None, rules, now_ms)?;
+    // Like no other, and looked up all the same: see `act_on`.
+    schedule.origin.check = true;
+    Ok(schedule)
 }
 
 /// Reads a word on one job that came as fields; `due` is the new time of a reschedule, by [`due_within`].
 #[must_use]
 pub fn act_on(action: Action, id: JobId, due: Option<Due>) -> Act {
-    let origin = Origin { fingerprint: rand::random(), check: false };
+    // Like no other, and looked up all the same: on a cluster the client sends a call again by itself where its answer was lost.
+    let origin = Origin { fingerprint: rand::random(), check: true };
     Act { action, id, due, seen_due: None, seen_attempt: None, origin, reply_to: None }
 }
 

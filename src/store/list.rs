@@ -155,6 +155,10 @@ impl Store {
             let more = more || chunks.peek().is_some();
             self.add(&mut page, batch, query, more).await?;
         }
+        // Some went meanwhile, or cannot be read: the page is short, and not the last.
+        if more && page.next.is_none() {
+            page.next = candidates.last().map(|candidate| candidate.spot.clone());
+        }
         Ok(page)
     }
 

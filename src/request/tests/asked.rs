@@ -24,7 +24,7 @@ fn fields_are_read_as_headers_are() {
     assert_eq!((schedule.conflict, schedule.job.retry, schedule.job.max_late_ms), (Conflict::Keep, Some(vec![]), Some(MINUTE)));
     assert_eq!((schedule.job.origin.as_str(), &schedule.job.body[..], schedule.job.headers.text("tag")), ("", &b"body"[..], Some("t")));
     let other = ask(&fields, &Message::new("body"), "nats").unwrap();
-    assert!(!other.origin.check && other.origin.fingerprint != schedule.origin.fingerprint, "each call is a request of its own");
+    assert!(other.origin.check && other.origin.fingerprint != schedule.origin.fingerprint, "each call is a request of its own");
     let nameless = ask(&fields[1..3], &Message::new("body"), "nats").unwrap();
     assert!(
         nameless.generated

@@ -5,7 +5,10 @@
 local id, fingerprint = ARGV[1], ARGV[2]
 if ARGV[3] == '1' then
   local act = call('HGET', ACTS, fingerprint) or call('HGET', ACTS_OLD, fingerprint)
-  if act then return { read_act(act) } end
+  if act then
+    touch()
+    return { read_act(act) }
+  end
 end
 
 local record = call('HGET', JOBS, id)

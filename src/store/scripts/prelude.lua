@@ -98,6 +98,14 @@ local function remember_acts(list)
   many('HSET', ACTS, list)
 end
 
+-- A write that leaves nothing, behind a verdict that is told again. WAIT and WAITAOF wait only for what their own connection has written: without
+-- a write they would let through an answer that is on this server alone. It frees first, so that a full Redis does not refuse.
+local function touch()
+  call('HDEL', ACTS, '-')
+  call('HSET', ACTS, '-', '')
+  call('HDEL', ACTS, '-')
+end
+
 -- Field '' of state: the run id of the server that was last seen as the bucket's master, and when it was seen to be another one (0: never).
 -- A claim may be lost with the master that saw it, though its publish was made. Answers the time of the change, and 1 where it is news;
 -- a bucket without jobs (is_new) that never saw a master sees its first one.

@@ -115,6 +115,7 @@ end
 
 many('HSET', JOBS, records)
 remember_acts(applied)
+if #records == 0 and #applied == 0 then touch() end
 many('ZREM', RUN, leave_run)
 many('ZREM', DEAD, leave_dead)
 many('HDEL', STATE, forget)

@@ -253,6 +253,21 @@ async fn events_tell_stats_to_all_who_listen_and_say_when_redis_is_away() {
     assert_eq!(ended.code(), Some(0));
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_stored_is_not_called_a_failure_because_it_could_not_be_looked_at() {
+    let bed = Bed::new().await;
+    let sidecar = Sidecar::run(&bed.settings(true), "", &["--no-dispatch"]).await;
+    let mut raw = crate::store::bed::connect(&bed.redis.url()).await;
+    // A look at a job needs it, and a new job does not.
+    let _: () = redis::cmd("ACL").arg("SETUSER").arg("default").arg("-zscore").query_async(&mut raw).await.unwrap();
+    assert!(sidecar.get("/v1/jobs/x").status >= 500);
+    let answer = sidecar.post("/v1/jobs", &json!({"id": "x", "for": "1h", "target": "orders.x", "body": "hello"}));
+    assert_eq!(answer.status, 201, "{answer:?}");
+    assert_eq!((&answer.json()["id"], &answer.json()["size"]), (&json!("x"), &json!(5)));
+    let _: () = redis::cmd("ACL").arg("SETUSER").arg("default").arg("+zscore").query_async(&mut raw).await.unwrap();
+    assert_eq!(sidecar.get("/v1/jobs/x").json()["due_ms"], answer.json()["due_ms"]);
+}
+
 fn base64(bytes: &[u8]) -> String {
     use base64::{Engine, engine::general_purpose::STANDARD};
     STANDARD.encode(bytes)

@@ -5,13 +5,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use dwell::job::{Action, Due};
+use dwell::job::{Action, DeadReason, Due};
 use dwell::store::Store;
+use dwell::store::lease::Bury;
 use serde_json::Value;
 
 use super::sidecar::Sidecar;
 use crate::commands::bed::Bed;
-use crate::store::bed::{MAIN, action, open, request, settings};
+use crate::store::bed::{LEASE, MAIN, PAST, action, held, open, request, settings};
 
 /// How many jobs stand; `DWELL_PAGES` says another number.
 const STANDING: usize = 5_000;
@@ -54,11 +55,15 @@ async fn come_and_go(store: Arc<Store>, stop: Arc<AtomicBool>, due: impl Fn(u64)
 
 /// Every id by pages of this size.
 fn all(sidecar: &Sidecar, limit: usize, longest: &mut Duration) -> Vec<String> {
+    all_of(sidecar, "scheduled", limit, longest)
+}
+
+fn all_of(sidecar: &Sidecar, state: &str, limit: usize, longest: &mut Duration) -> Vec<String> {
     let mut ids = Vec::new();
     let mut cursor = String::new();
     loop {
         let begun = std::time::Instant::now();
-        let answer = sidecar.get(&format!("/v1/jobs?limit={limit}{cursor}"));
+        let answer = sidecar.get(&format!("/v1/jobs?state={state}&limit={limit}{cursor}"));
         *longest = (*longest).max(begun.elapsed());
         assert_eq!(answer.status, 200, "{answer:?}");
         let page: Value = answer.json();
@@ -111,4 +116,28 @@ async fn jobs_of_one_due_time_are_listed_once_while_others_come_and_go() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn jobs_of_spread_due_times_are_listed_once_while_others_come_and_go() {
     nothing_is_missing_or_twice(|n| FAR + i64::try_from(n.wrapping_mul(7919) % 1000).unwrap()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_dead_job_that_cannot_be_read_does_not_end_the_list_before_the_others() {
+    let bed = Bed::new().await;
+    let sidecar = Sidecar::run(&bed.settings(true), "", &["--no-dispatch"]).await;
+    let store = open(&settings(&bed.redis.url(), "dwell", 16), &[MAIN]).await;
+    for number in 0..9 {
+        let id = format!("dead-{number}");
+        store.schedule(&[request(&id, number, PAST)]).await.unwrap();
+        let bucket = store.keys().bucket_of(&id);
+        let lease = crate::store::bed::one_of(store.claim(bucket, MAIN, LEASE, 1, 1 << 20).await.unwrap());
+        let bury = Bury { job: held(&lease), reason: DeadReason::Invalid, error: String::new() };
+        assert!(store.bury(bucket, &[bury]).await.unwrap()[0]);
+    }
+    let mut raw = crate::store::bed::connect(&bed.redis.url()).await;
+    let jobs = store.keys().jobs(store.keys().bucket_of("dead-1")).to_owned();
+    let _: () = redis::cmd("HSET").arg(jobs).arg("dead-1").arg("no record").query_async(&mut raw).await.unwrap();
+    let mut longest = Duration::ZERO;
+    for limit in [1, 2, 3, 100] {
+        let ids = tokio::task::block_in_place(|| all_of(&sidecar, "dead", limit, &mut longest));
+        let rest: Vec<String> = (0..9).filter(|number| *number != 1).map(|number| format!("dead-{number}")).collect();
+        assert_eq!(ids, rest, "pages of {limit}");
+    }
 }

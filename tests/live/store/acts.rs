@@ -313,3 +313,19 @@ async fn actions_race_with_claims_and_settles_and_every_job_ends_once() {
         assert_eq!(bed.place(&format!("job-{n}")).await, "none");
     }
 }
+
+#[tokio::test]
+async fn a_call_that_the_client_sends_twice_by_itself_answers_the_same() {
+    // As that of a cluster does where an answer was lost with its connection.
+    let bed = Bed::new().await;
+    for (number, (action, verdict)) in
+        [(Action::Cancel, Verdict::Cancelled), (Action::Fire, Verdict::Firing), (Action::Finish, Verdict::NotFound)].into_iter().enumerate()
+    {
+        let name = format!("job-{number}");
+        bed.put(request(&name, number as u64, FAR)).await;
+        let act = dwell::request::act_on(action, id(&name), None);
+        assert_eq!((bed.act(&act).await, bed.act(&act).await), (verdict, verdict), "{name}");
+    }
+    let act = dwell::request::act_on(Action::Cancel, id("job-1"), None);
+    assert_eq!((bed.act(&act).await, bed.act(&act).await), (Verdict::Cancelled, Verdict::Cancelled), "another call, another answer");
+}

@@ -153,3 +153,30 @@ async fn a_replica_is_waited_for_and_one_that_hangs_is_an_error_that_mends_itsel
     // The cancel was applied the first time, and is told so now.
     assert_eq!(store.act(&cancel, RETRY).await.unwrap().verdict, Verdict::Cancelled);
 }
+
+#[tokio::test]
+async fn a_verdict_that_is_told_again_is_as_durable_as_one_that_is_new() {
+    // Newer servers wait for what the connection itself has written, and a verdict that is told again may come over another.
+    let told_again = async |program: Option<PathBuf>| {
+        let master = start(program.clone(), None).await;
+        let replica = replica_of(&master, program).await;
+        let gated = at(&master, Durability::Replica);
+        crate::support::wait_until("the replica", async || wait_of(&gated).await.ok()).await;
+        let store = open(&gated, &[MAIN]).await;
+        for number in 0..8 {
+            store.schedule(&[request(&format!("job-{number}"), number, FAR)]).await.unwrap();
+        }
+        replica.freeze().unwrap();
+        let (cancel, late) = (action(Action::Cancel, "job-0", 1000), [request("late", 8, FAR)]);
+        assert!(store.act(&cancel, RETRY).await.is_err() && store.schedule(&late).await.is_err());
+        let acts = futures_util::future::join_all((0..4).map(|_| store.act(&cancel, RETRY))).await;
+        assert!(acts.iter().all(Result::is_err), "no replica has it: {acts:?}");
+        let schedules = futures_util::future::join_all((0..4).map(|_| store.schedule(&late))).await;
+        assert!(schedules.iter().all(Result::is_err), "no replica has it: {schedules:?}");
+        replica.thaw().unwrap();
+        let cancelled = crate::support::wait_until("the replica again", async || store.act(&cancel, RETRY).await.ok()).await;
+        assert_eq!(cancelled.verdict, Verdict::Cancelled);
+        assert_eq!(store.schedule(&late).await.unwrap().answers[0].verdict, Verdict::Added);
+    };
+    tokio::join!(told_again(None), told_again(Some(find::redis_server_waitaof().unwrap())));
+}
