@@ -31,9 +31,11 @@ export function job(parent, { id }, signal) {
   let stamp = '';
 
   const draw = (found) => {
-    if (shown && JSON.stringify(found) === stamp) return;
+    // Its state follows from the time, too.
+    const now = JSON.stringify([found, stateOf(found)]);
+    if (shown && now === stamp) return;
     const before = shown;
-    [shown, stamp] = [found, JSON.stringify(found)];
+    [shown, stamp] = [found, now];
     parent.classList.remove('over');
     fill(head, status(...stateOf(found)), ' ', el('span', { class: 'lead' }, lead(found)));
     drawButtons(buttons, found, perform);
