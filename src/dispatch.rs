@@ -3,6 +3,7 @@
 //! One task owns everything that is in flight; the store and the sink work beside it. The window (jobs and bytes) is counted from the claim to the
 //! settled outcome: at its bound nothing more is claimed.
 
+mod claimed;
 mod flight;
 mod outcome;
 mod pause;
@@ -22,15 +23,13 @@ use tokio_util::sync::CancellationToken;
 use crate::clock::{self, Instant};
 use crate::config::Delivery;
 use crate::fleet::Fleet;
-use crate::job::{Confirm, DeadReason, Late};
-use crate::outgoing;
-use crate::publisher::{Attempt, Publisher, Reports};
+use crate::publisher::{Publisher, Reports};
 use crate::reconnect::Backoff;
 use crate::store::Store;
 use crate::store::error::StoreError;
 use crate::store::inbound::Head;
-use crate::store::lease::{Bury, Held, Lease, Release, Retry, Taken};
-use crate::telemetry::trace::{About, Traces};
+use crate::store::lease::{Held, Lease, Taken};
+use crate::telemetry::trace::Traces;
 use crate::telemetry::{BrokerMetrics, Metrics};
 use flight::{Flight, Window};
 use pause::Pauses;
@@ -197,133 +196,12 @@ impl Dispatch {
         self.wakes.head(head.bucket, clock::now() + micros(ahead_us));
     }
 
-    /// A claim came back: what it took is published, or on its way elsewhere.
-    async fn claimed(&mut self, (bucket, most, bytes, answer): ClaimAnswer, stopping: bool) {
-        let now = clock::now();
-        let taken = match answer {
-            Ok(taken) => taken,
-            Err(error) => {
-                let pause = self.backoff.pause();
-                tracing::warn!(broker = &*self.broker, bucket, %error, "claiming failed, trying again");
-                self.window.unreserve(most, bytes);
-                self.wakes.read(bucket, Some(now + pause), now);
-                self.rest_until = Some(now + pause);
-                return;
-            }
-        };
-        self.backoff.reset();
-        if self.pauses.forget(now) {
-            self.count_pauses();
-        }
-        let next = taken.next_ms.map(|due_ms| now + micros(due_ms.saturating_mul(1000).saturating_sub(taken.now_us)));
-        self.wakes.read(bucket, if taken.more { Some(now) } else { next }, now);
-        if taken.unknown > 0 || taken.orphans > 0 {
-            tracing::error!(
-                broker = &*self.broker,
-                bucket,
-                unknown = taken.unknown,
-                orphans = taken.orphans,
-                "jobs that this version cannot read stay in place, ids without a record were removed; run `dwell fsck`"
-            );
-        }
-        self.window.unreserve(most, bytes);
-        for broken in taken.broken {
-            tracing::error!(id = %broken.id, bucket, why = broken.why, "a stored job cannot be read, it is kept among the dead");
-            self.window.take(0);
-            self.gathered
-                .bury(bucket, Bury { job: Held { id: broken.id, fence: broken.fence }, reason: DeadReason::Invalid, error: broken.why });
-        }
-        let mut attempts = Vec::with_capacity(taken.jobs.len());
-        for lease in taken.jobs {
-            self.window.take(lease.size);
-            if stopping {
-                self.give_back(&lease, Duration::ZERO);
-            } else if let Some(attempt) = self.attempt(lease, taken.now_us, now) {
-                attempts.push(attempt);
-            }
-        }
-        if !attempts.is_empty() {
-            self.publisher.publish(attempts).await;
-        }
-    }
-
-    /// What to publish for a job that was claimed; `None` where it goes elsewhere.
-    fn attempt(&mut self, lease: Lease, redis_us: i64, now: Instant) -> Option<Attempt> {
-        let job = &lease.record.job;
-        let timeout = Duration::from_millis(self.rules.publish_timeout_ms);
-        if now + timeout > lease.deadline {
-            // This process slept, or the answer did: by the time of a confirm others may hold the job.
-            self.give_back(&lease, Duration::ZERO);
-            return None;
-        }
-        let kind = self.publisher.kind();
-        let (to, message) = if let Some(reason) = lease.state.reason {
-            let Some(dead) = self.dead.clone() else {
-                self.gathered.bury(lease.bucket, Bury { job: held(&lease), reason, error: lease.state.last_error.clone() });
-                self.window.settling(lease.size);
-                return None;
-            };
-            (dead, outgoing::dead_letter(&lease, kind, reason))
-        } else {
-            if self.is_too_late(&lease, redis_us) {
-                return None;
-            }
-            if let Some(left) = self.pauses.left(&job.to, now) {
-                self.give_back(&lease, left);
-                return None;
-            }
-            (job.to.clone(), outgoing::attempt(&lease, kind))
-        };
-        let dedupe_id = outgoing::dedupe_id(&lease);
-        let timeout = match job.confirm {
-            Confirm::Broker => timeout.min(Duration::from_millis(u64::from(job.ttr_ms))),
-            Confirm::Consumer => timeout,
-        };
-        let about = About { system: kind, destination: &to.address, headers: &message.headers };
-        let mut span = self.traces.attempt(about, lease.state.attempt, job.trace.as_deref());
-        span.job(lease.id.as_str());
-        let token = self.publisher.token();
-        self.flights.insert(token, Flight::new(lease, now, span));
-        Some(Attempt { token, to, message, dedupe_id, deadline: now + timeout })
-    }
-
-    /// Applies the overdue policy to a first attempt: true where the job was too late.
-    fn is_too_late(&mut self, lease: &Lease, redis_us: i64) -> bool {
-        let job = &lease.record.job;
-        let Some(max_late_ms) = job.max_late_ms.or(self.rules.max_late_ms) else { return false };
-        let late_ms = redis_us / 1000 - lease.state.due_ms;
-        if lease.state.attempt > 1 || late_ms <= i64::try_from(max_late_ms).unwrap_or(i64::MAX) {
-            return false;
-        }
-        match job.late.unwrap_or(self.rules.late) {
-            Late::Fire => return false,
-            Late::Drop => {
-                self.metrics.late_dropped(1);
-                self.gathered.drop_late(lease.bucket, held(lease));
-            }
-            Late::Dead => {
-                let error = format!("overdue by {late_ms} ms at its first attempt, max_late is {max_late_ms} ms");
-                let retry = Retry { job: held(lease), wait_ms: 0, unpublished: true, dies: Some(DeadReason::Late), error };
-                self.gathered.retry(lease.bucket, retry);
-            }
-        }
-        self.window.settling(lease.size);
-        true
-    }
-
     /// Gives back what claims took whose answers were lost: nobody claims after this, and their leases would have to run out.
     async fn give_back_lost(&mut self) {
         while let Err(error) = self.store.reclaim_all_lost(&self.broker).await {
             tracing::warn!(broker = &*self.broker, %error, "giving back claims failed, trying again");
             clock::sleep(self.backoff.pause()).await;
         }
-    }
-
-    /// Back to due without an attempt.
-    fn give_back(&mut self, lease: &Lease, pause: Duration) {
-        let pause_ms = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX);
-        self.gathered.release(lease.bucket, Release { job: held(lease), pause_ms, unpublished: true });
-        self.window.settling(lease.size);
     }
 }
 
