@@ -46,9 +46,9 @@ impl Verdicts {
         self.jobs.entry(id.to_owned()).or_default().arrivals += 1;
     }
 
-    /// How many jobs have an answer.
-    pub(crate) fn answered(&self) -> usize {
-        self.jobs.values().filter(|course| !course.verdicts.is_empty()).count()
+    /// The jobs that have no answer yet.
+    pub(crate) fn unanswered(&self) -> Vec<String> {
+        self.jobs.iter().filter(|(_, course)| course.verdicts.is_empty()).map(|(id, _)| id.clone()).collect()
     }
 
     pub(crate) fn tally(&self) -> Tally {

@@ -106,6 +106,13 @@ impl Trio {
         self.dwells = join_all((0..instances).map(async |_| DwellServer::start(program(), settings).await.unwrap())).await;
     }
 
+    /// The warnings and errors in the logs of the instances, for a test that fails.
+    pub(crate) fn complaints(&self) -> String {
+        let logs = self.dwells.iter().map(|dwell| std::fs::read_to_string(dwell.dir().join("log")).unwrap_or_default());
+        let is_bad = |line: &&str| ["WARN", "ERROR"].iter().any(|level| line.contains(&format!("\"level\":\"{level}\"")));
+        logs.flat_map(|log| log.lines().filter(is_bad).map(|line| format!("{line}\n")).collect::<Vec<_>>()).collect()
+    }
+
     /// Stops all instances in order: what they have out is confirmed or given back.
     pub(crate) async fn stop(&mut self) {
         for dwell in &mut self.dwells {

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use dwell::clock;
 use dwell::servers::BrokerKind;
@@ -138,7 +138,7 @@ impl Race {
             () = sweep => {}
         }
         trio.dwells.push(killed);
-        self.settle(trio, &target, &readings, &book, jobs).await;
+        self.settle(trio, &target, &readings, &book).await;
 
         let book = book.lock();
         let tally = book.tally();
@@ -160,17 +160,23 @@ impl Race {
     }
 
     /// Waits until each has its answer and nothing is out, and enters all that came.
-    async fn settle(&self, trio: &mut Trio, target: &str, readings: &[Reading], book: &Mutex<Verdicts>, jobs: usize) {
-        wait_within(DEADLINE * 2, &format!("{}: each has its answer, and is over", self.name), async || {
+    async fn settle(&self, trio: &mut Trio, target: &str, readings: &[Reading], book: &Mutex<Verdicts>) {
+        let patience = Instant::now() + DEADLINE * 2;
+        loop {
             for (_, reply) in readings.iter().skip(1).step_by(2).flat_map(Reading::now) {
                 let reply: serde_json::Value = serde_json::from_slice(&reply.body).unwrap();
                 book.lock().told(reply["id"].as_str().unwrap(), reply["verdict"].as_str().unwrap());
             }
             let counts = trio.store().counts(&[]).await.unwrap();
             let left: u64 = counts.scheduled.iter().chain(&counts.reserved).sum();
-            (book.lock().answered() == jobs && left == 0).then_some(())
-        })
-        .await;
+            let unanswered = book.lock().unanswered();
+            if unanswered.is_empty() && left == 0 {
+                break;
+            }
+            let said = format!("{}: {left} jobs are not over, {} have no answer: {unanswered:?}", self.name, unanswered.len());
+            assert!(Instant::now() < patience, "{said}\n{}", trio.complaints());
+            clock::sleep(Duration::from_millis(100)).await;
+        }
         // Of a job that was cancelled in flight the store knows no more, but its instance does.
         trio.stop().await;
         for (kind, reading) in BrokerKind::ALL.iter().zip(readings.iter().step_by(2)) {
