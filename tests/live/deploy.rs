@@ -63,13 +63,15 @@ fn wrong(expr: &str, scrape: &Scrape) -> Vec<String> {
         labels.extend(known.keys().cloned());
         let Some(matchers) = rest.strip_prefix('{').and_then(|rest| rest.split_once('}')).map(|(matchers, _)| matchers) else { continue };
         for matcher in matchers.split(',') {
-            let (label, value) = matcher.split_once('=').unwrap();
-            let (label, value) = (label.trim_end_matches('!'), value.trim_start_matches('~').trim_matches('"'));
+            // `=`, `!=`, `=~` or `!~`; of a pattern each of its alternatives.
+            let (label, value) = matcher.split_at(matcher.find(['=', '!']).unwrap());
+            let mut values = value.trim_start_matches(['=', '!', '~']).trim_matches('"').split('|');
             match known.get(label) {
                 _ if OF_PROMETHEUS.contains(&label) => {}
                 None => wrong.push(format!("{name} has no label {label}")),
-                Some(values) if !values.contains(value) => wrong.push(format!("{name} has no {label} {value}")),
-                Some(_) => {}
+                Some(known) => {
+                    wrong.extend(values.find(|value| !known.contains(*value)).map(|value| format!("{name} has no {label} {value}")))
+                }
             }
         }
     }
@@ -127,6 +129,7 @@ async fn alerts_and_dashboard_name_only_what_a_scrape_has_from_the_start() {
         wrong("sum by (reason) (rate(dwell_gone_total[5m]))", &scrape),
         ["no metric dwell_gone_total", "no label reason to group by"]
     );
+    assert_eq!(wrong("dwell_jobs{state!~\"dead|gone\"}", &scrape), ["dwell_jobs has no state gone"]);
     assert_eq!(wrong("dwell_jobs{state=\"lost\",why!=\"x\"}", &scrape), ["dwell_jobs has no state lost", "dwell_jobs has no label why"]);
 }
 
