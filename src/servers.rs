@@ -34,7 +34,7 @@ pub use self::redis::{AppendFsync, RedisOptions, RedisServer};
 pub use self::server::Server;
 
 /// How long a server may take to get ready or to end. Far more than any needs, so that only a broken one meets it.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Why a private server could not be had.
 #[derive(Debug, thiserror::Error)]
