@@ -9,6 +9,8 @@ struct Course {
     verdicts: Vec<String>,
     /// An answer was lost on its way, so that the next one may speak of its own effect.
     unsure: bool,
+    /// The answer was given up on its way: it says so in a log, and nobody was told anything.
+    unheard: bool,
     arrivals: usize,
 }
 
@@ -42,13 +44,20 @@ impl Verdicts {
         self.jobs.entry(id.to_owned()).or_default().unsure = true;
     }
 
+    /// The answer was given up on its way.
+    pub(crate) fn unheard(&mut self, id: &str) {
+        if let Some(course) = self.jobs.get_mut(id) {
+            course.unheard = true;
+        }
+    }
+
     pub(crate) fn arrived(&mut self, id: &str) {
         self.jobs.entry(id.to_owned()).or_default().arrivals += 1;
     }
 
     /// The jobs that have no answer yet.
     pub(crate) fn unanswered(&self) -> Vec<String> {
-        self.jobs.iter().filter(|(_, course)| course.verdicts.is_empty()).map(|(id, _)| id.clone()).collect()
+        self.jobs.iter().filter(|(_, course)| course.verdicts.is_empty() && !course.unheard).map(|(id, _)| id.clone()).collect()
     }
 
     pub(crate) fn tally(&self) -> Tally {
@@ -65,6 +74,7 @@ impl Verdicts {
     /// Each job of which something was said that is not so.
     pub(crate) fn contradictions(&self) -> Vec<String> {
         let wrong = |course: &Course| match &course.verdicts[..] {
+            [] if course.unheard => None,
             [] => Some("has no answer"),
             [_, _, ..] => Some("has answers that differ"),
             [verdict] => match (verdict.as_str(), course.arrivals) {
@@ -97,6 +107,9 @@ mod tests {
         for (verdict, arrivals) in [("cancelled", 0), ("fired", 1), ("in_flight", 0), ("in_flight", 1), ("not_found", 1), ("fired", 2)] {
             assert_eq!(one(&[verdict, verdict], arrivals).contradictions(), [""; 0], "{verdict} {arrivals}");
         }
+        let mut unheard = one(&[], 1);
+        unheard.unheard("x");
+        assert_eq!((unheard.contradictions(), unheard.unanswered()), (vec![], vec![]));
         let mut lost = one(&["not_found"], 0);
         lost.unsure("x");
         assert_eq!(lost.contradictions(), [""; 0]);

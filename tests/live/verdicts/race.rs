@@ -169,6 +169,14 @@ impl Race {
             }
             let counts = trio.store().counts(&[]).await.unwrap();
             let left: u64 = counts.scheduled.iter().chain(&counts.reserved).sum();
+            // A broker that stalls for publish_timeout may cost an answer, never the cancel.
+            for line in trio.complaints().lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok()) {
+                if let ("the verdict could not be delivered", Some(id)) =
+                    (line["message"].as_str().unwrap_or_default(), line["id"].as_str())
+                {
+                    book.lock().unheard(id);
+                }
+            }
             let unanswered = book.lock().unanswered();
             if unanswered.is_empty() && left == 0 {
                 break;
