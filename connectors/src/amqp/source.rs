@@ -55,8 +55,8 @@ impl AmqpSource {
         let failed = |error: lapin::Error| {
             self.link.fail(ErrorKind::Disconnected, &format!("cannot settle what was read: {}", said(&error))).because(error)
         };
-        // The first look at a word hands it to the client. All have one before anything waits, so that who stops waiting leaves nothing half said:
-        // a later word for all before it would be for the rest too.
+        // The first look at a word hands it to the client, as long as the task has looks left: so nearly all are with it before anything waits. Who
+        // stops waiting must drop the source all the same: a later word for all before it would be for those that were not said too.
         let mut writing = Vec::new();
         for settle in self.shelf.settle(batch) {
             let mut said = Box::pin(word(settle));

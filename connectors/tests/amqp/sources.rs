@@ -4,7 +4,6 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use dwell_connectors::{ErrorKind, Reader, SourceOptions};
-use futures_util::FutureExt;
 use lapin::Channel;
 use lapin::options::{QueueDeclareOptions, QueueDeleteOptions};
 use lapin::types::{AMQPValue, FieldTable};
@@ -117,30 +116,6 @@ async fn an_exclusive_queue_of_others_is_denied() {
     channel.queue_declare(queue.as_str().into(), exclusive, FieldTable::default()).await.unwrap();
     let error = refused(&at(server.url()), &queue, ErrorKind::Denied).await;
     assert!(error.message.contains(&queue) && !error.mend.is_empty());
-}
-
-/// Who stops waiting for a word to be written leaves none half said.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_settled_is_settled_though_nobody_waits() {
-    const COUNT: usize = 900;
-    let broker = at(shared().await.url());
-    let queue = declared(&broker).await;
-    let source = broker.source(options(&queue)).await.unwrap();
-    // While this one is open, each word is for one message.
-    publish(&broker, numbered(&to("", &queue), 1)).await;
-    let open = source.recv().await.unwrap();
-    publish(&broker, numbered(&to("", &queue), COUNT as u64)).await;
-    let (mut batches, mut count) = (Vec::new(), 0);
-    while count < COUNT {
-        let batch = tokio::time::timeout(PATIENCE, source.recv()).await.unwrap().unwrap();
-        count += batch.messages.len();
-        batches.push(batch.id);
-    }
-    for batch in batches {
-        let _ = source.nack(batch).now_or_never();
-    }
-    assert!(read(&*source, COUNT).await.iter().all(|message| message.redelivered));
-    source.ack(open.id).await.unwrap();
 }
 
 /// Pausing and resuming is no way past the bound.
