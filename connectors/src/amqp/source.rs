@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use futures_util::FutureExt;
 use futures_util::future::try_join_all;
 use lapin::Channel;
 use lapin::options::{BasicAckOptions, BasicNackOptions};
@@ -46,28 +45,19 @@ pub(crate) struct AmqpSource {
 }
 
 impl AmqpSource {
-    /// Says a word for each message of a batch, and waits until they are written.
+    /// Says a word for each message of a batch, and waits until they are written. Who stops waiting must drop the source: a later word for all
+    /// before it would be for those that were not said, too.
     async fn settle<F>(&self, batch: BatchId, word: impl Fn(Settle) -> F) -> Result<(), ConnectorError>
     where
         F: Future<Output = lapin::Result<()>> + Send,
     {
         let _alone = self.settling.lock().await;
-        let failed = |error: lapin::Error| {
-            self.link.fail(ErrorKind::Disconnected, &format!("cannot settle what was read: {}", said(&error))).because(error)
-        };
-        // The first look at a word hands it to the client, as long as the task has looks left: so nearly all are with it before anything waits. Who
-        // stops waiting must drop the source all the same: a later word for all before it would be for those that were not said too.
-        let mut writing = Vec::new();
-        for settle in self.shelf.settle(batch) {
-            let mut said = Box::pin(word(settle));
-            match said.as_mut().now_or_never() {
-                Some(written) => written.map_err(failed)?,
-                None => writing.push(said),
-            }
-        }
+        let words = try_join_all(self.shelf.settle(batch).into_iter().map(word));
         tokio::select! {
             biased;
-            written = try_join_all(writing) => written.map(drop).map_err(failed),
+            written = words => written.map(drop).map_err(|error| {
+                self.link.fail(ErrorKind::Disconnected, &format!("cannot settle what was read: {}", said(&error))).because(error)
+            }),
             () = self.link.lost() => Err(self.link.error()),
         }
     }
