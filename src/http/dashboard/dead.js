@@ -9,6 +9,7 @@ import { keepAsking } from './pace.js';
 import { drawPager } from './pager.js';
 import { everyDead, requeueAll } from './requeue.js';
 import { go, listHref } from './router.js';
+import { targetSearch } from './target_search.js';
 import { reasonWord } from './words.js';
 
 const LIMIT = 50;
@@ -37,7 +38,8 @@ export function dead(parent, { filters }, signal) {
     everyBox.indeterminate = picked > 0 && picked < here;
     toolbar.hidden = here === 0 && !filters.target;
   };
-  const toolbar = el('div', { class: 'toolbar' }, el('div', { class: 'buttons' }, every, some, all), search(filters));
+  const search = targetSearch(filters.target, (target) => go(listHref('dead', { target })));
+  const toolbar = el('div', { class: 'toolbar' }, el('div', { class: 'buttons' }, every, some, all), search);
   const reasons = el('p', { class: 'reasons' });
   const progress = el('div', { class: 'progress-of' });
   const pager = el('nav', { class: 'pager', 'aria-label': 'Pages of the list', hidden: true });
@@ -104,30 +106,4 @@ function drawReasons(parent, { jobs, next }) {
     .sort((a, b) => b[1] - a[1])
     .map(([reason, number]) => `${count(number)} ${reasonWord(reason).toLowerCase()}`);
   setText(parent, words.length === 0 ? '' : `${next ? 'On this page: ' : ''}${words.join(', ')}.`);
-}
-
-function search(filters) {
-  const target = el('input', {
-    id: 'target',
-    name: 'target',
-    type: 'search',
-    value: filters.target ?? '',
-    placeholder: 'orders.close',
-    autocomplete: 'off',
-    autocapitalize: 'off',
-    spellcheck: 'false',
-  });
-  const form = el(
-    'form',
-    { class: 'search', role: 'search', 'aria-label': 'By target' },
-    el('label', { for: 'target' }, 'Target'),
-    target,
-    el('button', { type: 'submit', class: 'secondary' }, 'Search'),
-  );
-  form.addEventListener('submit', (event) => {
-    event.preventDefault();
-    go(listHref('dead', { target: target.value.trim() }));
-  });
-  target.addEventListener('search', () => form.requestSubmit());
-  return form;
 }

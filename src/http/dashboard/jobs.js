@@ -7,6 +7,7 @@ import { live, onNews } from './live.js';
 import { keepAsking } from './pace.js';
 import { drawPager } from './pager.js';
 import { go, listHref } from './router.js';
+import { targetSearch } from './target_search.js';
 
 const LIMIT = 50;
 const EVERY_MS = 2000;
@@ -69,32 +70,8 @@ function states(current, { target }, signal) {
   return el('nav', { class: 'tabs', 'aria-label': 'States' }, scheduledLink, reservedLink, deadLink);
 }
 
-function search(state, filters) {
-  const target = el('input', {
-    id: 'target',
-    name: 'target',
-    type: 'search',
-    value: filters.target ?? '',
-    placeholder: 'orders.close',
-    autocomplete: 'off',
-    autocapitalize: 'off',
-    spellcheck: 'false',
-  });
-  const form = el(
-    'form',
-    { class: 'search', role: 'search', 'aria-label': 'By target' },
-    el('label', { for: 'target' }, 'Target'),
-    target,
-    el('button', { type: 'submit', class: 'secondary' }, 'Search'),
-  );
-  form.addEventListener('submit', (event) => {
-    event.preventDefault();
-    const { from, to } = filters;
-    go(listHref('jobs', { state: state === 'reserved' ? state : '', target: target.value.trim(), from, to }));
-  });
-  // The cross that empties a search field asks for everything again.
-  target.addEventListener('search', () => form.requestSubmit());
-  return form;
+function search(state, { target, from, to }) {
+  return targetSearch(target, (wanted) => go(listHref('jobs', { state: state === 'reserved' ? state : '', target: wanted, from, to })));
 }
 
 /** Where only a span of time is shown, which one, and the way out. */
