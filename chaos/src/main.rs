@@ -1,0 +1,3 @@
+//! `dwell-chaos`: campaigns of faults from the command line.
+
+fn main() {}
