@@ -1,0 +1,155 @@
+//! What is known of each job: what was asked for, what was answered, what came.
+
+use std::collections::{BTreeMap, HashSet};
+
+use crate::history::{Arrival, Event, Fault, Job, Op, Phase, Place};
+
+/// One job.
+#[derive(Debug, Default)]
+pub(super) struct Course<'a> {
+    pub(super) job: Option<&'a Job>,
+    /// When it was first sent, epoch µs.
+    pub(super) sent_us: i64,
+    /// The other side has it: it must come.
+    pub(super) certain: bool,
+    /// The other side refused it, for sure: it must not.
+    pub(super) refused: bool,
+    pub(super) asks: Vec<Asked>,
+    /// Action and verdict, in the order in which they were heard.
+    pub(super) replies: Vec<(i64, &'a str, &'a str)>,
+    pub(super) deliveries: Vec<Came<'a>>,
+    pub(super) deaths: Vec<Came<'a>>,
+    pub(super) rejections: Vec<Came<'a>>,
+}
+
+/// Something that was asked for it.
+#[derive(Debug)]
+pub(super) struct Asked {
+    pub(super) action: &'static str,
+    pub(super) at_us: i64,
+    /// The new time: of a reschedule.
+    pub(super) due_ms: Option<i64>,
+}
+
+/// A message that was read.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Came<'a> {
+    pub(super) at_us: i64,
+    pub(super) what: &'a Arrival,
+}
+
+/// All jobs by their ids.
+pub(super) fn courses<'a>(events: &'a [Event], faults: &[Fault]) -> BTreeMap<&'a str, Course<'a>> {
+    let mut courses: BTreeMap<&str, Course<'_>> = BTreeMap::new();
+    let mut seen = Seen { places: HashSet::new(), faults };
+    for event in events {
+        match &event.op {
+            Op::Schedule(schedule) => {
+                let course = courses.entry(&schedule.id).or_default();
+                match (event.phase, &schedule.job) {
+                    (Phase::Invoke, Some(job)) => {
+                        // Sent again, it is the same job.
+                        if course.job.is_none() {
+                            (course.job, course.sent_us) = (Some(job), event.t_us);
+                        }
+                    }
+                    (Phase::Ok, _) => course.certain = true,
+                    (Phase::Fail, _) => course.refused = true,
+                    _ => {}
+                }
+            }
+            Op::Cancel(ask) | Op::Reschedule(ask) | Op::Fire(ask) if event.phase == Phase::Invoke => {
+                let action = match &event.op {
+                    Op::Cancel(_) => "cancel",
+                    Op::Reschedule(_) => "reschedule",
+                    _ => "fire",
+                };
+                courses.entry(&ask.id).or_default().asks.push(Asked { action, at_us: event.t_us, due_ms: ask.due_ms });
+            }
+            Op::Reply(reply) => {
+                let course = courses.entry(&reply.id).or_default();
+                course.certain |= reply.action == "schedule";
+                course.replies.push((event.t_us, &reply.action, &reply.res));
+            }
+            Op::Deliver(what) | Op::Dead(what) | Op::Reject(what) => {
+                let course = courses.entry(&what.id).or_default();
+                let came = Came { at_us: event.t_us, what };
+                let list = match &event.op {
+                    Op::Deliver(_) => &mut course.deliveries,
+                    Op::Dead(_) => &mut course.deaths,
+                    _ => &mut course.rejections,
+                };
+                if seen.is_new(list, came) {
+                    list.push(came);
+                }
+            }
+            _ => {}
+        }
+    }
+    courses
+}
+
+/// Tells a message that is read again from another one.
+struct Seen<'a> {
+    places: HashSet<(&'a Place, &'a str, Option<u32>)>,
+    faults: &'a [Fault],
+}
+
+impl<'a> Seen<'a> {
+    fn is_new(&mut self, before: &[Came<'a>], came: Came<'a>) -> bool {
+        if let Some(place) = &came.what.place {
+            // A log that was deleted and made anew counts from the start: so the message counts, too.
+            return self.places.insert((place, &came.what.id, came.what.attempt));
+        }
+        // AMQP has no places. A copy of Dwell's has an attempt of its own, so what is the same in everything is the same message, where the broker
+        // may have handed it out twice: it says so, or it was cut off.
+        let same = |other: &&Came<'_>| {
+            let (one, other) = (came.what, other.what);
+            (&one.topic, one.due_ms, one.attempt, &one.digest) == (&other.topic, other.due_ms, other.attempt, &other.digest)
+        };
+        let Some(first) = before.iter().find(same) else { return true };
+        let cut_off = self.faults.iter().any(|fault| fault.began_us <= came.at_us && fault.healed_us >= first.at_us);
+        !(came.what.redelivered || cut_off)
+    }
+}
+
+impl Course<'_> {
+    /// The verdict on what was asked, `None` where it is unheard.
+    pub(super) fn answer(&self, action: &str) -> Option<&str> {
+        self.replies.iter().find(|(_, of, _)| *of == action).map(|(_, _, res)| *res)
+    }
+
+    /// Whether something was asked whose verdict nobody heard: it may have been done.
+    pub(super) fn is_open(&self, action: &str) -> bool {
+        self.asks.iter().any(|ask| ask.action == action) && self.answer(action).is_none()
+    }
+
+    /// Whether what was asked was done, or may have been.
+    pub(super) fn may(&self, action: &str, verdicts: &[&str]) -> bool {
+        self.is_open(action) || self.answer(action).is_some_and(|verdict| verdicts.contains(&verdict))
+    }
+
+    /// When it may first come, epoch µs.
+    pub(super) fn earliest_us(&self, job: &Job) -> i64 {
+        let mut earliest = job.due_ms * 1000;
+        for ask in &self.asks {
+            let time = match ask.action {
+                "fire" if self.may("fire", &["firing"]) => ask.at_us,
+                "reschedule" if self.may("reschedule", &["rescheduled"]) => ask.due_ms.map_or(earliest, |due_ms| due_ms * 1000),
+                _ => continue,
+            };
+            earliest = earliest.min(time);
+        }
+        earliest
+    }
+
+    /// Whether a message may carry this due time.
+    pub(super) fn may_be_due(&self, job: &Job, due_ms: i64) -> bool {
+        due_ms == job.due_ms
+            || self.asks.iter().any(|ask| match ask.action {
+                "fire" => due_ms >= ask.at_us / 1000 && self.may("fire", &["firing"]),
+                "reschedule" => ask.due_ms == Some(due_ms) && self.may("reschedule", &["rescheduled"]),
+                _ => false,
+            })
+    }
+}

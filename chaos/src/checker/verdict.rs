@@ -1,0 +1,172 @@
+//! What the checker says of a run.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// What can be wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Wrong {
+    /// Taken, and neither delivered nor dead nor cancelled.
+    Lost,
+    /// It came before its time.
+    Early,
+    /// It came, and nobody asked for it there.
+    Unexpected,
+    /// Its body or its headers are not those that were sent.
+    Damaged,
+    /// It carries a due time that nobody asked for.
+    Misdated,
+    /// Two copies with one attempt, or attempts that fall.
+    Misnumbered,
+    /// A copy that no fault explains.
+    Unexplained,
+    /// A verdict that what came contradicts.
+    FalseVerdict,
+    /// Two verdicts on one question that differ.
+    Differing,
+    /// Dead without a reason that the run gives.
+    Burned,
+    /// A good request came back, or a bad one with another code than it must.
+    Refused,
+    /// Everything was whole for so long, and it still had not come.
+    Late,
+    /// Copies that no instance counted as possible duplicates.
+    Uncounted,
+    /// Something is left in Redis.
+    Left,
+    /// `fsck` found damage.
+    Damage,
+    /// The campaign itself could not go on.
+    Broken,
+}
+
+impl Wrong {
+    /// The word, as in JSON.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Wrong::Lost => "lost",
+            Wrong::Early => "early",
+            Wrong::Unexpected => "unexpected",
+            Wrong::Damaged => "damaged",
+            Wrong::Misdated => "misdated",
+            Wrong::Misnumbered => "misnumbered",
+            Wrong::Unexplained => "unexplained",
+            Wrong::FalseVerdict => "false-verdict",
+            Wrong::Differing => "differing",
+            Wrong::Burned => "burned",
+            Wrong::Refused => "refused",
+            Wrong::Late => "late",
+            Wrong::Uncounted => "uncounted",
+            Wrong::Left => "left",
+            Wrong::Damage => "damage",
+            Wrong::Broken => "broken",
+        }
+    }
+}
+
+/// How much there was of what.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counts {
+    /// Jobs that the other side confirmed.
+    pub taken: u64,
+    /// Jobs whose confirm was lost: they may come.
+    pub uncertain: u64,
+    /// Jobs that came at least once.
+    pub delivered: u64,
+    /// Jobs that came though their confirm was lost.
+    pub recovered: u64,
+    /// Jobs in the dead letters.
+    pub dead: u64,
+    /// Bad requests that came back.
+    pub rejected: u64,
+    /// Cancels, reschedules and fires that were asked for.
+    pub asked: u64,
+    /// Of those, answered.
+    pub answered: u64,
+    /// Copies past the first of a job, each explained by a fault.
+    pub duplicates: u64,
+}
+
+/// A fault, and what came of it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Strike {
+    /// Its name.
+    pub kind: String,
+    /// From when, epoch µs.
+    pub began_us: i64,
+    /// Until when, epoch µs.
+    pub healed_us: i64,
+    /// The most jobs that were claimed meanwhile.
+    pub in_flight: u64,
+    /// Copies that it explains.
+    pub duplicates: u64,
+    /// Jobs that were overdue when it was healed.
+    pub overdue: u64,
+    /// From the heal until the first of those came, µs; `None` where there were none.
+    pub first_us: Option<i64>,
+    /// From the heal until the last of those came, µs.
+    pub last_us: Option<i64>,
+    /// The most that a job was late which was due while it lasted, µs.
+    pub lateness_us: i64,
+    /// What was done to what.
+    pub detail: String,
+}
+
+/// What there is to say.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Verdict {
+    /// How much there was.
+    pub counts: Counts,
+    /// What is wrong, each with what is known of it.
+    pub findings: BTreeMap<Wrong, Vec<String>>,
+    /// Each fault in its turn.
+    pub strikes: Vec<Strike>,
+}
+
+/// Of each kind of finding so many are written out for people.
+const SHOWN: usize = 8;
+
+impl Verdict {
+    /// No promise broke.
+    #[must_use]
+    pub fn is_sound(&self) -> bool {
+        self.findings.is_empty()
+    }
+
+    /// Notes something wrong.
+    pub(super) fn find(&mut self, wrong: Wrong, what: impl Into<String>) {
+        self.findings.entry(wrong).or_default().push(what.into());
+    }
+}
+
+impl fmt::Display for Counts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Counts { taken, uncertain, delivered, recovered, dead, rejected, asked, answered, duplicates } = self;
+        write!(
+            f,
+            "{taken} jobs taken, {uncertain} uncertain ({recovered} of them came), {delivered} delivered, {dead} dead, {rejected} rejected, \
+             {answered} of {asked} answers, {duplicates} duplicates"
+        )
+    }
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let word = if self.is_sound() { "sound" } else { "NOT SOUND" };
+        write!(f, "{word}: {}", self.counts)?;
+        for (wrong, whats) in &self.findings {
+            write!(f, "\n  {}: {}", wrong.as_str(), whats.len())?;
+            for what in whats.iter().take(SHOWN) {
+                write!(f, "\n    {what}")?;
+            }
+            if whats.len() > SHOWN {
+                write!(f, "\n    and {} more", whats.len() - SHOWN)?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,137 @@
+//! The faults of a run: which copies each of them explains, and how long each took to be over.
+
+use super::Wrong;
+use super::course::{Came, Course};
+use super::verdict::{Strike, Verdict};
+use crate::history::{Event, Fault, Head, Op, Sample};
+
+/// A message counts as read at most so much later than it was published, µs; and an instance is looked at once a second.
+const SLACK_US: i64 = 2_000_000;
+
+/// A message that came again.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Copy<'a> {
+    pub(super) id: &'a str,
+    /// The one before it.
+    pub(super) first_us: i64,
+    pub(super) again_us: i64,
+}
+
+/// What faults can explain.
+pub(super) struct Windows<'a> {
+    head: &'a Head,
+    windows: Vec<Window<'a>>,
+}
+
+struct Window<'a> {
+    fault: &'a Fault,
+    /// Copies that it may explain yet.
+    room: u64,
+    copies: Vec<Copy<'a>>,
+}
+
+impl<'a> Windows<'a> {
+    pub(super) fn new(head: &'a Head, faults: &'a [Fault]) -> Windows<'a> {
+        let windows = faults.iter().map(|fault| Window { fault, room: room(fault), copies: Vec::new() });
+        Windows { head, windows: windows.collect() }
+    }
+
+    /// When everything was last healed before `at_us`.
+    pub(super) fn healed_before(&self, at_us: i64) -> Option<i64> {
+        self.windows.iter().filter(|window| window.fault.began_us <= at_us).map(|window| window.fault.healed_us).max()
+    }
+
+    /// Whether something was broken between these times, or leases of then still ran.
+    pub(super) fn broken_between(&self, from_us: i64, to_us: i64) -> bool {
+        let lease_us = self.head.lease_ms * 1000;
+        self.windows.iter().any(|window| window.fault.began_us <= to_us && window.fault.healed_us + lease_us >= from_us)
+    }
+
+    /// Gives each copy to a fault that explains it; notes those that none does.
+    pub(super) fn explain(&mut self, mut copies: Vec<Copy<'a>>, verdict: &mut Verdict) {
+        let reach_us = self.head.lease_ms * 1000 + SLACK_US;
+        copies.sort_by_key(|copy| copy.first_us);
+        // Those that are over first have fewest copies to explain: the earliest end first leaves most room.
+        for copy in copies {
+            let explains = |window: &&mut Window<'_>| {
+                let Fault { began_us, healed_us, .. } = *window.fault;
+                window.room > 0
+                    && copy.first_us >= began_us - reach_us
+                    && copy.first_us <= healed_us + reach_us
+                    && copy.again_us >= began_us
+            };
+            match self.windows.iter_mut().filter(explains).min_by_key(|window| window.fault.healed_us) {
+                Some(window) => {
+                    window.room -= 1;
+                    window.copies.push(copy);
+                    verdict.counts.duplicates += 1;
+                }
+                None => {
+                    let after_ms = (copy.again_us - copy.first_us) / 1000;
+                    verdict.find(Wrong::Unexplained, format!("{}: again {after_ms} ms after the first, at {}", copy.id, copy.again_us));
+                }
+            }
+        }
+    }
+
+    /// Each copy that a fault outside of Dwell caused was counted by an instance when it became possible.
+    pub(super) fn counted(&self, events: &[Event], verdict: &mut Verdict) {
+        for window in self.windows.iter().filter(|window| !window.copies.is_empty() && !window.fault.kind.starts_with("dwell-")) {
+            let from_us = window.fault.began_us - SLACK_US;
+            let to_us = window.copies.iter().map(|copy| copy.again_us).max().unwrap_or(i64::MAX) + SLACK_US;
+            let counted = increase(events, from_us, to_us);
+            if counted < window.copies.len() as u64 {
+                let (kind, copies) = (&window.fault.kind, window.copies.len());
+                verdict.find(Wrong::Uncounted, format!("{kind} at {}: {copies} copies, {counted} counted", window.fault.began_us));
+            }
+        }
+    }
+
+    /// What came of each fault.
+    pub(super) fn strikes<'b>(&self, courses: impl Iterator<Item = &'b Course<'b>> + Clone) -> Vec<Strike> {
+        self.windows.iter().map(|window| strike(window, courses.clone())).collect()
+    }
+}
+
+/// How many copies a fault may explain.
+fn room(fault: &Fault) -> u64 {
+    fault.in_flight
+}
+
+/// How much the instances together counted between these times, over restarts.
+fn increase(events: &[Event], from_us: i64, to_us: i64) -> u64 {
+    let mut last: std::collections::BTreeMap<usize, (u32, u64)> = std::collections::BTreeMap::new();
+    let mut sum = 0;
+    for event in events.iter().filter(|event| event.t_us <= to_us) {
+        let Op::Sample(Sample { instance, pid, possible_duplicates: Some(now), .. }) = event.op else { continue };
+        // A new process counts from zero.
+        let before = last.insert(instance, (pid, now)).filter(|(of, _)| *of == pid).map_or(0, |(_, count)| count);
+        if event.t_us >= from_us {
+            sum += now.saturating_sub(before);
+        }
+    }
+    sum
+}
+
+fn strike<'a>(window: &Window<'_>, courses: impl Iterator<Item = &'a Course<'a>>) -> Strike {
+    let Fault { kind, began_us, healed_us, in_flight, detail } = window.fault.clone();
+    let duplicates = window.copies.len() as u64;
+    let mut strike =
+        Strike { kind, began_us, healed_us, in_flight, duplicates, overdue: 0, first_us: None, last_us: None, lateness_us: 0, detail };
+    for course in courses {
+        let Some(Came { at_us, what }) = course.deliveries.first() else { continue };
+        let (Some(due_ms), false) = (what.due_ms, course.job.is_none_or(|job| job.absent)) else { continue };
+        let due_us = due_ms * 1000;
+        if due_us >= healed_us || *at_us < began_us {
+            continue;
+        }
+        strike.lateness_us = strike.lateness_us.max(at_us - due_us);
+        if *at_us >= healed_us {
+            let after_us = at_us - healed_us;
+            strike.overdue += 1;
+            strike.first_us = Some(strike.first_us.map_or(after_us, |first| first.min(after_us)));
+            strike.last_us = Some(strike.last_us.map_or(after_us, |last| last.max(after_us)));
+        }
+    }
+    strike
+}

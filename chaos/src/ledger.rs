@@ -1,0 +1,173 @@
+//! The ledger: records a run while it goes on, and knows what is still to come.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
+
+use dwell::clock;
+use parking_lot::Mutex;
+
+use crate::history::{Event, Head, Op, Phase};
+
+/// Records events, by any number of tasks at once.
+#[derive(Debug)]
+pub struct Ledger {
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    file: BufWriter<File>,
+    /// The first error of the file: told at the end, because a record with a hole proves nothing.
+    error: Option<io::Error>,
+    jobs: HashMap<String, Course>,
+    arrivals: u64,
+}
+
+/// As much of a job as tells whether something of it is still to come.
+#[derive(Debug, Default)]
+struct Course {
+    certain: bool,
+    over: bool,
+    asked: bool,
+    answered: bool,
+}
+
+/// What is still to come.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Missing {
+    /// Jobs that were taken and are nowhere yet.
+    pub jobs: Vec<String>,
+    /// Requests by message that were taken and have no answer yet.
+    pub answers: Vec<String>,
+}
+
+impl Missing {
+    /// Nothing is.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.jobs.is_empty() && self.answers.is_empty()
+    }
+}
+
+impl Ledger {
+    /// Begins a record in this file.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn create(file: &Path, head: &Head) -> io::Result<Ledger> {
+        let mut file = BufWriter::new(File::create(file)?);
+        writeln!(file, "{}", serde_json::to_string(head)?)?;
+        let state = State { file, error: None, jobs: HashMap::new(), arrivals: 0 };
+        Ok(Ledger { state: Mutex::new(state) })
+    }
+
+    /// Records what happens now.
+    pub fn record(&self, proc: &str, phase: Phase, op: Op) {
+        let mut state = self.state.lock();
+        // Under the lock, so that the times of the file rise.
+        let event = Event { t_us: clock::wall_us(), proc: proc.to_owned(), phase, op };
+        state.note(&event);
+        let written = serde_json::to_string(&event).map_err(io::Error::from).and_then(|line| writeln!(state.file, "{line}"));
+        if let (Err(error), None) = (written, &state.error) {
+            state.error = Some(error);
+        }
+    }
+
+    /// What is still to come. A job whose request nobody confirmed is none.
+    #[must_use]
+    pub fn missing(&self) -> Missing {
+        let state = self.state.lock();
+        let of = |test: fn(&Course) -> bool| {
+            let mut ids: Vec<String> = state.jobs.iter().filter(|(_, course)| test(course)).map(|(id, _)| id.clone()).collect();
+            ids.sort_unstable();
+            ids
+        };
+        Missing { jobs: of(|course| course.certain && !course.over), answers: of(|course| course.asked && !course.answered) }
+    }
+
+    /// How many messages were read so far, repeats included.
+    #[must_use]
+    pub fn arrivals(&self) -> u64 {
+        self.state.lock().arrivals
+    }
+
+    /// Writes out what is not yet in the file.
+    ///
+    /// # Errors
+    /// Something of the record could not be written, now or before.
+    pub fn flush(&self) -> io::Result<()> {
+        let mut state = self.state.lock();
+        state.error.take().map_or(Ok(()), Err)?;
+        state.file.flush()
+    }
+}
+
+impl State {
+    fn note(&mut self, event: &Event) {
+        match (event.phase, &event.op) {
+            (Phase::Ok, Op::Schedule(schedule)) => self.course(&schedule.id).certain = true,
+            (Phase::Ok, Op::Cancel(ask) | Op::Reschedule(ask) | Op::Fire(ask)) => self.course(&ask.id).asked = true,
+            (_, Op::Reply(reply)) => {
+                let course = self.course(&reply.id);
+                if reply.action == "schedule" {
+                    course.certain = true;
+                } else {
+                    course.answered = true;
+                    course.over |= reply.action == "cancel" && matches!(&*reply.res, "cancelled" | "cancelled_after_attempt" | "in_flight");
+                }
+            }
+            (_, Op::Deliver(arrival) | Op::Dead(arrival) | Op::Reject(arrival)) => {
+                self.course(&arrival.id).over = true;
+                self.arrivals += 1;
+            }
+            _ => {}
+        }
+    }
+
+    fn course(&mut self, id: &str) -> &mut Course {
+        if !self.jobs.contains_key(id) {
+            self.jobs.insert(id.to_owned(), Course::default());
+        }
+        self.jobs.entry(id.to_owned()).or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::history::tests::head;
+    use crate::history::{Arrival, Ask, History, Reply, Schedule};
+
+    fn schedule(id: &str) -> Op {
+        Op::Schedule(Schedule { id: id.to_owned(), job: None, res: String::new() })
+    }
+
+    fn arrival(id: &str) -> Op {
+        let (id, topic, digest, reason) = (id.to_owned(), "t".to_owned(), String::new(), String::new());
+        Op::Deliver(Arrival { id, topic, due_ms: None, attempt: None, digest, place: None, redelivered: false, taken_ms: None, reason })
+    }
+
+    #[test]
+    fn what_was_taken_is_missing_until_it_came_and_what_was_asked_until_it_is_answered() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let ledger = Ledger::create(file.path(), &head()).unwrap();
+        ledger.record("p", Phase::Ok, schedule("a"));
+        ledger.record("p", Phase::Info, schedule("b"));
+        ledger.record("p", Phase::Ok, schedule("c"));
+        ledger.record("p", Phase::Ok, Op::Cancel(Ask { id: "c".to_owned(), due_ms: None, res: String::new() }));
+        let missing = |jobs: &[&str], answers: &[&str]| {
+            let owned = |ids: &[&str]| ids.iter().map(|id| (*id).to_owned()).collect();
+            Missing { jobs: owned(jobs), answers: owned(answers) }
+        };
+        assert_eq!(ledger.missing(), missing(&["a", "c"], &["c"]));
+        ledger.record("r", Phase::Ok, arrival("a"));
+        assert_eq!(ledger.missing(), missing(&["c"], &["c"]));
+        ledger.record("r", Phase::Ok, Op::Reply(Reply { id: "c".to_owned(), action: "cancel".to_owned(), res: "cancelled".to_owned() }));
+        assert!(ledger.missing().is_empty());
+        assert_eq!(ledger.arrivals(), 1);
+        ledger.flush().unwrap();
+        assert_eq!(History::read(file.path()).unwrap().events.len(), 6);
+    }
+}
