@@ -6,6 +6,7 @@
 
 mod hand;
 mod links;
+pub mod proxy;
 mod settling;
 mod sinks;
 mod sources;
