@@ -1,5 +1,7 @@
 //! A private broker of any kind, for whoever does not care which.
 
+use std::path::Path;
+
 use super::{KafkaOptions, KafkaServer, NatsOptions, NatsServer, RabbitOptions, RabbitServer, ServerError};
 
 /// The kinds of brokers.
@@ -106,6 +108,15 @@ impl BrokerServer {
         }
     }
 
+    /// From now on a start leaves the log of the one before as `log.0`, `log.1`, … in its folder.
+    pub fn keep_logs(&mut self) {
+        match self {
+            BrokerServer::Nats(server) => server.keep_logs(),
+            BrokerServer::Kafka(server) => server.keep_logs(),
+            BrokerServer::Amqp(server) => server.keep_logs(),
+        }
+    }
+
     /// SIGKILL.
     pub fn kill(&mut self) -> Result<(), ServerError> {
         match self {
@@ -121,6 +132,34 @@ impl BrokerServer {
             BrokerServer::Nats(server) => server.stop().await.map(drop),
             BrokerServer::Kafka(server) => server.stop().await.map(drop),
             BrokerServer::Amqp(server) => server.stop().await.map(drop),
+        }
+    }
+
+    /// SIGSTOP: it keeps its connections and answers nothing, as a host that hangs.
+    pub fn freeze(&self) -> Result<(), ServerError> {
+        match self {
+            BrokerServer::Nats(server) => server.freeze(),
+            BrokerServer::Kafka(server) => server.freeze(),
+            BrokerServer::Amqp(server) => server.freeze(),
+        }
+    }
+
+    /// SIGCONT after [`BrokerServer::freeze`].
+    pub fn thaw(&self) -> Result<(), ServerError> {
+        match self {
+            BrokerServer::Nats(server) => server.thaw(),
+            BrokerServer::Kafka(server) => server.thaw(),
+            BrokerServer::Amqp(server) => server.thaw(),
+        }
+    }
+
+    /// The folder with its data, its configuration and its `log`.
+    #[must_use]
+    pub fn dir(&self) -> &Path {
+        match self {
+            BrokerServer::Nats(server) => server.dir(),
+            BrokerServer::Kafka(server) => server.dir(),
+            BrokerServer::Amqp(server) => server.dir(),
         }
     }
 

@@ -7,6 +7,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use super::ServerError;
+use super::port::Port;
 use super::process::{Look, Process};
 use super::server::{Kind, Server};
 use crate::clock;
@@ -14,9 +15,12 @@ use crate::clock;
 /// A `dwell run` as a child. Its port is that of its probes.
 pub type DwellServer = Server<Dwell>;
 
-/// What is its own: nothing.
+/// What is its own.
 #[derive(Debug)]
-pub struct Dwell;
+pub struct Dwell {
+    /// Of `[http]`.
+    http: Port,
+}
 
 impl Kind for Dwell {
     /// Ready: by its own word.
@@ -39,10 +43,18 @@ impl DwellServer {
         let mut process = Process::new("dwell", program)?;
         let file = process.dir().join("dwell.toml");
         let port = process.port();
-        let settings = format!("{settings}\n[probes]\nlisten = \"127.0.0.1:{port}\"\n\n[http]\nlisten = \"127.0.0.1:0\"\n");
+        let http = Port::reserve()?;
+        let own = format!("[probes]\nlisten = \"127.0.0.1:{port}\"\n\n[http]\nlisten = \"127.0.0.1:{}\"\n", http.number);
+        let settings = format!("{settings}\n{own}");
         std::fs::write(&file, settings).map_err(ServerError::prepare(format!("the file {}", file.display())))?;
         process.set_args(vec!["run".to_owned(), "-c".to_owned(), file.display().to_string()]);
-        Ok(Server::over(process, Dwell))
+        Ok(Server::over(process, Dwell { http }))
+    }
+
+    /// The port of its `[http]`: the same over restarts.
+    #[must_use]
+    pub fn http_port(&self) -> u16 {
+        self.kind.http.number
     }
 
     /// What `/metrics` says now.

@@ -18,6 +18,8 @@ const STARTED: &str = "Kafka Server started";
 pub struct KafkaOptions {
     /// More lines of its `server.properties` (`num.partitions=3`).
     pub config: String,
+    /// The port on 127.0.0.1 of a proxy to [`KafkaServer::link_port`]: who comes by it is told to come back by it. Others speak to the broker itself.
+    pub proxy: Option<u16>,
 }
 
 /// A private Kafka broker.
@@ -28,6 +30,8 @@ pub type KafkaServer = Server<Kafka>;
 pub struct Kafka {
     /// The controller's port, which only the broker itself speaks to.
     _controller: Port,
+    /// The port that a proxy leads to.
+    link: Option<Port>,
 }
 
 impl Kind for Kafka {
@@ -46,8 +50,9 @@ impl KafkaServer {
         let (java, libs) = (find::java()?, find::kafka_libs()?);
         let mut process = Process::new("kafka", java.clone())?;
         let controller = Port::reserve()?;
+        let link = options.proxy.map(|_| Port::reserve()).transpose()?;
         let file = process.dir().join("server.properties");
-        let config = config(&options, process.port(), controller.number, process.dir());
+        let config = config(&options, [process.port(), controller.number], link.as_ref().map(|link| link.number), process.dir());
         std::fs::write(&file, config).map_err(ServerError::prepare(format!("the file {}", file.display())))?;
         let args = |class: &str, rest: &[&str]| {
             // A small heap, and no time spent on code that will not run for long.
@@ -66,7 +71,13 @@ impl KafkaServer {
             return Err(ServerError::Ended { program: "kafka", port: process.port(), status: formatted.status, log });
         }
         process.set_args(args("kafka.Kafka", &["server.properties"]));
-        Server::started(process, Kafka { _controller: controller }).await
+        Server::started(process, Kafka { _controller: controller, link }).await
+    }
+
+    /// Where the proxy of its options must lead; `None` without one.
+    #[must_use]
+    pub fn link_port(&self) -> Option<u16> {
+        self.kind.link.as_ref().map(|link| link.number)
     }
 
     /// `127.0.0.1:PORT`
@@ -77,15 +88,20 @@ impl KafkaServer {
 }
 
 /// One node, replicas of one, no waiting for more members of a group, and a controller that lets a broker that was killed come back within a second.
-fn config(options: &KafkaOptions, port: u16, controller: u16, dir: &Path) -> String {
+fn config(options: &KafkaOptions, [port, controller]: [u16; 2], link: Option<u16>, dir: &Path) -> String {
+    let (listens, says) = match link.zip(options.proxy) {
+        Some((link, proxy)) => (format!(",LINK://127.0.0.1:{link}"), format!(",LINK://127.0.0.1:{proxy}")),
+        None => (String::new(), String::new()),
+    };
     format!(
         "process.roles=broker,controller
 node.id=1
 controller.quorum.voters=1@127.0.0.1:{controller}
-listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}
-advertised.listeners=PLAINTEXT://127.0.0.1:{port}
+listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}{listens}
+advertised.listeners=PLAINTEXT://127.0.0.1:{port}{says}
+inter.broker.listener.name=PLAINTEXT
 controller.listener.names=CONTROLLER
-listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT
+listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,LINK:PLAINTEXT
 log.dirs={}
 offsets.topic.replication.factor=1
 offsets.topic.num.partitions=1

@@ -35,6 +35,9 @@ pub(super) struct Process {
     env: Vec<(String, String)>,
     port: Port,
     child: Option<Child>,
+    /// Each start leaves the log of the one before as `log.0`, `log.1`, …
+    keeps_logs: bool,
+    starts: u32,
     /// After the child: it is dropped last, when nothing writes to it any more.
     dir: TempDir,
 }
@@ -43,7 +46,17 @@ impl Process {
     /// Takes a port and a folder; starts nothing yet.
     pub(super) fn new(name: &'static str, program: PathBuf) -> Result<Self, ServerError> {
         let dir = tempfile::Builder::new().prefix("dwell-").tempdir().map_err(ServerError::prepare("a temporary folder"))?;
-        Ok(Process { name, program, args: Vec::new(), env: Vec::new(), port: Port::reserve()?, child: None, dir })
+        Ok(Process {
+            name,
+            program,
+            args: Vec::new(),
+            env: Vec::new(),
+            port: Port::reserve()?,
+            child: None,
+            keeps_logs: false,
+            starts: 0,
+            dir,
+        })
     }
 
     pub(super) fn port(&self) -> u16 {
@@ -67,6 +80,11 @@ impl Process {
     /// Sets variables for this and every later start, besides the process's own.
     pub(super) fn set_env(&mut self, env: Vec<(String, String)>) {
         self.env = env;
+    }
+
+    /// From now on a start leaves the logs of those before.
+    pub(super) fn keep_logs(&mut self) {
+        self.keeps_logs = true;
     }
 
     /// Starts the child and waits until `look` says that it serves; `look` is asked with the child's process id.
@@ -139,6 +157,11 @@ impl Process {
     }
 
     fn spawn(&mut self) -> Result<u32, ServerError> {
+        if self.keeps_logs {
+            // Its error: there was no start before this one.
+            let _ = fs::rename(self.log_path(), self.dir.path().join(format!("log.{}", self.starts)));
+            self.starts += 1;
+        }
         let log = File::create(self.log_path()).map_err(ServerError::prepare("the server's log"))?;
         let also = log.try_clone().map_err(ServerError::prepare("the server's log"))?;
         let mut command = Command::new(&self.program);

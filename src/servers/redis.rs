@@ -64,6 +64,13 @@ impl RedisServer {
         Server::started(process, Redis { options }).await
     }
 
+    /// From its next start on it replicates the Redis on this port of 127.0.0.1, or none.
+    pub fn follow(&mut self, master: Option<u16>) {
+        self.kind.options.replica_of = master;
+        let args = args(&self.kind.options, self.port(), self.dir());
+        self.process.set_args(args);
+    }
+
     /// `redis://127.0.0.1:PORT`, with the password where there is one.
     #[must_use]
     pub fn url(&self) -> String {

@@ -15,7 +15,7 @@ pub trait Kind: Send + Sync {
 /// A private server. Dropped, it is killed, and its folder goes with its data.
 #[derive(Debug)]
 pub struct Server<K> {
-    process: Process,
+    pub(super) process: Process,
     pub(super) kind: K,
 }
 
@@ -53,6 +53,11 @@ impl<K: Kind> Server<K> {
     /// Sets variables for every later start, besides those of this process.
     pub fn set_env<'a>(&mut self, variables: impl IntoIterator<Item = (&'a str, &'a str)>) {
         self.process.set_env(variables.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect());
+    }
+
+    /// From now on a start leaves the log of the one before as `log.0`, `log.1`, … in its folder.
+    pub fn keep_logs(&mut self) {
+        self.process.keep_logs();
     }
 
     /// SIGKILL: a crash. The system still has what it wrote; what it had not written is gone.

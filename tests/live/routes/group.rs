@@ -21,7 +21,7 @@ const DELAY_MS: i64 = 4000;
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_group_loses_instances_and_no_request() {
     let jobs = std::env::var("DWELL_BACKLOG_JOBS").map_or(JOBS, |text| text.parse().expect("DWELL_BACKLOG_JOBS is a number"));
-    let kafka = KafkaServer::start(KafkaOptions { config: "num.partitions=3".to_owned() }).await.unwrap();
+    let kafka = KafkaServer::start(KafkaOptions { config: "num.partitions=3".to_owned(), ..KafkaOptions::default() }).await.unwrap();
     let redis = RedisServer::start(RedisOptions::default()).await.unwrap();
     let settings_text = format!(
         "[redis]\nurls = [\"{}\"]\n\n[brokers.main]\ntype = \"kafka\"\nbootstrap = \"{}\"\nallow = [\"orders.*\"]\n\n[ingest.main]\nbroker = \"main\"\ndeclare = true\n",

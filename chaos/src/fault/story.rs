@@ -1,0 +1,137 @@
+//! Each fault in words, as the documentation tells it.
+
+use super::FaultKind;
+
+/// What is done, what happens, what a person sees.
+#[derive(Debug, Clone, Copy)]
+pub struct Story {
+    /// What is done.
+    pub done: &'static str,
+    /// What Dwell does about it.
+    pub happens: &'static str,
+    /// What a person sees of it: metrics, log lines, readiness.
+    pub seen: &'static str,
+}
+
+const fn story(done: &'static str, happens: &'static str, seen: &'static str) -> Story {
+    Story { done, happens, seen }
+}
+
+const REDIS_SEEN: &str =
+    "`dwell_redis_errors_total` rises, `dwell_ingest_paused{reason=\"redis\"}` is 1 while requests wait; readiness stays";
+const REDIS_AWAY: &str = "requests are held unacknowledged, nothing is claimed, attempts whose settle was lost are taken over at the end of their lease; all goes on by itself";
+const BROKER_SEEN: &str =
+    "`dwell_broker_connected` falls to 0, `dwell_publish_total{outcome=\"unknown\"}` counts what was out; readiness stays";
+const BROKER_AWAY: &str = "its jobs are not claimed and burn no attempt; what was out is unknown and is published again on its schedule";
+const REFUSED_SEEN: &str = "`dwell_target_paused` is 1, `dwell_publish_total{outcome=\"refused\"}` rises";
+
+pub(super) fn of(kind: FaultKind) -> Story {
+    match kind {
+        FaultKind::DwellKill => story(
+            "an instance is killed (SIGKILL) and started again",
+            "the broker delivers its unacknowledged requests again; its claims are taken over at the end of their lease, without a step burned",
+            "`dwell_possible_duplicates_total{cause=\"rescued\"}` on who takes over",
+        ),
+        FaultKind::DwellFreeze => story(
+            "an instance is stopped (SIGSTOP) for longer than its lease, then goes on",
+            "others take its claims over; awake, it publishes nothing whose lease is over, and its late settles change nothing",
+            "`dwell_leases_lost_total` on the sleeper, `dwell_possible_duplicates_total{cause=\"rescued\"}` on the others",
+        ),
+        FaultKind::DwellTerm => story(
+            "an instance is ended (SIGTERM) and started again",
+            "it stops reading and claiming, waits for confirms, gives the rest back without burning an attempt, and exits 0",
+            "its log says what was settled and given back",
+        ),
+        FaultKind::RedisKill => story("Redis is killed (SIGKILL) and started again on its append-only file", REDIS_AWAY, REDIS_SEEN),
+        FaultKind::RedisFreeze => story("Redis is stopped (SIGSTOP) and goes on", REDIS_AWAY, REDIS_SEEN),
+        FaultKind::RedisRestart => story("Redis is ended (SIGTERM) and started again", REDIS_AWAY, REDIS_SEEN),
+        FaultKind::RedisFull => story(
+            "`maxmemory` is set to what is used, with `noeviction`",
+            "ingests pause; deliveries go on and free memory",
+            "`dwell_ingest_paused{reason=\"redis_full\"}` is 1, `dwell_redis_errors_total{class=\"oom\"}` rises",
+        ),
+        FaultKind::RedisReadonly => story(
+            "the master becomes a replica of nothing: it refuses writes (READONLY)",
+            "links are opened anew until a master answers; nothing is claimed or acknowledged meanwhile",
+            "`dwell_redis_errors_total{class=\"readonly\"}` rises",
+        ),
+        FaultKind::RedisNoReplicas => story(
+            "`min-replicas-to-write` asks for more replicas than there are: writes are refused (NOREPLICAS)",
+            "nothing is claimed or acknowledged until it is lifted",
+            REDIS_SEEN,
+        ),
+        FaultKind::RedisBusy => story("a script of somebody else runs for the whole time (BUSY), then is killed", REDIS_AWAY, REDIS_SEEN),
+        FaultKind::RedisScriptFlush => {
+            story("the scripts are flushed, again and again", "each is loaded again with the next call", "nothing")
+        }
+        FaultKind::RedisClientKill => story("every connection is closed by the server, again and again", REDIS_AWAY, REDIS_SEEN),
+        FaultKind::RedisFailover => story(
+            "the replica is promoted, the old master is killed and comes back as its replica",
+            "what `durability = \"replica\"` acknowledged is there; what was completed and not yet replicated is published again",
+            "the log says that the master changed",
+        ),
+        FaultKind::LinkCutRedis => story("every connection to Redis is reset, and new ones too", REDIS_AWAY, REDIS_SEEN),
+        FaultKind::LinkStallRedis => story("the link to Redis passes nothing, then everything that waited", REDIS_AWAY, REDIS_SEEN),
+        FaultKind::LinkSlowRedis => {
+            story("the link to Redis is slow: 100 ms each way", "jobs are late by the round trips", "`dwell_redis_seconds`")
+        }
+        FaultKind::LinkDropAnswersRedis => story(
+            "Redis hears everything and its answers are lost",
+            "calls are repeated; scripts that were applied answer the same again. A claim whose answer was lost is given back by its nonce",
+            REDIS_SEEN,
+        ),
+        FaultKind::LinkHalfOpenRedis => story("Redis has forgotten the connections, and nobody says so", REDIS_AWAY, REDIS_SEEN),
+        FaultKind::LinkCutBroker => story("every connection to the broker is reset, and new ones too", BROKER_AWAY, BROKER_SEEN),
+        FaultKind::LinkStallBroker => story("the link to the broker passes nothing, then everything that waited", BROKER_AWAY, BROKER_SEEN),
+        FaultKind::LinkSlowBroker => story("the link to the broker is slow", "jobs are late by the round trips", "`dwell_confirm_seconds`"),
+        FaultKind::LinkDropAnswersBroker => story(
+            "the broker takes everything and its confirms are lost",
+            "each attempt without a confirm has failed, though its copy landed: it is published again, with a higher attempt",
+            "`dwell_possible_duplicates_total{cause=\"unknown_outcome\"}` counts them",
+        ),
+        FaultKind::LinkHalfOpenBroker => story("the broker has forgotten the connections, and nobody says so", BROKER_AWAY, BROKER_SEEN),
+        FaultKind::BrokerKill => story("the broker is killed (SIGKILL) and started again", BROKER_AWAY, BROKER_SEEN),
+        FaultKind::BrokerFreeze => story("the broker is stopped (SIGSTOP) and goes on", BROKER_AWAY, BROKER_SEEN),
+        FaultKind::BrokerRestart => story("the broker is ended (SIGTERM) and started again", BROKER_AWAY, BROKER_SEEN),
+        FaultKind::TargetFull => story(
+            "a target is full: a queue that rejects, a stream that discards what is new",
+            "its jobs wait, each try later than the one before up to 30 s, and burn no attempt; others are served",
+            REFUSED_SEEN,
+        ),
+        FaultKind::TargetDeleted => story(
+            "a target is deleted and made again: a queue, or the subject of a stream",
+            "each attempt has failed, and the next comes on the job's schedule; others are served",
+            "`dwell_publish_total{outcome=\"unroutable\"}` rises",
+        ),
+        FaultKind::ConsumerDeleted => story(
+            "the durable consumer of the ingest is deleted",
+            "it is made again; what comes a second time changes nothing",
+            "the log says that the source was lost",
+        ),
+        FaultKind::PermissionsWithdrawn => story(
+            "the user of the instances loses its rights on the broker, and has them again",
+            "its jobs wait and burn no attempt; requests stay on the broker",
+            BROKER_SEEN,
+        ),
+        FaultKind::ConnectionBlocked => story(
+            "RabbitMQ's memory alarm goes off: it reads from no publisher (connection.blocked)",
+            "what was out is unknown; acknowledgements of requests go on, on another connection",
+            REFUSED_SEEN,
+        ),
+        FaultKind::DiskFull => story(
+            "the append-only file cannot be written (MISCONF)",
+            "nothing is claimed or acknowledged until the disk has room",
+            REDIS_SEEN,
+        ),
+        FaultKind::PoisonedRecords => story(
+            "records are written by hand: noise, an unknown version, none at all",
+            "each stays where it is or is put aside, and is logged; others are served",
+            "an ERROR in the log names the job; `dwell fsck` lists it",
+        ),
+        FaultKind::WrongType => story(
+            "a key of a bucket is of another type",
+            "this bucket stands still; others are served",
+            "`dwell_redis_errors_total{class=\"script\"}` rises, the log names the key's bucket",
+        ),
+    }
+}

@@ -1,0 +1,83 @@
+//! Each fault: a file for whom it is done to. All hold what they break until it is whole again.
+
+mod amqp;
+mod broker;
+mod data;
+mod nats;
+mod network;
+mod process;
+mod redis;
+
+use std::time::Duration;
+
+use dwell::servers::{BrokerKind, ServerError};
+use rand::RngExt;
+use rand::rngs::StdRng;
+
+use crate::fault::FaultKind;
+use crate::world::{Error, World};
+
+/// How often a server is started again that would not.
+const STARTS: usize = 10;
+
+/// Does it, holds it and heals it; says to whom and how.
+pub(crate) async fn strike(kind: FaultKind, world: &World, rng: &mut StdRng, hold: Duration) -> Result<String, Error> {
+    let nats = world.options().broker == BrokerKind::Nats;
+    let target = world.targets()[rng.random_range(0..world.targets().len())].as_str();
+    match kind {
+        FaultKind::DwellKill => process::kill(world, rng, hold).await,
+        FaultKind::DwellFreeze => process::freeze(world, rng, hold).await,
+        FaultKind::DwellTerm => process::term(world, rng, hold).await,
+        FaultKind::RedisKill => redis::kill(world, hold).await,
+        FaultKind::RedisFreeze => redis::freeze(world, hold).await,
+        FaultKind::RedisRestart => redis::restart(world, hold).await,
+        FaultKind::RedisFull => redis::full(world, hold).await,
+        FaultKind::RedisReadonly => redis::readonly(world, hold).await,
+        FaultKind::RedisNoReplicas => redis::no_replicas(world, hold).await,
+        FaultKind::RedisBusy => redis::busy(world, hold).await,
+        FaultKind::RedisScriptFlush => redis::script_flush(world, hold).await,
+        FaultKind::RedisClientKill => redis::client_kill(world, hold).await,
+        FaultKind::RedisFailover => redis::failover(world, rng, hold).await,
+        FaultKind::LinkCutRedis => network::cut(&world.redis.link, hold).await,
+        FaultKind::LinkStallRedis => network::stall(&world.redis.link, hold).await,
+        FaultKind::LinkSlowRedis => network::slow(&world.redis.link, hold).await,
+        FaultKind::LinkDropAnswersRedis => network::drop_answers(&world.redis.link, hold).await,
+        FaultKind::LinkHalfOpenRedis => network::half_open(&world.redis.link, hold).await,
+        FaultKind::LinkCutBroker => network::cut(&world.broker.link, hold).await,
+        FaultKind::LinkStallBroker => network::stall(&world.broker.link, hold).await,
+        FaultKind::LinkSlowBroker => network::slow_or_thin(&world.broker.link, rng, hold).await,
+        FaultKind::LinkDropAnswersBroker => network::drop_answers(&world.broker.link, hold).await,
+        FaultKind::LinkHalfOpenBroker => network::half_open(&world.broker.link, hold).await,
+        FaultKind::BrokerKill => broker::kill(world, hold).await,
+        FaultKind::BrokerFreeze => broker::freeze(world, hold).await,
+        FaultKind::BrokerRestart => broker::restart(world, hold).await,
+        FaultKind::TargetFull if nats => nats::target_full(world, target, hold).await,
+        FaultKind::TargetFull => amqp::target_full(world, target, hold).await,
+        FaultKind::TargetDeleted if nats => nats::target_deleted(world, target, hold).await,
+        FaultKind::TargetDeleted => amqp::target_deleted(world, target, hold).await,
+        FaultKind::ConsumerDeleted => nats::consumer_deleted(world, hold).await,
+        FaultKind::PermissionsWithdrawn if nats => nats::permissions_withdrawn(world, rng, hold).await,
+        FaultKind::PermissionsWithdrawn => amqp::permissions_withdrawn(world, hold).await,
+        FaultKind::ConnectionBlocked => amqp::connection_blocked(world, hold).await,
+        FaultKind::DiskFull => data::disk_full(world, hold).await,
+        FaultKind::PoisonedRecords => data::poisoned_records(world, rng, hold).await,
+        FaultKind::WrongType => data::wrong_type(world, rng, hold).await,
+    }
+}
+
+/// After a break that may have failed, and its heal, which was tried in any case: the first error.
+fn both<T>(broken: Result<T, Error>, healed: Result<(), Error>) -> Result<T, Error> {
+    let value = broken?;
+    healed.map(|()| value)
+}
+
+/// Starts a server as whoever watches over it would: again where it ends, because what it needs may still be away.
+async fn start(mut once: impl AsyncFnMut() -> Result<(), ServerError>) -> Result<(), Error> {
+    let mut tries = 1;
+    loop {
+        match once().await {
+            Err(ServerError::Ended { .. }) if tries < STARTS => tries += 1,
+            result => return Ok(result?),
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! What happens to RabbitMQ alone.
+
+use std::time::Duration;
+
+use dwell::clock;
+use dwell::servers::{BrokerServer, RabbitServer};
+use dwell_connectors::{Destination, Role};
+
+use super::both;
+use crate::world::{Error, USER, World, rabbitmqctl};
+
+const POLICY: &str = "chaos-full";
+/// A queue that takes nothing.
+const TAKES_NOTHING: &str = r#"{"max-length":0,"overflow":"reject-publish"}"#;
+/// How long whoever reads a target may take to have it empty.
+const EMPTIED: Duration = Duration::from_secs(30);
+
+fn rabbit(server: &BrokerServer) -> Result<&RabbitServer, Error> {
+    match server {
+        BrokerServer::Amqp(server) => Ok(server),
+        other => Err(Error::Course(format!("{other} is no RabbitMQ"))),
+    }
+}
+
+async fn fill(server: &RabbitServer, target: &str) -> Result<(), Error> {
+    rabbitmqctl(server, &["set_policy", POLICY, &format!("^{target}$"), TAKES_NOTHING, "--apply-to", "queues"]).await.map(drop)
+}
+
+async fn empty(server: &RabbitServer) -> Result<(), Error> {
+    rabbitmqctl(server, &["clear_policy", POLICY]).await.map(drop)
+}
+
+pub(super) async fn target_full(world: &World, target: &str, hold: Duration) -> Result<String, Error> {
+    let server = world.broker.server.lock().await;
+    let server = rabbit(&server)?;
+    let filled = fill(server, target).await;
+    if filled.is_ok() {
+        clock::sleep(hold).await;
+    }
+    both(filled, empty(server).await)?;
+    Ok(target.to_owned())
+}
+
+/// It first takes nothing more and is read empty: what Dwell delivered before is not to go with the queue.
+pub(super) async fn target_deleted(world: &World, target: &str, hold: Duration) -> Result<String, Error> {
+    let server = world.broker.server.lock().await;
+    let server = rabbit(&server)?;
+    let deleted = async {
+        fill(server, target).await?;
+        let emptied = clock::timeout(EMPTIED, async {
+            loop {
+                let counts = rabbitmqctl(server, &["list_queues", "name", "messages", "--no-table-headers"]).await?;
+                let left = counts.lines().filter_map(|line| line.split_once('\t')).find(|(name, _)| *name == target);
+                match left {
+                    Some((_, "0")) | None => return Ok(()),
+                    Some(_) => {}
+                }
+            }
+        });
+        emptied.await.unwrap_or_else(|| Err(Error::Course(format!("`{target}` was not read empty within {EMPTIED:?}"))))?;
+        rabbitmqctl(server, &["delete_queue", target]).await
+    };
+    let deleted = deleted.await;
+    if deleted.is_ok() {
+        clock::sleep(hold).await;
+    }
+    let healed = async {
+        empty(server).await?;
+        world.broker().declare(&Destination::new(target), Role::Letters).await?;
+        Ok(())
+    };
+    both(deleted, healed.await)?;
+    Ok(target.to_owned())
+}
+
+/// Channels that are open keep the rights that they once had, so the connections are reset too.
+pub(super) async fn permissions_withdrawn(world: &World, hold: Duration) -> Result<String, Error> {
+    let server = world.broker.server.lock().await;
+    let server = rabbit(&server)?;
+    let withdrawn = rabbitmqctl(server, &["set_permissions", USER, "^$", "^$", "^$"]).await;
+    if withdrawn.is_ok() {
+        world.broker.link.reset();
+        clock::sleep(hold).await;
+    }
+    let given = rabbitmqctl(server, &["set_permissions", USER, ".*", ".*", ".*"]).await.map(drop);
+    both(withdrawn, given)?;
+    Ok(format!("user {USER}"))
+}
+
+pub(super) async fn connection_blocked(world: &World, hold: Duration) -> Result<String, Error> {
+    let server = world.broker.server.lock().await;
+    let server = rabbit(&server)?;
+    let blocked = rabbitmqctl(server, &["set_vm_memory_high_watermark", "0.0000001"]).await;
+    if blocked.is_ok() {
+        clock::sleep(hold).await;
+    }
+    let lifted = rabbitmqctl(server, &["set_vm_memory_high_watermark", "0.4"]).await.map(drop);
+    both(blocked, lifted)?;
+    Ok("memory alarm".to_owned())
+}

@@ -1,0 +1,51 @@
+//! What happens to an instance of Dwell.
+
+use std::time::Duration;
+
+use dwell::clock;
+use rand::RngExt;
+use rand::rngs::StdRng;
+
+use super::{both, start};
+use crate::world::{Error, World};
+
+/// How much longer than its lease an instance sleeps.
+const OVERSLEPT: Duration = Duration::from_secs(2);
+
+fn any(world: &World, rng: &mut StdRng) -> usize {
+    rng.random_range(0..world.instances.len())
+}
+
+pub(super) async fn kill(world: &World, rng: &mut StdRng, hold: Duration) -> Result<String, Error> {
+    let number = any(world, rng);
+    let mut server = world.instances[number].server.lock().await;
+    let killed = server.kill().map_err(Error::from);
+    clock::sleep(hold).await;
+    let started = start(async || server.restart().await).await;
+    both(killed, started)?;
+    Ok(format!("dwell-{number}"))
+}
+
+pub(super) async fn freeze(world: &World, rng: &mut StdRng, hold: Duration) -> Result<String, Error> {
+    let number = any(world, rng);
+    let hold = hold.max(world.options().lease() + OVERSLEPT);
+    let server = world.instances[number].server.lock().await;
+    server.freeze()?;
+    clock::sleep(hold).await;
+    server.thaw()?;
+    Ok(format!("dwell-{number}, for {} s", hold.as_secs()))
+}
+
+pub(super) async fn term(world: &World, rng: &mut StdRng, hold: Duration) -> Result<String, Error> {
+    let number = any(world, rng);
+    let mut server = world.instances[number].server.lock().await;
+    let began = clock::now();
+    let ended = server.stop().await.map_err(Error::from);
+    let took = began.elapsed();
+    clock::sleep(hold).await;
+    let started = start(async || server.restart().await).await;
+    match both(ended, started)? {
+        Some(status) if !status.success() => Err(Error::Course(format!("dwell-{number} ended with {status} after SIGTERM"))),
+        _ => Ok(format!("dwell-{number}, which ended within {} ms", took.as_millis())),
+    }
+}

@@ -1,0 +1,224 @@
+//! What a campaign runs on: a Redis, a broker, instances of Dwell, and the links between them, all real and each to be broken.
+
+mod broker;
+pub(crate) mod jetstream;
+mod logs;
+mod redis;
+mod settings;
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use dwell::config::{self, Durability};
+use dwell::servers::{BrokerKind, DwellServer, ServerError};
+use dwell_connectors::{BrokerConfig, ConnectorError};
+
+pub(crate) use self::broker::{BrokerSide, USER, nats_users, rabbitmqctl};
+pub(crate) use self::redis::{Pair, RedisSide, order};
+use crate::proxy::Proxy;
+
+/// What a world is made of.
+#[derive(Debug, Clone)]
+pub struct WorldOptions {
+    /// Which broker.
+    pub broker: BrokerKind,
+    /// How many instances of Dwell share the namespace and the broker.
+    pub instances: usize,
+    /// What the inbound ack waits for. With `replica` there is one, and a failover can be had. `fsync` wants a Redis that has WAITAOF.
+    pub durability: Durability,
+    /// The program of the instances.
+    pub program: PathBuf,
+    /// `delivery.publish_timeout`. A lease is five seconds longer: short, so that what an instance leaves behind is soon taken over.
+    pub publish_timeout: Duration,
+    /// How many destinations the load has.
+    pub targets: usize,
+    /// More settings of the instances, as dotted lines (`delivery.max_in_flight = 64`).
+    pub more: String,
+}
+
+impl Default for WorldOptions {
+    /// One instance, on NATS, with what `memory` promises; its program is `dwell-instance` beside this one.
+    fn default() -> Self {
+        WorldOptions {
+            broker: BrokerKind::Nats,
+            instances: 1,
+            durability: Durability::Memory,
+            program: settings::program(),
+            publish_timeout: Duration::from_secs(3),
+            targets: 3,
+            more: String::new(),
+        }
+    }
+}
+
+impl WorldOptions {
+    /// Whether there is a replica.
+    #[must_use]
+    pub fn has_replica(&self) -> bool {
+        matches!(self.durability, Durability::Replica | Durability::FsyncReplica)
+    }
+
+    /// How long a claim holds.
+    #[must_use]
+    pub fn lease(&self) -> Duration {
+        self.publish_timeout + dwell::dispatch::LEASE_MARGIN
+    }
+}
+
+/// Why a world could not be had, broken or mended.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A server did not do as it was told.
+    #[error(transparent)]
+    Server(#[from] ServerError),
+    /// The broker did not.
+    #[error(transparent)]
+    Connector(#[from] ConnectorError),
+    /// Redis did not.
+    #[error("redis: {0}")]
+    Redis(#[from] ::redis::RedisError),
+    /// A file, a folder, a process or a port could not be had.
+    #[error("{0}: {1}")]
+    Io(String, #[source] std::io::Error),
+    /// The settings of the instances are refused.
+    #[error("the settings of the instances are refused: {}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
+    Settings(Vec<config::Problem>),
+    /// Something went on otherwise than it must.
+    #[error("{0}")]
+    Course(String),
+}
+
+impl Error {
+    pub(crate) fn io(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> Self {
+        let what = what.into();
+        move |error| Error::Io(what, error)
+    }
+}
+
+/// Servers, instances and links. Dropped, all of it ends, and what it held goes.
+pub struct World {
+    options: WorldOptions,
+    pub(crate) redis: RedisSide,
+    pub(crate) broker: BrokerSide,
+    pub(crate) instances: Vec<Instance>,
+    settings: config::Settings,
+    targets: Vec<String>,
+}
+
+/// One instance of Dwell.
+pub(crate) struct Instance {
+    pub(crate) server: tokio::sync::Mutex<DwellServer>,
+    dir: PathBuf,
+    probes: SocketAddr,
+    http: SocketAddr,
+}
+
+impl World {
+    /// Starts everything, and returns when every instance is ready and every target is there.
+    ///
+    /// # Errors
+    /// A program is not there, or did not start.
+    pub async fn start(options: WorldOptions) -> Result<World, Error> {
+        let targets: Vec<String> = (0..options.targets).map(|number| format!("chaos-{number}")).collect();
+        let (redis, broker) = tokio::try_join!(RedisSide::start(&options), BrokerSide::start(options.broker))?;
+        let through = settings::text(&options, &redis.link_url(), &broker.link_settings(), &targets);
+        let straight = settings::text(&options, &redis.service_url(), &broker.straight_settings(), &targets);
+        let settings = settings::read(&straight)?;
+        broker.declare(&settings.brokers["main"].connector, &targets).await?;
+        let starting = (0..options.instances).map(|_| DwellServer::start(options.program.clone(), &through));
+        let mut instances = Vec::new();
+        for server in futures_util::future::try_join_all(starting).await? {
+            instances.push(Instance::new(server));
+        }
+        Ok(World { options, redis, broker, instances, settings, targets })
+    }
+
+    /// What it is made of.
+    #[must_use]
+    pub fn options(&self) -> &WorldOptions {
+        &self.options
+    }
+
+    /// Straight to the broker, past the links that break and as a user that keeps its rights: for producers and consumers of the load.
+    #[must_use]
+    pub fn broker(&self) -> &BrokerConfig {
+        &self.settings.brokers["main"].connector
+    }
+
+    /// Where `/v1` of an instance is.
+    #[must_use]
+    pub fn http(&self, instance: usize) -> SocketAddr {
+        self.instances[instance].http
+    }
+
+    /// Where `/livez`, `/readyz` and `/metrics` of an instance are.
+    #[must_use]
+    pub fn probes(&self, instance: usize) -> SocketAddr {
+        self.instances[instance].probes
+    }
+
+    /// Straight to Redis, past the links that break: to whichever is master, also after a failover.
+    #[must_use]
+    pub fn store_settings(&self) -> &config::Redis {
+        &self.settings.redis
+    }
+
+    /// All settings of the instances, but straight to Redis and the broker.
+    #[must_use]
+    pub fn settings(&self) -> &config::Settings {
+        &self.settings
+    }
+
+    /// The destinations of the load: subjects, topics or queues. They are there, and the instances may publish to them.
+    #[must_use]
+    pub fn targets(&self) -> &[String] {
+        &self.targets
+    }
+
+    /// How many jobs are claimed or held now; `None` where Redis does not say within half a second.
+    pub async fn reserved(&self) -> Option<u64> {
+        self.redis.reserved(self.settings.redis.buckets).await
+    }
+
+    /// The logs of the instances and the servers, of all their lives, for a run that failed: name and text.
+    #[must_use]
+    pub fn timeline(&self) -> Vec<(String, String)> {
+        let instances = self.instances.iter().enumerate().map(|(number, instance)| (format!("dwell-{number}"), instance.dir.clone()));
+        let servers = self.redis.dirs().into_iter().chain([(self.broker.kind().as_str().to_owned(), self.broker.dir().to_owned())]);
+        instances.chain(servers).flat_map(|(name, dir)| logs::read(&name, &dir)).collect()
+    }
+
+    /// Process ids and the like for people.
+    #[must_use]
+    pub fn describe(&self) -> String {
+        format!("{} instance(s) over {}, durability {:?}", self.options.instances, self.broker.kind().as_str(), self.options.durability)
+    }
+
+    /// Ends everything, in order: the instances by SIGTERM, with their claims given back.
+    ///
+    /// # Errors
+    /// Something did not end.
+    pub async fn stop(self) -> Result<(), Error> {
+        for instance in &self.instances {
+            instance.server.lock().await.stop().await?;
+        }
+        self.broker.stop().await?;
+        self.redis.stop().await
+    }
+}
+
+impl Instance {
+    fn new(mut server: DwellServer) -> Self {
+        server.keep_logs();
+        let at = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        let (probes, http, dir) = (at(server.port()), at(server.http_port()), server.dir().to_owned());
+        Instance { server: tokio::sync::Mutex::new(server), dir, probes, http }
+    }
+}
+
+/// A proxy to a place that is not known yet.
+async fn proxy() -> Result<Proxy, Error> {
+    // Nothing listens on it.
+    Proxy::start("127.0.0.1:1").await.map_err(Error::io("a proxy"))
+}

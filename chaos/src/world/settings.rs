@@ -1,0 +1,54 @@
+//! The settings of the instances.
+
+use std::path::PathBuf;
+
+use dwell::config::{self, Durability, Overrides, Settings};
+
+use super::{Error, WorldOptions};
+
+/// The namespace of every world: each has a Redis of its own.
+pub(super) const NAMESPACE: &str = "chaos";
+
+/// `DWELL_PROGRAM`; else `dwell-instance` beside this program, or a folder up, where cargo keeps tests.
+pub(super) fn program() -> PathBuf {
+    if let Some(named) = std::env::var_os("DWELL_PROGRAM").filter(|path| !path.is_empty()) {
+        return named.into();
+    }
+    let here = std::env::current_exe().unwrap_or_default();
+    let beside = here.ancestors().skip(1).take(2).map(|folder| folder.join("dwell-instance"));
+    // Where there is none the start says so, by this name.
+    beside.into_iter().find(|path| path.is_file()).unwrap_or_else(|| "dwell-instance".into())
+}
+
+/// As a file. The waits of a retry are short, and more than any fault burns; what is over is remembered for longer than a campaign's faults last.
+pub(super) fn text(options: &WorldOptions, redis: &str, broker: &str, targets: &[String]) -> String {
+    let allow: Vec<String> = targets.iter().map(|target| quoted(&options.broker.pattern(target))).collect();
+    let retry = [vec!["500ms"; 20], vec!["2s"; 40]].concat().iter().map(|wait| quoted(wait)).collect::<Vec<_>>().join(", ");
+    let durability = match options.durability {
+        Durability::Memory => "memory",
+        Durability::Fsync => "fsync",
+        Durability::Replica => "replica",
+        Durability::FsyncReplica => "fsync+replica",
+    };
+    format!(
+        "{}\nredis.urls = [{}]\nredis.namespace = \"{NAMESPACE}\"\nredis.durability = \"{durability}\"\n\
+         ingest.main.broker = \"main\"\ningest.main.declare = true\n\
+         delivery.publish_timeout = \"{}ms\"\ndelivery.retry = [{retry}]\ndelivery.dedupe_window = \"1h\"\n\n\
+         [brokers.main]\nallow = [{}]\n{broker}",
+        options.more,
+        quoted(redis),
+        options.publish_timeout.as_millis(),
+        allow.join(", "),
+    )
+}
+
+/// Reads them as an instance would, without this process's environment: it is about other servers.
+pub(super) fn read(text: &str) -> Result<Settings, Error> {
+    let file = tempfile::NamedTempFile::new().map_err(Error::io("a temporary file"))?;
+    std::fs::write(file.path(), text).map_err(Error::io("a temporary file"))?;
+    config::load_from(Some(file.path()), &[], &Overrides::default()).map_err(Error::Settings)
+}
+
+fn quoted(text: &str) -> String {
+    toml::Value::from(text).to_string()
+}

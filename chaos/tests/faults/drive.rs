@@ -1,0 +1,204 @@
+//! A small load: a job every few milliseconds, and who reads what arrives.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use dwell::clock;
+use dwell::stage::traffic::{Consumer, Producer};
+use dwell_chaos::fault::{FaultKind, Struck};
+use dwell_chaos::world::World;
+use dwell_connectors::{BrokerConfig, Destination, Message};
+use parking_lot::Mutex;
+use rand::rngs::StdRng;
+use tokio::task::JoinSet;
+
+/// Far more than anything takes.
+const PATIENCE: Duration = Duration::from_secs(90);
+/// How often a job is asked for.
+const TICK: Duration = Duration::from_millis(15);
+/// How long load goes on after a heal.
+const AFTER: Duration = Duration::from_secs(1);
+
+/// When it was due (epoch ms), and whether the broker has the request for sure.
+type Asked = Arc<Mutex<BTreeMap<u64, (i64, bool)>>>;
+/// When it came (epoch µs), with which attempt.
+type Came = Arc<Mutex<HashMap<u64, Vec<(i64, i64)>>>>;
+
+/// Load on a world. Dropped, it ends.
+pub(crate) struct Drive<'a> {
+    world: &'a World,
+    asked: Asked,
+    came: Came,
+    /// Of the latest strikes: told to whoever asks.
+    running: Arc<AtomicU64>,
+    _tasks: JoinSet<()>,
+}
+
+/// What came of one fault.
+pub(crate) struct Outcome {
+    struck: Struck,
+    /// From the heal to the first arrival.
+    first: Duration,
+    /// From the heal until everything that was due before it had come.
+    all: Duration,
+    /// Arrivals beyond the first of each job so far.
+    copies: usize,
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Struck { kind, began_us, healed_us, in_flight, detail } = &self.struck;
+        write!(
+            f,
+            "| {kind} | held {} ms | first {} ms | all {} ms | in flight {in_flight} | copies {} | {detail} |",
+            (healed_us - began_us) / 1000,
+            self.first.as_millis(),
+            self.all.as_millis(),
+            self.copies
+        )
+    }
+}
+
+impl<'a> Drive<'a> {
+    pub(crate) async fn start(world: &'a World) -> Self {
+        let (asked, came) = (Asked::default(), Came::default());
+        let running = Arc::new(AtomicU64::new(1));
+        let mut tasks = JoinSet::new();
+        for target in world.targets() {
+            tasks.spawn(read(world.broker().clone(), target.clone(), came.clone()));
+        }
+        tasks.spawn(ask(world.broker().clone(), world.targets().to_vec(), asked.clone(), running.clone()));
+        let drive = Drive { world, asked, came, running, _tasks: tasks };
+        drive.until("load flows", || drive.came.lock().len() > 20).await;
+        drive
+    }
+
+    /// Strikes, and waits until what was asked for until then has come.
+    pub(crate) async fn strike(&self, kind: FaultKind, rng: &mut StdRng, hold: Duration) -> Outcome {
+        self.running.store(1, Ordering::SeqCst);
+        let before = self.came.lock().len();
+        self.until(&format!("load flows before {kind}"), || self.came.lock().len() > before + 20).await;
+        let struck = match kind.strike(self.world, rng, hold).await {
+            Ok(struck) => struck,
+            Err(error) => self.fail(&format!("{kind}: {error}")),
+        };
+        let healed = struck.healed_us;
+        self.until(&format!("the first after {kind}"), || self.arrivals().into_iter().any(|at| at >= healed)).await;
+        let end = clock::now() + AFTER;
+        clock::sleep_until(end).await;
+        self.running.store(0, Ordering::SeqCst);
+        let due = self.asked.lock().clone();
+        self.until(&format!("all after {kind}"), || {
+            let came = self.came.lock();
+            self.asked.lock().iter().all(|(number, (_, certain))| !certain || came.contains_key(number))
+        })
+        .await;
+        let arrivals = self.arrivals();
+        let first = arrivals.iter().filter(|at| **at >= healed).min().map_or(0, |at| at - healed);
+        let came = self.came.lock();
+        let overdue = due.iter().filter(|(_, (due, certain))| *certain && *due * 1000 <= healed);
+        let last = overdue.filter_map(|(number, _)| came.get(number)?.iter().map(|(at, _)| *at).min()).max().unwrap_or(healed);
+        let early = |number, copies: &[(i64, i64)]| {
+            let (due, _) = due.get(number).copied().unwrap_or_default();
+            copies.iter().any(|(at, _)| *at < due * 1000)
+        };
+        let early: Vec<_> = came.iter().filter(|(number, copies)| early(number, copies)).collect();
+        assert!(early.is_empty(), "{kind}: came early: {early:?}");
+        let copies = came.values().map(|copies| copies.len() - 1).sum();
+        let micros = |time: i64| Duration::from_micros(u64::try_from(time).unwrap_or(0));
+        Outcome { struck, first: micros(first), all: micros(last - healed), copies }
+    }
+
+    pub(crate) async fn end(self) {
+        let (asked, came) = (self.asked.lock().len(), self.came.lock().len());
+        println!("{asked} asked for, {came} came");
+    }
+
+    fn arrivals(&self) -> Vec<i64> {
+        self.came.lock().values().flatten().map(|(at, _)| *at).collect()
+    }
+
+    async fn until(&self, what: &str, mut condition: impl FnMut() -> bool) {
+        let waited = clock::timeout(PATIENCE, async {
+            while !condition() {
+                clock::sleep(Duration::from_millis(5)).await;
+            }
+        });
+        if waited.await.is_none() {
+            self.fail(&format!("waited in vain: {what}"));
+        }
+    }
+
+    fn fail(&self, what: &str) -> ! {
+        let came = self.came.lock();
+        let asked = self.asked.lock();
+        let missing: Vec<_> = asked.iter().filter(|(number, (_, certain))| *certain && !came.contains_key(number)).take(20).collect();
+        if let Some(folder) = std::env::var_os("DWELL_CHAOS_LOGS") {
+            for (name, text) in self.world.timeline() {
+                std::fs::write(std::path::Path::new(&folder).join(name), text).unwrap();
+            }
+        }
+        panic!("{what}; {} asked for, {} came, missing {missing:?}", asked.len(), came.len());
+    }
+}
+
+async fn ask(broker: BrokerConfig, targets: Vec<String>, asked: Asked, running: Arc<AtomicU64>) {
+    let mut producer = None;
+    let mut number = 0;
+    loop {
+        if running.load(Ordering::SeqCst) == 0 {
+            clock::sleep(TICK).await;
+            continue;
+        }
+        number += 1;
+        let due = clock::wall_ms() + 300 + i64::try_from(number % 10 * 50).unwrap();
+        asked.lock().insert(number, (due, false));
+        let target = &targets[usize::try_from(number).unwrap() % targets.len()];
+        // Again until the broker has it for sure: Dwell knows it by its id.
+        loop {
+            if producer.is_none() {
+                producer = Producer::open(&broker).await.ok();
+            }
+            let Some(open) = &mut producer else {
+                clock::sleep(TICK).await;
+                continue;
+            };
+            let message = Message::new(format!("{number}"))
+                .with_header("delay-id", format!("job-{number}"))
+                .with_header("delay-until", due.to_string())
+                .with_header("delay-target", target);
+            let sent = clock::timeout(Duration::from_secs(5), async {
+                open.send(&Destination::new("delay.in"), [message]).await?;
+                open.flush().await
+            });
+            match sent.await {
+                Some(Ok(())) => break,
+                _ => producer = None,
+            }
+        }
+        asked.lock().insert(number, (due, true));
+        clock::sleep(TICK).await;
+    }
+}
+
+async fn read(broker: BrokerConfig, target: String, came: Came) {
+    loop {
+        let into = came.clone();
+        let seen = move |at_us, messages: Vec<Message>| {
+            for message in messages {
+                let number: u64 = std::str::from_utf8(&message.body).unwrap().parse().unwrap();
+                let attempt = message.headers.get("delayed-attempt").and_then(|value| value.written()?.parse().ok()).unwrap_or(0);
+                into.lock().entry(number).or_default().push((at_us, attempt));
+            }
+        };
+        if let Ok(mut consumer) = Consumer::open(&broker, &target, seen).await {
+            while consumer.check().await.is_ok() {
+                clock::sleep(TICK).await;
+            }
+        }
+        clock::sleep(TICK).await;
+    }
+}

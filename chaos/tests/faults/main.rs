@@ -1,0 +1,48 @@
+//! Faults on real worlds: after each heal everything that was asked for arrives.
+
+mod drive;
+
+use std::time::Duration;
+
+use drive::Drive;
+use dwell::config::Durability;
+use dwell::servers::BrokerKind;
+use dwell_chaos::fault::FaultKind;
+use dwell_chaos::world::{World, WorldOptions};
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_asked_for_arrives_after_faults_of_dwell_redis_and_the_link() {
+    let world = World::start(WorldOptions { instances: 2, ..WorldOptions::default() }).await.unwrap();
+    let drive = Drive::start(&world).await;
+    let mut rng = StdRng::seed_from_u64(1);
+    for kind in [FaultKind::DwellKill, FaultKind::RedisKill, FaultKind::LinkDropAnswersBroker] {
+        let came = drive.strike(kind, &mut rng, Duration::from_millis(500)).await;
+        println!("{came}");
+    }
+    drive.end().await;
+    world.stop().await.unwrap();
+}
+
+/// Every fault of one broker, one after the other, with a line for each: `DWELL_CHAOS_BROKER=kafka DWELL_CHAOS_FAULTS=broker-kill,link-cut-redis`.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "minutes: run by name"]
+async fn what_was_asked_for_arrives_after_every_fault() {
+    let named = |name: &str| std::env::var(name).unwrap_or_default();
+    let broker = BrokerKind::ALL.into_iter().find(|kind| kind.as_str() == named("DWELL_CHAOS_BROKER")).unwrap_or(BrokerKind::Nats);
+    let faults = named("DWELL_CHAOS_FAULTS");
+    let options = WorldOptions { broker, instances: 2, durability: Durability::Replica, ..WorldOptions::default() };
+    let kinds: Vec<FaultKind> = match faults.as_str() {
+        "" => FaultKind::all().iter().copied().filter(|kind| kind.applies(&options)).collect(),
+        list => list.split(',').map(|name| name.parse().unwrap()).collect(),
+    };
+    let world = World::start(options).await.unwrap();
+    let drive = Drive::start(&world).await;
+    let mut rng = StdRng::seed_from_u64(1);
+    for kind in kinds {
+        println!("{}", drive.strike(kind, &mut rng, Duration::from_secs(2)).await);
+    }
+    drive.end().await;
+    world.stop().await.unwrap();
+}
