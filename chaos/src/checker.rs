@@ -21,7 +21,7 @@ use crate::history::{End, Event, Fault, History, Job, Op, Phase};
 #[must_use]
 pub fn check(history: &History) -> Verdict {
     let faults: Vec<Fault> = history.events.iter().filter_map(healed).cloned().collect();
-    let mut checker = Checker { history, windows: Windows::new(&history.head, &faults), verdict: Verdict::default() };
+    let mut checker = Checker { history, windows: Windows::new(history, &faults), verdict: Verdict::default() };
     let courses = courses(&history.events, &faults);
     let end = history.events.iter().rev().find_map(|event| if let Op::End(end) = &event.op { Some(end) } else { None });
     let kept: HashSet<&str> = end.iter().flat_map(|end| &end.dead).map(String::as_str).collect();

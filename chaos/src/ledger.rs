@@ -23,6 +23,7 @@ struct State {
     error: Option<io::Error>,
     jobs: HashMap<String, Course>,
     arrivals: u64,
+    newest_due_ms: i64,
 }
 
 /// As much of a job as tells whether something of it is still to come.
@@ -59,7 +60,7 @@ impl Ledger {
     pub fn create(file: &Path, head: &Head) -> io::Result<Ledger> {
         let mut file = BufWriter::new(File::create(file)?);
         writeln!(file, "{}", serde_json::to_string(head)?)?;
-        let state = State { file, error: None, jobs: HashMap::new(), arrivals: 0 };
+        let state = State { file, error: None, jobs: HashMap::new(), arrivals: 0, newest_due_ms: 0 };
         Ok(Ledger { state: Mutex::new(state) })
     }
 
@@ -93,6 +94,12 @@ impl Ledger {
         self.state.lock().arrivals
     }
 
+    /// The latest due time of what was delivered so far, epoch ms.
+    #[must_use]
+    pub fn newest_due_ms(&self) -> i64 {
+        self.state.lock().newest_due_ms
+    }
+
     /// Writes out what is not yet in the file.
     ///
     /// # Errors
@@ -121,6 +128,7 @@ impl State {
             (_, Op::Deliver(arrival) | Op::Dead(arrival) | Op::Reject(arrival)) => {
                 self.course(&arrival.id).over = true;
                 self.arrivals += 1;
+                self.newest_due_ms = self.newest_due_ms.max(arrival.due_ms.unwrap_or(0));
             }
             _ => {}
         }

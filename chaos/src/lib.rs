@@ -5,11 +5,19 @@
 //! - [`world`]: what a campaign runs on: servers, instances and the links between them.
 //! - [`fault`]: what can be done to a world; `faults`: how.
 //! - [`history`]: the record of a run; [`ledger`]: writes it while the run goes on; [`checker`]: a record in, a verdict out.
+//! - [`load`]: producers, and readers of everything that comes of what they ask for.
+//! - [`plan`]: which faults in which order; [`campaign`]: a world, load and a plan, then the verdict.
+//! - [`report`]: what campaigns came to, in numbers; [`page`]: the same as documentation.
 
+pub mod campaign;
 pub mod checker;
 pub mod fault;
 mod faults;
 pub mod history;
 pub mod ledger;
+pub mod load;
+pub mod page;
+pub mod plan;
 pub mod proxy;
+pub mod report;
 pub mod world;

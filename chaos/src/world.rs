@@ -33,6 +33,8 @@ pub struct WorldOptions {
     pub publish_timeout: Duration,
     /// How many destinations the load has.
     pub targets: usize,
+    /// Destinations that the instances may publish to besides those, and that nobody makes.
+    pub also: Vec<String>,
     /// More settings of the instances, as dotted lines (`delivery.max_in_flight = 64`).
     pub more: String,
 }
@@ -47,6 +49,7 @@ impl Default for WorldOptions {
             program: settings::program(),
             publish_timeout: Duration::from_secs(3),
             targets: 3,
+            also: Vec::new(),
             more: String::new(),
         }
     }

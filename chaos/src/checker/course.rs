@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use crate::history::{Arrival, Event, Fault, Job, Op, Phase, Place};
+use crate::history::{Arrival, Ask, Event, Fault, Job, Op, Phase, Place};
 
 /// One job.
 #[derive(Debug, Default)]
@@ -47,25 +47,16 @@ pub(super) fn courses<'a>(events: &'a [Event], faults: &[Fault]) -> BTreeMap<&'a
             Op::Schedule(schedule) => {
                 let course = courses.entry(&schedule.id).or_default();
                 match (event.phase, &schedule.job) {
-                    (Phase::Invoke, Some(job)) => {
-                        // Sent again, it is the same job.
-                        if course.job.is_none() {
-                            (course.job, course.sent_us) = (Some(job), event.t_us);
-                        }
-                    }
+                    // Sent again, it is the same job.
+                    (Phase::Invoke, Some(job)) if course.job.is_none() => (course.job, course.sent_us) = (Some(job), event.t_us),
                     (Phase::Ok, _) => course.certain = true,
                     (Phase::Fail, _) => course.refused = true,
                     _ => {}
                 }
             }
-            Op::Cancel(ask) | Op::Reschedule(ask) | Op::Fire(ask) if event.phase == Phase::Invoke => {
-                let action = match &event.op {
-                    Op::Cancel(_) => "cancel",
-                    Op::Reschedule(_) => "reschedule",
-                    _ => "fire",
-                };
-                courses.entry(&ask.id).or_default().asks.push(Asked { action, at_us: event.t_us, due_ms: ask.due_ms });
-            }
+            Op::Cancel(ask) => courses.entry(&ask.id).or_default().asked("cancel", event, ask),
+            Op::Reschedule(ask) => courses.entry(&ask.id).or_default().asked("reschedule", event, ask),
+            Op::Fire(ask) => courses.entry(&ask.id).or_default().asked("fire", event, ask),
             Op::Reply(reply) => {
                 let course = courses.entry(&reply.id).or_default();
                 course.certain |= reply.action == "schedule";
@@ -114,6 +105,15 @@ impl<'a> Seen<'a> {
 }
 
 impl Course<'_> {
+    fn asked(&mut self, action: &'static str, event: &Event, ask: &Ask) {
+        match event.phase {
+            Phase::Invoke => self.asks.push(Asked { action, at_us: event.t_us, due_ms: ask.due_ms }),
+            // It reached nobody.
+            Phase::Fail => self.asks.retain(|asked| asked.action != action),
+            Phase::Ok | Phase::Info => {}
+        }
+    }
+
     /// The verdict on what was asked, `None` where it is unheard.
     pub(super) fn answer(&self, action: &str) -> Option<&str> {
         self.replies.iter().find(|(_, of, _)| *of == action).map(|(_, _, res)| *res)

@@ -91,6 +91,24 @@ pub struct Counts {
     pub duplicates: u64,
 }
 
+impl std::ops::Add for Counts {
+    type Output = Counts;
+
+    fn add(self, other: Counts) -> Counts {
+        Counts {
+            taken: self.taken + other.taken,
+            uncertain: self.uncertain + other.uncertain,
+            delivered: self.delivered + other.delivered,
+            recovered: self.recovered + other.recovered,
+            dead: self.dead + other.dead,
+            rejected: self.rejected + other.rejected,
+            asked: self.asked + other.asked,
+            answered: self.answered + other.answered,
+            duplicates: self.duplicates + other.duplicates,
+        }
+    }
+}
+
 /// A fault, and what came of it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Strike {

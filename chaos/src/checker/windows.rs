@@ -3,7 +3,8 @@
 use super::Wrong;
 use super::course::{Came, Course};
 use super::verdict::{Strike, Verdict};
-use crate::history::{Event, Fault, Head, Op, Sample};
+use crate::fault::FaultKind;
+use crate::history::{Event, Fault, Head, History, Op, Sample};
 
 /// A message counts as read at most so much later than it was published, µs; and an instance is looked at once a second.
 const SLACK_US: i64 = 2_000_000;
@@ -31,9 +32,9 @@ struct Window<'a> {
 }
 
 impl<'a> Windows<'a> {
-    pub(super) fn new(head: &'a Head, faults: &'a [Fault]) -> Windows<'a> {
-        let windows = faults.iter().map(|fault| Window { fault, room: room(fault), copies: Vec::new() });
-        Windows { head, windows: windows.collect() }
+    pub(super) fn new(history: &'a History, faults: &'a [Fault]) -> Windows<'a> {
+        let windows = faults.iter().map(|fault| Window { fault, room: room(fault, &history.events), copies: Vec::new() });
+        Windows { head: &history.head, windows: windows.collect() }
     }
 
     /// When everything was last healed before `at_us`.
@@ -93,9 +94,15 @@ impl<'a> Windows<'a> {
     }
 }
 
-/// How many copies a fault may explain.
-fn room(fault: &Fault) -> u64 {
-    fault.in_flight
+/// How many copies a fault may explain. One that this program does not know explains none.
+fn room(fault: &Fault, events: &[Event]) -> u64 {
+    let Ok(kind) = fault.kind.parse::<FaultKind>() else { return 0 };
+    let allowance = kind.allows();
+    let in_flight = if allowance.duplicates_of_in_flight { fault.in_flight } else { 0 };
+    // What was confirmed just before, or by a master that nobody follows any more.
+    let lost = |event: &&Event| matches!(event.op, Op::Deliver(_)) && (fault.began_us - SLACK_US..=fault.healed_us).contains(&event.t_us);
+    let unreplicated = if allowance.duplicates_of_unreplicated { events.iter().filter(lost).count() as u64 } else { 0 };
+    in_flight + unreplicated
 }
 
 /// How much the instances together counted between these times, over restarts.

@@ -22,7 +22,7 @@ pub(super) fn program() -> PathBuf {
 
 /// As a file. The waits of a retry are short, and more than any fault burns; what is over is remembered for longer than a campaign's faults last.
 pub(super) fn text(options: &WorldOptions, redis: &str, broker: &str, targets: &[String]) -> String {
-    let allow: Vec<String> = targets.iter().map(|target| quoted(&options.broker.pattern(target))).collect();
+    let allow: Vec<String> = targets.iter().chain(&options.also).map(|target| quoted(&options.broker.pattern(target))).collect();
     let retry = [vec!["500ms"; 20], vec!["2s"; 40]].concat().iter().map(|wait| quoted(wait)).collect::<Vec<_>>().join(", ");
     let durability = match options.durability {
         Durability::Memory => "memory",

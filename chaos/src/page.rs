@@ -1,0 +1,105 @@
+//! `docs/reliability.md`: what was broken, what happens then, and what a person sees; written from the faults and a report, between markers.
+
+use std::fmt::Write as _;
+
+use crate::fault::FaultKind;
+use crate::report::{Report, Tally, median};
+
+/// What is between these two lines of the page is written by this program.
+const BEGIN: &str = "<!-- dwell-chaos: from here on written by `dwell-chaos page` -->";
+const END: &str = "<!-- dwell-chaos: to here -->";
+
+/// The page with its written part anew; a page without one gets it at its end.
+#[must_use]
+pub fn page(old: &str, report: &Report) -> String {
+    let written = written(report);
+    match (old.split_once(BEGIN), old.split_once(END)) {
+        (Some((before, _)), Some((_, after))) => format!("{before}{BEGIN}\n{written}{END}{after}"),
+        _ => format!(
+            "{}{BEGIN}\n{written}{END}\n",
+            if old.is_empty() { "# Reliability\n\n".to_owned() } else { format!("{}\n\n", old.trim_end()) }
+        ),
+    }
+}
+
+fn written(report: &Report) -> String {
+    let mut text = String::from(
+        "\n## Faults\n\nRecovery is the time from when everything was whole again until the first overdue job arrived: the middle one, and the longest. \
+         Copies are second arrivals, each with a higher `delayed-attempt`.\n",
+    );
+    for kind in FaultKind::all() {
+        let story = kind.what_happens();
+        // Writing to a string cannot fail.
+        let _ = write!(text, "\n### {kind}\n\n{}.\n\n", sentence(story.done));
+        let _ = write!(text, "- What happens: {}.\n- What you see: {}.\n", story.happens, story.seen);
+        if let Some(tally) = report.faults.get(&kind.to_string()) {
+            let _ = writeln!(text, "- Measured: {}.", measured(tally));
+        }
+    }
+    text.push_str("\n## Campaigns\n\n| broker | seed | durability | instances | faults | jobs | minutes | verdict |\n|---|---|---|---|---|---|---|---|\n");
+    for run in &report.runs {
+        let verdict = if run.sound { "sound" } else { "not sound" };
+        let minutes = run.seconds / 60;
+        let _ = writeln!(
+            text,
+            "| {} | {} | {} | {} | {} | {} | {minutes} | {verdict} |",
+            run.broker, run.seed, run.durability, run.instances, run.faults, run.jobs
+        );
+    }
+    let _ = write!(text, "\nAll together: {}.\n", report.counts);
+    if let Some(run) = report.runs.last() {
+        let _ = write!(
+            text,
+            "\nOne of them again: `cargo run -p dwell-chaos --bin dwell-chaos -- {}`, at commit {}.\n",
+            run.repeat, run.commit
+        );
+    }
+    let memories: Vec<String> = report
+        .runs
+        .iter()
+        .filter_map(|run| Some((run, run.memory.iter().max_by_key(|memory| memory.seconds)?)))
+        .map(|(run, memory)| format!("- {}, seed {}: {memory}", run.broker, run.seed))
+        .collect();
+    if !memories.is_empty() {
+        let _ = write!(text, "\nMemory of the instance that lived longest in each:\n\n{}\n", memories.join("\n"));
+    }
+    text
+}
+
+fn sentence(words: &str) -> String {
+    let mut letters = words.chars();
+    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
+}
+
+fn measured(tally: &Tally) -> String {
+    let Tally { count, duplicates, first_ms, lateness_ms, .. } = tally;
+    let times = if *count == 1 { "once".to_owned() } else { format!("{count} times") };
+    let recovery = match (median(first_ms), first_ms.iter().max()) {
+        (Some(median), Some(most)) => format!("recovery {median} ms, at most {most} ms"),
+        _ => "no job was overdue when it was over".to_owned(),
+    };
+    format!("{times}; {recovery}; {duplicates} copies; the latest job {lateness_ms} ms after its time")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    #[test]
+    fn only_what_is_between_the_markers_is_written_anew() {
+        let tally = Tally { count: 2, duplicates: 1, first_ms: vec![30, 10], last_ms: vec![90], lateness_ms: 400 };
+        let report = Report { faults: BTreeMap::from([("redis-kill".to_owned(), tally)]), ..Report::default() };
+        let first = page("# Mine\n\nMy words.\n", &Report::default());
+        let second = page(&format!("{first}\nMore of mine.\n"), &report);
+        assert!(second.starts_with("# Mine\n\nMy words.\n") && second.ends_with("\nMore of mine.\n"), "{second}");
+        assert!(second.contains("- Measured: 2 times; recovery 30 ms, at most 30 ms; 1 copies; the latest job 400 ms after its time.\n"));
+        assert_eq!(second.matches(BEGIN).count(), 1);
+        for kind in FaultKind::all() {
+            assert!(second.contains(&format!("\n### {kind}\n")), "{kind}");
+        }
+        assert_eq!(page(&second, &report), second);
+        assert!(page("", &report).starts_with("# Reliability\n"));
+    }
+}
