@@ -32,6 +32,9 @@ const BATCH_BYTES: usize = 4 << 20;
 /// The most messages that are read and not stored yet: the batch that is being stored and those behind it.
 const UNSETTLED: usize = 4096;
 
+/// The most verdicts that are on their way at once: they stand beside the window of the dispatcher.
+const REPLIES: usize = 128;
+
 /// The agent that reads one ingest.
 pub struct Ingest {
     name: String,
@@ -50,6 +53,17 @@ struct Original {
     message: Message,
     span: Span,
 }
+
+/// A verdict that somebody asked for.
+struct Reply {
+    to: Destination,
+    id: JobId,
+    action: Action,
+    answer: Answer,
+}
+
+/// Those of a batch.
+type Replies = Vec<Reply>;
 
 /// What an [`Ingest`] is made of.
 pub struct Parts {
@@ -209,6 +223,7 @@ impl Ingest {
         let now_ms = self.apply.store.now_ms();
         let mut schedules: Vec<Schedule> = Vec::with_capacity(messages.len());
         let mut originals: Vec<Original> = Vec::new();
+        let mut replies = Replies::new();
         for message in messages {
             let about = About { system: self.source.kind(), destination: &self.options.topic, headers: &message.headers };
             let mut span = self.apply.traces.request(about);
@@ -222,7 +237,9 @@ impl Ingest {
                 Ok(Request::Act(act)) => {
                     span.job(act.id.as_str());
                     // What came before it is applied before it: it may be the same job.
-                    if !self.schedule(&mut schedules, &mut originals, give_up).await || !self.act(act, span, give_up).await {
+                    if !self.schedule(&mut schedules, &mut originals, &mut replies, give_up).await
+                        || !self.act(act, span, &mut replies, give_up).await
+                    {
                         return false;
                     }
                 }
@@ -234,10 +251,20 @@ impl Ingest {
                 }
             }
         }
-        self.schedule(&mut schedules, &mut originals, give_up).await
+        let stored = self.schedule(&mut schedules, &mut originals, &mut replies, give_up).await;
+        if stored {
+            self.reply(replies, give_up).await;
+        }
+        stored
     }
 
-    async fn schedule(&self, schedules: &mut Vec<Schedule>, originals: &mut Vec<Original>, give_up: &CancellationToken) -> bool {
+    async fn schedule(
+        &self,
+        schedules: &mut Vec<Schedule>,
+        originals: &mut Vec<Original>,
+        replies: &mut Replies,
+        give_up: &CancellationToken,
+    ) -> bool {
         if schedules.is_empty() {
             return true;
         }
@@ -248,36 +275,41 @@ impl Ingest {
         let count = |of: &[Verdict]| answers.iter().filter(|answer| of.contains(&answer.verdict)).count() as u64;
         self.count(IngestResult::Scheduled, count(&[Verdict::Added, Verdict::Replaced]));
         self.count(IngestResult::Duplicate, count(&[Verdict::Duplicate, Verdict::Kept]));
-        for ((schedule, answer), Original { message, span }) in schedules.iter().zip(&answers).zip(originals) {
+        for ((schedule, answer), Original { message, span }) in schedules.into_iter().zip(answers).zip(originals) {
             span.succeeded(answer.verdict.as_str());
             if answer.verdict == Verdict::Conflict && !self.reject(message, &Rejection::conflict(&schedule.id), give_up).await {
                 return false;
             }
-            self.reply(schedule.reply_to.as_ref(), &schedule.id, Action::Schedule, *answer, give_up).await;
+            replies.extend(schedule.reply_to.map(|to| Reply { to, id: schedule.id, action: Action::Schedule, answer }));
         }
         true
     }
 
-    async fn act(&self, mut act: Act, span: Span, give_up: &CancellationToken) -> bool {
+    async fn act(&self, mut act: Act, span: Span, replies: &mut Replies, give_up: &CancellationToken) -> bool {
         let Ok(answer) = self.apply.act(&mut act, &mut Held::new(self, give_up)).await else { return false };
         span.succeeded(answer.verdict.as_str());
         self.count(IngestResult::Action, 1);
-        self.reply(act.reply_to.as_ref(), &act.id, act.action, answer, give_up).await;
+        replies.extend(act.reply_to.map(|to| Reply { to, id: act.id, action: act.action, answer }));
         true
     }
 
-    /// Publishes the verdict where it was asked for. One that cannot be delivered is counted and said, and the request
-    /// acknowledged all the same.
-    async fn reply(&self, to: Option<&Destination>, id: &JobId, action: Action, answer: Answer, give_up: &CancellationToken) {
-        let Some(to) = to else { return };
-        // A broker that was away is read again before it is published to, or the other way round: each link comes back by itself.
-        give_up.run_until_cancelled(self.publisher.until_connected()).await;
-        let outcome = self.publisher.publish_one(to.clone(), outgoing::verdict(id, action, answer)).await;
-        if let Some(metrics) = &self.of_ingest {
-            metrics.reply(PublishOutcome::from(&outcome));
-        }
-        if outcome != Outcome::Confirmed {
-            tracing::warn!(ingest = self.name, %id, %to, ?outcome, "the verdict could not be delivered");
+    /// Publishes the verdicts where they were asked for, many at once: a confirm may take as long as the publish timeout, and those of a batch one
+    /// after the other would stop the ingest. One that cannot be delivered is counted and said, and the request acknowledged all the same.
+    async fn reply(&self, mut replies: Replies, give_up: &CancellationToken) {
+        while !replies.is_empty() {
+            let now: Replies = replies.drain(..replies.len().min(REPLIES)).collect();
+            // A broker that was away is read again before it is published to, or the other way round: each link comes back by itself.
+            give_up.run_until_cancelled(self.publisher.until_connected()).await;
+            let verdicts = now.iter().map(|reply| (reply.to.clone(), outgoing::verdict(&reply.id, reply.action, reply.answer)));
+            let outcomes = self.publisher.publish_all(verdicts.collect()).await;
+            for (Reply { to, id, .. }, outcome) in now.into_iter().zip(outcomes) {
+                if let Some(metrics) = &self.of_ingest {
+                    metrics.reply(PublishOutcome::from(&outcome));
+                }
+                if outcome != Outcome::Confirmed {
+                    tracing::warn!(ingest = self.name, %id, %to, ?outcome, "the verdict could not be delivered");
+                }
+            }
         }
     }
 

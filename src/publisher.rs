@@ -156,17 +156,32 @@ impl Publisher {
 
     /// Publishes one message and waits for its outcome, `publish_timeout` at most.
     pub async fn publish_one(&self, to: Destination, message: Message) -> Outcome {
-        let token = self.token();
-        let (sender, receiver) = oneshot::channel();
+        let outcome = self.publish_all(vec![(to, message)]).await.pop();
+        outcome.unwrap_or_else(|| Outcome::Unknown("the publisher ended".to_owned()))
+    }
+
+    /// As [`Publisher::publish_one`], several at once: they are handed over together, in this order, and so are their outcomes.
+    pub async fn publish_all(&self, messages: Vec<(Destination, Message)>) -> Vec<Outcome> {
         let deadline = clock::now() + self.inner.publish_timeout;
+        let tokens: Vec<Token> = messages.iter().map(|_| self.token()).collect();
+        let mut receivers = Vec::with_capacity(tokens.len());
         let Some(sink) = self.enter(|pending| {
-            pending.owners.insert(token, Owner::Waiter(sender));
-            pending.deadlines.push(Reverse((deadline, vec![token])));
+            for token in &tokens {
+                let (sender, receiver) = oneshot::channel();
+                pending.owners.insert(*token, Owner::Waiter(sender));
+                receivers.push(receiver);
+            }
+            pending.deadlines.push(Reverse((deadline, tokens.clone())));
         }) else {
-            return Outcome::Refused("the broker is away".to_owned());
+            return tokens.iter().map(|_| Outcome::Refused("the broker is away".to_owned())).collect();
         };
-        sink.publish(vec![Publication { token, to, message, dedupe_id: String::new() }]).await;
-        receiver.await.unwrap_or_else(|_| Outcome::Unknown("the publisher ended".to_owned()))
+        let publication = |(token, (to, message))| Publication { token, to, message, dedupe_id: String::new() };
+        sink.publish(tokens.into_iter().zip(messages).map(publication).collect()).await;
+        let mut outcomes = Vec::with_capacity(receivers.len());
+        for receiver in receivers {
+            outcomes.push(receiver.await.unwrap_or_else(|_| Outcome::Unknown("the publisher ended".to_owned())));
+        }
+        outcomes
     }
 
     /// Notes publications as pending and gives the sink that they go to; `None`, with nothing noted, where the broker is away. One step: what is

@@ -122,6 +122,22 @@ async fn the_redelivery_of_a_whole_batch_changes_nothing_and_answers_the_same() 
 }
 
 #[tokio::test]
+async fn verdicts_of_a_batch_are_published_together_and_all_confirmed_before_it_is_acknowledged() {
+    let mut rig = Rig::idle(Default::default(), &[("delivery.publish_timeout", "25s")]).await;
+    for id in ["a", "b", "c", "d"] {
+        rig.send(asking(request(id, "1h")));
+    }
+    rig.send(asking(action("cancel", "a")));
+    rig.broker.fail_times("replies", 5, Fault::Hold);
+    rig.run(super::rig::ALL).await;
+    // One after the other, each would wait until the timeout of the one before.
+    assert_eq!(verdicts(&rig.arrived("replies", 5).await), ["added", "added", "added", "added", "cancelled"]);
+    assert_eq!(rig.broker.unacked("delay.in", "dwell"), 5);
+    rig.broker.release();
+    rig.taken().await;
+}
+
+#[tokio::test]
 async fn a_verdict_waits_for_the_link_that_it_is_published_on() {
     let rig = Rig::idle(Default::default(), &[("delivery.publish_timeout", "20s")]).await;
     let store = Arc::new(Store::open(&rig.settings.redis, &["main".to_owned()], Arc::new(rig.metrics.clone())).await.unwrap());
