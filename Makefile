@@ -2,7 +2,7 @@
 # `make help` says what there is.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo bench test check fmt lint docs deny features tools servers kafka rabbitmq promtool clients browser openapi clean-servers
+.PHONY: help demo bench chaos test check fmt lint docs deny features tools servers kafka rabbitmq promtool clients browser openapi clean-servers
 
 # Tests and demo start these themselves, on free ports of 127.0.0.1. `make servers` puts them there.
 BIN := $(CURDIR)/.servers/bin
@@ -28,6 +28,19 @@ bench: tools servers ## measure on private servers: drain beside a bare relay, l
 	$(SERVERS) target/release/dwell bench drain --vs-relay
 	$(SERVERS) target/release/dwell bench lateness
 	$(SERVERS) target/release/dwell bench start
+
+# How long faults go on, with which seed (none: a new one), on which brokers (all three in turn, unless BROKER is given).
+DURATION := 60s
+SEED :=
+CHAOS_ON := $(if $(filter file,$(origin BROKER)),nats kafka amqp,$(BROKER))
+CHAOS_OUT := $(CURDIR)/target/chaos
+
+chaos: tools servers kafka rabbitmq ## break Dwell, Redis and the broker under load, and check that no promise broke; DURATION=, SEED=, BROKER=
+	cargo build --locked --package dwell-chaos --bins
+	@failed=0; for broker in $(CHAOS_ON); do \
+		$(SERVERS) $(KAFKA) $(RABBITMQ) target/debug/dwell-chaos run --broker $$broker --duration $(DURATION) $(if $(SEED),--seed $(SEED)) \
+			--out '$(CHAOS_OUT)' || failed=1; \
+	done; exit $$failed
 
 test: tools servers kafka rabbitmq promtool clients browser ## run every test, on real servers of its own
 	@# The examples in the docs first, so that the tests' own summary stands last.

@@ -118,13 +118,11 @@ impl Checker<'_> {
     /// Time and contents of each message.
     fn contents(&mut self, id: &str, job: &Job, course: &Course<'_>) {
         let earliest_us = course.earliest_us(job);
-        for Came { at_us, what } in &course.deliveries {
+        for came @ Came { what, .. } in &course.deliveries {
             // What came with a later due time than it was asked for is measured by that.
             let due_us = what.due_ms.map_or(earliest_us, |due_ms| earliest_us.max(due_ms * 1000));
-            // The broker's own time is in ms, and that of the reader later by the way.
-            let taken_us = what.taken_ms.map_or(*at_us, |taken_ms| (taken_ms * 1000 + 999).min(*at_us));
-            if taken_us < due_us {
-                self.verdict.find(Wrong::Early, format!("{id}: {} µs before {due_us}", due_us - taken_us));
+            if came.taken_us() < due_us {
+                self.verdict.find(Wrong::Early, format!("{id}: {} µs before {due_us}", due_us - came.taken_us()));
             }
         }
         for Came { what, .. } in course.deliveries.iter().chain(&course.deaths) {
@@ -195,11 +193,12 @@ impl Checker<'_> {
 
     /// Once everything is whole, what is overdue is out within a bound.
     fn lateness(&mut self, id: &str, job: &Job, course: &Course<'_>) {
-        let Some(Came { at_us, what }) = course.deliveries.first() else { return };
+        let Some(came @ Came { what, .. }) = course.deliveries.first() else { return };
+        let at_us = came.taken_us();
         let due_us = what.due_ms.unwrap_or(job.due_ms) * 1000;
         // One that has failed before waits for its retries, too.
         let waits_ms = if what.attempt > Some(1) { job.retry_ms.iter().flatten().sum::<u64>() } else { 0 };
-        let from_us = self.windows.healed_before(*at_us).map_or(due_us, |healed_us| healed_us.max(due_us)).max(course.sent_us);
+        let from_us = self.windows.healed_before(at_us).map_or(due_us, |healed_us| healed_us.max(due_us)).max(course.sent_us);
         let late_ms = (at_us - from_us) / 1000 - i64::try_from(waits_ms).unwrap_or(i64::MAX);
         if late_ms > self.history.head.late_ms {
             self.verdict.find(Wrong::Late, format!("{id}: {late_ms} ms after everything was whole"));
@@ -228,9 +227,9 @@ impl Checker<'_> {
 fn again<'a>(id: &'a str, course: &Course<'_>) -> Vec<Copy<'a>> {
     let mut copies = Vec::new();
     let out: Vec<&Came<'_>> = course.deliveries.iter().chain(&course.deaths).collect();
-    for mut list in [out, course.rejections.iter().collect()] {
-        list.sort_by_key(|came| came.at_us);
-        copies.extend(list.windows(2).map(|pair| Copy { id, first_us: pair[0].at_us, again_us: pair[1].at_us }));
+    for (mut list, of_job) in [(out, true), (course.rejections.iter().collect(), false)] {
+        list.sort_by_key(|came| came.taken_us());
+        copies.extend(list.windows(2).map(|pair| Copy { id, first_us: pair[0].taken_us(), again_us: pair[1].taken_us(), of_job }));
     }
     copies
 }

@@ -33,6 +33,8 @@ struct Course {
     over: bool,
     asked: bool,
     answered: bool,
+    /// Somebody began to cancel it: until the answer it may be gone.
+    cancelling: bool,
 }
 
 /// What is still to come.
@@ -85,7 +87,10 @@ impl Ledger {
             ids.sort_unstable();
             ids
         };
-        Missing { jobs: of(|course| course.certain && !course.over), answers: of(|course| course.asked && !course.answered) }
+        Missing {
+            jobs: of(|course| course.certain && !course.over && !course.cancelling),
+            answers: of(|course| course.asked && !course.answered),
+        }
     }
 
     /// How many messages were read so far, repeats included.
@@ -115,6 +120,8 @@ impl State {
     fn note(&mut self, event: &Event) {
         match (event.phase, &event.op) {
             (Phase::Ok, Op::Schedule(schedule)) => self.course(&schedule.id).certain = true,
+            (Phase::Invoke, Op::Cancel(ask)) => self.course(&ask.id).cancelling = true,
+            (Phase::Fail, Op::Cancel(ask)) => self.course(&ask.id).cancelling = false,
             (Phase::Ok, Op::Cancel(ask) | Op::Reschedule(ask) | Op::Fire(ask)) => self.course(&ask.id).asked = true,
             (_, Op::Reply(reply)) => {
                 let course = self.course(&reply.id);
@@ -122,6 +129,7 @@ impl State {
                     course.certain = true;
                 } else {
                     course.answered = true;
+                    course.cancelling = false;
                     course.over |= reply.action == "cancel" && matches!(&*reply.res, "cancelled" | "cancelled_after_attempt" | "in_flight");
                 }
             }
@@ -164,18 +172,24 @@ mod tests {
         ledger.record("p", Phase::Ok, schedule("a"));
         ledger.record("p", Phase::Info, schedule("b"));
         ledger.record("p", Phase::Ok, schedule("c"));
-        ledger.record("p", Phase::Ok, Op::Cancel(Ask { id: "c".to_owned(), due_ms: None, res: String::new() }));
+        let cancel = || Op::Cancel(Ask { id: "c".to_owned(), due_ms: None, res: String::new() });
         let missing = |jobs: &[&str], answers: &[&str]| {
             let owned = |ids: &[&str]| ids.iter().map(|id| (*id).to_owned()).collect();
             Missing { jobs: owned(jobs), answers: owned(answers) }
         };
-        assert_eq!(ledger.missing(), missing(&["a", "c"], &["c"]));
+        assert_eq!(ledger.missing(), missing(&["a", "c"], &[]));
         ledger.record("r", Phase::Ok, arrival("a"));
-        assert_eq!(ledger.missing(), missing(&["c"], &["c"]));
+        ledger.record("p", Phase::Invoke, cancel());
+        assert_eq!(ledger.missing(), missing(&[], &[]), "it may be cancelled");
+        ledger.record("p", Phase::Fail, cancel());
+        assert_eq!(ledger.missing(), missing(&["c"], &[]));
+        ledger.record("p", Phase::Invoke, cancel());
+        ledger.record("p", Phase::Ok, cancel());
+        assert_eq!(ledger.missing(), missing(&[], &["c"]));
         ledger.record("r", Phase::Ok, Op::Reply(Reply { id: "c".to_owned(), action: "cancel".to_owned(), res: "cancelled".to_owned() }));
         assert!(ledger.missing().is_empty());
         assert_eq!(ledger.arrivals(), 1);
         ledger.flush().unwrap();
-        assert_eq!(History::read(file.path()).unwrap().events.len(), 6);
+        assert_eq!(History::read(file.path()).unwrap().events.len(), 9);
     }
 }

@@ -38,6 +38,13 @@ pub(super) struct Came<'a> {
     pub(super) what: &'a Arrival,
 }
 
+impl Came<'_> {
+    /// When the broker took it, epoch µs: by its own word, which is in ms, or else when it was read.
+    pub(super) fn taken_us(&self) -> i64 {
+        self.what.taken_ms.map_or(self.at_us, |taken_ms| (taken_ms * 1000 + 999).min(self.at_us))
+    }
+}
+
 /// All jobs by their ids.
 pub(super) fn courses<'a>(events: &'a [Event], faults: &[Fault]) -> BTreeMap<&'a str, Course<'a>> {
     let mut courses: BTreeMap<&str, Course<'_>> = BTreeMap::new();

@@ -172,6 +172,15 @@ fn a_message_that_is_read_again_is_none() {
 }
 
 #[test]
+fn a_bad_request_comes_back_again_with_its_batch() {
+    // However little is in flight.
+    let refused = Job { refused: Some("loop".to_owned()), ..job("t") };
+    let bad = || Run::new().sent("b", Phase::Ok, refused.clone()).rejected("b", "loop").rejected("b", "loop");
+    assert_eq!(bad().wrong(), [Wrong::Unexplained]);
+    assert_eq!(bad().fault("dwell-kill", 0).wrong(), []);
+}
+
+#[test]
 fn each_planted_fault_is_found_alone() {
     let x = || true_run().asked("x");
     let plants: [(Wrong, Run); 25] = [

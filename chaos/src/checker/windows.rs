@@ -16,6 +16,8 @@ pub(super) struct Copy<'a> {
     /// The one before it.
     pub(super) first_us: i64,
     pub(super) again_us: i64,
+    /// Of a job, which was in flight. A whole batch of requests is read again, however few of them were bad.
+    pub(super) of_job: bool,
 }
 
 /// What faults can explain.
@@ -56,15 +58,17 @@ impl<'a> Windows<'a> {
         for copy in copies {
             let explains = |window: &&mut Window<'_>| {
                 let Fault { began_us, healed_us, .. } = *window.fault;
-                window.room > 0
+                (window.room > 0 || !copy.of_job)
                     && copy.first_us >= began_us - reach_us
                     && copy.first_us <= healed_us + reach_us
                     && copy.again_us >= began_us
             };
             match self.windows.iter_mut().filter(explains).min_by_key(|window| window.fault.healed_us) {
                 Some(window) => {
-                    window.room -= 1;
-                    window.copies.push(copy);
+                    if copy.of_job {
+                        window.room -= 1;
+                        window.copies.push(copy);
+                    }
                     verdict.counts.duplicates += 1;
                 }
                 None => {
@@ -126,14 +130,15 @@ fn strike<'a>(window: &Window<'_>, courses: impl Iterator<Item = &'a Course<'a>>
     let mut strike =
         Strike { kind, began_us, healed_us, in_flight, duplicates, overdue: 0, first_us: None, last_us: None, lateness_us: 0, detail };
     for course in courses {
-        let Some(Came { at_us, what }) = course.deliveries.first() else { continue };
+        let Some(came @ Came { what, .. }) = course.deliveries.first() else { continue };
+        let at_us = came.taken_us();
         let (Some(due_ms), false) = (what.due_ms, course.job.is_none_or(|job| job.absent)) else { continue };
         let due_us = due_ms * 1000;
-        if due_us >= healed_us || *at_us < began_us {
+        if due_us >= healed_us || at_us < began_us {
             continue;
         }
         strike.lateness_us = strike.lateness_us.max(at_us - due_us);
-        if *at_us >= healed_us {
+        if at_us >= healed_us {
             let after_us = at_us - healed_us;
             strike.overdue += 1;
             strike.first_us = Some(strike.first_us.map_or(after_us, |first| first.min(after_us)));
