@@ -2,6 +2,7 @@
 
 mod amqp;
 mod broker;
+mod clocks;
 mod data;
 mod nats;
 mod network;
@@ -59,6 +60,8 @@ pub(crate) async fn strike(kind: FaultKind, world: &World, rng: &mut StdRng, hol
         FaultKind::PermissionsWithdrawn if nats => nats::permissions_withdrawn(world, rng, hold).await,
         FaultKind::PermissionsWithdrawn => amqp::permissions_withdrawn(world, hold).await,
         FaultKind::ConnectionBlocked => amqp::connection_blocked(world, hold).await,
+        FaultKind::ClockJump => clocks::of_instances(world, rng, hold).await,
+        FaultKind::RedisClockJump => clocks::of_redis(world, rng, hold).await,
         FaultKind::DiskFull => data::disk_full(world, hold).await,
         FaultKind::PoisonedRecords => data::poisoned_records(world, rng, hold).await,
         FaultKind::WrongType => data::wrong_type(world, rng, hold).await,

@@ -118,6 +118,16 @@ pub(super) fn of(kind: FaultKind) -> Story {
             "what was out is unknown; acknowledgements of requests go on, on another connection",
             REFUSED_SEEN,
         ),
+        FaultKind::ClockJump => story(
+            "the wall clock of the instances jumps by an hour, forward or back, and back again",
+            "nothing: it decides nothing",
+            "times in logs, and `created_ms`",
+        ),
+        FaultKind::RedisClockJump => story(
+            "the wall clock of Redis jumps by five seconds, forward or back, and back again",
+            "it is the clock by which jobs are due: they come early, or late, by that",
+            "nothing, or `dwell_lateness_seconds`",
+        ),
         FaultKind::DiskFull => story(
             "the append-only file cannot be written (MISCONF)",
             "nothing is claimed or acknowledged until the disk has room",

@@ -20,6 +20,9 @@ async fn what_was_asked_for_arrives_after_faults_of_dwell_redis_and_the_link() {
     for kind in [FaultKind::DwellKill, FaultKind::RedisKill, FaultKind::LinkDropAnswersBroker] {
         let came = drive.strike(kind, &mut rng, Duration::from_millis(500)).await;
         println!("{came}");
+        if kind == FaultKind::LinkDropAnswersBroker {
+            assert!(came.counted("unknown") > 0, "no confirm was lost: {came}");
+        }
     }
     drive.end().await;
     world.stop().await.unwrap();
