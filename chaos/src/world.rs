@@ -16,7 +16,7 @@ use dwell::servers::{BrokerKind, DwellServer, ServerError};
 use dwell_connectors::{BrokerConfig, ConnectorError};
 use tempfile::TempDir;
 
-pub(crate) use self::broker::{BrokerSide, USER, nats_users, rabbitmqctl};
+pub(crate) use self::broker::{BrokerSide, USER, classic, nats_users, rabbitmqctl};
 pub(crate) use self::clock::HostClock;
 pub(crate) use self::redis::{Pair, RedisSide, order};
 use crate::proxy::Proxy;
@@ -127,7 +127,7 @@ impl World {
     /// A program is not there, or did not start.
     pub async fn start(options: WorldOptions) -> Result<World, Error> {
         let targets: Vec<String> = (0..options.targets).map(|number| format!("chaos-{number}")).collect();
-        let (redis, broker) = tokio::try_join!(RedisSide::start(&options), BrokerSide::start(options.broker))?;
+        let (redis, broker) = tokio::try_join!(RedisSide::start(&options), BrokerSide::start(options.broker, &targets))?;
         let through = settings::text(&options, &redis.link_url(), &broker.link_settings(), &targets);
         let straight = settings::text(&options, &redis.service_url(), &broker.straight_settings(), &targets);
         let settings = settings::read(&straight)?;

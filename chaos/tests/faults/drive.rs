@@ -133,6 +133,7 @@ impl<'a> Drive<'a> {
     }
 
     pub(crate) async fn end(self) {
+        self.leave_logs();
         let (asked, came) = (self.asked.lock().len(), self.came.lock().len());
         println!("{asked} asked for, {came} came");
     }
@@ -169,15 +170,19 @@ impl<'a> Drive<'a> {
         }
     }
 
+    /// Leaves the logs in the folder of `DWELL_CHAOS_LOGS`.
+    fn leave_logs(&self) {
+        let Some(folder) = std::env::var_os("DWELL_CHAOS_LOGS") else { return };
+        for (name, text) in self.world.timeline() {
+            std::fs::write(std::path::Path::new(&folder).join(name), text).unwrap();
+        }
+    }
+
     fn fail(&self, what: &str) -> ! {
+        self.leave_logs();
         let came = self.came.lock();
         let asked = self.asked.lock();
         let missing: Vec<_> = asked.iter().filter(|(number, (_, certain))| *certain && !came.contains_key(number)).take(20).collect();
-        if let Some(folder) = std::env::var_os("DWELL_CHAOS_LOGS") {
-            for (name, text) in self.world.timeline() {
-                std::fs::write(std::path::Path::new(&folder).join(name), text).unwrap();
-            }
-        }
         panic!("{what}; {} asked for, {} came, missing {missing:?}", asked.len(), came.len());
     }
 }
