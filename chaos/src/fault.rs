@@ -176,7 +176,7 @@ impl FaultKind {
         }
         let mut watch = watch::InFlight::begin(world).await;
         let began_us = clock::wall_us();
-        let detail = watch.during(world, faults::strike(self, world, rng, hold)).await?;
+        let detail = watch.during(world, Box::pin(faults::strike(self, world, rng, hold))).await?;
         Ok(Struck { kind: self, began_us, healed_us: clock::wall_us(), in_flight: watch.most(), detail })
     }
 }

@@ -110,8 +110,8 @@ pub(super) fn of(kind: FaultKind) -> Story {
         ),
         FaultKind::PermissionsWithdrawn => story(
             "the user of the instances loses its rights on the broker, and has them again",
-            "its jobs wait and burn no attempt; requests stay on the broker",
-            BROKER_SEEN,
+            "each attempt has failed, and the next comes on the job's schedule; requests stay on the broker",
+            "`dwell_publish_total{outcome=\"unroutable\"}` rises, the log names the right that lacks",
         ),
         FaultKind::ConnectionBlocked => story(
             "RabbitMQ's memory alarm goes off: it reads from no publisher (connection.blocked)",

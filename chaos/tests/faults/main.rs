@@ -1,5 +1,7 @@
 //! Faults on real worlds: after each heal everything that was asked for arrives.
 
+#![allow(clippy::unwrap_used, reason = "tests")]
+
 mod drive;
 
 use std::time::Duration;
