@@ -12,11 +12,11 @@ if [ -z "$deny" ]; then
         cargo install cargo-deny --version 0.20.2 --locked --root .servers
 fi
 
-"$deny" --all-features check licenses bans sources
+"$deny" --workspace --all-features check licenses bans sources
 
 # An unreachable database is not a finding: it must not fail a machine without that network.
 if "$deny" --all-features fetch db >/dev/null 2>&1; then
-    "$deny" --all-features check --disable-fetch advisories
+    "$deny" --workspace --all-features check --disable-fetch advisories
 else
     say "warning: advisories were NOT checked: their database could not be fetched"
 fi

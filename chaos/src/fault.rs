@@ -1,7 +1,7 @@
 //! The faults: what can be done to a world, to whom it can be done, and what a checker forgives for it.
 
 mod story;
-mod watch;
+pub(crate) mod watch;
 
 use std::time::Duration;
 
@@ -13,6 +13,9 @@ use serde::{Deserialize, Serialize};
 pub use self::story::Story;
 use crate::faults;
 use crate::world::{Error, World, WorldOptions};
+
+/// By how much Redis's clock jumps.
+pub(crate) const REDIS_CLOCK_JUMP: Duration = Duration::from_secs(5);
 
 /// One kind of fault. What each does is told by [`FaultKind::what_happens`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -50,6 +53,8 @@ pub enum FaultKind {
     ConsumerDeleted,
     PermissionsWithdrawn,
     ConnectionBlocked,
+    ClockJump,
+    RedisClockJump,
     DiskFull,
     PoisonedRecords,
     WrongType,
@@ -70,17 +75,19 @@ pub struct Struck {
     pub detail: String,
 }
 
-/// What a checker forgives of what came while a fault was on, and until it was overcome. Losses, early arrivals and false verdicts: never.
+/// What a checker forgives of what came while a fault was on, and until it was overcome. Losses and false verdicts: never.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Allowance {
     /// A second copy of what was in flight.
     pub duplicates_of_in_flight: bool,
     /// A second copy of what was completed, because a master that was promoted did not know of it.
     pub duplicates_of_unreplicated: bool,
+    /// By how much an arrival may be early by the wall clock, because Redis's own was ahead; µs.
+    pub early_us: i64,
 }
 
 impl FaultKind {
-    const ALL: [FaultKind; 34] = [
+    const ALL: [FaultKind; 36] = [
         FaultKind::DwellKill,
         FaultKind::DwellFreeze,
         FaultKind::DwellTerm,
@@ -112,6 +119,8 @@ impl FaultKind {
         FaultKind::ConsumerDeleted,
         FaultKind::PermissionsWithdrawn,
         FaultKind::ConnectionBlocked,
+        FaultKind::ClockJump,
+        FaultKind::RedisClockJump,
         FaultKind::DiskFull,
         FaultKind::PoisonedRecords,
         FaultKind::WrongType,
@@ -148,10 +157,11 @@ impl FaultKind {
     pub fn allows(self) -> Allowance {
         let duplicates_of_in_flight = match self {
             // Everything is given back or settled before the end; nothing comes between a publish and its settle.
-            FaultKind::RedisScriptFlush | FaultKind::PoisonedRecords => false,
+            FaultKind::RedisScriptFlush | FaultKind::PoisonedRecords | FaultKind::ClockJump => false,
             _ => true,
         };
-        Allowance { duplicates_of_in_flight, duplicates_of_unreplicated: self == FaultKind::RedisFailover }
+        let early_us = if self == FaultKind::RedisClockJump { i64::try_from(REDIS_CLOCK_JUMP.as_micros()).unwrap_or(i64::MAX) } else { 0 };
+        Allowance { duplicates_of_in_flight, duplicates_of_unreplicated: self == FaultKind::RedisFailover, early_us }
     }
 
     /// Does it, holds it for so long, and heals it, also where something failed on the way. Some take longer than they are held: what was killed
@@ -166,7 +176,7 @@ impl FaultKind {
         }
         let mut watch = watch::InFlight::begin(world).await;
         let began_us = clock::wall_us();
-        let detail = watch.during(world, faults::strike(self, world, rng, hold)).await?;
+        let detail = watch.during(world, Box::pin(faults::strike(self, world, rng, hold))).await?;
         Ok(Struck { kind: self, began_us, healed_us: clock::wall_us(), in_flight: watch.most(), detail })
     }
 }

@@ -2,6 +2,7 @@
 
 mod amqp;
 mod broker;
+mod clocks;
 mod data;
 mod nats;
 mod network;
@@ -11,7 +12,6 @@ mod redis;
 use std::time::Duration;
 
 use dwell::servers::{BrokerKind, ServerError};
-use rand::RngExt;
 use rand::rngs::StdRng;
 
 use crate::fault::FaultKind;
@@ -23,7 +23,6 @@ const STARTS: usize = 10;
 /// Does it, holds it and heals it; says to whom and how.
 pub(crate) async fn strike(kind: FaultKind, world: &World, rng: &mut StdRng, hold: Duration) -> Result<String, Error> {
     let nats = world.options().broker == BrokerKind::Nats;
-    let target = world.targets()[rng.random_range(0..world.targets().len())].as_str();
     match kind {
         FaultKind::DwellKill => process::kill(world, rng, hold).await,
         FaultKind::DwellFreeze => process::freeze(world, rng, hold).await,
@@ -51,14 +50,16 @@ pub(crate) async fn strike(kind: FaultKind, world: &World, rng: &mut StdRng, hol
         FaultKind::BrokerKill => broker::kill(world, hold).await,
         FaultKind::BrokerFreeze => broker::freeze(world, hold).await,
         FaultKind::BrokerRestart => broker::restart(world, hold).await,
-        FaultKind::TargetFull if nats => nats::target_full(world, target, hold).await,
-        FaultKind::TargetFull => amqp::target_full(world, target, hold).await,
-        FaultKind::TargetDeleted if nats => nats::target_deleted(world, target, hold).await,
-        FaultKind::TargetDeleted => amqp::target_deleted(world, target, hold).await,
+        FaultKind::TargetFull if nats => nats::target_full(world, rng, hold).await,
+        FaultKind::TargetFull => amqp::target_full(world, rng, hold).await,
+        FaultKind::TargetDeleted if nats => nats::target_deleted(world, rng, hold).await,
+        FaultKind::TargetDeleted => amqp::target_deleted(world, rng, hold).await,
         FaultKind::ConsumerDeleted => nats::consumer_deleted(world, hold).await,
         FaultKind::PermissionsWithdrawn if nats => nats::permissions_withdrawn(world, rng, hold).await,
         FaultKind::PermissionsWithdrawn => amqp::permissions_withdrawn(world, hold).await,
         FaultKind::ConnectionBlocked => amqp::connection_blocked(world, hold).await,
+        FaultKind::ClockJump => clocks::of_instances(world, rng, hold).await,
+        FaultKind::RedisClockJump => clocks::of_redis(world, rng, hold).await,
         FaultKind::DiskFull => data::disk_full(world, hold).await,
         FaultKind::PoisonedRecords => data::poisoned_records(world, rng, hold).await,
         FaultKind::WrongType => data::wrong_type(world, rng, hold).await,

@@ -1,6 +1,7 @@
 //! What a campaign runs on: a Redis, a broker, instances of Dwell, and the links between them, all real and each to be broken.
 
 mod broker;
+mod clock;
 pub(crate) mod jetstream;
 mod logs;
 mod redis;
@@ -13,8 +14,10 @@ use std::time::Duration;
 use dwell::config::{self, Durability};
 use dwell::servers::{BrokerKind, DwellServer, ServerError};
 use dwell_connectors::{BrokerConfig, ConnectorError};
+use tempfile::TempDir;
 
-pub(crate) use self::broker::{BrokerSide, USER, nats_users, rabbitmqctl};
+pub(crate) use self::broker::{BrokerSide, USER, classic, nats_users, rabbitmqctl};
+pub(crate) use self::clock::HostClock;
 pub(crate) use self::redis::{Pair, RedisSide, order};
 use crate::proxy::Proxy;
 
@@ -105,8 +108,11 @@ pub struct World {
     pub(crate) redis: RedisSide,
     pub(crate) broker: BrokerSide,
     pub(crate) instances: Vec<Instance>,
+    /// That of the instances.
+    pub(crate) clock: HostClock,
     settings: config::Settings,
     targets: Vec<String>,
+    _folder: TempDir,
 }
 
 /// One instance of Dwell.
@@ -124,17 +130,16 @@ impl World {
     /// A program is not there, or did not start.
     pub async fn start(options: WorldOptions) -> Result<World, Error> {
         let targets: Vec<String> = (0..options.targets).map(|number| format!("chaos-{number}")).collect();
-        let (redis, broker) = tokio::try_join!(RedisSide::start(&options), BrokerSide::start(options.broker))?;
+        let (redis, broker) = tokio::try_join!(RedisSide::start(&options), BrokerSide::start(options.broker, &targets))?;
         let through = settings::text(&options, &redis.link_url(), &broker.link_settings(), &targets);
         let straight = settings::text(&options, &redis.service_url(), &broker.straight_settings(), &targets);
         let settings = settings::read(&straight)?;
         broker.declare(&settings.brokers["main"].connector, &targets).await?;
-        let starting = (0..options.instances).map(|_| DwellServer::start(options.program.clone(), &through));
-        let mut instances = Vec::new();
-        for server in futures_util::future::try_join_all(starting).await? {
-            instances.push(Instance::new(server));
-        }
-        Ok(World { options, redis, broker, instances, settings, targets })
+        let folder = tempfile::tempdir().map_err(Error::io("a temporary folder"))?;
+        let clock = HostClock::new(folder.path(), "instances").await?;
+        let starting = (0..options.instances).map(|_| Instance::start(options.program.clone(), &through, &clock));
+        let instances = futures_util::future::try_join_all(starting).await?;
+        Ok(World { options, redis, broker, instances, clock, settings, targets, _folder: folder })
     }
 
     /// What it is made of.
@@ -212,11 +217,14 @@ impl World {
 }
 
 impl Instance {
-    fn new(mut server: DwellServer) -> Self {
+    async fn start(program: PathBuf, settings: &str, clock: &HostClock) -> Result<Self, Error> {
+        let mut server = DwellServer::prepare(program, settings)?;
+        server.set_env(clock.environment().iter().map(|(name, value)| (*name, value.as_str())));
         server.keep_logs();
+        server.restart().await?;
         let at = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         let (probes, http, dir) = (at(server.port()), at(server.http_port()), server.dir().to_owned());
-        Instance { server: tokio::sync::Mutex::new(server), dir, probes, http }
+        Ok(Instance { server: tokio::sync::Mutex::new(server), dir, probes, http })
     }
 }
 

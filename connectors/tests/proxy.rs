@@ -1,10 +1,13 @@
 //! The fault proxy, against a server that answers with what it is told.
 
-use std::time::{Duration, Instant};
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use std::time::Duration;
 
 use dwell_connectors::conformance::proxy::{Direction, Flow, Proxy};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::time::Instant;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 /// How long nothing must come.

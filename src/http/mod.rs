@@ -10,6 +10,7 @@
 
 mod actions;
 pub mod api;
+mod bundle;
 mod dashboard;
 mod events;
 mod extract;

@@ -76,7 +76,10 @@ impl StoreError {
             Class::Timeout
         } else if code == "OOM" {
             Class::Oom
-        } else if matches!(error.kind(), ErrorKind::Server(ServerErrorKind::ReadOnly | ServerErrorKind::MasterDown)) {
+        } else if matches!(error.kind(), ErrorKind::Server(ServerErrorKind::ReadOnly | ServerErrorKind::MasterDown))
+            // A master that is cut off from its replicas may be none any more; one whose disk is full takes no writes either.
+            || matches!(code, "NOREPLICAS" | "MISCONF")
+        {
             Class::Readonly
         } else if error.is_io_error()
             || error.is_connection_dropped()

@@ -29,6 +29,7 @@ pub enum Name {
 }
 
 const PRELUDE: &str = include_str!("scripts/prelude.lua");
+const SOUND: &str = include_str!("scripts/sound.lua");
 const ACT: &str = include_str!("scripts/act.lua");
 
 impl Name {
@@ -91,7 +92,14 @@ impl Name {
     #[must_use]
     pub fn source(self) -> String {
         let (_, acts, source) = self.parts();
-        if acts { format!("{PRELUDE}\n{ACT}\n{source}") } else { format!("{PRELUDE}\n{source}") }
+        // Damage is what fsck is for.
+        let mends = matches!(self, Name::FsckJobs | Name::FsckAdopt | Name::FsckKey | Name::FsckMemories);
+        let shared = match (mends, acts) {
+            (true, _) => String::new(),
+            (false, true) => format!("{SOUND}\n{ACT}\n"),
+            (false, false) => format!("{SOUND}\n"),
+        };
+        format!("{PRELUDE}\n{shared}{source}")
     }
 }
 

@@ -110,13 +110,23 @@ pub(super) fn of(kind: FaultKind) -> Story {
         ),
         FaultKind::PermissionsWithdrawn => story(
             "the user of the instances loses its rights on the broker, and has them again",
-            "its jobs wait and burn no attempt; requests stay on the broker",
-            BROKER_SEEN,
+            "each attempt has failed, and the next comes on the job's schedule; requests stay on the broker",
+            "`dwell_publish_total{outcome=\"unroutable\"}` rises, the log names the right that lacks",
         ),
         FaultKind::ConnectionBlocked => story(
             "RabbitMQ's memory alarm goes off: it reads from no publisher (connection.blocked)",
             "what was out is unknown; acknowledgements of requests go on, on another connection",
             REFUSED_SEEN,
+        ),
+        FaultKind::ClockJump => story(
+            "the wall clock of the instances jumps by an hour, forward or back, and back again",
+            "nothing: it decides nothing",
+            "times in logs, and `created_ms`",
+        ),
+        FaultKind::RedisClockJump => story(
+            "the wall clock of Redis jumps by five seconds, forward or back, and back again",
+            "it is the clock by which jobs are due: they come early, or late, by that",
+            "nothing, or `dwell_lateness_seconds`",
         ),
         FaultKind::DiskFull => story(
             "the append-only file cannot be written (MISCONF)",

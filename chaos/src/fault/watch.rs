@@ -7,7 +7,14 @@ use dwell::clock;
 use crate::world::{Error, World};
 
 /// How often Redis is asked.
-const TICK: Duration = Duration::from_millis(5);
+const TICK: Duration = Duration::from_millis(2);
+/// Long enough to be seen by the watch.
+const SEEN: Duration = Duration::from_millis(30);
+
+/// What was frozen to be killed is left so for a moment: what it then has in flight stays there, and is seen.
+pub(crate) async fn let_it_be_seen() {
+    clock::sleep(SEEN).await;
+}
 
 /// The most jobs seen in flight so far.
 pub(super) struct InFlight {

@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use dwell::clock;
 use dwell::servers::{BrokerServer, RabbitServer};
-use dwell_connectors::{Destination, Role};
+use rand::RngExt;
+use rand::rngs::StdRng;
 
 use super::both;
-use crate::world::{Error, USER, World, rabbitmqctl};
+use crate::world::{Error, USER, World, classic, rabbitmqctl};
 
 const POLICY: &str = "chaos-full";
 /// A queue that takes nothing.
@@ -30,7 +31,14 @@ async fn empty(server: &RabbitServer) -> Result<(), Error> {
     rabbitmqctl(server, &["clear_policy", POLICY]).await.map(drop)
 }
 
-pub(super) async fn target_full(world: &World, target: &str, hold: Duration) -> Result<String, Error> {
+/// One of those that can be filled though somebody reads it.
+fn any<'a>(world: &'a World, rng: &mut StdRng) -> &'a str {
+    let count = classic(world.targets()).count();
+    classic(world.targets()).nth(rng.random_range(0..count)).unwrap_or_default()
+}
+
+pub(super) async fn target_full(world: &World, rng: &mut StdRng, hold: Duration) -> Result<String, Error> {
+    let target = any(world, rng);
     let server = world.broker.server.lock().await;
     let server = rabbit(&server)?;
     let filled = fill(server, target).await;
@@ -42,7 +50,8 @@ pub(super) async fn target_full(world: &World, target: &str, hold: Duration) -> 
 }
 
 /// It first takes nothing more and is read empty: what Dwell delivered before is not to go with the queue.
-pub(super) async fn target_deleted(world: &World, target: &str, hold: Duration) -> Result<String, Error> {
+pub(super) async fn target_deleted(world: &World, rng: &mut StdRng, hold: Duration) -> Result<String, Error> {
+    let target = any(world, rng);
     let server = world.broker.server.lock().await;
     let server = rabbit(&server)?;
     let deleted = async {
@@ -66,8 +75,7 @@ pub(super) async fn target_deleted(world: &World, target: &str, hold: Duration) 
     }
     let healed = async {
         empty(server).await?;
-        world.broker().declare(&Destination::new(target), Role::Letters).await?;
-        Ok(())
+        rabbitmqctl(server, &["import_definitions", &world.broker.definitions().display().to_string()]).await.map(drop)
     };
     both(deleted, healed.await)?;
     Ok(target.to_owned())

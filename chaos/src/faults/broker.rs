@@ -5,11 +5,14 @@ use std::time::Duration;
 use dwell::clock;
 
 use super::{both, start};
+use crate::fault::watch::let_it_be_seen;
 use crate::world::{Error, World};
 
 pub(super) async fn kill(world: &World, hold: Duration) -> Result<String, Error> {
     let mut server = world.broker.server.lock().await;
-    let killed = server.kill().map_err(Error::from);
+    let frozen = server.freeze().map_err(Error::from);
+    let_it_be_seen().await;
+    let killed = frozen.and(server.kill().map_err(Error::from));
     clock::sleep(hold).await;
     let started = start(async || server.restart().await).await;
     both(killed, started)?;

@@ -17,13 +17,19 @@ const RELOADED: &str = "Reloaded server configuration";
 /// How long that may take.
 const RELOAD: Duration = Duration::from_secs(20);
 
-pub(super) async fn target_full(world: &World, target: &str, hold: Duration) -> Result<String, Error> {
+fn any<'a>(world: &'a World, rng: &mut StdRng) -> &'a str {
+    &world.targets()[rng.random_range(0..world.targets().len())]
+}
+
+pub(super) async fn target_full(world: &World, rng: &mut StdRng, hold: Duration) -> Result<String, Error> {
+    let target = any(world, rng);
     // First what a limit does, then the limit: the other way round it would discard what is there.
     changed(world, target, hold, &[json!({ "discard": "new" }), json!({ "max_bytes": 1 })]).await
 }
 
 /// The stream stays, with what the load has not read yet; but nobody takes messages on the subject any more.
-pub(super) async fn target_deleted(world: &World, target: &str, hold: Duration) -> Result<String, Error> {
+pub(super) async fn target_deleted(world: &World, rng: &mut StdRng, hold: Duration) -> Result<String, Error> {
+    let target = any(world, rng);
     changed(world, target, hold, &[json!({ "subjects": [format!("{target}.away")] })]).await
 }
 
@@ -62,8 +68,7 @@ pub(super) async fn consumer_deleted(world: &World, hold: Duration) -> Result<St
 pub(super) async fn permissions_withdrawn(world: &World, rng: &mut StdRng, hold: Duration) -> Result<String, Error> {
     let server = world.broker.server.lock().await;
     let BrokerServer::Nats(server) = &*server else { return Err(Error::Course(format!("{server} is no nats-server"))) };
-    let target = &world.targets()[rng.random_range(0..world.targets().len())];
-    let what = if rng.random() { ">" } else { target.as_str() };
+    let what = if rng.random() { ">" } else { any(world, rng) };
     let withdrawn = reload(server, "{}", &format!("{{ publish: {{ deny: [\"{what}\"] }} }}")).await;
     if withdrawn.is_ok() {
         clock::sleep(hold).await;

@@ -7,6 +7,7 @@ use rand::RngExt;
 use rand::rngs::StdRng;
 
 use super::{both, start};
+use crate::fault::watch::let_it_be_seen;
 use crate::world::{Error, World};
 
 /// How much longer than its lease an instance sleeps.
@@ -19,7 +20,9 @@ fn any(world: &World, rng: &mut StdRng) -> usize {
 pub(super) async fn kill(world: &World, rng: &mut StdRng, hold: Duration) -> Result<String, Error> {
     let number = any(world, rng);
     let mut server = world.instances[number].server.lock().await;
-    let killed = server.kill().map_err(Error::from);
+    let frozen = server.freeze().map_err(Error::from);
+    let_it_be_seen().await;
+    let killed = frozen.and(server.kill().map_err(Error::from));
     clock::sleep(hold).await;
     let started = start(async || server.restart().await).await;
     both(killed, started)?;

@@ -13,6 +13,8 @@ use crate::proxy::Proxy;
 /// As whom the instances come, with the same word as password: whoever else comes as somebody whose rights no fault touches.
 pub(crate) const USER: &str = "dwell";
 
+const DEFINITIONS: &str = "definitions.json";
+
 /// The side of the broker.
 pub(crate) struct BrokerSide {
     /// Held by a fault from first to last.
@@ -24,11 +26,11 @@ pub(crate) struct BrokerSide {
     /// What the straight way is, as a client takes it.
     address: String,
     dir: PathBuf,
-    _folder: TempDir,
+    folder: TempDir,
 }
 
 impl BrokerSide {
-    pub(super) async fn start(kind: BrokerKind) -> Result<Self, Error> {
+    pub(super) async fn start(kind: BrokerKind, targets: &[String]) -> Result<Self, Error> {
         let folder = tempfile::tempdir().map_err(Error::io("a temporary folder"))?;
         let link = proxy().await?;
         let (mut server, leads_to) = match kind {
@@ -45,8 +47,8 @@ impl BrokerSide {
                 (BrokerServer::Kafka(server), port)
             }
             BrokerKind::Amqp => {
-                let file = folder.path().join("definitions.json");
-                std::fs::write(&file, definitions().to_string()).map_err(Error::io("the definitions of RabbitMQ"))?;
+                let file = folder.path().join(DEFINITIONS);
+                std::fs::write(&file, definitions(targets).to_string()).map_err(Error::io("the definitions of RabbitMQ"))?;
                 let server = RabbitServer::start(RabbitOptions { config: format!("load_definitions = {}", file.display()) }).await?;
                 let port = server.port();
                 (BrokerServer::Amqp(server), port)
@@ -55,7 +57,7 @@ impl BrokerSide {
         server.keep_logs();
         link.lead_to(format!("127.0.0.1:{leads_to}"));
         let (port, address, dir) = (server.port(), server.address(), server.dir().to_owned());
-        Ok(BrokerSide { server: tokio::sync::Mutex::new(server), link, kind, port, address, dir, _folder: folder })
+        Ok(BrokerSide { server: tokio::sync::Mutex::new(server), link, kind, port, address, dir, folder })
     }
 
     pub(crate) fn kind(&self) -> BrokerKind {
@@ -69,6 +71,11 @@ impl BrokerSide {
 
     pub(super) fn dir(&self) -> &Path {
         &self.dir
+    }
+
+    /// The users and classic queues of RabbitMQ, as its tools read them.
+    pub(crate) fn definitions(&self) -> PathBuf {
+        self.folder.path().join(DEFINITIONS)
     }
 
     /// Lines of `[brokers.NAME]`, for the instances.
@@ -120,11 +127,19 @@ pub(crate) fn nats_users(rights: &str) -> String {
     format!("authorization {{ users: [ {{ user: load, password: load }}, {{ user: {USER}, password: {USER}, permissions: {rights} }} ] }}")
 }
 
-/// `guest`, who may everything, and the user of the instances.
-fn definitions() -> serde_json::Value {
+/// The targets that are classic queues on RabbitMQ; the others are quorum queues. Of a limit of none only these take nothing more, whoever reads:
+/// the others know that they are full only once they are.
+pub(crate) fn classic(targets: &[String]) -> impl Iterator<Item = &str> {
+    targets.iter().step_by(2).map(String::as_str)
+}
+
+/// `guest`, who may everything, the user of the instances, and the classic queues.
+fn definitions(targets: &[String]) -> serde_json::Value {
     let user = |name: &str, tags: &str| json!({ "name": name, "password": name, "tags": tags });
     let rights = |name: &str| json!({ "user": name, "vhost": "/", "configure": ".*", "write": ".*", "read": ".*" });
+    let queue = |name: &str| json!({ "name": name, "vhost": "/", "durable": true, "auto_delete": false, "arguments": {} });
     json!({
+        "queues": classic(targets).map(queue).collect::<Vec<_>>(),
         "users": [user("guest", "administrator"), user(USER, "")],
         "vhosts": [{ "name": "/" }],
         "permissions": [rights("guest"), rights(USER)],

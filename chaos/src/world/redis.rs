@@ -12,7 +12,7 @@ use redis::aio::MultiplexedConnection;
 use tempfile::TempDir;
 
 use super::settings::NAMESPACE;
-use super::{Error, WorldOptions, proxy};
+use super::{Error, HostClock, WorldOptions, proxy};
 use crate::proxy::Proxy;
 
 /// How long an answer to a question about the state may take.
@@ -28,6 +28,8 @@ pub(crate) struct RedisSide {
     pub(crate) link: Proxy,
     /// The way of everybody else, to whoever is master.
     service: Proxy,
+    /// Its own and its replica's.
+    pub(crate) clock: HostClock,
     asking: Mutex<Option<MultiplexedConnection>>,
     dirs: Vec<(String, PathBuf)>,
     _folder: TempDir,
@@ -44,9 +46,10 @@ impl RedisSide {
         let folder = tempfile::tempdir().map_err(Error::io("a temporary folder"))?;
         let fsync = matches!(options.durability, Durability::Fsync | Durability::FsyncReplica);
         let program = if fsync { find::redis_server_waitaof()? } else { find::redis_server()? };
+        let clock = HostClock::new(folder.path(), "redis").await?;
         let settings = RedisOptions {
             appendonly: Some(AppendFsync::EverySec),
-            program: Some(survivor(folder.path(), &program)?),
+            program: Some(survivor(folder.path(), &program, &clock)?),
             // A replica that was away for a moment is to catch up, not to begin anew.
             more: vec![("repl-backlog-size".to_owned(), "64mb".to_owned()), ("repl-timeout".to_owned(), "5".to_owned())],
             ..RedisOptions::default()
@@ -64,6 +67,7 @@ impl RedisSide {
         let side = RedisSide {
             link: proxy().await?,
             service: proxy().await?,
+            clock,
             asking: Mutex::default(),
             dirs,
             _folder: folder,
@@ -165,11 +169,15 @@ async fn connect(url: &str, limit: Duration) -> Result<MultiplexedConnection, re
     redis::Client::open(url)?.get_multiplexed_async_connection_with_config(&config).await
 }
 
-/// The program, but a write beyond the most that a file may have is an error to it and not its end: so a full disk is made.
-fn survivor(folder: &Path, program: &Path) -> Result<PathBuf, Error> {
+/// The program, with a clock that can jump; and a write beyond the most that a file may have is an error to it and not its end: so a full disk
+/// is made.
+fn survivor(folder: &Path, program: &Path, clock: &HostClock) -> Result<PathBuf, Error> {
     let path = folder.join("redis-server");
-    let quoted = program.display().to_string().replace('\'', r"'\''");
-    std::fs::write(&path, format!("#!/bin/sh\ntrap '' XFSZ\nexec '{quoted}' \"$@\"\n")).map_err(Error::io("the start script of redis"))?;
+    let quoted = |text: String| format!("'{}'", text.replace('\'', r"'\''"));
+    let clock: String = clock.environment().into_iter().map(|(name, value)| format!("export {name}={}\n", quoted(value))).collect();
+    let program = quoted(program.display().to_string());
+    std::fs::write(&path, format!("#!/bin/sh\ntrap '' XFSZ\n{clock}exec {program} \"$@\"\n"))
+        .map_err(Error::io("the start script of redis"))?;
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).map_err(Error::io("the start script of redis"))?;
     Ok(path)
 }

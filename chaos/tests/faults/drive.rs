@@ -1,7 +1,8 @@
 //! A small load: a job every few milliseconds, and who reads what arrives.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -13,6 +14,8 @@ use dwell_chaos::world::World;
 use dwell_connectors::{BrokerConfig, Destination, Message};
 use parking_lot::Mutex;
 use rand::rngs::StdRng;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
 /// Far more than anything takes.
@@ -44,8 +47,17 @@ pub(crate) struct Outcome {
     first: Duration,
     /// From the heal until everything that was due before it had come.
     all: Duration,
-    /// Arrivals beyond the first of each job so far.
+    /// Attempts that landed beyond the first of each job so far. (What the broker delivers again to the reader is no copy.)
     copies: usize,
+    /// What the instances counted of it.
+    counted: BTreeMap<String, u64>,
+}
+
+impl Outcome {
+    /// How much of this was counted while the fault was on (`refused`, `oom`, `unknown_outcome`).
+    pub(crate) fn counted(&self, label: &str) -> u64 {
+        self.counted.get(label).copied().unwrap_or(0)
+    }
 }
 
 impl fmt::Display for Outcome {
@@ -53,11 +65,12 @@ impl fmt::Display for Outcome {
         let Struck { kind, began_us, healed_us, in_flight, detail } = &self.struck;
         write!(
             f,
-            "| {kind} | held {} ms | first {} ms | all {} ms | in flight {in_flight} | copies {} | {detail} |",
+            "| {kind} | held {} ms | first {} ms | all {} ms | in flight {in_flight} | copies {} | {} | {detail} |",
             (healed_us - began_us) / 1000,
             self.first.as_millis(),
             self.all.as_millis(),
-            self.copies
+            self.copies,
+            self.counted.iter().map(|(label, count)| format!("{label} {count}")).collect::<Vec<_>>().join(", "),
         )
     }
 }
@@ -81,6 +94,7 @@ impl<'a> Drive<'a> {
         self.running.store(1, Ordering::SeqCst);
         let before = self.came.lock().len();
         self.until(&format!("load flows before {kind}"), || self.came.lock().len() > before + 20).await;
+        let counted = self.counters().await;
         let struck = match kind.strike(self.world, rng, hold).await {
             Ok(struck) => struck,
             Err(error) => self.fail(&format!("{kind}: {error}")),
@@ -96,25 +110,49 @@ impl<'a> Drive<'a> {
             self.asked.lock().iter().all(|(number, (_, certain))| !certain || came.contains_key(number))
         })
         .await;
+        let mut now = self.counters().await;
+        // An instance that was started anew counts from zero.
+        now.iter_mut().for_each(|(label, count)| *count = count.saturating_sub(counted.get(label).copied().unwrap_or(0)));
+        now.retain(|_, count| *count > 0);
         let arrivals = self.arrivals();
         let first = arrivals.iter().filter(|at| **at >= healed).min().map_or(0, |at| at - healed);
         let came = self.came.lock();
         let overdue = due.iter().filter(|(_, (due, certain))| *certain && *due * 1000 <= healed);
         let last = overdue.filter_map(|(number, _)| came.get(number)?.iter().map(|(at, _)| *at).min()).max().unwrap_or(healed);
+        // Redis's clock is the one that counts, and here it is this host's unless it was made to jump.
+        let slack = kind.allows().early_us;
         let early = |number, copies: &[(i64, i64)]| {
             let (due, _) = due.get(number).copied().unwrap_or_default();
-            copies.iter().any(|(at, _)| *at < due * 1000)
+            copies.iter().any(|(at, _)| *at >= struck.began_us && *at < due * 1000 - slack)
         };
         let early: Vec<_> = came.iter().filter(|(number, copies)| early(number, copies)).collect();
         assert!(early.is_empty(), "{kind}: came early: {early:?}");
-        let copies = came.values().map(|copies| copies.len() - 1).sum();
+        let copies = came.values().map(|copies| copies.iter().map(|(_, attempt)| attempt).collect::<BTreeSet<_>>().len() - 1).sum();
         let micros = |time: i64| Duration::from_micros(u64::try_from(time).unwrap_or(0));
-        Outcome { struck, first: micros(first), all: micros(last - healed), copies }
+        Outcome { struck, first: micros(first), all: micros(last - healed), copies, counted: now }
     }
 
     pub(crate) async fn end(self) {
+        self.leave_logs();
         let (asked, came) = (self.asked.lock().len(), self.came.lock().len());
         println!("{asked} asked for, {came} came");
+    }
+
+    /// What instances count of faults, added up: by its label.
+    async fn counters(&self) -> BTreeMap<String, u64> {
+        const COUNTED: [&str; 4] =
+            ["dwell_publish_total{", "dwell_redis_errors_total{", "dwell_possible_duplicates_total{", "dwell_leases_lost_total"];
+        let mut counters = BTreeMap::new();
+        for instance in 0..self.world.options().instances {
+            let scrape = clock::timeout(Duration::from_secs(2), scrape(self.world.probes(instance))).await;
+            let Some(Ok(scrape)) = scrape else { continue };
+            for line in scrape.lines().filter(|line| COUNTED.iter().any(|name| line.starts_with(name)) && !line.contains("confirmed")) {
+                let Some((series, value)) = line.rsplit_once(' ') else { continue };
+                let label = series.rsplit('"').nth(1).unwrap_or("lease_lost");
+                *counters.entry(label.to_owned()).or_default() += value.parse::<u64>().unwrap_or(0);
+            }
+        }
+        counters
     }
 
     fn arrivals(&self) -> Vec<i64> {
@@ -132,17 +170,29 @@ impl<'a> Drive<'a> {
         }
     }
 
+    /// Leaves the logs in the folder of `DWELL_CHAOS_LOGS`.
+    fn leave_logs(&self) {
+        let Some(folder) = std::env::var_os("DWELL_CHAOS_LOGS") else { return };
+        for (name, text) in self.world.timeline() {
+            std::fs::write(std::path::Path::new(&folder).join(name), text).unwrap();
+        }
+    }
+
     fn fail(&self, what: &str) -> ! {
+        self.leave_logs();
         let came = self.came.lock();
         let asked = self.asked.lock();
         let missing: Vec<_> = asked.iter().filter(|(number, (_, certain))| *certain && !came.contains_key(number)).take(20).collect();
-        if let Some(folder) = std::env::var_os("DWELL_CHAOS_LOGS") {
-            for (name, text) in self.world.timeline() {
-                std::fs::write(std::path::Path::new(&folder).join(name), text).unwrap();
-            }
-        }
         panic!("{what}; {} asked for, {} came, missing {missing:?}", asked.len(), came.len());
     }
+}
+
+async fn scrape(probes: SocketAddr) -> std::io::Result<String> {
+    let mut link = TcpStream::connect(probes).await?;
+    link.write_all(b"GET /metrics HTTP/1.1\r\nhost: dwell\r\nconnection: close\r\n\r\n").await?;
+    let mut answer = String::new();
+    link.read_to_string(&mut answer).await?;
+    Ok(answer)
 }
 
 async fn ask(broker: BrokerConfig, targets: Vec<String>, asked: Asked, running: Arc<AtomicU64>) {

@@ -212,7 +212,7 @@ async fn connection(client: TcpStream, era: Era, shared: &Shared) -> io::Result<
         None => {
             drop((from_server, to_server));
             // What the client still says is heard by nobody. When it gives up, there is nothing left to reset.
-            let mut unheard = [0; CHUNK];
+            let mut unheard = vec![0; CHUNK];
             tokio::select! {
                 () = reset => {}
                 () = async { while from_client.read(&mut unheard).await.is_ok_and(|size| size > 0) {} } => {}

@@ -3,15 +3,15 @@
 use std::time::{Duration, Instant};
 
 use dwell_connectors::ErrorKind;
+use dwell_connectors::conformance::proxy::Proxy;
 
-use crate::proxy::Proxy;
 use crate::server::shared;
 use crate::{PATIENCE, at, declared, numbered, options, to};
 
 #[tokio::test]
 async fn closed_and_dropped_values_close_their_connections() {
-    let proxy = Proxy::start(shared().await.address()).await;
-    let broker = at(proxy.url());
+    let proxy = Proxy::start(shared().await.address()).await.unwrap();
+    let broker = at(format!("amqp://{}", proxy.address()));
     let queue = declared(&broker).await;
     for close in [true, false] {
         let source = broker.source(options(&queue)).await.unwrap();
@@ -38,8 +38,8 @@ async fn closed_and_dropped_values_close_their_connections() {
 
 #[tokio::test]
 async fn what_is_handed_over_after_the_end_is_not_sent() {
-    let proxy = Proxy::start(shared().await.address()).await;
-    let broker = at(proxy.url());
+    let proxy = Proxy::start(shared().await.address()).await.unwrap();
+    let broker = at(format!("amqp://{}", proxy.address()));
     let queue = declared(&broker).await;
     let (sink, mut outcomes) = broker.sink(Duration::from_secs(5)).await.unwrap();
     proxy.cut();

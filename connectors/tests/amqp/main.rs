@@ -14,7 +14,6 @@ mod links;
 mod login;
 mod messages;
 mod poison;
-mod proxy;
 mod returns;
 mod server;
 mod silent;

@@ -2,10 +2,10 @@
 
 use std::time::{Duration, Instant};
 
+use dwell_connectors::conformance::proxy::Proxy;
 use dwell_connectors::conformance::{Capabilities, Harness};
 use dwell_connectors::{BrokerConfig, Destination, Role, conformance_tests};
 
-use crate::proxy::Proxy;
 use crate::server::shared;
 use crate::{PATIENCE, at, fresh};
 
@@ -14,13 +14,13 @@ struct Amqp {
 }
 
 async fn amqp() -> Amqp {
-    Amqp { proxy: Proxy::start(shared().await.address()).await }
+    Amqp { proxy: Proxy::start(shared().await.address()).await.unwrap() }
 }
 
 #[async_trait::async_trait]
 impl Harness for Amqp {
     fn broker(&self) -> BrokerConfig {
-        at(self.proxy.url())
+        at(format!("amqp://{}", self.proxy.address()))
     }
     fn can(&self) -> Capabilities {
         Capabilities {

@@ -10,7 +10,6 @@ mod freeze;
 mod cluster;
 mod links;
 mod login;
-mod proxy;
 mod raw;
 mod server;
 mod sinks;

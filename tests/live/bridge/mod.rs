@@ -16,3 +16,4 @@ mod provoked;
 mod redis_away;
 mod rig;
 mod stop;
+mod target_away;

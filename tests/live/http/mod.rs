@@ -9,6 +9,7 @@ mod browser;
 mod calls;
 mod dashboard;
 mod guard;
+mod pace;
 mod pages;
 mod schema;
 mod sidecar;

@@ -16,6 +16,29 @@ async fn memory(bed: &Bed) -> u64 {
     info.lines().find_map(|line| line.strip_prefix("used_memory:")).unwrap().trim().parse().unwrap()
 }
 
+#[tokio::test]
+async fn a_master_that_takes_no_writes_is_left_as_a_replica_is() {
+    let server = RedisServer::start(RedisOptions::default()).await.unwrap();
+    let bed = Bed::on(&server.url(), 1, &[MAIN]).await;
+    bed.put(request("before", 1, PAST)).await;
+    bed.redis(&["CONFIG", "SET", "min-replicas-to-write", "1"]).await;
+    let error = bed.store.schedule(&[request("job", 2, PAST)]).await.unwrap_err();
+    assert_eq!(error.class, Class::Readonly, "{error}");
+    // Behind one address there may be another master by now.
+    let connections = async || bed.redis(&["INFO", "stats"]).await;
+    let count = |info: redis::Value| {
+        let redis::Value::BulkString(info) = info else { panic!() };
+        let info = String::from_utf8(info).unwrap();
+        info.lines().find_map(|line| line.strip_prefix("total_connections_received:")).unwrap().trim().parse::<u64>().unwrap()
+    };
+    let before = count(connections().await);
+    assert_eq!(bed.store.schedule(&[request("job", 2, PAST)]).await.unwrap_err().class, Class::Readonly);
+    assert!(count(connections().await) > before);
+    bed.redis(&["CONFIG", "SET", "min-replicas-to-write", "0"]).await;
+    bed.put(request("job", 2, PAST)).await;
+    assert_eq!(bed.claim().await.jobs.len(), 2);
+}
+
 fn large(n: u64) -> Schedule {
     let mut request = request(&format!("job-{n}"), n, PAST);
     request.job.body = vec![b'x'; 50_000].into();

@@ -12,3 +12,4 @@ mod memories;
 mod model;
 mod requests;
 mod speed;
+mod types;

@@ -1,0 +1,51 @@
+//! A key of another type, as a foreign hand leaves it: calls fail as long as it is there, and change nothing.
+
+use dwell::store::lease::Over;
+
+use super::bed::{Bed, FAR, LEASE, MAIN, PAST, held, id, request};
+
+/// Every key that may be missing in a bucket with jobs: what is there is of its own type.
+const MISSING: [&str; 7] = ["run", "state", "gone", "gone_old", "acts", "acts_old", "dead"];
+
+#[tokio::test]
+async fn a_claim_takes_nothing_while_a_key_is_of_another_type() {
+    for name in MISSING {
+        let bed = Bed::new().await;
+        bed.put(request("job", 1, PAST)).await;
+        bed.redis(&["DEL", &bed.key(name)]).await;
+        bed.redis(&["SET", &bed.key(name), "foreign"]).await;
+        assert!(bed.store.claim(0, MAIN, LEASE, 128, 1 << 20).await.is_err(), "{name}");
+        bed.redis(&["DEL", &bed.key(name)]).await;
+        assert_eq!(bed.place("job").await, "due:main", "{name}");
+        let lease = bed.claim_one().await;
+        assert_eq!((lease.id, lease.state.attempt), (id("job"), 1), "{name}");
+    }
+}
+
+#[tokio::test]
+async fn a_request_is_stored_whole_or_not_at_all_while_a_key_is_of_another_type() {
+    for name in ["due:main", "run", "gone", "gone_old", "acts", "acts_old", "dead"] {
+        let bed = Bed::new().await;
+        bed.redis(&["SET", &bed.key(name), "foreign"]).await;
+        assert!(bed.store.schedule(&[request("job", 1, FAR)]).await.is_err(), "{name}");
+        bed.redis(&["DEL", &bed.key(name)]).await;
+        // The broker delivers it again.
+        bed.put(request("job", 1, FAR)).await;
+        assert_eq!(bed.place("job").await, "due:main", "{name}");
+    }
+}
+
+#[tokio::test]
+async fn a_settle_ends_a_job_whole_or_not_at_all_while_a_key_is_of_another_type() {
+    for name in ["gone", "gone_old", "acts", "acts_old", "dead"] {
+        let bed = Bed::new().await;
+        bed.put(request("job", 1, PAST)).await;
+        let lease = bed.claim_one().await;
+        bed.redis(&["SET", &bed.key(name), "foreign"]).await;
+        assert!(bed.store.complete(0, &[held(&lease)], Over::Fired).await.is_err(), "{name}");
+        bed.redis(&["DEL", &bed.key(name)]).await;
+        assert_eq!(bed.place("job").await, "run", "{name}");
+        assert!(bed.complete(&lease).await, "{name}");
+        assert_eq!(bed.place("job").await, "none", "{name}");
+    }
+}
