@@ -121,7 +121,7 @@ impl Checker<'_> {
         for came @ Came { what, .. } in &course.deliveries {
             // What came with a later due time than it was asked for is measured by that.
             let due_us = what.due_ms.map_or(earliest_us, |due_ms| earliest_us.max(due_ms * 1000));
-            if came.taken_us() < due_us {
+            if came.taken_us() + self.windows.early_us(came.taken_us()) < due_us {
                 self.verdict.find(Wrong::Early, format!("{id}: {} µs before {due_us}", due_us - came.taken_us()));
             }
         }

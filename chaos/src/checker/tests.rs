@@ -181,6 +181,14 @@ fn a_bad_request_comes_back_again_with_its_batch() {
 }
 
 #[test]
+fn what_is_early_because_the_clock_of_redis_was_ahead_is_forgiven_as_far_as_it_was() {
+    let early = |us| Run::new().asked("x").came_so("x", DUE_US - us, |_| ());
+    assert_eq!(early(5000).fault("redis-clock-jump", 0).wrong(), []);
+    assert_eq!(early(5000).fault("clock-jump", 0).wrong(), [Wrong::Early]);
+    assert_eq!(early(11_000).fault("redis-clock-jump", 0).wrong(), [Wrong::Early], "before it jumped");
+}
+
+#[test]
 fn each_planted_fault_is_found_alone() {
     let x = || true_run().asked("x");
     let plants: [(Wrong, Run); 25] = [

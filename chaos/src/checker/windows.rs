@@ -3,7 +3,7 @@
 use super::Wrong;
 use super::course::{Came, Course};
 use super::verdict::{Strike, Verdict};
-use crate::fault::FaultKind;
+use crate::fault::{Allowance, FaultKind};
 use crate::history::{Event, Fault, Head, History, Op, Sample};
 
 /// A message counts as read at most so much later than it was published, µs; and an instance is looked at once a second.
@@ -42,6 +42,13 @@ impl<'a> Windows<'a> {
     /// When everything was last healed before `at_us`.
     pub(super) fn healed_before(&self, at_us: i64) -> Option<i64> {
         self.windows.iter().filter(|window| window.fault.began_us <= at_us).map(|window| window.fault.healed_us).max()
+    }
+
+    /// By how much what comes at this time may be early: Redis's own clock was ahead.
+    pub(super) fn early_us(&self, at_us: i64) -> i64 {
+        let on = |window: &&Window<'_>| window.fault.began_us <= at_us && at_us <= window.fault.healed_us + SLACK_US;
+        let allowed = |window: &Window<'_>| allowance(window.fault).early_us;
+        self.windows.iter().filter(on).map(allowed).max().unwrap_or(0)
     }
 
     /// Whether something was broken between these times, or leases of then still ran.
@@ -98,10 +105,14 @@ impl<'a> Windows<'a> {
     }
 }
 
-/// How many copies a fault may explain. One that this program does not know explains none.
+/// What is forgiven for it. For one that this program does not know nothing is.
+fn allowance(fault: &Fault) -> Allowance {
+    fault.kind.parse::<FaultKind>().map_or_else(|_| Allowance::default(), FaultKind::allows)
+}
+
+/// How many copies a fault may explain.
 fn room(fault: &Fault, events: &[Event]) -> u64 {
-    let Ok(kind) = fault.kind.parse::<FaultKind>() else { return 0 };
-    let allowance = kind.allows();
+    let allowance = allowance(fault);
     let in_flight = if allowance.duplicates_of_in_flight { fault.in_flight } else { 0 };
     // What was confirmed just before, or by a master that nobody follows any more.
     let lost = |event: &&Event| matches!(event.op, Op::Deliver(_)) && (fault.began_us - SLACK_US..=fault.healed_us).contains(&event.t_us);
