@@ -86,7 +86,7 @@ const NEVER: &str = "chaos-never";
 /// Where the instances put what they cannot deliver or understand: their defaults.
 const DEAD: &str = "delay.dead";
 const REJECTED: &str = "delay.rejected";
-/// Once everything is whole, what is overdue is out within a lease and the longest pause of a full target, and so much more.
+/// Once everything is whole, what is overdue is out within a lease, and JetStream's own patience with a reader that is gone, and then some.
 const LATE_MS: i64 = 45_000;
 /// How long the first job may take to arrive.
 const WARM_UP: Duration = Duration::from_secs(60);

@@ -25,6 +25,7 @@ pub fn page(old: &str, report: &Report) -> String {
 fn written(report: &Report) -> String {
     let mut text = String::from(
         "\n## Faults\n\nRecovery is the time from when everything was whole again until the first overdue job arrived: the middle one, and the longest. \
+         What is overdue includes requests that the broker holds for a reader that is gone, until its own patience ends (JetStream's `ack_wait`). \
          Copies are second arrivals, each with a higher `delayed-attempt`.\n",
     );
     for kind in FaultKind::all() {
@@ -72,13 +73,16 @@ fn sentence(words: &str) -> String {
 }
 
 fn measured(tally: &Tally) -> String {
-    let Tally { count, duplicates, first_ms, lateness_ms, .. } = tally;
+    let Tally { count, duplicates, first_ms, last_ms, lateness_ms } = tally;
     let times = if *count == 1 { "once".to_owned() } else { format!("{count} times") };
-    let recovery = match (median(first_ms), first_ms.iter().max()) {
-        (Some(median), Some(most)) => format!("recovery {median} ms, at most {most} ms"),
+    let recovery = match (median(first_ms), first_ms.iter().max(), median(last_ms), last_ms.iter().max()) {
+        (Some(first), Some(most), Some(last), Some(latest)) => {
+            format!("recovery {first} ms, at most {most} ms; all that was overdue was out after {last} ms, at most {latest} ms")
+        }
         _ => "no job was overdue when it was over".to_owned(),
     };
-    format!("{times}; {recovery}; {duplicates} copies; the latest job {lateness_ms} ms after its time")
+    let copies = if *duplicates == 1 { "1 copy".to_owned() } else { format!("{duplicates} copies") };
+    format!("{times}; {recovery}; {copies}; the latest job {lateness_ms} ms after its time")
 }
 
 #[cfg(test)]
@@ -94,7 +98,7 @@ mod tests {
         let first = page("# Mine\n\nMy words.\n", &Report::default());
         let second = page(&format!("{first}\nMore of mine.\n"), &report);
         assert!(second.starts_with("# Mine\n\nMy words.\n") && second.ends_with("\nMore of mine.\n"), "{second}");
-        assert!(second.contains("- Measured: 2 times; recovery 30 ms, at most 30 ms; 1 copies; the latest job 400 ms after its time.\n"));
+        assert!(second.contains("- Measured: 2 times; recovery 30 ms, at most 30 ms; all that was overdue was out after 90 ms, at most 90 ms; 1 copy; the latest job 400 ms after its time.\n"));
         assert_eq!(second.matches(BEGIN).count(), 1);
         for kind in FaultKind::all() {
             assert!(second.contains(&format!("\n### {kind}\n")), "{kind}");
