@@ -2,6 +2,7 @@
 
 mod look;
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
@@ -269,13 +270,19 @@ impl Campaign<'_> {
             let counts = store.counts(&[]).await?;
             let left: u64 = counts.scheduled.iter().chain(&counts.reserved).sum();
             let now = clock::now();
-            if left > 0 || !self.ledger.missing().jobs.is_empty() {
+            let mut missing = self.ledger.missing();
+            if left == 0 && !missing.jobs.is_empty() {
+                // One whose dead letter was not taken is nowhere else.
+                let kept: HashSet<String> = self.dead(&store).await?.into_iter().collect();
+                missing.jobs.retain(|id| !kept.contains(id));
+            }
+            if left > 0 || !missing.jobs.is_empty() {
                 empty_since = None;
             }
             let since = *empty_since.get_or_insert(now);
             // An answer may never come: one that cannot be delivered is given up.
-            let patience = if self.ledger.missing().answers.is_empty() { EMPTY_FOR } else { EMPTY_FOR * 5 };
-            if (left == 0 && now >= since + patience && self.ledger.missing().jobs.is_empty()) || now >= deadline {
+            let patience = if missing.answers.is_empty() { EMPTY_FOR } else { EMPTY_FOR * 5 };
+            if now >= since + patience || now >= deadline {
                 break counts;
             }
             clock::sleep(LOOK).await;
