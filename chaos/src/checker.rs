@@ -121,15 +121,16 @@ impl Checker<'_> {
         for came @ Came { what, .. } in &course.deliveries {
             // What came with a later due time than it was asked for is measured by that.
             let due_us = what.due_ms.map_or(earliest_us, |due_ms| earliest_us.max(due_ms * 1000));
-            if came.taken_us() + self.windows.early_us(came.taken_us()) < due_us {
+            if came.taken_us() + self.windows.skew_us(came.taken_us()) < due_us {
                 self.verdict.find(Wrong::Early, format!("{id}: {} µs before {due_us}", due_us - came.taken_us()));
             }
         }
-        for Came { what, .. } in course.deliveries.iter().chain(&course.deaths) {
+        for came @ Came { what, .. } in course.deliveries.iter().chain(&course.deaths) {
             if what.digest != job.digest {
                 self.verdict.find(Wrong::Damaged, format!("{id} on {}: {} and not {}", what.topic, what.digest, job.digest));
             }
-            if !what.due_ms.is_some_and(|due_ms| course.may_be_due(job, due_ms)) {
+            let skew_us = |asked_us| self.windows.skew_us(asked_us).max(self.windows.skew_us(came.taken_us()));
+            if !what.due_ms.is_some_and(|due_ms| course.may_be_due(job, due_ms, skew_us)) {
                 self.verdict.find(Wrong::Misdated, format!("{id} on {}: due {:?}, asked for {}", what.topic, what.due_ms, job.due_ms));
             }
         }

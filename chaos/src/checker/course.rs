@@ -150,11 +150,11 @@ impl Course<'_> {
         earliest
     }
 
-    /// Whether a message may carry this due time.
-    pub(super) fn may_be_due(&self, job: &Job, due_ms: i64) -> bool {
+    /// Whether a message may carry this due time. `skew_us`: so much the clock of Redis may have been behind that of who asked.
+    pub(super) fn may_be_due(&self, job: &Job, due_ms: i64, skew_us: impl Fn(i64) -> i64) -> bool {
         due_ms == job.due_ms
             || self.asks.iter().any(|ask| match ask.action {
-                "fire" => due_ms >= ask.at_us / 1000 && self.may("fire", &["firing"]),
+                "fire" => due_ms >= (ask.at_us - skew_us(ask.at_us)) / 1000 && self.may("fire", &["firing"]),
                 "reschedule" => ask.due_ms == Some(due_ms) && self.may("reschedule", &["rescheduled"]),
                 _ => false,
             })

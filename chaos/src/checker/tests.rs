@@ -185,6 +185,11 @@ fn what_is_early_because_the_clock_of_redis_was_ahead_is_forgiven_as_far_as_it_w
     let early = |us| Run::new().asked("x").came_so("x", DUE_US - us, |_| ());
     assert_eq!(early(5000).fault("redis-clock-jump", 0).wrong(), []);
     assert_eq!(early(5000).fault("clock-jump", 0).wrong(), [Wrong::Early]);
+    let fired = |kind| {
+        let run = Run::new().asked("x").ask(Op::Fire, "x", None).told("x", "fire", "firing").fault(kind, 0);
+        run.came_so("x", DUE_US, |arrival| arrival.due_ms = Some(DUE_MS - 5200)).wrong()
+    };
+    assert_eq!((fired("redis-clock-jump"), fired("clock-jump")), (vec![], vec![Wrong::Misdated]), "now, by a clock that was behind");
     assert_eq!(early(11_000).fault("redis-clock-jump", 0).wrong(), [Wrong::Early], "before it jumped");
 }
 
@@ -276,6 +281,21 @@ fn a_fault_says_when_what_was_overdue_came() {
     let run = Run::new().fault("redis-kill", 0).asked("x").came_so("x", DUE_US + 150_000, |_| ()).asked("y");
     let strike = run.came_so("y", DUE_US + 300_000, |_| ()).check().strikes.remove(0);
     assert_eq!((strike.overdue, strike.first_us, strike.last_us, strike.lateness_us), (2, Some(50_000), Some(200_000), 300_000));
+}
+
+#[test]
+fn a_copy_is_of_the_fault_that_was_on_and_not_of_one_that_was_over() {
+    let over = Fault {
+        kind: "redis-full".to_owned(),
+        began_us: DUE_US - 900_000,
+        healed_us: DUE_US - 500_000,
+        in_flight: 9,
+        detail: String::new(),
+    };
+    let run = Run::new().counted(DUE_US - 9_000_000, 0).push(ok(DUE_US, Op::Fault(over))).fault("broker-freeze", 1).counted(DUE_US, 2);
+    let verdict = run.asked("x").came("x").again("x", 2).check();
+    assert!(verdict.is_sound(), "{verdict}");
+    assert_eq!(verdict.strikes.iter().map(|strike| strike.duplicates).collect::<Vec<_>>(), [0, 1]);
 }
 
 proptest! {

@@ -44,8 +44,8 @@ impl<'a> Windows<'a> {
         self.windows.iter().filter(|window| window.fault.began_us <= at_us).map(|window| window.fault.healed_us).max()
     }
 
-    /// By how much what comes at this time may be early: Redis's own clock was ahead.
-    pub(super) fn early_us(&self, at_us: i64) -> i64 {
+    /// By how much the clock of Redis may have been ahead or behind at this time.
+    pub(super) fn skew_us(&self, at_us: i64) -> i64 {
         let on = |window: &&Window<'_>| window.fault.began_us <= at_us && at_us <= window.fault.healed_us + SLACK_US;
         let allowed = |window: &Window<'_>| allowance(window.fault).early_us;
         self.windows.iter().filter(on).map(allowed).max().unwrap_or(0)
@@ -70,7 +70,9 @@ impl<'a> Windows<'a> {
                     && copy.first_us <= healed_us + reach_us
                     && copy.again_us >= began_us
             };
-            match self.windows.iter_mut().filter(explains).min_by_key(|window| window.fault.healed_us) {
+            // Rather one that was on between the two than one whose leases still ran.
+            let turn = |window: &&mut Window<'_>| (copy.first_us > window.fault.healed_us, window.fault.healed_us);
+            match self.windows.iter_mut().filter(explains).min_by_key(turn) {
                 Some(window) => {
                     if copy.of_job {
                         window.room -= 1;
