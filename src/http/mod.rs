@@ -13,6 +13,8 @@ pub mod api;
 mod dashboard;
 mod events;
 mod extract;
+#[cfg(feature = "fuzz")]
+pub(crate) mod fuzz;
 mod guard;
 mod horizon;
 mod jobs;
