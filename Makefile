@@ -2,7 +2,7 @@
 # `make help` says what there is.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo bench chaos test check fmt lint docs deny features tools servers kafka rabbitmq promtool clients browser openapi clean-servers
+.PHONY: help demo bench chaos fuzz upgrade test check fmt lint docs deny features tools servers kafka rabbitmq promtool clients browser openapi clean-servers
 
 # Tests and demo start these themselves, on free ports of 127.0.0.1. `make servers` puts them there.
 BIN := $(CURDIR)/.servers/bin
@@ -46,6 +46,10 @@ test: tools servers kafka rabbitmq promtool clients browser ## run every test, o
 	@# The examples in the docs first, so that the tests' own summary stands last.
 	cargo test --workspace --locked --doc
 	$(SERVERS) $(KAFKA) $(RABBITMQ) $(PROMTOOL) $(CLIENTS) $(CHROMIUM) cargo test --workspace --locked --lib --bins --tests
+
+SECONDS := 600
+fuzz: tools ## look for inputs that break a promise of the parsers, led by coverage; SECONDS= in total
+	scripts/fuzz.sh $(SECONDS)
 
 check: fmt lint features docs deny ## formatting, lints, features, docs, licences and banned crates
 

@@ -58,6 +58,11 @@ pub fn load(file: Option<&Path>, overrides: Overrides) -> Result<Settings, Vec<P
         Ok(settings) if problems.is_empty() => Ok(settings),
         result => {
             problems.extend(result.err().unwrap_or_default());
+            // A URL may stand where none belongs.
+            for problem in &mut problems {
+                problem.message = secret::without_passwords(&problem.message);
+                problem.mend = secret::without_passwords(&problem.mend);
+            }
             Err(problems)
         }
     }

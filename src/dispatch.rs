@@ -8,6 +8,7 @@ mod flight;
 mod outcome;
 mod pause;
 mod settle;
+mod unread;
 mod wake;
 
 use std::collections::HashMap;
@@ -34,6 +35,7 @@ use crate::telemetry::{BrokerMetrics, Metrics};
 use flight::{Flight, Window};
 use pause::Pauses;
 use settle::{Gathered, Settler};
+use unread::Unread;
 use wake::Wakes;
 
 /// What a lease has over the publish timeout: the time for the answer of the claim, and for the settle.
@@ -65,6 +67,9 @@ pub struct Dispatch {
     /// After a claim that failed nothing is claimed until then.
     rest_until: Option<Instant>,
     backoff: Backoff,
+    /// Buckets whose last claim failed by damage.
+    ailing: HashMap<u16, Backoff>,
+    unread: Unread,
 }
 
 /// What a [`Dispatch`] is made of.
@@ -120,6 +125,8 @@ impl Dispatch {
             wakes,
             rest_until: None,
             backoff: Backoff::link(),
+            ailing: HashMap::new(),
+            unread: Unread::default(),
         }
     }
 

@@ -16,7 +16,7 @@
 //! - [`view`]: jobs, verdicts and counts as commands and HTTP show them.
 //! - [`cli`]: the commands, a file each.
 //! - [`servers`]: private servers for the demo, the load generator and the tests; [`stage`]: such servers with settings and traffic;
-//!   [`demo`]: what `dwell demo` shows; [`mod@bench`]: load, and what came of it.
+//!   [`demo`]: what `dwell demo` shows; [`mod@bench`]: load, and what came of it. `fuzz`: doors to parsers, for the package that feeds them anything.
 
 pub mod apply;
 pub mod bench;
@@ -27,6 +27,8 @@ pub mod config;
 pub mod demo;
 pub mod dispatch;
 pub mod fleet;
+#[cfg(feature = "fuzz")]
+pub mod fuzz;
 pub mod http;
 pub mod ingest;
 pub mod job;

@@ -83,7 +83,7 @@ impl Sweep {
         for (horizon, count) in DueWithin::HORIZONS.iter().zip(&counts.within) {
             self.metrics.due_within(*horizon, *count);
         }
-        let overdue_ms = counts.next_due_ms.map_or(0, |due| (counts.now_ms - due).max(0));
+        let overdue_ms = counts.next_due_ms.map_or(0, |due| counts.now_ms.saturating_sub(due).max(0));
         self.metrics.oldest_overdue(Duration::from_millis(u64::try_from(overdue_ms).unwrap_or(0)));
         Ok(())
     }

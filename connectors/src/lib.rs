@@ -10,7 +10,7 @@
 //! - [`amqp`]: AMQP 0-9-1, RabbitMQ's.
 //! - [`nats`]: NATS JetStream.
 //! - [`kafka`]: Apache Kafka.
-//! - [`conformance`]: the suite that every connector passes.
+//! - [`conformance`]: the suite that every connector passes; `fuzz`: doors to parsers, for the package that feeds them anything.
 //!
 //! Connectors never retry and never reopen: they report, and the runner decides (see [`ErrorKind`]).
 
@@ -24,6 +24,8 @@ pub mod config;
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
 pub mod error;
+#[cfg(feature = "fuzz")]
+pub mod fuzz;
 #[cfg(feature = "kafka")]
 pub mod kafka;
 pub mod memory;

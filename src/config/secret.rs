@@ -21,6 +21,22 @@ pub fn without_password(url: &str) -> String {
     format!("{scheme}{separator}{shown}@{place}{query}")
 }
 
+/// The text with every URL in it as [`without_password`] has it.
+pub(super) fn without_passwords(text: &str) -> String {
+    let ends = |c: char| c.is_whitespace() || matches!(c, '"' | '`');
+    text.split_inclusive(ends)
+        .map(|word| {
+            let url = word.trim_end_matches(ends);
+            // An example of ours names no password.
+            if url.contains("://") && url.contains('@') && !url.contains("://user:password@") {
+                format!("{}{}", without_password(url), &word[url.len()..])
+            } else {
+                word.to_owned()
+            }
+        })
+        .collect()
+}
+
 /// Whether the value of a setting of this name must not be printed.
 pub(super) fn is_secret(key: &str) -> bool {
     let named = ["url", "password", "token", "secret", "seed", "properties"].iter().any(|word| key.contains(word));
@@ -62,5 +78,8 @@ mod tests {
         ] {
             assert_eq!(without_password(url), shown);
         }
+        let text = "\"redis://me:hush@h\" and `a://hush@h`, write redis://user@h:1 or http://h";
+        let shown = "\"redis://me:***@h\" and `a://***@h`, write redis://***@h:1 or http://h";
+        assert_eq!(without_passwords(text), shown);
     }
 }

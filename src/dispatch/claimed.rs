@@ -8,6 +8,8 @@ use crate::clock::{self, Instant};
 use crate::job::{Confirm, DeadReason, Late};
 use crate::outgoing;
 use crate::publisher::Attempt;
+use crate::reconnect::Backoff;
+use crate::store::error::Class;
 use crate::store::lease::{Bury, Held, Lease, Release, Retry};
 use crate::telemetry::trace::About;
 
@@ -18,21 +20,27 @@ impl Dispatch {
         let taken = match answer {
             Ok(taken) => taken,
             Err(error) => {
-                let pause = self.backoff.pause();
-                tracing::warn!(broker = &*self.broker, bucket, %error, "claiming failed, trying again");
+                // Damage is one bucket's own: the others go on.
+                let is_damage = matches!(error.class, Class::Script | Class::Other);
+                let backoff = if is_damage { self.ailing.entry(bucket).or_insert_with(Backoff::link) } else { &mut self.backoff };
+                let pause = backoff.pause();
+                tracing::warn!(broker = &*self.broker, bucket, %error, mend = error.mend, "claiming failed, trying again");
                 self.window.unreserve(most, bytes);
-                self.wakes.read(bucket, Some(now + pause), now);
-                self.rest_until = Some(now + pause);
+                self.wakes.failed(bucket, now + pause);
+                if !is_damage {
+                    self.rest_until = Some(now + pause);
+                }
                 return;
             }
         };
         self.backoff.reset();
+        self.ailing.remove(&bucket);
         if self.pauses.forget(now) {
             self.count_pauses();
         }
         let next = taken.next_ms.map(|due_ms| now + micros(due_ms.saturating_mul(1000).saturating_sub(taken.now_us)));
         self.wakes.read(bucket, if taken.more { Some(now) } else { next }, now);
-        if taken.unknown > 0 || taken.orphans > 0 {
+        if self.unread.is_news(bucket, taken.unknown, now) || taken.orphans > 0 {
             tracing::error!(
                 broker = &*self.broker,
                 bucket,
@@ -106,7 +114,7 @@ impl Dispatch {
     fn is_too_late(&mut self, lease: &Lease, redis_us: i64) -> bool {
         let job = &lease.record.job;
         let Some(max_late_ms) = job.max_late_ms.or(self.rules.max_late_ms) else { return false };
-        let late_ms = redis_us / 1000 - lease.state.due_ms;
+        let late_ms = (redis_us / 1000).saturating_sub(lease.state.due_ms);
         if lease.state.attempt > 1 || late_ms <= i64::try_from(max_late_ms).unwrap_or(i64::MAX) {
             return false;
         }

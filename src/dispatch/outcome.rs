@@ -43,7 +43,7 @@ impl Dispatch {
             Outcome::Confirmed => {
                 self.metrics.confirm(now.duration_since(flight.published));
                 if flight.lease.state.attempt == 1 {
-                    self.metrics.lateness(micros(self.store.now_us() - flight.lease.state.due_ms * 1000));
+                    self.metrics.lateness(micros(self.store.now_us().saturating_sub(flight.lease.state.due_ms.saturating_mul(1000))));
                 }
                 if self.pauses.confirmed(&flight.lease.record.job.to) {
                     self.count_pauses();

@@ -14,6 +14,8 @@ pub(super) struct Wakes {
     /// What is certain to be due then; the floor poll moves `at`, not this.
     known: Vec<Option<Instant>>,
     busy: Vec<bool>,
+    /// Before that, no look, whatever is heard: reading it failed.
+    rest: Vec<Instant>,
     preferred: Vec<bool>,
     floor: Duration,
     turn: usize,
@@ -28,6 +30,7 @@ impl Wakes {
             at: vec![now; buckets],
             known: vec![None; buckets],
             busy: vec![false; buckets],
+            rest: vec![now; buckets],
             preferred: vec![true; buckets],
             floor: Duration::from_millis(250),
             turn: 0,
@@ -46,7 +49,7 @@ impl Wakes {
     /// A bucket that is to be read now, if any: each gets its turn. It is busy until `read`.
     pub(super) fn due(&mut self, now: Instant) -> Option<u16> {
         let buckets = self.at.len();
-        let found = (0..buckets).map(|step| (self.turn + step) % buckets).find(|bucket| !self.busy[*bucket] && self.at[*bucket] <= now)?;
+        let found = (0..buckets).map(|step| (self.turn + step) % buckets).find(|bucket| !self.busy[*bucket] && self.at(*bucket) <= now)?;
         self.turn = found + 1;
         self.busy[found] = true;
         self.known[found] = None;
@@ -56,7 +59,18 @@ impl Wakes {
     /// The earliest look at a bucket that is not being read.
     #[must_use]
     pub(super) fn next(&self) -> Option<Instant> {
-        self.at.iter().zip(&self.busy).filter(|(_, busy)| !**busy).map(|(at, _)| *at).min()
+        (0..self.at.len()).filter(|bucket| !self.busy[*bucket]).map(|bucket| self.at(bucket)).min()
+    }
+
+    fn at(&self, bucket: usize) -> Instant {
+        self.at[bucket].max(self.rest[bucket])
+    }
+
+    /// Reading this bucket failed: it is read again then, and not before.
+    pub(super) fn failed(&mut self, bucket: u16, until: Instant) {
+        let bucket = usize::from(bucket);
+        self.busy[bucket] = false;
+        (self.at[bucket], self.rest[bucket]) = (until, until);
     }
 
     /// A bucket was read: what is known of its next due time. What was heard of it meanwhile counts too.
@@ -130,6 +144,19 @@ mod tests {
         assert_eq!(wakes.next(), Some(now + 500 * MS));
         wakes.head(0, now + 5 * MS);
         assert_eq!(wakes.next(), Some(now + 25 * MS));
+    }
+
+    #[test]
+    fn a_bucket_that_cannot_be_read_is_left_alone_for_a_while_and_the_others_are_not() {
+        let now = clock::now();
+        let mut wakes = Wakes::new(2, now);
+        assert_eq!([wakes.due(now), wakes.due(now)], [Some(0), Some(1)]);
+        wakes.failed(0, now + 50 * MS);
+        wakes.read(1, Some(now + 5 * MS), now);
+        wakes.head(0, now);
+        wakes.all(now);
+        assert_eq!([wakes.due(now + 5 * MS), wakes.due(now + 5 * MS)], [Some(1), None]);
+        assert_eq!((wakes.next(), wakes.due(now + 50 * MS)), (Some(now + 50 * MS), Some(0)));
     }
 
     #[test]

@@ -63,7 +63,7 @@ async fn body<S: Send + Sync>(request: Request, state: &S) -> Result<Bytes, Prob
     }
 }
 
-fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
+pub(super) fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
     // serde would take a list of the fields' values too.
     if !bytes.is_empty() && bytes.trim_ascii_start().first() != Some(&b'{') {
         return Err(Problem::bad("the body is not what this call takes: a JSON object"));

@@ -117,7 +117,7 @@ pub(super) async fn show(State(api): State<Api>, Id(id): Id, Query(shown): Query
 }
 
 impl Filter {
-    fn read(self) -> Result<list::Query, Problem> {
+    pub(super) fn read(self) -> Result<list::Query, Problem> {
         let place = match self.state.as_deref() {
             None => Place::Scheduled,
             Some(word) => [Place::Scheduled, Place::Reserved, Place::Dead]

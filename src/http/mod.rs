@@ -14,6 +14,8 @@ mod bundle;
 mod dashboard;
 mod events;
 mod extract;
+#[cfg(feature = "fuzz")]
+pub(crate) mod fuzz;
 mod guard;
 mod horizon;
 mod jobs;

@@ -114,7 +114,7 @@ fn location(id: &str) -> String {
 
 impl NewJob {
     /// The request as the rules have it.
-    fn read(self, rules: &Rules, now_ms: i64) -> Result<Schedule, Problem> {
+    pub(super) fn read(self, rules: &Rules, now_ms: i64) -> Result<Schedule, Problem> {
         let body = match (self.body, self.body_base64) {
             (Some(_), Some(_)) => return Err(Problem::bad("the request has both `body` and `body_base64`: send one")),
             (Some(text), None) => Bytes::from(text),

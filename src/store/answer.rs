@@ -60,6 +60,8 @@ impl Items {
         if text.is_empty() {
             return Ok(None);
         }
-        text.parse().map(Some).map_err(|_| self.odd("a number", None))
+        // A score that someone else wrote may be no whole number, or infinite: it must not fail what was answered with it.
+        #[allow(clippy::cast_possible_truncation, reason = "a cast of a float ends at the bounds")]
+        text.parse().or_else(|_| text.parse().map(|score: f64| score as i64)).map(Some).map_err(|_| self.odd("a number", None))
     }
 }

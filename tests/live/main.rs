@@ -17,6 +17,8 @@ mod http;
 mod odd_requests;
 #[cfg(all(feature = "amqp", feature = "kafka", feature = "nats"))]
 mod routes;
+#[cfg(all(feature = "amqp", feature = "kafka", feature = "nats", feature = "otel"))]
+mod secrets;
 mod servers;
 mod store;
 #[cfg(all(feature = "nats", feature = "otel"))]

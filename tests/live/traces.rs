@@ -21,8 +21,8 @@ use crate::support::wait_until;
 
 /// All spans that were exported, each with the name of its service.
 #[derive(Debug, Clone, Default)]
-struct Collector {
-    spans: Arc<Mutex<Vec<(String, Span)>>>,
+pub(crate) struct Collector {
+    pub(crate) spans: Arc<Mutex<Vec<(String, Span)>>>,
 }
 
 #[tonic::async_trait]
@@ -39,7 +39,7 @@ impl TraceService for Collector {
 
 impl Collector {
     /// Serves on a free port until dropped; its URL.
-    async fn start(&self) -> (String, JoinSet<()>) {
+    pub(crate) async fn start(&self) -> (String, JoinSet<()>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let serving = tonic::transport::Server::builder()

@@ -18,6 +18,8 @@ mod delivery;
 mod desk;
 mod fault;
 mod flight;
+#[cfg(feature = "fuzz")]
+pub(crate) mod fuzz;
 mod guard;
 mod lane;
 mod link;

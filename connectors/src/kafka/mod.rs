@@ -13,6 +13,8 @@
 
 mod config;
 mod delivery;
+#[cfg(feature = "fuzz")]
+pub(crate) mod fuzz;
 mod headers;
 mod link;
 mod outcome;

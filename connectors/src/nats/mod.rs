@@ -11,6 +11,8 @@ mod block;
 mod config;
 mod consumer;
 mod delivery;
+#[cfg(feature = "fuzz")]
+pub(crate) mod fuzz;
 mod headers;
 mod line;
 mod link;

@@ -8,6 +8,7 @@ mod consumer;
 mod crash;
 mod fleet;
 mod fsck;
+mod garbage;
 mod instant;
 mod load;
 mod metrics;

@@ -1,0 +1,24 @@
+//! Doors for `crate::fuzz`.
+
+use lapin::protocol::basic::parse_properties;
+
+use super::properties::{outgoing, received};
+use super::scrub;
+use crate::Message;
+
+/// Class, weight and size of the body stand before the properties.
+const HEAD: usize = 12;
+
+pub(crate) fn scrub(kind: u8, payload: &mut [u8]) -> bool {
+    scrub::scrub(kind, payload)
+}
+
+pub(crate) fn message(payload: &[u8]) -> Option<Message> {
+    let (_, properties) = parse_properties(payload.get(HEAD..)?).ok()?;
+    let (headers, own) = received(&properties);
+    Some(Message { headers, properties: Some(Box::new(own)), ..Message::new("") })
+}
+
+pub(crate) fn publishable(message: Message, frame_max: usize) -> Result<(), String> {
+    outgoing(message.headers, message.properties.map(|own| *own), "id", Some("guest"), frame_max).map(drop)
+}

@@ -1,0 +1,35 @@
+//! What must hold of Dwell's parsers, whatever they are fed: each target takes any bytes, and panics where a promise broke.
+//!
+//! `tests/corpus.rs` feeds each target what is in `corpus/`, and random bytes; `make fuzz` looks for more, led by coverage (see `driver/`).
+//!
+//! - `allow`: the allow-list and the brokers' own destinations, beside a naive matcher.
+//! - `request`: a message on an ingest, in both formats, on each kind of broker: what is accepted, and what becomes of what is refused.
+//! - `http`: the body of `POST /v1/jobs`, and the query of a list with its cursor.
+//! - `record`: what Redis holds of a job.
+//! - `wire`: AMQP's frames and NATS's header blocks, as producers can make them.
+//! - `units`: durations, sizes and times.
+#![cfg(all(feature = "amqp", feature = "kafka", feature = "nats"))]
+
+mod allow;
+mod http;
+mod input;
+mod naive;
+mod promises;
+mod record;
+mod request;
+mod rules;
+mod units;
+mod wire;
+
+/// A target: its name, as its folder in `corpus/`, and what it does with an input.
+pub type Target = (&'static str, fn(&[u8]));
+
+/// Every target.
+pub const TARGETS: [Target; 6] = [
+    ("allow", allow::target),
+    ("http", http::target),
+    ("record", record::target),
+    ("request", request::target),
+    ("units", units::target),
+    ("wire", wire::target),
+];

@@ -1,0 +1,105 @@
+//! What is promised of every request that is accepted, by whichever door it came.
+
+use bytes::Bytes;
+use dwell::job::Due;
+use dwell::outgoing;
+use dwell::request::{Kind, Rules, Schedule};
+use dwell::store::lease::Lease;
+use dwell::store::record::{self, Record, State};
+use dwell_connectors::{Destination, Header, Message};
+
+use crate::naive;
+use crate::rules::NOW;
+
+/// More than any header here: how much the server takes in a frame is not known before it is asked.
+const FRAME: usize = 1 << 20;
+
+/// The destination may be published to.
+fn reachable(to: &Destination, broker: &str, rules: &Rules) {
+    let known = &rules.brokers[broker];
+    let kind = known.kind.as_str();
+    assert!(!naive::never(kind, to), "{to:?} belongs to the broker");
+    assert!(known.allow.iter().any(|pattern| naive::allows(kind, pattern, to)), "{to:?} is not allowed");
+    let read = |topic: &String| to.exchange.is_empty() && (*topic == to.address || (kind == "nats" && naive::allows(kind, topic, to)));
+    assert!(!known.ingest_topics.iter().any(read), "{to:?} is an ingest's own");
+}
+
+/// What speaks to Dwell, besides what begins with `delay-`, `delayed-` or `nats-schedule-`.
+const OURS: [&str; 8] = [
+    "x-delay",
+    "scheduler-epoch",
+    "scheduler-target-topic",
+    "scheduler-target-key",
+    "x-timebridge-when",
+    "x-timebridge-where",
+    "nats-schedule",
+    "nats-schedule-target",
+];
+
+/// The header neither speaks to Dwell nor acts on the target's broker.
+fn passes(header: &Header, kind: Kind) {
+    let name = header.name.to_ascii_lowercase();
+    let starts = |prefix: &&str| name.starts_with(prefix);
+    assert!(!["delay-", "delayed-", "nats-schedule-"].iter().any(starts) && !OURS.contains(&name.as_str()), "{name}");
+    if kind == Kind::Nats {
+        assert!(!starts(&"nats-expected-") && !["nats-rollup", "nats-ttl", "nats-msg-id"].contains(&name.as_str()), "{name}");
+    }
+}
+
+/// Everything that an accepted request promises; `from`: the kind of broker that it came from, empty for HTTP.
+pub(crate) fn kept(schedule: &Schedule, rules: &Rules, from: &str) {
+    let job = &schedule.job;
+    let kind = rules.brokers[&job.broker].kind;
+    reachable(&job.to, &job.broker, rules);
+    if let Some(to) = &schedule.reply_to {
+        reachable(to, &rules.ingest.broker, rules);
+    }
+    job.headers.iter().for_each(|header| passes(header, kind));
+    for header in job.headers.iter().filter(|header| kind == Kind::Amqp && ["CC", "BCC"].contains(&header.name.as_str())) {
+        let dwell_connectors::Value::List(keys) = &header.value else { panic!("{header:?}") };
+        for key in keys {
+            let address = key.as_text().expect("a copy's routing key is text").to_owned();
+            reachable(&Destination { exchange: job.to.exchange.clone(), address }, &job.broker, rules);
+        }
+    }
+    assert!(job.body.len() as u64 <= rules.limits.max_body);
+    assert!((1..=rules.limits.max_ttr_ms).contains(&job.ttr_ms));
+    assert!(job.retry.as_ref().is_none_or(|waits| waits.len() <= rules.limits.max_retries));
+    match schedule.due {
+        Due::In(ms) | Due::Earlier { in_ms: ms, .. } => assert!(ms <= rules.limits.max_delay_ms),
+        Due::At(at_ms) => assert!(at_ms >= 0 && i128::from(at_ms) - i128::from(NOW) <= i128::from(rules.limits.max_delay_ms)),
+    }
+    comes_back(schedule);
+    let record = record::decode(Bytes::from(record::encode(schedule, *b"generate"))).expect("what was written is read");
+    if let Err(why) = dwell_connectors::fuzz::publishable(kind.as_str(), attempt(record, &schedule.id), FRAME) {
+        panic!("accepted from {from:?} to {}, and can never be published: {why}: {:?}", kind.as_str(), job.headers);
+    }
+}
+
+/// A job comes out of its record as it went in: written again, it is the same to the byte.
+pub(crate) fn comes_back(schedule: &Schedule) {
+    let bytes = record::encode(schedule, *b"generate");
+    let read = record::decode(Bytes::from(bytes.clone())).expect("what was written is read");
+    assert_eq!((read.generated, &read.generation, &read.fingerprint), (schedule.generated, b"generate", &schedule.origin.fingerprint));
+    let again = Schedule { job: read.job, ..schedule.clone() };
+    assert_eq!(record::encode(&again, *b"generate"), bytes);
+}
+
+/// The first attempt of a job.
+pub(crate) fn attempt(record: Record, id: &dwell::job::JobId) -> Message {
+    let kind = if record.job.properties.is_some() { "amqp" } else { "nats" };
+    let state = State {
+        held: false,
+        taken_over: false,
+        crashes: 0,
+        attempt: 1,
+        step: 0,
+        due_ms: NOW,
+        fence: *b"fencefen",
+        generation: record.generation,
+        reason: None,
+        last_error: String::new(),
+    };
+    let lease = Lease { id: id.clone(), bucket: 0, fence: state.fence, deadline: dwell::clock::now(), state, record, size: 0 };
+    outgoing::attempt(&lease, kind)
+}

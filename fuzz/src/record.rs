@@ -1,0 +1,39 @@
+//! What Redis holds of a job: any bytes are read or refused, and what was read can be delivered.
+
+use bytes::Bytes;
+use dwell::job::{Conflict, Due, JobId};
+use dwell::request::{Origin, Schedule};
+use dwell::store::read::{Found, Place};
+use dwell::store::record::{self, State};
+use dwell::view;
+
+use crate::promises;
+use crate::rules::KINDS;
+
+/// The state, its length in a byte before it; then the record.
+pub(crate) fn target(bytes: &[u8]) {
+    let mut input = crate::input::Input(bytes);
+    let state = State::decode(input.bytes());
+    let bytes = Bytes::copy_from_slice(input.rest());
+    let _ = record::replaced(&bytes);
+    let Ok(read) = record::decode(bytes) else { return };
+    let id = JobId::new("a").expect("an id");
+    let origin = Origin { fingerprint: read.fingerprint, check: true };
+    let schedule = Schedule {
+        id: id.clone(),
+        generated: read.generated,
+        due: Due::In(0),
+        conflict: Conflict::Keep,
+        job: read.job.clone(),
+        origin,
+        reply_to: None,
+    };
+    promises::comes_back(&schedule);
+    for kind in KINDS {
+        // Any answer will do.
+        let _ = dwell_connectors::fuzz::publishable(kind, promises::attempt(read.clone(), &id), 4096);
+    }
+    let size = read.job.body.len();
+    let found = Found { id, place: Place::Dead, score_ms: i64::MAX, record: read, state: state.ok(), size };
+    let _ = format!("{:?}", view::Job::of(&found, &[1]).with_body(&found));
+}

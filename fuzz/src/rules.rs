@@ -1,0 +1,64 @@
+//! The settings that requests are judged by here: a broker of each kind, and an ingest on one of them.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, LazyLock};
+
+use dwell::config::{Ingest, Limits};
+use dwell::job::Confirm;
+use dwell::request::{BrokerRules, Kind, Rules};
+use dwell_connectors::{BrokerConfig, amqp, kafka, nats};
+
+/// Redis's time: 2026-01-31T12:00:00Z.
+pub(crate) const NOW: i64 = 1_769_860_800_000;
+const DAY: u64 = 86_400_000;
+
+/// The kinds of brokers.
+pub(crate) const KINDS: [&str; 3] = ["nats", "kafka", "amqp"];
+
+/// A broker of this kind.
+pub(crate) fn broker(kind: &str) -> BrokerConfig {
+    match kind {
+        "nats" => BrokerConfig::Nats(nats::Config::at("nats://127.0.0.1:4222")),
+        "kafka" => BrokerConfig::Kafka(kafka::Config::at("127.0.0.1:9092")),
+        _ => BrokerConfig::Amqp(amqp::Config::at("amqp://127.0.0.1:5672")),
+    }
+}
+
+fn known(kind: &str, allow: &[&str], topics: &[&str]) -> (String, BrokerRules) {
+    let owned = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
+    let rules = BrokerRules { kind: Kind::of(kind), naming: Arc::new(broker(kind)), allow: owned(allow), ingest_topics: owned(topics) };
+    (kind.to_owned(), rules)
+}
+
+static BROKERS: LazyLock<BTreeMap<String, BrokerRules>> = LazyLock::new(|| {
+    BTreeMap::from([
+        known("nats", &["orders.>", "replies.*", "$JS.>", "_INBOX.>", "*"], &["delay.in", "late.>"]),
+        known("kafka", &["orders*", "*.replies", "__*"], &["delay-in"]),
+        known("amqp", &["/orders*", "shop/close.*", "fan/", "amq.*/*", "*/x"], &["delay.in"]),
+    ])
+});
+
+/// An ingest on the broker of this kind; on none: requests by HTTP.
+pub(crate) fn rules(kind: &str, envelope: bool, immediate: bool) -> Rules {
+    let direct = kind.is_empty();
+    Rules {
+        name: "main".to_owned(),
+        kind: if direct { Kind::Direct } else { Kind::of(kind) },
+        ingest: Ingest {
+            broker: if direct { "nats" } else { kind }.to_owned(),
+            topic: "delay.in".to_owned(),
+            group: "dwell".to_owned(),
+            envelope,
+            from_receipt: false,
+            declare: false,
+            rejected: "delay.rejected".to_owned(),
+            target: String::new(),
+            exchange: String::new(),
+            missing_delay_immediate: immediate,
+        },
+        ttr_ms: 30_000,
+        confirm: Confirm::Broker,
+        limits: Limits { max_delay_ms: 366 * DAY, max_body: 1 << 10, max_retries: 3, max_ttr_ms: 12 * 3_600_000 },
+        brokers: BROKERS.clone(),
+    }
+}

@@ -1,0 +1,39 @@
+#!/usr/bin/env bash
+# Looks for inputs that break a promise of Dwell's parsers, led by coverage: libFuzzer over the targets of fuzz/, each for its part of the time.
+# Wants a C++ compiler and the Rust that everything else takes: coverage is a pass of LLVM that stable Rust has.
+# usage: fuzz.sh SECONDS [TARGET…]      one process, one core; what is new joins fuzz/corpus, what broke stays in fuzz/found
+set -euo pipefail
+cd "$(dirname "$0")/.."
+. scripts/lib.sh
+
+seconds=${1:?how many seconds in total?}
+shift
+targets=("$@")
+[ ${#targets[@]} -gt 0 ] || targets=(allow http record request units wire)
+host=$(rustc -vV | sed -n 's/^host: //p')
+
+# Named as a target, so that build scripts and macros are not instrumented.
+flags="-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 -Cllvm-args=-sanitizer-coverage-inline-8bit-counters"
+flags="$flags -Cllvm-args=-sanitizer-coverage-pc-table -Cllvm-args=-sanitizer-coverage-trace-compares"
+say "building the driver; the first time takes minutes"
+RUSTFLAGS="$flags" cargo build --quiet --release --locked --manifest-path fuzz/driver/Cargo.toml --target-dir target/fuzz --target "$host"
+driver=$PWD/target/fuzz/$host/release/dwell-fuzz-driver
+
+mkdir -p fuzz/found
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+failed=0
+for target in "${targets[@]}"; do
+    # New inputs gather outside, and only those of them join the corpus that reach what nothing there reaches.
+    mkdir -p "$work/$target"
+    say "$target: $((seconds / ${#targets[@]})) s"
+    DWELL_FUZZ_TARGET=$target "$driver" "$work/$target" "fuzz/corpus/$target" -max_total_time=$((seconds / ${#targets[@]})) \
+        -max_len=4096 -timeout=10 -rss_limit_mb=2048 -artifact_prefix="fuzz/found/$target-" -print_final_stats=1 >"$work/log" 2>&1 || failed=1
+    grep -E 'stat::(number_of_executed_units|average_exec_per_sec)|^SUMMARY|panicked|Test unit written' "$work/log" || tail -5 "$work/log"
+    grep -E 'cov:' "$work/log" | tail -1 || true
+    if ls "fuzz/found/$target-"* >/dev/null 2>&1; then sed -n '/panicked/,/note:/p' "$work/log" | head -8; fi
+    DWELL_FUZZ_TARGET=$target "$driver" -merge=1 -max_len=1024 "fuzz/corpus/$target" "$work/$target" >"$work/log" 2>&1 || failed=1
+    say "$target: $(find "fuzz/corpus/$target" -type f | wc -l) inputs, $(du -sb --apparent-size "fuzz/corpus/$target" | cut -f1) bytes"
+done
+rmdir fuzz/found 2>/dev/null || say "inputs that broke a promise: fuzz/found"
+exit $failed

@@ -1,0 +1,20 @@
+//! Doors for `crate::fuzz`.
+
+use axum::extract::Query;
+use axum::http::Uri;
+
+use super::extract::read;
+use super::jobs::Filter;
+use super::schedule::NewJob;
+use crate::request::{Rules, Schedule};
+use crate::store::list;
+
+pub(crate) fn new_job(body: &[u8], rules: &Rules, now_ms: i64) -> Option<Schedule> {
+    read::<NewJob>(body).ok()?.read(rules, now_ms).ok()
+}
+
+pub(crate) fn query(text: &str) -> Option<list::Query> {
+    let uri: Uri = format!("/v1/jobs?{text}").parse().ok()?;
+    let Query(filter) = Query::<Filter>::try_from_uri(&uri).ok()?;
+    filter.read().ok()
+}
