@@ -32,6 +32,9 @@ enum What {
     Check {
         /// `history-….jsonl`
         history: PathBuf,
+        /// Where its report is left, too
+        #[arg(long)]
+        report: Option<PathBuf>,
     },
     /// Makes one report of several, on stdout as JSON
     Merge {
@@ -99,7 +102,7 @@ async fn main() -> ExitCode {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let done = match Cli::parse().what {
         What::Run(args) => run(args).await,
-        What::Check { history } => again(&history),
+        What::Check { history, report } => again(&history, report.as_deref()),
         What::Merge { reports } => merge(&reports),
         What::Page { report, into } => write_page(&report, &into),
     };
@@ -170,10 +173,14 @@ fn repeat(args: &Run, seed: u64) -> String {
     words
 }
 
-fn again(file: &Path) -> Result<bool, Failure> {
+fn again(file: &Path, into: Option<&Path>) -> Result<bool, Failure> {
     let history = History::read(file)?;
     let verdict = check(&history);
-    println!("{}\n{verdict}", Report::of(&history, &verdict));
+    let report = Report::of(&history, &verdict);
+    println!("{report}\n{verdict}");
+    if let Some(into) = into {
+        std::fs::write(into, serde_json::to_string_pretty(&report)?).map_err(|error| format!("{}: {error}", into.display()))?;
+    }
     Ok(verdict.is_sound())
 }
 

@@ -76,7 +76,7 @@ pub struct Memory {
     pub last: u64,
     /// The most, of any of its processes.
     pub most: u64,
-    /// How much it rose an hour, by least squares; `None` where it did not live for a minute.
+    /// How much it rose an hour, by least squares; `None` where it did not live for ten minutes, of which a start is too much.
     pub hourly: Option<f64>,
 }
 
@@ -159,7 +159,7 @@ fn memory(events: &[Event]) -> Vec<Memory> {
     for ((instance, _), samples) in lives {
         let [(from_us, first), .., (to_us, last)] = samples[..] else { continue };
         let (seconds, most) = ((to_us - from_us) / 1_000_000, samples.iter().map(|(_, rss)| *rss).max().unwrap_or(0));
-        let memory = Memory { instance, seconds, first, last, most, hourly: (seconds >= 60).then(|| hourly(&samples)) };
+        let memory = Memory { instance, seconds, first, last, most, hourly: (seconds >= 600).then(|| hourly(&samples)) };
         let known = longest.entry(instance).or_insert_with(|| memory.clone());
         let most = known.most.max(most);
         if known.seconds < seconds {

@@ -1,5 +1,7 @@
 //! The faults of a run: which copies each of them explains, and how long each took to be over.
 
+use dwell::dispatch::LEASE_MARGIN;
+
 use super::Wrong;
 use super::course::{Came, Course};
 use super::verdict::{Strike, Verdict};
@@ -35,7 +37,7 @@ struct Window<'a> {
 
 impl<'a> Windows<'a> {
     pub(super) fn new(history: &'a History, faults: &'a [Fault]) -> Windows<'a> {
-        let windows = faults.iter().map(|fault| Window { fault, room: room(fault, &history.events), copies: Vec::new() });
+        let windows = faults.iter().map(|fault| Window { fault, room: room(fault, history), copies: Vec::new() });
         Windows { head: &history.head, windows: windows.collect() }
     }
 
@@ -61,7 +63,6 @@ impl<'a> Windows<'a> {
     pub(super) fn explain(&mut self, mut copies: Vec<Copy<'a>>, verdict: &mut Verdict) {
         let reach_us = self.head.lease_ms * 1000 + SLACK_US;
         copies.sort_by_key(|copy| copy.first_us);
-        // Those that are over first have fewest copies to explain: the earliest end first leaves most room.
         for copy in copies {
             let explains = |window: &&mut Window<'_>| {
                 let Fault { began_us, healed_us, .. } = *window.fault;
@@ -70,8 +71,8 @@ impl<'a> Windows<'a> {
                     && copy.first_us <= healed_us + reach_us
                     && copy.again_us >= began_us
             };
-            // Rather one that was on between the two than one whose leases still ran.
-            let turn = |window: &&mut Window<'_>| (copy.first_us > window.fault.healed_us, window.fault.healed_us);
+            // Rather one that was on between the two than one whose leases still ran, and of those the last.
+            let turn = |window: &&mut Window<'_>| ((copy.first_us - window.fault.healed_us).max(0), window.fault.healed_us);
             match self.windows.iter_mut().filter(explains).min_by_key(turn) {
                 Some(window) => {
                     if copy.of_job {
@@ -113,12 +114,17 @@ fn allowance(fault: &Fault) -> Allowance {
 }
 
 /// How many copies a fault may explain.
-fn room(fault: &Fault, events: &[Event]) -> u64 {
+fn room(fault: &Fault, history: &History) -> u64 {
     let allowance = allowance(fault);
-    let in_flight = if allowance.duplicates_of_in_flight { fault.in_flight } else { 0 };
+    // What has no answer is given up at the publish timeout, and others are in flight in its stead.
+    let margin_ms = i64::try_from(LEASE_MARGIN.as_millis()).unwrap_or(i64::MAX);
+    let timeout_us = (history.head.lease_ms - margin_ms).max(1) * 1000;
+    let rounds = if fault.kind.starts_with("dwell-") { 1 } else { 1 + (fault.healed_us - fault.began_us) / timeout_us };
+    let rounds = u64::try_from(rounds).unwrap_or(1);
+    let in_flight = if allowance.duplicates_of_in_flight { fault.in_flight * rounds } else { 0 };
     // What was confirmed just before, or by a master that nobody follows any more.
     let lost = |event: &&Event| matches!(event.op, Op::Deliver(_)) && (fault.began_us - SLACK_US..=fault.healed_us).contains(&event.t_us);
-    let unreplicated = if allowance.duplicates_of_unreplicated { events.iter().filter(lost).count() as u64 } else { 0 };
+    let unreplicated = if allowance.duplicates_of_unreplicated { history.events.iter().filter(lost).count() as u64 } else { 0 };
     in_flight + unreplicated
 }
 
