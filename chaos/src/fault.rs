@@ -196,3 +196,35 @@ impl std::str::FromStr for FaultKind {
         FaultKind::all().iter().copied().find(|kind| kind.to_string() == text).ok_or_else(|| format!("`{text}` is no fault"))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use dwell::config::Durability;
+
+    use super::*;
+
+    #[test]
+    fn each_fault_has_a_name_of_its_own_and_is_found_by_it() {
+        let names: HashSet<String> = FaultKind::all().iter().map(ToString::to_string).collect();
+        assert_eq!(names.len(), FaultKind::all().len());
+        for kind in FaultKind::all() {
+            assert_eq!(kind.to_string().parse(), Ok(*kind));
+        }
+        assert_eq!(FaultKind::LinkDropAnswersBroker.to_string(), "link-drop-answers-broker");
+        assert!("no-such-fault".parse::<FaultKind>().is_err());
+    }
+
+    #[test]
+    fn a_fault_is_only_done_to_whom_it_can_be_done() {
+        let on = |broker| WorldOptions { broker, ..WorldOptions::default() };
+        assert!(!FaultKind::RedisFailover.applies(&on(BrokerKind::Nats)));
+        assert!(FaultKind::RedisFailover.applies(&WorldOptions { durability: Durability::Replica, ..on(BrokerKind::Nats) }));
+        for broker in BrokerKind::ALL {
+            assert_eq!(FaultKind::ConnectionBlocked.applies(&on(broker)), broker == BrokerKind::Amqp);
+            assert_eq!(FaultKind::ConsumerDeleted.applies(&on(broker)), broker == BrokerKind::Nats);
+            assert_eq!(FaultKind::TargetDeleted.applies(&on(broker)), broker != BrokerKind::Kafka);
+        }
+    }
+}

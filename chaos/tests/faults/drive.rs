@@ -241,7 +241,9 @@ async fn read(broker: BrokerConfig, target: String, came: Came) {
             for message in messages {
                 let number: u64 = std::str::from_utf8(&message.body).unwrap().parse().unwrap();
                 let attempt = message.headers.get("delayed-attempt").and_then(|value| value.written()?.parse().ok()).unwrap_or(0);
-                into.lock().entry(number).or_default().push((at_us, attempt));
+                // When the broker took it, where it says so: whoever reads has to come back too.
+                let at = message.timestamp_ms.map_or(at_us, |at_ms| at_ms * 1000);
+                into.lock().entry(number).or_default().push((at, attempt));
             }
         };
         if let Ok(mut consumer) = Consumer::open(&broker, &target, seen).await {

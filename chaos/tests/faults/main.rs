@@ -31,14 +31,15 @@ async fn what_was_asked_for_arrives_after_faults_of_dwell_redis_and_the_link() {
 }
 
 /// Every fault of one broker, one after the other, with a line for each: `DWELL_CHAOS_BROKER=kafka DWELL_CHAOS_FAULTS=broker-kill,link-cut-redis
-/// DWELL_CHAOS_HOLD=2000 DWELL_CHAOS_SEED=1`.
+/// DWELL_CHAOS_HOLD=2000 DWELL_CHAOS_SEED=1 DWELL_CHAOS_DURABILITY=fsync+replica`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "minutes: run by name"]
 async fn what_was_asked_for_arrives_after_every_fault() {
     let named = |name: &str| std::env::var(name).unwrap_or_default();
     let broker = BrokerKind::ALL.into_iter().find(|kind| kind.as_str() == named("DWELL_CHAOS_BROKER")).unwrap_or(BrokerKind::Nats);
     let faults = named("DWELL_CHAOS_FAULTS");
-    let options = WorldOptions { broker, instances: 2, durability: Durability::Replica, ..WorldOptions::default() };
+    let durability = serde_json::from_value(named("DWELL_CHAOS_DURABILITY").into()).unwrap_or(Durability::Replica);
+    let options = WorldOptions { broker, instances: 2, durability, ..WorldOptions::default() };
     let kinds: Vec<FaultKind> = match faults.as_str() {
         "" => FaultKind::all().iter().copied().filter(|kind| kind.applies(&options)).collect(),
         list => list.split(',').map(|name| name.parse().unwrap()).collect(),
