@@ -9,9 +9,9 @@ use rand::{RngExt, SeedableRng};
 use crate::fault::FaultKind;
 
 /// How long a fault is held, ms.
-const HOLD_MS: std::ops::Range<u64> = 300..4000;
+const HOLD_MS: std::ops::Range<u64> = 200..2500;
 /// How long after it is overcome the next one may come, ms.
-const PAUSE_MS: std::ops::Range<u64> = 800..2000;
+const PAUSE_MS: std::ops::Range<u64> = 500..1500;
 
 /// One fault of a campaign.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -61,8 +61,6 @@ while #ids < most and looked < 1024 and more == 0 do
   elseif #page < 2 * most and not is_cut then break end
 end
 
--- A script that fails keeps what it wrote. Where this key has another type it fails here, with every job still in due.
-call('ZCARD', RUN)
 many('ZREM', due_key, orphans)
 many('HDEL', STATE, orphans)
 many('ZREM', due_key, ids)

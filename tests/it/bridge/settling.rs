@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use dwell::job::JobId;
 use dwell::servers::RedisOptions;
+use dwell::store::Store;
+use dwell_connectors::conformance::proxy::{Direction, Flow, Proxy};
 use dwell_connectors::memory::Fault;
 
 use super::rig::{ALL, Rig, attempts, request, to};
@@ -14,23 +16,29 @@ async fn redis(rig: &Rig, line: &[&str]) {
     redis::cmd(line[0]).arg(&line[1..]).query_async::<()>(&mut link).await.unwrap();
 }
 
-async fn until_script_error(rig: &Rig) {
-    wait_until("a script fails", async || (rig.metric(r#"dwell_redis_errors_total{class="script"}"#) > 0.0).then_some(())).await;
-}
-
 #[tokio::test]
 async fn an_outcome_that_is_settled_again_because_its_answer_was_lost_is_no_lost_lease() {
     let mut rig = Rig::idle(RedisOptions::default(), &[("redis.buckets", "1")]).await;
+    let straight = rig.settings.redis.clone();
+    let link = Proxy::start(format!("127.0.0.1:{}", rig.redis.port())).await.unwrap();
+    rig.settings.redis.urls = vec![format!("redis://{}", link.address())];
     rig.run(ALL).await;
+    // Redis knows the scripts.
+    rig.send(request("first", "0"));
+    rig.arrived("orders.a", 1).await;
+    rig.until_over("first").await;
     rig.broker.fail_times("orders.a", 1, Fault::Hold);
     rig.send(request("x", "0"));
-    rig.arrived("orders.a", 1).await;
-    // The job leaves, and then the script fails: as if its answer had been lost.
-    let gone = rig.store().await.keys().fixed(0)[3].clone();
-    redis(&rig, &["SET", &gone, "damage"]).await;
+    rig.arrived("orders.a", 2).await;
+    // The job leaves, and Redis's answer is lost on its way.
+    link.set(Direction::Down, Flow::Drop);
     assert_eq!(rig.broker.release(), 1);
-    until_script_error(&rig).await;
-    rig.until_over("x").await;
+    let store = Store::attach(&straight).await.unwrap();
+    let id = JobId::new("x").unwrap();
+    wait_until("the job is over", async || store.find(&id).await.unwrap().is_none().then_some(())).await;
+    assert_eq!(rig.metric(r#"dwell_redis_errors_total{class="io"}"#), 0.0, "it was not settled by a second try");
+    link.mend();
+    wait_until("the loss is seen", async || (rig.metric(r#"dwell_redis_errors_total{class="io"}"#) > 0.0).then_some(())).await;
     assert!(rig.stop(Duration::from_secs(10)).await, "all was settled");
     assert_eq!(rig.metric("dwell_leases_lost_total"), 0.0);
     assert_eq!(rig.metric(r#"dwell_possible_duplicates_total{cause="lease_lost"}"#), 0.0);
