@@ -9,6 +9,8 @@ mod crash;
 mod fleet;
 mod fsck;
 mod garbage;
+mod idle;
+mod instances;
 mod instant;
 mod load;
 mod metrics;
