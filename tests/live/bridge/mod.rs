@@ -19,3 +19,4 @@ mod provoked;
 mod redis_away;
 mod rig;
 mod stop;
+mod upgrade;
