@@ -9,6 +9,7 @@ mod browser;
 mod calls;
 mod dashboard;
 mod guard;
+mod limits;
 mod pages;
 mod schema;
 mod sidecar;
