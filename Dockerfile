@@ -12,10 +12,10 @@ RUN --mount=type=cache,target=/usr/local/cargo/registry \
 FROM debian:bookworm-slim
 # The certificates that TLS to brokers and Redis trusts.
 RUN apt-get update && apt-get install -y --no-install-recommends ca-certificates && rm -rf /var/lib/apt/lists/* \
-    && useradd --system --uid 10001 --no-create-home --shell /usr/sbin/nologin dwell
+    && useradd --system --uid 65532 --no-create-home --shell /usr/sbin/nologin dwell
 COPY --from=build /dwell /usr/local/bin/dwell
 COPY config /etc/dwell
-USER 10001
+USER 65532
 EXPOSE 7464 9464
 ENTRYPOINT ["dwell"]
 # Mount your settings there, or name another file.

@@ -24,7 +24,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 failed=0
 for target in "${targets[@]}"; do
-    # New inputs gather outside, and only those of them join the corpus that reach what nothing there reaches.
+    # New inputs gather outside the corpus.
     mkdir -p "$work/$target"
     say "$target: $((seconds / ${#targets[@]})) s"
     DWELL_FUZZ_TARGET=$target "$driver" "$work/$target" "fuzz/corpus/$target" -max_total_time=$((seconds / ${#targets[@]})) \
@@ -32,7 +32,14 @@ for target in "${targets[@]}"; do
     grep -E 'stat::(number_of_executed_units|average_exec_per_sec)|^SUMMARY|panicked|Test unit written' "$work/log" || tail -5 "$work/log"
     grep -E 'cov:' "$work/log" | tail -1 || true
     if ls "fuzz/found/$target-"* >/dev/null 2>&1; then sed -n '/panicked/,/note:/p' "$work/log" | head -8; fi
-    DWELL_FUZZ_TARGET=$target "$driver" -merge=1 -max_len=1024 "fuzz/corpus/$target" "$work/$target" >"$work/log" 2>&1 || failed=1
+    # Small, and few: what reaches code that nothing else reaches, however often it does.
+    mkdir -p "$work/kept/$target"
+    if DWELL_FUZZ_TARGET=$target "$driver" -merge=1 -use_counters=0 -max_len=400 "$work/kept/$target" "fuzz/corpus/$target" "$work/$target" >"$work/log" 2>&1; then
+        rm -rf "fuzz/corpus/$target"
+        cp -r "$work/kept/$target" "fuzz/corpus/$target"
+    else
+        failed=1
+    fi
     say "$target: $(find "fuzz/corpus/$target" -type f | wc -l) inputs, $(du -sb --apparent-size "fuzz/corpus/$target" | cut -f1) bytes"
 done
 rmdir fuzz/found 2>/dev/null || say "inputs that broke a promise: fuzz/found"

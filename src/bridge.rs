@@ -173,7 +173,7 @@ impl Bridge {
         fleet: watch::Receiver<Fleet>,
         heads: Heads,
     ) {
-        let sweep = Sweep::new(self.store.clone(), &settings.delivery, metrics.clone());
+        let sweep = Sweep::new(self.store.clone(), &settings.delivery, metrics.clone(), fleet.clone());
         let stop = self.helpers_stop.clone();
         self.helpers.spawn(async move {
             sweep.run(stop).await;

@@ -54,10 +54,16 @@ impl Fleet {
             .collect()
     }
 
+    /// How often each instance does what the fleet as a whole is to do so often.
+    #[must_use]
+    pub fn shared(&self, every: Duration) -> Duration {
+        every.saturating_mul(u32::try_from(self.living.len().max(1)).unwrap_or(u32::MAX))
+    }
+
     /// How long a bucket may go without a look.
     #[must_use]
     pub fn floor_poll(&self) -> Duration {
-        FLOOR_POLL * u32::try_from(self.living.len().max(1)).unwrap_or(u32::MAX)
+        self.shared(FLOOR_POLL)
     }
 }
 

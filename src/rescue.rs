@@ -20,8 +20,10 @@ use crate::telemetry::{DuplicateCause, Metrics};
 
 /// How often the preferred reader of a bucket looks for leases past their time: what a crash adds to the lease.
 const LOOK: Duration = Duration::from_secs(1);
-/// How often every bucket is looked at, whoever prefers it: a fleet that cannot agree still rescues.
+/// How often a fleet looks at every bucket, whoever prefers it: one that cannot agree still rescues. Each of n instances does so n times more rarely.
 const LOOK_ALL: Duration = Duration::from_secs(15);
+/// The longest that an instance goes without.
+const LOOK_ALL_MOST: Duration = Duration::from_secs(300);
 
 /// The agent that rescues.
 pub struct Rescue {
@@ -45,7 +47,7 @@ impl Rescue {
         loop {
             let everything = clock::now() >= all_at;
             if everything {
-                all_at = clock::now() + LOOK_ALL;
+                all_at = clock::now() + self.fleet.borrow().shared(LOOK_ALL).min(LOOK_ALL_MOST);
             }
             let preferred = self.fleet.borrow().preferred(self.store.keys().buckets());
             let mut next: Option<Instant> = None;

@@ -3,51 +3,59 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::clock;
 use crate::config::Delivery;
+use crate::fleet::Fleet;
 use crate::store::Store;
 use crate::store::act::SweepRules;
 use crate::store::error::StoreError;
 use crate::telemetry::{DueWithin, JobState, Metrics};
 
-/// How often the gauges are taken.
+/// How often the gauges are taken by a fleet of up to [`SMALL`] instances.
 const GAUGES: Duration = Duration::from_secs(5);
-/// How often the buckets are swept, in rounds of the gauges; also as often as the shortest window asks for.
-const SWEEP_ROUNDS: u32 = 6;
+/// The longest that an instance goes without, in a larger one: its metrics are read each 15 s or so.
+const GAUGES_MOST: Duration = Duration::from_secs(15);
+/// Up to so many instances each takes the gauges as often as one alone.
+const SMALL: u32 = 10;
+/// How often the buckets are swept; in a larger fleet by each instance more rarely, so that all together do as much as [`SMALL`] would.
+const SWEEP: Duration = Duration::from_secs(30);
 
 /// The agent that sweeps.
 pub struct Sweep {
     store: Arc<Store>,
     rules: SweepRules,
     metrics: Metrics,
+    fleet: watch::Receiver<Fleet>,
 }
 
 impl Sweep {
     /// An agent that is not running yet.
     #[must_use]
-    pub fn new(store: Arc<Store>, rules: &Delivery, metrics: Metrics) -> Self {
+    pub fn new(store: Arc<Store>, rules: &Delivery, metrics: Metrics, fleet: watch::Receiver<Fleet>) -> Self {
         let rules = SweepRules { dead_retention_ms: rules.dead_retention_ms, dedupe_window_ms: rules.dedupe_window_ms };
-        Sweep { store, rules, metrics }
+        Sweep { store, rules, metrics, fleet }
     }
 
     /// Sweeps and counts until told to stop.
     pub async fn run(self, stop: CancellationToken) {
-        let mut round = 0u32;
+        let mut sweep_at = clock::now();
         loop {
             if let Err(error) = self.count().await {
                 tracing::debug!(%error, "the gauges are old");
             }
-            if round.is_multiple_of(SWEEP_ROUNDS)
-                && let Err(error) = self.run_once().await
-            {
-                tracing::warn!(%error, mend = error.mend, "sweeping failed, trying again");
+            if clock::now() >= sweep_at {
+                sweep_at = clock::now() + self.fleet.borrow().shared(SWEEP / SMALL).max(SWEEP);
+                if let Err(error) = self.run_once().await {
+                    tracing::warn!(%error, mend = error.mend, "sweeping failed, trying again");
+                }
             }
-            round = round.wrapping_add(1);
+            let gauges = self.fleet.borrow().shared(GAUGES / SMALL).clamp(GAUGES, GAUGES_MOST);
             tokio::select! {
                 () = stop.cancelled() => return,
-                () = clock::sleep(GAUGES) => {}
+                () = clock::sleep(gauges) => {}
             }
         }
     }

@@ -30,8 +30,11 @@ impl<'a> Input<'a> {
         bytes
     }
 
+    /// At most 255 bytes: names in AMQP's tables have no more.
     pub(crate) fn text(&mut self) -> String {
-        String::from_utf8_lossy(self.bytes()).into_owned()
+        let mut text = String::from_utf8_lossy(self.bytes()).into_owned();
+        text.truncate(text.floor_char_boundary(255));
+        text
     }
 
     pub(crate) fn rest(&mut self) -> &'a [u8] {

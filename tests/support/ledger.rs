@@ -95,6 +95,11 @@ impl Ledger {
         self.arrived.len()
     }
 
+    /// How many messages of this id arrived.
+    pub(crate) fn arrivals(&self, id: &str) -> usize {
+        self.arrived.get(id).map_or(0, Vec::len)
+    }
+
     /// How many messages arrived, copies included.
     pub(crate) fn total(&self) -> usize {
         self.seen.len()

@@ -20,7 +20,7 @@ async fn a_namespace_that_redis_lost_is_made_again() {
     let store = joined(&rig.settings).await;
     let mut link = redis::Client::open(rig.redis.url()).unwrap().get_multiplexed_async_connection().await.unwrap();
     let _: () = redis::cmd("FLUSHALL").query_async(&mut link).await.unwrap();
-    Sweep::new(store.clone(), &rig.settings.delivery, rig.metrics.clone()).run_once().await.unwrap();
+    Sweep::new(store.clone(), &rig.settings.delivery, rig.metrics.clone(), alone()).run_once().await.unwrap();
     assert_eq!(rig.store().await.keys().buckets(), store.keys().buckets());
 }
 
@@ -31,8 +31,12 @@ async fn a_damaged_bucket_keeps_no_other_from_being_swept() {
     let mut link = redis::Client::open(rig.redis.url()).unwrap().get_multiplexed_async_connection().await.unwrap();
     let _: () = link.set(store.keys().dead(0), "damage").await.unwrap();
     let _: () = link.zadd(store.keys().dead(1), "long dead", 1000).await.unwrap();
-    let swept = Sweep::new(store.clone(), &rig.settings.delivery, rig.metrics.clone()).run_once().await;
+    let swept = Sweep::new(store.clone(), &rig.settings.delivery, rig.metrics.clone(), alone()).run_once().await;
     assert!(swept.unwrap_err().message.contains("WRONGTYPE"));
     let left: u64 = link.zcard(store.keys().dead(1)).await.unwrap();
     assert_eq!(left, 0);
+}
+
+fn alone() -> tokio::sync::watch::Receiver<dwell::fleet::Fleet> {
+    tokio::sync::watch::channel(dwell::fleet::Fleet::alone("me")).1
 }

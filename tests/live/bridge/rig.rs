@@ -83,6 +83,16 @@ impl Rig {
         DwellServer::start(env!("CARGO_BIN_EXE_dwell").into(), &self.text).await.unwrap()
     }
 
+    /// An instance that is not started yet.
+    pub(super) fn prepared(&self) -> DwellServer {
+        self.prepared_as(env!("CARGO_BIN_EXE_dwell").into())
+    }
+
+    /// The same of another program.
+    pub(super) fn prepared_as(&self, program: std::path::PathBuf) -> DwellServer {
+        DwellServer::prepare(program, &self.text).unwrap()
+    }
+
     /// The broker, for producers and consumers.
     pub(super) fn broker(&self) -> BrokerConfig {
         self.settings.brokers["main"].connector.clone()

@@ -9,6 +9,7 @@ mod browser;
 mod calls;
 mod dashboard;
 mod guard;
+mod limits;
 mod pace;
 mod pages;
 mod schema;

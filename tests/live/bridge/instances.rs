@@ -1,0 +1,121 @@
+//! Several instances on one namespace: all take part, one is killed, one sleeps through its lease, one has a wrong clock.
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use dwell::clock;
+use dwell::servers::{DwellServer, RedisOptions};
+
+use super::load::{Job, When};
+use super::rig::{Rig, SETTLE, published, scraped};
+use crate::support::wait_within;
+
+/// A lease is five seconds more.
+const SETTINGS: &str = "redis.buckets = 64\ndelivery.max_in_flight = 200\ndelivery.publish_timeout = \"1s\"";
+
+/// How long what a killed instance held may wait for another: its lease, and a look each second; the rest is for a busy machine.
+const TAKEN_OVER: Duration = Duration::from_secs(30);
+
+/// How many of these jobs have not arrived.
+fn missing(rig: &Rig, ids: &HashSet<String>) -> usize {
+    let book = rig.book.lock();
+    ids.iter().filter(|id| book.arrivals(id) == 0).count()
+}
+
+#[tokio::test]
+async fn of_four_instances_one_is_killed_and_one_sleeps_and_every_job_arrives() {
+    let rig = Rig::new("four", RedisOptions::default(), SETTINGS).await;
+    let mut fleet: Vec<DwellServer> = Vec::new();
+    for _ in 0..4 {
+        fleet.push(rig.dwell().await);
+    }
+    let load = rig.load(60);
+    rig.until_arrived(1500).await;
+    for dwell in &fleet {
+        assert!(published(dwell, "confirmed").await > 0, "all take part");
+    }
+
+    // What the others have claimed is in there too; the more is forgiven, never less.
+    let mut in_flight = rig.freeze_in_flight(&fleet[0], 5, &HashSet::new()).await;
+    fleet[0].kill().unwrap();
+    in_flight.extend(rig.in_flight().await);
+    let killed = Instant::now();
+    wait_within(TAKEN_OVER, "what it held was taken over, delivered and settled", async || {
+        (missing(&rig, &in_flight) == 0 && rig.in_flight().await.is_disjoint(&in_flight)).then_some(())
+    })
+    .await;
+    println!(
+        "{} jobs that were in flight at the kill were taken over and settled after {:?}; the lease is 6 s",
+        in_flight.len(),
+        killed.elapsed()
+    );
+
+    let mut asleep = rig.freeze_in_flight(&fleet[1], 5, &HashSet::new()).await;
+    asleep.extend(rig.in_flight().await);
+    wait_within(SETTLE, "what it held was taken over", async || {
+        let rescued = r#"dwell_possible_duplicates_total{cause="rescued"}"#;
+        (scraped(&fleet[2], rescued).await + scraped(&fleet[3], rescued).await >= 5 && missing(&rig, &asleep) == 0).then_some(())
+    })
+    .await;
+    fleet[1].thaw().unwrap();
+    wait_within(SETTLE, "it finds that it lost them", async || (scraped(&fleet[1], "dwell_leases_lost_total").await > 0).then_some(()))
+        .await;
+    let before = published(&fleet[1], "confirmed").await;
+    wait_within(SETTLE, "it takes part again", async || (published(&fleet[1], "confirmed").await > before + 20).then_some(())).await;
+    load.finish().await;
+    let left = rig.settled().await;
+
+    assert_eq!(left.dead.iter().sum::<u64>(), 0);
+    in_flight.extend(asleep);
+    let book = rig.book.lock();
+    let copies = book.sound();
+    println!("{} jobs, {} copies", book.count(), copies.len());
+    let stray: Vec<&String> = copies.keys().filter(|id| !in_flight.contains(*id)).collect();
+    assert!(stray.is_empty(), "repeated, and not in flight at a fault: {stray:?}");
+    assert_eq!(book.uncertain(), 0, "the broker was up");
+}
+
+/// Where `make faketime` put it.
+fn libfaketime() -> Option<PathBuf> {
+    let named = std::env::var_os("DWELL_FAKETIME").map(PathBuf::from);
+    let path = named.unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join(".servers/lib/libfaketime.so.1"));
+    path.exists().then_some(path)
+}
+
+#[tokio::test]
+async fn instances_whose_clocks_are_a_minute_wrong_fire_nothing_early_and_lose_nothing() {
+    let Some(library) = libfaketime() else {
+        println!("skipped: no libfaketime; `make faketime` installs it");
+        return;
+    };
+    let rig = Rig::new("clock", RedisOptions::default(), SETTINGS).await;
+    let mut fleet = Vec::new();
+    for offset in ["-60s", "+60s", ""] {
+        let mut dwell = rig.prepared();
+        // The wall clock alone: a host's is set, its monotonic one never jumps.
+        let faked = [("LD_PRELOAD", library.to_str().unwrap()), ("FAKETIME", offset), ("DONT_FAKE_MONOTONIC", "1")];
+        if !offset.is_empty() {
+            dwell.set_env(faked);
+        }
+        dwell.restart().await.unwrap();
+        let log = std::fs::read_to_string(dwell.dir().join("log")).unwrap();
+        let line: serde_json::Value = log.lines().find_map(|line| serde_json::from_str(line).ok()).unwrap();
+        let said_ms = dwell::units::parse_time_ms(line["timestamp"].as_str().unwrap()).unwrap();
+        assert_eq!((clock::wall_ms() - said_ms).abs() > 45_000, !offset.is_empty(), "its clock is {offset:?}: {line}");
+        fleet.push(dwell);
+    }
+    let load = rig.load(60);
+    rig.until_arrived(800).await;
+    let due_ms = clock::wall_ms() + 2500;
+    let named: Vec<Job> = (0..200).map(|n| Job { id: format!("named-{n}"), when: When::At(due_ms) }).collect();
+    rig.producer().send(&named).await;
+    load.finish().await;
+    let left = rig.settled().await;
+    assert_eq!(left.dead.iter().sum::<u64>(), 0);
+    for dwell in &fleet {
+        assert!(published(dwell, "confirmed").await > 0, "all take part");
+    }
+    let book = rig.book.lock();
+    assert_eq!((book.sound().len(), book.attempts_burned(), book.uncertain()), (0, 0, 0), "nothing early, lost or repeated");
+}

@@ -1,0 +1,169 @@
+//! A rolling upgrade: an older binary beside this one, and a namespace that an older one wrote.
+
+use std::path::PathBuf;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use dwell::clock;
+use dwell::servers::{DwellServer, RedisOptions};
+use redis::aio::MultiplexedConnection;
+use serde_json::{Value, json};
+
+use super::load::{Job, When};
+use super::rig::{Rig, TARGET, published};
+use crate::commands::bed::run_with;
+use crate::support::wait_until;
+
+/// What an older version stored, as commands of Redis: `make upgrade` writes it where `DWELL_WRITE_NAMESPACE` says.
+const STORED: &str = include_str!("upgrade/namespace-v1.json");
+
+async fn raw(rig: &Rig) -> MultiplexedConnection {
+    redis::Client::open(rig.redis.url()).unwrap().get_multiplexed_async_connection().await.unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    STANDARD.encode(bytes)
+}
+
+fn bytes(value: &Value) -> Vec<u8> {
+    STANDARD.decode(value.as_str().unwrap()).unwrap()
+}
+
+/// Every key of the namespace but its instances, without its name: `[key, "HSET" or "ZADD", then pairs]`.
+async fn stored(rig: &Rig) -> Vec<Value> {
+    let (mut link, namespace) = (raw(rig).await, &rig.settings.redis.namespace);
+    let mut keys: Vec<String> = redis::cmd("KEYS").arg(format!("*{namespace}*")).query_async(&mut link).await.unwrap();
+    keys.sort();
+    let mut lines = Vec::new();
+    for key in keys.iter().filter(|key| !key.ends_with(":instances")) {
+        let kind: String = redis::cmd("TYPE").arg(key).query_async(&mut link).await.unwrap();
+        let is_hash = kind == "hash";
+        let mut ask = redis::cmd(if is_hash { "HGETALL" } else { "ZRANGE" });
+        ask.arg(key);
+        if !is_hash {
+            ask.arg(0).arg(-1).arg("WITHSCORES");
+        }
+        let flat: Vec<Vec<u8>> = ask.query_async(&mut link).await.unwrap();
+        let pairs: Vec<Value> = flat.chunks(2).map(|pair| json!([text(&pair[0]), text(&pair[1])])).collect();
+        lines.push(json!([key.replace(namespace, "NAMESPACE"), kind, pairs]));
+    }
+    lines
+}
+
+async fn restore(rig: &Rig, lines: &[Value]) {
+    let mut link = raw(rig).await;
+    for line in lines {
+        let key = line[0].as_str().unwrap().replace("NAMESPACE", &rig.settings.redis.namespace);
+        for pair in line[2].as_array().unwrap() {
+            let (first, second) = (bytes(&pair[0]), bytes(&pair[1]));
+            let command = match line[1].as_str().unwrap() {
+                "hash" => redis::cmd("HSET").arg(key.as_str()).arg(first).arg(second).to_owned(),
+                _ => redis::cmd("ZADD").arg(key.as_str()).arg(second).arg(first).to_owned(),
+            };
+            command.query_async::<()>(&mut link).await.unwrap();
+        }
+    }
+}
+
+fn config(dwell: &DwellServer) -> String {
+    dwell.dir().join("dwell.toml").display().to_string()
+}
+
+#[tokio::test]
+async fn a_namespace_that_an_older_version_wrote_is_read() {
+    let rig = Rig::new("older", RedisOptions::default(), "").await;
+    restore(&rig, &serde_json::from_str::<Vec<Value>>(STORED).unwrap()).await;
+    let dwell = rig.dwell().await;
+    let config = config(&dwell);
+    let run = |arguments: &[&str]| run_with(&[&["-c", &config, "-o", "json"], arguments].concat(), b"");
+    wait_until("what was due is delivered", async || (rig.book.lock().arrivals("overdue") == 1).then_some(())).await;
+    assert_eq!(run(&["fsck"]).code, 0, "{}", run(&["fsck"]).out);
+    let waits = run(&["show", "waits", "--body"]).object();
+    assert_eq!(
+        (&waits["state"], &waits["target"], &waits["headers"]["kept"]),
+        (&json!("scheduled"), &json!(TARGET), &json!("as it was")),
+        "{waits}"
+    );
+    let dies = run(&["show", "dies"]).object();
+    assert_eq!((&dies["state"], &dies["attempt"]), (&json!("dead"), &json!(1)), "{dies}");
+    assert_eq!(run(&["cancel", "waits"]).object()["verdict"], "cancelled");
+    assert_eq!(run(&["requeue", "dies"]).object()["verdict"], "requeued");
+    assert_eq!(run(&["reschedule", "moved", "--for", "0"]).object()["verdict"], "rescheduled");
+    wait_until("what was moved is delivered", async || (rig.book.lock().arrivals("moved") == 1).then_some(())).await;
+}
+
+#[tokio::test]
+#[ignore = "needs DWELL_OLD_PROGRAM, an older binary: make upgrade OLD=REVISION"]
+async fn an_upgrade_and_its_way_back_lose_and_repeat_nothing() {
+    let old: PathBuf = std::env::var_os("DWELL_OLD_PROGRAM").expect("DWELL_OLD_PROGRAM names an older binary").into();
+    let rig = Rig::new("upgrade", RedisOptions::default(), "redis.buckets = 64").await;
+    let start = async |program: Option<&PathBuf>| {
+        let mut dwell = program.map_or_else(|| rig.prepared(), |program| rig.prepared_as(program.clone()));
+        dwell.restart().await.unwrap();
+        dwell
+    };
+    let more = async |dwell: &DwellServer| {
+        let before = published(dwell, "confirmed").await;
+        wait_until("it takes part", async || (published(dwell, "confirmed").await > before + 50).then_some(())).await;
+    };
+    let due_ms = clock::wall_ms() + 8000;
+    let far: Vec<Job> = (0..300).map(|n| Job { id: format!("far-{n}"), when: When::At(due_ms) }).collect();
+    let load = rig.load(60);
+    let mut first = start(Some(&old)).await;
+    rig.producer().send(&far).await;
+    more(&first).await;
+    // Upgrade: the new beside the old, then alone.
+    let mut second = start(None).await;
+    more(&first).await;
+    more(&second).await;
+    first.stop().await.unwrap();
+    more(&second).await;
+    // And back: the old reads what the new has stored.
+    let third = start(Some(&old)).await;
+    more(&third).await;
+    more(&second).await;
+    second.stop().await.unwrap();
+    more(&third).await;
+    load.finish().await;
+    let left = rig.settled().await;
+    assert_eq!(left.dead.iter().sum::<u64>(), 0);
+    let book = rig.book.lock();
+    println!("{} jobs", book.count());
+    assert_eq!((book.sound().len(), book.attempts_burned(), book.uncertain()), (0, 0, 0));
+}
+
+#[tokio::test]
+#[ignore = "needs DWELL_OLD_PROGRAM, an older binary, and DWELL_WRITE_NAMESPACE: make upgrade OLD=REVISION"]
+async fn what_an_old_upgrade_partner_stores_is_written_down() {
+    let Some(file) = std::env::var_os("DWELL_WRITE_NAMESPACE") else { return println!("skipped: DWELL_WRITE_NAMESPACE names no file") };
+    let old: PathBuf = std::env::var_os("DWELL_OLD_PROGRAM").expect("DWELL_OLD_PROGRAM names an older binary").into();
+    let rig = Rig::new("written", RedisOptions::default(), "delivery.dead_retention = \"36500d\"\nlimits.max_delay = \"36500d\"").await;
+    let mut dwell = rig.prepared_as(old);
+    dwell.restart().await.unwrap();
+    let mut producer = rig.producer();
+    let at = |id: &str, ms: i64| Job { id: id.to_owned(), when: When::At(ms) };
+    let far = 4_000_000_000_000;
+    let mut messages =
+        vec![at("waits", far).request().with_header("kept", "as it was"), at("moved", far).request(), at("overdue", far).request()];
+    messages.push(
+        dwell_connectors::Message::new("x")
+            .with_header("delay-id", "dies")
+            .with_header("delay-for", "0")
+            .with_header("delay-target", "orders.nowhere")
+            .with_header("delay-retry", "none"),
+    );
+    producer.publish(messages).await;
+    let store = rig.store().await;
+    wait_until("all are there, one of them dead", async || {
+        let counts = store.counts(&[]).await.unwrap();
+        (counts.scheduled.iter().sum::<u64>() == 3 && counts.dead.iter().sum::<u64>() == 1).then_some(())
+    })
+    .await;
+    dwell.stop().await.unwrap();
+    // One falls due while nobody is there.
+    let mut link = raw(&rig).await;
+    let due = store.keys().due(store.keys().bucket_of("overdue"), "main");
+    let _: i64 = redis::cmd("ZADD").arg(due).arg(1_000_000_000_000_i64).arg("overdue").query_async(&mut link).await.unwrap();
+    let lines = stored(&rig).await.iter().map(Value::to_string).collect::<Vec<_>>().join(",\n");
+    std::fs::write(file, format!("[\n{lines}\n]\n")).unwrap();
+}
