@@ -29,6 +29,10 @@ pub enum Class {
     Readonly,
     /// A script failed: damage or a bug.
     Script,
+    /// A cluster: another master has the slot. It was not run.
+    Moved,
+    /// The server is there and does not serve this yet, or for now: it loads its data, or a slot of the cluster is on its way or without a master.
+    Unserved,
     /// The server does not know the script yet (it restarted, or is another one): load it and call again.
     NoScript,
     /// Anything else that Redis answers.
@@ -47,7 +51,7 @@ impl Class {
             Class::Oom => "oom",
             Class::Readonly => "readonly",
             Class::Script | Class::NoScript => "script",
-            Class::Other | Class::Settings => "other",
+            Class::Moved | Class::Unserved | Class::Other | Class::Settings => "other",
         }
     }
 }
@@ -72,17 +76,22 @@ impl StoreError {
         let code = error.code().unwrap_or_default();
         let class = if matches!(error.kind(), ErrorKind::Server(ServerErrorKind::NoScript)) {
             Class::NoScript
+        } else if matches!(error.kind(), ErrorKind::Server(ServerErrorKind::Moved)) {
+            Class::Moved
+        } else if matches!(
+            error.kind(),
+            ErrorKind::Server(
+                ServerErrorKind::Ask | ServerErrorKind::TryAgain | ServerErrorKind::ClusterDown | ServerErrorKind::BusyLoading
+            )
+        ) {
+            Class::Unserved
         } else if error.is_timeout() {
             Class::Timeout
         } else if code == "OOM" {
             Class::Oom
         } else if matches!(error.kind(), ErrorKind::Server(ServerErrorKind::ReadOnly | ServerErrorKind::MasterDown)) {
             Class::Readonly
-        } else if error.is_io_error()
-            || error.is_connection_dropped()
-            || error.is_connection_refusal()
-            || error.kind() == ErrorKind::ClusterConnectionNotFound
-        {
+        } else if error.is_io_error() || error.is_connection_dropped() || error.is_connection_refusal() {
             Class::Io
         } else if code.starts_with("DWELL_") || error.to_string().contains("user_script") {
             Class::Script
