@@ -35,6 +35,8 @@ pub struct RedisOptions {
     pub password: Option<String>,
     /// The folder of `ca.pem`, `server.pem` and `server.key`: it speaks TLS alone.
     pub tls: Option<PathBuf>,
+    /// A user, word by word as in its configuration file: name, `on`, password, rights.
+    pub user: Vec<String>,
     /// The program; `None`: [`find::redis_server`].
     pub program: Option<PathBuf>,
     /// More settings: name and value.
@@ -123,6 +125,10 @@ fn args(options: &RedisOptions, port: u16, dir: &Path) -> Vec<String> {
     }
     settings.extend(options.more.iter().map(|(name, value)| (name.as_str(), value.clone())));
     let mut args: Vec<String> = settings.into_iter().flat_map(|(name, value)| [format!("--{name}"), value]).collect();
+    if !options.user.is_empty() {
+        args.push("--user".to_owned());
+        args.extend(options.user.iter().cloned());
+    }
     if let Some(master) = options.replica_of {
         args.extend(["--replicaof".to_owned(), "127.0.0.1".to_owned(), master.to_string()]);
     }

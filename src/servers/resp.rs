@@ -22,7 +22,7 @@ pub(super) enum At {
 /// What the server answers to this command: its text without the marks of the protocol around it, a line each; what it refuses is an error.
 pub(super) async fn ask(at: &At, password: Option<&str>, words: &[&str]) -> io::Result<Vec<String>> {
     let mut request = String::new();
-    for words in [&["AUTH", password.unwrap_or_default()][..], words, &["QUIT"]] {
+    for words in [&["AUTH", password.unwrap_or_default()][..], words, &["PING"]] {
         if words != ["AUTH", ""] {
             request += &format!("*{}\r\n", words.len());
             words.iter().for_each(|word| request += &format!("${}\r\n{word}\r\n", word.len()));
@@ -36,7 +36,7 @@ pub(super) async fn ask(at: &At, password: Option<&str>, words: &[&str]) -> io::
     };
     let answer = clock::timeout(PATIENCE, exchange).await.unwrap_or_else(|| Err(io::ErrorKind::TimedOut.into()))?;
     let mut lines: Vec<&str> = answer.lines().collect();
-    // The answers to QUIT and AUTH.
+    // The answers to PING and AUTH.
     lines.pop();
     if password.is_some() && !lines.is_empty() {
         lines.remove(0);
@@ -60,6 +60,11 @@ pub(super) async fn order(at: &At, password: Option<&str>, words: &[&str]) -> Re
 async fn exchange(mut link: impl AsyncRead + AsyncWrite + Unpin, request: &str) -> io::Result<String> {
     link.write_all(request.as_bytes()).await?;
     let mut answer = Vec::new();
-    link.read_to_end(&mut answer).await?;
+    // A sentinel knows no QUIT: the answer to the last command is the end.
+    while !(answer.ends_with(b"+PONG\r\n") || answer.ends_with(b"-NOAUTH Authentication required.\r\n")) {
+        if link.read_buf(&mut answer).await? == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+    }
     Ok(String::from_utf8_lossy(&answer).into_owned())
 }

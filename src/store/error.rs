@@ -2,7 +2,7 @@
 
 /// What helps where the user of `redis.urls` may not do what Dwell does.
 pub(super) const GRANT: &str = "grant it the keys `{NAMESPACE:*` and `NAMESPACE:*`, the channel `NAMESPACE:*`, and the categories \
-    @read @write @scripting @pubsub @connection with INFO and TIME; or give it `~* &* +@all`";
+    @read @write @scripting @pubsub @connection with INFO and TIME (docs/redis.md has the exact line); or give it `~* &* +@all`";
 
 /// An error of the store. Every script is idempotent, so the answer to each is to call again after a pause.
 #[derive(Debug, Clone, thiserror::Error)]

@@ -203,7 +203,7 @@ mod tests {
     fn a_call_goes_to_the_master_of_its_first_key() {
         let key = |words: &[&str]| {
             let mut command = redis::cmd(words[0]);
-            words[1..].iter().for_each(|word| drop(command.arg(*word)));
+            command.arg(&words[1..]);
             key_of(&command).map(|key| String::from_utf8_lossy(key).into_owned())
         };
         assert_eq!(key(&["EVALSHA", "hash", "2", "{a}:run", "{a}:jobs", "x"]), Some("{a}:run".to_owned()));

@@ -95,6 +95,11 @@ impl Ledger {
         self.arrived.len()
     }
 
+    /// Every message that arrived, and whose.
+    pub(crate) fn arrivals(&self) -> impl Iterator<Item = (&str, &Arrival)> {
+        self.arrived.iter().flat_map(|(id, arrivals)| arrivals.iter().map(move |arrival| (id.as_str(), arrival)))
+    }
+
     /// How many messages arrived, copies included.
     pub(crate) fn total(&self) -> usize {
         self.seen.len()

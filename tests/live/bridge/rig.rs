@@ -114,6 +114,11 @@ impl<R> Rig<R> {
         Rig { redis, nats, settings, book, text, _readers: readers }
     }
 
+    /// The settings file of its instances.
+    pub(crate) fn text(&self) -> &str {
+        &self.text
+    }
+
     /// Starts an instance and returns it ready.
     pub(crate) async fn dwell(&self) -> DwellServer {
         DwellServer::start(env!("CARGO_BIN_EXE_dwell").into(), &self.text).await.unwrap()
