@@ -6,7 +6,7 @@ use super::Store;
 use super::answer::Items;
 use super::error::{Class, StoreError};
 use super::inbound::{Answer, CALL_JOBS, read_answer, time_argument};
-use super::link::MOVES_MAX;
+use super::link::Moves;
 use super::record::{self, Generation};
 use super::scripts::Name;
 use crate::clock;
@@ -111,7 +111,7 @@ impl Store {
         let begun = clock::now();
         let link = self.gate.link();
         let calls = [vec![call]];
-        let mut moves = 0;
+        let mut moves = Moves::default();
         let mut loaded = false;
         let answers = loop {
             match self.gate.pass(link, name.as_str(), &calls).await {
@@ -119,8 +119,7 @@ impl Store {
                     loaded = true;
                     link.load(&name.source(), calls.iter().flatten()).await?;
                 }
-                // It was not run.
-                Err(error) if error.class == Class::Moved && moves < MOVES_MAX => moves += 1,
+                Err(error) if moves.follow(&error).await => {}
                 answers => break answers,
             }
         };

@@ -14,6 +14,8 @@ pub struct StoreError {
     pub message: String,
     /// What a person can do about it; empty where waiting helps.
     pub mend: String,
+    /// Of class `Moved`: the slot, and host and port of the master that has it.
+    pub(super) moved: Option<(u16, String)>,
 }
 
 /// The classes of `dwell_redis_errors_total{class}`, and two that only stop a start.
@@ -59,7 +61,7 @@ impl Class {
 impl StoreError {
     /// An error of this class.
     pub fn new(class: Class, message: impl Into<String>) -> Self {
-        StoreError { class, message: message.into(), mend: String::new() }
+        StoreError { class, message: message.into(), mend: String::new(), moved: None }
     }
 
     /// The same error with what a person can do.
@@ -103,6 +105,7 @@ impl StoreError {
             (_, "NOAUTH") => "write the user and the password into redis.urls: redis://USER:PASSWORD@HOST:6379",
             _ => "",
         };
-        StoreError::new(class, format!("redis: {doing}: {error}")).mend(mend)
+        let moved = error.redirect_node().filter(|_| class == Class::Moved).map(|(address, slot)| (slot, address.to_owned()));
+        StoreError { moved, ..StoreError::new(class, format!("redis: {doing}: {error}")).mend(mend) }
     }
 }

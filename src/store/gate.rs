@@ -104,7 +104,7 @@ impl Gate {
 async fn pass_part(link: &Link, wait: Wait, doing: &str, part: &Part<'_>) -> Result<Vec<Value>, StoreError> {
     let answers = calls_and_wait(wait, doing, part).await;
     if let Err(error) = &answers {
-        link.failed(&part.wire, error).await;
+        link.failed(&part.wire, error);
     }
     answers
 }

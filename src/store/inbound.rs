@@ -7,7 +7,7 @@ use redis::Cmd;
 use super::Store;
 use super::answer::Items;
 use super::error::{Class, StoreError};
-use super::link::MOVES_MAX;
+use super::link::Moves;
 use super::record;
 use super::scripts::Name;
 use crate::clock;
@@ -64,7 +64,7 @@ impl Store {
             return Ok(Scheduled::default());
         }
         let waves = self.waves(requests);
-        let (mut loaded, mut refreshes, mut moves, mut again) = (false, 0, 0, false);
+        let (mut loaded, mut refreshes, mut moves, mut again) = (false, 0, Moves::default(), false);
         loop {
             let brokers = self.brokers();
             let call = |group: &Group<'_>| self.schedule_call(group, &brokers, again);
@@ -79,8 +79,9 @@ impl Store {
                 link.load(&Name::Schedule.source(), calls.iter().flatten()).await?;
                 continue;
             }
-            if matches!(&answers, Err(error) if error.class == Class::Moved) && moves < MOVES_MAX {
-                moves += 1;
+            if let Err(error) = &answers
+                && moves.follow(error).await
+            {
                 continue;
             }
             self.observe(Name::Schedule, begun, &answers);

@@ -10,8 +10,8 @@ pub(super) mod endpoint;
 mod wire;
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use futures_util::FutureExt;
 use futures_util::future::join_all;
 use redis::{Arg, Cmd, Pipeline, Value};
 
@@ -19,10 +19,13 @@ use self::cluster::{Cluster, slot_of};
 use self::wire::To;
 pub(super) use self::wire::Wire;
 use super::error::{Class, StoreError};
+use crate::clock;
 use crate::config::{Redis, RedisMode, without_password};
 
-/// How often a call follows a slot that moved: by then the map is as new as it can be.
-pub(super) const MOVES_MAX: usize = 3;
+/// How often a call follows slots that moved: each time at least one more of them is found.
+const MOVES_MAX: u32 = 8;
+/// The nodes tell each other within ms; a call that follows again waits for that, longer each time.
+const MOVE_PAUSE: Duration = Duration::from_millis(10);
 
 /// A link, cheap to clone, opened on first use.
 #[derive(Clone)]
@@ -32,6 +35,24 @@ pub struct Link(Route);
 enum Route {
     One(Wire),
     Cluster(Arc<Cluster>),
+}
+
+/// How often one call has followed slots that moved.
+#[derive(Debug, Default)]
+pub(super) struct Moves(u32);
+
+impl Moves {
+    /// Whether the call is to be sent again, because a master did not run it; returns when the map is new.
+    pub(super) async fn follow(&mut self, error: &StoreError) -> bool {
+        if error.class != Class::Moved || self.0 >= MOVES_MAX {
+            return false;
+        }
+        if self.0 > 0 {
+            clock::sleep(MOVE_PAUSE * self.0).await;
+        }
+        self.0 += 1;
+        true
+    }
 }
 
 #[derive(Clone, Copy)]
@@ -133,10 +154,13 @@ impl Link {
     }
 
     /// A call over this wire failed: where that can mean that the map is old, another is asked for.
-    pub(super) async fn failed(&self, wire: &Wire, error: &StoreError) {
+    pub(super) fn failed(&self, wire: &Wire, error: &StoreError) {
         let Route::Cluster(cluster) = &self.0 else { return };
         match error.class {
-            Class::Moved => drop(cluster.map_of(wire).boxed().await),
+            Class::Moved => match &error.moved {
+                Some((slot, to)) => cluster.moved(wire, *slot, to),
+                None => cluster.forget(),
+            },
             Class::Io | Class::Timeout | Class::Readonly | Class::Unserved => {
                 cluster.forget();
             }
@@ -149,7 +173,7 @@ impl Link {
             Route::One(wire) => return call.over(wire, doing).await,
             Route::Cluster(cluster) => cluster,
         };
-        let mut moves = 0;
+        let mut moves = Moves::default();
         loop {
             let map = cluster.map().await?;
             let wire = match key {
@@ -160,9 +184,8 @@ impl Link {
                 Err(error) => error,
                 answer => return answer,
             };
-            self.failed(wire, &error).await;
-            moves += 1;
-            if error.class != Class::Moved || moves > MOVES_MAX {
+            self.failed(wire, &error);
+            if !moves.follow(&error).await {
                 return Err(error);
             }
         }

@@ -235,3 +235,39 @@ fn text(value: Value) -> String {
         _ => String::new(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cluster_is_as_good_as_its_weakest_master() {
+        let strong = Facts {
+            version: "redis 7.10.1".to_owned(),
+            waitaof: true,
+            aof: true,
+            appendfsync: Some("always".to_owned()),
+            policy: "noeviction".to_owned(),
+            masters: 1,
+            replicas: 2,
+            role: "master".to_owned(),
+            used_memory: 10,
+            max_memory: 1000,
+            system_memory: 0,
+        };
+        let weak = Facts {
+            version: "redis 7.2.9".to_owned(),
+            appendfsync: Some("everysec".to_owned()),
+            policy: "allkeys-lru".to_owned(),
+            replicas: 1,
+            used_memory: 5,
+            max_memory: 10,
+            ..strong.clone()
+        };
+        let wanted = Facts { masters: 2, ..weak.clone() };
+        assert_eq!((strong.clone().weakest(weak.clone()), weak.clone().weakest(strong.clone())), (wanted.clone(), wanted));
+        let silent = Facts { appendfsync: None, aof: false, waitaof: false, ..strong.clone() };
+        let both = strong.weakest(silent);
+        assert_eq!((both.appendfsync, both.aof, both.waitaof), (None, false, false));
+    }
+}

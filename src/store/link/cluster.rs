@@ -16,6 +16,9 @@ use crate::store::error::{Class, StoreError};
 /// So many slots has every cluster.
 const SLOTS: u16 = 16_384;
 
+/// A map that was told of more slots than these is asked for anew.
+const TOLD_MAX: usize = 4;
+
 /// Host and port.
 type Address = (String, u16);
 
@@ -33,6 +36,8 @@ pub(super) struct Map {
     /// First and last slot, and the place of its master among `masters`.
     ranges: Vec<(u16, u16, usize)>,
     pub(super) masters: Vec<Wire>,
+    /// How many slots it was told of since it was asked for: their ranges stand first.
+    told: usize,
 }
 
 impl Cluster {
@@ -74,16 +79,30 @@ impl Cluster {
         Ok(map)
     }
 
-    /// Asks this node, which knew better than the map; where it does not answer, whoever does.
-    pub(super) async fn map_of(&self, node: &Wire) -> Result<Arc<Map>, StoreError> {
-        let asked = {
-            let _one_at_a_time = self.asking.lock().await;
-            self.ask(node.clone()).await
+    /// A master said that another has this slot: its word counts until the map is asked for anew, which it is where it had to be mended often.
+    pub(super) fn moved(&self, node: &Wire, slot: u16, to: &str) {
+        // In this order, as where a map is learned.
+        let (mut known, mut current) = (self.known.write(), self.map.write());
+        let Some(map) = current.clone().filter(|map| map.told < TOLD_MAX) else {
+            *current = None;
+            return;
         };
-        match asked {
-            Ok(map) => Ok(map),
-            Err(_) => self.map().await,
-        }
+        let (Ok(seeds), Some((host, Ok(port)))) = (self.seeds(), to.rsplit_once(':').map(|(host, port)| (host, port.parse()))) else {
+            *current = None;
+            return;
+        };
+        // An empty host is that of the node which says so.
+        let place = node.place();
+        let host = if host.is_empty() { place.rsplit_once(':').map_or(&*place, |(host, _)| host) } else { host };
+        let wire = known.entry((host.to_owned(), port)).or_insert_with(|| node_wire(&seeds, host, port)).clone();
+        let mut masters = map.masters.clone();
+        let at = masters.iter().position(|master| master.is(&wire)).unwrap_or_else(|| {
+            masters.push(wire);
+            masters.len() - 1
+        });
+        let ranges =
+            std::iter::once((slot, slot, at)).chain(map.ranges.iter().copied().filter(|range| *range != (slot, slot, at))).collect();
+        *current = Some(Arc::new(Map { ranges, masters, told: map.told + 1 }));
     }
 
     /// The map may be old: the next call asks again.
@@ -119,18 +138,21 @@ impl Cluster {
         let (mut ranges, mut masters) = (Vec::new(), Vec::new());
         for (first, last, address) in found {
             let at = *places.entry(address.clone()).or_insert_with(|| {
-                let node = || Wire::new(To::Node(Box::new(endpoint::elsewhere(&seeds[0].1, &address.0, address.1))));
-                masters.push(known.get(&address).cloned().unwrap_or_else(node));
+                masters.push(known.get(&address).cloned().unwrap_or_else(|| node_wire(seeds, &address.0, address.1)));
                 masters.len() - 1
             });
             ranges.push((first, last, at));
         }
         known.retain(|address, _| seeds.iter().any(|(seed, _)| seed == address));
         known.extend(places.into_iter().map(|(address, at)| (address, masters[at].clone())));
-        let map = Arc::new(Map { ranges, masters });
+        let map = Arc::new(Map { ranges, masters, told: 0 });
         *self.map.write() = Some(map.clone());
         map
     }
+}
+
+fn node_wire(seeds: &[(Address, ConnectionInfo)], host: &str, port: u16) -> Wire {
+    Wire::new(To::Node(Box::new(endpoint::elsewhere(&seeds[0].1, host, port))))
 }
 
 impl Map {
@@ -223,5 +245,13 @@ mod tests {
         // Another map keeps the wire to who is in both.
         let next = cluster.learn(&seeds, vec![(0, 29, ("a".to_owned(), 1))]);
         assert!(next.of(20).unwrap().is(map.of(0).unwrap()));
+        // Of one slot another's word counts, and again another's; told often, all is asked for anew.
+        for (slot, to) in [(5, "b:2"), (5, "c:3"), (6, ":7"), (7, "a:1")] {
+            cluster.moved(map.of(0).unwrap(), slot, to);
+        }
+        let told = cluster.map.read().clone().unwrap();
+        assert_eq!([4, 5, 6, 7].map(|slot| told.of(slot).unwrap().place()), ["a:1", "c:3", "a:7", "a:1"]);
+        cluster.moved(map.of(0).unwrap(), 8, "b:2");
+        assert!(cluster.map.read().is_none());
     }
 }
