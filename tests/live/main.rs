@@ -15,7 +15,6 @@ mod deploy;
 mod http;
 #[cfg(feature = "nats")]
 mod odd_requests;
-#[cfg(feature = "nats")]
 mod redis_kinds;
 #[cfg(all(feature = "amqp", feature = "kafka", feature = "nats"))]
 mod routes;
