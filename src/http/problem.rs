@@ -73,7 +73,9 @@ impl From<StoreError> for Problem {
     fn from(error: StoreError) -> Self {
         let status = match error.class {
             Class::Script | Class::NoScript | Class::Other => StatusCode::INTERNAL_SERVER_ERROR,
-            Class::Io | Class::Timeout | Class::Oom | Class::Readonly | Class::Settings => StatusCode::SERVICE_UNAVAILABLE,
+            Class::Io | Class::Timeout | Class::Oom | Class::Readonly | Class::Moved | Class::Unserved | Class::Settings => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
         };
         Problem::new(status, error.message)
     }

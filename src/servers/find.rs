@@ -15,6 +15,11 @@ pub fn redis_server_waitaof() -> Result<PathBuf, ServerError> {
     find(&["redis-server-waitaof"], "DWELL_REDIS_WAITAOF_SERVER")
 }
 
+/// The path of Valkey: `DWELL_VALKEY_SERVER`, else `.servers/bin`, else PATH.
+pub fn valkey_server() -> Result<PathBuf, ServerError> {
+    find(&["valkey-server"], "DWELL_VALKEY_SERVER")
+}
+
 /// The path of `nats-server`: `DWELL_NATS_SERVER`, else `.servers/bin`, else PATH.
 pub fn nats_server() -> Result<PathBuf, ServerError> {
     find(&["nats-server"], "DWELL_NATS_SERVER")

@@ -3,10 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
-
 use super::process::{Look, Process};
+use super::resp::{self, At, ask};
 use super::server::{Kind, Server};
 use super::{ServerError, find};
 use crate::clock;
@@ -35,6 +33,10 @@ pub struct RedisOptions {
     pub replica_of: Option<u16>,
     /// `requirepass`, and `masterauth` for a replica. No spaces.
     pub password: Option<String>,
+    /// The folder of `ca.pem`, `server.pem` and `server.key`: it speaks TLS alone.
+    pub tls: Option<PathBuf>,
+    /// A user, word by word as in its configuration file: name, `on`, password, rights.
+    pub user: Vec<String>,
     /// The program; `None`: [`find::redis_server`].
     pub program: Option<PathBuf>,
     /// More settings: name and value.
@@ -51,8 +53,8 @@ pub struct Redis {
 }
 
 impl Kind for Redis {
-    async fn look(&self, port: u16, _: &Path, pid: u32) -> Look {
-        look(port, pid, &self.options).await
+    async fn look(&self, port: u16, dir: &Path, pid: u32) -> Look {
+        look(port, dir, pid, &self.options).await
     }
 }
 
@@ -71,17 +73,22 @@ impl RedisServer {
         self.process.set_args(args);
     }
 
-    /// `redis://127.0.0.1:PORT`, with the password where there is one.
+    /// `redis://127.0.0.1:PORT` or `rediss://…`, with the password where there is one.
     #[must_use]
     pub fn url(&self) -> String {
         let password = self.kind.options.password.as_ref().map_or(String::new(), |password| format!(":{password}@"));
-        format!("redis://{password}127.0.0.1:{}", self.port())
+        let scheme = if self.kind.options.tls.is_some() { "rediss" } else { "redis" };
+        format!("{scheme}://{password}127.0.0.1:{}", self.port())
+    }
+
+    /// Gives it a command and answers the lines of its answer, without the marks of the protocol.
+    pub async fn order(&self, words: &[&str]) -> Result<Vec<String>, ServerError> {
+        resp::order(&at(self.port(), self.dir(), &self.kind.options), self.kind.options.password.as_deref(), words).await
     }
 }
 
 fn args(options: &RedisOptions, port: u16, dir: &Path) -> Vec<String> {
     let mut settings = vec![
-        ("port", port.to_string()),
         ("bind", "127.0.0.1".to_owned()),
         ("dir", dir.display().to_string()),
         ("save", String::new()),
@@ -89,6 +96,23 @@ fn args(options: &RedisOptions, port: u16, dir: &Path) -> Vec<String> {
         // Without a disk between, a replica waits for others to come and gets no writes until its first ack, a second later.
         ("repl-diskless-sync", "no".to_owned()),
     ];
+    match &options.tls {
+        None => settings.push(("port", port.to_string())),
+        Some(folder) => {
+            let file = |name: &str| folder.join(name).display().to_string();
+            settings.extend([
+                ("port", "0".to_owned()),
+                ("tls-port", port.to_string()),
+                ("tls-ca-cert-file", file("ca.pem")),
+                ("tls-cert-file", file("server.pem")),
+                ("tls-key-file", file("server.key")),
+                ("tls-auth-clients", "no".to_owned()),
+                ("tls-replication", "yes".to_owned()),
+                ("tls-cluster", "yes".to_owned()),
+                ("unixsocket", socket(dir).display().to_string()),
+            ]);
+        }
+    }
     match options.appendonly {
         None => settings.push(("appendonly", "no".to_owned())),
         Some(fsync) => {
@@ -108,32 +132,40 @@ fn args(options: &RedisOptions, port: u16, dir: &Path) -> Vec<String> {
     }
     settings.extend(options.more.iter().map(|(name, value)| (name.as_str(), value.clone())));
     let mut args: Vec<String> = settings.into_iter().flat_map(|(name, value)| [format!("--{name}"), value]).collect();
+    if !options.user.is_empty() {
+        args.push("--user".to_owned());
+        args.extend(options.user.iter().cloned());
+    }
     if let Some(master) = options.replica_of {
         args.extend(["--replicaof".to_owned(), "127.0.0.1".to_owned(), master.to_string()]);
     }
     args
 }
 
+/// Where a server is looked at that speaks TLS alone on its port.
+fn socket(dir: &Path) -> PathBuf {
+    dir.join("redis.sock")
+}
+
+fn at(port: u16, dir: &Path, options: &RedisOptions) -> At {
+    if options.tls.is_some() { At::Socket(socket(dir)) } else { At::Port(port) }
+}
+
 /// Ready: the data is loaded, the process that answers is the one that was started, and a replica has caught up: by its own word and by its
 /// master's, because only then does a WAIT count it.
-async fn look(port: u16, pid: u32, options: &RedisOptions) -> Look {
-    let Some(Ok(own)) = clock::timeout(Duration::from_secs(2), info(port, options)).await else { return Look::NotYet };
-    let says = |line: &str| own.lines().any(|said| said.trim_end() == line);
+async fn look(port: u16, dir: &Path, pid: u32, options: &RedisOptions) -> Look {
+    let Some(Ok(own)) = clock::timeout(Duration::from_secs(2), info(&at(port, dir, options), options)).await else { return Look::NotYet };
+    let says = |line: &str| own.iter().any(|said| said == line);
     if !says(&format!("process_id:{pid}")) || !says("loading:0") {
         return Look::NotYet;
     }
     let Some(master) = options.replica_of else { return Look::Ready };
-    let Some(Ok(masters)) = clock::timeout(Duration::from_secs(2), info(master, options)).await else { return Look::NotYet };
-    let online = masters.lines().any(|said| said.starts_with("slave") && said.contains(&format!("port={port},state=online")));
+    let Some(Ok(masters)) = clock::timeout(Duration::from_secs(2), info(&At::Port(master), options)).await else { return Look::NotYet };
+    let online = masters.iter().any(|said| said.starts_with("slave") && said.contains(&format!("port={port},state=online")));
     if says("master_link_status:up") && online { Look::Ready } else { Look::NotYet }
 }
 
-/// What INFO says, spoken by hand: only the store knows the Redis client.
-async fn info(port: u16, options: &RedisOptions) -> std::io::Result<String> {
-    let mut link = TcpStream::connect(("127.0.0.1", port)).await?;
-    let auth = options.password.as_ref().map_or(String::new(), |password| format!("AUTH {password}\r\n"));
-    link.write_all(format!("{auth}INFO\r\nQUIT\r\n").as_bytes()).await?;
-    let mut answer = Vec::new();
-    link.read_to_end(&mut answer).await?;
-    Ok(String::from_utf8_lossy(&answer).into_owned())
+/// What INFO says.
+async fn info(at: &At, options: &RedisOptions) -> std::io::Result<Vec<String>> {
+    ask(at, options.password.as_deref(), &["INFO"]).await
 }

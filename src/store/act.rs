@@ -6,6 +6,7 @@ use super::Store;
 use super::answer::Items;
 use super::error::{Class, StoreError};
 use super::inbound::{Answer, CALL_JOBS, read_answer, time_argument};
+use super::link::Moves;
 use super::record::{self, Generation};
 use super::scripts::Name;
 use crate::clock;
@@ -110,13 +111,20 @@ impl Store {
         let begun = clock::now();
         let link = self.gate.link();
         let calls = [vec![call]];
-        let mut answers = self.gate.pass(link, name.as_str(), &calls).await;
-        if matches!(&answers, Err(error) if error.class == Class::NoScript) {
-            self.load(link, name).await?;
-            answers = self.gate.pass(link, name.as_str(), &calls).await;
-        }
+        let mut moves = Moves::default();
+        let mut loaded = false;
+        let answers = loop {
+            match self.gate.pass(link, name.as_str(), &calls).await {
+                Err(error) if error.class == Class::NoScript && !loaded => {
+                    loaded = true;
+                    link.load(&name.source(), calls.iter().flatten()).await?;
+                }
+                Err(error) if moves.follow(&error).await => {}
+                answers => break answers,
+            }
+        };
         self.observe(name, begun, &answers);
-        let value = answers?.pop().unwrap_or(Value::Nil);
+        let value = answers?.into_iter().next_back().unwrap_or(Value::Nil);
         if let Value::Array(items) = &value
             && items.first() == Some(&Value::BulkString(b"again".to_vec()))
         {

@@ -2,7 +2,7 @@
 
 /// What helps where the user of `redis.urls` may not do what Dwell does.
 pub(super) const GRANT: &str = "grant it the keys `{NAMESPACE:*` and `NAMESPACE:*`, the channel `NAMESPACE:*`, and the categories \
-    @read @write @scripting @pubsub @connection with INFO and TIME; or give it `~* &* +@all`";
+    @read @write @scripting @pubsub @connection with INFO and TIME (docs/redis.md has the exact line); or give it `~* &* +@all`";
 
 /// An error of the store. Every script is idempotent, so the answer to each is to call again after a pause.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -14,6 +14,8 @@ pub struct StoreError {
     pub message: String,
     /// What a person can do about it; empty where waiting helps.
     pub mend: String,
+    /// Of class `Moved`: the slot, and host and port of the master that has it.
+    pub(super) moved: Option<(u16, String)>,
 }
 
 /// The classes of `dwell_redis_errors_total{class}`, and two that only stop a start.
@@ -29,6 +31,10 @@ pub enum Class {
     Readonly,
     /// A script failed: damage or a bug.
     Script,
+    /// A cluster: another master has the slot. It was not run.
+    Moved,
+    /// The server is there and does not serve this yet, or for now: it loads its data, or a slot of the cluster is on its way or without a master.
+    Unserved,
     /// The server does not know the script yet (it restarted, or is another one): load it and call again.
     NoScript,
     /// Anything else that Redis answers.
@@ -47,7 +53,7 @@ impl Class {
             Class::Oom => "oom",
             Class::Readonly => "readonly",
             Class::Script | Class::NoScript => "script",
-            Class::Other | Class::Settings => "other",
+            Class::Moved | Class::Unserved | Class::Other | Class::Settings => "other",
         }
     }
 }
@@ -55,7 +61,7 @@ impl Class {
 impl StoreError {
     /// An error of this class.
     pub fn new(class: Class, message: impl Into<String>) -> Self {
-        StoreError { class, message: message.into(), mend: String::new() }
+        StoreError { class, message: message.into(), mend: String::new(), moved: None }
     }
 
     /// The same error with what a person can do.
@@ -72,6 +78,15 @@ impl StoreError {
         let code = error.code().unwrap_or_default();
         let class = if matches!(error.kind(), ErrorKind::Server(ServerErrorKind::NoScript)) {
             Class::NoScript
+        } else if matches!(error.kind(), ErrorKind::Server(ServerErrorKind::Moved)) {
+            Class::Moved
+        } else if matches!(
+            error.kind(),
+            ErrorKind::Server(
+                ServerErrorKind::Ask | ServerErrorKind::TryAgain | ServerErrorKind::ClusterDown | ServerErrorKind::BusyLoading
+            )
+        ) {
+            Class::Unserved
         } else if error.is_timeout() {
             Class::Timeout
         } else if code == "OOM" {
@@ -81,11 +96,7 @@ impl StoreError {
             || matches!(code, "NOREPLICAS" | "MISCONF")
         {
             Class::Readonly
-        } else if error.is_io_error()
-            || error.is_connection_dropped()
-            || error.is_connection_refusal()
-            || error.kind() == ErrorKind::ClusterConnectionNotFound
-        {
+        } else if error.is_io_error() || error.is_connection_dropped() || error.is_connection_refusal() {
             Class::Io
         } else if code.starts_with("DWELL_") || error.to_string().contains("user_script") {
             Class::Script
@@ -97,6 +108,7 @@ impl StoreError {
             (_, "NOAUTH") => "write the user and the password into redis.urls: redis://USER:PASSWORD@HOST:6379",
             _ => "",
         };
-        StoreError::new(class, format!("redis: {doing}: {error}")).mend(mend)
+        let moved = error.redirect_node().filter(|_| class == Class::Moved).map(|(address, slot)| (slot, address.to_owned()));
+        StoreError { moved, ..StoreError::new(class, format!("redis: {doing}: {error}")).mend(mend) }
     }
 }

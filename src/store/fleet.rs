@@ -58,10 +58,8 @@ impl Store {
 pub async fn listen(settings: &Redis, channel: &str, mut heard: impl FnMut(Head) + Send) -> Result<(), StoreError> {
     use futures_util::StreamExt;
     let failed = |error: &redis::RedisError| StoreError::from_redis(&format!("listening for wake-ups at {}", place(settings)), error);
-    let Some(client) = super::link::pubsub_client(settings).await? else {
-        // A cluster has no channel of its own here: the floor poll finds new heads.
-        return std::future::pending().await;
-    };
+    // In a cluster any node hears what is published at any.
+    let client = super::link::endpoint::client(settings).await?;
     let mut pubsub = client.get_async_pubsub().await.map_err(|error| failed(&error))?;
     pubsub.subscribe(channel).await.map_err(|error| failed(&error))?;
     let mut messages = pubsub.on_message();

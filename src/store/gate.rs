@@ -1,17 +1,18 @@
 //! The durability gate: calls whose answer counts only once Redis holds them as durably as `redis.durability` asks.
 //!
-//! WAIT and WAITAOF hold back everything that is pipelined behind them, so these calls have connections of their own. Calls and wait are one
-//! pipeline; after any error, and where the wait came up short, the whole batch is sent again by the caller (never the wait alone: it covers
-//! what its own connection wrote).
+//! WAIT and WAITAOF hold back everything that is pipelined behind them, so these calls have connections of their own: in a cluster one to each
+//! master. Calls and wait are one pipeline; after any error, and where a wait came up short, the whole batch is sent again by the caller (never
+//! the wait alone: it covers what its own connection wrote).
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use futures_util::future::join_all;
 use redis::{Cmd, Pipeline, Value};
 
 use super::error::{Class, StoreError};
-use super::link::Link;
+use super::link::{Link, Part};
 use super::meta::Facts;
-use crate::config::{Durability, Redis, RedisMode};
+use crate::config::{Durability, Redis};
 
 /// How long one wait may take, ms: less than the time-out of an answer.
 const WAIT_MS: u64 = 3000;
@@ -35,16 +36,11 @@ pub fn waits_of(settings: &Redis, facts: &Facts) -> Result<Wait, StoreError> {
     if settings.durability == Durability::Memory {
         return Ok(Wait::None);
     }
-    if settings.mode == RedisMode::Cluster {
-        return refuse(
-            "levels above `memory` need a connection to each master, which `mode = \"cluster\"` does not have yet".to_owned(),
-            "set redis.durability = \"memory\"",
-        );
-    }
     let fsync = matches!(settings.durability, Durability::Fsync | Durability::FsyncReplica);
     let replicas = u32::from(matches!(settings.durability, Durability::Replica | Durability::FsyncReplica));
     if replicas > facts.replicas {
-        return refuse("no replica is connected".to_owned(), "start a replica, or set redis.durability to \"memory\" or \"fsync\"");
+        let shortage = if facts.masters > 1 { "no replica is connected to a master of the cluster" } else { "no replica is connected" };
+        return refuse(shortage.to_owned(), "start a replica, or set redis.durability to \"memory\" or \"fsync\"");
     }
     if !fsync {
         return Ok(Wait::Replicas(replicas));
@@ -89,58 +85,72 @@ impl Gate {
         &self.links[self.next.fetch_add(1, Ordering::Relaxed) % self.links.len()]
     }
 
-    /// Sends the calls and waits until they are as durable as asked; each wave of them only once the one before was applied as a whole. All
-    /// answers in a row, or an error: then the caller sends all of them again.
+    /// Sends the calls and waits until they are as durable as asked; of one key each wave only once the one before was applied as a whole. All
+    /// answers in a row, or an error: then the caller sends all of them again, what was applied and what was not.
     pub async fn pass(&self, link: &Link, doing: &str, waves: &[Vec<Cmd>]) -> Result<Vec<Value>, StoreError> {
         let wait = self.wait.clone()?;
-        if link.is_cluster() {
-            let mut answers = Vec::with_capacity(waves.iter().map(Vec::len).sum());
-            for call in waves.iter().flatten() {
-                answers.push(link.command(doing, call).await?);
-            }
-            return Ok(answers);
+        let parts = link.parts(waves).await?;
+        // All of them are heard to their end: a part that is still under way must not overtake its own repeat.
+        let passed = join_all(parts.iter().map(|part| pass_part(link, wait, doing, part))).await;
+        let mut answers = Vec::with_capacity(waves.iter().map(Vec::len).sum());
+        for (part, passed) in parts.iter().zip(passed) {
+            answers.extend(part.waves.iter().flatten().map(|(place, _)| *place).zip(passed?));
         }
-        let mut pipelines = Vec::with_capacity(waves.len());
-        for calls in waves {
-            let mut pipeline = Pipeline::with_capacity(calls.len() + 1);
-            for call in calls {
-                pipeline.add_command(call.clone());
-            }
-            pipelines.push(pipeline);
-        }
-        let Some(last) = pipelines.last_mut() else { return Ok(Vec::new()) };
-        let wanted = match wait {
-            Wait::None => None,
-            Wait::Replicas(replicas) => {
-                last.cmd("WAIT").arg(replicas).arg(WAIT_MS);
-                Some((0, replicas))
-            }
-            Wait::Aof(replicas) => {
-                last.cmd("WAITAOF").arg(1).arg(replicas).arg(WAIT_MS);
-                Some((1, replicas))
-            }
-        };
-        // One connection carries them all, so that the wait covers them all.
-        let mut answers = link.pipelines(doing, &pipelines).await?;
-        if let Some((local, replicas)) = wanted {
-            let reached = match answers.pop() {
-                Some(Value::Int(replicas)) => (0, replicas),
-                Some(Value::Array(counts)) => match counts.as_slice() {
-                    [Value::Int(local), Value::Int(replicas)] => (*local, *replicas),
-                    _ => (0, 0),
-                },
-                _ => (0, 0),
-            };
-            if reached.0 < local || reached.1 < i64::from(replicas) {
-                return Err(StoreError::new(
-                    Class::Timeout,
-                    format!(
-                        "redis: {doing}: not durable within {WAIT_MS} ms: fsynced {} of {local}, replicas {} of {replicas}",
-                        reached.0, reached.1
-                    ),
-                ));
-            }
-        }
-        Ok(answers)
+        answers.sort_unstable_by_key(|(place, _)| *place);
+        Ok(answers.into_iter().map(|(_, answer)| answer).collect())
     }
+}
+
+async fn pass_part(link: &Link, wait: Wait, doing: &str, part: &Part<'_>) -> Result<Vec<Value>, StoreError> {
+    let answers = calls_and_wait(wait, doing, part).await;
+    if let Err(error) = &answers {
+        link.failed(&part.wire, error);
+    }
+    answers
+}
+
+/// The calls of one master and their wait, over one connection, so that the wait covers them all.
+async fn calls_and_wait(wait: Wait, doing: &str, part: &Part<'_>) -> Result<Vec<Value>, StoreError> {
+    let mut pipelines = Vec::with_capacity(part.waves.len());
+    for calls in part.waves.iter().filter(|calls| !calls.is_empty()) {
+        let mut pipeline = Pipeline::with_capacity(calls.len() + 1);
+        for (_, call) in calls {
+            pipeline.add_command((*call).clone());
+        }
+        pipelines.push(pipeline);
+    }
+    let Some(last) = pipelines.last_mut() else { return Ok(Vec::new()) };
+    let wanted = match wait {
+        Wait::None => None,
+        Wait::Replicas(replicas) => {
+            last.cmd("WAIT").arg(replicas).arg(WAIT_MS);
+            Some((0, replicas))
+        }
+        Wait::Aof(replicas) => {
+            last.cmd("WAITAOF").arg(1).arg(replicas).arg(WAIT_MS);
+            Some((1, replicas))
+        }
+    };
+    let mut answers = part.wire.pipelines(doing, &pipelines).await?;
+    if let Some((local, replicas)) = wanted {
+        let reached = match answers.pop() {
+            Some(Value::Int(replicas)) => (0, replicas),
+            Some(Value::Array(counts)) => match counts.as_slice() {
+                [Value::Int(local), Value::Int(replicas)] => (*local, *replicas),
+                _ => (0, 0),
+            },
+            _ => (0, 0),
+        };
+        if reached.0 < local || reached.1 < i64::from(replicas) {
+            let (fsynced, held) = reached;
+            return Err(StoreError::new(
+                Class::Timeout,
+                format!(
+                    "redis: {doing}: not durable at {} within {WAIT_MS} ms: fsynced {fsynced} of {local}, replicas {held} of {replicas}",
+                    part.wire.place()
+                ),
+            ));
+        }
+    }
+    Ok(answers)
 }

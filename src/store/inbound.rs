@@ -7,6 +7,7 @@ use redis::Cmd;
 use super::Store;
 use super::answer::Items;
 use super::error::{Class, StoreError};
+use super::link::Moves;
 use super::record;
 use super::scripts::Name;
 use crate::clock;
@@ -63,7 +64,7 @@ impl Store {
             return Ok(Scheduled::default());
         }
         let waves = self.waves(requests);
-        let (mut loaded, mut refreshes, mut again) = (false, 0, false);
+        let (mut loaded, mut refreshes, mut moves, mut again) = (false, 0, Moves::default(), false);
         loop {
             let brokers = self.brokers();
             let call = |group: &Group<'_>| self.schedule_call(group, &brokers, again);
@@ -75,7 +76,12 @@ impl Store {
             again = true;
             if matches!(&answers, Err(error) if error.class == Class::NoScript) && !loaded {
                 loaded = true;
-                self.load(link, Name::Schedule).await?;
+                link.load(&Name::Schedule.source(), calls.iter().flatten()).await?;
+                continue;
+            }
+            if let Err(error) = &answers
+                && moves.follow(error).await
+            {
                 continue;
             }
             self.observe(Name::Schedule, begun, &answers);

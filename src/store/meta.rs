@@ -1,5 +1,6 @@
 //! What a namespace is (`<ns>:meta`) and what the server behind it can do.
 
+use futures_util::future::try_join_all;
 use redis::Value;
 
 use super::error::{Class, StoreError};
@@ -35,7 +36,9 @@ pub struct Facts {
     pub appendfsync: Option<String>,
     /// `maxmemory-policy`; empty where it does not tell.
     pub policy: String,
-    /// Replicas that are connected.
+    /// Masters that were asked: more than one in a cluster.
+    pub masters: u32,
+    /// Replicas that are connected; in a cluster of the master that has the fewest.
     pub replicas: u32,
     /// `master` or `slave`.
     pub role: String,
@@ -47,8 +50,35 @@ pub struct Facts {
     pub system_memory: u64,
 }
 
-/// Asks the server what it is and can do. In a cluster: some node's answer.
+/// Asks the server what it is and can do. In a cluster every master, and the weakest of them counts.
 pub async fn facts(link: &Link) -> Result<Facts, StoreError> {
+    let masters = link.masters().await?;
+    let all = try_join_all(masters.iter().map(facts_of)).await?;
+    Ok(all.into_iter().reduce(Facts::weakest).unwrap_or_default())
+}
+
+impl Facts {
+    /// What can be counted on where either of both may be asked.
+    fn weakest(self, other: Facts) -> Facts {
+        let number =
+            |version: &str| -> Vec<u32> { version.split(|c: char| !c.is_ascii_digit()).filter_map(|part| part.parse().ok()).collect() };
+        let fsync = |facts: &Facts| ["no", "everysec", "always"].iter().position(|word| facts.appendfsync.as_deref() == Some(word));
+        let danger = |policy: &str| if policy.starts_with("allkeys-") { 2 } else { u8::from(policy != "noeviction") };
+        let full = |facts: &Facts| {
+            let most = if facts.max_memory > 0 { facts.max_memory } else { facts.system_memory };
+            facts.used_memory.saturating_mul(1000).checked_div(most).unwrap_or(0)
+        };
+        let (masters, replicas) = (self.masters + other.masters, self.replicas.min(other.replicas));
+        let (aof, waitaof) = (self.aof && other.aof, self.waitaof && other.waitaof);
+        let version = if number(&other.version) < number(&self.version) { other.version.clone() } else { self.version.clone() };
+        let appendfsync = if fsync(&other) < fsync(&self) { other.appendfsync.clone() } else { self.appendfsync.clone() };
+        let policy = if danger(&other.policy) > danger(&self.policy) { other.policy.clone() } else { self.policy.clone() };
+        let fuller = if full(&other) > full(&self) { other } else { self };
+        Facts { version, waitaof, aof, appendfsync, policy, masters, replicas, ..fuller }
+    }
+}
+
+async fn facts_of(link: &Link) -> Result<Facts, StoreError> {
     let info = text(link.command("INFO", redis::cmd("INFO").arg("everything")).await?);
     let field = |name| info_field(&info, name).unwrap_or_default().to_owned();
     let valkey = field("valkey_version");
@@ -67,6 +97,7 @@ pub async fn facts(link: &Link) -> Result<Facts, StoreError> {
         aof: field("aof_enabled") == "1",
         appendfsync,
         policy: field("maxmemory_policy"),
+        masters: 1,
         replicas: field("connected_slaves").parse().unwrap_or(0),
         role: field("role"),
         used_memory: field("used_memory").parse().unwrap_or(0),
@@ -75,7 +106,7 @@ pub async fn facts(link: &Link) -> Result<Facts, StoreError> {
     })
 }
 
-/// A replica takes no writes. In a cluster some node answers, and that may be one.
+/// A replica takes no writes. In a cluster one that became one a moment ago is left by itself.
 pub fn refuse_replica(settings: &Redis, facts: &Facts) -> Result<(), StoreError> {
     if facts.role == "slave" && settings.mode != RedisMode::Cluster {
         return Err(StoreError::new(Class::Readonly, format!("redis: {} is a replica: it takes no writes", place(settings)))
@@ -201,8 +232,42 @@ fn text(value: Value) -> String {
         Value::BulkString(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
         Value::SimpleString(text) | Value::VerbatimString { text, .. } => text,
         Value::Int(number) => number.to_string(),
-        // A cluster answers INFO per node: the first one's.
-        Value::Map(items) => items.into_iter().next().map_or_else(String::new, |(_, value)| text(value)),
         _ => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cluster_is_as_good_as_its_weakest_master() {
+        let strong = Facts {
+            version: "redis 7.10.1".to_owned(),
+            waitaof: true,
+            aof: true,
+            appendfsync: Some("always".to_owned()),
+            policy: "noeviction".to_owned(),
+            masters: 1,
+            replicas: 2,
+            role: "master".to_owned(),
+            used_memory: 10,
+            max_memory: 1000,
+            system_memory: 0,
+        };
+        let weak = Facts {
+            version: "redis 7.2.9".to_owned(),
+            appendfsync: Some("everysec".to_owned()),
+            policy: "allkeys-lru".to_owned(),
+            replicas: 1,
+            used_memory: 5,
+            max_memory: 10,
+            ..strong.clone()
+        };
+        let wanted = Facts { masters: 2, ..weak.clone() };
+        assert_eq!((strong.clone().weakest(weak.clone()), weak.clone().weakest(strong.clone())), (wanted.clone(), wanted));
+        let silent = Facts { appendfsync: None, aof: false, waitaof: false, ..strong.clone() };
+        let both = strong.weakest(silent);
+        assert_eq!((both.appendfsync, both.aof, both.waitaof), (None, false, false));
     }
 }

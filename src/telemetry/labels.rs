@@ -191,7 +191,7 @@ impl From<Class> for RedisErrorClass {
             Class::Oom => RedisErrorClass::Oom,
             Class::Readonly => RedisErrorClass::Readonly,
             Class::Script | Class::NoScript => RedisErrorClass::Script,
-            Class::Other | Class::Settings => RedisErrorClass::Other,
+            Class::Moved | Class::Unserved | Class::Other | Class::Settings => RedisErrorClass::Other,
         }
     }
 }

@@ -15,6 +15,7 @@ mod deploy;
 mod http;
 #[cfg(feature = "nats")]
 mod odd_requests;
+mod redis_kinds;
 #[cfg(all(feature = "amqp", feature = "kafka", feature = "nats"))]
 mod routes;
 #[cfg(all(feature = "amqp", feature = "kafka", feature = "nats", feature = "otel"))]

@@ -96,8 +96,13 @@ impl Ledger {
     }
 
     /// How many messages of this id arrived.
-    pub(crate) fn arrivals(&self, id: &str) -> usize {
+    pub(crate) fn arrivals_of(&self, id: &str) -> usize {
         self.arrived.get(id).map_or(0, Vec::len)
+    }
+
+    /// Every message that arrived, and whose.
+    pub(crate) fn arrivals(&self) -> impl Iterator<Item = (&str, &Arrival)> {
+        self.arrived.iter().flat_map(|(id, arrivals)| arrivals.iter().map(move |arrival| (id.as_str(), arrival)))
     }
 
     /// How many messages arrived, copies included.

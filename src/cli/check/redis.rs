@@ -1,7 +1,7 @@
 //! What `dwell check` says of Redis: a line for each thing that a start would stop at, and what else one should know.
 
 use super::Check;
-use crate::config::{Durability, Redis};
+use crate::config::{Durability, Redis, RedisMode};
 use crate::store::gate::Wait;
 use crate::store::link::place;
 use crate::store::meta::Facts;
@@ -33,6 +33,11 @@ pub(super) async fn checks(settings: &Redis) -> Vec<Check> {
 fn server(settings: &Redis, survey: &Survey) -> Check {
     let facts = &survey.facts;
     match &survey.writable {
+        Ok(()) if settings.mode == RedisMode::Cluster => {
+            let detail =
+                format!("{} at {}, {} masters, each with {} replicas", facts.version, place(settings), facts.masters, facts.replicas);
+            Check::good("redis", detail)
+        }
         Ok(()) => Check::good("redis", format!("{} at {}, {}, {} replicas", facts.version, place(settings), role(facts), facts.replicas)),
         Err(error) => Check::of_error("redis", error.clone()),
     }

@@ -49,7 +49,7 @@ impl Fsck<'_> {
             seen.insert(std::array::from_fn(|i| hash.as_bytes()[i]))
         };
         let mut scan = Scan::of("HSCAN", self.store.keys.jobs(bucket));
-        while let Some(page) = scan.next(&self.store).await? {
+        while let Some(page) = scan.next(&self.store.link).await? {
             let mut suspects = VecDeque::new();
             let mut page = page.into_iter();
             while let (Some(id), Some(record)) = (page.next(), page.next()) {
@@ -70,7 +70,7 @@ impl Fsck<'_> {
             [("ZSCAN", keys.run(bucket).to_owned()), ("ZSCAN", keys.dead(bucket).to_owned()), ("HSCAN", keys.state(bucket).to_owned())];
         for (command, key) in sets.into_iter().chain(due).collect::<Vec<_>>() {
             let mut scan = Scan::of(command, &key);
-            while let Some(page) = scan.next(&self.store).await? {
+            while let Some(page) = scan.next(&self.store.link).await? {
                 // The field without a name, of state, holds the master that was seen last.
                 let ids = page.into_iter().step_by(2).filter(|id| !id.is_empty() && is_new(id));
                 let suspects = ids.map(|id| Suspect { id, unreadable: Vec::new(), rounds: 0 }).collect();
@@ -226,7 +226,7 @@ impl Fsck<'_> {
     pub(super) async fn unfinished(&mut self, bucket: u16) -> Result<(), StoreError> {
         let mut scan = Scan::of("HSCAN", &self.store.keys.quarantine(bucket));
         let mut seen = HashSet::new();
-        while let Some(page) = scan.next(&self.store).await? {
+        while let Some(page) = scan.next(&self.store.link).await? {
             let mut page = page.into_iter();
             while let (Some(field), Some(entry)) = (page.next(), page.next()) {
                 let Some(space) = field.iter().position(|byte| *byte == b' ') else { continue };

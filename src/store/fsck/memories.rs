@@ -24,7 +24,7 @@ impl Fsck<'_> {
         for table in TABLES {
             let key = self.store.keys.fixed(bucket)[table - 1].clone();
             let mut scan = Scan::of("HSCAN", &key);
-            while let Some(page) = scan.next(&self.store).await? {
+            while let Some(page) = scan.next(&self.store.link).await? {
                 let mut page = page.into_iter();
                 while let (Some(field), Some(value)) = (page.next(), page.next()) {
                     let is_sound = if table <= 5 { is_outcome(&value) } else { field.len() == 8 && is_act(&value) };

@@ -100,16 +100,15 @@ fn brokers_of(fields: &[(String, String)]) -> Vec<String> {
     brokers
 }
 
-/// Every key of the namespace. A cluster has no scan over all its nodes here: there nothing is found that is not looked for by name.
+/// Every key of the namespace, of every master.
 async fn all_keys(store: &Store, settings: &Redis) -> Result<BTreeSet<String>, StoreError> {
     let mut keys = BTreeSet::new();
-    if store.link.is_cluster() {
-        return Ok(keys);
-    }
-    let mut scan = Scan::of_keys(&format!("{}:", settings.namespace));
-    while let Some(page) = scan.next(store).await? {
-        let texts = page.into_iter().filter_map(|key| String::from_utf8(key).ok());
-        keys.extend(texts.filter(|key| store.keys.part_of(key).is_some()));
+    for master in store.link.masters().await? {
+        let mut scan = Scan::of_keys(&format!("{}:", settings.namespace));
+        while let Some(page) = scan.next(&master).await? {
+            let texts = page.into_iter().filter_map(|key| String::from_utf8(key).ok());
+            keys.extend(texts.filter(|key| store.keys.part_of(key).is_some()));
+        }
     }
     Ok(keys)
 }
@@ -134,13 +133,6 @@ async fn buckets(store: &Store, settings: &Redis, keys: &BTreeSet<String>) -> Re
         let is_wrong = misfit > fit && better > 0 && worse == 0;
         return Ok(Some(if is_wrong { (settings.buckets, Some((Problem::MetaBuckets, true))) } else { (said, None) }));
     }
-    let named;
-    let keys = if store.link.is_cluster() {
-        named = pools(store, settings).await?;
-        &named
-    } else {
-        keys
-    };
     let has_bucket =
         keys.iter().any(|key| matches!(store.keys.part_of(key), Some(Part::Fixed(_) | Part::Due(..) | Part::Unknown(Some(_)))));
     if !has_schema && !has_bucket {
@@ -150,19 +142,6 @@ async fn buckets(store: &Store, settings: &Redis, keys: &BTreeSet<String>) -> Re
     let wanted = said.unwrap_or(settings.buckets);
     let (_, misfit) = fitting(store, settings, wanted, keys).await?;
     Ok(Some((wanted, Some((problem, misfit == 0)))))
-}
-
-/// The job pools of the namespace, found by name, whatever the number of its buckets.
-async fn pools(store: &Store, settings: &Redis) -> Result<BTreeSet<String>, StoreError> {
-    let all = Keys::new(&settings.namespace, 1024);
-    let mut pools = BTreeSet::new();
-    for bucket in 0..all.buckets() {
-        let key = all.jobs(bucket);
-        if store.link.command("EXISTS", redis::cmd("EXISTS").arg(key)).await? == Value::Int(1) {
-            pools.insert(key.to_owned());
-        }
-    }
-    Ok(pools)
 }
 
 /// How many jobs stand in the bucket that they belong to where there are so many buckets, and how many do not, of a few of each bucket.

@@ -3,8 +3,8 @@
 use redis::Value;
 
 use super::bytes;
-use crate::store::Store;
 use crate::store::error::StoreError;
+use crate::store::link::Link;
 
 /// The most bytes that a page should have: what Redis sends in about a millisecond.
 const PAGE_BYTES: usize = 1 << 20;
@@ -35,7 +35,7 @@ impl Scan {
     }
 
     /// The next page, which may be empty; `None` at the end. Elements may come more than once.
-    pub(super) async fn next(&mut self, store: &Store) -> Result<Option<Vec<Vec<u8>>>, StoreError> {
+    pub(super) async fn next(&mut self, link: &Link) -> Result<Option<Vec<Vec<u8>>>, StoreError> {
         if self.ended {
             return Ok(None);
         }
@@ -45,7 +45,7 @@ impl Scan {
             command.arg("MATCH").arg(pattern);
         }
         command.arg("COUNT").arg(self.count);
-        let Value::Array(answer) = store.link.command(self.command, &command).await? else { return Ok(None) };
+        let Value::Array(answer) = link.command(self.command, &command).await? else { return Ok(None) };
         let mut answer = answer.into_iter();
         self.cursor = answer.next().and_then(bytes).unwrap_or_else(|| b"0".to_vec());
         self.ended = self.cursor == b"0";

@@ -20,7 +20,7 @@ const TAKEN_OVER: Duration = Duration::from_secs(30);
 /// How many of these jobs have not arrived.
 fn missing(rig: &Rig, ids: &HashSet<String>) -> usize {
     let book = rig.book.lock();
-    ids.iter().filter(|id| book.arrivals(id) == 0).count()
+    ids.iter().filter(|id| book.arrivals_of(id) == 0).count()
 }
 
 #[tokio::test]

@@ -22,7 +22,7 @@ const BODY: usize = 200;
 
 /// When a job is due.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum When {
+pub(crate) enum When {
     /// Epoch ms.
     At(i64),
     /// Ms after the broker took the request.
@@ -31,14 +31,14 @@ pub(super) enum When {
 
 /// A job to ask for.
 #[derive(Debug, Clone)]
-pub(super) struct Job {
-    pub(super) id: String,
-    pub(super) when: When,
+pub(crate) struct Job {
+    pub(crate) id: String,
+    pub(crate) when: When,
 }
 
 impl Job {
     /// The request as it is sent.
-    pub(super) fn request(&self) -> Message {
+    pub(crate) fn request(&self) -> Message {
         let message = Message::new(body(&self.id)).with_header("delay-id", &*self.id).with_header("delay-target", TARGET);
         match self.when {
             When::At(ms) => message.with_header("delay-until", ms.to_string()),
@@ -56,14 +56,14 @@ impl Job {
 }
 
 /// Bytes of every value, other ones for each id.
-pub(super) fn body(id: &str) -> Vec<u8> {
+pub(crate) fn body(id: &str) -> Vec<u8> {
     let mut bytes = vec![0; BODY];
     blake3::Hasher::new().update(id.as_bytes()).finalize_xof().fill(&mut bytes);
     bytes
 }
 
 /// Jobs at once, after a while, at a time of their own, and at an instant that many share.
-pub(super) fn mixed(numbers: std::ops::Range<usize>) -> Vec<Job> {
+pub(crate) fn mixed(numbers: std::ops::Range<usize>) -> Vec<Job> {
     let now_ms = clock::wall_ms();
     let job = |n: usize| {
         let spread = i64::try_from(n).unwrap();
@@ -79,7 +79,7 @@ pub(super) fn mixed(numbers: std::ops::Range<usize>) -> Vec<Job> {
 }
 
 /// Sends, and enters what the broker took into the ledger. Without the broker's word a job is entered as one that may come.
-pub(super) struct Producer {
+pub(crate) struct Producer {
     broker: BrokerConfig,
     book: Book,
     link: Option<(Box<dyn Sink>, Outcomes)>,
@@ -88,12 +88,12 @@ pub(super) struct Producer {
 
 impl Producer {
     /// Connects when it first sends.
-    pub(super) fn new(broker: BrokerConfig, book: Book) -> Self {
+    pub(crate) fn new(broker: BrokerConfig, book: Book) -> Self {
         Producer { broker, book, link: None, next: 0 }
     }
 
     /// Sends these jobs; returns when each is entered.
-    pub(super) async fn send(&mut self, jobs: &[Job]) {
+    pub(crate) async fn send(&mut self, jobs: &[Job]) {
         for jobs in jobs.chunks(WINDOW) {
             self.send_window(jobs).await;
         }
@@ -115,7 +115,7 @@ impl Producer {
     }
 
     /// Sends these messages to the ingest: per message the broker's word, `None` where there is none.
-    pub(super) async fn publish(&mut self, messages: Vec<Message>) -> Vec<Option<Outcome>> {
+    pub(crate) async fn publish(&mut self, messages: Vec<Message>) -> Vec<Option<Outcome>> {
         let count = messages.len();
         let (sink, outcomes) = match &mut self.link {
             Some(link) => link,
@@ -153,13 +153,13 @@ async fn connect(broker: BrokerConfig) -> (Box<dyn Sink>, Outcomes) {
 }
 
 /// A producer at work.
-pub(super) struct Load {
+pub(crate) struct Load {
     stop: CancellationToken,
     task: JoinHandle<()>,
 }
 
 impl Load {
-    pub(super) fn start(mut producer: Producer, per_tick: usize) -> Load {
+    pub(crate) fn start(mut producer: Producer, per_tick: usize) -> Load {
         let stop = CancellationToken::new();
         let stopped = stop.clone();
         let task = tokio::spawn(async move {
@@ -176,7 +176,7 @@ impl Load {
     }
 
     /// Sends nothing more; returns when everything is entered.
-    pub(super) async fn finish(self) {
+    pub(crate) async fn finish(self) {
         self.stop.cancel();
         self.task.await.unwrap();
     }

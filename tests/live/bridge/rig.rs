@@ -21,24 +21,24 @@ use crate::support::ledger::{Arrival, Ledger};
 use crate::support::{metric, namespace, wait_within};
 
 /// Where the jobs of the ledger go.
-pub(super) const TARGET: &str = "orders.new";
+pub(crate) const TARGET: &str = "orders.new";
 /// How long JetStream waits for a sign of life of who holds a request. Short, so that what a crashed instance held comes back soon, and so that
 /// who holds requests through an outage has to say so.
-pub(super) const ACK_WAIT: Duration = Duration::from_secs(5);
+pub(crate) const ACK_WAIT: Duration = Duration::from_secs(5);
 /// How long a story may take to settle. Far more than any takes on a busy machine.
-pub(super) const SETTLE: Duration = Duration::from_secs(120);
+pub(crate) const SETTLE: Duration = Duration::from_secs(120);
 /// JetStream's least: what comes again later is stored again, so that no repeat of ours hides behind the server's own deduplication.
-const NO_DEDUPE: Duration = Duration::from_millis(100);
+pub(crate) const NO_DEDUPE: Duration = Duration::from_millis(100);
 
 /// The ledger, shared by who writes into it.
-pub(super) type Book = Arc<Mutex<Ledger>>;
+pub(crate) type Book = Arc<Mutex<Ledger>>;
 
 /// Servers, streams, settings, and the ledger with its reader. Dropped, all of it ends.
-pub(super) struct Rig {
-    pub(super) redis: RedisServer,
-    pub(super) nats: NatsServer,
-    pub(super) settings: Settings,
-    pub(super) book: Book,
+pub(crate) struct Rig<R = RedisServer> {
+    pub(crate) redis: R,
+    pub(crate) nats: NatsServer,
+    pub(crate) settings: Settings,
+    pub(crate) book: Book,
     text: String,
     _readers: JoinSet<()>,
 }
@@ -46,123 +46,30 @@ pub(super) struct Rig {
 impl Rig {
     /// Everything but Dwell, with these settings (`delivery.max_in_flight = 64`, a line each) beside those that lead to the servers. The target's
     /// stream forgets messages at once: no repeat hides behind its deduplication.
-    pub(super) async fn new(test: &str, redis: RedisOptions, more: &str) -> Rig {
+    pub(crate) async fn new(test: &str, redis: RedisOptions, more: &str) -> Rig {
         Rig::with_dedupe(test, redis, more, NO_DEDUPE).await
     }
 
     /// As [`Rig::new`], with JetStream's deduplication over this window.
-    pub(super) async fn with_dedupe(test: &str, redis: RedisOptions, more: &str, window: Duration) -> Rig {
-        let (redis, nats) = tokio::join!(RedisServer::start(redis), NatsServer::start(NatsOptions::default()));
-        let (redis, nats) = (redis.unwrap(), nats.unwrap());
-        let port = nats.port();
-        let window = json!({ "duplicate_window": u64::try_from(window.as_nanos()).unwrap() });
-        make_stream(port, "REQUESTS", &["delay.in"], json!({ "retention": "workqueue", "discard": "new" })).await;
-        make_stream(port, "ORDERS", &[TARGET], window).await;
-        make_stream(port, "LETTERS", &["delay.dead", "delay.rejected", "replies"], json!({})).await;
-        make_consumer(port, "REQUESTS", "dwell", "delay.in", ACK_WAIT).await;
-        make_consumer(port, "ORDERS", "ledger", TARGET, ACK_WAIT).await;
-
-        let text = format!(
-            "redis.urls = [\"{}\"]\nredis.namespace = \"{}\"\nbrokers.main.type = \"nats\"\nbrokers.main.url = \"{}\"\n\
-             brokers.main.allow = [\"orders.>\", \"replies\"]\ningest.main.broker = \"main\"\n{more}\n",
-            redis.url(),
-            namespace(test),
-            nats.url()
-        );
-        let file = tempfile::NamedTempFile::new().unwrap();
-        std::fs::write(file.path(), &text).unwrap();
-        let settings = config::load_from(Some(file.path()), &[], &Overrides::default()).unwrap();
-        let book = Book::default();
-        let mut readers = JoinSet::new();
-        readers.spawn(read(settings.brokers["main"].connector.clone(), book.clone()));
-        Rig { redis, nats, settings, book, text, _readers: readers }
-    }
-
-    /// Starts an instance and returns it ready.
-    pub(super) async fn dwell(&self) -> DwellServer {
-        DwellServer::start(env!("CARGO_BIN_EXE_dwell").into(), &self.text).await.unwrap()
-    }
-
-    /// An instance that is not started yet.
-    pub(super) fn prepared(&self) -> DwellServer {
-        self.prepared_as(env!("CARGO_BIN_EXE_dwell").into())
-    }
-
-    /// The same of another program.
-    pub(super) fn prepared_as(&self, program: std::path::PathBuf) -> DwellServer {
-        DwellServer::prepare(program, &self.text).unwrap()
-    }
-
-    /// The broker, for producers and consumers.
-    pub(super) fn broker(&self) -> BrokerConfig {
-        self.settings.brokers["main"].connector.clone()
-    }
-
-    /// A producer that enters what it sends into the ledger.
-    pub(super) fn producer(&self) -> Producer {
-        Producer::new(self.broker(), self.book.clone())
-    }
-
-    /// A producer that sends so many jobs of mixed delays each tenth of a second, until told to stop.
-    pub(super) fn load(&self, per_tick: usize) -> Load {
-        Load::start(self.producer(), per_tick)
-    }
-
-    /// Waits until so many different jobs have arrived.
-    pub(super) async fn until_arrived(&self, count: usize) {
-        wait_within(SETTLE, &format!("{count} jobs have arrived"), async || (self.book.lock().distinct() >= count).then_some(())).await;
-    }
-
-    /// Waits until every request is taken, no job waits or is out, and the reader has all that is on the target. Says what is left: the dead.
-    pub(super) async fn settled(&self) -> Counts {
-        let port = self.nats.port();
-        wait_within(SETTLE, "every request is taken", async || (jetstream::messages(port, "REQUESTS").await == 0).then_some(())).await;
-        let store = self.store().await;
-        let counts = wait_within(SETTLE, "no job waits or is out", async || {
-            let counts = store.counts(&[]).await.ok()?;
-            (counts.scheduled.iter().chain(&counts.reserved).sum::<u64>() == 0).then_some(counts)
-        })
-        .await;
-        let on_target = jetstream::messages(port, "ORDERS").await;
-        wait_within(SETTLE, "all is read", async || (self.book.lock().total() as u64 >= on_target).then_some(())).await;
-        counts
-    }
-
-    /// A link to the store beside Dwell's.
-    pub(super) async fn store(&self) -> Store {
-        Store::attach(&self.settings.redis).await.unwrap()
+    pub(crate) async fn with_dedupe(test: &str, redis: RedisOptions, more: &str, window: Duration) -> Rig {
+        let redis = RedisServer::start(redis).await.unwrap();
+        let lines = format!("redis.urls = [\"{}\"]", redis.url());
+        Rig::over(test, redis, &lines, more, window).await
     }
 
     /// The ids that are claimed now.
-    pub(super) async fn in_flight(&self) -> HashSet<String> {
+    pub(crate) async fn in_flight(&self) -> HashSet<String> {
         Claims::of(self).await.ids().await
     }
 
-    /// Waits until Dwell has read so many requests that it has not acknowledged.
-    pub(super) async fn until_held(&self, least: u64) {
-        let port = self.nats.port();
-        wait_within(SETTLE, &format!("{least} requests are held"), async || {
-            let consumer = jetstream::consumer(port, "REQUESTS", "dwell").await;
-            (consumer["num_ack_pending"].as_u64().unwrap() >= least).then_some(())
-        })
-        .await;
-    }
-
-    /// How many times JetStream delivered a request again.
-    pub(super) async fn redelivered(&self) -> u64 {
-        let consumer = jetstream::consumer(self.nats.port(), "REQUESTS", "dwell").await;
-        let delivered = |what: &str| consumer["delivered"][what].as_u64().unwrap();
-        delivered("consumer_seq") - delivered("stream_seq")
-    }
-
     /// Waits until so many jobs are claimed.
-    pub(super) async fn until_in_flight(&self, least: usize) {
+    pub(crate) async fn until_in_flight(&self, least: usize) {
         let mut claims = Claims::of(self).await;
         wait_within(SETTLE, &format!("{least} jobs are in flight"), async || (claims.ids().await.len() >= least).then_some(())).await;
     }
 
     /// Stops the instance in the middle of deliveries, by SIGSTOP, when it has so many jobs in flight, `but` these: all that it has claimed then.
-    pub(super) async fn freeze_in_flight(&self, dwell: &DwellServer, least: usize, but: &HashSet<String>) -> HashSet<String> {
+    pub(crate) async fn freeze_in_flight(&self, dwell: &DwellServer, least: usize, but: &HashSet<String>) -> HashSet<String> {
         let mut claims = Claims::of(self).await;
         wait_within(SETTLE, &format!("it has {least} jobs in flight"), async || {
             if claims.ids().await.difference(but).count() < least {
@@ -177,6 +84,111 @@ impl Rig {
             Some(ids)
         })
         .await
+    }
+}
+
+impl<R> Rig<R> {
+    /// As [`Rig::with_dedupe`], on this Redis, to which these settings lead.
+    pub(crate) async fn over(test: &str, redis: R, lines: &str, more: &str, window: Duration) -> Rig<R> {
+        let nats = NatsServer::start(NatsOptions::default()).await.unwrap();
+        let port = nats.port();
+        let window = json!({ "duplicate_window": u64::try_from(window.as_nanos()).unwrap() });
+        make_stream(port, "REQUESTS", &["delay.in"], json!({ "retention": "workqueue", "discard": "new" })).await;
+        make_stream(port, "ORDERS", &[TARGET], window).await;
+        make_stream(port, "LETTERS", &["delay.dead", "delay.rejected", "replies"], json!({})).await;
+        make_consumer(port, "REQUESTS", "dwell", "delay.in", ACK_WAIT).await;
+        make_consumer(port, "ORDERS", "ledger", TARGET, ACK_WAIT).await;
+
+        let text = format!(
+            "{lines}\nredis.namespace = \"{}\"\nbrokers.main.type = \"nats\"\nbrokers.main.url = \"{}\"\n\
+             brokers.main.allow = [\"orders.>\", \"replies\"]\ningest.main.broker = \"main\"\n{more}\n",
+            namespace(test),
+            nats.url()
+        );
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), &text).unwrap();
+        let settings = config::load_from(Some(file.path()), &[], &Overrides::default()).unwrap();
+        let book = Book::default();
+        let mut readers = JoinSet::new();
+        readers.spawn(read(settings.brokers["main"].connector.clone(), book.clone()));
+        Rig { redis, nats, settings, book, text, _readers: readers }
+    }
+
+    /// The settings file of its instances.
+    pub(crate) fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Starts an instance and returns it ready.
+    pub(crate) async fn dwell(&self) -> DwellServer {
+        DwellServer::start(env!("CARGO_BIN_EXE_dwell").into(), &self.text).await.unwrap()
+    }
+
+    /// An instance that is not started yet.
+    pub(crate) fn prepared(&self) -> DwellServer {
+        self.prepared_as(env!("CARGO_BIN_EXE_dwell").into())
+    }
+
+    /// The same of another program.
+    pub(crate) fn prepared_as(&self, program: std::path::PathBuf) -> DwellServer {
+        DwellServer::prepare(program, &self.text).unwrap()
+    }
+
+    /// The broker, for producers and consumers.
+    pub(crate) fn broker(&self) -> BrokerConfig {
+        self.settings.brokers["main"].connector.clone()
+    }
+
+    /// A producer that enters what it sends into the ledger.
+    pub(crate) fn producer(&self) -> Producer {
+        Producer::new(self.broker(), self.book.clone())
+    }
+
+    /// A producer that sends so many jobs of mixed delays each tenth of a second, until told to stop.
+    pub(crate) fn load(&self, per_tick: usize) -> Load {
+        Load::start(self.producer(), per_tick)
+    }
+
+    /// Waits until so many different jobs have arrived.
+    pub(crate) async fn until_arrived(&self, count: usize) {
+        wait_within(SETTLE, &format!("{count} jobs have arrived"), async || (self.book.lock().distinct() >= count).then_some(())).await;
+    }
+
+    /// Waits until every request is taken, no job waits or is out, and the reader has all that is on the target. Says what is left: the dead.
+    pub(crate) async fn settled(&self) -> Counts {
+        let port = self.nats.port();
+        wait_within(SETTLE, "every request is taken", async || (jetstream::messages(port, "REQUESTS").await == 0).then_some(())).await;
+        let store = self.store().await;
+        let counts = wait_within(SETTLE, "no job waits or is out", async || {
+            let counts = store.counts(&[]).await.ok()?;
+            (counts.scheduled.iter().chain(&counts.reserved).sum::<u64>() == 0).then_some(counts)
+        })
+        .await;
+        let on_target = jetstream::messages(port, "ORDERS").await;
+        wait_within(SETTLE, "all is read", async || (self.book.lock().total() as u64 >= on_target).then_some(())).await;
+        counts
+    }
+
+    /// A link to the store beside Dwell's.
+    pub(crate) async fn store(&self) -> Store {
+        Store::attach(&self.settings.redis).await.unwrap()
+    }
+
+    /// Waits until Dwell has read so many requests that it has not acknowledged.
+    pub(crate) async fn until_held(&self, least: u64) {
+        let port = self.nats.port();
+        wait_within(SETTLE, &format!("{least} requests are held"), async || {
+            let consumer = jetstream::consumer(port, "REQUESTS", "dwell").await;
+            (consumer["num_ack_pending"].as_u64().unwrap() >= least).then_some(())
+        })
+        .await;
+    }
+
+    /// How many times JetStream delivered a request again.
+    pub(crate) async fn redelivered(&self) -> u64 {
+        let consumer = jetstream::consumer(self.nats.port(), "REQUESTS", "dwell").await;
+        let delivered = |what: &str| consumer["delivered"][what].as_u64().unwrap();
+        delivered("consumer_seq") - delivered("stream_seq")
     }
 }
 
@@ -202,14 +214,14 @@ impl Claims {
 }
 
 /// The value of one series of an instance now.
-pub(super) async fn scraped(dwell: &DwellServer, series: &str) -> u64 {
+pub(crate) async fn scraped(dwell: &DwellServer, series: &str) -> u64 {
     let value = metric(&dwell.metrics().await.unwrap(), series);
     assert!(value >= 0.0 && value.fract() == 0.0, "{series} {value}");
     value as u64
 }
 
 /// `dwell_publish_total` of one outcome.
-pub(super) async fn published(dwell: &DwellServer, outcome: &str) -> u64 {
+pub(crate) async fn published(dwell: &DwellServer, outcome: &str) -> u64 {
     scraped(dwell, &format!("dwell_publish_total{{broker=\"main\",outcome=\"{outcome}\"}}")).await
 }
 

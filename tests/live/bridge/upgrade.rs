@@ -76,7 +76,7 @@ async fn a_namespace_that_an_older_version_wrote_is_read() {
     let dwell = rig.dwell().await;
     let config = config(&dwell);
     let run = |arguments: &[&str]| run_with(&[&["-c", &config, "-o", "json"], arguments].concat(), b"");
-    wait_until("what was due is delivered", async || (rig.book.lock().arrivals("overdue") == 1).then_some(())).await;
+    wait_until("what was due is delivered", async || (rig.book.lock().arrivals_of("overdue") == 1).then_some(())).await;
     assert_eq!(run(&["fsck"]).code, 0, "{}", run(&["fsck"]).out);
     let waits = run(&["show", "waits", "--body"]).object();
     assert_eq!(
@@ -89,7 +89,7 @@ async fn a_namespace_that_an_older_version_wrote_is_read() {
     assert_eq!(run(&["cancel", "waits"]).object()["verdict"], "cancelled");
     assert_eq!(run(&["requeue", "dies"]).object()["verdict"], "requeued");
     assert_eq!(run(&["reschedule", "moved", "--for", "0"]).object()["verdict"], "rescheduled");
-    wait_until("what was moved is delivered", async || (rig.book.lock().arrivals("moved") == 1).then_some(())).await;
+    wait_until("what was moved is delivered", async || (rig.book.lock().arrivals_of("moved") == 1).then_some(())).await;
 }
 
 #[tokio::test]

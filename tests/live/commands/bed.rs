@@ -46,10 +46,16 @@ impl Said {
 
 /// Runs `dwell` with these arguments to its end, with this on stdin. No secret may be seen, and nothing that steers a terminal.
 pub(crate) fn run_with(arguments: &[&str], stdin: &[u8]) -> Said {
+    run_in(&[], arguments, stdin)
+}
+
+/// As [`run_with`], with these variables.
+pub(crate) fn run_in(variables: &[(&str, &str)], arguments: &[&str], stdin: &[u8]) -> Said {
     let mut child = Command::new(program())
         .args(arguments)
         .env_clear()
         .env("TZ", "UTC")
+        .envs(variables.iter().copied())
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

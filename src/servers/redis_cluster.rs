@@ -1,0 +1,184 @@
+//! A private Redis Cluster: three masters with a replica each.
+
+use std::time::Duration;
+
+use super::port::Port;
+use super::redis::{RedisOptions, RedisServer};
+use super::{PATIENCE, ServerError};
+use crate::clock;
+
+/// Masters; as many replicas.
+const MASTERS: usize = 3;
+/// Every slot there is.
+const SLOTS: u16 = 16_384;
+/// After so long a master that does not answer counts as gone, ms.
+const NODE_TIMEOUT: &str = "2000";
+/// How often a condition is looked at.
+const TICK: Duration = Duration::from_millis(20);
+/// Keys that are moved at once.
+const KEYS_AT_ONCE: &str = "50";
+
+/// A private Redis Cluster. Dropped, its nodes are killed, and their folders go.
+#[derive(Debug)]
+pub struct RedisCluster {
+    /// The first three began as masters, the others as their replicas, in this order.
+    pub nodes: Vec<RedisServer>,
+    /// Of the links between the nodes.
+    _ports: Vec<Port>,
+}
+
+/// What a node says of a node.
+#[derive(Debug)]
+struct Node {
+    port: u16,
+    is_master: bool,
+    failed: bool,
+    slots: Vec<(u16, u16)>,
+}
+
+impl RedisCluster {
+    /// Starts the nodes with these options each, joins them, and returns when every node can be written to and every replica has caught up.
+    pub async fn start(options: RedisOptions) -> Result<Self, ServerError> {
+        let mut cluster = RedisCluster { nodes: Vec::new(), _ports: Vec::new() };
+        for _ in 0..2 * MASTERS {
+            // The port of the links: the default is beyond the last port for many.
+            let port = Port::reserve()?;
+            let mut options = options.clone();
+            options.more.extend(
+                [("cluster-enabled", "yes"), ("cluster-node-timeout", NODE_TIMEOUT), ("cluster-port", &port.number.to_string())]
+                    .map(|(name, value)| (name.to_owned(), value.to_owned())),
+            );
+            cluster.nodes.push(RedisServer::start(options).await?);
+            cluster._ports.push(port);
+        }
+        cluster.join().await?;
+        Ok(cluster)
+    }
+
+    async fn join(&self) -> Result<(), ServerError> {
+        let mut ids = Vec::new();
+        for (at, node) in self.nodes.iter().enumerate() {
+            node.order(&["CLUSTER", "SET-CONFIG-EPOCH", &(at + 1).to_string()]).await?;
+            let (port, bus) = (self.nodes[0].port().to_string(), self._ports[0].number.to_string());
+            node.order(&["CLUSTER", "MEET", "127.0.0.1", &port, &bus]).await?;
+            ids.push(node.order(&["CLUSTER", "MYID"]).await?.concat());
+        }
+        for (at, node) in self.nodes[..MASTERS].iter().enumerate() {
+            let share = usize::from(SLOTS).div_ceil(MASTERS);
+            let (first, last) = (at * share, ((at + 1) * share).min(SLOTS.into()) - 1);
+            node.order(&["CLUSTER", "ADDSLOTSRANGE", &first.to_string(), &last.to_string()]).await?;
+        }
+        for node in &self.nodes {
+            self.until("the nodes know each other", async || view(node).await.is_some_and(|nodes| nodes.len() == self.nodes.len())).await?;
+        }
+        for (replica, id) in self.nodes[MASTERS..].iter().zip(&ids) {
+            replica.order(&["CLUSTER", "REPLICATE", id]).await?;
+        }
+        self.whole().await
+    }
+
+    /// The places that a client is given: of every node.
+    #[must_use]
+    pub fn urls(&self) -> Vec<String> {
+        self.nodes.iter().map(RedisServer::url).collect()
+    }
+
+    /// Waits until every node says that all is well, and every master of slots has a replica that has caught up.
+    pub async fn whole(&self) -> Result<(), ServerError> {
+        for node in &self.nodes {
+            self.until("the cluster is whole", async || {
+                let (Ok(state), Ok(info)) = (node.order(&["CLUSTER", "INFO"]).await, node.order(&["INFO", "replication"]).await) else {
+                    return false;
+                };
+                let seen = view(node).await.unwrap_or_default();
+                let serves = seen.iter().any(|other| other.port == node.port() && other.is_master && !other.slots.is_empty());
+                let follows = info.iter().any(|line| line == "master_link_status:up");
+                let followed = info.iter().any(|line| line.starts_with("slave") && line.contains("state=online"));
+                state.iter().any(|line| line == "cluster_state:ok")
+                    && seen.iter().all(|node| !node.failed)
+                    && if serves { followed } else { follows }
+            })
+            .await?;
+        }
+        Ok(())
+    }
+
+    /// The place in `nodes` of the master that has this slot, by the word of those that run.
+    pub async fn master_of(&self, slot: u16) -> Result<usize, ServerError> {
+        for node in self.nodes.iter().filter(|node| node.pid().is_some()) {
+            let nodes = view(node).await.unwrap_or_default();
+            let owner = nodes.iter().find(|node| node.is_master && node.slots.iter().any(|(first, last)| (*first..=*last).contains(&slot)));
+            if let Some(at) = owner.and_then(|owner| self.nodes.iter().position(|node| node.port() == owner.port)) {
+                return Ok(at);
+            }
+        }
+        Err(ServerError::prepare(format!("the master of slot {slot}"))(std::io::Error::other("no node knows it")))
+    }
+
+    /// The slot of a key.
+    pub async fn slot_of(&self, key: &str) -> Result<u16, ServerError> {
+        let node = self.nodes.iter().find(|node| node.pid().is_some()).unwrap_or(&self.nodes[0]);
+        let slot = node.order(&["CLUSTER", "KEYSLOT", key]).await?.concat();
+        slot.parse().map_err(std::io::Error::other).map_err(ServerError::prepare(format!("the slot of {key}")))
+    }
+
+    /// Moves a slot with its keys to another master, as `redis-cli --cluster reshard` does.
+    pub async fn migrate(&self, slot: u16, to: usize) -> Result<(), ServerError> {
+        let from = self.master_of(slot).await?;
+        let (source, target, slot) = (&self.nodes[from], &self.nodes[to], slot.to_string());
+        let id = async |node: &RedisServer| node.order(&["CLUSTER", "MYID"]).await.map(|lines| lines.concat());
+        let (source_id, target_id) = (id(source).await?, id(target).await?);
+        target.order(&["CLUSTER", "SETSLOT", &slot, "IMPORTING", &source_id]).await?;
+        source.order(&["CLUSTER", "SETSLOT", &slot, "MIGRATING", &target_id]).await?;
+        loop {
+            let keys = source.order(&["CLUSTER", "GETKEYSINSLOT", &slot, KEYS_AT_ONCE]).await?;
+            let keys: Vec<&str> = keys.iter().map(String::as_str).filter(|key| !key.is_empty()).collect();
+            if keys.is_empty() {
+                break;
+            }
+            let port = target.port().to_string();
+            let words = [&["MIGRATE", "127.0.0.1", &port, "", "0", "5000", "KEYS"][..], &keys].concat();
+            source.order(&words).await?;
+        }
+        for node in [target, source] {
+            node.order(&["CLUSTER", "SETSLOT", &slot, "NODE", &target_id]).await?;
+        }
+        Ok(())
+    }
+
+    /// Waits until a node that runs, other than this one, is the master of this slot.
+    pub async fn failed_over(&self, slot: u16, dead: usize) -> Result<usize, ServerError> {
+        self.until("another master", async || self.master_of(slot).await.is_ok_and(|at| at != dead)).await?;
+        self.master_of(slot).await
+    }
+
+    async fn until(&self, what: &str, condition: impl AsyncFn() -> bool) -> Result<(), ServerError> {
+        let waited = clock::timeout(PATIENCE, async {
+            while !condition().await {
+                clock::sleep(TICK).await;
+            }
+        })
+        .await;
+        waited.ok_or_else(|| ServerError::prepare(what.to_owned())(std::io::ErrorKind::TimedOut.into()))
+    }
+}
+
+/// What this node sees; `None` where it does not answer, or has not met some of them yet.
+async fn view(node: &RedisServer) -> Option<Vec<Node>> {
+    let lines = node.order(&["CLUSTER", "NODES"]).await.ok()?;
+    lines.iter().filter(|line| !line.is_empty()).map(|line| parse(line)).collect()
+}
+
+/// `id ip:port@bus[,host] flags master ping pong epoch state slots…`
+fn parse(line: &str) -> Option<Node> {
+    let words: Vec<&str> = line.split(' ').collect();
+    let (place, flags) = (words.get(1)?, words.get(2)?);
+    let port = place.split('@').next()?.rsplit(':').next()?.parse().ok()?;
+    let has = |flag: &str| flags.split(',').any(|word| word == flag);
+    let slots = words.iter().skip(8).filter_map(|range| {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        Some((first.parse().ok()?, last.parse().ok()?))
+    });
+    let is_met = !has("handshake");
+    is_met.then(|| Node { port, is_master: has("master"), failed: has("fail") || has("fail?"), slots: slots.collect() })
+}

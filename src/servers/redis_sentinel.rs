@@ -1,0 +1,127 @@
+//! A private Redis with Sentinel: a master, two replicas, three sentinels.
+
+use std::path::Path;
+use std::time::Duration;
+
+use super::process::{Look, Process};
+use super::redis::{RedisOptions, RedisServer};
+use super::resp::{At, ask};
+use super::server::{Kind, Server};
+use super::{PATIENCE, ServerError, find};
+use crate::clock;
+
+/// The name of the master.
+const MASTER: &str = "mymaster";
+/// After so long a master that does not answer counts as gone, ms.
+const DOWN_AFTER: u32 = 1500;
+const SENTINELS: usize = 3;
+const REPLICAS: usize = 2;
+/// How often a condition is looked at.
+const TICK: Duration = Duration::from_millis(20);
+
+/// A sentinel.
+pub type SentinelServer = Server<Sentinel>;
+
+/// What is its own: nothing.
+#[derive(Debug)]
+pub struct Sentinel;
+
+impl Kind for Sentinel {
+    /// Ready: the process that answers is the one that was started.
+    async fn look(&self, port: u16, _: &Path, pid: u32) -> Look {
+        let own = ask(&At::Port(port), None, &["INFO", "server"]).await.unwrap_or_default();
+        if own.iter().any(|line| *line == format!("process_id:{pid}")) { Look::Ready } else { Look::NotYet }
+    }
+}
+
+/// A master that replicas take over from. Dropped, all of it is killed, and its folders go.
+#[derive(Debug)]
+pub struct RedisSentinel {
+    /// The first one began as the master.
+    pub servers: Vec<RedisServer>,
+    /// Who watch it.
+    pub sentinels: Vec<SentinelServer>,
+}
+
+impl RedisSentinel {
+    /// Starts the servers with these options each, and the sentinels, and returns when these know all of it.
+    pub async fn start(options: RedisOptions) -> Result<Self, ServerError> {
+        let password = options.password.clone();
+        let master = RedisServer::start(options.clone()).await?;
+        let port = master.port();
+        let mut servers = vec![master];
+        for _ in 0..REPLICAS {
+            servers.push(RedisServer::start(RedisOptions { replica_of: Some(port), ..options.clone() }).await?);
+        }
+        let mut sentinels = Vec::new();
+        for _ in 0..SENTINELS {
+            let mut process = Process::new("redis-sentinel", options.program.clone().map_or_else(find::redis_server, Ok)?)?;
+            let file = process.dir().join("sentinel.conf");
+            let mut lines = format!(
+                "port {}\nbind 127.0.0.1\ndir {}\nsentinel monitor {MASTER} 127.0.0.1 {port} 2\nsentinel down-after-milliseconds {MASTER} {DOWN_AFTER}\n\
+                 sentinel failover-timeout {MASTER} 10000\nsentinel parallel-syncs {MASTER} 1\n",
+                process.port(),
+                process.dir().display(),
+            );
+            if let Some(password) = &password {
+                lines += &format!("sentinel auth-pass {MASTER} {password}\n");
+            }
+            std::fs::write(&file, lines).map_err(ServerError::prepare(format!("the file {}", file.display())))?;
+            process.set_args(vec![file.display().to_string(), "--sentinel".to_owned()]);
+            sentinels.push(Server::started(process, Sentinel).await?);
+        }
+        let all = RedisSentinel { servers, sentinels };
+        all.whole().await?;
+        Ok(all)
+    }
+
+    /// The places of the sentinels, with the password of the servers where there is one.
+    #[must_use]
+    pub fn urls(&self) -> Vec<String> {
+        let url = self.servers[0].url();
+        let login = url.trim_start_matches("redis://").rsplit_once('@').map_or(String::new(), |(login, _)| format!("{login}@"));
+        self.sentinels.iter().map(|sentinel| format!("redis://{login}127.0.0.1:{}", sentinel.port())).collect()
+    }
+
+    /// The place in `servers` of the master that the sentinels name; `None` where they do not agree, or name none that runs.
+    pub async fn master(&self) -> Option<usize> {
+        let mut named = Vec::new();
+        for sentinel in self.sentinels.iter().filter(|sentinel| sentinel.pid().is_some()) {
+            let answer = ask(&At::Port(sentinel.port()), None, &["SENTINEL", "GET-MASTER-ADDR-BY-NAME", MASTER]).await.ok()?;
+            named.push(answer.get(1)?.parse::<u16>().ok()?);
+        }
+        let first = *named.first()?;
+        let at = self.servers.iter().position(|server| server.port() == first && server.pid().is_some())?;
+        let role = self.servers[at].order(&["ROLE"]).await.ok()?;
+        (named.iter().all(|port| *port == first) && role.first().is_some_and(|role| role == "master")).then_some(at)
+    }
+
+    /// Waits until every sentinel knows the others and the replicas.
+    async fn whole(&self) -> Result<(), ServerError> {
+        let wanted = format!("status=ok,address=127.0.0.1:{},slaves={REPLICAS},sentinels={SENTINELS}", self.servers[0].port());
+        for sentinel in &self.sentinels {
+            let knows = async || {
+                let said = ask(&At::Port(sentinel.port()), None, &["INFO", "sentinel"]).await.unwrap_or_default();
+                said.iter().any(|line| line.contains(&wanted))
+            };
+            self.until("the sentinels know each other", knows).await?;
+        }
+        Ok(())
+    }
+
+    /// Waits until the sentinels name another master than this one.
+    pub async fn failed_over(&self, dead: usize) -> Result<usize, ServerError> {
+        self.until("another master", async || self.master().await.is_some_and(|at| at != dead)).await?;
+        Ok(self.master().await.unwrap_or(dead))
+    }
+
+    async fn until(&self, what: &str, condition: impl AsyncFn() -> bool) -> Result<(), ServerError> {
+        let waited = clock::timeout(PATIENCE, async {
+            while !condition().await {
+                clock::sleep(TICK).await;
+            }
+        })
+        .await;
+        waited.ok_or_else(|| ServerError::prepare(what.to_owned())(std::io::ErrorKind::TimedOut.into()))
+    }
+}

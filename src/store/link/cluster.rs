@@ -1,0 +1,257 @@
+//! The masters of a cluster, and which of them has which slots: a wire to each, by a map that is asked for again when it proves old.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use futures_util::FutureExt;
+use futures_util::future::select_ok;
+use parking_lot::RwLock;
+use redis::{ConnectionInfo, Value};
+
+use super::endpoint;
+use super::wire::{To, Wire};
+use crate::config::Redis;
+use crate::store::error::{Class, StoreError};
+
+/// So many slots has every cluster.
+const SLOTS: u16 = 16_384;
+
+/// A map that was told of more slots than these is asked for anew.
+const TOLD_MAX: usize = 4;
+
+/// Host and port.
+type Address = (String, u16);
+
+/// The masters that serve, by slots.
+pub(super) struct Cluster {
+    settings: Redis,
+    map: RwLock<Option<Arc<Map>>>,
+    asking: tokio::sync::Mutex<()>,
+    /// Who is asked: the places of the settings, and the masters, because the former may all have gone.
+    known: RwLock<HashMap<Address, Wire>>,
+}
+
+/// Who has what.
+pub(super) struct Map {
+    /// First and last slot, and the place of its master among `masters`.
+    ranges: Vec<(u16, u16, usize)>,
+    pub(super) masters: Vec<Wire>,
+    /// How many slots it was told of since it was asked for: their ranges stand first.
+    told: usize,
+}
+
+impl Cluster {
+    /// A cluster that was not asked for anything yet.
+    pub(super) fn new(settings: &Redis) -> Self {
+        Cluster {
+            settings: settings.clone(),
+            map: RwLock::new(None),
+            asking: tokio::sync::Mutex::new(()),
+            known: RwLock::new(HashMap::new()),
+        }
+    }
+
+    /// The map, asked for where there is none.
+    pub(super) async fn map(&self) -> Result<Arc<Map>, StoreError> {
+        let current = self.map.read().clone();
+        match current {
+            Some(map) => Ok(map),
+            // Rare, and its future is large and deep.
+            None => self.ask_all().boxed().await,
+        }
+    }
+
+    async fn ask_all(&self) -> Result<Arc<Map>, StoreError> {
+        let _one_at_a_time = self.asking.lock().await;
+        if let Some(map) = self.map.read().clone() {
+            return Ok(map);
+        }
+        let seeds = self.seeds()?;
+        let known: Vec<Wire> = {
+            let mut known = self.known.write();
+            for (address, info) in seeds {
+                known.entry(address).or_insert_with(|| Wire::new(To::Node(Box::new(info))));
+            }
+            known.values().cloned().collect()
+        };
+        // All at once, and the first one counts: one that hangs must not keep the others from being heard.
+        let (map, _) = select_ok(known.into_iter().map(|wire| Box::pin(self.ask(wire)))).await?;
+        Ok(map)
+    }
+
+    /// A master said that another has this slot: its word counts until the map is asked for anew, which it is where it had to be mended often.
+    pub(super) fn moved(&self, node: &Wire, slot: u16, to: &str) {
+        // In this order, as where a map is learned.
+        let (mut known, mut current) = (self.known.write(), self.map.write());
+        let Some(map) = current.clone().filter(|map| map.told < TOLD_MAX) else {
+            *current = None;
+            return;
+        };
+        let (Ok(seeds), Some((host, Ok(port)))) = (self.seeds(), to.rsplit_once(':').map(|(host, port)| (host, port.parse()))) else {
+            *current = None;
+            return;
+        };
+        // An empty host is that of the node which says so.
+        let place = node.place();
+        let host = if host.is_empty() { place.rsplit_once(':').map_or(&*place, |(host, _)| host) } else { host };
+        let wire = known.entry((host.to_owned(), port)).or_insert_with(|| node_wire(&seeds, host, port)).clone();
+        let mut masters = map.masters.clone();
+        let at = masters.iter().position(|master| master.is(&wire)).unwrap_or_else(|| {
+            masters.push(wire);
+            masters.len() - 1
+        });
+        let ranges =
+            std::iter::once((slot, slot, at)).chain(map.ranges.iter().copied().filter(|range| *range != (slot, slot, at))).collect();
+        *current = Some(Arc::new(Map { ranges, masters, told: map.told + 1 }));
+    }
+
+    /// The map may be old: the next call asks again.
+    pub(super) fn forget(&self) {
+        *self.map.write() = None;
+    }
+
+    fn seeds(&self) -> Result<Vec<(Address, ConnectionInfo)>, StoreError> {
+        Ok(endpoint::infos(&self.settings)?.into_iter().map(|info| (endpoint::address(&info), info)).collect())
+    }
+
+    async fn ask(&self, node: Wire) -> Result<Arc<Map>, StoreError> {
+        let seeds = self.seeds()?;
+        let mut command = redis::cmd("CLUSTER");
+        command.arg("SLOTS");
+        let answer = node.command("CLUSTER SLOTS", &command).await.map_err(|error| {
+            if error.message.contains("cluster support disabled") {
+                return StoreError { class: Class::Settings, ..error }.mend("set redis.mode = \"single\": this server is no cluster");
+            }
+            error
+        })?;
+        let ranges = slots(answer, &node.place());
+        if ranges.is_empty() {
+            return Err(StoreError::new(Class::Unserved, format!("redis: {} knows of no master that has slots", node.place())));
+        }
+        Ok(self.learn(&seeds, ranges))
+    }
+
+    /// Keeps the wires to those that are masters still.
+    fn learn(&self, seeds: &[(Address, ConnectionInfo)], found: Vec<(u16, u16, Address)>) -> Arc<Map> {
+        let mut known = self.known.write();
+        let mut places: HashMap<Address, usize> = HashMap::new();
+        let (mut ranges, mut masters) = (Vec::new(), Vec::new());
+        for (first, last, address) in found {
+            let at = *places.entry(address.clone()).or_insert_with(|| {
+                masters.push(known.get(&address).cloned().unwrap_or_else(|| node_wire(seeds, &address.0, address.1)));
+                masters.len() - 1
+            });
+            ranges.push((first, last, at));
+        }
+        known.retain(|address, _| seeds.iter().any(|(seed, _)| seed == address));
+        known.extend(places.into_iter().map(|(address, at)| (address, masters[at].clone())));
+        let map = Arc::new(Map { ranges, masters, told: 0 });
+        *self.map.write() = Some(map.clone());
+        map
+    }
+}
+
+fn node_wire(seeds: &[(Address, ConnectionInfo)], host: &str, port: u16) -> Wire {
+    Wire::new(To::Node(Box::new(endpoint::elsewhere(&seeds[0].1, host, port))))
+}
+
+impl Map {
+    /// The master of this slot.
+    pub(super) fn of(&self, slot: u16) -> Result<&Wire, StoreError> {
+        let range = self.ranges.iter().find(|(first, last, _)| (*first..=*last).contains(&slot));
+        range.map(|(_, _, at)| &self.masters[*at]).ok_or_else(|| {
+            StoreError::new(Class::Unserved, format!("redis: no master of the cluster has slot {slot}"))
+                .mend("look at `CLUSTER INFO`: every slot must have a master")
+        })
+    }
+}
+
+/// First slot, last slot and master of each range that CLUSTER SLOTS names. A node that does not know its own name is where it was asked.
+fn slots(answer: Value, asked: &str) -> Vec<(u16, u16, Address)> {
+    let host_asked = asked.rsplit_once(':').map_or(asked, |(host, _)| host);
+    let Value::Array(ranges) = answer else { return Vec::new() };
+    let range = |range: Value| {
+        let Value::Array(items) = range else { return None };
+        let mut items = items.into_iter();
+        let (Some(Value::Int(first)), Some(Value::Int(last)), Some(Value::Array(master))) = (items.next(), items.next(), items.next())
+        else {
+            return None;
+        };
+        let mut master = master.into_iter();
+        let host = match master.next() {
+            Some(Value::BulkString(host)) => String::from_utf8(host).ok()?,
+            _ => String::new(),
+        };
+        let Some(Value::Int(port)) = master.next() else { return None };
+        let host = if host.is_empty() || host == "0.0.0.0" { host_asked.to_owned() } else { host };
+        // `?`: a node whose name is not known to the one that was asked.
+        let address = (host != "?").then(|| Some((host, u16::try_from(port).ok()?)))??;
+        Some((u16::try_from(first).ok()?, u16::try_from(last).ok()?, address))
+    };
+    ranges.into_iter().filter_map(range).collect()
+}
+
+/// The slot of a key: of its hash tag, where it has one.
+pub(super) fn slot_of(key: &[u8]) -> u16 {
+    let tag = key.iter().position(|byte| *byte == b'{').and_then(|open| {
+        let rest = &key[open + 1..];
+        let close = rest.iter().position(|byte| *byte == b'}')?;
+        (close > 0).then(|| &rest[..close])
+    });
+    // CRC-16/XMODEM, as the specification of Redis Cluster has it.
+    let crc = tag.unwrap_or(key).iter().fold(0_u16, |crc, byte| {
+        (0..8).fold(crc ^ (u16::from(*byte) << 8), |crc, _| if crc & 0x8000 == 0 { crc << 1 } else { (crc << 1) ^ 0x1021 })
+    });
+    crc % SLOTS
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slots_are_those_of_the_specification() {
+        assert_eq!(slot_of(b"123456789"), 0x31c3);
+        assert_eq!(slot_of(b"{user1000}.following"), slot_of(b"user1000"));
+        assert_eq!(slot_of(b"foo{{bar}}zap"), slot_of(b"{bar"));
+        assert_eq!(slot_of(b"foo{}{bar}"), 8363);
+        assert_eq!(slot_of(b"{dwell:07}:jobs"), slot_of(b"{dwell:07}:due:main"));
+    }
+
+    fn node(host: &str, port: i64) -> Value {
+        Value::Array(vec![Value::BulkString(host.as_bytes().to_vec()), Value::Int(port), Value::BulkString(b"name".to_vec())])
+    }
+
+    #[test]
+    fn a_map_is_read_with_its_gaps_and_without_what_cannot_be_reached() {
+        let range = |first, last, master| Value::Array(vec![Value::Int(first), Value::Int(last), master, node("replica", 1)]);
+        let answer = Value::Array(vec![range(0, 9, node("a", 1)), range(10, 19, node("", 2)), range(20, 29, node("?", 3)), Value::Nil]);
+        let found = slots(answer, "asked.example:6379");
+        assert_eq!(found, [(0, 9, ("a".to_owned(), 1)), (10, 19, ("asked.example".to_owned(), 2))]);
+        let settings = Redis {
+            mode: crate::config::RedisMode::Cluster,
+            urls: vec!["redis://user:word@seed:1".to_owned()],
+            master: String::new(),
+            namespace: String::new(),
+            buckets: 1,
+            durability: crate::config::Durability::Memory,
+            assume_fsync: false,
+        };
+        let cluster = Cluster::new(&settings);
+        let seeds = cluster.seeds().unwrap();
+        let map = cluster.learn(&seeds, found);
+        assert_eq!(map.of(9).unwrap().place(), "a:1");
+        assert_eq!(map.of(20).err().map(|error| error.class), Some(Class::Unserved));
+        // Another map keeps the wire to who is in both.
+        let next = cluster.learn(&seeds, vec![(0, 29, ("a".to_owned(), 1))]);
+        assert!(next.of(20).unwrap().is(map.of(0).unwrap()));
+        // Of one slot another's word counts, and again another's; told often, all is asked for anew.
+        for (slot, to) in [(5, "b:2"), (5, "c:3"), (6, ":7"), (7, "a:1")] {
+            cluster.moved(map.of(0).unwrap(), slot, to);
+        }
+        let told = cluster.map.read().clone().unwrap();
+        assert_eq!([4, 5, 6, 7].map(|slot| told.of(slot).unwrap().place()), ["a:1", "c:3", "a:7", "a:1"]);
+        cluster.moved(map.of(0).unwrap(), 8, "b:2");
+        assert!(cluster.map.read().is_none());
+    }
+}

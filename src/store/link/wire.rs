@@ -1,0 +1,170 @@
+//! One connection to one server, opened on first use and rebuilt when it breaks. It never retries a call.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use parking_lot::RwLock;
+use redis::aio::{ConnectionLike, MultiplexedConnection};
+use redis::{Cmd, ConnectionInfo, Pipeline, Value};
+
+use super::endpoint;
+use crate::clock;
+use crate::config::Redis;
+use crate::store::error::{Class, StoreError};
+
+/// How long to wait for a connection.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
+/// How long to wait for an answer: AOF rewrites and forks pause a busy Redis for more than the client library's 500 ms.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);
+/// After this many answers in a row that did not come, the connection counts as half-open and is rebuilt.
+const TIMEOUTS_MAX: u32 = 2;
+
+/// To whom.
+#[derive(Debug, Clone)]
+pub(super) enum To {
+    /// The one of the settings: its only server, or the master that the sentinels name.
+    Named(Redis),
+    /// A node of a cluster.
+    Node(Box<ConnectionInfo>),
+}
+
+/// One connection, cheap to clone.
+#[derive(Clone)]
+pub(in crate::store) struct Wire {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    to: To,
+    current: RwLock<Option<Live>>,
+    opening: tokio::sync::Mutex<()>,
+    timeouts: AtomicU32,
+}
+
+#[derive(Clone)]
+struct Live {
+    connection: MultiplexedConnection,
+    /// Tells this connection from the next.
+    generation: u64,
+}
+
+impl Wire {
+    /// A wire that is not open yet.
+    pub(super) fn new(to: To) -> Self {
+        let (current, opening) = (RwLock::new(None), tokio::sync::Mutex::new(()));
+        Wire { inner: Arc::new(Inner { to, current, opening, timeouts: AtomicU32::new(0) }) }
+    }
+
+    /// Whether both are the same connection.
+    pub(super) fn is(&self, other: &Wire) -> bool {
+        Arc::ptr_eq(&self.inner, &other.inner)
+    }
+
+    /// Where it leads, for people.
+    pub(in crate::store) fn place(&self) -> String {
+        match &self.inner.to {
+            To::Named(settings) => super::place(settings),
+            To::Node(info) => info.addr().to_string(),
+        }
+    }
+
+    /// Sends one command.
+    pub(super) async fn command(&self, doing: &str, command: &Cmd) -> Result<Value, StoreError> {
+        let mut live = self.live().await?;
+        let answer = clock::timeout(RESPONSE_TIMEOUT, live.connection.req_packed_command(command)).await;
+        self.judge(doing, live.generation, answer.map(|answer| answer.and_then(refusal)))
+    }
+
+    /// Sends pipelines one after the other, each only where the one before it was answered without an error; all over one connection, so that a
+    /// wait at the end covers them all. Every answer; the first error of any is the error of all.
+    pub(in crate::store) async fn pipelines(&self, doing: &str, pipelines: &[Pipeline]) -> Result<Vec<Value>, StoreError> {
+        let mut live = self.live().await?;
+        let mut answers = Vec::with_capacity(pipelines.iter().map(Pipeline::len).sum());
+        for pipeline in pipelines {
+            let answer = clock::timeout(RESPONSE_TIMEOUT, live.connection.req_packed_commands(pipeline, 0, pipeline.len())).await;
+            let answer = answer.map(|answer| answer.and_then(|values| values.into_iter().map(refusal).collect::<Result<Vec<_>, _>>()));
+            answers.extend(self.judge(doing, live.generation, answer)?);
+        }
+        Ok(answers)
+    }
+
+    async fn live(&self) -> Result<Live, StoreError> {
+        let current = self.inner.current.read().clone();
+        match current {
+            Some(live) => Ok(live),
+            // Rare, and its future is large and deep.
+            None => self.open().boxed().await,
+        }
+    }
+
+    async fn open(&self) -> Result<Live, StoreError> {
+        let _one_at_a_time = self.inner.opening.lock().await;
+        if let Some(live) = self.inner.current.read().clone() {
+            return Ok(live);
+        }
+        let connection = match clock::timeout(CONNECT_TIMEOUT, self.connect()).await {
+            Some(result) => result?,
+            None => {
+                let message = format!("redis: no connection to {} within {CONNECT_TIMEOUT:?}", self.place());
+                return Err(StoreError::new(Class::Timeout, message));
+            }
+        };
+        let live = Live { connection, generation: rand::random() };
+        self.inner.timeouts.store(0, Ordering::Relaxed);
+        *self.inner.current.write() = Some(live.clone());
+        Ok(live)
+    }
+
+    async fn connect(&self) -> Result<MultiplexedConnection, StoreError> {
+        let failed = |error: redis::RedisError| endpoint::refused(&self.place(), &error);
+        let client = match &self.inner.to {
+            To::Named(settings) => endpoint::client(settings).await?,
+            To::Node(info) => redis::Client::open((**info).clone()).map_err(failed)?,
+        };
+        let config = redis::AsyncConnectionConfig::new()
+            .set_connection_timeout(Some(CONNECT_TIMEOUT))
+            .set_response_timeout(Some(RESPONSE_TIMEOUT))
+            .set_pipeline_buffer_size(1024);
+        client.get_multiplexed_async_connection_with_config(&config).await.map_err(failed)
+    }
+
+    fn judge<T>(&self, doing: &str, generation: u64, answer: Option<Result<T, redis::RedisError>>) -> Result<T, StoreError> {
+        let error = match answer {
+            Some(Ok(value)) => {
+                self.inner.timeouts.store(0, Ordering::Relaxed);
+                return Ok(value);
+            }
+            Some(Err(error)) => {
+                let unusable = error.is_unrecoverable_error();
+                let error = StoreError::from_redis(doing, &error);
+                if unusable || matches!(error.class, Class::Io | Class::Readonly) {
+                    self.drop_connection(generation);
+                }
+                error
+            }
+            None => StoreError::new(Class::Timeout, format!("redis: {doing}: no answer from {} within {RESPONSE_TIMEOUT:?}", self.place())),
+        };
+        if error.class == Class::Timeout && self.inner.timeouts.fetch_add(1, Ordering::Relaxed) + 1 >= TIMEOUTS_MAX {
+            self.drop_connection(generation);
+        }
+        Err(error)
+    }
+
+    /// The next call opens another; calls in flight on this one end by themselves.
+    fn drop_connection(&self, generation: u64) {
+        let mut current = self.inner.current.write();
+        if current.as_ref().is_some_and(|live| live.generation == generation) {
+            *current = None;
+        }
+    }
+}
+
+/// What the server refuses comes as a value from this client's lower level: made an error.
+fn refusal(value: Value) -> Result<Value, redis::RedisError> {
+    match value {
+        Value::ServerError(error) => Err(error.into()),
+        value => Ok(value),
+    }
+}
