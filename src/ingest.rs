@@ -3,7 +3,7 @@
 //! Batches are applied one after the other, so that requests for one id keep the order of one reader. Nothing is given back while Redis or the
 //! `rejected` destination is away: the batch is held and tried again.
 
-use dwell_connectors::{Batch, BrokerConfig, ConnectorError, Destination, Message, Outcome, Source, SourceOptions};
+use dwell_connectors::{Batch, BrokerConfig, ConnectorError, Destination, Message, Source, SourceOptions};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
@@ -11,19 +11,19 @@ use crate::apply::Apply;
 use crate::clock;
 use crate::config;
 use crate::http::Readiness;
-use crate::job::{Action, JobId, Verdict};
-use crate::outgoing;
+use crate::job::{Action, Verdict};
 use crate::publisher::Publisher;
 use crate::reconnect::Backoff;
 use crate::request::{Act, Rejection, Request, Rules, Schedule, parse};
-use crate::store::inbound::Answer;
 use crate::telemetry::trace::{About, Span};
-use crate::telemetry::{IngestMetrics, IngestResult, PauseReason, Paused, PublishOutcome};
+use crate::telemetry::{IngestMetrics, IngestResult, PauseReason, Paused};
 
 mod held;
 mod reject;
+mod replies;
 
 use held::Held;
+use replies::{Replies, Reply};
 
 /// The most messages of one batch, and so of one pass through the durability gate.
 const BATCH: usize = 1024;
@@ -31,9 +31,6 @@ const BATCH: usize = 1024;
 const BATCH_BYTES: usize = 4 << 20;
 /// The most messages that are read and not stored yet: the batch that is being stored and those behind it.
 const UNSETTLED: usize = 4096;
-
-/// The most verdicts that are on their way at once: they stand beside the window of the dispatcher.
-const REPLIES: usize = 128;
 
 /// The agent that reads one ingest.
 pub struct Ingest {
@@ -53,17 +50,6 @@ struct Original {
     message: Message,
     span: Span,
 }
-
-/// A verdict that somebody asked for.
-struct Reply {
-    to: Destination,
-    id: JobId,
-    action: Action,
-    answer: Answer,
-}
-
-/// Those of a batch.
-type Replies = Vec<Reply>;
 
 /// What an [`Ingest`] is made of.
 pub struct Parts {
@@ -291,26 +277,6 @@ impl Ingest {
         self.count(IngestResult::Action, 1);
         replies.extend(act.reply_to.map(|to| Reply { to, id: act.id, action: act.action, answer }));
         true
-    }
-
-    /// Publishes the verdicts where they were asked for, many at once: a confirm may take as long as the publish timeout, and those of a batch one
-    /// after the other would stop the ingest. One that cannot be delivered is counted and said, and the request acknowledged all the same.
-    async fn reply(&self, mut replies: Replies, give_up: &CancellationToken) {
-        while !replies.is_empty() {
-            let now: Replies = replies.drain(..replies.len().min(REPLIES)).collect();
-            // A broker that was away is read again before it is published to, or the other way round: each link comes back by itself.
-            give_up.run_until_cancelled(self.publisher.until_connected()).await;
-            let verdicts = now.iter().map(|reply| (reply.to.clone(), outgoing::verdict(&reply.id, reply.action, reply.answer)));
-            let outcomes = self.publisher.publish_all(verdicts.collect()).await;
-            for (Reply { to, id, .. }, outcome) in now.into_iter().zip(outcomes) {
-                if let Some(metrics) = &self.of_ingest {
-                    metrics.reply(PublishOutcome::from(&outcome));
-                }
-                if outcome != Outcome::Confirmed {
-                    tracing::warn!(ingest = self.name, %id, %to, ?outcome, "the verdict could not be delivered");
-                }
-            }
-        }
     }
 
     /// Tells what people see of it.

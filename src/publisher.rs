@@ -123,6 +123,13 @@ impl Publisher {
         let _ = clock::timeout(left, connected.wait_for(|up| *up)).await;
     }
 
+    /// Waits until the broker is there, `publish_timeout` at most.
+    pub async fn until_back(&self) {
+        let mut connected = self.connected();
+        // The sender lives as long as this publisher.
+        let _ = clock::timeout(self.inner.publish_timeout, connected.wait_for(|up| *up)).await;
+    }
+
     /// A token that no publication has.
     #[must_use]
     pub fn token(&self) -> Token {

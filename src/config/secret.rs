@@ -5,12 +5,11 @@ use std::path::Path;
 /// The URL with its password, or all of what stands before `@` where that is a token, as `***`.
 #[must_use]
 pub fn without_password(url: &str) -> String {
-    let (scheme, rest) = url.split_once("://").map_or(("", url), |(scheme, rest)| (scheme, rest));
+    let (scheme, separator, rest) = url.split_once("://").map_or(("", "", url), |(scheme, rest)| (scheme, "://", rest));
     // Passwords are not always percent-encoded: the last `@` before the query ends them, even behind a `/`.
     let end = rest.find('?').unwrap_or(rest.len());
     let (head, query) = rest.split_at(end);
     let query = if query.is_empty() { "" } else { "?***" };
-    let separator = if scheme.is_empty() { "" } else { "://" };
     let Some((user_info, place)) = head.rsplit_once('@') else {
         return format!("{scheme}{separator}{head}{query}");
     };
@@ -21,20 +20,31 @@ pub fn without_password(url: &str) -> String {
     format!("{scheme}{separator}{shown}@{place}{query}")
 }
 
-/// The text with every URL in it as [`without_password`] has it.
+/// The text with every URL in it as [`without_password`] has it: up to the last `@` before the value's end, since a password may hold anything.
 pub(super) fn without_passwords(text: &str) -> String {
-    let ends = |c: char| c.is_whitespace() || matches!(c, '"' | '`');
-    text.split_inclusive(ends)
-        .map(|word| {
-            let url = word.trim_end_matches(ends);
-            // An example of ours names no password.
-            if url.contains("://") && url.contains('@') && !url.contains("://user:password@") {
-                format!("{}{}", without_password(url), &word[url.len()..])
-            } else {
-                word.to_owned()
-            }
-        })
-        .collect()
+    // Where the scheme begins that ends here.
+    let begin = |text: &str, at: usize| text[..at].trim_end_matches(|c: char| c.is_ascii_alphanumeric() || "+-.".contains(c)).len();
+    let (mut shown, mut rest) = (String::with_capacity(text.len()), text);
+    while let Some(at) = rest.find("://") {
+        let start = begin(rest, at);
+        shown.push_str(&rest[..start]);
+        let after = &rest[at + 3..];
+        let value = &after[..after.find(['"', '`', '\n']).unwrap_or(after.len())];
+        // Another URL may stand behind it, outside of quotes.
+        let value = &value[..value.find("://").map_or(value.len(), |next| begin(value, next))];
+        let word = |from: usize| value[from..].find(char::is_whitespace).map_or(value.len(), |end| from + end);
+        let end = at + 3 + word(value.rfind('@').map_or(0, |at| at + 1));
+        let url = &rest[start..end];
+        // An example of ours names no password.
+        if url.contains("://user:password@") {
+            shown.push_str(url);
+        } else {
+            shown.push_str(&without_password(url));
+        }
+        rest = &rest[end..];
+    }
+    shown.push_str(rest);
+    shown
 }
 
 /// Whether the value of a setting of this name must not be printed.
@@ -81,5 +91,13 @@ mod tests {
         let text = "\"redis://me:hush@h\" and `a://hush@h`, write redis://user@h:1 or http://h";
         let shown = "\"redis://me:***@h\" and `a://***@h`, write redis://***@h:1 or http://h";
         assert_eq!(without_passwords(text), shown);
+        for (text, shown) in [
+            ("mode is \"redis://me:hu sh@h\", use \"single\"", "mode is \"redis://me:***@h\", use \"single\""),
+            ("`redis://h?password=hush` is none", "`redis://h?***` is none"),
+            ("für://me:hush@h, ü://x:y z@h", "für://me:***@h, ü://x:***@h"),
+            ("amqp://user:password@host/vhost", "amqp://user:password@host/vhost"),
+        ] {
+            assert_eq!(without_passwords(text), shown);
+        }
     }
 }

@@ -52,11 +52,12 @@ pub fn waits_of(settings: &Redis, facts: &Facts) -> Result<Wait, StoreError> {
             "set appendonly yes in redis.conf; or redis.assume_fsync = true where the server fsyncs each write but does not tell; or redis.durability = \"memory\"",
         );
     }
+    // Asked for under `always` too, where it costs nothing: a server that takes over later may be set up otherwise.
+    if facts.waitaof && !told {
+        return Ok(Wait::Aof(replicas));
+    }
     if told || facts.appendfsync.as_deref() == Some("always") {
         return Ok(if replicas > 0 { Wait::Replicas(replicas) } else { Wait::None });
-    }
-    if facts.waitaof {
-        return Ok(Wait::Aof(replicas));
     }
     refuse(
         format!("{} has no WAITAOF and appendfsync is {}", facts.version, facts.appendfsync.as_deref().unwrap_or("not to be read")),
@@ -142,6 +143,8 @@ async fn calls_and_wait(wait: Wait, doing: &str, part: &Part<'_>) -> Result<Vec<
             _ => (0, 0),
         };
         if reached.0 < local || reached.1 < i64::from(replicas) {
+            // A master that lost its replicas may have been replaced behind its back: whom the settings name now is asked next.
+            part.wire.leave();
             let (fsynced, held) = reached;
             return Err(StoreError::new(
                 Class::Timeout,

@@ -95,7 +95,7 @@ pub(super) fn of(kind: FaultKind) -> Story {
         FaultKind::BrokerRestart => story("the broker is ended (SIGTERM) and started again", BROKER_AWAY, BROKER_SEEN),
         FaultKind::TargetFull => story(
             "a target is full: a queue that rejects, a stream that discards what is new",
-            "its jobs wait, each try later than the one before up to 30 s, and burn no attempt; others are served",
+            "its jobs wait, each try later than the one before up to 4 s, and burn no attempt; others are served",
             REFUSED_SEEN,
         ),
         FaultKind::TargetDeleted => story(

@@ -153,6 +153,11 @@ impl Wire {
     }
 
     /// The next call opens another; calls in flight on this one end by themselves.
+    /// The server behind it may be none to speak to any more: the next call opens another connection, to where the settings lead then.
+    pub(in crate::store) fn leave(&self) {
+        *self.inner.current.write() = None;
+    }
+
     fn drop_connection(&self, generation: u64) {
         let mut current = self.inner.current.write();
         if current.as_ref().is_some_and(|live| live.generation == generation) {

@@ -53,9 +53,14 @@ async fn a_conflict_is_rejected_and_the_job_that_stood_stands() {
 #[tokio::test]
 async fn verdicts_go_where_they_were_asked_for_and_one_that_cannot_does_not_stop_the_ingest() {
     let rig = Rig::start(&[]).await;
-    rig.broker.fail_times("replies", 1, Fault::Refused);
+    // Whenever it is tried.
+    rig.broker.fail_times("replies", 4, Fault::Refused);
     rig.send(asking(request("unheard", "1h")));
+    rig.until_metric(r#"dwell_replies_total{ingest="main",outcome="refused"}"#, 1.0).await;
+    // At first.
+    rig.broker.fail_times("replies", 3, Fault::Refused);
     rig.send(asking(request("x", "1h")));
+    rig.arrived("replies", 1).await;
     rig.send(asking(request("x", "2h")));
     rig.send(asking(action("reschedule", "x").with_header("delay-for", "3h")));
     rig.send(asking(action("fire", "x")));
