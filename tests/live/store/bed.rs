@@ -59,7 +59,9 @@ pub(crate) async fn open(settings: &Redis, brokers: &[&str]) -> Store {
 }
 
 pub(crate) async fn connect(url: &str) -> MultiplexedConnection {
-    redis::Client::open(url).unwrap().get_multiplexed_async_connection().await.unwrap()
+    // The client's own patience, half a second, is too little for a dump on a busy machine.
+    let patient = redis::AsyncConnectionConfig::new().set_response_timeout(Some(crate::support::DEADLINE));
+    redis::Client::open(url).unwrap().get_multiplexed_async_connection_with_config(&patient).await.unwrap()
 }
 
 /// A namespace of one bucket, so that every id is in bucket 0.

@@ -9,6 +9,7 @@ use dwell::store::error::Class;
 use dwell::store::lease::{Bury, Held, Over};
 
 use super::bed::{Bed, FAR, KEEP, MAIN, PAST, RETRY, action, held, open, request, retry};
+use super::lossy::Lossy;
 
 async fn memory(bed: &Bed) -> u64 {
     let redis::Value::BulkString(info) = bed.redis(&["INFO", "memory"]).await else { panic!() };
@@ -73,12 +74,9 @@ async fn a_full_redis_refuses_new_jobs_and_drains() {
     let full = memory(&bed).await;
 
     // A claim whose answer is lost is taken back.
-    bed.redis(&["CONFIG", "SET", "maxmemory", "0"]).await;
-    bed.redis(&["ZADD", &bed.key("due:main"), "inf", "damage"]).await;
-    bed.redis(&["CONFIG", "SET", "maxmemory", "1mb"]).await;
-    assert_eq!(late.claim(0, MAIN, super::bed::LEASE, 5, 1 << 20).await.unwrap_err().class, Class::Script);
-    bed.redis(&["ZREM", &bed.key("due:main"), "damage"]).await;
-    let jobs = late.claim(0, MAIN, super::bed::LEASE, 10, 1 << 20).await.unwrap().jobs;
+    let lossy = Lossy::beside(&bed).await;
+    lossy.lose_a_claim(&bed, 5).await;
+    let jobs = lossy.store.claim(0, MAIN, super::bed::LEASE, 10, 1 << 20).await.unwrap().jobs;
     assert_eq!(jobs.len(), 10);
     assert!(bed.hold(&jobs[0], 0).await && bed.hold(&jobs[1], 1_000_000).await);
     assert!(bed.release(&jobs[2], true).await);

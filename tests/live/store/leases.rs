@@ -6,7 +6,8 @@ use dwell::job::{DeadReason, Due, Verdict};
 use dwell::store::lease::{Bury, Held, Lease, Over, Release, Retry};
 use dwell::store::read::Place;
 
-use super::bed::{Bed, FAR, LEASE, MAIN, PAST, held, id, request, retry};
+use super::bed::{Bed, FAR, LEASE, MAIN, PAST, held, id, one_of, request, retry};
+use super::lossy::Lossy;
 
 #[tokio::test]
 async fn a_claim_takes_what_is_due_in_order_and_tells_what_is_next() {
@@ -324,13 +325,10 @@ async fn what_a_claim_took_without_our_hearing_of_it_is_given_back_unburned() {
     bed.put(request("other", 2, PAST)).await;
     // Taken by another instance, under another nonce: not touched.
     let other: Lease = bed.store.claim(0, MAIN, LEASE, 1, 1).await.unwrap().jobs.remove(0);
-    // An answer that cannot be read is a lost answer: this due time is no number.
-    bed.redis(&["ZADD", &bed.key("due:main"), "inf", "damage"]).await;
-    let error = bed.store.claim(0, MAIN, LEASE, 128, 1 << 20).await.unwrap_err();
-    assert_eq!(error.class.as_str(), "script", "{error}");
+    let lossy = Lossy::beside(&bed).await;
+    lossy.lose_a_claim(&bed, 128).await;
     assert_eq!((bed.place("a").await, bed.place("other").await), ("run".to_owned(), "run".to_owned()));
-    bed.redis(&["ZREM", &bed.key("due:main"), "damage"]).await;
-    let lease = bed.claim_one().await;
+    let lease = one_of(lossy.store.claim(0, MAIN, LEASE, 128, 1 << 20).await.unwrap());
     assert_ne!(lease.id, other.id);
     assert_eq!(lease.state.attempt, 1);
     assert!(bed.complete(&lease).await && bed.complete(&other).await);
@@ -339,18 +337,17 @@ async fn what_a_claim_took_without_our_hearing_of_it_is_given_back_unburned() {
 #[tokio::test]
 async fn a_lost_claim_is_found_among_many_leases() {
     let bed = Bed::new().await;
+    let lossy = Lossy::beside(&bed).await;
     for round in 0..12 {
         let batch: Vec<_> = (0..100).map(|n| request(&format!("job-{round}-{n}"), round * 100 + n, PAST)).collect();
         bed.store.schedule(&batch).await.unwrap();
         if round == 8 {
-            bed.redis(&["ZADD", &bed.key("due:main"), "inf", "damage"]).await;
-            bed.store.claim(0, MAIN, LEASE, 128, 1 << 20).await.unwrap_err();
-            bed.redis(&["ZREM", &bed.key("due:main"), "damage"]).await;
+            lossy.lose_a_claim(&bed, 128).await;
         } else {
             super::bed::open(&bed.settings, &[MAIN]).await.claim(0, MAIN, LEASE, 128, 1 << 20).await.unwrap();
         }
     }
-    let taken = bed.claim().await;
+    let taken = lossy.store.claim(0, MAIN, LEASE, 128, 1 << 20).await.unwrap();
     assert_eq!(taken.jobs.len(), 100);
     assert!(taken.jobs.iter().all(|lease| lease.id.as_str().starts_with("job-8-") && lease.state.attempt == 1));
 }

@@ -8,6 +8,7 @@ mod full;
 mod gate;
 mod leases;
 mod link;
+mod lossy;
 mod memories;
 mod model;
 mod requests;

@@ -1,0 +1,47 @@
+//! A store whose link to Redis loses answers when it is told to.
+
+use dwell::config::Redis;
+use dwell::store::Store;
+use dwell::store::error::{Class, StoreError};
+use dwell::store::scripts::Name;
+use dwell_connectors::conformance::proxy::{Direction, Flow, Proxy};
+
+use super::bed::{Bed, LEASE, MAIN, open};
+use crate::support::wait_until;
+
+pub(super) struct Lossy {
+    link: Proxy,
+    pub(super) store: Store,
+}
+
+impl Lossy {
+    /// On the Redis and the namespace of a bed.
+    pub(super) async fn beside(bed: &Bed) -> Lossy {
+        let place = bed.settings.urls[0].trim_start_matches("redis://").to_owned();
+        let link = Proxy::start(place).await.unwrap();
+        let through = Redis { urls: vec![format!("redis://{}", link.address())], ..bed.settings.clone() };
+        Lossy { store: open(&through, &[MAIN]).await, link }
+    }
+
+    /// Claims up to so many of bucket 0, in a way that Redis's answer is lost.
+    pub(super) async fn lose_a_claim(&self, bed: &Bed, most: usize) -> StoreError {
+        // Else what is lost is that Redis does not know the script.
+        bed.redis(&["SCRIPT", "LOAD", &Name::Claim.source()]).await;
+        let claimed = async || match bed.redis(&["ZCARD", &bed.key("run")]).await {
+            redis::Value::Int(count) => count,
+            other => panic!("{other:?}"),
+        };
+        let before = claimed().await;
+        self.link.set(Direction::Down, Flow::Drop);
+        let applied = async {
+            wait_until("the claim is applied", async || (claimed().await > before).then_some(())).await;
+            // Before any of it can come: a long answer may still be on its way.
+            self.link.reset();
+            self.link.mend();
+        };
+        let (answer, ()) = tokio::join!(self.store.claim(0, MAIN, LEASE, most, 1 << 20), applied);
+        let error = answer.unwrap_err();
+        assert_eq!(error.class, Class::Io, "{error}");
+        error
+    }
+}
