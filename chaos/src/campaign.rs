@@ -23,7 +23,7 @@ use rand::rngs::StdRng;
 use crate::checker::check;
 use crate::checker::verdict::Verdict;
 use crate::fault::FaultKind;
-use crate::history::{End, FORMAT, Fault, Head, History, Op, Phase, Unreadable};
+use crate::history::{DeadJob, End, FORMAT, Fault, Head, History, Op, Phase, Unreadable};
 use crate::ledger::Ledger;
 use crate::load::{Load, LoadOptions, Places};
 use crate::plan::{Plan, Step};
@@ -234,7 +234,7 @@ impl Campaign<'_> {
 
     async fn strike(&self, step: &Step) -> Result<i64, String> {
         let entry = |began_us, healed_us, in_flight, detail| {
-            Op::Fault(Fault { kind: step.kind.to_string(), began_us, healed_us, in_flight, detail })
+            Op::Fault(Fault { kind: step.kind.to_string(), began_us, healed_us, in_flight, detail, clock_step_us: None })
         };
         let now_us = clock::wall_us();
         let hold_us = i64::try_from(step.hold.as_micros()).unwrap_or(i64::MAX);
@@ -273,7 +273,7 @@ impl Campaign<'_> {
             let mut missing = self.ledger.missing();
             if left == 0 && !missing.jobs.is_empty() {
                 // One whose dead letter was not taken is nowhere else.
-                let kept: HashSet<String> = self.dead(&store).await?.into_iter().collect();
+                let kept: HashSet<String> = self.dead(&store).await?.into_iter().map(|dead| dead.id).collect();
                 missing.jobs.retain(|id| !kept.contains(id));
             }
             if left > 0 || !missing.jobs.is_empty() {
@@ -306,15 +306,21 @@ impl Campaign<'_> {
         Ok(end)
     }
 
-    async fn dead(&self, store: &Store) -> Result<Vec<String>, StoreError> {
-        let mut ids = Vec::new();
+    async fn dead(&self, store: &Store) -> Result<Vec<DeadJob>, StoreError> {
+        let mut dead = Vec::new();
         let mut query = Query { place: Place::Dead, from_ms: None, to_ms: None, target: None, after: None, limit: 500 };
         loop {
             let page = store.list(&query).await?;
-            ids.extend(page.jobs.iter().map(|found| found.id.as_str().to_owned()));
+            dead.extend(page.jobs.iter().map(|found| DeadJob {
+                id: found.id.as_str().to_owned(),
+                reason: found.state.as_ref().and_then(|state| state.reason).map(|reason| reason.as_str().to_owned()),
+                attempt: found.state.as_ref().map(|state| state.attempt),
+            }));
+            // Whoever is dead and cannot be read is dead; the damage says what is wrong.
+            dead.extend(page.unreadable.into_iter().map(|(id, _)| DeadJob { id, ..DeadJob::default() }));
             match page.next {
                 Some(next) => query.after = Some(next),
-                None => return Ok(ids),
+                None => return Ok(dead),
             }
         }
     }

@@ -24,7 +24,7 @@ pub fn check(history: &History) -> Verdict {
     let mut checker = Checker { history, windows: Windows::new(history, &faults), verdict: Verdict::default() };
     let courses = courses(&history.events, &faults);
     let end = history.events.iter().rev().find_map(|event| if let Op::End(end) = &event.op { Some(end) } else { None });
-    let kept: HashSet<&str> = end.iter().flat_map(|end| &end.dead).map(String::as_str).collect();
+    let kept: HashSet<&str> = end.iter().flat_map(|end| &end.dead).map(|dead| dead.id.as_str()).collect();
     let mut copies = Vec::new();
     for (id, course) in &courses {
         checker.job(id, course, kept.contains(id));

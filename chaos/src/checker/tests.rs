@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::verdict::{Verdict, Wrong};
 use super::*;
 use crate::history::tests::head;
-use crate::history::{Arrival, Ask, Fault, Job, Op, Place, Reply, Sample, Schedule};
+use crate::history::{Arrival, Ask, DeadJob, Fault, Job, Op, Place, Reply, Sample, Schedule};
 
 const DUE_MS: i64 = 1_000_000;
 const DUE_US: i64 = DUE_MS * 1000;
@@ -85,7 +85,10 @@ impl Run {
 
     fn fault(self, kind: &str, in_flight: u64) -> Run {
         let (began_us, healed_us) = (DUE_US - 10_000, DUE_US + 100_000);
-        self.push(ok(healed_us, Op::Fault(Fault { kind: kind.to_owned(), began_us, healed_us, in_flight, detail: String::new() })))
+        self.push(ok(
+            healed_us,
+            Op::Fault(Fault { kind: kind.to_owned(), began_us, healed_us, in_flight, detail: String::new(), clock_step_us: None }),
+        ))
     }
 
     fn counted(self, at_us: i64, count: u64) -> Run {
@@ -272,7 +275,7 @@ fn what_is_left_at_the_end_is_found() {
         assert_eq!(check(&true_run().ended(end)).findings.keys().copied().collect::<Vec<_>>(), [wrong]);
     }
     assert_eq!(check(&true_run().0).findings.keys().copied().collect::<Vec<_>>(), [Wrong::Broken]);
-    let kept = End { dead: vec!["x".to_owned()], ..End::default() };
+    let kept = End { dead: vec![DeadJob { id: "x".to_owned(), ..DeadJob::default() }], ..End::default() };
     assert!(check(&true_run().asked("x").ended(kept)).is_sound(), "it is dead, and its letter was not taken");
 }
 
@@ -291,6 +294,7 @@ fn a_copy_is_of_the_fault_that_was_on_and_not_of_one_that_was_over() {
         healed_us: DUE_US - 500_000,
         in_flight: 9,
         detail: String::new(),
+        clock_step_us: None,
     };
     let run = Run::new().counted(DUE_US - 9_000_000, 0).push(ok(DUE_US, Op::Fault(over))).fault("broker-freeze", 1).counted(DUE_US, 2);
     let verdict = run.asked("x").came("x").again("x", 2).check();

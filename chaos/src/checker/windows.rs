@@ -144,7 +144,7 @@ fn increase(events: &[Event], from_us: i64, to_us: i64) -> u64 {
 }
 
 fn strike<'a>(window: &Window<'_>, courses: impl Iterator<Item = &'a Course<'a>>) -> Strike {
-    let Fault { kind, began_us, healed_us, in_flight, detail } = window.fault.clone();
+    let Fault { kind, began_us, healed_us, in_flight, detail, .. } = window.fault.clone();
     let duplicates = window.copies.len() as u64;
     let mut strike =
         Strike { kind, began_us, healed_us, in_flight, duplicates, overdue: 0, first_us: None, last_us: None, lateness_us: 0, detail };
