@@ -157,7 +157,11 @@ impl FaultKind {
     pub fn allows(self) -> Allowance {
         let duplicates_of_in_flight = match self {
             // Everything is given back or settled before the end; nothing comes between a publish and its settle.
-            FaultKind::RedisScriptFlush | FaultKind::PoisonedRecords | FaultKind::ClockJump => false,
+            FaultKind::RedisScriptFlush | FaultKind::PoisonedRecords | FaultKind::ClockJump | FaultKind::DwellTerm => false,
+            // What is published is settled all the same, if slowly; and what is refused is not there.
+            FaultKind::RedisFull | FaultKind::LinkSlowRedis | FaultKind::RedisClockJump | FaultKind::TargetFull => false,
+            // What it read is read again, and that is one job.
+            FaultKind::ConsumerDeleted => false,
             _ => true,
         };
         let early_us = if self == FaultKind::RedisClockJump { i64::try_from(REDIS_CLOCK_JUMP.as_micros()).unwrap_or(i64::MAX) } else { 0 };
