@@ -22,7 +22,7 @@ use rand::rngs::StdRng;
 
 use crate::checker::check;
 use crate::checker::verdict::Verdict;
-use crate::fault::FaultKind;
+use crate::fault::{FaultKind, Struck};
 use crate::history::{DeadJob, End, FORMAT, Fault, Head, History, Op, Phase, Unreadable};
 use crate::ledger::Ledger;
 use crate::load::{Load, LoadOptions, Places};
@@ -233,25 +233,26 @@ impl Campaign<'_> {
     }
 
     async fn strike(&self, step: &Step) -> Result<i64, String> {
-        let entry = |began_us, healed_us, in_flight, detail| {
-            Op::Fault(Fault { kind: step.kind.to_string(), began_us, healed_us, in_flight, detail, clock_step_us: None })
+        let entry = |began_us, healed_us, in_flight, detail, clock_step_us| {
+            Op::Fault(Fault { kind: step.kind.to_string(), began_us, healed_us, in_flight, detail, clock_step_us })
         };
         let now_us = clock::wall_us();
         let hold_us = i64::try_from(step.hold.as_micros()).unwrap_or(i64::MAX);
-        self.ledger.record("faults", Phase::Invoke, entry(now_us, now_us + hold_us, 0, String::new()));
+        self.ledger.record("faults", Phase::Invoke, entry(now_us, now_us + hold_us, 0, String::new(), None));
         let mut rng = StdRng::seed_from_u64(step.seed);
         let struck = clock::timeout(STRIKE, Box::pin(step.kind.strike(self.world, &mut rng, step.hold))).await;
         let error = match struck {
             Some(Ok(struck)) => {
                 let took_ms = (struck.healed_us - struck.began_us) / 1000;
                 (self.options.say)(&format!("{}: {}, {took_ms} ms, {} in flight", step.kind, struck.detail, struck.in_flight));
-                self.ledger.record("faults", Phase::Ok, entry(struck.began_us, struck.healed_us, struck.in_flight, struck.detail));
-                return Ok(struck.healed_us);
+                let Struck { began_us, healed_us, in_flight, detail, clock_step_us, .. } = struck;
+                self.ledger.record("faults", Phase::Ok, entry(began_us, healed_us, in_flight, detail, clock_step_us));
+                return Ok(healed_us);
             }
             Some(Err(error)) => error.to_string(),
             None => format!("it took more than {} s", STRIKE.as_secs()),
         };
-        self.ledger.record("faults", Phase::Info, entry(now_us, clock::wall_us(), 0, error.clone()));
+        self.ledger.record("faults", Phase::Info, entry(now_us, clock::wall_us(), 0, error.clone(), None));
         Err(format!("{}: {error}", step.kind))
     }
 

@@ -41,7 +41,9 @@ impl BrokerSide {
                 (BrokerServer::Nats(server), port)
             }
             BrokerKind::Kafka => {
-                let options = KafkaOptions { proxy: Some(link.address().port()), ..KafkaOptions::default() };
+                // When the broker took it, and not when whoever sent it says that he did: the clock of the instances may be wrong.
+                let config = "log.message.timestamp.type=LogAppendTime".to_owned();
+                let options = KafkaOptions { proxy: Some(link.address().port()), config };
                 let server = KafkaServer::start(options).await?;
                 let port = server.link_port().unwrap_or_else(|| server.port());
                 (BrokerServer::Kafka(server), port)
