@@ -117,6 +117,9 @@ pub async fn run(options: Options) -> Result<Outcome, Error> {
         let what = what.display().to_string();
         move |error| Error::Io(what, error)
     };
+    if let Some(kind) = options.only.iter().find(|kind| !kind.applies(&options.world)) {
+        return Err(Error::Course(format!("{kind} cannot be done over {} with this durability", options.world.broker.as_str())));
+    }
     std::fs::create_dir_all(&options.out).map_err(io(&options.out))?;
     let file = options.out.join(format!("history-{}-{}.jsonl", options.world.broker.as_str(), options.seed));
     let world_options = WorldOptions { also: destinations(), ..options.world.clone() };
