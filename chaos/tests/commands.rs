@@ -1,5 +1,7 @@
 //! The commands around a campaign say no where nothing was tried, or is counted twice. Exit code 2, and no server is needed.
 
+#![allow(clippy::unwrap_used, reason = "tests")]
+
 use std::path::Path;
 use std::process::{Command, Output};
 
