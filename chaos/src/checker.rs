@@ -12,7 +12,6 @@ mod tests;
 pub mod verdict;
 mod windows;
 
-use std::cmp::Ordering;
 use std::collections::HashMap;
 
 use course::{Came, Course, courses};
@@ -159,27 +158,16 @@ impl Checker<'_> {
         // In the order in which the broker has them, not in that in which they were read.
         came.sort_by_key(|came| (came.taken_us(), &came.what.place));
         let numbers: Vec<u32> = came.iter().map(|came| came.what.attempt.unwrap_or(0)).collect();
-        let wrong = |pair: &[&Came<'_>]| {
-            let between = |of| self.windows.between(of, pair[0].taken_us(), pair[1].taken_us());
-            match pair[0].what.attempt.cmp(&pair[1].what.attempt) {
-                Ordering::Less => false,
-                // The master that was promoted may not know that it was begun.
-                Ordering::Equal => !between(kinds::rolls_back),
-                // What was held back may come after what was sent later.
-                Ordering::Greater => !between(kinds::reorders),
-            }
+        let between = |of, one: &Came<'_>, other: &Came<'_>| self.windows.between(of, one.taken_us(), other.taken_us());
+        // A master that was promoted may not know that it was begun.
+        let twice = |(at, one): (usize, &&Came<'_>)| {
+            came[at + 1..].iter().any(|other| one.what.attempt == other.what.attempt && !between(kinds::rolls_back, one, other))
         };
-        let same = |(at, number)| numbers[..at].contains(number);
-        let repeats = numbers.iter().enumerate().any(same) && !self.rolled_back(course);
-        if numbers.contains(&0) || repeats || came.windows(2).any(wrong) {
+        // What was held back may come after what was sent later.
+        let falls = |pair: &[&Came<'_>]| pair[0].what.attempt > pair[1].what.attempt && !between(kinds::reorders, pair[0], pair[1]);
+        if numbers.contains(&0) || came.iter().enumerate().any(twice) || came.windows(2).any(falls) {
             self.verdict.find(Wrong::Misnumbered, format!("{id}: attempts {numbers:?}"));
         }
-    }
-
-    /// Whether what was stored of it may have been forgotten.
-    fn rolled_back(&self, course: &Course<'_>) -> bool {
-        let times = || course.deliveries.iter().map(Came::taken_us);
-        times().min().zip(times().max()).is_some_and(|(first_us, last_us)| self.windows.between(kinds::rolls_back, first_us, last_us))
     }
 
     /// It died of something that the run gives, and its letter was written if it could be.

@@ -33,6 +33,8 @@ fn a_copy_is_explained_by_a_fault_within_reach_of_both_and_by_no_other() {
     };
     assert_eq!(rejected(DUE_US + 25 * SECOND), []);
     assert_eq!(rejected(DUE_US + 31 * SECOND), [Wrong::Unexplained]);
+    let over = Run::new().fault_at("dwell-kill", (DUE_US - 20 * SECOND, DUE_US - 15 * SECOND), 0).sent("b", Phase::Ok, refused.clone());
+    assert_eq!(over.rejected("b", "loop").rejected("b", "loop").wrong(), [Wrong::Unexplained], "it was over when the first came");
 }
 
 #[test]
@@ -75,6 +77,12 @@ fn a_master_that_is_promoted_may_begin_an_attempt_again_and_nothing_else_may() {
     let verdict = run("redis-failover", DUE_US + 2000);
     assert!(verdict.is_sound(), "{verdict}");
     assert_eq!((verdict.counts.duplicates, verdict.strikes[0].duplicates), (1, 1), "it is a copy all the same");
+    // And only across the failover.
+    let far = (DUE_US + 30 * SECOND, DUE_US + 31 * SECOND);
+    let run_before =
+        Run::new().counted(DUE_US - 9 * SECOND, 0).counted(DUE_US, 2).fault("link-stall-broker", 1).fault_at("redis-failover", far, 1);
+    let run_before = run_before.asked("x").came("x").again("x", 1).came_so("x", far.1, |arrival| arrival.attempt = Some(2));
+    assert!(run_before.check().findings.contains_key(&Wrong::Misnumbered));
     assert!(run("redis-kill", DUE_US + 2000).findings.contains_key(&Wrong::Misnumbered));
     // As many as came just before or meanwhile.
     assert_eq!(run("redis-failover", DUE_US + 200_000).findings.keys().copied().collect::<Vec<_>>(), [Wrong::Unexplained]);
@@ -110,6 +118,13 @@ fn attempts_fall_only_where_something_holds_the_earlier_back() {
     ] {
         assert_eq!(run(kind), wrong, "{kind}");
     }
+    // But what came has been begun: its number is taken.
+    let run = |end_us: i64, last| {
+        let run = Run::new().counted(DUE_US - 9 * SECOND, 0).counted(DUE_US, 2).fault("link-stall-broker", 2).asked("x").came("x");
+        run.again("x", 2).came_so("x", end_us, |arrival| arrival.attempt = Some(last)).wrong()
+    };
+    assert_eq!(run(DUE_US + 2 * SECOND, 1), [Wrong::Misnumbered]);
+    assert_eq!(run(DUE_US + 2 * SECOND, 3), []);
     // Read in another order than the broker has them.
     let run = Run::new().counted(DUE_US - 9 * SECOND, 0).counted(DUE_US, 1).fault("redis-kill", 1).asked("x");
     let run = run.came_so("x", DUE_US + 9000, |arrival| (arrival.attempt, arrival.taken_ms) = (Some(2), Some(DUE_MS + 8)));
