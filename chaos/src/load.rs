@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dwell::clock;
-use dwell_connectors::BrokerConfig;
+use dwell_connectors::{BrokerConfig, Message};
 use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
@@ -23,7 +23,7 @@ use self::draw::{Draw, Drawn, Plan, request};
 use self::http::Answer;
 use self::producer::{Producer, Sent, asked};
 use self::reader::{Role, read};
-use crate::history::{Ask, Op, Phase, Reply, Schedule};
+use crate::history::{Ask, Job, Op, Phase, Reply, Schedule};
 use crate::ledger::Ledger;
 use crate::world::Maker;
 
@@ -150,9 +150,13 @@ async fn send(options: LoadOptions, ledger: Arc<Ledger>, stop: CancellationToken
         let mut messages = Vec::new();
         while sent < wanted && !stopping {
             sent += 1;
-            let Drawn { id, job, message, ask } = draw.next(clock::wall_ms(), options.http.len(), late.map(String::as_str));
-            ledger.record("producer", Phase::Invoke, Op::Schedule(Schedule { id: id.clone(), job: Some(job), res: String::new() }));
+            let Drawn { id, job, message, ask, door } = draw.next(clock::wall_ms(), options.http.len(), late.map(String::as_str));
             turns.extend(ask.map(|plan| ((plan.at_ms, id.clone()), plan)));
+            if let Some(instance) = door {
+                asking.spawn(schedule_by_http(options.http[instance], instance, id, job, message, Arc::clone(&ledger)));
+                continue;
+            }
+            ledger.record("producer", Phase::Invoke, Op::Schedule(Schedule { id: id.clone(), job: Some(job), res: String::new() }));
             messages.push((Sent::Job(id), message));
         }
         let now_ms = clock::wall_ms();
@@ -187,6 +191,18 @@ async fn send(options: LoadOptions, ledger: Arc<Ledger>, stop: CancellationToken
 
 fn ask(id: &str, plan: &Plan) -> Ask {
     Ask { id: id.to_owned(), due_ms: plan.due_ms, res: String::new() }
+}
+
+async fn schedule_by_http(at: SocketAddr, instance: usize, id: String, job: Job, message: Message, ledger: Arc<Ledger>) {
+    let proc = format!("http-{instance}");
+    let op = |job, res| Op::Schedule(Schedule { id: id.clone(), job, res });
+    ledger.record(&proc, Phase::Invoke, op(Some(job.clone()), String::new()));
+    let (phase, res) = match http::schedule(at, &id, &job, &message).await {
+        Answer::Verdict(res) => (Phase::Ok, res),
+        Answer::Never(res) => (Phase::Fail, res),
+        Answer::Unknown(res) => (Phase::Info, res),
+    };
+    ledger.record(&proc, phase, op(None, res));
 }
 
 async fn by_http(at: SocketAddr, instance: usize, id: String, plan: Plan, ledger: Arc<Ledger>) {
