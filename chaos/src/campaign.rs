@@ -16,7 +16,7 @@ use dwell::store::error::StoreError;
 use dwell::store::fsck::{self, Rules};
 use dwell::store::list::Query;
 use dwell::store::read::Place;
-use dwell_connectors::{ConnectorError, Destination, Role};
+use dwell_connectors::ConnectorError;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 
@@ -127,7 +127,8 @@ pub async fn run(options: Options) -> Result<Outcome, Error> {
     (options.say)(&world.describe());
     let lease_ms = i64::try_from(lease_of(&world.settings().delivery).as_millis()).unwrap_or(i64::MAX);
     let ledger = Arc::new(Ledger::create(&file, &head(&options, lease_ms)).map_err(io(&file))?);
-    world.broker().declare(&Destination::new(REPLIES), Role::Letters).await?;
+    let maker = world.maker();
+    maker.make(REPLIES).await?;
     let places = Places {
         targets: world.targets().to_vec(),
         late: LATE.iter().map(|name| (*name).to_owned()).collect(),
@@ -138,6 +139,7 @@ pub async fn run(options: Options) -> Result<Outcome, Error> {
         seed: options.seed,
         rate: options.rate,
         broker: world.broker().clone(),
+        maker,
         http: (0..options.world.instances).map(|instance| world.http(instance)).collect(),
         places,
         dead: DEAD.to_owned(),
@@ -149,9 +151,10 @@ pub async fn run(options: Options) -> Result<Outcome, Error> {
         end = campaign.course(&mut load) => end,
         never = campaign.sample() => never,
     };
-    load.stop().await;
+    end.broken.extend(load.stop().await);
+    end.exits = world.stop_instances().await;
     let logs = world.timeline();
-    if let Err(error) = world.stop().await {
+    if let Err(error) = world.stop_servers().await {
         end.broken.push(format!("the world did not end: {error}"));
     }
     ledger.record("campaign", Phase::Ok, Op::End(end));
@@ -204,7 +207,7 @@ impl Campaign<'_> {
         } else if let Err(error) = self.strikes().await {
             broken.push(error);
         }
-        load.finish_sending().await;
+        broken.extend(load.finish_sending().await.err());
         match self.drain().await {
             Ok(end) => End { broken, ..end },
             Err(error) => {
@@ -333,6 +336,7 @@ impl Campaign<'_> {
     async fn sample<T>(&self) -> T {
         loop {
             for instance in 0..self.options.world.instances {
+                self.world.look_after(instance);
                 if let Some(sample) = look::sample(self.world, instance).await {
                     self.ledger.record("campaign", Phase::Ok, Op::Sample(sample));
                 }

@@ -13,6 +13,9 @@ use crate::proxy::Proxy;
 /// As whom the instances come, with the same word as password: whoever else comes as somebody whose rights no fault touches.
 pub(crate) const USER: &str = "dwell";
 
+/// Where the instances put what they cannot deliver or understand: their defaults, which they would make themselves.
+const LETTERS: [&str; 2] = ["delay.dead", "delay.rejected"];
+
 const DEFINITIONS: &str = "definitions.json";
 
 /// The side of the broker.
@@ -103,9 +106,8 @@ impl BrokerSide {
             let queue = json!({ "retention": "workqueue", "discard": "new" });
             jetstream::make_stream(self.port, "DWELL_delay_in", "delay.in", queue).await?;
             jetstream::make_consumer(self.port, "DWELL_delay_in", "dwell", "delay.in", 5_000_000_000).await?;
-            for target in targets {
-                jetstream::make_stream(self.port, &jetstream::stream_of(target), target, json!({ "duplicate_window": 100_000_000 }))
-                    .await?;
+            for target in targets.iter().map(String::as_str).chain(LETTERS) {
+                jetstream::make_target(self.port, target).await?;
             }
             return Ok(());
         }
