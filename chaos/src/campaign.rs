@@ -16,14 +16,14 @@ use dwell::store::error::StoreError;
 use dwell::store::fsck::{self, Rules};
 use dwell::store::list::Query;
 use dwell::store::read::Place;
-use dwell_connectors::{ConnectorError, Destination, Role};
+use dwell_connectors::ConnectorError;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 
 use crate::checker::check;
 use crate::checker::verdict::Verdict;
-use crate::fault::FaultKind;
-use crate::history::{End, FORMAT, Fault, Head, History, Op, Phase, Unreadable};
+use crate::fault::{FaultKind, Struck};
+use crate::history::{DeadJob, End, FORMAT, Fault, Head, History, Op, Phase, Unreadable};
 use crate::ledger::Ledger;
 use crate::load::{Load, LoadOptions, Places};
 use crate::plan::{Plan, Step};
@@ -117,6 +117,9 @@ pub async fn run(options: Options) -> Result<Outcome, Error> {
         let what = what.display().to_string();
         move |error| Error::Io(what, error)
     };
+    if let Some(kind) = options.only.iter().find(|kind| !kind.applies(&options.world)) {
+        return Err(Error::Course(format!("{kind} cannot be done over {} with this durability", options.world.broker.as_str())));
+    }
     std::fs::create_dir_all(&options.out).map_err(io(&options.out))?;
     let file = options.out.join(format!("history-{}-{}.jsonl", options.world.broker.as_str(), options.seed));
     let world_options = WorldOptions { also: destinations(), ..options.world.clone() };
@@ -124,7 +127,8 @@ pub async fn run(options: Options) -> Result<Outcome, Error> {
     (options.say)(&world.describe());
     let lease_ms = i64::try_from(lease_of(&world.settings().delivery).as_millis()).unwrap_or(i64::MAX);
     let ledger = Arc::new(Ledger::create(&file, &head(&options, lease_ms)).map_err(io(&file))?);
-    world.broker().declare(&Destination::new(REPLIES), Role::Letters).await?;
+    let maker = world.maker();
+    maker.make(REPLIES).await?;
     let places = Places {
         targets: world.targets().to_vec(),
         late: LATE.iter().map(|name| (*name).to_owned()).collect(),
@@ -135,6 +139,7 @@ pub async fn run(options: Options) -> Result<Outcome, Error> {
         seed: options.seed,
         rate: options.rate,
         broker: world.broker().clone(),
+        maker,
         http: (0..options.world.instances).map(|instance| world.http(instance)).collect(),
         places,
         dead: DEAD.to_owned(),
@@ -146,9 +151,10 @@ pub async fn run(options: Options) -> Result<Outcome, Error> {
         end = campaign.course(&mut load) => end,
         never = campaign.sample() => never,
     };
-    load.stop().await;
+    end.broken.extend(load.stop().await);
+    end.exits = world.stop_instances().await;
     let logs = world.timeline();
-    if let Err(error) = world.stop().await {
+    if let Err(error) = world.stop_servers().await {
         end.broken.push(format!("the world did not end: {error}"));
     }
     ledger.record("campaign", Phase::Ok, Op::End(end));
@@ -201,7 +207,7 @@ impl Campaign<'_> {
         } else if let Err(error) = self.strikes().await {
             broken.push(error);
         }
-        load.finish_sending().await;
+        broken.extend(load.finish_sending().await.err());
         match self.drain().await {
             Ok(end) => End { broken, ..end },
             Err(error) => {
@@ -233,25 +239,26 @@ impl Campaign<'_> {
     }
 
     async fn strike(&self, step: &Step) -> Result<i64, String> {
-        let entry = |began_us, healed_us, in_flight, detail| {
-            Op::Fault(Fault { kind: step.kind.to_string(), began_us, healed_us, in_flight, detail })
+        let entry = |began_us, healed_us, in_flight, detail, clock_step_us| {
+            Op::Fault(Fault { kind: step.kind.to_string(), began_us, healed_us, in_flight, detail, clock_step_us })
         };
         let now_us = clock::wall_us();
         let hold_us = i64::try_from(step.hold.as_micros()).unwrap_or(i64::MAX);
-        self.ledger.record("faults", Phase::Invoke, entry(now_us, now_us + hold_us, 0, String::new()));
+        self.ledger.record("faults", Phase::Invoke, entry(now_us, now_us + hold_us, 0, String::new(), None));
         let mut rng = StdRng::seed_from_u64(step.seed);
         let struck = clock::timeout(STRIKE, Box::pin(step.kind.strike(self.world, &mut rng, step.hold))).await;
         let error = match struck {
             Some(Ok(struck)) => {
                 let took_ms = (struck.healed_us - struck.began_us) / 1000;
                 (self.options.say)(&format!("{}: {}, {took_ms} ms, {} in flight", step.kind, struck.detail, struck.in_flight));
-                self.ledger.record("faults", Phase::Ok, entry(struck.began_us, struck.healed_us, struck.in_flight, struck.detail));
-                return Ok(struck.healed_us);
+                let Struck { began_us, healed_us, in_flight, detail, clock_step_us, .. } = struck;
+                self.ledger.record("faults", Phase::Ok, entry(began_us, healed_us, in_flight, detail, clock_step_us));
+                return Ok(healed_us);
             }
             Some(Err(error)) => error.to_string(),
             None => format!("it took more than {} s", STRIKE.as_secs()),
         };
-        self.ledger.record("faults", Phase::Info, entry(now_us, clock::wall_us(), 0, error.clone()));
+        self.ledger.record("faults", Phase::Info, entry(now_us, clock::wall_us(), 0, error.clone(), None));
         Err(format!("{}: {error}", step.kind))
     }
 
@@ -273,7 +280,7 @@ impl Campaign<'_> {
             let mut missing = self.ledger.missing();
             if left == 0 && !missing.jobs.is_empty() {
                 // One whose dead letter was not taken is nowhere else.
-                let kept: HashSet<String> = self.dead(&store).await?.into_iter().collect();
+                let kept: HashSet<String> = self.dead(&store).await?.into_iter().map(|dead| dead.id).collect();
                 missing.jobs.retain(|id| !kept.contains(id));
             }
             if left > 0 || !missing.jobs.is_empty() {
@@ -306,15 +313,21 @@ impl Campaign<'_> {
         Ok(end)
     }
 
-    async fn dead(&self, store: &Store) -> Result<Vec<String>, StoreError> {
-        let mut ids = Vec::new();
+    async fn dead(&self, store: &Store) -> Result<Vec<DeadJob>, StoreError> {
+        let mut dead = Vec::new();
         let mut query = Query { place: Place::Dead, from_ms: None, to_ms: None, target: None, after: None, limit: 500 };
         loop {
             let page = store.list(&query).await?;
-            ids.extend(page.jobs.iter().map(|found| found.id.as_str().to_owned()));
+            dead.extend(page.jobs.iter().map(|found| DeadJob {
+                id: found.id.as_str().to_owned(),
+                reason: found.state.as_ref().and_then(|state| state.reason).map(|reason| reason.as_str().to_owned()),
+                attempt: found.state.as_ref().map(|state| state.attempt),
+            }));
+            // Whoever is dead and cannot be read is dead; the damage says what is wrong.
+            dead.extend(page.unreadable.into_iter().map(|(id, _)| DeadJob { id, ..DeadJob::default() }));
             match page.next {
                 Some(next) => query.after = Some(next),
-                None => return Ok(ids),
+                None => return Ok(dead),
             }
         }
     }
@@ -323,6 +336,7 @@ impl Campaign<'_> {
     async fn sample<T>(&self) -> T {
         loop {
             for instance in 0..self.options.world.instances {
+                self.world.look_after(instance);
                 if let Some(sample) = look::sample(self.world, instance).await {
                     self.ledger.record("campaign", Phase::Ok, Op::Sample(sample));
                 }

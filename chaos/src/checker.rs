@@ -1,21 +1,24 @@
 //! The checker: a history in, a verdict out. Pure.
 //!
 //! - [`mod@verdict`]: what it says.
-//! - `course`: what is known of each job; `windows`: the faults, and what each of them explains.
+//! - `course`: what is known of each job; `answers`: what was said of it.
+//! - `windows`: the faults, and what each of them explains; `kinds`: what they can do.
 
+mod answers;
 mod course;
+mod kinds;
 #[cfg(test)]
 mod tests;
 pub mod verdict;
 mod windows;
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::HashMap;
 
 use course::{Came, Course, courses};
 use verdict::{Verdict, Wrong};
 use windows::{Copy, Windows};
 
-use crate::history::{End, Event, Fault, History, Job, Op, Phase};
+use crate::history::{DeadJob, End, Event, Fault, History, Job, Op, Phase};
 
 /// Checks a run.
 #[must_use]
@@ -24,14 +27,15 @@ pub fn check(history: &History) -> Verdict {
     let mut checker = Checker { history, windows: Windows::new(history, &faults), verdict: Verdict::default() };
     let courses = courses(&history.events, &faults);
     let end = history.events.iter().rev().find_map(|event| if let Op::End(end) = &event.op { Some(end) } else { None });
-    let kept: HashSet<&str> = end.iter().flat_map(|end| &end.dead).map(String::as_str).collect();
+    let kept: HashMap<&str, &DeadJob> = end.iter().flat_map(|end| &end.dead).map(|dead| (&*dead.id, dead)).collect();
     let mut copies = Vec::new();
     for (id, course) in &courses {
-        checker.job(id, course, kept.contains(id));
+        checker.job(id, course, kept.get(id).copied());
         copies.extend(again(id, course));
     }
     checker.windows.explain(copies, &mut checker.verdict);
     checker.windows.counted(&history.events, &mut checker.verdict);
+    answers::doors(&history.events, &mut checker.verdict);
     checker.verdict.strikes = checker.windows.strikes(courses.values());
     checker.end(end);
     checker.verdict
@@ -51,10 +55,14 @@ struct Checker<'a> {
 }
 
 impl Checker<'_> {
-    fn job(&mut self, id: &str, course: &Course<'_>, kept: bool) {
+    fn job(&mut self, id: &str, course: &Course<'_>, dead: Option<&DeadJob>) {
+        let kept = dead.is_some();
         let Some(job) = course.job else {
             for came in course.deliveries.iter().chain(&course.deaths).chain(&course.rejections) {
                 self.verdict.find(Wrong::Unexpected, format!("`{id}` on {}: nobody asked for it", came.what.topic));
+            }
+            for (at_us, action, res) in &course.replies {
+                self.verdict.find(Wrong::Unexpected, format!("`{id}`: `{res}` for `{action}` at {at_us}, and there is no such job"));
             }
             return;
         };
@@ -69,20 +77,20 @@ impl Checker<'_> {
         counts.asked += course.asks.len() as u64;
         counts.answered += course.asks.iter().filter(|ask| course.answer(ask.action).is_some()).count() as u64;
         match &job.refused {
-            Some(code) => self.bad_request(id, course, code),
+            Some(code) => self.bad_request(id, course, dead, code),
             None => {
                 self.whereabouts(id, job, course, kept);
                 self.contents(id, job, course);
                 self.attempts(id, course);
-                self.deaths(id, job, course);
-                self.verdicts(id, job, course, kept);
+                self.deaths(id, job, course, dead);
+                self.answers(id, job, course, kept);
                 self.lateness(id, job, course);
             }
         }
     }
 
     /// It must have come back, and nothing else.
-    fn bad_request(&mut self, id: &str, course: &Course<'_>, code: &str) {
+    fn bad_request(&mut self, id: &str, course: &Course<'_>, dead: Option<&DeadJob>, code: &str) {
         if course.certain && course.rejections.is_empty() {
             self.verdict.find(Wrong::Lost, format!("{id}: a bad request that did not come back"));
         }
@@ -93,6 +101,12 @@ impl Checker<'_> {
         }
         for came in course.deliveries.iter().chain(&course.deaths) {
             self.verdict.find(Wrong::Unexpected, format!("{id} on {}: a bad request", came.what.topic));
+        }
+        if let Some(dead) = dead {
+            self.verdict.find(Wrong::Unexpected, format!("{id} is kept as dead of {:?}: a bad request", dead.reason));
+        }
+        for (_, action, res) in &course.replies {
+            self.verdict.find(Wrong::Unexpected, format!("{id}: `{res}` for `{action}`: a bad request"));
         }
     }
 
@@ -121,16 +135,18 @@ impl Checker<'_> {
         for came @ Came { what, .. } in &course.deliveries {
             // What came with a later due time than it was asked for is measured by that.
             let due_us = what.due_ms.map_or(earliest_us, |due_ms| earliest_us.max(due_ms * 1000));
-            if came.taken_us() + self.windows.skew_us(came.taken_us()) < due_us {
+            if came.taken_us() + self.windows.ahead_us(came.taken_us()) < due_us {
                 self.verdict.find(Wrong::Early, format!("{id}: {} µs before {due_us}", due_us - came.taken_us()));
+            } else if self.is_stale(job, course, came) {
+                self.verdict.find(Wrong::Early, format!("{id}: at {} for {}, and it was moved", came.taken_us(), job.due_ms));
             }
         }
         for came @ Came { what, .. } in course.deliveries.iter().chain(&course.deaths) {
             if what.digest != job.digest {
                 self.verdict.find(Wrong::Damaged, format!("{id} on {}: {} and not {}", what.topic, what.digest, job.digest));
             }
-            let skew_us = |asked_us| self.windows.skew_us(asked_us).max(self.windows.skew_us(came.taken_us()));
-            if !what.due_ms.is_some_and(|due_ms| course.may_be_due(job, due_ms, skew_us)) {
+            let behind_us = |asked_us| self.windows.behind_us(asked_us).max(self.windows.behind_us(came.taken_us()));
+            if !what.due_ms.is_some_and(|due_ms| course.may_be_due(job, due_ms, behind_us)) {
                 self.verdict.find(Wrong::Misdated, format!("{id} on {}: due {:?}, asked for {}", what.topic, what.due_ms, job.due_ms));
             }
         }
@@ -138,57 +154,45 @@ impl Checker<'_> {
 
     /// Each copy has an attempt of its own, and later ones higher ones.
     fn attempts(&mut self, id: &str, course: &Course<'_>) {
-        let numbers: Vec<u32> = course.deliveries.iter().map(|came| came.what.attempt.unwrap_or(0)).collect();
-        let distinct: BTreeSet<u32> = numbers.iter().copied().collect();
-        if distinct.len() < numbers.len() || distinct.contains(&0) {
+        let mut came: Vec<&Came<'_>> = course.deliveries.iter().collect();
+        // In the order in which the broker has them, not in that in which they were read.
+        came.sort_by_key(|came| (came.taken_us(), &came.what.place));
+        let numbers: Vec<u32> = came.iter().map(|came| came.what.attempt.unwrap_or(0)).collect();
+        let between = |of, one: &Came<'_>, other: &Came<'_>| self.windows.between(of, one.taken_us(), other.taken_us());
+        // A master that was promoted may not know that it was begun.
+        let twice = |(at, one): (usize, &&Came<'_>)| {
+            came[at + 1..].iter().any(|other| one.what.attempt == other.what.attempt && !between(kinds::rolls_back, one, other))
+        };
+        // What was held back may come after what was sent later.
+        let falls = |pair: &[&Came<'_>]| pair[0].what.attempt > pair[1].what.attempt && !between(kinds::reorders, pair[0], pair[1]);
+        if numbers.contains(&0) || came.iter().enumerate().any(twice) || came.windows(2).any(falls) {
             self.verdict.find(Wrong::Misnumbered, format!("{id}: attempts {numbers:?}"));
-        } else if let Some(pair) = course.deliveries.windows(2).find(|pair| pair[0].what.attempt > pair[1].what.attempt) {
-            // What a broken link held back may come after what was sent later.
-            if !self.windows.broken_between(pair[0].at_us, pair[1].at_us) {
-                self.verdict.find(Wrong::Misnumbered, format!("{id}: attempts {numbers:?}"));
-            }
         }
     }
 
-    /// It died of something that the run gives.
-    fn deaths(&mut self, id: &str, job: &Job, course: &Course<'_>) {
+    /// It died of something that the run gives, and its letter was written if it could be.
+    fn deaths(&mut self, id: &str, job: &Job, course: &Course<'_>, dead: Option<&DeadJob>) {
         for Came { at_us, what } in &course.deaths {
-            // An answer that did not come is a failed attempt; a crash burns none.
-            let failed = job.absent || self.windows.broken_between(course.earliest_us(job), *at_us);
-            if what.reason != "retries_exhausted" || !failed {
-                self.verdict.find(Wrong::Burned, format!("{id}: `{}` with retry {:?}", what.reason, job.retry_ms));
-            }
+            self.death(id, job, course, (*at_us, &what.reason, what.attempt));
+        }
+        let Some(dead) = dead.filter(|_| course.deaths.is_empty()) else { return };
+        let end_us = self.history.events.last().map_or(i64::MAX, |event| event.t_us);
+        // Records of before do not say of what it died.
+        if let (Some(reason), attempt) = (&dead.reason, dead.attempt) {
+            self.death(id, job, course, (end_us, reason, attempt));
+        }
+        if !self.windows.between(kinds::fails_publish, course.earliest_us(job), end_us) {
+            self.verdict.find(Wrong::Lost, format!("{id}: it is dead, and there is no letter"));
         }
     }
 
-    /// What was said of it is what became of it.
-    fn verdicts(&mut self, id: &str, job: &Job, course: &Course<'_>, kept: bool) {
-        let came = !course.deliveries.is_empty();
-        let died = kept || !course.deaths.is_empty();
-        for ask in &course.asks {
-            let heard: BTreeSet<&str> = course.replies.iter().filter(|(_, of, _)| *of == ask.action).map(|(_, _, res)| *res).collect();
-            if heard.len() > 1 {
-                self.verdict.find(Wrong::Differing, format!("{id}: {} answered with {heard:?}", ask.action));
-            }
-            let Some(verdict) = heard.first() else { continue };
-            let at_its_time = || course.deliveries.iter().chain(&course.deaths).any(|came| came.what.due_ms == ask.due_ms);
-            let lie = match (ask.action, *verdict) {
-                ("cancel", "cancelled") => came || died,
-                (_, "fired") => !came,
-                (_, "not_found") => course.certain && !came && !died,
-                ("reschedule" | "fire", "dead") => !died,
-                ("reschedule", "rescheduled") => !at_its_time() && !kept,
-                ("fire", "firing") => !came && !died,
-                ("cancel", "cancelled_after_attempt" | "in_flight") | ("reschedule" | "fire", "in_flight") => false,
-                _ => true,
-            };
-            if lie {
-                let arrivals = course.deliveries.len();
-                self.verdict.find(
-                    Wrong::FalseVerdict,
-                    format!("{id}: {} is `{verdict}`, and it came {arrivals} times, due {}", ask.action, job.due_ms),
-                );
-            }
+    fn death(&mut self, id: &str, job: &Job, course: &Course<'_>, (at_us, reason, attempt): (i64, &str, Option<u32>)) {
+        // A publish that failed is a failed attempt; a crash burns none, and neither does anything that is done to Redis.
+        let failed = job.absent || self.windows.between(kinds::fails_publish, course.earliest_us(job), at_us);
+        // Those of the settings outlast whatever a campaign breaks.
+        let spent = job.retry_ms.as_ref().is_some_and(|waits| attempt.is_some_and(|attempt| attempt as usize > waits.len()));
+        if reason != "retries_exhausted" || !failed || !spent {
+            self.verdict.find(Wrong::Burned, format!("{id}: `{reason}` at attempt {attempt:?} with retry {:?}", job.retry_ms));
         }
     }
 
@@ -199,10 +203,10 @@ impl Checker<'_> {
         let due_us = what.due_ms.unwrap_or(job.due_ms) * 1000;
         // One that has failed before waits for its retries, too.
         let waits_ms = if what.attempt > Some(1) { job.retry_ms.iter().flatten().sum::<u64>() } else { 0 };
-        let from_us = self.windows.healed_before(at_us).map_or(due_us, |healed_us| healed_us.max(due_us)).max(course.sent_us);
-        let late_ms = (at_us - from_us) / 1000 - i64::try_from(waits_ms).unwrap_or(i64::MAX);
+        let whole_us = self.windows.unbroken_us(due_us.max(course.sent_us), at_us);
+        let late_ms = whole_us / 1000 - i64::try_from(waits_ms).unwrap_or(i64::MAX);
         if late_ms > self.history.head.late_ms {
-            self.verdict.find(Wrong::Late, format!("{id}: {late_ms} ms after everything was whole"));
+            self.verdict.find(Wrong::Late, format!("{id}: {late_ms} ms in which everything was whole"));
         }
     }
 
@@ -218,7 +222,7 @@ impl Checker<'_> {
         for damage in &end.damage {
             self.verdict.find(Wrong::Damage, damage);
         }
-        for broken in &end.broken {
+        for broken in end.broken.iter().chain(&end.exits) {
             self.verdict.find(Wrong::Broken, broken);
         }
     }

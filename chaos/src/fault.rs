@@ -73,6 +73,9 @@ pub struct Struck {
     pub in_flight: u64,
     /// To whom it was done, and how.
     pub detail: String,
+    /// By how much a wall clock jumped, µs: above zero it was ahead.
+    #[serde(default)]
+    pub clock_step_us: Option<i64>,
 }
 
 /// What a checker forgives of what came while a fault was on, and until it was overcome. Losses and false verdicts: never.
@@ -157,7 +160,11 @@ impl FaultKind {
     pub fn allows(self) -> Allowance {
         let duplicates_of_in_flight = match self {
             // Everything is given back or settled before the end; nothing comes between a publish and its settle.
-            FaultKind::RedisScriptFlush | FaultKind::PoisonedRecords | FaultKind::ClockJump => false,
+            FaultKind::RedisScriptFlush | FaultKind::PoisonedRecords | FaultKind::ClockJump | FaultKind::DwellTerm => false,
+            // What is published is settled all the same, if slowly; and what is refused is not there.
+            FaultKind::RedisFull | FaultKind::LinkSlowRedis | FaultKind::RedisClockJump | FaultKind::TargetFull => false,
+            // What it read is read again, and that is one job.
+            FaultKind::ConsumerDeleted => false,
             _ => true,
         };
         let early_us = if self == FaultKind::RedisClockJump { i64::try_from(REDIS_CLOCK_JUMP.as_micros()).unwrap_or(i64::MAX) } else { 0 };
@@ -176,8 +183,9 @@ impl FaultKind {
         }
         let mut watch = watch::InFlight::begin(world).await;
         let began_us = clock::wall_us();
-        let detail = watch.during(world, Box::pin(faults::strike(self, world, rng, hold))).await?;
-        Ok(Struck { kind: self, began_us, healed_us: clock::wall_us(), in_flight: watch.most(), detail })
+        let done = watch.during(world, Box::pin(faults::strike(self, world, rng, hold))).await?;
+        let healed_us = done.healed_us.unwrap_or_else(clock::wall_us);
+        Ok(Struck { kind: self, began_us, healed_us, in_flight: watch.most(), detail: done.detail, clock_step_us: done.clock_step_us })
     }
 }
 

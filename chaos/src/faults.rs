@@ -11,32 +11,56 @@ mod redis;
 
 use std::time::Duration;
 
+use dwell::clock;
 use dwell::servers::{BrokerKind, ServerError};
 use rand::rngs::StdRng;
 
 use crate::fault::FaultKind;
 use crate::world::{Error, World};
 
+/// What was done.
+pub(crate) struct Done {
+    /// To whom, and how.
+    pub(crate) detail: String,
+    /// When it was whole again, wall clock, epoch µs, where something else was waited for after that.
+    pub(crate) healed_us: Option<i64>,
+    /// By how much a clock jumped, µs.
+    pub(crate) clock_step_us: Option<i64>,
+}
+
+impl From<String> for Done {
+    fn from(detail: String) -> Done {
+        Done { detail, healed_us: None, clock_step_us: None }
+    }
+}
+
+impl Done {
+    /// It is whole now.
+    fn healed(detail: impl Into<String>) -> Done {
+        Done { healed_us: Some(clock::wall_us()), ..Done::from(detail.into()) }
+    }
+}
+
 /// How often a server is started again that would not.
 const STARTS: usize = 10;
 
 /// Does it, holds it and heals it; says to whom and how.
-pub(crate) async fn strike(kind: FaultKind, world: &World, rng: &mut StdRng, hold: Duration) -> Result<String, Error> {
+pub(crate) async fn strike(kind: FaultKind, world: &World, rng: &mut StdRng, hold: Duration) -> Result<Done, Error> {
     let nats = world.options().broker == BrokerKind::Nats;
-    match kind {
+    let detail = match kind {
         FaultKind::DwellKill => process::kill(world, rng, hold).await,
         FaultKind::DwellFreeze => process::freeze(world, rng, hold).await,
         FaultKind::DwellTerm => process::term(world, rng, hold).await,
-        FaultKind::RedisKill => redis::kill(world, hold).await,
-        FaultKind::RedisFreeze => redis::freeze(world, hold).await,
-        FaultKind::RedisRestart => redis::restart(world, hold).await,
-        FaultKind::RedisFull => redis::full(world, hold).await,
-        FaultKind::RedisReadonly => redis::readonly(world, hold).await,
-        FaultKind::RedisNoReplicas => redis::no_replicas(world, hold).await,
-        FaultKind::RedisBusy => redis::busy(world, hold).await,
+        FaultKind::RedisKill => return redis::kill(world, hold).await,
+        FaultKind::RedisFreeze => return redis::freeze(world, hold).await,
+        FaultKind::RedisRestart => return redis::restart(world, hold).await,
+        FaultKind::RedisFull => return redis::full(world, hold).await,
+        FaultKind::RedisReadonly => return redis::readonly(world, hold).await,
+        FaultKind::RedisNoReplicas => return redis::no_replicas(world, hold).await,
+        FaultKind::RedisBusy => return redis::busy(world, hold).await,
         FaultKind::RedisScriptFlush => redis::script_flush(world, hold).await,
         FaultKind::RedisClientKill => redis::client_kill(world, hold).await,
-        FaultKind::RedisFailover => redis::failover(world, rng, hold).await,
+        FaultKind::RedisFailover => return redis::failover(world, rng, hold).await,
         FaultKind::LinkCutRedis => network::cut(&world.redis.link, hold).await,
         FaultKind::LinkStallRedis => network::stall(&world.redis.link, hold).await,
         FaultKind::LinkSlowRedis => network::slow(&world.redis.link, hold).await,
@@ -58,12 +82,13 @@ pub(crate) async fn strike(kind: FaultKind, world: &World, rng: &mut StdRng, hol
         FaultKind::PermissionsWithdrawn if nats => nats::permissions_withdrawn(world, rng, hold).await,
         FaultKind::PermissionsWithdrawn => amqp::permissions_withdrawn(world, hold).await,
         FaultKind::ConnectionBlocked => amqp::connection_blocked(world, hold).await,
-        FaultKind::ClockJump => clocks::of_instances(world, rng, hold).await,
-        FaultKind::RedisClockJump => clocks::of_redis(world, rng, hold).await,
-        FaultKind::DiskFull => data::disk_full(world, hold).await,
+        FaultKind::ClockJump => return clocks::of_instances(world, rng, hold).await,
+        FaultKind::RedisClockJump => return clocks::of_redis(world, rng, hold).await,
+        FaultKind::DiskFull => return data::disk_full(world, hold).await,
         FaultKind::PoisonedRecords => data::poisoned_records(world, rng, hold).await,
         FaultKind::WrongType => data::wrong_type(world, rng, hold).await,
-    }
+    };
+    detail.map(Done::from)
 }
 
 /// After a break that may have failed, and its heal, which was tried in any case: the first error.

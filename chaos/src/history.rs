@@ -207,6 +207,9 @@ pub struct Fault {
     /// What was done to what, or why it could not be done.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub detail: String,
+    /// By how much a wall clock jumped, µs: above zero it was ahead. Of faults of clocks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clock_step_us: Option<i64>,
 }
 
 /// An instance at work.
@@ -231,12 +234,51 @@ pub struct End {
     /// Jobs in `run`.
     pub reserved: u64,
     /// Who is in `dead`.
-    pub dead: Vec<String>,
+    pub dead: Vec<DeadJob>,
     /// What fsck found: bucket, id and problem of each.
     pub damage: Vec<String>,
     /// Why the campaign itself could not go on: then nothing is known of what was still to come.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub broken: Vec<String>,
+    /// Every instance that ended by itself, or not with 0 when it was told to, and every panic in a log.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub exits: Vec<String>,
+}
+
+/// A job that is kept as dead. Records of before say its id alone.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "DeadEntry")]
+pub struct DeadJob {
+    /// Whose.
+    pub id: String,
+    /// What it died of, as a dead letter says it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// The attempt that it died with: how many were begun.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attempt: Option<u32>,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum DeadEntry {
+    Id(String),
+    Job {
+        id: String,
+        #[serde(default)]
+        reason: Option<String>,
+        #[serde(default)]
+        attempt: Option<u32>,
+    },
+}
+
+impl From<DeadEntry> for DeadJob {
+    fn from(entry: DeadEntry) -> DeadJob {
+        match entry {
+            DeadEntry::Id(id) => DeadJob { id, reason: None, attempt: None },
+            DeadEntry::Job { id, reason, attempt } => DeadJob { id, reason, attempt },
+        }
+    }
 }
 
 /// A whole run.
@@ -320,7 +362,8 @@ pub(crate) mod tests {
         let job = Job { due_ms: 5, target: "t".to_owned(), digest: "d".to_owned(), retry_ms: Some(vec![1]), absent: true, refused: None };
         let schedule = Schedule { id: "a".to_owned(), job: Some(job), res: String::new() };
         let ask = Ask { id: "a".to_owned(), due_ms: Some(9), res: "in_flight".to_owned() };
-        let end = End { dead: vec!["a".to_owned()], ..End::default() };
+        let dead = DeadJob { id: "a".to_owned(), reason: Some("retries_exhausted".to_owned()), attempt: Some(3) };
+        let end = End { dead: vec![dead], exits: vec!["dwell-0".to_owned()], ..End::default() };
         let ops = [(Phase::Invoke, Op::Schedule(schedule)), (Phase::Info, Op::Reschedule(ask)), (Phase::Ok, Op::End(end))];
         let events: Vec<Event> = ops.map(|(phase, op)| Event { t_us: 1, proc: "p".to_owned(), phase, op }).into();
         let mut file = tempfile::NamedTempFile::new().unwrap();
@@ -334,6 +377,14 @@ pub(crate) mod tests {
         writeln!(file, "{{\"t_us\":1}}").unwrap();
         let why = History::read(file.path()).unwrap_err().to_string();
         assert!(why.contains("line 5") && why.contains("proc"), "{why}");
+    }
+
+    #[test]
+    fn what_was_recorded_before_is_read_too() {
+        let end: End = serde_json::from_str(r#"{"scheduled":0,"reserved":0,"dead":["a"],"damage":[]}"#).unwrap();
+        assert_eq!(end, End { dead: vec![DeadJob { id: "a".to_owned(), ..DeadJob::default() }], ..End::default() });
+        let fault: Fault = serde_json::from_str(r#"{"kind":"redis-clock-jump","began_us":1,"healed_us":2}"#).unwrap();
+        assert_eq!(fault.clock_step_us, None);
     }
 
     #[test]

@@ -14,8 +14,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dwell::clock;
-use dwell_connectors::{BrokerConfig, Destination, Role as Made};
-use tokio::task::JoinSet;
+use dwell_connectors::{BrokerConfig, Message};
+use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
@@ -23,8 +23,9 @@ use self::draw::{Draw, Drawn, Plan, request};
 use self::http::Answer;
 use self::producer::{Producer, Sent, asked};
 use self::reader::{Role, read};
-use crate::history::{Ask, Op, Phase, Reply, Schedule};
+use crate::history::{Ask, Job, Op, Phase, Reply, Schedule};
 use crate::ledger::Ledger;
+use crate::world::Maker;
 
 /// How often the producer looks whether something is to be sent.
 const BEAT: Duration = Duration::from_millis(10);
@@ -55,6 +56,8 @@ pub struct LoadOptions {
     pub rate: u32,
     /// The broker.
     pub broker: BrokerConfig,
+    /// What makes the targets that are late.
+    pub maker: Maker,
     /// `/v1` of each instance.
     pub http: Vec<SocketAddr>,
     /// Destinations.
@@ -92,17 +95,30 @@ impl Load {
     }
 
     /// Sends nothing new, and returns when each request has its word. The readers go on.
-    pub async fn finish_sending(&mut self) {
+    ///
+    /// # Errors
+    /// The producer panicked: what it sent has no word.
+    pub async fn finish_sending(&mut self) -> Result<(), String> {
         self.stop.cancel();
-        if let Err(error) = (&mut self.sending).await {
-            // A panic of the load is one of the campaign.
-            std::panic::resume_unwind(error.into_panic());
-        }
+        (&mut self.sending).await.map_err(|error| format!("the producer of the load ended: {error}"))
     }
 
-    /// Ends the readers.
-    pub async fn stop(mut self) {
+    /// Ends the readers. Those that had ended before, which none ever should: why.
+    pub async fn stop(mut self) -> Vec<String> {
+        let mut ended = Vec::new();
+        while let Some(reader) = self.readers.try_join_next() {
+            let why = reader.err().map_or_else(|| "nobody knows why".to_owned(), |error| error.to_string());
+            ended.push(format!("a reader of the load ended: {why}"));
+        }
         self.readers.shutdown().await;
+        ended
+    }
+}
+
+/// A panic of a task is one of whoever waits for it.
+fn whole(ended: Result<(), JoinError>) {
+    if let Some(panic) = ended.err().and_then(|error| error.try_into_panic().ok()) {
+        std::panic::resume_unwind(panic);
     }
 }
 
@@ -124,7 +140,7 @@ async fn send(options: LoadOptions, ledger: Arc<Ledger>, stop: CancellationToken
         let late = options.places.late.get(turn).filter(|_| made <= turn);
         if let Some(late) = late.filter(|_| since_ms % BETWEEN_MS > ABSENT_MS) {
             made = turn + 1;
-            making.spawn(make(options.broker.clone(), late.clone()));
+            making.spawn(make(options.maker.clone(), late.clone()));
         }
         let wanted = u64::try_from(since_ms).unwrap_or(0) * u64::from(options.rate) / 1000;
         if !producer.ready().await {
@@ -134,9 +150,13 @@ async fn send(options: LoadOptions, ledger: Arc<Ledger>, stop: CancellationToken
         let mut messages = Vec::new();
         while sent < wanted && !stopping {
             sent += 1;
-            let Drawn { id, job, message, ask } = draw.next(clock::wall_ms(), options.http.len(), late.map(String::as_str));
-            ledger.record("producer", Phase::Invoke, Op::Schedule(Schedule { id: id.clone(), job: Some(job), res: String::new() }));
+            let Drawn { id, job, message, ask, door } = draw.next(clock::wall_ms(), options.http.len(), late.map(String::as_str));
             turns.extend(ask.map(|plan| ((plan.at_ms, id.clone()), plan)));
+            if let Some(instance) = door {
+                asking.spawn(schedule_by_http(options.http[instance], instance, id, job, message, Arc::clone(&ledger)));
+                continue;
+            }
+            ledger.record("producer", Phase::Invoke, Op::Schedule(Schedule { id: id.clone(), job: Some(job), res: String::new() }));
             messages.push((Sent::Job(id), message));
         }
         let now_ms = clock::wall_ms();
@@ -156,11 +176,13 @@ async fn send(options: LoadOptions, ledger: Arc<Ledger>, stop: CancellationToken
         if !messages.is_empty() {
             producer.send(messages).await;
         }
-        while asking.try_join_next().is_some() {}
+        while let Some(asked) = asking.try_join_next() {
+            whole(asked);
+        }
     }
     // What jobs wait for is made now at the latest.
     for late in options.places.late.iter().skip(made) {
-        making.spawn(make(options.broker.clone(), late.clone()));
+        making.spawn(make(options.maker.clone(), late.clone()));
     }
     producer.finish().await;
     asking.join_all().await;
@@ -169,6 +191,18 @@ async fn send(options: LoadOptions, ledger: Arc<Ledger>, stop: CancellationToken
 
 fn ask(id: &str, plan: &Plan) -> Ask {
     Ask { id: id.to_owned(), due_ms: plan.due_ms, res: String::new() }
+}
+
+async fn schedule_by_http(at: SocketAddr, instance: usize, id: String, job: Job, message: Message, ledger: Arc<Ledger>) {
+    let proc = format!("http-{instance}");
+    let op = |job, res| Op::Schedule(Schedule { id: id.clone(), job, res });
+    ledger.record(&proc, Phase::Invoke, op(Some(job.clone()), String::new()));
+    let (phase, res) = match http::schedule(at, &id, &job, &message).await {
+        Answer::Verdict(res) => (Phase::Ok, res),
+        Answer::Never(res) => (Phase::Fail, res),
+        Answer::Unknown(res) => (Phase::Info, res),
+    };
+    ledger.record(&proc, phase, op(None, res));
 }
 
 async fn by_http(at: SocketAddr, instance: usize, id: String, plan: Plan, ledger: Arc<Ledger>) {
@@ -182,11 +216,10 @@ async fn by_http(at: SocketAddr, instance: usize, id: String, plan: Plan, ledger
 }
 
 /// Makes a target, over restarts of the broker.
-async fn make(broker: BrokerConfig, target: String) {
-    let to = Destination::new(target);
+async fn make(maker: Maker, target: String) {
     loop {
-        match clock::timeout(Duration::from_secs(10), broker.declare(&to, Made::Letters)).await {
-            Some(Ok(_)) => return,
+        match clock::timeout(Duration::from_secs(10), maker.make(&target)).await {
+            Some(Ok(())) => return,
             Some(Err(error)) => debug!(%error, "target cannot be made yet"),
             None => debug!("target is not made in time"),
         }

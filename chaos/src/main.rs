@@ -11,6 +11,7 @@ use dwell::servers::BrokerKind;
 use dwell::units::parse_duration_ms;
 use dwell_chaos::campaign::{self, Options};
 use dwell_chaos::checker::check;
+use dwell_chaos::checker::verdict::Verdict;
 use dwell_chaos::fault::FaultKind;
 use dwell_chaos::history::History;
 use dwell_chaos::page::page;
@@ -139,9 +140,15 @@ async fn run(args: Run) -> Result<bool, Failure> {
         repeat: repeat.clone(),
         say: |line| eprintln!("{line}"),
     };
+    let file = args.out.join(format!("report-{name}.json"));
+    // What is left of an earlier run is not the report of this one, whatever becomes of it.
+    match std::fs::remove_file(&file) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(format!("{}: {error}", file.display()).into()),
+        _ => {}
+    }
     let running: Pin<Box<dyn Future<Output = _>>> = Box::pin(campaign::run(options));
     let outcome = running.await.map_err(|error| format!("{error}\nthe same again: dwell-chaos {repeat}"))?;
-    let file = args.out.join(format!("report-{name}.json"));
+    struck(&outcome.verdict).map_err(|error| format!("{error}\nthe same again: dwell-chaos {repeat}"))?;
     std::fs::write(&file, serde_json::to_string_pretty(&outcome.report)?)?;
     println!("{}", outcome.report);
     if !outcome.verdict.is_sound() {
@@ -150,6 +157,14 @@ async fn run(args: Run) -> Result<bool, Failure> {
         println!("record: {}\nseed {seed}, commit {commit}; the same again: dwell-chaos {repeat}", outcome.history.display());
     }
     Ok(outcome.verdict.is_sound())
+}
+
+/// What nothing was done to proves nothing.
+fn struck(verdict: &Verdict) -> Result<(), Failure> {
+    if verdict.is_sound() && verdict.strikes.is_empty() {
+        return Err("no fault was done, so nothing was tried: let it run for longer".into());
+    }
+    Ok(())
 }
 
 /// The arguments that repeat a run.
@@ -176,7 +191,9 @@ fn repeat(args: &Run, seed: u64) -> String {
 fn again(file: &Path, into: Option<&Path>) -> Result<bool, Failure> {
     let history = History::read(file)?;
     let verdict = check(&history);
-    let report = Report::of(&history, &verdict);
+    struck(&verdict).map_err(|error| format!("{}: {error}", file.display()))?;
+    let mut report = Report::of(&history, &verdict);
+    report.runs.iter_mut().for_each(|run| run.checked_again = true);
     println!("{report}\n{verdict}");
     if let Some(into) = into {
         std::fs::write(into, serde_json::to_string_pretty(&report)?).map_err(|error| format!("{}: {error}", into.display()))?;
@@ -190,9 +207,16 @@ fn read(file: &Path) -> Result<Report, Failure> {
 }
 
 fn merge(files: &[PathBuf]) -> Result<bool, Failure> {
+    if files.is_empty() {
+        return Err("no report is named: `dwell-chaos merge report-….json …`".into());
+    }
     let mut report = Report::default();
     for file in files {
-        report = report.and(read(file)?);
+        let other = read(file)?;
+        if let Some(run) = report.repeated(&other) {
+            return Err(format!("{}: {}, seed {} at {} is there already", file.display(), run.broker, run.seed, run.commit).into());
+        }
+        report = report.and(other);
     }
     println!("{}", serde_json::to_string_pretty(&report)?);
     eprintln!("{report}");
@@ -201,6 +225,13 @@ fn merge(files: &[PathBuf]) -> Result<bool, Failure> {
 
 fn write_page(file: &Path, into: &Path) -> Result<bool, Failure> {
     let report = read(file)?;
+    if report.runs.is_empty() {
+        return Err(format!("{}: no run is in it", file.display()).into());
+    }
+    if let Some(run) = report.runs.iter().find(|run| !run.can_be_repeated()) {
+        let (broker, seed, commit) = (&run.broker, run.seed, &run.commit);
+        return Err(format!("{broker}, seed {seed}: nobody can have its tree again (commit `{commit}`); run it on a commit").into());
+    }
     let old = std::fs::read_to_string(into).unwrap_or_default();
     std::fs::write(into, page(&old, &report)).map_err(|error| format!("{}: {error}", into.display()))?;
     Ok(report.is_sound())

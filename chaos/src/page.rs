@@ -26,7 +26,7 @@ fn written(report: &Report) -> String {
     let mut text = String::from(
         "\n## Faults\n\nRecovery is the time from when everything was whole again until the first overdue job arrived: the middle one, and the longest. \
          What is overdue includes requests that the broker holds for a reader that is gone, until its own patience ends (JetStream's `ack_wait`). \
-         Copies are second arrivals, each with a higher `delayed-attempt`.\n",
+         Copies are second arrivals, each with a higher `delayed-attempt`; only after a failover it may be the same.\n",
     );
     for kind in FaultKind::all() {
         let story = kind.what_happens();
@@ -37,22 +37,28 @@ fn written(report: &Report) -> String {
             let _ = writeln!(text, "- Measured: {}.", measured(tally));
         }
     }
-    text.push_str("\n## Campaigns\n\n| broker | seed | durability | instances | faults | jobs | minutes | verdict |\n|---|---|---|---|---|---|---|---|\n");
+    text.push_str(
+        "\n## Campaigns\n\n| broker | seed | commit | durability | instances | faults | jobs | seconds of faults | verdict |\n\
+         |---|---|---|---|---|---|---|---|---|\n",
+    );
     for run in &report.runs {
         let verdict = if run.sound { "sound" } else { "not sound" };
-        let minutes = run.seconds / 60;
+        let again = if run.checked_again { ", checked again" } else { "" };
         let _ = writeln!(
             text,
-            "| {} | {} | {} | {} | {} | {} | {minutes} | {verdict} |",
-            run.broker, run.seed, run.durability, run.instances, run.faults, run.jobs
+            "| {} | {} | {} | {} | {} | {} | {} | {} | {verdict}{again} |",
+            run.broker, run.seed, run.commit, run.durability, run.instances, run.faults, run.jobs, run.struck_seconds
         );
+    }
+    if report.runs.iter().any(|run| run.checked_again) {
+        text.push_str("\nChecked again: the verdict is that of a later checker on the record of the run.\n");
     }
     let _ = write!(text, "\nAll together: {}.\n", report.counts);
     if let Some(run) = report.runs.last() {
         let _ = write!(
             text,
-            "\nOne of them again: `cargo run -p dwell-chaos --bin dwell-chaos -- {}`, at commit {}.\n",
-            run.repeat, run.commit
+            "\nOne of them again, at its commit {}: `cargo build -p dwell-chaos --bins && target/debug/dwell-chaos {}`.\n",
+            run.commit, run.repeat
         );
     }
     let memories: Vec<String> = report
@@ -90,6 +96,17 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
+
+    #[test]
+    fn each_run_stands_with_its_own_commit_and_says_whose_verdict_it_is() {
+        let history = crate::history::History { head: crate::history::tests::head(), events: Vec::new() };
+        let mut report = Report::of(&history, &crate::checker::verdict::Verdict::default());
+        assert!(page("", &report).contains("| nats | 7 | abc | memory | 2 | 0 | 0 | 0 | sound |"));
+        report.runs[0].checked_again = true;
+        let text = page("", &report);
+        assert!(text.contains("| sound, checked again |"), "{text}");
+        assert!(text.contains("commit abc: `cargo build -p dwell-chaos --bins && target/debug/dwell-chaos run --seed 7`"), "{text}");
+    }
 
     #[test]
     fn only_what_is_between_the_markers_is_written_anew() {

@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::checker::verdict::{Counts, Verdict, Wrong};
+use crate::checker::verdict::{Counts, Strike, Verdict, Wrong};
 use crate::history::{Event, History, Op, Sample};
 
 /// Of one campaign, or of several.
@@ -38,6 +38,12 @@ pub struct Run {
     pub seconds: i64,
     /// How many faults.
     pub faults: usize,
+    /// From the first fault to the heal of the last, seconds: what is before and after is calm.
+    #[serde(default)]
+    pub struck_seconds: i64,
+    /// The verdict is not that of the run, but of a checker that judged its record later.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub checked_again: bool,
     /// Jobs that were taken.
     pub jobs: u64,
     /// No promise broke.
@@ -95,6 +101,8 @@ impl Report {
             durability: head.durability.clone(),
             seconds,
             faults: verdict.strikes.len(),
+            struck_seconds: struck_seconds(&verdict.strikes),
+            checked_again: false,
             jobs: verdict.counts.taken,
             sound: verdict.is_sound(),
             repeat: head.repeat.clone(),
@@ -133,11 +141,33 @@ impl Report {
         self
     }
 
+    /// A run of the other that is in this one already: it would count twice.
+    #[must_use]
+    pub fn repeated<'a>(&self, other: &'a Report) -> Option<&'a Run> {
+        let same =
+            |one: &Run, run: &Run| (&one.broker, one.seed, &one.commit, &one.repeat) == (&run.broker, run.seed, &run.commit, &run.repeat);
+        other.runs.iter().find(|run| self.runs.iter().any(|one| same(one, run)))
+    }
+
     /// No promise broke in any run.
     #[must_use]
     pub fn is_sound(&self) -> bool {
         self.findings.is_empty() && self.runs.iter().all(|run| run.sound)
     }
+}
+
+impl Run {
+    /// Its tree can be had again: it is known, and nothing in it was changed.
+    #[must_use]
+    pub fn can_be_repeated(&self) -> bool {
+        !self.commit.is_empty() && !self.commit.ends_with("-dirty")
+    }
+}
+
+fn struck_seconds(strikes: &[Strike]) -> i64 {
+    let began_us = strikes.iter().map(|strike| strike.began_us).min();
+    let healed_us = strikes.iter().map(|strike| strike.healed_us).max();
+    began_us.zip(healed_us).map_or(0, |(began_us, healed_us)| healed_us.saturating_sub(began_us) / 1_000_000)
 }
 
 /// The middle one, the later of two.
@@ -227,7 +257,6 @@ impl fmt::Display for Report {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::checker::verdict::Strike;
     use crate::history::Phase;
     use crate::history::tests::head;
 
@@ -236,7 +265,7 @@ mod tests {
         Strike {
             kind: kind.to_owned(),
             began_us: 0,
-            healed_us: 9,
+            healed_us: 9_000_000,
             in_flight: 3,
             duplicates: 2,
             overdue: 1,
@@ -267,7 +296,11 @@ mod tests {
 
     #[test]
     fn reports_of_several_runs_are_one() {
+        let other = Report { runs: vec![Run { seed: 8, ..report(None).runs.remove(0) }], ..report(Some(Wrong::Lost)) };
+        assert_eq!(report(None).repeated(&other), None);
+        assert_eq!(report(None).and(other).repeated(&report(None)).map(|run| run.seed), Some(7));
         let both = report(None).and(report(Some(Wrong::Lost)));
+        assert_eq!(both.runs[0].struck_seconds, 9);
         let tally = &both.faults["redis-kill"];
         assert_eq!(
             (tally.count, tally.duplicates, &*tally.first_ms, &*tally.last_ms, tally.lateness_ms),
@@ -280,6 +313,12 @@ mod tests {
         assert!(text.contains("NOT SOUND: nats, seed 7") && text.contains("lost: 1"), "{text}");
         let json = serde_json::to_string(&both).unwrap();
         assert_eq!(serde_json::from_str::<Report>(&json).unwrap(), both);
+    }
+
+    #[test]
+    fn a_tree_that_is_unknown_or_was_changed_cannot_be_had_again() {
+        let of = |commit: &str| Run { commit: commit.to_owned(), ..report(None).runs.remove(0) }.can_be_repeated();
+        assert_eq!((of("abc"), of("abc-dirty"), of("")), (true, false, false));
     }
 
     #[test]

@@ -13,7 +13,8 @@ use std::time::Duration;
 
 use dwell::config::{self, Durability};
 use dwell::servers::{BrokerKind, DwellServer, ServerError};
-use dwell_connectors::{BrokerConfig, ConnectorError};
+use dwell_connectors::{BrokerConfig, ConnectorError, Destination};
+use parking_lot::Mutex;
 use tempfile::TempDir;
 
 pub(crate) use self::broker::{BrokerSide, USER, classic, nats_users, rabbitmqctl};
@@ -112,6 +113,8 @@ pub struct World {
     pub(crate) clock: HostClock,
     settings: config::Settings,
     targets: Vec<String>,
+    /// See [`World::exits`].
+    exits: Mutex<Vec<String>>,
     _folder: TempDir,
 }
 
@@ -139,7 +142,7 @@ impl World {
         let clock = HostClock::new(folder.path(), "instances").await?;
         let starting = (0..options.instances).map(|_| Instance::start(options.program.clone(), &through, &clock));
         let instances = futures_util::future::try_join_all(starting).await?;
-        Ok(World { options, redis, broker, instances, clock, settings, targets, _folder: folder })
+        Ok(World { options, redis, broker, instances, clock, settings, targets, exits: Mutex::default(), _folder: folder })
     }
 
     /// What it is made of.
@@ -203,17 +206,95 @@ impl World {
         format!("{} instance(s) over {}, durability {:?}", self.options.instances, self.broker.kind().as_str(), self.options.durability)
     }
 
+    /// What makes destinations here.
+    #[must_use]
+    pub fn maker(&self) -> Maker {
+        Maker { broker: self.broker().clone(), nats: (self.broker.kind() == BrokerKind::Nats).then(|| self.broker.port()) }
+    }
+
+    /// Looks whether an instance ended by itself; not while something is done to it.
+    pub(crate) fn look_after(&self, instance: usize) {
+        if let Ok(mut server) = self.instances[instance].server.try_lock() {
+            self.note_end(instance, &mut server);
+        }
+    }
+
+    /// The same, for who does something to it: what comes next would hide it.
+    pub(crate) fn note_end(&self, instance: usize, server: &mut DwellServer) {
+        match server.ended() {
+            Ok(None) => {}
+            Ok(Some(status)) => self.note(format!("dwell-{instance} ended by itself with {status}")),
+            Err(error) => self.note(format!("dwell-{instance}: {error}")),
+        }
+    }
+
+    /// Something that no instance may do.
+    pub(crate) fn note(&self, what: String) {
+        self.exits.lock().push(what);
+    }
+
+    /// Ends the instances by SIGTERM, with their claims given back. What no instance may have done until then: ended by itself, or not with 0, or
+    /// panicked.
+    pub async fn stop_instances(&self) -> Vec<String> {
+        for (number, instance) in self.instances.iter().enumerate() {
+            let mut server = instance.server.lock().await;
+            self.note_end(number, &mut server);
+            match server.stop().await {
+                Ok(Some(status)) if !status.success() => self.note(format!("dwell-{number} ended with {status} after SIGTERM")),
+                Ok(_) => {}
+                Err(error) => self.note(format!("dwell-{number}: {error}")),
+            }
+        }
+        let logs = self.instances.iter().enumerate().flat_map(|(number, instance)| logs::read(&format!("dwell-{number}"), &instance.dir));
+        let panics = logs.flat_map(|(name, text)| panics(&text).map(|line| format!("{name}: {line}")).collect::<Vec<_>>());
+        self.exits.lock().iter().cloned().chain(panics).collect()
+    }
+
     /// Ends everything, in order: the instances by SIGTERM, with their claims given back.
     ///
     /// # Errors
-    /// Something did not end.
+    /// Something did not end, or an instance not as it must.
     pub async fn stop(self) -> Result<(), Error> {
-        for instance in &self.instances {
-            instance.server.lock().await.stop().await?;
-        }
+        let exits = self.stop_instances().await;
+        self.stop_servers().await?;
+        if exits.is_empty() { Ok(()) } else { Err(Error::Course(exits.join("; "))) }
+    }
+
+    /// Ends what is not an instance; drop ends those that still run.
+    ///
+    /// # Errors
+    /// Something did not end.
+    pub async fn stop_servers(self) -> Result<(), Error> {
         self.broker.stop().await?;
         self.redis.stop().await
     }
+}
+
+/// What makes destinations of the load.
+#[derive(Debug, Clone)]
+pub struct Maker {
+    broker: BrokerConfig,
+    /// The port of a NATS.
+    nats: Option<u16>,
+}
+
+impl Maker {
+    /// Makes a destination for letters. On NATS its stream forgets at once what it saw: no repeat of ours hides behind the server's own
+    /// deduplication.
+    ///
+    /// # Errors
+    /// It is not made, or nobody knows.
+    pub async fn make(&self, name: &str) -> Result<(), Error> {
+        match self.nats {
+            Some(port) => jetstream::make_target(port, name).await,
+            None => Ok(self.broker.declare(&Destination::new(name), dwell_connectors::Role::Letters).await.map(drop)?),
+        }
+    }
+}
+
+/// The lines of a log that tell of a panic.
+fn panics(log: &str) -> impl Iterator<Item = &str> {
+    log.lines().filter(|line| line.contains("panicked at"))
 }
 
 impl Instance {
@@ -232,4 +313,15 @@ impl Instance {
 async fn proxy() -> Result<Proxy, Error> {
     // Nothing listens on it.
     Proxy::start("127.0.0.1:1").await.map_err(Error::io("a proxy"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_is_seen_in_a_log() {
+        let log = "{\"level\":\"info\"}\nthread 'main' panicked at src/x.rs:1:2:\nno\n";
+        assert_eq!(panics(log).collect::<Vec<_>>(), ["thread 'main' panicked at src/x.rs:1:2:"]);
+    }
 }

@@ -186,7 +186,7 @@ impl Process {
     }
 
     /// The exit status, once it has ended.
-    fn ended(&mut self) -> Result<Option<ExitStatus>, ServerError> {
+    pub(super) fn ended(&mut self) -> Result<Option<ExitStatus>, ServerError> {
         let Some(child) = &mut self.child else { return Ok(None) };
         let status = child.try_wait().map_err(ServerError::prepare("the end of the process"))?;
         if status.is_some() {

@@ -77,6 +77,11 @@ impl<K: Kind> Server<K> {
         self.process.start(async |pid| self.kind.look(port, &dir, pid).await).await
     }
 
+    /// How it ended, where it ended by itself and nobody was told yet.
+    pub fn ended(&mut self) -> Result<Option<ExitStatus>, ServerError> {
+        self.process.ended()
+    }
+
     /// SIGSTOP: it keeps its connections and answers nothing, as a host that hangs.
     pub fn freeze(&self) -> Result<(), ServerError> {
         self.process.freeze()

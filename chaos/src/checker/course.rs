@@ -29,6 +29,8 @@ pub(super) struct Asked {
     pub(super) at_us: i64,
     /// The new time: of a reschedule.
     pub(super) due_ms: Option<i64>,
+    /// The broker said that it has it; of HTTP there is the verdict alone.
+    pub(super) confirmed: bool,
 }
 
 /// A message that was read.
@@ -100,13 +102,16 @@ impl<'a> Seen<'a> {
             return self.places.insert((place, &came.what.id, came.what.attempt));
         }
         // AMQP has no places. A copy of Dwell's has an attempt of its own, so what is the same in everything is the same message, where the broker
-        // may have handed it out twice: it says so, or it was cut off.
+        // may have handed it out twice: it says so, or it was down itself. What else is broken is not between it and who reads.
         let same = |other: &&Came<'_>| {
             let (one, other) = (came.what, other.what);
             (&one.topic, one.due_ms, one.attempt, &one.digest) == (&other.topic, other.due_ms, other.attempt, &other.digest)
         };
         let Some(first) = before.iter().find(same) else { return true };
-        let cut_off = self.faults.iter().any(|fault| fault.began_us <= came.at_us && fault.healed_us >= first.at_us);
+        let cut_off = self
+            .faults
+            .iter()
+            .any(|fault| fault.kind.starts_with("broker-") && fault.began_us <= came.at_us && fault.healed_us >= first.at_us);
         !(came.what.redelivered || cut_off)
     }
 }
@@ -114,11 +119,22 @@ impl<'a> Seen<'a> {
 impl Course<'_> {
     fn asked(&mut self, action: &'static str, event: &Event, ask: &Ask) {
         match event.phase {
-            Phase::Invoke => self.asks.push(Asked { action, at_us: event.t_us, due_ms: ask.due_ms }),
+            Phase::Invoke => self.asks.push(Asked { action, at_us: event.t_us, due_ms: ask.due_ms, confirmed: false }),
             // It reached nobody.
             Phase::Fail => self.asks.retain(|asked| asked.action != action),
-            Phase::Ok | Phase::Info => {}
+            Phase::Ok => self.asks.iter_mut().filter(|asked| asked.action == action).for_each(|asked| asked.confirmed = true),
+            Phase::Info => {}
         }
+    }
+
+    /// Whether this was asked of it.
+    pub(super) fn has_asked(&self, action: &str) -> bool {
+        self.asks.iter().any(|ask| ask.action == action)
+    }
+
+    /// When the first verdict on this was heard, epoch µs.
+    pub(super) fn heard_us(&self, action: &str) -> Option<i64> {
+        self.replies.iter().find(|(_, of, _)| *of == action).map(|(t_us, ..)| *t_us)
     }
 
     /// The verdict on what was asked, `None` where it is unheard.
@@ -126,14 +142,9 @@ impl Course<'_> {
         self.replies.iter().find(|(_, of, _)| *of == action).map(|(_, _, res)| *res)
     }
 
-    /// Whether something was asked whose verdict nobody heard: it may have been done.
-    pub(super) fn is_open(&self, action: &str) -> bool {
-        self.asks.iter().any(|ask| ask.action == action) && self.answer(action).is_none()
-    }
-
-    /// Whether what was asked was done, or may have been.
+    /// Whether what was asked was done, or may have been: nobody heard the verdict.
     pub(super) fn may(&self, action: &str, verdicts: &[&str]) -> bool {
-        self.is_open(action) || self.answer(action).is_some_and(|verdict| verdicts.contains(&verdict))
+        self.has_asked(action) && self.answer(action).is_none_or(|verdict| verdicts.contains(&verdict))
     }
 
     /// When it may first come, epoch µs.
@@ -150,11 +161,11 @@ impl Course<'_> {
         earliest
     }
 
-    /// Whether a message may carry this due time. `skew_us`: so much the clock of Redis may have been behind that of who asked.
-    pub(super) fn may_be_due(&self, job: &Job, due_ms: i64, skew_us: impl Fn(i64) -> i64) -> bool {
+    /// Whether a message may carry this due time. `behind_us`: so much the clock of Redis may have been behind that of who asked.
+    pub(super) fn may_be_due(&self, job: &Job, due_ms: i64, behind_us: impl Fn(i64) -> i64) -> bool {
         due_ms == job.due_ms
             || self.asks.iter().any(|ask| match ask.action {
-                "fire" => due_ms >= (ask.at_us - skew_us(ask.at_us)) / 1000 && self.may("fire", &["firing"]),
+                "fire" => due_ms >= (ask.at_us - behind_us(ask.at_us)) / 1000 && self.may("fire", &["firing"]),
                 "reschedule" => ask.due_ms == Some(due_ms) && self.may("reschedule", &["rescheduled"]),
                 _ => false,
             })

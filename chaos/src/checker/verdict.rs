@@ -27,6 +27,8 @@ pub enum Wrong {
     FalseVerdict,
     /// Two verdicts on one question that differ.
     Differing,
+    /// A request that the broker has, and no verdict, though it could be published.
+    Unanswered,
     /// Dead without a reason that the run gives.
     Burned,
     /// A good request came back, or a bad one with another code than it must.
@@ -57,6 +59,7 @@ impl Wrong {
             Wrong::Unexplained => "unexplained",
             Wrong::FalseVerdict => "false-verdict",
             Wrong::Differing => "differing",
+            Wrong::Unanswered => "unanswered",
             Wrong::Burned => "burned",
             Wrong::Refused => "refused",
             Wrong::Late => "late",
@@ -87,6 +90,9 @@ pub struct Counts {
     pub asked: u64,
     /// Of those, answered.
     pub answered: u64,
+    /// Requests that the broker has, whose answer could not be published.
+    #[serde(default)]
+    pub untold: u64,
     /// Copies past the first of a job, each explained by a fault.
     pub duplicates: u64,
 }
@@ -104,6 +110,7 @@ impl std::ops::Add for Counts {
             rejected: self.rejected + other.rejected,
             asked: self.asked + other.asked,
             answered: self.answered + other.answered,
+            untold: self.untold + other.untold,
             duplicates: self.duplicates + other.duplicates,
         }
     }
@@ -163,11 +170,11 @@ impl Verdict {
 
 impl fmt::Display for Counts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Counts { taken, uncertain, delivered, recovered, dead, rejected, asked, answered, duplicates } = self;
+        let Counts { taken, uncertain, delivered, recovered, dead, rejected, asked, answered, untold, duplicates } = self;
         write!(
             f,
             "{taken} jobs taken, {uncertain} uncertain ({recovered} of them came), {delivered} delivered, {dead} dead, {rejected} rejected, \
-             {answered} of {asked} answers, {duplicates} duplicates"
+             {answered} of {asked} answers ({untold} could not be told), {duplicates} duplicates"
         )
     }
 }

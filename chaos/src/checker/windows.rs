@@ -4,6 +4,7 @@ use dwell::dispatch::LEASE_MARGIN;
 
 use super::Wrong;
 use super::course::{Came, Course};
+use super::kinds;
 use super::verdict::{Strike, Verdict};
 use crate::fault::{Allowance, FaultKind};
 use crate::history::{Event, Fault, Head, History, Op, Sample};
@@ -41,35 +42,80 @@ impl<'a> Windows<'a> {
         Windows { head: &history.head, windows: windows.collect() }
     }
 
-    /// When everything was last healed before `at_us`.
-    pub(super) fn healed_before(&self, at_us: i64) -> Option<i64> {
-        self.windows.iter().filter(|window| window.fault.began_us <= at_us).map(|window| window.fault.healed_us).max()
+    /// How much of the time between these two nothing was broken, µs.
+    pub(super) fn unbroken_us(&self, from_us: i64, to_us: i64) -> i64 {
+        let mut broken: Vec<(i64, i64)> = self.windows.iter().map(|window| (window.fault.began_us, window.fault.healed_us)).collect();
+        broken.sort_unstable();
+        let (mut sum_us, mut at_us) = (0, from_us);
+        for (began_us, healed_us) in broken {
+            sum_us += (began_us.min(to_us) - at_us).max(0);
+            at_us = at_us.max(healed_us);
+        }
+        sum_us + (to_us - at_us).max(0)
     }
 
-    /// By how much the clock of Redis may have been ahead or behind at this time.
-    pub(super) fn skew_us(&self, at_us: i64) -> i64 {
-        let on = |window: &&Window<'_>| window.fault.began_us <= at_us && at_us <= window.fault.healed_us + SLACK_US;
-        let allowed = |window: &Window<'_>| allowance(window.fault).early_us;
-        self.windows.iter().filter(on).map(allowed).max().unwrap_or(0)
+    /// By how much the clock of Redis may have been ahead at this time, µs.
+    pub(super) fn ahead_us(&self, at_us: i64) -> i64 {
+        self.steps(at_us).map(|(_, most)| most).max().unwrap_or(0).max(0)
     }
 
-    /// Whether something was broken between these times, or leases of then still ran.
-    pub(super) fn broken_between(&self, from_us: i64, to_us: i64) -> bool {
-        let lease_us = self.head.lease_ms * 1000;
-        self.windows.iter().any(|window| window.fault.began_us <= to_us && window.fault.healed_us + lease_us >= from_us)
+    /// By how much the clock of Redis may have been behind at this time, µs.
+    pub(super) fn behind_us(&self, at_us: i64) -> i64 {
+        self.steps(at_us).map(|(least, _)| -least).max().unwrap_or(0).max(0)
+    }
+
+    /// From the least to the most by which it may have been wrong then. A record that does not say which way it jumped is forgiven both.
+    fn steps(&self, at_us: i64) -> impl Iterator<Item = (i64, i64)> {
+        let on = move |window: &&Window<'_>| window.fault.began_us <= at_us && at_us <= window.fault.healed_us + SLACK_US;
+        self.windows.iter().filter(on).filter_map(|window| match (allowance(window.fault).early_us, window.fault.clock_step_us) {
+            (0, _) => None,
+            (_, Some(step_us)) => Some((step_us, step_us)),
+            (early_us, None) => Some((-early_us, early_us)),
+        })
+    }
+
+    /// Whether something of this kind was broken between these times, or leases of then still ran.
+    pub(super) fn between(&self, of: fn(&str) -> bool, from_us: i64, to_us: i64) -> bool {
+        let reach_us = self.head.lease_ms * 1000;
+        self.windows.iter().any(|Window { fault, .. }| of(&fault.kind) && fault.began_us <= to_us && fault.healed_us + reach_us >= from_us)
+    }
+
+    /// Until when something that was out at this time may land: a lease later, or as long after the heal of what holds it back.
+    pub(super) fn lands_by_us(&self, at_us: i64) -> i64 {
+        let reach_us = self.head.lease_ms * 1000 + SLACK_US;
+        let mut by_us = at_us + reach_us;
+        for Window { fault, .. } in &self.windows {
+            if kinds::holds_back(&fault.kind) && fault.began_us <= by_us && fault.healed_us >= at_us {
+                by_us = by_us.max(fault.healed_us + reach_us);
+            }
+        }
+        by_us
+    }
+
+    /// Until when something that had landed at this time is read: a broker that is down hands out nothing.
+    pub(super) fn read_by_us(&self, at_us: i64) -> i64 {
+        let mut by_us = at_us + SLACK_US;
+        for Window { fault, .. } in &self.windows {
+            if fault.kind.starts_with("broker-") && fault.began_us <= by_us && fault.healed_us >= at_us - SLACK_US {
+                by_us = by_us.max(fault.healed_us + self.head.lease_ms * 1000 + SLACK_US);
+            }
+        }
+        by_us
     }
 
     /// Gives each copy to a fault that explains it; notes those that none does.
     pub(super) fn explain(&mut self, mut copies: Vec<Copy<'a>>, verdict: &mut Verdict) {
-        let reach_us = self.head.lease_ms * 1000 + SLACK_US;
+        let (reach_us, late_us) = (self.head.lease_ms * 1000 + SLACK_US, self.head.late_ms * 1000);
         copies.sort_by_key(|copy| copy.first_us);
         for copy in copies {
             let explains = |window: &&mut Window<'_>| {
                 let Fault { began_us, healed_us, .. } = *window.fault;
+                // A batch that is read again waits for the broker's own patience.
+                let again_us = if copy.of_job { reach_us } else { late_us };
                 (window.room > 0 || !copy.of_job)
                     && copy.first_us >= began_us - reach_us
                     && copy.first_us <= healed_us + reach_us
-                    && copy.again_us >= began_us
+                    && (began_us..=healed_us + again_us).contains(&copy.again_us)
             };
             // Rather one that was on between the two than one whose leases still ran, and of those the last.
             let turn = |window: &&mut Window<'_>| ((copy.first_us - window.fault.healed_us).max(0), window.fault.healed_us);
@@ -91,14 +137,24 @@ impl<'a> Windows<'a> {
 
     /// Each copy that a fault outside of Dwell caused was counted by an instance when it became possible.
     pub(super) fn counted(&self, events: &[Event], verdict: &mut Verdict) {
-        for window in self.windows.iter().filter(|window| !window.copies.is_empty() && !window.fault.kind.starts_with("dwell-")) {
+        // A master that is promoted tells nobody what it did not know.
+        let known = || self.windows.iter().filter(|window| !window.copies.is_empty() && !kinds::rolls_back(&window.fault.kind));
+        for window in known().filter(|window| !window.fault.kind.starts_with("dwell-")) {
             let from_us = window.fault.began_us - SLACK_US;
             let to_us = window.copies.iter().map(|copy| copy.again_us).max().unwrap_or(i64::MAX) + SLACK_US;
             let counted = increase(events, from_us, to_us);
             if counted < window.copies.len() as u64 {
                 let (kind, copies) = (&window.fault.kind, window.copies.len());
                 verdict.find(Wrong::Uncounted, format!("{kind} at {}: {copies} copies, {counted} counted", window.fault.began_us));
+                return;
             }
+        }
+        // No step pays for two. What an instance counted since it was last looked at dies with it.
+        let copies: usize = known().map(|window| window.copies.len()).sum();
+        let killed = self.windows.iter().filter(|window| window.fault.kind == "dwell-kill").map(|window| window.fault.in_flight);
+        let counted = increase(events, i64::MIN, i64::MAX) + killed.sum::<u64>();
+        if counted < copies as u64 {
+            verdict.find(Wrong::Uncounted, format!("the whole run: {copies} copies, {counted} counted, or lost with who was killed"));
         }
     }
 
@@ -144,7 +200,7 @@ fn increase(events: &[Event], from_us: i64, to_us: i64) -> u64 {
 }
 
 fn strike<'a>(window: &Window<'_>, courses: impl Iterator<Item = &'a Course<'a>>) -> Strike {
-    let Fault { kind, began_us, healed_us, in_flight, detail } = window.fault.clone();
+    let Fault { kind, began_us, healed_us, in_flight, detail, .. } = window.fault.clone();
     let duplicates = window.copies.len() as u64;
     let mut strike =
         Strike { kind, began_us, healed_us, in_flight, duplicates, overdue: 0, first_us: None, last_us: None, lateness_us: 0, detail };

@@ -9,14 +9,14 @@ use rand::rngs::StdRng;
 use redis::aio::MultiplexedConnection;
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
 
-use super::both;
+use super::{Done, both};
 use crate::world::{Error, World};
 
 /// How long Redis may take to write its file again.
 const WRITTEN: Duration = Duration::from_secs(30);
 
 /// A full disk: no file of Redis's may grow.
-pub(super) async fn disk_full(world: &World, hold: Duration) -> Result<String, Error> {
+pub(super) async fn disk_full(world: &World, hold: Duration) -> Result<Done, Error> {
     let pair = world.redis.pair.lock().await;
     let pid = pair.master.pid().and_then(|pid| i32::try_from(pid).ok()).and_then(Pid::from_raw);
     let pid = pid.ok_or_else(|| Error::Course("redis-server is not running".to_owned()))?;
@@ -29,6 +29,7 @@ pub(super) async fn disk_full(world: &World, hold: Duration) -> Result<String, E
         clock::sleep(hold).await;
     }
     both(filled, limit(None))?;
+    let done = Done::healed("no file may grow");
     let mut connection = pair.connect().await?;
     let written = clock::timeout(WRITTEN, async {
         loop {
@@ -40,7 +41,7 @@ pub(super) async fn disk_full(world: &World, hold: Duration) -> Result<String, E
         }
     });
     written.await.ok_or_else(|| Error::Course(format!("redis did not write its file again within {WRITTEN:?}")))??;
-    Ok("no file may grow".to_owned())
+    Ok(done)
 }
 
 /// Writes records that no job has, due now. What is still there in the end is taken away by hand, as a person would with `dwell fsck`.

@@ -86,7 +86,7 @@ async fn reload(server: &NatsServer, from: &str, to: &str) -> Result<(), Error> 
     let text = std::fs::read_to_string(&file).map_err(Error::io(file.display().to_string()))?;
     let changed = text.replace(&nats_users(from), &nats_users(to));
     if changed == text {
-        return Ok(());
+        return Err(Error::Course(format!("{}: the rights of the instances are not as they were left", file.display())));
     }
     std::fs::write(&file, changed).map_err(Error::io(file.display().to_string()))?;
     let before = reloads();

@@ -12,6 +12,8 @@ use crate::history::{Job, digest};
 const AHEAD_MS: std::ops::Range<i64> = 200..5000;
 /// What is asked for a job is asked so much from its due time, ms.
 const AROUND_MS: std::ops::Range<i64> = -150..150;
+/// A job that waits for a retry is asked something so much after it was due, ms.
+const RETRYING_MS: std::ops::Range<i64> = 300..3500;
 /// The producer's own header: it must arrive as it was sent.
 pub(super) const NOTE: &str = "x-note";
 /// The largest body, bytes.
@@ -32,6 +34,8 @@ pub(super) struct Drawn {
     pub(super) job: Job,
     pub(super) message: Message,
     pub(super) ask: Option<Plan>,
+    /// It is asked for by HTTP on this instance; its body is text.
+    pub(super) door: Option<usize>,
 }
 
 /// Something to ask for.
@@ -77,7 +81,11 @@ impl Draw {
         let id = format!("{letter}-{}-{}", self.run, self.next);
         let due_ms = now_ms + self.rng.random_range(AHEAD_MS);
         let target = self.places.targets[self.rng.random_range(0..self.places.targets.len())].clone();
-        let body = self.body();
+        let door = ((85..95).contains(&lot) && instances > 0).then(|| self.rng.random_range(0..instances));
+        let mut body = self.body();
+        if door.is_some() {
+            body = body.iter().map(|byte| b'a' + byte % 26).collect();
+        }
         let note = format!("{:016x}", self.rng.random::<u64>());
         let mut job = Job { due_ms, target, digest: digest(&body, [(NOTE, &*note)]), retry_ms: None, absent: false, refused: None };
         let mut ask = None;
@@ -86,11 +94,12 @@ impl Draw {
             3..8 => {
                 if let Some(late) = late {
                     (job.target, job.absent) = (late.to_owned(), true);
+                    ask = self.rng.random::<bool>().then(|| self.plan(due_ms, RETRYING_MS, instances));
                 }
             }
             8..10 => (job.target, job.absent, job.retry_ms) = (self.places.never.clone(), true, Some(vec![100, 200])),
             10..14 => job.retry_ms = Some(Vec::new()),
-            14..34 => ask = Some(self.plan(due_ms, instances)),
+            14..34 => ask = Some(self.plan(due_ms, AROUND_MS, instances)),
             _ => {}
         }
         let mut message = Message::new(body).with_header("delay-id", &id).with_header("delay-target", &job.target).with_header(NOTE, note);
@@ -104,14 +113,14 @@ impl Draw {
         if lot >= 95 {
             message = message.with_header("delay-reply-to", &self.places.replies);
         }
-        Drawn { id, job, message, ask }
+        Drawn { id, job, message, ask, door }
     }
 
-    fn plan(&mut self, due_ms: i64, instances: usize) -> Plan {
-        let at_ms = due_ms + self.rng.random_range(AROUND_MS);
+    fn plan(&mut self, due_ms: i64, around_ms: std::ops::Range<i64>, instances: usize) -> Plan {
+        let at_ms = due_ms + self.rng.random_range(around_ms);
         let action = [Action::Cancel, Action::Cancel, Action::Reschedule, Action::Fire][self.rng.random_range(0..4)];
         // Later than it was due, so that which of the two an arrival is for is told by its time.
-        let moved = (action == Action::Reschedule).then(|| due_ms + self.rng.random_range(500..2000));
+        let moved = (action == Action::Reschedule).then(|| due_ms.max(at_ms) + self.rng.random_range(500..2000));
         let door = (instances > 0 && self.rng.random::<bool>()).then(|| self.rng.random_range(0..instances.max(1)));
         Plan { at_ms, action, due_ms: moved, door }
     }
@@ -164,6 +173,8 @@ mod tests {
         some(&|drawn| drawn.job.absent && drawn.message.headers.text("delay-retry") == Some("100ms,200ms"));
         some(&|drawn| drawn.message.headers.text("delay-retry") == Some("none"));
         some(&|drawn| drawn.message.body.is_empty());
+        some(&|drawn| drawn.door.is_some() && !drawn.message.body.is_empty() && drawn.message.body.is_ascii());
+        some(&|drawn| drawn.job.absent && drawn.ask.as_ref().is_some_and(|plan| plan.at_ms >= drawn.job.due_ms + 300));
         for action in [Action::Cancel, Action::Reschedule, Action::Fire] {
             for by_message in [true, false] {
                 some(&|drawn| drawn.ask.as_ref().is_some_and(|plan| plan.action == action && plan.door.is_none() == by_message));

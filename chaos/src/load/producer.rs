@@ -14,6 +14,7 @@ use crate::history::{Ask, Op, Phase, Schedule};
 use crate::ledger::Ledger;
 
 use super::draw::Action;
+use super::whole;
 
 /// How long a confirm may take.
 const CONFIRM: Duration = Duration::from_secs(5);
@@ -69,7 +70,8 @@ impl Producer {
 
     /// Whether there is a link; without one it tries once.
     pub(super) async fn ready(&mut self) -> bool {
-        while self.listeners.try_join_next().is_some() {
+        while let Some(ended) = self.listeners.try_join_next() {
+            whole(ended);
             // The only one that still listens is that of the link.
             if self.listeners.is_empty() {
                 self.link = None;
@@ -122,7 +124,11 @@ impl Producer {
             // What it says, the outcomes say too.
             let _ = clock::timeout(CONFIRM, sink.close()).await;
         }
-        let all = async { while self.listeners.join_next().await.is_some() {} };
+        let all = async {
+            while let Some(ended) = self.listeners.join_next().await {
+                whole(ended);
+            }
+        };
         let _ = clock::timeout(CONFIRM * 2, all).await;
         for sent in self.open.lock().drain().map(|(_, sent)| sent) {
             self.ledger.record(PROC, Phase::Info, sent.op("no word".to_owned()));

@@ -13,6 +13,9 @@ use crate::proxy::Proxy;
 /// As whom the instances come, with the same word as password: whoever else comes as somebody whose rights no fault touches.
 pub(crate) const USER: &str = "dwell";
 
+/// Where the instances put what they cannot deliver or understand: their defaults, which they would make themselves.
+const LETTERS: [&str; 2] = ["delay.dead", "delay.rejected"];
+
 const DEFINITIONS: &str = "definitions.json";
 
 /// The side of the broker.
@@ -41,7 +44,9 @@ impl BrokerSide {
                 (BrokerServer::Nats(server), port)
             }
             BrokerKind::Kafka => {
-                let options = KafkaOptions { proxy: Some(link.address().port()), ..KafkaOptions::default() };
+                // When the broker took it, and not when whoever sent it says that he did: the clock of the instances may be wrong.
+                let config = "log.message.timestamp.type=LogAppendTime".to_owned();
+                let options = KafkaOptions { proxy: Some(link.address().port()), config };
                 let server = KafkaServer::start(options).await?;
                 let port = server.link_port().unwrap_or_else(|| server.port());
                 (BrokerServer::Kafka(server), port)
@@ -101,9 +106,8 @@ impl BrokerSide {
             let queue = json!({ "retention": "workqueue", "discard": "new" });
             jetstream::make_stream(self.port, "DWELL_delay_in", "delay.in", queue).await?;
             jetstream::make_consumer(self.port, "DWELL_delay_in", "dwell", "delay.in", 5_000_000_000).await?;
-            for target in targets {
-                jetstream::make_stream(self.port, &jetstream::stream_of(target), target, json!({ "duplicate_window": 100_000_000 }))
-                    .await?;
+            for target in targets.iter().map(String::as_str).chain(LETTERS) {
+                jetstream::make_target(self.port, target).await?;
             }
             return Ok(());
         }

@@ -3,6 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
+use dwell::clock;
+
 use super::Error;
 
 /// The library, in C: compiled by whatever compiled the rest.
@@ -36,6 +38,27 @@ impl HostClock {
     pub(super) fn environment(&self) -> Vec<(&'static str, String)> {
         let Some(library) = &self.library else { return Vec::new() };
         vec![("LD_PRELOAD", library.display().to_string()), (OFFSET, self.offset.display().to_string())]
+    }
+
+    /// By how much a process that has this clock sees it wrong, µs, to a second.
+    pub(crate) async fn step_us(&self) -> Result<i64, Error> {
+        let mut command = tokio::process::Command::new("date");
+        command.arg("+%s").envs(self.environment()).stdin(Stdio::null()).kill_on_drop(true);
+        let said = command.output().await.map_err(Error::io("date"))?;
+        let said = String::from_utf8_lossy(&said.stdout).trim().parse::<i64>();
+        let seconds = said.map_err(|_| Error::Course("date said no time".to_owned()))?;
+        Ok(seconds * 1_000_000 - clock::wall_us())
+    }
+
+    /// Whether a process reads this clock: a program that was linked statically does not.
+    pub(crate) fn is_in(&self, pid: Option<u32>) -> Result<(), Error> {
+        let Some((pid, library)) = pid.zip(self.library.as_deref()) else { return Ok(()) };
+        let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).map_err(Error::io(format!("the libraries of process {pid}")))?;
+        if maps.contains(&*library.to_string_lossy()) {
+            Ok(())
+        } else {
+            Err(Error::Course(format!("process {pid} has a clock of its own: nothing is preloaded into it")))
+        }
     }
 
     /// From now on it is wrong by so many seconds; within a hundredth of a second every process sees it.

@@ -29,6 +29,11 @@ pub(crate) async fn make_stream(port: u16, name: &str, subject: &str, more: Valu
     ask(port, &format!("STREAM.CREATE.{name}"), config).await.map(drop)
 }
 
+/// Makes the stream of a target, which tells repeats for a tenth of a second only.
+pub(crate) async fn make_target(port: u16, target: &str) -> Result<(), Error> {
+    make_stream(port, &stream_of(target), target, json!({ "duplicate_window": 100_000_000 })).await
+}
+
 /// Makes a durable pull consumer with explicit acks that the server waits for so many nanoseconds.
 pub(crate) async fn make_consumer(port: u16, stream: &str, name: &str, filter: &str, ack_wait: u64) -> Result<(), Error> {
     let config = json!({

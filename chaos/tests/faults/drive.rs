@@ -62,7 +62,7 @@ impl Outcome {
 
 impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Struck { kind, began_us, healed_us, in_flight, detail } = &self.struck;
+        let Struck { kind, began_us, healed_us, in_flight, detail, .. } = &self.struck;
         write!(
             f,
             "| {kind} | held {} ms | first {} ms | all {} ms | in flight {in_flight} | copies {} | {} | {detail} |",

@@ -1,0 +1,26 @@
+//! What kinds of faults can do: each thing that is forgiven asks for a fault that causes it, not for any.
+
+/// Whether a publish fails of it, so that attempts are burned and letters and answers are not taken. What is done to Dwell or to Redis fails none.
+pub(super) fn fails_publish(kind: &str) -> bool {
+    let at_target = ["target-deleted", "target-full", "permissions-withdrawn", "connection-blocked"];
+    at_broker(kind) || at_target.contains(&kind)
+}
+
+/// Whether something that was sent before may land after what is sent later: it is on its way, or in an instance that sleeps.
+pub(super) fn holds_back(kind: &str) -> bool {
+    at_broker(kind) || ["connection-blocked", "dwell-freeze"].contains(&kind)
+}
+
+/// Whether what was stored is forgotten: with it the number of an attempt.
+pub(super) fn rolls_back(kind: &str) -> bool {
+    kind == "redis-failover"
+}
+
+/// Whether attempts may arrive in another order than they were begun in.
+pub(super) fn reorders(kind: &str) -> bool {
+    holds_back(kind) || rolls_back(kind)
+}
+
+fn at_broker(kind: &str) -> bool {
+    kind.starts_with("broker-") || (kind.starts_with("link-") && kind.ends_with("-broker"))
+}
