@@ -2,8 +2,9 @@
 //!
 //! - [`endpoint`]: where the settings lead. [`wire`]: one connection to one server. [`cluster`]: which master has which slots.
 //!
-//! A call is never sent twice, but where a master of a cluster says that it did not run it: what came of any other is not known, the caller sends
-//! it again, and the scripts are idempotent.
+//! A command is never sent twice, but where a master of a cluster says that it did not run it; a pipeline is sent again as a whole where any of it
+//! was not run because a slot moved, so what stood before that is run twice. Of any other call that failed is not known what came of it: the caller
+//! sends it again, and the scripts are idempotent.
 
 mod cluster;
 pub(super) mod endpoint;
@@ -116,7 +117,7 @@ impl Link {
                 let map = cluster.map().await?;
                 let mut wires: Vec<Wire> = Vec::new();
                 for call in calls {
-                    let wire = map.of(slot_of(key_of(call).unwrap_or_default()))?;
+                    let wire = cluster.master(&map, slot_of(key_of(call).unwrap_or_default()))?;
                     if !wires.iter().any(|other| other.is(wire)) {
                         wires.push(wire.clone());
                     }
@@ -129,19 +130,19 @@ impl Link {
 
     /// Divides calls by the master that has the slot of each. Calls for one key keep their order: they have one master.
     pub(super) async fn parts<'a>(&self, waves: &'a [Vec<Cmd>]) -> Result<Vec<Part<'a>>, StoreError> {
-        let map = match &self.0 {
+        let (cluster, map) = match &self.0 {
             Route::One(wire) => {
                 let mut places = 0..;
                 let waves = waves.iter().map(|calls| places.by_ref().zip(calls).collect()).collect();
                 return Ok(vec![Part { wire: wire.clone(), waves }]);
             }
-            Route::Cluster(cluster) => cluster.map().await?,
+            Route::Cluster(cluster) => (cluster, cluster.map().await?),
         };
         let mut parts: Vec<Part<'a>> = Vec::new();
         let mut place = 0;
         for (wave, calls) in waves.iter().enumerate() {
             for call in calls {
-                let wire = map.of(slot_of(key_of(call).unwrap_or_default()))?;
+                let wire = cluster.master(&map, slot_of(key_of(call).unwrap_or_default()))?;
                 let at = parts.iter().position(|part| part.wire.is(wire)).unwrap_or_else(|| {
                     parts.push(Part { wire: wire.clone(), waves: vec![Vec::new(); waves.len()] });
                     parts.len() - 1
@@ -177,7 +178,7 @@ impl Link {
         loop {
             let map = cluster.map().await?;
             let wire = match key {
-                Some(key) => map.of(slot_of(key))?,
+                Some(key) => cluster.master(&map, slot_of(key))?,
                 None => &map.masters[rand::random_range(0..map.masters.len())],
             };
             let error = match call.over(wire, doing).await {

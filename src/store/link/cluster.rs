@@ -105,6 +105,16 @@ impl Cluster {
         *current = Some(Arc::new(Map { ranges, masters, told: map.told + 1 }));
     }
 
+    /// The master of this slot. A map without one may have been learned while the cluster was being made: it is asked for anew.
+    pub(super) fn master<'m>(&self, map: &'m Arc<Map>, slot: u16) -> Result<&'m Wire, StoreError> {
+        map.of(slot).inspect_err(|_| {
+            let mut current = self.map.write();
+            if current.as_ref().is_some_and(|current| Arc::ptr_eq(current, map)) {
+                *current = None;
+            }
+        })
+    }
+
     /// The map may be old: the next call asks again.
     pub(super) fn forget(&self) {
         *self.map.write() = None;
@@ -156,8 +166,7 @@ fn node_wire(seeds: &[(Address, ConnectionInfo)], host: &str, port: u16) -> Wire
 }
 
 impl Map {
-    /// The master of this slot.
-    pub(super) fn of(&self, slot: u16) -> Result<&Wire, StoreError> {
+    fn of(&self, slot: u16) -> Result<&Wire, StoreError> {
         let range = self.ranges.iter().find(|(first, last, _)| (*first..=*last).contains(&slot));
         range.map(|(_, _, at)| &self.masters[*at]).ok_or_else(|| {
             StoreError::new(Class::Unserved, format!("redis: no master of the cluster has slot {slot}"))
@@ -242,9 +251,13 @@ mod tests {
         let map = cluster.learn(&seeds, found);
         assert_eq!(map.of(9).unwrap().place(), "a:1");
         assert_eq!(map.of(20).err().map(|error| error.class), Some(Class::Unserved));
+        // A map with a gap does not stay; one that was learned since is not forgotten for it.
+        assert!(cluster.master(&map, 9).is_ok() && cluster.map.read().is_some());
+        assert!(cluster.master(&map, 20).is_err() && cluster.map.read().is_none());
         // Another map keeps the wire to who is in both.
         let next = cluster.learn(&seeds, vec![(0, 29, ("a".to_owned(), 1))]);
         assert!(next.of(20).unwrap().is(map.of(0).unwrap()));
+        assert!(cluster.master(&map, 20).is_err() && cluster.map.read().is_some());
         // Of one slot another's word counts, and again another's; told often, all is asked for anew.
         for (slot, to) in [(5, "b:2"), (5, "c:3"), (6, ":7"), (7, "a:1")] {
             cluster.moved(map.of(0).unwrap(), slot, to);
