@@ -16,7 +16,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use redis::{Arg, Cmd, Pipeline, Value};
 
-use self::cluster::{Cluster, slot_of};
+use self::cluster::{Cluster, Map, slot_of};
 use self::wire::To;
 pub(super) use self::wire::Wire;
 use super::error::{Class, StoreError};
@@ -36,6 +36,28 @@ pub struct Link(Route);
 enum Route {
     One(Wire),
     Cluster(Arc<Cluster>),
+}
+
+/// Which master had which slots when the cluster was last asked.
+#[derive(Clone)]
+pub struct Layout(Arc<Map>);
+
+impl Layout {
+    /// Whether both are one answer.
+    #[must_use]
+    pub fn is(&self, other: &Layout) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
+    pub(super) fn home(&self, key: &[u8]) -> Option<String> {
+        self.0.of(slot_of(key)).ok().map(Wire::place)
+    }
+}
+
+impl std::fmt::Debug for Layout {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Layout of {} masters", self.0.masters.len())
+    }
 }
 
 /// How often one call has followed slots that moved.
@@ -97,6 +119,17 @@ impl Link {
     pub async fn pipeline(&self, doing: &str, pipeline: &Pipeline) -> Result<Vec<Value>, StoreError> {
         let key = pipeline.cmd_iter().find_map(key_of);
         self.routed(doing, key, Call::Many(pipeline)).await
+    }
+
+    pub(super) fn is_spread(&self) -> bool {
+        matches!(self.0, Route::Cluster(_))
+    }
+
+    pub(super) fn layout(&self) -> Option<Layout> {
+        match &self.0 {
+            Route::One(_) => None,
+            Route::Cluster(cluster) => cluster.last().map(Layout),
+        }
     }
 
     /// A link to each master: where there is no cluster, this one.

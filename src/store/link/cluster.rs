@@ -26,6 +26,8 @@ type Address = (String, u16);
 pub(super) struct Cluster {
     settings: Redis,
     map: RwLock<Option<Arc<Map>>>,
+    /// The map that was last asked for, forgotten or not.
+    last: RwLock<Option<Arc<Map>>>,
     asking: tokio::sync::Mutex<()>,
     /// Who is asked: the places of the settings, and the masters, because the former may all have gone.
     known: RwLock<HashMap<Address, Wire>>,
@@ -46,6 +48,7 @@ impl Cluster {
         Cluster {
             settings: settings.clone(),
             map: RwLock::new(None),
+            last: RwLock::new(None),
             asking: tokio::sync::Mutex::new(()),
             known: RwLock::new(HashMap::new()),
         }
@@ -115,6 +118,11 @@ impl Cluster {
         })
     }
 
+    /// The last map, even if it may be old.
+    pub(super) fn last(&self) -> Option<Arc<Map>> {
+        self.last.read().clone()
+    }
+
     /// The map may be old: the next call asks again.
     pub(super) fn forget(&self) {
         *self.map.write() = None;
@@ -156,6 +164,7 @@ impl Cluster {
         known.retain(|address, _| seeds.iter().any(|(seed, _)| seed == address));
         known.extend(places.into_iter().map(|(address, at)| (address, masters[at].clone())));
         let map = Arc::new(Map { ranges, masters, told: 0 });
+        *self.last.write() = Some(map.clone());
         *self.map.write() = Some(map.clone());
         map
     }
@@ -166,7 +175,7 @@ fn node_wire(seeds: &[(Address, ConnectionInfo)], host: &str, port: u16) -> Wire
 }
 
 impl Map {
-    fn of(&self, slot: u16) -> Result<&Wire, StoreError> {
+    pub(super) fn of(&self, slot: u16) -> Result<&Wire, StoreError> {
         let range = self.ranges.iter().find(|(first, last, _)| (*first..=*last).contains(&slot));
         range.map(|(_, _, at)| &self.masters[*at]).ok_or_else(|| {
             StoreError::new(Class::Unserved, format!("redis: no master of the cluster has slot {slot}"))
