@@ -193,10 +193,10 @@ impl Link {
         match error.class {
             Class::Moved => match &error.moved {
                 Some((slot, to)) => cluster.moved(wire, *slot, to),
-                None => cluster.forget(),
+                None => cluster.forget(wire),
             },
             Class::Io | Class::Timeout | Class::Readonly | Class::Unserved => {
-                cluster.forget();
+                cluster.forget(wire);
             }
             _ => {}
         }
