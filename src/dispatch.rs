@@ -5,6 +5,7 @@
 
 mod claimed;
 mod flight;
+mod lanes;
 mod outcome;
 mod pause;
 mod settle;
@@ -33,6 +34,7 @@ use crate::store::lease::{Held, Lease, Taken};
 use crate::telemetry::trace::Traces;
 use crate::telemetry::{BrokerMetrics, Metrics};
 use flight::{Flight, Window};
+use lanes::Lanes;
 use pause::Pauses;
 use settle::{Gathered, Settler};
 use unread::Unread;
@@ -40,8 +42,6 @@ use wake::Wakes;
 
 /// What a lease has over the publish timeout: the time for the answer of the claim, and for the settle.
 pub const LEASE_MARGIN: Duration = Duration::from_secs(5);
-/// Claims that are out at once: Redis works on the next while this task publishes the last.
-const CLAIMS_MAX: usize = 4;
 /// Batches of outcomes that are taken before the next look at the rest.
 const REPORTS_AT_ONCE: usize = 64;
 
@@ -64,10 +64,11 @@ pub struct Dispatch {
     gathered: Gathered,
     pauses: Pauses,
     wakes: Wakes,
-    /// After a claim that failed nothing is claimed until then.
+    lanes: Lanes,
+    /// After a claim that failed for all, nothing is claimed until then.
     rest_until: Option<Instant>,
     backoff: Backoff,
-    /// Buckets whose last claim failed by damage.
+    /// Buckets whose last claim failed by what is their own.
     ailing: HashMap<u16, Backoff>,
     unread: Unread,
 }
@@ -96,7 +97,14 @@ pub struct Parts {
     pub heads: mpsc::UnboundedReceiver<Head>,
 }
 
-type ClaimAnswer = (u16, usize, usize, Result<Taken, StoreError>);
+/// A claim that came back.
+struct ClaimAnswer {
+    bucket: u16,
+    lane: usize,
+    /// What was reserved for it: jobs and bytes.
+    reserved: (usize, usize),
+    answer: Result<Taken, StoreError>,
+}
 
 impl Dispatch {
     /// An agent that is not running yet.
@@ -104,6 +112,7 @@ impl Dispatch {
     pub fn new(parts: Parts) -> Self {
         let lease = lease_of(&parts.rules);
         let wakes = Wakes::new(parts.store.keys().buckets(), clock::now());
+        let lanes = Lanes::new(parts.store.keys().buckets());
         let window = Window::new(parts.rules.max_in_flight, parts.rules.max_in_flight_bytes);
         Dispatch {
             of_broker: parts.metrics.broker(&parts.broker),
@@ -123,6 +132,7 @@ impl Dispatch {
             gathered: Gathered::default(),
             pauses: Pauses::default(),
             wakes,
+            lanes,
             rest_until: None,
             backoff: Backoff::link(),
             ailing: HashMap::new(),
@@ -140,14 +150,17 @@ impl Dispatch {
         loop {
             let stopping = stop.is_cancelled();
             let up = *connected.borrow_and_update();
-            while !stopping && up && claims.len() < CLAIMS_MAX && self.rested() {
-                let Some((most, bytes)) = self.window.reserve() else { break };
-                let Some(bucket) = self.wakes.due(clock::now()) else {
-                    self.window.unreserve(most, bytes);
-                    break;
-                };
+            self.lanes.follow(&self.store);
+            while !stopping && up && self.window.has_room() && self.rested() {
+                let lanes = &self.lanes;
+                let Some(bucket) = self.wakes.due(clock::now(), |bucket| lanes.is_free(bucket)) else { break };
+                let (lane, only_tries) = self.lanes.begin(bucket);
+                let (most, bytes) = self.window.reserve(only_tries);
                 let (store, broker, lease) = (self.store.clone(), self.broker.clone(), self.lease);
-                claims.push(async move { (bucket, most, bytes, store.claim(bucket, &broker, lease, most, bytes).await) });
+                claims.push(async move {
+                    let answer = store.claim(bucket, &broker, lease, most, bytes).await;
+                    ClaimAnswer { bucket, lane, reserved: (most, bytes), answer }
+                });
             }
             while let Some((bucket, settle)) = self.gathered.next() {
                 let settler = Settler { store: self.store.clone(), broker: self.broker.clone(), give_up: give_up.clone() };
@@ -157,7 +170,7 @@ impl Dispatch {
                 give_up.run_until_cancelled(Box::pin(self.give_back_lost())).await;
                 return;
             }
-            let wake_at = (!stopping && up && claims.len() < CLAIMS_MAX && self.window.has_room()).then(|| self.wake_at()).flatten();
+            let wake_at = (!stopping && up && self.window.has_room()).then(|| self.wake_at()).flatten();
             tokio::select! {
                 biased;
                 Some(answer) = claims.next(), if !claims.is_empty() => self.claimed(answer, stopping).await,
@@ -190,7 +203,7 @@ impl Dispatch {
     }
 
     fn wake_at(&self) -> Option<Instant> {
-        self.wakes.next().map(|at| self.rest_until.map_or(at, |until| until.max(at)))
+        self.wakes.next(|bucket| self.lanes.is_free(bucket)).map(|at| self.rest_until.map_or(at, |until| until.max(at)))
     }
 
     fn join_fleet(&mut self) {

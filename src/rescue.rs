@@ -1,8 +1,10 @@
 //! Takes over leases past their time: of owners that crashed, and of consumers that did not say `finish` within the TTR.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -13,7 +15,7 @@ use crate::fleet::{Fleet, Heads};
 use crate::job::DeadReason;
 use crate::retry::{self, CRASHES_MAX, Next};
 use crate::store::Store;
-use crate::store::error::StoreError;
+use crate::store::error::{Class, StoreError};
 use crate::store::inbound::{CALL_BYTES, CALL_JOBS, Head};
 use crate::store::lease::{Bury, Held, Lease, Release, Retry};
 use crate::telemetry::{DuplicateCause, Metrics};
@@ -50,23 +52,52 @@ impl Rescue {
                 all_at = clock::now() + self.fleet.borrow().shared(LOOK_ALL).min(LOOK_ALL_MOST);
             }
             let preferred = self.fleet.borrow().preferred(self.store.keys().buckets());
-            let mut next: Option<Instant> = None;
-            for (bucket, preferred) in (0..).zip(preferred) {
-                if !(preferred || everything) || stop.is_cancelled() {
-                    continue;
-                }
-                match self.run_once(bucket).await {
-                    // Consumers wait for the repeat of what they did not finish: to the millisecond where that is near.
-                    Ok(deadline) => next = next.into_iter().chain(deadline).min(),
-                    Err(error) => tracing::debug!(bucket, %error, "rescuing failed, trying again"),
-                }
-            }
+            let buckets = (0..).zip(preferred).filter(|(_, preferred)| *preferred || everything).map(|(bucket, _)| bucket);
+            // Those of each master side by side with those of the others: one that hangs must not keep them waiting.
+            let passes = self.by_master(buckets).into_iter().map(|buckets| self.pass(buckets, &stop));
+            let next = join_all(passes).await.into_iter().flatten().min();
             let look = clock::now() + LOOK;
             tokio::select! {
                 () = stop.cancelled() => return,
                 () = clock::sleep_until(next.map_or(look, |next| next.min(look))) => {}
             }
         }
+    }
+
+    /// Buckets of one master each; where there is no cluster, all of them.
+    fn by_master(&self, buckets: impl Iterator<Item = u16>) -> Vec<Vec<u16>> {
+        let layout = self.store.layout();
+        let mut groups: HashMap<Option<String>, Vec<u16>> = HashMap::new();
+        for bucket in buckets {
+            let home = layout.as_ref().and_then(|layout| self.store.home(layout, bucket));
+            groups.entry(home).or_default().push(bucket);
+        }
+        groups.into_values().collect()
+    }
+
+    /// One pass over buckets of one master: when the next lease ends.
+    async fn pass(&self, mut buckets: Vec<u16>, stop: &CancellationToken) -> Option<Instant> {
+        // A pass that ends early leaves out others each time.
+        let first = rand::random_range(0..buckets.len().max(1));
+        buckets.rotate_left(first);
+        let mut next: Option<Instant> = None;
+        for bucket in buckets {
+            if stop.is_cancelled() {
+                break;
+            }
+            match self.run_once(bucket).await {
+                // Consumers wait for the repeat of what they did not finish: to the millisecond where that is near.
+                Ok(deadline) => next = next.into_iter().chain(deadline).min(),
+                Err(error) => {
+                    tracing::debug!(bucket, %error, "rescuing failed, trying again");
+                    if self.store.is_spread() && matches!(error.class, Class::Io | Class::Timeout) {
+                        // The others of this master would be waited for as long, and the other masters' next pass with them.
+                        break;
+                    }
+                }
+            }
+        }
+        next
     }
 
     /// One pass over a bucket, until nothing is past its time: when the next lease ends.

@@ -36,7 +36,7 @@ use crate::config::Redis;
 use error::{Class, StoreError};
 use gate::Gate;
 use keys::Keys;
-use link::Link;
+use link::{Layout, Link};
 use scripts::{Name, Scripts};
 
 /// Hears of every call to Redis: the metrics do.
@@ -117,6 +117,24 @@ impl Store {
     #[must_use]
     pub fn keys(&self) -> &Keys {
         &self.keys
+    }
+
+    /// Whether the buckets may be on several masters.
+    #[must_use]
+    pub fn is_spread(&self) -> bool {
+        self.link.is_spread()
+    }
+
+    /// Where the masters of a cluster were when they were last asked for; `None` where there is no cluster, or they never were.
+    #[must_use]
+    pub fn layout(&self) -> Option<Layout> {
+        self.link.layout()
+    }
+
+    /// The master that this bucket had then, as host and port.
+    #[must_use]
+    pub fn home(&self, layout: &Layout, bucket: u16) -> Option<String> {
+        layout.home(self.keys.jobs(bucket).as_bytes())
     }
 
     /// Every broker of the namespace, also those of other instances.

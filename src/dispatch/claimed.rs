@@ -15,19 +15,21 @@ use crate::telemetry::trace::About;
 
 impl Dispatch {
     /// A claim came back: what it took is published, or on its way elsewhere.
-    pub(super) async fn claimed(&mut self, (bucket, most, bytes, answer): ClaimAnswer, stopping: bool) {
+    pub(super) async fn claimed(&mut self, claim: ClaimAnswer, stopping: bool) {
+        let ClaimAnswer { bucket, lane, reserved: (most, bytes), answer } = claim;
         let now = clock::now();
+        self.lanes.end(lane, answer.as_ref().err().map(|error| error.class));
         let taken = match answer {
             Ok(taken) => taken,
             Err(error) => {
-                // Damage is one bucket's own: the others go on.
-                let is_damage = matches!(error.class, Class::Script | Class::Other);
-                let backoff = if is_damage { self.ailing.entry(bucket).or_insert_with(Backoff::link) } else { &mut self.backoff };
+                // Damage, and a slot that is on its way, are one bucket's own, and a master of a cluster says nothing of the others: they go on.
+                let is_own = self.store.is_spread() || matches!(error.class, Class::Script | Class::Other | Class::Moved | Class::Unserved);
+                let backoff = if is_own { self.ailing.entry(bucket).or_insert_with(Backoff::link) } else { &mut self.backoff };
                 let pause = backoff.pause();
                 tracing::warn!(broker = &*self.broker, bucket, %error, mend = error.mend, "claiming failed, trying again");
                 self.window.unreserve(most, bytes);
                 self.wakes.failed(bucket, now + pause);
-                if !is_damage {
+                if !is_own {
                     self.rest_until = Some(now + pause);
                 }
                 return;

@@ -54,16 +54,13 @@ impl Window {
         self.jobs < self.jobs_max && self.bytes < self.bytes_max
     }
 
-    /// Reserves room for one claim: jobs and bytes; `None` where there is none.
-    pub(super) fn reserve(&mut self) -> Option<(usize, usize)> {
-        if !self.has_room() {
-            return None;
-        }
-        let jobs = (self.jobs_max - self.jobs).min(CALL_JOBS);
-        let bytes = (self.bytes_max - self.bytes).min(CALL_BYTES);
+    /// Reserves room for one claim, where there is some: jobs and bytes. For one job, where the claim only tries whether somebody is there.
+    pub(super) fn reserve(&mut self, only_tries: bool) -> (usize, usize) {
+        let jobs = self.jobs_max.saturating_sub(self.jobs).min(if only_tries { 1 } else { CALL_JOBS });
+        let bytes = self.bytes_max.saturating_sub(self.bytes).min(if only_tries { 1 } else { CALL_BYTES });
         self.jobs += jobs;
         self.bytes += bytes;
-        Some((jobs, bytes))
+        (jobs, bytes)
     }
 
     /// A claim came back: its reservation ends.
@@ -96,13 +93,15 @@ mod tests {
     #[test]
     fn the_window_bounds_jobs_and_bytes() {
         let mut window = Window::new(200, 4 << 20);
-        assert_eq!(window.reserve(), Some((128, 1 << 20)));
-        assert_eq!(window.reserve(), Some((72, 1 << 20)));
-        assert_eq!(window.reserve(), None);
+        assert_eq!(window.reserve(false), (128, 1 << 20));
+        assert_eq!(window.reserve(false), (72, 1 << 20));
+        assert!(!window.has_room());
         window.unreserve(128, 1 << 20);
         (0..100).for_each(|_| window.take(10));
-        assert_eq!(window.reserve(), Some((28, 1 << 20)));
+        assert_eq!(window.reserve(false), (28, 1 << 20));
         window.unreserve(28, 1 << 20);
+        assert_eq!(window.reserve(true), (1, 1));
+        window.unreserve(1, 1);
         window.unreserve(72, 1 << 20);
         (0..100).for_each(|_| window.settling(10));
         window.settled(100);
@@ -112,7 +111,7 @@ mod tests {
     #[test]
     fn one_job_larger_than_the_window_goes_alone() {
         let mut window = Window::new(10, 100);
-        assert_eq!(window.reserve(), Some((10, 100)));
+        assert_eq!(window.reserve(false), (10, 100));
         window.unreserve(10, 100);
         window.take(5000);
         assert!(!window.has_room());

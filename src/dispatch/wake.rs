@@ -46,20 +46,21 @@ impl Wakes {
         }
     }
 
-    /// A bucket that is to be read now, if any: each gets its turn. It is busy until `read`.
-    pub(super) fn due(&mut self, now: Instant) -> Option<u16> {
+    /// A bucket that is to be read now and may be, if any: each gets its turn. It is busy until `read`.
+    pub(super) fn due(&mut self, now: Instant, may: impl Fn(usize) -> bool) -> Option<u16> {
         let buckets = self.at.len();
-        let found = (0..buckets).map(|step| (self.turn + step) % buckets).find(|bucket| !self.busy[*bucket] && self.at(*bucket) <= now)?;
+        let is_due = |bucket: &usize| !self.busy[*bucket] && self.at(*bucket) <= now && may(*bucket);
+        let found = (0..buckets).map(|step| (self.turn + step) % buckets).find(is_due)?;
         self.turn = found + 1;
         self.busy[found] = true;
         self.known[found] = None;
         u16::try_from(found).ok()
     }
 
-    /// The earliest look at a bucket that is not being read.
+    /// The earliest look at a bucket that is not being read, and may be.
     #[must_use]
-    pub(super) fn next(&self) -> Option<Instant> {
-        (0..self.at.len()).filter(|bucket| !self.busy[*bucket]).map(|bucket| self.at(bucket)).min()
+    pub(super) fn next(&self, may: impl Fn(usize) -> bool) -> Option<Instant> {
+        (0..self.at.len()).filter(|bucket| !self.busy[*bucket] && may(*bucket)).map(|bucket| self.at(bucket)).min()
     }
 
     fn at(&self, bucket: usize) -> Instant {
@@ -109,29 +110,39 @@ mod tests {
     use crate::clock;
 
     const MS: Duration = Duration::from_millis(1);
+    const ANY: fn(usize) -> bool = |_| true;
 
     #[test]
     fn a_bucket_is_read_at_its_earliest_due_time() {
         let now = clock::now();
         let mut wakes = Wakes::new(2, now);
-        assert_eq!([wakes.due(now), wakes.due(now), wakes.due(now)], [Some(0), Some(1), None]);
+        assert_eq!([wakes.due(now, ANY), wakes.due(now, ANY), wakes.due(now, ANY)], [Some(0), Some(1), None]);
         wakes.read(0, Some(now + 30 * MS), now);
         wakes.read(1, None, now);
-        assert_eq!(wakes.next(), Some(now + 30 * MS));
+        assert_eq!(wakes.next(ANY), Some(now + 30 * MS));
         wakes.head(1, now + 10 * MS);
-        assert_eq!(wakes.due(now + 9 * MS), None);
-        assert_eq!(wakes.due(now + 10 * MS), Some(1));
-        assert_eq!(wakes.next(), Some(now + 30 * MS));
+        assert_eq!(wakes.due(now + 9 * MS, ANY), None);
+        assert_eq!(wakes.due(now + 10 * MS, ANY), Some(1));
+        assert_eq!(wakes.next(ANY), Some(now + 30 * MS));
+    }
+
+    #[test]
+    fn a_bucket_that_may_not_be_read_wakes_nobody_and_keeps_no_other_waiting() {
+        let now = clock::now();
+        let mut wakes = Wakes::new(2, now);
+        assert_eq!([wakes.due(now, |bucket| bucket != 0), wakes.due(now, |bucket| bucket != 0)], [Some(1), None]);
+        assert_eq!((wakes.next(|bucket| bucket != 0), wakes.next(ANY)), (None, Some(now)));
+        assert_eq!(wakes.due(now, ANY), Some(0));
     }
 
     #[test]
     fn a_head_that_is_heard_while_the_bucket_is_read_is_not_forgotten() {
         let now = clock::now();
         let mut wakes = Wakes::new(1, now);
-        wakes.due(now);
+        wakes.due(now, ANY);
         wakes.head(0, now + 5 * MS);
         wakes.read(0, None, now);
-        assert_eq!(wakes.next(), Some(now + 5 * MS));
+        assert_eq!(wakes.next(ANY), Some(now + 5 * MS));
     }
 
     #[test]
@@ -139,24 +150,24 @@ mod tests {
         let now = clock::now();
         let mut wakes = Wakes::new(1, now);
         wakes.fleet(vec![false], 500 * MS, now);
-        wakes.due(now);
+        wakes.due(now, ANY);
         wakes.read(0, None, now);
-        assert_eq!(wakes.next(), Some(now + 500 * MS));
+        assert_eq!(wakes.next(ANY), Some(now + 500 * MS));
         wakes.head(0, now + 5 * MS);
-        assert_eq!(wakes.next(), Some(now + 25 * MS));
+        assert_eq!(wakes.next(ANY), Some(now + 25 * MS));
     }
 
     #[test]
     fn a_bucket_that_cannot_be_read_is_left_alone_for_a_while_and_the_others_are_not() {
         let now = clock::now();
         let mut wakes = Wakes::new(2, now);
-        assert_eq!([wakes.due(now), wakes.due(now)], [Some(0), Some(1)]);
+        assert_eq!([wakes.due(now, ANY), wakes.due(now, ANY)], [Some(0), Some(1)]);
         wakes.failed(0, now + 50 * MS);
         wakes.read(1, Some(now + 5 * MS), now);
         wakes.head(0, now);
         wakes.all(now);
-        assert_eq!([wakes.due(now + 5 * MS), wakes.due(now + 5 * MS)], [Some(1), None]);
-        assert_eq!((wakes.next(), wakes.due(now + 50 * MS)), (Some(now + 50 * MS), Some(0)));
+        assert_eq!([wakes.due(now + 5 * MS, ANY), wakes.due(now + 5 * MS, ANY)], [Some(1), None]);
+        assert_eq!((wakes.next(ANY), wakes.due(now + 50 * MS, ANY)), (Some(now + 50 * MS), Some(0)));
     }
 
     #[test]
@@ -165,7 +176,7 @@ mod tests {
         let mut wakes = Wakes::new(3, now);
         let order: Vec<_> = (0..6)
             .filter_map(|_| {
-                let bucket = wakes.due(now)?;
+                let bucket = wakes.due(now, ANY)?;
                 wakes.read(bucket, Some(now), now);
                 Some(bucket)
             })

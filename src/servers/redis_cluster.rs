@@ -105,7 +105,12 @@ impl RedisCluster {
 
     /// The place in `nodes` of the master that has this slot, by the word of those that run.
     pub async fn master_of(&self, slot: u16) -> Result<usize, ServerError> {
-        for node in self.nodes.iter().filter(|node| node.pid().is_some()) {
+        self.master_but(slot, None).await
+    }
+
+    /// Asks nothing of this node.
+    async fn master_but(&self, slot: u16, dead: Option<usize>) -> Result<usize, ServerError> {
+        for (_, node) in self.nodes.iter().enumerate().filter(|(at, node)| Some(*at) != dead && node.pid().is_some()) {
             let nodes = view(node).await.unwrap_or_default();
             let owner = nodes.iter().find(|node| node.is_master && node.slots.iter().any(|(first, last)| (*first..=*last).contains(&slot)));
             if let Some(at) = owner.and_then(|owner| self.nodes.iter().position(|node| node.port() == owner.port)) {
@@ -146,10 +151,10 @@ impl RedisCluster {
         Ok(())
     }
 
-    /// Waits until a node that runs, other than this one, is the master of this slot.
+    /// Waits until a node that runs, other than this one, is the master of this slot. This one may be frozen.
     pub async fn failed_over(&self, slot: u16, dead: usize) -> Result<usize, ServerError> {
-        self.until("another master", async || self.master_of(slot).await.is_ok_and(|at| at != dead)).await?;
-        self.master_of(slot).await
+        self.until("another master", async || self.master_but(slot, Some(dead)).await.is_ok_and(|at| at != dead)).await?;
+        self.master_but(slot, Some(dead)).await
     }
 
     async fn until(&self, what: &str, condition: impl AsyncFn() -> bool) -> Result<(), ServerError> {

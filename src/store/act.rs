@@ -119,7 +119,8 @@ impl Store {
                     loaded = true;
                     link.load(&name.source(), calls.iter().flatten()).await?;
                 }
-                Err(error) if moves.follow(&error).await => {}
+                // Another master may not know the script.
+                Err(error) if moves.follow(&error).await => loaded = false,
                 answers => break answers,
             }
         };

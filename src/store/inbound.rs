@@ -82,6 +82,8 @@ impl Store {
             if let Err(error) = &answers
                 && moves.follow(error).await
             {
+                // Another master may not know the script.
+                loaded = false;
                 continue;
             }
             self.observe(Name::Schedule, begun, &answers);

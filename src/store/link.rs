@@ -2,8 +2,9 @@
 //!
 //! - [`endpoint`]: where the settings lead. [`wire`]: one connection to one server. [`cluster`]: which master has which slots.
 //!
-//! A call is never sent twice, but where a master of a cluster says that it did not run it: what came of any other is not known, the caller sends
-//! it again, and the scripts are idempotent.
+//! A command is never sent twice, but where a master of a cluster says that it did not run it; a pipeline is sent again as a whole where any of it
+//! was not run because a slot moved, so what stood before that is run twice. Of any other call that failed is not known what came of it: the caller
+//! sends it again, and the scripts are idempotent.
 
 mod cluster;
 pub(super) mod endpoint;
@@ -15,7 +16,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use redis::{Arg, Cmd, Pipeline, Value};
 
-use self::cluster::{Cluster, slot_of};
+use self::cluster::{Cluster, Map, slot_of};
 use self::wire::To;
 pub(super) use self::wire::Wire;
 use super::error::{Class, StoreError};
@@ -35,6 +36,28 @@ pub struct Link(Route);
 enum Route {
     One(Wire),
     Cluster(Arc<Cluster>),
+}
+
+/// Which master had which slots when the cluster was last asked.
+#[derive(Clone)]
+pub struct Layout(Arc<Map>);
+
+impl Layout {
+    /// Whether both are one answer.
+    #[must_use]
+    pub fn is(&self, other: &Layout) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
+    pub(super) fn home(&self, key: &[u8]) -> Option<String> {
+        self.0.of(slot_of(key)).ok().map(Wire::place)
+    }
+}
+
+impl std::fmt::Debug for Layout {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Layout of {} masters", self.0.masters.len())
+    }
 }
 
 /// How often one call has followed slots that moved.
@@ -98,6 +121,17 @@ impl Link {
         self.routed(doing, key, Call::Many(pipeline)).await
     }
 
+    pub(super) fn is_spread(&self) -> bool {
+        matches!(self.0, Route::Cluster(_))
+    }
+
+    pub(super) fn layout(&self) -> Option<Layout> {
+        match &self.0 {
+            Route::One(_) => None,
+            Route::Cluster(cluster) => cluster.last().map(Layout),
+        }
+    }
+
     /// A link to each master: where there is no cluster, this one.
     pub async fn masters(&self) -> Result<Vec<Link>, StoreError> {
         Ok(match &self.0 {
@@ -116,7 +150,7 @@ impl Link {
                 let map = cluster.map().await?;
                 let mut wires: Vec<Wire> = Vec::new();
                 for call in calls {
-                    let wire = map.of(slot_of(key_of(call).unwrap_or_default()))?;
+                    let wire = cluster.master(&map, slot_of(key_of(call).unwrap_or_default()))?;
                     if !wires.iter().any(|other| other.is(wire)) {
                         wires.push(wire.clone());
                     }
@@ -129,19 +163,19 @@ impl Link {
 
     /// Divides calls by the master that has the slot of each. Calls for one key keep their order: they have one master.
     pub(super) async fn parts<'a>(&self, waves: &'a [Vec<Cmd>]) -> Result<Vec<Part<'a>>, StoreError> {
-        let map = match &self.0 {
+        let (cluster, map) = match &self.0 {
             Route::One(wire) => {
                 let mut places = 0..;
                 let waves = waves.iter().map(|calls| places.by_ref().zip(calls).collect()).collect();
                 return Ok(vec![Part { wire: wire.clone(), waves }]);
             }
-            Route::Cluster(cluster) => cluster.map().await?,
+            Route::Cluster(cluster) => (cluster, cluster.map().await?),
         };
         let mut parts: Vec<Part<'a>> = Vec::new();
         let mut place = 0;
         for (wave, calls) in waves.iter().enumerate() {
             for call in calls {
-                let wire = map.of(slot_of(key_of(call).unwrap_or_default()))?;
+                let wire = cluster.master(&map, slot_of(key_of(call).unwrap_or_default()))?;
                 let at = parts.iter().position(|part| part.wire.is(wire)).unwrap_or_else(|| {
                     parts.push(Part { wire: wire.clone(), waves: vec![Vec::new(); waves.len()] });
                     parts.len() - 1
@@ -159,10 +193,10 @@ impl Link {
         match error.class {
             Class::Moved => match &error.moved {
                 Some((slot, to)) => cluster.moved(wire, *slot, to),
-                None => cluster.forget(),
+                None => cluster.forget(wire),
             },
             Class::Io | Class::Timeout | Class::Readonly | Class::Unserved => {
-                cluster.forget();
+                cluster.forget(wire);
             }
             _ => {}
         }
@@ -177,7 +211,7 @@ impl Link {
         loop {
             let map = cluster.map().await?;
             let wire = match key {
-                Some(key) => map.of(slot_of(key))?,
+                Some(key) => cluster.master(&map, slot_of(key))?,
                 None => &map.masters[rand::random_range(0..map.masters.len())],
             };
             let error = match call.over(wire, doing).await {

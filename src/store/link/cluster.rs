@@ -26,7 +26,11 @@ type Address = (String, u16);
 pub(super) struct Cluster {
     settings: Redis,
     map: RwLock<Option<Arc<Map>>>,
+    /// The map that was last asked for, forgotten or not.
+    last: RwLock<Option<Arc<Map>>>,
     asking: tokio::sync::Mutex<()>,
+    /// Who is asked again only where no other answers: the node whose map proved old, and the one that failed.
+    doubted: RwLock<Vec<Wire>>,
     /// Who is asked: the places of the settings, and the masters, because the former may all have gone.
     known: RwLock<HashMap<Address, Wire>>,
 }
@@ -38,6 +42,8 @@ pub(super) struct Map {
     pub(super) masters: Vec<Wire>,
     /// How many slots it was told of since it was asked for: their ranges stand first.
     told: usize,
+    /// Who gave it.
+    source: Wire,
 }
 
 impl Cluster {
@@ -46,7 +52,9 @@ impl Cluster {
         Cluster {
             settings: settings.clone(),
             map: RwLock::new(None),
+            last: RwLock::new(None),
             asking: tokio::sync::Mutex::new(()),
+            doubted: RwLock::new(Vec::new()),
             known: RwLock::new(HashMap::new()),
         }
     }
@@ -74,9 +82,22 @@ impl Cluster {
             }
             known.values().cloned().collect()
         };
-        // All at once, and the first one counts: one that hangs must not keep the others from being heard.
-        let (map, _) = select_ok(known.into_iter().map(|wire| Box::pin(self.ask(wire)))).await?;
-        Ok(map)
+        let (doubted, others) = self.by_doubt(known);
+        let mut last = None;
+        for nodes in [others, doubted].into_iter().filter(|nodes| !nodes.is_empty()) {
+            // All at once, and the first one counts: one that hangs must not keep the others from being heard.
+            match select_ok(nodes.into_iter().map(|wire| Box::pin(self.ask(wire)))).await {
+                Ok((map, _)) => return Ok(map),
+                Err(error) => last = Some(error),
+            }
+        }
+        Err(last.unwrap_or_else(|| StoreError::new(Class::Settings, "redis.urls is empty")))
+    }
+
+    /// Who is doubted, and who is not: a node that does not know of a failover yet, and is near, would be the first to answer each time.
+    fn by_doubt(&self, known: Vec<Wire>) -> (Vec<Wire>, Vec<Wire>) {
+        let doubted = self.doubted.read();
+        known.into_iter().partition(|wire| doubted.iter().any(|other| other.is(wire)))
     }
 
     /// A master said that another has this slot: its word counts until the map is asked for anew, which it is where it had to be mended often.
@@ -84,11 +105,13 @@ impl Cluster {
         // In this order, as where a map is learned.
         let (mut known, mut current) = (self.known.write(), self.map.write());
         let Some(map) = current.clone().filter(|map| map.told < TOLD_MAX) else {
-            *current = None;
+            drop(current);
+            self.forget(node);
             return;
         };
         let (Ok(seeds), Some((host, Ok(port)))) = (self.seeds(), to.rsplit_once(':').map(|(host, port)| (host, port.parse()))) else {
-            *current = None;
+            drop(current);
+            self.forget(node);
             return;
         };
         // An empty host is that of the node which says so.
@@ -102,12 +125,37 @@ impl Cluster {
         });
         let ranges =
             std::iter::once((slot, slot, at)).chain(map.ranges.iter().copied().filter(|range| *range != (slot, slot, at))).collect();
-        *current = Some(Arc::new(Map { ranges, masters, told: map.told + 1 }));
+        *current = Some(Arc::new(Map { ranges, masters, told: map.told + 1, source: map.source.clone() }));
     }
 
-    /// The map may be old: the next call asks again.
-    pub(super) fn forget(&self) {
-        *self.map.write() = None;
+    /// The master of this slot. A map without one may have been learned while the cluster was being made: it is asked for anew.
+    pub(super) fn master<'m>(&self, map: &'m Arc<Map>, slot: u16) -> Result<&'m Wire, StoreError> {
+        map.of(slot).inspect_err(|_| {
+            let mut current = self.map.write();
+            if current.as_ref().is_some_and(|current| Arc::ptr_eq(current, map)) {
+                *self.doubted.write() = vec![map.source.clone()];
+                *current = None;
+            }
+        })
+    }
+
+    /// The last map, even if it may be old.
+    pub(super) fn last(&self) -> Option<Arc<Map>> {
+        self.last.read().clone()
+    }
+
+    /// The map may be old: the next call asks again, and others than this one, which failed, before it. A map in which it is no master says
+    /// already what its failure could tell.
+    pub(super) fn forget(&self, failed: &Wire) {
+        let mut current = self.map.write();
+        let mut doubted = self.doubted.write();
+        match &*current {
+            Some(map) if map.masters.iter().all(|master| !master.is(failed)) => return,
+            Some(map) => *doubted = vec![map.source.clone(), failed.clone()],
+            None if doubted.iter().any(|other| other.is(failed)) => {}
+            None => doubted.push(failed.clone()),
+        }
+        *current = None;
     }
 
     fn seeds(&self) -> Result<Vec<(Address, ConnectionInfo)>, StoreError> {
@@ -128,11 +176,11 @@ impl Cluster {
         if ranges.is_empty() {
             return Err(StoreError::new(Class::Unserved, format!("redis: {} knows of no master that has slots", node.place())));
         }
-        Ok(self.learn(&seeds, ranges))
+        Ok(self.learn(&seeds, ranges, &node))
     }
 
     /// Keeps the wires to those that are masters still.
-    fn learn(&self, seeds: &[(Address, ConnectionInfo)], found: Vec<(u16, u16, Address)>) -> Arc<Map> {
+    fn learn(&self, seeds: &[(Address, ConnectionInfo)], found: Vec<(u16, u16, Address)>, source: &Wire) -> Arc<Map> {
         let mut known = self.known.write();
         let mut places: HashMap<Address, usize> = HashMap::new();
         let (mut ranges, mut masters) = (Vec::new(), Vec::new());
@@ -145,7 +193,8 @@ impl Cluster {
         }
         known.retain(|address, _| seeds.iter().any(|(seed, _)| seed == address));
         known.extend(places.into_iter().map(|(address, at)| (address, masters[at].clone())));
-        let map = Arc::new(Map { ranges, masters, told: 0 });
+        let map = Arc::new(Map { ranges, masters, told: 0, source: source.clone() });
+        *self.last.write() = Some(map.clone());
         *self.map.write() = Some(map.clone());
         map
     }
@@ -156,7 +205,6 @@ fn node_wire(seeds: &[(Address, ConnectionInfo)], host: &str, port: u16) -> Wire
 }
 
 impl Map {
-    /// The master of this slot.
     pub(super) fn of(&self, slot: u16) -> Result<&Wire, StoreError> {
         let range = self.ranges.iter().find(|(first, last, _)| (*first..=*last).contains(&slot));
         range.map(|(_, _, at)| &self.masters[*at]).ok_or_else(|| {
@@ -222,12 +270,7 @@ mod tests {
         Value::Array(vec![Value::BulkString(host.as_bytes().to_vec()), Value::Int(port), Value::BulkString(b"name".to_vec())])
     }
 
-    #[test]
-    fn a_map_is_read_with_its_gaps_and_without_what_cannot_be_reached() {
-        let range = |first, last, master| Value::Array(vec![Value::Int(first), Value::Int(last), master, node("replica", 1)]);
-        let answer = Value::Array(vec![range(0, 9, node("a", 1)), range(10, 19, node("", 2)), range(20, 29, node("?", 3)), Value::Nil]);
-        let found = slots(answer, "asked.example:6379");
-        assert_eq!(found, [(0, 9, ("a".to_owned(), 1)), (10, 19, ("asked.example".to_owned(), 2))]);
+    fn cluster() -> Cluster {
         let settings = Redis {
             mode: crate::config::RedisMode::Cluster,
             urls: vec!["redis://user:word@seed:1".to_owned()],
@@ -237,14 +280,54 @@ mod tests {
             durability: crate::config::Durability::Memory,
             assume_fsync: false,
         };
-        let cluster = Cluster::new(&settings);
+        Cluster::new(&settings)
+    }
+
+    #[test]
+    fn whose_map_proved_old_is_asked_after_all_others() {
+        let cluster = cluster();
         let seeds = cluster.seeds().unwrap();
-        let map = cluster.learn(&seeds, found);
+        let [near, far] = ["near", "far"].map(|host| node_wire(&seeds, host, 1));
+        let dead = vec![(0, 9, ("dead".to_owned(), 1)), (10, 19, ("b".to_owned(), 2))];
+        let map = cluster.learn(&seeds, dead, &near);
+        let (dead, other) = (map.of(0).unwrap(), map.of(10).unwrap());
+        let asked = || {
+            let all = vec![near.clone(), far.clone(), dead.clone(), other.clone()];
+            cluster.by_doubt(all).1.iter().map(Wire::place).collect::<Vec<_>>()
+        };
+        // Several calls fail, of both masters.
+        cluster.forget(dead);
+        cluster.forget(dead);
+        assert_eq!(asked(), ["far:1", "b:2"]);
+        cluster.forget(other);
+        assert_eq!(asked(), ["far:1"]);
+        // Who told the news counts as much as any when it is old again; a failure of who is no master any more says nothing of it.
+        let next = cluster.learn(&seeds, vec![(0, 19, ("b".to_owned(), 2))], &far);
+        cluster.forget(dead);
+        assert!(cluster.map.read().is_some());
+        cluster.forget(next.of(0).unwrap());
+        assert_eq!((cluster.map.read().is_none(), asked()), (true, vec!["near:1".to_owned(), "dead:1".to_owned()]));
+    }
+
+    #[test]
+    fn a_map_is_read_with_its_gaps_and_without_what_cannot_be_reached() {
+        let range = |first, last, master| Value::Array(vec![Value::Int(first), Value::Int(last), master, node("replica", 1)]);
+        let answer = Value::Array(vec![range(0, 9, node("a", 1)), range(10, 19, node("", 2)), range(20, 29, node("?", 3)), Value::Nil]);
+        let found = slots(answer, "asked.example:6379");
+        assert_eq!(found, [(0, 9, ("a".to_owned(), 1)), (10, 19, ("asked.example".to_owned(), 2))]);
+        let cluster = cluster();
+        let seeds = cluster.seeds().unwrap();
+        let asked = node_wire(&seeds, "asked.example", 6379);
+        let map = cluster.learn(&seeds, found, &asked);
         assert_eq!(map.of(9).unwrap().place(), "a:1");
         assert_eq!(map.of(20).err().map(|error| error.class), Some(Class::Unserved));
+        // A map with a gap does not stay; one that was learned since is not forgotten for it.
+        assert!(cluster.master(&map, 9).is_ok() && cluster.map.read().is_some());
+        assert!(cluster.master(&map, 20).is_err() && cluster.map.read().is_none());
         // Another map keeps the wire to who is in both.
-        let next = cluster.learn(&seeds, vec![(0, 29, ("a".to_owned(), 1))]);
+        let next = cluster.learn(&seeds, vec![(0, 29, ("a".to_owned(), 1))], &asked);
         assert!(next.of(20).unwrap().is(map.of(0).unwrap()));
+        assert!(cluster.master(&map, 20).is_err() && cluster.map.read().is_some());
         // Of one slot another's word counts, and again another's; told often, all is asked for anew.
         for (slot, to) in [(5, "b:2"), (5, "c:3"), (6, ":7"), (7, "a:1")] {
             cluster.moved(map.of(0).unwrap(), slot, to);

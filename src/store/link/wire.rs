@@ -1,7 +1,7 @@
 //! One connection to one server, opened on first use and rebuilt when it breaks. It never retries a call.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures_util::FutureExt;
@@ -39,7 +39,10 @@ pub(in crate::store) struct Wire {
 struct Inner {
     to: To,
     current: RwLock<Option<Live>>,
-    opening: tokio::sync::Mutex<()>,
+    /// How the last try to open it failed; who opens it holds this.
+    opening: tokio::sync::Mutex<Option<StoreError>>,
+    /// How many tries failed.
+    failures: AtomicU64,
     timeouts: AtomicU32,
 }
 
@@ -53,8 +56,8 @@ struct Live {
 impl Wire {
     /// A wire that is not open yet.
     pub(super) fn new(to: To) -> Self {
-        let (current, opening) = (RwLock::new(None), tokio::sync::Mutex::new(()));
-        Wire { inner: Arc::new(Inner { to, current, opening, timeouts: AtomicU32::new(0) }) }
+        let (current, opening) = (RwLock::new(None), tokio::sync::Mutex::new(None));
+        Wire { inner: Arc::new(Inner { to, current, opening, failures: AtomicU64::new(0), timeouts: AtomicU32::new(0) }) }
     }
 
     /// Whether both are the same connection.
@@ -100,17 +103,26 @@ impl Wire {
     }
 
     async fn open(&self) -> Result<Live, StoreError> {
-        let _one_at_a_time = self.inner.opening.lock().await;
+        let failures = self.inner.failures.load(Ordering::Acquire);
+        let mut failed = self.inner.opening.lock().await;
         if let Some(live) = self.inner.current.read().clone() {
             return Ok(live);
         }
+        // Who waited while a try failed takes its error: behind a server that hangs, the last of many would wait for as many tries.
+        if let Some(error) = failed.as_ref().filter(|_| self.inner.failures.load(Ordering::Acquire) != failures) {
+            return Err(error.clone());
+        }
         let connection = match clock::timeout(CONNECT_TIMEOUT, self.connect()).await {
-            Some(result) => result?,
+            Some(result) => result,
             None => {
                 let message = format!("redis: no connection to {} within {CONNECT_TIMEOUT:?}", self.place());
-                return Err(StoreError::new(Class::Timeout, message));
+                Err(StoreError::new(Class::Timeout, message))
             }
         };
+        let connection = connection.inspect_err(|error| {
+            *failed = Some(error.clone());
+            self.inner.failures.fetch_add(1, Ordering::Release);
+        })?;
         let live = Live { connection, generation: rand::random() };
         self.inner.timeouts.store(0, Ordering::Relaxed);
         *self.inner.current.write() = Some(live.clone());
@@ -171,5 +183,26 @@ fn refusal(value: Value) -> Result<Value, redis::RedisError> {
     match value {
         Value::ServerError(error) => Err(error.into()),
         value => Ok(value),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn all_that_wait_for_a_server_that_hangs_share_one_try() {
+        // The system takes connections for it; nobody answers.
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let client = redis::Client::open(format!("redis://{}", listener.local_addr().unwrap())).unwrap();
+        let wire = Wire::new(To::Node(Box::new(client.get_connection_info().clone())));
+        let time = redis::cmd("TIME");
+        let answers = futures_util::future::join_all((0..8).map(|_| wire.command("TIME", &time))).await;
+        assert!(answers.iter().all(|answer| matches!(answer, Err(error) if error.class == Class::Timeout)), "{answers:?}");
+        listener.set_nonblocking(true).unwrap();
+        assert_eq!(std::iter::from_fn(|| listener.accept().ok()).count(), 1);
+        // Who comes later tries again.
+        drop(listener);
+        assert_eq!(wire.command("TIME", &time).await.unwrap_err().class, Class::Io);
     }
 }

@@ -1,0 +1,70 @@
+//! Redis Cluster with a master that hangs (SIGSTOP): it keeps its connections and answers nothing.
+
+use dwell::clock;
+use dwell::servers::{RedisCluster, RedisOptions};
+
+use super::kind::{jobs, lines, nothing_lost, per_tick, rig, tag};
+use crate::bridge::load::{Job, When};
+use crate::bridge::rig::SETTLE;
+use crate::support::{jetstream, wait_within};
+
+#[tokio::test]
+async fn a_master_that_hangs_under_load_is_left_for_its_replica_and_loses_nothing() {
+    let cluster = RedisCluster::start(RedisOptions::default()).await.unwrap();
+    let lines = lines("cluster", &cluster.urls(), "replica");
+    let (rig, _file) = rig("frozen", cluster, &lines).await;
+    let slot = rig.redis.slot_of(&tag(&rig.settings.redis, 0)).await.unwrap();
+    let (_one, _two) = tokio::join!(rig.dwell(), rig.dwell());
+    let load = rig.load(per_tick());
+    let share = jobs(1200) / 4;
+    rig.until_arrived(share).await;
+    let frozen = rig.redis.master_of(slot).await.unwrap();
+    rig.redis.nodes[frozen].freeze().unwrap();
+    rig.redis.failed_over(slot, frozen).await.unwrap();
+    // It comes back as a replica: what the new master is given waits until it has one.
+    rig.redis.nodes[frozen].thaw().unwrap();
+    rig.redis.whole().await.unwrap();
+    let arrived = rig.book.lock().distinct();
+    rig.until_arrived(arrived + share).await;
+    load.finish().await;
+    let left = rig.settled().await;
+    assert_eq!(left.dead.iter().sum::<u64>(), 0);
+    nothing_lost(&rig, "a frozen master");
+}
+
+#[tokio::test]
+async fn buckets_of_other_masters_are_delivered_while_one_hangs() {
+    let more = ["cluster-require-full-coverage no", "cluster-replica-no-failover yes"]
+        .map(|line| line.split_once(' ').map(|(name, value)| (name.to_owned(), value.to_owned())).unwrap());
+    let cluster = RedisCluster::start(RedisOptions { more: more.into(), ..RedisOptions::default() }).await.unwrap();
+    // So many that the buckets of one master, tried in turn, would keep the others waiting for minutes.
+    let lines = format!("{}\nredis.buckets = 512", lines("cluster", &cluster.urls(), "memory"));
+    let (rig, _file) = rig("hangs", cluster, &lines).await;
+    let _dwell = rig.dwell().await;
+    let store = rig.store().await;
+    let mut frozen = Vec::new();
+    for bucket in 0..store.keys().buckets() {
+        let slot = rig.redis.slot_of(&tag(&rig.settings.redis, bucket)).await.unwrap();
+        frozen.push(rig.redis.master_of(slot).await.unwrap() == 0);
+    }
+    let due_ms = clock::wall_ms() + 8000;
+    let jobs: Vec<Job> = (0..1500).map(|n| Job { id: format!("job-{n}"), when: When::At(due_ms) }).collect();
+    rig.producer().send(&jobs).await;
+    let port = rig.nats.port();
+    wait_within(SETTLE, "every request is taken", async || (jetstream::messages(port, "REQUESTS").await == 0).then_some(())).await;
+    let living: Vec<&str> = jobs.iter().map(|job| &*job.id).filter(|id| !frozen[usize::from(store.keys().bucket_of(id))]).collect();
+    rig.redis.nodes[0].freeze().unwrap();
+    assert!(clock::wall_ms() < due_ms, "too slow a machine: the jobs were due before");
+    wait_within(SETTLE, "the other masters' jobs are delivered", async || {
+        let book = rig.book.lock();
+        living.iter().all(|id| book.arrivals_of(id) > 0).then_some(())
+    })
+    .await;
+    let others = jobs.len() - living.len();
+    assert!(others > 0 && rig.book.lock().distinct() == living.len(), "{others} wait for the master that hangs");
+    rig.redis.nodes[0].thaw().unwrap();
+    rig.redis.whole().await.unwrap();
+    let left = rig.settled().await;
+    assert_eq!(left.dead.iter().sum::<u64>(), 0);
+    nothing_lost(&rig, "one master hangs");
+}
