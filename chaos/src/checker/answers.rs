@@ -98,16 +98,18 @@ impl Checker<'_> {
 
 /// A door that never says anything is not checked by what it says.
 pub(super) fn doors(events: &[Event], verdict: &mut Verdict) {
-    let mut doors: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
+    let mut doors: BTreeMap<(&str, bool), (u64, u64)> = BTreeMap::new();
     for event in events.iter().filter(|event| event.proc.starts_with("http-")) {
-        let (asked, answered) = doors.entry(&event.proc).or_default();
+        // Each kind of question for itself: the one is read apart from the other.
+        let new = matches!(event.op, Op::Schedule(_));
+        let (asked, answered) = doors.entry((&event.proc, new)).or_default();
         match (event.phase, &event.op) {
             (Phase::Invoke, _) => *asked += 1,
-            (_, Op::Reply(_)) => *answered += 1,
+            (Phase::Ok, _) => *answered += 1,
             _ => {}
         }
     }
-    for (door, (asked, _)) in doors.into_iter().filter(|(_, (asked, answered))| *asked >= DEAF && *answered == 0) {
+    for ((door, _), (asked, _)) in doors.into_iter().filter(|(_, (asked, answered))| *asked >= DEAF && *answered == 0) {
         verdict.find(Wrong::Broken, format!("{door}: {asked} questions, and no answer"));
     }
 }

@@ -90,6 +90,8 @@ fn a_door_that_says_nothing_is_broken() {
     };
     assert_eq!(asked(4).wrong(), []);
     assert_eq!(asked(5).wrong(), [Wrong::Broken]);
+    let new = Op::Schedule(Schedule { id: "x0".to_owned(), job: None, res: "added".to_owned() });
+    assert_eq!(asked(5).push(at_door(ok(DUE_US, new))).wrong(), [Wrong::Broken], "new jobs are another question");
     let reply = Op::Reply(crate::history::Reply { id: "x0".to_owned(), action: "cancel".to_owned(), res: "fired".to_owned() });
     assert_eq!(asked(5).push(at_door(ok(DUE_US + 5000, reply))).wrong(), []);
 }
