@@ -197,8 +197,11 @@ async fn garbage_in_every_key_harms_no_job_and_does_not_drown_the_log() {
     assert!(left.lines().iter().all(|line| line["problem"] == "unknown_version"), "{}", left.out);
 
     rig.until_arrived(count + jobs.len()).await;
-    let told = (rig.book.lock().sound().len(), rig.book.lock().uncertain());
-    assert_eq!(told, (0, 0), "no job was repeated");
+    let (copies, uncertain) = {
+        let book = rig.book.lock();
+        (book.sound().len(), book.uncertain())
+    };
+    assert_eq!((copies, uncertain), (0, 0), "no job was repeated");
     for mut dwell in [one, two] {
         assert_eq!(dwell.stop().await.unwrap().unwrap().code(), Some(0), "it ran to its end");
     }
