@@ -84,7 +84,7 @@ fn entity_tag(data: &[u8]) -> HeaderValue {
 /// The modules: the scripts that `app.js` is made of.
 #[cfg(test)]
 pub(super) fn scripts() -> Vec<String> {
-    let ours = |path: &str| path.ends_with(".js") && !path.contains('/') && path != "theme_early.js";
+    let ours = |path: &str| path.ends_with(".js") && !path.contains('/') && path != "early.js";
     Files::iter().filter(|path| ours(path)).map(std::borrow::Cow::into_owned).collect()
 }
 
@@ -124,6 +124,16 @@ mod tests {
         for named in page.split("\"assets/").skip(1) {
             let path = named.split('"').next().unwrap();
             assert_eq!(serve(path, &HeaderMap::new()).status(), 200, "{path}");
+        }
+    }
+
+    #[test]
+    fn what_is_asked_for_early_is_what_the_pages_ask_for_first() {
+        let early = text_of("early.js").unwrap();
+        for (page, name, path) in [("jobs.js", "LIMIT", "jobs?state=scheduled&limit="), ("overview.js", "NEXT", "jobs?limit=")] {
+            let page = text_of(page).unwrap();
+            let number = page.split_once(&format!("const {name} = ")).unwrap().1.split(';').next().unwrap();
+            assert!(early.contains(&format!("'{path}{number}'")), "{path}{number} is not in early.js");
         }
     }
 
