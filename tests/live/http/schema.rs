@@ -44,7 +44,7 @@ async fn a_fuzzer_finds_no_server_error_and_no_answer_that_the_document_does_not
     let examples = std::env::var("DWELL_FUZZ").unwrap_or_else(|_| EXAMPLES.to_owned());
     // Not all that the rules of requests refuse can be said in a schema; and events have no end.
     let but = ["--exclude-checks", "positive_data_acceptance", "--exclude-path", "/v1/events"];
-    let run = ["run", &url, "--max-examples", &examples, "--workers", "2", "--request-timeout", "20", "--warnings", "off", "--no-shrink"];
+    let run = ["run", &url, "--max-examples", &examples, "--workers", "1", "--request-timeout", "20", "--warnings", "off", "--no-shrink"];
     python("schemathesis.cli", &[&run[..], &but[..]].concat(), folder.path()).await;
     let log = sidecar.log();
     assert!(!log.contains("panicked") && !log.contains("request failed"), "{log}");
