@@ -29,6 +29,8 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::clock;
+
 pub use self::broker::{BrokerKind, BrokerServer};
 pub use self::dwell::DwellServer;
 pub use self::kafka::{KafkaOptions, KafkaServer};
@@ -41,6 +43,9 @@ pub use self::server::Server;
 
 /// How long a server may take to get ready or to end. Far more than any needs, so that only a broken one meets it.
 const PATIENCE: Duration = Duration::from_secs(120);
+
+/// How often is looked whether it is so far.
+const TICK: Duration = Duration::from_millis(20);
 
 /// Why a private server could not be had.
 #[derive(Debug, thiserror::Error)]
@@ -115,4 +120,15 @@ impl ServerError {
         let what = what.into();
         move |error| ServerError::Prepare { what, error }
     }
+}
+
+/// Waits for what several servers have to agree on, as long as for one of them to get ready.
+async fn until(what: &str, condition: impl AsyncFn() -> bool) -> Result<(), ServerError> {
+    let waited = clock::timeout(PATIENCE, async {
+        while !condition().await {
+            clock::sleep(TICK).await;
+        }
+    })
+    .await;
+    waited.ok_or_else(|| ServerError::prepare(what)(io::ErrorKind::TimedOut.into()))
 }

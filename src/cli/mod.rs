@@ -73,6 +73,16 @@ enum Command {
     Completions(completions::Args),
 }
 
+/// What the program does, from its command line to its exit code.
+pub async fn main() -> ExitCode {
+    // Redis and NATS take the process's provider of cryptography: it must be there before their first TLS connection. One that is there stays.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    match Cli::read() {
+        Ok(cli) => cli.run().await,
+        Err(exit) => exit,
+    }
+}
+
 impl Cli {
     /// Reads the command line of this process.
     ///

@@ -22,8 +22,9 @@ impl Dispatch {
         let taken = match answer {
             Ok(taken) => taken,
             Err(error) => {
-                // Damage, and a slot that is on its way, are one bucket's own, and a master of a cluster says nothing of the others: they go on.
-                let is_own = self.store.is_spread() || matches!(error.class, Class::Script | Class::Other | Class::Moved | Class::Unserved);
+                // Damage, and a slot that moved, are one bucket's own, and a master of a cluster says nothing of the others: they go on. What a single
+                // server says otherwise (it loads, it is busy) it says to all.
+                let is_own = self.store.is_spread() || matches!(error.class, Class::Script | Class::Moved);
                 let backoff = if is_own { self.ailing.entry(bucket).or_insert_with(Backoff::link) } else { &mut self.backoff };
                 let pause = backoff.pause();
                 tracing::warn!(broker = &*self.broker, bucket, %error, mend = error.mend, "claiming failed, trying again");

@@ -1,11 +1,8 @@
 //! A private Redis Cluster: three masters with a replica each.
 
-use std::time::Duration;
-
 use super::port::Port;
 use super::redis::{RedisOptions, RedisServer};
-use super::{PATIENCE, ServerError};
-use crate::clock;
+use super::{ServerError, until};
 
 /// Masters; as many replicas.
 const MASTERS: usize = 3;
@@ -13,8 +10,6 @@ const MASTERS: usize = 3;
 const SLOTS: u16 = 16_384;
 /// After so long a master that does not answer counts as gone, ms.
 const NODE_TIMEOUT: &str = "2000";
-/// How often a condition is looked at.
-const TICK: Duration = Duration::from_millis(20);
 /// Keys that are moved at once.
 const KEYS_AT_ONCE: &str = "50";
 
@@ -69,7 +64,7 @@ impl RedisCluster {
             node.order(&["CLUSTER", "ADDSLOTSRANGE", &first.to_string(), &last.to_string()]).await?;
         }
         for node in &self.nodes {
-            self.until("the nodes know each other", async || view(node).await.is_some_and(|nodes| nodes.len() == self.nodes.len())).await?;
+            until("the nodes know each other", async || view(node).await.is_some_and(|nodes| nodes.len() == self.nodes.len())).await?;
         }
         for (replica, id) in self.nodes[MASTERS..].iter().zip(&ids) {
             replica.order(&["CLUSTER", "REPLICATE", id]).await?;
@@ -86,7 +81,7 @@ impl RedisCluster {
     /// Waits until every node says that all is well, and every master of slots has a replica that has caught up.
     pub async fn whole(&self) -> Result<(), ServerError> {
         for node in &self.nodes {
-            self.until("the cluster is whole", async || {
+            until("the cluster is whole", async || {
                 let (Ok(state), Ok(info)) = (node.order(&["CLUSTER", "INFO"]).await, node.order(&["INFO", "replication"]).await) else {
                     return false;
                 };
@@ -153,18 +148,8 @@ impl RedisCluster {
 
     /// Waits until a node that runs, other than this one, is the master of this slot. This one may be frozen.
     pub async fn failed_over(&self, slot: u16, dead: usize) -> Result<usize, ServerError> {
-        self.until("another master", async || self.master_but(slot, Some(dead)).await.is_ok_and(|at| at != dead)).await?;
+        until("another master", async || self.master_but(slot, Some(dead)).await.is_ok_and(|at| at != dead)).await?;
         self.master_but(slot, Some(dead)).await
-    }
-
-    async fn until(&self, what: &str, condition: impl AsyncFn() -> bool) -> Result<(), ServerError> {
-        let waited = clock::timeout(PATIENCE, async {
-            while !condition().await {
-                clock::sleep(TICK).await;
-            }
-        })
-        .await;
-        waited.ok_or_else(|| ServerError::prepare(what.to_owned())(std::io::ErrorKind::TimedOut.into()))
     }
 }
 

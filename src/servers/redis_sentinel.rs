@@ -1,14 +1,12 @@
 //! A private Redis with Sentinel: a master, two replicas, three sentinels.
 
 use std::path::Path;
-use std::time::Duration;
 
 use super::process::{Look, Process};
 use super::redis::{RedisOptions, RedisServer};
 use super::resp::{At, ask};
 use super::server::{Kind, Server};
-use super::{PATIENCE, ServerError, find};
-use crate::clock;
+use super::{ServerError, find, until};
 
 /// The name of the master.
 const MASTER: &str = "mymaster";
@@ -16,8 +14,6 @@ const MASTER: &str = "mymaster";
 const DOWN_AFTER: u32 = 1500;
 const SENTINELS: usize = 3;
 const REPLICAS: usize = 2;
-/// How often a condition is looked at.
-const TICK: Duration = Duration::from_millis(20);
 
 /// A sentinel.
 pub type SentinelServer = Server<Sentinel>;
@@ -104,24 +100,14 @@ impl RedisSentinel {
                 let said = ask(&At::Port(sentinel.port()), None, &["INFO", "sentinel"]).await.unwrap_or_default();
                 said.iter().any(|line| line.contains(&wanted))
             };
-            self.until("the sentinels know each other", knows).await?;
+            until("the sentinels know each other", knows).await?;
         }
         Ok(())
     }
 
     /// Waits until the sentinels name another master than this one.
     pub async fn failed_over(&self, dead: usize) -> Result<usize, ServerError> {
-        self.until("another master", async || self.master().await.is_some_and(|at| at != dead)).await?;
+        until("another master", async || self.master().await.is_some_and(|at| at != dead)).await?;
         Ok(self.master().await.unwrap_or(dead))
-    }
-
-    async fn until(&self, what: &str, condition: impl AsyncFn() -> bool) -> Result<(), ServerError> {
-        let waited = clock::timeout(PATIENCE, async {
-            while !condition().await {
-                clock::sleep(TICK).await;
-            }
-        })
-        .await;
-        waited.ok_or_else(|| ServerError::prepare(what.to_owned())(std::io::ErrorKind::TimedOut.into()))
     }
 }
