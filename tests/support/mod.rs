@@ -18,6 +18,12 @@ pub(crate) fn namespace(test: &str) -> String {
     format!("{test}-{:08x}", rand::random::<u32>())
 }
 
+/// A link of the test's own to a Redis. The client's own patience, half a second, is too little on a busy machine.
+pub(crate) async fn redis_link(url: impl AsRef<str>) -> redis::aio::MultiplexedConnection {
+    let patient = redis::AsyncConnectionConfig::new().set_response_timeout(Some(DEADLINE)).set_connection_timeout(Some(DEADLINE));
+    redis::Client::open(url.as_ref()).unwrap().get_multiplexed_async_connection_with_config(&patient).await.unwrap()
+}
+
 /// Asks until the condition gives a value. Panics after [`DEADLINE`], with what was waited for.
 pub(crate) async fn wait_until<T>(what: &str, condition: impl AsyncFnMut() -> Option<T>) -> T {
     wait_within(DEADLINE, what, condition).await

@@ -129,7 +129,7 @@ async fn damaged_records_are_buried_or_left_and_the_rest_goes_on() {
     rig.taken().await;
     let store: Store = rig.store().await;
     let jobs = store.keys().jobs(0).to_owned();
-    let mut link = redis::Client::open(rig.redis.url()).unwrap().get_multiplexed_async_connection().await.unwrap();
+    let mut link = crate::support::redis_link(rig.redis.url()).await;
     let record: Vec<u8> = link.hget(&jobs, "metadata").await.unwrap();
     let mut broken = record.clone();
     broken[42..52].fill(0xc1);

@@ -12,7 +12,7 @@ use super::rig::{ALL, Rig, attempts, request, to};
 use crate::support::wait_until;
 
 async fn redis(rig: &Rig, line: &[&str]) {
-    let mut link = redis::Client::open(rig.redis.url()).unwrap().get_multiplexed_async_connection().await.unwrap();
+    let mut link = crate::support::redis_link(rig.redis.url()).await;
     redis::cmd(line[0]).arg(&line[1..]).query_async::<()>(&mut link).await.unwrap();
 }
 

@@ -18,7 +18,7 @@ async fn joined(settings: &Settings) -> Arc<Store> {
 async fn a_namespace_that_redis_lost_is_made_again() {
     let rig = Rig::idle(RedisOptions::default(), &[]).await;
     let store = joined(&rig.settings).await;
-    let mut link = redis::Client::open(rig.redis.url()).unwrap().get_multiplexed_async_connection().await.unwrap();
+    let mut link = crate::support::redis_link(rig.redis.url()).await;
     let _: () = redis::cmd("FLUSHALL").query_async(&mut link).await.unwrap();
     Sweep::new(store.clone(), &rig.settings.delivery, rig.metrics.clone(), alone()).run_once().await.unwrap();
     assert_eq!(rig.store().await.keys().buckets(), store.keys().buckets());
@@ -28,7 +28,7 @@ async fn a_namespace_that_redis_lost_is_made_again() {
 async fn a_damaged_bucket_keeps_no_other_from_being_swept() {
     let rig = Rig::idle(RedisOptions::default(), &[("redis.buckets", "2")]).await;
     let store = joined(&rig.settings).await;
-    let mut link = redis::Client::open(rig.redis.url()).unwrap().get_multiplexed_async_connection().await.unwrap();
+    let mut link = crate::support::redis_link(rig.redis.url()).await;
     let _: () = link.set(store.keys().dead(0), "damage").await.unwrap();
     let _: () = link.zadd(store.keys().dead(1), "long dead", 1000).await.unwrap();
     let swept = Sweep::new(store.clone(), &rig.settings.delivery, rig.metrics.clone(), alone()).run_once().await;

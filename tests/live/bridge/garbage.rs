@@ -31,7 +31,7 @@ struct Vandal {
 
 impl Vandal {
     async fn new(rig: &Rig) -> Self {
-        let link = redis::Client::open(rig.redis.url()).unwrap().get_multiplexed_async_connection().await.unwrap();
+        let link = crate::support::redis_link(rig.redis.url()).await;
         Vandal { link, namespace: rig.settings.redis.namespace.clone(), random: StdRng::seed_from_u64(7), written: 0 }
     }
 

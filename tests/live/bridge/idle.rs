@@ -43,7 +43,7 @@ async fn idle(instances: usize, span: Duration) -> (Asked, u64) {
     for _ in 0..instances {
         fleet.push(rig.dwell().await);
     }
-    let mut link = redis::Client::open(rig.redis.url()).unwrap().get_multiplexed_async_connection().await.unwrap();
+    let mut link = crate::support::redis_link(rig.redis.url()).await;
     let last = &fleet[instances - 1];
     let knows = format!("\"instances\":{instances},");
     wait_within(SETTLE, "they know of each other", async || {

@@ -11,8 +11,8 @@ use super::load::{Job, When};
 use super::rig::{Rig, SETTLE, published, scraped};
 use crate::support::wait_within;
 
-/// A lease is five seconds more.
-const SETTINGS: &str = "redis.buckets = 64\ndelivery.max_in_flight = 200\ndelivery.publish_timeout = \"1s\"";
+/// A lease is five seconds more. A machine that is busy confirms after a second at times, and each such job comes twice.
+const SETTINGS: &str = "redis.buckets = 64\ndelivery.max_in_flight = 200\ndelivery.publish_timeout = \"4s\"";
 
 /// How long what a killed instance held may wait for another: its lease, and a look each second; the rest is for a busy machine.
 const TAKEN_OVER: Duration = Duration::from_secs(30);
@@ -46,7 +46,7 @@ async fn of_four_instances_one_is_killed_and_one_sleeps_and_every_job_arrives() 
     })
     .await;
     println!(
-        "{} jobs that were in flight at the kill were taken over and settled after {:?}; the lease is 6 s",
+        "{} jobs that were in flight at the kill were taken over and settled after {:?}; the lease is 9 s",
         in_flight.len(),
         killed.elapsed()
     );
@@ -62,8 +62,13 @@ async fn of_four_instances_one_is_killed_and_one_sleeps_and_every_job_arrives() 
     })
     .await;
     fleet[1].thaw().unwrap();
-    wait_within(SETTLE, "it finds that it lost them", async || (scraped(&fleet[1], "dwell_leases_lost_total").await > 0).then_some(()))
-        .await;
+    // What it slept over is in its hands, or in the answer to a claim, which comes too late when it wakes.
+    let log = fleet[1].dir().join("log");
+    wait_within(SETTLE, "it finds that it lost them", async || {
+        let is_claim_lost = std::fs::read_to_string(&log).unwrap().contains("claiming failed");
+        (is_claim_lost || scraped(&fleet[1], "dwell_leases_lost_total").await > 0).then_some(())
+    })
+    .await;
     let before = published(&fleet[1], "confirmed").await;
     wait_within(SETTLE, "it takes part again", async || (published(&fleet[1], "confirmed").await > before + 20).then_some(())).await;
     load.finish().await;
@@ -72,28 +77,34 @@ async fn of_four_instances_one_is_killed_and_one_sleeps_and_every_job_arrives() 
     assert_eq!(left.dead.iter().sum::<u64>(), 0);
     in_flight.extend(asleep);
     let book = rig.book.lock();
-    let copies = book.sound();
+    let copies = book.sound_where(&in_flight);
     println!("{} jobs, {} copies", book.count(), copies.len());
     let stray: Vec<&String> = copies.keys().filter(|id| !in_flight.contains(*id)).collect();
     assert!(stray.is_empty(), "repeated, and not in flight at a fault: {stray:?}");
     assert_eq!(book.uncertain(), 0, "the broker was up");
 }
 
+/// Longer than any attempt of an instance that runs: it has its confirm or gave up after `publish_timeout`. Shorter than a lease.
+const AN_ATTEMPT: Duration = Duration::from_secs(5);
+
 /// Stops an instance, by SIGSTOP, that has jobs in flight: all that were in flight at a stop. Who has claimed a job is not told, so it is seen by
-/// what is left when the others went on.
+/// what is left when the others have ended what they had.
 async fn put_to_sleep(rig: &Rig, sleeper: &DwellServer, others: [&DwellServer; 2]) -> HashSet<String> {
     let confirmed = async || published(others[0], "confirmed").await + published(others[1], "confirmed").await;
     let mut ids = HashSet::new();
     wait_within(SETTLE, "it has jobs in flight of its own", async || {
         ids.extend(rig.freeze_in_flight(sleeper, 5, &HashSet::new()).await);
-        ids.extend(rig.in_flight().await);
-        let before = confirmed().await;
-        wait_within(SETTLE, "the others go on", async || (confirmed().await >= before + 100).then_some(())).await;
-        if rig.in_flight().await.is_disjoint(&ids) {
+        let (stopped, before) = (Instant::now(), confirmed().await);
+        let is_own = wait_within(SETTLE, "the others end what they had", async || {
+            let none_left = rig.in_flight().await.is_disjoint(&ids);
+            let others_are_through = stopped.elapsed() > AN_ATTEMPT && confirmed().await >= before + 100;
+            (none_left || others_are_through).then_some(!none_left)
+        })
+        .await;
+        if !is_own {
             sleeper.thaw().unwrap();
-            return None;
         }
-        Some(())
+        is_own.then_some(())
     })
     .await;
     ids

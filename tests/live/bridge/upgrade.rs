@@ -18,7 +18,7 @@ use crate::support::wait_until;
 const STORED: &str = include_str!("upgrade/namespace-v1.json");
 
 async fn raw(rig: &Rig) -> MultiplexedConnection {
-    redis::Client::open(rig.redis.url()).unwrap().get_multiplexed_async_connection().await.unwrap()
+    crate::support::redis_link(rig.redis.url()).await
 }
 
 fn text(bytes: &[u8]) -> String {

@@ -189,7 +189,7 @@ impl Bed {
     /// Everything that is there: every key of Redis with what it holds, every stream with its state, every consumer.
     pub(crate) async fn everything(&self) -> BTreeMap<String, String> {
         let mut all = BTreeMap::new();
-        let mut raw = redis::Client::open(self.redis.url()).unwrap().get_multiplexed_async_connection().await.unwrap();
+        let mut raw = crate::support::redis_link(self.redis.url()).await;
         let keys: Vec<String> = redis::cmd("KEYS").arg("*").query_async(&mut raw).await.unwrap();
         for key in keys {
             let dump: Vec<u8> = redis::cmd("DUMP").arg(&key).query_async(&mut raw).await.unwrap();

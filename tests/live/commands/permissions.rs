@@ -7,7 +7,7 @@ use super::check_servers::{check, line, says};
 
 /// Makes a user of Redis with these rules; the setting that logs in as it.
 async fn redis_user(bed: &Bed, name: &str, rules: &[&str]) -> String {
-    let mut raw = redis::Client::open(bed.redis.url()).unwrap().get_multiplexed_async_connection().await.unwrap();
+    let mut raw = crate::support::redis_link(bed.redis.url()).await;
     let password = format!(">{SECRET}");
     let () = redis::cmd("ACL").arg("SETUSER").arg(name).arg("on").arg(password).arg(rules).query_async(&mut raw).await.unwrap();
     format!("redis.urls=redis://{name}:{SECRET}@127.0.0.1:{}", bed.redis.port())

@@ -257,7 +257,7 @@ async fn events_tell_stats_to_all_who_listen_and_say_when_redis_is_away() {
 async fn what_was_stored_is_not_called_a_failure_because_it_could_not_be_looked_at() {
     let bed = Bed::new().await;
     let sidecar = Sidecar::run(&bed.settings(true), "", &["--no-dispatch"]).await;
-    let mut raw = crate::store::bed::connect(&bed.redis.url()).await;
+    let mut raw = crate::support::redis_link(&bed.redis.url()).await;
     // A look at a job needs it, and a new job does not.
     let _: () = redis::cmd("ACL").arg("SETUSER").arg("default").arg("-zscore").query_async(&mut raw).await.unwrap();
     assert!(sidecar.get("/v1/jobs/x").status >= 500);

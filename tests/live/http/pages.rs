@@ -131,7 +131,7 @@ async fn a_dead_job_that_cannot_be_read_does_not_end_the_list_before_the_others(
         let bury = Bury { job: held(&lease), reason: DeadReason::Invalid, error: String::new() };
         assert!(store.bury(bucket, &[bury]).await.unwrap()[0]);
     }
-    let mut raw = crate::store::bed::connect(&bed.redis.url()).await;
+    let mut raw = crate::support::redis_link(&bed.redis.url()).await;
     let jobs = store.keys().jobs(store.keys().bucket_of("dead-1")).to_owned();
     let _: () = redis::cmd("HSET").arg(jobs).arg("dead-1").arg("no record").query_async(&mut raw).await.unwrap();
     let mut longest = Duration::ZERO;

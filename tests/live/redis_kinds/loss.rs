@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use tempfile::TempDir;
 use tokio::task::JoinSet;
 
-use crate::store::bed::{FAR, MAIN, connect, open, request, settings};
+use crate::store::bed::{FAR, MAIN, open, request, settings};
 use crate::support::{namespace, wait_until};
 
 /// Callers side by side.
@@ -68,7 +68,7 @@ impl Callers {
 
 /// How many of these jobs the server does not have.
 async fn missing(server: &RedisServer, namespace: &str, acked: &[String]) -> usize {
-    let mut raw = connect(&server.url()).await;
+    let mut raw = crate::support::redis_link(&server.url()).await;
     let mut there: HashSet<String> = HashSet::new();
     for bucket in 0..4 {
         let key = format!("{{{namespace}:{bucket:02}}}:jobs");

@@ -16,7 +16,7 @@ use dwell::store::{Store, Unobserved};
 use dwell_connectors::{Destination, Headers};
 use redis::aio::MultiplexedConnection;
 
-use crate::support::namespace;
+use crate::support::{namespace, redis_link};
 
 /// Long ago: due at once, by any clock.
 pub(crate) const PAST: Due = Due::At(1_000_000_000_000);
@@ -58,12 +58,6 @@ pub(crate) async fn open(settings: &Redis, brokers: &[&str]) -> Store {
     Store::open(settings, &brokers, Arc::new(Unobserved)).await.unwrap()
 }
 
-pub(crate) async fn connect(url: &str) -> MultiplexedConnection {
-    // The client's own patience, half a second, is too little for a dump on a busy machine.
-    let patient = redis::AsyncConnectionConfig::new().set_response_timeout(Some(crate::support::DEADLINE));
-    redis::Client::open(url).unwrap().get_multiplexed_async_connection_with_config(&patient).await.unwrap()
-}
-
 /// A namespace of one bucket, so that every id is in bucket 0.
 pub(crate) struct Bed {
     pub(crate) store: Store,
@@ -87,7 +81,7 @@ impl Bed {
     /// On a server of the test's own.
     pub(crate) async fn on(url: &str, buckets: u16, brokers: &[&str]) -> Bed {
         let settings = settings(url, &namespace("store"), buckets);
-        Bed { store: open(&settings, brokers).await, raw: connect(url).await, settings, _server: None }
+        Bed { store: open(&settings, brokers).await, raw: redis_link(url).await, settings, _server: None }
     }
 
     pub(crate) async fn one(&self, request: Schedule) -> Answer {

@@ -4,8 +4,8 @@ use dwell::job::{Action, Verdict};
 use dwell::servers::{RedisOptions, RedisServer};
 use dwell::store::error::Class;
 
-use super::bed::{Bed, FAR, LEASE, MAIN, PAST, RETRY, action, connect, held, open, request, settings};
-use crate::support::wait_until;
+use super::bed::{Bed, FAR, LEASE, MAIN, PAST, RETRY, action, held, open, request, settings};
+use crate::support::{redis_link, wait_until};
 
 #[tokio::test]
 async fn a_failover_that_loses_claims_loses_no_job_and_tells_no_lie() {
@@ -20,7 +20,7 @@ async fn a_failover_that_loses_claims_loses_no_job_and_tells_no_lie() {
     assert_eq!(replicas, 1);
 
     // The replica takes over while the master still answers: what follows is lost with the master.
-    let mut promoted = connect(&replica.url()).await;
+    let mut promoted = redis_link(&replica.url()).await;
     redis::cmd("REPLICAOF").arg("NO").arg("ONE").exec_async(&mut promoted).await.unwrap();
     let jobs = bed.claim().await.jobs;
     let lease = |name: &str| jobs.iter().find(|lease| lease.id.as_str() == name).unwrap();

@@ -11,7 +11,8 @@ use dwell::store::gate::{Wait, waits_of};
 use dwell::store::link::Link;
 use dwell::store::{Store, Unobserved, meta};
 
-use super::bed::{FAR, MAIN, PAST, RETRY, action, connect, open, request, settings};
+use super::bed::{FAR, MAIN, PAST, RETRY, action, open, request, settings};
+use crate::support::redis_link;
 
 fn at(server: &RedisServer, durability: Durability) -> Redis {
     Redis { durability, ..settings(&server.url(), "gate", 4) }
@@ -31,7 +32,7 @@ async fn replica_of(master: &RedisServer, program: Option<PathBuf>) -> RedisServ
 
 /// How often the server was asked for this command.
 async fn calls(server: &RedisServer, command: &str) -> u64 {
-    let stats: String = redis::cmd("INFO").arg("commandstats").query_async(&mut connect(&server.url()).await).await.unwrap();
+    let stats: String = redis::cmd("INFO").arg("commandstats").query_async(&mut redis_link(&server.url()).await).await.unwrap();
     let line = stats.lines().find_map(|line| line.strip_prefix(&format!("cmdstat_{command}:calls="))).unwrap_or("0,");
     line.split(',').next().unwrap().parse().unwrap()
 }
@@ -135,7 +136,7 @@ async fn a_replica_is_waited_for_and_one_that_hangs_is_an_error_that_mends_itsel
     assert!(calls(&master, "wait").await > 0);
     let there: i64 = redis::cmd("EXISTS")
         .arg(store.keys().jobs(store.keys().bucket_of("job-0")))
-        .query_async(&mut connect(&replica.url()).await)
+        .query_async(&mut redis_link(&replica.url()).await)
         .await
         .unwrap();
     assert_eq!(there, 1);

@@ -6,7 +6,7 @@ use dwell::config::{Redis, RedisMode};
 use dwell::servers::{RedisOptions, RedisServer};
 use dwell::store::fsck::{self, Problem as P, Rules};
 
-use crate::store::bed::{Bed, FAR, KEEP, MAIN, RETRY, connect, request};
+use crate::store::bed::{Bed, FAR, KEEP, MAIN, RETRY, request};
 use crate::support::wait_until;
 
 /// A cluster of one node that has every slot.
@@ -15,7 +15,7 @@ async fn cluster() -> RedisServer {
     let bus = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let more = vec![("cluster-enabled".to_owned(), "yes".to_owned()), ("cluster-port".to_owned(), bus.to_string())];
     let server = RedisServer::start(RedisOptions { more, ..RedisOptions::default() }).await.unwrap();
-    let mut raw = connect(&server.url()).await;
+    let mut raw = crate::support::redis_link(&server.url()).await;
     let () = redis::cmd("CLUSTER").arg("ADDSLOTSRANGE").arg(0).arg(16383).query_async(&mut raw).await.unwrap();
     wait_until("the cluster is ready", async || {
         let info: String = redis::cmd("CLUSTER").arg("INFO").query_async(&mut raw.clone()).await.unwrap();
