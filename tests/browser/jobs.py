@@ -1,4 +1,6 @@
 # Jobs that wait: finding them, and what can be done with one.
+import re
+
 from playwright.sync_api import expect
 
 from page import confirm, dashboard, go, heading, story
@@ -99,11 +101,14 @@ def lists(address):
         ids = page.locator("tbody th a")
         expect(ids).to_have_count(50)
         seen = ids.all_text_contents()
+        written(page)
         pages = page.get_by_role("navigation", name="Pages of the list")
-        for _ in range(4):
+        for many in (50, 50, 50, 40):
             first = ids.first.text_content()
             pages.get_by_role("link", name="Next page").click()
             expect(ids.first).not_to_have_text(first)
+            # A windowful comes first.
+            expect(ids).to_have_count(many)
             seen += ids.all_text_contents()
         assert seen == [f"job-{number:03}" for number in range(240)], seen
         expect(pages.get_by_role("link", name="Next page")).to_have_count(0)
@@ -140,6 +145,25 @@ def lists(address):
         heading(page, "Jobs")
         expect(page.get_by_text("Only jobs due from")).to_be_visible()
         expect(ids).to_have_count(min(number, 50))
+
+
+def written(page):
+    """Times are those of the reader's zone, and numbers as English people write them."""
+    times = page.locator("tbody time").evaluate_all(
+        "times => times.map(time => [time.querySelector('.abs').textContent, new Date(Number(time.dataset.at)).toLocaleTimeString('en-GB')])"
+    )
+    assert len(times) == 50, times
+    for text, clock in times:
+        assert re.fullmatch(rf"(\d{{1,2}} [A-Z][a-z]{{2}}( \d{{4}})?, )?{clock}", text), (text, clock)
+    # A summer's day of another year in Berlin.
+    told = page.evaluate(
+        """async () => {
+          const { absolute, bytes, count, rate, weekday } = await import(new URL('assets/format.js', document.baseURI));
+          const at = Date.UTC(2024, 6, 1, 22, 5, 9);
+          return [...[0, 999, 1000, 1234567, 1234.56].map(count), rate(0.04), bytes(1023), bytes(1536), weekday(at), absolute(at, Date.UTC(2026, 0, 1))];
+        }"""
+    )
+    assert told == ["0", "999", "1,000", "1,234,567", "1,234.6", "0/s", "1023 B", "1.5 KiB", "Tue 00:05", "2 Jul 2024, 00:05:09"], told
 
 
 @story

@@ -4,9 +4,7 @@ import { onThemeChange } from './theme.js';
 
 /** Prepares the canvas: what is given back draws steps `{from, until, count}` with times written by `write`. `open` is called with a step that is pressed. */
 export function drawBars(canvas, open, signal) {
-  let [chart, steps, write] = [null, [], String];
-  // Not needed for the first paint.
-  const loaded = import('./vendor/chart.umd.min.js').then(() => globalThis.Chart);
+  let [chart, loaded, steps, write] = [null, null, [], String];
   signal.addEventListener('abort', () => chart?.destroy());
   onThemeChange(() => {
     if (!chart) return;
@@ -60,6 +58,8 @@ export function drawBars(canvas, open, signal) {
 
   return async (counted, writeTime) => {
     [steps, write] = [counted, writeTime];
+    // Only now: the rest of the page is sooner there without it.
+    loaded ??= import('./vendor/chart.umd.min.js').then(() => globalThis.Chart);
     const Chart = await loaded;
     if (signal.aborted) return;
     const labels = steps.map((step) => write(step.from));

@@ -78,3 +78,8 @@ export function status(level, word) {
     el('span', { class: 'word' }, word),
   );
 }
+
+/** Calls `then` when what was changed until now is painted; in a page that nobody sees, when somebody does. */
+export function afterPaint(then) {
+  requestAnimationFrame(() => setTimeout(then));
+}

@@ -3,7 +3,7 @@ import * as api from './api.js';
 import { announce } from './announce.js';
 import { drawBars } from './bars.js';
 import { el, fill, segmented, setText } from './dom.js';
-import { count, duration, plural } from './format.js';
+import { count, duration, minutes, plural, seconds, weekday } from './format.js';
 import { keepAsking } from './pace.js';
 import { go, listHref } from './router.js';
 
@@ -18,16 +18,16 @@ const SPANS = {
     step: 2 * SECOND,
     to: MINUTE,
     every: 2 * SECOND,
-    label: { hour: '2-digit', minute: '2-digit', second: '2-digit' },
+    write: seconds,
   },
-  hour: { word: 'Hour', step: MINUTE, to: HOUR, every: 5 * SECOND, label: { hour: '2-digit', minute: '2-digit' } },
-  day: { word: 'Day', step: HOUR / 2, to: 24 * HOUR, every: 20 * SECOND, label: { hour: '2-digit', minute: '2-digit' } },
+  hour: { word: 'Hour', step: MINUTE, to: HOUR, every: 5 * SECOND, write: minutes },
+  day: { word: 'Day', step: HOUR / 2, to: 24 * HOUR, every: 20 * SECOND, write: minutes },
   week: {
     word: 'Week',
     step: 6 * HOUR,
     to: 168 * HOUR,
     every: MINUTE,
-    label: { weekday: 'short', hour: '2-digit', minute: '2-digit' },
+    write: weekday,
   },
 };
 
@@ -65,18 +65,17 @@ export function horizon(signal) {
     if (wanted === span && steps.length > 0) draw(steps);
   };
   const draw = (counted) => {
-    const { step, label, word } = SPANS[span];
+    const { step, write, word } = SPANS[span];
     const steps = counted.map(({ from_ms, count }) => ({ from: from_ms, until: from_ms + step, count }));
     const total = steps.reduce((sum, step) => sum + step.count, 0);
     const peak = steps.reduce((most, step) => (step.count > most.count ? step : most), steps[0]);
-    const write = new Intl.DateTimeFormat(undefined, { ...label, hourCycle: 'h23' });
     const words =
       total === 0
         ? `Nothing falls due within the next ${word.toLowerCase()}.`
-        : `${plural(total, 'job falls', 'jobs fall')} due within the next ${word.toLowerCase()}; most at ${write.format(peak.from)}: ${count(peak.count)} in ${duration(step)}.`;
+        : `${plural(total, 'job falls', 'jobs fall')} due within the next ${word.toLowerCase()}; most at ${write(peak.from)}: ${count(peak.count)} in ${duration(step)}.`;
     setText(summary, words);
     canvas.setAttribute('aria-label', `Bar chart. ${words} The same is in the table below.`);
-    bars(steps, (at) => write.format(at));
+    bars(steps, write);
     // Rows move with the time; while one of them has the focus, they stand still.
     if (!rows.contains(document.activeElement)) fill(rows, rowsOf(steps, write));
     if (chosen) announce(words);
@@ -120,11 +119,11 @@ function row(step, write) {
     { class: 'number' },
     el(
       'a',
-      { href: stepHref(step), 'aria-label': `${plural(step.count, 'job')} from ${write.format(step.from)}` },
+      { href: stepHref(step), 'aria-label': `${plural(step.count, 'job')} from ${write(step.from)}` },
       count(step.count),
     ),
   );
-  return el('tr', {}, el('td', {}, write.format(step.from)), el('td', {}, write.format(step.until)), number);
+  return el('tr', {}, el('td', {}, write(step.from)), el('td', {}, write(step.until)), number);
 }
 
 function remembered() {

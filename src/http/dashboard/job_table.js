@@ -1,6 +1,6 @@
 // A table of jobs, kept current without losing the reader's place.
 import { moment, now } from './clock.js';
-import { el, fill, reconcile, status } from './dom.js';
+import { afterPaint, el, fill, reconcile, status } from './dom.js';
 import { bytes } from './format.js';
 import { LATE_MS } from './overall.js';
 import { jobHref } from './router.js';
@@ -20,6 +20,9 @@ const SIZE = { head: 'Size', class: 'number', cell: (job) => bytes(job.size) };
 const STATE = { head: 'State', class: 'state', cell: (job) => status(...stateOf(job)) };
 const REASON = { head: 'Reason', class: 'reason', cell: (job) => status('bad', reasonWord(job.dead_reason)) };
 const ERROR = { head: 'Last error', class: 'last-error', cell: (job) => job.last_error ?? '–' };
+
+/** A row is no lower, px. */
+const ROW = 40;
 
 /** Where a job goes: its routing key, with its exchange where it has one. */
 export const targetOf = (job) => (job.exchange ? `${job.exchange}/${job.target}` : job.target);
@@ -95,7 +98,20 @@ export function jobTable({ caption, empty, dead = false, select = null }) {
     );
   let shown = [];
   const show = (jobs) => {
+    const first = shown.length === 0;
     shown = jobs;
+    draw(first ? jobs.slice(0, Math.ceil(innerHeight / ROW)) : jobs);
+    // What is below the edge of the window waits until the rest is painted.
+    if (body.children.length < jobs.length) afterPaint(() => shown === jobs && draw(jobs));
+    table.hidden = jobs.length === 0;
+    message.hidden = jobs.length > 0;
+    message.classList.remove('error');
+    if (jobs.length === 0) fill(message, empty);
+    const here = new Set(jobs.map((job) => job.id));
+    for (const id of picked) if (!here.has(id)) picked.delete(id);
+    select?.();
+  };
+  const draw = (jobs) =>
     reconcile(body, jobs, {
       key: (job) => job.id,
       stamp: (job) =>
@@ -111,14 +127,6 @@ export function jobTable({ caption, empty, dead = false, select = null }) {
         ]),
       make,
     });
-    table.hidden = jobs.length === 0;
-    message.hidden = jobs.length > 0;
-    message.classList.remove('error');
-    if (jobs.length === 0) fill(message, empty);
-    const here = new Set(jobs.map((job) => job.id));
-    for (const id of picked) if (!here.has(id)) picked.delete(id);
-    select?.();
-  };
   const fail = (problem) => {
     // What was shown stays: it is more than nothing.
     if (shown.length > 0) return;

@@ -3,7 +3,7 @@ import { announce } from './announce.js';
 import { hasToken, onTokenWanted, setToken } from './api.js';
 import { startClock } from './clock.js';
 import { dead } from './dead.js';
-import { el, fill, setText } from './dom.js';
+import { afterPaint, el, fill, setText } from './dom.js';
 import { absolute, count, duration } from './format.js';
 import { job } from './job.js';
 import { jobs } from './jobs.js';
@@ -157,5 +157,9 @@ document.addEventListener('visibilitychange', () => {
   else connect();
 });
 
-connect();
+showLine();
 show({ first: true });
+// The counts come after the page, not before it.
+afterPaint(() => {
+  if (!paused && !asking) connect();
+});
