@@ -26,7 +26,7 @@ local function judge_time(at, age)
   if call('EXISTS', key) == 0 then return end
   local time = tonumber(call('HGET', key, '') or nil)
   if not time or time > NOW + GRACE then
-    if repair then call('HSET', key, '', int(NOW)) end
+    if repair then call('HSET', key, '', wide(NOW)) end
     found(at, '', 'memory_without_time', repair)
   elseif time < NOW - age - GRACE then
     if repair and key == GONE then turn(GONE, GONE_OLD)

@@ -14,6 +14,9 @@ local function many(command, key, list)
 end
 
 local function int(number) return string.format('%.0f', number) end
+-- The same, over 64 bytes long. A hash with such a value is a table and no list that is searched from its head for each field: a batch of 128 would
+-- pay for each pair of its fields, and gone for each of up to 512.
+local function wide(number) return string.format('%066.0f', number) end
 -- '+' ms from now, or '<' epoch ms, space, ms from now: the earlier of both.
 local function relative_time(text)
   local at, span = string.match(text, '^<(%-?%d+) (%d+)$')
@@ -42,6 +45,7 @@ local function schedule_verdict_of(record) return has(string.byte(record, 2), FL
 
 -- State (store/record.rs): what changes; only of jobs that were claimed or changed.
 local STATE_VERSION, STATE_FIXED, STATE_BYTES = 1, '>BBBI4I2i8c8c8c8BB', 43
+local STATE_FIRST = '>BBBI4I2i8c8c16BB'
 local HELD, TAKEN_OVER = 1, 2
 -- Marks: it replaced another job; its attempts may be more than are known, because a master that saw them is gone.
 local REPLACED, DOUBT = 1, 2
@@ -59,11 +63,11 @@ end
 local function write_state(s)
   return struct.pack(STATE_FIXED, STATE_VERSION, s.flags, s.crashes, s.attempt, s.step, s.due, s.fence, s.generation, s.fingerprint, s.marks, s.reason) .. s.error
 end
--- The state of a first claim, written without taking anything apart: generation and fingerprint stand side by side in the record too.
-local FIRST = string.char(STATE_VERSION, 0, 0, 0, 0, 0, 1, 0, 0)
+-- The state of a first claim, written without taking anything apart: generation and fingerprint stand side by side in the record too. Few strings:
+-- what Lua makes of them is a quarter of a claim.
 local function first_state(record, due, fence)
   local marks = has(string.byte(record, 2), FLAG_REPLACED) and REPLACED or 0
-  return FIRST .. struct.pack('>i8', due) .. fence .. string.sub(record, 7, 22) .. string.char(marks, 0)
+  return struct.pack(STATE_FIRST, STATE_VERSION, 0, 0, 1, 0, due, fence, string.sub(record, 7, 22), marks, 0)
 end
 local function fence_of(bytes) return string.sub(bytes, 18, 25) end
 -- Also where it is cut off: taking it apart would fail the script, and with it every other job of the call.
@@ -83,18 +87,18 @@ local function read_act(entry) local verdict, due = string.match(entry, '^(.*):(
 local function turn(newer, older)
   call('UNLINK', older)
   call('RENAME', newer, older)
-  call('HSET', older, '', int(NOW))
+  call('HSET', older, '', wide(NOW))
 end
 local GONE_MAX = 4096
 local function remember_gone(list)
   if #list == 0 then return end
-  call('HSETNX', GONE, '', int(NOW))
+  call('HSETNX', GONE, '', wide(NOW))
   many('HSET', GONE, list)
   if call('HLEN', GONE) > GONE_MAX then turn(GONE, GONE_OLD) end
 end
 local function remember_acts(list)
   if #list == 0 then return end
-  call('HSETNX', ACTS, '', int(NOW))
+  call('HSETNX', ACTS, '', wide(NOW))
   many('HSET', ACTS, list)
 end
 
@@ -116,7 +120,7 @@ local function see_master(is_new)
   local fresh = is_new and not known
   changed = fresh and 0 or NOW
   call('HDEL', STATE, '')
-  call('HSET', STATE, '', run_id .. ':' .. int(changed))
+  call('HSET', STATE, '', run_id .. ':' .. wide(changed))
   return changed, fresh and 0 or 1
 end
 

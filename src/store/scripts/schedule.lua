@@ -9,11 +9,12 @@
 -- Work   <= 128 jobs or 1 MiB a call; a constant number of commands, and three a job whose id exists. First write HSET: a full Redis refuses cleanly.
 local WIDTH, EQUALS = 5, string.byte('=')
 local count = #ARGV / WIDTH
-local ids, fingerprints = {}, {}
+local ids, fingerprints, brokers = {}, {}, {}
 for i = 1, count do
   local record = ARGV[(i - 1) * WIDTH + 2]
-  ids[i], fingerprints[i] = ARGV[(i - 1) * WIDTH + 1], fingerprint_of(record)
-  if not DUE[broker_of(record)] then return redis.error_reply('DWELL_BROKER ' .. broker_of(record)) end
+  local broker = broker_of(record)
+  ids[i], fingerprints[i], brokers[i] = ARGV[(i - 1) * WIDTH + 1], fingerprint_of(record), broker
+  if not DUE[broker] then return redis.error_reply('DWELL_BROKER ' .. broker) end
 end
 local live = call('HMGET', JOBS, unpack(ids))
 for i = 1, count do
@@ -34,7 +35,7 @@ local answer = { NOW_US, count }
 for i = 1, count do
   local at = (i - 1) * WIDTH
   local id, record, time, policy, check = ids[i], ARGV[at + 2], ARGV[at + 3], ARGV[at + 4], ARGV[at + 5] == '1'
-  local fingerprint, broker, was = fingerprints[i], broker_of(record), live[i]
+  local fingerprint, broker, was = fingerprints[i], brokers[i], live[i]
   local due_text, due
   if string.byte(time, 1) == EQUALS then
     due_text = string.sub(time, 2)
