@@ -1,5 +1,6 @@
 //! A campaign: a world under load, faults by a plan, then calm until nothing is out, and the verdict.
 
+mod calm;
 mod look;
 
 use std::collections::HashSet;
@@ -91,7 +92,7 @@ const REJECTED: &str = "delay.rejected";
 const LATE_MS: i64 = 45_000;
 /// How long the first job may take to arrive.
 const WARM_UP: Duration = Duration::from_secs(60);
-/// How long the world may take to be as before after a fault, and to be empty at the end.
+/// How long it may take until jobs come again after a fault, and to be empty at the end.
 const RECOVERY: Duration = Duration::from_secs(60);
 const DRAIN: Duration = Duration::from_secs(120);
 /// How long a strike may take, with its heal.
@@ -222,6 +223,7 @@ impl Campaign<'_> {
         let kinds = if self.options.only.is_empty() { FaultKind::all() } else { &self.options.only };
         let kinds: Vec<FaultKind> = kinds.iter().copied().filter(|kind| kind.applies(self.world.options())).collect();
         let until = clock::now() + self.options.duration;
+        let mut calm = calm::Calm::default();
         for step in Plan::new(self.options.seed, &kinds) {
             if clock::now() >= until {
                 break;
@@ -232,7 +234,9 @@ impl Campaign<'_> {
             if !self.until(RECOVERY, || self.ledger.newest_due_ms() * 1000 > healed_us).await {
                 return Err(format!("nothing arrived within {} s after {} was healed", RECOVERY.as_secs(), step.kind));
             }
-            (self.options.say)(&format!("  and jobs arrive {} ms after", began.elapsed().as_millis()));
+            let arrive_ms = began.elapsed().as_millis();
+            let calm = calm.wait(self.world, self.ledger, healed_us).await;
+            (self.options.say)(&format!("  jobs arrive {arrive_ms} ms after, {calm} {} ms after", began.elapsed().as_millis()));
             clock::sleep(step.pause).await;
         }
         Ok(())

@@ -2,11 +2,13 @@
 //!
 //! - [`mod@verdict`]: what it says.
 //! - `course`: what is known of each job; `answers`: what was said of it.
+//! - `lives`: a job that is carried out anew, because its request came again.
 //! - `windows`: the faults, and what each of them explains; `kinds`: what they can do.
 
 mod answers;
 mod course;
 mod kinds;
+mod lives;
 #[cfg(test)]
 mod tests;
 pub mod verdict;
@@ -15,6 +17,7 @@ mod windows;
 use std::collections::HashMap;
 
 use course::{Came, Course, courses};
+use lives::Lives;
 use verdict::{Verdict, Wrong};
 use windows::{Copy, Windows};
 
@@ -30,8 +33,10 @@ pub fn check(history: &History) -> Verdict {
     let kept: HashMap<&str, &DeadJob> = end.iter().flat_map(|end| &end.dead).map(|dead| (&*dead.id, dead)).collect();
     let mut copies = Vec::new();
     for (id, course) in &courses {
-        checker.job(id, course, kept.get(id).copied());
-        copies.extend(again(id, course));
+        let lives = Lives::of(history, &checker.windows, course);
+        checker.verdict.counts.redelivered += lives.begun_again();
+        checker.job(id, course, &lives, kept.get(id).copied());
+        copies.extend(again(id, course, &lives));
     }
     checker.windows.explain(copies, &mut checker.verdict);
     checker.windows.counted(&history.events, &mut checker.verdict);
@@ -55,7 +60,7 @@ struct Checker<'a> {
 }
 
 impl Checker<'_> {
-    fn job(&mut self, id: &str, course: &Course<'_>, dead: Option<&DeadJob>) {
+    fn job(&mut self, id: &str, course: &Course<'_>, lives: &Lives<'_>, dead: Option<&DeadJob>) {
         let kept = dead.is_some();
         let Some(job) = course.job else {
             for came in course.deliveries.iter().chain(&course.deaths).chain(&course.rejections) {
@@ -81,7 +86,7 @@ impl Checker<'_> {
             None => {
                 self.whereabouts(id, job, course, kept);
                 self.contents(id, job, course);
-                self.attempts(id, course);
+                self.attempts(id, lives);
                 self.deaths(id, job, course, dead);
                 self.answers(id, job, course, kept);
                 self.lateness(id, job, course);
@@ -153,18 +158,21 @@ impl Checker<'_> {
     }
 
     /// Each copy has an attempt of its own, and later ones higher ones.
-    fn attempts(&mut self, id: &str, course: &Course<'_>) {
-        let mut came: Vec<&Came<'_>> = course.deliveries.iter().collect();
-        // In the order in which the broker has them, not in that in which they were read.
-        came.sort_by_key(|came| (came.taken_us(), &came.what.place));
+    fn attempts(&mut self, id: &str, lives: &Lives<'_>) {
+        for came in lives.each() {
+            self.life(id, came);
+        }
+    }
+
+    fn life(&mut self, id: &str, came: &[Came<'_>]) {
         let numbers: Vec<u32> = came.iter().map(|came| came.what.attempt.unwrap_or(0)).collect();
         let between = |of, one: &Came<'_>, other: &Came<'_>| self.windows.between(of, one.taken_us(), other.taken_us());
         // A master that was promoted may not know that it was begun.
-        let twice = |(at, one): (usize, &&Came<'_>)| {
+        let twice = |(at, one): (usize, &Came<'_>)| {
             came[at + 1..].iter().any(|other| one.what.attempt == other.what.attempt && !between(kinds::rolls_back, one, other))
         };
         // What was held back may come after what was sent later.
-        let falls = |pair: &[&Came<'_>]| pair[0].what.attempt > pair[1].what.attempt && !between(kinds::reorders, pair[0], pair[1]);
+        let falls = |pair: &[Came<'_>]| pair[0].what.attempt > pair[1].what.attempt && !between(kinds::reorders, &pair[0], &pair[1]);
         if numbers.contains(&0) || came.iter().enumerate().any(twice) || came.windows(2).any(falls) {
             self.verdict.find(Wrong::Misnumbered, format!("{id}: attempts {numbers:?}"));
         }
@@ -228,13 +236,14 @@ impl Checker<'_> {
     }
 }
 
-/// Every message past the first of a job: of what is delivered or dead together, and of what came back.
-fn again<'a>(id: &'a str, course: &Course<'_>) -> Vec<Copy<'a>> {
+/// Every message past the first of a job: of what is delivered or dead together, and of what came back. Not what began a job anew.
+fn again<'a>(id: &'a str, course: &Course<'_>, lives: &Lives<'_>) -> Vec<Copy<'a>> {
     let mut copies = Vec::new();
     let out: Vec<&Came<'_>> = course.deliveries.iter().chain(&course.deaths).collect();
     for (mut list, of_job) in [(out, true), (course.rejections.iter().collect(), false)] {
         list.sort_by_key(|came| came.taken_us());
-        copies.extend(list.windows(2).map(|pair| Copy { id, first_us: pair[0].taken_us(), again_us: pair[1].taken_us(), of_job }));
+        let pairs = list.windows(2).filter(|pair| !lives.begins(pair[1]));
+        copies.extend(pairs.map(|pair| Copy { id, first_us: pair[0].taken_us(), again_us: pair[1].taken_us(), of_job }));
     }
     copies
 }

@@ -8,7 +8,7 @@ use std::path::Path;
 use dwell::clock;
 use parking_lot::Mutex;
 
-use crate::history::{Event, Head, Op, Phase};
+use crate::history::{Ask, Event, Head, Op, Phase, Schedule};
 
 /// Records events, by any number of tasks at once.
 #[derive(Debug)]
@@ -22,6 +22,8 @@ struct State {
     /// The first error of the file: told at the end, because a record with a hole proves nothing.
     error: Option<io::Error>,
     jobs: HashMap<String, Course>,
+    /// When those are due that are to be delivered and are not yet, epoch ms.
+    open: HashMap<String, i64>,
     arrivals: u64,
     newest_due_ms: i64,
 }
@@ -62,7 +64,7 @@ impl Ledger {
     pub fn create(file: &Path, head: &Head) -> io::Result<Ledger> {
         let mut file = BufWriter::new(File::create(file)?);
         writeln!(file, "{}", serde_json::to_string(head)?)?;
-        let state = State { file, error: None, jobs: HashMap::new(), arrivals: 0, newest_due_ms: 0 };
+        let state = State { file, error: None, jobs: HashMap::new(), open: HashMap::new(), arrivals: 0, newest_due_ms: 0 };
         Ok(Ledger { state: Mutex::new(state) })
     }
 
@@ -93,6 +95,14 @@ impl Ledger {
         }
     }
 
+    /// Jobs that were taken, were due before this time, epoch ms, and are nowhere yet; but those whose target is not there.
+    #[must_use]
+    pub fn overdue(&self, before_ms: i64) -> Vec<String> {
+        let state = self.state.lock();
+        let waits = |id: &str| state.jobs.get(id).is_some_and(|course| course.certain && !course.over && !course.cancelling);
+        state.open.iter().filter(|(id, due_ms)| **due_ms < before_ms && waits(id)).map(|(id, _)| id.clone()).collect()
+    }
+
     /// How many messages were read so far, repeats included.
     #[must_use]
     pub fn arrivals(&self) -> u64 {
@@ -119,6 +129,13 @@ impl Ledger {
 impl State {
     fn note(&mut self, event: &Event) {
         match (event.phase, &event.op) {
+            (Phase::Invoke, Op::Schedule(Schedule { id, job: Some(job), .. })) if !job.absent && job.refused.is_none() => {
+                self.open.insert(id.clone(), job.due_ms);
+            }
+            (Phase::Fail, Op::Schedule(schedule)) => drop(self.open.remove(&schedule.id)),
+            (Phase::Invoke, Op::Reschedule(Ask { id, due_ms: Some(due_ms), .. })) => {
+                self.open.entry(id.clone()).and_modify(|due| *due = *due_ms);
+            }
             (Phase::Ok, Op::Schedule(schedule)) => self.course(&schedule.id).certain = true,
             (Phase::Invoke, Op::Cancel(ask)) => self.course(&ask.id).cancelling = true,
             (Phase::Fail, Op::Cancel(ask)) => self.course(&ask.id).cancelling = false,
@@ -130,11 +147,16 @@ impl State {
                 } else {
                     course.answered = true;
                     course.cancelling = false;
-                    course.over |= reply.action == "cancel" && matches!(&*reply.res, "cancelled" | "cancelled_after_attempt" | "in_flight");
+                    let cancelled = matches!(&*reply.res, "cancelled" | "cancelled_after_attempt" | "in_flight");
+                    if reply.action == "cancel" && cancelled {
+                        course.over = true;
+                        self.open.remove(&reply.id);
+                    }
                 }
             }
             (_, Op::Deliver(arrival) | Op::Dead(arrival) | Op::Reject(arrival)) => {
                 self.course(&arrival.id).over = true;
+                self.open.remove(&arrival.id);
                 self.arrivals += 1;
                 self.newest_due_ms = self.newest_due_ms.max(arrival.due_ms.unwrap_or(0));
             }
@@ -154,7 +176,7 @@ impl State {
 mod tests {
     use super::*;
     use crate::history::tests::head;
-    use crate::history::{Arrival, Ask, History, Reply, Schedule};
+    use crate::history::{Arrival, History, Job, Reply};
 
     fn schedule(id: &str) -> Op {
         Op::Schedule(Schedule { id: id.to_owned(), job: None, res: String::new() })
@@ -163,6 +185,31 @@ mod tests {
     fn arrival(id: &str) -> Op {
         let (id, topic, digest, reason) = (id.to_owned(), "t".to_owned(), String::new(), String::new());
         Op::Deliver(Arrival { id, topic, due_ms: None, attempt: None, digest, place: None, redelivered: false, taken_ms: None, reason })
+    }
+
+    #[test]
+    fn a_job_is_overdue_from_its_latest_time_until_it_came_or_was_cancelled() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let ledger = Ledger::create(file.path(), &head()).unwrap();
+        let sent = |id: &str, job: Job| {
+            let op = |job| Op::Schedule(Schedule { id: id.to_owned(), job, res: String::new() });
+            ledger.record("p", Phase::Invoke, op(Some(job)));
+            ledger.record("p", Phase::Ok, op(None));
+        };
+        let job = Job { due_ms: 5, target: "t".to_owned(), digest: String::new(), retry_ms: None, absent: false, refused: None };
+        sent("a", job.clone());
+        sent("never there", Job { absent: true, ..job.clone() });
+        sent("bad", Job { refused: Some("loop".to_owned()), ..job.clone() });
+        assert_eq!((ledger.overdue(5), ledger.overdue(6)), (vec![], vec!["a".to_owned()]));
+        let ask = |due_ms| Ask { id: "a".to_owned(), due_ms, res: String::new() };
+        ledger.record("p", Phase::Invoke, Op::Reschedule(ask(Some(9))));
+        assert_eq!((ledger.overdue(9).len(), ledger.overdue(10).len()), (0, 1));
+        ledger.record("p", Phase::Invoke, Op::Cancel(ask(None)));
+        assert!(ledger.overdue(10).is_empty(), "it may be cancelled");
+        ledger.record("p", Phase::Fail, Op::Cancel(ask(None)));
+        assert_eq!(ledger.overdue(10).len(), 1);
+        ledger.record("r", Phase::Ok, arrival("a"));
+        assert!(ledger.overdue(10).is_empty());
     }
 
     #[test]

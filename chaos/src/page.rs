@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use crate::fault::FaultKind;
-use crate::report::{Report, Tally, median};
+use crate::report::{Memory, Report, Run, Tally, median};
 
 /// What is between these two lines of the page is written by this program.
 const BEGIN: &str = "<!-- dwell-chaos: from here on written by `dwell-chaos page` -->";
@@ -24,10 +24,15 @@ pub fn page(old: &str, report: &Report) -> String {
 
 fn written(report: &Report) -> String {
     let mut text = String::from(
-        "\n## Faults\n\nRecovery is the time from when everything was whole again until the first overdue job arrived: the middle one, and the longest. \
-         What is overdue includes requests that the broker holds for a reader that is gone, until its own patience ends (JetStream's `ack_wait`). \
-         Copies are second arrivals, each with a higher `delayed-attempt`; only after a failover it may be the same.\n",
+        "\n## Faults\n\nRecovery is the time from when everything was whole again until the first job arrived, of those that could: taken, and due. The middle \
+         one, and the longest. The next fault waits until what the one before held up is out. All that fell due while the fault lasted includes requests \
+         that the broker holds for a reader that is gone, until its own patience ends (JetStream's `ack_wait`, Kafka's session), and what waits for the \
+         lease of an instance that is gone. Copies are second arrivals, each with a higher `delayed-attempt`; only after a failover it may be the same.\n",
     );
+    let recoveries_ms = report.recoveries_ms();
+    if let (Some(middle), Some(most)) = (median(&recoveries_ms), recoveries_ms.iter().max()) {
+        let _ = write!(text, "\nOf all {} faults together: recovery {middle} ms, at most {most} ms.\n", recoveries_ms.len());
+    }
     for kind in FaultKind::all() {
         let story = kind.what_happens();
         // Writing to a string cannot fail.
@@ -61,14 +66,16 @@ fn written(report: &Report) -> String {
             run.commit, run.repeat
         );
     }
-    let memories: Vec<String> = report
-        .runs
-        .iter()
-        .filter_map(|run| Some((run, run.memory.iter().max_by_key(|memory| memory.seconds)?)))
-        .map(|(run, memory)| format!("- {}, seed {}: {memory}", run.broker, run.seed))
-        .collect();
+    let longest = |run: &Run| run.memory.iter().max_by_key(|memory| memory.seconds).cloned();
+    let memories: Vec<(&Run, Memory)> = report.runs.iter().filter_map(|run| Some((run, longest(run)?))).collect();
     if !memories.is_empty() {
-        let _ = write!(text, "\nMemory of the instance that lived longest in each:\n\n{}\n", memories.join("\n"));
+        text.push_str("\n## Memory\n\nResident memory of the instance that lived longest in each, over its whole life:\n");
+    }
+    for (run, memory) in memories {
+        let _ = write!(text, "\n{}, seed {}: {memory}\n", run.broker, run.seed);
+        if !memory.curve.is_empty() {
+            let _ = write!(text, "\n```text\n{}```\n", memory.plot());
+        }
     }
     text
 }
@@ -81,14 +88,15 @@ fn sentence(words: &str) -> String {
 fn measured(tally: &Tally) -> String {
     let Tally { count, duplicates, first_ms, last_ms, lateness_ms } = tally;
     let times = if *count == 1 { "once".to_owned() } else { format!("{count} times") };
-    let recovery = match (median(first_ms), first_ms.iter().max(), median(last_ms), last_ms.iter().max()) {
-        (Some(first), Some(most), Some(last), Some(latest)) => {
-            format!("recovery {first} ms, at most {most} ms; all that was overdue was out after {last} ms, at most {latest} ms")
-        }
-        _ => "no job was overdue when it was over".to_owned(),
-    };
+    let number = |values: &[i64]| median(values).zip(values.iter().max().copied());
+    let recovery = number(first_ms)
+        .map_or_else(|| "no job came after it".to_owned(), |(middle, most)| format!("recovery {middle} ms, at most {most} ms"));
+    let all = number(last_ms).map_or_else(
+        || "nothing was overdue when it was over".to_owned(),
+        |(middle, most)| format!("all that fell due meanwhile was out after {middle} ms, at most {most} ms"),
+    );
     let copies = if *duplicates == 1 { "1 copy".to_owned() } else { format!("{duplicates} copies") };
-    format!("{times}; {recovery}; {copies}; the latest job {lateness_ms} ms after its time")
+    format!("{times}; {recovery}; {all}; {copies}; the latest job {lateness_ms} ms after its time")
 }
 
 #[cfg(test)]
@@ -103,8 +111,11 @@ mod tests {
         let mut report = Report::of(&history, &crate::checker::verdict::Verdict::default());
         assert!(page("", &report).contains("| nats | 7 | abc | memory | 2 | 0 | 0 | 0 | sound |"));
         report.runs[0].checked_again = true;
+        let (hourly, curve) = (None, vec![1 << 20, 2 << 20]);
+        report.runs[0].memory.push(Memory { instance: 0, seconds: 120, first: 1 << 20, last: 2 << 20, most: 2 << 20, hourly, curve });
         let text = page("", &report);
         assert!(text.contains("| sound, checked again |"), "{text}");
+        assert!(text.contains("\n```text\n   2.0 | #\n") && text.contains("\n   1.0 |##\n"), "{text}");
         assert!(text.contains("commit abc: `cargo build -p dwell-chaos --bins && target/debug/dwell-chaos run --seed 7`"), "{text}");
     }
 
@@ -115,11 +126,12 @@ mod tests {
         let first = page("# Mine\n\nMy words.\n", &Report::default());
         let second = page(&format!("{first}\nMore of mine.\n"), &report);
         assert!(second.starts_with("# Mine\n\nMy words.\n") && second.ends_with("\nMore of mine.\n"), "{second}");
-        assert!(second.contains("- Measured: 2 times; recovery 30 ms, at most 30 ms; all that was overdue was out after 90 ms, at most 90 ms; 1 copy; the latest job 400 ms after its time.\n"));
+        assert!(second.contains("- Measured: 2 times; recovery 30 ms, at most 30 ms; all that fell due meanwhile was out after 90 ms, at most 90 ms; 1 copy; the latest job 400 ms after its time.\n"));
         assert_eq!(second.matches(BEGIN).count(), 1);
         for kind in FaultKind::all() {
             assert!(second.contains(&format!("\n### {kind}\n")), "{kind}");
         }
+        assert!(second.contains("Of all 2 faults together: recovery 30 ms, at most 30 ms."), "{second}");
         assert_eq!(page(&second, &report), second);
         assert!(page("", &report).starts_with("# Reliability\n"));
     }

@@ -1,12 +1,16 @@
 //! What campaigns came to: by kind of fault, how often, how many copies, how long until it was over; memory; what was wrong. Of several runs one.
 
+mod memory;
+
 use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+pub use self::memory::Memory;
+use self::memory::memory;
 use crate::checker::verdict::{Counts, Strike, Verdict, Wrong};
-use crate::history::{Event, History, Op, Sample};
+use crate::history::History;
 
 /// Of one campaign, or of several.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -61,29 +65,12 @@ pub struct Tally {
     pub count: u64,
     /// Copies that it explains.
     pub duplicates: u64,
-    /// From each heal until the first overdue job came, ms; of those that left one.
+    /// From each heal, or from when the first job after it was due, until one came, ms.
     pub first_ms: Vec<i64>,
-    /// And until the last.
+    /// From each heal until the last job came that fell due while the fault lasted, ms; of those that left one.
     pub last_ms: Vec<i64>,
     /// The most that a job was late which fell due meanwhile, ms.
     pub lateness_ms: i64,
-}
-
-/// Resident memory of the process of an instance that lived longest, bytes.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Memory {
-    /// Which instance.
-    pub instance: usize,
-    /// How long it was looked at, seconds.
-    pub seconds: i64,
-    /// At first.
-    pub first: u64,
-    /// At last.
-    pub last: u64,
-    /// The most, of any of its processes.
-    pub most: u64,
-    /// How much it rose an hour, by least squares; `None` where it did not live for ten minutes, of which a start is too much.
-    pub hourly: Option<f64>,
 }
 
 impl Report {
@@ -141,6 +128,12 @@ impl Report {
         self
     }
 
+    /// Of all faults: from each heal until a job came, ms.
+    #[must_use]
+    pub fn recoveries_ms(&self) -> Vec<i64> {
+        self.faults.values().flat_map(|tally| tally.first_ms.iter().copied()).collect()
+    }
+
     /// A run of the other that is in this one already: it would count twice.
     #[must_use]
     pub fn repeated<'a>(&self, other: &'a Report) -> Option<&'a Run> {
@@ -178,54 +171,6 @@ pub fn median(values: &[i64]) -> Option<i64> {
     sorted.get(sorted.len() / 2).copied()
 }
 
-fn memory(events: &[Event]) -> Vec<Memory> {
-    let mut lives: BTreeMap<(usize, u32), Vec<(i64, u64)>> = BTreeMap::new();
-    for event in events {
-        if let Op::Sample(Sample { instance, pid, rss, .. }) = event.op {
-            lives.entry((instance, pid)).or_default().push((event.t_us, rss));
-        }
-    }
-    let mut longest: BTreeMap<usize, Memory> = BTreeMap::new();
-    for ((instance, _), samples) in lives {
-        let [(from_us, first), .., (to_us, last)] = samples[..] else { continue };
-        let (seconds, most) = ((to_us - from_us) / 1_000_000, samples.iter().map(|(_, rss)| *rss).max().unwrap_or(0));
-        let memory = Memory { instance, seconds, first, last, most, hourly: (seconds >= 600).then(|| hourly(&samples)) };
-        let known = longest.entry(instance).or_insert_with(|| memory.clone());
-        let most = known.most.max(most);
-        if known.seconds < seconds {
-            *known = memory;
-        }
-        known.most = most;
-    }
-    longest.into_values().collect()
-}
-
-/// Bytes an hour, by least squares.
-#[allow(clippy::cast_precision_loss, reason = "bytes and µs of one run")]
-fn hourly(samples: &[(i64, u64)]) -> f64 {
-    let origin = samples.first().map_or(0, |(t_us, _)| *t_us);
-    let points = || samples.iter().map(|(t_us, rss)| ((t_us - origin) as f64 / 3.6e9, *rss as f64));
-    let count = samples.len() as f64;
-    let (mean_t, mean_rss) = (points().map(|(t, _)| t).sum::<f64>() / count, points().map(|(_, rss)| rss).sum::<f64>() / count);
-    let (above, below) = points()
-        .fold((0.0, 0.0), |(above, below), (t, rss)| (above + (t - mean_t) * (rss - mean_rss), below + (t - mean_t) * (t - mean_t)));
-    if below > 0.0 { above / below } else { 0.0 }
-}
-
-#[allow(clippy::cast_precision_loss, reason = "for people")]
-fn mib(bytes: u64) -> f64 {
-    bytes as f64 / f64::from(1 << 20)
-}
-
-impl fmt::Display for Memory {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Memory { instance, seconds, first, last, most, hourly } = self;
-        let [first, last, most] = [first, last, most].map(|bytes| mib(*bytes));
-        write!(f, "dwell-{instance}: {first:.1} MiB, after {seconds} s {last:.1} MiB, at most {most:.1} MiB")?;
-        hourly.map_or(Ok(()), |hourly| write!(f, ", {:+.1} MiB an hour", hourly / f64::from(1 << 20)))
-    }
-}
-
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for Run { broker, seed, instances, durability, seconds, faults, jobs, sound, memory, .. } in &self.runs {
@@ -236,6 +181,10 @@ impl fmt::Display for Report {
             }
         }
         writeln!(f, "{}", self.counts)?;
+        let recoveries_ms = self.recoveries_ms();
+        if let (Some(middle), Some(most)) = (median(&recoveries_ms), recoveries_ms.iter().max()) {
+            writeln!(f, "{} faults: deliveries go on {middle} ms after the heal (median), {most} ms at most", recoveries_ms.len())?;
+        }
         writeln!(f, "{:26} {:>5} {:>6} {:>9} {:>9} {:>9} {:>9}", "fault", "times", "copies", "first ms", "at most", "all ms", "latest ms")?;
         for (kind, tally) in &self.faults {
             let Tally { count, duplicates, first_ms, last_ms, lateness_ms } = tally;
@@ -257,7 +206,6 @@ impl fmt::Display for Report {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::history::Phase;
     use crate::history::tests::head;
 
     fn strike(kind: &str, first_us: Option<i64>) -> Strike {
@@ -277,21 +225,10 @@ mod tests {
     }
 
     fn report(wrong: Option<Wrong>) -> Report {
-        let sample = |second: i64, pid, rss| {
-            let op = Op::Sample(Sample { instance: 0, pid, rss, possible_duplicates: None });
-            Event { t_us: second * 1_000_000, proc: "campaign".to_owned(), phase: Phase::Ok, op }
-        };
-        let events = vec![
-            sample(0, 1, 50 << 20),
-            sample(1, 1, 90 << 20),
-            sample(2, 2, 10 << 20),
-            sample(1802, 2, 11 << 20),
-            sample(3602, 2, 12 << 20),
-        ];
         let mut verdict = Verdict { strikes: vec![strike("redis-kill", Some(5000)), strike("redis-kill", None)], ..Verdict::default() };
         verdict.counts.taken = 10;
         verdict.findings.extend(wrong.map(|wrong| (wrong, vec!["x".to_owned()])));
-        Report::of(&History { head: head(), events }, &verdict)
+        Report::of(&History { head: head(), events: Vec::new() }, &verdict)
     }
 
     #[test]
@@ -311,6 +248,7 @@ mod tests {
         assert_eq!(both.findings[&Wrong::Lost], ["nats 7: x"]);
         let text = both.to_string();
         assert!(text.contains("NOT SOUND: nats, seed 7") && text.contains("lost: 1"), "{text}");
+        assert!(text.contains("2 faults: deliveries go on 5 ms after the heal (median), 5 ms at most"), "{text}");
         let json = serde_json::to_string(&both).unwrap();
         assert_eq!(serde_json::from_str::<Report>(&json).unwrap(), both);
     }
@@ -319,15 +257,6 @@ mod tests {
     fn a_tree_that_is_unknown_or_was_changed_cannot_be_had_again() {
         let of = |commit: &str| Run { commit: commit.to_owned(), ..report(None).runs.remove(0) }.can_be_repeated();
         assert_eq!((of("abc"), of("abc-dirty"), of("")), (true, false, false));
-    }
-
-    #[test]
-    fn memory_is_that_of_the_longest_life_and_the_most_of_any() {
-        let run = &report(None).runs[0];
-        let memory = &run.memory[0];
-        assert_eq!((memory.seconds, memory.first >> 20, memory.last >> 20, memory.most >> 20), (3600, 10, 12, 90));
-        assert!((memory.hourly.unwrap() / f64::from(2 << 20) - 1.0).abs() < 0.01, "{memory}");
-        assert_eq!(memory.to_string(), "dwell-0: 10.0 MiB, after 3600 s 12.0 MiB, at most 90.0 MiB, +2.0 MiB an hour");
     }
 
     #[test]

@@ -189,7 +189,13 @@ impl World {
 
     /// How many jobs are claimed or held now; `None` where Redis does not say within half a second.
     pub async fn reserved(&self) -> Option<u64> {
-        self.redis.reserved(self.settings.redis.buckets).await
+        self.redis.reserved(self.settings.redis.buckets, i64::MAX).await
+    }
+
+    /// How many jobs are claimed since before this time, wall clock, epoch µs; `None` as above.
+    pub async fn reserved_since_before(&self, at_us: i64) -> Option<u64> {
+        let lease_us = i64::try_from(self.options.lease().as_micros()).unwrap_or(i64::MAX);
+        self.redis.reserved(self.settings.redis.buckets, at_us.saturating_add(lease_us) / 1000).await
     }
 
     /// The logs of the instances and the servers, of all their lives, for a run that failed: name and text.

@@ -10,6 +10,8 @@ pub(super) struct Course<'a> {
     pub(super) job: Option<&'a Job>,
     /// When it was first sent, epoch µs.
     pub(super) sent_us: i64,
+    /// It was asked for by a message, which a broker may hand out again.
+    pub(super) by_message: bool,
     /// The other side has it: it must come.
     pub(super) certain: bool,
     /// The other side refused it, for sure: it must not.
@@ -57,7 +59,9 @@ pub(super) fn courses<'a>(events: &'a [Event], faults: &[Fault]) -> BTreeMap<&'a
                 let course = courses.entry(&schedule.id).or_default();
                 match (event.phase, &schedule.job) {
                     // Sent again, it is the same job.
-                    (Phase::Invoke, Some(job)) if course.job.is_none() => (course.job, course.sent_us) = (Some(job), event.t_us),
+                    (Phase::Invoke, Some(job)) if course.job.is_none() => {
+                        (course.job, course.sent_us, course.by_message) = (Some(job), event.t_us, !event.proc.starts_with("http-"));
+                    }
                     (Phase::Ok, _) => course.certain = true,
                     (Phase::Fail, _) => course.refused = true,
                     _ => {}

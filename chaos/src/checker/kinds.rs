@@ -21,6 +21,11 @@ pub(super) fn reorders(kind: &str) -> bool {
     holds_back(kind) || rolls_back(kind)
 }
 
+/// Whether a request that was handed out is handed out again, while who had it first may still be at it.
+pub(super) fn requeues(kind: &str) -> bool {
+    at_broker(kind) || kind.starts_with("dwell-") || kind == "permissions-withdrawn"
+}
+
 fn at_broker(kind: &str) -> bool {
     kind.starts_with("broker-") || (kind.starts_with("link-") && kind.ends_with("-broker"))
 }

@@ -1,7 +1,9 @@
-//! A true run has nothing to say, and each planted fault is found, alone. `bounds`: what is forgiven, and that no more is.
+//! A true run has nothing to say, and each planted fault is found, alone. `bounds`: what is forgiven, and that no more is; `faults`: requests
+//! that come again, and what recovery is.
 
 mod answers;
 mod bounds;
+mod faults;
 
 use proptest::prelude::*;
 

@@ -95,6 +95,9 @@ pub struct Counts {
     pub untold: u64,
     /// Copies past the first of a job, each explained by a fault.
     pub duplicates: u64,
+    /// Jobs carried out once more because their request came again without a mark that tells it: on RabbitMQ, around a fault.
+    #[serde(default)]
+    pub redelivered: u64,
 }
 
 impl std::ops::Add for Counts {
@@ -112,6 +115,7 @@ impl std::ops::Add for Counts {
             answered: self.answered + other.answered,
             untold: self.untold + other.untold,
             duplicates: self.duplicates + other.duplicates,
+            redelivered: self.redelivered + other.redelivered,
         }
     }
 }
@@ -129,11 +133,11 @@ pub struct Strike {
     pub in_flight: u64,
     /// Copies that it explains.
     pub duplicates: u64,
-    /// Jobs that were overdue when it was healed.
+    /// Jobs that fell due while it lasted and had not come when it was healed.
     pub overdue: u64,
-    /// From the heal until the first of those came, µs; `None` where there were none.
+    /// From the heal, or from when the first job after it was due, until any came, µs; `None` where none came any more.
     pub first_us: Option<i64>,
-    /// From the heal until the last of those came, µs.
+    /// From the heal until the last of those that were overdue came, µs; `None` where there were none.
     pub last_us: Option<i64>,
     /// The most that a job was late which was due while it lasted, µs.
     pub lateness_us: i64,
@@ -170,12 +174,16 @@ impl Verdict {
 
 impl fmt::Display for Counts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Counts { taken, uncertain, delivered, recovered, dead, rejected, asked, answered, untold, duplicates } = self;
+        let Counts { taken, uncertain, delivered, recovered, dead, rejected, asked, answered, untold, duplicates, redelivered } = self;
         write!(
             f,
             "{taken} jobs taken, {uncertain} uncertain ({recovered} of them came), {delivered} delivered, {dead} dead, {rejected} rejected, \
              {answered} of {asked} answers ({untold} could not be told), {duplicates} duplicates"
-        )
+        )?;
+        if *redelivered > 0 {
+            write!(f, ", {redelivered} carried out again for a request that came again")?;
+        }
+        Ok(())
     }
 }
 

@@ -80,6 +80,22 @@ impl<'a> Windows<'a> {
         self.windows.iter().any(|Window { fault, .. }| of(&fault.kind) && fault.began_us <= to_us && fault.healed_us + reach_us >= from_us)
     }
 
+    /// Whether something of this kind was broken between these times, or a moment before.
+    pub(super) fn during(&self, of: fn(&str) -> bool, from_us: i64, to_us: i64) -> bool {
+        self.windows.iter().any(|Window { fault, .. }| of(&fault.kind) && fault.began_us <= to_us && fault.healed_us + SLACK_US >= from_us)
+    }
+
+    /// Whether the request was read from the start of its stream once more: who reads it was made anew, after a server that was killed forgot what
+    /// had been acknowledged. JetStream writes down later that a message went.
+    fn is_read_anew(&self, copy: &Copy<'_>) -> bool {
+        let late_us = self.head.late_ms * 1000;
+        let forgot = |fault: &Fault| fault.kind == "broker-kill" && fault.began_us >= copy.first_us && fault.began_us <= copy.again_us;
+        let anew =
+            |fault: &Fault| fault.kind == "consumer-deleted" && (fault.began_us..=fault.healed_us + late_us).contains(&copy.again_us);
+        let any = |test: &dyn Fn(&Fault) -> bool| self.windows.iter().any(|window| test(window.fault));
+        !copy.of_job && any(&forgot) && any(&anew)
+    }
+
     /// Until when something that was out at this time may land: a lease later, or as long after the heal of what holds it back.
     pub(super) fn lands_by_us(&self, at_us: i64) -> i64 {
         let reach_us = self.head.lease_ms * 1000 + SLACK_US;
@@ -108,6 +124,7 @@ impl<'a> Windows<'a> {
         let (reach_us, late_us) = (self.head.lease_ms * 1000 + SLACK_US, self.head.late_ms * 1000);
         copies.sort_by_key(|copy| copy.first_us);
         for copy in copies {
+            let is_read_anew = self.is_read_anew(&copy);
             let explains = |window: &&mut Window<'_>| {
                 let Fault { began_us, healed_us, .. } = *window.fault;
                 // A batch that is read again waits for the broker's own patience.
@@ -127,6 +144,7 @@ impl<'a> Windows<'a> {
                     }
                     verdict.counts.duplicates += 1;
                 }
+                None if is_read_anew => verdict.counts.duplicates += 1,
                 None => {
                     let after_ms = (copy.again_us - copy.first_us) / 1000;
                     verdict.find(Wrong::Unexplained, format!("{}: again {after_ms} ms after the first, at {}", copy.id, copy.again_us));
@@ -204,21 +222,29 @@ fn strike<'a>(window: &Window<'_>, courses: impl Iterator<Item = &'a Course<'a>>
     let duplicates = window.copies.len() as u64;
     let mut strike =
         Strike { kind, began_us, healed_us, in_flight, duplicates, overdue: 0, first_us: None, last_us: None, lateness_us: 0, detail };
+    // What came after the heal: the first arrival, and when the first of it could have come.
+    let mut after: Option<(i64, i64)> = None;
     for course in courses {
         let Some(came @ Came { what, .. }) = course.deliveries.first() else { continue };
         let at_us = came.taken_us();
         let (Some(due_ms), false) = (what.due_ms, course.job.is_none_or(|job| job.absent)) else { continue };
         let due_us = due_ms * 1000;
-        if due_us >= healed_us || at_us < began_us {
+        if at_us >= healed_us {
+            let could_us = due_us.max(course.sent_us);
+            let (first_us, since_us) = after.unwrap_or((at_us, could_us));
+            after = Some((first_us.min(at_us), since_us.min(could_us)));
+        }
+        // What was due before is owed to an earlier fault.
+        if !(began_us..healed_us).contains(&due_us) {
             continue;
         }
         strike.lateness_us = strike.lateness_us.max(at_us - due_us);
         if at_us >= healed_us {
             let after_us = at_us - healed_us;
             strike.overdue += 1;
-            strike.first_us = Some(strike.first_us.map_or(after_us, |first| first.min(after_us)));
             strike.last_us = Some(strike.last_us.map_or(after_us, |last| last.max(after_us)));
         }
     }
+    strike.first_us = after.map(|(first_us, since_us)| (first_us - since_us.max(healed_us)).max(0));
     strike
 }

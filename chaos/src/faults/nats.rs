@@ -57,11 +57,12 @@ async fn changed(world: &World, target: &str, hold: Duration, changes: &[Value])
     Ok(target.to_owned())
 }
 
-/// There is nothing to heal: who reads makes it again.
+/// There is nothing to heal: who reads makes it again, with Dwell's own patience; it is given that of the world.
 pub(super) async fn consumer_deleted(world: &World, hold: Duration) -> Result<String, Error> {
     let _server = world.broker.server.lock().await;
     jetstream::ask(world.broker.port(), "CONSUMER.DELETE.DWELL_delay_in.dwell", json!({})).await?;
     clock::sleep(hold).await;
+    world.broker.make_consumer().await?;
     Ok("consumer dwell of DWELL_delay_in".to_owned())
 }
 

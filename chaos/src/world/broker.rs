@@ -16,6 +16,9 @@ pub(crate) const USER: &str = "dwell";
 /// Where the instances put what they cannot deliver or understand: their defaults, which they would make themselves.
 const LETTERS: [&str; 2] = ["delay.dead", "delay.rejected"];
 
+/// How long JetStream leaves a request with a reader that is gone: what a dead instance held is soon given to others.
+const ACK_WAIT_NS: u64 = 5_000_000_000;
+
 const DEFINITIONS: &str = "definitions.json";
 
 /// The side of the broker.
@@ -89,7 +92,10 @@ impl BrokerSide {
         match self.kind {
             BrokerKind::Nats => lines("nats", "url", &format!("nats://{USER}:{USER}@{at}")),
             BrokerKind::Amqp => lines("amqp", "url", &format!("amqp://{USER}:{USER}@{at}")),
-            BrokerKind::Kafka => lines("kafka", "bootstrap", &at.to_string()),
+            // The least that a broker takes unless it is told otherwise.
+            BrokerKind::Kafka => {
+                format!("{}properties = {{ \"session.timeout.ms\" = \"6000\" }}\n", lines("kafka", "bootstrap", &at.to_string()))
+            }
         }
     }
 
@@ -105,7 +111,7 @@ impl BrokerSide {
         if self.kind == BrokerKind::Nats {
             let queue = json!({ "retention": "workqueue", "discard": "new" });
             jetstream::make_stream(self.port, "DWELL_delay_in", "delay.in", queue).await?;
-            jetstream::make_consumer(self.port, "DWELL_delay_in", "dwell", "delay.in", 5_000_000_000).await?;
+            self.make_consumer().await?;
             for target in targets.iter().map(String::as_str).chain(LETTERS) {
                 jetstream::make_target(self.port, target).await?;
             }
@@ -115,6 +121,11 @@ impl BrokerSide {
             broker.declare(&Destination::new(target), Role::Letters).await?;
         }
         Ok(())
+    }
+
+    /// The consumer of the instances' ingest, on NATS, if it is not there.
+    pub(crate) async fn make_consumer(&self) -> Result<(), Error> {
+        jetstream::make_consumer(self.port, "DWELL_delay_in", "dwell", "delay.in", ACK_WAIT_NS).await
     }
 
     pub(super) async fn stop(self) -> Result<(), Error> {

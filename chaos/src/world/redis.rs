@@ -47,8 +47,11 @@ impl RedisSide {
         let fsync = matches!(options.durability, Durability::Fsync | Durability::FsyncReplica);
         let program = if fsync { find::redis_server_waitaof()? } else { find::redis_server()? };
         let clock = HostClock::new(folder.path(), "redis").await?;
+        // With `everysec` Redis answers before it has written, for up to two seconds while a sync runs: killed then, on a busy disk, it forgets what
+        // the system does not have. That is no promise of Dwell's: here each write is the system's before its answer.
+        let appendonly = if fsync { AppendFsync::EverySec } else { AppendFsync::No };
         let settings = RedisOptions {
-            appendonly: Some(AppendFsync::EverySec),
+            appendonly: Some(appendonly),
             program: Some(survivor(folder.path(), &program, &clock)?),
             // A replica that was away for a moment is to catch up, not to begin anew.
             more: vec![("repl-backlog-size".to_owned(), "64mb".to_owned()), ("repl-timeout".to_owned(), "5".to_owned())],
@@ -98,7 +101,8 @@ impl RedisSide {
         self.service.lead_to(format!("127.0.0.1:{port}"));
     }
 
-    pub(super) async fn reserved(&self, buckets: u16) -> Option<u64> {
+    /// How many jobs are claimed whose lease ends before this, epoch ms; all: [`i64::MAX`].
+    pub(super) async fn reserved(&self, buckets: u16, before_ms: i64) -> Option<u64> {
         let count = async {
             let known = self.asking.lock().take();
             let mut connection = match known {
@@ -107,7 +111,7 @@ impl RedisSide {
             };
             let mut pipeline = redis::pipe();
             for bucket in 0..buckets {
-                pipeline.cmd("ZCARD").arg(format!("{{{NAMESPACE}:{bucket:02}}}:run"));
+                pipeline.cmd("ZCOUNT").arg(format!("{{{NAMESPACE}:{bucket:02}}}:run")).arg("-inf").arg(format!("({before_ms}"));
             }
             let counts: Vec<u64> = pipeline.query_async(&mut connection).await.ok()?;
             // Only one that answered is used again.

@@ -1,0 +1,93 @@
+//! Requests that a broker hands out again, and how long a fault takes to be over.
+
+use super::*;
+
+const SECOND: i64 = 1_000_000;
+
+fn on(broker: &str, mut run: Run) -> Run {
+    run.0.head.broker = broker.to_owned();
+    run
+}
+
+/// It came twice as attempt 1, at its time and a second later; AMQP has no places.
+fn twice(run: Run) -> Run {
+    run.came_so("x", DUE_US + 2000, |arrival| arrival.place = None).came_so("x", DUE_US + SECOND, |arrival| arrival.place = None)
+}
+
+#[test]
+fn on_rabbitmq_a_request_that_is_handed_out_again_may_be_carried_out_again() {
+    let run = |broker, kind| twice(on(broker, Run::new().fault(kind, 0).asked("x"))).check();
+    for kind in
+        ["link-half-open-broker", "link-drop-answers-broker", "link-cut-broker", "permissions-withdrawn", "dwell-kill", "dwell-freeze"]
+    {
+        let verdict = run("amqp", kind);
+        assert!(verdict.is_sound(), "{kind}: {verdict}");
+        assert_eq!((verdict.counts.redelivered, verdict.counts.duplicates), (1, 0), "{kind}");
+        assert!(verdict.to_string().contains("1 carried out again for a request that came again"), "{verdict}");
+        assert!(run("kafka", kind).findings.contains_key(&Wrong::Misnumbered), "{kind}: requests have places there");
+    }
+    for kind in ["redis-kill", "link-half-open-redis", "target-full", "clock-jump"] {
+        assert!(run("amqp", kind).findings.contains_key(&Wrong::Misnumbered), "{kind}");
+    }
+}
+
+#[test]
+fn it_is_carried_out_again_only_around_the_fault_and_from_its_first_attempt_on() {
+    let at = |from_us, to_us| twice(on("amqp", Run::new().fault_at("link-cut-broker", (from_us, to_us), 0).asked("x"))).wrong();
+    assert_eq!(at(DUE_US - SECOND, DUE_US), []);
+    assert_eq!(at(DUE_US - 9 * SECOND, DUE_US - 4 * SECOND), [Wrong::Misnumbered, Wrong::Unexplained], "over before it was sent");
+    assert_eq!(at(DUE_US + 2 * SECOND, DUE_US + 3 * SECOND), [Wrong::Misnumbered, Wrong::Unexplained], "after both");
+    // By HTTP nobody hands it out again.
+    let mut run = on("amqp", Run::new().fault("link-cut-broker", 0).asked("x"));
+    run.0.events.iter_mut().for_each(|event| event.proc = "http-0".to_owned());
+    assert!(twice(run).check().findings.contains_key(&Wrong::Misnumbered));
+    // The copy of a job has an attempt of its own, also the second time.
+    let run = on("amqp", Run::new().fault("link-cut-broker", 0).asked("x"));
+    let run = twice(run).came_so("x", DUE_US + 2 * SECOND, |arrival| (arrival.attempt, arrival.place) = (Some(2), None));
+    assert_eq!(run.wrong(), [Wrong::Unexplained], "the third of them was in flight for no fault");
+    let run = on("amqp", Run::new().fault("link-cut-broker", 9).asked("x")).came_so("x", DUE_US, |arrival| arrival.attempt = Some(2));
+    assert!(run.again("x", 2).check().findings.contains_key(&Wrong::Misnumbered), "a new job does not begin at 2");
+}
+
+#[test]
+fn a_bad_request_of_long_ago_is_rejected_again_where_its_stream_is_read_anew() {
+    let (killed, remade) = ((DUE_US + 100 * SECOND, DUE_US + 101 * SECOND), (DUE_US + 110 * SECOND, DUE_US + 111 * SECOND));
+    let run = |faults: &[(&str, (i64, i64))], again_us| {
+        let refused = Job { refused: Some("loop".to_owned()), ..job("t") };
+        let run = faults.iter().fold(Run::new(), |run, (kind, at)| run.fault_at(kind, *at, 0));
+        let mut run = run.sent("b", Phase::Ok, refused).rejected("b", "loop");
+        let again = Arrival { topic: "delay.rejected".to_owned(), reason: "loop".to_owned(), ..run.arrival("b") };
+        let verdict = run.push(ok(again_us, Op::Reject(again))).check();
+        (verdict.findings.keys().copied().collect::<Vec<_>>(), verdict.counts.duplicates)
+    };
+    let both = [("broker-kill", killed), ("consumer-deleted", remade)];
+    assert_eq!(run(&both, remade.0 + 1000), (vec![], 1));
+    assert_eq!(run(&both[..1], remade.0 + 1000), (vec![Wrong::Unexplained], 0), "nobody reads the stream anew");
+    assert_eq!(run(&both[1..], remade.0 + 1000), (vec![Wrong::Unexplained], 0), "the server was never killed");
+    assert_eq!(run(&both, remade.0 - 1000), (vec![Wrong::Unexplained], 0), "before it was made anew");
+    let before = [("broker-kill", (DUE_US - 90 * SECOND, DUE_US - 89 * SECOND)), both[1]];
+    assert_eq!(run(&before, remade.0 + 1000), (vec![Wrong::Unexplained], 0), "killed before the request was there");
+}
+
+#[test]
+fn recovery_is_until_the_first_job_that_can_come_and_owes_nothing_to_an_earlier_fault() {
+    let fault = |run: Run| run.fault_at("redis-kill", (DUE_US - SECOND, DUE_US + SECOND), 0);
+    let at = |id: &str, due_us: i64, at_us: i64, run: Run| {
+        let job = Job { due_ms: due_us / 1000, ..job("t") };
+        run.sent(id, Phase::Ok, job).came_so(id, at_us, |arrival| arrival.due_ms = Some(due_us / 1000))
+    };
+    let strike = |run: Run| {
+        let strike = run.check().strikes.remove(0);
+        (strike.first_us, strike.overdue, strike.last_us)
+    };
+    assert_eq!(strike(at("x", DUE_US, DUE_US + 3 * SECOND, fault(Run::new()))), (Some(2 * SECOND), 1, Some(2 * SECOND)));
+    // Held up by something before it: it is no job of this fault, but one that could come.
+    let run = at("old", DUE_US - 5 * SECOND, DUE_US + 30 * SECOND, fault(Run::new()));
+    assert_eq!(strike(run), (Some(29 * SECOND), 0, None));
+    let run = at("x", DUE_US, DUE_US + 3 * SECOND, at("old", DUE_US - 5 * SECOND, DUE_US + 30 * SECOND, fault(Run::new())));
+    assert_eq!(strike(run), (Some(2 * SECOND), 1, Some(2 * SECOND)));
+    // Nothing was to come until then.
+    let run = at("later", DUE_US + 8 * SECOND, DUE_US + 9 * SECOND, fault(Run::new()));
+    assert_eq!(strike(run), (Some(SECOND), 0, None));
+    assert_eq!(strike(fault(Run::new()).asked("x").came("x")), (None, 0, None));
+}
