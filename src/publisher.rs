@@ -1,7 +1,6 @@
 //! The link of one broker for publishing: opened and reopened for ever, every publication answered exactly once, in time.
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -14,6 +13,13 @@ use tokio_util::sync::CancellationToken;
 use crate::clock::{self, Instant};
 use crate::reconnect::Backoff;
 use crate::telemetry::BrokerMetrics;
+
+mod pending;
+
+use pending::{Owner, Pending};
+
+/// For how many times `publish_timeout` a sink may say nothing while it owes outcomes. A client gives each up within one.
+const SILENCE: u32 = 2;
 
 /// Outcomes of the publications that one owner handed over, in batches.
 pub type Reports = mpsc::UnboundedReceiver<Vec<(Token, Outcome)>>;
@@ -53,24 +59,6 @@ struct Inner {
     sooner: Notify,
     reports: mpsc::UnboundedSender<Vec<(Token, Outcome)>>,
     metrics: Option<BrokerMetrics>,
-}
-
-/// What has no outcome yet. Bounded by the window of its owners.
-#[derive(Default)]
-struct Pending {
-    owners: HashMap<Token, Owner>,
-    deadlines: BinaryHeap<Reverse<(Instant, Vec<Token>)>>,
-}
-
-impl Pending {
-    fn earliest(&self) -> Option<Instant> {
-        self.deadlines.peek().map(|Reverse((deadline, _))| *deadline)
-    }
-}
-
-enum Owner {
-    Dispatch,
-    Waiter(oneshot::Sender<Outcome>),
 }
 
 impl Publisher {
@@ -117,17 +105,19 @@ impl Publisher {
 
     /// Waits until the link is up, `publish_timeout` at most from when it was lost: who asks while a broker stays away does not wait each time.
     pub async fn until_connected(&self) {
-        let mut connected = self.connected();
-        let left = (*self.inner.lost.lock() + self.inner.publish_timeout).saturating_duration_since(clock::now());
-        // The sender lives as long as this publisher.
-        let _ = clock::timeout(left, connected.wait_for(|up| *up)).await;
+        let until = *self.inner.lost.lock() + self.inner.publish_timeout;
+        self.until_up(until.saturating_duration_since(clock::now())).await;
     }
 
     /// Waits until the broker is there, `publish_timeout` at most.
     pub async fn until_back(&self) {
+        self.until_up(self.inner.publish_timeout).await;
+    }
+
+    async fn until_up(&self, patience: Duration) {
         let mut connected = self.connected();
         // The sender lives as long as this publisher.
-        let _ = clock::timeout(self.inner.publish_timeout, connected.wait_for(|up| *up)).await;
+        let _ = clock::timeout(patience, connected.wait_for(|up| *up)).await;
     }
 
     /// A token that no publication has.
@@ -196,9 +186,10 @@ impl Publisher {
     fn enter(&self, note: impl FnOnce(&mut Pending)) -> Option<Arc<dyn Sink>> {
         let mut pending = self.inner.pending.lock();
         let sink = self.inner.sink.read().clone()?;
-        let earliest = pending.earliest();
+        let (earliest, before) = (pending.earliest(), pending.owners.len());
         note(&mut pending);
-        if pending.earliest() != earliest {
+        let handed = pending.owners.len() - before;
+        if pending.owe(handed) || pending.earliest() != earliest {
             self.inner.sooner.notify_one();
         }
         Some(sink)
@@ -224,12 +215,18 @@ impl Publisher {
                 Ok(outcomes) => {
                     backoff.reset();
                     tracing::info!(broker = self.inner.name, "publishing");
-                    self.serve(outcomes, &stop).await;
+                    let silent = self.serve(outcomes, &stop).await;
                     if stop.is_cancelled() {
                         return;
                     }
-                    tracing::warn!(broker = self.inner.name, place = self.inner.config.place(), "link for publishing lost, reopening");
-                    self.tell(format!("link for publishing to {} lost", self.inner.config.place()));
+                    let place = self.inner.config.place();
+                    if silent {
+                        tracing::warn!(broker = self.inner.name, place, "link for publishing is silent, reopening");
+                        self.tell(format!("no confirm from {place} for {:?}", self.inner.publish_timeout * SILENCE));
+                    } else {
+                        tracing::warn!(broker = self.inner.name, place, "link for publishing lost, reopening");
+                        self.tell(format!("link for publishing to {place} lost"));
+                    }
                 }
                 Err(error) => {
                     tracing::warn!(broker = self.inner.name, %error, mend = error.mend, "no link for publishing, trying again");
@@ -244,36 +241,39 @@ impl Publisher {
         }
     }
 
-    /// One life of a link.
-    async fn serve(&self, mut outcomes: Outcomes, stop: &CancellationToken) {
-        loop {
-            let next_deadline = self.inner.pending.lock().earliest();
-            let overdue = async {
-                match next_deadline {
-                    Some(deadline) => clock::sleep_until(deadline).await,
-                    None => std::future::pending().await,
-                }
+    /// One life of a link; true where it ended because the sink said nothing any more: it is left to itself, its client may stand still.
+    async fn serve(&self, mut outcomes: Outcomes, stop: &CancellationToken) -> bool {
+        let silent = loop {
+            let (next_deadline, silence) = {
+                let pending = self.inner.pending.lock();
+                (pending.earliest(), pending.silent_at(self.inner.publish_timeout * SILENCE))
             };
             tokio::select! {
                 biased;
                 batch = outcomes.recv() => match batch {
-                    Some(batch) => self.report(batch),
-                    None => break,
+                    Some(batch) => {
+                        self.inner.pending.lock().given(batch.len());
+                        self.report(batch);
+                    }
+                    None => break false,
                 },
-                () = stop.cancelled() => break,
-                () = overdue => self.expire(),
+                () = stop.cancelled() => break false,
+                () = at(next_deadline) => self.expire(),
+                () = at(silence) => break true,
                 () = self.inner.sooner.notified() => {}
             }
-        }
+        };
         let left: Vec<Token> = {
-            let pending = self.inner.pending.lock();
+            let mut pending = self.inner.pending.lock();
             *self.inner.sink.write() = None;
+            pending.forgive();
             // A sink answers every token before it ends; whatever it left open may have landed.
             pending.owners.keys().copied().collect()
         };
         *self.inner.lost.lock() = clock::now();
         self.set_connected(false);
         self.report(left.into_iter().map(|token| (token, Outcome::Unknown("the link was lost before the confirm".to_owned()))).collect());
+        silent
     }
 
     fn tell(&self, error: impl std::fmt::Display) {
@@ -331,5 +331,13 @@ impl Publisher {
             Some(sink) => sink.exists(to).await,
             None => Err(ConnectorError::new(dwell_connectors::ErrorKind::Disconnected, format!("broker `{}` is away", self.inner.name))),
         }
+    }
+}
+
+/// At this moment, or never.
+async fn at(moment: Option<Instant>) {
+    match moment {
+        Some(moment) => clock::sleep_until(moment).await,
+        None => std::future::pending().await,
     }
 }

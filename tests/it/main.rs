@@ -9,4 +9,5 @@ mod support;
 
 #[cfg(feature = "nats")]
 mod bridge;
+mod publisher;
 mod tidy;

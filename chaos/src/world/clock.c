@@ -1,11 +1,17 @@
 /* A wall clock that jumps: preloaded into a process, it adds to every reading of the wall clock what the file says that CHAOS_CLOCK_OFFSET names
- * (seconds, text). Read anew each 10 ms at most, so that the clock jumps while the process runs. The monotonic clock is left as it is. */
+ * (seconds, text). Read anew each 10 ms at most, so that the clock jumps while the process runs. The monotonic clock is left as it is.
+ *
+ * A wait on a condition until a wall-clock time ends by this clock too, as the kernel would end it: longer where the clock is set back meanwhile.
+ * Waits of futexes by the wall clock are not covered; whatever waits so here has a condition. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/time.h>
+#include <threads.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -39,6 +45,19 @@ static long offset(void) {
     return atomic_load(&seconds);
 }
 
+typedef int (*signalling)(void *);
+
+static signalling next(_Atomic(signalling) *known, const char *name) {
+    signalling found = atomic_load(known);
+    if (!found) {
+        /* The first version of a condition had another layout. */
+        found = (signalling)dlvsym(RTLD_NEXT, name, "GLIBC_2.3.2");
+        if (!found) found = (signalling)dlsym(RTLD_NEXT, name);
+        atomic_store(known, found);
+    }
+    return found;
+}
+
 static int is_wall(clockid_t clock) {
     return clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE;
 }
@@ -62,4 +81,51 @@ time_t time(time_t *into) {
     clock_gettime(CLOCK_REALTIME, &now);
     if (into) *into = now.tv_sec;
     return now.tv_sec;
+}
+
+/* How often a wait looks at the clock anew, ms. */
+enum { SLICE = 20, SLOTS = 1024 };
+
+/* How often each condition was signalled, by its address: between two slices nobody waits, and a signal would be lost. */
+static _Atomic unsigned signals[SLOTS];
+
+static _Atomic unsigned *signals_of(void *cond) {
+    return &signals[((unsigned long)cond >> 4) % SLOTS];
+}
+
+/* The conditions of C11 are those of POSIX here, by other names. */
+#define SIGNALS(name, type)                                \
+    int name(type *cond) {                                 \
+        static _Atomic(signalling) known;                  \
+        atomic_fetch_add(signals_of(cond), 1);             \
+        return next(&known, #name)(cond);                  \
+    }
+SIGNALS(pthread_cond_signal, pthread_cond_t)
+SIGNALS(pthread_cond_broadcast, pthread_cond_t)
+SIGNALS(cnd_signal, cnd_t)
+SIGNALS(cnd_broadcast, cnd_t)
+
+int pthread_cond_timedwait(pthread_cond_t *restrict cond, pthread_mutex_t *restrict mutex, const struct timespec *restrict until) {
+    /* A condition may have the monotonic clock, which is far from the year 2001. */
+    if (until->tv_sec < 1000000000) return pthread_cond_clockwait(cond, mutex, CLOCK_MONOTONIC, until);
+    unsigned before = atomic_load(signals_of(cond));
+    for (;;) {
+        struct timespec now, slice;
+        clock_gettime(CLOCK_REALTIME, &now);
+        long left_s = until->tv_sec - now.tv_sec, left_ns = SLICE * 1000000L;
+        if (left_s <= 1) left_ns = left_s * 1000000000L + until->tv_nsec - now.tv_nsec;
+        if (left_ns <= 0) return ETIMEDOUT;
+        real()(CLOCK_MONOTONIC, &slice);
+        slice.tv_nsec += left_ns < SLICE * 1000000L ? left_ns : SLICE * 1000000L;
+        slice.tv_sec += slice.tv_nsec / 1000000000L;
+        slice.tv_nsec %= 1000000000L;
+        int result = pthread_cond_clockwait(cond, mutex, CLOCK_MONOTONIC, &slice);
+        if (result != ETIMEDOUT) return result;
+        if (atomic_load(signals_of(cond)) != before) return 0;
+    }
+}
+
+int cnd_timedwait(cnd_t *restrict cond, mtx_t *restrict mutex, const struct timespec *restrict until) {
+    int result = pthread_cond_timedwait((pthread_cond_t *)cond, (pthread_mutex_t *)mutex, until);
+    return result == ETIMEDOUT ? thrd_timedout : result ? thrd_error : thrd_success;
 }

@@ -10,10 +10,11 @@ use std::time::Duration;
 use dwell::clock;
 use dwell::stage::traffic::{Consumer, Producer};
 use dwell_chaos::fault::{FaultKind, Struck};
-use dwell_chaos::world::World;
+use dwell_chaos::world::{Error, World};
 use dwell_connectors::{BrokerConfig, Destination, Message};
 use parking_lot::Mutex;
 use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
@@ -91,11 +92,29 @@ impl<'a> Drive<'a> {
 
     /// Strikes, and waits until what was asked for until then has come.
     pub(crate) async fn strike(&self, kind: FaultKind, rng: &mut StdRng, hold: Duration) -> Outcome {
+        self.endure(kind, async || kind.strike(self.world, rng, hold).await).await
+    }
+
+    /// Sets the clock of the instances back by an hour while this other fault is on, which outlasts that.
+    pub(crate) async fn set_back_during(&self, other: FaultKind, hold: Duration) -> Outcome {
+        // The clock jumps forward first, and back at the heal.
+        let seed = (0..).find(|seed| StdRng::seed_from_u64(*seed).random()).unwrap();
+        let mut ahead = StdRng::seed_from_u64(seed);
+        let mut rng = StdRng::seed_from_u64(1);
+        self.endure(other, async || {
+            let (jumped, struck) =
+                tokio::join!(FaultKind::ClockJump.strike(self.world, &mut ahead, hold / 2), other.strike(self.world, &mut rng, hold),);
+            jumped.and(struck)
+        })
+        .await
+    }
+
+    async fn endure(&self, kind: FaultKind, strike: impl AsyncFnOnce() -> Result<Struck, Error>) -> Outcome {
         self.running.store(1, Ordering::SeqCst);
         let before = self.came.lock().len();
         self.until(&format!("load flows before {kind}"), || self.came.lock().len() > before + 20).await;
         let counted = self.counters().await;
-        let struck = match kind.strike(self.world, rng, hold).await {
+        let struck = match strike().await {
             Ok(struck) => struck,
             Err(error) => self.fail(&format!("{kind}: {error}")),
         };

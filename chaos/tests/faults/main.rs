@@ -30,6 +30,17 @@ async fn what_was_asked_for_arrives_after_faults_of_dwell_redis_and_the_link() {
     world.stop().await.unwrap();
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_clock_that_is_set_back_while_kafka_is_away_stops_nothing() {
+    let world = World::start(WorldOptions { broker: BrokerKind::Kafka, ..WorldOptions::default() }).await.unwrap();
+    let drive = Drive::start(&world).await;
+    for kind in [FaultKind::LinkCutBroker, FaultKind::BrokerFreeze] {
+        println!("{}", drive.set_back_during(kind, Duration::from_secs(6)).await);
+    }
+    drive.end().await;
+    world.stop().await.unwrap();
+}
+
 /// Every fault of one broker, one after the other, with a line for each: `DWELL_CHAOS_BROKER=kafka DWELL_CHAOS_FAULTS=broker-kill,link-cut-redis
 /// DWELL_CHAOS_HOLD=2000 DWELL_CHAOS_SEED=1 DWELL_CHAOS_DURABILITY=fsync+replica`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -14,6 +14,7 @@ use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode as Code};
 use rdkafka::metadata::Metadata;
 use rdkafka::statistics::Statistics;
+use tokio::sync::oneshot;
 use tokio::time::Instant;
 use tracing::{debug, error, trace, warn};
 
@@ -25,6 +26,8 @@ use crate::{ConnectorError, ErrorKind};
 const CONNECT: Duration = Duration::from_secs(5);
 /// How long one look at the cluster may take before what the client said meanwhile is listened to.
 const LOOK: Duration = Duration::from_millis(500);
+/// The longest that any work with a client may take: more than all of its own waits.
+const PATIENCE: Duration = Duration::from_secs(30);
 /// How long all brokers may be down before the link counts as lost.
 pub(super) const GRACE: Duration = Duration::from_secs(2);
 
@@ -169,10 +172,24 @@ pub(super) fn caught<T>(work: impl FnOnce() -> T) -> Option<T> {
     catch_unwind(AssertUnwindSafe(work)).inspect_err(|_| error!("a thread of a kafka client panicked, its link is given up")).ok()
 }
 
-/// Runs work that blocks where it may.
+/// Runs work that blocks, on a thread of its own; given up after [`PATIENCE`]. librdkafka waits by the wall clock: where that is set back by an hour
+/// meanwhile, the work takes an hour longer. It must not hold up the end of the runtime either, as a thread of that would.
 pub(super) async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, ConnectorError> + Send + 'static,
+    config: &Config,
+    work: impl FnOnce(Config) -> Result<T, ConnectorError> + Send + 'static,
 ) -> Result<T, ConnectorError> {
-    let ended = |error| ConnectorError::new(ErrorKind::Disconnected, "the work with the kafka client was given up").because(error);
-    tokio::task::spawn_blocking(work).await.unwrap_or_else(|error: tokio::task::JoinError| Err(ended(error)))
+    let given_up = |why: &str| config.fail(ErrorKind::Disconnected, why);
+    let ((done, result), theirs) = (oneshot::channel(), config.clone());
+    let work = move || {
+        if let Some(result) = caught(|| work(theirs)) {
+            // What comes too late is dropped, and so closed.
+            let _ = done.send(result);
+        }
+    };
+    let thread = std::thread::Builder::new().name("kafka-work".to_owned());
+    thread.spawn(work).map_err(|error| given_up("cannot start a thread").because(error))?;
+    match tokio::time::timeout(PATIENCE, result).await {
+        Ok(result) => result.unwrap_or_else(|_| Err(given_up("the work with the client failed"))),
+        Err(_) => Err(given_up(&format!("the client stood still for {} s", PATIENCE.as_secs()))),
+    }
 }

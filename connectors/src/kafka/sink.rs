@@ -27,8 +27,8 @@ const MOMENT: Duration = Duration::from_millis(20);
 
 pub(crate) async fn open(config: &Config, publish_timeout: Duration) -> Result<(KafkaSink, Outcomes), ConnectorError> {
     let (window, outcomes) = Window::start();
-    let (config, of) = (config.clone(), Arc::clone(&window));
-    let opened = blocking(move || {
+    let of = Arc::clone(&window);
+    let opened = blocking(config, move |config| {
         let client = config.client(Role::Writer { timeout: publish_timeout })?;
         let producer: Writes =
             client.create_with_context(Context::new(Arc::clone(&of))).map_err(|error| failed(&config, "cannot make a client", error))?;

@@ -22,8 +22,7 @@ const PATIENCE: Duration = Duration::from_secs(8);
 const MOMENT: Duration = Duration::from_millis(20);
 
 pub(crate) async fn open(config: &Config, options: SourceOptions) -> Result<KafkaSource, ConnectorError> {
-    let config = config.clone();
-    blocking(move || {
+    blocking(config, move |config| {
         let shelf = Arc::new(Shelf::new(&options));
         let (consumer, _) = connect(&config, &options, Arc::clone(&shelf))?;
         let topic = options.topic.clone();
@@ -36,8 +35,8 @@ pub(crate) async fn open(config: &Config, options: SourceOptions) -> Result<Kafk
 
 /// What `open` would find.
 pub(crate) async fn look(config: &Config, options: &SourceOptions) -> Result<Found, ConnectorError> {
-    let (config, options) = (config.clone(), options.clone());
-    blocking(move || {
+    let options = options.clone();
+    blocking(config, move |config| {
         let (_, known) = connect(&config, &options, Arc::new(Shelf::new(&options)))?;
         Ok(if known { Found::Exists } else { Found::Made })
     })

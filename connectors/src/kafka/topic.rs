@@ -19,8 +19,8 @@ impl ConsumerContext for Context<()> {}
 
 /// Whether the topic is there. Asks with a client of its own that never makes one by asking.
 pub(super) async fn exists(config: &Config, topic: &str) -> Result<bool, ConnectorError> {
-    let (config, topic) = (config.clone(), topic.to_owned());
-    blocking(move || {
+    let topic = topic.to_owned();
+    blocking(config, move |config| {
         let context = Context::new(());
         let consumer: BaseConsumer<Context<()>> =
             config.client(Use::Asker)?.create_with_context(context).map_err(|error| failed(&config, "cannot make a client", error))?;
@@ -62,8 +62,8 @@ pub(crate) async fn declare(config: &Config, to: &Destination, _: Role) -> Resul
 }
 
 async fn make(config: &Config, topic: &str) -> Result<Declared, ConnectorError> {
-    let (config, topic, runtime) = (config.clone(), topic.to_owned(), tokio::runtime::Handle::current());
-    blocking(move || {
+    let (topic, runtime) = (topic.to_owned(), tokio::runtime::Handle::current());
+    blocking(config, move |config| {
         let admin: AdminClient<Context<()>> = config
             .client(Use::Asker)?
             .create_with_context(Context::new(()))

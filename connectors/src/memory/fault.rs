@@ -24,6 +24,8 @@ pub enum Fault {
         /// Whether it was published all the same.
         landed: bool,
     },
+    /// Not published, and no answer ever: the client stands still.
+    Stuck,
     /// Published, but the confirm is held until [`super::Broker::release`] (or the end of `publish_timeout`).
     Hold,
     /// Published, but the confirm comes this much later.

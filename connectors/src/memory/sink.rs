@@ -105,7 +105,7 @@ impl MemorySink {
             return Some(Outcome::Unroutable(format!("no topic `{to}`")));
         };
         let lands = match fault {
-            Some(Fault::Unroutable | Fault::Refused | Fault::Invalid | Fault::TooLarge(_)) => false,
+            Some(Fault::Unroutable | Fault::Refused | Fault::Invalid | Fault::TooLarge(_) | Fault::Stuck) => false,
             Some(Fault::Unknown { landed } | Fault::Silent { landed }) => landed,
             Some(Fault::Hold | Fault::Delay(_)) | None => true,
         };
@@ -123,6 +123,7 @@ impl MemorySink {
             Some(Fault::Refused) => Some(Outcome::Refused(format!("`{to}` is full"))),
             Some(Fault::Invalid | Fault::TooLarge(_)) => Some(Outcome::Invalid(format!("`{to}` takes no such message"))),
             Some(Fault::Unknown { .. }) => Some(Outcome::Unknown("the answer was lost".to_owned())),
+            Some(Fault::Stuck) => None,
             Some(Fault::Silent { .. }) => no_answer(),
             Some(Fault::Hold) => {
                 self.line.state.lock().open.insert(token, true);
