@@ -6,7 +6,7 @@
 //! - [`memory`]: what a waiting job costs Redis, and a full load Dwell; [`start`]: from exec to ready, and what an idle process uses.
 //! - [`ledger`]: what was sent and what came of it; [`spread`]: percentiles; [`usage`]: CPU and memory of processes; [`machine`]: what it ran on.
 //! - [`figure`]: what each figure is; [`report`]: several runs, as JSON and as a table; [`pages`] and [`plot`]: the same for readers.
-//! - `party`: servers, instances, producer and consumer; `fill`: jobs that wait; `alone`: the parts of a ceiling; `cost`: who spent what.
+//! - `party`: servers, instances, producer and consumer; `fill`: jobs that wait; `alone`: the parts of a ceiling; `cost`: who spent what; `number`: numbers for people.
 
 mod alone;
 mod cost;
@@ -18,6 +18,7 @@ pub mod lateness;
 pub mod ledger;
 pub mod machine;
 pub mod memory;
+mod number;
 pub mod pages;
 mod party;
 pub mod plot;

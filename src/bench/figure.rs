@@ -82,6 +82,7 @@ kinds! {
     LATE_P99 "late_p99" Ms "The same: 99 % of the jobs.";
     LATE_P999 "late_p999" Ms "The same: 99.9 % of the jobs.";
     LATE_MAX "late_max" Ms "The same: the latest job.";
+    OVER_PEER "over_peer" Ratio "The figure of Dwell over that of a peer in the same round.";
     EARLY "early" Count "Jobs that arrived before their due time.";
     RATE "rate" PerSecond "Jobs that were due a second.";
     CAPACITY "capacity" Ratio "The rate times (1/accept + 1/drain), as measured in the same run: near 1 the machine can do no more.";
@@ -120,6 +121,11 @@ impl Run {
         self.figures.extend(value.map(|value| (kind, value)));
     }
 
+    /// Notes our figure over a peer's.
+    pub fn note_ratio(&mut self, ours: f64, theirs: f64) {
+        self.note(&OVER_PEER, over(ours, theirs));
+    }
+
     /// Notes how late jobs were.
     pub fn note_lateness(&mut self, late: &Spread) {
         let Spread { p50_ms, p90_ms, p99_ms, p999_ms, max_ms, .. } = *late;
@@ -133,6 +139,12 @@ impl Run {
     pub fn value(&self, kind: &Kind) -> Option<f64> {
         self.figures.iter().rev().find(|(noted, _)| *noted == kind).map(|(_, value)| *value)
     }
+}
+
+/// The kind of this name.
+#[must_use]
+pub fn kind_of(name: &str) -> Option<&'static Kind> {
+    KINDS.iter().copied().find(|kind| kind.name == name)
 }
 
 /// What two parts allow that take their time one after the other, or on the same cores: 1 / (1/a + 1/b).

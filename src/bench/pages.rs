@@ -1,7 +1,8 @@
 //! Pages of what was measured: performance.md with its pictures, and one self-contained HTML file.
 //!
-//! - `blocks`: what stands on a page; [`plots`]: the pictures; `markdown` and `html`: the two ways to write a page down.
+//! - `blocks`: what stands on a page; [`plots`]: the pictures; `beside`: peers; `markdown` and `html`: the two ways to write a page down.
 
+mod beside;
 mod blocks;
 mod html;
 mod markdown;
@@ -19,22 +20,26 @@ const END: &str = "<!-- measured: end -->";
 /// The page where there is none yet.
 const PAGE: &str = "# Performance\n\n`make bench` measures this on your machine.\n\n";
 
-/// Reads lines of JSON, and writes `docs`/performance.md with `docs`/images, and `html`, where they are asked for.
+/// Reads lines of JSON, those of peers too, and writes `docs`/performance.md with `docs`/images, and `html`, where they are asked for.
 ///
 /// # Errors
 /// A file cannot be read or written, or a line is no report.
-pub fn write(lines: &[PathBuf], docs: Option<&Path>, html: Option<&Path>) -> Result<(), Failure> {
-    let mut reports = Vec::new();
+pub fn write(lines: &[PathBuf], peers: Option<&Path>, docs: Option<&Path>, html: Option<&Path>) -> Result<(), Failure> {
+    let mut reports: Vec<Report> = Vec::new();
     for path in lines {
-        let text = fs::read_to_string(path).map_err(|error| Failure::Course(format!("cannot read {}: {error}", path.display())))?;
+        let text = text_of(path)?;
         for (number, line) in (1..).zip(text.lines()).filter(|(_, line)| !line.trim().is_empty()) {
             let report: Report = serde_json::from_str(line).map_err(|error| {
                 Failure::Course(format!("{} line {number} is no report of `dwell bench -o json`: {error}", path.display()))
             })?;
-            reports.push(report);
+            // Runs of the same may come in several lines.
+            if !reports.iter_mut().any(|other| other.merge(&report)) {
+                reports.push(report);
+            }
         }
     }
-    let blocks = blocks::blocks(&reports)?;
+    let peers = peers.map_or_else(|| Ok(Vec::new()), beside::read)?;
+    let blocks = blocks::blocks(&reports, &peers)?;
     if let Some(docs) = docs {
         let images = docs.join("images");
         fs::create_dir_all(&images)?;
@@ -49,6 +54,10 @@ pub fn write(lines: &[PathBuf], docs: Option<&Path>, html: Option<&Path>) -> Res
         fs::write(html, html::page(&blocks))?;
     }
     Ok(())
+}
+
+fn text_of(path: &Path) -> Result<String, Failure> {
+    fs::read_to_string(path).map_err(|error| Failure::Course(format!("cannot read {}: {error}", path.display())))
 }
 
 /// The page with this between its marks; behind all else where it has none.
@@ -86,11 +95,18 @@ mod tests {
         let lines = [lateness(1000, 3.0), lateness(1_000_000, 4.0)].map(|report| serde_json::to_string(&report).unwrap());
         fs::write(path("lines"), lines.join("\n")).unwrap();
         fs::write(path("performance.md"), format!("# Mine\n\n{BEGIN}\nold\n{END}\n\nMore of mine.\n")).unwrap();
+        let peer = |value: u32| {
+            format!(
+                "{{\"peer\":\"other 1.0\",\"bench\":\"lateness\",\"broker\":\"nats\",\"pending\":1000,\"rate\":\"2000\",\"figure\":\"late_p99\",\"value\":{value}}}\n"
+            )
+        };
+        fs::write(path("peers"), [peer(6), peer(14)].concat()).unwrap();
         for _ in 0..2 {
-            write(&[path("lines")], Some(folder.path()), Some(&path("page.html"))).unwrap();
+            write(&[path("lines")], Some(&path("peers")), Some(folder.path()), Some(&path("page.html"))).unwrap();
             let page = fs::read_to_string(path("performance.md")).unwrap();
             assert!(page.starts_with("# Mine\n") && page.ends_with("\n\nMore of mine.\n") && !page.contains("old"), "{page}");
             assert!(page.contains("3.25 ms (3.00 – 3.50)") && page.contains("1 000 000 pending"), "{page}");
+            assert!(page.contains("other 1.0 | 3.25 ms (3.00 – 3.50) | 10.0 ms (6.00 – 14.0) | 0.38 × (0.25 – 0.50)"), "{page}");
             let picture = "images/performance-lateness-pending-nats-2000.svg";
             assert!(page.contains(&format!("]({picture})")) && path(picture).is_file(), "{page}");
         }
@@ -103,7 +119,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("lines");
         fs::write(&path, "\n{\"bench\":1}\n").unwrap();
-        let error = write(&[path], None, None).unwrap_err().to_string();
+        let error = write(&[path], None, None, None).unwrap_err().to_string();
         assert!(error.contains("lines line 2 is no report"), "{error}");
     }
 }

@@ -5,7 +5,7 @@ use plotters::coord::combinators::BindKeyPoints;
 use plotters::coord::ranged1d::{AsRangedCoord, Ranged, ValueFormatter};
 use plotters::prelude::*;
 
-use super::report::number_of;
+use super::number::number_of;
 
 /// A line.
 #[derive(Debug, Clone)]
@@ -33,6 +33,8 @@ pub struct Plot {
 
 /// Width and height.
 const SIZE: (u32, u32) = (720, 400);
+/// Width of the lines' names beside the plot.
+const NAMES: u32 = 90;
 /// Stand-ins that the style replaces: plotters knows only fixed colours.
 const INK: RGBColor = RGBColor(1, 1, 1);
 const GRID: RGBColor = RGBColor(2, 2, 2);
@@ -80,7 +82,9 @@ impl Plot {
         let mut ticks: Vec<f64> = self.lines.iter().flat_map(|line| line.points.iter().map(|point| point.0)).collect();
         ticks.sort_unstable_by(f64::total_cmp);
         ticks.dedup();
-        let mut chart = ChartBuilder::on(area)
+        // Names beside the plot, where they hide no line.
+        let (left, right) = area.split_horizontally(SIZE.0 - NAMES);
+        let mut chart = ChartBuilder::on(&left)
             .caption(&self.title, style(17))
             .margin(12)
             .x_label_area_size(42)
@@ -99,20 +103,12 @@ impl Plot {
             .x_label_formatter(&|value| label(*value))
             .y_label_formatter(&|value| label(*value))
             .draw()?;
-        for (line, (colour, _, _)) in self.lines.iter().zip(COLOURS.iter().cycle()) {
-            let colour = *colour;
-            chart
-                .draw_series(LineSeries::new(line.points.iter().copied(), colour.stroke_width(2)).point_size(3))?
-                .label(&line.name)
-                .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], colour.stroke_width(2)));
+        for (line, (place, (colour, _, _))) in self.lines.iter().zip((0..).zip(COLOURS.iter().cycle())) {
+            chart.draw_series(LineSeries::new(line.points.iter().copied(), colour.stroke_width(2)).point_size(3))?;
+            let y = 56 + 22 * place;
+            right.draw(&PathElement::new([(0, y), (18, y)], colour.stroke_width(2)))?;
+            right.draw(&Text::new(line.name.as_str(), (25, y - 7), style(13)))?;
         }
-        chart
-            .configure_series_labels()
-            .position(SeriesLabelPosition::UpperLeft)
-            .background_style(GROUND)
-            .border_style(GRID)
-            .label_font(style(13))
-            .draw()?;
         area.present()?;
         Ok(())
     }

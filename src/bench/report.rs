@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::figure::{Kind, Run, Unit};
 use super::ledger::Tally;
 use super::machine::Machine;
+use super::number::{number, number_of, show};
 
 /// What was set.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -98,6 +99,25 @@ impl Report {
         }
     }
 
+    /// Takes in the runs of another report of the same; false where it is of something else.
+    pub fn merge(&mut self, other: &Report) -> bool {
+        let same = (&self.bench, &self.setup, &self.command, &self.machine) == (&other.bench, &other.setup, &other.command, &other.machine);
+        if same {
+            self.runs += other.runs;
+            self.tally += other.tally;
+            for figure in other.in_order() {
+                match self.figures.get_mut(&figure.name) {
+                    Some(own) => figure.runs.iter().for_each(|value| own.add(*value)),
+                    None => {
+                        self.order.push(figure.name.clone());
+                        self.figures.insert(figure.name.clone(), figure.clone());
+                    }
+                }
+            }
+        }
+        same
+    }
+
     /// A figure of this kind.
     #[must_use]
     pub fn get(&self, kind: &Kind) -> Option<&Figure> {
@@ -132,11 +152,11 @@ impl Figure {
         show(self.median, self.unit)
     }
 
-    /// The least and the most for people, beside a median; empty where there was one run.
+    /// The least and the most for people, beside a median; empty where both are the same.
     #[must_use]
     pub fn range_without_unit(&self) -> String {
-        let of = |value| number(value, self.unit);
-        if self.runs.len() < 2 { String::new() } else { format!("{} – {}", of(self.least), of(self.most)) }
+        let (least, most) = (number(self.least, self.unit), number(self.most, self.unit));
+        if least == most { String::new() } else { format!("{least} – {most}") }
     }
 
     /// The least and the most for people; empty where there was one run.
@@ -144,47 +164,6 @@ impl Figure {
     pub fn range(&self) -> String {
         if self.runs.len() < 2 { String::new() } else { format!("{} – {}", number(self.least, self.unit), show(self.most, self.unit)) }
     }
-}
-
-fn show(value: f64, unit: Unit) -> String {
-    let unit_word = match unit {
-        Unit::PerSecond => "/s",
-        Unit::Seconds => " s",
-        Unit::Ms => " ms",
-        Unit::Us => " µs",
-        Unit::Bytes if value >= f64::from(10 << 20) => " MiB",
-        Unit::Bytes => " B",
-        Unit::Ratio => " ×",
-        Unit::Percent => " %",
-        Unit::Count => "",
-    };
-    format!("{}{unit_word}", number(value, unit))
-}
-
-/// Three digits that mean something, or so; thousands apart.
-fn number(value: f64, unit: Unit) -> String {
-    let (value, unit) = match unit {
-        Unit::Bytes if value >= f64::from(10 << 20) => (value / f64::from(1 << 20), Unit::Ms),
-        unit => (value, unit),
-    };
-    let digits = match unit {
-        Unit::PerSecond | Unit::Bytes | Unit::Count => 0,
-        Unit::Ratio => 2,
-        _ if value.abs() >= 100.0 => 0,
-        _ if value.abs() >= 10.0 => 1,
-        _ => 2,
-    };
-    let text = format!("{value:.digits$}");
-    let (whole, rest) = text.split_at(text.find('.').unwrap_or(text.len()));
-    let mut grouped = String::new();
-    for (place, digit) in whole.chars().enumerate() {
-        // Only from five digits on, as is usual.
-        if place > 0 && whole.len() > 4 && (whole.len() - place) % 3 == 0 && !grouped.ends_with('-') {
-            grouped.push(' ');
-        }
-        grouped.push(digit);
-    }
-    grouped + rest
 }
 
 impl fmt::Display for Setup {
@@ -200,13 +179,6 @@ impl fmt::Display for Setup {
         load.map_or(Ok(()), |(jobs, body)| write!(f, ", a load of {} x {} bytes", number_of(jobs), number_of(body as u64)))?;
         write!(f, ", bodies of {body} bytes, {} pending, {instances} x dwell, {buckets} buckets, redis {redis}", number_of(*pending))
     }
-}
-
-/// A count for people, thousands apart.
-#[must_use]
-#[allow(clippy::cast_precision_loss, reason = "for people")]
-pub fn number_of(count: u64) -> String {
-    number(count as f64, Unit::Count)
 }
 
 impl fmt::Display for Report {
@@ -241,6 +213,9 @@ mod tests {
         let figure = report.get(&figure::DRAIN).unwrap();
         assert_eq!((figure.median, figure.shown(), figure.range()), (20_000.0, "20 000/s".to_owned(), "10 000 – 30 000/s".to_owned()));
         assert_eq!((report.runs, report.tally.sent, report.wrong()), (3, 15, None));
+        let mut twice = report.clone();
+        assert!(twice.merge(&report) && !twice.merge(&Report::new("drain", Setup::default(), String::new())));
+        assert_eq!((twice.runs, twice.get(&figure::DRAIN).unwrap().runs.len(), twice.tally.sent), (6, 6, 30));
         let again: Report = serde_json::from_str(&serde_json::to_string(&report).unwrap()).unwrap();
         assert_eq!(again.to_string(), report.to_string());
         assert!(again.in_order().map(|figure| figure.name.as_str()).eq(["drain", "of_ceiling"]));
@@ -251,16 +226,5 @@ mod tests {
         let mut figure = Figure { name: String::new(), unit: Unit::Ms, median: 0.0, least: 0.0, most: 0.0, runs: Vec::new() };
         [4.0, 1.0, 2.0, 3.0].into_iter().for_each(|value| figure.add(value));
         assert_eq!((figure.median, figure.least, figure.most), (2.5, 1.0, 4.0));
-    }
-
-    #[test]
-    fn numbers_are_for_people() {
-        let shown = |value, unit| show(value, unit);
-        assert_eq!(shown(1234.0, Unit::PerSecond), "1234/s");
-        assert_eq!(shown(1_234_567.8, Unit::PerSecond), "1 234 568/s");
-        assert_eq!(shown(1.234, Unit::Ms), "1.23 ms");
-        assert_eq!(shown(123.4, Unit::Us), "123 µs");
-        assert_eq!(shown(f64::from(30 << 20), Unit::Bytes), "30.0 MiB");
-        assert_eq!(shown(-12_345.0, Unit::PerSecond), "-12 345/s");
     }
 }

@@ -1,7 +1,9 @@
 //! What stands on a page of measurements: a section a measurement, its table, its pictures, and what each figure means.
 
 use super::super::figure::{self, KINDS, Kind};
-use super::super::report::{Figure, Report, number_of};
+use super::super::number::number_of;
+use super::super::report::{Figure, Report};
+use super::beside::{self, Peer};
 use super::plots;
 use crate::stage::Failure;
 
@@ -107,7 +109,7 @@ const SECTIONS: [Section; 7] = [
 ];
 
 /// The page.
-pub(super) fn blocks(reports: &[Report]) -> Result<Vec<Block>, Failure> {
+pub(super) fn blocks(reports: &[Report], peers: &[Peer]) -> Result<Vec<Block>, Failure> {
     let mut blocks = vec![Block::Text("Medians; in parentheses the least and the most of all runs. Measured on:".to_owned())];
     blocks.push(Block::List(distinct(reports.iter().map(|report| report.machine.to_string()))));
     let mut used: Vec<&'static Kind> = Vec::new();
@@ -141,6 +143,7 @@ pub(super) fn blocks(reports: &[Report]) -> Result<Vec<Block>, Failure> {
         blocks.push(Block::Code(distinct(own.iter().map(|report| report.command.clone())).join("\n")));
         used.extend(columns);
     }
+    blocks.extend(beside::blocks(peers, reports));
     blocks.push(Block::Heading("What the figures are".to_owned()));
     let rows = KINDS.iter().filter(|kind| used.contains(kind)).map(|kind| vec![kind.name.replace('_', " "), kind.means.to_owned()]);
     blocks.push(Block::Table { head: vec!["figure".to_owned(), "what it is".to_owned()], rows: rows.collect() });
@@ -173,7 +176,8 @@ fn label(report: &Report) -> String {
     parts.join(", ")
 }
 
-fn cell(figure: &Figure) -> String {
+/// A figure in a table.
+pub(super) fn cell(figure: &Figure) -> String {
     let range = figure.range_without_unit();
     if range.is_empty() { figure.shown() } else { format!("{} ({range})", figure.shown()) }
 }

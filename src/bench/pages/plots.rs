@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use super::super::figure::{self, Kind};
+use super::super::number::number_of;
 use super::super::plot::{Line, Plot};
-use super::super::report::{Report, number_of};
+use super::super::report::Report;
 
 /// The pictures of these reports of one measurement, each with a name for its file.
 #[must_use]
