@@ -15,9 +15,16 @@ use crate::stage::Failure;
 /// A figure of a peer, as `scripts/beside.py` writes it.
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct Peer {
-    /// Who, with the version and what matters of its settings.
-    peer: String,
-    /// What of Dwell it is compared with: the measurement, and the broker.
+    #[serde(flatten)]
+    what: What,
+    value: f64,
+}
+
+/// Of whom, and what of Dwell it is compared with.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+struct What {
+    /// The name of the figure, one of ours.
+    figure: String,
     bench: String,
     broker: String,
     /// Jobs that wait and jobs a second, where that matters.
@@ -25,9 +32,8 @@ pub(super) struct Peer {
     pending: u64,
     #[serde(default)]
     rate: Option<String>,
-    /// The name of the figure, one of ours.
-    figure: String,
-    value: f64,
+    /// Who, with the version and what matters of its settings.
+    peer: String,
 }
 
 /// The lines of a file.
@@ -44,17 +50,17 @@ pub(super) fn read(path: &Path) -> Result<Vec<Peer>, Failure> {
 
 /// A table of them; the first round of a peer is compared with the first of ours, and so on. Nothing where there are none.
 pub(super) fn blocks(peers: &[Peer], reports: &[Report]) -> Vec<Block> {
-    let mut rounds: BTreeMap<(String, String, String, u64, Option<String>, String), Vec<f64>> = BTreeMap::new();
+    let mut rounds: BTreeMap<&What, Vec<f64>> = BTreeMap::new();
     for peer in peers {
-        let key = (peer.figure.clone(), peer.bench.clone(), peer.broker.clone(), peer.pending, peer.rate.clone(), peer.peer.clone());
-        rounds.entry(key).or_default().push(peer.value);
+        rounds.entry(&peer.what).or_default().push(peer.value);
     }
     let mut rows = Vec::new();
-    for ((figure, bench, broker, pending, rate, peer), theirs) in rounds {
-        let Some(kind) = kind_of(&figure) else { continue };
+    for (what, theirs) in rounds {
+        let What { figure, bench, broker, pending, rate, peer } = what;
+        let Some(kind) = kind_of(figure) else { continue };
         let is_same = |report: &&Report| {
             let Setup { broker: own, pending: waits, rate: at, .. } = &report.setup;
-            report.bench == bench && *own == broker && *waits == pending && *at == rate
+            report.bench == *bench && own == broker && waits == pending && at == rate
         };
         let Some(ours) = reports.iter().find(is_same).and_then(|report| report.get(kind)) else { continue };
         let mut both = Report::new("", Setup::default(), String::new());
@@ -64,10 +70,10 @@ pub(super) fn blocks(peers: &[Peer], reports: &[Report]) -> Vec<Block> {
             run.note_ratio(*ours, *theirs);
             both.add(&run);
         }
-        let mut what = vec![figure.replace('_', " "), broker];
-        what.extend((pending > 0).then(|| format!("{} pending", number_of(pending))));
-        what.extend(rate.map(|rate| format!("{rate}/s")));
-        let mut row = vec![what.join(", "), peer, cell(ours)];
+        let mut parts = vec![figure.replace('_', " "), broker.clone()];
+        parts.extend((*pending > 0).then(|| format!("{} pending", number_of(*pending))));
+        parts.extend(rate.as_ref().map(|rate| format!("{rate}/s")));
+        let mut row = vec![parts.join(", "), peer.clone(), cell(ours)];
         row.extend(both.in_order().map(cell));
         rows.push(row);
     }
