@@ -129,12 +129,12 @@ pub(super) fn blocks(reports: &[Report], peers: &[Peer]) -> Result<Vec<Block>, F
         };
         blocks.push(Block::Table { head, rows: own.iter().map(row).collect() });
         let wrong: Vec<String> = own.iter().filter_map(|report| Some(format!("{}: {}", label(report), report.wrong()?))).collect();
-        blocks.push(if wrong.is_empty() {
-            let count: u64 = own.iter().map(|report| report.tally.sent).sum();
-            Block::Text(format!("Of {} jobs none was lost, early, doubled or damaged.", number_of(count)))
-        } else {
-            Block::List(wrong)
-        });
+        let count: u64 = own.iter().map(|report| report.tally.sent).sum();
+        if !wrong.is_empty() {
+            blocks.push(Block::List(wrong));
+        } else if count > 0 {
+            blocks.push(Block::Text(format!("Of {} jobs none was lost, early, doubled or damaged.", number_of(count))));
+        }
         for (name, plot) in plots::of(bench, &own) {
             if let Some(svg) = plot.svg().map_err(|error| Failure::Course(format!("cannot draw {name}: {error}")))? {
                 blocks.push(Block::Picture { name: format!("performance-{name}.svg"), title: plot.title, svg });
