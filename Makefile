@@ -24,11 +24,13 @@ DEMO_SERVERS := $(if $(filter kafka,$(BROKER)),kafka) $(if $(filter amqp,$(BROKE
 demo: tools servers $(DEMO_SERVERS) ## start private servers and a bridge, send jobs, show what arrives and how late; BROKER=nats, kafka or amqp
 	$(SERVERS) $(KAFKA) $(RABBITMQ) cargo run --locked --bin dwell -- demo --broker $(BROKER)
 
-bench: tools servers ## measure on private servers: drain beside a bare relay, lateness at a steady rate, start
+# How much is measured: QUICK=1 is a short form; RUNS and BIG as scripts/bench.sh says.
+QUICK :=
+BENCH_ON := $(if $(filter file,$(origin BROKER)),nats kafka amqp,$(BROKER))
+
+bench: tools servers kafka rabbitmq ## measure a standard set on private servers, write docs/performance.md; QUICK=1, BROKER=, RUNS=
 	cargo build --locked --release --bin dwell
-	$(SERVERS) target/release/dwell bench drain --vs-relay
-	$(SERVERS) target/release/dwell bench lateness
-	$(SERVERS) target/release/dwell bench start
+	$(SERVERS) $(KAFKA) $(RABBITMQ) QUICK=$(QUICK) scripts/bench.sh $(BENCH_ON)
 
 # How long faults go on, with which seed (none: a new one), on which brokers (all three in turn, unless BROKER is given).
 DURATION := 60s

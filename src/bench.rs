@@ -1,31 +1,38 @@
-//! The load generator: real servers, `dwell run` as child processes, a ledger over every job.
+//! The load generator: real servers, `dwell run` as child processes, a ledger over every job. Each measurement has servers of its own for each
+//! run, so that no run inherits anything; what is compared is measured in one run, on the same servers.
 //!
-//! - [`drain`]: many jobs due at one instant; [`relay`]: what the same connectors do without Dwell between them.
-//! - [`lateness`]: a steady rate of jobs while many wait; [`start`]: from exec to ready, and the memory of an idle process.
-//! - [`ledger`]: what was sent and what came of it; [`spread`]: percentiles; [`usage`]: CPU and memory.
+//! - [`drain`]: many jobs due at one instant, beside a bare relay and the scripts alone; [`relay`]: that relay by itself.
+//! - [`lateness`]: a steady rate of jobs while many wait; [`ingest`]: requests from broker to store; [`scale`]: [`drain`] over instances and buckets.
+//! - [`memory`]: what a waiting job costs Redis, and a full load Dwell; [`start`]: from exec to ready, and what an idle process uses.
+//! - [`ledger`]: what was sent and what came of it; [`spread`]: percentiles; [`usage`]: CPU and memory of processes; [`machine`]: what it ran on.
+//! - [`figure`]: what each figure is; [`report`]: several runs, as JSON and as a table; [`pages`] and [`plot`]: the same for readers.
+//! - `party`: servers, instances, producer and consumer; `fill`: jobs that wait; `alone`: the parts of a ceiling; `cost`: who spent what; `number`: numbers for people.
 
+mod alone;
+mod cost;
 pub mod drain;
+pub mod figure;
+mod fill;
+pub mod ingest;
 pub mod lateness;
 pub mod ledger;
+pub mod machine;
+pub mod memory;
+mod number;
+pub mod pages;
+mod party;
+pub mod plot;
 pub mod relay;
+pub mod report;
+pub mod scale;
 pub mod spread;
 pub mod start;
 pub mod usage;
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use dwell_connectors::{Destination, Message, Role};
-use parking_lot::Mutex;
-use serde::Serialize;
-
-use crate::clock;
-use crate::servers::{AppendFsync, BrokerKind, DwellServer, RedisOptions};
-use crate::stage::traffic::{Consumer, Producer};
-use crate::stage::{Failure, Stage, Store as StoreOf};
-use crate::store::Store;
-use ledger::Ledger;
-use usage::Usage;
+use crate::servers::{AppendFsync, BrokerKind};
+use report::Setup;
 
 /// Where producers send.
 const IN: &str = "delay.in";
@@ -38,192 +45,68 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// After the last arrival duplicates are waited for.
 const LINGER: Duration = Duration::from_millis(500);
 
+/// When the append-only file of the private Redis is synced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Aof {
+    /// There is none
+    No,
+    /// Each second
+    Everysec,
+    /// Before a write is answered
+    Always,
+}
+
+impl From<Aof> for Option<AppendFsync> {
+    fn from(aof: Aof) -> Self {
+        match aof {
+            Aof::No => None,
+            Aof::Everysec => Some(AppendFsync::EverySec),
+            Aof::Always => Some(AppendFsync::Always),
+        }
+    }
+}
+
 /// What all measurements share.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// The broker.
     pub broker: BrokerKind,
-    /// The URL of a Redis to use; `None`: a private one, with an append-only file that is synced each second.
+    /// The URL of a Redis to use; `None`: a private one.
     pub redis: Option<String>,
+    /// The append-only file of the private one.
+    pub aof: Aof,
     /// How many `dwell run`.
     pub instances: usize,
+    /// Buckets of the namespace.
+    pub buckets: u16,
     /// Bytes of each body.
     pub body: usize,
+    /// Jobs that wait for later meanwhile.
+    pub pending: u64,
     /// Where progress is said: not on stdout, which is for the answer.
     pub say: fn(&str),
 }
 
-/// The parties of a measurement.
-struct Bench {
-    stage: Stage,
-    dwells: Vec<DwellServer>,
-    /// To count what waits; not the store of the instances.
-    store: Store,
-    producer: Producer,
-    consumer: Consumer,
-    ledger: Arc<Mutex<Ledger>>,
-    body: usize,
-    rounds: u64,
-    say: fn(&str),
-}
-
-/// CPU seconds of every party.
-#[derive(Debug, Clone, Copy, Default, Serialize)]
-pub struct Cpu {
-    /// All instances together.
-    pub dwell_s: Option<f64>,
-    /// The private Redis.
-    pub redis_s: Option<f64>,
-    /// The broker.
-    pub broker_s: Option<f64>,
-    /// The load generator: producer and consumer.
-    pub generator_s: Option<f64>,
-}
-
-/// Memory of all instances together, bytes.
-#[derive(Debug, Clone, Copy, Serialize)]
-pub struct Memory {
-    /// Resident at the end.
-    pub rss: u64,
-    /// The most that it was.
-    pub peak_rss: u64,
-}
-
-/// What every party has used so far.
-struct Meter([Option<Usage>; 4]);
-
-impl Bench {
-    async fn set_up(options: &Options) -> Result<Bench, Failure> {
-        let stage = set_up(options).await?;
-        stage.declare(&[OUT], Role::Letters).await?;
-        let mut dwells = Vec::new();
-        for _ in 0..options.instances.max(1) {
-            dwells.push(stage.dwell().await?);
-        }
-        (options.say)(&format!("{}; {} x dwell run", stage.describe(), dwells.len()));
-        let store = Store::attach(&stage.settings().redis).await?;
-        let ledger = Arc::new(Mutex::new(Ledger::new(0, options.body)));
-        let seen = ledger.clone();
-        let consumer = Consumer::open(stage.broker(), OUT, move |at_us, messages| {
-            let mut ledger = seen.lock();
-            messages.iter().for_each(|message| ledger.arrived(&message.body, at_us));
-        });
-        let (consumer, producer) = (consumer.await?, Producer::open(stage.broker()).await?);
-        Ok(Bench { stage, dwells, store, producer, consumer, ledger, body: options.body, rounds: 0, say: options.say })
-    }
-
-    /// Begins a new round: what arrives of the one before does not count any more.
-    fn new_round(&mut self) {
-        self.rounds += 1;
-        *self.ledger.lock() = Ledger::new(self.rounds, self.body);
-    }
-
-    /// Enters jobs that are due at one time, and sends them.
-    async fn send(&mut self, to: &str, jobs: u64, due_ms: i64) -> Result<(), Failure> {
-        let ledger = self.ledger.clone();
-        let messages = (0..jobs).map(move |_| request(ledger.lock().enter(due_ms), due_ms));
-        self.producer.send(&Destination::new(to), messages).await?;
-        self.producer.flush().await
-    }
-
-    /// Waits until so many jobs arrived, or none for too long.
-    async fn arrived(&mut self, jobs: u64) -> Result<(), Failure> {
-        let (mut count, mut since) = (0, clock::now());
-        loop {
-            let now = self.ledger.lock().count();
-            if now >= jobs {
-                break;
-            }
-            if now > count {
-                (count, since) = (now, clock::now());
-            } else if clock::now().duration_since(since) > PATIENCE {
-                (self.say)(&format!("{now} of {jobs} arrived, and then none for {} s", PATIENCE.as_secs()));
-                break;
-            }
-            self.consumer.check().await?;
-            clock::sleep(LOOK).await;
-        }
-        clock::sleep(LINGER).await;
-        Ok(())
-    }
-
-    /// Waits until the store holds so many jobs, or until `deadline_ms` by Redis's clock. True: it does, and there is time left.
-    async fn waiting(&mut self, jobs: u64, deadline_ms: i64) -> Result<bool, Failure> {
-        loop {
-            let counts = self.store.counts(&[]).await?;
-            if counts.now_ms >= deadline_ms {
-                return Ok(false);
-            }
-            if counts.scheduled.iter().sum::<u64>() >= jobs {
-                return Ok(true);
-            }
-            clock::sleep(LOOK).await;
+impl Options {
+    /// The same for a report.
+    #[must_use]
+    pub fn setup(&self) -> Setup {
+        let redis = match (&self.redis, self.aof) {
+            (Some(_), _) => "given",
+            (None, Aof::No) => "private, no append-only file",
+            (None, Aof::Everysec) => "private, appendfsync everysec",
+            (None, Aof::Always) => "private, appendfsync always",
+        };
+        Setup {
+            broker: self.broker.as_str().to_owned(),
+            redis: redis.to_owned(),
+            instances: self.instances,
+            buckets: self.buckets,
+            body: self.body,
+            pending: self.pending,
+            ..Setup::default()
         }
     }
-
-    fn meter(&self) -> Meter {
-        Meter([
-            Usage::of(self.dwells.iter().filter_map(DwellServer::pid)),
-            self.stage.redis_pid().and_then(|pid| Usage::of([pid])),
-            self.stage.broker_pid().and_then(|pid| Usage::of([pid])),
-            Usage::of([std::process::id()]),
-        ])
-    }
-
-    fn memory(&self) -> Option<Memory> {
-        Usage::of(self.dwells.iter().filter_map(DwellServer::pid)).map(|usage| Memory { rss: usage.rss, peak_rss: usage.peak_rss })
-    }
-
-    async fn tear_down(mut self) -> Result<(), Failure> {
-        for dwell in &mut self.dwells {
-            dwell.stop().await?;
-        }
-        drop(self.consumer);
-        self.stage.tear_down().await
-    }
-}
-
-impl Meter {
-    /// The CPU time from `before` to this.
-    fn since(&self, before: &Meter) -> Cpu {
-        let party = |place: usize| Some((self.0[place]? - before.0[place]?).cpu_s());
-        Cpu { dwell_s: party(0), redis_s: party(1), broker_s: party(2), generator_s: party(3) }
-    }
-}
-
-impl std::fmt::Display for Cpu {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let seconds = |part: Option<f64>| part.map_or_else(|| "?".to_owned(), |s| format!("{s:.2} s"));
-        let Cpu { dwell_s, redis_s, broker_s, generator_s } = *self;
-        let (dwell, redis) = (seconds(dwell_s), seconds(redis_s));
-        write!(f, "dwell {dwell}, redis {redis}, broker {}, load generator {}", seconds(broker_s), seconds(generator_s))
-    }
-}
-
-impl std::fmt::Display for Memory {
-    #[allow(clippy::cast_precision_loss, reason = "for people")]
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
-        write!(f, "{:.1} MiB, at most {:.1} MiB", mib(self.rss), mib(self.peak_rss))
-    }
-}
-
-async fn set_up(options: &Options) -> Result<Stage, Failure> {
-    let store = match &options.redis {
-        Some(url) => StoreOf::At(url.clone()),
-        None => StoreOf::Private(RedisOptions { appendonly: Some(AppendFsync::EverySec), ..RedisOptions::default() }),
-    };
-    Stage::set_up(options.broker, store, &[OUT]).await
-}
-
-/// What a report says of the Redis.
-fn redis_words(options: &Options) -> &'static str {
-    if options.redis.is_some() { "given" } else { "private, appendonly everysec" }
-}
-
-/// A request as producers send it. Ids are left to Dwell.
-fn request(body: bytes::Bytes, due_ms: i64) -> Message {
-    Message::new(body).with_header("delay-until", due_ms.to_string()).with_header("delay-target", OUT)
 }
 
 #[allow(clippy::cast_precision_loss, reason = "jobs and µs of one run")]
@@ -232,6 +115,6 @@ fn per_second(jobs: u64, us: i64) -> f64 {
 }
 
 #[allow(clippy::cast_precision_loss, reason = "µs of one run")]
-fn seconds(us: i64) -> f64 {
-    us as f64 / 1e6
+fn ms(us: i64) -> f64 {
+    us as f64 / 1e3
 }

@@ -69,6 +69,11 @@ impl Stage {
     /// Starts the servers, and makes the settings: those of the default but for a namespace of its own, what producers may reach (`allow`:
     /// subjects, topics or queues) and `declare`.
     pub async fn set_up(kind: BrokerKind, store: Store, allow: &[&str]) -> Result<Stage, Failure> {
+        Self::set_up_with(kind, store, allow, "").await
+    }
+
+    /// The same, with more lines of `[redis]` (`buckets = 4`).
+    pub async fn set_up_with(kind: BrokerKind, store: Store, allow: &[&str], of_redis: &str) -> Result<Stage, Failure> {
         let starting_redis = async {
             match store {
                 Store::Private(options) => {
@@ -81,7 +86,7 @@ impl Stage {
         };
         let starting_broker = async { Ok(BrokerServer::start(kind).await?) };
         let ((redis, redis_url), broker) = tokio::try_join!(starting_redis, starting_broker)?;
-        let text = settings_text(&redis_url, &broker, allow);
+        let text = settings_text(&redis_url, of_redis, &broker, allow);
         let folder = tempfile::tempdir()?;
         let file = folder.path().join("dwell.toml");
         std::fs::write(&file, &text)?;
@@ -126,6 +131,17 @@ impl Stage {
         Ok(DwellServer::prepare(this_program()?, &self.text)?)
     }
 
+    /// The broker's name and version, where it tells.
+    pub async fn broker_version(&self) -> Option<String> {
+        self.broker.version().await
+    }
+
+    /// The private Redis; `None` where there is another.
+    #[must_use]
+    pub fn redis(&self) -> Option<&RedisServer> {
+        self.redis.as_ref()
+    }
+
     /// The process id of the private Redis.
     #[must_use]
     pub fn redis_pid(&self) -> Option<u32> {
@@ -160,12 +176,12 @@ fn this_program() -> Result<PathBuf, Failure> {
     Ok(std::env::current_exe()?)
 }
 
-fn settings_text(redis: &str, broker: &BrokerServer, allow: &[&str]) -> String {
+fn settings_text(redis: &str, of_redis: &str, broker: &BrokerServer, allow: &[&str]) -> String {
     let quoted = |text: &str| toml::Value::from(text).to_string();
     let allow: Vec<String> = allow.iter().map(|destination| quoted(&broker.kind().pattern(destination))).collect();
     let namespace = format!("stage-{:08x}", rand::random::<u32>());
     format!(
-        "[redis]\nurls = [{}]\nnamespace = \"{namespace}\"\n\n[brokers.main]\n{}allow = [{}]\n\n[ingest.main]\nbroker = \"main\"\ndeclare = true\n",
+        "[redis]\nurls = [{}]\nnamespace = \"{namespace}\"\n{of_redis}\n\n[brokers.main]\n{}allow = [{}]\n\n[ingest.main]\nbroker = \"main\"\ndeclare = true\n",
         quoted(redis),
         broker.settings(),
         allow.join(", ")

@@ -4,7 +4,7 @@
 //! - [`link`]: connections, rebuilt when they break; [`gate`]: those that wait for durability; [`meta`]: what a namespace is.
 //! - [`inbound`]: `schedule`; [`lease`]: `claim` to `bury`; [`act`]: `cancel` to `requeue`; [`read`], [`list`] and `horizon`: what is there; [`fleet`]: the instances.
 //! - [`fsck`]: damage, found and mended.
-//! - [`permits`]: what the user may do; [`survey`]: what a start would find; both change nothing.
+//! - [`permits`]: what the user may do; [`survey`]: what a start would find; both change nothing. [`vitals`]: what Redis spends.
 
 pub mod act;
 mod answer;
@@ -24,6 +24,7 @@ pub mod read;
 pub mod record;
 pub mod scripts;
 pub mod survey;
+pub mod vitals;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,94 +1,99 @@
-//! How late jobs are at a steady rate, while many others wait.
+//! How late jobs are at a steady rate, while many others wait. An open loop: each job is sent when it is its turn, whatever became of those
+//! before it, and its lateness counts from its due time, so that no stall hides behind jobs that were not sent.
 
 use std::time::Duration;
 
 use dwell_connectors::Destination;
-use serde::Serialize;
 
-use super::ledger::{Ledger, Tally};
+use super::figure::{self, Run};
+use super::machine::Machine;
+use super::party::{Party, request};
 use super::spread::{Spread, Times};
-use super::{Bench, Cpu, IN, Memory, Options, per_second, redis_words, request};
+use super::{IN, Options, drain};
 use crate::clock;
 use crate::stage::Failure;
 
-/// Jobs that only wait are due so much later, ms: an hour, and spread over another.
-const FAR_MS: i64 = 3_600_000;
 /// A job is sent at least so long before it is due, ms.
 const LEAD_MS: std::ops::RangeInclusive<i64> = 1000..=3000;
 /// How often the producer looks whether a job is to be sent.
 const BEAT: Duration = Duration::from_millis(5);
+/// Jobs by which the drain rate is found of which half is asked for.
+const DRAIN_JOBS: u64 = 50_000;
 
-/// What was measured.
-#[derive(Debug, Clone, Serialize)]
-pub struct Report {
-    /// `lateness`
-    pub bench: &'static str,
-    /// Jobs due a second.
-    pub rate: u64,
-    /// For how long, seconds.
-    pub secs: u64,
-    /// Jobs that waited for later meanwhile.
-    pub pending: u64,
-    /// Bytes of each body.
-    pub body: usize,
-    /// How many `dwell run`.
-    pub instances: usize,
-    /// Which Redis.
-    pub redis: &'static str,
-    /// Receipt at the consumer minus due time.
-    pub lateness: Spread,
-    /// How late the producer was with sending: beyond some ms the machine was not idle.
-    pub sending: Spread,
-    /// What came of the jobs.
-    pub tally: Tally,
-    /// CPU time while jobs were due.
-    pub cpu: Cpu,
-    /// Memory of Dwell.
-    pub memory: Option<Memory>,
+/// Jobs due a second.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rate {
+    /// So many.
+    Of(u64),
+    /// Half of what a drain just before does a second.
+    Half,
 }
 
-/// Fills the store with `pending` jobs, then sends jobs so that `rate` a second are due for `secs` seconds.
+impl std::str::FromStr for Rate {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match (text, text.parse()) {
+            ("half", _) => Ok(Rate::Half),
+            (_, Ok(rate)) if rate > 0 => Ok(Rate::Of(rate)),
+            _ => Err("write jobs a second, or `half` for half of the drain rate".to_owned()),
+        }
+    }
+}
+
+impl std::fmt::Display for Rate {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Rate::Of(rate) => write!(f, "{rate}"),
+            Rate::Half => f.write_str("half"),
+        }
+    }
+}
+
+/// Fills the store with `options.pending` jobs, then sends jobs so that `rate` a second are due for `secs` seconds.
 ///
 /// # Errors
-/// The servers or the connectors failed. Faults of the jobs are in the report.
-pub async fn run(options: &Options, rate: u64, pending: u64, secs: u64) -> Result<Report, Failure> {
-    let mut bench = Bench::set_up(options).await?;
-    fill(&mut bench, pending).await?;
-    bench.new_round();
-    let before = bench.meter();
-    let sending = steady(&mut bench, rate, secs).await?;
-    bench.arrived(rate * secs).await?;
-    let after = bench.meter();
+/// The servers or the connectors failed. Faults of the jobs are in the tally.
+pub async fn run(options: &Options, rate: Rate, secs: u64) -> Result<(Run, Machine), Failure> {
+    let mut party = Party::begin(options).await?;
+    let mut run = Run::default();
+    let warm_rate = drain::warm_up(&mut party, DRAIN_JOBS).await?;
+    let (rate, capacity) = match rate {
+        Rate::Of(rate) => (rate, None),
+        Rate::Half => {
+            let drained = drain::once(&mut party, DRAIN_JOBS, warm_rate).await?;
+            run.tally += drained.tally;
+            #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "jobs a second")]
+            let half = ((drained.per_s / 2.0) as u64).max(1);
+            #[allow(clippy::cast_precision_loss, reason = "jobs a second")]
+            let capacity = half as f64 / figure::ceiling(drained.accept_per_s, drained.per_s).max(1.0);
+            (half, Some(capacity))
+        }
+    };
+    party.new_round();
+    let before = party.meter().await?;
+    let sending = steady(&mut party, rate, secs).await?;
+    party.arrived(rate * secs).await?;
+    let cost = party.meter().await?.since(&before);
     let (lateness, tally) = {
-        let ledger = bench.ledger.lock();
+        let ledger = party.ledger.lock();
         (ledger.lateness(), ledger.tally(i64::MAX))
     };
-    let memory = bench.memory();
-    bench.tear_down().await?;
-    let (body, instances, redis) = (options.body, options.instances, redis_words(options));
-    let cpu = after.since(&before);
-    Ok(Report { bench: "lateness", rate, secs, pending, body, instances, redis, lateness, sending, tally, cpu, memory })
+    run.tally += tally;
+    run.note_lateness(&lateness);
+    let (dwell, redis) = cost.cores();
+    #[allow(clippy::cast_precision_loss, reason = "jobs of one run")]
+    let facts = [(&figure::EARLY, tally.early as f64), (&figure::RATE, rate as f64), (&figure::BEHIND_P99, sending.p99_ms)];
+    facts.into_iter().for_each(|(kind, value)| run.note(kind, value));
+    run.note_known(&figure::CAPACITY, capacity);
+    run.note_known(&figure::DWELL_CORE, dwell);
+    run.note(&figure::REDIS_CORE, redis);
+    party.note_memory(&mut run);
+    Ok((run, party.tear_down().await?))
 }
 
-/// Jobs that wait for a time that does not come.
-async fn fill(bench: &mut Bench, pending: u64) -> Result<(), Failure> {
-    let began = clock::wall_us();
-    let mut ledger = Ledger::new(u64::MAX, bench.body);
-    let messages = (0..pending).map(|_| {
-        let due_ms = began / 1000 + FAR_MS + rand::random_range(0..FAR_MS);
-        request(ledger.enter(due_ms), due_ms)
-    });
-    bench.producer.send(&Destination::new(IN), messages).await?;
-    bench.producer.flush().await?;
-    if !bench.waiting(pending, began / 1000 + FAR_MS).await? {
-        return Err(Failure::Course(format!("{pending} jobs were not accepted within an hour")));
-    }
-    (bench.say)(&format!("{pending} jobs wait, accepted at {:.0}/s", per_second(pending, clock::wall_us() - began)));
-    Ok(())
-}
-
-/// Sends each job when it is its turn, whatever became of those before: an open loop. Says how late it was with that.
-async fn steady(bench: &mut Bench, rate: u64, secs: u64) -> Result<Spread, Failure> {
+/// Sends each job when it is its turn. Says how late it was with that.
+async fn steady(party: &mut Party, rate: u64, secs: u64) -> Result<Spread, Failure> {
     let start_ms = clock::wall_ms() + LEAD_MS.end() + 100;
     let mut plan: Vec<(i64, i64)> = (0..rate * secs)
         .map(|job| {
@@ -97,7 +102,7 @@ async fn steady(bench: &mut Bench, rate: u64, secs: u64) -> Result<Spread, Failu
         })
         .collect();
     plan.sort_unstable();
-    (bench.say)(&format!("{} jobs, {rate} of them due each second for {secs} s", plan.len()));
+    party.say(&format!("{} jobs, {rate} of them due each second for {secs} s", plan.len()));
     let to = Destination::new(IN);
     let mut sending = Times::new();
     let mut rest = plan.as_slice();
@@ -106,33 +111,25 @@ async fn steady(bench: &mut Bench, rate: u64, secs: u64) -> Result<Spread, Failu
         let (turn, later) = rest.split_at(rest.partition_point(|(send_ms, _)| send_ms * 1000 <= now_us));
         turn.iter().for_each(|(send_ms, _)| sending.add(now_us - send_ms * 1000));
         let messages: Vec<_> = {
-            let mut ledger = bench.ledger.lock();
+            let mut ledger = party.ledger.lock();
             turn.iter().map(|(_, due_ms)| request(ledger.enter(*due_ms), *due_ms)).collect()
         };
-        bench.producer.send(&to, messages).await?;
+        party.producer.send(&to, messages).await?;
         rest = later;
         clock::sleep(BEAT).await;
     }
-    bench.producer.flush().await?;
+    party.producer.flush().await?;
     Ok(sending.spread())
 }
 
-impl Report {
-    /// What is wrong; `None` where nothing is.
-    #[must_use]
-    pub fn wrong(&self) -> Option<String> {
-        self.tally.wrong()
-    }
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-impl std::fmt::Display for Report {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Report { rate, secs, pending, body, instances, redis, lateness, sending, tally, cpu, memory, .. } = self;
-        writeln!(f, "lateness: {rate} jobs/s for {secs} s, {pending} pending, {body} bytes, {instances} x dwell, redis {redis}")?;
-        writeln!(f, "  lateness   {lateness}")?;
-        writeln!(f, "  sending    {sending} behind the plan")?;
-        writeln!(f, "  ledger     {tally}")?;
-        write!(f, "  cpu        {cpu}")?;
-        memory.map_or(Ok(()), |memory| write!(f, "\n  memory     dwell {memory}"))
+    #[test]
+    fn a_rate_is_a_number_or_half() {
+        assert_eq!(("200".parse(), "half".parse()), (Ok(Rate::Of(200)), Ok(Rate::Half)));
+        assert!("0".parse::<Rate>().is_err() && "fast".parse::<Rate>().is_err());
+        assert_eq!((Rate::Half.to_string(), Rate::Of(7).to_string()), ("half".to_owned(), "7".to_owned()));
     }
 }

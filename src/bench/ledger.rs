@@ -31,7 +31,7 @@ struct Job {
 }
 
 /// What came of a round.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Tally {
     /// Jobs that were to arrive.
     pub sent: u64,
@@ -143,6 +143,18 @@ impl Tally {
     }
 }
 
+/// What came of several rounds.
+impl std::ops::AddAssign for Tally {
+    fn add_assign(&mut self, other: Tally) {
+        self.sent += other.sent;
+        self.arrived += other.arrived;
+        self.lost += other.lost;
+        self.duplicates += other.duplicates;
+        self.early += other.early;
+        self.damaged += other.damaged;
+    }
+}
+
 impl std::fmt::Display for Tally {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Tally { sent, arrived, lost, duplicates, early, damaged } = self;
@@ -151,7 +163,7 @@ impl std::fmt::Display for Tally {
 }
 
 /// Round, index, and noise that only these two make.
-fn body(round: u64, index: u64, size: usize) -> Bytes {
+pub(super) fn body(round: u64, index: u64, size: usize) -> Bytes {
     let mut body = Vec::with_capacity(size + 8);
     body.extend(round.to_be_bytes());
     body.extend(index.to_be_bytes());

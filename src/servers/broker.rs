@@ -88,6 +88,15 @@ impl BrokerServer {
         }
     }
 
+    /// Name and version (`nats-server 2.11.4`), where it tells.
+    pub async fn version(&self) -> Option<String> {
+        match self {
+            BrokerServer::Nats(server) => Some(format!("nats-server {}", server.version().await?)),
+            BrokerServer::Kafka(server) => Some(format!("kafka {}", server.version()?)),
+            BrokerServer::Amqp(server) => Some(format!("rabbitmq-server {}", server.version().await?)),
+        }
+    }
+
     /// The port on 127.0.0.1: the same over restarts.
     #[must_use]
     pub fn port(&self) -> u16 {

@@ -80,6 +80,13 @@ impl KafkaServer {
         self.kind.link.as_ref().map(|link| link.number)
     }
 
+    /// The version: that of its jars.
+    pub fn version(&self) -> Option<String> {
+        let jars = std::fs::read_dir(find::kafka_libs().ok()?).ok()?;
+        let names = jars.filter_map(|jar| jar.ok()?.file_name().into_string().ok());
+        names.into_iter().find_map(|name| name.strip_prefix("kafka-clients-")?.strip_suffix(".jar").map(str::to_owned))
+    }
+
     /// `127.0.0.1:PORT`
     #[must_use]
     pub fn bootstrap(&self) -> String {

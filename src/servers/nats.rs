@@ -32,8 +32,7 @@ pub struct Nats {
 impl Kind for Nats {
     /// Ready: the first line that a NATS server sends names it, and says that JetStream is up.
     async fn look(&self, port: u16, dir: &Path, _: u32) -> Look {
-        let Some(Ok(greeting)) = clock::timeout(Duration::from_secs(2), greeting(port)).await else { return Look::NotYet };
-        let info = greeting.strip_prefix("INFO ").and_then(|json| serde_json::from_str::<serde_json::Value>(json).ok()).unwrap_or_default();
+        let Some(info) = info(port).await else { return Look::NotYet };
         if info["server_name"] == name(dir) && info["jetstream"] == true { Look::Ready } else { Look::NotYet }
     }
 }
@@ -49,12 +48,23 @@ impl NatsServer {
         Server::started(process, Nats { options }).await
     }
 
+    /// The version, by its own word.
+    pub async fn version(&self) -> Option<String> {
+        info(self.port()).await?["version"].as_str().map(str::to_owned)
+    }
+
     /// `nats://127.0.0.1:PORT`, with the credentials where there are any.
     #[must_use]
     pub fn url(&self) -> String {
         let credentials = self.kind.options.credentials.as_ref().map_or(String::new(), |credentials| format!("{credentials}@"));
         format!("nats://{credentials}127.0.0.1:{}", self.port())
     }
+}
+
+/// What the server says of itself in its first line.
+async fn info(port: u16) -> Option<serde_json::Value> {
+    let greeting = clock::timeout(Duration::from_secs(2), greeting(port)).await?.ok()?;
+    serde_json::from_str(greeting.strip_prefix("INFO ")?).ok()
 }
 
 /// The server's name: its folder's, which no other server has.

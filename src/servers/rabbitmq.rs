@@ -52,6 +52,17 @@ impl RabbitServer {
         Server::started(process, Rabbit { tools }).await
     }
 
+    /// The version, by its own word.
+    pub async fn version(&self) -> Option<String> {
+        let greeting = clock::timeout(Duration::from_secs(2), greeting(self.port())).await?.ok()?;
+        // In a field table: the name, `S`, the length in four bytes, the text.
+        let name = b"\x07versionS";
+        let text = greeting.windows(name.len()).position(|part| part == name).and_then(|at| greeting.get(at + name.len()..))?;
+        let (length, text) = text.split_first_chunk::<4>()?;
+        let text = text.get(..usize::try_from(u32::from_be_bytes(*length)).ok()?)?;
+        Some(String::from_utf8_lossy(text).into_owned())
+    }
+
     /// What its own tools (`rabbitmqctl`) need in their environment to speak to it.
     #[must_use]
     pub fn tools_environment(&self) -> Vec<(String, String)> {

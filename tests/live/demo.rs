@@ -1,4 +1,4 @@
-//! `dwell demo` and `dwell bench` as a shell runs them, without a terminal.
+//! `dwell demo` as a shell runs it, without a terminal.
 
 use std::io::{BufRead, BufReader, Read};
 use std::net::TcpStream;
@@ -7,28 +7,17 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
-use serde_json::Value;
 use tempfile::TempDir;
 
 /// The binary, with a folder for its temporary files.
-fn dwell(folder: &TempDir, arguments: &[&str]) -> Command {
+pub(crate) fn dwell(folder: &TempDir, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_dwell"));
     command.args(arguments).env("TMPDIR", folder.path()).env_remove("DWELL_LOG");
     command
 }
 
-fn answer(arguments: &[&str]) -> Value {
-    let folder = TempDir::new().unwrap();
-    let output = dwell(&folder, arguments).output().unwrap();
-    let (out, error) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
-    assert_eq!((output.status.code(), error.as_str()), (Some(0), ""), "{out}");
-    assert_eq!(out.lines().count(), 1, "one object: {out}");
-    assert_eq!(left(folder.path()), Vec::<String>::new());
-    serde_json::from_str(&out).unwrap()
-}
-
 /// What is left of temporary files, but for the locks of ports.
-fn left(folder: &Path) -> Vec<String> {
+pub(crate) fn left(folder: &Path) -> Vec<String> {
     let names = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned());
     names.filter(|name| !name.starts_with("dwell-ports-")).collect()
 }
@@ -77,22 +66,4 @@ fn an_interrupted_demo_ends_its_servers() {
         assert!(TcpStream::connect(("127.0.0.1", port)).is_err(), "{port} still listens");
     }
     assert_eq!(left(folder.path()), Vec::<String>::new());
-}
-
-#[test]
-fn a_small_drain_beside_a_bare_relay_loses_nothing() {
-    let report = answer(&["bench", "drain", "--jobs", "2000", "--vs-relay", "--instances", "2", "-o", "json"]);
-    let right: Value = serde_json::json!({ "sent": 2000, "arrived": 2000, "lost": 0, "duplicates": 0, "early": 0, "damaged": 0 });
-    assert_eq!((&report["tally"], &report["relay"]["tally"]), (&right, &right));
-    let above_zero = |value: &Value| value.as_f64().is_some_and(|number| number > 0.0);
-    assert!(above_zero(&report["per_s"]) && above_zero(&report["relay"]["ratio"]) && above_zero(&report["drain_s"]), "{report}");
-}
-
-#[test]
-fn lateness_and_start_are_measured() {
-    let report = answer(&["bench", "lateness", "--rate", "200", "--pending", "500", "--secs", "1", "-o", "json"]);
-    assert_eq!((&report["tally"]["arrived"], &report["tally"]["early"]), (&Value::from(200), &Value::from(0)), "{report}");
-    assert_eq!(report["lateness"]["count"], 200);
-    let report = answer(&["bench", "start", "--times", "2", "-o", "json"]);
-    assert_eq!(report["ready_ms"].as_array().unwrap().len(), 2, "{report}");
 }

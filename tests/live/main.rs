@@ -7,6 +7,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod bench;
 mod bridge;
 mod commands;
 mod demo;

@@ -1,0 +1,46 @@
+#!/usr/bin/env bash
+# Measures a standard set and writes docs/performance.md, docs/images/performance-*.svg and target/bench/performance.html.
+# usage: bench.sh [BROKER…]       nats, kafka and amqp where none is named
+# QUICK=1: a short form, one run of little, written to target/bench alone. RUNS: how often each is measured (5). BIG: the most jobs that wait (1000000).
+# What was measured stays in target/bench/lines: a line of JSON a measurement. Those that are there already are not measured again; remove it to begin anew.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+. scripts/lib.sh
+
+out=target/bench
+program=${DWELL_BENCH_PROGRAM:-target/release/dwell}
+brokers=("$@")
+[ ${#brokers[@]} -gt 0 ] || brokers=(nats kafka amqp)
+
+if [ "${QUICK:-}" = 1 ]; then
+  out=$out/quick
+  rm -rf "$out"
+  runs=${RUNS:-1} jobs=10000 small=1000 big=${BIG:-10000} rates=200,2000 secs=3 times=3 load=50 docs=$out
+else
+  runs=${RUNS:-5} jobs=100000 small=10000 big=${BIG:-1000000} rates=200,2000,half secs=20 times=10 load=500 docs=docs
+fi
+mkdir -p "$out/lines"
+
+# A measurement, unless it is there already: a file a command, so that a set that was broken off goes on where it was.
+measure() {
+  local file
+  file=$out/lines/$(printf '%s' "$*" | tr -c 'a-z0-9' '-').json
+  [ ! -s "$file" ] || return 0
+  say "dwell bench $*"
+  "$program" bench -o json "$@" >"$file.part"
+  mv "$file.part" "$file"
+}
+
+for broker in "${brokers[@]}"; do
+  measure drain --broker "$broker" --jobs $jobs --runs "$runs"
+  measure schedule --broker "$broker" --jobs $jobs --pending $jobs --runs "$runs"
+  measure lateness --broker "$broker" --rate $rates --pending $small,"$big" --secs $secs --runs "$runs"
+  measure scale --broker "$broker" --jobs $jobs --instances 1,2,4 --buckets 16,1,4,64 --runs "$runs"
+  measure memory --broker "$broker" --pending $jobs --load-jobs $load --runs "$runs"
+done
+# What does not depend on the broker.
+measure start --pending 0,"$big" --times $times --secs $secs --runs 1
+measure memory --pending "$big" --load-jobs 0 --runs 1
+
+"$program" bench report "$out"/lines/*.json --docs "$docs" --html "$out/performance.html"
+say "written: $docs/performance.md, $docs/images/performance-*.svg, $out/performance.html"

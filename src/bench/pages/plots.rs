@@ -1,0 +1,92 @@
+//! Which pictures are made of which measurements.
+
+use std::collections::BTreeMap;
+
+use super::super::figure::{self, Kind};
+use super::super::number::number_of;
+use super::super::plot::{Line, Plot};
+use super::super::report::Report;
+
+/// The pictures of these reports of one measurement, each with a name for its file.
+#[must_use]
+pub fn of(bench: &str, reports: &[&Report]) -> Vec<(String, Plot)> {
+    match bench {
+        "lateness" => lateness(reports),
+        "scale" => scale(reports),
+        _ => Vec::new(),
+    }
+}
+
+/// Percentiles against what waits, a picture a broker and rate; and against the rate, a picture a broker and number of those that wait.
+fn lateness(reports: &[&Report]) -> Vec<(String, Plot)> {
+    let rate = |report: &Report| report.setup.rate.clone().unwrap_or_default();
+    let per_second = |rate: &str| if rate == "half" { "half of the drain rate".to_owned() } else { format!("{rate} jobs/s") };
+    let by_rate = grouped(reports, |report| (report.setup.broker.clone(), rate(report)));
+    let by_pending = grouped(reports, |report| (report.setup.broker.clone(), report.setup.pending));
+    let against_pending = by_rate.into_iter().map(|((broker, rate), own)| {
+        let title = format!("Lateness against pending jobs: {broker}, {}", per_second(&rate));
+        #[allow(clippy::cast_precision_loss, reason = "a place on an axis")]
+        (
+            format!("lateness-pending-{broker}-{rate}"),
+            percentiles(title, "pending jobs", &own, |report| Some(report.setup.pending.max(1) as f64)),
+        )
+    });
+    let against_rate = by_pending.into_iter().map(|((broker, pending), own)| {
+        let title = format!("Lateness against rate: {broker}, {} pending", number_of(pending));
+        let at = |report: &Report| report.get(&figure::RATE).map(|figure| figure.median);
+        (format!("lateness-rate-{broker}-{pending}"), percentiles(title, "jobs/s", &own, at))
+    });
+    against_pending.chain(against_rate).filter(|(_, plot)| says_something(plot)).collect()
+}
+
+fn percentiles(title: String, x: &'static str, own: &[&Report], at: impl Fn(&Report) -> Option<f64>) -> Plot {
+    let kinds: [(&str, &Kind); 4] =
+        [("p50", &figure::LATE_P50), ("p99", &figure::LATE_P99), ("p99.9", &figure::LATE_P999), ("max", &figure::LATE_MAX)];
+    let lines = kinds.into_iter().map(|(name, kind)| line(name.to_owned(), own, kind, &at)).collect();
+    Plot { title, x, y: "ms after the due time", log_y: true, lines }
+}
+
+/// Drain rates against instances and against buckets, a line a broker.
+fn scale(reports: &[&Report]) -> Vec<(String, Plot)> {
+    let brokers = grouped(reports, |report| report.setup.broker.clone());
+    let plot = |name: &str, title: &str, x: &'static str, same: fn(&Report, &Report) -> bool, at: fn(&Report) -> f64| {
+        let lines = brokers.iter().filter_map(|(broker, own)| {
+            let first = own.first()?;
+            let own: Vec<&Report> = own.iter().copied().filter(|report| same(report, first)).collect();
+            Some(line(broker.clone(), &own, &figure::DRAIN, |report| Some(at(report))))
+        });
+        (name.to_owned(), Plot { title: title.to_owned(), x, y: "jobs/s", log_y: false, lines: lines.collect() })
+    };
+    #[allow(clippy::cast_precision_loss, reason = "a place on an axis")]
+    let instances = |report: &Report| report.setup.instances as f64;
+    let plots = [
+        plot("scale-instances", "Drain against instances", "instances", |a, b| a.setup.buckets == b.setup.buckets, instances),
+        plot(
+            "scale-buckets",
+            "Drain against buckets",
+            "buckets",
+            |a, b| a.setup.instances == b.setup.instances,
+            |report| f64::from(report.setup.buckets),
+        ),
+    ];
+    plots.into_iter().filter(|(_, plot)| says_something(plot)).collect()
+}
+
+/// A line of one point is none.
+fn says_something(plot: &Plot) -> bool {
+    plot.lines.iter().any(|line| line.points.windows(2).any(|pair| pair[0].0 < pair[1].0))
+}
+
+fn line(name: String, own: &[&Report], kind: &Kind, at: impl Fn(&Report) -> Option<f64>) -> Line {
+    let mut points: Vec<(f64, f64)> = own.iter().filter_map(|report| Some((at(report)?, report.get(kind)?.median))).collect();
+    points.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
+    Line { name, points }
+}
+
+fn grouped<'a, K: Ord>(reports: &[&'a Report], key: impl Fn(&Report) -> K) -> BTreeMap<K, Vec<&'a Report>> {
+    let mut groups: BTreeMap<K, Vec<&Report>> = BTreeMap::new();
+    for report in reports {
+        groups.entry(key(report)).or_default().push(report);
+    }
+    groups
+}

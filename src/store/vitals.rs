@@ -1,0 +1,118 @@
+//! What Redis spends: CPU time and memory as INFO tells, and what a bare SET costs. For measurements; nothing of a namespace is read or changed.
+
+use futures_util::future::try_join_all;
+use redis::{Pipeline, Value};
+
+use super::Store;
+use super::error::StoreError;
+use super::link::{Link, info_field};
+
+/// SETs in one pipeline.
+const SETS: u64 = 512;
+
+/// What the masters have spent and hold, all together.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Vitals {
+    /// CPU time of the main threads so far, µs; of all threads where the server does not tell them apart (Redis 6.2 and older).
+    pub cpu_us: f64,
+    /// Memory of data, bytes: without buffers of clients and of the append-only file.
+    pub data_bytes: u64,
+    /// A snapshot or a new append-only file is being written.
+    pub is_saving: bool,
+}
+
+impl Store {
+    /// What Redis has spent so far.
+    pub async fn vitals(&self) -> Result<Vitals, StoreError> {
+        let masters = self.link.masters().await?;
+        let all = try_join_all(masters.iter().map(vitals_of)).await?;
+        Ok(all.into_iter().fold(Vitals::default(), |sum, one| Vitals {
+            cpu_us: sum.cpu_us + one.cpu_us,
+            data_bytes: sum.data_bytes + one.data_bytes,
+            is_saving: sum.is_saving || one.is_saving,
+        }))
+    }
+
+    /// How many jobs are in `due`, asked as cheaply as can be, so that whoever waits for a number of them does not change what is measured.
+    pub async fn waiting(&self) -> Result<u64, StoreError> {
+        let brokers = self.brokers();
+        let mut waiting = 0;
+        for bucket in 0..self.keys.buckets() {
+            let mut pipeline = Pipeline::new();
+            for broker in brokers.iter() {
+                pipeline.cmd("ZCARD").arg(self.keys.due(bucket, broker));
+            }
+            for answer in self.link.pipeline("counting what is due", &pipeline).await? {
+                if let Value::Int(number) = answer {
+                    waiting += u64::try_from(number).unwrap_or(0);
+                }
+            }
+        }
+        Ok(waiting)
+    }
+
+    /// The flavour and version of the server (`redis 7.0.15`).
+    pub async fn version(&self) -> Result<String, StoreError> {
+        Ok(super::meta::facts(&self.link).await?.version)
+    }
+
+    /// Sets so many keys to this body, pipelined: the least that keeping it can cost. The keys stand beside those of jobs, for [`Store::unset`].
+    pub async fn set(&self, keys: u64, body: &[u8]) -> Result<(), StoreError> {
+        self.each("SET", keys, Some(body)).await
+    }
+
+    /// Takes away what [`Store::set`] set.
+    pub async fn unset(&self, keys: u64) -> Result<(), StoreError> {
+        self.each("UNLINK", keys, None).await
+    }
+
+    async fn each(&self, word: &'static str, keys: u64, body: Option<&[u8]>) -> Result<(), StoreError> {
+        let mut from = 0;
+        while from < keys {
+            let mut pipeline = Pipeline::new();
+            for key in from..keys.min(from + SETS) {
+                let command = pipeline.cmd(word);
+                // In the slot of one bucket, as a pipeline must be; `:` twice, as no job's key.
+                command.arg(format!("{}::{key}", self.keys.jobs(0)));
+                if let Some(body) = body {
+                    command.arg(body);
+                }
+            }
+            self.link.pipeline(word, &pipeline).await?;
+            from += SETS;
+        }
+        Ok(())
+    }
+}
+
+async fn vitals_of(link: &Link) -> Result<Vitals, StoreError> {
+    let info = match link.command("INFO", redis::cmd("INFO").arg("everything")).await? {
+        Value::BulkString(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
+        Value::VerbatimString { text, .. } => text,
+        _ => String::new(),
+    };
+    Ok(read(&info))
+}
+
+fn read(info: &str) -> Vitals {
+    let number = |name: &str| info_field(info, name).and_then(|text| text.parse::<f64>().ok());
+    let seconds =
+        |name: &str| number(&format!("used_cpu_{name}_main_thread")).or_else(|| number(&format!("used_cpu_{name}"))).unwrap_or(0.0);
+    let bytes = |name: &str| info_field(info, name).and_then(|text| text.parse::<u64>().ok()).unwrap_or(0);
+    let buffers = bytes("mem_aof_buffer") + bytes("mem_clients_normal");
+    let is_saving = ["rdb_bgsave_in_progress", "aof_rewrite_in_progress", "aof_rewrite_scheduled"].iter().any(|name| bytes(name) > 0);
+    Vitals { cpu_us: (seconds("user") + seconds("sys")) * 1e6, data_bytes: bytes("used_memory").saturating_sub(buffers), is_saving }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_main_thread_counts_where_it_is_told() {
+        let info = "used_memory:1000\r\nmem_aof_buffer:8\r\nmem_clients_normal:92\r\naof_rewrite_in_progress:1\r\nused_cpu_sys:9.0\r\nused_cpu_user:9.0\r\n";
+        assert_eq!(read(info), Vitals { cpu_us: 18e6, data_bytes: 900, is_saving: true });
+        let newer = format!("{info}used_cpu_sys_main_thread:1.0\r\nused_cpu_user_main_thread:2.5\r\n");
+        assert_eq!(read(&newer).cpu_us, 3.5e6);
+    }
+}
