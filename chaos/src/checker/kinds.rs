@@ -21,9 +21,10 @@ pub(super) fn reorders(kind: &str) -> bool {
     holds_back(kind) || rolls_back(kind)
 }
 
-/// Whether a request that was handed out is handed out again, while who had it first may still be at it.
+/// Whether a request that was handed out is handed out again, while who had it first is still at it and may read it last. Who was killed reads
+/// nothing, who was told to stop gives back first, and a slow link breaks nothing.
 pub(super) fn requeues(kind: &str) -> bool {
-    at_broker(kind) || kind.starts_with("dwell-") || kind == "permissions-withdrawn"
+    (at_broker(kind) && kind != "link-slow-broker") || ["dwell-freeze", "permissions-withdrawn"].contains(&kind)
 }
 
 fn at_broker(kind: &str) -> bool {

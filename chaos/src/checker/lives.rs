@@ -2,7 +2,6 @@
 //! attempts begin at 1 again ("rather a duplicate than a loss"). Only around a fault that hands requests out again, and only of what came by message.
 
 use super::course::{Came, Course};
-use super::kinds;
 use super::windows::Windows;
 use crate::history::History;
 
@@ -15,8 +14,9 @@ impl<'a> Lives<'a> {
         // Not in that in which they were read.
         came.sort_by_key(|came| (came.taken_us(), &came.what.place));
         let numbered = history.head.broker != "amqp" || !course.by_message;
-        let again =
-            |came: &Came<'_>| !numbered && came.what.attempt == Some(1) && windows.during(kinds::requeues, course.sent_us, came.taken_us());
+        let again = |came: &Came<'_>| {
+            !numbered && came.what.attempt == Some(1) && windows.hands_out_again(course.sent_us, came.what.due_ms, came.taken_us())
+        };
         let mut lives: Vec<Vec<Came<'a>>> = Vec::new();
         for came in came {
             match lives.last_mut() {

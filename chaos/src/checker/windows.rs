@@ -12,6 +12,9 @@ use crate::history::{Event, Fault, Head, History, Op, Sample};
 /// A message counts as read at most so much later than it was published, µs; and an instance is looked at once a second.
 const SLACK_US: i64 = 2_000_000;
 
+/// What a stream may forget of what was acknowledged when its server is killed: `sync_interval` of JetStream is two minutes, µs.
+const FORGETS_US: i64 = 150_000_000;
+
 /// A message that came again.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Copy<'a> {
@@ -80,20 +83,28 @@ impl<'a> Windows<'a> {
         self.windows.iter().any(|Window { fault, .. }| of(&fault.kind) && fault.began_us <= to_us && fault.healed_us + reach_us >= from_us)
     }
 
-    /// Whether something of this kind was broken between these times, or a moment before.
-    pub(super) fn during(&self, of: fn(&str) -> bool, from_us: i64, to_us: i64) -> bool {
-        self.windows.iter().any(|Window { fault, .. }| of(&fault.kind) && fault.began_us <= to_us && fault.healed_us + SLACK_US >= from_us)
+    /// Whether the request was not acknowledged yet when something broke that hands requests out again, and this came of it in time.
+    pub(super) fn hands_out_again(&self, sent_us: i64, due_ms: Option<i64>, taken_us: i64) -> bool {
+        let late_us = self.head.late_ms * 1000;
+        self.windows.iter().map(|window| window.fault).any(|fault| {
+            let could_us = due_ms.unwrap_or_default().saturating_mul(1000).max(fault.healed_us);
+            kinds::requeues(&fault.kind)
+                && (sent_us - SLACK_US..=taken_us).contains(&fault.began_us)
+                && self.unbroken_us(sent_us, fault.began_us) <= SLACK_US
+                && self.unbroken_us(could_us, taken_us) <= late_us
+        })
     }
 
     /// Whether the request was read from the start of its stream once more: who reads it was made anew, after a server that was killed forgot what
     /// had been acknowledged. JetStream writes down later that a message went.
     fn is_read_anew(&self, copy: &Copy<'_>) -> bool {
         let late_us = self.head.late_ms * 1000;
-        let forgot = |fault: &Fault| fault.kind == "broker-kill" && fault.began_us >= copy.first_us && fault.began_us <= copy.again_us;
+        let forgot = |fault: &Fault| fault.kind == "broker-kill" && (copy.first_us..=copy.first_us + FORGETS_US).contains(&fault.began_us);
         let anew =
             |fault: &Fault| fault.kind == "consumer-deleted" && (fault.began_us..=fault.healed_us + late_us).contains(&copy.again_us);
-        let any = |test: &dyn Fn(&Fault) -> bool| self.windows.iter().any(|window| test(window.fault));
-        !copy.of_job && any(&forgot) && any(&anew)
+        let faults = || self.windows.iter().map(|window| window.fault);
+        !copy.of_job
+            && faults().filter(|kill| forgot(kill)).any(|kill| faults().any(|fault| anew(fault) && kill.began_us <= fault.healed_us))
     }
 
     /// Until when something that was out at this time may land: a lease later, or as long after the heal of what holds it back.
@@ -178,7 +189,12 @@ impl<'a> Windows<'a> {
 
     /// What came of each fault.
     pub(super) fn strikes<'b>(&self, courses: impl Iterator<Item = &'b Course<'b>> + Clone) -> Vec<Strike> {
-        self.windows.iter().map(|window| strike(window, courses.clone())).collect()
+        let lease_us = self.head.lease_ms * 1000;
+        let healed_before =
+            |began_us: i64| self.windows.iter().map(|window| window.fault.healed_us).filter(|at_us| *at_us <= began_us).max();
+        let owes_from =
+            |window: &Window<'_>| (window.fault.began_us - lease_us).max(healed_before(window.fault.began_us).unwrap_or(i64::MIN));
+        self.windows.iter().map(|window| strike(window, owes_from(window), courses.clone())).collect()
     }
 }
 
@@ -217,7 +233,8 @@ fn increase(events: &[Event], from_us: i64, to_us: i64) -> u64 {
     sum
 }
 
-fn strike<'a>(window: &Window<'_>, courses: impl Iterator<Item = &'a Course<'a>>) -> Strike {
+/// What came of a fault that answers for the jobs due from `owes_from_us` on.
+fn strike<'a>(window: &Window<'_>, owes_from_us: i64, courses: impl Iterator<Item = &'a Course<'a>>) -> Strike {
     let Fault { kind, began_us, healed_us, in_flight, detail, .. } = window.fault.clone();
     let duplicates = window.copies.len() as u64;
     let mut strike =
@@ -234,8 +251,8 @@ fn strike<'a>(window: &Window<'_>, courses: impl Iterator<Item = &'a Course<'a>>
             let (first_us, since_us) = after.unwrap_or((at_us, could_us));
             after = Some((first_us.min(at_us), since_us.min(could_us)));
         }
-        // What was due before is owed to an earlier fault.
-        if !(began_us..healed_us).contains(&due_us) {
+        // What was claimed when it struck had been due before; what was due before the heal of another is owed to that one.
+        if !(owes_from_us..healed_us).contains(&due_us) {
             continue;
         }
         strike.lateness_us = strike.lateness_us.max(at_us - due_us);

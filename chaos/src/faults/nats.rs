@@ -16,6 +16,8 @@ use crate::world::{Error, World, jetstream, nats_users};
 const RELOADED: &str = "Reloaded server configuration";
 /// How long that may take.
 const RELOAD: Duration = Duration::from_secs(20);
+/// How long Dwell may take to make a consumer again that is gone: it sees that when it next waits in vain.
+const REMADE: Duration = Duration::from_secs(30);
 
 fn any<'a>(world: &'a World, rng: &mut StdRng) -> &'a str {
     &world.targets()[rng.random_range(0..world.targets().len())]
@@ -62,6 +64,16 @@ pub(super) async fn consumer_deleted(world: &World, hold: Duration) -> Result<St
     let _server = world.broker.server.lock().await;
     jetstream::ask(world.broker.port(), "CONSUMER.DELETE.DWELL_delay_in.dwell", json!({})).await?;
     clock::sleep(hold).await;
+    // Not made here: that is what Dwell has to do.
+    let port = world.broker.port();
+    let back = clock::timeout(REMADE, async {
+        while jetstream::ask(port, "CONSUMER.INFO.DWELL_delay_in.dwell", json!({})).await.is_err() {
+            clock::sleep(Duration::from_millis(50)).await;
+        }
+    });
+    if back.await.is_none() {
+        return Err(Error::Course(format!("nobody made the consumer dwell of DWELL_delay_in again within {REMADE:?}")));
+    }
     world.broker.make_consumer().await?;
     Ok("consumer dwell of DWELL_delay_in".to_owned())
 }

@@ -17,16 +17,14 @@ fn twice(run: Run) -> Run {
 #[test]
 fn on_rabbitmq_a_request_that_is_handed_out_again_may_be_carried_out_again() {
     let run = |broker, kind| twice(on(broker, Run::new().fault(kind, 0).asked("x"))).check();
-    for kind in
-        ["link-half-open-broker", "link-drop-answers-broker", "link-cut-broker", "permissions-withdrawn", "dwell-kill", "dwell-freeze"]
-    {
+    for kind in ["link-half-open-broker", "link-drop-answers-broker", "link-cut-broker", "permissions-withdrawn", "dwell-freeze"] {
         let verdict = run("amqp", kind);
         assert!(verdict.is_sound(), "{kind}: {verdict}");
         assert_eq!((verdict.counts.redelivered, verdict.counts.duplicates), (1, 0), "{kind}");
         assert!(verdict.to_string().contains("1 carried out again for a request that came again"), "{verdict}");
         assert!(run("kafka", kind).findings.contains_key(&Wrong::Misnumbered), "{kind}: requests have places there");
     }
-    for kind in ["redis-kill", "link-half-open-redis", "target-full", "clock-jump"] {
+    for kind in ["redis-kill", "link-half-open-redis", "link-slow-broker", "target-full", "clock-jump", "dwell-kill", "dwell-term"] {
         assert!(run("amqp", kind).findings.contains_key(&Wrong::Misnumbered), "{kind}");
     }
 }
@@ -37,6 +35,16 @@ fn it_is_carried_out_again_only_around_the_fault_and_from_its_first_attempt_on()
     assert_eq!(at(DUE_US - SECOND, DUE_US), []);
     assert_eq!(at(DUE_US - 9 * SECOND, DUE_US - 4 * SECOND), [Wrong::Misnumbered, Wrong::Unexplained], "over before it was sent");
     assert_eq!(at(DUE_US + 2 * SECOND, DUE_US + 3 * SECOND), [Wrong::Misnumbered, Wrong::Unexplained], "after both");
+    // Asked for at DUE_US - 900 ms.
+    let late = |from_us, again_us| {
+        let run = on("amqp", Run::new().fault_at("link-cut-broker", (from_us, from_us + SECOND), 0).asked("x"));
+        let run = run.came_so("x", DUE_US + 2000, |arrival| arrival.place = None);
+        run.came_so("x", again_us, |arrival| arrival.place = None).check()
+    };
+    assert!(late(DUE_US, DUE_US + 20 * SECOND).is_sound());
+    assert!(late(DUE_US, DUE_US + 3600 * SECOND).findings.contains_key(&Wrong::Misnumbered), "an hour later nobody hands it out again");
+    let acknowledged = late(DUE_US + 4 * SECOND, DUE_US + 6 * SECOND);
+    assert!(acknowledged.findings.contains_key(&Wrong::Misnumbered), "long acknowledged when the link was cut");
     // By HTTP nobody hands it out again.
     let mut run = on("amqp", Run::new().fault("link-cut-broker", 0).asked("x"));
     run.0.events.iter_mut().for_each(|event| event.proc = "http-0".to_owned());
@@ -65,6 +73,8 @@ fn a_bad_request_of_long_ago_is_rejected_again_where_its_stream_is_read_anew() {
     assert_eq!(run(&both[..1], remade.0 + 1000), (vec![Wrong::Unexplained], 0), "nobody reads the stream anew");
     assert_eq!(run(&both[1..], remade.0 + 1000), (vec![Wrong::Unexplained], 0), "the server was never killed");
     assert_eq!(run(&both, remade.0 - 1000), (vec![Wrong::Unexplained], 0), "before it was made anew");
+    let swapped = [("broker-kill", (remade.1 + SECOND, remade.1 + 2 * SECOND)), ("consumer-deleted", remade)];
+    assert_eq!(run(&swapped, remade.1 + 3 * SECOND).0, [Wrong::Unexplained], "read anew before the server was killed");
     let before = [("broker-kill", (DUE_US - 90 * SECOND, DUE_US - 89 * SECOND)), both[1]];
     assert_eq!(run(&before, remade.0 + 1000), (vec![Wrong::Unexplained], 0), "killed before the request was there");
 }
@@ -82,9 +92,12 @@ fn recovery_is_until_the_first_job_that_can_come_and_owes_nothing_to_an_earlier_
     };
     assert_eq!(strike(at("x", DUE_US, DUE_US + 3 * SECOND, fault(Run::new()))), (Some(2 * SECOND), 1, Some(2 * SECOND)));
     // Held up by something before it: it is no job of this fault, but one that could come.
-    let run = at("old", DUE_US - 5 * SECOND, DUE_US + 30 * SECOND, fault(Run::new()));
+    let run = at("old", DUE_US - 15 * SECOND, DUE_US + 30 * SECOND, fault(Run::new()));
     assert_eq!(strike(run), (Some(29 * SECOND), 0, None));
-    let run = at("x", DUE_US, DUE_US + 3 * SECOND, at("old", DUE_US - 5 * SECOND, DUE_US + 30 * SECOND, fault(Run::new())));
+    // Claimed when it struck: it waits for the lease.
+    let run = at("claimed", DUE_US - 2 * SECOND, DUE_US + 7 * SECOND, fault(Run::new()));
+    assert_eq!(strike(run), (Some(6 * SECOND), 1, Some(6 * SECOND)));
+    let run = at("x", DUE_US, DUE_US + 3 * SECOND, at("old", DUE_US - 15 * SECOND, DUE_US + 30 * SECOND, fault(Run::new())));
     assert_eq!(strike(run), (Some(2 * SECOND), 1, Some(2 * SECOND)));
     // Nothing was to come until then.
     let run = at("later", DUE_US + 8 * SECOND, DUE_US + 9 * SECOND, fault(Run::new()));
