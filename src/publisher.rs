@@ -18,8 +18,11 @@ mod pending;
 
 use pending::{Owner, Pending};
 
-/// For how many times `publish_timeout` a sink may say nothing while it owes outcomes. A client gives each up within one.
-const SILENCE: u32 = 2;
+/// A sink may say nothing while it owes outcomes for twice `publish_timeout`, and this. A client gives each up within one, and looks for those once a
+/// second (Kafka), or asks first whether there is a stream, for up to five (NATS).
+const SILENCE_MARGIN: Duration = Duration::from_secs(10);
+/// Who sees so late that it was silent did not run: what the sink said meanwhile has yet to come through.
+const OVERSLEPT: Duration = Duration::from_secs(1);
 
 /// Outcomes of the publications that one owner handed over, in batches.
 pub type Reports = mpsc::UnboundedReceiver<Vec<(Token, Outcome)>>;
@@ -199,6 +202,7 @@ impl Publisher {
     pub async fn run(&self, opened: Option<Outcomes>, stop: CancellationToken) {
         let mut backoff = Backoff::link();
         let mut opened = opened;
+        let mut silent = false;
         loop {
             let opening = async {
                 match opened.take() {
@@ -213,16 +217,19 @@ impl Publisher {
             };
             match open {
                 Ok(outcomes) => {
-                    backoff.reset();
+                    // To open is easy for a client that then stands still.
+                    if !silent {
+                        backoff.reset();
+                    }
                     tracing::info!(broker = self.inner.name, "publishing");
-                    let silent = self.serve(outcomes, &stop).await;
+                    silent = self.serve(outcomes, &stop).await;
                     if stop.is_cancelled() {
                         return;
                     }
                     let place = self.inner.config.place();
                     if silent {
                         tracing::warn!(broker = self.inner.name, place, "link for publishing is silent, reopening");
-                        self.tell(format!("no confirm from {place} for {:?}", self.inner.publish_timeout * SILENCE));
+                        self.tell(format!("the client for {place} told no outcome for {:?}", self.silence()));
                     } else {
                         tracing::warn!(broker = self.inner.name, place, "link for publishing lost, reopening");
                         self.tell(format!("link for publishing to {place} lost"));
@@ -246,23 +253,28 @@ impl Publisher {
         let silent = loop {
             let (next_deadline, silence) = {
                 let pending = self.inner.pending.lock();
-                (pending.earliest(), pending.silent_at(self.inner.publish_timeout * SILENCE))
+                (pending.earliest(), pending.silent_at(self.silence()))
             };
             tokio::select! {
                 biased;
                 batch = outcomes.recv() => match batch {
-                    Some(batch) => {
-                        self.inner.pending.lock().given(batch.len());
-                        self.report(batch);
-                    }
+                    Some(batch) => self.given(batch),
                     None => break false,
                 },
                 () = stop.cancelled() => break false,
                 () = at(next_deadline) => self.expire(),
-                () = at(silence) => break true,
+                () = at(silence) => {
+                    if silence.is_some_and(|moment| clock::now() < moment + OVERSLEPT) {
+                        break true;
+                    }
+                    self.inner.pending.lock().given(0);
+                }
                 () = self.inner.sooner.notified() => {}
             }
         };
+        while let Ok(batch) = outcomes.try_recv() {
+            self.given(batch);
+        }
         let left: Vec<Token> = {
             let mut pending = self.inner.pending.lock();
             *self.inner.sink.write() = None;
@@ -274,6 +286,17 @@ impl Publisher {
         self.set_connected(false);
         self.report(left.into_iter().map(|token| (token, Outcome::Unknown("the link was lost before the confirm".to_owned()))).collect());
         silent
+    }
+
+    /// The sink gave outcomes.
+    fn given(&self, batch: Vec<(Token, Outcome)>) {
+        self.inner.pending.lock().given(batch.len());
+        self.report(batch);
+    }
+
+    /// For how long a sink may say nothing while it owes outcomes.
+    fn silence(&self) -> Duration {
+        self.inner.publish_timeout * 2 + SILENCE_MARGIN
     }
 
     fn tell(&self, error: impl std::fmt::Display) {

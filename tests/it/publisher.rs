@@ -10,6 +10,8 @@ use tokio_util::sync::CancellationToken;
 
 /// Of the broker's own, and paused: it costs no time.
 const PUBLISH_TIMEOUT: Duration = Duration::from_secs(3);
+/// More than a healthy client takes to give up.
+const SILENCE: Duration = Duration::from_secs(16);
 
 #[tokio::test(start_paused = true)]
 async fn a_link_that_answers_nothing_is_reopened_and_one_that_owes_nothing_is_kept() {
@@ -26,9 +28,15 @@ async fn a_link_that_answers_nothing_is_reopened_and_one_that_owes_nothing_is_ke
     connected.mark_unchanged();
     assert!(clock::timeout(PUBLISH_TIMEOUT * 20, connected.changed()).await.is_none(), "idle is not silent");
 
+    broker.fail_all(Fault::Silent { landed: false });
+    for _ in 0..10 {
+        assert!(matches!(publish().await, Outcome::Unknown(_)));
+    }
+    assert!(clock::timeout(PUBLISH_TIMEOUT * 20, connected.changed()).await.is_none(), "who gives up by its timeout is not silent");
+
     broker.fail_all(Fault::Stuck);
     assert!(matches!(publish().await, Outcome::Unknown(_)));
-    clock::timeout(PUBLISH_TIMEOUT * 2, connected.wait_for(|up| !*up)).await.expect("silent, it is reopened").unwrap();
+    clock::timeout(SILENCE, connected.wait_for(|up| !*up)).await.expect("silent, it is reopened").unwrap();
     broker.heal();
     publisher.until_back().await;
     assert_eq!(publish().await, Outcome::Confirmed);
