@@ -20,8 +20,8 @@ def lines(command):
     print("#", *command, file=sys.stderr, flush=True)
     done = subprocess.run([str(word) for word in command], stdout=subprocess.PIPE, text=True)
     if done.returncode:
-        print(f"# it ended with {done.returncode}, its figures are left out", file=sys.stderr)
-        return []
+        # A round without one of them would be compared with another round.
+        sys.exit(f"{command[0]} ended with {done.returncode}: nothing is compared")
     return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
 
 

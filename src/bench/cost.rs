@@ -52,9 +52,14 @@ impl Cost {
         run.note_known(&figure::BROKER_CPU, self.broker_us.map(each));
     }
 
-    /// CPU of Dwell and of Redis, percent of one core.
+    /// CPU of Dwell and of Redis, percent of one core, over the whole time.
     pub(super) fn cores(&self) -> (Option<f64>, f64) {
-        let percent = |us: f64| if self.took_us > 0.0 { us / self.took_us * 100.0 } else { 0.0 };
+        self.cores_over(self.took_us)
+    }
+
+    /// The same where the work took only so long of it, µs.
+    pub(super) fn cores_over(&self, took_us: f64) -> (Option<f64>, f64) {
+        let percent = |us: f64| if took_us > 0.0 { us / took_us * 100.0 } else { 0.0 };
         (self.dwell_us.map(percent), percent(self.redis_us))
     }
 }

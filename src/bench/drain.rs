@@ -3,6 +3,7 @@
 use super::cost::Cost;
 use super::figure::{self, Run, over};
 use super::ledger::Tally;
+
 use super::machine::Machine;
 use super::party::Party;
 use super::{IN, Options, alone, ms, per_second, relay};
@@ -38,7 +39,8 @@ pub(super) struct Drained {
 pub async fn run(options: &Options, jobs: u64, beside: bool) -> Result<(Run, Machine), Failure> {
     let mut party = Party::begin(options).await?;
     let mut run = Run::default();
-    let warm_rate = warm_up(&mut party, jobs).await?;
+    let (warm_rate, warmed) = warm_up(&mut party, jobs).await?;
+    run.tally += warmed;
     let parts = if beside {
         let relayed = relay::once(&mut party, jobs).await?;
         let scripts = alone::scripts(&party, jobs).await?;
@@ -74,17 +76,20 @@ pub async fn run(options: &Options, jobs: u64, beside: bool) -> Result<(Run, Mac
     Ok((run, party.tear_down().await?))
 }
 
-/// Lets some jobs through; how many a second.
-pub(super) async fn warm_up(party: &mut Party, jobs: u64) -> Result<f64, Failure> {
+/// Lets some jobs through; how many a second, and what came of them.
+pub(super) async fn warm_up(party: &mut Party, jobs: u64) -> Result<(f64, Tally), Failure> {
     let warm = jobs.min(WARM_UP);
     party.new_round();
     let began = clock::wall_us();
     party.send(IN, warm, began / 1000).await?;
     party.arrived(warm).await?;
-    let last = party.ledger.lock().last_us().unwrap_or(began);
+    let (last, tally) = {
+        let ledger = party.ledger.lock();
+        (ledger.last_us().unwrap_or(began), ledger.tally(i64::MAX))
+    };
     let rate = per_second(warm, last - began).max(1.0);
     party.say(&format!("warmed up: {warm} jobs from producer to consumer at {rate:.0}/s"));
-    Ok(rate)
+    Ok((rate, tally))
 }
 
 /// One drain, where jobs are known to pass at `warm_rate` at least.
@@ -93,6 +98,7 @@ pub(super) async fn once(party: &mut Party, jobs: u64, warm_rate: f64) -> Result
     #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, reason = "some seconds")]
     let mut lead_ms = 2000 + (jobs as f64 / warm_rate * 1000.0) as i64;
     let others = party.store.waiting().await?;
+    let mut judged = Tally::default();
     for _ in 0..ROUNDS {
         party.new_round();
         let before = party.meter().await?;
@@ -102,6 +108,7 @@ pub(super) async fn once(party: &mut Party, jobs: u64, warm_rate: f64) -> Result
         if !party.stored(others + jobs, due_ms - CALM_MS).await? {
             party.say(&format!("not all jobs were accepted within {lead_ms} ms; once more, with twice the time"));
             party.arrived(jobs).await?;
+            judged += party.ledger.lock().tally(i64::MAX);
             lead_ms *= 2;
             continue;
         }
@@ -115,7 +122,8 @@ pub(super) async fn once(party: &mut Party, jobs: u64, warm_rate: f64) -> Result
         };
         let per_s = per_second(tally.arrived, last - due_ms * 1000);
         party.say(&format!("drained at {per_s:.0}/s"));
-        return Ok(Drained { accept_per_s, per_s, first_ms: ms(first - due_ms * 1000), tally, cost: after.since(&before) });
+        judged += tally;
+        return Ok(Drained { accept_per_s, per_s, first_ms: ms(first - due_ms * 1000), tally: judged, cost: after.since(&before) });
     }
     Err(Failure::Course(format!("jobs are not accepted as fast as they are sent: even {lead_ms} ms were not enough for {jobs}")))
 }

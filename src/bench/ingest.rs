@@ -49,6 +49,8 @@ pub async fn run(options: &Options, jobs: u64, beside: bool) -> Result<(Run, Mac
     party.send(IN, jobs, due_ms).await?;
     waits(&party, others + jobs, jobs).await?;
     run.note(&figure::ACCEPT, per_second(jobs, clock::wall_us() - began));
+    // None of them is due.
+    run.tally += party.ledger.lock().tally(clock::wall_ms());
     party.note_memory(&mut run);
     Ok((run, party.tear_down().await?))
 }
@@ -63,7 +65,10 @@ async fn waits(party: &Party, others: u64, jobs: u64) -> Result<f64, Failure> {
             (seen, moved) = (waiting, clock::now());
             first.get_or_insert((now_us, waiting));
         }
-        if waiting >= others + jobs {
+        if waiting > others + jobs {
+            return Err(Failure::Course(format!("{} jobs are stored of {jobs} requests", waiting - others)));
+        }
+        if waiting == others + jobs {
             // All at the first look: too few for a rate, and the time between two looks is all that is known.
             let (since, had) = first.filter(|(_, had)| *had < waiting).unwrap_or((now_us - 1000 * i64::from(LOOK.subsec_millis()), others));
             return Ok(per_second(waiting - had, now_us - since));

@@ -57,7 +57,8 @@ impl std::fmt::Display for Rate {
 pub async fn run(options: &Options, rate: Rate, secs: u64) -> Result<(Run, Machine), Failure> {
     let mut party = Party::begin(options).await?;
     let mut run = Run::default();
-    let warm_rate = drain::warm_up(&mut party, DRAIN_JOBS).await?;
+    let (warm_rate, warmed) = drain::warm_up(&mut party, DRAIN_JOBS).await?;
+    run.tally += warmed;
     let (rate, capacity) = match rate {
         Rate::Of(rate) => (rate, None),
         Rate::Half => {
@@ -81,7 +82,9 @@ pub async fn run(options: &Options, rate: Rate, secs: u64) -> Result<(Run, Machi
     };
     run.tally += tally;
     run.note_lateness(&lateness);
-    let (dwell, redis) = cost.cores();
+    // Not over the time before the first is due.
+    #[allow(clippy::cast_precision_loss, reason = "some seconds")]
+    let (dwell, redis) = cost.cores_over(secs as f64 * 1e6);
     #[allow(clippy::cast_precision_loss, reason = "jobs of one run")]
     let facts = [(&figure::EARLY, tally.early as f64), (&figure::RATE, rate as f64), (&figure::BEHIND_P99, sending.p99_ms)];
     facts.into_iter().for_each(|(kind, value)| run.note(kind, value));

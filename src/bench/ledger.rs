@@ -18,7 +18,7 @@ pub struct Ledger {
     times: Times,
     arrived: u64,
     damaged: u64,
-    foreign: u64,
+    stray: u64,
     first_us: Option<i64>,
     last_us: Option<i64>,
 }
@@ -45,6 +45,9 @@ pub struct Tally {
     pub early: u64,
     /// Arrivals with a body that nobody sent.
     pub damaged: u64,
+    /// Arrivals of jobs of another round: of one that is over, or of those that only wait.
+    #[serde(default)]
+    pub stray: u64,
 }
 
 impl Ledger {
@@ -52,7 +55,7 @@ impl Ledger {
     #[must_use]
     pub fn new(round: u64, size: usize) -> Self {
         let (jobs, times) = (Vec::new(), Times::new());
-        Ledger { round, size: size.max(BODY_MIN), jobs, times, arrived: 0, damaged: 0, foreign: 0, first_us: None, last_us: None }
+        Ledger { round, size: size.max(BODY_MIN), jobs, times, arrived: 0, damaged: 0, stray: 0, first_us: None, last_us: None }
     }
 
     /// Enters a job that is due at this time (epoch ms), and gives its body.
@@ -69,7 +72,7 @@ impl Ledger {
             return;
         };
         if round != self.round && received == body(round, index, self.size) {
-            self.foreign += 1;
+            self.stray += 1;
             return;
         }
         let place = usize::try_from(index).ok().and_then(|index| self.jobs.get_mut(index));
@@ -129,6 +132,7 @@ impl Ledger {
             duplicates: of().map(|job| u64::from(job.arrivals.saturating_sub(1))).sum(),
             early: count(|job| job.early),
             damaged: self.damaged,
+            stray: self.stray,
         }
     }
 }
@@ -137,7 +141,13 @@ impl Tally {
     /// What is wrong; `None` where every job arrived exactly once, none early, none damaged.
     #[must_use]
     pub fn wrong(&self) -> Option<String> {
-        let faults = [(self.lost, "lost"), (self.duplicates, "duplicates"), (self.early, "early"), (self.damaged, "damaged")];
+        let faults = [
+            (self.lost, "lost"),
+            (self.duplicates, "duplicates"),
+            (self.early, "early"),
+            (self.damaged, "damaged"),
+            (self.stray, "of another round"),
+        ];
         let faults: Vec<String> = faults.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}")).collect();
         (!faults.is_empty()).then(|| format!("of {} jobs: {}", self.sent, faults.join(", ")))
     }
@@ -152,13 +162,17 @@ impl std::ops::AddAssign for Tally {
         self.duplicates += other.duplicates;
         self.early += other.early;
         self.damaged += other.damaged;
+        self.stray += other.stray;
     }
 }
 
 impl std::fmt::Display for Tally {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Tally { sent, arrived, lost, duplicates, early, damaged } = self;
-        write!(f, "{arrived} of {sent} arrived, {lost} lost, {duplicates} duplicates, {early} early, {damaged} damaged")
+        let Tally { sent, arrived, lost, duplicates, early, damaged, stray } = self;
+        write!(
+            f,
+            "{arrived} of {sent} arrived, {lost} lost, {duplicates} duplicates, {early} early, {damaged} damaged, {stray} of another round"
+        )
     }
 }
 
@@ -223,7 +237,7 @@ mod tests {
         ledger.arrived(b"short", DUE * 1000);
         ledger.arrived(&body(7, 10, 40), DUE * 1000);
         let tally = ledger.tally(DUE);
-        assert_eq!(tally, Tally { sent: 10, arrived: 9, lost: 1, duplicates: 2, early: 1, damaged: 4 });
+        assert_eq!(tally, Tally { sent: 10, arrived: 9, lost: 1, duplicates: 2, early: 1, damaged: 4, stray: 0 });
         assert_eq!(tally.wrong().unwrap(), "of 10 jobs: 1 lost, 2 duplicates, 1 early, 4 damaged");
     }
 
@@ -236,12 +250,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_due_later_is_not_lost_yet_and_other_rounds_do_not_count() {
+    fn what_is_due_later_is_not_lost_yet_and_other_rounds_count_apart() {
         let (mut ledger, bodies) = round(1);
         let later = ledger.enter(DUE + 1);
         ledger.arrived(&bodies[0], DUE * 1000);
         ledger.arrived(&body(6, 0, 40), DUE * 1000);
-        assert_eq!((ledger.tally(DUE).sent, ledger.tally(DUE).wrong()), (1, None));
+        assert_eq!((ledger.tally(DUE).sent, ledger.tally(DUE).wrong().unwrap().as_str()), (1, "of 1 jobs: 1 of another round"));
         ledger.arrived(&later, DUE * 1000);
         let tally = ledger.tally(DUE);
         assert_eq!((tally.sent, tally.early), (2, 1), "what comes before its time is found though it is not waited for");

@@ -35,12 +35,28 @@ pub async fn run(common: &Common, args: &Args) -> Result<Exit, Stop> {
     if let What::Report { lines, peers, docs, html } = &args.what {
         return Ok(pages::write(lines, peers.as_deref(), docs.as_deref(), html.as_deref()).map(|()| Exit::Ok)?);
     }
+    if let Some(flag) = unused(args) {
+        return Err(Stop::because(Exit::Usage, format!("{flag} does nothing here"), "leave it out, or measure `scale`"));
+    }
     let mut signals = Signals::new()?;
     tokio::select! {
         exit = Box::pin(measure(common, args)) => exit,
         // What was started ends with the future.
         signal = signals.next() => Err(Stop::because(Exit::Failed, format!("{signal}: stopped"), "")),
     }
+}
+
+/// A flag that this measurement would not follow.
+fn unused(args: &Args) -> Option<&'static str> {
+    let is_scale = matches!(args.what, What::Scale { .. });
+    let has_one = matches!(args.what, What::Start { .. } | What::Relay { .. });
+    [
+        (!is_scale && args.instances.len() > 1, "more than one number of --instances"),
+        (!is_scale && args.buckets.len() > 1, "more than one number of --buckets"),
+        (has_one && args.instances != [1], "--instances"),
+    ]
+    .into_iter()
+    .find_map(|(is_unused, flag)| is_unused.then_some(flag))
 }
 
 /// Every point of what is measured, run by run, so that a machine that slows down slows all of them; then a report of each.
