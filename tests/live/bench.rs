@@ -17,16 +17,19 @@ fn measured(arguments: &[&str]) -> (Vec<Value>, String) {
     (out.lines().map(|line| serde_json::from_str(line).unwrap()).collect(), out)
 }
 
-/// The same of one object, which has these figures above zero, and lost nothing of what was sent.
+/// The same of one object, which has these figures above zero, and lost nothing of what was sent: so much at least, with the warm-up and what was
+/// measured once more because the machine was busy.
 #[track_caller]
-fn sound(report: &Value, sent: u64, figures: &[&str]) {
+fn sound(report: &Value, least: u64, figures: &[&str]) {
     for name in figures {
         let figure = &report["figures"][name];
         let at = |field: &str| figure[field].as_f64().unwrap_or_else(|| panic!("{name}.{field}: {report}"));
         assert!(at("least") > 0.0 && at("least") <= at("median") && at("median") <= at("most"), "{name}: {figure}");
     }
-    let right = serde_json::json!({ "sent": sent, "arrived": sent, "lost": 0, "duplicates": 0, "early": 0, "damaged": 0 });
+    let sent = report["tally"]["sent"].as_u64().unwrap();
+    let right = serde_json::json!({ "sent": sent, "arrived": sent, "lost": 0, "duplicates": 0, "early": 0, "damaged": 0, "stray": 0 });
     assert_eq!(report["tally"], right, "{report}");
+    assert!(sent >= least && (sent > 0) == (least > 0), "{report}");
     assert!(report["machine"]["cores"].as_u64().unwrap() > 0 && report["machine"]["redis"].as_str().unwrap().contains('.'), "{report}");
 }
 
@@ -35,7 +38,7 @@ fn a_drain_is_measured_beside_its_ceiling() {
     let (reports, _) = measured(&["drain", "--jobs", "1000", "--pending", "500", "--instances", "2", "--broker", "nats"]);
     let figures =
         ["drain", "relay", "scripts", "ceiling", "of_ceiling", "of_relay", "accept", "redis_life", "set", "life_in_sets", "peak_rss"];
-    sound(&reports[0], 2000, &figures);
+    sound(&reports[0], 3000, &figures);
     let median = |name: &str| reports[0]["figures"][name]["median"].as_f64().unwrap();
     assert!(median("ceiling") < median("relay").min(median("scripts")), "{reports:?}");
     assert_eq!((&reports[0]["setup"]["pending"], &reports[0]["setup"]["instances"]), (&500.into(), &2.into()));
@@ -45,7 +48,7 @@ fn a_drain_is_measured_beside_its_ceiling() {
 #[cfg(all(feature = "amqp", feature = "kafka"))]
 fn other_brokers_are_measured_too() {
     let (reports, _) = measured(&["drain", "--jobs", "500", "--broker", "amqp"]);
-    sound(&reports[0], 1000, &["drain", "relay", "ceiling"]);
+    sound(&reports[0], 1500, &["drain", "relay", "ceiling"]);
     assert!(reports[0]["machine"]["broker"].as_str().unwrap().starts_with("rabbitmq-server "), "{reports:?}");
     let (reports, _) = measured(&["schedule", "--jobs", "3000", "--broker", "kafka"]);
     sound(&reports[0], 0, &["ingest", "source", "accept"]);
@@ -61,7 +64,7 @@ fn every_other_measurement_answers_and_pages_are_made_of_it() {
     let (late, out) = measured(&["lateness", "--rate", "100,200", "--pending", "300,600", "--secs", "1"]);
     lines += &out;
     assert_eq!(late.len(), 4, "{late:?}");
-    for (report, sent) in late.iter().zip([100, 200, 100, 200]) {
+    for (report, sent) in late.iter().zip([2100, 2200, 2100, 2200]) {
         sound(report, sent, &["late_p50", "late_p99", "late_max", "rate"]);
         assert_eq!(report["figures"]["early"]["most"], 0.0);
     }
@@ -78,7 +81,7 @@ fn every_other_measurement_answers_and_pages_are_made_of_it() {
     lines += &out;
     let points: Vec<_> = scale.iter().map(|report| (report["setup"]["instances"].as_u64(), report["setup"]["buckets"].as_u64())).collect();
     assert_eq!(points, [(Some(1), Some(16)), (Some(2), Some(16)), (Some(1), Some(4))]);
-    scale.iter().for_each(|report| sound(report, 300, &["drain", "against_first"]));
+    scale.iter().for_each(|report| sound(report, 600, &["drain", "against_first"]));
 
     let (start, out) = measured(&["start", "--times", "2", "--pending", "0,500", "--secs", "1"]);
     lines += &out;
