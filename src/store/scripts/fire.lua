@@ -7,6 +7,7 @@ if not record then return answer_over() end
 if dead or dying then return answer('dead', state.due) end
 if runs then return answer('in_flight', state.due) end
 local at = math.min(NOW, tonumber(waits))
-if state.attempt == 0 then state.due = at end
+-- A job that was given back unpublished waits past its due time.
+if state.attempt == 0 then state.due = math.min(at, state.due) end
 wait_until(at)
-return answer('firing', at)
+return answer('firing', state.attempt == 0 and state.due or at)

@@ -192,6 +192,15 @@ async fn a_fire_is_the_same_schedule_now() {
     bed.act(&action(Action::Fire, "new", 3)).await;
     let lease = bed.claim_one().await;
     assert_eq!((lease.state.due_ms, lease.state.generation, lease.state.step, lease.state.attempt), (fired, before, 1, 2));
+    assert!(bed.complete(&lease).await);
+    // What was given back unpublished waits past its due time, and is not due later for it.
+    bed.put(request("back", 4, PAST)).await;
+    let lease = bed.claim_one().await;
+    let pause = dwell::store::lease::Release { job: held(&lease), pause_ms: 1_000_000, unpublished: true };
+    assert_eq!(bed.store.release(0, MAIN, &[pause]).await.unwrap(), [true]);
+    let answer = bed.store.act(&action(Action::Fire, "back", 5), RETRY).await.unwrap();
+    let again = bed.claim_one().await;
+    assert_eq!((answer.due_ms, again.state.due_ms, again.state.attempt), (Some(lease.state.due_ms), lease.state.due_ms, 1));
 }
 
 #[tokio::test]
