@@ -112,3 +112,17 @@ async fn the_dead_are_swept_at_the_end_of_their_retention() {
     assert!(!exists(&bed, "jobs").await && !exists(&bed, "dead").await);
     assert_eq!(bed.redis(&["HLEN", &bed.key("state")]).await, redis::Value::Int(1));
 }
+
+#[tokio::test]
+async fn what_every_batch_looks_up_is_a_table_from_the_first_job_on() {
+    let bed = Bed::new().await;
+    bed.put(request("a", 1, PAST)).await;
+    let lease = bed.claim_one().await;
+    assert!(bed.complete(&lease).await);
+    bed.put(request("b", 2, FAR)).await;
+    bed.act(&action(Action::Cancel, "b", 3)).await;
+    for name in ["state", "gone", "acts"] {
+        let encoding = bed.redis(&["OBJECT", "ENCODING", &bed.key(name)]).await;
+        assert_eq!(encoding, redis::Value::BulkString(b"hashtable".to_vec()), "{name}");
+    }
+}
