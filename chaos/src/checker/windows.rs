@@ -12,6 +12,9 @@ use crate::history::{Event, Fault, Head, History, Op, Sample};
 /// A message counts as read at most so much later than it was published, µs; and an instance is looked at once a second.
 const SLACK_US: i64 = 2_000_000;
 
+/// How long after the end of its lease a job is out again at the latest, µs: its bucket is looked at, claimed and published.
+const TAKE_OVER_US: i64 = 5_000_000;
+
 /// What a stream may forget of what was acknowledged when its server is killed: `sync_interval` of JetStream is two minutes, µs.
 const FORGETS_US: i64 = 150_000_000;
 
@@ -138,8 +141,9 @@ impl<'a> Windows<'a> {
             let is_read_anew = self.is_read_anew(&copy);
             let explains = |window: &&mut Window<'_>| {
                 let Fault { began_us, healed_us, .. } = *window.fault;
-                // A batch that is read again waits for the broker's own patience.
-                let again_us = if copy.of_job { reach_us } else { late_us };
+                // What an instance held that is gone is taken over within its lease and five seconds; a batch that is read again waits for the broker's
+                // own patience.
+                let again_us = if copy.of_job { self.head.lease_ms * 1000 + TAKE_OVER_US } else { late_us };
                 (window.room > 0 || !copy.of_job)
                     && copy.first_us >= began_us - reach_us
                     && copy.first_us <= healed_us + reach_us

@@ -19,8 +19,8 @@ fn a_copy_is_explained_by_a_fault_within_reach_of_both_and_by_no_other() {
     let at = |from: i64, to: i64, again: i64| {
         twice(Run::new().fault_at("redis-kill", (DUE_US + from * SECOND, DUE_US + to * SECOND), 9), &[DUE_US + again * SECOND]).wrong()
     };
-    assert_eq!(at(-1, 0, 9), []);
-    assert_eq!(at(-1, 0, 11), [Wrong::Unexplained], "long after the heal");
+    assert_eq!(at(-1, 0, 12), [], "taken over within a lease and five seconds");
+    assert_eq!(at(-1, 0, 14), [Wrong::Unexplained], "long after the heal");
     assert_eq!(at(-30, -20, 1), [Wrong::Unexplained], "the first came long after it");
     assert_eq!(at(20, 21, 22), [Wrong::Unexplained], "the first came long before it");
     assert_eq!(at(5, 6, 1), [Wrong::Unexplained], "both came before it");
