@@ -11,6 +11,11 @@ use serde::{Deserialize, Serialize};
 use super::properties::Properties;
 use crate::{ConnectorError, ErrorKind};
 
+/// After how long its group misses a member that was killed, ms; one that leaves is missed at once.
+const SESSION_MS: u64 = 9000;
+/// How long a group waits for a member that is alive and does not come along, ms: all others read nothing meanwhile.
+const REBALANCE_MS: u64 = 30_000;
+
 /// `[brokers.NAME]` with `type = "kafka"`: Apache Kafka, or what speaks its protocol.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
@@ -75,6 +80,16 @@ impl Config {
         self.addresses().collect::<Vec<_>>().join(", ")
     }
 
+    /// How long a consumer may be silent before its group goes on without it.
+    pub(super) fn session(&self) -> Duration {
+        Duration::from_millis(self.session_ms())
+    }
+
+    /// What is no number is told by `problems`.
+    fn session_ms(&self) -> u64 {
+        self.properties.get("session.timeout.ms").and_then(|value| value.trim().parse().ok()).unwrap_or(SESSION_MS)
+    }
+
     /// An error of this cluster.
     pub(super) fn fail(&self, kind: ErrorKind, what: &str) -> ConnectorError {
         ConnectorError::new(kind, format!("kafka at {}: {what}", self.place()))
@@ -96,11 +111,12 @@ impl Config {
             set(&mut client, &[("ssl.ca.location", "probe")]);
         }
         match role {
-            // A member that was killed is missed after 9 s; one that left is, within a second.
             Role::Reader { .. } => set(
                 &mut client,
                 &[
-                    ("session.timeout.ms", "9000"),
+                    ("session.timeout.ms", &SESSION_MS.to_string()),
+                    // librdkafka takes none below the other.
+                    ("max.poll.interval.ms", &REBALANCE_MS.max(self.session_ms()).to_string()),
                     ("heartbeat.interval.ms", "1000"),
                     ("partition.assignment.strategy", "cooperative-sticky"),
                     ("queued.max.messages.kbytes", "16384"),
@@ -249,5 +265,9 @@ mod tests {
         );
         let reader = config.client(Role::Reader { group: "g" }).unwrap();
         assert_eq!((reader.get("session.timeout.ms"), reader.get("enable.auto.commit")), (Some("6000"), Some("false")));
+        assert_eq!((config.session(), reader.get("max.poll.interval.ms")), (Duration::from_secs(6), Some("30000")));
+        config.properties.set("session.timeout.ms", "45000");
+        let reader = config.client(Role::Reader { group: "g" }).unwrap();
+        assert_eq!((config.session(), reader.get("max.poll.interval.ms")), (Duration::from_secs(45), Some("45000")));
     }
 }
