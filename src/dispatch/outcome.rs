@@ -63,6 +63,12 @@ impl Dispatch {
             }
             Outcome::Invalid(why) => self.fail(&flight, Next::Dies(DeadReason::Invalid), why),
             Outcome::Unroutable(why) => self.fail_on_schedule(&flight, why),
+            // This process stood still: what its lease no longer covers it does not count, whoever comes first takes the job over with its step kept.
+            Outcome::Unknown(why) if now > flight.lease.deadline => {
+                tracing::debug!(id = %flight.lease.id, broker = &*self.broker, why, "the outcome came after the lease, the job is taken over");
+                self.metrics.leases_lost(1);
+                self.window.settled(1);
+            }
             Outcome::Unknown(why) => {
                 self.metrics.possible_duplicates(DuplicateCause::UnknownOutcome, 1);
                 self.fail_on_schedule(&flight, why);

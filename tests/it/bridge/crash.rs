@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use dwell::bridge::Roles;
+use dwell::dispatch::LEASE_MARGIN;
 use dwell::fleet::{Fleet, Heads};
 use dwell::job::{DeadReason, JobId};
 use dwell::rescue::Rescue;
@@ -64,6 +65,24 @@ async fn four_crashes_do_not_end_a_job_though_it_has_a_single_attempt() {
     rig.run(ALL).await;
     assert_eq!(attempts(&rig.arrived("orders.a", 1).await), [5]);
     assert_eq!(rig.until_empty().await, 0);
+}
+
+#[tokio::test]
+async fn who_stood_still_for_longer_than_its_lease_burns_no_step() {
+    let rig = Rig::start(&[("delivery.publish_timeout", "1s")]).await;
+    rig.broker.fail_times("orders.a", 40, Fault::Silent { landed: true });
+    for n in 0..40 {
+        rig.send(request(&format!("job-{n}"), "0").with_header("delay-retry", "none"));
+    }
+    rig.arrived("orders.a", 40).await;
+    // One thread runs all of it: so does a process stand still, and sees when it goes on that no answer came in time.
+    #[allow(clippy::disallowed_methods, reason = "it is what stands still")]
+    std::thread::sleep(Duration::from_secs(1) + LEASE_MARGIN + Duration::from_millis(200));
+    let mut tries = attempts(&rig.arrived("orders.a", 80).await);
+    tries.sort_unstable();
+    assert_eq!((&tries[..40], &tries[40..]), (&[1; 40][..], &[2; 40][..]));
+    assert_eq!(rig.until_empty().await, 0);
+    assert!(rig.broker.published("delay.dead").is_empty());
 }
 
 #[tokio::test]
