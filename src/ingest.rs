@@ -21,9 +21,10 @@ use crate::telemetry::{IngestMetrics, IngestResult, PauseReason, Paused};
 mod held;
 mod reject;
 mod replies;
+mod silent;
 
 use held::Held;
-use replies::{Replies, Reply};
+use replies::{Replier, Replies, Reply};
 
 /// The most messages of one batch, and so of one pass through the durability gate.
 const BATCH: usize = 1024;
@@ -40,6 +41,7 @@ pub struct Ingest {
     rules: Rules,
     rejected: Destination,
     publisher: Publisher,
+    replier: Replier,
     apply: Apply,
     of_ingest: Option<IngestMetrics>,
     readiness: Readiness,
@@ -84,13 +86,15 @@ impl Ingest {
     #[must_use]
     pub fn new(parts: Parts) -> Self {
         let options = source_options(&parts.rules.ingest);
+        let of_ingest = parts.apply.metrics.ingest(&parts.rules.name);
         Ingest {
+            replier: Replier::new(&parts.rules.name, parts.publisher.clone(), of_ingest.clone()),
             name: parts.rules.name.clone(),
             source: parts.source,
             options,
             rejected: parts.rejected,
             publisher: parts.publisher,
-            of_ingest: parts.apply.metrics.ingest(&parts.rules.name),
+            of_ingest,
             apply: parts.apply,
             readiness: parts.readiness,
             rules: parts.rules,
@@ -105,8 +109,12 @@ impl Ingest {
     /// Reads until told to stop, beginning with `opened` where that is open already. A batch that is being stored at `stop` is stored and
     /// acknowledged, unless the store stays away until `give_up`.
     pub async fn run(self, opened: Option<Box<dyn Source>>, stop: CancellationToken, give_up: CancellationToken) {
+        self.read_until(opened, &stop, &give_up).await;
+        self.replier.end(&give_up).await;
+    }
+
+    async fn read_until(&self, mut opened: Option<Box<dyn Source>>, stop: &CancellationToken, give_up: &CancellationToken) {
         let mut backoff = Backoff::link();
-        let mut opened = opened;
         while !stop.is_cancelled() {
             let opening = async {
                 match opened.take() {
@@ -124,7 +132,7 @@ impl Ingest {
                     self.readiness.ingest_reads(&self.name);
                     self.tell(|metrics| metrics.reading().reads(true));
                     backoff.reset();
-                    let ended = self.read(source, &stop, &give_up).await;
+                    let ended = self.read(source, stop, give_up).await;
                     self.tell(|metrics| metrics.reading().reads(false));
                     match ended {
                         Ok(()) => return,
@@ -239,7 +247,7 @@ impl Ingest {
         }
         let stored = self.schedule(&mut schedules, &mut originals, &mut replies, give_up).await;
         if stored {
-            self.reply(replies, give_up).await;
+            self.replier.reply(replies, give_up).await;
         }
         stored
     }

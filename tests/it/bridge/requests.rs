@@ -143,6 +143,30 @@ async fn verdicts_of_a_batch_are_published_together_and_all_confirmed_before_it_
 }
 
 #[tokio::test]
+async fn a_destination_that_confirms_nothing_is_waited_for_once() {
+    const UNKNOWN: &str = r#"dwell_replies_total{ingest="main",outcome="unknown"}"#;
+    let rig = Rig::start(&[("delivery.publish_timeout", "5s")]).await;
+    rig.broker.fail("replies", Fault::Hold);
+    rig.send(asking(request("a", "1h")));
+    rig.until_metric(UNKNOWN, 1.0).await;
+    rig.send(asking(request("b", "1h")));
+    rig.send(asking(request("c", "1h")));
+    rig.arrived("replies", 3).await;
+    rig.taken().await;
+    assert_eq!(rig.metric(UNKNOWN), 1.0, "it was acknowledged before its verdict had an outcome");
+    // Once a word comes, verdicts are waited for again.
+    rig.broker.heal();
+    rig.broker.release();
+    rig.until_metric(r#"dwell_replies_total{ingest="main",outcome="confirmed"}"#, 2.0).await;
+    rig.broker.fail_times("replies", 1, Fault::Hold);
+    rig.send(asking(request("d", "1h")));
+    rig.arrived("replies", 4).await;
+    assert_eq!(rig.broker.unacked("delay.in", "dwell"), 1);
+    rig.broker.release();
+    rig.taken().await;
+}
+
+#[tokio::test]
 async fn a_verdict_waits_for_the_link_that_it_is_published_on() {
     let rig = Rig::idle(Default::default(), &[("delivery.publish_timeout", "20s")]).await;
     let store = Arc::new(Store::open(&rig.settings.redis, &["main".to_owned()], Arc::new(rig.metrics.clone())).await.unwrap());
