@@ -46,3 +46,25 @@ fn no_rust_file_outgrows_a_reader() {
 fn code_lines(text: &str) -> usize {
     text.lines().take_while(|line| *line != "#[cfg(test)]").count()
 }
+
+fn toml(path: &str) -> toml::Table {
+    fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap().parse().unwrap()
+}
+
+/// `make fuzz` builds with `--locked`, outside the workspace.
+#[test]
+fn the_lock_file_of_the_fuzzer_knows_what_dwell_needs() {
+    let lock = toml("fuzz/driver/Cargo.lock");
+    for folder in [".", "connectors", "fuzz"] {
+        let manifest = toml(&format!("{folder}/Cargo.toml"));
+        let name = &manifest["package"]["name"];
+        let package = lock["package"].as_array().unwrap().iter().find(|package| &package["name"] == name).unwrap();
+        // A name, and a version where there are several of it.
+        let known: Vec<&str> =
+            package["dependencies"].as_array().unwrap().iter().map(|known| known.as_str().unwrap().split(' ').next().unwrap()).collect();
+        for (needed, how) in manifest["dependencies"].as_table().unwrap() {
+            let is_optional = how.get("optional").and_then(toml::Value::as_bool).unwrap_or(false);
+            assert!(is_optional || known.contains(&needed.as_str()), "{name} needs {needed}: run cargo update --workspace in fuzz/driver");
+        }
+    }
+}
