@@ -23,6 +23,7 @@ mod reader;
 mod shelf;
 pub(crate) mod sink;
 pub(crate) mod source;
+mod starts;
 mod topic;
 mod track;
 mod window;

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer, ConsumerContext, Rebalance};
+use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer, ConsumerContext, Rebalance, RebalanceProtocol};
 use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode as Code};
 use rdkafka::{Offset, TopicPartitionList};
 use tokio::sync::oneshot;
@@ -30,6 +30,8 @@ const COMMIT: Duration = Duration::from_millis(500);
 const STALL: Duration = Duration::from_secs(1);
 /// The longest wait for the client's word that it goes back. Without its word a refusal would not be heard.
 const SEEK: Duration = Duration::from_millis(500);
+/// How long a partition may be silent where the group shares out all at once (`partition.assignment.strategy`).
+const EAGER: Duration = Duration::from_secs(30);
 /// How long a wait for room is.
 const MOMENT: Duration = Duration::from_millis(20);
 
@@ -89,6 +91,9 @@ impl Reader {
             }
             self.full = (outlook.room == 0).then(|| self.full.unwrap_or_else(Instant::now));
             self.pause(outlook.paused || self.full.is_some_and(|since| since.elapsed() >= STALL))?;
+            if !self.paused {
+                self.start_again()?;
+            }
             if self.paused {
                 self.poll(0)?;
             } else if outlook.room > 0 {
@@ -153,6 +158,7 @@ impl Reader {
             _ if matches!(error, KafkaError::MessageConsumptionFatal(_)) => Err(failed(&self.config, &what, error)),
             code => {
                 debug!(topic = self.topic, ?code, "reading was disturbed");
+                self.shelf.disturbed();
                 // Whatever it is, it shall not make the thread spin.
                 self.shelf.wait(MOMENT);
                 Ok(())
@@ -183,6 +189,31 @@ impl Reader {
                 debug!(topic = self.topic, partition, offset, %error, "cannot go back yet");
                 self.shelf.wait(MOMENT);
             }
+        }
+        Ok(())
+    }
+
+    /// Assigns again what was assigned and is not read. Nothing of it was handed out: it begins at what is committed.
+    fn start_again(&self) -> Result<(), ConnectorError> {
+        let late = self.shelf.late_starts();
+        if late.is_empty() {
+            return Ok(());
+        }
+        if !matches!(self.consumer.rebalance_protocol(), RebalanceProtocol::Cooperative) {
+            // None can be assigned alone: the whole group shares out anew, and not soon.
+            let Some((partition, _)) = late.iter().find(|(_, since)| *since >= EAGER) else { return Ok(()) };
+            return Err(self.config.fail(ErrorKind::Disconnected, &format!("partition {partition} is ours, and nothing comes of it")));
+        }
+        let partitions: Vec<i32> = late.into_iter().map(|(partition, _)| partition).collect();
+        let mut list = TopicPartitionList::with_capacity(partitions.len());
+        for partition in &partitions {
+            let added = list.add_partition_offset(&self.topic, *partition, Offset::Stored);
+            added.map_err(|error| failed(&self.config, "cannot assign again", error))?;
+        }
+        info!(topic = self.topic, ?partitions, "nothing came of partitions since they were assigned, they are assigned again");
+        if let Err(error) = self.consumer.incremental_unassign(&list).and_then(|()| self.consumer.incremental_assign(&list)) {
+            // They went meanwhile, or will be late again.
+            debug!(topic = self.topic, %error, "cannot assign again");
         }
         Ok(())
     }

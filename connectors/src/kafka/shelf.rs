@@ -7,6 +7,7 @@ use parking_lot::{Condvar, Mutex};
 use tokio::sync::Notify;
 
 use super::delivery::Delivery;
+use super::starts::Starts;
 use super::track::Track;
 use crate::{Batch, BatchId, ConnectorError, ErrorKind, SourceOptions};
 
@@ -34,6 +35,7 @@ struct State {
     last: u64,
     /// The partitions that are ours now.
     tracks: HashMap<i32, Track>,
+    starts: Starts,
     generations: u64,
     paused: bool,
     /// The reader has paused the partitions.
@@ -149,6 +151,7 @@ impl Shelf {
     pub(super) fn put(&self, deliveries: Vec<Delivery>) {
         let mut state = self.state.lock();
         for delivery in deliveries {
+            state.starts.came(delivery.partition);
             if let Some(track) = state.tracks.get_mut(&delivery.partition) {
                 let generation = track.generation;
                 if track.read(delivery.offset) {
@@ -168,6 +171,7 @@ impl Shelf {
             state.generations += 1;
             let generation = state.generations;
             state.tracks.insert(partition, Track::new(generation));
+            state.starts.assigned(partition);
         }
     }
 
@@ -175,6 +179,7 @@ impl Shelf {
     pub(super) fn revoke(&self, partitions: &[i32]) {
         let mut state = self.state.lock();
         state.tracks.retain(|partition, _| !partitions.contains(partition));
+        state.starts.gone(partitions);
         state.buffer.retain(|(delivery, _)| !partitions.contains(&delivery.partition));
         state.bytes = state.buffer.iter().map(|(delivery, _)| delivery.message.size()).sum();
         drop(state);
@@ -207,7 +212,9 @@ impl Shelf {
 
     /// The reader has paused or resumed the partitions.
     pub(super) fn hold(&self, held: bool) {
-        self.state.lock().held = held;
+        let mut state = self.state.lock();
+        state.held = held;
+        state.starts.wait_anew();
     }
 
     /// Whether new partitions have to be paused too.
@@ -229,7 +236,19 @@ impl Shelf {
 
     /// This partition has no more for now; true where something that was given back is not there any more.
     pub(super) fn at_end(&self, partition: i32) -> bool {
-        self.state.lock().tracks.get_mut(&partition).is_some_and(Track::at_end)
+        let mut state = self.state.lock();
+        state.starts.came(partition);
+        state.tracks.get_mut(&partition).is_some_and(Track::at_end)
+    }
+
+    /// Reading was disturbed, perhaps where a partition begins.
+    pub(super) fn disturbed(&self) {
+        self.state.lock().starts.disturbed();
+    }
+
+    /// Partitions of which nothing came for too long since they were assigned, and for how long.
+    pub(super) fn late_starts(&self) -> Vec<(i32, Duration)> {
+        self.state.lock().starts.late()
     }
 
     /// Nothing more will come, and nothing can be settled.

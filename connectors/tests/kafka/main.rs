@@ -14,6 +14,7 @@ mod login;
 mod messages;
 mod server;
 mod sinks;
+mod starts;
 mod suite;
 
 use std::sync::atomic::{AtomicU32, Ordering};
