@@ -11,11 +11,7 @@ use super::dashboard::text_of;
 /// What `index.html` names, and what stands in its place, around the text.
 const EARLY: (&str, &str, &str) = ("<script src=\"assets/early.js\"></script>", "<script>", "</script>");
 const STYLE: (&str, &str, &str) = ("<link rel=\"stylesheet\" href=\"assets/app.css\">", "<style>", "</style>");
-const MODULE: (&str, &str, &str) = (
-    "<script type=\"module\" blocking=\"render\" src=\"assets/app.js\"></script>",
-    "<script type=\"module\" blocking=\"render\">",
-    "</script>",
-);
+const MODULE: (&str, &str, &str) = ("<script type=\"module\" src=\"assets/app.js\"></script>", "<script type=\"module\">", "</script>");
 
 /// The page, and what its policy has to allow: hashes, each with a space behind it.
 pub(super) struct Page {
