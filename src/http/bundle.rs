@@ -1,5 +1,5 @@
-//! One script and one style of the many files of the dashboard. A browser that asks for thirty small files over six connections
-//! is busy for 190 ms (`tests/browser/pace.py`); the files stay apart for who reads and writes them, and there is no build step.
+//! One script and one style of the many files of the dashboard, for its page (`page.rs`). A browser that asks for thirty small files over
+//! six connections is busy for 190 ms (`tests/browser/pace.py`); the files stay apart for who reads and writes them, and there is no build step.
 //!
 //! Modules keep their own names: each becomes a function that is called once, after those it imports. What is understood of
 //! JavaScript is what these files use, a line each: `import { a, b } from './x.js';`, `import * as x from './x.js';` and

@@ -8,13 +8,8 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use rust_embed::Embed;
 
-use super::{Problem, bundle};
-
-/// Nothing but our own files, and no text ever taken for markup or script.
-const POLICY: HeaderValue = HeaderValue::from_static(
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; base-uri 'none'; \
-     form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'",
-);
+use super::Problem;
+use super::page::page;
 
 #[derive(Embed)]
 #[folder = "src/http/dashboard/"]
@@ -28,16 +23,14 @@ pub(super) fn router<S: Clone + Send + Sync + 'static>() -> Router<S> {
 }
 
 fn serve(path: &str, asked: &HeaderMap) -> Response {
-    let composed = match path {
-        "app.js" => Some(bundle::script()),
-        "app.css" => Some(bundle::style()),
-        _ => None,
-    };
-    let data = match composed {
-        Some(Ok(text)) => Some(text.into_bytes().into()),
-        // A slip of who writes them: what is embedded was read by a test.
-        Some(Err(error)) => return Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error).into_response(),
-        None => Files::get(path).map(|file| file.data),
+    let (data, policy) = if path == "index.html" {
+        match page() {
+            Ok(page) => (Some(page.text.into_bytes().into()), policy(&page.scripts, &page.styles)),
+            // A slip of who writes them: what is embedded was read by a test.
+            Err(error) => return Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error).into_response(),
+        }
+    } else {
+        (Files::get(path).map(|file| file.data), policy("", ""))
     };
     let Some((data, kind)) = data.zip(content_type(path)) else {
         return Problem::new(StatusCode::NOT_FOUND, "the dashboard has no such file").into_response();
@@ -49,13 +42,22 @@ fn serve(path: &str, asked: &HeaderMap) -> Response {
         return (StatusCode::NOT_MODIFIED, kept).into_response();
     }
     let guards = [
-        (header::CONTENT_SECURITY_POLICY, POLICY),
+        (header::CONTENT_SECURITY_POLICY, policy),
         (header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
         (header::REFERRER_POLICY, HeaderValue::from_static("no-referrer")),
         (HeaderName::from_static("cross-origin-opener-policy"), HeaderValue::from_static("same-origin")),
         (HeaderName::from_static("cross-origin-resource-policy"), HeaderValue::from_static("same-origin")),
     ];
     (kept, guards, [(header::CONTENT_TYPE, HeaderValue::from_static(kind))], data).into_response()
+}
+
+/// Nothing but our own files and what these hashes name, and no text ever taken for markup or script.
+fn policy(scripts: &str, styles: &str) -> HeaderValue {
+    let policy = format!(
+        "default-src 'none'; script-src {scripts}'self'; style-src {styles}'self'; img-src 'self' data:; connect-src 'self'; base-uri \
+         'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
+    );
+    HeaderValue::from_str(&policy).expect("words and hashes in base64 are a header's value")
 }
 
 /// The text of a file of the dashboard.
@@ -81,7 +83,7 @@ fn entity_tag(data: &[u8]) -> HeaderValue {
     HeaderValue::from_str(&format!("\"{}\"", &hash[..32])).expect("hexadecimal digits between quotes are a header's value")
 }
 
-/// The modules: the scripts that `app.js` is made of.
+/// The modules: the scripts that `main.js` needs, and itself.
 #[cfg(test)]
 pub(super) fn scripts() -> Vec<String> {
     let ours = |path: &str| path.ends_with(".js") && !path.contains('/') && path != "early.js";
@@ -99,7 +101,7 @@ mod tests {
         assert_eq!(first.status(), 200);
         let known = HeaderMap::from_iter([(header::IF_NONE_MATCH, first.headers()[header::ETAG].clone())]);
         assert_eq!(serve("index.html", &known).status(), 304);
-        assert_eq!(serve("app.js", &known).status(), 200, "another file has another tag");
+        assert_eq!(serve("main.js", &known).status(), 200, "another file has another tag");
     }
 
     #[test]
@@ -120,7 +122,7 @@ mod tests {
 
     #[test]
     fn the_page_names_only_what_is_served() {
-        let page = text_of("index.html").unwrap();
+        let page = page().unwrap().text;
         for named in page.split("\"assets/").skip(1) {
             let path = named.split('"').next().unwrap();
             assert_eq!(serve(path, &HeaderMap::new()).status(), 200, "{path}");

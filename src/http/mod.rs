@@ -21,6 +21,7 @@ mod horizon;
 mod jobs;
 pub mod listener;
 pub mod openapi;
+mod page;
 pub mod probes;
 pub mod problem;
 pub mod rates;

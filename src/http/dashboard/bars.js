@@ -59,7 +59,7 @@ export function drawBars(canvas, open, signal) {
   return async (counted, writeTime) => {
     [steps, write] = [counted, writeTime];
     // Only now: the rest of the page is sooner there without it.
-    loaded ??= import('./vendor/chart.umd.min.js').then(() => globalThis.Chart);
+    loaded ??= import(new URL('assets/vendor/chart.umd.min.js', document.baseURI)).then(() => globalThis.Chart);
     const Chart = await loaded;
     if (signal.aborted) return;
     const labels = steps.map((step) => write(step.from));

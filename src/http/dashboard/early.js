@@ -14,7 +14,12 @@
     // A token with characters that no header can hold is refused where it is asked for.
     if (token === null || /^[\x20-\x7e]*$/.test(token)) {
       const headers = token === null ? {} : { authorization: `Bearer ${token}` };
-      const answer = fetch(new URL(`v1/${path}`, document.baseURI), { headers, cache: 'no-store', credentials: 'omit' });
+      const asked = fetch(new URL(`v1/${path}`, document.baseURI), { headers, cache: 'no-store', credentials: 'omit' });
+      // Its text too is read as it comes, not when somebody asks for it.
+      const answer = asked.then(async (response) => {
+        const text = await response.text();
+        return { ok: response.ok, status: response.status, text: async () => text };
+      });
       // Whoever takes it hears of a failure.
       answer.catch(() => {});
       globalThis.early = { path, token, answer };

@@ -1,0 +1,76 @@
+//! `index.html` with its style and its scripts within it: whoever has the page has all of it, and it is painted sooner by the time that
+//! asking for three more files takes. The policy of the page names each of them by its hash, so that no other may run.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use ring::digest::{SHA256, digest};
+
+use super::bundle;
+use super::dashboard::text_of;
+
+/// What `index.html` names, and what stands in its place, around the text.
+const EARLY: (&str, &str, &str) = ("<script src=\"assets/early.js\"></script>", "<script>", "</script>");
+const STYLE: (&str, &str, &str) = ("<link rel=\"stylesheet\" href=\"assets/app.css\">", "<style>", "</style>");
+const MODULE: (&str, &str, &str) = ("<script type=\"module\" src=\"assets/app.js\"></script>", "<script type=\"module\">", "</script>");
+
+/// The page, and what its policy has to allow: hashes, each with a space behind it.
+pub(super) struct Page {
+    pub(super) text: String,
+    pub(super) scripts: String,
+    pub(super) styles: String,
+}
+
+/// Fails with what cannot be put together.
+pub(super) fn page() -> Result<Page, String> {
+    let (early, style, module) = (text_of("early.js")?, bundle::style()?, bundle::script()?);
+    let text = text_of("index.html")?;
+    let (text, early) = put(&text, EARLY, &early)?;
+    let (text, styles) = put(&text, STYLE, &style)?;
+    let (text, module) = put(&text, MODULE, &module)?;
+    Ok(Page { text, scripts: early + &module, styles })
+}
+
+/// Puts `text` where the page names it: the page, and the hash of what stands between the tags.
+fn put(page: &str, (named, open, close): (&str, &str, &str), text: &str) -> Result<(String, String), String> {
+    let (before, behind) = page.split_once(named).ok_or_else(|| format!("index.html has no {named}"))?;
+    // In an element of HTML these have a meaning of their own, even in the midst of a string or a comment.
+    for markup in ["</script", "<script", "</style", "<!--"] {
+        if text.to_ascii_lowercase().contains(markup) {
+            return Err(format!("what stands in place of {named} has {markup} in it, which a page would read as its own"));
+        }
+    }
+    let hash = STANDARD.encode(digest(&SHA256, text.as_bytes()));
+    Ok((format!("{before}{open}{text}{close}{behind}"), format!("'sha256-{hash}' ")))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_of_it_is_in_the_page() {
+        let page = page().unwrap();
+        for part in [text_of("early.js").unwrap(), bundle::style().unwrap(), bundle::script().unwrap()] {
+            assert_eq!(page.text.matches(&part).count(), 1);
+        }
+        assert!(!page.text.contains(" src=") && !page.text.contains("stylesheet"), "something is loaded yet");
+        assert_eq!((page.scripts.matches("'sha256-").count(), page.styles.matches("'sha256-").count()), (2, 1));
+    }
+
+    #[test]
+    fn what_the_policy_allows_is_what_stands_between_the_tags() {
+        let (page, hash) = put("<a><b></b>", ("<b>", "<script>", "</script>"), "abc").unwrap();
+        assert_eq!(page, "<a><script>abc</script></b>");
+        // FIPS 180-2, appendix B.1.
+        assert_eq!(hash, "'sha256-ungWv48Bz+pBQUDeXa4iI7ADYaOWF3qctBD/YfIAFa0=' ");
+    }
+
+    #[test]
+    fn what_would_end_its_element_is_not_put_there() {
+        for text in ["'</Script>'", "/* </style> */", "// <!--", "`<script>`"] {
+            assert!(put("<b>", ("<b>", "<script>", "</script>"), text).is_err(), "{text}");
+        }
+        assert!(put("<c>", ("<b>", "<script>", "</script>"), "").is_err());
+    }
+}
