@@ -27,6 +27,7 @@ pub(super) fn requeues(kind: &str) -> bool {
     (at_broker(kind) && kind != "link-slow-broker") || ["dwell-freeze", "permissions-withdrawn"].contains(&kind)
 }
 
-fn at_broker(kind: &str) -> bool {
+/// Whether the broker or its link breaks.
+pub(super) fn at_broker(kind: &str) -> bool {
     kind.starts_with("broker-") || (kind.starts_with("link-") && kind.ends_with("-broker"))
 }

@@ -22,10 +22,27 @@ fn on_rabbitmq_a_request_that_is_handed_out_again_may_be_carried_out_again() {
         assert!(verdict.is_sound(), "{kind}: {verdict}");
         assert_eq!((verdict.counts.redelivered, verdict.counts.duplicates), (1, 0), "{kind}");
         assert!(verdict.to_string().contains("1 carried out again for a request that came again"), "{verdict}");
-        assert!(run("kafka", kind).findings.contains_key(&Wrong::Misnumbered), "{kind}: requests have places there");
+        assert!(run("nats", kind).findings.contains_key(&Wrong::Misnumbered), "{kind}: requests have places there");
     }
     for kind in ["redis-kill", "link-half-open-redis", "link-slow-broker", "target-full", "clock-jump", "dwell-kill", "dwell-term"] {
         assert!(run("amqp", kind).findings.contains_key(&Wrong::Misnumbered), "{kind}");
+    }
+}
+
+#[test]
+fn on_kafka_the_client_may_send_an_attempt_again_around_a_fault_of_the_broker() {
+    let run = |broker, kind| {
+        let run = Run::new().counted(DUE_US - 9 * SECOND, 0).counted(DUE_US, 1).fault(kind, 1);
+        on(broker, run).asked("x").came("x").again("x", 1).check()
+    };
+    for kind in ["link-half-open-broker", "broker-kill"] {
+        let verdict = run("kafka", kind);
+        assert!(verdict.is_sound(), "{kind}: {verdict}");
+        assert_eq!(verdict.counts.duplicates, 1, "{kind}: it is a copy all the same");
+        assert!(run("nats", kind).findings.contains_key(&Wrong::Misnumbered), "{kind}");
+    }
+    for kind in ["redis-kill", "dwell-kill", "target-full"] {
+        assert!(run("kafka", kind).findings.contains_key(&Wrong::Misnumbered), "{kind}");
     }
 }
 
