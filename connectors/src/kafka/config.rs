@@ -115,8 +115,6 @@ impl Config {
                 &mut client,
                 &[
                     ("session.timeout.ms", &SESSION_MS.to_string()),
-                    // librdkafka takes none below the other.
-                    ("max.poll.interval.ms", &REBALANCE_MS.max(self.session_ms()).to_string()),
                     ("heartbeat.interval.ms", "1000"),
                     ("partition.assignment.strategy", "cooperative-sticky"),
                     ("queued.max.messages.kbytes", "16384"),
@@ -135,6 +133,11 @@ impl Config {
             if !for_writers || is_writer {
                 client.set(name, value);
             }
+        }
+        if matches!(role, Role::Reader { .. }) && client.get("max.poll.interval.ms").is_none() {
+            // librdkafka takes none below the session.
+            let session_ms = client.get("session.timeout.ms").and_then(|value| value.trim().parse().ok()).unwrap_or(SESSION_MS);
+            client.set("max.poll.interval.ms", REBALANCE_MS.max(session_ms).to_string());
         }
         client.set("bootstrap.servers", self.addresses().collect::<Vec<_>>().join(","));
         match role {

@@ -30,8 +30,6 @@ const COMMIT: Duration = Duration::from_millis(500);
 const STALL: Duration = Duration::from_secs(1);
 /// The longest wait for the client's word that it goes back. Without its word a refusal would not be heard.
 const SEEK: Duration = Duration::from_millis(500);
-/// How long a partition may be silent where the group shares out all at once (`partition.assignment.strategy`).
-const EAGER: Duration = Duration::from_secs(30);
 /// How long a wait for room is.
 const MOMENT: Duration = Duration::from_millis(20);
 
@@ -91,13 +89,11 @@ impl Reader {
             }
             self.full = (outlook.room == 0).then(|| self.full.unwrap_or_else(Instant::now));
             self.pause(outlook.paused || self.full.is_some_and(|since| since.elapsed() >= STALL))?;
-            if !self.paused {
-                self.start_again()?;
-            }
             if self.paused {
                 self.poll(0)?;
             } else if outlook.room > 0 {
-                self.poll(outlook.room)?;
+                let is_dry = self.poll(outlook.room)?;
+                self.start_again(is_dry)?;
             } else {
                 self.shelf.wait(MOMENT);
             }
@@ -108,9 +104,9 @@ impl Reader {
         }
     }
 
-    /// Takes over what is there, about so many.
-    fn poll(&self, room: usize) -> Result<(), ConnectorError> {
-        let (mut deliveries, mut bytes, mut wait) = (Vec::<Delivery>::new(), 0, POLL);
+    /// Takes over what is there, about so many; true where that was all.
+    fn poll(&self, room: usize) -> Result<bool, ConnectorError> {
+        let (mut deliveries, mut bytes, mut wait, mut is_dry) = (Vec::<Delivery>::new(), 0, POLL, false);
         while deliveries.len() < room.clamp(1, CHUNK) && bytes < CHUNK_BYTES {
             match self.consumer.poll(wait) {
                 Some(Ok(message)) => {
@@ -129,14 +125,17 @@ impl Reader {
                         error => self.judge(error)?,
                     }
                 }
-                None => break,
+                None => {
+                    is_dry = true;
+                    break;
+                }
             }
             wait = Duration::ZERO;
         }
         if !deliveries.is_empty() {
             self.shelf.put(deliveries);
         }
-        Ok(())
+        Ok(is_dry)
     }
 
     /// What an error of the consumer means: most pass.
@@ -194,26 +193,25 @@ impl Reader {
     }
 
     /// Assigns again what was assigned and is not read. Nothing of it was handed out: it begins at what is committed.
-    fn start_again(&self) -> Result<(), ConnectorError> {
-        let late = self.shelf.late_starts();
-        if late.is_empty() {
+    fn start_again(&self, is_dry: bool) -> Result<(), ConnectorError> {
+        if self.consumer.assignment_lost() {
             return Ok(());
         }
         if !matches!(self.consumer.rebalance_protocol(), RebalanceProtocol::Cooperative) {
-            // None can be assigned alone: the whole group shares out anew, and not soon.
-            let Some((partition, _)) = late.iter().find(|(_, since)| *since >= EAGER) else { return Ok(()) };
+            // None can be assigned alone: the whole group shares out anew.
+            let Some(partition) = self.shelf.stuck_start() else { return Ok(()) };
             return Err(self.config.fail(ErrorKind::Disconnected, &format!("partition {partition} is ours, and nothing comes of it")));
         }
-        let partitions: Vec<i32> = late.into_iter().map(|(partition, _)| partition).collect();
-        let mut list = TopicPartitionList::with_capacity(partitions.len());
-        for partition in &partitions {
-            let added = list.add_partition_offset(&self.topic, *partition, Offset::Stored);
+        for partition in self.shelf.late_starts(is_dry) {
+            info!(topic = self.topic, partition, "nothing came of a partition since it was assigned, it is assigned again");
+            let mut list = TopicPartitionList::with_capacity(1);
+            let added = list.add_partition_offset(&self.topic, partition, Offset::Stored);
             added.map_err(|error| failed(&self.config, "cannot assign again", error))?;
-        }
-        info!(topic = self.topic, ?partitions, "nothing came of partitions since they were assigned, they are assigned again");
-        if let Err(error) = self.consumer.incremental_unassign(&list).and_then(|()| self.consumer.incremental_assign(&list)) {
-            // They went meanwhile, or will be late again.
-            debug!(topic = self.topic, %error, "cannot assign again");
+            // It went meanwhile, or will be late again.
+            let wrong = |error: KafkaError| debug!(topic = self.topic, partition, %error, "cannot assign again");
+            let _ = self.consumer.incremental_unassign(&list).inspect_err(|error| wrong(error.clone()));
+            let _ = self.consumer.incremental_assign(&list).inspect_err(|error| wrong(error.clone()));
+            let _ = self.consumer.resume(&list).inspect_err(|error| wrong(error.clone()));
         }
         Ok(())
     }
@@ -272,10 +270,9 @@ impl ConsumerContext for Context<Arc<Shelf>> {
                 let partitions = numbers(list);
                 info!(?partitions, "partitions are read");
                 self.of.assign(partitions.into_iter());
-                if self.of.is_held()
-                    && let Err(error) = consumer.pause(list)
-                {
-                    debug!(%error, "cannot pause new partitions: what comes of them is kept");
+                // What was paused when it went to another is still paused when it comes back.
+                if let Err(error) = if self.of.is_held() { consumer.pause(list) } else { consumer.resume(list) } {
+                    debug!(%error, "cannot pause or resume new partitions");
                 }
             }
             Rebalance::Revoke(_) => {}

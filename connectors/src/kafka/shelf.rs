@@ -246,9 +246,14 @@ impl Shelf {
         self.state.lock().starts.disturbed();
     }
 
-    /// Partitions of which nothing came for too long since they were assigned, and for how long.
-    pub(super) fn late_starts(&self) -> Vec<(i32, Duration)> {
-        self.state.lock().starts.late()
+    /// Partitions of which nothing came for too long since they were assigned. `is_dry`: all that the client has was taken.
+    pub(super) fn late_starts(&self, is_dry: bool) -> Vec<i32> {
+        self.state.lock().starts.late(is_dry)
+    }
+
+    /// One of which nothing will come.
+    pub(super) fn stuck_start(&self) -> Option<i32> {
+        self.state.lock().starts.stuck()
     }
 
     /// Nothing more will come, and nothing can be settled.

@@ -26,13 +26,15 @@ struct Start {
     since: Instant,
     patience: Duration,
     after_error: Duration,
+    /// Something went wrong since it was assigned.
+    troubled: bool,
 }
 
 impl Starts {
     /// A partition is ours, and shall be read.
     pub(super) fn assigned(&mut self, partition: i32) {
         let now = Instant::now();
-        self.0.insert(partition, Start { assigned: now, since: now, patience: FIRST, after_error: AFTER_ERROR });
+        self.0.insert(partition, Start { assigned: now, since: now, patience: FIRST, after_error: AFTER_ERROR, troubled: false });
     }
 
     /// Something came of it.
@@ -60,20 +62,30 @@ impl Starts {
         let now = Instant::now();
         for start in self.0.values_mut() {
             start.patience = start.patience.min(now.duration_since(start.since) + start.after_error);
+            start.troubled = true;
         }
     }
 
-    /// Those that are silent for too long, and since when. They are given more time.
-    pub(super) fn late(&mut self) -> Vec<(i32, Duration)> {
+    /// Those that are silent for too long; they are given more time. Where more of other partitions is there to be taken, what is awaited may stand
+    /// behind it: then only those that are silent for longer than that can last.
+    pub(super) fn late(&mut self, is_dry: bool) -> Vec<i32> {
         let now = Instant::now();
+        let patience = |start: &Start| if is_dry { start.patience } else { MOST };
         let mut late = Vec::new();
-        for (partition, start) in self.0.iter_mut().filter(|(_, start)| now.duration_since(start.since) >= start.patience) {
+        for (partition, start) in self.0.iter_mut().filter(|(_, start)| now.duration_since(start.since) >= patience(start)) {
             start.since = now;
             start.after_error = (start.after_error * 2).min(MOST);
             start.patience = (start.patience * 2).clamp(FIRST, MOST);
-            late.push((*partition, now.duration_since(start.assigned)));
+            late.push(*partition);
         }
         late
+    }
+
+    /// One that an error may have met, and that is silent for longer than any of the waits.
+    pub(super) fn stuck(&self) -> Option<i32> {
+        let now = Instant::now();
+        let mut stuck = self.0.iter().filter(|(_, start)| start.troubled && now.duration_since(start.assigned) >= MOST);
+        stuck.next().map(|(partition, _)| *partition)
     }
 }
 
@@ -91,25 +103,35 @@ mod tests {
         starts.assigned(2);
         starts.came(1);
         starts.gone(&[2]);
-        let mut after = Duration::ZERO;
         for wait in [5, 10, 20, 40, 80, 120, 120].map(Duration::from_secs) {
             tokio::time::advance(wait - MOMENT).await;
-            assert_eq!(starts.late(), []);
+            assert!(starts.late(true).is_empty());
             tokio::time::advance(MOMENT).await;
-            after += wait;
-            assert_eq!(starts.late(), [(0, after)]);
+            assert_eq!(starts.late(true), [0]);
         }
+        assert_eq!(starts.stuck(), None, "nothing went wrong");
         starts.assigned(0);
         tokio::time::advance(FIRST - MOMENT).await;
         starts.wait_anew();
         tokio::time::advance(MOMENT).await;
-        assert_eq!(starts.late(), []);
+        assert!(starts.late(true).is_empty());
         tokio::time::advance(FIRST).await;
-        assert_eq!(starts.late(), [(0, FIRST + MOMENT)]);
+        assert_eq!(starts.late(true), [0]);
         starts.came(0);
         tokio::time::advance(MOST).await;
         starts.disturbed();
-        assert_eq!(starts.late(), []);
+        assert_eq!((starts.late(true), starts.stuck()), (vec![], None));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn behind_what_others_have_it_may_be_silent_for_longer() {
+        let mut starts = Starts::default();
+        starts.assigned(0);
+        starts.disturbed();
+        tokio::time::advance(MOST - MOMENT).await;
+        assert_eq!((starts.late(false), starts.stuck()), (vec![], None));
+        tokio::time::advance(MOMENT).await;
+        assert_eq!((starts.late(false), starts.stuck()), (vec![0], Some(0)));
     }
 
     #[tokio::test(start_paused = true)]
@@ -120,9 +142,9 @@ mod tests {
             tokio::time::advance(MOMENT).await;
             starts.disturbed();
             tokio::time::advance(wait - MOMENT).await;
-            assert_eq!(starts.late(), [], "{wait:?}");
+            assert!(starts.late(true).is_empty(), "{wait:?}");
             tokio::time::advance(MOMENT).await;
-            assert_eq!(starts.late().len(), 1, "{wait:?}");
+            assert_eq!(starts.late(true), [0], "{wait:?}");
         }
     }
 }
