@@ -91,6 +91,12 @@ impl Publisher {
         self.inner.config.kind()
     }
 
+    /// The longest wait for an outcome.
+    #[must_use]
+    pub fn publish_timeout(&self) -> Duration {
+        self.inner.publish_timeout
+    }
+
     /// Opens the link, at start to find out whether it can be: from then on it may be published to, and `run` goes on with the outcomes.
     pub async fn open(&self) -> Result<(Arc<dyn Sink>, Outcomes), ConnectorError> {
         let (sink, outcomes) = self.inner.config.sink(self.inner.publish_timeout).await?;

@@ -55,13 +55,16 @@ impl Replier {
         while !replies.is_empty() {
             let now = replies.drain(..replies.len().min(REPLIES));
             let (silent, now): (Replies, Replies) = now.partition(|reply| self.silent.is(&reply.to));
-            let (silent, surplus): (Replies, Replies) = silent.into_iter().partition(|reply| self.silent.begin(&reply.to));
+            let (silent, surplus): (Replies, Replies) = silent.into_iter().partition(|_| self.silent.begin());
             for reply in surplus {
-                self.ended(&reply, &Outcome::Refused("too many verdicts wait for their confirm there".to_owned()));
+                self.ended(&reply, &Outcome::Refused("too many verdicts wait for a confirm".to_owned()));
             }
             if !silent.is_empty() {
-                let (replier, give_up) = (self.clone(), give_up.clone());
-                self.aside.spawn(async move { replier.deliver(silent, &give_up).await });
+                let (replier, give_up, count) = (self.clone(), give_up.clone(), silent.len());
+                self.aside.spawn(async move {
+                    replier.deliver(silent, &give_up).await;
+                    replier.silent.end(count);
+                });
             }
             self.deliver(now, give_up).await;
         }
@@ -98,14 +101,19 @@ impl Replier {
     /// Once: gives back those that were surely not taken, but for the last time.
     async fn publish(&self, replies: Replies, is_last: bool) -> Replies {
         let verdicts = replies.iter().map(|reply| (reply.to.clone(), outgoing::verdict(&reply.id, reply.action, reply.answer)));
+        let begun = clock::now();
         let outcomes = self.publisher.publish_all(verdicts.collect()).await;
+        // A link that breaks answers sooner, and so does a broker that refuses: they hold nothing up.
+        let in_vain = begun.elapsed() >= self.publisher.publish_timeout() / 2;
         let mut refused = Replies::new();
         for (reply, outcome) in replies.into_iter().zip(outcomes) {
             if !is_last && matches!(outcome, Outcome::Refused(_)) {
                 refused.push(reply);
                 continue;
             }
-            self.silent.heard(&reply.to, &outcome);
+            if self.silent.heard(&reply.to, &outcome, in_vain) {
+                tracing::warn!(ingest = &*self.ingest, to = %reply.to, "nothing is confirmed there, requests do not wait for their verdicts there");
+            }
             self.ended(&reply, &outcome);
         }
         refused
@@ -116,7 +124,10 @@ impl Replier {
         if let Some(metrics) = &self.metrics {
             metrics.reply(PublishOutcome::from(outcome));
         }
-        if *outcome != Outcome::Confirmed {
+        if self.silent.is(&reply.to) {
+            // One line was said, as the silence began.
+            tracing::debug!(ingest = &*self.ingest, id = %reply.id, to = %reply.to, ?outcome, "the verdict could not be delivered");
+        } else if *outcome != Outcome::Confirmed {
             tracing::warn!(ingest = &*self.ingest, id = %reply.id, to = %reply.to, ?outcome, "the verdict could not be delivered");
         }
     }

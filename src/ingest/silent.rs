@@ -5,40 +5,61 @@ use std::collections::HashMap;
 use dwell_connectors::{Destination, Outcome};
 use parking_lot::Mutex;
 
+use crate::clock::{self, Instant};
+
 /// The most of them. Producers name them, so there may be any number.
 const DESTINATIONS: usize = 1024;
-/// The most verdicts that are on their way to one of them.
+/// The most verdicts that are on their way to all of them.
 const UNDER_WAY: usize = 4096;
 
-/// Those that are silent, and how many verdicts are on their way to each.
+/// Those that are silent.
 #[derive(Debug, Default)]
-pub(super) struct Silent(Mutex<HashMap<Destination, usize>>);
+pub(super) struct Silent(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    /// Since when.
+    since: HashMap<Destination, Instant>,
+    under_way: usize,
+}
 
 impl Silent {
     /// Whether the last word from there did not come in time.
     pub(super) fn is(&self, to: &Destination) -> bool {
-        self.0.lock().contains_key(to)
+        self.0.lock().since.contains_key(to)
     }
 
-    /// A verdict sets out for one of them; false where too many are on their way.
-    pub(super) fn begin(&self, to: &Destination) -> bool {
-        let mut silent = self.0.lock();
-        let Some(under_way) = silent.get_mut(to) else { return true };
-        let has_room = *under_way < UNDER_WAY;
-        *under_way += usize::from(has_room);
+    /// A verdict sets out that nobody waits for; false where too many are on their way.
+    pub(super) fn begin(&self) -> bool {
+        let mut state = self.0.lock();
+        let has_room = state.under_way < UNDER_WAY;
+        state.under_way += usize::from(has_room);
         has_room
     }
 
-    /// What became of a verdict. Any word breaks the silence.
-    pub(super) fn heard(&self, to: &Destination, outcome: &Outcome) {
-        let mut silent = self.0.lock();
+    /// So many of those have their outcome.
+    pub(super) fn end(&self, count: usize) {
+        let mut state = self.0.lock();
+        state.under_way = state.under_way.saturating_sub(count);
+    }
+
+    /// What became of a verdict, and whether that took as long as may be waited for. True where the silence begins. Any word ends it.
+    pub(super) fn heard(&self, to: &Destination, outcome: &Outcome, in_vain: bool) -> bool {
+        let mut state = self.0.lock();
         if !matches!(outcome, Outcome::Unknown(_)) {
-            silent.remove(to);
-        } else if let Some(under_way) = silent.get_mut(to) {
-            *under_way = under_way.saturating_sub(1);
-        } else if silent.len() < DESTINATIONS {
-            silent.insert(to.clone(), 0);
+            state.since.remove(to);
+            return false;
         }
+        if !in_vain || state.since.contains_key(to) {
+            return false;
+        }
+        if state.since.len() >= DESTINATIONS {
+            // Queues that were made for one answer are silent for ever.
+            let oldest = state.since.iter().min_by_key(|(_, since)| **since).map(|(to, _)| to.clone());
+            oldest.and_then(|oldest| state.since.remove(&oldest));
+        }
+        state.since.insert(to.clone(), clock::now());
+        true
     }
 }
 
@@ -46,26 +67,36 @@ impl Silent {
 mod tests {
     use super::*;
 
-    #[test]
-    fn silence_ends_with_a_word_and_bounds_what_is_under_way() {
-        let (silent, to) = (Silent::default(), Destination::new("replies"));
-        let unknown = Outcome::Unknown("no confirm in time".to_owned());
-        assert!(!silent.is(&to) && silent.begin(&to));
-        silent.heard(&to, &unknown);
-        assert!(silent.is(&to));
-        assert_eq!((0..=UNDER_WAY).filter(|_| silent.begin(&to)).count(), UNDER_WAY);
-        silent.heard(&to, &unknown);
-        assert!(silent.begin(&to) && !silent.begin(&to));
-        silent.heard(&to, &Outcome::Refused("it is full".to_owned()));
-        assert!(!silent.is(&to));
+    fn unknown() -> Outcome {
+        Outcome::Unknown("no confirm in time".to_owned())
     }
 
     #[test]
-    fn there_are_not_more_than_so_many() {
+    fn silence_begins_with_a_wait_in_vain_and_ends_with_a_word() {
+        let (silent, to) = (Silent::default(), Destination::new("replies"));
+        assert!(!silent.heard(&to, &unknown(), false) && !silent.is(&to), "the link broke");
+        assert!(silent.heard(&to, &unknown(), true) && silent.is(&to));
+        assert!(!silent.heard(&to, &unknown(), true) && !silent.heard(&to, &unknown(), false) && silent.is(&to));
+        assert!(!silent.heard(&to, &Outcome::Refused("it is full".to_owned()), false) && !silent.is(&to));
+    }
+
+    #[test]
+    fn what_is_under_way_is_bounded() {
         let silent = Silent::default();
+        assert_eq!((0..=UNDER_WAY).filter(|_| silent.begin()).count(), UNDER_WAY);
+        silent.end(1);
+        assert!(silent.begin() && !silent.begin());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn where_there_are_too_many_the_oldest_is_forgotten() {
+        let silent = Silent::default();
+        let to = |n: usize| Destination::new(format!("replies-{n}"));
         for n in 0..=DESTINATIONS {
-            silent.heard(&Destination::new(format!("replies-{n}")), &Outcome::Unknown(String::new()));
+            assert!(silent.heard(&to(n), &unknown(), true));
+            tokio::time::advance(std::time::Duration::from_millis(1)).await;
         }
-        assert_eq!(silent.0.lock().len(), DESTINATIONS);
+        assert_eq!((0..=DESTINATIONS).filter(|n| silent.is(&to(*n))).count(), DESTINATIONS);
+        assert!(!silent.is(&to(0)));
     }
 }

@@ -145,7 +145,7 @@ async fn verdicts_of_a_batch_are_published_together_and_all_confirmed_before_it_
 #[tokio::test]
 async fn a_destination_that_confirms_nothing_is_waited_for_once() {
     const UNKNOWN: &str = r#"dwell_replies_total{ingest="main",outcome="unknown"}"#;
-    let rig = Rig::start(&[("delivery.publish_timeout", "5s")]).await;
+    let rig = Rig::start(&[("delivery.publish_timeout", "15s")]).await;
     rig.broker.fail("replies", Fault::Hold);
     rig.send(asking(request("a", "1h")));
     rig.until_metric(UNKNOWN, 1.0).await;
