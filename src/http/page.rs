@@ -34,9 +34,10 @@ pub(super) fn page() -> Result<Page, String> {
 fn put(page: &str, (named, open, close): (&str, &str, &str), text: &str) -> Result<(String, String), String> {
     let (before, behind) = page.split_once(named).ok_or_else(|| format!("index.html has no {named}"))?;
     // In an element of HTML these have a meaning of their own, even in the midst of a string or a comment.
-    for markup in ["</script", "<script", "</style", "<!--"] {
+    // And a carriage return is another character there than in the hash.
+    for markup in ["</script", "<script", "</style", "<!--", "\r"] {
         if text.to_ascii_lowercase().contains(markup) {
-            return Err(format!("what stands in place of {named} has {markup} in it, which a page would read as its own"));
+            return Err(format!("what stands in place of {named} has {markup:?} in it, which a page would read as its own"));
         }
     }
     let hash = STANDARD.encode(digest(&SHA256, text.as_bytes()));
@@ -68,7 +69,7 @@ mod tests {
 
     #[test]
     fn what_would_end_its_element_is_not_put_there() {
-        for text in ["'</Script>'", "/* </style> */", "// <!--", "`<script>`"] {
+        for text in ["'</Script>'", "/* </style> */", "// <!--", "`<script>`", "a\r\nb"] {
             assert!(put("<b>", ("<b>", "<script>", "</script>"), text).is_err(), "{text}");
         }
         assert!(put("<c>", ("<b>", "<script>", "</script>"), "").is_err());
