@@ -80,16 +80,6 @@ impl Config {
         self.addresses().collect::<Vec<_>>().join(", ")
     }
 
-    /// How long a consumer may be silent before its group goes on without it.
-    pub(super) fn session(&self) -> Duration {
-        Duration::from_millis(self.session_ms())
-    }
-
-    /// What is no number is told by `problems`.
-    fn session_ms(&self) -> u64 {
-        self.properties.get("session.timeout.ms").and_then(|value| value.trim().parse().ok()).unwrap_or(SESSION_MS)
-    }
-
     /// An error of this cluster.
     pub(super) fn fail(&self, kind: ErrorKind, what: &str) -> ConnectorError {
         ConnectorError::new(kind, format!("kafka at {}: {what}", self.place()))
@@ -268,9 +258,9 @@ mod tests {
         );
         let reader = config.client(Role::Reader { group: "g" }).unwrap();
         assert_eq!((reader.get("session.timeout.ms"), reader.get("enable.auto.commit")), (Some("6000"), Some("false")));
-        assert_eq!((config.session(), reader.get("max.poll.interval.ms")), (Duration::from_secs(6), Some("30000")));
+        assert_eq!(reader.get("max.poll.interval.ms"), Some("30000"));
         config.properties.set("session.timeout.ms", "45000");
         let reader = config.client(Role::Reader { group: "g" }).unwrap();
-        assert_eq!((config.session(), reader.get("max.poll.interval.ms")), (Duration::from_secs(45), Some("45000")));
+        assert_eq!(reader.get("max.poll.interval.ms"), Some("45000"));
     }
 }

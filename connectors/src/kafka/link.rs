@@ -1,7 +1,7 @@
 //! What librdkafka says about its connections, and whether the cluster answers.
 //!
 //! librdkafka reconnects by itself and for ever, and most of what it says on the way is no news. The link counts as lost when every broker it knows
-//! is down and none answers for too long: then the value ends, and the supervisor above opens another.
+//! is down and none answers within [`GRACE`]: then the value ends, and the supervisor above opens another.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -28,6 +28,8 @@ const CONNECT: Duration = Duration::from_secs(5);
 const LOOK: Duration = Duration::from_millis(500);
 /// The longest that any work with a client may take: more than all of its own waits.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// How long all brokers may be down before the link counts as lost.
+pub(super) const GRACE: Duration = Duration::from_secs(2);
 
 /// Listens to one client.
 #[derive(Default)]
@@ -65,15 +67,15 @@ impl Ear {
         if self.0.lock().open.is_some_and(|last| last >= moment) { Way::Open } else { Way::Clear }
     }
 
-    /// Why the link is lost, where it is: no broker has answered for longer than `grace`. Looks for a moment while that is open.
-    pub(super) fn lost<C: ClientContext>(&self, client: &Client<C>, grace: Duration) -> Option<String> {
+    /// Why the link is lost, where it is: no broker has answered for too long. Looks for a moment while that is open.
+    pub(super) fn lost<C: ClientContext>(&self, client: &Client<C>) -> Option<String> {
         let (first, last) = self.0.lock().down?;
         if client.fetch_metadata(None, LOOK / 2).is_ok() {
             // Unless they went again meanwhile.
             self.0.lock().down.take_if(|(_, latest)| *latest == last);
             return None;
         }
-        (first.elapsed() >= grace).then(|| self.0.lock().last.clone().unwrap_or_else(|| "all brokers are down".to_owned()))
+        (first.elapsed() >= GRACE).then(|| self.0.lock().last.clone().unwrap_or_else(|| "all brokers are down".to_owned()))
     }
 }
 

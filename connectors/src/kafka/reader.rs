@@ -97,8 +97,7 @@ impl Reader {
             } else {
                 self.shelf.wait(MOMENT);
             }
-            // As long as its group waits for it, it goes on where it was once a broker answers. Another would have to join, and all would wait for this one.
-            if let Some(why) = self.consumer.client().context().ear.lost(self.consumer.client(), self.config.session()) {
+            if let Some(why) = self.consumer.client().context().ear.lost(self.consumer.client()) {
                 return Err(self.config.fail(ErrorKind::Disconnected, &format!("the connection was lost: {why}")));
             }
         }

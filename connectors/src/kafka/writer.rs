@@ -16,8 +16,6 @@ use super::outcome::{Failed, outcome};
 use super::window::Window;
 use crate::{Outcome, Token};
 
-/// How long all brokers may be down before the link counts as lost: the jobs wait, and another that answers is tried for.
-const GRACE: Duration = Duration::from_secs(2);
 /// How long one poll takes.
 const POLL: Duration = Duration::from_millis(50);
 /// The longest wait for what was purged.
@@ -64,7 +62,7 @@ impl Writer {
             if let Some((_, why)) = client.fatal_error() {
                 return format!("the producer failed for good: {why}");
             }
-            if let Some(why) = client.context().ear.lost(client, GRACE) {
+            if let Some(why) = client.context().ear.lost(client) {
                 return format!("the connection was lost: {why}");
             }
             // librdkafka gives every message up by its own timeout: this is for one that does not.

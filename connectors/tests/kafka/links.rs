@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use dwell_connectors::{ErrorKind, Outcome, SourceOptions};
 
 use crate::server::{KafkaServer, shared};
-use crate::{PATIENCE, at, collect, confirmed, declare, fresh, numbered, numbers, options, read, with};
+use crate::{PATIENCE, at, collect, declare, fresh, numbered, numbers, options, read};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_broker_that_is_killed_under_load_loses_nothing_and_outcomes_are_true() {
@@ -60,24 +60,6 @@ async fn a_broker_that_is_killed_under_load_loses_nothing_and_outcomes_are_true(
             _ => {}
         }
     }
-}
-
-#[tokio::test]
-async fn a_source_outlives_a_broker_that_is_back_before_its_group_misses_it() {
-    let server = KafkaServer::start("");
-    // Longer than a start takes on any machine.
-    let broker = with(&server, &[("session.timeout.ms", "60000")]);
-    declare(&broker, "a").await;
-    let source = broker.source(options("a")).await.unwrap();
-    confirmed(&broker, numbered("a", 10)).await;
-    assert_eq!(read(&*source, 10).await.len(), 10);
-    server.kill();
-    let gone = tokio::time::timeout(Duration::from_secs(5), source.recv()).await;
-    assert!(gone.is_err(), "the source ended, or something came again: {gone:?}");
-    server.run();
-    confirmed(&broker, numbered("a", 10)).await;
-    assert_eq!(read(&*source, 10).await.len(), 10, "what was settled did not come again, and nothing is missing");
-    source.close().await.unwrap();
 }
 
 #[tokio::test]
