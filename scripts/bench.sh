@@ -41,7 +41,7 @@ for broker in "${brokers[@]}"; do
   measure lateness --broker "$broker" --rate $rates --pending $pending --secs $secs --runs "$runs"
 done
 measure scale --broker "${brokers[0]}" --jobs $jobs --instances 1,2,4 --buckets 16,1,64 --runs "$runs"
-# What a job takes of Redis, by the size of its body (docs/sizing.md).
+# What a job takes of Redis, by the size of its body.
 for body in 200 1000 10000; do
   measure memory --pending $small --load-jobs 0 --body $body --runs 1
   measure drain --alone --jobs $small --body $body --runs 1
