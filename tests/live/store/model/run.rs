@@ -29,6 +29,8 @@ pub(super) struct Held {
     pub(super) dying: bool,
     /// Its lease is as good as over: it publishes only while it is sure that nobody took the job over.
     pub(super) over: bool,
+    /// Its consumer said `failed` before it was published: the next attempt may come first.
+    pub(super) failed: bool,
 }
 
 #[derive(Default)]
@@ -129,6 +131,10 @@ impl Run {
             (Action::Cancel, _) | (Action::Finish, "finished") => {
                 self.standing.remove(&word.id);
             }
+            (Action::Fail, "failed") => {
+                let held = self.instances.iter_mut().flat_map(|instance| &mut instance.held);
+                held.filter(|held| held.life == before.life && !held.published).for_each(|held| held.failed = true);
+            }
             (Action::Requeue, "requeued") => {
                 self.standing.insert(word.id, self.reference.jobs[&word.id].life);
             }
@@ -150,6 +156,7 @@ impl Run {
                 rescued,
                 dying: job.dying,
                 over,
+                failed: false,
             });
         }
     }

@@ -22,7 +22,8 @@ impl Run {
         held.published = true;
         assert!(!self.cancelled.contains(&held.life), "`cancelled`, and it is published after");
         let attempts = self.published.entry(held.life).or_default();
-        assert!(self.failed_over || attempts.iter().all(|attempt| *attempt < held.attempt), "attempt {} after {attempts:?}", held.attempt);
+        let is_next = |attempt: &u32| if held.failed { *attempt != held.attempt } else { *attempt < held.attempt };
+        assert!(self.failed_over || attempts.iter().all(is_next), "attempt {} after {attempts:?}", held.attempt);
         attempts.push(held.attempt);
     }
 
