@@ -26,7 +26,7 @@ return denied";
 type Permit = (&'static str, &'static [&'static str]);
 
 /// What the scripts run on hashes and sorted sets.
-const ON_A_KEY: [Permit; 20] = [
+const ON_A_KEY: [Permit; 21] = [
     ("EXISTS", &[]),
     ("UNLINK", &[]),
     ("HDEL", &["f"]),
@@ -44,6 +44,7 @@ const ON_A_KEY: [Permit; 20] = [
     ("ZRANGE", &["0", "0"]),
     ("ZRANGEBYSCORE", &["0", "0"]),
     ("ZREM", &["m"]),
+    ("ZREMRANGEBYRANK", &["0", "0"]),
     ("ZREMRANGEBYSCORE", &["0", "0"]),
     ("ZSCORE", &["m"]),
     ("RENAME", &["-"]),

@@ -6,12 +6,12 @@
 local outcome, ids = ARGV[1], {}
 for i = 2, #ARGV, 2 do ids[i / 2] = ARGV[i] end
 local states = many('HMGET', STATE, ids) or {}
-local done, over, answer = {}, {}, {}
+local done, over, answer, count = {}, {}, {}, 0
 for i, id in ipairs(ids) do
   local bytes = states[i]
   if bytes and fence_of(bytes) == ARGV[2 * i + 1] and is_readable(bytes) then
-    push(done, id)
-    push(over, id, gone_entry(outcome, bytes))
+    count = count + 1
+    done[count], over[2 * count - 1], over[2 * count] = id, id, gone_entry(outcome, bytes)
     answer[i] = 'done'
   else
     answer[i] = 'lease_lost'

@@ -2,6 +2,7 @@
 -- KEYS: run jobs state gone gone_old acts acts_old dead, then due:<broker> of each broker that the script may touch.
 local RUN, JOBS, STATE, GONE, GONE_OLD, ACTS, ACTS_OLD, DEAD = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8]
 local call = redis.call
+local byte, sub = string.byte, string.sub
 
 -- The only clock, frozen while the script runs: us, and ms.
 local TIME = call('TIME')
@@ -36,11 +37,11 @@ local RECORD_VERSION = 1
 local FLAG_GENERATED, FLAG_REPLACED = 2, 4
 local function has(flags, bit) return math.floor(flags / bit) % 2 == 1 end
 -- A prefix is 31 bytes and the broker: what is shorter is no record of ours.
-local function is_known(record) return #record > 31 and string.byte(record, 1) == RECORD_VERSION end
+local function is_known(record) return #record > 31 and byte(record, 1) == RECORD_VERSION end
 local function generation_of(record) return string.sub(record, 7, 14) end
 local function fingerprint_of(record) return string.sub(record, 15, 22) end
 local function digest_of(record) return string.sub(record, 23, 30) end
-local function broker_of(record) return string.sub(record, 32, 31 + string.byte(record, 31)) end
+local function broker_of(record) return sub(record, 32, 31 + byte(record, 31)) end
 local function schedule_verdict_of(record) return has(string.byte(record, 2), FLAG_REPLACED) and 'replaced' or 'added' end
 
 -- State (store/record.rs): what changes; only of jobs that were claimed or changed.
@@ -66,16 +67,16 @@ end
 -- The state of a first claim, written without taking anything apart: generation and fingerprint stand side by side in the record too. Few strings:
 -- what Lua makes of them is a quarter of a claim.
 local function first_state(record, due, fence)
-  local marks = has(string.byte(record, 2), FLAG_REPLACED) and REPLACED or 0
-  return struct.pack(STATE_FIRST, STATE_VERSION, 0, 0, 1, 0, due, fence, string.sub(record, 7, 22), marks, 0)
+  local marks = has(byte(record, 2), FLAG_REPLACED) and REPLACED or 0
+  return struct.pack(STATE_FIRST, STATE_VERSION, 0, 0, 1, 0, due, fence, sub(record, 7, 22), marks, 0)
 end
-local function fence_of(bytes) return string.sub(bytes, 18, 25) end
+local function fence_of(bytes) return sub(bytes, 18, 25) end
 -- Also where it is cut off: taking it apart would fail the script, and with it every other job of the call.
-local function is_readable(bytes) return not bytes or string.byte(bytes, 1) == STATE_VERSION and #bytes >= STATE_BYTES end
+local function is_readable(bytes) return not bytes or byte(bytes, 1) == STATE_VERSION and #bytes >= STATE_BYTES end
 
 -- Gone: id -> outcome, then marks, fingerprint and due as they stand in the state. acts: fingerprint -> verdict:due. Field '' of both: when the
 -- turn began; of the older ones: when it ended.
-local function gone_entry(outcome, bytes) return outcome .. string.sub(bytes, 42, 42) .. string.sub(bytes, 34, 41) .. string.sub(bytes, 10, 17) end
+local function gone_entry(outcome, bytes) return outcome .. sub(bytes, 42, 42) .. sub(bytes, 34, 41) .. sub(bytes, 10, 17) end
 local function gone_outcome(entry) return string.sub(entry, 1, 1) end
 local function gone_fingerprint(entry) return string.sub(entry, 3, 10) end
 local function gone_verdict(entry) return has(string.byte(entry, 2), REPLACED) and 'replaced' or 'added' end

@@ -9,11 +9,11 @@
 -- Work   <= 128 jobs or 1 MiB a call; a constant number of commands, and three a job whose id exists. First write HSET: a full Redis refuses cleanly.
 local WIDTH, EQUALS = 5, string.byte('=')
 local count = #ARGV / WIDTH
-local ids, fingerprints, brokers = {}, {}, {}
+local ids, brokers = {}, {}
 for i = 1, count do
   local record = ARGV[(i - 1) * WIDTH + 2]
   local broker = broker_of(record)
-  ids[i], fingerprints[i], brokers[i] = ARGV[(i - 1) * WIDTH + 1], fingerprint_of(record), broker
+  ids[i], brokers[i] = ARGV[(i - 1) * WIDTH + 1], broker
   if not DUE[broker] then return redis.error_reply('DWELL_BROKER ' .. broker) end
 end
 local live = call('HMGET', JOBS, unpack(ids))
@@ -26,19 +26,23 @@ local is_new = call('HEXISTS', STATE, '') == 0 and call('EXISTS', JOBS) == 0
 -- Most of these tables are not there most of the time.
 local function remembered(key, list) return call('EXISTS', key) == 1 and call('HMGET', key, unpack(list)) or {} end
 local gone, gone_old = remembered(GONE, ids), remembered(GONE_OLD, ids)
+local fingerprints = {}
+if call('EXISTS', ACTS, ACTS_OLD) > 0 then
+  for i = 1, count do fingerprints[i] = fingerprint_of(ARGV[(i - 1) * WIDTH + 2]) end
+end
 local acts, acts_old = remembered(ACTS, fingerprints), remembered(ACTS_OLD, fingerprints)
 
 local records, applied, leave_run, leave_dead, forget, outdated = {}, {}, {}, {}, {}, {}
-local leave_due, enter_due, earliest = {}, {}, {}
+local leave_due, enter_due, added = {}, {}, 0
 local answer = { NOW_US, count }
 
 for i = 1, count do
   local at = (i - 1) * WIDTH
   local id, record, time, policy, check = ids[i], ARGV[at + 2], ARGV[at + 3], ARGV[at + 4], ARGV[at + 5] == '1'
-  local fingerprint, broker, was = fingerprints[i], brokers[i], live[i]
+  local broker, was = brokers[i], live[i]
   local due_text, due
-  if string.byte(time, 1) == EQUALS then
-    due_text = string.sub(time, 2)
+  if byte(time, 1) == EQUALS then
+    due_text = sub(time, 2)
     due = tonumber(due_text)
   else
     due = relative_time(time)
@@ -61,6 +65,7 @@ for i = 1, count do
   elseif check then
     local over = gone[i] or gone_old[i]
     local act = acts[i] or acts_old[i]
+    local fingerprint = (was or over) and fingerprint_of(record)
     if was and is_known(was) and fingerprint_of(was) == fingerprint then
       verdict, due = schedule_verdict_of(was), was_due
     elseif over and gone_fingerprint(over) == fingerprint then
@@ -77,7 +82,7 @@ for i = 1, count do
     elseif policy == 'keep' then verdict = 'kept'
     elseif policy == 'reject' then verdict = 'conflict' end
     if verdict then
-      push(applied, fingerprint, act_entry(verdict, was_due))
+      push(applied, fingerprint_of(record), act_entry(verdict, was_due))
       due = was_due
     end
   end
@@ -103,14 +108,19 @@ for i = 1, count do
     if verdict == 'replaced' then
       record = string.sub(record, 1, 1) .. string.char(string.byte(record, 2) + FLAG_REPLACED) .. string.sub(record, 3)
     end
-    push(records, id, record)
-    local key = DUE[broker]
-    enter_due[key] = enter_due[key] or {}
-    push(enter_due[key], due_text, id)
-    if not earliest[broker] or due < earliest[broker] then earliest[broker] = due end
-    push(answer, verdict, due_text)
+    added = added + 1
+    records[2 * added - 1], records[2 * added] = id, record
+    local entering = enter_due[broker]
+    if not entering then
+      entering = { count = 0, earliest = due }
+      enter_due[broker] = entering
+    end
+    entering.count = entering.count + 1
+    entering[2 * entering.count - 1], entering[2 * entering.count] = due_text, id
+    if due < entering.earliest then entering.earliest = due end
+    answer[2 * i + 1], answer[2 * i + 2] = verdict, due_text
   else
-    push(answer, verdict, due and int(due) or '')
+    answer[2 * i + 1], answer[2 * i + 2] = verdict, due and int(due) or ''
   end
 end
 
@@ -123,10 +133,10 @@ many('HDEL', STATE, forget)
 many('HDEL', GONE, outdated)
 many('HDEL', GONE_OLD, outdated)
 for key, list in pairs(leave_due) do many('ZREM', key, list) end
-for key, list in pairs(enter_due) do many('ZADD', key, list) end
+for broker, list in pairs(enter_due) do many('ZADD', DUE[broker], list) end
 if is_new then see_master(true) end
-for broker, due in pairs(earliest) do
+for broker, list in pairs(enter_due) do
   local head = call('ZRANGE', DUE[broker], 0, 0, 'WITHSCORES')
-  if tonumber(head[2]) == due then push(answer, broker, int(due)) end
+  if tonumber(head[2]) == list.earliest then push(answer, broker, int(list.earliest)) end
 end
 return answer

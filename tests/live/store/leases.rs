@@ -1,81 +1,12 @@
-//! `claim`, `reclaim`, `rescue` and the ways in which a lease ends.
+//! `rescue` and the ways in which a lease ends.
 
 use std::time::Duration;
 
-use dwell::job::{DeadReason, Due, Verdict};
-use dwell::store::lease::{Bury, Held, Lease, Over, Release, Retry};
+use dwell::job::DeadReason;
+use dwell::store::lease::{Bury, Held, Over, Release, Retry};
 use dwell::store::read::Place;
 
-use super::bed::{Bed, FAR, LEASE, MAIN, PAST, held, id, one_of, request, retry};
-use super::lossy::Lossy;
-
-#[tokio::test]
-async fn a_claim_takes_what_is_due_in_order_and_tells_what_is_next() {
-    let bed = Bed::new().await;
-    let before = bed.store.read_clock().await.unwrap();
-    for (n, due) in [(1, Due::At(3000)), (2, Due::At(1000)), (3, Due::At(2000)), (4, FAR), (5, Due::At(4_000_000_000_001))] {
-        bed.put(request(&format!("job-{n}"), n, due)).await;
-    }
-    let taken = bed.claim().await;
-    assert_eq!(taken.jobs.iter().map(|lease| lease.id.as_str()).collect::<Vec<_>>(), ["job-2", "job-3", "job-1"]);
-    assert_eq!((taken.next_ms, taken.more, taken.unknown, taken.orphans), (Some(4_000_000_000_000), false, 0, 0));
-    assert!(taken.now_us >= before);
-    let first = &taken.jobs[0];
-    assert_eq!((first.state.attempt, first.state.step, first.state.due_ms, first.state.crashes), (1, 0, 1000, 0));
-    assert_eq!((first.state.generation, first.state.fence), (first.record.generation, first.fence));
-    assert_eq!(bed.place("job-1").await, "run");
-    let found = bed.store.find(&id("job-1")).await.unwrap().unwrap();
-    assert_eq!(found.place, Place::Reserved);
-    assert!(found.score_ms >= before / 1000 + 600_000);
-
-    let empty = bed.claim().await;
-    assert!(empty.jobs.is_empty() && empty.next_ms == Some(4_000_000_000_000));
-    assert_eq!(Bed::new().await.claim().await.next_ms, None);
-}
-
-#[tokio::test]
-async fn a_claim_is_bounded_in_jobs_and_bytes() {
-    let bed = Bed::new().await;
-    let batch: Vec<_> = (0..10)
-        .map(|n| {
-            let mut request = request(&format!("job-{n}"), n, Due::At(n.cast_signed()));
-            request.job.body = vec![0; 1000].into();
-            request
-        })
-        .collect();
-    bed.store.schedule(&batch).await.unwrap();
-    let claim = async |most, bytes| {
-        let taken = bed.store.claim(0, MAIN, LEASE, most, bytes).await.unwrap();
-        (taken.jobs.len(), taken.more)
-    };
-    assert_eq!(claim(3, 1 << 20).await, (3, true));
-    // At least one, be it larger than the budget.
-    assert_eq!(claim(10, 1).await, (1, true));
-    // Two records of 1100 bytes or so fit into 2500.
-    assert_eq!(claim(10, 2500).await, (2, true));
-    assert_eq!(claim(0, 2500).await.0, 0);
-    assert_eq!(claim(128, 1 << 20).await, (4, false));
-}
-
-#[tokio::test]
-async fn jobs_of_a_later_version_stay_and_hide_nothing() {
-    let bed = Bed::new().await;
-    let batch: Vec<_> = (0..400).map(|n| request(&format!("later-{n:03}"), n, Due::At(n.cast_signed()))).collect();
-    bed.store.schedule(&batch).await.unwrap();
-    for n in 0..400 {
-        bed.redis(&["HSET", &bed.key("jobs"), &format!("later-{n:03}"), "\x02 of a later version"]).await;
-    }
-    bed.put(request("known", 1000, Due::At(500))).await;
-    let taken = bed.claim().await;
-    assert_eq!((taken.jobs.len(), taken.unknown), (1, 400));
-    assert_eq!(taken.jobs[0].id.as_str(), "known");
-    assert_eq!(bed.place("later-399").await, "due:main");
-    // An action on one of them is refused; a new schedule takes its place.
-    let error = bed.store.act(&super::bed::action(dwell::job::Action::Cancel, "later-000", 2000), &[]).await.unwrap_err();
-    assert!(error.class == dwell::store::error::Class::Script && error.message.contains("DWELL_VERSION"), "{error}");
-    assert_eq!(bed.put(request("later-000", 2001, FAR)).await, Verdict::Replaced);
-    assert_eq!(bed.place("later-000").await, "due:main");
-}
+use super::bed::{Bed, LEASE, MAIN, PAST, held, id, request, retry};
 
 #[tokio::test]
 async fn leases_of_a_later_version_stay_and_hide_nothing() {
@@ -316,51 +247,4 @@ async fn a_rescue_is_bounded_and_tells_of_more() {
     let taken = bed.store.rescue(0, LEASE, 128, 1 << 20).await.unwrap();
     assert_eq!((taken.jobs.len(), taken.more), (5, false));
     assert!(taken.next_ms.is_some());
-}
-
-#[tokio::test]
-async fn what_a_claim_took_without_our_hearing_of_it_is_given_back_unburned() {
-    let bed = Bed::new().await;
-    bed.put(request("a", 1, PAST)).await;
-    bed.put(request("other", 2, PAST)).await;
-    // Taken by another instance, under another nonce: not touched.
-    let other: Lease = bed.store.claim(0, MAIN, LEASE, 1, 1).await.unwrap().jobs.remove(0);
-    let lossy = Lossy::beside(&bed).await;
-    lossy.lose_a_claim(&bed, 128).await;
-    assert_eq!((bed.place("a").await, bed.place("other").await), ("run".to_owned(), "run".to_owned()));
-    let lease = one_of(lossy.store.claim(0, MAIN, LEASE, 128, 1 << 20).await.unwrap());
-    assert_ne!(lease.id, other.id);
-    assert_eq!(lease.state.attempt, 1);
-    assert!(bed.complete(&lease).await && bed.complete(&other).await);
-}
-
-#[tokio::test]
-async fn a_lost_claim_is_found_among_many_leases() {
-    let bed = Bed::new().await;
-    let lossy = Lossy::beside(&bed).await;
-    for round in 0..12 {
-        let batch: Vec<_> = (0..100).map(|n| request(&format!("job-{round}-{n}"), round * 100 + n, PAST)).collect();
-        bed.store.schedule(&batch).await.unwrap();
-        if round == 8 {
-            lossy.lose_a_claim(&bed, 128).await;
-        } else {
-            super::bed::open(&bed.settings, &[MAIN]).await.claim(0, MAIN, LEASE, 128, 1 << 20).await.unwrap();
-        }
-    }
-    let taken = lossy.store.claim(0, MAIN, LEASE, 128, 1 << 20).await.unwrap();
-    assert_eq!(taken.jobs.len(), 100);
-    assert!(taken.jobs.iter().all(|lease| lease.id.as_str().starts_with("job-8-") && lease.state.attempt == 1));
-}
-
-#[tokio::test]
-async fn claims_at_once_take_different_jobs_under_different_fences() {
-    let bed = Bed::new().await;
-    let batch: Vec<_> = (0..20).map(|n| request(&format!("job-{n}"), n, PAST)).collect();
-    bed.store.schedule(&batch).await.unwrap();
-    let claims = (0..4).map(|_| bed.store.claim(0, MAIN, LEASE, 5, 1 << 20));
-    let taken = futures_util::future::try_join_all(claims).await.unwrap();
-    let jobs: Vec<&Lease> = taken.iter().flat_map(|taken| &taken.jobs).collect();
-    let ids: std::collections::HashSet<&str> = jobs.iter().map(|lease| lease.id.as_str()).collect();
-    let fences: std::collections::HashSet<[u8; 8]> = jobs.iter().map(|lease| lease.fence).collect();
-    assert_eq!((jobs.len(), ids.len(), fences.len()), (20, 20, 4));
 }

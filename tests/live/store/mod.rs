@@ -3,6 +3,7 @@
 pub(crate) mod acts;
 pub(crate) mod bed;
 mod cases;
+mod claims;
 mod failover;
 mod full;
 mod gate;
