@@ -167,16 +167,17 @@ impl Checker<'_> {
     fn life(&mut self, id: &str, came: &[Came<'_>]) {
         let numbers: Vec<u32> = came.iter().map(|came| came.what.attempt.unwrap_or(0)).collect();
         let between = |of, one: &Came<'_>, other: &Came<'_>| self.windows.between(of, one.taken_us(), other.taken_us());
-        // A master that was promoted may not know that it was begun; and librdkafka sends again by itself what may have landed, under a number of
-        // its own that the broker does not know (it gave up the one before when other messages ran out of time).
-        let sends_again = |one: &Came<'_>, other: &Came<'_>| self.history.head.broker == "kafka" && between(kinds::at_broker, one, other);
-        let twice = |(at, one): (usize, &Came<'_>)| {
-            let mut same = came[at + 1..].iter().filter(|other| one.what.attempt == other.what.attempt);
-            same.any(|other| !between(kinds::rolls_back, one, other) && !sends_again(one, other))
-        };
+        // A master that was promoted may not know that it was begun.
+        let rolled_back = |one: &Came<'_>, other: &Came<'_>| between(kinds::rolls_back, one, other);
+        let is_twice = |one: &Came<'_>, other: &Came<'_>| one.what.attempt == other.what.attempt && !rolled_back(one, other);
+        let twins = came.iter().enumerate().flat_map(|(at, one)| came[at + 1..].iter().map(move |other| (one, other)));
+        let (sent_again, twice): (Vec<_>, Vec<_>) = twins
+            .filter(|(one, other)| is_twice(one, other))
+            .partition(|(one, other)| self.history.head.broker == "kafka" && self.windows.sends_again(one.taken_us(), other.taken_us()));
+        self.verdict.counts.sent_again += sent_again.len() as u64;
         // What was held back may come after what was sent later.
         let falls = |pair: &[Came<'_>]| pair[0].what.attempt > pair[1].what.attempt && !between(kinds::reorders, &pair[0], &pair[1]);
-        if numbers.contains(&0) || came.iter().enumerate().any(twice) || came.windows(2).any(falls) {
+        if numbers.contains(&0) || !twice.is_empty() || came.windows(2).any(falls) {
             self.verdict.find(Wrong::Misnumbered, format!("{id}: attempts {numbers:?}"));
         }
     }

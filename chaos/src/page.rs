@@ -27,8 +27,8 @@ fn written(report: &Report) -> String {
         "\n## Faults\n\nRecovery is the time from when everything was whole again until the first job arrived, of those that could: taken, and due. The middle \
          one, and the longest. The next fault waits until what the one before held up is out. All that fell due while the fault lasted includes requests \
          that the broker holds for a reader that is gone, until its own patience ends (JetStream's `ack_wait`, Kafka's session), and what waits for the \
-         lease of an instance that is gone. Copies are second arrivals, each with a higher `delayed-attempt`; only after a failover it may be the same. Requests that \
-         RabbitMQ handed out again, and whose jobs were carried out anew, are not among them.\n",
+         lease of an instance that is gone. Copies are second arrivals, each with a higher `delayed-attempt`; only after a failover, and where Kafka's client \
+         sends again around a fault of the broker, it may be the same. Requests that RabbitMQ handed out again, and whose jobs were carried out anew, are not among them.\n",
     );
     let recoveries_ms = report.recoveries_ms();
     if let (Some(middle), Some(most)) = (median(&recoveries_ms), recoveries_ms.iter().max()) {

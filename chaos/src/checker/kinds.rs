@@ -22,12 +22,17 @@ pub(super) fn reorders(kind: &str) -> bool {
 }
 
 /// Whether a request that was handed out is handed out again, while who had it first is still at it and may read it last. Who was killed reads
-/// nothing, who was told to stop gives back first, and a slow link breaks nothing.
+/// nothing, and who was told to stop gives back first.
 pub(super) fn requeues(kind: &str) -> bool {
-    (at_broker(kind) && kind != "link-slow-broker") || ["dwell-freeze", "permissions-withdrawn"].contains(&kind)
+    breaks_broker(kind) || ["dwell-freeze", "permissions-withdrawn"].contains(&kind)
 }
 
 /// Whether the broker or its link breaks.
 pub(super) fn at_broker(kind: &str) -> bool {
     kind.starts_with("broker-") || (kind.starts_with("link-") && kind.ends_with("-broker"))
+}
+
+/// Whether connections to the broker end by it. A slow link breaks nothing.
+pub(super) fn breaks_broker(kind: &str) -> bool {
+    at_broker(kind) && kind != "link-slow-broker"
 }

@@ -98,6 +98,9 @@ pub struct Counts {
     /// Jobs carried out once more because their request came again without a mark that tells it: on RabbitMQ, around a fault.
     #[serde(default)]
     pub redelivered: u64,
+    /// Of the duplicates, those under the attempt number of another, which a client sent again by itself: on Kafka, around a fault of the broker.
+    #[serde(default)]
+    pub sent_again: u64,
 }
 
 impl std::ops::Add for Counts {
@@ -116,6 +119,7 @@ impl std::ops::Add for Counts {
             untold: self.untold + other.untold,
             duplicates: self.duplicates + other.duplicates,
             redelivered: self.redelivered + other.redelivered,
+            sent_again: self.sent_again + other.sent_again,
         }
     }
 }
@@ -174,12 +178,16 @@ impl Verdict {
 
 impl fmt::Display for Counts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Counts { taken, uncertain, delivered, recovered, dead, rejected, asked, answered, untold, duplicates, redelivered } = self;
+        let Counts { taken, uncertain, delivered, recovered, dead, rejected, asked, answered, untold, duplicates, redelivered, sent_again } =
+            self;
         write!(
             f,
             "{taken} jobs taken, {uncertain} uncertain ({recovered} of them came), {delivered} delivered, {dead} dead, {rejected} rejected, \
              {answered} of {asked} answers ({untold} could not be told), {duplicates} duplicates"
         )?;
+        if *sent_again > 0 {
+            write!(f, " ({sent_again} of them under the same attempt)")?;
+        }
         if *redelivered > 0 {
             write!(f, ", {redelivered} carried out again for a request that came again")?;
         }

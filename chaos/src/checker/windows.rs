@@ -86,6 +86,14 @@ impl<'a> Windows<'a> {
         self.windows.iter().any(|Window { fault, .. }| of(&fault.kind) && fault.began_us <= to_us && fault.healed_us + reach_us >= from_us)
     }
 
+    /// Whether a client may have sent by itself what landed at both times: something of the broker was broken between them, and it has not had
+    /// longer than it has for a message. librdkafka sends again what may have landed, under a number of its own that the broker does not know, where
+    /// it gave up the one before because other messages ran out of time.
+    pub(super) fn sends_again(&self, one_us: i64, other_us: i64) -> bool {
+        let (from_us, to_us) = (one_us.min(other_us), one_us.max(other_us));
+        to_us - from_us <= timeout_us(self.head) + SLACK_US && self.between(kinds::breaks_broker, from_us, to_us)
+    }
+
     /// Whether the request was not acknowledged yet when something broke that hands requests out again, and this came of it in time.
     pub(super) fn hands_out_again(&self, sent_us: i64, due_ms: Option<i64>, taken_us: i64) -> bool {
         let late_us = self.head.late_ms * 1000;
@@ -207,13 +215,17 @@ fn allowance(fault: &Fault) -> Allowance {
     fault.kind.parse::<FaultKind>().map_or_else(|_| Allowance::default(), FaultKind::allows)
 }
 
+/// How long a publish waits for its confirm, µs.
+fn timeout_us(head: &Head) -> i64 {
+    let margin_ms = i64::try_from(LEASE_MARGIN.as_millis()).unwrap_or(i64::MAX);
+    (head.lease_ms - margin_ms).max(1) * 1000
+}
+
 /// How many copies a fault may explain.
 fn room(fault: &Fault, history: &History) -> u64 {
     let allowance = allowance(fault);
     // What has no answer is given up at the publish timeout, and others are in flight in its stead.
-    let margin_ms = i64::try_from(LEASE_MARGIN.as_millis()).unwrap_or(i64::MAX);
-    let timeout_us = (history.head.lease_ms - margin_ms).max(1) * 1000;
-    let rounds = if fault.kind.starts_with("dwell-") { 1 } else { 1 + (fault.healed_us - fault.began_us) / timeout_us };
+    let rounds = if fault.kind.starts_with("dwell-") { 1 } else { 1 + (fault.healed_us - fault.began_us) / timeout_us(&history.head) };
     let rounds = u64::try_from(rounds).unwrap_or(1);
     let in_flight = if allowance.duplicates_of_in_flight { fault.in_flight * rounds } else { 0 };
     // What was confirmed just before, or by a master that nobody follows any more.

@@ -38,12 +38,24 @@ fn on_kafka_the_client_may_send_an_attempt_again_around_a_fault_of_the_broker() 
     for kind in ["link-half-open-broker", "broker-kill"] {
         let verdict = run("kafka", kind);
         assert!(verdict.is_sound(), "{kind}: {verdict}");
-        assert_eq!(verdict.counts.duplicates, 1, "{kind}: it is a copy all the same");
+        assert_eq!((verdict.counts.duplicates, verdict.counts.sent_again), (1, 1), "{kind}: it is a copy all the same");
+        assert!(verdict.to_string().contains("1 duplicates (1 of them under the same attempt)"), "{verdict}");
         assert!(run("nats", kind).findings.contains_key(&Wrong::Misnumbered), "{kind}");
     }
-    for kind in ["redis-kill", "dwell-kill", "target-full"] {
+    for kind in ["redis-kill", "dwell-kill", "target-full", "link-slow-broker"] {
         assert!(run("kafka", kind).findings.contains_key(&Wrong::Misnumbered), "{kind}");
     }
+}
+
+#[test]
+fn on_kafka_the_client_sends_nothing_again_after_its_time_for_it() {
+    let apart = |seconds| {
+        let fault = ("broker-kill", (DUE_US - SECOND, DUE_US + 60 * SECOND));
+        let run = on("kafka", Run::new().fault_at(fault.0, fault.1, 1).asked("x").came("x"));
+        run.came_so("x", DUE_US + seconds * SECOND, |_| ()).check()
+    };
+    assert!(!apart(2).findings.contains_key(&Wrong::Misnumbered));
+    assert!(apart(20).findings.contains_key(&Wrong::Misnumbered), "whoever sent it gave it up long before");
 }
 
 #[test]
