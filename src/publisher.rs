@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use dwell_connectors::{BrokerConfig, ConnectorError, Destination, Message, Outcome, Outcomes, Publication, Sink, Token};
+use futures_util::future::join_all;
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
@@ -163,12 +164,14 @@ impl Publisher {
     /// Publishes one message and waits for its outcome, `publish_timeout` at most.
     pub async fn publish_one(&self, to: Destination, message: Message) -> Outcome {
         let outcome = self.publish_all(vec![(to, message)]).await.pop();
-        outcome.unwrap_or_else(|| Outcome::Unknown("the publisher ended".to_owned()))
+        outcome.map_or_else(|| Outcome::Unknown("the publisher ended".to_owned()), |(outcome, _)| outcome)
     }
 
-    /// As [`Publisher::publish_one`], several at once: they are handed over together, in this order, and so are their outcomes.
-    pub async fn publish_all(&self, messages: Vec<(Destination, Message)>) -> Vec<Outcome> {
-        let deadline = clock::now() + self.inner.publish_timeout;
+    /// As [`Publisher::publish_one`], several at once: they are handed over together, in this order. Gives back when all have their outcomes: these,
+    /// and how long each took.
+    pub async fn publish_all(&self, messages: Vec<(Destination, Message)>) -> Vec<(Outcome, Duration)> {
+        let begun = clock::now();
+        let deadline = begun + self.inner.publish_timeout;
         let tokens: Vec<Token> = messages.iter().map(|_| self.token()).collect();
         let mut receivers = Vec::with_capacity(tokens.len());
         let Some(sink) = self.enter(|pending| {
@@ -179,15 +182,15 @@ impl Publisher {
             }
             pending.deadlines.push(Reverse((deadline, tokens.clone())));
         }) else {
-            return tokens.iter().map(|_| Outcome::Refused("the broker is away".to_owned())).collect();
+            return tokens.iter().map(|_| (Outcome::Refused("the broker is away".to_owned()), Duration::ZERO)).collect();
         };
         let publication = |(token, (to, message))| Publication { token, to, message, dedupe_id: String::new() };
         sink.publish(tokens.into_iter().zip(messages).map(publication).collect()).await;
-        let mut outcomes = Vec::with_capacity(receivers.len());
-        for receiver in receivers {
-            outcomes.push(receiver.await.unwrap_or_else(|_| Outcome::Unknown("the publisher ended".to_owned())));
-        }
-        outcomes
+        let outcome = async |receiver: oneshot::Receiver<Outcome>| {
+            let outcome = receiver.await.unwrap_or_else(|_| Outcome::Unknown("the publisher ended".to_owned()));
+            (outcome, begun.elapsed())
+        };
+        join_all(receivers.into_iter().map(outcome)).await
     }
 
     /// Notes publications as pending and gives the sink that they go to; `None`, with nothing noted, where the broker is away. One step: what is

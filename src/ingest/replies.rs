@@ -1,6 +1,7 @@
 //! The verdicts of a batch, on their way to who asked for them.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use dwell_connectors::{Destination, Outcome};
 use tokio_util::sync::CancellationToken;
@@ -31,6 +32,20 @@ pub(super) struct Reply {
 /// Those of a batch.
 pub(super) type Replies = Vec<Reply>;
 
+/// A verdict that is being published.
+struct Attempt {
+    reply: Reply,
+    tries_left: usize,
+    /// How long its outcomes took until now.
+    waited: Duration,
+}
+
+impl Attempt {
+    fn first(reply: Reply) -> Self {
+        Attempt { reply, tries_left: REPLY_TRIES, waited: Duration::ZERO }
+    }
+}
+
 /// Publishes verdicts.
 #[derive(Clone)]
 pub(super) struct Replier {
@@ -48,47 +63,68 @@ impl Replier {
     }
 
     /// Publishes the verdicts where they were asked for, many at once: a confirm may take as long as the publish timeout, and those of a batch one
-    /// after the other would stop the ingest. Where the last one was not confirmed in time nobody waits for the next: one queue that stands still
+    /// after the other would stop the ingest. Where one was waited for in vain nobody waits for the next: one queue that stands still
     /// would stop the ingest too. What was surely not taken is tried again. One that cannot be delivered is counted and said, and the request
     /// acknowledged all the same.
     pub(super) async fn reply(&self, mut replies: Replies, give_up: &CancellationToken) {
         while !replies.is_empty() {
-            let now = replies.drain(..replies.len().min(REPLIES));
-            let (silent, now): (Replies, Replies) = now.partition(|reply| self.silent.is(&reply.to));
-            let (silent, surplus): (Replies, Replies) = silent.into_iter().partition(|_| self.silent.begin());
-            for reply in surplus {
-                self.ended(&reply, &Outcome::Refused("too many verdicts wait for a confirm".to_owned()));
-            }
-            if !silent.is_empty() {
-                let (replier, give_up, count) = (self.clone(), give_up.clone(), silent.len());
-                self.aside.spawn(async move {
-                    replier.deliver(silent, &give_up).await;
-                    replier.silent.end(count);
-                });
-            }
-            self.deliver(now, give_up).await;
+            let now = replies.drain(..replies.len().min(REPLIES)).map(Attempt::first);
+            let (silent, now): (Vec<Attempt>, Vec<Attempt>) = now.partition(|attempt| self.silent.is(&attempt.reply.to));
+            self.set_aside(silent, give_up);
+            let silent = self.deliver(now, give_up, true).await;
+            self.set_aside(silent, give_up);
         }
+    }
+
+    /// Goes on with these while nobody waits for them.
+    fn set_aside(&self, attempts: Vec<Attempt>, give_up: &CancellationToken) {
+        let (attempts, surplus): (Vec<Attempt>, Vec<Attempt>) = attempts.into_iter().partition(|_| self.silent.begin());
+        for attempt in surplus {
+            self.ended(&attempt.reply, &Outcome::Refused("too many verdicts wait for a confirm".to_owned()));
+        }
+        if attempts.is_empty() {
+            return;
+        }
+        let (replier, give_up, count) = (self.clone(), give_up.clone(), attempts.len());
+        self.aside.spawn(async move {
+            replier.deliver(attempts, &give_up, false).await;
+            replier.silent.end(count);
+        });
     }
 
     /// Waits for those that nobody waited for.
     pub(super) async fn end(&self, give_up: &CancellationToken) {
         self.aside.close();
-        give_up.run_until_cancelled(self.aside.wait()).await;
+        if give_up.run_until_cancelled(self.aside.wait()).await.is_some() {
+            return;
+        }
+        let count = self.silent.under_way();
+        for _ in 0..count {
+            if let Some(metrics) = &self.metrics {
+                metrics.reply(PublishOutcome::Unknown);
+            }
+        }
+        if count > 0 {
+            tracing::warn!(ingest = &*self.ingest, count, "verdicts have no confirm at the end, nobody knows whether they were delivered");
+        }
     }
 
-    /// Until each has its outcome.
-    async fn deliver(&self, mut replies: Replies, give_up: &CancellationToken) {
-        if replies.is_empty() {
-            return;
+    /// Until each has its outcome; gives back those whose destination takes nothing in time, if nobody is to wait for such.
+    async fn deliver(&self, mut attempts: Vec<Attempt>, give_up: &CancellationToken, leave_silent: bool) -> Vec<Attempt> {
+        let mut left = Vec::new();
+        if attempts.is_empty() {
+            return left;
         }
         // A broker that was away is read again before it is published to, or the other way round: each link comes back by itself.
         give_up.run_until_cancelled(self.publisher.until_connected()).await;
         let mut backoff = Backoff::link();
-        for tries_left in (0..REPLY_TRIES).rev() {
-            let is_last = tries_left == 0 || give_up.is_cancelled();
-            replies = self.publish(replies, is_last).await;
-            if replies.is_empty() {
-                break;
+        loop {
+            attempts = self.publish(attempts, give_up.is_cancelled()).await;
+            if leave_silent {
+                left.extend(attempts.extract_if(.., |attempt| self.silent.is(&attempt.reply.to)));
+            }
+            if attempts.is_empty() {
+                return left;
             }
             let again = async {
                 clock::sleep(backoff.pause()).await;
@@ -98,23 +134,24 @@ impl Replier {
         }
     }
 
-    /// Once: gives back those that were surely not taken, but for the last time.
-    async fn publish(&self, replies: Replies, is_last: bool) -> Replies {
-        let verdicts = replies.iter().map(|reply| (reply.to.clone(), outgoing::verdict(&reply.id, reply.action, reply.answer)));
-        let begun = clock::now();
-        let outcomes = self.publisher.publish_all(verdicts.collect()).await;
-        // A link that breaks answers sooner, and so does a broker that refuses: they hold nothing up.
-        let in_vain = begun.elapsed() >= self.publisher.publish_timeout() / 2;
-        let mut refused = Replies::new();
-        for (reply, outcome) in replies.into_iter().zip(outcomes) {
-            if !is_last && matches!(outcome, Outcome::Refused(_)) {
-                refused.push(reply);
-                continue;
+    /// Once: gives back those that were surely not taken and may be tried again.
+    async fn publish(&self, attempts: Vec<Attempt>, is_last: bool) -> Vec<Attempt> {
+        let verdict = |Attempt { reply, .. }: &Attempt| (reply.to.clone(), outgoing::verdict(&reply.id, reply.action, reply.answer));
+        let outcomes = self.publisher.publish_all(attempts.iter().map(verdict).collect()).await;
+        let mut refused = Vec::new();
+        for (mut attempt, (outcome, took)) in attempts.into_iter().zip(outcomes) {
+            attempt.tries_left -= 1;
+            attempt.waited += took;
+            // A link that breaks answers sooner, and so does a broker that refuses: they hold nothing up.
+            let in_vain = attempt.waited >= self.publisher.publish_timeout() / 2;
+            if self.silent.heard(&attempt.reply.to, &outcome, in_vain) {
+                tracing::warn!(ingest = &*self.ingest, to = %attempt.reply.to, "nothing is confirmed there, requests do not wait for their verdicts there");
             }
-            if self.silent.heard(&reply.to, &outcome, in_vain) {
-                tracing::warn!(ingest = &*self.ingest, to = %reply.to, "nothing is confirmed there, requests do not wait for their verdicts there");
+            if !is_last && attempt.tries_left > 0 && matches!(outcome, Outcome::Refused(_)) {
+                refused.push(attempt);
+            } else {
+                self.ended(&attempt.reply, &outcome);
             }
-            self.ended(&reply, &outcome);
         }
         refused
     }

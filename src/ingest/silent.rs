@@ -1,4 +1,4 @@
-//! Destinations of verdicts that gave no word in time: nobody waits for them until one is confirmed there.
+//! Destinations that take no verdict in time: nobody waits for them until one is taken there, or surely never will be.
 
 use std::collections::HashMap;
 
@@ -24,7 +24,7 @@ struct State {
 }
 
 impl Silent {
-    /// Whether the last word from there did not come in time.
+    /// Whether one was waited for in vain, and none came through since.
     pub(super) fn is(&self, to: &Destination) -> bool {
         self.0.lock().since.contains_key(to)
     }
@@ -43,10 +43,16 @@ impl Silent {
         state.under_way = state.under_way.saturating_sub(count);
     }
 
-    /// What became of a verdict, and whether that took as long as may be waited for. True where the silence begins. Any word ends it.
+    /// How many set out and have no outcome yet.
+    pub(super) fn under_way(&self) -> usize {
+        self.0.lock().under_way
+    }
+
+    /// What became of a verdict, and whether that took as long as may be waited for. True where the silence begins. A refusal is no word of the
+    /// destination: a connector refuses by itself what waits behind a publication without a confirm.
     pub(super) fn heard(&self, to: &Destination, outcome: &Outcome, in_vain: bool) -> bool {
         let mut state = self.0.lock();
-        if !matches!(outcome, Outcome::Unknown(_)) {
+        if !matches!(outcome, Outcome::Unknown(_) | Outcome::Refused(_)) {
             state.since.remove(to);
             return false;
         }
@@ -73,11 +79,16 @@ mod tests {
 
     #[test]
     fn silence_begins_with_a_wait_in_vain_and_ends_with_a_word() {
-        let (silent, to) = (Silent::default(), Destination::new("replies"));
-        assert!(!silent.heard(&to, &unknown(), false) && !silent.is(&to), "the link broke");
-        assert!(silent.heard(&to, &unknown(), true) && silent.is(&to));
-        assert!(!silent.heard(&to, &unknown(), true) && !silent.heard(&to, &unknown(), false) && silent.is(&to));
-        assert!(!silent.heard(&to, &Outcome::Refused("it is full".to_owned()), false) && !silent.is(&to));
+        let refused = Outcome::Refused("the one before has no confirm yet".to_owned());
+        for first in [unknown(), refused.clone()] {
+            let (silent, to) = (Silent::default(), Destination::new("replies"));
+            assert!(!silent.heard(&to, &first, false) && !silent.is(&to), "the link broke, or it is full");
+            assert!(silent.heard(&to, &first, true) && silent.is(&to));
+            for more in [unknown(), refused.clone()] {
+                assert!(!silent.heard(&to, &more, true) && !silent.heard(&to, &more, false) && silent.is(&to));
+            }
+            assert!(!silent.heard(&to, &Outcome::Confirmed, true) && !silent.is(&to));
+        }
     }
 
     #[test]
@@ -85,6 +96,7 @@ mod tests {
         let silent = Silent::default();
         assert_eq!((0..=UNDER_WAY).filter(|_| silent.begin()).count(), UNDER_WAY);
         silent.end(1);
+        assert_eq!(silent.under_way(), UNDER_WAY - 1);
         assert!(silent.begin() && !silent.begin());
     }
 

@@ -167,6 +167,22 @@ async fn a_destination_that_confirms_nothing_is_waited_for_once() {
 }
 
 #[tokio::test]
+async fn what_is_refused_behind_a_verdict_without_a_confirm_is_not_waited_for_either() {
+    let mut rig = Rig::idle(Default::default(), &[("delivery.publish_timeout", "15s")]).await;
+    for id in ["a", "b", "c"] {
+        rig.send(asking(request(id, "1h")));
+    }
+    // As on RabbitMQ: one goes ahead, the others are refused while it has no confirm, and then one of them goes ahead.
+    rig.broker.fail_times("replies", 1, Fault::Hold);
+    rig.broker.fail_times("replies", 2, Fault::Refused);
+    rig.broker.fail("replies", Fault::Hold);
+    rig.run(super::rig::ALL).await;
+    rig.taken().await;
+    assert_eq!(rig.metric(r#"dwell_replies_total{ingest="main",outcome="unknown"}"#), 1.0, "acknowledged before the others had an outcome");
+    rig.arrived("replies", 3).await;
+}
+
+#[tokio::test]
 async fn a_verdict_waits_for_the_link_that_it_is_published_on() {
     let rig = Rig::idle(Default::default(), &[("delivery.publish_timeout", "20s")]).await;
     let store = Arc::new(Store::open(&rig.settings.redis, &["main".to_owned()], Arc::new(rig.metrics.clone())).await.unwrap());
