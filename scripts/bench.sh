@@ -17,7 +17,7 @@ if [ "${QUICK:-}" = 1 ]; then
   rm -rf "$out"
   runs=${RUNS:-1} jobs=10000 small=1000 big=${BIG:-10000} rates=200,2000 secs=3 times=3 load=50 docs=$out
 else
-  runs=${RUNS:-5} jobs=100000 small=10000 big=${BIG:-1000000} rates=200,2000,half secs=10 times=10 load=500 docs=docs
+  runs=${RUNS:-5} jobs=100000 small=10000 big=${BIG:-1000000} rates=200,2000,half,half-stored secs=10 times=10 load=500 docs=docs
 fi
 mkdir -p "$out/lines"
 

@@ -25,8 +25,10 @@ const DRAIN_JOBS: u64 = 50_000;
 pub enum Rate {
     /// So many.
     Of(u64),
-    /// Half of what a drain just before does a second.
+    /// Half of what a drain just before does a second, while as many come in.
     Half,
+    /// The same, but all of them are stored before the first is due, as in that drain: nothing comes in meanwhile.
+    HalfStored,
 }
 
 impl std::str::FromStr for Rate {
@@ -35,8 +37,9 @@ impl std::str::FromStr for Rate {
     fn from_str(text: &str) -> Result<Self, String> {
         match (text, text.parse()) {
             ("half", _) => Ok(Rate::Half),
+            ("half-stored", _) => Ok(Rate::HalfStored),
             (_, Ok(rate)) if rate > 0 => Ok(Rate::Of(rate)),
-            _ => Err("write jobs a second, or `half` for half of the drain rate".to_owned()),
+            _ => Err("write jobs a second, `half` for half of the drain rate, or `half-stored` where all are stored before".to_owned()),
         }
     }
 }
@@ -46,6 +49,7 @@ impl std::fmt::Display for Rate {
         match self {
             Rate::Of(rate) => write!(f, "{rate}"),
             Rate::Half => f.write_str("half"),
+            Rate::HalfStored => f.write_str("half-stored"),
         }
     }
 }
@@ -59,22 +63,29 @@ pub async fn run(options: &Options, rate: Rate, secs: u64) -> Result<(Run, Machi
     let mut run = Run::default();
     let (warm_rate, warmed) = drain::warm_up(&mut party, DRAIN_JOBS).await?;
     run.tally += warmed;
-    let (rate, capacity) = match rate {
-        Rate::Of(rate) => (rate, None),
-        Rate::Half => {
-            let drained = drain::once(&mut party, DRAIN_JOBS, warm_rate).await?;
-            run.tally += drained.tally;
-            #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "jobs a second")]
-            let half = ((drained.per_s / 2.0) as u64).max(1);
-            #[allow(clippy::cast_precision_loss, reason = "jobs a second")]
-            let capacity = half as f64 / figure::ceiling(drained.accept_per_s, drained.per_s).max(1.0);
-            (half, Some(capacity))
-        }
+    let (per_s, capacity, stored_at) = if let Rate::Of(rate) = rate {
+        (rate, None, None)
+    } else {
+        let drained = drain::once(&mut party, DRAIN_JOBS, warm_rate).await?;
+        run.tally += drained.tally;
+        #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "jobs a second")]
+        let half = ((drained.per_s / 2.0) as u64).max(1);
+        let stored_at = (rate == Rate::HalfStored).then_some(drained.accept_per_s);
+        let most = if stored_at.is_some() { drained.per_s } else { figure::ceiling(drained.accept_per_s, drained.per_s) };
+        #[allow(clippy::cast_precision_loss, reason = "jobs a second")]
+        let capacity = half as f64 / most.max(1.0);
+        (half, Some(capacity), stored_at)
     };
     party.new_round();
     let before = party.meter().await?;
-    let sending = steady(&mut party, rate, secs).await?;
-    party.arrived(rate * secs).await?;
+    let behind_ms = match stored_at {
+        None => Some(steady(&mut party, per_s, secs).await?.p99_ms),
+        Some(accept_per_s) => {
+            stored(&mut party, per_s, secs, accept_per_s).await?;
+            None
+        }
+    };
+    party.arrived(per_s * secs).await?;
     let cost = party.meter().await?.since(&before);
     let (lateness, tally) = {
         let ledger = party.ledger.lock();
@@ -86,8 +97,9 @@ pub async fn run(options: &Options, rate: Rate, secs: u64) -> Result<(Run, Machi
     #[allow(clippy::cast_precision_loss, reason = "some seconds")]
     let (dwell, redis) = cost.cores_over(secs as f64 * 1e6);
     #[allow(clippy::cast_precision_loss, reason = "jobs of one run")]
-    let facts = [(&figure::EARLY, tally.early as f64), (&figure::RATE, rate as f64), (&figure::BEHIND_P99, sending.p99_ms)];
+    let facts = [(&figure::EARLY, tally.early as f64), (&figure::RATE, per_s as f64)];
     facts.into_iter().for_each(|(kind, value)| run.note(kind, value));
+    run.note_known(&figure::BEHIND_P99, behind_ms);
     run.note_known(&figure::CAPACITY, capacity);
     run.note_known(&figure::DWELL_CORE, dwell);
     run.note(&figure::REDIS_CORE, redis);
@@ -98,12 +110,7 @@ pub async fn run(options: &Options, rate: Rate, secs: u64) -> Result<(Run, Machi
 /// Sends each job when it is its turn. Says how late it was with that.
 async fn steady(party: &mut Party, rate: u64, secs: u64) -> Result<Spread, Failure> {
     let start_ms = clock::wall_ms() + LEAD_MS.end() + 100;
-    let mut plan: Vec<(i64, i64)> = (0..rate * secs)
-        .map(|job| {
-            let due_ms = start_ms + i64::try_from(job * 1000 / rate).unwrap_or(i64::MAX);
-            (due_ms - rand::random_range(LEAD_MS), due_ms)
-        })
-        .collect();
+    let mut plan: Vec<(i64, i64)> = dues(start_ms, rate, secs).map(|due_ms| (due_ms - rand::random_range(LEAD_MS), due_ms)).collect();
     plan.sort_unstable();
     party.say(&format!("{} jobs, {rate} of them due each second for {secs} s", plan.len()));
     let to = Destination::new(IN);
@@ -125,14 +132,37 @@ async fn steady(party: &mut Party, rate: u64, secs: u64) -> Result<Spread, Failu
     Ok(sending.spread())
 }
 
+/// Stores all jobs, before the first is due.
+async fn stored(party: &mut Party, rate: u64, secs: u64, accept_per_s: f64) -> Result<(), Failure> {
+    let jobs = rate * secs;
+    #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, reason = "some seconds")]
+    let lead_ms = 5000 + (jobs as f64 / accept_per_s * 2000.0) as i64;
+    let others = party.store.waiting().await?;
+    let start_ms = clock::wall_ms() + lead_ms;
+    party.say(&format!("{jobs} jobs, {rate} of them due each second for {secs} s, from {} s on", lead_ms / 1000));
+    party.send_due(IN, dues(start_ms, rate, secs)).await?;
+    if party.stored(others + jobs, start_ms).await? {
+        return Ok(());
+    }
+    Err(Failure::Course(format!("{jobs} jobs were not accepted within {lead_ms} ms")))
+}
+
+/// When each is due.
+fn dues(start_ms: i64, rate: u64, secs: u64) -> impl Iterator<Item = i64> + Send + 'static {
+    (0..rate * secs).map(move |job| start_ms + i64::try_from(job * 1000 / rate).unwrap_or(i64::MAX))
+}
+
 #[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use super::*;
 
     #[test]
     fn a_rate_is_a_number_or_half() {
-        assert_eq!(("200".parse(), "half".parse()), (Ok(Rate::Of(200)), Ok(Rate::Half)));
+        assert_eq!(("200".parse(), "half".parse(), "half-stored".parse()), (Ok(Rate::Of(200)), Ok(Rate::Half), Ok(Rate::HalfStored)));
         assert!("0".parse::<Rate>().is_err() && "fast".parse::<Rate>().is_err());
-        assert_eq!((Rate::Half.to_string(), Rate::Of(7).to_string()), ("half".to_owned(), "7".to_owned()));
+        for rate in ["half", "half-stored", "7"] {
+            assert_eq!(rate.parse::<Rate>().unwrap().to_string(), rate);
+        }
     }
 }

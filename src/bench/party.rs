@@ -98,8 +98,13 @@ impl Party {
 
     /// Enters jobs that are due at one time, and sends them.
     pub(super) async fn send(&mut self, to: &str, jobs: u64, due_ms: i64) -> Result<(), Failure> {
+        self.send_due(to, (0..jobs).map(move |_| due_ms)).await
+    }
+
+    /// As [`Party::send`], one for each of these times.
+    pub(super) async fn send_due(&mut self, to: &str, dues_ms: impl Iterator<Item = i64> + Send + 'static) -> Result<(), Failure> {
         let ledger = self.ledger.clone();
-        let messages = (0..jobs).map(move |_| request(ledger.lock().enter(due_ms), due_ms));
+        let messages = dues_ms.map(move |due_ms| request(ledger.lock().enter(due_ms), due_ms));
         self.producer.send(&Destination::new(to), messages).await?;
         self.producer.flush().await
     }

@@ -29,7 +29,7 @@ pub struct Setup {
     /// Jobs that wait for later meanwhile.
     #[serde(default)]
     pub pending: u64,
-    /// Jobs due a second: a number, or `half` of the drain rate.
+    /// Jobs due a second: a number, `half` of the drain rate, or `half-stored`: the same, all stored before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate: Option<String>,
     /// For how long, seconds.
@@ -38,6 +38,16 @@ pub struct Setup {
     /// Large bodies that go through: how many, and bytes of each.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub load: Option<(u64, usize)>,
+}
+
+/// A [`Setup::rate`] in words; `unit` stands behind a number.
+#[must_use]
+pub fn words_of(rate: &str, unit: &str) -> String {
+    match rate {
+        "half" => "half of the drain rate".to_owned(),
+        "half-stored" => "half of the drain rate, stored before".to_owned(),
+        number => format!("{number}{unit}"),
+    }
 }
 
 /// A figure over all runs.

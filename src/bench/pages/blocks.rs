@@ -2,7 +2,7 @@
 
 use super::super::figure::{self, KINDS, Kind};
 use super::super::number::number_of;
-use super::super::report::{Figure, Report};
+use super::super::report::{Figure, Report, words_of};
 use super::beside::{self, Peer};
 use super::plots;
 use crate::stage::Failure;
@@ -159,7 +159,7 @@ fn label(report: &Report) -> String {
     if setup.pending > 0 || matches!(report.bench.as_str(), "start" | "lateness") {
         parts.push(format!("{} pending", number_of(setup.pending)));
     }
-    parts.extend(setup.rate.as_ref().map(|rate| if rate == "half" { "half of the drain rate".to_owned() } else { format!("{rate}/s") }));
+    parts.extend(setup.rate.as_ref().map(|rate| words_of(rate, "/s")));
     if setup.instances > 1 || report.bench == "scale" {
         parts.push(format!("{} × dwell", setup.instances));
     }

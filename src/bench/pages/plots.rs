@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::super::figure::{self, Kind};
 use super::super::number::number_of;
 use super::super::plot::{Line, Plot};
-use super::super::report::Report;
+use super::super::report::{Report, words_of};
 
 /// The pictures of these reports of one measurement, each with a name for its file.
 #[must_use]
@@ -20,9 +20,11 @@ pub fn of(bench: &str, reports: &[&Report]) -> Vec<(String, Plot)> {
 /// Percentiles against what waits, a picture a broker and rate; and against the rate, a picture a broker and number of those that wait.
 fn lateness(reports: &[&Report]) -> Vec<(String, Plot)> {
     let rate = |report: &Report| report.setup.rate.clone().unwrap_or_default();
-    let per_second = |rate: &str| if rate == "half" { "half of the drain rate".to_owned() } else { format!("{rate} jobs/s") };
+    let per_second = |rate: &str| words_of(rate, " jobs/s");
     let by_rate = grouped(reports, |report| (report.setup.broker.clone(), rate(report)));
-    let by_pending = grouped(reports, |report| (report.setup.broker.clone(), report.setup.pending));
+    // With as many coming in: a rate without that is no point of the same line.
+    let coming: Vec<&Report> = reports.iter().copied().filter(|report| rate(report) != "half-stored").collect();
+    let by_pending = grouped(&coming, |report| (report.setup.broker.clone(), report.setup.pending));
     let against_pending = by_rate.into_iter().map(|((broker, rate), own)| {
         let title = format!("Lateness against pending jobs: {broker}, {}", per_second(&rate));
         #[allow(clippy::cast_precision_loss, reason = "a place on an axis")]

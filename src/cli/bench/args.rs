@@ -54,7 +54,7 @@ pub enum What {
     },
     /// How late jobs are at a steady rate, while others wait
     Lateness {
-        /// Jobs due a second, or `half` of the drain rate; several, as 200,2000,half
+        /// Jobs due a second, `half` of the drain rate, or `half-stored`: the same, but nothing comes in meanwhile; several, as 200,2000,half
         #[arg(long, value_delimiter = ',', default_value = "1000")]
         rate: Vec<lateness::Rate>,
         /// Jobs that wait for later meanwhile; several, as 10000,1000000
