@@ -227,9 +227,10 @@ pub(super) fn missing(config: &Config, topic: &str) -> ConnectorError {
     failure.mend(format!("create the topic `{topic}`, or set `declare = true`"))
 }
 
-/// Commits what is settled, of these partitions or of all.
+/// Commits what is settled, of these partitions or of all. What becomes of an asynchronous commit is not told (librdkafka answers who waits, or a callback
+/// that rdkafka 0.39 does not set): the shelf repeats it once, and a synchronous one says all again that none has confirmed.
 fn commit(consumer: &Reads, shelf: &Shelf, topic: &str, partitions: Option<&[i32]>, mode: CommitMode) -> KafkaResult<()> {
-    let positions = shelf.to_commit(partitions);
+    let positions = shelf.to_commit(partitions, matches!(mode, CommitMode::Sync));
     if positions.is_empty() {
         return Ok(());
     }
@@ -278,30 +279,61 @@ impl ConsumerContext for Context<Arc<Shelf>> {
             Rebalance::Error(error) => debug!(%error, "the group cannot agree who reads what"),
         }
     }
-
-    fn commit_callback(&self, result: KafkaResult<()>, offsets: &TopicPartitionList) {
-        if let Err(error) = result {
-            debug!(%error, "a commit failed, it will be repeated");
-            self.of.not_committed(numbers(offsets).into_iter());
-        }
-    }
 }
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
+    use rdkafka::mocking::MockCluster;
+    use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
+    use rdkafka::types::{RDKafkaApiKey as Api, RDKafkaRespErr as Fault};
+
     use super::*;
     use crate::SourceOptions;
     use crate::kafka::config::Role;
 
-    #[tokio::test]
-    async fn a_panic_ends_the_source() {
+    const PATIENCE: Duration = Duration::from_secs(30);
+
+    fn reader(address: &str) -> Reader {
         let (topic, group) = ("a".to_owned(), "g".to_owned());
         let options = SourceOptions { topic: topic.clone(), group, max_batch: 1, max_batch_bytes: 1, max_unsettled: 1 };
-        let (config, shelf) = (Config::at("127.0.0.1:1"), Arc::new(Shelf::new(&options)));
+        let (config, shelf) = (Config::at(address), Arc::new(Shelf::new(&options)));
         let client = config.client(Role::Reader { group: "g" }).unwrap();
         let consumer = client.create_with_context(Context::new(Arc::clone(&shelf))).unwrap();
-        let reader = Reader { config, consumer, shelf: Arc::clone(&shelf), topic, committed: Instant::now(), full: None, paused: false };
+        Reader { config, consumer, shelf, topic, committed: Instant::now(), full: None, paused: false }
+    }
+
+    #[test]
+    fn what_an_asynchronous_commit_did_not_store_a_synchronous_one_does() {
+        let cluster = MockCluster::new(1).unwrap();
+        cluster.create_topic("a", 1, 1).unwrap();
+        let producer: BaseProducer = rdkafka::ClientConfig::new().set("bootstrap.servers", cluster.bootstrap_servers()).create().unwrap();
+        producer.send(BaseRecord::<(), _>::to("a").payload("1")).unwrap();
+        producer.flush(PATIENCE).unwrap();
+        let mut reader = reader(&cluster.bootstrap_servers());
+        reader.consumer.subscribe(&["a"]).unwrap();
+        let begun = Instant::now();
+        let batch = loop {
+            reader.poll(1).unwrap();
+            if let Some(batch) = reader.shelf.take(1, 1).unwrap() {
+                break batch;
+            }
+            assert!(begun.elapsed() < PATIENCE, "nothing comes");
+        };
+        reader.shelf.settle(batch.id, true).unwrap();
+        cluster.request_errors(Api::OffsetCommit, &[Fault::RD_KAFKA_RESP_ERR_REBALANCE_IN_PROGRESS]);
+        // The first takes the fault.
+        reader.commit(CommitMode::Async).unwrap();
+        reader.commit(CommitMode::Sync).unwrap();
+        let committed = reader.consumer.committed(PATIENCE).unwrap();
+        assert_eq!(committed.elements().iter().map(|element| element.offset()).collect::<Vec<_>>(), [Offset::Offset(1)]);
+        assert_eq!(reader.shelf.to_commit(None, true), [], "it is known to be there");
+    }
+
+    #[tokio::test]
+    async fn a_panic_ends_the_source() {
+        let reader = reader("127.0.0.1:1");
+        let shelf = Arc::clone(&reader.shelf);
         let closed = reader.spawn(|_| panic!("of the test")).unwrap();
         let error = closed.await.unwrap().unwrap_err();
         assert!(error.kind == ErrorKind::Disconnected && error.message.contains("panicked"), "{error}");
