@@ -214,7 +214,7 @@ impl Shelf {
     pub(super) fn hold(&self, held: bool) {
         let mut state = self.state.lock();
         state.held = held;
-        state.starts.wait_anew();
+        state.starts.hold(held);
     }
 
     /// Whether new partitions have to be paused too.
