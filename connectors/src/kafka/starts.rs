@@ -29,6 +29,8 @@ struct Start {
     /// When it was assigned last.
     since: Instant,
     patience: Duration,
+    /// How long where it may stand behind others.
+    behind: Duration,
     after_error: Duration,
     /// Something went wrong since it was assigned.
     troubled: bool,
@@ -38,7 +40,10 @@ impl Starts {
     /// A partition is ours, and shall be read.
     pub(super) fn assigned(&mut self, partition: i32) {
         let now = self.now();
-        self.silent.insert(partition, Start { assigned: now, since: now, patience: FIRST, after_error: AFTER_ERROR, troubled: false });
+        self.silent.insert(
+            partition,
+            Start { assigned: now, since: now, patience: FIRST, behind: MOST, after_error: AFTER_ERROR, troubled: false },
+        );
     }
 
     /// Something came of it.
@@ -81,13 +86,16 @@ impl Starts {
     }
 
     /// Those that are silent for too long; they are given more time. Where more of other partitions is there to be taken, what is awaited may stand
-    /// behind it: then only those that are silent for longer than that can last.
+    /// behind it: then only those that are silent for longer than that can last. Each time they lose their place there, so that has no bound.
     pub(super) fn late(&mut self, is_dry: bool) -> Vec<i32> {
         let now = self.now();
-        let patience = |start: &Start| if is_dry { start.patience } else { MOST };
+        let patience = |start: &Start| if is_dry { start.patience } else { start.behind };
         let mut late = Vec::new();
         for (partition, start) in self.silent.iter_mut().filter(|(_, start)| now.duration_since(start.since) >= patience(start)) {
             start.since = now;
+            if !is_dry {
+                start.behind *= 2;
+            }
             start.after_error = (start.after_error * 2).min(MOST);
             start.patience = (start.patience * 2).clamp(FIRST, MOST);
             late.push(*partition);
@@ -162,6 +170,15 @@ mod tests {
         assert_eq!((starts.late(false), starts.stuck()), (vec![], None));
         tokio::time::advance(MOMENT).await;
         assert_eq!((starts.late(false), starts.stuck()), (vec![0], Some(0)));
+        // And ever longer: it begins at their end again.
+        for wait in [MOST * 2, MOST * 4, MOST * 8] {
+            tokio::time::advance(wait - MOMENT).await;
+            assert!(starts.late(false).is_empty(), "{wait:?}");
+            tokio::time::advance(MOMENT).await;
+            assert_eq!(starts.late(false), [0], "{wait:?}");
+        }
+        tokio::time::advance(MOST).await;
+        assert_eq!(starts.late(true), [0], "nothing stands before it");
     }
 
     #[tokio::test(start_paused = true)]
