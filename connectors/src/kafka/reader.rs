@@ -105,11 +105,18 @@ impl Reader {
 
     /// Takes over what is there, about so many; true where that was all.
     fn poll(&self, room: usize) -> Result<bool, ConnectorError> {
-        let (mut deliveries, mut bytes, mut wait, mut is_dry) = (Vec::<Delivery>::new(), 0, POLL, false);
-        while deliveries.len() < room.clamp(1, CHUNK) && bytes < CHUNK_BYTES {
-            match self.consumer.poll(wait) {
-                Some(Ok(message)) => {
-                    let delivery = delivery(&message);
+        self.take_over(room, |wait| self.consumer.poll(wait).map(|message| message.map(|message| delivery(&message))))
+    }
+
+    fn take_over(&self, room: usize, mut next: impl FnMut(Duration) -> Option<KafkaResult<Delivery>>) -> Result<bool, ConnectorError> {
+        let (mut deliveries, mut taken, mut bytes, mut wait, mut silences) = (Vec::<Delivery>::new(), 0, 0, POLL, 0);
+        // The client also says nothing after an event of its own, such as a rebalance, with messages behind it: only twice in a row means that there is none.
+        while silences < 2 && taken < room.clamp(1, CHUNK) && bytes < CHUNK_BYTES {
+            let came = next(wait);
+            silences = if came.is_some() { 0 } else { silences + 1 };
+            match came {
+                Some(Ok(delivery)) => {
+                    taken += 1;
                     bytes += delivery.message.size();
                     deliveries.push(delivery);
                 }
@@ -124,17 +131,13 @@ impl Reader {
                         error => self.judge(error)?,
                     }
                 }
-                None => {
-                    is_dry = true;
-                    break;
-                }
+                // Before a partition that went comes back: it begins anew then, and these are not of it.
+                None => self.shelf.put(std::mem::take(&mut deliveries)),
             }
             wait = Duration::ZERO;
         }
-        if !deliveries.is_empty() {
-            self.shelf.put(deliveries);
-        }
-        Ok(is_dry)
+        self.shelf.put(deliveries);
+        Ok(silences == 2)
     }
 
     /// What an error of the consumer means: most pass.
@@ -328,6 +331,45 @@ mod tests {
         let committed = reader.consumer.committed(PATIENCE).unwrap();
         assert_eq!(committed.elements().iter().map(|element| element.offset()).collect::<Vec<_>>(), [Offset::Offset(1)]);
         assert_eq!(reader.shelf.to_commit(None, true), [], "it is known to be there");
+    }
+
+    #[test]
+    fn it_is_dry_only_after_two_silences() {
+        let reader = reader("127.0.0.1:1");
+        reader.shelf.assign(0..1);
+        let message = |offset| Some(Delivery { message: crate::Message::new("1"), partition: 0, offset });
+        for (events, taken, is_dry) in [
+            // As after a rebalance and a line of the log.
+            (vec![None, message(0), None, message(1), message(2)], 3, false),
+            (vec![None, message(3), None, None, message(4)], 1, true),
+            (vec![None, None], 0, true),
+        ] {
+            let mut events = events.into_iter();
+            assert_eq!(reader.take_over(3, |_| events.next().unwrap().map(Ok)).unwrap(), is_dry);
+            let batch = reader.shelf.take(3, 3).unwrap();
+            assert_eq!(batch.map_or(0, |batch| batch.messages.len()), taken);
+        }
+    }
+
+    #[test]
+    fn what_was_read_before_a_partition_went_is_not_taken_for_what_comes_when_it_is_back() {
+        let reader = reader("127.0.0.1:1");
+        reader.shelf.assign(0..2);
+        let mut step = 0;
+        let next = |_| {
+            step += 1;
+            match step {
+                1 => return Some(Ok(Delivery { message: crate::Message::new("went"), partition: 0, offset: 5 })),
+                2 => reader.shelf.revoke(&[0]),
+                3 => return Some(Ok(Delivery { message: crate::Message::new("ours"), partition: 1, offset: 0 })),
+                4 => reader.shelf.assign(0..1),
+                _ => {}
+            }
+            None
+        };
+        assert!(reader.take_over(3, next).unwrap());
+        let batch = reader.shelf.take(3, 100).unwrap().unwrap();
+        assert_eq!(batch.messages.iter().map(|message| &message.body[..]).collect::<Vec<_>>(), [b"ours"]);
     }
 
     #[tokio::test]

@@ -149,6 +149,9 @@ impl Shelf {
 
     /// Takes in what was read.
     pub(super) fn put(&self, deliveries: Vec<Delivery>) {
+        if deliveries.is_empty() {
+            return;
+        }
         let mut state = self.state.lock();
         for delivery in deliveries {
             state.starts.came(delivery.partition);
