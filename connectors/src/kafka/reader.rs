@@ -105,11 +105,18 @@ impl Reader {
 
     /// Takes over what is there, about so many; true where that was all.
     fn poll(&self, room: usize) -> Result<bool, ConnectorError> {
-        let (mut deliveries, mut bytes, mut wait, mut is_dry) = (Vec::<Delivery>::new(), 0, POLL, false);
-        while deliveries.len() < room.clamp(1, CHUNK) && bytes < CHUNK_BYTES {
-            match self.consumer.poll(wait) {
-                Some(Ok(message)) => {
-                    let delivery = delivery(&message);
+        self.take_over(room, |wait| self.consumer.poll(wait).map(|message| message.map(|message| delivery(&message))))
+    }
+
+    fn take_over(&self, room: usize, mut next: impl FnMut(Duration) -> Option<KafkaResult<Delivery>>) -> Result<bool, ConnectorError> {
+        let (mut deliveries, mut taken, mut bytes, mut wait, mut silences) = (Vec::<Delivery>::new(), 0, 0, POLL, 0);
+        // The client also says nothing after an event of its own, such as a rebalance, with messages behind it: only twice in a row means that there is none.
+        while silences < 2 && taken < room.clamp(1, CHUNK) && bytes < CHUNK_BYTES {
+            let came = next(wait);
+            silences = if came.is_some() { 0 } else { silences + 1 };
+            match came {
+                Some(Ok(delivery)) => {
+                    taken += 1;
                     bytes += delivery.message.size();
                     deliveries.push(delivery);
                 }
@@ -124,17 +131,13 @@ impl Reader {
                         error => self.judge(error)?,
                     }
                 }
-                None => {
-                    is_dry = true;
-                    break;
-                }
+                // Before a partition that went comes back: it begins anew then, and these are not of it.
+                None => self.shelf.put(std::mem::take(&mut deliveries)),
             }
             wait = Duration::ZERO;
         }
-        if !deliveries.is_empty() {
-            self.shelf.put(deliveries);
-        }
-        Ok(is_dry)
+        self.shelf.put(deliveries);
+        Ok(silences == 2)
     }
 
     /// What an error of the consumer means: most pass.
@@ -227,9 +230,10 @@ pub(super) fn missing(config: &Config, topic: &str) -> ConnectorError {
     failure.mend(format!("create the topic `{topic}`, or set `declare = true`"))
 }
 
-/// Commits what is settled, of these partitions or of all.
+/// Commits what is settled, of these partitions or of all. What becomes of an asynchronous commit is not told (librdkafka answers who waits, or a callback
+/// that rdkafka 0.39 does not set): the shelf repeats it once, and a synchronous one says all again that none has confirmed.
 fn commit(consumer: &Reads, shelf: &Shelf, topic: &str, partitions: Option<&[i32]>, mode: CommitMode) -> KafkaResult<()> {
-    let positions = shelf.to_commit(partitions);
+    let positions = shelf.to_commit(partitions, matches!(mode, CommitMode::Sync));
     if positions.is_empty() {
         return Ok(());
     }
@@ -278,30 +282,100 @@ impl ConsumerContext for Context<Arc<Shelf>> {
             Rebalance::Error(error) => debug!(%error, "the group cannot agree who reads what"),
         }
     }
-
-    fn commit_callback(&self, result: KafkaResult<()>, offsets: &TopicPartitionList) {
-        if let Err(error) = result {
-            debug!(%error, "a commit failed, it will be repeated");
-            self.of.not_committed(numbers(offsets).into_iter());
-        }
-    }
 }
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
+    use rdkafka::mocking::MockCluster;
+    use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
+    use rdkafka::types::{RDKafkaApiKey as Api, RDKafkaRespErr as Fault};
+
     use super::*;
     use crate::SourceOptions;
     use crate::kafka::config::Role;
 
-    #[tokio::test]
-    async fn a_panic_ends_the_source() {
+    const PATIENCE: Duration = Duration::from_secs(30);
+
+    fn reader(address: &str) -> Reader {
         let (topic, group) = ("a".to_owned(), "g".to_owned());
         let options = SourceOptions { topic: topic.clone(), group, max_batch: 1, max_batch_bytes: 1, max_unsettled: 1 };
-        let (config, shelf) = (Config::at("127.0.0.1:1"), Arc::new(Shelf::new(&options)));
+        let (config, shelf) = (Config::at(address), Arc::new(Shelf::new(&options)));
         let client = config.client(Role::Reader { group: "g" }).unwrap();
         let consumer = client.create_with_context(Context::new(Arc::clone(&shelf))).unwrap();
-        let reader = Reader { config, consumer, shelf: Arc::clone(&shelf), topic, committed: Instant::now(), full: None, paused: false };
+        Reader { config, consumer, shelf, topic, committed: Instant::now(), full: None, paused: false }
+    }
+
+    #[test]
+    fn what_an_asynchronous_commit_did_not_store_a_synchronous_one_does() {
+        let cluster = MockCluster::new(1).unwrap();
+        cluster.create_topic("a", 1, 1).unwrap();
+        let producer: BaseProducer = rdkafka::ClientConfig::new().set("bootstrap.servers", cluster.bootstrap_servers()).create().unwrap();
+        producer.send(BaseRecord::<(), _>::to("a").payload("1")).unwrap();
+        producer.flush(PATIENCE).unwrap();
+        let mut reader = reader(&cluster.bootstrap_servers());
+        reader.consumer.subscribe(&["a"]).unwrap();
+        let begun = Instant::now();
+        let batch = loop {
+            reader.poll(1).unwrap();
+            if let Some(batch) = reader.shelf.take(1, 1).unwrap() {
+                break batch;
+            }
+            assert!(begun.elapsed() < PATIENCE, "nothing comes");
+        };
+        reader.shelf.settle(batch.id, true).unwrap();
+        cluster.request_errors(Api::OffsetCommit, &[Fault::RD_KAFKA_RESP_ERR_REBALANCE_IN_PROGRESS]);
+        // The first takes the fault.
+        reader.commit(CommitMode::Async).unwrap();
+        reader.commit(CommitMode::Sync).unwrap();
+        let committed = reader.consumer.committed(PATIENCE).unwrap();
+        assert_eq!(committed.elements().iter().map(|element| element.offset()).collect::<Vec<_>>(), [Offset::Offset(1)]);
+        assert_eq!(reader.shelf.to_commit(None, true), [], "it is known to be there");
+    }
+
+    #[test]
+    fn it_is_dry_only_after_two_silences() {
+        let reader = reader("127.0.0.1:1");
+        reader.shelf.assign(0..1);
+        let message = |offset| Some(Delivery { message: crate::Message::new("1"), partition: 0, offset });
+        for (events, taken, is_dry) in [
+            // As after a rebalance and a line of the log.
+            (vec![None, message(0), None, message(1), message(2)], 3, false),
+            (vec![None, message(3), None, None, message(4)], 1, true),
+            (vec![None, None], 0, true),
+        ] {
+            let mut events = events.into_iter();
+            assert_eq!(reader.take_over(3, |_| events.next().unwrap().map(Ok)).unwrap(), is_dry);
+            let batch = reader.shelf.take(3, 3).unwrap();
+            assert_eq!(batch.map_or(0, |batch| batch.messages.len()), taken);
+        }
+    }
+
+    #[test]
+    fn what_was_read_before_a_partition_went_is_not_taken_for_what_comes_when_it_is_back() {
+        let reader = reader("127.0.0.1:1");
+        reader.shelf.assign(0..2);
+        let mut step = 0;
+        let next = |_| {
+            step += 1;
+            match step {
+                1 => return Some(Ok(Delivery { message: crate::Message::new("went"), partition: 0, offset: 5 })),
+                2 => reader.shelf.revoke(&[0]),
+                3 => return Some(Ok(Delivery { message: crate::Message::new("ours"), partition: 1, offset: 0 })),
+                4 => reader.shelf.assign(0..1),
+                _ => {}
+            }
+            None
+        };
+        assert!(reader.take_over(3, next).unwrap());
+        let batch = reader.shelf.take(3, 100).unwrap().unwrap();
+        assert_eq!(batch.messages.iter().map(|message| &message.body[..]).collect::<Vec<_>>(), [b"ours"]);
+    }
+
+    #[tokio::test]
+    async fn a_panic_ends_the_source() {
+        let reader = reader("127.0.0.1:1");
+        let shelf = Arc::clone(&reader.shelf);
         let closed = reader.spawn(|_| panic!("of the test")).unwrap();
         let error = closed.await.unwrap().unwrap_err();
         assert!(error.kind == ErrorKind::Disconnected && error.message.contains("panicked"), "{error}");

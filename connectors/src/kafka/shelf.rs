@@ -149,6 +149,9 @@ impl Shelf {
 
     /// Takes in what was read.
     pub(super) fn put(&self, deliveries: Vec<Delivery>) {
+        if deliveries.is_empty() {
+            return;
+        }
         let mut state = self.state.lock();
         for delivery in deliveries {
             state.starts.came(delivery.partition);
@@ -186,14 +189,14 @@ impl Shelf {
         self.changed.notify_one();
     }
 
-    /// The positions to commit, of these partitions or of all. They count as committed until `not_committed`.
-    pub(super) fn to_commit(&self, partitions: Option<&[i32]>) -> Vec<(i32, i64)> {
+    /// The positions to commit, of these partitions or of all; `sure`: the reader waits for the answer. They count as committed until `not_committed`.
+    pub(super) fn to_commit(&self, partitions: Option<&[i32]>, sure: bool) -> Vec<(i32, i64)> {
         let mut positions = Vec::new();
         for (partition, track) in &mut self.state.lock().tracks {
             if partitions.is_none_or(|these| these.contains(partition))
-                && let Some(position) = track.to_commit()
+                && let Some(position) = track.to_commit(sure)
             {
-                track.committed(Some(position));
+                track.committed(position, sure);
                 positions.push((*partition, position));
             }
         }
@@ -205,7 +208,7 @@ impl Shelf {
         let mut state = self.state.lock();
         for partition in partitions {
             if let Some(track) = state.tracks.get_mut(&partition) {
-                track.committed(None);
+                track.not_committed();
             }
         }
     }
@@ -214,7 +217,7 @@ impl Shelf {
     pub(super) fn hold(&self, held: bool) {
         let mut state = self.state.lock();
         state.held = held;
-        state.starts.wait_anew();
+        state.starts.hold(held);
     }
 
     /// Whether new partitions have to be paused too.

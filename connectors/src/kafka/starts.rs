@@ -17,7 +17,11 @@ const AFTER_ERROR: Duration = Duration::from_millis(500);
 
 /// Those partitions.
 #[derive(Debug, Default)]
-pub(super) struct Starts(HashMap<i32, Start>);
+pub(super) struct Starts {
+    silent: HashMap<i32, Start>,
+    /// Since when all is paused.
+    held: Option<Instant>,
+}
 
 #[derive(Debug)]
 struct Start {
@@ -25,6 +29,8 @@ struct Start {
     /// When it was assigned last.
     since: Instant,
     patience: Duration,
+    /// How long where it may stand behind others.
+    behind: Duration,
     after_error: Duration,
     /// Something went wrong since it was assigned.
     troubled: bool,
@@ -33,47 +39,63 @@ struct Start {
 impl Starts {
     /// A partition is ours, and shall be read.
     pub(super) fn assigned(&mut self, partition: i32) {
-        let now = Instant::now();
-        self.0.insert(partition, Start { assigned: now, since: now, patience: FIRST, after_error: AFTER_ERROR, troubled: false });
+        let now = self.now();
+        self.silent.insert(
+            partition,
+            Start { assigned: now, since: now, patience: FIRST, behind: MOST, after_error: AFTER_ERROR, troubled: false },
+        );
     }
 
     /// Something came of it.
     pub(super) fn came(&mut self, partition: i32) {
-        if !self.0.is_empty() {
-            self.0.remove(&partition);
+        if !self.silent.is_empty() {
+            self.silent.remove(&partition);
         }
     }
 
     /// They are not ours any more.
     pub(super) fn gone(&mut self, partitions: &[i32]) {
-        self.0.retain(|partition, _| !partitions.contains(partition));
+        self.silent.retain(|partition, _| !partitions.contains(partition));
     }
 
-    /// What was paused could not come.
-    pub(super) fn wait_anew(&mut self) {
-        let now = Instant::now();
-        for start in self.0.values_mut() {
-            (start.assigned, start.since) = (now, now);
+    /// All is paused, or resumed: what is paused cannot come, and that time does not count.
+    pub(super) fn hold(&mut self, held: bool) {
+        if held {
+            self.held.get_or_insert_with(Instant::now);
+        } else if let Some(since) = self.held.take() {
+            let paused = since.elapsed();
+            for start in self.silent.values_mut() {
+                start.assigned += paused;
+                start.since += paused;
+            }
         }
+    }
+
+    /// It stands still while all is paused.
+    fn now(&self) -> Instant {
+        self.held.unwrap_or_else(Instant::now)
     }
 
     /// Something went wrong, with one of them or with anything else.
     pub(super) fn disturbed(&mut self) {
-        let now = Instant::now();
-        for start in self.0.values_mut() {
+        let now = self.now();
+        for start in self.silent.values_mut() {
             start.patience = start.patience.min(now.duration_since(start.since) + start.after_error);
             start.troubled = true;
         }
     }
 
     /// Those that are silent for too long; they are given more time. Where more of other partitions is there to be taken, what is awaited may stand
-    /// behind it: then only those that are silent for longer than that can last.
+    /// behind it: then only those that are silent for longer than that can last. Each time they lose their place there, so that has no bound.
     pub(super) fn late(&mut self, is_dry: bool) -> Vec<i32> {
-        let now = Instant::now();
-        let patience = |start: &Start| if is_dry { start.patience } else { MOST };
+        let now = self.now();
+        let patience = |start: &Start| if is_dry { start.patience } else { start.behind };
         let mut late = Vec::new();
-        for (partition, start) in self.0.iter_mut().filter(|(_, start)| now.duration_since(start.since) >= patience(start)) {
+        for (partition, start) in self.silent.iter_mut().filter(|(_, start)| now.duration_since(start.since) >= patience(start)) {
             start.since = now;
+            if !is_dry {
+                start.behind *= 2;
+            }
             start.after_error = (start.after_error * 2).min(MOST);
             start.patience = (start.patience * 2).clamp(FIRST, MOST);
             late.push(*partition);
@@ -83,8 +105,8 @@ impl Starts {
 
     /// One that an error may have met, and that is silent for longer than any of the waits.
     pub(super) fn stuck(&self) -> Option<i32> {
-        let now = Instant::now();
-        let mut stuck = self.0.iter().filter(|(_, start)| start.troubled && now.duration_since(start.assigned) >= MOST);
+        let now = self.now();
+        let mut stuck = self.silent.iter().filter(|(_, start)| start.troubled && now.duration_since(start.assigned) >= MOST);
         stuck.next().map(|(partition, _)| *partition)
     }
 }
@@ -110,17 +132,33 @@ mod tests {
             assert_eq!(starts.late(true), [0]);
         }
         assert_eq!(starts.stuck(), None, "nothing went wrong");
-        starts.assigned(0);
-        tokio::time::advance(FIRST - MOMENT).await;
-        starts.wait_anew();
-        tokio::time::advance(MOMENT).await;
-        assert!(starts.late(true).is_empty());
-        tokio::time::advance(FIRST).await;
-        assert_eq!(starts.late(true), [0]);
         starts.came(0);
         tokio::time::advance(MOST).await;
         starts.disturbed();
         assert_eq!((starts.late(true), starts.stuck()), (vec![], None));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn only_the_time_that_is_paused_does_not_count() {
+        let mut starts = Starts::default();
+        starts.assigned(0);
+        // Each sooner than anything is late.
+        for _ in 0..4 {
+            tokio::time::advance(FIRST / 5).await;
+            starts.hold(true);
+            tokio::time::advance(MOST).await;
+            starts.assigned(1);
+            starts.hold(false);
+        }
+        tokio::time::advance(FIRST / 5 - MOMENT).await;
+        assert!(starts.late(true).is_empty());
+        tokio::time::advance(MOMENT).await;
+        assert_eq!(starts.late(true), [0], "1 was assigned while all was paused");
+        starts.disturbed();
+        tokio::time::advance(MOST - FIRST - MOMENT).await;
+        assert_eq!(starts.stuck(), None);
+        tokio::time::advance(MOMENT).await;
+        assert_eq!(starts.stuck(), Some(0));
     }
 
     #[tokio::test(start_paused = true)]
@@ -132,6 +170,15 @@ mod tests {
         assert_eq!((starts.late(false), starts.stuck()), (vec![], None));
         tokio::time::advance(MOMENT).await;
         assert_eq!((starts.late(false), starts.stuck()), (vec![0], Some(0)));
+        // And ever longer: it begins at their end again.
+        for wait in [MOST * 2, MOST * 4, MOST * 8] {
+            tokio::time::advance(wait - MOMENT).await;
+            assert!(starts.late(false).is_empty(), "{wait:?}");
+            tokio::time::advance(MOMENT).await;
+            assert_eq!(starts.late(false), [0], "{wait:?}");
+        }
+        tokio::time::advance(MOST).await;
+        assert_eq!(starts.late(true), [0], "nothing stands before it");
     }
 
     #[tokio::test(start_paused = true)]

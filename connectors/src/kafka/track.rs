@@ -1,6 +1,12 @@
 //! One partition as a source has read it: which offsets are open, which shall come again, and how far it may be committed.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// How long after a position was handed over it is handed over once more, where nothing was settled since: it may have been refused, and nobody says so.
+const REPEAT: Duration = Duration::from_secs(30);
 
 /// One partition, from its assignment to its end.
 #[derive(Debug, Default)]
@@ -21,8 +27,19 @@ pub(super) struct Track {
     again_from: i64,
     /// Whether it went back for sure. Where that is open, nothing follows from what does not come.
     sure: bool,
-    /// The last position that was committed.
-    committed: Option<i64>,
+    /// The last position that was handed over to be committed.
+    handed: Option<Handed>,
+    /// The last position that the broker is known to have.
+    stored: Option<i64>,
+}
+
+/// A position that was handed over to be committed.
+#[derive(Debug)]
+struct Handed {
+    position: i64,
+    at: Instant,
+    /// That was its repetition.
+    again: bool,
 }
 
 impl Track {
@@ -101,16 +118,29 @@ impl Track {
         self.open.len() - self.nacked.len()
     }
 
-    /// The position to commit, where it is another than the last: everything before it is settled.
-    pub(super) fn to_commit(&self) -> Option<i64> {
-        let position = self.open.first().copied().or(self.next)?;
+    /// The position to commit: everything before it is settled. `None` where the broker has it, or may have it and nobody waits to be sure (`sure`).
+    pub(super) fn to_commit(&self, sure: bool) -> Option<i64> {
         // Before anything was settled there is nothing to say.
-        (Some(position) != self.committed).then_some(position)
+        let position = self.open.first().copied().or(self.next)?;
+        if self.stored == Some(position) {
+            return None;
+        }
+        match &self.handed {
+            Some(handed) if !sure && handed.position == position => (!handed.again && handed.at.elapsed() >= REPEAT).then_some(position),
+            _ => Some(position),
+        }
     }
 
-    /// The position was committed, or handed over to be; `None`: the last one was not.
-    pub(super) fn committed(&mut self, position: Option<i64>) {
-        self.committed = position;
+    /// The position is handed over to be committed. Where somebody waits for that (`sure`) it counts as stored, until `not_committed`.
+    pub(super) fn committed(&mut self, position: i64, sure: bool) {
+        let again = self.handed.as_ref().is_some_and(|handed| handed.position == position);
+        self.handed = Some(Handed { position, at: Instant::now(), again });
+        self.stored = sure.then_some(position);
+    }
+
+    /// The position that was handed over last was not committed.
+    pub(super) fn not_committed(&mut self) {
+        (self.handed, self.stored) = (None, None);
     }
 }
 
@@ -142,7 +172,7 @@ mod tests {
         back(&mut track);
         track.nack(2);
         assert!(track.read(8));
-        assert_eq!((track.back_to(), track.to_commit()), (Some(2), Some(2)));
+        assert_eq!((track.back_to(), track.to_commit(false)), (Some(2), Some(2)));
         // The same before the source said that it went back.
         let mut track = self::track(0..20);
         track.nack(8);
@@ -163,10 +193,10 @@ mod tests {
         track.nack(4);
         track.ack(2);
         assert!(!track.read(7) && !track.read(8) && !track.read(9));
-        assert_eq!((track.back_to(), track.to_commit()), (Some(4), Some(4)));
+        assert_eq!((track.back_to(), track.to_commit(false)), (Some(4), Some(4)));
         back(&mut track);
         assert!(track.read(4) && track.ack(4));
-        assert_eq!(track.to_commit(), Some(10));
+        assert_eq!(track.to_commit(false), Some(10));
     }
 
     #[test]
@@ -182,13 +212,13 @@ mod tests {
                 Some(offset) => assert!(track.read(offset) && track.ack(offset)),
                 None => assert!(track.at_end() && !track.at_end()),
             }
-            assert_eq!((track.back_to(), track.to_commit()), (None, Some(comes.map_or(10, |offset| offset + 1))));
+            assert_eq!((track.back_to(), track.to_commit(false)), (None, Some(comes.map_or(10, |offset| offset + 1))));
         }
         // Where the source did not go back there is nothing to conclude.
         let mut track = track(0..10);
         track.nack(8);
         assert!(!track.at_end());
-        assert_eq!(track.to_commit(), Some(0));
+        assert_eq!(track.to_commit(false), Some(0));
     }
 
     #[test]
@@ -199,7 +229,7 @@ mod tests {
         let to = track.back_to().unwrap();
         track.went_back(to, false);
         assert!(track.read(10) && !track.at_end());
-        assert_eq!((track.back_to(), track.to_commit()), (Some(8), Some(8)));
+        assert_eq!((track.back_to(), track.to_commit(false)), (Some(8), Some(8)));
         // It went back later after all.
         track.went_back(8, false);
         let again: Vec<i64> = (8..12).filter(|offset| track.read(*offset)).collect();
@@ -212,24 +242,46 @@ mod tests {
         track.nack(105);
         back(&mut track);
         assert!(track.read(7) && track.read(8));
-        assert_eq!(track.to_commit(), Some(7));
+        assert_eq!(track.to_commit(false), Some(7));
     }
 
     #[test]
     fn only_the_settled_prefix_is_committed() {
         let mut track = track([3, 4, 7, 8]);
-        assert_eq!(track.to_commit(), Some(3));
+        assert_eq!(track.to_commit(false), Some(3));
         track.ack(4);
         track.ack(8);
-        assert_eq!(track.to_commit(), Some(3));
+        assert_eq!(track.to_commit(false), Some(3));
         track.ack(3);
-        assert_eq!(track.to_commit(), Some(7));
-        track.committed(Some(7));
-        assert_eq!(track.to_commit(), None);
+        assert_eq!(track.to_commit(false), Some(7));
+        track.committed(7, true);
+        assert_eq!(track.to_commit(false), None);
         assert!(track.ack(7) && !track.ack(7));
-        assert_eq!((track.to_commit(), track.held()), (Some(9), 0));
-        track.committed(None);
-        assert_eq!(track.to_commit(), Some(9));
+        assert_eq!((track.to_commit(false), track.held()), (Some(9), 0));
+        track.not_committed();
+        assert_eq!(track.to_commit(false), Some(9));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_nobody_waited_for_is_committed_once_more() {
+        let mut track = track(0..3);
+        assert!(track.ack(0) && track.ack(1));
+        track.committed(2, false);
+        assert_eq!((track.to_commit(false), track.to_commit(true)), (None, Some(2)), "who waits is sure");
+        tokio::time::advance(REPEAT - Duration::from_millis(1)).await;
+        assert_eq!(track.to_commit(false), None);
+        tokio::time::advance(Duration::from_millis(1)).await;
+        assert_eq!(track.to_commit(false), Some(2), "never more than is settled");
+        track.committed(2, false);
+        tokio::time::advance(REPEAT * 10).await;
+        assert_eq!((track.to_commit(false), track.to_commit(true)), (None, Some(2)), "once");
+        track.committed(2, true);
+        assert_eq!((track.to_commit(false), track.to_commit(true)), (None, None));
+        // What is settled later has a repetition of its own.
+        track.ack(2);
+        track.committed(3, false);
+        tokio::time::advance(REPEAT).await;
+        assert_eq!(track.to_commit(false), Some(3));
     }
 
     #[test]
@@ -245,7 +297,7 @@ mod tests {
         assert_eq!(track.back_to(), None);
         let again: Vec<i64> = (2..8).filter(|offset| track.read(*offset)).collect();
         assert_eq!(again, [2, 4, 7]);
-        assert_eq!((track.back_to(), track.held(), track.to_commit()), (None, 7, Some(0)));
+        assert_eq!((track.back_to(), track.held(), track.to_commit(false)), (None, 7, Some(0)));
     }
 
     #[test]
@@ -257,7 +309,7 @@ mod tests {
         track.nack(2);
         back(&mut track);
         assert!(!track.read(3));
-        assert_eq!((track.to_commit(), track.back_to()), (Some(5), None));
+        assert_eq!((track.to_commit(false), track.back_to()), (Some(5), None));
     }
 
     #[test]
@@ -267,8 +319,8 @@ mod tests {
             track.ack(offset);
         }
         assert!(track.read(7));
-        assert_eq!(track.to_commit(), Some(7));
+        assert_eq!(track.to_commit(false), Some(7));
         track.ack(7);
-        assert_eq!(track.to_commit(), Some(8));
+        assert_eq!(track.to_commit(false), Some(8));
     }
 }
