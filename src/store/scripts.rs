@@ -1,4 +1,6 @@
-//! The Lua scripts: one `.lua` file each, with its header; put behind the prelude they share.
+//! The Lua scripts: one `.lua` file each, with its header; put behind what it needs of the prelude they share.
+
+mod needed;
 
 use redis::Script;
 
@@ -99,7 +101,8 @@ impl Name {
             (false, true) => format!("{SOUND}\n{ACT}\n"),
             (false, false) => format!("{SOUND}\n"),
         };
-        format!("{PRELUDE}\n{shared}{source}")
+        let own = shared + source;
+        needed::needed(PRELUDE, &own) + &own
     }
 }
 

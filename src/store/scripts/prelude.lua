@@ -1,4 +1,5 @@
--- Put in front of every script: the keys by name, Redis's clock, and the layout of record prefix, state, gone and acts.
+-- Put in front of every script, as far as it needs it: the keys by name, Redis's clock, and the layout of record prefix, state, gone and acts. Nothing but
+-- definitions that begin with `local` at the start of a line (scripts/needed.rs).
 -- KEYS: run jobs state gone gone_old acts acts_old dead, then due:<broker> of each broker that the script may touch.
 local RUN, JOBS, STATE, GONE, GONE_OLD, ACTS, ACTS_OLD, DEAD = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8]
 local call = redis.call

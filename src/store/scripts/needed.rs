@@ -1,0 +1,85 @@
+//! What of the prelude a script needs: Redis runs the whole text at each call, and makes each of its functions anew.
+
+/// The definitions of `prelude` that `script` names, and those that these name, in their order. Every definition begins at the start of a line with
+/// `local`; what stands there without a name (a loop that fills a table) belongs to the definition before it.
+pub(super) fn needed(prelude: &str, script: &str) -> String {
+    let definitions = definitions(prelude);
+    let mut kept = Vec::with_capacity(definitions.len());
+    let mut text = vec![script];
+    // Whatever a definition names stands before it.
+    for definition in definitions.into_iter().rev() {
+        if names(definition).any(|name| text.iter().any(|text| says(text, name))) {
+            kept.push(definition);
+            text.push(definition);
+        }
+    }
+    kept.reverse();
+    kept.concat()
+}
+
+/// The prelude in pieces, one a definition.
+fn definitions(prelude: &str) -> Vec<&str> {
+    let mut starts: Vec<usize> = Vec::new();
+    let mut at = 0;
+    for line in prelude.split_inclusive('\n') {
+        if line.starts_with("local ") {
+            starts.push(at);
+        }
+        at += line.len();
+    }
+    let ends = starts.iter().skip(1).copied().chain([prelude.len()]);
+    starts.iter().zip(ends).map(|(start, end)| &prelude[*start..end]).collect()
+}
+
+/// What a definition defines.
+fn names(definition: &str) -> impl Iterator<Item = &str> {
+    let rest = definition.strip_prefix("local ").unwrap_or_default();
+    let list = match rest.strip_prefix("function ") {
+        Some(function) => function.split('(').next(),
+        None => rest.split(['=', '\n']).next(),
+    };
+    list.unwrap_or_default().split(',').map(str::trim).filter(|name| !name.is_empty())
+}
+
+/// Whether this name stands in a line that is no comment.
+fn says(text: &str, name: &str) -> bool {
+    let is_word = |byte: Option<&u8>| byte.is_some_and(|byte| byte.is_ascii_alphanumeric() || *byte == b'_');
+    text.lines().filter(|line| !line.trim_start().starts_with("--")).any(|line| {
+        let bytes = line.as_bytes();
+        line.match_indices(name)
+            .any(|(at, _)| !is_word(at.checked_sub(1).and_then(|at| bytes.get(at))) && !is_word(bytes.get(at + name.len())))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::scripts::{Name, PRELUDE};
+
+    #[test]
+    fn what_is_named_is_kept_with_what_that_names() {
+        let prelude = "-- head\nlocal a, b = 1, 2\nlocal function f(x)\n  return a + x\nend\n-- of g\nlocal function g() return 3 end\nlocal t = {}\n\
+                       for i = 1, 2 do t[i] = i end\n";
+        assert_eq!(needed(prelude, "return f(1)"), "local a, b = 1, 2\nlocal function f(x)\n  return a + x\nend\n-- of g\n");
+        assert_eq!(needed(prelude, "return t[1]"), "local t = {}\nfor i = 1, 2 do t[i] = i end\n");
+        assert_eq!(needed(prelude, "-- g\nreturn age, fg, b2"), "");
+        assert_eq!(needed(prelude, "return b, g()"), "local a, b = 1, 2\nlocal function g() return 3 end\n");
+    }
+
+    #[test]
+    fn the_prelude_is_nothing_but_definitions() {
+        let pieces = definitions(PRELUDE);
+        let head = &PRELUDE[..PRELUDE.len() - pieces.concat().len()];
+        assert!(head.lines().all(|line| line.starts_with("--") || line.is_empty()), "{head}");
+        assert!(pieces.iter().all(|piece| names(piece).next().is_some()));
+        let all: Vec<&str> = pieces.iter().flat_map(|piece| names(piece)).collect();
+        for name in Name::ALL {
+            let source = name.source();
+            for defined in &all {
+                let is_there = definitions(&source).iter().any(|piece| names(piece).any(|name| name == *defined));
+                assert!(is_there || !says(&source, defined), "{} names {defined}", name.as_str());
+            }
+        }
+        assert!(!Name::Complete.source().contains("function see_master"), "what it does not need is left out");
+    }
+}
