@@ -6,8 +6,8 @@
 -- Work   <= 128 jobs or 1 MiB a call; looks at <= 1024 ids. First write ZREM or ZREMRANGEBYRANK: a full Redis still drains.
 local fence, lease, most, most_bytes = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local due_key = KEYS[9]
--- No id of a job: see below.
-local LONG = string.rep('-', 65)
+-- No id of a job, since those have no control characters: see below.
+local LONG = string.rep('\0', 65)
 -- Records are fetched by slices, of at most as many: what is fetched and does not fit in any more is no more than that.
 local SLICE = 8
 local ids, records, states, orphans = {}, {}, {}, {}
