@@ -70,19 +70,17 @@ pub async fn run(options: &Options, rate: Rate, secs: u64) -> Result<(Run, Machi
         run.tally += drained.tally;
         #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "jobs a second")]
         let half = ((drained.per_s / 2.0) as u64).max(1);
-        let stored_at = (rate == Rate::HalfStored).then_some(drained.accept_per_s);
-        let most = if stored_at.is_some() { drained.per_s } else { figure::ceiling(drained.accept_per_s, drained.per_s) };
         #[allow(clippy::cast_precision_loss, reason = "jobs a second")]
-        let capacity = half as f64 / most.max(1.0);
-        (half, Some(capacity), stored_at)
+        let capacity = half as f64 / figure::ceiling(drained.accept_per_s, drained.per_s).max(1.0);
+        let is_stored = rate == Rate::HalfStored;
+        (half, (!is_stored).then_some(capacity), is_stored.then_some(drained.accept_per_s.max(1.0)))
     };
     party.new_round();
-    let before = party.meter().await?;
-    let behind_ms = match stored_at {
-        None => Some(steady(&mut party, per_s, secs).await?.p99_ms),
+    let (before, behind_ms) = match stored_at {
+        None => (party.meter().await?, Some(steady(&mut party, per_s, secs).await?.p99_ms)),
         Some(accept_per_s) => {
             stored(&mut party, per_s, secs, accept_per_s).await?;
-            None
+            (party.meter().await?, None)
         }
     };
     party.arrived(per_s * secs).await?;
