@@ -14,7 +14,7 @@ mod tests;
 pub mod verdict;
 mod windows;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use course::{Came, Course, courses};
 use lives::Lives;
@@ -174,7 +174,9 @@ impl Checker<'_> {
         let (sent_again, twice): (Vec<_>, Vec<_>) = twins
             .filter(|(one, other)| is_twice(one, other))
             .partition(|(one, other)| self.history.head.broker == "kafka" && self.windows.sends_again(one.taken_us(), other.taken_us()));
-        self.verdict.counts.sent_again += sent_again.len() as u64;
+        // The later of each pair, once.
+        let later: BTreeSet<_> = sent_again.iter().map(|(_, other)| std::ptr::from_ref(*other)).collect();
+        self.verdict.counts.sent_again += later.len() as u64;
         // What was held back may come after what was sent later.
         let falls = |pair: &[Came<'_>]| pair[0].what.attempt > pair[1].what.attempt && !between(kinds::reorders, &pair[0], &pair[1]);
         if numbers.contains(&0) || !twice.is_empty() || came.windows(2).any(falls) {

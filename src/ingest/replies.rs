@@ -38,11 +38,13 @@ struct Attempt {
     tries_left: usize,
     /// How long its outcomes took until now.
     waited: Duration,
+    /// Nobody waits for it.
+    is_aside: bool,
 }
 
 impl Attempt {
     fn first(reply: Reply) -> Self {
-        Attempt { reply, tries_left: REPLY_TRIES, waited: Duration::ZERO }
+        Attempt { reply, tries_left: REPLY_TRIES, waited: Duration::ZERO, is_aside: false }
     }
 }
 
@@ -78,17 +80,17 @@ impl Replier {
 
     /// Goes on with these while nobody waits for them.
     fn set_aside(&self, attempts: Vec<Attempt>, give_up: &CancellationToken) {
-        let (attempts, surplus): (Vec<Attempt>, Vec<Attempt>) = attempts.into_iter().partition(|_| self.silent.begin());
+        let (mut attempts, surplus): (Vec<Attempt>, Vec<Attempt>) = attempts.into_iter().partition(|_| self.silent.begin());
+        attempts.iter_mut().for_each(|attempt| attempt.is_aside = true);
         for attempt in surplus {
             self.ended(&attempt.reply, &Outcome::Refused("too many verdicts wait for a confirm".to_owned()));
         }
         if attempts.is_empty() {
             return;
         }
-        let (replier, give_up, count) = (self.clone(), give_up.clone(), attempts.len());
+        let (replier, give_up) = (self.clone(), give_up.clone());
         self.aside.spawn(async move {
             replier.deliver(attempts, &give_up, false).await;
-            replier.silent.end(count);
         });
     }
 
@@ -151,6 +153,9 @@ impl Replier {
                 refused.push(attempt);
             } else {
                 self.ended(&attempt.reply, &outcome);
+                if attempt.is_aside {
+                    self.silent.end();
+                }
             }
         }
         refused

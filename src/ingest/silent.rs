@@ -37,10 +37,10 @@ impl Silent {
         has_room
     }
 
-    /// So many of those have their outcome.
-    pub(super) fn end(&self, count: usize) {
+    /// One of those has its outcome.
+    pub(super) fn end(&self) {
         let mut state = self.0.lock();
-        state.under_way = state.under_way.saturating_sub(count);
+        state.under_way = state.under_way.saturating_sub(1);
     }
 
     /// How many set out and have no outcome yet.
@@ -95,7 +95,7 @@ mod tests {
     fn what_is_under_way_is_bounded() {
         let silent = Silent::default();
         assert_eq!((0..=UNDER_WAY).filter(|_| silent.begin()).count(), UNDER_WAY);
-        silent.end(1);
+        silent.end();
         assert_eq!(silent.under_way(), UNDER_WAY - 1);
         assert!(silent.begin() && !silent.begin());
     }

@@ -110,7 +110,7 @@ impl Reader {
 
     fn take_over(&self, room: usize, mut next: impl FnMut(Duration) -> Option<KafkaResult<Delivery>>) -> Result<bool, ConnectorError> {
         let (mut deliveries, mut taken, mut bytes, mut wait, mut silences) = (Vec::<Delivery>::new(), 0, 0, POLL, 0);
-        // The client also says nothing after an event of its own, such as a rebalance, with messages behind it: only twice in a row means that there is none.
+        // The client also says nothing after an event of its own, such as a rebalance or a line of its log, with messages behind it. Twice in a row it seldom does.
         while silences < 2 && taken < room.clamp(1, CHUNK) && bytes < CHUNK_BYTES {
             let came = next(wait);
             silences = if came.is_some() { 0 } else { silences + 1 };
