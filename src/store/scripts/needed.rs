@@ -1,16 +1,18 @@
 //! What of the prelude a script needs: Redis runs the whole text at each call, and makes each of its functions anew.
 
+use std::collections::HashSet;
+
 /// The definitions of `prelude` that `script` names, and those that these name, in their order. Every definition begins at the start of a line with
 /// `local`; what stands there without a name (a loop that fills a table) belongs to the definition before it.
 pub(super) fn needed(prelude: &str, script: &str) -> String {
     let definitions = definitions(prelude);
     let mut kept = Vec::with_capacity(definitions.len());
-    let mut text = vec![script];
+    let mut named: HashSet<&str> = words(script).collect();
     // Whatever a definition names stands before it.
     for definition in definitions.into_iter().rev() {
-        if names(definition).any(|name| text.iter().any(|text| says(text, name))) {
+        if names(definition).any(|name| named.contains(name)) {
             kept.push(definition);
-            text.push(definition);
+            named.extend(words(definition));
         }
     }
     kept.reverse();
@@ -41,14 +43,10 @@ fn names(definition: &str) -> impl Iterator<Item = &str> {
     list.unwrap_or_default().split(',').map(str::trim).filter(|name| !name.is_empty())
 }
 
-/// Whether this name stands in a line that is no comment.
-fn says(text: &str, name: &str) -> bool {
-    let is_word = |byte: Option<&u8>| byte.is_some_and(|byte| byte.is_ascii_alphanumeric() || *byte == b'_');
-    text.lines().filter(|line| !line.trim_start().starts_with("--")).any(|line| {
-        let bytes = line.as_bytes();
-        line.match_indices(name)
-            .any(|(at, _)| !is_word(at.checked_sub(1).and_then(|at| bytes.get(at))) && !is_word(bytes.get(at + name.len())))
-    })
+/// The words of all lines but comments.
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    let code = text.lines().filter(|line| !line.trim_start().starts_with("--"));
+    code.flat_map(|line| line.split(|one: char| !one.is_ascii_alphanumeric() && one != '_'))
 }
 
 #[cfg(test)]
@@ -77,7 +75,7 @@ mod tests {
             let source = name.source();
             for defined in &all {
                 let is_there = definitions(&source).iter().any(|piece| names(piece).any(|name| name == *defined));
-                assert!(is_there || !says(&source, defined), "{} names {defined}", name.as_str());
+                assert!(is_there || !words(&source).any(|word| word == *defined), "{} names {defined}", name.as_str());
             }
         }
         assert!(!Name::Complete.source().contains("function see_master"), "what it does not need is left out");
