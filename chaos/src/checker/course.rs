@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 
+use super::kinds;
 use crate::history::{Arrival, Ask, Event, Fault, Job, Op, Phase, Place};
 
 /// One job.
@@ -33,6 +34,8 @@ pub(super) struct Asked {
     pub(super) due_ms: Option<i64>,
     /// The broker said that it has it; of HTTP there is the verdict alone.
     pub(super) confirmed: bool,
+    /// A master may have done it and be gone since, before the verdict was heard.
+    pub(super) undone: bool,
 }
 
 /// A message that was read.
@@ -90,6 +93,7 @@ pub(super) fn courses<'a>(events: &'a [Event], faults: &[Fault]) -> BTreeMap<&'a
             _ => {}
         }
     }
+    courses.values_mut().for_each(|course| course.undo(faults));
     courses
 }
 
@@ -123,7 +127,7 @@ impl<'a> Seen<'a> {
 impl Course<'_> {
     fn asked(&mut self, action: &'static str, event: &Event, ask: &Ask) {
         match event.phase {
-            Phase::Invoke => self.asks.push(Asked { action, at_us: event.t_us, due_ms: ask.due_ms, confirmed: false }),
+            Phase::Invoke => self.asks.push(Asked { action, at_us: event.t_us, due_ms: ask.due_ms, confirmed: false, undone: false }),
             // It reached nobody.
             Phase::Fail => self.asks.retain(|asked| asked.action != action),
             Phase::Ok => self.asks.iter_mut().filter(|asked| asked.action == action).for_each(|asked| asked.confirmed = true),
@@ -146,6 +150,22 @@ impl Course<'_> {
         self.replies.iter().find(|(_, of, _)| *of == action).map(|(_, _, res)| *res)
     }
 
+    /// Notes what may have been undone: a master took it, and was gone before anybody heard of it.
+    fn undo(&mut self, faults: &[Fault]) {
+        for at in 0..self.asks.len() {
+            let Asked { action, at_us, .. } = self.asks[at];
+            let heard_us = self.heard_us(action).unwrap_or(i64::MAX);
+            let gone = |fault: &Fault| kinds::rolls_back(&fault.kind) && fault.began_us <= heard_us && fault.healed_us >= at_us;
+            self.asks[at].undone = faults.iter().any(gone);
+        }
+    }
+
+    /// Whether it was moved in this way, or may have been: nobody heard the verdict, or what was heard is of a master that knows nothing of it, and the
+    /// job went out meanwhile.
+    fn moved(&self, ask: &Asked, verdict: &str) -> bool {
+        self.may(ask.action, &[verdict]) || ask.undone && self.answer(ask.action) == Some("fired")
+    }
+
     /// Whether what was asked was done, or may have been: nobody heard the verdict.
     pub(super) fn may(&self, action: &str, verdicts: &[&str]) -> bool {
         self.has_asked(action) && self.answer(action).is_none_or(|verdict| verdicts.contains(&verdict))
@@ -156,8 +176,8 @@ impl Course<'_> {
         let mut earliest = job.due_ms * 1000;
         for ask in &self.asks {
             let time = match ask.action {
-                "fire" if self.may("fire", &["firing"]) => ask.at_us,
-                "reschedule" if self.may("reschedule", &["rescheduled"]) => ask.due_ms.map_or(earliest, |due_ms| due_ms * 1000),
+                "fire" if self.moved(ask, "firing") => ask.at_us,
+                "reschedule" if self.moved(ask, "rescheduled") => ask.due_ms.map_or(earliest, |due_ms| due_ms * 1000),
                 _ => continue,
             };
             earliest = earliest.min(time);
@@ -169,8 +189,8 @@ impl Course<'_> {
     pub(super) fn may_be_due(&self, job: &Job, due_ms: i64, behind_us: impl Fn(i64) -> i64) -> bool {
         due_ms == job.due_ms
             || self.asks.iter().any(|ask| match ask.action {
-                "fire" => due_ms >= (ask.at_us - behind_us(ask.at_us)) / 1000 && self.may("fire", &["firing"]),
-                "reschedule" => ask.due_ms == Some(due_ms) && self.may("reschedule", &["rescheduled"]),
+                "fire" => due_ms >= (ask.at_us - behind_us(ask.at_us)) / 1000 && self.moved(ask, "firing"),
+                "reschedule" => ask.due_ms == Some(due_ms) && self.moved(ask, "rescheduled"),
                 _ => false,
             })
     }

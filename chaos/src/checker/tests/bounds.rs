@@ -160,6 +160,18 @@ fn the_clock_of_redis_forgives_only_the_way_it_jumped() {
 }
 
 #[test]
+fn a_master_that_is_gone_may_have_moved_what_the_next_one_says_is_fired() {
+    let fired = |kind| {
+        let run = Run::new().asked("x").ask(Op::Fire, "x", None).fault_at(kind, (DUE_US - 190_000, DUE_US - 110_000), 0);
+        run.came_so("x", DUE_US - 150_000, |arrival| arrival.due_ms = Some(DUE_MS - 160)).told("x", "fire", "fired").wrong()
+    };
+    assert_eq!((fired("redis-failover"), fired("redis-kill")), (vec![], vec![Wrong::Early, Wrong::Misdated]));
+    // What was heard before the failover is of the master that had it.
+    let before = Run::new().asked("x").ask(Op::Fire, "x", None).told("x", "fire", "fired").fault("redis-failover", 0);
+    assert_eq!(before.came_so("x", DUE_US, |arrival| arrival.due_ms = Some(DUE_MS - 160)).wrong().first(), Some(&Wrong::Misdated));
+}
+
+#[test]
 fn what_dies_had_its_retries_and_a_fault_that_fails_a_publish() {
     let died = |job: Job, kind| Run::new().fault(kind, 1).sent("x", Phase::Ok, job).died("x", "retries_exhausted").wrong();
     let tight = |waits: usize| Job { retry_ms: Some(vec![1; waits]), ..job("t") };
