@@ -40,7 +40,11 @@ pub(super) async fn ensure(link: &Link, stream: &str, config: &Config, options: 
     let ack_wait = match there {
         There::Fit { ack_wait, better } => {
             if let Some(better) = better {
-                info!(stream, consumer = name, "consumer had a finite max_deliver or a small max_ack_pending, updating it");
+                info!(
+                    stream,
+                    consumer = name,
+                    "consumer had a finite max_deliver, a small max_ack_pending or bounds on requests, updating it"
+                );
                 link.ask(handle.update_consumer(*better)).await?.map_err(|error| {
                     let kind =
                         if matches!(error.kind(), ConsumerUpdateErrorKind::TimedOut) { ErrorKind::Disconnected } else { ErrorKind::Denied };
@@ -151,11 +155,16 @@ impl Fit<'_> {
         let mut config = pull::Config::try_from_consumer_config(config).map_err(wrong)?;
         let needed = i64::try_from(self.options.max_unsettled).unwrap_or(i64::MAX);
         let bounded = config.max_ack_pending >= 0 && config.max_ack_pending < needed;
-        if config.max_deliver <= 0 && config.backoff.is_empty() && !bounded {
+        let small = config.max_bytes > 0 || config.max_batch > 0 && config.max_batch < needed;
+        if config.max_deliver <= 0 && config.backoff.is_empty() && !bounded && !small {
             return Ok(None);
         }
         config.max_deliver = -1;
         config.backoff = Vec::new();
+        if small {
+            // What a request may ask for at most: none of ours would be served.
+            (config.max_bytes, config.max_batch) = (0, 0);
+        }
         if bounded {
             config.max_ack_pending = needed;
         }

@@ -9,12 +9,14 @@ use crate::{Destination, Message, Position};
 pub(super) struct Delivery {
     pub(super) message: Message,
     pub(super) reply: Subject,
+    /// How much room it takes: body, headers and subjects.
+    pub(super) bytes: usize,
 }
 
 /// The message that was delivered, or what it is instead: a status.
 pub(super) fn delivery(message: async_nats::Message) -> Result<Delivery, Box<async_nats::Message>> {
     let Some(info) = message.reply.as_ref().and_then(|reply| Info::parse(reply)) else { return Err(Box::new(message)) };
-    let async_nats::Message { subject, reply: Some(reply), payload, headers, .. } = message else { return Err(Box::new(message)) };
+    let async_nats::Message { subject, reply: Some(reply), payload, headers, length, .. } = message else { return Err(Box::new(message)) };
     let message = Message {
         body: payload,
         has_body: true,
@@ -25,7 +27,7 @@ pub(super) fn delivery(message: async_nats::Message) -> Result<Delivery, Box<asy
         redelivered: info.delivered > 1,
         ..Message::default()
     };
-    Ok(Delivery { message, reply })
+    Ok(Delivery { message, reply, bytes: length })
 }
 
 /// The stream sequence in the reply subject of a delivered message.

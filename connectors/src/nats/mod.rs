@@ -19,6 +19,7 @@ mod link;
 mod login;
 mod pump;
 mod replies;
+mod room;
 mod server;
 mod shelf;
 pub(crate) mod sink;

@@ -14,6 +14,7 @@ use super::consumer::Consumer;
 use super::delivery::{delivery, sequence};
 use super::line::Line;
 use super::link::{Link, denied};
+use super::room::Request;
 use super::shelf::Shelf;
 use super::source::{IN_PROGRESS, NAK, answer};
 use super::unreadable::Search;
@@ -34,6 +35,12 @@ const HOLD: Duration = Duration::from_millis(50);
 const LINES: u32 = 5;
 /// How long little is asked for at once after a line ended on a message.
 const CAREFUL: Duration = Duration::from_secs(60);
+
+/// What the server says, after `Message Size`, where the next message does not fit into what is left of a request.
+const TOO_LARGE: &str = "Exceeds MaxBytes";
+
+/// What it says where a request brought all that it asked for.
+const COMPLETED: &str = "Batch Completed";
 
 /// The task between the server and the shelf.
 pub(super) struct Pump {
@@ -101,12 +108,12 @@ impl Pump {
             }
             if self.trouble.as_ref().is_none_or(|(_, until)| Instant::now() >= *until) {
                 while !self.line.link.is_lost()
-                    && let Some(count) = self.shelf.ask()
+                    && let Some(request) = self.shelf.ask()
                 {
-                    self.request(count).await?;
+                    self.request(request).await?;
                 }
             }
-            let (closing, asked) = self.shelf.outlook();
+            let (closing, asked, stale) = self.shelf.outlook();
             if closing {
                 let since = *closing_since.get_or_insert_with(Instant::now);
                 if asked == 0 || since.elapsed() > EXPIRES * 2 {
@@ -117,7 +124,7 @@ impl Pump {
             let deadline = match &self.trouble {
                 _ if closing => Instant::now() + EXPIRES,
                 Some((_, until)) if *until > Instant::now() => *until,
-                _ => patience,
+                _ => stale.map_or(patience, |stale| stale.min(patience)),
             };
             tokio::select! {
                 biased;
@@ -143,8 +150,8 @@ impl Pump {
         }
     }
 
-    async fn request(&mut self, count: usize) -> Result<(), ConnectorError> {
-        let body = format!(r#"{{"batch":{count},"expires":{}}}"#, EXPIRES.as_nanos());
+    async fn request(&mut self, Request { count, bytes }: Request) -> Result<(), ConnectorError> {
+        let body = format!(r#"{{"batch":{count},"max_bytes":{bytes},"expires":{}}}"#, EXPIRES.as_nanos());
         let mut request = answer(self.next.clone(), &Bytes::from(body));
         request.reply = Some(self.line.inbox.clone());
         if self.trouble.is_none() {
@@ -238,8 +245,10 @@ impl Pump {
     /// A word of the server about a request: how many messages of it will not come.
     fn status(&mut self, message: &async_nats::Message) -> Result<usize, ConnectorError> {
         let said = message.description.as_deref().unwrap_or_default();
-        let open =
-            message.headers.as_ref().and_then(|headers| headers.get("Nats-Pending-Messages")).and_then(|open| open.as_str().parse().ok());
+        let number = |name: &str| message.headers.as_ref()?.get(name)?.as_str().parse().ok();
+        let open = number("Nats-Pending-Messages");
+        // Servers before 2.9.25 do not say.
+        let bytes = number("Nats-Pending-Bytes").unwrap_or(0);
         let Consumer { stream, name, .. } = &self.consumer;
         if said.eq_ignore_ascii_case("Consumer Deleted") {
             return Err(self.link.fail(ErrorKind::Missing, &format!("the consumer `{name}` of `{stream}` was deleted")));
@@ -250,6 +259,15 @@ impl Pump {
                 return Ok(0);
             }
             Some(StatusCode::TIMEOUT | StatusCode::NOT_FOUND) => self.well(),
+            _ if said.ends_with(TOO_LARGE) => {
+                self.well();
+                self.shelf.too_large(bytes);
+            }
+            // It is said of requests that have a bound in bytes; all that was asked for has come.
+            _ if said == COMPLETED => {
+                self.well();
+                return Ok(open.unwrap_or(0));
+            }
             // An election, a server that shuts down, too many requests: it may pass, and what is unsettled stays with us meanwhile.
             status => {
                 let code = status.map(|status| status.as_u16()).unwrap_or_default();

@@ -3,15 +3,15 @@
 use async_nats::Subject;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 use super::delivery::Delivery;
+use super::room::{Request, Room};
 use crate::batches::Batches;
 use crate::{Batch, BatchId, ConnectorError, SourceOptions};
 
-/// The most messages of one request.
-const REQUEST: usize = 4096;
-/// The most messages that are asked for at once while more may come that end the line: what is on its way behind one waits for `ack_wait`.
-const CAREFUL: usize = 64;
+/// So many times the bytes of a batch may be unsettled or on their way: one that is taken, and what is read meanwhile.
+const AHEAD: usize = 4;
 
 /// What the source and its pump share.
 pub(super) struct Shelf {
@@ -20,25 +20,27 @@ pub(super) struct Shelf {
     arrived: Notify,
     /// For the pump: there is room, or it shall close.
     pub(super) wake: Notify,
-    max_unsettled: usize,
 }
 
-#[derive(Default)]
 struct State {
-    /// By where the server waits for a word on them.
-    batches: Batches<Subject>,
-    /// Delivered and not settled.
-    unsettled: usize,
-    /// Asked for and not delivered.
-    asked: usize,
-    careful: bool,
+    batches: Batches<Place>,
+    room: Room,
     paused: bool,
     closing: bool,
 }
 
+/// A delivered message: where the server waits for a word on it, and how much room it takes.
+struct Place {
+    reply: Subject,
+    bytes: usize,
+}
+
 impl Shelf {
-    pub(super) fn new(options: &SourceOptions) -> Self {
-        Shelf { state: Mutex::default(), arrived: Notify::new(), wake: Notify::new(), max_unsettled: options.max_unsettled }
+    /// A message takes at most `largest` bytes.
+    pub(super) fn new(options: &SourceOptions, largest: usize) -> Self {
+        let room = Room::new(options.max_unsettled, options.max_batch_bytes.saturating_mul(AHEAD), largest);
+        let state = State { batches: Batches::default(), room, paused: false, closing: false };
+        Shelf { state: Mutex::new(state), arrived: Notify::new(), wake: Notify::new() }
     }
 
     /// A batch of what is there, within the bounds.
@@ -49,9 +51,9 @@ impl Shelf {
     /// Where to answer for the messages of a batch that is settled now.
     pub(super) fn settle(&self, batch: BatchId) -> Vec<Subject> {
         let mut state = self.state.lock();
-        let replies = state.batches.settle(batch);
-        state.unsettled -= replies.len();
-        replies
+        let places = state.batches.settle(batch);
+        state.room.settled(places.len(), places.iter().map(|place| place.bytes).sum());
+        places.into_iter().map(|place| place.reply).collect()
     }
 
     /// Waits until something arrived, or the end.
@@ -74,53 +76,50 @@ impl Shelf {
         self.wake.notify_one();
     }
 
-    /// How many messages to ask for now. Small requests are saved up, unless nothing is asked for.
-    pub(super) fn ask(&self) -> Option<usize> {
+    /// What to ask for now, if anything.
+    pub(super) fn ask(&self) -> Option<Request> {
         let mut state = self.state.lock();
-        if state.paused || state.closing {
-            return None;
-        }
-        let most = if state.careful { CAREFUL.min(self.max_unsettled) } else { self.max_unsettled };
-        let room = self.max_unsettled.saturating_sub(state.unsettled + state.asked).min(most.saturating_sub(state.asked)).min(REQUEST);
-        let worth = state.asked == 0 || room >= REQUEST.min(most / 4);
-        if room == 0 || !worth {
-            return None;
-        }
-        state.asked += room;
-        Some(room)
+        if state.paused || state.closing { None } else { state.room.ask(Instant::now()) }
     }
 
     /// Whether to ask for little at once.
     pub(super) fn be_careful(&self, careful: bool) {
-        self.state.lock().careful = careful;
+        self.state.lock().room.be_careful(careful);
     }
 
     /// What was asked for and is not here will not come. Gives how many more messages there is room for.
     pub(super) fn nothing_comes(&self) -> usize {
         let mut state = self.state.lock();
-        state.asked = 0;
-        self.max_unsettled.saturating_sub(state.unsettled)
+        state.room.nothing_comes();
+        state.room.left()
     }
 
-    /// Whether the source closes, and how many messages are asked for and not delivered.
-    pub(super) fn outlook(&self) -> (bool, usize) {
-        let state = self.state.lock();
-        (state.closing, state.asked)
+    /// A request ended before a message that did not fit into the bytes that were left of it.
+    pub(super) fn too_large(&self, left: usize) {
+        self.state.lock().room.too_large(left);
+    }
+
+    /// Whether the source closes, how many messages are asked for and not delivered, and when a request of them is given up.
+    pub(super) fn outlook(&self) -> (bool, usize, Option<Instant>) {
+        let mut state = self.state.lock();
+        state.room.expire(Instant::now());
+        (state.closing, state.room.asked(), state.room.stale())
     }
 
     /// Takes in what was delivered; `ended` more will not come of what was asked for.
     pub(super) fn put(&self, deliveries: Vec<Delivery>, ended: usize) {
         let mut state = self.state.lock();
-        state.asked = state.asked.saturating_sub(deliveries.len().saturating_add(ended));
-        state.unsettled += deliveries.len();
-        state.batches.put(deliveries.into_iter().map(|Delivery { message, reply }| (message, reply)));
+        let places = deliveries.into_iter().map(|Delivery { message, reply, bytes }| (message, Place { reply, bytes }));
+        let places: Vec<_> = places.collect();
+        state.room.came(places.len(), places.iter().map(|(_, place)| place.bytes).sum(), ended);
+        state.batches.put(places);
         drop(state);
         self.arrived.notify_one();
     }
 
     /// Where to answer for everything that is unsettled.
     pub(super) fn unsettled(&self) -> Vec<Subject> {
-        self.state.lock().batches.unsettled().cloned().collect()
+        self.state.lock().batches.unsettled().map(|place| place.reply.clone()).collect()
     }
 
     /// Nothing more will come, and nothing can be settled.

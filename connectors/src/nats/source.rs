@@ -22,6 +22,9 @@ pub(super) const NAK: Bytes = Bytes::from_static(b"-NAK");
 /// The server's patience with the message begins anew.
 pub(super) const IN_PROGRESS: Bytes = Bytes::from_static(b"+WPI");
 
+/// What the subjects of a message take at most besides it, bytes.
+const SUBJECTS: usize = 8 << 10;
+
 pub(crate) async fn open(config: &Config, options: SourceOptions) -> Result<NatsSource, ConnectorError> {
     let (link, mut complaints) = Link::connect(config).await?;
     let consumer = permitted(&mut complaints, async {
@@ -30,7 +33,7 @@ pub(crate) async fn open(config: &Config, options: SourceOptions) -> Result<Nats
     });
     let consumer = consumer.await?;
     let link = Arc::new(link);
-    let shelf = Arc::new(Shelf::new(&options));
+    let shelf = Arc::new(Shelf::new(&options, link.client.max_payload() + SUBJECTS));
     let pump = Pump::start(config.clone(), Arc::clone(&link), Arc::clone(&shelf), consumer, complaints).await?;
     Ok(NatsSource { link, shelf, options, closed: Some(pump) })
 }

@@ -22,6 +22,8 @@ use crate::{ConnectorError, Destination, ErrorKind, Message, Position};
 
 /// How many messages are asked for together.
 const TOGETHER: u64 = 8;
+/// With as many bytes a search ends; the next line ends on what is left, and another begins.
+const MOST_BYTES: usize = 16 << 20;
 /// The error of the JetStream API where there is no such message.
 const NO_MESSAGE: u32 = 10_037;
 
@@ -39,6 +41,8 @@ pub(super) struct Search {
 #[derive(Default)]
 pub(super) struct Found {
     pub(super) deliveries: Vec<Delivery>,
+    /// Of the deliveries.
+    bytes: usize,
     /// There are such messages, with us already.
     pub(super) held: bool,
 }
@@ -104,7 +108,7 @@ impl Search {
     async fn walk(&mut self, after: u64, info: &Info, held: &HashSet<u64>, most: usize) -> Result<Found, ConnectorError> {
         let mut found = Found::default();
         let (mut next, last) = (after + 1, info.delivered.stream_seq);
-        while next <= last && found.deliveries.len() < most {
+        while next <= last && found.deliveries.len() < most && found.bytes < MOST_BYTES {
             let end = (next + TOGETHER - 1).min(last);
             let asked = join_all((next..=end).map(|sequence| self.get(format!(r#"{{"seq":{sequence}}}"#)))).await;
             next = end + 1;
@@ -117,6 +121,7 @@ impl Search {
                     if held.contains(&sequence) {
                         found.held = true;
                     } else {
+                        found.bytes += unreadable.bytes;
                         found.deliveries.push(unreadable);
                     }
                 }
@@ -161,7 +166,8 @@ impl Search {
         // unsettled, and wants a consumer sequence that it has given out.
         let Search { stream, consumer, .. } = self;
         let reply = Subject::from(format!("$JS.ACK.{stream}.{consumer}.2.{}.{consumer_sequence}.{nanos}.0", raw.sequence));
-        Ok(Some(Delivery { message, reply }))
+        let bytes = message.body.len() + headers.len();
+        Ok(Some(Delivery { message, reply, bytes }))
     }
 
     async fn get(&self, body: String) -> Result<Option<RawMessage>, ConnectorError> {

@@ -3,10 +3,10 @@
 use std::time::{Duration, Instant};
 
 use async_nats::jetstream::consumer::{AckPolicy, pull, push};
-use dwell_connectors::{BrokerConfig, ErrorKind, Source, SourceOptions};
+use dwell_connectors::{BrokerConfig, ErrorKind, Message, Source, SourceOptions};
 
 use crate::server::NatsServer;
-use crate::{PATIENCE, at, context, declare, numbered, options, publish};
+use crate::{PATIENCE, at, context, declare, numbered, options, publication, publish};
 
 async fn refused(broker: &BrokerConfig, topic: &str) -> dwell_connectors::ConnectorError {
     match broker.source(options(topic)).await {
@@ -116,4 +116,27 @@ async fn nothing_is_stuck_after_close_or_drop_under_load() {
     source.close().await.unwrap();
     let mut stream = context(&server).await.get_stream("DWELL_a").await.unwrap();
     assert_eq!(stream.info().await.unwrap().state.messages, 0);
+}
+
+#[tokio::test]
+async fn large_messages_are_read_ahead_by_their_bytes() {
+    const COUNT: usize = 24;
+    let server = NatsServer::start("");
+    let broker = at(server.url());
+    declare(&broker, "a").await;
+    let large = |token| publication(token, "a", Message::new(vec![b'x'; 1_000_000]));
+    publish(&broker, (0..COUNT as u64).map(large).collect()).await;
+    // Four times the bytes of a batch: four of them, and all of them by their number.
+    let source = broker.source(SourceOptions { max_batch_bytes: 1 << 20, ..options("a") }).await.unwrap();
+    let js = context(&server).await;
+    let stream = js.get_stream("DWELL_a").await.unwrap();
+    let mut seen = 0;
+    while seen < COUNT {
+        let batch = tokio::time::timeout(PATIENCE, source.recv()).await.unwrap_or_else(|_| panic!("{seen} of {COUNT} came")).unwrap();
+        let out = stream.consumer_info("readers").await.unwrap().num_ack_pending;
+        assert!(out <= 5, "{out} messages of a megabyte are out");
+        seen += batch.messages.len();
+        source.ack(batch.id).await.unwrap();
+    }
+    source.close().await.unwrap();
 }

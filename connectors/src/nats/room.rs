@@ -1,0 +1,199 @@
+//! How much may be asked for: what was delivered and is not settled, and what was asked for and is not delivered, in messages and in bytes.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// The most messages of one request.
+const REQUEST: usize = 4096;
+/// The most messages that are asked for at once while more may come that end the line: what is on its way behind one waits for `ack_wait`.
+const CAREFUL: usize = 64;
+/// After so long a request is over, whatever was heard of it: longer than it stands at the server. One whose bytes are used up to the last ends there
+/// without a word.
+const STALE: Duration = Duration::from_secs(3);
+/// The most that one message is taken to need, however often the server says that one does not fit.
+const LARGEST: usize = 1 << 30;
+
+/// A request for messages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Request {
+    /// At most so many.
+    pub(super) count: usize,
+    /// At most so many bytes of them, subjects and headers included: the server ends a request before the message that does not fit.
+    pub(super) bytes: usize,
+}
+
+/// The bounds, and what is used of them.
+#[derive(Debug)]
+pub(super) struct Room {
+    max_count: usize,
+    max_bytes: usize,
+    /// What the largest message may need.
+    largest: usize,
+    unsettled: Request,
+    /// What is left of the requests that are open, the oldest first. The server may serve them in turns: what it delivers is taken off the oldest, so
+    /// that for a moment up to two requests too many are open, not more.
+    open: VecDeque<(Request, Instant)>,
+    careful: bool,
+}
+
+impl Room {
+    /// Room for so many messages and bytes, of which one message takes up to `largest`.
+    pub(super) fn new(max_count: usize, max_bytes: usize, largest: usize) -> Self {
+        Room { max_count, max_bytes, largest, unsettled: Request { count: 0, bytes: 0 }, open: VecDeque::new(), careful: false }
+    }
+
+    /// Messages that are asked for and not delivered.
+    pub(super) fn asked(&self) -> usize {
+        self.open.iter().map(|(request, _)| request.count).sum()
+    }
+
+    /// Gives up the requests that are over by now, whatever was heard of them.
+    pub(super) fn expire(&mut self, now: Instant) {
+        while self.stale().is_some_and(|stale| stale <= now) {
+            self.open.pop_front();
+        }
+    }
+
+    /// When the oldest request is given up.
+    pub(super) fn stale(&self) -> Option<Instant> {
+        self.open.front().map(|(_, since)| *since + STALE)
+    }
+
+    /// Messages that there is room for besides those that are unsettled.
+    pub(super) fn left(&self) -> usize {
+        self.max_count.saturating_sub(self.unsettled.count)
+    }
+
+    /// Whether to ask for little at once.
+    pub(super) fn be_careful(&mut self, careful: bool) {
+        self.careful = careful;
+    }
+
+    /// What to ask for now. Small requests are saved up, unless nothing is asked for. Half of the bytes at most, so that where messages are small the next
+    /// request can be there before one has ended; and never less than what one message may need, which nothing would be delivered for.
+    pub(super) fn ask(&mut self, now: Instant) -> Option<Request> {
+        self.expire(now);
+        let asked = self.asked();
+        let most = if self.careful { CAREFUL.min(self.max_count) } else { self.max_count };
+        let count = self.left().saturating_sub(asked).min(most.saturating_sub(asked)).min(REQUEST);
+        let max_bytes = self.max_bytes.max(self.largest.saturating_mul(2));
+        let open_bytes: usize = self.open.iter().map(|(request, _)| request.bytes).sum();
+        let bytes = max_bytes.saturating_sub(self.unsettled.bytes + open_bytes).min(max_bytes / 2);
+        let worth = asked == 0 || (count >= REQUEST.min(most / 4) && bytes >= max_bytes / 4);
+        if count == 0 || bytes < self.largest || !worth {
+            return None;
+        }
+        let request = Request { count, bytes };
+        self.open.push_back((request, now));
+        Some(request)
+    }
+
+    /// So many were delivered, of so many bytes; `ended` more will not come of what was asked for.
+    pub(super) fn came(&mut self, count: usize, bytes: usize, ended: usize) {
+        self.unsettled.count += count;
+        self.unsettled.bytes += bytes;
+        if let Some((first, _)) = self.open.front_mut() {
+            first.bytes = first.bytes.saturating_sub(bytes);
+        }
+        let mut gone = count.saturating_add(ended);
+        while let Some((first, _)) = self.open.front_mut().filter(|_| gone > 0) {
+            let of_it = gone.min(first.count);
+            (first.count, gone) = (first.count - of_it, gone - of_it);
+            if first.count == 0 {
+                self.open.pop_front();
+            }
+        }
+    }
+
+    /// A request ended before a message that did not fit into the bytes that were left of it. Where one should have fitted, messages are larger than was
+    /// thought.
+    pub(super) fn too_large(&mut self, left: usize) {
+        if left >= self.largest {
+            self.largest = self.largest.saturating_mul(2).min(LARGEST);
+        }
+    }
+
+    /// So many are settled, of so many bytes.
+    pub(super) fn settled(&mut self, count: usize, bytes: usize) {
+        self.unsettled.count -= count;
+        self.unsettled.bytes -= bytes;
+    }
+
+    /// What was asked for and is not here will not come.
+    pub(super) fn nothing_comes(&mut self) {
+        self.open.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KIB: usize = 1 << 10;
+
+    #[test]
+    fn small_messages_are_bounded_by_their_number() {
+        let (mut room, now) = (Room::new(1000, 1000 * KIB, 10 * KIB), Instant::now());
+        assert_eq!(room.ask(now), Some(Request { count: 1000, bytes: 500 * KIB }));
+        assert_eq!(room.ask(now), None);
+        room.came(600, 60 * KIB, 0);
+        assert_eq!((room.ask(now), room.asked(), room.left()), (None, 400, 400), "all of it is unsettled or asked for");
+        room.settled(300, 30 * KIB);
+        assert_eq!(room.ask(now), Some(Request { count: 300, bytes: 500 * KIB }), "before the first has ended");
+        room.came(400, 40 * KIB, 0);
+        assert_eq!((room.asked(), room.left()), (300, 300));
+        room.came(0, 0, usize::MAX);
+        assert_eq!((room.asked(), room.ask(now)), (0, Some(Request { count: 300, bytes: 500 * KIB })));
+    }
+
+    #[test]
+    fn large_messages_are_bounded_by_their_bytes() {
+        let (mut room, now) = (Room::new(1000, 1000 * KIB, 100 * KIB), Instant::now());
+        assert_eq!(room.ask(now), Some(Request { count: 1000, bytes: 500 * KIB }));
+        for _ in 0..5 {
+            room.came(1, 99 * KIB, 0);
+        }
+        // The sixth did not fit.
+        room.too_large(5 * KIB);
+        room.came(0, 0, 995);
+        assert_eq!(room.ask(now).map(|request| request.bytes), Some(500 * KIB));
+        room.came(5, 495 * KIB, 995);
+        assert_eq!((room.ask(now), room.asked()), (None, 0), "less is left than one may need");
+        room.settled(1, 99 * KIB);
+        assert_eq!(room.ask(now).map(|request| request.bytes), Some(109 * KIB));
+    }
+
+    #[test]
+    fn a_message_larger_than_any_that_the_server_takes_now_comes_at_last() {
+        let (mut room, now) = (Room::new(10, KIB, KIB), Instant::now());
+        let mut asked = Vec::new();
+        for _ in 0..3 {
+            let request = room.ask(now).map(|request| request.bytes);
+            asked.extend(request);
+            room.too_large(request.unwrap_or_default());
+            room.came(0, 0, usize::MAX);
+        }
+        assert_eq!(asked, [KIB, 2 * KIB, 4 * KIB]);
+    }
+
+    #[test]
+    fn a_request_that_ended_without_a_word_is_given_up() {
+        let (mut room, now) = (Room::new(1000, 1000 * KIB, 10 * KIB), Instant::now());
+        assert!(room.ask(now).is_some());
+        room.came(50, 500 * KIB, 0);
+        assert_eq!((room.ask(now + STALE / 2), room.stale()), (None, Some(now + STALE)));
+        assert_eq!(room.ask(now + STALE), Some(Request { count: 950, bytes: 500 * KIB }));
+    }
+
+    #[test]
+    fn while_the_next_may_end_the_line_few_are_asked_for() {
+        let (mut room, now) = (Room::new(1000, 1000 * KIB, KIB), Instant::now());
+        room.be_careful(true);
+        assert_eq!(room.ask(now).map(|request| request.count), Some(64));
+        room.nothing_comes();
+        room.be_careful(false);
+        assert_eq!(room.ask(now).map(|request| request.count), Some(1000));
+    }
+}
