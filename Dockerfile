@@ -5,8 +5,10 @@ FROM rust:1.95-slim-bookworm AS build
 RUN apt-get update && apt-get install -y --no-install-recommends g++ make perl && rm -rf /var/lib/apt/lists/*
 WORKDIR /src
 COPY . .
+# On arm64 pages have 4, 16 or 64 KiB: the allocator is built for the largest.
 RUN --mount=type=cache,target=/usr/local/cargo/registry \
     --mount=type=cache,target=/src/target \
+    if [ "$(uname -m)" = aarch64 ]; then export JEMALLOC_SYS_WITH_LG_PAGE=16; fi; \
     cargo build --release --locked --bin dwell && cp target/release/dwell /dwell
 
 FROM debian:bookworm-slim

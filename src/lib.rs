@@ -18,6 +18,11 @@
 //! - [`servers`]: private servers for the demo, the load generator and the tests; [`stage`]: such servers with settings and traffic;
 //!   [`demo`]: what `dwell demo` shows; [`mod@bench`]: load, and what came of it. `fuzz`: doors to parsers, for the package that feeds them anything.
 
+/// Of every program that is made of this library.
+#[cfg(feature = "jemalloc")]
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 pub mod apply;
 pub mod bench;
 pub mod bridge;
