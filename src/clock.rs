@@ -1,4 +1,5 @@
-//! The one place that reads time. Logic takes times as arguments; agents sleep through here, so that tests stop the clock (tokio's paused time).
+//! The one place that reads time. Logic takes times as arguments; agents sleep through here, so that tests stop the clock (tokio's paused time);
+//! the dispatcher's timer alone does not stop with it (`src/alarm.rs`).
 
 use std::future::Future;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -24,6 +25,18 @@ pub fn wall_ms() -> i64 {
 pub fn wall_us() -> i64 {
     // A host clock before 1970 reads as 1970; a u64 of microseconds exceeds i64 in 292 thousand years.
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| i64::try_from(since.as_micros()).unwrap_or(i64::MAX))
+}
+
+/// A span of µs; nothing where it is negative.
+#[must_use]
+pub fn micros(us: i64) -> Duration {
+    Duration::from_micros(u64::try_from(us).unwrap_or(0))
+}
+
+/// A span in whole ms, as scripts take it: rounded up, so that nothing comes sooner by it.
+#[must_use]
+pub fn whole_ms(span: Duration) -> u64 {
+    u64::try_from(span.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
 }
 
 /// Sleeps until this instant. Tokio's timer has a resolution of 1 ms and never wakes early.

@@ -4,6 +4,7 @@
 //! settled outcome: at its bound nothing more is claimed.
 
 mod claimed;
+mod early;
 mod flight;
 mod lanes;
 mod outcome;
@@ -22,7 +23,8 @@ use futures_util::stream::FuturesUnordered;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
-use crate::clock::{self, Instant};
+use crate::alarm::Alarm;
+use crate::clock::{self, Instant, micros};
 use crate::config::Delivery;
 use crate::fleet::Fleet;
 use crate::publisher::{Publisher, Reports};
@@ -30,9 +32,10 @@ use crate::reconnect::Backoff;
 use crate::store::Store;
 use crate::store::error::StoreError;
 use crate::store::inbound::Head;
-use crate::store::lease::{Held, Lease, Taken};
+use crate::store::lease::{AHEAD, Ask, Held, Lease, Taken};
 use crate::telemetry::trace::Traces;
 use crate::telemetry::{BrokerMetrics, Metrics};
+use early::{Early, LEAD};
 use flight::{Flight, Window};
 use lanes::Lanes;
 use pause::Pauses;
@@ -59,6 +62,8 @@ pub struct Dispatch {
     heads: mpsc::UnboundedReceiver<Head>,
     reports: Reports,
     lease: Duration,
+    /// Claimed, and not due yet.
+    early: Early<Lease>,
     flights: HashMap<Token, Flight>,
     window: Window,
     gathered: Gathered,
@@ -127,6 +132,7 @@ impl Dispatch {
             fleet: parts.fleet,
             heads: parts.heads,
             lease,
+            early: Early::default(),
             flights: HashMap::new(),
             window,
             gathered: Gathered::default(),
@@ -146,6 +152,7 @@ impl Dispatch {
         let mut settles = FuturesUnordered::new();
         let mut connected = self.publisher.connected();
         let mut batches = Vec::with_capacity(REPORTS_AT_ONCE);
+        let mut alarm = Alarm::default();
         self.join_fleet();
         loop {
             let stopping = stop.is_cancelled();
@@ -156,11 +163,17 @@ impl Dispatch {
                 let Some(bucket) = self.wakes.due(clock::now(), |bucket| lanes.is_free(bucket)) else { break };
                 let (lane, only_tries) = self.lanes.begin(bucket);
                 let (most, bytes) = self.window.reserve(only_tries);
-                let (store, broker, lease) = (self.store.clone(), self.broker.clone(), self.lease);
+                let (store, broker) = (self.store.clone(), self.broker.clone());
+                let ask = Ask { lease: self.lease, most, most_bytes: bytes, ahead: AHEAD };
                 claims.push(async move {
-                    let answer = store.claim(bucket, &broker, lease, most, bytes).await;
+                    let answer = store.claim_ahead(bucket, &broker, ask).await;
                     ClaimAnswer { bucket, lane, reserved: (most, bytes), answer }
                 });
+            }
+            if stopping || !up {
+                self.give_back_early();
+            } else {
+                self.publish_due().await;
             }
             while let Some((bucket, settle)) = self.gathered.next() {
                 let settler = Settler { store: self.store.clone(), broker: self.broker.clone(), give_up: give_up.clone() };
@@ -170,7 +183,8 @@ impl Dispatch {
                 give_up.run_until_cancelled(Box::pin(self.give_back_lost())).await;
                 return;
             }
-            let wake_at = (!stopping && up && self.window.has_room()).then(|| self.wake_at()).flatten();
+            let look_at = (!stopping && up && self.window.has_room()).then(|| self.look_at()).flatten();
+            let wake_at = [look_at, self.early.next()].into_iter().flatten().min();
             tokio::select! {
                 biased;
                 Some(answer) = claims.next(), if !claims.is_empty() => self.claimed(answer, stopping).await,
@@ -188,7 +202,7 @@ impl Dispatch {
                 Some(head) = self.heads.recv(), if !stopping => self.heard(&head),
                 Ok(()) = self.fleet.changed(), if !stopping => self.join_fleet(),
                 Ok(()) = connected.changed() => self.wakes.all(clock::now()),
-                () = sleep_until(wake_at), if wake_at.is_some() => {}
+                () = alarm.until(wake_at.unwrap_or_else(clock::now)), if wake_at.is_some() => {}
                 () = stop.cancelled(), if !stopping => {}
             }
         }
@@ -202,7 +216,8 @@ impl Dispatch {
         true
     }
 
-    fn wake_at(&self) -> Option<Instant> {
+    /// When the next bucket is to be read.
+    fn look_at(&self) -> Option<Instant> {
         self.wakes.next(|bucket| self.lanes.is_free(bucket)).map(|at| self.rest_until.map_or(at, |until| until.max(at)))
     }
 
@@ -233,16 +248,4 @@ pub fn lease_of(rules: &Delivery) -> Duration {
 
 fn held(lease: &Lease) -> Held {
     Held { id: lease.id.clone(), fence: lease.fence }
-}
-
-/// A span of µs; nothing where it is negative.
-fn micros(us: i64) -> Duration {
-    Duration::from_micros(u64::try_from(us).unwrap_or(0))
-}
-
-async fn sleep_until(at: Option<Instant>) {
-    match at {
-        Some(at) => clock::sleep_until(at).await,
-        None => std::future::pending().await,
-    }
 }

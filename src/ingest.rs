@@ -3,7 +3,7 @@
 //! Batches are applied one after the other, so that requests for one id keep the order of one reader. Nothing is given back while Redis or the
 //! `rejected` destination is away: the batch is held and tried again.
 
-use dwell_connectors::{Batch, BrokerConfig, ConnectorError, Destination, Message, Source, SourceOptions};
+use dwell_connectors::{Batch, BrokerConfig, ConnectorError, Destination, Source, SourceOptions};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
@@ -11,20 +11,18 @@ use crate::apply::Apply;
 use crate::clock;
 use crate::config;
 use crate::http::Readiness;
-use crate::job::{Action, Verdict};
 use crate::publisher::Publisher;
 use crate::reconnect::Backoff;
-use crate::request::{Act, Rejection, Request, Rules, Schedule, parse};
-use crate::telemetry::trace::{About, Span};
+use crate::request::Rules;
 use crate::telemetry::{IngestMetrics, IngestResult, PauseReason, Paused};
 
+mod batch;
 mod held;
 mod reject;
 mod replies;
 mod silent;
 
-use held::Held;
-use replies::{Replier, Replies, Reply};
+use replies::Replier;
 
 /// The most messages of one batch, and so of one pass through the durability gate.
 const BATCH: usize = 1024;
@@ -45,12 +43,6 @@ pub struct Ingest {
     apply: Apply,
     of_ingest: Option<IngestMetrics>,
     readiness: Readiness,
-}
-
-/// A request to schedule that was read and is not applied yet.
-struct Original {
-    message: Message,
-    span: Span,
 }
 
 /// What an [`Ingest`] is made of.
@@ -156,7 +148,7 @@ impl Ingest {
 
     /// One life of a source: `Ok` when told to stop.
     async fn read(&self, source: Box<dyn Source>, stop: &CancellationToken, give_up: &CancellationToken) -> Result<(), ConnectorError> {
-        // One batch is read and taken apart while the one before is stored.
+        // One batch is read while the one before is stored.
         let (sender, mut batches) = mpsc::channel::<Result<Batch, ConnectorError>>(1);
         let reading = async {
             // Ends, and with it the channel, when told to stop or when the source is spent.
@@ -210,81 +202,6 @@ impl Ingest {
             }
             (result, _) => result,
         }
-    }
-
-    /// Applies a batch in its order; true once every message of it is stored, rejected or answered. False: given up, nothing is acknowledged.
-    pub async fn apply(&self, messages: Vec<Message>, give_up: &CancellationToken) -> bool {
-        let now_ms = self.apply.store.now_ms();
-        let mut schedules: Vec<Schedule> = Vec::with_capacity(messages.len());
-        let mut originals: Vec<Original> = Vec::new();
-        let mut replies = Replies::new();
-        for message in messages {
-            let about = About { system: self.source.kind(), destination: &self.options.topic, headers: &message.headers };
-            let mut span = self.apply.traces.request(about);
-            match parse(&message, &self.rules, now_ms) {
-                Ok(Request::Schedule(mut schedule)) => {
-                    span.job(schedule.id.as_str());
-                    schedule.job.trace = span.traceparent();
-                    schedules.push(*schedule);
-                    originals.push(Original { message, span });
-                }
-                Ok(Request::Act(act)) => {
-                    span.job(act.id.as_str());
-                    // What came before it is applied before it: it may be the same job.
-                    if !self.schedule(&mut schedules, &mut originals, &mut replies, give_up).await
-                        || !self.act(act, span, &mut replies, give_up).await
-                    {
-                        return false;
-                    }
-                }
-                Err(rejection) => {
-                    span.failed(rejection.code.as_str(), &rejection.detail);
-                    if !self.reject(message, &rejection, give_up).await {
-                        return false;
-                    }
-                }
-            }
-        }
-        let stored = self.schedule(&mut schedules, &mut originals, &mut replies, give_up).await;
-        if stored {
-            self.replier.reply(replies, give_up).await;
-        }
-        stored
-    }
-
-    async fn schedule(
-        &self,
-        schedules: &mut Vec<Schedule>,
-        originals: &mut Vec<Original>,
-        replies: &mut Replies,
-        give_up: &CancellationToken,
-    ) -> bool {
-        if schedules.is_empty() {
-            return true;
-        }
-        let mut schedules = std::mem::take(schedules);
-        let originals = std::mem::take(originals);
-        // An error comes only once it was given up: until then the batch is held.
-        let Ok(answers) = self.apply.schedule(&mut schedules, &mut Held::new(self, give_up)).await else { return false };
-        let count = |of: &[Verdict]| answers.iter().filter(|answer| of.contains(&answer.verdict)).count() as u64;
-        self.count(IngestResult::Scheduled, count(&[Verdict::Added, Verdict::Replaced]));
-        self.count(IngestResult::Duplicate, count(&[Verdict::Duplicate, Verdict::Kept]));
-        for ((schedule, answer), Original { message, span }) in schedules.into_iter().zip(answers).zip(originals) {
-            span.succeeded(answer.verdict.as_str());
-            if answer.verdict == Verdict::Conflict && !self.reject(message, &Rejection::conflict(&schedule.id), give_up).await {
-                return false;
-            }
-            replies.extend(schedule.reply_to.map(|to| Reply { to, id: schedule.id, action: Action::Schedule, answer }));
-        }
-        true
-    }
-
-    async fn act(&self, mut act: Act, span: Span, replies: &mut Replies, give_up: &CancellationToken) -> bool {
-        let Ok(answer) = self.apply.act(&mut act, &mut Held::new(self, give_up)).await else { return false };
-        span.succeeded(answer.verdict.as_str());
-        self.count(IngestResult::Action, 1);
-        replies.extend(act.reply_to.map(|to| Reply { to, id: act.id, action: act.action, answer }));
-        true
     }
 
     /// Tells what people see of it.

@@ -11,7 +11,7 @@
 //! - [`rescue`]: takes over leases past their time; [`sweep`]: removes what has had its time, and keeps the gauges.
 //! - [`fleet`]: the instances of a namespace.
 //! - [`bridge`]: all agents together, from start to drain.
-//! - [`clock`]: the one place that reads time; [`reconnect`]: the pause between two tries; [`shutdown`]: signals.
+//! - [`clock`]: the one place that reads time; [`alarm`]: a timer that is not late; [`reconnect`]: the pause between two tries; [`shutdown`]: signals.
 //! - [`telemetry`]: logs and metrics; [`http`]: probes, and the admin API.
 //! - [`view`]: jobs, verdicts and counts as commands and HTTP show them.
 //! - [`cli`]: the commands, a file each.
@@ -23,6 +23,7 @@
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
+pub mod alarm;
 pub mod apply;
 pub mod bench;
 pub mod bridge;

@@ -100,6 +100,16 @@ pub(crate) fn attempt(record: Record, id: &dwell::job::JobId) -> Message {
         reason: None,
         last_error: String::new(),
     };
-    let lease = Lease { id: id.clone(), bucket: 0, fence: state.fence, deadline: dwell::clock::now(), state, record, size: 0 };
+    let lease = Lease {
+        id: id.clone(),
+        bucket: 0,
+        fence: state.fence,
+        deadline: dwell::clock::now(),
+        taken_us: 0,
+        ready: dwell::clock::now(),
+        state,
+        record,
+        size: 0,
+    };
     outgoing::attempt(&lease, kind)
 }

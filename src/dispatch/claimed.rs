@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::flight::Flight;
-use super::{ClaimAnswer, Dispatch, held, micros};
-use crate::clock::{self, Instant};
+use super::{ClaimAnswer, Dispatch, held};
+use crate::clock::{self, Instant, micros, whole_ms};
 use crate::job::{Confirm, DeadReason, Late};
 use crate::outgoing;
 use crate::publisher::Attempt;
@@ -14,7 +14,7 @@ use crate::store::lease::{Bury, Held, Lease, Release, Retry};
 use crate::telemetry::trace::About;
 
 impl Dispatch {
-    /// A claim came back: what it took is published, or on its way elsewhere.
+    /// A claim came back: what it took is published, kept until it is due, or on its way elsewhere.
     pub(super) async fn claimed(&mut self, claim: ClaimAnswer, stopping: bool) {
         let ClaimAnswer { bucket, lane, reserved: (most, bytes), answer } = claim;
         let now = clock::now();
@@ -64,8 +64,10 @@ impl Dispatch {
             self.window.take(lease.size);
             if stopping {
                 self.give_back(&lease, Duration::ZERO);
-            } else if let Some(attempt) = self.attempt(lease, taken.now_us, now) {
-                attempts.push(attempt);
+            } else if lease.ready > now {
+                self.early.keep(lease.ready, lease);
+            } else {
+                attempts.extend(self.attempt(lease, now));
             }
         }
         if !attempts.is_empty() {
@@ -73,8 +75,27 @@ impl Dispatch {
         }
     }
 
+    /// Publishes what was claimed early and is due now.
+    pub(super) async fn publish_due(&mut self) {
+        let now = clock::now();
+        let mut attempts = Vec::new();
+        while let Some(lease) = self.early.due(now) {
+            attempts.extend(self.attempt(lease, now));
+        }
+        if !attempts.is_empty() {
+            self.publisher.publish(attempts).await;
+        }
+    }
+
+    /// Gives back what was claimed early and is not due yet.
+    pub(super) fn give_back_early(&mut self) {
+        for lease in self.early.take() {
+            self.give_back(&lease, Duration::ZERO);
+        }
+    }
+
     /// What to publish for a job that was claimed; `None` where it goes elsewhere.
-    fn attempt(&mut self, lease: Lease, redis_us: i64, now: Instant) -> Option<Attempt> {
+    fn attempt(&mut self, lease: Lease, now: Instant) -> Option<Attempt> {
         let job = &lease.record.job;
         let timeout = Duration::from_millis(self.rules.publish_timeout_ms);
         if now + timeout > lease.deadline {
@@ -91,7 +112,7 @@ impl Dispatch {
             };
             (dead, outgoing::dead_letter(&lease, kind, reason))
         } else {
-            if self.is_too_late(&lease, redis_us) {
+            if self.is_too_late(&lease) {
                 return None;
             }
             if let Some(left) = self.pauses.left(&job.to, now) {
@@ -114,10 +135,11 @@ impl Dispatch {
     }
 
     /// Applies the overdue policy to a first attempt: true where the job was too late.
-    fn is_too_late(&mut self, lease: &Lease, redis_us: i64) -> bool {
+    fn is_too_late(&mut self, lease: &Lease) -> bool {
         let job = &lease.record.job;
         let Some(max_late_ms) = job.max_late_ms.or(self.rules.max_late_ms) else { return false };
-        let late_ms = (redis_us / 1000).saturating_sub(lease.state.due_ms);
+        // By the clock of the master that it was claimed from: others of a cluster may have another.
+        let late_ms = (lease.taken_us / 1000).saturating_sub(lease.state.due_ms);
         if lease.state.attempt > 1 || late_ms <= i64::try_from(max_late_ms).unwrap_or(i64::MAX) {
             return false;
         }
@@ -137,9 +159,9 @@ impl Dispatch {
         true
     }
 
-    /// Back to due without an attempt.
+    /// Back to due without an attempt: after the pause, and never before it was due.
     fn give_back(&mut self, lease: &Lease, pause: Duration) {
-        let pause_ms = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX);
+        let pause_ms = whole_ms(pause.max(lease.ready.saturating_duration_since(clock::now())));
         self.gathered.release(lease.bucket, Release { job: held(lease), pause_ms, unpublished: true });
         self.window.settling(lease.size);
     }

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use dwell_connectors::{Outcome, Token};
 
+use super::Dispatch;
 use super::flight::Flight;
 use super::settle::Settle;
-use super::{Dispatch, micros};
-use crate::clock;
+use crate::clock::{self, micros, whole_ms};
 use crate::job::{Confirm, DeadReason};
 use crate::retry::{self, Next};
 use crate::store::lease::{Bury, Release, Retry};
@@ -58,7 +58,7 @@ impl Dispatch {
                 let pause = self.pauses.refused(to, now);
                 tracing::debug!(id = %flight.lease.id, broker = &*self.broker, why, ?pause, "refused, the destination is paused");
                 self.count_pauses();
-                let pause_ms = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX);
+                let pause_ms = whole_ms(pause);
                 self.gathered.release(bucket, Release { job: flight.held(), pause_ms, unpublished: true });
             }
             Outcome::Invalid(why) => self.fail(&flight, Next::Dies(DeadReason::Invalid), why),

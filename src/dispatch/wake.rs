@@ -1,7 +1,8 @@
-//! When each bucket is to be read next: at its earliest due time, never on a metronome.
+//! When each bucket is to be read next: shortly before its earliest due time, never on a metronome.
 
 use std::time::Duration;
 
+use super::LEAD;
 use crate::clock::Instant;
 
 /// Others wait so long for the preferred reader of a bucket.
@@ -98,7 +99,7 @@ impl Wakes {
     }
 
     fn sooner(&mut self, bucket: usize, due: Instant) {
-        let at = if self.preferred[bucket] { due } else { due + DEFERENCE };
+        let at = if self.preferred[bucket] { due.checked_sub(LEAD).unwrap_or(due) } else { due + DEFERENCE };
         self.at[bucket] = self.at[bucket].min(at);
         self.known[bucket] = Some(self.known[bucket].map_or(due, |known| known.min(due)));
     }
@@ -113,17 +114,17 @@ mod tests {
     const ANY: fn(usize) -> bool = |_| true;
 
     #[test]
-    fn a_bucket_is_read_at_its_earliest_due_time() {
+    fn a_bucket_is_read_shortly_before_its_earliest_due_time() {
         let now = clock::now();
         let mut wakes = Wakes::new(2, now);
         assert_eq!([wakes.due(now, ANY), wakes.due(now, ANY), wakes.due(now, ANY)], [Some(0), Some(1), None]);
         wakes.read(0, Some(now + 30 * MS), now);
         wakes.read(1, None, now);
-        assert_eq!(wakes.next(ANY), Some(now + 30 * MS));
+        assert_eq!(wakes.next(ANY), Some(now + 30 * MS - LEAD));
         wakes.head(1, now + 10 * MS);
-        assert_eq!(wakes.due(now + 9 * MS, ANY), None);
-        assert_eq!(wakes.due(now + 10 * MS, ANY), Some(1));
-        assert_eq!(wakes.next(ANY), Some(now + 30 * MS));
+        assert_eq!(wakes.due(now + 9 * MS - LEAD, ANY), None);
+        assert_eq!(wakes.due(now + 10 * MS - LEAD, ANY), Some(1));
+        assert_eq!(wakes.next(ANY), Some(now + 30 * MS - LEAD));
     }
 
     #[test]
@@ -142,7 +143,7 @@ mod tests {
         wakes.due(now, ANY);
         wakes.head(0, now + 5 * MS);
         wakes.read(0, None, now);
-        assert_eq!(wakes.next(ANY), Some(now + 5 * MS));
+        assert_eq!(wakes.next(ANY), Some(now + 5 * MS - LEAD));
     }
 
     #[test]

@@ -9,9 +9,12 @@ use super::answer::Items;
 use super::error::{Class, StoreError};
 use super::record::{self, Fence, Record, State};
 use super::scripts::Name;
-use crate::clock::{self, Instant};
+use crate::clock::{self, Instant, whole_ms};
 use crate::job::{DeadReason, JobId};
 
+/// A claim may take what is due so much later. No longer, because a job that is claimed can be neither cancelled for sure nor moved. The scripts
+/// know it as `CLAIM_AHEAD`: what is due so soon after a failover may have been claimed by the master before.
+pub const AHEAD: Duration = Duration::from_millis(5);
 /// The most ids that one `reclaim` looks at.
 const RECLAIM_IDS: usize = 512;
 
@@ -26,6 +29,10 @@ pub struct Lease {
     pub fence: Fence,
     /// By this process's clock, counted from before the claim was sent: at that time others may take the job over.
     pub deadline: Instant,
+    /// Redis's clock when it was taken, epoch µs.
+    pub taken_us: i64,
+    /// Not to be published before this: at that time it is due by Redis's clock, for sure.
+    pub ready: Instant,
     /// What changes.
     pub state: State,
     /// What does not.
@@ -74,6 +81,21 @@ pub struct LostClaim {
     fence: Fence,
     /// No lease of it ends before this, epoch ms.
     least_deadline_ms: i64,
+    /// It may have taken what was due so much later.
+    ahead: Duration,
+}
+
+/// What a claim is to take.
+#[derive(Debug, Clone, Copy)]
+pub struct Ask {
+    /// How long it holds.
+    pub lease: Duration,
+    /// At most so many jobs.
+    pub most: usize,
+    /// At most so many bytes of records, and at least one job.
+    pub most_bytes: usize,
+    /// What is due so much later, too (whole ms). Each lease says when it may be published.
+    pub ahead: Duration,
 }
 
 /// What to settle: a job by its lease.
@@ -132,15 +154,21 @@ pub struct Bury {
 }
 
 impl Store {
-    /// Takes jobs of one bucket that are due on this broker, at most so many and so many bytes (at least one). Before that, gives back what
-    /// earlier claims of this bucket and broker took without our hearing of it.
+    /// Takes jobs of one bucket that are due on this broker, at most so many and so many bytes (at least one): [`Store::claim_ahead`] of nothing.
     pub async fn claim(&self, bucket: u16, broker: &str, lease: Duration, most: usize, most_bytes: usize) -> Result<Taken, StoreError> {
+        self.claim_ahead(bucket, broker, Ask { lease, most, most_bytes, ahead: Duration::ZERO }).await
+    }
+
+    /// Takes jobs of one bucket that are due on this broker, or will be in a moment. Before that, gives back what earlier claims of this bucket and
+    /// broker took without our hearing of it.
+    pub async fn claim_ahead(&self, bucket: u16, broker: &str, ask: Ask) -> Result<Taken, StoreError> {
+        let Ask { lease, most, most_bytes, ahead } = ask;
         self.reclaim_lost(bucket, broker).await?;
         let fence: Fence = rand::random();
         let sent = clock::now();
-        let lease_ms = u64::try_from(lease.as_millis()).unwrap_or(u64::MAX);
+        let lease_ms = whole_ms(lease);
         let mut call = self.script_call(Name::Claim, bucket, &[broker.to_owned()]);
-        call.arg(&fence[..]).arg(lease_ms).arg(most).arg(most_bytes);
+        call.arg(&fence[..]).arg(lease_ms).arg(most).arg(most_bytes).arg(whole_ms(ahead));
         // Taken before the call, and generously early: only a bound for the search.
         let least_deadline_ms = self.now_ms() + i64::try_from(lease_ms).unwrap_or(i64::MAX / 2) - 60_000;
         let answer = match self.call(Name::Claim, &call).await {
@@ -148,7 +176,7 @@ impl Store {
             Err(error) => Err(error),
         };
         if answer.is_err() {
-            self.lost_claims.lock().push(LostClaim { bucket, broker: broker.to_owned(), fence, least_deadline_ms });
+            self.lost_claims.lock().push(LostClaim { bucket, broker: broker.to_owned(), fence, least_deadline_ms, ahead });
         }
         answer
     }
@@ -176,7 +204,7 @@ impl Store {
         let (mut offset, mut back) = (0, 0);
         loop {
             let mut call = self.script_call(Name::Reclaim, lost.bucket, std::slice::from_ref(&lost.broker));
-            call.arg(&lost.fence[..]).arg(lost.least_deadline_ms).arg(offset).arg(RECLAIM_IDS);
+            call.arg(&lost.fence[..]).arg(lost.least_deadline_ms).arg(offset).arg(RECLAIM_IDS).arg(whole_ms(lost.ahead));
             let mut items = Items::new("reclaim", self.call(Name::Reclaim, &call).await?)?;
             let (seen, returned) = (usize::try_from(items.int()?).unwrap_or(0), usize::try_from(items.int()?).unwrap_or(0));
             back += returned;
@@ -192,7 +220,7 @@ impl Store {
         let fence: Fence = rand::random();
         let sent = clock::now();
         let mut call = self.script_call(Name::Rescue, bucket, &[]);
-        call.arg(&fence[..]).arg(u64::try_from(lease.as_millis()).unwrap_or(u64::MAX)).arg(most).arg(most_bytes);
+        call.arg(&fence[..]).arg(whole_ms(lease)).arg(most).arg(most_bytes);
         let value = self.call(Name::Rescue, &call).await?;
         self.read_taken("rescue", bucket, fence, sent + lease, value)
     }
@@ -210,10 +238,15 @@ impl Store {
         taken.unknown = u32::try_from(items.int()?).unwrap_or(u32::MAX);
         taken.orphans = u32::try_from(items.int()?).unwrap_or(u32::MAX);
         self.saw_clock(taken.now_us);
-        while items.left() >= 3 {
+        let received = clock::now();
+        while items.left() >= 4 {
             let id = items.bytes()?;
             let (state, bytes) = (items.bytes()?, items.bytes()?);
             let size = bytes.len();
+            let ready = received
+                + items
+                    .maybe_number()?
+                    .map_or(Duration::ZERO, |due_ms| clock::micros(due_ms.saturating_mul(1000).saturating_sub(taken.now_us)));
             // An id that is no UTF-8 was not written by Dwell; it is shown lossily and cannot be settled: its lease runs out.
             let id = match String::from_utf8(id.to_vec()).map_err(|_| "not UTF-8".to_owned()).and_then(JobId::new) {
                 Ok(id) => id,
@@ -223,7 +256,9 @@ impl Store {
                 }
             };
             match (State::decode(&state), record::decode(bytes)) {
-                (Ok(state), Ok(record)) => taken.jobs.push(Lease { id, bucket, fence, deadline, state, record, size }),
+                (Ok(state), Ok(record)) => {
+                    taken.jobs.push(Lease { id, bucket, fence, deadline, taken_us: taken.now_us, ready, state, record, size })
+                }
                 (Err(why), _) | (_, Err(why)) => taken.broken.push(Broken { id, bucket, fence, why: why.to_string() }),
             }
         }

@@ -57,11 +57,11 @@ local function wait_until(due)
   call('HSET', STATE, id, write_state(state))
 end
 
--- Whether the schedule may have been published without a trace of it: it was due before the master changed.
+-- Whether the schedule may have been published without a trace of it: it was due before the master changed, or so soon after that it was claimed before.
 local function is_doubtful()
   if has(state.marks, DOUBT) then return true end
   local changed = see_master()
-  return changed > 0 and math.min(tonumber(waits), state.due) <= changed
+  return changed > 0 and math.min(tonumber(waits), state.due) <= changed + CLAIM_AHEAD
 end
 
 local function time_of(text)

@@ -1,23 +1,24 @@
--- claim: takes due jobs of one broker under a lease: due > run, attempt + 1, a new fence.
+-- claim: takes jobs of one broker that are due, or almost, under a lease: due > run, attempt + 1, a new fence.
 -- KEYS   as in prelude.lua, with the one due that is read.
--- ARGV   fence (8 random bytes: the nonce of this claim), lease ms, most jobs, most bytes of records (at least one job is taken).
--- Answer { now us, next due ms that is later than now ('' none), 1 where more is due already, jobs of an unknown version that were left in place,
---          ids without a record that were taken out, then id, state, record of each job }.
+-- ARGV   fence (8 random bytes: the nonce of this claim), lease ms, most jobs, most bytes of records (at least one job is taken), ms: what is due so much later
+--        is taken too, and whoever took it publishes it then and no sooner.
+-- Answer { now us, next due ms that is later than what was asked for ('' none), 1 where more of that is there already, jobs of an unknown version that
+--          were left in place, ids without a record that were taken out, then id, state, record, due ms of each job }.
 -- Work   <= 128 jobs or 1 MiB a call; looks at <= 1024 ids. First write ZREM or ZREMRANGEBYRANK: a full Redis still drains.
 local fence, lease, most, most_bytes = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
-local due_key = KEYS[9]
+local due_key, until_ms = KEYS[9], NOW + tonumber(ARGV[5])
 -- No id of a job, since those have no control characters: see below.
 local LONG = string.rep('\0', 65)
 -- Records are fetched by slices, of at most as many: what is fetched and does not fit in any more is no more than that.
 local SLICE = 8
-local ids, records, states, orphans = {}, {}, {}, {}
+local ids, records, states, dues, orphans = {}, {}, {}, {}, {}
 local leases, written = {}, {}
 local deadline = int(NOW + lease)
 local bytes, unknown, more, looked, count = 0, 0, 0, 0, 0
 
 -- Pages, because what is left in place must not hide what stands behind it.
 while count < most and looked < 1024 and more == 0 do
-  local page = call('ZRANGEBYSCORE', due_key, '-inf', NOW, 'WITHSCORES', 'LIMIT', looked, most)
+  local page = call('ZRANGEBYSCORE', due_key, '-inf', until_ms, 'WITHSCORES', 'LIMIT', looked, most)
   local is_cut, at, slice = false, 1, 1
   while at <= #page and not is_cut do
     local page_ids = {}
@@ -44,7 +45,7 @@ while count < most and looked < 1024 and more == 0 do
         else
           known = first_state(record, page[at + 1], fence)
         end
-        ids[count], records[count], states[count] = id, record, known
+        ids[count], records[count], states[count], dues[count] = id, record, known, page[at + 1]
         leases[2 * count - 1], leases[2 * count] = deadline, id
         written[2 * count - 1], written[2 * count] = id, known
       else
@@ -71,10 +72,10 @@ else
 end
 many('HSET', STATE, written)
 
-local next_due = call('ZRANGEBYSCORE', due_key, '(' .. int(NOW), '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
+local next_due = call('ZRANGEBYSCORE', due_key, '(' .. int(until_ms), '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
 local answer = { NOW_US, next_due[2] and int(next_due[2]) or '', more, unknown, #orphans }
 for i = 1, count do
-  local at = 3 * i + 2
-  answer[at + 1], answer[at + 2], answer[at + 3] = ids[i], states[i], records[i]
+  local at = 4 * i + 1
+  answer[at + 1], answer[at + 2], answer[at + 3], answer[at + 4] = ids[i], states[i], records[i], dues[i]
 end
 return answer

@@ -177,8 +177,8 @@ local function judge(id, odd, unreadable)
 
   if place.name == 'run' then
     if not has_fence then
-      -- What was claimed was due.
-      if repair then wait_again(places, id, state, due_key, state and state.due or NOW) end
+      -- What was claimed was due, or almost.
+      if repair then wait_again(places, id, state, due_key, state and state.due or NOW + CLAIM_AHEAD) end
       return 'lease_without_owner', repair
     end
     if place.score < NOW - RESCUE_GRACE then

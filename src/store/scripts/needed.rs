@@ -55,6 +55,12 @@ mod tests {
     use crate::store::scripts::{Name, PRELUDE};
 
     #[test]
+    fn the_scripts_know_how_far_a_claim_reaches() {
+        let line = format!("local CLAIM_AHEAD = {}\n", crate::store::lease::AHEAD.as_millis());
+        assert!(PRELUDE.contains(&line), "{line}");
+    }
+
+    #[test]
     fn what_is_named_is_kept_with_what_that_names() {
         let prelude = "-- head\nlocal a, b = 1, 2\nlocal function f(x)\n  return a + x\nend\n-- of g\nlocal function g() return 3 end\nlocal t = {}\n\
                        for i = 1, 2 do t[i] = i end\n";

@@ -15,6 +15,9 @@ local function many(command, key, list)
   if #list > 0 then return call(command, key, unpack(list)) end
 end
 
+-- A claim takes what is due so many ms later (lease.rs).
+local CLAIM_AHEAD = 5
+
 local function int(number) return string.format('%.0f', number) end
 -- The same, over 64 bytes long. A hash with such a value is a table and no list that is searched from its head for each field: a batch of 128 would
 -- pay for each pair of its fields, and gone for each of up to 512.

@@ -3,7 +3,7 @@
 -- KEYS   as in prelude.lua, no due.
 -- ARGV   fence (8 random bytes), lease ms, most jobs, most bytes of records.
 -- Answer { now us, next lease deadline ms ('' none), 1 where more is past its time, jobs of an unknown version left in place, ids without a
---          record that were taken out, then id, state, record of each job }.
+--          record that were taken out, then id, state, record, '' of each job }.
 -- Work   <= 128 jobs or 1 MiB; looks at <= 1024 ids. First write ZREM.
 local fence, lease, most, most_bytes = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local ids, taken, orphans = {}, {}, {}
@@ -52,5 +52,8 @@ many('ZADD', RUN, leases)
 many('HSET', STATE, states)
 local next_deadline = call('ZRANGEBYSCORE', RUN, '(' .. int(NOW), '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
 local answer = { NOW_US, next_deadline[2] and int(next_deadline[2]) or '', more, unknown, #orphans }
-for i, id in ipairs(ids) do push(answer, id, taken[i].state, taken[i].record) end
+for i, id in ipairs(ids) do
+  push(answer, id, taken[i].state, taken[i].record)
+  push(answer, '')
+end
 return answer

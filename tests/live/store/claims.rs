@@ -1,10 +1,13 @@
 //! `claim` and `reclaim`: which jobs are taken, in what order and how many at once.
 
+use std::time::Duration;
+
+use dwell::clock;
 use dwell::job::{Due, Verdict};
-use dwell::store::lease::Lease;
+use dwell::store::lease::{Ask, Lease, Release};
 use dwell::store::read::Place;
 
-use super::bed::{Bed, FAR, LEASE, MAIN, PAST, id, one_of, request};
+use super::bed::{Bed, FAR, LEASE, MAIN, PAST, held, id, one_of, request};
 use super::lossy::Lossy;
 
 #[tokio::test]
@@ -29,6 +32,48 @@ async fn a_claim_takes_what_is_due_in_order_and_tells_what_is_next() {
     let empty = bed.claim().await;
     assert!(empty.jobs.is_empty() && empty.next_ms == Some(4_000_000_000_000));
     assert_eq!(Bed::new().await.claim().await.next_ms, None);
+}
+
+/// What is due within two minutes.
+const SOON: Ask = Ask { lease: LEASE, most: 128, most_bytes: 1 << 20, ahead: Duration::from_secs(120) };
+
+#[tokio::test]
+async fn what_is_due_in_a_moment_is_taken_too_and_says_when() {
+    let bed = Bed::new().await;
+    bed.put(request("soon", 1, Due::In(60_000))).await;
+    bed.put(request("now", 2, PAST)).await;
+    bed.put(request("later", 3, Due::In(180_000))).await;
+    let due_ms = bed.store.find(&id("soon")).await.unwrap().unwrap().score_ms;
+    let taken = bed.store.claim_ahead(0, MAIN, SOON).await.unwrap();
+    let now = clock::now();
+    let [past, soon] = &taken.jobs[..] else { panic!("{taken:?}") };
+    assert_eq!((past.id.as_str(), soon.id.as_str(), soon.state.due_ms), ("now", "soon", due_ms));
+    assert!(past.ready <= now && soon.ready - now <= Duration::from_secs(60) && soon.ready - now > Duration::from_secs(50));
+    assert_eq!(taken.next_ms, Some(bed.store.find(&id("later")).await.unwrap().unwrap().score_ms));
+    // Not before it is due by Redis's clock, though the answer took its time.
+    assert!(bed.store.read_clock().await.unwrap() + i64::try_from((soon.ready - clock::now()).as_micros()).unwrap() >= due_ms * 1000);
+
+    // Given back for as long as it has yet to wait, it is due no sooner.
+    let pause_ms = clock::whole_ms(soon.ready - clock::now());
+    let back = [Release { job: held(soon), pause_ms, unpublished: true }];
+    assert_eq!(bed.store.release(0, MAIN, &back).await.unwrap(), [true]);
+    let found = bed.store.find(&id("soon")).await.unwrap().unwrap();
+    assert!(found.score_ms >= due_ms, "{} ms early", due_ms - found.score_ms);
+    assert_eq!(found.state.unwrap().attempt, 0);
+}
+
+#[tokio::test]
+async fn what_a_lost_claim_took_early_is_not_early_when_it_is_given_back() {
+    let bed = Bed::new().await;
+    bed.put(request("soon", 1, Due::In(60_000))).await;
+    let due_ms = bed.store.find(&id("soon")).await.unwrap().unwrap().score_ms;
+    let lossy = Lossy::beside(&bed).await;
+    lossy.lose_a_claim(&bed, 128, SOON.ahead).await;
+    assert_eq!(bed.place("soon").await, "run");
+    assert!(lossy.store.claim(0, MAIN, LEASE, 128, 1 << 20).await.unwrap().jobs.is_empty());
+    let found = bed.store.find(&id("soon")).await.unwrap().unwrap();
+    assert!(found.score_ms >= due_ms, "{} ms early", due_ms - found.score_ms);
+    assert_eq!((found.place, found.state.unwrap().attempt), (Place::Scheduled, 0));
 }
 
 #[tokio::test]
@@ -136,7 +181,7 @@ async fn what_a_claim_took_without_our_hearing_of_it_is_given_back_unburned() {
     // Taken by another instance, under another nonce: not touched.
     let other: Lease = bed.store.claim(0, MAIN, LEASE, 1, 1).await.unwrap().jobs.remove(0);
     let lossy = Lossy::beside(&bed).await;
-    lossy.lose_a_claim(&bed, 128).await;
+    lossy.lose_a_claim(&bed, 128, Duration::ZERO).await;
     assert_eq!((bed.place("a").await, bed.place("other").await), ("run".to_owned(), "run".to_owned()));
     let lease = one_of(lossy.store.claim(0, MAIN, LEASE, 128, 1 << 20).await.unwrap());
     assert_ne!(lease.id, other.id);
@@ -152,7 +197,7 @@ async fn a_lost_claim_is_found_among_many_leases() {
         let batch: Vec<_> = (0..100).map(|n| request(&format!("job-{round}-{n}"), round * 100 + n, PAST)).collect();
         bed.store.schedule(&batch).await.unwrap();
         if round == 8 {
-            lossy.lose_a_claim(&bed, 128).await;
+            lossy.lose_a_claim(&bed, 128, Duration::ZERO).await;
         } else {
             super::bed::open(&bed.settings, &[MAIN]).await.claim(0, MAIN, LEASE, 128, 1 << 20).await.unwrap();
         }

@@ -75,7 +75,7 @@ async fn a_full_redis_refuses_new_jobs_and_drains() {
 
     // A claim whose answer is lost is taken back.
     let lossy = Lossy::beside(&bed).await;
-    lossy.lose_a_claim(&bed, 5).await;
+    lossy.lose_a_claim(&bed, 5, std::time::Duration::ZERO).await;
     let jobs = lossy.store.claim(0, MAIN, super::bed::LEASE, 10, 1 << 20).await.unwrap().jobs;
     assert_eq!(jobs.len(), 10);
     assert!(bed.hold(&jobs[0], 0).await && bed.hold(&jobs[1], 1_000_000).await);

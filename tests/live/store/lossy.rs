@@ -1,8 +1,11 @@
 //! A store whose link to Redis loses answers when it is told to.
 
+use std::time::Duration;
+
 use dwell::config::Redis;
 use dwell::store::Store;
 use dwell::store::error::{Class, StoreError};
+use dwell::store::lease::Ask;
 use dwell::store::scripts::Name;
 use dwell_connectors::conformance::proxy::{Direction, Flow, Proxy};
 
@@ -23,8 +26,8 @@ impl Lossy {
         Lossy { store: open(&through, &[MAIN]).await, link }
     }
 
-    /// Claims up to so many of bucket 0, in a way that Redis's answer is lost.
-    pub(super) async fn lose_a_claim(&self, bed: &Bed, most: usize) -> StoreError {
+    /// Claims up to so many of bucket 0, due so much later too, in a way that Redis's answer is lost.
+    pub(super) async fn lose_a_claim(&self, bed: &Bed, most: usize, ahead: Duration) -> StoreError {
         // Else what is lost is that Redis does not know the script.
         bed.redis(&["SCRIPT", "LOAD", &Name::Claim.source()]).await;
         let claimed = async || match bed.redis(&["ZCARD", &bed.key("run")]).await {
@@ -39,7 +42,7 @@ impl Lossy {
             self.link.reset();
             self.link.mend();
         };
-        let (answer, ()) = tokio::join!(self.store.claim(0, MAIN, LEASE, most, 1 << 20), applied);
+        let (answer, ()) = tokio::join!(self.store.claim_ahead(0, MAIN, Ask { lease: LEASE, most, most_bytes: 1 << 20, ahead }), applied);
         let error = answer.unwrap_err();
         assert_eq!(error.class, Class::Io, "{error}");
         error

@@ -118,7 +118,7 @@ impl World {
 
     /// Ids and attempts.
     pub(crate) fn claim(&mut self, fence: Fence, over: bool) -> Vec<(u8, u32)> {
-        taken(self.call_once(Name::Claim, &[&fence, span(over).as_bytes(), b"10", b"1000000"]))
+        taken(self.call_once(Name::Claim, &[&fence, span(over).as_bytes(), b"10", b"1000000", b"0"]))
     }
 
     pub(crate) fn rescue(&mut self, fence: Fence, over: bool) -> Vec<(u8, u32)> {
@@ -126,7 +126,7 @@ impl World {
     }
 
     pub(crate) fn reclaim(&mut self, fence: Fence) -> i64 {
-        let (once, _) = self.call(Name::Reclaim, &[&fence, b"0", b"0", b"512"]);
+        let (once, _) = self.call(Name::Reclaim, &[&fence, b"0", b"0", b"512", b"0"]);
         let Value::Array(items) = once else { panic!("{once:?}") };
         let [_, Value::Int(back)] = items[..] else { panic!("{items:?}") };
         back
@@ -224,7 +224,7 @@ fn verdict(items: &[Value]) -> (String, Option<i64>) {
 fn taken(value: Value) -> Vec<(u8, u32)> {
     let Value::Array(items) = value else { panic!("{value:?}") };
     let mut taken: Vec<(u8, u32)> = items[5..]
-        .chunks(3)
+        .chunks(4)
         .map(|job| {
             let Value::BulkString(state) = &job[1] else { panic!() };
             (text(&job[0]).trim_start_matches("job-").parse().unwrap(), State::decode(state).unwrap().attempt)

@@ -1,0 +1,128 @@
+//! Wakes a task at an instant. Tokio's timer counts in whole ms and comes up to two of them late; a timer of the kernel does not.
+
+use std::time::Duration;
+
+#[cfg(target_os = "linux")]
+use kernel::Timer;
+
+use crate::clock::{self, Instant};
+
+/// Instants are rounded up to as much after the first: what is due within it wakes once.
+const GRAIN: Duration = Duration::from_micros(250);
+
+/// A timer of one task.
+pub struct Alarm {
+    base: Instant,
+    #[cfg(target_os = "linux")]
+    timer: Option<Timer>,
+}
+
+impl Default for Alarm {
+    /// Without a timer of the kernel (no file left, another system) it is tokio's.
+    fn default() -> Self {
+        Alarm {
+            base: clock::now(),
+            #[cfg(target_os = "linux")]
+            timer: Timer::new().ok(),
+        }
+    }
+}
+
+impl Alarm {
+    /// Waits until this instant, never less. Cancel-safe.
+    pub async fn until(&mut self, at: Instant) {
+        let at = self.base + rounded_up(at.saturating_duration_since(self.base));
+        #[cfg(target_os = "linux")]
+        if let Some(timer) = &mut self.timer {
+            if timer.until(at).await.is_ok() {
+                return;
+            }
+            self.timer = None;
+        }
+        clock::sleep_until(at).await;
+    }
+}
+
+fn rounded_up(span: Duration) -> Duration {
+    let grains = span.as_nanos().div_ceil(GRAIN.as_nanos());
+    // What does not fit is later than anybody waits.
+    u64::try_from(grains * GRAIN.as_nanos()).map_or(span, Duration::from_nanos)
+}
+
+#[cfg(target_os = "linux")]
+mod kernel {
+    use std::io;
+    use std::os::fd::OwnedFd;
+
+    use rustix::time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime};
+    use tokio::io::Interest;
+    use tokio::io::unix::AsyncFd;
+
+    use crate::clock::{self, Instant};
+
+    /// A `timerfd` on the monotonic clock.
+    pub(super) struct Timer {
+        fd: AsyncFd<OwnedFd>,
+        /// What it is set to.
+        at: Option<Instant>,
+    }
+
+    impl Timer {
+        pub(super) fn new() -> io::Result<Self> {
+            let fd = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)?;
+            // What takes its place is unsafe: it leaves to the caller that the descriptor stays the same one. This one is owned, so it does.
+            #[allow(deprecated, reason = "see above")]
+            let fd = AsyncFd::with_interest(fd, Interest::READABLE)?;
+            Ok(Timer { fd, at: None })
+        }
+
+        pub(super) async fn until(&mut self, at: Instant) -> io::Result<()> {
+            loop {
+                let left = at.saturating_duration_since(clock::now());
+                if left.is_zero() {
+                    return Ok(());
+                }
+                if self.at != Some(at) {
+                    let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
+                    let value = Timespec::try_from(left).map_err(io::Error::other)?;
+                    timerfd_settime(self.fd.get_ref(), TimerfdTimerFlags::empty(), &Itimerspec { it_interval: zero, it_value: value })?;
+                    self.at = Some(at);
+                }
+                let mut ready = self.fd.readable().await?;
+                // It may be of an instant before: then there is nothing to read, and the timer is still set.
+                if let Ok(read) = ready.try_io(|fd| Ok(rustix::io::read(fd.get_ref(), &mut [0; 8])?)) {
+                    read?;
+                    self.at = None;
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn it_never_wakes_before_its_time_whatever_it_was_set_to_before() {
+        let mut alarm = Alarm::default();
+        let began = clock::now();
+        for us in [300, 0, 5000, 700, 10_000] {
+            let at = clock::now() + Duration::from_micros(us);
+            alarm.until(at).await;
+            assert!(clock::now() >= at);
+            // Given up before its time; what it would have woken for is forgotten.
+            let given_up = clock::timeout(Duration::from_millis(2), alarm.until(at + Duration::from_secs(60))).await;
+            assert!(given_up.is_none());
+        }
+        assert!(clock::now() - began >= Duration::from_millis(26));
+    }
+
+    #[test]
+    fn what_is_due_within_a_grain_wakes_once() {
+        let us = Duration::from_micros;
+        assert_eq!([0, 1, 250, 251].map(|span| rounded_up(us(span))), [us(0), us(250), us(250), us(500)]);
+        let years = Duration::from_secs(100 * 365 * 86_400);
+        assert_eq!((rounded_up(years), rounded_up(Duration::MAX)), (years, Duration::MAX));
+    }
+}
