@@ -1,6 +1,6 @@
 //! One failover to a real replica that lost the claim: fences protect, and `cancelled` is not said of what may have been published.
 
-use dwell::job::{Action, Verdict};
+use dwell::job::{Action, Due, Verdict};
 use dwell::servers::{RedisOptions, RedisServer};
 use dwell::store::error::Class;
 
@@ -31,6 +31,16 @@ async fn a_failover_that_loses_claims_loses_no_job_and_tells_no_lie() {
     let cancel = |name, message| action(Action::Cancel, name, message);
     assert_eq!(store.act(&cancel("cancelled", 10), RETRY).await.unwrap().verdict, Verdict::CancelledAfterAttempt);
     assert_eq!(store.act(&cancel("ahead", 11), RETRY).await.unwrap().verdict, Verdict::Cancelled);
+    // What was due so soon after the change may have been claimed before it: nobody knows of the claim.
+    let seen: String = redis::cmd("HGET").arg(bed.key("state")).arg("").query_async(&mut promoted).await.unwrap();
+    let changed: i64 = seen.split_once(':').unwrap().1.parse().unwrap();
+    let reach = i64::try_from(dwell::store::lease::AHEAD.as_millis()).unwrap();
+    for (message, name, due, verdict) in
+        [(5, "within reach", changed + reach, Verdict::CancelledAfterAttempt), (6, "beyond", changed + reach + 1, Verdict::Cancelled)]
+    {
+        store.schedule(&[request(name, message, Due::At(due))]).await.unwrap();
+        assert_eq!(store.act(&cancel(name, message + 10), RETRY).await.unwrap().verdict, verdict, "{name}");
+    }
     // What was completed is published once more, under the same id and generation.
     let taken = store.claim(0, MAIN, LEASE, 10, 1 << 20).await.unwrap().jobs;
     assert_eq!(taken.len(), 2);
