@@ -74,6 +74,8 @@ local function first_state(record, due, fence)
   local marks = has(byte(record, 2), FLAG_REPLACED) and REPLACED or 0
   return struct.pack(STATE_FIRST, STATE_VERSION, 0, 0, 1, 0, due, fence, sub(record, 7, 22), marks, 0)
 end
+-- When a job that is given back is due again: without an attempt no sooner than it was asked for, whatever clock this master has.
+local function again_at(state, at) return state.attempt == 0 and math.max(at, state.due) or at end
 local function fence_of(bytes) return sub(bytes, 18, 25) end
 -- Also where it is cut off: taking it apart would fail the script, and with it every other job of the call.
 local function is_readable(bytes) return not bytes or byte(bytes, 1) == STATE_VERSION and #bytes >= STATE_BYTES end

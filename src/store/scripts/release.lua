@@ -1,4 +1,5 @@
--- release: nothing was published, or its owner crashed: run > due, at now + pause, the step of the retry array kept.
+-- release: nothing was published, or its owner crashed: run > due, at now + pause (a job without an attempt no sooner than it was due), the step of the
+--          retry array kept.
 -- KEYS   as in prelude.lua, with the due of the jobs' broker.
 -- ARGV   four a job: id, fence, pause ms, undo (1: no publish was made, so the attempt is not counted and the crashes in a row end).
 -- Answer per job: done | lease_lost (nothing changed).
@@ -15,7 +16,7 @@ for i, id in ipairs(ids) do
     end
     state.fence, state.flags = NO_FENCE, 0
     push(back, id)
-    push(dues, int(NOW + tonumber(ARGV[4 * i - 1])), id)
+    push(dues, int(again_at(state, NOW + tonumber(ARGV[4 * i - 1]))), id)
     push(written, id, write_state(state))
   end
 end
