@@ -34,8 +34,9 @@ impl Alarm {
         let at = self.base + rounded_up(at.saturating_duration_since(self.base));
         #[cfg(target_os = "linux")]
         if let Some(timer) = &mut self.timer {
-            if timer.until(at).await.is_ok() {
-                return;
+            match timer.until(at).await {
+                Ok(()) => return,
+                Err(error) => tracing::warn!(%error, "the system's timer failed, jobs may be up to 2 ms later from now on"),
             }
             self.timer = None;
         }

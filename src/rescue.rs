@@ -119,9 +119,7 @@ impl Rescue {
             if !taken.more {
                 let ahead_us = taken.next_ms.map(|ms| ms.saturating_mul(1000).saturating_sub(taken.now_us));
                 // A ms on top: the deadline itself is the last moment of the lease.
-                return Ok(
-                    ahead_us.map(|us| clock::now() + Duration::from_micros(u64::try_from(us).unwrap_or(0)) + Duration::from_millis(1))
-                );
+                return Ok(ahead_us.map(|us| clock::now() + clock::micros(us) + Duration::from_millis(1)));
             }
         }
     }

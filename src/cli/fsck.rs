@@ -4,6 +4,7 @@ use super::common::{Common, Form, json, line};
 use super::exit::{Exit, Stop};
 use super::table::{Column, table, width};
 
+use crate::clock;
 use crate::dispatch::lease_of;
 use crate::store::act::SweepRules;
 use crate::store::fsck::{self, Finding, Rules};
@@ -28,7 +29,7 @@ pub(super) async fn run(common: &Common, args: &Args) -> Result<Exit, Stop> {
     let settings = common.settings()?;
     let delivery = &settings.delivery;
     let rules = Rules {
-        lease_ms: u64::try_from(lease_of(delivery).as_millis()).unwrap_or(u64::MAX),
+        lease_ms: clock::whole_ms(lease_of(delivery)),
         retry_ms: delivery.retry_ms.clone(),
         sweep: SweepRules { dead_retention_ms: delivery.dead_retention_ms, dedupe_window_ms: delivery.dedupe_window_ms },
         repair: args.repair,
