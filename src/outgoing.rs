@@ -89,15 +89,16 @@ pub fn verdict(id: &JobId, action: Action, answer: Answer) -> Message {
 
 /// On AMQP `CC` and `BCC` are more queues for a copy. A letter goes to its own destination alone, so there they stand as what they were: a note.
 fn without_copies(message: &mut Message, broker_kind: &str) {
-    if broker_kind == "amqp" && ["CC", "BCC"].iter().any(|name| message.headers.iter().any(|header| header.name == *name)) {
-        message.headers = std::mem::take(&mut message.headers)
-            .into_iter()
-            .map(|header| match header.name.as_str() {
-                "CC" => Header { name: CC.to_owned(), ..header },
-                "BCC" => Header { name: BCC.to_owned(), ..header },
-                _ => header,
-            })
-            .collect();
+    if broker_kind != "amqp" {
+        return;
+    }
+    for (copies, note) in [("CC", CC), ("BCC", BCC)] {
+        if message.headers.iter().any(|header| header.name == copies) {
+            // A note of an earlier rejection gives way.
+            message.headers.retain(|header| header.name != note);
+            let named = |header: Header| if header.name == copies { Header { name: note.to_owned(), ..header } } else { header };
+            message.headers = std::mem::take(&mut message.headers).into_iter().map(named).collect();
+        }
     }
 }
 

@@ -34,9 +34,11 @@ enum Headers {
 }
 
 impl Rejected {
-    /// As it came, on a broker of this kind.
+    /// As it came, on a broker of this kind, but for what an earlier rejection said of it: a request may come back, and two values of one name would be
+    /// read as the first of them.
     #[must_use]
     pub fn new(mut request: Message, rejection: &Rejection, broker_kind: &str) -> Self {
+        request.headers.retain(|header| ![ERROR, ERROR_DETAIL].iter().any(|ours| header.name.eq_ignore_ascii_case(ours)));
         without_copies(&mut request, broker_kind);
         let body = request.body.len();
         Rejected { request, code: rejection.code.as_str(), detail: one_line(&rejection.detail), headers: Headers::All, body, key: true }
@@ -127,6 +129,7 @@ fn is_plain(header: &Header) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::outgoing::CC;
     use crate::request::Code;
 
     fn request() -> Message {
@@ -181,6 +184,14 @@ mod tests {
     }
 
     #[test]
+    fn what_was_said_of_it_before_is_not_said_again() {
+        let request = Message::new("").with_header("delayed-error", "old").with_header("a", "b").with_header("Delayed-Error-Detail", "old");
+        let message = Rejected::new(request, &Rejection::new(Code::BadHeader, "new"), "nats").message();
+        let all: Vec<_> = message.headers.iter().map(|header| (header.name.as_str(), header.value.as_text())).collect();
+        assert_eq!(all, [("a", Some("b")), (ERROR, Some("bad_header")), (ERROR_DETAIL, Some("new"))]);
+    }
+
+    #[test]
     fn copies_to_other_queues_are_a_note() {
         let request = || Message::new("").with_header("CC", "a").with_header("cc", "b").with_header("BCC", "c");
         let names = |kind| {
@@ -188,6 +199,11 @@ mod tests {
             message.headers.iter().take(3).map(|header| header.name.clone()).collect::<Vec<_>>()
         };
         assert_eq!(names("amqp"), ["delayed-cc", "cc", "delayed-bcc"]);
+        let again = Rejected::new(request().with_header("delayed-cc", "old"), &Rejection::new(Code::BadHeader, "why"), "amqp").message();
+        assert_eq!(
+            again.headers.iter().filter(|header| header.name == CC).map(|header| header.value.as_text()).collect::<Vec<_>>(),
+            [Some("a")]
+        );
         assert_eq!(names("kafka"), ["CC", "cc", "BCC"]);
     }
 }

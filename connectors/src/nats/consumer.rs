@@ -9,6 +9,7 @@ use tracing::info;
 
 use super::config::Config;
 use super::link::Link;
+use super::pump::EXPIRES;
 use super::stream::deepest;
 use super::subject::as_name;
 use crate::{ConnectorError, ErrorKind, Reader, SourceOptions};
@@ -155,7 +156,8 @@ impl Fit<'_> {
         let mut config = pull::Config::try_from_consumer_config(config).map_err(wrong)?;
         let needed = i64::try_from(self.options.max_unsettled).unwrap_or(i64::MAX);
         let bounded = config.max_ack_pending >= 0 && config.max_ack_pending < needed;
-        let small = config.max_bytes > 0 || config.max_batch > 0 && config.max_batch < needed;
+        let short = config.max_expires > Duration::ZERO && config.max_expires < EXPIRES;
+        let small = config.max_bytes > 0 || config.max_batch > 0 && config.max_batch < needed || short;
         if config.max_deliver <= 0 && config.backoff.is_empty() && !bounded && !small {
             return Ok(None);
         }
@@ -163,7 +165,7 @@ impl Fit<'_> {
         config.backoff = Vec::new();
         if small {
             // What a request may ask for at most: none of ours would be served.
-            (config.max_bytes, config.max_batch) = (0, 0);
+            (config.max_bytes, config.max_batch, config.max_expires) = (0, 0, Duration::ZERO);
         }
         if bounded {
             config.max_ack_pending = needed;

@@ -45,12 +45,12 @@ pub(super) fn wire_size(map: &HeaderMap) -> usize {
     "NATS/1.0\r\n\r\n".len() + each.sum::<usize>()
 }
 
-/// Whether the server acts on this header when a message is published: expectations, schedules, rollup, TTL, batches, counters, and the dedupe id,
-/// which is ours.
+/// Whether the server acts on this header when a message is published: expectations, schedules, rollup, TTL, batches, counters, traces (events about the
+/// message on any subject, or nothing stored at all), and the dedupe id, which is ours.
 fn acts(name: &str) -> bool {
     const EXACT: [&str; 7] =
         ["nats-msg-id", "nats-rollup", "nats-ttl", "nats-incr", "nats-scheduler", "nats-marker-reason", "nats-required-api-level"];
-    const STARTS: [&str; 3] = ["nats-expected-", "nats-schedule", "nats-batch-"];
+    const STARTS: [&str; 4] = ["nats-expected-", "nats-schedule", "nats-batch-", "nats-trace-"];
     let name = name.to_ascii_lowercase();
     name.starts_with("nats-") && (EXACT.contains(&name.as_str()) || STARTS.iter().any(|start| name.starts_with(start)))
 }
@@ -79,9 +79,17 @@ mod tests {
     #[test]
     fn what_acts_stays_behind_and_the_dedupe_id_is_ours() {
         let mut headers = Headers::default();
-        for name in
-            ["Nats-Msg-Id", "nats-expected-stream", "Nats-Schedule", "Nats-Schedule-Target", "NATS-TTL", "Nats-Rollup", "Nats-Batch-Id"]
-        {
+        for name in [
+            "Nats-Msg-Id",
+            "nats-expected-stream",
+            "Nats-Schedule",
+            "Nats-Schedule-Target",
+            "NATS-TTL",
+            "Nats-Rollup",
+            "Nats-Batch-Id",
+            "Nats-Trace-Dest",
+            "Nats-Trace-Only",
+        ] {
             headers.push(name, "x".into());
         }
         headers.push("Nats-Stream", "kept".into());

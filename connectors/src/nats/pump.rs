@@ -22,7 +22,7 @@ use crate::{ConnectorError, ErrorKind};
 
 /// How long one request for messages stands at the server. Short, because closing waits for its end: a request cannot be taken back, and what the
 /// server sends to a reader that is gone is stuck until `ack_wait` is over.
-const EXPIRES: Duration = Duration::from_secs(1);
+pub(super) const EXPIRES: Duration = Duration::from_secs(1);
 /// By then a request has ended, and an election is over; else JetStream is not there any more.
 const SILENCE: Duration = Duration::from_secs(6);
 /// Between requests while the consumer has no leader.
@@ -58,8 +58,10 @@ pub(super) struct Pump {
     /// Where requests go.
     next: Subject,
     hold: Interval,
-    /// When the server last said anything good, or was asked while nothing was open.
+    /// When the server last said anything good, or was asked for the first time after nothing had been wanted of it.
     heard: Instant,
+    /// Nothing is open, and there is no room for more. A request that was given up and asked again at once does not come here: its silence goes on.
+    idle: bool,
     /// What it said instead, and when to ask again.
     trouble: Option<(String, Instant)>,
 }
@@ -78,8 +80,9 @@ impl Pump {
         let next = Subject::from(format!("$JS.API.CONSUMER.MSG.NEXT.{}.{}", consumer.stream, consumer.name));
         let mut hold = interval((consumer.ack_wait / 3).max(HOLD));
         hold.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let (ended, careful_until, heard, trouble) = (0, None, Instant::now(), None);
-        let mut pump = Pump { config, link, shelf, consumer, complaints, line, search, ended, careful_until, next, hold, heard, trouble };
+        let (ended, careful_until, heard, idle, trouble) = (0, None, Instant::now(), true, None);
+        let mut pump =
+            Pump { config, link, shelf, consumer, complaints, line, search, ended, careful_until, next, hold, heard, idle, trouble };
         let (done, closed) = oneshot::channel();
         tokio::spawn(async move {
             let result = match pump.run().await {
@@ -111,6 +114,10 @@ impl Pump {
                     && let Some(request) = self.shelf.ask()
                 {
                     self.request(request).await?;
+                }
+                if self.shelf.outlook().1 == 0 {
+                    // What it said against requests that nobody makes any more is no reason to end.
+                    (self.idle, self.trouble) = (true, None);
                 }
             }
             let (closing, asked, stale) = self.shelf.outlook();
@@ -154,7 +161,7 @@ impl Pump {
         let body = format!(r#"{{"batch":{count},"max_bytes":{bytes},"expires":{}}}"#, EXPIRES.as_nanos());
         let mut request = answer(self.next.clone(), &Bytes::from(body));
         request.reply = Some(self.line.inbox.clone());
-        if self.trouble.is_none() {
+        if std::mem::take(&mut self.idle) {
             self.heard = Instant::now();
         }
         // Where the line is gone, its messages end, and that is seen to.
@@ -248,7 +255,7 @@ impl Pump {
         let number = |name: &str| message.headers.as_ref()?.get(name)?.as_str().parse().ok();
         let open = number("Nats-Pending-Messages");
         // Servers before 2.9.25 do not say.
-        let bytes = number("Nats-Pending-Bytes").unwrap_or(0);
+        let bytes = number("Nats-Pending-Bytes");
         let Consumer { stream, name, .. } = &self.consumer;
         if said.eq_ignore_ascii_case("Consumer Deleted") {
             return Err(self.link.fail(ErrorKind::Missing, &format!("the consumer `{name}` of `{stream}` was deleted")));

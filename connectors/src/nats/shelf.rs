@@ -78,8 +78,9 @@ impl Shelf {
 
     /// What to ask for now, if anything.
     pub(super) fn ask(&self) -> Option<Request> {
-        let mut state = self.state.lock();
-        if state.paused || state.closing { None } else { state.room.ask(Instant::now()) }
+        let (mut state, now) = (self.state.lock(), Instant::now());
+        state.room.expire(now);
+        if state.paused || state.closing { None } else { state.room.ask(now) }
     }
 
     /// Whether to ask for little at once.
@@ -95,14 +96,14 @@ impl Shelf {
     }
 
     /// A request ended before a message that did not fit into the bytes that were left of it.
-    pub(super) fn too_large(&self, left: usize) {
+    pub(super) fn too_large(&self, left: Option<usize>) {
         self.state.lock().room.too_large(left);
     }
 
-    /// Whether the source closes, how many messages are asked for and not delivered, and when a request of them is given up.
+    /// Whether the source closes, how many messages are asked for and not delivered, and when a request of them is given up (by `ask`, which then
+    /// asks again).
     pub(super) fn outlook(&self) -> (bool, usize, Option<Instant>) {
-        let mut state = self.state.lock();
-        state.room.expire(Instant::now());
+        let state = self.state.lock();
         (state.closing, state.room.asked(), state.room.stale())
     }
 

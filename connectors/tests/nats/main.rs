@@ -65,5 +65,6 @@ async fn publish(broker: &BrokerConfig, publications: Vec<Publication>) -> Vec<O
 
 /// A client beside the connector.
 async fn context(server: &server::NatsServer) -> async_nats::jetstream::Context {
-    async_nats::jetstream::new(async_nats::connect(server.url()).await.unwrap())
+    let patient = async_nats::ConnectOptions::new().connection_timeout(PATIENCE);
+    async_nats::jetstream::new(patient.connect(server.url()).await.unwrap())
 }

@@ -70,6 +70,21 @@ async fn a_repeated_dedupe_id_is_confirmed_and_stored_once() {
 }
 
 #[tokio::test]
+async fn no_trace_of_a_message_goes_where_its_producer_says() {
+    let server = NatsServer::start("");
+    let broker = at(server.url());
+    declare(&broker, "a").await;
+    let client = async_nats::connect(server.url()).await.unwrap();
+    let mut traces = client.subscribe("traces").await.unwrap();
+    client.flush().await.unwrap();
+    let message = Message::new("x").with_header("Nats-Trace-Dest", "traces").with_header("nats-trace-only", "true");
+    assert_eq!(publish(&broker, vec![publication(0, "a", message)]).await, [Outcome::Confirmed]);
+    client.publish("traces", "nothing before".into()).await.unwrap();
+    let first = tokio::time::timeout(crate::PATIENCE, traces.next()).await.unwrap().unwrap();
+    assert_eq!(first.payload, "nothing before");
+}
+
+#[tokio::test]
 async fn what_is_not_jetstream_is_unknown() {
     let server = NatsServer::start("");
     let client = async_nats::connect(server.url()).await.unwrap();

@@ -2,8 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use async_nats::jetstream::consumer::{AckPolicy, pull, push};
+use async_nats::jetstream::consumer::{AckPolicy, FromConsumer, pull, push};
 use dwell_connectors::{BrokerConfig, ErrorKind, Message, Source, SourceOptions};
+use futures_util::StreamExt;
 
 use crate::server::NatsServer;
 use crate::{PATIENCE, at, context, declare, numbered, options, publication, publish};
@@ -40,10 +41,11 @@ async fn a_consumer_that_loses_messages_is_put_right_or_refused() {
         ..Default::default()
     };
 
-    stream.create_consumer(pull::Config { max_deliver: 3, max_ack_pending: 10, ..with("readers") }).await.unwrap();
+    let short = Duration::from_millis(100);
+    stream.create_consumer(pull::Config { max_deliver: 3, max_ack_pending: 10, max_expires: short, ..with("readers") }).await.unwrap();
     broker.source(options("s.a")).await.unwrap().close().await.unwrap();
     let config = stream.consumer_info("readers").await.unwrap().config;
-    assert_eq!((config.max_deliver, config.max_ack_pending), (-1, 1000));
+    assert_eq!((config.max_deliver, config.max_ack_pending, config.max_expires), (-1, 1000, Duration::ZERO));
 
     let error = refused(&broker, "s.b").await;
     assert_eq!(error.kind, ErrorKind::Config);
@@ -116,6 +118,54 @@ async fn nothing_is_stuck_after_close_or_drop_under_load() {
     source.close().await.unwrap();
     let mut stream = context(&server).await.get_stream("DWELL_a").await.unwrap();
     assert_eq!(stream.info().await.unwrap().state.messages, 0);
+}
+
+#[tokio::test]
+async fn a_source_that_is_never_answered_ends_although_its_connection_lives() {
+    // Requests for messages go to somebody who hears them and says nothing.
+    let server = NatsServer::start("mappings { \"$JS.API.CONSUMER.MSG.NEXT.*.*\": \"void.$1.$2\" }\n");
+    let client = async_nats::connect(server.url()).await.unwrap();
+    let mut heard = client.subscribe("void.>").await.unwrap();
+    client.flush().await.unwrap();
+    let broker = at(server.url());
+    declare(&broker, "a").await;
+    let source = broker.source(options("a")).await.unwrap();
+    let error = tokio::time::timeout(PATIENCE, source.recv()).await.unwrap().unwrap_err();
+    assert!(error.kind == ErrorKind::Disconnected && error.message.contains("does not answer any more"), "{error}");
+    assert!(heard.next().await.is_some(), "it asked");
+}
+
+#[tokio::test]
+async fn a_refusal_is_forgotten_once_nothing_is_wanted() {
+    let server = NatsServer::start("");
+    let broker = at(server.url());
+    declare(&broker, "a").await;
+    broker.source(options("a")).await.unwrap().close().await.unwrap();
+    // Somebody else's request, which stands for longer than a source waits for an answer, is all that the consumer takes.
+    let js = context(&server).await;
+    let stream = js.get_stream("DWELL_a").await.unwrap();
+    let config = stream.consumer_info("readers").await.unwrap().config;
+    stream.delete_consumer("readers").await.unwrap();
+    let config = pull::Config { max_waiting: 1, ..pull::Config::try_from_consumer_config(config).unwrap() };
+    let consumer = stream.create_consumer(config).await.unwrap();
+    let mut other = consumer.batch().max_messages(1).expires(Duration::from_secs(9)).messages().await.unwrap();
+    let client = async_nats::connect(server.url()).await.unwrap();
+    let mut asked = client.subscribe("$JS.API.CONSUMER.MSG.NEXT.>").await.unwrap();
+    client.flush().await.unwrap();
+    let source = broker.source(options("a")).await.unwrap();
+    // It asks again so soon because it was refused.
+    for _ in 0..2 {
+        tokio::time::timeout(PATIENCE, asked.next()).await.unwrap().unwrap();
+    }
+    source.pause(true).await.unwrap();
+    tokio::select! {
+        nothing = other.next() => assert!(nothing.is_none(), "its request is over"),
+        ended = source.recv() => panic!("{ended:?}"),
+    }
+    source.pause(false).await.unwrap();
+    publish(&broker, numbered("a", 3)).await;
+    assert_eq!(read(&*source, 3).await, 3);
+    source.close().await.unwrap();
 }
 
 #[tokio::test]
