@@ -3,6 +3,7 @@
 mod consumer;
 mod crash;
 mod delivery;
+mod early;
 mod faults;
 mod late;
 mod race;

@@ -45,7 +45,7 @@ struct Shared {
     /// Rises whenever a source may have something to do.
     changed: watch::Sender<u64>,
     started: Instant,
-    started_ms: i64,
+    started_us: i64,
 }
 
 struct State {
@@ -74,9 +74,9 @@ impl Broker {
     #[must_use]
     pub fn new() -> Self {
         let state = State { topics: BTreeMap::new(), faults: Faults::default(), link: 0, refuse_open: None, sinks: Vec::new() };
-        let started_ms =
-            SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| i64::try_from(since.as_millis()).unwrap_or(i64::MAX));
-        let shared = Shared { state: Mutex::new(state), changed: watch::Sender::new(0), started: Instant::now(), started_ms };
+        let started_us =
+            SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| i64::try_from(since.as_micros()).unwrap_or(i64::MAX));
+        let shared = Shared { state: Mutex::new(state), changed: watch::Sender::new(0), started: Instant::now(), started_us };
         Broker { shared: Arc::new(shared) }
     }
 
@@ -227,7 +227,8 @@ impl Broker {
 
     /// The broker's time, epoch ms; moves with tokio's clock.
     fn now_ms(&self) -> i64 {
-        self.shared.started_ms + i64::try_from(self.shared.started.elapsed().as_millis()).unwrap_or(0)
+        // Rounded down once: a message must not look older than it is.
+        (self.shared.started_us + i64::try_from(self.shared.started.elapsed().as_micros()).unwrap_or(0)) / 1000
     }
 }
 

@@ -28,10 +28,12 @@ pub(super) enum Op {
     Claim {
         by: usize,
         over: bool,
+        early: bool,
     },
     /// A claim whose answer is lost: the instance's next claim takes it back first.
     LoseClaim {
         by: usize,
+        early: bool,
     },
     Publish {
         by: usize,
@@ -69,8 +71,8 @@ pub(super) fn op(ids: u8) -> impl Strategy<Value = Op> {
         5 => (0..ids, 0..6_usize, 0..3_usize, 0..4_u8, 0..4_u8, any::<bool>())
             .prop_map(|(id, action, due, seen_due, seen_attempt, wait_is_over)| Op::Act { id, action, due, seen_due, seen_attempt, wait_is_over }),
         2 => (1..6_usize).prop_map(|last| Op::Redeliver { last }),
-        6 => (0..2_usize, prop::bool::weighted(0.3)).prop_map(|(by, over)| Op::Claim { by, over }),
-        1 => (0..2_usize).prop_map(|by| Op::LoseClaim { by }),
+        6 => (0..2_usize, prop::bool::weighted(0.3), prop::bool::weighted(0.3)).prop_map(|(by, over, early)| Op::Claim { by, over, early }),
+        1 => (0..2_usize, any::<bool>()).prop_map(|(by, early)| Op::LoseClaim { by, early }),
         5 => (0..2_usize, any::<prop::sample::Index>()).prop_map(|(by, which)| Op::Publish { by, which }),
         7 => (0..2_usize, any::<prop::sample::Index>(), how).prop_map(|(by, which, how)| Op::Settle { by, which, how }),
         3 => (0..2_usize, any::<bool>()).prop_map(|(by, over)| Op::Rescue { by, over }),

@@ -9,6 +9,10 @@ pub(crate) type Fence = [u8; 8];
 pub(crate) type Told = (&'static str, Option<i64>);
 /// A due time that Redis's clock decides.
 pub(crate) const CLOCK: i64 = i64::MIN;
+/// Jobs that a claim took, and whether each is not ripe yet.
+pub(crate) type Taken = Vec<(u8, bool)>;
+/// A due time that never comes.
+pub(crate) const FAR: i64 = 4_000_000_000_000;
 /// Waits in every job's retry array.
 pub(crate) const STEPS: u16 = 2;
 
@@ -244,22 +248,27 @@ impl Reference {
         }
     }
 
-    pub(crate) fn claim(&mut self, fence: Fence, over: bool) -> Vec<u8> {
-        let ripe: Vec<u8> = self.jobs.iter().filter(|(_, job)| job.place == Place::Due { ripe: true }).map(|(id, _)| *id).collect();
-        for id in &ripe {
-            let job = self.jobs.get_mut(id).unwrap();
-            job.attempt += u32::from(!job.dying);
-            job.to(Place::Run { over });
-            job.fence = fence;
+    /// `early` takes what is due at any time.
+    pub(crate) fn claim(&mut self, fence: Fence, over: bool, early: bool) -> Taken {
+        let mut taken = Vec::new();
+        for (id, job) in &mut self.jobs {
+            let Place::Due { ripe } = job.place else { continue };
+            if ripe || early {
+                job.attempt += u32::from(!job.dying);
+                job.to(Place::Run { over });
+                job.fence = fence;
+                taken.push((*id, !ripe));
+            }
         }
-        ripe
+        taken
     }
 
-    pub(crate) fn reclaim(&mut self, fence: Fence) -> usize {
+    /// What had an attempt waits for as long as the claim reached ahead; what had none is due no sooner than it was asked for.
+    pub(crate) fn reclaim(&mut self, fence: Fence, early: bool) -> usize {
         let mut back = 0;
         for job in self.jobs.values_mut().filter(|job| job.fence == fence && !job.held && !job.taken_over) {
             job.attempt -= u32::from(!job.dying);
-            job.to(Place::Due { ripe: true });
+            job.to(Place::Due { ripe: if job.attempt == 0 { job.due < FAR } else { !early } });
             back += 1;
         }
         back
@@ -305,7 +314,7 @@ impl Reference {
                 if unpublished {
                     job.crashes = 0;
                 }
-                job.to(Place::Due { ripe });
+                job.to(Place::Due { ripe: ripe && (job.attempt > 0 || job.due < FAR) });
             }
             How::Retry { ripe } => {
                 job.attempt -= undo;

@@ -5,11 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use dwell::job::{Action, Conflict};
 
 use super::op::Op;
-use super::reference::{self, CLOCK, Fence, Reference, Request, STEPS, Word};
+use super::reference::{self, CLOCK, FAR, Fence, Reference, Request, STEPS, Taken, Word};
 use super::world::World;
 
 const PAST: [i64; 2] = [1_000_000_000_000, 1_000_000_000_001];
-const FAR: i64 = 4_000_000_000_000;
 
 #[derive(Debug, Clone)]
 pub(super) enum Message {
@@ -26,6 +25,8 @@ pub(super) struct Held {
     pub(super) life: u64,
     pub(super) published: bool,
     pub(super) rescued: bool,
+    /// It was claimed before its time, which does not come: it is not published.
+    pub(super) early: bool,
     pub(super) dying: bool,
     /// Its lease is as good as over: it publishes only while it is sure that nobody took the job over.
     pub(super) over: bool,
@@ -36,7 +37,8 @@ pub(super) struct Held {
 #[derive(Default)]
 pub(super) struct Instance {
     pub(super) held: Vec<Held>,
-    pub(super) lost: Option<Fence>,
+    /// And whether it reached ahead.
+    pub(super) lost: Option<(Fence, bool)>,
 }
 
 pub(super) struct Run {
@@ -142,10 +144,10 @@ impl Run {
         }
     }
 
-    fn take(&mut self, by: usize, ids: Vec<u8>, told: Vec<(u8, u32)>, fence: Fence, over: bool, rescued: bool) {
-        let expected: Vec<(u8, u32)> = ids.iter().map(|id| (*id, self.reference.jobs[id].attempt)).collect();
+    fn take(&mut self, by: usize, ids: Taken, told: Vec<(u8, u32)>, fence: Fence, over: bool, rescued: bool) {
+        let expected: Vec<(u8, u32)> = ids.iter().map(|(id, _)| (*id, self.reference.jobs[id].attempt)).collect();
         assert_eq!(told, expected);
-        for id in ids {
+        for (id, early) in ids {
             let job = &self.reference.jobs[&id];
             self.instances[by].held.push(Held {
                 id,
@@ -154,6 +156,7 @@ impl Run {
                 life: job.life,
                 published: rescued,
                 rescued,
+                early,
                 dying: job.dying,
                 over,
                 failed: false,
@@ -161,13 +164,13 @@ impl Run {
         }
     }
 
-    fn claim(&mut self, by: usize, over: bool) -> (Fence, Vec<u8>, Vec<(u8, u32)>) {
-        if let Some(lost) = self.instances[by].lost.take() {
-            let expected = self.reference.reclaim(lost);
-            assert_eq!(self.world.reclaim(lost), i64::try_from(expected).unwrap());
+    fn claim(&mut self, by: usize, over: bool, early: bool) -> (Fence, Taken, Vec<(u8, u32)>) {
+        if let Some((lost, reached)) = self.instances[by].lost.take() {
+            let expected = self.reference.reclaim(lost, reached);
+            assert_eq!(self.world.reclaim(lost, reached), i64::try_from(expected).unwrap());
         }
         let fence = self.unique();
-        (fence, self.reference.claim(fence, over), self.world.claim(fence, over))
+        (fence, self.reference.claim(fence, over, early), self.world.claim(fence, over, early))
     }
 
     pub(super) fn step(&mut self, op: &Op) {
@@ -209,19 +212,19 @@ impl Run {
                     self.deliver(at);
                 }
             }
-            Op::Claim { by, over } => {
-                let (fence, ids, told) = self.claim(*by, *over);
+            Op::Claim { by, over, early } => {
+                let (fence, ids, told) = self.claim(*by, *over, *early);
                 self.take(*by, ids, told, fence, *over, false);
             }
-            Op::LoseClaim { by } => {
-                let (fence, ..) = self.claim(*by, false);
-                self.instances[*by].lost = Some(fence);
+            Op::LoseClaim { by, early } => {
+                let (fence, ..) = self.claim(*by, false, *early);
+                self.instances[*by].lost = Some((fence, *early));
             }
             Op::Publish { by, which } => self.publish(*by, *which),
             Op::Settle { by, which, how } => self.settle(*by, *which, *how),
             Op::Rescue { by, over } => {
                 let fence = self.unique();
-                let ids = self.reference.rescue(fence, *over);
+                let ids = self.reference.rescue(fence, *over).into_iter().map(|id| (id, false)).collect();
                 let told = self.world.rescue(fence, *over);
                 self.take(*by, ids, told, fence, *over, true);
             }

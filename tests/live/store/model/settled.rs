@@ -12,7 +12,10 @@ impl Run {
         let ready: Vec<usize> = (0..self.instances[by].held.len())
             .filter(|at| {
                 let held = &self.instances[by].held[*at];
-                !held.published && !held.dying && (!held.over || self.reference.clone().leased(held.id, held.fence).is_some())
+                !held.published
+                    && !held.dying
+                    && !held.early
+                    && (!held.over || self.reference.clone().leased(held.id, held.fence).is_some())
             })
             .collect();
         if ready.is_empty() {
@@ -38,6 +41,7 @@ impl Run {
             // Who took a job over does not know of a publish; what was not published is not confirmed.
             How::Complete | How::Hold { .. } | How::Drop if held.rescued => How::Release { ripe: true },
             How::Complete | How::Hold { .. } if !held.published => How::Release { ripe: true },
+            How::Retry { .. } | How::Die | How::Drop if held.early => How::Release { ripe: true },
             How::Complete | How::Hold { .. } | How::Retry { .. } | How::Die | How::Drop if held.dying => How::Bury,
             How::Drop if held.published => How::Complete,
             how => how,
@@ -71,6 +75,10 @@ impl Run {
                 Place::Dead => "dead",
             };
             assert_eq!(places, [expected], "{job:?}");
+            if let Some(score) = holds("due", id).filter(|_| job.attempt == 0 && !job.dying) {
+                let score: i64 = std::str::from_utf8(score).unwrap().parse().unwrap();
+                assert!(score >= job.due, "due at {score}: {job:?}");
+            }
             let record = decode(holds("jobs", id).unwrap().clone().into()).unwrap();
             assert_eq!((record.fingerprint, record.job.body.as_ref()), (job.message.to_be_bytes(), &[job.body][..]));
             let Some(state) = holds("state", id) else {

@@ -14,6 +14,8 @@ use crate::support::namespace;
 
 /// ms: not over within a test.
 const LONG: &str = "100000000";
+/// ms: beyond every due time.
+const AHEAD: &str = "9000000000000";
 
 pub(crate) type Dump = BTreeMap<String, BTreeMap<Vec<u8>, Vec<u8>>>;
 
@@ -28,6 +30,10 @@ pub(crate) fn name_of(id: u8) -> String {
 
 fn span(is_zero: bool) -> &'static str {
     if is_zero { "0" } else { LONG }
+}
+
+fn ahead(early: bool) -> &'static [u8] {
+    if early { AHEAD.as_bytes() } else { b"0" }
 }
 
 impl World {
@@ -117,16 +123,16 @@ impl World {
     }
 
     /// Ids and attempts.
-    pub(crate) fn claim(&mut self, fence: Fence, over: bool) -> Vec<(u8, u32)> {
-        taken(self.call_once(Name::Claim, &[&fence, span(over).as_bytes(), b"10", b"1000000", b"0"]))
+    pub(crate) fn claim(&mut self, fence: Fence, over: bool, early: bool) -> Vec<(u8, u32)> {
+        taken(self.call_once(Name::Claim, &[&fence, span(over).as_bytes(), b"10", b"1000000", ahead(early)]))
     }
 
     pub(crate) fn rescue(&mut self, fence: Fence, over: bool) -> Vec<(u8, u32)> {
         taken(self.call_once(Name::Rescue, &[&fence, span(over).as_bytes(), b"10", b"1000000"]))
     }
 
-    pub(crate) fn reclaim(&mut self, fence: Fence) -> i64 {
-        let (once, _) = self.call(Name::Reclaim, &[&fence, b"0", b"0", b"512", b"0"]);
+    pub(crate) fn reclaim(&mut self, fence: Fence, early: bool) -> i64 {
+        let (once, _) = self.call(Name::Reclaim, &[&fence, b"0", b"0", b"512", ahead(early)]);
         let Value::Array(items) = once else { panic!("{once:?}") };
         let [_, Value::Int(back)] = items[..] else { panic!("{items:?}") };
         back
