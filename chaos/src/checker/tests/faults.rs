@@ -62,6 +62,7 @@ fn on_kafka_the_client_sends_nothing_again_after_its_time_for_it() {
 fn it_is_carried_out_again_only_around_the_fault_and_from_its_first_attempt_on() {
     let at = |from_us, to_us| twice(on("amqp", Run::new().fault_at("link-cut-broker", (from_us, to_us), 0).asked("x"))).wrong();
     assert_eq!(at(DUE_US - SECOND, DUE_US), []);
+    assert_eq!(at(DUE_US - 9 * SECOND, DUE_US), [], "sent while it lasted");
     assert_eq!(at(DUE_US - 9 * SECOND, DUE_US - 4 * SECOND), [Wrong::Misnumbered, Wrong::Unexplained], "over before it was sent");
     assert_eq!(at(DUE_US + 2 * SECOND, DUE_US + 3 * SECOND), [Wrong::Misnumbered, Wrong::Unexplained], "after both");
     // Asked for at DUE_US - 900 ms.
