@@ -23,8 +23,11 @@ use crate::{ConnectorError, ErrorKind};
 /// How long one request for messages stands at the server. Short, because closing waits for its end: a request cannot be taken back, and what the
 /// server sends to a reader that is gone is stuck until `ack_wait` is over.
 pub(super) const EXPIRES: Duration = Duration::from_secs(1);
-/// By then a request has ended, and an election is over; else JetStream is not there any more.
-const SILENCE: Duration = Duration::from_secs(6);
+/// By then a request has ended, and an election is over (the followers of a leader that is gone wait up to nine seconds for it); else JetStream is not
+/// there any more.
+const SILENCE: Duration = Duration::from_secs(12);
+/// Who wakes up so late stood still itself: what was said meanwhile is still to be read.
+const OVERSLEPT: Duration = Duration::from_secs(1);
 /// Between requests while the consumer has no leader.
 const ELECTION: Duration = Duration::from_millis(250);
 /// How long the end of a broken source may take to give back what it can.
@@ -131,7 +134,8 @@ impl Pump {
             let deadline = match &self.trouble {
                 _ if closing => Instant::now() + EXPIRES,
                 Some((_, until)) if *until > Instant::now() => *until,
-                _ => stale.map_or(patience, |stale| stale.min(patience)),
+                // On a line that is gone nothing is asked for; its end is about to be read.
+                _ => stale.filter(|_| !self.line.link.is_lost()).map_or(patience, |stale| stale.min(patience)),
             };
             tokio::select! {
                 biased;
@@ -145,7 +149,10 @@ impl Pump {
                 Some(complaint) = self.complaints.recv() => denied(&complaint).map_or(Ok(()), Err)?,
                 Some(complaint) = self.line.complaints.recv() => denied(&complaint).map_or(Ok(()), Err)?,
                 () = sleep_until(deadline), if asked > 0 || self.trouble.is_some() => {
-                    if !closing && Instant::now() >= patience {
+                    let now = Instant::now();
+                    if now > deadline + OVERSLEPT {
+                        self.heard = now;
+                    } else if !closing && now >= patience {
                         let why = self.trouble.take().map_or_else(|| "JetStream does not answer any more".to_owned(), |(why, _)| why);
                         return Err(self.link.fail(ErrorKind::Disconnected, &why));
                     }
@@ -255,7 +262,7 @@ impl Pump {
         let number = |name: &str| message.headers.as_ref()?.get(name)?.as_str().parse().ok();
         let open = number("Nats-Pending-Messages");
         // Servers before 2.9.25 do not say.
-        let bytes = number("Nats-Pending-Bytes");
+        let bytes = number("Nats-Pending-Bytes").unwrap_or(0);
         let Consumer { stream, name, .. } = &self.consumer;
         if said.eq_ignore_ascii_case("Consumer Deleted") {
             return Err(self.link.fail(ErrorKind::Missing, &format!("the consumer `{name}` of `{stream}` was deleted")));

@@ -107,11 +107,10 @@ impl Room {
         }
     }
 
-    /// A request ended before a message that did not fit into the bytes that were left of it, by our own count where the server does not tell. Where one
-    /// should have fitted, messages are larger than was thought.
-    pub(super) fn too_large(&mut self, left: Option<usize>) {
-        let left = left.or_else(|| self.open.front().map(|(first, _)| first.bytes));
-        if left.is_some_and(|left| left >= self.largest) {
+    /// A request ended before a message that did not fit into the bytes that were left of it. Where one should have fitted, messages are larger than was
+    /// thought.
+    pub(super) fn too_large(&mut self, left: usize) {
+        if left >= self.largest {
             self.largest = self.largest.saturating_mul(2).min(LARGEST);
         }
     }
@@ -157,7 +156,7 @@ mod tests {
             room.came(1, 99 * KIB, 0);
         }
         // The sixth did not fit.
-        room.too_large(Some(5 * KIB));
+        room.too_large(5 * KIB);
         room.came(0, 0, 995);
         assert_eq!(room.ask(now).map(|request| request.bytes), Some(500 * KIB));
         room.came(5, 495 * KIB, 995);
@@ -170,11 +169,10 @@ mod tests {
     fn a_message_larger_than_any_that_the_server_takes_now_comes_at_last() {
         let (mut room, now) = (Room::new(10, KIB, KIB), Instant::now());
         let mut asked = Vec::new();
-        // Old servers do not say what was left.
-        for says in [true, false, true] {
+        for _ in 0..3 {
             let request = room.ask(now).map(|request| request.bytes);
             asked.extend(request);
-            room.too_large(request.filter(|_| says));
+            room.too_large(request.unwrap_or_default());
             room.came(0, 0, usize::MAX);
         }
         assert_eq!(asked, [KIB, 2 * KIB, 4 * KIB]);

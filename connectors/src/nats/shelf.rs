@@ -96,7 +96,7 @@ impl Shelf {
     }
 
     /// A request ended before a message that did not fit into the bytes that were left of it.
-    pub(super) fn too_large(&self, left: Option<usize>) {
+    pub(super) fn too_large(&self, left: usize) {
         self.state.lock().room.too_large(left);
     }
 

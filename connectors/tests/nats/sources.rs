@@ -130,7 +130,7 @@ async fn a_source_that_is_never_answered_ends_although_its_connection_lives() {
     let broker = at(server.url());
     declare(&broker, "a").await;
     let source = broker.source(options("a")).await.unwrap();
-    let error = tokio::time::timeout(PATIENCE, source.recv()).await.unwrap().unwrap_err();
+    let error = tokio::time::timeout(PATIENCE * 2, source.recv()).await.unwrap().unwrap_err();
     assert!(error.kind == ErrorKind::Disconnected && error.message.contains("does not answer any more"), "{error}");
     assert!(heard.next().await.is_some(), "it asked");
 }
@@ -148,7 +148,7 @@ async fn a_refusal_is_forgotten_once_nothing_is_wanted() {
     stream.delete_consumer("readers").await.unwrap();
     let config = pull::Config { max_waiting: 1, ..pull::Config::try_from_consumer_config(config).unwrap() };
     let consumer = stream.create_consumer(config).await.unwrap();
-    let mut other = consumer.batch().max_messages(1).expires(Duration::from_secs(9)).messages().await.unwrap();
+    let mut other = consumer.batch().max_messages(1).expires(Duration::from_secs(14)).messages().await.unwrap();
     let client = async_nats::connect(server.url()).await.unwrap();
     let mut asked = client.subscribe("$JS.API.CONSUMER.MSG.NEXT.>").await.unwrap();
     client.flush().await.unwrap();
