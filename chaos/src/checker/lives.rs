@@ -14,13 +14,15 @@ impl<'a> Lives<'a> {
         // Not in that in which they were read.
         came.sort_by_key(|came| (came.taken_us(), &came.what.place));
         let numbered = history.head.broker != "amqp" || !course.by_message;
-        let again = |came: &Came<'_>| {
-            !numbered && came.what.attempt == Some(1) && windows.hands_out_again(course.sent_us, came.what.due_ms, came.taken_us())
+        // While the first one lives, a request that is read again is known.
+        let again = |before: &Came<'_>, came: &Came<'_>| {
+            let arrived = (before.taken_us(), came.taken_us());
+            !numbered && came.what.attempt == Some(1) && windows.hands_out_again(course.sent_us, came.what.due_ms, arrived)
         };
         let mut lives: Vec<Vec<Came<'a>>> = Vec::new();
         for came in came {
             match lives.last_mut() {
-                Some(life) if !again(&came) => life.push(came),
+                Some(life) if !again(&life[life.len() - 1], &came) => life.push(came),
                 _ => lives.push(vec![came]),
             }
         }

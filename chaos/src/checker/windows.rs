@@ -94,15 +94,17 @@ impl<'a> Windows<'a> {
         to_us - from_us <= timeout_us(self.head) + SLACK_US && self.between(kinds::breaks_broker, from_us, to_us)
     }
 
-    /// Whether the request was not acknowledged yet when something broke that hands requests out again, and this came of it in time. A fault breaks
-    /// something at any time until it is over: RabbitMQ's permissions are withdrawn first, and its connections closed seconds later.
-    pub(super) fn hands_out_again(&self, sent_us: i64, due_ms: Option<i64>, taken_us: i64) -> bool {
+    /// Whether the request was not acknowledged yet when something broke that hands requests out again, and this came of it in time, after what had
+    /// come of it before. A fault breaks something at any time until it is over: RabbitMQ's permissions are withdrawn first, and its connections closed
+    /// seconds later.
+    pub(super) fn hands_out_again(&self, sent_us: i64, due_ms: Option<i64>, (before_us, taken_us): (i64, i64)) -> bool {
         let late_us = self.head.late_ms * 1000;
         self.windows.iter().map(|window| window.fault).any(|fault| {
             let could_us = due_ms.unwrap_or_default().saturating_mul(1000).max(fault.healed_us);
             kinds::requeues(&fault.kind)
                 && fault.began_us <= taken_us
                 && fault.healed_us >= sent_us - SLACK_US
+                && before_us <= fault.healed_us + late_us
                 && self.unbroken_us(sent_us, fault.began_us) <= SLACK_US
                 && self.unbroken_us(could_us, taken_us) <= late_us
         })
