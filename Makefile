@@ -2,7 +2,7 @@
 # `make help` says what there is.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo bench chaos fuzz upgrade test check fmt lint docs deny features tools servers kafka rabbitmq promtool clients browser faketime openapi clean-servers
+.PHONY: help demo bench chaos fuzz upgrade test check fmt lint docs deny features tools servers kafka rabbitmq promtool clients browser openapi clean-servers
 
 # Tests and demo start these themselves, on free ports of 127.0.0.1. `make servers` puts them there.
 BIN := $(CURDIR)/.servers/bin
@@ -11,7 +11,6 @@ KAFKA := DWELL_KAFKA_LIBS='$(CURDIR)/.servers/kafka'
 RABBITMQ := DWELL_RABBITMQ_SERVER='$(BIN)/rabbitmq-server'
 PROMTOOL := DWELL_PROMTOOL='$(BIN)/promtool'
 CLIENTS := DWELL_CLIENTS='$(CURDIR)/.servers/clients'
-FAKETIME := DWELL_FAKETIME='$(CURDIR)/.servers/lib/libfaketime.so.1'
 CHROMIUM := DWELL_CHROMIUM='$(BIN)/chromium' DWELL_BROWSER='$(CURDIR)/.servers/browser'
 
 help: ## say what each target does
@@ -45,10 +44,10 @@ chaos: tools servers kafka rabbitmq ## break Dwell, Redis and the broker under l
 			--out '$(CHAOS_OUT)' || failed=1; \
 	done; exit $$failed
 
-test: tools servers kafka rabbitmq promtool clients browser faketime ## run every test, on real servers of its own
+test: tools servers kafka rabbitmq promtool clients browser ## run every test, on real servers of its own
 	@# The examples in the docs first, so that the tests' own summary stands last.
 	cargo test --workspace --locked --doc
-	$(SERVERS) $(KAFKA) $(RABBITMQ) $(PROMTOOL) $(CLIENTS) $(CHROMIUM) $(FAKETIME) cargo test --workspace --locked --lib --bins --tests
+	$(SERVERS) $(KAFKA) $(RABBITMQ) $(PROMTOOL) $(CLIENTS) $(CHROMIUM) cargo test --workspace --locked --lib --bins --tests
 
 SECONDS := 600
 fuzz: tools ## look for inputs that break a promise of the parsers, led by coverage; SECONDS= in total
@@ -97,9 +96,6 @@ promtool: ## find or install promtool, which judges metrics and alert rules in t
 
 clients: ## install what the tests run in Python: pika, confluent-kafka and nats-py, a validator and a fuzzer for openapi.json
 	@scripts/clients.sh
-
-faketime: ## find or install libfaketime, for the test of an instance with a wrong clock
-	@scripts/faketime.sh
 
 openapi: tools ## write docs/openapi.json anew
 	DWELL_WRITE_OPENAPI=1 cargo test --locked --lib openapi
