@@ -74,9 +74,11 @@ impl Broker {
     #[must_use]
     pub fn new() -> Self {
         let state = State { topics: BTreeMap::new(), faults: Faults::default(), link: 0, refuse_open: None, sinks: Vec::new() };
+        // First: a broker that is behind would make messages look early.
+        let started = Instant::now();
         let started_us =
             SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| i64::try_from(since.as_micros()).unwrap_or(i64::MAX));
-        let shared = Shared { state: Mutex::new(state), changed: watch::Sender::new(0), started: Instant::now(), started_us };
+        let shared = Shared { state: Mutex::new(state), changed: watch::Sender::new(0), started, started_us };
         Broker { shared: Arc::new(shared) }
     }
 
