@@ -66,7 +66,8 @@ def heading(page, text):
 def fits(page):
     """Nothing sticks out to the side."""
     wide = page.evaluate("[document.documentElement.scrollWidth, document.documentElement.clientWidth]")
-    assert wide[0] <= wide[1], f"{page.url} is {wide[0]} px wide in a window of {wide[1]}"
+    out = "wide => [...document.querySelectorAll('body *')].filter(one => one.getBoundingClientRect().right > wide).map(one => one.outerHTML.slice(0, 200))"
+    assert wide[0] <= wide[1], f"{page.url} is {wide[0]} px wide in a window of {wide[1]}: {page.evaluate(out, wide[1])}"
 
 
 def accessible(page):
