@@ -8,11 +8,13 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// What Dwell sets itself, and why another value would break a promise.
-const OURS: [(&str, &str); 30] = [
+const OURS: [(&str, &str); 32] = [
     ("acks", "an attempt counts only when all in-sync replicas have the message"),
     ("request.required.acks", "an attempt counts only when all in-sync replicas have the message"),
     ("enable.idempotence", "a retry inside the client would publish twice"),
     ("enable.gapless.guarantee", "one lost message would stop all others"),
+    ("max.in.flight", "a batch that overtakes the first one to a partition loses it"),
+    ("max.in.flight.requests.per.connection", "a batch that overtakes the first one to a partition loses it"),
     ("transactional.id", "each message is an attempt of its own"),
     ("transaction.timeout.ms", "each message is an attempt of its own"),
     ("delivery.timeout.ms", "it is `publish_timeout`"),
