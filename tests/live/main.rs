@@ -16,6 +16,7 @@ mod deploy;
 mod http;
 #[cfg(feature = "nats")]
 mod odd_requests;
+mod preload;
 mod redis_kinds;
 #[cfg(all(feature = "amqp", feature = "kafka", feature = "nats"))]
 mod routes;

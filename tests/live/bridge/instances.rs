@@ -1,8 +1,6 @@
 //! Several instances on one namespace: all take part, one is killed, one sleeps through its lease, one has a wrong clock.
 
 use std::collections::HashSet;
-use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 use dwell::clock;
@@ -11,6 +9,7 @@ use tempfile::TempDir;
 
 use super::load::{Job, When};
 use super::rig::{Rig, SETTLE, published, scraped};
+use crate::preload::compiled;
 use crate::support::wait_within;
 
 /// A lease is five seconds more. A machine that is busy confirms after a second at times, and each such job comes twice.
@@ -113,19 +112,11 @@ async fn put_to_sleep(rig: &Rig, sleeper: &DwellServer, others: [&DwellServer; 2
     ids
 }
 
-/// The library of the campaigns that makes the wall clock of a process wrong, by as many seconds as a file says.
-fn wrong_clock(folder: &Path) -> PathBuf {
-    let library = folder.join("clock.so");
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("chaos/src/world/clock.c");
-    let compiled = Command::new("cc").args(["-shared", "-fPIC", "-O1", "-o"]).args([&library, &source]).arg("-ldl").status().unwrap();
-    assert!(compiled.success());
-    library
-}
-
 #[tokio::test]
 async fn instances_whose_clocks_are_a_minute_wrong_fire_nothing_early_and_lose_nothing() {
     let folder = TempDir::new().unwrap();
-    let library = wrong_clock(folder.path());
+    // That of the campaigns: the wall clock is wrong by as many seconds as a file says.
+    let library = compiled(folder.path(), "chaos/src/world/clock.c");
     let rig = Rig::new("clock", RedisOptions::default(), SETTINGS).await;
     let mut fleet = Vec::new();
     for offset in ["-60", "60", ""] {

@@ -3,7 +3,6 @@
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::Arc;
 
 use dwell::config::{Durability, Redis};
@@ -77,15 +76,6 @@ async fn missing(server: &RedisServer, namespace: &str, acked: &[String]) -> usi
     acked.iter().filter(|id| !there.contains(*id)).count()
 }
 
-/// The library that notes what was synced.
-fn library(folder: &Path) -> PathBuf {
-    let library = folder.join("synced.so");
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/live/redis_kinds/synced.c");
-    let compiled = Command::new("cc").args(["-shared", "-fPIC", "-o"]).args([&library, &source]).arg("-ldl").status().unwrap();
-    assert!(compiled.success());
-    library
-}
-
 /// The one file that grows.
 fn appended(server: &RedisServer) -> PathBuf {
     let files = std::fs::read_dir(server.dir().join("appendonlydir")).unwrap().map(|entry| entry.unwrap().path());
@@ -102,7 +92,9 @@ fn synced(notes: &Path, file: &Path) -> u64 {
 /// What was acknowledged, and how many of it are gone after a kill and after a power cut.
 async fn cut(program: Option<PathBuf>, fsync: AppendFsync, durability: Durability) -> (usize, usize, usize) {
     let folder = TempDir::new().unwrap();
-    let (library, notes) = (library(folder.path()), folder.path().join("notes"));
+    // It notes what was synced.
+    let library = crate::preload::compiled(folder.path(), "tests/live/redis_kinds/synced.c");
+    let notes = folder.path().join("notes");
     let options = RedisOptions { program, appendonly: Some(fsync), ..RedisOptions::default() };
     let mut server = RedisServer::start(options).await.unwrap();
     server.set_env([("LD_PRELOAD", library.to_str().unwrap()), ("SYNCED", notes.to_str().unwrap())]);
