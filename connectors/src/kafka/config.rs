@@ -152,8 +152,8 @@ impl Config {
                         ("acks", "all"),
                         ("enable.idempotence", "true"),
                         // A broker that knows nothing of a producer takes a batch of any number as its first. Where it refused the first one to a
-                        // partition (it has just started, and does not lead yet) and took the second, it says of the first, sent again, that it has
-                        // it, and the client that all is delivered. So the second waits for the first.
+                        // partition (it has just started, and does not lead yet) and took the second, librdkafka takes that for a confirm of both
+                        // (docs/decisions/0014). So the second waits for the first.
                         ("max.in.flight.requests.per.connection", "1"),
                         ("delivery.timeout.ms", &timeout.to_string()),
                         // A topic that the cluster has not heard of for so long is not there.

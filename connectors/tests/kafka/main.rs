@@ -12,6 +12,7 @@ mod groups;
 mod links;
 mod login;
 mod messages;
+mod mocked;
 mod server;
 mod sinks;
 mod starts;

@@ -2,9 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use dwell_connectors::{BrokerConfig, Destination, ErrorKind, Message, Outcome, Value, kafka};
-use rdkafka::mocking::MockCluster;
-use rdkafka::types::RDKafkaApiKey;
+use dwell_connectors::{Destination, ErrorKind, Message, Outcome, Value};
 
 use crate::server::{KafkaServer, shared};
 use crate::{PATIENCE, at, collect, confirmed, create, declare, fresh, numbered, numbers, options, publication, publish, read, with};
@@ -41,71 +39,6 @@ async fn what_can_never_pass_is_invalid_and_not_sent() {
     let outcomes = publish(&broker, publications).await;
     assert!(outcomes[..6].iter().all(|outcome| matches!(outcome, Outcome::Invalid(_))), "{outcomes:?}");
     assert_eq!(outcomes[6], Outcome::Confirmed);
-}
-
-/// librdkafka's own mock: no single real broker lacks replicas, or answers so that all this can be seen.
-#[tokio::test]
-async fn what_a_broker_says_to_a_message_is_its_outcome() {
-    use rdkafka::types::RDKafkaRespErr as Says;
-    let many = |says: Says| vec![says; 100];
-    let then_too_few = |first: Says| [vec![first], many(Says::RD_KAFKA_RESP_ERR_NOT_ENOUGH_REPLICAS)].concat();
-    let cases = [
-        // It was written, and refused only when it was sent again.
-        (then_too_few(Says::RD_KAFKA_RESP_ERR_NOT_ENOUGH_REPLICAS_AFTER_APPEND), "Unknown"),
-        (then_too_few(Says::RD_KAFKA_RESP_ERR_REQUEST_TIMED_OUT), "Unknown"),
-        (then_too_few(Says::RD_KAFKA_RESP_ERR_NOT_LEADER_FOR_PARTITION), "Unknown"),
-        (many(Says::RD_KAFKA_RESP_ERR_KAFKA_STORAGE_ERROR), "Unknown"),
-        (many(Says::RD_KAFKA_RESP_ERR_NOT_ENOUGH_REPLICAS), "Refused"),
-        (many(Says::RD_KAFKA_RESP_ERR_NOT_ENOUGH_REPLICAS_AFTER_APPEND), "Unknown"),
-        (many(Says::RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED), "Unroutable"),
-        (many(Says::RD_KAFKA_RESP_ERR_INVALID_RECORD), "Invalid"),
-        // An election, and one that is slow.
-        (vec![Says::RD_KAFKA_RESP_ERR_NOT_LEADER_FOR_PARTITION; 3], "Confirmed"),
-        (vec![Says::RD_KAFKA_RESP_ERR_NOT_ENOUGH_REPLICAS; 2], "Confirmed"),
-    ];
-    for (says, expected) in cases {
-        let cluster = MockCluster::new(1).unwrap();
-        cluster.create_topic("a", 1, 1).unwrap();
-        let broker = BrokerConfig::Kafka(kafka::Config::at(cluster.bootstrap_servers()));
-        let (sink, mut outcomes) = broker.sink(Duration::from_secs(15)).await.unwrap();
-        cluster.request_errors(RDKafkaApiKey::Produce, &says);
-        let start = Instant::now();
-        sink.publish(numbered("a", 3)).await;
-        for outcome in collect(&mut outcomes, 3).await {
-            let shown = format!("{outcome:?}");
-            assert!(shown.starts_with(expected), "{:?}: {shown}", says[0]);
-        }
-        // Sooner than by a timeout.
-        assert!(start.elapsed() < Duration::from_secs(30), "{:?} took {:?}", says[0], start.elapsed());
-        cluster.clear_request_errors(RDKafkaApiKey::Produce);
-        if expected != "Unroutable" {
-            // The producer is still good.
-            sink.publish(numbered("a", 3)).await;
-            assert_eq!(collect(&mut outcomes, 3).await, vec![Outcome::Confirmed; 3], "{:?}", says[0]);
-        }
-        drop((sink, outcomes));
-    }
-}
-
-#[tokio::test]
-async fn a_producer_that_failed_for_good_ends_its_sink() {
-    use rdkafka::types::RDKafkaRespErr as Says;
-    let cluster = MockCluster::new(1).unwrap();
-    cluster.create_topic("a", 1, 1).unwrap();
-    let broker = BrokerConfig::Kafka(kafka::Config::at(cluster.bootstrap_servers()));
-    let (sink, mut outcomes) = broker.sink(Duration::from_secs(15)).await.unwrap();
-    // To the first of all batches: what the broker expects and what the producer knows do not fit, and never will.
-    cluster.request_errors(RDKafkaApiKey::Produce, &[Says::RD_KAFKA_RESP_ERR_OUT_OF_ORDER_SEQUENCE_NUMBER]);
-    sink.publish(numbered("a", 3)).await;
-    let mut said = Vec::new();
-    while let Some(batch) = tokio::time::timeout(PATIENCE, outcomes.recv()).await.expect("outcomes end") {
-        said.extend(batch);
-    }
-    assert_eq!(said.len(), 3);
-    assert!(said.iter().all(|(_, outcome)| matches!(outcome, Outcome::Unknown(_))), "{said:?}");
-    // What is handed over after the end is not sent.
-    sink.publish(numbered("a", 3)).await;
-    assert_eq!(sink.exists(&Destination::new("a")).await.unwrap_err().kind, ErrorKind::Disconnected);
 }
 
 #[tokio::test]
@@ -201,23 +134,6 @@ async fn properties_that_break_a_promise_are_refused_by_name() {
     confirmed(&broker, numbered(&topic, 100)).await;
     let source = broker.source(options(&topic)).await.unwrap();
     assert_eq!(read(&*source, 100).await.len(), 100);
-}
-
-/// A mock of two brokers: what waits for a partition whose broker is away was never sent.
-#[tokio::test]
-async fn a_partition_without_its_broker_refuses() {
-    let cluster = MockCluster::new(2).unwrap();
-    cluster.create_topic("away", 1, 1).unwrap();
-    cluster.create_topic("here", 1, 1).unwrap();
-    cluster.partition_leader("away", 0, Some(2)).unwrap();
-    cluster.partition_leader("here", 0, Some(1)).unwrap();
-    let broker = BrokerConfig::Kafka(kafka::Config::at(cluster.bootstrap_servers()));
-    let (sink, mut outcomes) = broker.sink(Duration::from_secs(3)).await.unwrap();
-    cluster.broker_down(2).unwrap();
-    sink.publish(vec![publication(1, "away", Message::new("x")), publication(2, "here", Message::new("x"))]).await;
-    let outcomes = collect(&mut outcomes, 2).await;
-    assert!(matches!(&outcomes[0], Outcome::Refused(_)), "{outcomes:?}");
-    assert_eq!(outcomes[1], Outcome::Confirmed);
 }
 
 #[tokio::test]
