@@ -47,7 +47,7 @@ chaos: tools servers kafka rabbitmq ## break Dwell, Redis and the broker under l
 test: tools servers kafka rabbitmq promtool clients browser ## run every test, on real servers of its own
 	@# The examples in the docs first, so that the tests' own summary stands last.
 	cargo test --workspace --locked --doc
-	$(SERVERS) $(KAFKA) $(RABBITMQ) $(PROMTOOL) $(CLIENTS) $(CHROMIUM) cargo test --workspace --locked --lib --bins --tests
+	$(SERVERS) $(KAFKA) $(RABBITMQ) $(PROMTOOL) $(CLIENTS) $(CHROMIUM) cargo test --workspace --locked --no-fail-fast --lib --bins --tests
 
 SECONDS := 600
 fuzz: tools ## look for inputs that break a promise of the parsers, led by coverage; SECONDS= in total
