@@ -151,10 +151,6 @@ impl Config {
                         ("debug", &debug),
                         ("acks", "all"),
                         ("enable.idempotence", "true"),
-                        // A broker that knows nothing of a producer takes a batch of any number as its first. Where it refused the first one to a
-                        // partition (it has just started, and does not lead yet) and took the second, librdkafka takes that for a confirm of both
-                        // (docs/decisions/0014). So the second waits for the first.
-                        ("max.in.flight.requests.per.connection", "1"),
                         ("delivery.timeout.ms", &timeout.to_string()),
                         // A topic that the cluster has not heard of for so long is not there.
                         ("topic.metadata.propagation.max.ms", &(timeout / 3).min(3000).to_string()),
@@ -260,7 +256,6 @@ mod tests {
             (writer.get("acks"), writer.get("linger.ms"), writer.get("delivery.timeout.ms")),
             (Some("all"), Some("7"), Some("15000"))
         );
-        assert_eq!(writer.get("max.in.flight.requests.per.connection"), Some("1"), "none overtakes the first");
         let reader = config.client(Role::Reader { group: "g" }).unwrap();
         assert_eq!((reader.get("session.timeout.ms"), reader.get("enable.auto.commit")), (Some("6000"), Some("false")));
         assert_eq!(reader.get("max.poll.interval.ms"), Some("30000"));

@@ -43,6 +43,8 @@ struct Heard {
     denied: Option<String>,
     /// When a message that was sent and not confirmed may last have been written.
     open: Option<Instant>,
+    /// A broker knows a later epoch of this producer.
+    spent: bool,
 }
 
 impl Ear {
@@ -67,9 +69,23 @@ impl Ear {
         if self.0.lock().open.is_some_and(|last| last >= moment) { Way::Open } else { Way::Clear }
     }
 
-    /// Why the link is lost, where it is: no broker has answered for too long. Looks for a moment while that is open.
+    /// A broker refused what this producer sent because it knows a later epoch of it. Each message that fails for good raises the epoch, and
+    /// after 32 767 of them librdkafka begins again at 0: only another producer helps.
+    pub(super) fn spent(&self) {
+        self.0.lock().spent = true;
+    }
+
+    /// Why the link is lost, where it is: no broker has answered for too long, or none takes what this client sends. Looks for a moment while that is
+    /// open.
     pub(super) fn lost<C: ClientContext>(&self, client: &Client<C>) -> Option<String> {
-        let (first, last) = self.0.lock().down?;
+        let (spent, down) = {
+            let heard = self.0.lock();
+            (heard.spent, heard.down)
+        };
+        if spent {
+            return Some("the producer's epochs are used up".to_owned());
+        }
+        let (first, last) = down?;
         if client.fetch_metadata(None, LOOK / 2).is_ok() {
             // Unless they went again meanwhile.
             self.0.lock().down.take_if(|(_, latest)| *latest == last);

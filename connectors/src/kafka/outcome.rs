@@ -6,9 +6,6 @@ use rdkafka::error::{KafkaError, RDKafkaErrorCode as Code};
 
 use crate::Outcome;
 
-/// The size of a batch: a larger message travels alone.
-const BATCH: usize = 16_384;
-
 /// What is known of a message that was not delivered.
 pub(super) struct Failed<'a> {
     pub(super) error: &'a KafkaError,
@@ -16,6 +13,8 @@ pub(super) struct Failed<'a> {
     /// Body, key and headers, in bytes.
     pub(super) size: usize,
     pub(super) has_key: bool,
+    /// `batch.size`, in bytes: a larger message travels alone.
+    pub(super) batch: usize,
     /// How the producer fared since it was handed over.
     pub(super) way: Way,
 }
@@ -33,16 +32,16 @@ pub(super) enum Way {
 
 /// The outcome of a message that was not delivered. The question is whether it may have landed, and what helps.
 pub(super) fn outcome(failed: &Failed<'_>) -> Outcome {
-    let Failed { error, topic, size, has_key, way } = *failed;
+    let Failed { error, topic, size, has_key, batch, way } = *failed;
     let Some(code) = error.rdkafka_error_code() else { return Outcome::Invalid(format!("`{topic}`: {error}")) };
     let why = format!("`{topic}`: {code}");
     match code {
         // A batch is taken whole or not at all: a small message may have been in bad company. It tries again, as often as its schedule says.
-        Code::MessageSizeTooLarge | Code::MessageBatchTooLarge if size < BATCH => {
-            Outcome::Unroutable(format!("{why}: the topic takes less than a batch of {BATCH} bytes (`max.message.bytes`)"))
-        }
+        Code::MessageSizeTooLarge | Code::MessageBatchTooLarge if size < batch => Outcome::Unroutable(format!(
+            "{why}: the topic takes less than a batch of {batch} bytes (`max.message.bytes`; `batch.size` in `properties`)"
+        )),
         // Nor is it told which of a batch was invalid. What has a key is not what a compacted topic refuses.
-        Code::InvalidRecord if size < BATCH && has_key => Outcome::Unroutable(format!("{why}: or another message of its batch")),
+        Code::InvalidRecord if size < batch && has_key => Outcome::Unroutable(format!("{why}: or another message of its batch")),
         Code::InvalidDifferentRecord => Outcome::Unroutable(why),
         Code::MessageSizeTooLarge
         | Code::MessageBatchTooLarge
@@ -60,8 +59,10 @@ pub(super) fn outcome(failed: &Failed<'_>) -> Outcome {
         // The last answer says nothing of those before it: what lacked replicas only after it was written is refused when it is sent again.
         _ if way == Way::Open => Outcome::Unknown(why),
         Code::TopicAuthorizationFailed | Code::ClusterAuthorizationFailed => Outcome::Unroutable(why),
-        // By the broker's word: later.
-        Code::NotEnoughReplicas | Code::ThrottlingQuotaExceeded | Code::PolicyViolation | Code::QueueFull => Outcome::Refused(why),
+        // By the broker's word: later, by another producer where this one's epochs are used up.
+        Code::NotEnoughReplicas | Code::ThrottlingQuotaExceeded | Code::PolicyViolation | Code::QueueFull | Code::InvalidProducerEpoch => {
+            Outcome::Refused(why)
+        }
         _ if way == Way::Never => Outcome::Refused(why),
         Code::MessageTimedOut | Code::PurgeQueue | Code::AllBrokersDown | Code::BrokerTransportFailure => {
             Outcome::Refused(format!("{why}: it was never sent, the partition's broker is away"))
@@ -85,6 +86,7 @@ pub(super) fn is_open(words: &str) -> bool {
             Code::InvalidRecord,
             Code::PolicyViolation,
             Code::ThrottlingQuotaExceeded,
+            Code::InvalidProducerEpoch,
         ];
         // `NotEnoughReplicas (Broker: Not enough in-sync replicas)`: the words are those in brackets.
         let words = |code: Code| Some(format!("failed: {}: ", code.to_string().split_once(" (")?.1.strip_suffix(')')?));
@@ -98,7 +100,7 @@ mod tests {
     use super::*;
 
     fn of(code: Code, size: usize, way: Way) -> Outcome {
-        outcome(&Failed { error: &KafkaError::MessageProduction(code), topic: "t", size, has_key: true, way })
+        outcome(&Failed { error: &KafkaError::MessageProduction(code), topic: "t", size, has_key: true, batch: 16_384, way })
     }
 
     #[test]
@@ -120,6 +122,8 @@ mod tests {
             (Code::KafkaStorageError, 1, Clear, "Unknown"),
             (Code::MessageTimedOut, 1, Open, "Unknown"),
             (Code::MessageTimedOut, 1, Clear, "Refused"),
+            (Code::InvalidProducerEpoch, 1, Clear, "Refused"),
+            (Code::InvalidProducerEpoch, 1, Open, "Unknown"),
             (Code::PurgeQueue, 1, Clear, "Refused"),
             (Code::PurgeQueue, 1, Open, "Unknown"),
             (Code::PurgeInflight, 1, Clear, "Unknown"),
@@ -138,6 +142,7 @@ mod tests {
             ("ProduceRequest failed: Broker: Message(s) written to insufficient number of in-sync replicas: explicit actions Retry", true),
             ("ProduceRequest failed: Broker: Not leader for partition: actions Refresh,MsgNotPersisted", true),
             ("ProduceRequest failed: Local: Broker transport failure: explicit actions Refresh,MsgPossiblyPersisted", true),
+            ("ProduceRequest failed: Broker: Producer attempted to operate with an old epoch: explicit actions Permanent", false),
             ("ProduceRequest failed: Broker: Topic authorization failed: explicit actions Permanent", false),
         ] {
             assert_eq!(is_open(words), expected, "{words}");

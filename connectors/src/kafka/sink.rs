@@ -12,10 +12,10 @@ use rdkafka::producer::{BaseRecord, Producer};
 use tokio::sync::oneshot;
 
 use super::config::{Config, Role};
-use super::link::{Context, ask, blocking, failed};
+use super::link::{ask, blocking, failed};
 use super::outcome::{Failed, Way, outcome};
 use super::window::Window;
-use super::writer::{Writer, Writes};
+use super::writer::{Reports, Writer, Writes};
 use super::{headers, topic};
 use crate::{ConnectorError, Destination, ErrorKind, Outcome, Outcomes, Publication, Sink};
 
@@ -30,8 +30,9 @@ pub(crate) async fn open(config: &Config, publish_timeout: Duration) -> Result<(
     let of = Arc::clone(&window);
     let opened = blocking(config, move |config| {
         let client = config.client(Role::Writer { timeout: publish_timeout })?;
-        let producer: Writes =
-            client.create_with_context(Context::new(Arc::clone(&of))).map_err(|error| failed(&config, "cannot make a client", error))?;
+        let producer: Writes = client
+            .create_with_context(Reports::new(Arc::clone(&of), &client))
+            .map_err(|error| failed(&config, "cannot make a client", error))?;
         ask(&config, producer.client(), None, || producer.poll(MOMENT))?;
         let (producer, may_publish) = (Arc::new(producer), Arc::new(RwLock::new(true)));
         let writer = Writer { producer: Arc::clone(&producer), window: Arc::clone(&of), open: Arc::clone(&may_publish), publish_timeout };
@@ -105,7 +106,7 @@ impl KafkaSink {
         };
         producer.send::<[u8], [u8]>(record).map_err(|(error, _)| match error.rdkafka_error_code() {
             Some(Code::QueueFull) => None,
-            _ => Some(outcome(&Failed { error: &error, topic: &to.address, size: usize::MAX, has_key: true, way: Way::Never })),
+            _ => Some(outcome(&Failed { error: &error, topic: &to.address, size: usize::MAX, has_key: true, batch: 0, way: Way::Never })),
         })
     }
 }

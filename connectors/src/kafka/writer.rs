@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::RwLock;
-use rdkafka::Message as _;
+use rdkafka::error::RDKafkaErrorCode as Code;
 use rdkafka::producer::{BaseProducer, DeliveryResult, Producer, ProducerContext, PurgeConfig};
+use rdkafka::{ClientConfig, Message as _};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 use tracing::debug;
@@ -16,12 +17,29 @@ use super::outcome::{Failed, outcome};
 use super::window::Window;
 use crate::{Outcome, Token};
 
+/// librdkafka's `batch.size`, where there is none in the settings.
+const BATCH: usize = 1_000_000;
 /// How long one poll takes.
 const POLL: Duration = Duration::from_millis(50);
 /// The longest wait for what was purged.
 const PURGE: Duration = Duration::from_secs(2);
 
-pub(super) type Writes = BaseProducer<Context<Arc<Window>>>;
+pub(super) type Writes = BaseProducer<Context<Reports>>;
+
+/// Takes what the producer says of each message.
+pub(super) struct Reports {
+    pub(super) window: Arc<Window>,
+    /// `batch.size`, in bytes.
+    pub(super) batch: usize,
+}
+
+impl Reports {
+    /// For the producer that is made by this.
+    pub(super) fn new(window: Arc<Window>, client: &ClientConfig) -> Context<Self> {
+        let batch = client.get("batch.size").and_then(|size| size.trim().parse().ok()).unwrap_or(BATCH);
+        Context::new(Reports { window, batch })
+    }
+}
 
 /// The thread between the producer and the window.
 pub(super) struct Writer {
@@ -86,19 +104,28 @@ impl Writer {
     }
 }
 
-impl ProducerContext for Context<Arc<Window>> {
+impl ProducerContext for Context<Reports> {
     type DeliveryOpaque = Box<Token>;
 
     fn delivery(&self, result: &DeliveryResult<'_>, token: Box<Token>) {
-        self.of.give(*token, |open| match result {
-            Ok(_) => Outcome::Confirmed,
-            Err((error, message)) => outcome(&Failed {
-                error,
-                topic: message.topic(),
-                size: message.payload_len() + message.key_len() + headers::size(message.headers()),
-                has_key: message.key().is_some(),
-                way: self.ear.way_since(open.since),
-            }),
+        self.of.window.give(*token, |open| match result {
+            // Only a broker gives an offset. Of what has none librdkafka concludes that it was stored, from a later batch that was
+            // (docs/decisions/0014).
+            Ok(message) if message.offset() >= 0 => Outcome::Confirmed,
+            Ok(message) => Outcome::Unknown(format!("`{}`: no broker has confirmed it, only what was sent after it", message.topic())),
+            Err((error, message)) => {
+                if error.rdkafka_error_code() == Some(Code::InvalidProducerEpoch) {
+                    self.ear.spent();
+                }
+                outcome(&Failed {
+                    error,
+                    topic: message.topic(),
+                    size: message.payload_len() + message.key_len() + headers::size(message.headers()),
+                    has_key: message.key().is_some(),
+                    batch: self.of.batch,
+                    way: self.ear.way_since(open.since),
+                })
+            }
         });
     }
 }
@@ -114,7 +141,7 @@ mod tests {
         let (window, mut outcomes) = Window::start();
         let publish_timeout = Duration::from_secs(5);
         let client = Config::at("127.0.0.1:1").client(Role::Writer { timeout: publish_timeout }).unwrap();
-        let producer = Arc::new(client.create_with_context(Context::new(Arc::clone(&window))).unwrap());
+        let producer = Arc::new(client.create_with_context(Reports::new(Arc::clone(&window), &client)).unwrap());
         let open = Arc::new(RwLock::new(true));
         let writer = Writer { producer, window: Arc::clone(&window), open: Arc::clone(&open), publish_timeout };
         assert!(window.open([1, 2].into_iter()) && window.hand_over(1).is_some());

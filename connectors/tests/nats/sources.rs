@@ -150,13 +150,11 @@ async fn a_refusal_is_forgotten_once_nothing_is_wanted() {
     let consumer = stream.create_consumer(config).await.unwrap();
     let mut other = consumer.batch().max_messages(1).expires(Duration::from_secs(14)).messages().await.unwrap();
     let client = async_nats::connect(server.url()).await.unwrap();
-    let mut asked = client.subscribe("$JS.API.CONSUMER.MSG.NEXT.>").await.unwrap();
+    let mut answers = client.subscribe("_INBOX.>").await.unwrap();
     client.flush().await.unwrap();
     let source = broker.source(options("a")).await.unwrap();
-    // It asks again so soon because it was refused.
-    for _ in 0..2 {
-        tokio::time::timeout(PATIENCE, asked.next()).await.unwrap().unwrap();
-    }
+    let refusal = async { while answers.next().await.unwrap().status.is_none_or(|status| status.as_u16() != 409) {} };
+    tokio::time::timeout(PATIENCE, refusal).await.expect("it is refused");
     source.pause(true).await.unwrap();
     tokio::select! {
         nothing = other.next() => assert!(nothing.is_none(), "its request is over"),
