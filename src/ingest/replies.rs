@@ -18,8 +18,10 @@ use crate::telemetry::{IngestMetrics, PublishOutcome};
 
 /// The most verdicts that are waited for at once: they stand beside the window of the dispatcher.
 const REPLIES: usize = 128;
-/// How often a verdict is published that the broker surely did not take.
+/// How often a verdict is published that the broker did not take, or may not have.
 const REPLY_TRIES: usize = 4;
+/// What takes so much longer than the publish timeout, which the publisher keeps, took it because this process stood still.
+const OVERSLEPT: Duration = Duration::from_secs(1);
 
 /// A verdict that somebody asked for.
 pub(super) struct Reply {
@@ -66,8 +68,8 @@ impl Replier {
 
     /// Publishes the verdicts where they were asked for, many at once: a confirm may take as long as the publish timeout, and those of a batch one
     /// after the other would stop the ingest. Where one was waited for in vain nobody waits for the next: one queue that stands still
-    /// would stop the ingest too. What was surely not taken is tried again. One that cannot be delivered is counted and said, and the request
-    /// acknowledged all the same.
+    /// would stop the ingest too. What was not taken, or may not have been because the link broke or this process stood still, is tried again: a
+    /// verdict that comes twice says the same. One that cannot be delivered is counted and said, and the request acknowledged all the same.
     pub(super) async fn reply(&self, mut replies: Replies, give_up: &CancellationToken) {
         while !replies.is_empty() {
             let now = replies.drain(..replies.len().min(REPLIES)).map(Attempt::first);
@@ -80,10 +82,10 @@ impl Replier {
 
     /// Goes on with these while nobody waits for them.
     fn set_aside(&self, attempts: Vec<Attempt>, give_up: &CancellationToken) {
-        let (mut attempts, surplus): (Vec<Attempt>, Vec<Attempt>) = attempts.into_iter().partition(|_| self.silent.begin());
-        attempts.iter_mut().for_each(|attempt| attempt.is_aside = true);
+        let aside = attempts.into_iter().map(|attempt| Attempt { is_aside: true, ..attempt });
+        let (attempts, surplus): (Vec<Attempt>, Vec<Attempt>) = aside.partition(|_| self.silent.begin());
         for attempt in surplus {
-            self.ended(&attempt.reply, &Outcome::Refused("too many verdicts wait for a confirm".to_owned()));
+            self.ended(&attempt, &Outcome::Refused("too many verdicts wait for a confirm".to_owned()));
         }
         if attempts.is_empty() {
             return;
@@ -136,38 +138,43 @@ impl Replier {
         }
     }
 
-    /// Once: gives back those that were surely not taken and may be tried again.
+    /// Once: gives back those that are to be tried again.
     async fn publish(&self, attempts: Vec<Attempt>, is_last: bool) -> Vec<Attempt> {
         let verdict = |Attempt { reply, .. }: &Attempt| (reply.to.clone(), outgoing::verdict(&reply.id, reply.action, reply.answer));
         let outcomes = self.publisher.publish_all(attempts.iter().map(verdict).collect()).await;
-        let mut refused = Vec::new();
+        let timeout = self.publisher.publish_timeout();
+        let mut again = Vec::new();
         for (mut attempt, (outcome, took)) in attempts.into_iter().zip(outcomes) {
             attempt.tries_left -= 1;
-            attempt.waited += took;
+            // A process that stood still waited for itself.
+            if took < timeout + OVERSLEPT {
+                attempt.waited += took;
+            }
             // A link that breaks answers sooner, and so does a broker that refuses: they hold nothing up.
-            let in_vain = attempt.waited >= self.publisher.publish_timeout() / 2;
+            let in_vain = attempt.waited >= timeout / 2;
             if self.silent.heard(&attempt.reply.to, &outcome, in_vain) {
                 tracing::warn!(ingest = &*self.ingest, to = %attempt.reply.to, "nothing is confirmed there, requests do not wait for their verdicts there");
             }
-            if !is_last && attempt.tries_left > 0 && matches!(outcome, Outcome::Refused(_)) {
-                refused.push(attempt);
+            let may_be_missing = matches!(outcome, Outcome::Refused(_)) || (matches!(outcome, Outcome::Unknown(_)) && !in_vain);
+            if !is_last && attempt.tries_left > 0 && may_be_missing {
+                again.push(attempt);
             } else {
-                self.ended(&attempt.reply, &outcome);
+                self.ended(&attempt, &outcome);
                 if attempt.is_aside {
                     self.silent.end();
                 }
             }
         }
-        refused
+        again
     }
 
     /// Counts a verdict, and says where it could not be delivered.
-    fn ended(&self, reply: &Reply, outcome: &Outcome) {
+    fn ended(&self, Attempt { reply, is_aside, .. }: &Attempt, outcome: &Outcome) {
         if let Some(metrics) = &self.metrics {
             metrics.reply(PublishOutcome::from(outcome));
         }
-        if self.silent.is(&reply.to) {
-            // One line was said, as the silence began.
+        if *is_aside && self.silent.is(&reply.to) {
+            // That was said as the silence began, with those that were waited for.
             tracing::debug!(ingest = &*self.ingest, id = %reply.id, to = %reply.to, ?outcome, "the verdict could not be delivered");
         } else if *outcome != Outcome::Confirmed {
             tracing::warn!(ingest = &*self.ingest, id = %reply.id, to = %reply.to, ?outcome, "the verdict could not be delivered");

@@ -183,6 +183,18 @@ async fn what_is_refused_behind_a_verdict_without_a_confirm_is_not_waited_for_ei
 }
 
 #[tokio::test]
+async fn a_verdict_that_may_not_have_been_taken_is_published_again() {
+    let rig = Rig::start(&[]).await;
+    // As when the link breaks.
+    rig.broker.fail_times("replies", 2, Fault::Unknown { landed: false });
+    rig.send(asking(request("a", "1h")));
+    rig.taken().await;
+    assert_eq!(verdicts(&rig.broker.published("replies")), ["added"]);
+    assert_eq!(rig.metric(r#"dwell_replies_total{ingest="main",outcome="confirmed"}"#), 1.0);
+    assert_eq!(rig.metric(r#"dwell_replies_total{ingest="main",outcome="unknown"}"#), 0.0);
+}
+
+#[tokio::test]
 async fn a_verdict_waits_for_the_link_that_it_is_published_on() {
     let rig = Rig::idle(Default::default(), &[("delivery.publish_timeout", "20s")]).await;
     let store = Arc::new(Store::open(&rig.settings.redis, &["main".to_owned()], Arc::new(rig.metrics.clone())).await.unwrap());
