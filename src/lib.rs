@@ -19,7 +19,7 @@
 //!   [`demo`]: what `dwell demo` shows; [`mod@bench`]: load, and what came of it. `fuzz`: doors to parsers, for the package that feeds them anything.
 
 /// Of every program that is made of this library. On macOS jemalloc has no threads of its own in the background, which it is built with here.
-#[cfg(all(feature = "jemalloc", target_os = "linux"))]
+#[cfg(all(feature = "jemalloc", target_os = "linux", target_env = "gnu"))]
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
