@@ -10,10 +10,10 @@ use crate::support::wait_until;
 
 const COUNT: usize = 2000;
 
-/// Jobs of which one is due each ms, so that at any time a few are claimed and not due yet; once a part of them has arrived.
+/// Jobs of which one is due every other ms, so that at any time a few are claimed and not due yet; once a part of them has arrived.
 async fn underway(rig: &Rig) {
     for n in 0..COUNT {
-        rig.send(request(&format!("job-{n}"), &format!("{}ms", 5000 + n)));
+        rig.send(request(&format!("job-{n}"), &format!("{}ms", 8000 + 2 * n)));
     }
     rig.taken().await;
     rig.arrived("orders.a", 100).await;
