@@ -142,7 +142,7 @@ mod tests {
             ("ProduceRequest failed: Broker: Message(s) written to insufficient number of in-sync replicas: explicit actions Retry", true),
             ("ProduceRequest failed: Broker: Not leader for partition: actions Refresh,MsgNotPersisted", true),
             ("ProduceRequest failed: Local: Broker transport failure: explicit actions Refresh,MsgPossiblyPersisted", true),
-            ("ProduceRequest failed: Broker: Producer attempted to operate with an old epoch: explicit actions Permanent", false),
+            ("ProduceRequest failed: Broker: Producer attempted an operation with an old epoch: explicit actions Permanent", false),
             ("ProduceRequest failed: Broker: Topic authorization failed: explicit actions Permanent", false),
         ] {
             assert_eq!(is_open(words), expected, "{words}");
