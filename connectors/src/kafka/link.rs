@@ -19,7 +19,7 @@ use tokio::time::Instant;
 use tracing::{debug, error, trace, warn};
 
 use super::config::Config;
-use super::outcome::{Way, is_open};
+use super::outcome::{Way, is_open, is_repeat};
 use crate::{ConnectorError, ErrorKind};
 
 /// The longest that connecting may take.
@@ -28,6 +28,8 @@ const CONNECT: Duration = Duration::from_secs(5);
 const LOOK: Duration = Duration::from_millis(500);
 /// The longest that any work with a client may take: more than all of its own waits.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// Messages that fail for good before a producer is replaced; those that are out by then may fail too.
+const EPOCHS: u32 = 20_000;
 /// How long all brokers may be down before the link counts as lost.
 pub(super) const GRACE: Duration = Duration::from_secs(2);
 
@@ -43,8 +45,12 @@ struct Heard {
     denied: Option<String>,
     /// When a message that was sent and not confirmed may last have been written.
     open: Option<Instant>,
-    /// A broker knows a later epoch of this producer.
-    spent: bool,
+    /// When a broker last called what this producer sent a repeat.
+    repeat: Option<Instant>,
+    /// Messages of this producer that failed for good; all there may be where a broker knows a later epoch of it.
+    failures: u32,
+    /// What fails from now on fails because the client goes.
+    is_ending: bool,
 }
 
 impl Ear {
@@ -69,23 +75,49 @@ impl Ear {
         if self.0.lock().open.is_some_and(|last| last >= moment) { Way::Open } else { Way::Clear }
     }
 
-    /// A broker refused what this producer sent because it knows a later epoch of it. Each message that fails for good raises the epoch, and
-    /// after 32 767 of them librdkafka begins again at 0: only another producer helps.
-    pub(super) fn spent(&self) {
-        self.0.lock().spent = true;
+    /// Whether a broker called something a repeat since this moment.
+    pub(super) fn repeated_since(&self, moment: Instant) -> bool {
+        self.0.lock().repeat.is_some_and(|last| last >= moment)
     }
 
-    /// Why the link is lost, where it is: no broker has answered for too long, or none takes what this client sends. Looks for a moment while that is
-    /// open.
-    pub(super) fn lost<C: ClientContext>(&self, client: &Client<C>) -> Option<String> {
-        let (spent, down) = {
-            let heard = self.0.lock();
-            (heard.spent, heard.down)
-        };
-        if spent {
-            return Some("the producer's epochs are used up".to_owned());
+    /// A request to publish failed, with these words of librdkafka.
+    fn request_failed(&self, words: &str) {
+        let mut heard = self.0.lock();
+        if heard.is_ending {
+            return;
         }
-        let (first, last) = down?;
+        if is_repeat(words) {
+            heard.repeat = Some(Instant::now());
+        }
+        if is_open(words) {
+            heard.open = Some(Instant::now());
+        }
+    }
+
+    /// The client goes: what fails from now on says nothing of how it fared before.
+    pub(super) fn end(&self) {
+        self.0.lock().is_ending = true;
+    }
+
+    /// A message failed for good.
+    pub(super) fn message_failed(&self, code: Option<Code>) {
+        let is_old = code == Some(Code::InvalidProducerEpoch);
+        let mut heard = self.0.lock();
+        if is_old && heard.failures < EPOCHS {
+            warn!("a broker knows a later epoch of this producer, another one takes its place");
+        }
+        heard.failures = if is_old { EPOCHS } else { heard.failures.saturating_add(1) };
+    }
+
+    /// Whether this producer is to be replaced: each message that fails for good may raise its epoch, and librdkafka begins again at 0 after 32 767.
+    /// Brokers refuse what they then hold for an older producer.
+    pub(super) fn is_spent(&self) -> bool {
+        self.0.lock().failures >= EPOCHS
+    }
+
+    /// Why the link is lost, where it is: no broker has answered for too long. Looks for a moment while that is open.
+    pub(super) fn lost<C: ClientContext>(&self, client: &Client<C>) -> Option<String> {
+        let (first, last) = self.0.lock().down?;
         if client.fetch_metadata(None, LOOK / 2).is_ok() {
             // Unless they went again meanwhile.
             self.0.lock().down.take_if(|(_, latest)| *latest == last);
@@ -112,8 +144,8 @@ impl<T: Send + Sync> ClientContext for Context<T> {
     fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
         if matches!(level, RDKafkaLogLevel::Debug) {
             // Each failure of a request, before what it means for its messages. Only writers are told, and of many other things.
-            if facility == "REQERR" && message.contains("ProduceRequest") && is_open(message) {
-                self.ear.0.lock().open = Some(Instant::now());
+            if facility == "REQERR" && message.contains("ProduceRequest") {
+                self.ear.request_failed(message);
             }
             trace!(facility, message, "librdkafka says");
         } else if matches!(level, RDKafkaLogLevel::Emerg | RDKafkaLogLevel::Alert | RDKafkaLogLevel::Critical) {
@@ -207,5 +239,34 @@ pub(super) async fn blocking<T: Send + 'static>(
     match tokio::time::timeout(PATIENCE, result).await {
         Ok(result) => result.unwrap_or_else(|_| Err(given_up("the work with the client failed"))),
         Err(_) => Err(given_up(&format!("the client stood still for {} s", PATIENCE.as_secs()))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_producer_is_spent_by_what_fails_or_by_one_word_of_a_broker() {
+        let ear = Ear::default();
+        (1..EPOCHS).for_each(|_| ear.message_failed(Some(Code::InvalidRecord)));
+        assert!(!ear.is_spent());
+        ear.message_failed(None);
+        assert!(ear.is_spent());
+        let ear = Ear::default();
+        ear.message_failed(Some(Code::InvalidProducerEpoch));
+        assert!(ear.is_spent());
+    }
+
+    #[test]
+    fn what_fails_because_the_client_goes_opens_nothing() {
+        let (ear, begun) = (Ear::default(), Instant::now());
+        ear.end();
+        ear.request_failed("ProduceRequest failed: Local: Purged in queue: explicit actions Permanent");
+        assert_eq!(ear.way_since(begun), Way::Clear);
+        let ear = Ear::default();
+        ear.request_failed("ProduceRequest failed: Local: Broker transport failure: actions Retry");
+        ear.end();
+        assert_eq!(ear.way_since(begun), Way::Open);
     }
 }

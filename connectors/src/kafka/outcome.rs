@@ -95,6 +95,12 @@ pub(super) fn is_open(words: &str) -> bool {
     !REFUSALS.iter().any(|refusal| words.contains(refusal))
 }
 
+/// Whether a request to publish that failed with these words was called a repeat of what the broker has. librdkafka then reports its messages as
+/// delivered, with offsets that it counts up from none.
+pub(super) fn is_repeat(words: &str) -> bool {
+    words.contains("duplicate sequence number")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::RwLock;
-use rdkafka::error::RDKafkaErrorCode as Code;
 use rdkafka::producer::{BaseProducer, DeliveryResult, Producer, ProducerContext, PurgeConfig};
 use rdkafka::{ClientConfig, Message as _};
 use tokio::sync::oneshot;
@@ -80,6 +79,10 @@ impl Writer {
             if let Some((_, why)) = client.fatal_error() {
                 return format!("the producer failed for good: {why}");
             }
+            if client.context().ear.is_spent() {
+                self.drain();
+                return "the producer's epochs are used up".to_owned();
+            }
             if let Some(why) = client.context().ear.lost(client) {
                 return format!("the connection was lost: {why}");
             }
@@ -90,10 +93,20 @@ impl Writer {
         }
     }
 
+    /// Takes nothing more, and waits for what is out: it is well, and what is purged on its way is unknown.
+    fn drain(&self) {
+        *self.open.write() = false;
+        let begun = Instant::now();
+        while self.producer.in_flight_count() > 0 && begun.elapsed() < self.publish_timeout {
+            self.producer.poll(POLL);
+        }
+    }
+
     /// Gives every outcome that is still out: first what librdkafka says of what it had, then what it never got.
     fn end(&self, why: &str) {
         debug!(why, "a sink ends");
         *self.open.write() = false;
+        self.producer.client().context().ear.end();
         self.producer.purge(PurgeConfig::default().queue().inflight());
         let begun = Instant::now();
         while self.producer.in_flight_count() > 0 && begun.elapsed() < PURGE {
@@ -109,14 +122,12 @@ impl ProducerContext for Context<Reports> {
 
     fn delivery(&self, result: &DeliveryResult<'_>, token: Box<Token>) {
         self.of.window.give(*token, |open| match result {
-            // Only a broker gives an offset. Of what has none librdkafka concludes that it was stored, from a later batch that was
-            // (docs/decisions/0014).
-            Ok(message) if message.offset() >= 0 => Outcome::Confirmed,
-            Ok(message) => Outcome::Unknown(format!("`{}`: no broker has confirmed it, only what was sent after it", message.topic())),
+            // Only a broker gives an offset. Of what has none librdkafka concludes that it was stored, from a later batch that was, or from
+            // what a broker calls a repeat (docs/decisions/0014).
+            Ok(message) if message.offset() >= 0 && !self.ear.repeated_since(open.since) => Outcome::Confirmed,
+            Ok(message) => Outcome::Unknown(format!("`{}`: the client calls it delivered, but no broker said where to", message.topic())),
             Err((error, message)) => {
-                if error.rdkafka_error_code() == Some(Code::InvalidProducerEpoch) {
-                    self.ear.spent();
-                }
+                self.ear.message_failed(error.rdkafka_error_code());
                 outcome(&Failed {
                     error,
                     topic: message.topic(),

@@ -149,6 +149,10 @@ async fn a_refusal_is_forgotten_once_nothing_is_wanted() {
     let config = pull::Config { max_waiting: 1, ..pull::Config::try_from_consumer_config(config).unwrap() };
     let consumer = stream.create_consumer(config).await.unwrap();
     let mut other = consumer.batch().max_messages(1).expires(Duration::from_secs(14)).messages().await.unwrap();
+    let deadline = std::time::Instant::now() + PATIENCE;
+    while stream.consumer_info("readers").await.unwrap().num_waiting == 0 {
+        assert!(std::time::Instant::now() < deadline, "the other's request does not arrive");
+    }
     let client = async_nats::connect(server.url()).await.unwrap();
     let mut answers = client.subscribe("_INBOX.>").await.unwrap();
     client.flush().await.unwrap();
