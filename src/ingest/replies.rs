@@ -18,7 +18,7 @@ use crate::telemetry::{IngestMetrics, PublishOutcome};
 
 /// The most verdicts that are waited for at once: they stand beside the window of the dispatcher.
 const REPLIES: usize = 128;
-/// How often a verdict is published that the broker did not take, or may not have.
+/// How often a verdict is published that the broker did not take.
 const REPLY_TRIES: usize = 4;
 /// What takes so much longer than the publish timeout, which the publisher keeps, took it because this process stood still.
 const OVERSLEPT: Duration = Duration::from_secs(1);
@@ -40,13 +40,15 @@ struct Attempt {
     tries_left: usize,
     /// How long its outcomes took until now.
     waited: Duration,
+    /// An outcome was unknown.
+    was_doubted: bool,
     /// Nobody waits for it.
     is_aside: bool,
 }
 
 impl Attempt {
     fn first(reply: Reply) -> Self {
-        Attempt { reply, tries_left: REPLY_TRIES, waited: Duration::ZERO, is_aside: false }
+        Attempt { reply, tries_left: REPLY_TRIES, waited: Duration::ZERO, was_doubted: false, is_aside: false }
     }
 }
 
@@ -68,7 +70,7 @@ impl Replier {
 
     /// Publishes the verdicts where they were asked for, many at once: a confirm may take as long as the publish timeout, and those of a batch one
     /// after the other would stop the ingest. Where one was waited for in vain nobody waits for the next: one queue that stands still
-    /// would stop the ingest too. What was not taken, or may not have been because the link broke or this process stood still, is tried again: a
+    /// would stop the ingest too. What was not taken is tried again, and once what may not have been (the link broke, this process stood still): a
     /// verdict that comes twice says the same. One that cannot be delivered is counted and said, and the request acknowledged all the same.
     pub(super) async fn reply(&self, mut replies: Replies, give_up: &CancellationToken) {
         while !replies.is_empty() {
@@ -146,16 +148,18 @@ impl Replier {
         let mut again = Vec::new();
         for (mut attempt, (outcome, took)) in attempts.into_iter().zip(outcomes) {
             attempt.tries_left -= 1;
-            // A process that stood still waited for itself.
-            if took < timeout + OVERSLEPT {
+            let is_new_doubt = matches!(outcome, Outcome::Unknown(_)) && !attempt.was_doubted;
+            // A process that stood still waited for itself; where that goes on, something else stands still.
+            if !is_new_doubt || took < timeout + OVERSLEPT {
                 attempt.waited += took;
             }
+            attempt.was_doubted |= is_new_doubt;
             // A link that breaks answers sooner, and so does a broker that refuses: they hold nothing up.
             let in_vain = attempt.waited >= timeout / 2;
             if self.silent.heard(&attempt.reply.to, &outcome, in_vain) {
                 tracing::warn!(ingest = &*self.ingest, to = %attempt.reply.to, "nothing is confirmed there, requests do not wait for their verdicts there");
             }
-            let may_be_missing = matches!(outcome, Outcome::Refused(_)) || (matches!(outcome, Outcome::Unknown(_)) && !in_vain);
+            let may_be_missing = matches!(outcome, Outcome::Refused(_)) || (is_new_doubt && !in_vain);
             if !is_last && attempt.tries_left > 0 && may_be_missing {
                 again.push(attempt);
             } else {

@@ -186,12 +186,17 @@ async fn what_is_refused_behind_a_verdict_without_a_confirm_is_not_waited_for_ei
 async fn a_verdict_that_may_not_have_been_taken_is_published_again() {
     let rig = Rig::start(&[]).await;
     // As when the link breaks.
-    rig.broker.fail_times("replies", 2, Fault::Unknown { landed: false });
+    rig.broker.fail_times("replies", 1, Fault::Unknown { landed: false });
     rig.send(asking(request("a", "1h")));
     rig.taken().await;
     assert_eq!(verdicts(&rig.broker.published("replies")), ["added"]);
     assert_eq!(rig.metric(r#"dwell_replies_total{ingest="main",outcome="confirmed"}"#), 1.0);
-    assert_eq!(rig.metric(r#"dwell_replies_total{ingest="main",outcome="unknown"}"#), 0.0);
+    // Where one of two queues behind an exchange is full, every outcome is unknown: the other has no more than one copy of each.
+    rig.broker.fail("replies", Fault::Unknown { landed: true });
+    rig.send(asking(request("b", "1h")));
+    rig.taken().await;
+    assert_eq!(verdicts(&rig.broker.published("replies")), ["added", "added", "added"]);
+    assert_eq!(rig.metric(r#"dwell_replies_total{ingest="main",outcome="unknown"}"#), 1.0);
 }
 
 #[tokio::test]
