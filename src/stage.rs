@@ -19,7 +19,7 @@ use crate::store::error::StoreError;
 pub enum Store {
     /// A private one.
     Private(RedisOptions),
-    /// One that runs already, at this URL.
+    /// One that runs already, at this URL; at several, with commas between them, a Cluster.
     At(String),
 }
 
@@ -180,9 +180,13 @@ fn settings_text(redis: &str, of_redis: &str, broker: &BrokerServer, allow: &[&s
     let quoted = |text: &str| toml::Value::from(text).to_string();
     let allow: Vec<String> = allow.iter().map(|destination| quoted(&broker.kind().pattern(destination))).collect();
     let namespace = format!("stage-{:08x}", rand::random::<u32>());
+    // A password may have a comma in it.
+    let nodes: Vec<&str> = if redis.split(',').all(|url| url.contains("://")) { redis.split(',').collect() } else { vec![redis] };
+    let urls: Vec<String> = nodes.iter().map(|url| quoted(url.trim())).collect();
+    let mode = if urls.len() > 1 { "cluster" } else { "single" };
     format!(
-        "[redis]\nurls = [{}]\nnamespace = \"{namespace}\"\n{of_redis}\n\n[brokers.main]\n{}allow = [{}]\n\n[ingest.main]\nbroker = \"main\"\ndeclare = true\n",
-        quoted(redis),
+        "[redis]\nmode = \"{mode}\"\nurls = [{}]\nnamespace = \"{namespace}\"\n{of_redis}\n\n[brokers.main]\n{}allow = [{}]\n\n[ingest.main]\nbroker = \"main\"\ndeclare = true\n",
+        urls.join(", "),
         broker.settings(),
         allow.join(", ")
     )

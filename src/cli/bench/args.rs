@@ -17,7 +17,8 @@ pub struct Args {
     /// The broker: a private server of it is started
     #[arg(long, global = true, default_value = "nats")]
     pub broker: BrokerKind,
-    /// A Redis to use, which keeps what is left in namespaces of their own; without it a private one
+    /// A Redis to use, or several nodes of a Cluster with commas between them, which keeps what is left in namespaces of their own; without it a
+    /// private one
     #[arg(long, global = true, value_name = "URL")]
     pub redis: Option<String>,
     /// The append-only file of the private Redis
