@@ -15,7 +15,7 @@ const SLOW: Duration = Duration::from_millis(100);
 const THIN: u32 = 20_000;
 
 /// Mends the link whatever happens.
-struct Broken<'a>(&'a Proxy);
+pub(super) struct Broken<'a>(&'a Proxy);
 
 impl Drop for Broken<'_> {
     fn drop(&mut self) {
@@ -29,6 +29,12 @@ pub(super) async fn cut(link: &Proxy, hold: Duration) -> Result<String, Error> {
     link.cut();
     clock::sleep(hold).await;
     Ok(format!("{open} connections"))
+}
+
+/// Nothing goes from Dwell to the server while this lives.
+pub(super) fn silenced(link: &Proxy) -> Broken<'_> {
+    link.set(Direction::Up, Flow::Stall);
+    Broken(link)
 }
 
 pub(super) async fn stall(link: &Proxy, hold: Duration) -> Result<String, Error> {
