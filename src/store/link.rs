@@ -1,6 +1,6 @@
 //! A link to Redis in each of its modes: to one server, or to every master of a cluster.
 //!
-//! - [`endpoint`]: where the settings lead. [`wire`]: one connection to one server. [`cluster`]: which master has which slots.
+//! - `endpoint`: where the settings lead. `wire`: one connection to one server. `cluster`: which master has which slots.
 //!
 //! A command is never sent twice, but where a master of a cluster says that it did not run it; a pipeline is sent again as a whole where any of it
 //! was not run because a slot moved, so what stood before that is run twice. Of any other call that failed is not known what came of it: the caller
