@@ -40,6 +40,8 @@ struct Attempt {
     tries_left: usize,
     /// How long its outcomes took until now.
     waited: Duration,
+    /// This process stood still meanwhile.
+    has_overslept: bool,
     /// An outcome was unknown.
     was_doubted: bool,
     /// Nobody waits for it.
@@ -48,7 +50,7 @@ struct Attempt {
 
 impl Attempt {
     fn first(reply: Reply) -> Self {
-        Attempt { reply, tries_left: REPLY_TRIES, waited: Duration::ZERO, was_doubted: false, is_aside: false }
+        Attempt { reply, tries_left: REPLY_TRIES, waited: Duration::ZERO, has_overslept: false, was_doubted: false, is_aside: false }
     }
 }
 
@@ -148,11 +150,13 @@ impl Replier {
         let mut again = Vec::new();
         for (mut attempt, (outcome, took)) in attempts.into_iter().zip(outcomes) {
             attempt.tries_left -= 1;
-            let is_new_doubt = matches!(outcome, Outcome::Unknown(_)) && !attempt.was_doubted;
-            // A process that stood still waited for itself; where that goes on, something else stands still.
-            if !is_new_doubt || took < timeout + OVERSLEPT {
+            // A process that stood still waited for itself; where that comes again, something else stands still.
+            if took >= timeout + OVERSLEPT && !attempt.has_overslept {
+                attempt.has_overslept = true;
+            } else {
                 attempt.waited += took;
             }
+            let is_new_doubt = matches!(outcome, Outcome::Unknown(_)) && !attempt.was_doubted;
             attempt.was_doubted |= is_new_doubt;
             // A link that breaks answers sooner, and so does a broker that refuses: they hold nothing up.
             let in_vain = attempt.waited >= timeout / 2;

@@ -49,8 +49,6 @@ struct Heard {
     repeat: Option<Instant>,
     /// Messages of this producer that failed for good; all there may be where a broker knows a later epoch of it.
     failures: u32,
-    /// What fails from now on fails because the client goes.
-    is_ending: bool,
 }
 
 impl Ear {
@@ -83,20 +81,12 @@ impl Ear {
     /// A request to publish failed, with these words of librdkafka.
     fn request_failed(&self, words: &str) {
         let mut heard = self.0.lock();
-        if heard.is_ending {
-            return;
-        }
         if is_repeat(words) {
             heard.repeat = Some(Instant::now());
         }
         if is_open(words) {
             heard.open = Some(Instant::now());
         }
-    }
-
-    /// The client goes: what fails from now on says nothing of how it fared before.
-    pub(super) fn end(&self) {
-        self.0.lock().is_ending = true;
     }
 
     /// A message failed for good.
@@ -259,14 +249,13 @@ mod tests {
     }
 
     #[test]
-    fn what_fails_because_the_client_goes_opens_nothing() {
+    fn a_purge_opens_nothing_and_whatever_fails_beside_it_does() {
         let (ear, begun) = (Ear::default(), Instant::now());
-        ear.end();
-        ear.request_failed("ProduceRequest failed: Local: Purged in queue: explicit actions Permanent");
+        for purged in ["queue", "flight"] {
+            ear.request_failed(&format!("ProduceRequest failed: Local: Purged in {purged}: explicit actions Permanent"));
+        }
         assert_eq!(ear.way_since(begun), Way::Clear);
-        let ear = Ear::default();
         ear.request_failed("ProduceRequest failed: Local: Broker transport failure: actions Retry");
-        ear.end();
         assert_eq!(ear.way_since(begun), Way::Open);
     }
 }

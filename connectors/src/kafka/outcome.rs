@@ -73,7 +73,7 @@ pub(super) fn outcome(failed: &Failed<'_>) -> Outcome {
 }
 
 /// Whether a request to publish that failed with these words of librdkafka may have been written all the same. A leader that lost its office, or its
-/// disk, and one that found too few replicas only afterwards have written it first.
+/// disk, and one that found too few replicas only afterwards have written it first. What is purged on its way is reported as such itself.
 pub(super) fn is_open(words: &str) -> bool {
     static REFUSALS: LazyLock<Vec<String>> = LazyLock::new(|| {
         let refusals = [
@@ -87,6 +87,8 @@ pub(super) fn is_open(words: &str) -> bool {
             Code::PolicyViolation,
             Code::ThrottlingQuotaExceeded,
             Code::InvalidProducerEpoch,
+            Code::PurgeQueue,
+            Code::PurgeInflight,
         ];
         // `NotEnoughReplicas (Broker: Not enough in-sync replicas)`: the words are those in brackets.
         let words = |code: Code| Some(format!("failed: {}: ", code.to_string().split_once(" (")?.1.strip_suffix(')')?));

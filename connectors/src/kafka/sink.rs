@@ -64,8 +64,9 @@ impl KafkaSink {
     fn hand_over(&self, waiting: &mut VecDeque<Publication>) -> bool {
         let open = self.open.read();
         let Some(producer) = self.producer.as_ref().filter(|_| *open) else {
-            // The end of the link answers for them.
-            waiting.clear();
+            for publication in waiting.drain(..) {
+                self.window.give(publication.token, |_| Outcome::Refused("the link ends".to_owned()));
+            }
             return true;
         };
         while let Some(publication) = waiting.front() {

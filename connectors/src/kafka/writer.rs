@@ -106,7 +106,6 @@ impl Writer {
     fn end(&self, why: &str) {
         debug!(why, "a sink ends");
         *self.open.write() = false;
-        self.producer.client().context().ear.end();
         self.producer.purge(PurgeConfig::default().queue().inflight());
         let begun = Instant::now();
         while self.producer.in_flight_count() > 0 && begun.elapsed() < PURGE {
