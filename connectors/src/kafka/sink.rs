@@ -64,9 +64,8 @@ impl KafkaSink {
     fn hand_over(&self, waiting: &mut VecDeque<Publication>) -> bool {
         let open = self.open.read();
         let Some(producer) = self.producer.as_ref().filter(|_| *open) else {
-            for publication in waiting.drain(..) {
-                self.window.give(publication.token, |_| Outcome::Refused("the link ends".to_owned()));
-            }
+            // The end of the link answers for them: to refuse them at once would ask for more.
+            waiting.clear();
             return true;
         };
         while let Some(publication) = waiting.front() {

@@ -93,11 +93,12 @@ impl Writer {
         }
     }
 
-    /// Takes nothing more, and waits for what is out: it is well, and what is purged on its way is unknown.
+    /// Takes nothing more, and waits for what is out: it is well, and what is purged on its way is unknown. Not for long: what is published meanwhile
+    /// waits too.
     fn drain(&self) {
         *self.open.write() = false;
         let begun = Instant::now();
-        while self.producer.in_flight_count() > 0 && begun.elapsed() < self.publish_timeout {
+        while self.producer.in_flight_count() > 0 && begun.elapsed() < self.publish_timeout / 2 {
             self.producer.poll(POLL);
         }
     }
