@@ -22,8 +22,9 @@ use pending::{Owner, Pending};
 /// A sink may say nothing while it owes outcomes for twice `publish_timeout`, and this. A client gives each up within one, and looks for those once a
 /// second (Kafka), or asks first whether there is a stream, for up to five (NATS).
 const SILENCE_MARGIN: Duration = Duration::from_secs(10);
-/// Who sees so late that it was silent did not run: what the sink said meanwhile has yet to come through.
-const OVERSLEPT: Duration = Duration::from_secs(1);
+/// What comes so much later than a bound that this process keeps itself came so late because it did not run: what a sink said meanwhile has yet to come
+/// through.
+pub(crate) const OVERSLEPT: Duration = Duration::from_secs(1);
 
 /// Outcomes of the publications that one owner handed over, in batches.
 pub type Reports = mpsc::UnboundedReceiver<Vec<(Token, Outcome)>>;

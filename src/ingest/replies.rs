@@ -11,7 +11,7 @@ use super::silent::Silent;
 use crate::clock;
 use crate::job::{Action, JobId};
 use crate::outgoing;
-use crate::publisher::Publisher;
+use crate::publisher::{OVERSLEPT, Publisher};
 use crate::reconnect::Backoff;
 use crate::store::inbound::Answer;
 use crate::telemetry::{IngestMetrics, PublishOutcome};
@@ -20,8 +20,6 @@ use crate::telemetry::{IngestMetrics, PublishOutcome};
 const REPLIES: usize = 128;
 /// How often a verdict is published that the broker did not take.
 const REPLY_TRIES: usize = 4;
-/// What takes so much longer than the publish timeout, which the publisher keeps, took it because this process stood still.
-const OVERSLEPT: Duration = Duration::from_secs(1);
 
 /// A verdict that somebody asked for.
 pub(super) struct Reply {
@@ -150,7 +148,7 @@ impl Replier {
         let mut again = Vec::new();
         for (mut attempt, (outcome, took)) in attempts.into_iter().zip(outcomes) {
             attempt.tries_left -= 1;
-            // A process that stood still waited for itself; where that comes again, something else stands still.
+            // The publisher keeps the timeout. A process that stood still waited for itself; where that comes again, something else stands still.
             if took >= timeout + OVERSLEPT && !attempt.has_overslept {
                 attempt.has_overslept = true;
             } else {
