@@ -31,9 +31,10 @@ pub(super) fn to_nats(headers: Headers, dedupe_id: &str) -> Result<Option<Header
         }
         let text = text(value).map_err(|why| format!("header `{name}` cannot pass to NATS: {why}"))?;
         let value = text.parse::<HeaderValue>().map_err(|_| format!("header `{name}` cannot pass to NATS: its value has a line end"))?;
-        let shown = name.escape_debug().to_string();
-        let name = HeaderName::try_from(name).map_err(|_| format!("header `{shown}` cannot pass to NATS: its name is not plain ASCII"))?;
-        map.append(name, value);
+        let Ok(known) = name.parse::<HeaderName>() else {
+            return Err(format!("header `{}` cannot pass to NATS: its name is not plain ASCII", name.escape_debug()));
+        };
+        map.append(known, value);
     }
     Ok((!map.is_empty()).then_some(map))
 }
@@ -51,8 +52,8 @@ fn acts(name: &str) -> bool {
     const EXACT: [&str; 7] =
         ["nats-msg-id", "nats-rollup", "nats-ttl", "nats-incr", "nats-scheduler", "nats-marker-reason", "nats-required-api-level"];
     const STARTS: [&str; 4] = ["nats-expected-", "nats-schedule", "nats-batch-", "nats-trace-"];
-    let name = name.to_ascii_lowercase();
-    name.starts_with("nats-") && (EXACT.contains(&name.as_str()) || STARTS.iter().any(|start| name.starts_with(start)))
+    let starts = |start: &str| name.get(..start.len()).is_some_and(|head| head.eq_ignore_ascii_case(start));
+    starts("nats-") && (EXACT.iter().any(|exact| name.eq_ignore_ascii_case(exact)) || STARTS.iter().any(|start| starts(start)))
 }
 
 /// The value as text, the only type of NATS.
