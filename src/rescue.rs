@@ -17,7 +17,7 @@ use crate::retry::{self, CRASHES_MAX, Next};
 use crate::store::Store;
 use crate::store::error::{Class, StoreError};
 use crate::store::inbound::{CALL_BYTES, CALL_JOBS, Head};
-use crate::store::lease::{Bury, Held, Lease, Release, Retry};
+use crate::store::lease::{Bury, Held, Lease, Release, Retry, Stood};
 use crate::telemetry::{DuplicateCause, Metrics};
 
 /// How often the preferred reader of a bucket looks for leases past their time: what a crash adds to the lease.
@@ -114,7 +114,7 @@ impl Rescue {
             }
             if !buries.is_empty() {
                 let stood = self.store.bury(bucket, &buries).await?;
-                buries.iter().zip(stood).filter(|(_, stood)| *stood).for_each(|(bury, _)| self.metrics.dead(bury.reason));
+                buries.iter().zip(stood).filter(|(_, stood)| *stood == Stood::Settled).for_each(|(bury, _)| self.metrics.dead(bury.reason));
             }
             if !taken.more {
                 let ahead_us = taken.next_ms.map(|ms| ms.saturating_mul(1000).saturating_sub(taken.now_us));

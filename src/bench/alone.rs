@@ -17,7 +17,7 @@ use crate::ingest::source_options;
 use crate::request::Rules;
 use crate::stage::Failure;
 use crate::store::inbound::{CALL_BYTES, CALL_JOBS};
-use crate::store::lease::{Held, Over};
+use crate::store::lease::{Held, Over, Stood};
 use crate::store::vitals::Vitals;
 use crate::store::{Store, Unobserved};
 
@@ -73,7 +73,7 @@ async fn empty(store: &Store, bucket: u16) -> Result<u64, Failure> {
         let held: Vec<Held> = taken.jobs.iter().map(|lease| Held { id: lease.id.clone(), fence: lease.fence }).collect();
         if !held.is_empty() {
             let stood = store.complete(bucket, &held, Over::Fired).await?;
-            done += stood.iter().filter(|stood| **stood).count() as u64;
+            done += stood.iter().filter(|stood| **stood == Stood::Settled).count() as u64;
         }
         if !taken.more {
             return Ok(done);

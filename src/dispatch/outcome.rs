@@ -10,7 +10,7 @@ use super::settle::Settle;
 use crate::clock::{self, micros, whole_ms};
 use crate::job::{Confirm, DeadReason};
 use crate::retry::{self, Next};
-use crate::store::lease::{Bury, Release, Retry};
+use crate::store::lease::{Bury, Release, Retry, Stood};
 use crate::telemetry::{DuplicateCause, PublishOutcome};
 
 impl Dispatch {
@@ -98,22 +98,23 @@ impl Dispatch {
     }
 
     /// The store took outcomes.
-    pub(super) fn settled(&mut self, bucket: u16, settle: &Settle, stood: Option<Vec<bool>>) {
+    pub(super) fn settled(&mut self, bucket: u16, settle: &Settle, stood: Option<Vec<Stood>>) {
         self.gathered.answered(bucket, settle);
         self.window.settled(settle.len());
         let Some(stood) = stood else { return };
-        let lost = stood.iter().filter(|stood| !**stood).count() as u64;
+        let count = |of: &[Stood]| stood.iter().filter(|one| of.contains(one)).count() as u64;
+        let lost = count(&[Stood::Lost, Stood::TakenOver]);
         if lost > 0 {
             self.metrics.leases_lost(lost);
             // A hold comes too late where the consumer had its word first; what was taken over, its rescuer counts.
-            if let Settle::Complete(..) = settle {
-                self.metrics.possible_duplicates(DuplicateCause::LeaseLost, lost);
-            }
+            self.metrics.possible_duplicates(DuplicateCause::LeaseLost, count(&[Stood::TakenOver]));
             tracing::debug!(broker = &*self.broker, bucket, lost, "settled too late: cancelled, replaced or taken over meanwhile");
         }
         let now = clock::now();
         match settle {
-            Settle::Bury(jobs) => jobs.iter().zip(&stood).filter(|(_, stood)| **stood).for_each(|(job, _)| self.metrics.dead(job.reason)),
+            Settle::Bury(jobs) => {
+                jobs.iter().zip(&stood).filter(|(_, stood)| **stood == Stood::Settled).for_each(|(job, _)| self.metrics.dead(job.reason))
+            }
             Settle::Retry(jobs) => {
                 for job in jobs {
                     self.wakes.head(bucket, now + Duration::from_millis(job.wait_ms));

@@ -10,7 +10,7 @@ use crate::reconnect::Backoff;
 use crate::store::Store;
 use crate::store::error::StoreError;
 use crate::store::inbound::CALL_JOBS;
-use crate::store::lease::{Bury, Held, Over, Release, Retry};
+use crate::store::lease::{Bury, Held, Over, Release, Retry, Stood};
 
 /// One call to the store.
 #[derive(Debug, Clone)]
@@ -62,7 +62,7 @@ impl Settle {
         }
     }
 
-    async fn call(&self, store: &Store, bucket: u16, broker: &str) -> Result<Vec<bool>, StoreError> {
+    async fn call(&self, store: &Store, bucket: u16, broker: &str) -> Result<Vec<Stood>, StoreError> {
         match self {
             Settle::Complete(over, jobs) => store.complete(bucket, jobs, *over).await,
             Settle::Hold(jobs) => store.hold(bucket, jobs).await,
@@ -72,15 +72,15 @@ impl Settle {
         }
     }
 
-    /// Settles, calling again until the store answers or `give_up`. Per job whether its lease still stood; `None` when given up, and then
+    /// Settles, calling again until the store answers or `give_up`. What became of each job; `None` when given up, and then
     /// the leases run out by themselves. A call that failed may have settled them all the same: then no lease stands for the next one, which says
     /// so of the whole batch.
-    pub(super) async fn run(&self, store: &Store, bucket: u16, broker: &str, give_up: &CancellationToken) -> Option<Vec<bool>> {
+    pub(super) async fn run(&self, store: &Store, bucket: u16, broker: &str, give_up: &CancellationToken) -> Option<Vec<Stood>> {
         let mut backoff = Backoff::link();
         let mut failed = false;
         loop {
             match self.call(store, bucket, broker).await {
-                Ok(stood) if failed && !stood.contains(&true) => return Some(vec![true; stood.len()]),
+                Ok(stood) if failed && !stood.contains(&Stood::Settled) => return Some(vec![Stood::Settled; stood.len()]),
                 Ok(stood) => return Some(stood),
                 Err(error) => tracing::warn!(broker, bucket, %error, "settling failed, trying again"),
             }
@@ -181,8 +181,8 @@ pub(super) struct Settler {
 }
 
 impl Settler {
-    /// Settles; answers what was settled and per job whether its lease still stood.
-    pub(super) async fn run(self, bucket: u16, settle: Settle) -> (u16, Settle, Option<Vec<bool>>) {
+    /// Settles; answers what was settled, and what became of each job.
+    pub(super) async fn run(self, bucket: u16, settle: Settle) -> (u16, Settle, Option<Vec<Stood>>) {
         let stood = settle.run(&self.store, bucket, &self.broker, &self.give_up).await;
         (bucket, settle, stood)
     }

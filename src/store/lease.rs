@@ -107,6 +107,17 @@ pub struct Held {
     pub fence: Fence,
 }
 
+/// What became of a settle.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stood {
+    /// The lease stood: it is settled.
+    Settled,
+    /// Nothing changed: the job was replaced, cancelled, finished or failed meanwhile; or, where it is not a `complete`, taken over.
+    Lost,
+    /// Nothing changed: somebody else took the job over, so that it may have landed twice.
+    TakenOver,
+}
+
 /// How a job left for good.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Over {
@@ -265,8 +276,8 @@ impl Store {
         Ok(taken)
     }
 
-    /// The jobs are over. Per job whether its lease still stood.
-    pub async fn complete(&self, bucket: u16, jobs: &[Held], over: Over) -> Result<Vec<bool>, StoreError> {
+    /// The jobs are over. What became of each.
+    pub async fn complete(&self, bucket: u16, jobs: &[Held], over: Over) -> Result<Vec<Stood>, StoreError> {
         let mut call = self.script_call(Name::Complete, bucket, &[]);
         call.arg(match over {
             Over::Fired => "f",
@@ -278,8 +289,8 @@ impl Store {
         self.settle(Name::Complete, &call, jobs.len()).await
     }
 
-    /// The jobs wait for their consumers' word, each for its ttr in ms. Per job whether its lease still stood.
-    pub async fn hold(&self, bucket: u16, jobs: &[(Held, u32)]) -> Result<Vec<bool>, StoreError> {
+    /// The jobs wait for their consumers' word, each for its ttr in ms. What became of each.
+    pub async fn hold(&self, bucket: u16, jobs: &[(Held, u32)]) -> Result<Vec<Stood>, StoreError> {
         let mut call = self.script_call(Name::Hold, bucket, &[]);
         for (job, ttr_ms) in jobs {
             call.arg(job.id.as_str()).arg(&job.fence[..]).arg(ttr_ms);
@@ -287,8 +298,8 @@ impl Store {
         self.settle(Name::Hold, &call, jobs.len()).await
     }
 
-    /// The jobs go back to due of this broker, their step kept. Per job whether its lease still stood.
-    pub async fn release(&self, bucket: u16, broker: &str, jobs: &[Release]) -> Result<Vec<bool>, StoreError> {
+    /// The jobs go back to due of this broker, their step kept. What became of each.
+    pub async fn release(&self, bucket: u16, broker: &str, jobs: &[Release]) -> Result<Vec<Stood>, StoreError> {
         let mut call = self.script_call(Name::Release, bucket, &[broker.to_owned()]);
         for release in jobs {
             call.arg(release.job.id.as_str()).arg(&release.job.fence[..]).arg(release.pause_ms).arg(u8::from(release.unpublished));
@@ -297,7 +308,7 @@ impl Store {
     }
 
     /// The attempts failed: the jobs go back to due of this broker at the next step, or on their way to the dead letters.
-    pub async fn retry(&self, bucket: u16, broker: &str, jobs: &[Retry]) -> Result<Vec<bool>, StoreError> {
+    pub async fn retry(&self, bucket: u16, broker: &str, jobs: &[Retry]) -> Result<Vec<Stood>, StoreError> {
         let mut call = self.script_call(Name::Retry, bucket, &[broker.to_owned()]);
         for retry in jobs {
             call.arg(retry.job.id.as_str())
@@ -311,7 +322,7 @@ impl Store {
     }
 
     /// The jobs are dead.
-    pub async fn bury(&self, bucket: u16, jobs: &[Bury]) -> Result<Vec<bool>, StoreError> {
+    pub async fn bury(&self, bucket: u16, jobs: &[Bury]) -> Result<Vec<Stood>, StoreError> {
         let mut call = self.script_call(Name::Bury, bucket, &[]);
         for bury in jobs {
             call.arg(bury.job.id.as_str())
@@ -322,7 +333,7 @@ impl Store {
         self.settle(Name::Bury, &call, jobs.len()).await
     }
 
-    async fn settle(&self, name: Name, call: &Cmd, count: usize) -> Result<Vec<bool>, StoreError> {
+    async fn settle(&self, name: Name, call: &Cmd, count: usize) -> Result<Vec<Stood>, StoreError> {
         let mut items = Items::new(name.as_str(), self.call(name, call).await?)?;
         if items.left() != count {
             return Err(StoreError::new(
@@ -330,6 +341,13 @@ impl Store {
                 format!("redis: {} answered for {} jobs instead of {count}", name.as_str(), items.left()),
             ));
         }
-        (0..count).map(|_| Ok(items.text()? == "done")).collect()
+        let stood = (0..count).map(|_| {
+            Ok(match items.text()?.as_str() {
+                "done" => Stood::Settled,
+                "taken_over" => Stood::TakenOver,
+                _ => Stood::Lost,
+            })
+        });
+        stood.collect()
     }
 }

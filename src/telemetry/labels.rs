@@ -102,7 +102,7 @@ labels! {
     DuplicateCause {
         /// An attempt whose outcome is unknown was tried again.
         UnknownOutcome = "unknown_outcome",
-        /// The lease was gone when the confirm came.
+        /// Somebody else had taken the job over when the confirm came.
         LeaseLost = "lease_lost",
         /// The lease of an instance that is gone was taken over.
         Rescued = "rescued",

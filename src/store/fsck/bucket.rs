@@ -12,7 +12,7 @@ use crate::store::Store;
 use crate::store::answer::Items;
 use crate::store::error::{Class, StoreError};
 use crate::store::inbound::{CALL_BYTES, CALL_JOBS};
-use crate::store::lease::{Held, Retry};
+use crate::store::lease::{Held, Retry, Stood};
 use crate::store::meta::BROKER_PREFIX;
 use crate::store::record::{self, State};
 use crate::store::scripts::Name;
@@ -195,7 +195,7 @@ impl Fsck<'_> {
         };
         let error = "the consumer did not finish it within the ttr".to_owned();
         let retry = Retry { job: Held { id, fence: state.fence }, wait_ms, unpublished: false, dies, error };
-        Ok(self.store.retry(bucket, &record.job.broker, &[retry]).await?.first() == Some(&true))
+        Ok(self.store.retry(bucket, &record.job.broker, &[retry]).await?.first() == Some(&Stood::Settled))
     }
 
     /// Brings what was put aside into the bucket of its id. It stays aside where another job has that id.

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use dwell::job::{Action, DeadReason, Due};
 use dwell::store::fsck::Problem;
-use dwell::store::lease::{Bury, Lease};
+use dwell::store::lease::{Bury, Lease, Over, Stood};
 use redis::ToRedisArgs;
 use serde_json::Value;
 
@@ -73,19 +73,19 @@ impl Damaged {
     /// A job that waits for its second attempt.
     async fn retried(&self, id: &str) {
         let lease = self.claimed(id).await;
-        assert!(self.listed.bed.store.retry(self.bucket(id), MAIN, &[retry(&lease, 1_000_000)]).await.unwrap()[0]);
+        assert_eq!(self.listed.bed.store.retry(self.bucket(id), MAIN, &[retry(&lease, 1_000_000)]).await.unwrap(), [Stood::Settled]);
     }
 
     async fn dead(&self, id: &str) {
         let lease = self.claimed(id).await;
         let bury = Bury { job: held(&lease), reason: DeadReason::Late, error: "too late".to_owned() };
-        assert!(self.listed.bed.store.bury(self.bucket(id), &[bury]).await.unwrap()[0]);
+        assert_eq!(self.listed.bed.store.bury(self.bucket(id), &[bury]).await.unwrap(), [Stood::Settled]);
     }
 
     async fn completed(&self, id: &str) {
         let lease = self.claimed(id).await;
         let store = &self.listed.bed.store;
-        assert!(store.complete(self.bucket(id), &[held(&lease)], dwell::store::lease::Over::Fired).await.unwrap()[0]);
+        assert_eq!(store.complete(self.bucket(id), &[held(&lease)], Over::Fired).await.unwrap(), [Stood::Settled]);
     }
 
     fn expect(&mut self, id: &str, problem: Problem) {
@@ -143,7 +143,7 @@ impl Damaged {
         self.dead("well-dead").await;
         self.completed("well-completed").await;
         let lease = self.claimed("well-held").await;
-        assert!(self.listed.bed.store.hold(self.bucket("well-held"), &[(held(&lease), 1_000_000)]).await.unwrap()[0]);
+        assert_eq!(self.listed.bed.store.hold(self.bucket("well-held"), &[(held(&lease), 1_000_000)]).await.unwrap(), [Stood::Settled]);
         // The same id again, after it was over.
         self.completed("well-again").await;
         self.listed.bed.put(request("well-again", 905, FAR)).await;

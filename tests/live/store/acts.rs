@@ -2,7 +2,7 @@
 
 use dwell::job::{Action, DeadReason, Due, Verdict};
 use dwell::request::Act;
-use dwell::store::lease::{Bury, Lease, Over, Retry};
+use dwell::store::lease::{Bury, Lease, Over, Retry, Stood};
 use dwell::store::record::Generation;
 
 use super::bed::{Bed, FAR, KEEP, LEASE, MAIN, PAST, RETRY, action, held, id, request, retry};
@@ -50,7 +50,7 @@ pub(crate) async fn bring(bed: &Bed, place: &str, name: &str, message: u64) {
         "in_flight" | "taken_over" => true,
         "returned" => {
             let release = dwell::store::lease::Release { job: held(&lease), pause_ms: 1_000_000, unpublished: true };
-            bed.store.release(0, MAIN, &[release]).await.unwrap()[0]
+            bed.store.release(0, MAIN, &[release]).await.unwrap()[0] == Stood::Settled
         }
         "retrying" => bed.retry(&lease, 1_000_000).await,
         "held" => bed.hold(&lease, 1_000_000).await,
@@ -58,11 +58,11 @@ pub(crate) async fn bring(bed: &Bed, place: &str, name: &str, message: u64) {
             bed.hold(&lease, 0).await;
             bed.rescue_one().await.state.held
         }
-        "dying" => bed.store.retry(0, MAIN, &[dies]).await.unwrap()[0],
-        "dead" => bed.store.bury(0, &[bury]).await.unwrap()[0],
+        "dying" => bed.store.retry(0, MAIN, &[dies]).await.unwrap()[0] == Stood::Settled,
+        "dead" => bed.store.bury(0, &[bury]).await.unwrap()[0] == Stood::Settled,
         "fired" => bed.complete(&lease).await,
         "finished" => bed.act(&action(Action::Finish, name, message + 1)).await == Verdict::Finished,
-        "dropped" => bed.store.complete(0, &[held(&lease)], Over::Dropped).await.unwrap()[0],
+        "dropped" => bed.store.complete(0, &[held(&lease)], Over::Dropped).await.unwrap()[0] == Stood::Settled,
         other => panic!("{other}"),
     };
     assert!(done, "{place}");
@@ -197,7 +197,7 @@ async fn a_fire_is_the_same_schedule_now() {
     bed.put(request("back", 4, PAST)).await;
     let lease = bed.claim_one().await;
     let pause = dwell::store::lease::Release { job: held(&lease), pause_ms: 1_000_000, unpublished: true };
-    assert_eq!(bed.store.release(0, MAIN, &[pause]).await.unwrap(), [true]);
+    assert_eq!(bed.store.release(0, MAIN, &[pause]).await.unwrap(), [Stood::Settled]);
     let answer = bed.store.act(&action(Action::Fire, "back", 5), RETRY).await.unwrap();
     let again = bed.claim_one().await;
     assert_eq!((answer.due_ms, again.state.due_ms, again.state.attempt), (Some(lease.state.due_ms), lease.state.due_ms, 1));
@@ -280,7 +280,7 @@ async fn after_a_change_of_master_what_was_due_before_it_may_have_been_published
     // A later claim that was taken back, or a new time, does not make it sure.
     for lease in bed.claim().await.jobs {
         let pause = dwell::store::lease::Release { job: held(&lease), pause_ms: 1_000_000, unpublished: true };
-        assert!(bed.store.release(0, MAIN, &[pause]).await.unwrap()[0]);
+        assert_eq!(bed.store.release(0, MAIN, &[pause]).await.unwrap(), [Stood::Settled]);
     }
     assert_eq!(bed.act(&action(Action::Cancel, "returned", 12)).await, Verdict::CancelledAfterAttempt);
     assert_eq!(bed.act(&action(Action::Reschedule, "moved", 13)).await, Verdict::Rescheduled);

@@ -11,7 +11,7 @@ use dwell::request::{Act, Origin, Schedule};
 use dwell::servers::{RedisOptions, RedisServer};
 use dwell::store::act::SweepRules;
 use dwell::store::inbound::Answer;
-use dwell::store::lease::{Held, Lease, Over, Release, Retry, Taken};
+use dwell::store::lease::{Held, Lease, Over, Release, Retry, Stood, Taken};
 use dwell::store::{Store, Unobserved};
 use dwell_connectors::{Destination, Headers};
 use redis::aio::MultiplexedConnection;
@@ -115,20 +115,20 @@ impl Bed {
     }
 
     pub(crate) async fn complete(&self, lease: &Lease) -> bool {
-        self.store.complete(0, &[held(lease)], Over::Fired).await.unwrap()[0]
+        self.store.complete(0, &[held(lease)], Over::Fired).await.unwrap()[0] == Stood::Settled
     }
 
     pub(crate) async fn hold(&self, lease: &Lease, ttr_ms: u32) -> bool {
-        self.store.hold(0, &[(held(lease), ttr_ms)]).await.unwrap()[0]
+        self.store.hold(0, &[(held(lease), ttr_ms)]).await.unwrap()[0] == Stood::Settled
     }
 
     pub(crate) async fn release(&self, lease: &Lease, unpublished: bool) -> bool {
         let release = Release { job: held(lease), pause_ms: 0, unpublished };
-        self.store.release(0, MAIN, &[release]).await.unwrap()[0]
+        self.store.release(0, MAIN, &[release]).await.unwrap()[0] == Stood::Settled
     }
 
     pub(crate) async fn retry(&self, lease: &Lease, wait_ms: u64) -> bool {
-        self.store.retry(0, MAIN, &[retry(lease, wait_ms)]).await.unwrap()[0]
+        self.store.retry(0, MAIN, &[retry(lease, wait_ms)]).await.unwrap()[0] == Stood::Settled
     }
 
     /// Every key of the namespace with all it holds, in order; the times at which turns began are left out.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use dwell::clock;
 use dwell::job::{Due, Verdict};
-use dwell::store::lease::{Ask, Lease, Release, Retry};
+use dwell::store::lease::{Ask, Lease, Release, Retry, Stood};
 use dwell::store::read::Place;
 
 use super::bed::{Bed, FAR, LEASE, MAIN, PAST, held, id, one_of, request};
@@ -56,18 +56,18 @@ async fn what_is_due_in_a_moment_is_taken_too_and_says_when() {
 
     // Given back, it is due no sooner.
     let back = [Release { job: held(soon), pause_ms: 0, unpublished: true }];
-    assert_eq!(bed.store.release(0, MAIN, &back).await.unwrap(), [true]);
+    assert_eq!(bed.store.release(0, MAIN, &back).await.unwrap(), [Stood::Settled]);
     let found = bed.store.find(&id("soon")).await.unwrap().unwrap();
     assert_eq!((found.score_ms, found.state.unwrap().attempt), (due_ms, 0));
     // After an attempt its due time is that of the next one, which its holder knows.
     let soon = one_of(bed.store.claim_ahead(0, MAIN, SOON).await.unwrap());
     let retried = [Retry { job: held(&soon), wait_ms: 60_000, unpublished: false, dies: None, error: "x".to_owned() }];
-    assert_eq!(bed.store.retry(0, MAIN, &retried).await.unwrap(), [true]);
+    assert_eq!(bed.store.retry(0, MAIN, &retried).await.unwrap(), [Stood::Settled]);
     let next_ms = bed.store.find(&id("soon")).await.unwrap().unwrap().score_ms;
     let soon = one_of(bed.store.claim_ahead(0, MAIN, SOON).await.unwrap());
     let pause_ms = clock::whole_ms(soon.ready - clock::now());
     let back = [Release { job: held(&soon), pause_ms, unpublished: true }];
-    assert_eq!(bed.store.release(0, MAIN, &back).await.unwrap(), [true]);
+    assert_eq!(bed.store.release(0, MAIN, &back).await.unwrap(), [Stood::Settled]);
     let found = bed.store.find(&id("soon")).await.unwrap().unwrap();
     assert!(found.score_ms >= next_ms, "{} ms early", next_ms - found.score_ms);
 }

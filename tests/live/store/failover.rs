@@ -3,6 +3,7 @@
 use dwell::job::{Action, Due, Verdict};
 use dwell::servers::{RedisOptions, RedisServer};
 use dwell::store::error::Class;
+use dwell::store::lease::{Over, Stood};
 
 use super::bed::{Bed, FAR, LEASE, MAIN, PAST, RETRY, action, held, open, request, settings};
 use crate::support::{redis_link, wait_until};
@@ -47,9 +48,9 @@ async fn a_failover_that_loses_claims_loses_no_job_and_tells_no_lie() {
     let again = taken.iter().find(|lease| lease.id.as_str() == "completed").unwrap();
     assert_eq!(again.state.generation, lease("completed").state.generation);
     // The owner of the lost claim cannot end the new one.
-    assert_eq!(store.complete(0, &[held(lease("claimed"))], dwell::store::lease::Over::Fired).await.unwrap(), [false]);
+    assert_eq!(store.complete(0, &[held(lease("claimed"))], Over::Fired).await.unwrap(), [Stood::TakenOver]);
     for lease in &taken {
-        assert_eq!(store.complete(0, &[held(lease)], dwell::store::lease::Over::Fired).await.unwrap(), [true]);
+        assert_eq!(store.complete(0, &[held(lease)], Over::Fired).await.unwrap(), [Stood::Settled]);
     }
     // The inbound messages, redelivered, are known.
     let first = store.schedule(&[request("claimed", 1, PAST), request("cancelled", 3, PAST)]).await.unwrap();

@@ -6,7 +6,7 @@ use dwell::job::{Action, DeadReason, Verdict};
 use dwell::request::Schedule;
 use dwell::servers::{RedisOptions, RedisServer};
 use dwell::store::error::Class;
-use dwell::store::lease::{Bury, Held, Over};
+use dwell::store::lease::{Bury, Held, Over, Stood};
 
 use super::bed::{Bed, FAR, KEEP, MAIN, PAST, RETRY, action, held, open, request, retry};
 use super::lossy::Lossy;
@@ -82,7 +82,7 @@ async fn a_full_redis_refuses_new_jobs_and_drains() {
     assert!(bed.release(&jobs[2], true).await);
     assert!(bed.retry(&jobs[3], 1_000_000).await);
     let bury = Bury { job: held(&jobs[4]), reason: DeadReason::Invalid, error: String::new() };
-    assert_eq!(bed.store.bury(0, &[bury]).await.unwrap(), [true]);
+    assert_eq!(bed.store.bury(0, &[bury]).await.unwrap(), [Stood::Settled]);
     assert!(bed.complete(&jobs[5]).await);
     assert_eq!(bed.store.rescue(0, Duration::ZERO, 128, 1 << 20).await.unwrap().jobs.len(), 1);
     let mut message = 20_000;
@@ -105,7 +105,7 @@ async fn a_full_redis_refuses_new_jobs_and_drains() {
         if jobs.is_empty() {
             break;
         }
-        assert!(bed.store.complete(0, &jobs, Over::Fired).await.unwrap().iter().all(|done| *done));
+        assert!(bed.store.complete(0, &jobs, Over::Fired).await.unwrap().iter().all(|stood| *stood == Stood::Settled));
     }
     assert!(memory(&bed).await < full / 2, "{} of {full}", memory(&bed).await);
     bed.redis(&["CONFIG", "SET", "maxmemory", "12mb"]).await;
@@ -188,7 +188,7 @@ async fn a_record_that_cannot_be_read_has_a_verdict_for_each_action() {
     let _: () = redis::cmd("HSET").arg(bed.key("jobs")).arg("a").arg(record).query_async(&mut link).await.unwrap();
     let broken = bed.claim().await.broken.remove(0);
     let bury = Bury { job: Held { id: broken.id, fence: broken.fence }, reason: DeadReason::Invalid, error: broken.why };
-    assert_eq!(bed.store.bury(0, &[bury]).await.unwrap(), [true]);
+    assert_eq!(bed.store.bury(0, &[bury]).await.unwrap(), [Stood::Settled]);
     // An action that is an error is tried for ever by the ingest that read it.
     for (message, (what, verdict)) in
         [(Action::Fire, Verdict::Dead), (Action::Fail, Verdict::Dead), (Action::Cancel, Verdict::CancelledAfterAttempt)]

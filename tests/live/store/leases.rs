@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use dwell::job::DeadReason;
-use dwell::store::lease::{Bury, Held, Over, Release, Retry};
+use dwell::store::lease::{Bury, Held, Over, Release, Retry, Stood};
 use dwell::store::read::Place;
 
 use super::bed::{Bed, LEASE, MAIN, PAST, held, id, request, retry};
@@ -34,7 +34,7 @@ async fn a_record_that_cannot_be_read_is_handed_out_as_broken_and_can_be_buried(
     assert_eq!((taken.jobs.len(), taken.broken.len()), (0, 1));
     let broken = &taken.broken[0];
     let bury = Bury { job: Held { id: broken.id.clone(), fence: broken.fence }, reason: DeadReason::Invalid, error: broken.why.clone() };
-    assert_eq!(bed.store.bury(0, &[bury]).await.unwrap(), [true]);
+    assert_eq!(bed.store.bury(0, &[bury]).await.unwrap(), [Stood::Settled]);
     assert_eq!(bed.place("a").await, "dead");
 }
 
@@ -67,7 +67,7 @@ async fn settle(bed: &Bed, name: &str, job: Held) -> bool {
         "bury" => bed.store.bury(0, &[Bury { job, reason: DeadReason::RetriesExhausted, error }]).await,
         other => panic!("{other}"),
     };
-    answers.unwrap()[0]
+    answers.unwrap()[0] == Stood::Settled
 }
 
 #[tokio::test]
@@ -122,9 +122,9 @@ async fn batches_are_settled_job_by_job() {
         .map(|(n, lease)| if n % 2 == 0 { held(lease) } else { Held { fence: [7; 8], ..held(lease) } })
         .collect();
     let answers = bed.store.complete(0, &jobs, Over::Fired).await.unwrap();
-    assert!(answers.iter().enumerate().all(|(n, done)| *done == (n % 2 == 0)));
+    assert!(answers.iter().enumerate().all(|(n, stood)| (*stood == Stood::Settled) == (n % 2 == 0)));
     assert_eq!(bed.store.counts(&[]).await.unwrap().reserved, [64]);
-    assert_eq!(bed.store.complete(0, &[], Over::Fired).await.unwrap(), Vec::<bool>::new());
+    assert_eq!(bed.store.complete(0, &[], Over::Fired).await.unwrap(), []);
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 use dwell::job::{Action, DeadReason, Verdict};
 use dwell::request::Schedule;
 use dwell::store::act::{SweepRules, Swept};
-use dwell::store::lease::{Bury, Over};
+use dwell::store::lease::{Bury, Over, Stood};
 
 use super::bed::{Bed, FAR, KEEP, PAST, action, held, request};
 
@@ -76,7 +76,7 @@ async fn no_more_than_two_tables_of_4096_are_remembered() {
         let batch: Vec<Schedule> = (0..128).map(|n| request(&format!("job-{round:02}-{n:03}"), round * 128 + n, PAST)).collect();
         bed.store.schedule(&batch).await.unwrap();
         let jobs: Vec<_> = bed.claim().await.jobs.iter().map(held).collect();
-        assert!(bed.store.complete(0, &jobs, Over::Fired).await.unwrap().iter().all(|done| *done));
+        assert!(bed.store.complete(0, &jobs, Over::Fired).await.unwrap().iter().all(|stood| *stood == Stood::Settled));
         let count = async |name| match bed.redis(&["HLEN", &bed.key(name)]).await {
             redis::Value::Int(count) => count,
             other => panic!("{other:?}"),

@@ -3,7 +3,7 @@
 use dwell::job::{Action, Conflict, Due, Verdict};
 use dwell::request::{Act, Schedule};
 use dwell::store::inbound::{Answer, Head};
-use dwell::store::lease::Bury;
+use dwell::store::lease::{Bury, Stood};
 use dwell::store::record;
 
 use super::bed::{Bed, FAR, MAIN, PAST, action, held, id, open, origin, request};
@@ -132,7 +132,7 @@ async fn redelivery_answers_as_before_whatever_became_of_the_job() {
             let bury = || Bury { job: held(&lease), reason: dwell::job::DeadReason::Invalid, error: "too large".to_owned() };
             match name {
                 "completed" => assert!(bed.complete(&lease).await),
-                "dead" | "requeued" => assert_eq!(bed.store.bury(0, &[bury()]).await.unwrap(), [true]),
+                "dead" | "requeued" => assert_eq!(bed.store.bury(0, &[bury()]).await.unwrap(), [Stood::Settled]),
                 "retried" => assert!(bed.retry(&lease, 1_000_000).await),
                 _ => assert!(bed.hold(&lease, 1_000_000).await),
             }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use dwell::job::Action;
 use dwell::store::fsck::Problem as P;
-use dwell::store::lease::Over;
+use dwell::store::lease::{Over, Stood};
 
 use super::{Damaged, findings, healthy_part};
 use crate::store::bed::{action, held};
@@ -114,7 +114,7 @@ async fn every_damage_to_a_job_is_found_named_and_mended() {
     assert_eq!(d.score("no-index-moved", "due:main").await, Some(4e12));
     d.is_in("no-index-dead", &["dead", "jobs", "state"]).await;
     d.is_in("no-index-out", &["jobs", "run", "state"]).await;
-    assert!(d.listed.bed.store.complete(out.bucket, &[held(&out)], Over::Fired).await.unwrap()[0]);
+    assert_eq!(d.listed.bed.store.complete(out.bucket, &[held(&out)], Over::Fired).await.unwrap(), [Stood::Settled]);
     for id in ["no-record", "lost-record", "no-job", "cut", "garbled", "old"] {
         d.is_in(id, &[]).await;
     }
@@ -130,7 +130,7 @@ async fn every_damage_to_a_job_is_found_named_and_mended() {
     for id in ["no-fence", "expired", "at-once", "fenced", "early"] {
         assert!(d.place(id).await.contains("due:main"), "{id}");
     }
-    assert!(!d.listed.bed.store.complete(old.bucket, &[held(&old)], Over::Fired).await.unwrap()[0]);
+    assert_ne!(d.listed.bed.store.complete(old.bucket, &[held(&old)], Over::Fired).await.unwrap(), [Stood::Settled]);
     assert_eq!((d.score("at-once", "due:main").await, d.score("early", "due:main").await), (Some(1e12), Some(4e12)));
     for (id, reason) in [("never", "invalid"), ("dies-later", "late"), ("why", "invalid"), ("no-index-dead", "late")] {
         let shown = d.listed.run(&["show", id]).out;

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use dwell::store::fsck::{self, Finding, Problem as P, Rules};
+use dwell::store::lease::Stood;
 use dwell::store::record;
 use redis::Commands as _;
 
@@ -64,7 +65,7 @@ async fn forgotten(d: &Damaged, name: &str, retry_ms: &[u64]) {
     let bucket = d.bucket(name);
     let lease = crate::store::bed::one_of(d.listed.bed.store.claim(bucket, MAIN, crate::store::bed::LEASE, 1, 1 << 20).await.unwrap());
     assert_eq!(lease.id, id(name));
-    assert!(d.listed.bed.store.hold(bucket, &[(held(&lease), 1)]).await.unwrap()[0]);
+    assert_eq!(d.listed.bed.store.hold(bucket, &[(held(&lease), 1)]).await.unwrap(), [Stood::Settled]);
     d.redis("ZADD", &d.key(name, "run"), ("1000000000000", name)).await;
 }
 
