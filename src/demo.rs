@@ -8,7 +8,7 @@ pub mod screen;
 
 use std::time::Duration;
 
-use dwell_connectors::{Destination, Message, Role};
+use dwell_connectors::{Acks, Destination, Message, Role};
 use tokio::sync::mpsc;
 
 use crate::bridge::{Bridge, Roles};
@@ -90,7 +90,7 @@ struct Show<'a> {
 impl Show<'_> {
     async fn consume(&mut self, topic: &str, place: Place) -> Result<(), Failure> {
         let seen = self.seen.clone();
-        let consumer = Consumer::open(self.stage.broker(), topic, move |at_us, messages| {
+        let consumer = Consumer::open(self.stage.broker(), topic, Acks::Explicit, move |at_us, messages| {
             // Nobody looks any more once the show is over.
             let _ = seen.send((place, at_us, messages));
         });

@@ -3,7 +3,7 @@
 //! Batches are applied one after the other, so that requests for one id keep the order of one reader. Nothing is given back while Redis or the
 //! `rejected` destination is away: the batch is held and tried again.
 
-use dwell_connectors::{Batch, BrokerConfig, ConnectorError, Destination, Source, SourceOptions};
+use dwell_connectors::{Acks, Batch, BrokerConfig, ConnectorError, Destination, Source, SourceOptions};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
@@ -70,6 +70,7 @@ pub fn source_options(ingest: &config::Ingest) -> SourceOptions {
         max_batch: BATCH,
         max_batch_bytes: BATCH_BYTES,
         max_unsettled: UNSETTLED,
+        acks: Acks::Explicit,
     }
 }
 

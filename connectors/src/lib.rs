@@ -41,4 +41,4 @@ pub use config::{BrokerConfig, Declared, Reader, Role};
 pub use error::{ConnectorError, ErrorKind};
 pub use message::{Destination, Header, Headers, Message, Position, Properties, Value};
 pub use sink::{Outcome, Outcomes, Publication, Sink, Token};
-pub use source::{Batch, BatchId, Source, SourceOptions};
+pub use source::{Acks, Batch, BatchId, Source, SourceOptions};

@@ -17,6 +17,16 @@ pub struct Batch {
     pub messages: Vec<Message>,
 }
 
+/// Whether the broker waits for a word on each message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Acks {
+    /// A message is delivered again until it is acked: at least once.
+    Explicit,
+    /// What was sent is forgotten, so that it may be lost: for consumers that measure, never for an ingest. `ack` and `nack` only make room. A broker whose acks
+    /// are of many messages at once reads as with `Explicit`: only NATS has one to each.
+    None,
+}
+
 /// What a source reads and how much of it at once.
 #[derive(Debug, Clone)]
 pub struct SourceOptions {
@@ -30,6 +40,8 @@ pub struct SourceOptions {
     pub max_batch_bytes: usize,
     /// The most messages delivered and not yet settled. At the bound the source stops reading: this is the back-pressure.
     pub max_unsettled: usize,
+    /// Whether what is read is acknowledged.
+    pub acks: Acks,
 }
 
 /// An open source. An open value is a connection: there is no `connect`, [`crate::BrokerConfig::source`] returns it ready.

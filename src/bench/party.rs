@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use dwell_connectors::{Destination, Message, Role};
+use dwell_connectors::{Acks, Destination, Message, Role};
 use parking_lot::Mutex;
 
 use super::cost::Meter;
@@ -54,7 +54,8 @@ impl Party {
         let machine = Machine::of(&stage, &store).await?;
         let ledger = Arc::new(Mutex::new(Ledger::new(0, options.body)));
         let seen = ledger.clone();
-        let consumer = Consumer::open(stage.broker(), OUT, move |at_us, messages| {
+        // What a consumer costs the broker is not what is measured, and the clients of others acknowledge nothing either.
+        let consumer = Consumer::open(stage.broker(), OUT, Acks::None, move |at_us, messages| {
             let mut ledger = seen.lock();
             messages.iter().for_each(|message| ledger.arrived(&message.body, at_us));
         });

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use dwell_connectors::{BatchId, BrokerConfig, Destination, Outcome, Publication, Role, SourceOptions};
+use dwell_connectors::{Acks, BatchId, BrokerConfig, Destination, Outcome, Publication, Role, SourceOptions};
 use tokio_util::sync::CancellationToken;
 
 use super::figure::{self, Run};
@@ -71,8 +71,14 @@ pub(super) async fn once(party: &mut Party, jobs: u64) -> Result<Relayed, Failur
 
 /// Moves messages until told to stop. Each batch is acknowledged once all of it is confirmed; there is nothing that retries.
 async fn relay(broker: BrokerConfig, from: String, to: Destination, stop: CancellationToken) -> Result<(), Failure> {
-    let options =
-        SourceOptions { topic: from, group: "relay".to_owned(), max_batch: BATCH, max_batch_bytes: 4 << 20, max_unsettled: 4 * WINDOW };
+    let options = SourceOptions {
+        topic: from,
+        group: "relay".to_owned(),
+        max_batch: BATCH,
+        max_batch_bytes: 4 << 20,
+        max_unsettled: 4 * WINDOW,
+        acks: Acks::Explicit,
+    };
     let source = broker.source(options).await?;
     let (sink, mut outcomes) = broker.sink(Duration::from_secs(15)).await?;
     let mut open: HashMap<BatchId, usize> = HashMap::new();

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use dwell_connectors::{BrokerConfig, ConnectorError, Destination, Message, Outcome, Outcomes, Publication, Sink, SourceOptions, Token};
+use dwell_connectors::{
+    Acks, BrokerConfig, ConnectorError, Destination, Message, Outcome, Outcomes, Publication, Sink, SourceOptions, Token,
+};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -82,7 +84,7 @@ impl Producer {
     }
 }
 
-/// Reads a destination until dropped, acknowledging everything.
+/// Reads a destination until dropped.
 pub struct Consumer {
     stop: CancellationToken,
     task: JoinHandle<Result<(), ConnectorError>>,
@@ -93,6 +95,7 @@ impl Consumer {
     pub async fn open(
         broker: &BrokerConfig,
         topic: &str,
+        acks: Acks,
         mut seen: impl FnMut(i64, Vec<Message>) + Send + 'static,
     ) -> Result<Self, Failure> {
         let options = SourceOptions {
@@ -101,6 +104,7 @@ impl Consumer {
             max_batch: 1024,
             max_batch_bytes: 16 << 20,
             max_unsettled: 16_384,
+            acks,
         };
         let source = broker.source(options).await?;
         let stop = CancellationToken::new();

@@ -9,7 +9,7 @@ use dwell::config::{self, Overrides, Settings};
 use dwell::http::Readiness;
 use dwell::servers::{NatsOptions, NatsServer, RedisOptions, RedisServer};
 use dwell::telemetry::Metrics;
-use dwell_connectors::{BrokerConfig, Destination, Message, Role, Source, SourceOptions};
+use dwell_connectors::{Acks, BrokerConfig, Destination, Message, Role, Source, SourceOptions};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 
@@ -61,6 +61,7 @@ impl Rig {
             max_batch: 100,
             max_batch_bytes: 1 << 20,
             max_unsettled: 1000,
+            acks: Acks::Explicit,
         };
         let source: Box<dyn Source> = self.broker.source(options).await.unwrap();
         let mut seen = BTreeMap::new();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use dwell::servers::{BrokerKind, DwellServer};
 use dwell::stage::traffic::{Consumer, Producer};
 use dwell::stage::{Stage, Store};
-use dwell_connectors::{Destination, Message, Role};
+use dwell_connectors::{Acks, Destination, Message, Role};
 use opentelemetry_proto::tonic::collector::trace::v1::trace_service_server::{TraceService, TraceServiceServer};
 use opentelemetry_proto::tonic::collector::trace::v1::{ExportTraceServiceRequest, ExportTraceServiceResponse};
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
@@ -103,7 +103,8 @@ async fn a_request_and_its_attempts_are_spans_that_know_of_each_other() {
     dwell.restart().await.unwrap();
     let seen: Arc<Mutex<Vec<Message>>> = Arc::default();
     let into = seen.clone();
-    let _consumer = Consumer::open(stage.broker(), "orders.close", move |_, messages| into.lock().extend(messages)).await.unwrap();
+    let _consumer =
+        Consumer::open(stage.broker(), "orders.close", Acks::Explicit, move |_, messages| into.lock().extend(messages)).await.unwrap();
     let mut producer = Producer::open(stage.broker()).await.unwrap();
     let requests = [request("goes", "orders.close"), request("dies", "orders.nowhere"), request("wrong", "elsewhere")];
     producer.send(&Destination::new("delay.in"), requests).await.unwrap();

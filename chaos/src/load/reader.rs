@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dwell::clock;
-use dwell_connectors::{BrokerConfig, Header, Message, Source, SourceOptions};
+use dwell_connectors::{Acks, BrokerConfig, Header, Message, Source, SourceOptions};
 use tracing::debug;
 
 use super::draw::NOTE;
@@ -35,6 +35,7 @@ pub(super) async fn read(broker: BrokerConfig, topic: String, role: Role, ledger
             max_batch: 256,
             max_batch_bytes: 16 << 20,
             max_unsettled: 4096,
+            acks: Acks::Explicit,
         };
         match clock::timeout(CONNECT, broker.source(options)).await {
             Some(Ok(source)) => drain(source, &topic, role, &ledger, &proc).await,

@@ -11,7 +11,7 @@ use dwell::clock;
 use dwell::stage::traffic::{Consumer, Producer};
 use dwell_chaos::fault::{FaultKind, Struck};
 use dwell_chaos::world::{Error, World};
-use dwell_connectors::{BrokerConfig, Destination, Message};
+use dwell_connectors::{Acks, BrokerConfig, Destination, Message};
 use parking_lot::Mutex;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
@@ -265,7 +265,7 @@ async fn read(broker: BrokerConfig, target: String, came: Came) {
                 into.lock().entry(number).or_default().push((at, attempt));
             }
         };
-        if let Ok(mut consumer) = Consumer::open(&broker, &target, seen).await {
+        if let Ok(mut consumer) = Consumer::open(&broker, &target, Acks::Explicit, seen).await {
             while consumer.check().await.is_ok() {
                 clock::sleep(TICK).await;
             }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use super::Harness;
-use crate::{Batch, BatchId, Destination, Message, Outcome, Outcomes, Publication, Sink, Source, SourceOptions, Token};
+use crate::{Acks, Batch, BatchId, Destination, Message, Outcome, Outcomes, Publication, Sink, Source, SourceOptions, Token};
 
 /// The longest that anything may take.
 pub(super) const PATIENCE: Duration = Duration::from_secs(15);
@@ -18,7 +18,14 @@ pub(super) async fn topic(harness: &dyn Harness) -> String {
 }
 
 pub(super) fn options(topic: &str) -> SourceOptions {
-    SourceOptions { topic: topic.to_owned(), group: "readers".to_owned(), max_batch: 100, max_batch_bytes: 16 << 20, max_unsettled: 1000 }
+    SourceOptions {
+        topic: topic.to_owned(),
+        group: "readers".to_owned(),
+        max_batch: 100,
+        max_batch_bytes: 16 << 20,
+        max_unsettled: 1000,
+        acks: Acks::Explicit,
+    }
 }
 
 pub(super) async fn source(harness: &dyn Harness, topic: &str) -> Box<dyn Source> {

@@ -292,14 +292,15 @@ mod tests {
     use rdkafka::types::{RDKafkaApiKey as Api, RDKafkaRespErr as Fault};
 
     use super::*;
-    use crate::SourceOptions;
     use crate::kafka::config::Role;
+    use crate::{Acks, SourceOptions};
 
     const PATIENCE: Duration = Duration::from_secs(30);
 
     fn reader(address: &str) -> Reader {
         let (topic, group) = ("a".to_owned(), "g".to_owned());
-        let options = SourceOptions { topic: topic.clone(), group, max_batch: 1, max_batch_bytes: 1, max_unsettled: 1 };
+        let options =
+            SourceOptions { topic: topic.clone(), group, max_batch: 1, max_batch_bytes: 1, max_unsettled: 1, acks: Acks::Explicit };
         let (config, shelf) = (Config::at(address), Arc::new(Shelf::new(&options)));
         let client = config.client(Role::Reader { group: "g" }).unwrap();
         let consumer = client.create_with_context(Context::new(Arc::clone(&shelf))).unwrap();

@@ -270,7 +270,7 @@ impl Shelf {
 #[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use super::*;
-    use crate::Message;
+    use crate::{Acks, Message};
 
     fn delivery(partition: i32, offset: i64, size: usize) -> Delivery {
         Delivery { message: Message::new(vec![b'x'; size]), partition, offset }
@@ -278,7 +278,8 @@ mod tests {
 
     fn shelf() -> Shelf {
         let (topic, group) = ("a".to_owned(), "g".to_owned());
-        let shelf = Shelf::new(&SourceOptions { topic, group, max_batch: 10, max_batch_bytes: 1000, max_unsettled: 100 });
+        let shelf =
+            Shelf::new(&SourceOptions { topic, group, max_batch: 10, max_batch_bytes: 1000, max_unsettled: 100, acks: Acks::Explicit });
         shelf.assign(0..2);
         shelf
     }

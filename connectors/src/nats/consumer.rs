@@ -12,7 +12,7 @@ use super::link::Link;
 use super::pump::EXPIRES;
 use super::stream::deepest;
 use super::subject::as_name;
-use crate::{ConnectorError, ErrorKind, Reader, SourceOptions};
+use crate::{Acks, ConnectorError, ErrorKind, Reader, SourceOptions};
 
 /// How long the server leaves an unsettled message with a reader that shows no sign of life.
 const ACK_WAIT: Duration = Duration::from_secs(30);
@@ -57,11 +57,14 @@ pub(super) async fn ensure(link: &Link, stream: &str, config: &Config, options: 
         }
         There::Missing => {
             let ack_wait = config.ack_wait.unwrap_or(ACK_WAIT);
-            let pending = i64::try_from(options.max_unsettled.saturating_mul(4).max(ACK_PENDING)).unwrap_or(i64::MAX);
+            let pending = match options.acks {
+                Acks::Explicit => i64::try_from(options.max_unsettled.saturating_mul(4).max(ACK_PENDING)).unwrap_or(i64::MAX),
+                Acks::None => 0,
+            };
             let wanted = pull::Config {
                 durable_name: Some(name.clone()),
                 deliver_policy: DeliverPolicy::All,
-                ack_policy: AckPolicy::Explicit,
+                ack_policy: policy(options.acks),
                 ack_wait,
                 max_deliver: -1,
                 filter_subject: options.topic.clone(),
@@ -77,6 +80,14 @@ pub(super) async fn ensure(link: &Link, stream: &str, config: &Config, options: 
         }
     };
     Ok(Consumer { stream: stream.to_owned(), name, topic: options.topic.clone(), ack_wait })
+}
+
+/// The server's name for it.
+fn policy(acks: Acks) -> AckPolicy {
+    match acks {
+        Acks::Explicit => AckPolicy::Explicit,
+        Acks::None => AckPolicy::None,
+    }
 }
 
 /// What [`ensure`] would find and do.
@@ -133,8 +144,11 @@ impl Fit<'_> {
         };
         let wrong = if config.deliver_subject.is_some() {
             "it is a push consumer".to_owned()
-        } else if config.ack_policy != AckPolicy::Explicit {
-            "its ack policy is not explicit: messages would be lost".to_owned()
+        } else if config.ack_policy != policy(self.options.acks) {
+            match self.options.acks {
+                Acks::Explicit => "its ack policy is not explicit: messages would be lost".to_owned(),
+                Acks::None => "its ack policy is not none".to_owned(),
+            }
         } else if !filter_fits {
             let filters = [&[config.filter_subject.clone()][..], &config.filter_subjects].concat().join(" ");
             format!("it does not read `{topic}` but `{}`", filters.trim())
@@ -155,7 +169,7 @@ impl Fit<'_> {
             |error: async_nats::Error| self.link.fail(ErrorKind::Config, &format!("the consumer `{}`: {error}", self.options.group));
         let mut config = pull::Config::try_from_consumer_config(config).map_err(wrong)?;
         let needed = i64::try_from(self.options.max_unsettled).unwrap_or(i64::MAX);
-        let bounded = config.max_ack_pending >= 0 && config.max_ack_pending < needed;
+        let bounded = self.options.acks == Acks::Explicit && config.max_ack_pending >= 0 && config.max_ack_pending < needed;
         let short = config.max_expires > Duration::ZERO && config.max_expires < EXPIRES;
         let small = config.max_bytes > 0 || config.max_batch > 0 && config.max_batch < needed || short;
         if config.max_deliver <= 0 && config.backoff.is_empty() && !bounded && !small {

@@ -13,7 +13,7 @@ use super::link::{Link, permitted};
 use super::pump::Pump;
 use super::shelf::Shelf;
 use super::{consumer, stream};
-use crate::{Batch, BatchId, ConnectorError, ErrorKind, Reader, Source, SourceOptions};
+use crate::{Acks, Batch, BatchId, ConnectorError, ErrorKind, Reader, Source, SourceOptions};
 
 /// The server forgets the message.
 pub(super) const ACK: Bytes = Bytes::from_static(b"+ACK");
@@ -65,8 +65,11 @@ pub(crate) struct NatsSource {
 
 impl NatsSource {
     async fn settle(&self, batch: BatchId, word: &Bytes) -> Result<(), ConnectorError> {
-        for reply in self.shelf.settle(batch) {
-            self.link.send(answer(reply, word)).await?;
+        let replies = self.shelf.settle(batch);
+        if self.options.acks == Acks::Explicit {
+            for reply in replies {
+                self.link.send(answer(reply, word)).await?;
+            }
         }
         self.shelf.wake_pump();
         Ok(())

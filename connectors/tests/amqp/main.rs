@@ -26,7 +26,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use dwell_connectors::{
-    BrokerConfig, ConnectorError, Destination, ErrorKind, Message, Outcome, Outcomes, Publication, Role, Source, SourceOptions, Token, amqp,
+    Acks, BrokerConfig, ConnectorError, Destination, ErrorKind, Message, Outcome, Outcomes, Publication, Role, Source, SourceOptions,
+    Token, amqp,
 };
 use lapin::options::{ExchangeDeclareOptions, QueueBindOptions, QueueDeclareOptions};
 use lapin::types::{AMQPValue, FieldTable};
@@ -48,7 +49,14 @@ fn fresh() -> String {
 }
 
 fn options(queue: &str) -> SourceOptions {
-    SourceOptions { topic: queue.to_owned(), group: "readers".to_owned(), max_batch: 100, max_batch_bytes: 16 << 20, max_unsettled: 1000 }
+    SourceOptions {
+        topic: queue.to_owned(),
+        group: "readers".to_owned(),
+        max_batch: 100,
+        max_batch_bytes: 16 << 20,
+        max_unsettled: 1000,
+        acks: Acks::Explicit,
+    }
 }
 
 fn to(exchange: &str, key: &str) -> Destination {

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use async_nats::jetstream::consumer::{AckPolicy, FromConsumer, pull, push};
-use dwell_connectors::{BrokerConfig, ErrorKind, Message, Source, SourceOptions};
+use dwell_connectors::{Acks, BrokerConfig, Destination, ErrorKind, Message, Role, Source, SourceOptions};
 use futures_util::StreamExt;
 
 use crate::server::NatsServer;
@@ -75,6 +75,24 @@ async fn a_second_group_on_a_work_queue_is_refused_with_its_mend() {
     let _first = broker.source(options("a")).await.unwrap();
     let Err(error) = broker.source(SourceOptions { group: "others".into(), ..options("a") }).await else { panic!("the source opened") };
     assert!(error.kind == ErrorKind::Denied && error.mend.contains("work-queue"), "{error}: {}", error.mend);
+}
+
+#[tokio::test]
+async fn without_acks_what_was_sent_is_forgotten_and_room_is_made_all_the_same() {
+    let server = NatsServer::start("");
+    let broker = at(server.url());
+    broker.declare(&Destination::new("a"), Role::Letters).await.unwrap();
+    publish(&broker, numbered("a", 100)).await;
+    let without = SourceOptions { acks: Acks::None, max_batch: 3, max_unsettled: 7, ..options("a") };
+    let source = broker.source(without.clone()).await.unwrap();
+    assert_eq!(read(&*source, 100).await, 100);
+    source.close().await.unwrap();
+    publish(&broker, numbered("a", 1)).await;
+    let source = broker.source(without).await.unwrap();
+    let batch = source.recv().await.unwrap();
+    assert_eq!(batch.messages.iter().map(|message| message.position.as_ref().unwrap().offset).collect::<Vec<_>>(), [101]);
+    // An ingest would lose jobs behind it.
+    assert!(refused(&broker, "a").await.message.contains("ack policy"));
 }
 
 #[tokio::test]

@@ -33,7 +33,10 @@ impl Mailbox {
     async fn of(rig: &Rig, subject: &str) -> Mailbox {
         let came = Arc::<Mutex<Vec<Message>>>::default();
         let into = came.clone();
-        let reader = dwell::stage::traffic::Consumer::open(&rig.broker(), subject, move |_, messages| into.lock().extend(messages)).await;
+        let reader = dwell::stage::traffic::Consumer::open(&rig.broker(), subject, dwell_connectors::Acks::Explicit, move |_, messages| {
+            into.lock().extend(messages)
+        })
+        .await;
         Mailbox(came, reader.unwrap())
     }
 

@@ -8,7 +8,7 @@ use dwell::config::{self, Overrides, Settings};
 use dwell::servers::{DwellServer, NatsOptions, NatsServer, RedisOptions, RedisServer};
 use dwell::store::Store;
 use dwell::store::read::Counts;
-use dwell_connectors::{BrokerConfig, Message, SourceOptions};
+use dwell_connectors::{Acks, BrokerConfig, Message, SourceOptions};
 use parking_lot::Mutex;
 use redis::AsyncCommands;
 use redis::aio::MultiplexedConnection;
@@ -236,6 +236,7 @@ async fn read(broker: BrokerConfig, book: Book) {
             max_batch: 1024,
             max_batch_bytes: 16 << 20,
             max_unsettled: 8192,
+            acks: Acks::Explicit,
         };
         // Each try owns its part: the future is sent to another thread.
         let broker = broker.clone();

@@ -11,7 +11,7 @@ use dwell::config::{self, Overrides};
 use dwell::servers::{BrokerKind, BrokerServer, DwellServer, RedisOptions, RedisServer};
 use dwell::stage::traffic::{Consumer, Producer};
 use dwell::store::Store;
-use dwell_connectors::{BrokerConfig, Destination, Message, Role};
+use dwell_connectors::{Acks, BrokerConfig, Destination, Message, Role};
 use futures_util::future::try_join3;
 use parking_lot::Mutex;
 use tokio::time::{MissedTickBehavior, interval};
@@ -143,7 +143,7 @@ async fn read(broker: &BrokerConfig, book: &Book) -> Consumer {
             }
         }
     };
-    Consumer::open(broker, TARGET, enter).await.unwrap()
+    Consumer::open(broker, TARGET, Acks::Explicit, enter).await.unwrap()
 }
 
 /// How many jobs wait or are out.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use dwell::config::{self, Overrides};
 use dwell::job::{Action, Due, Verdict};
 use dwell::stage::traffic::{Consumer, Producer};
-use dwell_connectors::{Destination, Message};
+use dwell_connectors::{Acks, Destination, Message};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
@@ -51,7 +51,7 @@ impl Doors {
         let broker = config::load_from(Some(&sidecar.config()), &[], &Overrides::default()).unwrap().brokers["main"].connector.clone();
         let replies = Arc::<Mutex<BTreeMap<String, Value>>>::default();
         let into = replies.clone();
-        let consumer = Consumer::open(&broker, "orders.replies", move |_, messages| {
+        let consumer = Consumer::open(&broker, "orders.replies", Acks::Explicit, move |_, messages| {
             for message in messages {
                 let verdict: Value = serde_json::from_slice(&message.body).unwrap();
                 into.lock().insert(verdict["id"].as_str().unwrap().to_owned(), verdict);

@@ -8,7 +8,7 @@ use dwell::config::{self, Overrides};
 use dwell::servers::{DwellServer, KafkaOptions, KafkaServer, RedisOptions, RedisServer};
 use dwell::stage::traffic::{Consumer, Producer};
 use dwell::store::Store;
-use dwell_connectors::{Destination, Message, Role};
+use dwell_connectors::{Acks, Destination, Message, Role};
 use parking_lot::Mutex;
 
 use super::trio::{Seen, program, text};
@@ -38,7 +38,7 @@ async fn a_group_loses_instances_and_no_request() {
     }
     let seen: Arc<Mutex<HashMap<String, Vec<Seen>>>> = Arc::default();
     let into = seen.clone();
-    let consumer = Consumer::open(broker, "orders.close", move |at_us, messages| {
+    let consumer = Consumer::open(broker, "orders.close", Acks::Explicit, move |at_us, messages| {
         let mut seen = into.lock();
         for message in messages {
             seen.entry(String::from_utf8_lossy(&message.body).into_owned()).or_default().push((at_us, message));

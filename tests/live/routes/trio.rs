@@ -10,7 +10,7 @@ use dwell::job::JobId;
 use dwell::servers::{BrokerKind, BrokerServer, DwellServer, RedisOptions, RedisServer};
 use dwell::stage::traffic::{Consumer, Producer};
 use dwell::store::Store;
-use dwell_connectors::{BrokerConfig, Destination, Message, Role};
+use dwell_connectors::{Acks, BrokerConfig, Destination, Message, Role};
 use futures_util::future::join_all;
 use parking_lot::Mutex;
 
@@ -140,7 +140,7 @@ impl Trio {
     pub(crate) async fn read(&self, kind: BrokerKind, destination: &str) -> Reading {
         let seen = Arc::new(Mutex::new(Vec::new()));
         let into = seen.clone();
-        let consumer = Consumer::open(self.broker(kind), destination, move |at_us, messages| {
+        let consumer = Consumer::open(self.broker(kind), destination, Acks::Explicit, move |at_us, messages| {
             into.lock().extend(messages.into_iter().map(|message| (at_us, message)));
         });
         Reading { what: format!("{destination} on {}", kind.as_str()), seen, _consumer: consumer.await.unwrap() }
