@@ -115,6 +115,15 @@ mod tests {
     }
 
     #[test]
+    fn what_two_commands_measured_is_one_point_of_the_most_runs() {
+        let (few, other) = (Report { runs: 1, command: "another".to_owned(), ..lateness(1000, 9.0) }, lateness(1_000_000, 4.0));
+        for reports in [[&few, &lateness(1000, 3.0), &other], [&other, &lateness(1000, 3.0), &few]] {
+            let (_, plot) = plots::of("lateness", &reports).remove(0);
+            assert_eq!(plot.lines[1].points, [(1000.0, 3.25), (1_000_000.0, 4.25)]);
+        }
+    }
+
+    #[test]
     fn a_line_that_is_no_report_is_named() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("lines");

@@ -15,6 +15,8 @@ use crate::clock;
 const WINDOW: usize = 2048;
 /// The most publications handed over at once.
 const CHUNK: usize = 256;
+/// About as many bytes are without a confirm at most: NATS refuses what is more than 128 MiB before it is written.
+const WINDOW_BYTES: usize = 32 << 20;
 /// How long a confirm may take.
 const CONFIRM: Duration = Duration::from_secs(15);
 
@@ -37,20 +39,23 @@ impl Producer {
     pub async fn send(&mut self, to: &Destination, messages: impl IntoIterator<Item = Message>) -> Result<(), Failure> {
         let mut chunk = Vec::with_capacity(CHUNK);
         for message in messages {
+            // Of one size, mostly: as many as that are bytes enough.
+            let most = (WINDOW_BYTES / message.body.len().max(1)).clamp(2, WINDOW);
             chunk.push(Publication { token: self.next, to: to.clone(), message, dedupe_id: String::new() });
             self.next += 1;
-            if chunk.len() == CHUNK {
-                self.hand_over(std::mem::take(&mut chunk)).await?;
+            if chunk.len() >= CHUNK.min(most / 2) {
+                self.hand_over(std::mem::take(&mut chunk), most).await?;
             }
         }
-        self.hand_over(chunk).await
+        self.hand_over(chunk, WINDOW).await
     }
 
-    async fn hand_over(&mut self, chunk: Vec<Publication>) -> Result<(), Failure> {
+    /// Publishes these once no more than `most` are without a confirm.
+    async fn hand_over(&mut self, chunk: Vec<Publication>, most: usize) -> Result<(), Failure> {
         while let Ok(batch) = self.outcomes.try_recv() {
             self.confirmed(batch)?;
         }
-        while self.open + chunk.len() > WINDOW {
+        while self.open > 0 && self.open + chunk.len() > most {
             self.wait().await?;
         }
         if !chunk.is_empty() {

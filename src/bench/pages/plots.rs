@@ -21,9 +21,12 @@ pub fn of(bench: &str, reports: &[&Report]) -> Vec<(String, Plot)> {
 fn lateness(reports: &[&Report]) -> Vec<(String, Plot)> {
     let rate = |report: &Report| report.setup.rate.clone().unwrap_or_default();
     let per_second = |rate: &str| words_of(rate, " jobs/s");
-    let by_rate = grouped(reports, |report| (report.setup.broker.clone(), rate(report)));
+    // Several commands may have measured one of them: a line has one point there, of the most runs.
+    let same = grouped(reports, |report| (report.setup.broker.clone(), report.setup.pending, rate(report)));
+    let reports: Vec<&Report> = same.into_values().filter_map(|own| own.into_iter().rev().max_by_key(|report| report.runs)).collect();
+    let by_rate = grouped(&reports, |report| (report.setup.broker.clone(), rate(report)));
     // With as many coming in: a rate without that is no point of the same line.
-    let coming: Vec<&Report> = reports.iter().copied().filter(|report| rate(report) != "half-stored").collect();
+    let coming: Vec<&Report> = reports.into_iter().filter(|report| rate(report) != "half-stored").collect();
     let by_pending = grouped(&coming, |report| (report.setup.broker.clone(), report.setup.pending));
     let against_pending = by_rate.into_iter().map(|((broker, rate), own)| {
         let title = format!("Lateness against pending jobs: {broker}, {}", per_second(&rate));

@@ -21,6 +21,11 @@ while count < most and looked < 1024 and more == 0 do
   local page = call('ZRANGEBYSCORE', due_key, '-inf', until_ms, 'WITHSCORES', 'LIMIT', looked, most)
   local is_cut, at, slice = false, 1, 1
   while at <= #page and not is_cut do
+    if slice == 0 then
+      -- One more like those before would not fit: a record of 1 MiB is not fetched to be left.
+      is_cut, slice = bytes + call('HSTRLEN', JOBS, page[at]) > most_bytes, 1
+      if is_cut then break end
+    end
     local page_ids = {}
     for i = at, math.min(#page, at + 2 * slice - 1), 2 do page_ids[(i - at) / 2 + 1] = page[i] end
     local page_records, page_states = call('HMGET', JOBS, unpack(page_ids)), call('HMGET', STATE, unpack(page_ids))
@@ -53,7 +58,9 @@ while count < most and looked < 1024 and more == 0 do
       end
       at, looked = at + 2, looked + 1
     end
-    slice = math.max(1, math.min(2 * slice, SLICE, math.floor((most_bytes - bytes) / longest)))
+    slice = math.min(2 * slice, SLICE, math.floor(math.max(0, most_bytes - bytes) / longest))
+    -- A single job may be larger than all that is asked for.
+    if count == 0 and slice == 0 then slice = 1 end
   end
   if count >= most or is_cut then more = 1
   elseif #page < 2 * most then break end
