@@ -13,6 +13,9 @@ PROMTOOL := DWELL_PROMTOOL='$(BIN)/promtool'
 CLIENTS := DWELL_CLIENTS='$(CURDIR)/.servers/clients'
 CHROMIUM := DWELL_CHROMIUM='$(BIN)/chromium' DWELL_BROWSER='$(CURDIR)/.servers/browser'
 
+# Where cargo puts what it builds.
+BUILT := $(or $(CARGO_TARGET_DIR),target)
+
 help: ## say what each target does
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
@@ -29,7 +32,7 @@ BENCH_ON := $(if $(filter file,$(origin BROKER)),nats kafka amqp,$(BROKER))
 
 bench: tools servers kafka rabbitmq ## measure a standard set on private servers, write docs/performance.md; QUICK=1, BROKER=, RUNS=
 	cargo build --locked --release --bin dwell
-	$(SERVERS) $(KAFKA) $(RABBITMQ) QUICK=$(QUICK) scripts/bench.sh $(BENCH_ON)
+	$(SERVERS) $(KAFKA) $(RABBITMQ) QUICK=$(QUICK) DWELL_BENCH_PROGRAM='$(or $(DWELL_BENCH_PROGRAM),$(BUILT)/release/dwell)' scripts/bench.sh $(BENCH_ON)
 
 # How long faults go on, with which seed (none: a new one), on which brokers (all three in turn, unless BROKER is given).
 DURATION := 60s
@@ -40,7 +43,7 @@ CHAOS_OUT := $(CURDIR)/target/chaos
 chaos: tools servers kafka rabbitmq ## break Dwell, Redis and the broker under load, and check that no promise broke; DURATION=, SEED=, BROKER=
 	cargo build --locked --package dwell-chaos --bins
 	@failed=0; for broker in $(CHAOS_ON); do \
-		$(SERVERS) $(KAFKA) $(RABBITMQ) target/debug/dwell-chaos run --broker $$broker --duration $(DURATION) $(if $(SEED),--seed $(SEED)) \
+		$(SERVERS) $(KAFKA) $(RABBITMQ) '$(BUILT)/debug/dwell-chaos' run --broker $$broker --duration $(DURATION) $(if $(SEED),--seed $(SEED)) \
 			--out '$(CHAOS_OUT)' || failed=1; \
 	done; exit $$failed
 
