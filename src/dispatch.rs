@@ -32,7 +32,7 @@ use crate::reconnect::Backoff;
 use crate::store::Store;
 use crate::store::error::StoreError;
 use crate::store::inbound::Head;
-use crate::store::lease::{AHEAD, Ask, Held, Lease, Taken};
+use crate::store::lease::{AHEAD, Ask, Lease, Taken};
 use crate::telemetry::trace::Traces;
 use crate::telemetry::{BrokerMetrics, Metrics};
 use early::{Early, LEAD};
@@ -244,8 +244,4 @@ impl Dispatch {
 #[must_use]
 pub fn lease_of(rules: &Delivery) -> Duration {
     Duration::from_millis(rules.publish_timeout_ms) + LEASE_MARGIN
-}
-
-fn held(lease: &Lease) -> Held {
-    Held { id: lease.id.clone(), fence: lease.fence }
 }

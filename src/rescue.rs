@@ -17,7 +17,8 @@ use crate::retry::{self, CRASHES_MAX, Next};
 use crate::store::Store;
 use crate::store::error::{Class, StoreError};
 use crate::store::inbound::{CALL_BYTES, CALL_JOBS, Head};
-use crate::store::lease::{Bury, Held, Lease, Release, Retry, Stood};
+use crate::store::lease::Lease;
+use crate::store::settle::{Bury, Release, Retry, Stood};
 use crate::telemetry::{DuplicateCause, Metrics};
 
 /// How often the preferred reader of a bucket looks for leases past their time: what a crash adds to the lease.
@@ -106,7 +107,7 @@ impl Rescue {
             let taken = self.store.rescue(bucket, lease_of(&self.rules), CALL_JOBS, CALL_BYTES).await?;
             let broken = taken.broken.into_iter().map(|broken| {
                 tracing::error!(id = %broken.id, bucket, why = broken.why, "a stored job cannot be read, it is kept among the dead");
-                Bury { job: Held { id: broken.id, fence: broken.fence }, reason: DeadReason::Invalid, error: broken.why }
+                Bury { job: broken.held(), reason: DeadReason::Invalid, error: broken.why }
             });
             let mut buries: Vec<Bury> = broken.collect();
             for (broker, leases) in by_broker(taken.jobs) {
@@ -127,7 +128,7 @@ impl Rescue {
     async fn settle(&self, bucket: u16, broker: &str, leases: Vec<Lease>, buries: &mut Vec<Bury>) -> Result<(), StoreError> {
         let (mut releases, mut retries) = (Vec::new(), Vec::new());
         for lease in leases {
-            let job = Held { id: lease.id.clone(), fence: lease.fence };
+            let job = lease.held();
             if lease.state.held {
                 let error = "the consumer did not finish it within the ttr".to_owned();
                 let (wait_ms, dies) = match retry::next(&lease.record.job, &lease.state, &self.rules.retry_ms, DeadReason::RetriesExhausted)

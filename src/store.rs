@@ -2,7 +2,7 @@
 //!
 //! - [`keys`]: every key; [`record`]: what a job looks like in Redis; [`scripts`]: the Lua files.
 //! - [`link`]: connections, rebuilt when they break; [`gate`]: those that wait for durability; [`meta`]: what a namespace is.
-//! - [`inbound`]: `schedule`; [`lease`]: `claim` to `bury`; [`act`]: `cancel` to `requeue`; [`read`], [`list`] and `horizon`: what is there; [`fleet`]: the instances.
+//! - [`inbound`]: `schedule`; [`lease`]: `claim` and `rescue`; [`settle`]: `complete` to `bury`; [`act`]: `cancel` to `requeue`; [`read`], [`list`] and `horizon`: what is there; [`fleet`]: the instances.
 //! - [`fsck`]: damage, found and mended.
 //! - [`permits`]: what the user may do; [`survey`]: what a start would find; both change nothing. [`vitals`]: what Redis spends.
 
@@ -23,6 +23,7 @@ pub mod permits;
 pub mod read;
 pub mod record;
 pub mod scripts;
+pub mod settle;
 pub mod survey;
 pub mod vitals;
 

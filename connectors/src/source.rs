@@ -22,7 +22,7 @@ pub struct Batch {
 pub enum Acks {
     /// A message is delivered again until it is acked: at least once.
     Explicit,
-    /// What was sent is forgotten, so that it may be lost: for consumers that measure, never for an ingest. `ack` and `nack` only make room. A broker whose acks
+    /// What was sent is forgotten, so that it may be lost: for consumers that measure, never for an ingest. `ack` and `nack` only make room, and other words on a message are not heard. A broker whose acks
     /// are of many messages at once reads as with `Explicit`: only NATS has one to each.
     None,
 }

@@ -17,7 +17,8 @@ use crate::ingest::source_options;
 use crate::request::Rules;
 use crate::stage::Failure;
 use crate::store::inbound::{CALL_BYTES, CALL_JOBS};
-use crate::store::lease::{Held, Over, Stood};
+use crate::store::lease::Lease;
+use crate::store::settle::{Held, Over, Stood};
 use crate::store::vitals::Vitals;
 use crate::store::{Store, Unobserved};
 
@@ -70,7 +71,7 @@ async fn empty(store: &Store, bucket: u16) -> Result<u64, Failure> {
     let mut done = 0;
     loop {
         let taken = store.claim(bucket, "main", LEASE, CALL_JOBS, CALL_BYTES).await?;
-        let held: Vec<Held> = taken.jobs.iter().map(|lease| Held { id: lease.id.clone(), fence: lease.fence }).collect();
+        let held: Vec<Held> = taken.jobs.iter().map(Lease::held).collect();
         if !held.is_empty() {
             let stood = store.complete(bucket, &held, Over::Fired).await?;
             done += stood.iter().filter(|stood| **stood == Stood::Settled).count() as u64;

@@ -3,14 +3,15 @@
 use std::time::Duration;
 
 use super::flight::Flight;
-use super::{ClaimAnswer, Dispatch, held};
+use super::{ClaimAnswer, Dispatch};
 use crate::clock::{self, Instant, micros, whole_ms};
 use crate::job::{Confirm, DeadReason, Late};
 use crate::outgoing;
 use crate::publisher::Attempt;
 use crate::reconnect::Backoff;
 use crate::store::error::Class;
-use crate::store::lease::{Bury, Held, Lease, Release, Retry};
+use crate::store::lease::Lease;
+use crate::store::settle::{Bury, Release, Retry};
 use crate::telemetry::trace::About;
 
 impl Dispatch {
@@ -56,8 +57,7 @@ impl Dispatch {
         for broken in taken.broken {
             tracing::error!(id = %broken.id, bucket, why = broken.why, "a stored job cannot be read, it is kept among the dead");
             self.window.take(0);
-            self.gathered
-                .bury(bucket, Bury { job: Held { id: broken.id, fence: broken.fence }, reason: DeadReason::Invalid, error: broken.why });
+            self.gathered.bury(bucket, Bury { job: broken.held(), reason: DeadReason::Invalid, error: broken.why });
         }
         let mut attempts = Vec::with_capacity(taken.jobs.len());
         for lease in taken.jobs {
@@ -106,7 +106,7 @@ impl Dispatch {
         let kind = self.publisher.kind();
         let (to, message) = if let Some(reason) = lease.state.reason {
             let Some(dead) = self.dead.clone() else {
-                self.gathered.bury(lease.bucket, Bury { job: held(&lease), reason, error: lease.state.last_error.clone() });
+                self.gathered.bury(lease.bucket, Bury { job: lease.held(), reason, error: lease.state.last_error.clone() });
                 self.window.settling(lease.size);
                 return None;
             };
@@ -147,11 +147,11 @@ impl Dispatch {
             Late::Fire => return false,
             Late::Drop => {
                 self.metrics.late_dropped(1);
-                self.gathered.drop_late(lease.bucket, held(lease));
+                self.gathered.drop_late(lease.bucket, lease.held());
             }
             Late::Dead => {
                 let error = format!("overdue by {late_ms} ms at its first attempt, max_late is {max_late_ms} ms");
-                let retry = Retry { job: held(lease), wait_ms: 0, unpublished: true, dies: Some(DeadReason::Late), error };
+                let retry = Retry { job: lease.held(), wait_ms: 0, unpublished: true, dies: Some(DeadReason::Late), error };
                 self.gathered.retry(lease.bucket, retry);
             }
         }
@@ -162,7 +162,7 @@ impl Dispatch {
     /// Back to due without an attempt: after the pause, and never before it was due.
     fn give_back(&mut self, lease: &Lease, pause: Duration) {
         let pause_ms = whole_ms(pause.max(lease.ready.saturating_duration_since(clock::now())));
-        self.gathered.release(lease.bucket, Release { job: held(lease), pause_ms, unpublished: true });
+        self.gathered.release(lease.bucket, Release { job: lease.held(), pause_ms, unpublished: true });
         self.window.settling(lease.size);
     }
 }

@@ -2,7 +2,8 @@
 
 use crate::clock::Instant;
 use crate::store::inbound::{CALL_BYTES, CALL_JOBS};
-use crate::store::lease::{Held, Lease};
+use crate::store::lease::Lease;
+use crate::store::settle::Held;
 use crate::telemetry::trace::Span;
 
 /// A publication without an outcome yet.
@@ -28,7 +29,7 @@ impl Flight {
     /// What settles it.
     #[must_use]
     pub(super) fn held(&self) -> Held {
-        Held { id: self.lease.id.clone(), fence: self.lease.fence }
+        self.lease.held()
     }
 }
 

@@ -10,7 +10,7 @@ use super::settle::Settle;
 use crate::clock::{self, micros, whole_ms};
 use crate::job::{Confirm, DeadReason};
 use crate::retry::{self, Next};
-use crate::store::lease::{Bury, Release, Retry, Stood};
+use crate::store::settle::{Bury, Over, Release, Retry, Stood};
 use crate::telemetry::{DuplicateCause, PublishOutcome};
 
 impl Dispatch {
@@ -106,8 +106,10 @@ impl Dispatch {
         let lost = count(&[Stood::Lost, Stood::TakenOver]);
         if lost > 0 {
             self.metrics.leases_lost(lost);
-            // A hold comes too late where the consumer had its word first; what was taken over, its rescuer counts.
-            self.metrics.possible_duplicates(DuplicateCause::LeaseLost, count(&[Stood::TakenOver]));
+            // What was dropped was not published; a hold comes too late where the consumer had its word first.
+            if let Settle::Complete(Over::Fired, _) = settle {
+                self.metrics.possible_duplicates(DuplicateCause::LeaseLost, count(&[Stood::TakenOver]));
+            }
             tracing::debug!(broker = &*self.broker, bucket, lost, "settled too late: cancelled, replaced or taken over meanwhile");
         }
         let now = clock::now();

@@ -10,7 +10,7 @@ use crate::reconnect::Backoff;
 use crate::store::Store;
 use crate::store::error::StoreError;
 use crate::store::inbound::CALL_JOBS;
-use crate::store::lease::{Bury, Held, Over, Release, Retry, Stood};
+use crate::store::settle::{Bury, Held, Over, Release, Retry, Stood};
 
 /// One call to the store.
 #[derive(Debug, Clone)]

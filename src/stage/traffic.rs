@@ -37,17 +37,17 @@ impl Producer {
 
     /// Publishes in order; returns when all are handed over, the last of them perhaps without their confirm.
     pub async fn send(&mut self, to: &Destination, messages: impl IntoIterator<Item = Message>) -> Result<(), Failure> {
-        let mut chunk = Vec::with_capacity(CHUNK);
+        let (mut chunk, mut most) = (Vec::with_capacity(CHUNK), WINDOW);
         for message in messages {
-            // Of one size, mostly: as many as that are bytes enough.
-            let most = (WINDOW_BYTES / message.body.len().max(1)).clamp(2, WINDOW);
+            // As many as the largest so far allows.
+            most = most.min((WINDOW_BYTES / message.body.len().max(1)).max(2));
             chunk.push(Publication { token: self.next, to: to.clone(), message, dedupe_id: String::new() });
             self.next += 1;
             if chunk.len() >= CHUNK.min(most / 2) {
                 self.hand_over(std::mem::take(&mut chunk), most).await?;
             }
         }
-        self.hand_over(chunk, WINDOW).await
+        self.hand_over(chunk, most).await
     }
 
     /// Publishes these once no more than `most` are without a confirm.

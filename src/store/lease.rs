@@ -1,16 +1,15 @@
-//! Jobs under a lease: `claim`, `reclaim`, `rescue`, and the ways in which a lease ends: `complete`, `hold`, `release`, `retry`, `bury`.
+//! Jobs under a lease: `claim`, `reclaim`, `rescue`. How a lease ends is in `settle`.
 
 use std::time::Duration;
 
-use redis::Cmd;
-
 use super::Store;
 use super::answer::Items;
-use super::error::{Class, StoreError};
+use super::error::StoreError;
 use super::record::{self, Fence, Record, State};
 use super::scripts::Name;
+use super::settle::Held;
 use crate::clock::{self, Instant, whole_ms};
-use crate::job::{DeadReason, JobId};
+use crate::job::JobId;
 
 /// A claim may take what is due so much later. No longer, because a job that is claimed can be neither cancelled for sure nor moved. The scripts
 /// know it as `CLAIM_AHEAD`: what is due so soon after a failover may have been claimed by the master before.
@@ -52,6 +51,22 @@ pub struct Broken {
     pub fence: Fence,
     /// What is wrong with it.
     pub why: String,
+}
+
+impl Lease {
+    /// What settles it.
+    #[must_use]
+    pub fn held(&self) -> Held {
+        Held { id: self.id.clone(), fence: self.fence, fingerprint: self.record.fingerprint }
+    }
+}
+
+impl Broken {
+    /// What settles it.
+    #[must_use]
+    pub fn held(&self) -> Held {
+        Held { id: self.id.clone(), fence: self.fence, fingerprint: [0; 8] }
+    }
 }
 
 /// What a `claim` or `rescue` took.
@@ -96,72 +111,6 @@ pub struct Ask {
     pub most_bytes: usize,
     /// What is due so much later, too (whole ms). Each lease says when it may be published.
     pub ahead: Duration,
-}
-
-/// What to settle: a job by its lease.
-#[derive(Debug, Clone)]
-pub struct Held {
-    /// Whose.
-    pub id: JobId,
-    /// What proves the lease.
-    pub fence: Fence,
-}
-
-/// What became of a settle.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stood {
-    /// The lease stood: it is settled.
-    Settled,
-    /// Nothing changed: the job was replaced, cancelled, finished or failed meanwhile; or, where it is not a `complete`, taken over.
-    Lost,
-    /// Nothing changed: somebody else took the job over, so that it may have landed twice.
-    TakenOver,
-}
-
-/// How a job left for good.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Over {
-    /// The broker confirmed it.
-    Fired,
-    /// It was too late for its `max_late`.
-    Dropped,
-}
-
-/// A `release`: back to due.
-#[derive(Debug, Clone)]
-pub struct Release {
-    /// Which job.
-    pub job: Held,
-    /// From now, ms.
-    pub pause_ms: u64,
-    /// No publish was made, for sure: the attempt does not count.
-    pub unpublished: bool,
-}
-
-/// A `retry`: the attempt failed.
-#[derive(Debug, Clone)]
-pub struct Retry {
-    /// Which job.
-    pub job: Held,
-    /// From now, ms.
-    pub wait_ms: u64,
-    /// No publish was made, for sure: the attempt does not count.
-    pub unpublished: bool,
-    /// It is to die for this reason: the next claim publishes it to the dead letters.
-    pub dies: Option<DeadReason>,
-    /// What went wrong.
-    pub error: String,
-}
-
-/// A `bury`.
-#[derive(Debug, Clone)]
-pub struct Bury {
-    /// Which job.
-    pub job: Held,
-    /// Why.
-    pub reason: DeadReason,
-    /// What went wrong last.
-    pub error: String,
 }
 
 impl Store {
@@ -274,80 +223,5 @@ impl Store {
             }
         }
         Ok(taken)
-    }
-
-    /// The jobs are over. What became of each.
-    pub async fn complete(&self, bucket: u16, jobs: &[Held], over: Over) -> Result<Vec<Stood>, StoreError> {
-        let mut call = self.script_call(Name::Complete, bucket, &[]);
-        call.arg(match over {
-            Over::Fired => "f",
-            Over::Dropped => "d",
-        });
-        for job in jobs {
-            call.arg(job.id.as_str()).arg(&job.fence[..]);
-        }
-        self.settle(Name::Complete, &call, jobs.len()).await
-    }
-
-    /// The jobs wait for their consumers' word, each for its ttr in ms. What became of each.
-    pub async fn hold(&self, bucket: u16, jobs: &[(Held, u32)]) -> Result<Vec<Stood>, StoreError> {
-        let mut call = self.script_call(Name::Hold, bucket, &[]);
-        for (job, ttr_ms) in jobs {
-            call.arg(job.id.as_str()).arg(&job.fence[..]).arg(ttr_ms);
-        }
-        self.settle(Name::Hold, &call, jobs.len()).await
-    }
-
-    /// The jobs go back to due of this broker, their step kept. What became of each.
-    pub async fn release(&self, bucket: u16, broker: &str, jobs: &[Release]) -> Result<Vec<Stood>, StoreError> {
-        let mut call = self.script_call(Name::Release, bucket, &[broker.to_owned()]);
-        for release in jobs {
-            call.arg(release.job.id.as_str()).arg(&release.job.fence[..]).arg(release.pause_ms).arg(u8::from(release.unpublished));
-        }
-        self.settle(Name::Release, &call, jobs.len()).await
-    }
-
-    /// The attempts failed: the jobs go back to due of this broker at the next step, or on their way to the dead letters.
-    pub async fn retry(&self, bucket: u16, broker: &str, jobs: &[Retry]) -> Result<Vec<Stood>, StoreError> {
-        let mut call = self.script_call(Name::Retry, bucket, &[broker.to_owned()]);
-        for retry in jobs {
-            call.arg(retry.job.id.as_str())
-                .arg(&retry.job.fence[..])
-                .arg(retry.wait_ms)
-                .arg(u8::from(retry.unpublished))
-                .arg(record::code_of_reason(retry.dies))
-                .arg(record::short_error(&retry.error));
-        }
-        self.settle(Name::Retry, &call, jobs.len()).await
-    }
-
-    /// The jobs are dead.
-    pub async fn bury(&self, bucket: u16, jobs: &[Bury]) -> Result<Vec<Stood>, StoreError> {
-        let mut call = self.script_call(Name::Bury, bucket, &[]);
-        for bury in jobs {
-            call.arg(bury.job.id.as_str())
-                .arg(&bury.job.fence[..])
-                .arg(record::code_of_reason(Some(bury.reason)))
-                .arg(record::short_error(&bury.error));
-        }
-        self.settle(Name::Bury, &call, jobs.len()).await
-    }
-
-    async fn settle(&self, name: Name, call: &Cmd, count: usize) -> Result<Vec<Stood>, StoreError> {
-        let mut items = Items::new(name.as_str(), self.call(name, call).await?)?;
-        if items.left() != count {
-            return Err(StoreError::new(
-                Class::Script,
-                format!("redis: {} answered for {} jobs instead of {count}", name.as_str(), items.left()),
-            ));
-        }
-        let stood = (0..count).map(|_| {
-            Ok(match items.text()?.as_str() {
-                "done" => Stood::Settled,
-                "taken_over" => Stood::TakenOver,
-                _ => Stood::Lost,
-            })
-        });
-        stood.collect()
     }
 }

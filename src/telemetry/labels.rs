@@ -102,7 +102,7 @@ labels! {
     DuplicateCause {
         /// An attempt whose outcome is unknown was tried again.
         UnknownOutcome = "unknown_outcome",
-        /// Somebody else had taken the job over when the confirm came.
+        /// The confirm came after the lease, and the same job goes on or went on elsewhere.
         LeaseLost = "lease_lost",
         /// The lease of an instance that is gone was taken over.
         Rescued = "rescued",

@@ -98,7 +98,12 @@ impl Metrics {
             add(&mut r, "late_dropped", "Jobs that were dropped because they were overdue by more than their max-late", Counter::default());
         let duplicates =
             add(&mut r, "possible_duplicates", "Attempts that may repeat one that landed, by cause", Family::<Labels, Counter>::default());
-        let leases_lost = add(&mut r, "leases_lost", "Settles that came after another instance had taken the job over", Counter::default());
+        let leases_lost = add(
+            &mut r,
+            "leases_lost",
+            "Settles that came after the job was taken over, replaced, cancelled, finished or failed",
+            Counter::default(),
+        );
         let cancelled = add(&mut r, "cancelled", "Answers to cancel, by verdict", Family::<Labels, Counter>::default());
         let redis_buckets: fn() -> Histogram = || histogram(&REDIS_SECONDS);
         let redis_seconds = Family::<Labels, Histogram, fn() -> Histogram>::new_with_constructor(redis_buckets);

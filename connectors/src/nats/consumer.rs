@@ -1,4 +1,4 @@
-//! The durable pull consumer of a source: found or made, and fit for at-least-once.
+//! The durable pull consumer of a source: found or made, and fit for at-least-once unless it is asked to be without acks.
 
 use std::time::Duration;
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::super::figure::{self, Kind};
 use super::super::number::number_of;
 use super::super::plot::{Line, Plot};
-use super::super::report::{Report, words_of};
+use super::super::report::{Report, Setup, words_of};
 
 /// The pictures of these reports of one measurement, each with a name for its file.
 #[must_use]
@@ -21,8 +21,10 @@ pub fn of(bench: &str, reports: &[&Report]) -> Vec<(String, Plot)> {
 fn lateness(reports: &[&Report]) -> Vec<(String, Plot)> {
     let rate = |report: &Report| report.setup.rate.clone().unwrap_or_default();
     let per_second = |rate: &str| words_of(rate, " jobs/s");
-    // Several commands may have measured one of them: a line has one point there, of the most runs.
-    let same = grouped(reports, |report| (report.setup.broker.clone(), report.setup.pending, rate(report)));
+    // A picture is of one setup, but for what it is drawn against. Several commands may have measured the same: a line has one point there, of the most runs.
+    let rest = |report: &Report| Setup { broker: String::new(), pending: 0, rate: None, ..report.setup.clone() };
+    let own: Vec<&Report> = reports.iter().copied().filter(|report| rest(report) == rest(reports[0])).collect();
+    let same = grouped(&own, |report| (report.setup.broker.clone(), report.setup.pending, rate(report)));
     let reports: Vec<&Report> = same.into_values().filter_map(|own| own.into_iter().rev().max_by_key(|report| report.runs)).collect();
     let by_rate = grouped(&reports, |report| (report.setup.broker.clone(), rate(report)));
     // With as many coming in: a rate without that is no point of the same line.

@@ -12,10 +12,10 @@ use crate::store::Store;
 use crate::store::answer::Items;
 use crate::store::error::{Class, StoreError};
 use crate::store::inbound::{CALL_BYTES, CALL_JOBS};
-use crate::store::lease::{Held, Retry, Stood};
 use crate::store::meta::BROKER_PREFIX;
 use crate::store::record::{self, State};
 use crate::store::scripts::Name;
+use crate::store::settle::{Held, Retry, Stood};
 
 /// How often one id is judged again after it was mended: more than there are problems that hide another.
 const ROUNDS: u8 = 8;
@@ -194,7 +194,8 @@ impl Fsck<'_> {
             Next::Dies(reason) => (0, Some(reason)),
         };
         let error = "the consumer did not finish it within the ttr".to_owned();
-        let retry = Retry { job: Held { id, fence: state.fence }, wait_ms, unpublished: false, dies, error };
+        let retry =
+            Retry { job: Held { id, fence: state.fence, fingerprint: record.fingerprint }, wait_ms, unpublished: false, dies, error };
         Ok(self.store.retry(bucket, &record.job.broker, &[retry]).await?.first() == Some(&Stood::Settled))
     }
 

@@ -1,24 +1,30 @@
 -- complete: the broker confirmed: the job is over and leaves Redis; its outcome stays in gone.
 -- KEYS   as in prelude.lua, no due.
--- ARGV   outcome ('f' fired, 'd' dropped as too late), then two a job: id, fence.
--- Answer per job: done | lease_lost | taken_over (nothing changed; taken over: somebody else holds it, or made it fire, so that it may have landed twice;
---        else it was replaced, cancelled, finished or failed meanwhile, and its one attempt landed).
--- Work   <= 128 jobs; a constant number of commands. First write ZREM.
+-- ARGV   outcome ('f' fired, 'd' dropped as too late), then two a job: id, fence and after it the fingerprint of the message that scheduled it.
+-- Answer per job: done | lease_lost | taken_over (nothing changed; taken over: the same job goes on, with somebody else or due again, or somebody else made it
+--        fire; lease_lost: it was replaced, cancelled or finished, is dead or about to be, or nothing is known of it any more).
+-- Work   <= 128 jobs; a constant number of commands, and up to three for each whose lease is gone, of whose records it reads at most 1 MiB (taken as lost beyond).
+--        First write ZREM.
 local outcome, ids = ARGV[1], {}
 for i = 2, #ARGV, 2 do ids[i / 2] = ARGV[i] end
 local states = many('HMGET', STATE, ids) or {}
-local done, over, answer, count = {}, {}, {}, 0
+local done, over, answer, count, looked = {}, {}, {}, 0, 0
 for i, id in ipairs(ids) do
-  local bytes = states[i]
-  if bytes and fence_of(bytes) == ARGV[2 * i + 1] and is_readable(bytes) then
+  local bytes, proof = states[i], ARGV[2 * i + 1]
+  if bytes and fence_of(bytes) == sub(proof, 1, 8) and is_readable(bytes) then
     count = count + 1
     done[count], over[2 * count - 1], over[2 * count] = id, id, gone_entry(outcome, bytes)
     answer[i] = 'done'
   else
-    local holder = bytes and fence_of(bytes)
-    local entry = not bytes and (call('HGET', GONE, id) or call('HGET', GONE_OLD, id))
-    local is_taken_over = holder and holder ~= NO_FENCE or entry and gone_outcome(entry) == 'f' and call('HEXISTS', JOBS, id) == 0
-    answer[i] = is_taken_over and 'taken_over' or 'lease_lost'
+    -- The state says it where there is one: a record may be large.
+    local message, size = sub(proof, 9), bytes and 0 or call('HSTRLEN', JOBS, id)
+    looked = looked + size
+    local record = size > 0 and looked <= 1048576 and call('HGET', JOBS, id)
+    local entry = not bytes and size == 0 and (call('HGET', GONE, id) or call('HGET', GONE_OLD, id))
+    local is_same = bytes and is_readable(bytes) and sub(bytes, 34, 41) == message and byte(bytes, 43) == 0
+      or record and is_known(record) and fingerprint_of(record) == message
+      or entry and gone_outcome(entry) == 'f' and gone_fingerprint(entry) == message
+    answer[i] = is_same and 'taken_over' or 'lease_lost'
   end
 end
 many('ZREM', RUN, done)

@@ -8,7 +8,7 @@ use dwell::store::Store;
 use dwell_connectors::conformance::proxy::{Direction, Flow, Proxy};
 use dwell_connectors::memory::Fault;
 
-use super::rig::{ALL, Rig, attempts, request, to};
+use super::rig::{ALL, Rig, action, asking, attempts, request, to, verdicts};
 use crate::support::wait_until;
 
 async fn redis(rig: &Rig, line: &[&str]) {
@@ -42,6 +42,24 @@ async fn an_outcome_that_is_settled_again_because_its_answer_was_lost_is_no_lost
     assert!(rig.stop(Duration::from_secs(10)).await, "all was settled");
     assert_eq!(rig.metric("dwell_leases_lost_total"), 0.0);
     assert_eq!(rig.metric(r#"dwell_possible_duplicates_total{cause="lease_lost"}"#), 0.0);
+}
+
+#[tokio::test]
+async fn a_confirm_after_the_lease_is_a_possible_duplicate_where_the_same_job_goes_on() {
+    let rig = Rig::start(&[("delivery.retry", "1h"), ("delivery.publish_timeout", "25s")]).await;
+    rig.broker.fail_times("orders.a", 3, Fault::Hold);
+    for id in ["replaced", "cancelled", "failed"] {
+        rig.send(request(id, "0"));
+    }
+    rig.arrived("orders.a", 3).await;
+    rig.send(request("replaced", "1h"));
+    rig.send(asking(action("cancel", "cancelled")));
+    // Its consumer is faster than the confirm: there will be another attempt.
+    rig.send(asking(action("fail", "failed")));
+    assert_eq!(verdicts(&rig.arrived("replies", 2).await), ["in_flight", "failed"]);
+    assert_eq!(rig.broker.release(), 3);
+    rig.until_metric("dwell_leases_lost_total", 3.0).await;
+    assert_eq!(rig.metric(r#"dwell_possible_duplicates_total{cause="lease_lost"}"#), 1.0);
 }
 
 #[tokio::test]

@@ -9,7 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use dwell::job::{Action, DeadReason, Due};
 use dwell::store::fsck::Problem;
-use dwell::store::lease::{Bury, Lease, Over, Stood};
+use dwell::store::lease::Lease;
+use dwell::store::settle::{Bury, Over, Stood};
 use redis::ToRedisArgs;
 use serde_json::Value;
 

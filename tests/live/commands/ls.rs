@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
 use dwell::job::{Action, DeadReason};
-use dwell::store::lease::{Bury, Stood};
+use dwell::store::settle::{Bury, Stood};
 use dwell_connectors::Destination;
 use serde_json::{Value, json};
 use tempfile::TempDir;

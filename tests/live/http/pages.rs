@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use dwell::job::{Action, DeadReason, Due};
 use dwell::store::Store;
-use dwell::store::lease::{Bury, Stood};
+use dwell::store::settle::{Bury, Stood};
 use serde_json::Value;
 
 use super::sidecar::Sidecar;

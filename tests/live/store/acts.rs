@@ -2,8 +2,9 @@
 
 use dwell::job::{Action, DeadReason, Due, Verdict};
 use dwell::request::Act;
-use dwell::store::lease::{Bury, Lease, Over, Retry, Stood};
+use dwell::store::lease::Lease;
 use dwell::store::record::Generation;
+use dwell::store::settle::{Bury, Over, Retry, Stood};
 
 use super::bed::{Bed, FAR, KEEP, LEASE, MAIN, PAST, RETRY, action, held, id, request, retry};
 
@@ -49,7 +50,7 @@ pub(crate) async fn bring(bed: &Bed, place: &str, name: &str, message: u64) {
     let done = match place {
         "in_flight" | "taken_over" => true,
         "returned" => {
-            let release = dwell::store::lease::Release { job: held(&lease), pause_ms: 1_000_000, unpublished: true };
+            let release = dwell::store::settle::Release { job: held(&lease), pause_ms: 1_000_000, unpublished: true };
             bed.store.release(0, MAIN, &[release]).await.unwrap()[0] == Stood::Settled
         }
         "retrying" => bed.retry(&lease, 1_000_000).await,
@@ -196,7 +197,7 @@ async fn a_fire_is_the_same_schedule_now() {
     // What was given back unpublished waits past its due time, and is not due later for it.
     bed.put(request("back", 4, PAST)).await;
     let lease = bed.claim_one().await;
-    let pause = dwell::store::lease::Release { job: held(&lease), pause_ms: 1_000_000, unpublished: true };
+    let pause = dwell::store::settle::Release { job: held(&lease), pause_ms: 1_000_000, unpublished: true };
     assert_eq!(bed.store.release(0, MAIN, &[pause]).await.unwrap(), [Stood::Settled]);
     let answer = bed.store.act(&action(Action::Fire, "back", 5), RETRY).await.unwrap();
     let again = bed.claim_one().await;
@@ -279,7 +280,7 @@ async fn after_a_change_of_master_what_was_due_before_it_may_have_been_published
     assert_eq!(bed.act(&action(Action::Cancel, "swept", 11)).await, Verdict::CancelledAfterAttempt);
     // A later claim that was taken back, or a new time, does not make it sure.
     for lease in bed.claim().await.jobs {
-        let pause = dwell::store::lease::Release { job: held(&lease), pause_ms: 1_000_000, unpublished: true };
+        let pause = dwell::store::settle::Release { job: held(&lease), pause_ms: 1_000_000, unpublished: true };
         assert_eq!(bed.store.release(0, MAIN, &[pause]).await.unwrap(), [Stood::Settled]);
     }
     assert_eq!(bed.act(&action(Action::Cancel, "returned", 12)).await, Verdict::CancelledAfterAttempt);

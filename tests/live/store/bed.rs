@@ -11,7 +11,8 @@ use dwell::request::{Act, Origin, Schedule};
 use dwell::servers::{RedisOptions, RedisServer};
 use dwell::store::act::SweepRules;
 use dwell::store::inbound::Answer;
-use dwell::store::lease::{Held, Lease, Over, Release, Retry, Stood, Taken};
+use dwell::store::lease::{Lease, Taken};
+use dwell::store::settle::{Held, Over, Release, Retry, Stood};
 use dwell::store::{Store, Unobserved};
 use dwell_connectors::{Destination, Headers};
 use redis::aio::MultiplexedConnection;
@@ -204,7 +205,7 @@ pub(crate) fn one_of(taken: Taken) -> Lease {
 }
 
 pub(crate) fn held(lease: &Lease) -> Held {
-    Held { id: lease.id.clone(), fence: lease.fence }
+    lease.held()
 }
 
 pub(crate) fn retry(lease: &Lease, wait_ms: u64) -> Retry {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use dwell::job::{Action, DeadReason, Verdict};
 use dwell::request::{Act, Schedule};
 use dwell::store::act::SweepRules;
-use dwell::store::lease::{Lease, Over, Retry, Stood};
+use dwell::store::settle::{Retry, Stood};
 
 use super::bed::{Bed, KEEP, MAIN, PAST, RETRY, action, held, request, retry};
 
@@ -119,40 +119,6 @@ async fn an_old_complete_does_not_end_a_new_schedule_claimed_at_once() {
         assert!(!bed.complete(&old).await);
         assert!(bed.complete(&new).await);
     }
-}
-
-#[tokio::test]
-async fn a_late_complete_tells_a_job_that_somebody_took_over_from_one_that_had_another_end() {
-    let bed = Bed::new().await;
-    let late = async |lease: &Lease| bed.store.complete(0, &[held(lease)], Over::Fired).await.unwrap()[0];
-    // Its consumer schedules itself anew before the confirm came.
-    deliver(&bed, &[s(1)]).await;
-    let lease = bed.claim_one().await;
-    deliver(&bed, &[s(2)]).await;
-    assert_eq!(late(&lease).await, Stood::Lost);
-    // Again, where a schedule before that has fired.
-    assert!(bed.complete(&bed.claim_one().await).await);
-    deliver(&bed, &[s(3)]).await;
-    let lease = bed.claim_one().await;
-    deliver(&bed, &[s(4)]).await;
-    assert_eq!(late(&lease).await, Stood::Lost);
-    // It is cancelled, or finished, while its attempt is out.
-    for (action_of, verdict, message) in [(Action::Cancel, Verdict::InFlight, 5), (Action::Finish, Verdict::Finished, 7)] {
-        let lease = bed.claim_one().await;
-        assert_eq!(bed.act(&action(action_of, "a", message)).await, verdict);
-        assert_eq!(late(&lease).await, Stood::Lost);
-        deliver(&bed, &[s(message + 1)]).await;
-    }
-    // Taken over: given back, then claimed, then over.
-    let owner = bed.claim_for(Duration::ZERO).await.jobs.remove(0);
-    let rescued = bed.rescue_one().await;
-    assert_eq!(late(&owner).await, Stood::TakenOver);
-    assert!(bed.release(&rescued, false).await);
-    assert_eq!(late(&owner).await, Stood::Lost, "nobody publishes it yet, and who took it over has counted it");
-    let next = bed.claim_one().await;
-    assert_eq!(late(&owner).await, Stood::TakenOver);
-    assert!(bed.complete(&next).await);
-    assert_eq!(late(&owner).await, Stood::TakenOver);
 }
 
 #[tokio::test]

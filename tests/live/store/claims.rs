@@ -4,8 +4,10 @@ use std::time::Duration;
 
 use dwell::clock;
 use dwell::job::{Due, Verdict};
-use dwell::store::lease::{Ask, Lease, Release, Retry, Stood};
+use dwell::servers::{RedisOptions, RedisServer};
+use dwell::store::lease::{Ask, Lease};
 use dwell::store::read::Place;
+use dwell::store::settle::{Release, Retry, Stood};
 
 use super::bed::{Bed, FAR, LEASE, MAIN, PAST, held, id, one_of, request};
 use super::lossy::Lossy;
@@ -83,6 +85,23 @@ async fn what_a_lost_claim_took_early_is_not_early_when_it_is_given_back() {
     assert!(lossy.store.claim(0, MAIN, LEASE, 128, 1 << 20).await.unwrap().jobs.is_empty());
     let found = bed.store.find(&id("soon")).await.unwrap().unwrap();
     assert_eq!((found.score_ms, found.place, found.state.unwrap().attempt), (due_ms, Place::Scheduled, 0));
+}
+
+#[tokio::test]
+async fn a_large_record_that_would_not_fit_is_not_fetched() {
+    let server = RedisServer::start(RedisOptions::default()).await.unwrap();
+    let bed = Bed::on(&server.url(), 1, &[MAIN]).await;
+    for n in 1..=2 {
+        let mut large = request(&format!("job-{n}"), n, PAST);
+        large.job.body = vec![0; 600_000].into();
+        bed.put(large).await;
+    }
+    bed.redis(&["CONFIG", "RESETSTAT"]).await;
+    let taken = bed.store.claim(0, MAIN, LEASE, 128, 1 << 20).await.unwrap();
+    assert_eq!((taken.jobs.len(), taken.more), (1, true));
+    let redis::Value::BulkString(stats) = bed.redis(&["INFO", "commandstats"]).await else { panic!() };
+    let stats = String::from_utf8(stats).unwrap();
+    assert!(stats.contains("cmdstat_hmget:calls=2,"), "of the record and its state: {stats}");
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 use dwell::job::{Action, Due, Verdict};
 use dwell::servers::{RedisOptions, RedisServer};
 use dwell::store::error::Class;
-use dwell::store::lease::{Over, Stood};
+use dwell::store::settle::{Over, Stood};
 
 use super::bed::{Bed, FAR, LEASE, MAIN, PAST, RETRY, action, held, open, request, settings};
 use crate::support::{redis_link, wait_until};
@@ -42,6 +42,9 @@ async fn a_failover_that_loses_claims_loses_no_job_and_tells_no_lie() {
         store.schedule(&[request(name, message, Due::At(due))]).await.unwrap();
         assert_eq!(store.act(&cancel(name, message + 10), RETRY).await.unwrap().verdict, verdict, "{name}");
     }
+    // Its confirm comes before the job is claimed again: it will land twice.
+    let early = store.complete(0, &[held(lease("claimed"))], Over::Fired).await.unwrap();
+    assert_eq!(early, [Stood::TakenOver]);
     // What was completed is published once more, under the same id and generation.
     let taken = store.claim(0, MAIN, LEASE, 10, 1 << 20).await.unwrap().jobs;
     assert_eq!(taken.len(), 2);

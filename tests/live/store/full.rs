@@ -6,7 +6,7 @@ use dwell::job::{Action, DeadReason, Verdict};
 use dwell::request::Schedule;
 use dwell::servers::{RedisOptions, RedisServer};
 use dwell::store::error::Class;
-use dwell::store::lease::{Bury, Held, Over, Stood};
+use dwell::store::settle::{Bury, Over, Stood};
 
 use super::bed::{Bed, FAR, KEEP, MAIN, PAST, RETRY, action, held, open, request, retry};
 use super::lossy::Lossy;
@@ -187,7 +187,7 @@ async fn a_record_that_cannot_be_read_has_a_verdict_for_each_action() {
     let mut link = bed.raw.clone();
     let _: () = redis::cmd("HSET").arg(bed.key("jobs")).arg("a").arg(record).query_async(&mut link).await.unwrap();
     let broken = bed.claim().await.broken.remove(0);
-    let bury = Bury { job: Held { id: broken.id, fence: broken.fence }, reason: DeadReason::Invalid, error: broken.why };
+    let bury = Bury { job: broken.held(), reason: DeadReason::Invalid, error: broken.why };
     assert_eq!(bed.store.bury(0, &[bury]).await.unwrap(), [Stood::Settled]);
     // An action that is an error is tried for ever by the ingest that read it.
     for (message, (what, verdict)) in

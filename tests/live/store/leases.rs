@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use dwell::job::DeadReason;
-use dwell::store::lease::{Bury, Held, Over, Release, Retry, Stood};
 use dwell::store::read::Place;
+use dwell::store::settle::{Bury, Held, Over, Release, Retry, Stood};
 
 use super::bed::{Bed, LEASE, MAIN, PAST, held, id, request, retry};
 
@@ -33,7 +33,7 @@ async fn a_record_that_cannot_be_read_is_handed_out_as_broken_and_can_be_buried(
     let taken = bed.claim().await;
     assert_eq!((taken.jobs.len(), taken.broken.len()), (0, 1));
     let broken = &taken.broken[0];
-    let bury = Bury { job: Held { id: broken.id.clone(), fence: broken.fence }, reason: DeadReason::Invalid, error: broken.why.clone() };
+    let bury = Bury { job: broken.held(), reason: DeadReason::Invalid, error: broken.why.clone() };
     assert_eq!(bed.store.bury(0, &[bury]).await.unwrap(), [Stood::Settled]);
     assert_eq!(bed.place("a").await, "dead");
 }
@@ -89,8 +89,8 @@ async fn only_the_fence_of_the_lease_ends_it_and_only_once() {
         let lease = bed.claim_one().await;
         let claimed = bed.dump().await;
         for wrong in [[0; 8], [0xff; 8], n.to_be_bytes()] {
-            assert!(!settle(&bed, name, Held { id: id(name), fence: wrong }).await, "{name}");
-            assert!(!settle(&bed, name, Held { id: id("nobody"), fence: lease.fence }).await, "{name}");
+            assert!(!settle(&bed, name, Held { id: id(name), fence: wrong, ..held(&lease) }).await, "{name}");
+            assert!(!settle(&bed, name, Held { id: id("nobody"), ..held(&lease) }).await, "{name}");
         }
         assert_eq!(bed.dump().await, claimed, "{name}");
         assert!(settle(&bed, name, held(&lease)).await, "{name}");

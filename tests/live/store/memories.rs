@@ -3,7 +3,7 @@
 use dwell::job::{Action, DeadReason, Verdict};
 use dwell::request::Schedule;
 use dwell::store::act::{SweepRules, Swept};
-use dwell::store::lease::{Bury, Over, Stood};
+use dwell::store::settle::{Bury, Over, Stood};
 
 use super::bed::{Bed, FAR, KEEP, PAST, action, held, request};
 

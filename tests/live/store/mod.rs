@@ -7,6 +7,7 @@ mod claims;
 mod failover;
 mod full;
 mod gate;
+mod late;
 mod leases;
 mod link;
 mod lossy;

@@ -3,8 +3,8 @@
 use dwell::job::{Action, Conflict, Due, Verdict};
 use dwell::request::{Act, Schedule};
 use dwell::store::inbound::{Answer, Head};
-use dwell::store::lease::{Bury, Stood};
 use dwell::store::record;
+use dwell::store::settle::{Bury, Stood};
 
 use super::bed::{Bed, FAR, MAIN, PAST, action, held, id, open, origin, request};
 

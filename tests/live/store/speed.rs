@@ -1,7 +1,7 @@
 //! What the scripts cost Redis. Not a test: `cargo test --release --test live speed -- --ignored --nocapture`.
 
 use dwell::servers::{RedisOptions, RedisServer};
-use dwell::store::lease::Over;
+use dwell::store::settle::Over;
 
 use super::bed::{Bed, LEASE, MAIN, PAST, held, request};
 

@@ -1,6 +1,6 @@
 //! A key of another type, as a foreign hand leaves it: calls fail as long as it is there, and change nothing.
 
-use dwell::store::lease::Over;
+use dwell::store::settle::Over;
 
 use super::bed::{Bed, FAR, LEASE, MAIN, PAST, held, id, request};
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use dwell::job::Action;
 use dwell::store::fsck::Problem as P;
-use dwell::store::lease::{Over, Stood};
+use dwell::store::settle::{Over, Stood};
 
 use super::{Damaged, findings, healthy_part};
 use crate::store::bed::{action, held};

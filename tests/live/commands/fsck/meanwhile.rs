@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use dwell::store::fsck::{self, Finding, Problem as P, Rules};
-use dwell::store::lease::Stood;
 use dwell::store::record;
+use dwell::store::settle::Stood;
 use redis::Commands as _;
 
 use super::{Damaged, findings};
