@@ -17,7 +17,9 @@ pub(super) async fn topic(harness: &dyn Harness) -> String {
     name
 }
 
-pub(super) fn options(topic: &str) -> SourceOptions {
+/// What a reader of this topic asks for where a test has no wish of its own: 100 messages or 16 MiB a batch, 1000 unsettled.
+#[must_use]
+pub fn options(topic: &str) -> SourceOptions {
     SourceOptions {
         topic: topic.to_owned(),
         group: "readers".to_owned(),

@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
+pub use self::hand::options;
 pub use self::{links::*, settling::*, sinks::*, sources::*};
 use crate::BrokerConfig;
 

@@ -25,9 +25,9 @@ mod wire;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use dwell_connectors::conformance::options;
 use dwell_connectors::{
-    Acks, BrokerConfig, ConnectorError, Destination, ErrorKind, Message, Outcome, Outcomes, Publication, Role, Source, SourceOptions,
-    Token, amqp,
+    BrokerConfig, ConnectorError, Destination, ErrorKind, Message, Outcome, Outcomes, Publication, Role, Source, Token, amqp,
 };
 use lapin::options::{ExchangeDeclareOptions, QueueBindOptions, QueueDeclareOptions};
 use lapin::types::{AMQPValue, FieldTable};
@@ -46,17 +46,6 @@ fn at(url: impl Into<String>) -> BrokerConfig {
 fn fresh() -> String {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     format!("test.{}", COUNT.fetch_add(1, Ordering::Relaxed))
-}
-
-fn options(queue: &str) -> SourceOptions {
-    SourceOptions {
-        topic: queue.to_owned(),
-        group: "readers".to_owned(),
-        max_batch: 100,
-        max_batch_bytes: 16 << 20,
-        max_unsettled: 1000,
-        acks: Acks::Explicit,
-    }
 }
 
 fn to(exchange: &str, key: &str) -> Destination {

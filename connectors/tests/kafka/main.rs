@@ -21,9 +21,7 @@ mod suite;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use dwell_connectors::{
-    Acks, BrokerConfig, Destination, Message, Outcome, Outcomes, Publication, Role, Source, SourceOptions, Token, kafka,
-};
+use dwell_connectors::{BrokerConfig, Destination, Message, Outcome, Outcomes, Publication, Role, Source, SourceOptions, Token, kafka};
 use rdkafka::ClientConfig;
 use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
 use rdkafka::client::DefaultClientContext;
@@ -49,7 +47,7 @@ fn fresh(name: &str) -> String {
 /// The group is named after the topic: tests share a broker.
 fn options(topic: &str) -> SourceOptions {
     let group = format!("readers-of-{topic}");
-    SourceOptions { topic: topic.to_owned(), group, max_batch: 100, max_batch_bytes: 16 << 20, max_unsettled: 1000, acks: Acks::Explicit }
+    SourceOptions { group, ..dwell_connectors::conformance::options(topic) }
 }
 
 fn publication(token: Token, topic: &str, message: Message) -> Publication {

@@ -19,24 +19,14 @@ mod unreadable;
 
 use std::time::Duration;
 
-use dwell_connectors::{Acks, BrokerConfig, Destination, Message, Outcome, Outcomes, Publication, Role, SourceOptions, Token, nats};
+use dwell_connectors::conformance::options;
+use dwell_connectors::{BrokerConfig, Destination, Message, Outcome, Outcomes, Publication, Role, Token, nats};
 
 /// The longest that anything may take.
 const PATIENCE: Duration = Duration::from_secs(15);
 
 fn at(url: impl Into<String>) -> BrokerConfig {
     BrokerConfig::Nats(nats::Config::at(url))
-}
-
-fn options(topic: &str) -> SourceOptions {
-    SourceOptions {
-        topic: topic.to_owned(),
-        group: "readers".to_owned(),
-        max_batch: 100,
-        max_batch_bytes: 16 << 20,
-        max_unsettled: 1000,
-        acks: Acks::Explicit,
-    }
 }
 
 fn publication(token: Token, subject: &str, message: Message) -> Publication {
