@@ -162,14 +162,8 @@ impl Publisher {
         sink.publish(publications).await;
     }
 
-    /// Publishes one message and waits for its outcome, `publish_timeout` at most.
-    pub async fn publish_one(&self, to: Destination, message: Message) -> Outcome {
-        let outcome = self.publish_all(vec![(to, message)]).await.pop();
-        outcome.map_or_else(|| Outcome::Unknown("the publisher ended".to_owned()), |(outcome, _)| outcome)
-    }
-
-    /// As [`Publisher::publish_one`], several at once: they are handed over together, in this order. Gives back when all have their outcomes: these,
-    /// and how long each took.
+    /// Publishes messages, handed over together and in this order, and waits for their outcomes, `publish_timeout` at most: these, and how long each
+    /// took.
     pub async fn publish_all(&self, messages: Vec<(Destination, Message)>) -> Vec<(Outcome, Duration)> {
         let begun = clock::now();
         let deadline = begun + self.inner.publish_timeout;

@@ -5,6 +5,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::Ingest;
 use super::held::Held;
+use super::reject::Rejections;
 use super::replies::{Replies, Reply};
 use crate::job::{Action, Verdict};
 use crate::request::{Act, Rejection, Request, Schedule, parse};
@@ -24,6 +25,7 @@ impl Ingest {
         let mut schedules: Vec<Schedule> = Vec::with_capacity(messages.len());
         let mut originals: Vec<Original> = Vec::with_capacity(messages.len());
         let mut replies = Replies::new();
+        let mut rejections = Rejections::new();
         for message in messages {
             let about = About { system: self.source.kind(), destination: &self.options.topic, headers: &message.headers };
             let mut span = self.apply.traces.request(about);
@@ -37,7 +39,7 @@ impl Ingest {
                 Ok(Request::Act(act)) => {
                     span.job(act.id.as_str());
                     // What came before it is applied before it: it may be the same job.
-                    if !self.schedule(&mut schedules, &mut originals, &mut replies, give_up).await
+                    if !self.schedule(&mut schedules, &mut originals, &mut replies, &mut rejections, give_up).await
                         || !self.act(act, span, &mut replies, give_up).await
                     {
                         return false;
@@ -45,17 +47,17 @@ impl Ingest {
                 }
                 Err(rejection) => {
                     span.failed(rejection.code.as_str(), &rejection.detail);
-                    if !self.reject(message, &rejection, give_up).await {
-                        return false;
-                    }
+                    rejections.push((message, rejection));
                 }
             }
         }
-        let stored = self.schedule(&mut schedules, &mut originals, &mut replies, give_up).await;
-        if stored {
+        // What is good is stored first: it does not wait for the confirms of what is not.
+        let done = self.schedule(&mut schedules, &mut originals, &mut replies, &mut rejections, give_up).await
+            && self.reject(rejections, give_up).await;
+        if done {
             self.replier.reply(replies, give_up).await;
         }
-        stored
+        done
     }
 
     async fn schedule(
@@ -63,6 +65,7 @@ impl Ingest {
         schedules: &mut Vec<Schedule>,
         originals: &mut Vec<Original>,
         replies: &mut Replies,
+        rejections: &mut Rejections,
         give_up: &CancellationToken,
     ) -> bool {
         if schedules.is_empty() {
@@ -77,8 +80,8 @@ impl Ingest {
         self.count(IngestResult::Duplicate, count(&[Verdict::Duplicate, Verdict::Kept]));
         for ((schedule, answer), Original { message, span }) in schedules.into_iter().zip(answers).zip(originals) {
             span.succeeded(answer.verdict.as_str());
-            if answer.verdict == Verdict::Conflict && !self.reject(message, &Rejection::conflict(&schedule.id), give_up).await {
-                return false;
+            if answer.verdict == Verdict::Conflict {
+                rejections.push((message, Rejection::conflict(&schedule.id)));
             }
             replies.extend(schedule.reply_to.map(|to| Reply { to, id: schedule.id, action: Action::Schedule, answer }));
         }

@@ -1,6 +1,8 @@
 //! Publishes bad requests to `rejected`.
 
-use dwell_connectors::{Message, Outcome};
+use std::collections::VecDeque;
+
+use dwell_connectors::{Message, Outcome, Position};
 use tokio_util::sync::CancellationToken;
 
 use super::Ingest;
@@ -10,43 +12,74 @@ use crate::reconnect::Backoff;
 use crate::request::Rejection;
 use crate::telemetry::{IngestResult, PauseReason};
 
+/// The most bad requests that are on their way at once: they stand beside the window of the dispatcher. A broker that confirms fewer within
+/// `publish_timeout` gets those again that it did not confirm.
+const AT_ONCE: usize = 256;
+
+/// The bad requests of a batch, each with what is wrong with it.
+pub(super) type Rejections = Vec<(Message, Rejection)>;
+
+/// A bad request on its way.
+struct Attempt {
+    position: Option<Position>,
+    rejection: Rejection,
+    rejected: Rejected,
+    /// What the broker said to the request as it came.
+    invalid: String,
+}
+
 impl Ingest {
-    /// Publishes a bad request to `rejected`, as often as it takes, and as much of it as the broker takes; false when given up.
-    pub(super) async fn reject(&self, request: Message, rejection: &Rejection, give_up: &CancellationToken) -> bool {
-        let position = request.position.clone();
-        let mut rejected = Rejected::new(request, rejection, self.publisher.kind());
+    /// Publishes bad requests to `rejected`, many at once, each as often as it takes, and as much of it as the broker takes; false when given up.
+    pub(super) async fn reject(&self, rejections: Rejections, give_up: &CancellationToken) -> bool {
+        let kind = self.publisher.kind();
+        let attempt = |(request, rejection): (Message, Rejection)| Attempt {
+            position: request.position.clone(),
+            rejected: Rejected::new(request, &rejection, kind),
+            rejection,
+            invalid: String::new(),
+        };
+        let mut waiting: VecDeque<Attempt> = rejections.into_iter().map(attempt).collect();
         let mut backoff = Backoff::link();
         let mut paused = None;
-        // What the broker said to the request as it came.
-        let mut invalid = String::new();
-        loop {
-            let outcome = self.publisher.publish_one(self.rejected.clone(), rejected.message()).await;
-            match outcome {
-                Outcome::Confirmed => break,
-                Outcome::Invalid(why) if rejected.leave_out() => {
-                    if invalid.is_empty() {
-                        invalid = why;
+        while !waiting.is_empty() {
+            let now: Vec<Attempt> = waiting.drain(..waiting.len().min(AT_ONCE)).collect();
+            let messages = now.iter().map(|attempt| (self.rejected.clone(), attempt.rejected.message())).collect();
+            let outcomes = self.publisher.publish_all(messages).await;
+            let mut refused = None;
+            for (mut attempt, (outcome, _)) in now.into_iter().zip(outcomes) {
+                match outcome {
+                    Outcome::Confirmed => {
+                        self.was_rejected(&attempt);
+                        continue;
                     }
-                    continue;
+                    Outcome::Invalid(why) if attempt.rejected.leave_out() => {
+                        if attempt.invalid.is_empty() {
+                            attempt.invalid = why;
+                        }
+                    }
+                    outcome => refused = Some(outcome),
                 }
-                outcome if paused.is_none() => {
-                    paused = Some(self.paused(PauseReason::Rejected));
-                    self.tell(|metrics| metrics.last_error().met(format!("`rejected` takes no messages: {outcome:?}")));
-                    tracing::error!(ingest = self.name, rejected = %self.rejected, ?outcome, "a bad request cannot be published to `rejected`: the ingest waits until it can; make the destination, or set ingest.declare = true");
-                }
-                _ => {}
+                waiting.push_back(attempt);
+            }
+            let Some(outcome) = refused else { continue };
+            if paused.is_none() {
+                paused = Some(self.paused(PauseReason::Rejected));
+                self.tell(|metrics| metrics.last_error().met(format!("`rejected` takes no messages: {outcome:?}")));
+                tracing::error!(ingest = self.name, rejected = %self.rejected, ?outcome, "a bad request cannot be published to `rejected`: the ingest waits until it can; make the destination, or set ingest.declare = true");
             }
             tokio::select! {
-                () = give_up.cancelled() => break,
+                () = give_up.cancelled() => return false,
                 () = clock::sleep(backoff.pause()) => {}
             }
         }
-        if give_up.is_cancelled() && paused.is_some() {
-            return false;
-        }
+        true
+    }
+
+    /// `rejected` has it.
+    fn was_rejected(&self, Attempt { position, rejection, rejected, invalid }: &Attempt) {
         let code = rejection.code.as_str();
         if let Some(left_out) = rejected.left_out() {
-            let (log, offset) = position.map_or_else(Default::default, |position| (position.log, position.offset));
+            let (log, offset) = position.as_ref().map_or_else(Default::default, |position| (position.log.as_str(), position.offset));
             tracing::warn!(
                 ingest = self.name,
                 log,
@@ -59,6 +92,5 @@ impl Ingest {
         }
         tracing::debug!(ingest = self.name, code, detail = rejection.detail, "rejected");
         self.count(IngestResult::Rejected, 1);
-        true
     }
 }

@@ -21,7 +21,7 @@ async fn a_link_that_answers_nothing_is_reopened_and_one_that_owes_nothing_is_ke
     let ended = stop.clone();
     let running = tokio::spawn(async move { running.run(None, ended).await });
     publisher.until_back().await;
-    let publish = async || publisher.publish_one(Destination::new("a"), Message::new("x")).await;
+    let publish = async || publisher.publish_all(vec![(Destination::new("a"), Message::new("x"))]).await.remove(0).0;
     assert_eq!(publish().await, Outcome::Confirmed);
 
     let mut connected = publisher.connected();

@@ -12,6 +12,10 @@ use crate::support::{metric, wait_until};
 const REFUSED: &str = r#"dwell_publish_total{broker="main",outcome="refused"}"#;
 const LEASE_LOST: &str = "dwell_leases_lost_total";
 
+fn text_of(message: &Message) -> String {
+    String::from_utf8(message.body.to_vec()).unwrap()
+}
+
 #[tokio::test]
 async fn a_refusing_target_burns_no_attempt_and_is_tried_more_and_more_rarely() {
     let rig = Rig::start(&[]).await;
@@ -132,6 +136,42 @@ async fn where_rejected_takes_nothing_the_ingest_pauses_says_so_and_goes_on_afte
 }
 
 #[tokio::test]
+async fn bad_requests_are_rejected_many_at_once_and_hold_up_no_good_one() {
+    let rig = Rig::start(&[]).await;
+    // One after the other they would take 40 s.
+    rig.broker.fail("delay.rejected", Fault::Delay(Duration::from_millis(100)));
+    for n in 0..400 {
+        rig.send(Message::new(format!("bad-{n}")).with_header("delay-target", "orders.a"));
+    }
+    rig.send(request("good", "0"));
+    let begun = Instant::now();
+    rig.arrived("orders.a", 1).await;
+    rig.arrived("delay.rejected", 400).await;
+    rig.taken().await;
+    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+    assert_eq!(rig.broker.published("delay.rejected").len(), 400);
+    rig.until_metric(r#"dwell_ingest_total{ingest="main",result="rejected"}"#, 400.0).await;
+}
+
+#[tokio::test]
+async fn of_bad_requests_only_those_that_were_not_taken_are_published_again() {
+    let rig = Rig::start(&[]).await;
+    // Of the first batch, in this order; the first of them is cut, the others come again whole.
+    rig.broker.fail_times("delay.rejected", 1, Fault::Invalid);
+    rig.broker.fail_times("delay.rejected", 2, Fault::Refused);
+    rig.broker.fail_times("delay.rejected", 1, Fault::Unroutable);
+    for n in 0..8 {
+        rig.send(Message::new(format!("bad-{n}")).with_header("shop", "7"));
+    }
+    rig.taken().await;
+    let mut rejected: Vec<String> = rig.broker.published("delay.rejected").iter().map(|message| text_of(message)).collect();
+    rejected.sort_unstable();
+    assert_eq!(rejected, (0..8).map(|n| format!("bad-{n}")).collect::<Vec<_>>());
+    rig.until_metric(r#"dwell_ingest_paused{reason="rejected"}"#, 0.0).await;
+    assert_eq!(rig.metric(r#"dwell_ingest_total{ingest="main",result="rejected"}"#), 8.0);
+}
+
+#[tokio::test]
 async fn a_bad_request_that_is_too_large_for_rejected_is_cut_and_says_so() {
     let rig = Rig::start(&[]).await;
     rig.broker.fail("delay.rejected", Fault::TooLarge(400));
@@ -140,7 +180,8 @@ async fn a_bad_request_that_is_too_large_for_rejected_is_cut_and_says_so() {
     rig.send(Message::new("small").with_header("delay-for", "soon").with_header("shop", "x".repeat(400)));
     rig.send(request("after", "0"));
     rig.arrived("orders.a", 1).await;
-    let rejected = rig.arrived("delay.rejected", 2).await;
+    let mut rejected = rig.arrived("delay.rejected", 2).await;
+    rejected.sort_by_key(|message| std::cmp::Reverse(message.body.len()));
     let told = |message: &Message, name: &str| message.headers.text(name).unwrap().to_owned();
     // 1000 bytes are too many, and 500; headers go first.
     assert_eq!((rejected[0].body.as_ref(), rejected[0].headers.len()), (&body.as_bytes()[..125], 2));
