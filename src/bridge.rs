@@ -95,7 +95,7 @@ impl Bridge {
         readiness.store_reached();
 
         let instance = format!("{:08x}-{}", rand::random::<u32>(), std::process::id());
-        let (fleet_sender, fleet) = watch::channel(Fleet::alone(&instance));
+        let (fleet_sender, fleet) = watch::channel(Fleet::alone(&fleet::entry(&instance, &names)));
         let (head_senders, mut head_receivers): (HashMap<_, _>, HashMap<_, _>) = links
             .iter()
             .filter(|_| roles.dispatch)

@@ -222,7 +222,7 @@ impl Dispatch {
     }
 
     fn join_fleet(&mut self) {
-        let fleet = self.fleet.borrow_and_update().clone();
+        let fleet = self.fleet.borrow_and_update().serving(&self.broker);
         self.wakes.fleet(fleet.preferred(self.store.keys().buckets()), fleet.floor_poll(), clock::now());
     }
 

@@ -18,12 +18,25 @@ use crate::store::inbound::Head;
 const BEAT: Duration = Duration::from_secs(3);
 /// The floor poll of a single instance; a fleet of n polls n times more rarely each, so that Redis sees the same.
 const FLOOR_POLL: Duration = Duration::from_millis(250);
+/// A link for wake-ups that stood for so long was a good one: the next is opened at once.
+const STOOD: Duration = Duration::from_secs(10);
 
-/// The living instances as this one sees them.
+/// The living instances as this one sees them, each by its [`entry`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fleet {
     me: Arc<str>,
     living: Vec<String>,
+}
+
+/// How an instance is entered among the living: its name, and the brokers that it delivers to. Names of brokers have neither spaces nor commas.
+#[must_use]
+pub fn entry(name: &str, brokers: &[String]) -> String {
+    format!("{name} {}", brokers.join(","))
+}
+
+/// Whether the instance of this entry delivers to this broker. One of an older version tells its name alone: it may.
+fn serves(entry: &str, broker: &str) -> bool {
+    entry.split_once(' ').is_none_or(|(_, brokers)| brokers.split(',').any(|name| name == broker))
 }
 
 impl Fleet {
@@ -33,10 +46,16 @@ impl Fleet {
         Fleet { me: me.into(), living: vec![me.to_owned()] }
     }
 
-    /// How many live, this one included.
+    /// Those that deliver to this broker, and this instance.
     #[must_use]
-    pub fn count(&self) -> usize {
-        self.living.len()
+    pub fn serving(&self, broker: &str) -> Self {
+        let living = self.living.iter().filter(|entry| **entry == *self.me || serves(entry, broker));
+        Fleet { me: self.me.clone(), living: living.cloned().collect() }
+    }
+
+    /// Whether another one delivers to this broker.
+    fn has_others(&self, broker: &str) -> bool {
+        self.living.iter().any(|entry| **entry != *self.me && serves(entry, broker))
     }
 
     /// Per bucket whether this instance reads it first: rendezvous hashing, so that a change of the fleet moves as few buckets as can be.
@@ -93,12 +112,24 @@ impl Heads {
     /// Wakes the dispatchers of this process, and the other instances where there are any. For a broker that this process does not deliver to
     /// there must be: an instance that delivers nothing does not follow who lives.
     pub async fn wake(&self, heads: Vec<Head>) {
-        let others = self.fleet.borrow().count() > 1;
-        let foreign: Vec<Head> = heads.iter().filter(|head| others || !self.dispatchers.contains_key(&head.broker)).cloned().collect();
+        let foreign: Vec<Head> = {
+            let fleet = self.fleet.borrow();
+            let is_foreign = |head: &&Head| !self.dispatchers.contains_key(&head.broker) || fleet.has_others(&head.broker);
+            heads.iter().filter(is_foreign).cloned().collect()
+        };
         if let Err(error) = self.store.wake_others(&foreign).await {
             tracing::debug!(%error, "wake-ups were not sent, the floor poll of the others finds the jobs");
         }
         heads.into_iter().for_each(|head| self.wake_own(head));
+    }
+
+    /// Has the dispatchers of this process read every bucket: heads of which others told may not have been heard.
+    fn wake_all(&self) {
+        for broker in self.dispatchers.keys() {
+            for bucket in 0..self.store.keys().buckets() {
+                self.wake_own(Head { bucket, due_ms: 0, broker: broker.clone() });
+            }
+        }
     }
 }
 
@@ -129,18 +160,23 @@ pub async fn beat(store: Arc<Store>, fleet: watch::Sender<Fleet>, stop: Cancella
     }
 }
 
-/// Listens for the wake-ups of other instances until told to stop.
+/// Listens for the wake-ups of other instances until told to stop. What was said while nobody listened is made up for by reading every bucket.
 pub async fn hear(settings: Redis, channel: String, heads: Heads, stop: CancellationToken) {
     let mut backoff = Backoff::link();
     loop {
+        let began = clock::now();
+        let listening = || heads.wake_all();
         let heard = |head| heads.wake_own(head);
         tokio::select! {
             () = stop.cancelled() => return,
-            ended = listen(&settings, &channel, heard) => {
+            ended = listen(&settings, &channel, listening, heard) => {
                 if let Err(error) = ended {
                     tracing::debug!(%error, "not listening for wake-ups, trying again");
                 }
             }
+        }
+        if clock::now().duration_since(began) > STOOD {
+            backoff.reset();
         }
         tokio::select! {
             () = stop.cancelled() => return,
@@ -172,6 +208,20 @@ mod tests {
             assert!(four[bucket] == three[bucket] || four[bucket] == 3, "only the buckets of the one that left may move");
         }
         assert!((0..4).all(|n| four.iter().filter(|reader| **reader == n).count() >= 6), "{four:?}");
+    }
+
+    #[test]
+    fn a_broker_has_its_readers_among_those_that_serve_it() {
+        let brokers = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        let older = "older".to_owned();
+        let (one, both) = (entry("one", &brokers(&["main"])), entry("both", &brokers(&["other-main", "other"])));
+        let living = vec![both.clone(), older.clone(), one.clone()];
+        let of = |me: &str, broker: &str| Fleet { me: me.into(), living: living.clone() }.serving(broker);
+        assert_eq!([of(&one, "main").living, of(&both, "other").living], [vec![older.clone(), one.clone()], vec![both, older.clone()]]);
+        let readers = [of(&one, "main").preferred(64), of(&older, "main").preferred(64)];
+        assert!((0..64).all(|bucket| readers[0][bucket] != readers[1][bucket]), "one reads each, whatever the third does");
+        assert_eq!(of(&one, "main").floor_poll(), 2 * FLOOR_POLL);
+        assert!(of(&one, "main").has_others("main") && !Fleet::alone(&one).has_others("main"));
     }
 
     #[test]

@@ -1,15 +1,23 @@
 //! The instances of a namespace: heartbeats, and the wake-ups that they send each other.
 
+use std::time::Duration;
+
+use futures_util::StreamExt;
 use redis::Value;
 
 use super::Store;
 use super::error::{Class, StoreError};
 use super::inbound::Head;
 use super::link::place;
+use crate::clock;
 use crate::config::Redis;
 
 /// An instance that did not beat for so long is not counted as living, ms.
 pub const ALIVE_MS: i64 = 10_000;
+/// A listener that heard nothing for so long asks whether its link still stands.
+const SILENCE: Duration = Duration::from_secs(5);
+/// How long it waits for an answer.
+const ANSWER: Duration = Duration::from_secs(5);
 
 impl Store {
     /// Beats for this instance and answers the living, sorted, itself among them. Forgets those that have been silent for a minute.
@@ -54,16 +62,36 @@ impl Store {
     }
 }
 
-/// Listens for wake-ups, calling `heard` for each, until the link breaks. The caller listens again.
-pub async fn listen(settings: &Redis, channel: &str, mut heard: impl FnMut(Head) + Send) -> Result<(), StoreError> {
-    use futures_util::StreamExt;
+/// Listens for wake-ups until the link breaks or no longer answers: calls `listening` once none is missed any more, then `heard` for each. The
+/// caller listens again.
+pub async fn listen(
+    settings: &Redis,
+    channel: &str,
+    listening: impl FnOnce() + Send,
+    mut heard: impl FnMut(Head) + Send,
+) -> Result<(), StoreError> {
     let failed = |error: &redis::RedisError| StoreError::from_redis(&format!("listening for wake-ups at {}", place(settings)), error);
-    // In a cluster any node hears what is published at any.
-    let client = super::link::endpoint::client(settings).await?;
-    let mut pubsub = client.get_async_pubsub().await.map_err(|error| failed(&error))?;
-    pubsub.subscribe(channel).await.map_err(|error| failed(&error))?;
-    let mut messages = pubsub.on_message();
-    while let Some(message) = messages.next().await {
+    let silent = || StoreError::new(Class::Timeout, format!("redis: no answer from {} to who listens for wake-ups", place(settings)));
+    let subscribing = async {
+        // In a cluster any node hears what is published at any.
+        let client = super::link::endpoint::client(settings).await?;
+        let (mut link, messages) = client.get_async_pubsub().await.map_err(|error| failed(&error))?.split();
+        link.subscribe(channel).await.map_err(|error| failed(&error))?;
+        Ok((link, messages))
+    };
+    let (mut link, mut messages) = clock::timeout(ANSWER, subscribing).await.unwrap_or_else(|| Err(silent()))?;
+    listening();
+    loop {
+        let message = match clock::timeout(SILENCE, messages.next()).await {
+            Some(Some(message)) => message,
+            Some(None) => return Err(StoreError::new(Class::Io, "redis: the link that listens for wake-ups was cut")),
+            // A link that only hears is not told when the other end is gone. To subscribe again changes nothing, and is answered.
+            None => {
+                let answer = clock::timeout(ANSWER, link.subscribe(channel)).await;
+                answer.ok_or_else(silent)?.map_err(|error| failed(&error))?;
+                continue;
+            }
+        };
         let text = String::from_utf8_lossy(message.get_payload_bytes()).into_owned();
         let mut parts = text.splitn(3, ' ');
         if let (Some(Ok(bucket)), Some(Ok(due_ms)), Some(broker)) =
@@ -72,5 +100,45 @@ pub async fn listen(settings: &Redis, channel: &str, mut heard: impl FnMut(Head)
             heard(Head { bucket, due_ms, broker: broker.to_owned() });
         }
     }
-    Err(StoreError::new(Class::Io, "redis: the link that listens for wake-ups was cut"))
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    use super::*;
+    use crate::config::{Durability, RedisMode};
+
+    #[tokio::test(start_paused = true)]
+    async fn a_link_that_is_silent_for_good_is_left() {
+        // It answers until there is a subscription, and holds the link in silence from then on.
+        let server = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("redis://{}", server.local_addr().unwrap());
+        let holding = tokio::spawn(async move {
+            let (mut link, _) = server.accept().await.unwrap();
+            let mut part = vec![0; 1024];
+            loop {
+                let count = link.read(&mut part).await.unwrap();
+                let asked = String::from_utf8_lossy(&part[..count]);
+                if asked.contains("SUBSCRIBE") {
+                    link.write_all(b"*3\r\n$9\r\nsubscribe\r\n$6\r\nd:wake\r\n:1\r\n").await.unwrap();
+                    return link;
+                }
+                link.write_all("+OK\r\n".repeat(asked.matches('*').count()).as_bytes()).await.unwrap();
+            }
+        });
+        let settings = Redis {
+            mode: RedisMode::Single,
+            urls: vec![url],
+            master: String::new(),
+            namespace: "d".to_owned(),
+            buckets: 1,
+            durability: Durability::Memory,
+            assume_fsync: false,
+        };
+        let mut began = false;
+        let ended = listen(&settings, "d:wake", || began = true, |_| {}).await;
+        assert_eq!((ended.unwrap_err().class, began), (Class::Timeout, true));
+        drop(holding);
+    }
 }

@@ -135,7 +135,7 @@ impl Keys {
         format!("{}:meta", self.namespace)
     }
 
-    /// Living instances: zset instance → heartbeat ms.
+    /// Living instances: zset `name broker,broker` (an older version: `name`) → heartbeat ms.
     #[must_use]
     pub fn instances(&self) -> String {
         format!("{}:instances", self.namespace)

@@ -1,11 +1,76 @@
-//! Two instances on one namespace.
+//! Several instances on one namespace: they share the load, and one hears of its jobs whatever the others serve.
 
-use dwell::servers::RedisOptions;
+use std::time::Duration;
+
+use dwell::clock;
+use dwell::servers::{DwellServer, RedisOptions};
+use dwell_connectors::Destination;
 
 use super::load::mixed;
-use super::rig::{Rig, published, scraped};
+use super::rig::{Rig, SETTLE, TARGET, published, scraped};
+use crate::store::bed::{MAIN, PAST, open, request};
+use crate::support::{redis_link, wait_within};
 
 const JOBS: usize = 8000;
+/// Entries of instances that do nothing but live.
+const CROWD: usize = 200;
+/// Far less than the 50 s between two polls of one among 201.
+const SOON: Duration = Duration::from_secs(20);
+
+/// Has 200 others live beside this instance, each entered so, and waits until it knows of them.
+async fn crowd(rig: &Rig, dwell: &DwellServer, entry: impl Fn(usize) -> String) {
+    let mut link = redis_link(rig.redis.url()).await;
+    let mut enter = redis::cmd("ZADD");
+    enter.arg(format!("{}:instances", rig.settings.redis.namespace));
+    for n in 0..CROWD {
+        enter.arg(clock::wall_ms() + 3_600_000).arg(entry(n));
+    }
+    enter.query_async::<()>(&mut link).await.unwrap();
+    let log = dwell.dir().join("log");
+    wait_within(SETTLE, "it knows of the others", async || {
+        std::fs::read_to_string(&log).unwrap().contains(&format!("\"instances\":{},", CROWD + 1)).then_some(())
+    })
+    .await;
+}
+
+/// A job that is due, of which no instance is told.
+async fn untold(rig: &Rig, id: &str) {
+    let mut due = request(id, 1, PAST);
+    due.job.to = Destination::new(TARGET);
+    open(&rig.settings.redis, &[MAIN]).await.schedule(&[due]).await.unwrap();
+}
+
+async fn arrives_soon(rig: &Rig, id: &str) {
+    wait_within(SOON, &format!("{id} arrives"), async || (rig.book.lock().arrivals_of(id) == 1).then_some(())).await;
+}
+
+#[tokio::test]
+async fn instances_that_serve_other_brokers_do_not_slow_the_one_that_serves_this() {
+    let rig = Rig::new("crowd", RedisOptions::default(), "").await;
+    let dwell = rig.dwell().await;
+    crowd(&rig, &dwell, |n| format!("other-{n} elsewhere,far-off")).await;
+    for n in 0..4 {
+        untold(&rig, &format!("untold-{n}")).await;
+    }
+    for n in 0..4 {
+        arrives_soon(&rig, &format!("untold-{n}")).await;
+    }
+}
+
+#[tokio::test]
+async fn a_listener_that_was_cut_reads_every_bucket_when_it_hears_again() {
+    let rig = Rig::new("deaf", RedisOptions::default(), "").await;
+    let dwell = rig.dwell().await;
+    // Of an older version, which tells no brokers: each serves all of them.
+    crowd(&rig, &dwell, |n| format!("other-{n}")).await;
+    let mut link = redis_link(rig.redis.url()).await;
+    for n in 0..4 {
+        untold(&rig, &format!("untold-{n}")).await;
+        let cut: u64 = redis::cmd("CLIENT").arg("KILL").arg("TYPE").arg("pubsub").query_async(&mut link).await.unwrap();
+        assert_eq!(cut, 1);
+        arrives_soon(&rig, &format!("untold-{n}")).await;
+    }
+}
 
 #[tokio::test]
 async fn two_instances_share_the_load_and_publish_no_job_twice() {

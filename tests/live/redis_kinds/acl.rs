@@ -73,7 +73,7 @@ async fn everything(redis: &Redis) -> Result<(), StoreError> {
     store.wake_others(&heads).await?;
     let (sender, mut heard) = tokio::sync::mpsc::unbounded_channel();
     let channel = store.keys().wake();
-    let listening = fleet::listen(redis, &channel, move |head| drop(sender.send(head)));
+    let listening = fleet::listen(redis, &channel, || {}, move |head| drop(sender.send(head)));
     let hears = wait_until("a wake-up", async || {
         store.wake_others(&[dwell::store::inbound::Head { bucket: 0, broker: MAIN.to_owned(), due_ms: 1 }]).await.ok()?;
         heard.try_recv().ok()

@@ -89,7 +89,7 @@ async fn a_wake_up_reaches_who_listens_at_another_node() {
         let at_one = dwell::config::Redis { urls: vec![node.url()], ..settings.clone() };
         let channel = store.keys().wake();
         let listening = tokio::spawn(async move {
-            let _ = dwell::store::fleet::listen(&at_one, &channel, move |head| drop(sender.send(head))).await;
+            let _ = dwell::store::fleet::listen(&at_one, &channel, || {}, move |head| drop(sender.send(head))).await;
         });
         let head = wait_within(SETTLE, "a wake-up is heard", async || {
             store.wake_others(&heads).await.unwrap();

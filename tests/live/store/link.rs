@@ -172,9 +172,14 @@ async fn the_fleet_knows_its_living_and_wakes_them() {
     let (sender, mut heard) = tokio::sync::mpsc::unbounded_channel();
     let (settings, channel) = (bed.settings.clone(), bed.store.keys().wake());
     let listening = tokio::spawn(async move {
-        let _ = fleet::listen(&settings, &channel, move |head| {
-            let _ = sender.send(head);
-        })
+        let _ = fleet::listen(
+            &settings,
+            &channel,
+            || {},
+            move |head| {
+                let _ = sender.send(head);
+            },
+        )
         .await;
     });
     let mut request = request("a", 1, FAR);
