@@ -13,6 +13,7 @@ use crate::config::Delivery;
 use crate::dispatch::lease_of;
 use crate::fleet::{Fleet, Heads};
 use crate::job::DeadReason;
+use crate::reconnect::jitter;
 use crate::retry::{self, CRASHES_MAX, Next};
 use crate::store::Store;
 use crate::store::error::{Class, StoreError};
@@ -23,10 +24,11 @@ use crate::telemetry::{DuplicateCause, Metrics};
 
 /// How often the preferred reader of a bucket looks for leases past their time: what a crash adds to the lease.
 const LOOK: Duration = Duration::from_secs(1);
-/// How often a fleet looks at every bucket, whoever prefers it: one that cannot agree still rescues. Each of n instances does so n times more rarely.
-const LOOK_ALL: Duration = Duration::from_secs(15);
-/// The longest that an instance goes without.
-const LOOK_ALL_MOST: Duration = Duration::from_secs(300);
+/// Up to so many instances each looks at every bucket as often, whoever prefers it; in a larger fleet each more rarely, so that all together look as
+/// often as these. A reader that was killed counts as living for ten seconds, and its leases end meanwhile.
+const SMALL: u32 = 16;
+/// For so long they leave a lease past its time to the preferred reader.
+const DEFERENCE: Duration = Duration::from_millis(250);
 
 /// The agent that rescues.
 pub struct Rescue {
@@ -49,15 +51,19 @@ impl Rescue {
         let mut all_at = clock::now();
         loop {
             let everything = clock::now() >= all_at;
-            if everything {
-                all_at = clock::now() + self.fleet.borrow().shared(LOOK_ALL).min(LOOK_ALL_MOST);
-            }
-            let preferred = self.fleet.borrow().preferred(self.store.keys().buckets());
-            let buckets = (0..).zip(preferred).filter(|(_, preferred)| *preferred || everything).map(|(bucket, _)| bucket);
+            let preferred = {
+                let fleet = self.fleet.borrow();
+                if everything {
+                    // What stopped all of them lets them go on in step.
+                    all_at = clock::now() + jitter(fleet.shared(LOOK / SMALL).max(LOOK));
+                }
+                fleet.preferred(self.store.keys().buckets())
+            };
+            let buckets = (0..).zip(preferred).filter(|(_, preferred)| *preferred || everything);
             // Those of each master side by side with those of the others: one that hangs must not keep them waiting.
             let passes = self.by_master(buckets).into_iter().map(|buckets| self.pass(buckets, &stop));
             let next = join_all(passes).await.into_iter().flatten().min();
-            let look = clock::now() + LOOK;
+            let look = all_at.min(clock::now() + LOOK);
             tokio::select! {
                 () = stop.cancelled() => return,
                 () = clock::sleep_until(next.map_or(look, |next| next.min(look))) => {}
@@ -65,33 +71,47 @@ impl Rescue {
         }
     }
 
-    /// Buckets of one master each; where there is no cluster, all of them.
-    fn by_master(&self, buckets: impl Iterator<Item = u16>) -> Vec<Vec<u16>> {
+    /// Buckets of one master each, and which of them are preferred; where there is no cluster, all of them.
+    fn by_master(&self, buckets: impl Iterator<Item = (u16, bool)>) -> Vec<Vec<(u16, bool)>> {
         let layout = self.store.layout();
-        let mut groups: HashMap<Option<String>, Vec<u16>> = HashMap::new();
-        for bucket in buckets {
+        let mut groups: HashMap<Option<String>, Vec<(u16, bool)>> = HashMap::new();
+        for (bucket, preferred) in buckets {
             let home = layout.as_ref().and_then(|layout| self.store.home(layout, bucket));
-            groups.entry(home).or_default().push(bucket);
+            groups.entry(home).or_default().push((bucket, preferred));
         }
         groups.into_values().collect()
     }
 
-    /// One pass over buckets of one master: when the next lease ends.
-    async fn pass(&self, mut buckets: Vec<u16>, stop: &CancellationToken) -> Option<Instant> {
+    /// One pass over buckets of one master: when the next lease in a preferred one ends.
+    async fn pass(&self, mut buckets: Vec<(u16, bool)>, stop: &CancellationToken) -> Option<Instant> {
         // A pass that ends early leaves out others each time.
         let first = rand::random_range(0..buckets.len().max(1));
         buckets.rotate_left(first);
+        let is_away = |error: &StoreError| matches!(error.class, Class::Io | Class::Timeout);
+        let names: Vec<u16> = buckets.iter().map(|(bucket, _)| *bucket).collect();
+        let ahead = match self.store.leases_end(&names).await {
+            Ok(ahead) => ahead,
+            Err(error) if is_away(&error) => return None,
+            // One of them is damaged, or has moved: each is looked at by itself.
+            Err(_) => vec![Some(i64::MIN); names.len()],
+        };
         let mut next: Option<Instant> = None;
-        for bucket in buckets {
+        for ((bucket, preferred), ahead_us) in buckets.into_iter().zip(ahead) {
+            let Some(ahead_us) = ahead_us else { continue };
+            let deference = if preferred { Duration::ZERO } else { DEFERENCE };
             if stop.is_cancelled() {
                 break;
             }
-            match self.run_once(bucket).await {
+            if ahead_us.saturating_add(i64::try_from(deference.as_micros()).unwrap_or(0)) > 0 {
                 // Consumers wait for the repeat of what they did not finish: to the millisecond where that is near.
-                Ok(deadline) => next = next.into_iter().chain(deadline).min(),
+                next = next.into_iter().chain(preferred.then(|| after(ahead_us))).min();
+                continue;
+            }
+            match self.run_once(bucket).await {
+                Ok(deadline) => next = next.into_iter().chain(deadline.filter(|_| preferred)).min(),
                 Err(error) => {
                     tracing::debug!(bucket, %error, "rescuing failed, trying again");
-                    if self.store.is_spread() && matches!(error.class, Class::Io | Class::Timeout) {
+                    if self.store.is_spread() && is_away(&error) {
                         // The others of this master would be waited for as long, and the other masters' next pass with them.
                         break;
                     }
@@ -119,8 +139,7 @@ impl Rescue {
             }
             if !taken.more {
                 let ahead_us = taken.next_ms.map(|ms| ms.saturating_mul(1000).saturating_sub(taken.now_us));
-                // A ms on top: the deadline itself is the last moment of the lease.
-                return Ok(ahead_us.map(|us| clock::now() + clock::micros(us) + Duration::from_millis(1)));
+                return Ok(ahead_us.map(after));
             }
         }
     }
@@ -164,6 +183,11 @@ impl Rescue {
         }
         Ok(())
     }
+}
+
+/// When a lease is past its time that ends so much later. A ms on top: the deadline itself is its last moment.
+fn after(ahead_us: i64) -> Instant {
+    clock::now() + clock::micros(ahead_us) + Duration::from_millis(1)
 }
 
 fn by_broker(leases: Vec<Lease>) -> Vec<(String, Vec<Lease>)> {

@@ -167,11 +167,7 @@ impl Store {
 
     /// Asks Redis for its time and remembers it: epoch µs.
     pub async fn read_clock(&self) -> Result<i64, StoreError> {
-        let mut items = answer::Items::new("TIME", self.link.command("TIME", &redis::cmd("TIME")).await?)?;
-        let odd = |_| StoreError::new(Class::Other, "redis: TIME did not answer numbers");
-        let seconds: i64 = items.text()?.parse().map_err(odd)?;
-        let micros: i64 = items.text()?.parse().map_err(odd)?;
-        let us = seconds * 1_000_000 + micros;
+        let us = answer::micros_of(self.link.command("TIME", &redis::cmd("TIME")).await?)?;
         self.saw_clock(us);
         Ok(us)
     }

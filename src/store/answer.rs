@@ -5,6 +5,15 @@ use redis::Value;
 
 use super::error::{Class, StoreError};
 
+/// The answer of TIME as epoch µs.
+pub(super) fn micros_of(time: Value) -> Result<i64, StoreError> {
+    let mut items = Items::new("TIME", time)?;
+    let odd = |_| StoreError::new(Class::Other, "redis: TIME did not answer numbers");
+    let seconds: i64 = items.text()?.parse().map_err(odd)?;
+    let micros: i64 = items.text()?.parse().map_err(odd)?;
+    Ok(seconds * 1_000_000 + micros)
+}
+
 /// The items of an array answer, taken one by one.
 pub(super) struct Items {
     script: &'static str,

@@ -2,9 +2,12 @@
 
 use std::time::Duration;
 
+use redis::Value;
+
 use super::Store;
-use super::answer::Items;
+use super::answer::{Items, micros_of};
 use super::error::StoreError;
+use super::read::score;
 use super::record::{self, Fence, Record, State};
 use super::scripts::Name;
 use super::settle::Held;
@@ -175,6 +178,23 @@ impl Store {
         }
     }
 
+    /// When the first lease of each of these buckets ends, µs from now by the clock of the master that has them; `None` where nothing is out. One
+    /// round trip, which costs Redis less than a script for one of them: for buckets of one master.
+    pub async fn leases_end(&self, buckets: &[u16]) -> Result<Vec<Option<i64>>, StoreError> {
+        let mut pipeline = redis::Pipeline::new();
+        pipeline.cmd("TIME");
+        for bucket in buckets {
+            pipeline.cmd("ZRANGE").arg(self.keys.run(*bucket)).arg(0).arg(0).arg("WITHSCORES");
+        }
+        let mut answers = self.link.pipeline("looking for leases past their time", &pipeline).await?.into_iter();
+        let now_us = answers.next().map_or(Ok(0), micros_of)?;
+        let ahead = |first| match first {
+            Value::Array(first) => first.into_iter().nth(1).and_then(score).map(|ms| ms.saturating_mul(1000).saturating_sub(now_us)),
+            _ => None,
+        };
+        Ok(answers.map(ahead).collect())
+    }
+
     /// Takes over leases past their time, at most so many.
     pub async fn rescue(&self, bucket: u16, lease: Duration, most: usize, most_bytes: usize) -> Result<Taken, StoreError> {
         let fence: Fence = rand::random();
@@ -185,14 +205,7 @@ impl Store {
         self.read_taken("rescue", bucket, fence, sent + lease, value)
     }
 
-    fn read_taken(
-        &self,
-        script: &'static str,
-        bucket: u16,
-        fence: Fence,
-        deadline: Instant,
-        value: redis::Value,
-    ) -> Result<Taken, StoreError> {
+    fn read_taken(&self, script: &'static str, bucket: u16, fence: Fence, deadline: Instant, value: Value) -> Result<Taken, StoreError> {
         let mut items = Items::new(script, value)?;
         let mut taken = Taken { now_us: items.int()?, next_ms: items.maybe_number()?, more: items.int()? == 1, ..Taken::default() };
         taken.unknown = u32::try_from(items.int()?).unwrap_or(u32::MAX);

@@ -116,3 +116,29 @@ async fn a_late_finish_ends_it_and_cancel_answers_with_what_it_found() {
     assert_eq!([&counts.scheduled, &counts.reserved, &counts.dead].map(|of| of.iter().sum::<u64>()), [0, 0, 0]);
     assert_eq!(orders.until(2).await.len(), 2);
 }
+
+#[tokio::test]
+async fn a_ttr_that_ends_after_its_instance_was_killed_is_noticed_as_soon() {
+    let rig = Rig::with_dedupe("killed", RedisOptions::default(), r#"delivery.retry = ["1s", "1h"]"#, JETSTREAM_WINDOW).await;
+    let (mut killed, lives) = tokio::join!(rig.dwell(), rig.dwell());
+    for dwell in [&killed, &lives] {
+        let log = dwell.dir().join("log");
+        wait_until("they know of each other", async || std::fs::read_to_string(&log).unwrap().contains("\"instances\":2,").then_some(()))
+            .await;
+    }
+    let orders = Mailbox::of(&rig, TARGET).await;
+    let jobs = (0..64).map(|n| job(&format!("job-{n}"), "0", "3s"));
+    rig.producer().publish(jobs.collect()).await;
+    orders.until(64).await;
+    killed.kill().unwrap();
+    let came = orders.until(128).await;
+    let at = |id: &str, attempt: &str| {
+        let is_meant =
+            |message: &&Message| message.headers.text("delayed-id") == Some(id) && message.headers.text("delayed-attempt") == Some(attempt);
+        came.iter().find(is_meant).unwrap().timestamp_ms.unwrap()
+    };
+    let apart: Vec<i64> = (0..64).map(|n| format!("job-{n}")).map(|id| at(&id, "2") - at(&id, "1")).collect();
+    println!("attempt 2 came {:?} to {:?} ms after attempt 1", apart.iter().min(), apart.iter().max());
+    // The TTR and the wait are four seconds; two are for noticing, the rest for a busy machine.
+    assert!(apart.iter().all(|ms| (4000..8000).contains(ms)), "{apart:?}");
+}
