@@ -22,6 +22,8 @@ use pending::{Owner, Pending};
 /// A sink may say nothing while it owes outcomes for twice `publish_timeout`, and this. A client gives each up within one, and looks for those once a
 /// second (Kafka), or asks first whether there is a stream, for up to five (NATS).
 const SILENCE_MARGIN: Duration = Duration::from_secs(10);
+/// How long a sink has, after the time of a publication is over, to tell what it knows of it: what was never sent is refused, and not unknown.
+pub(crate) const ANSWER: Duration = Duration::from_secs(2);
 /// What comes so much later than a bound that this process keeps itself came so late because it did not run: what a sink said meanwhile has yet to come
 /// through.
 pub(crate) const OVERSLEPT: Duration = Duration::from_secs(1);
@@ -40,8 +42,18 @@ pub struct Attempt {
     pub message: Message,
     /// For brokers that drop repeats.
     pub dedupe_id: String,
-    /// Without an answer by then the outcome is unknown.
+    /// Without an answer by then it is given up: refused where the sink says that it was not sent, and unknown otherwise.
     pub deadline: Instant,
+}
+
+/// How one life of a link ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    /// The sink ended, and has answered all that it took.
+    Lost,
+    /// It said nothing any more.
+    Silent,
+    Stopped,
 }
 
 /// The link of one broker for publishing. Clones share it.
@@ -143,9 +155,10 @@ impl Publisher {
             let mut by_deadline: Vec<(Instant, Vec<Token>)> = Vec::new();
             for attempt in &attempts {
                 pending.owners.insert(attempt.token, Owner::Dispatch);
+                let answered_by = attempt.deadline + ANSWER;
                 match by_deadline.last_mut() {
-                    Some((deadline, tokens)) if *deadline == attempt.deadline => tokens.push(attempt.token),
-                    _ => by_deadline.push((attempt.deadline, vec![attempt.token])),
+                    Some((deadline, tokens)) if *deadline == answered_by => tokens.push(attempt.token),
+                    _ => by_deadline.push((answered_by, vec![attempt.token])),
                 }
             }
             pending.deadlines.extend(by_deadline.into_iter().map(Reverse));
@@ -157,7 +170,13 @@ impl Publisher {
         };
         let publications = attempts
             .into_iter()
-            .map(|attempt| Publication { token: attempt.token, to: attempt.to, message: attempt.message, dedupe_id: attempt.dedupe_id })
+            .map(|Attempt { token, to, message, dedupe_id, deadline }| Publication {
+                token,
+                to,
+                message,
+                dedupe_id,
+                deadline: Some(deadline),
+            })
             .collect();
         sink.publish(publications).await;
     }
@@ -179,7 +198,7 @@ impl Publisher {
         }) else {
             return tokens.iter().map(|_| (Outcome::Refused("the broker is away".to_owned()), Duration::ZERO)).collect();
         };
-        let publication = |(token, (to, message))| Publication { token, to, message, dedupe_id: String::new() };
+        let publication = |(token, (to, message))| Publication { token, to, message, dedupe_id: String::new(), deadline: None };
         sink.publish(tokens.into_iter().zip(messages).map(publication).collect()).await;
         let outcome = async |receiver: oneshot::Receiver<Outcome>| {
             let outcome = receiver.await.unwrap_or_else(|_| Outcome::Unknown("the publisher ended".to_owned()));
@@ -226,7 +245,7 @@ impl Publisher {
                         backoff.reset();
                     }
                     tracing::info!(broker = self.inner.name, "publishing");
-                    silent = self.serve(outcomes, &stop).await;
+                    silent = self.serve(outcomes, &stop).await == End::Silent;
                     if stop.is_cancelled() {
                         return;
                     }
@@ -252,9 +271,9 @@ impl Publisher {
         }
     }
 
-    /// One life of a link; true where it ended because the sink said nothing any more: it is left to itself, its client may stand still.
-    async fn serve(&self, mut outcomes: Outcomes, stop: &CancellationToken) -> bool {
-        let silent = loop {
+    /// One life of a link. A sink that says nothing any more is left to itself: its client may stand still.
+    async fn serve(&self, mut outcomes: Outcomes, stop: &CancellationToken) -> End {
+        let end = loop {
             let (next_deadline, silence) = {
                 let pending = self.inner.pending.lock();
                 (pending.earliest(), pending.silent_at(self.silence()))
@@ -263,13 +282,13 @@ impl Publisher {
                 biased;
                 batch = outcomes.recv() => match batch {
                     Some(batch) => self.given(batch),
-                    None => break false,
+                    None => break End::Lost,
                 },
-                () = stop.cancelled() => break false,
+                () = stop.cancelled() => break End::Stopped,
                 () = at(next_deadline) => self.expire(),
                 () = at(silence) => {
                     if silence.is_some_and(|moment| clock::now() < moment + OVERSLEPT) {
-                        break true;
+                        break End::Silent;
                     }
                     self.inner.pending.lock().given(0);
                 }
@@ -283,13 +302,17 @@ impl Publisher {
             let mut pending = self.inner.pending.lock();
             *self.inner.sink.write() = None;
             pending.forgive();
-            // A sink answers every token before it ends; whatever it left open may have landed.
             pending.owners.keys().copied().collect()
         };
         *self.inner.lost.lock() = clock::now();
         self.set_connected(false);
-        self.report(left.into_iter().map(|token| (token, Outcome::Unknown("the link was lost before the confirm".to_owned()))).collect());
-        silent
+        // A sink answers every token that it took before it ends: what it left open came to it afterwards, and was not sent.
+        let outcome = match end {
+            End::Lost => Outcome::Refused("the link was lost before it was handed over".to_owned()),
+            End::Silent | End::Stopped => Outcome::Unknown("the link was left before the confirm".to_owned()),
+        };
+        self.report(left.into_iter().map(|token| (token, outcome.clone())).collect());
+        end
     }
 
     /// The sink gave outcomes.

@@ -2,6 +2,7 @@
 
 use async_trait::async_trait;
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 
 use crate::{ConnectorError, Destination, Message};
 
@@ -19,6 +20,9 @@ pub struct Publication {
     pub message: Message,
     /// For brokers that drop repeats (`Nats-Msg-Id`) or name messages (AMQP `message_id`): at most 64 characters. Empty: none.
     pub dedupe_id: String,
+    /// Where this is sooner than the `publish_timeout` of the sink: by then it is given up. What was not sent is refused, and is not sent any more; what
+    /// was is unknown.
+    pub deadline: Option<Instant>,
 }
 
 /// What became of one publication. Each is a decision of the broker, or the lack of one.
@@ -38,7 +42,7 @@ pub enum Outcome {
 
 /// Where the outcomes of one sink arrive, in batches: exactly one for each token that was handed over, also when the link dies.
 /// `None` from `recv` means that the link is gone (or the sink closed) and every outcome was delivered: drop the sink, open another. A batch that
-/// another task hands over after this end has no outcomes and was not sent.
+/// another task hands over after this end has no outcomes and was not sent: so what has none when they end was refused.
 /// The channel is bounded by what is in flight, which the caller bounds.
 pub type Outcomes = mpsc::UnboundedReceiver<Vec<(Token, Outcome)>>;
 

@@ -54,7 +54,13 @@ impl Harness for Memory {
 conformance_tests!(memory());
 
 fn publication(token: u64) -> Publication {
-    Publication { token, to: Destination::new("t"), message: Message::new(token.to_string()), dedupe_id: format!("d{token}") }
+    Publication {
+        token,
+        to: Destination::new("t"),
+        message: Message::new(token.to_string()),
+        dedupe_id: format!("d{token}"),
+        deadline: None,
+    }
 }
 
 type Expected = fn(&Outcome) -> bool;

@@ -109,7 +109,7 @@ async fn relay(broker: BrokerConfig, from: String, to: Destination, stop: Cancel
                 open.insert(batch.id, batch.messages.len());
                 in_flight += batch.messages.len();
                 let publications = (batch.id.0 << 32..).zip(batch.messages);
-                let publications = publications.map(|(token, message)| Publication { token, to: to.clone(), message, dedupe_id: String::new() });
+                let publications = publications.map(|(token, message)| Publication { token, to: to.clone(), message, dedupe_id: String::new(), deadline: None });
                 sink.publish(publications.collect()).await;
             }
         }

@@ -144,7 +144,7 @@ fn judge(settings: &Settings, name: &str, ingest: &Ingest, message: &Message) ->
 
 async fn publish(broker: &Broker, topic: &str, message: Message, timeout: Duration) -> Result<Outcome, Stop> {
     let (sink, mut outcomes) = broker.connector.sink(timeout).await?;
-    let publication = Publication { token: 1, to: Destination::new(topic), message, dedupe_id: String::new() };
+    let publication = Publication { token: 1, to: Destination::new(topic), message, dedupe_id: String::new(), deadline: None };
     sink.publish(vec![publication]).await;
     let outcome = match clock::timeout(timeout, outcomes.recv()).await {
         Some(Some(outcomes)) => outcomes.into_iter().next().map(|(_, outcome)| outcome),

@@ -41,7 +41,7 @@ impl Producer {
         for message in messages {
             // As many as the largest so far allows.
             most = most.min((WINDOW_BYTES / message.body.len().max(1)).max(2));
-            chunk.push(Publication { token: self.next, to: to.clone(), message, dedupe_id: String::new() });
+            chunk.push(Publication { token: self.next, to: to.clone(), message, dedupe_id: String::new(), deadline: None });
             self.next += 1;
             if chunk.len() >= CHUNK.min(most / 2) {
                 self.hand_over(std::mem::take(&mut chunk), most).await?;

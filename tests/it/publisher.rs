@@ -43,3 +43,24 @@ async fn a_link_that_answers_nothing_is_reopened_and_one_that_owes_nothing_is_ke
     stop.cancel();
     running.await.unwrap();
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_is_handed_over_as_the_link_dies_is_refused() {
+    let broker = Broker::with_topics(["a"]);
+    let (publisher, _reports) = Publisher::new("main", BrokerConfig::Memory(memory::Config::from(&broker)), PUBLISH_TIMEOUT, None);
+    let (stop, running) = (CancellationToken::new(), publisher.clone());
+    let ended = stop.clone();
+    let running = tokio::spawn(async move { running.run(None, ended).await });
+    publisher.until_back().await;
+    broker.stall();
+    let publishing = publisher.publish_one(Destination::new("a"), Message::new("x"));
+    let dying = async {
+        clock::sleep(Duration::from_millis(10)).await;
+        broker.cut();
+    };
+    let (outcome, ()) = tokio::join!(publishing, dying);
+    assert!(matches!(outcome, Outcome::Refused(_)), "{outcome:?}");
+    assert!(broker.published("a").is_empty());
+    stop.cancel();
+    running.await.unwrap();
+}

@@ -113,7 +113,7 @@ impl Producer {
                 Sent::Ask(id, ..) => format!("a-{id}"),
             };
             self.open.lock().insert(token, sent);
-            batch.push(Publication { token, to: Destination::new(IN), message, dedupe_id });
+            batch.push(Publication { token, to: Destination::new(IN), message, dedupe_id, deadline: None });
         }
         sink.publish(batch).await;
     }

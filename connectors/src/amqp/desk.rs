@@ -21,7 +21,8 @@ pub(super) struct Item {
     pub(super) to: Destination,
     pub(super) body: Bytes,
     pub(super) properties: BasicProperties,
-    pub(super) since: Instant,
+    /// By then it is sent, or never.
+    pub(super) deadline: Instant,
 }
 
 /// Where the publications of one lane go in.
@@ -194,7 +195,7 @@ mod tests {
             to: Destination::new("q"),
             body: Bytes::new(),
             properties: BasicProperties::default(),
-            since: Instant::now(),
+            deadline: Instant::now(),
         };
         let never = |_: &Key, _| -> Lane { panic!("no lane is made any more") };
         let (out, mut outcomes) = mpsc::unbounded_channel();

@@ -13,7 +13,11 @@ pub(super) struct Flight {
     pub(super) size: u64,
     /// It has more routing keys than its own.
     pub(super) copies: bool,
+    /// When it was given to the client.
     pub(super) since: Instant,
+    pub(super) deadline: Instant,
+    /// It was given up: its outcome is told.
+    pub(super) told: bool,
 }
 
 impl Flight {

@@ -43,24 +43,24 @@ pub(crate) struct AmqpSink {
 
 impl AmqpSink {
     /// The publication as it goes out, or why it never can.
-    fn item(&self, publication: Publication, since: Instant) -> Result<Item, String> {
-        let Publication { token, to, message, dedupe_id } = publication;
+    fn item(&self, publication: Publication, latest: Instant) -> Result<Item, String> {
+        let Publication { token, to, message, dedupe_id, deadline } = publication;
         if let Some(why) = too_long(&to) {
             return Err(why);
         }
         let properties = message.properties.map(|properties| *properties);
         let properties = outgoing(message.headers, properties, &dedupe_id, self.link.user(), self.link.frame_max())?;
-        Ok(Item { token, to, body: message.body, properties, since })
+        Ok(Item { token, to, body: message.body, properties, deadline: deadline.map_or(latest, |deadline| deadline.min(latest)) })
     }
 }
 
 #[async_trait]
 impl Sink for AmqpSink {
     async fn publish(&self, batch: Vec<Publication>) {
-        let (since, mut items, mut invalid) = (Instant::now(), Vec::with_capacity(batch.len()), Vec::new());
+        let (latest, mut items, mut invalid) = (Instant::now() + self.patience, Vec::with_capacity(batch.len()), Vec::new());
         for publication in batch {
             let token = publication.token;
-            match self.item(publication, since) {
+            match self.item(publication, latest) {
                 Ok(item) => items.push(item),
                 Err(why) => invalid.push((token, Outcome::Invalid(why))),
             }

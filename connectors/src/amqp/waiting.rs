@@ -2,6 +2,8 @@
 
 use std::collections::VecDeque;
 
+use tokio::time::Instant;
+
 use super::desk::{Given, Item, give};
 use super::window::Place;
 use crate::Outcome;
@@ -40,11 +42,14 @@ impl Waiting {
 
     /// Refuses what waited too long.
     pub(super) fn refuse_late(&mut self) {
-        let patience = self.place.patience;
-        let late = self.items.iter().take_while(|item| item.since.elapsed() >= patience).count();
-        let why = |item: &Item| Outcome::Refused(format!("not sent to `{}` within {patience:?}: the broker is slow", item.to));
-        let outcomes = self.items.drain(..late).map(|item| (item.token, why(&item))).collect();
-        self.answered(outcomes);
+        let now = Instant::now();
+        if !self.items.iter().any(|item| item.deadline <= now) {
+            return;
+        }
+        let why = |item: &Item| Outcome::Refused(format!("not sent to `{}` in time: the broker is slow", item.to));
+        let (late, others): (Vec<Item>, Vec<Item>) = self.items.drain(..).partition(|item| item.deadline <= now);
+        self.items = others.into();
+        self.answered(late.into_iter().map(|item| (item.token, why(&item))).collect());
     }
 
     /// All have this outcome.

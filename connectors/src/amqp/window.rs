@@ -106,13 +106,14 @@ impl Window {
         }
         self.number += 1;
         let number = self.number;
-        let Item { token, to, body, properties, since } = item;
+        let Item { token, to, body, properties, deadline } = item;
         let headers = properties.headers().as_ref();
         let copies = headers.is_some_and(|headers| headers.contains_key("CC") || headers.contains_key("BCC"));
         let id = properties.message_id().clone();
         let properties = self.tally.mark(number, properties);
         let (exchange, key) = (short_of(&to.exchange), short_of(&to.address));
-        self.flights.insert(number, Flight { token, to, id, size: body.len() as u64, copies, since });
+        self.flights
+            .insert(number, Flight { token, to, id, size: body.len() as u64, copies, since: Instant::now(), deadline, told: false });
         let channel = self.channel.clone();
         let mut publishing = async move {
             let options = BasicPublishOptions { mandatory: true, ..BasicPublishOptions::default() };
@@ -157,7 +158,9 @@ impl Window {
         for (number, verdict) in judged {
             let Some(flight) = self.flights.remove(&number) else { continue };
             self.tally.forget(number, flight.id.as_ref());
-            outcomes.push((flight.token, flight.outcome(verdict)));
+            if !flight.told {
+                outcomes.push((flight.token, flight.outcome(verdict)));
+            }
         }
         give(&self.place.out, outcomes);
         fallen.map_or(Ok(()), Err)
@@ -168,9 +171,16 @@ impl Window {
     pub(super) fn expire(&mut self) -> BTreeSet<String> {
         let patience = self.place.patience;
         let (mut outcomes, mut silent) = (Vec::new(), BTreeSet::new());
+        let now = Instant::now();
+        for flight in self.flights.values_mut().filter(|flight| flight.deadline <= now && !flight.told) {
+            flight.told = true;
+            outcomes.push((flight.token, Outcome::Unknown(format!("no confirm for `{}` in time", flight.to))));
+        }
         while let Some(oldest) = self.flights.first_entry().filter(|oldest| oldest.get().since.elapsed() >= patience) {
             let flight = oldest.remove();
-            outcomes.push((flight.token, Outcome::Unknown(format!("no confirm for `{}` within {patience:?}", flight.to))));
+            if !flight.told {
+                outcomes.push((flight.token, Outcome::Unknown(format!("no confirm for `{}` within {patience:?}", flight.to))));
+            }
             silent.insert(flight.to.address);
         }
         self.gave_up |= !silent.is_empty();
@@ -219,7 +229,7 @@ impl Window {
             desk.learn_most(most);
         }
         let mut outcomes = Vec::with_capacity(self.flights.len());
-        for flight in self.flights.into_values() {
+        for flight in self.flights.into_values().filter(|flight| !flight.told) {
             let outcome = match fall {
                 Fall::TooLarge(most) if flight.size > most => too_large(flight.size, most),
                 Fall::NoExchange | Fall::NoRight if alone => Outcome::Unroutable(format!("`{}`: {why}", flight.to)),

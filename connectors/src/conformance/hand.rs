@@ -43,7 +43,7 @@ pub(super) async fn sink(harness: &dyn Harness) -> (Box<dyn Sink>, Outcomes) {
 }
 
 pub(super) fn publication(token: Token, topic: &str, message: Message) -> Publication {
-    Publication { token, to: Destination::new(topic), message, dedupe_id: format!("{topic}-{token}") }
+    Publication { token, to: Destination::new(topic), message, dedupe_id: format!("{topic}-{token}"), deadline: None }
 }
 
 /// Numbered messages: the body is the number.

@@ -54,6 +54,8 @@ struct State {
     /// Rises with each `cut`: what was opened before is dead.
     link: u64,
     refuse_open: Option<ErrorKind>,
+    /// Sinks take nothing.
+    stalled: bool,
     sinks: Vec<Weak<sink::Line>>,
 }
 
@@ -73,7 +75,8 @@ impl Broker {
     /// A broker without topics.
     #[must_use]
     pub fn new() -> Self {
-        let state = State { topics: BTreeMap::new(), faults: Faults::default(), link: 0, refuse_open: None, sinks: Vec::new() };
+        let state =
+            State { topics: BTreeMap::new(), faults: Faults::default(), link: 0, refuse_open: None, stalled: false, sinks: Vec::new() };
         // First: a broker that is behind would make messages look early.
         let started = Instant::now();
         let started_us =
@@ -184,6 +187,25 @@ impl Broker {
         let mut state = self.shared.state.lock();
         state.faults = Faults::default();
         state.refuse_open = None;
+        state.stalled = false;
+        drop(state);
+        self.touch();
+    }
+
+    /// From now on sinks take nothing, as clients whose queue is full: who publishes waits, until [`Broker::heal`], or the link is gone.
+    pub fn stall(&self) {
+        self.shared.state.lock().stalled = true;
+    }
+
+    /// Waits while nothing is taken, unless this is so.
+    async fn until_taken(&self, or: impl Fn() -> bool) {
+        let mut changed = self.shared.changed.subscribe();
+        while self.shared.state.lock().stalled && !or() {
+            // The sender lives as long as the broker.
+            if changed.changed().await.is_err() {
+                return;
+            }
+        }
     }
 
     /// Gives the answers that [`Fault::Hold`] holds back; how many.

@@ -7,6 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 
 use super::{Broker, Config, Fault};
 use crate::{ConnectorError, Destination, ErrorKind, Outcome, Outcomes, Publication, Sink, Token};
@@ -94,7 +95,7 @@ impl LineState {
 impl MemorySink {
     /// Applies one publication; `None` where the answer comes later.
     fn apply(&self, publication: Publication, later: &mut BTreeMap<Duration, Vec<(Token, Outcome)>>) -> Option<Outcome> {
-        let Publication { token, to, message, dedupe_id } = publication;
+        let Publication { token, to, message, dedupe_id, deadline } = publication;
         let timestamp_ms = self.broker.now_ms();
         let mut state = self.broker.shared.state.lock();
         let fault = match state.faults.strike(&to.address) {
@@ -113,8 +114,9 @@ impl MemorySink {
             topic.push(&to.address, message, &dedupe_id, timestamp_ms);
         }
         drop(state);
+        let patience = deadline.map_or(self.publish_timeout, |at| self.publish_timeout.min(at.saturating_duration_since(Instant::now())));
         let mut no_answer = || {
-            later.entry(self.publish_timeout).or_default().push((token, Outcome::Unknown("no answer in time".to_owned())));
+            later.entry(patience).or_default().push((token, Outcome::Unknown("no answer in time".to_owned())));
             None
         };
         match fault {
@@ -129,7 +131,7 @@ impl MemorySink {
                 self.line.state.lock().open.insert(token, true);
                 no_answer()
             }
-            Some(Fault::Delay(by)) if by >= self.publish_timeout => no_answer(),
+            Some(Fault::Delay(by)) if by >= patience => no_answer(),
             Some(Fault::Delay(by)) => {
                 later.entry(by).or_default().push((token, Outcome::Confirmed));
                 None
@@ -141,6 +143,7 @@ impl MemorySink {
 #[async_trait]
 impl Sink for MemorySink {
     async fn publish(&self, batch: Vec<Publication>) {
+        self.broker.until_taken(|| self.line.state.lock().out.is_none()).await;
         let mut state = self.line.state.lock();
         if state.out.is_none() {
             return;

@@ -67,7 +67,7 @@ impl Replies {
                 Some(complaint) = complaints.recv() => self.complained(&complaint),
                 () = self.window.closed() => {}
                 _ = tick.tick() => {
-                    self.window.expire(self.patience);
+                    self.window.expire();
                     self.known.retain(|_, (_, when)| when.elapsed() < BELIEVED);
                     if self.link.is_lost() {
                         return;

@@ -7,6 +7,7 @@ use async_nats::Subject;
 use async_nats::message::OutboundMessage;
 use async_trait::async_trait;
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 
 use super::config::Config;
 use super::link::Link;
@@ -23,7 +24,7 @@ pub(crate) async fn open(config: &Config, publish_timeout: Duration) -> Result<(
     let (out, outcomes) = mpsc::unbounded_channel();
     let window = Arc::new(Window::new(out));
     Replies::start(Arc::clone(&link), Arc::clone(&window), answers, complaints, publish_timeout);
-    Ok((NatsSink { link, window, inbox }, outcomes))
+    Ok((NatsSink { link, window, inbox, patience: publish_timeout }, outcomes))
 }
 
 pub(crate) struct NatsSink {
@@ -31,6 +32,7 @@ pub(crate) struct NatsSink {
     window: Arc<Window>,
     /// Reply subjects are `<inbox>.<number>`.
     inbox: String,
+    patience: Duration,
 }
 
 impl NatsSink {
@@ -57,15 +59,19 @@ impl NatsSink {
 impl Sink for NatsSink {
     async fn publish(&self, batch: Vec<Publication>) {
         let (mut invalid, mut ready) = (Vec::new(), Vec::with_capacity(batch.len()));
+        let latest = Instant::now() + self.patience;
         for publication in batch {
-            let token = publication.token;
+            let (token, until) = (publication.token, publication.deadline.map_or(latest, |deadline| deadline.min(latest)));
             match self.outbound(publication) {
-                Ok(message) => ready.push((token, message)),
+                Ok(message) => ready.push((token, message, until)),
                 Err(why) => invalid.push((token, Outcome::Invalid(why))),
             }
         }
-        let Some(first) = self.window.open(ready.iter().map(|(token, message)| (*token, message.subject.clone())), invalid) else { return };
-        for (number, (_, mut message)) in (first..).zip(ready) {
+        let Some(first) = self.window.open(ready.iter().map(|(token, message, until)| (*token, message.subject.clone(), *until)), invalid)
+        else {
+            return;
+        };
+        for (number, (_, mut message, _)) in (first..).zip(ready) {
             // What the window does not know any more has its outcome: the link went meanwhile, or it took too long.
             if !self.window.written(number) {
                 continue;

@@ -1,10 +1,8 @@
 //! The publications of a sink that have no outcome yet.
 
-use std::collections::BTreeMap;
-use std::time::Duration;
-
 use async_nats::Subject;
 use parking_lot::Mutex;
+use std::collections::BTreeMap;
 use tokio::sync::{Notify, mpsc};
 use tokio::time::Instant;
 
@@ -31,7 +29,7 @@ struct State {
 pub(super) struct Open {
     pub(super) token: Token,
     pub(super) subject: Subject,
-    since: Instant,
+    until: Instant,
     written: bool,
 }
 
@@ -42,14 +40,14 @@ impl Window {
 
     /// Takes in publications that are about to be written, and gives the outcomes of those that never will be. The number of the first, the others
     /// follow; `None` when the link is gone.
-    pub(super) fn open(&self, publications: impl Iterator<Item = (Token, Subject)>, outcomes: Given) -> Option<u64> {
+    pub(super) fn open(&self, publications: impl Iterator<Item = (Token, Subject, Instant)>, outcomes: Given) -> Option<u64> {
         let mut state = self.state.lock();
         state.out.as_ref()?;
-        let (first, since) = (state.next, Instant::now());
-        for (token, subject) in publications {
+        let first = state.next;
+        for (token, subject, until) in publications {
             let number = state.next;
             state.next += 1;
-            state.open.insert(number, Open { token, subject, since, written: false });
+            state.open.insert(number, Open { token, subject, until, written: false });
         }
         state.give(outcomes);
         Some(first)
@@ -95,14 +93,17 @@ impl Window {
         self.closed.notified().await;
     }
 
-    /// The publications that have waited too long are unknown, or refused where they were never written.
-    pub(super) fn expire(&self, patience: Duration) {
+    /// The publications whose time is over are unknown, or refused where they were never written.
+    pub(super) fn expire(&self) {
         let mut state = self.state.lock();
-        let mut outcomes = Vec::new();
-        while let Some(first) = state.open.first_entry().filter(|first| first.get().since.elapsed() >= patience) {
-            let open = first.remove();
-            outcomes.push(open.without_answer(&format!("no answer for `{}` within {patience:?}", open.subject)));
-        }
+        let (mut outcomes, now) = (Vec::new(), Instant::now());
+        state.open.retain(|_, open| {
+            let late = open.until <= now;
+            if late {
+                outcomes.push(open.without_answer(&format!("no answer for `{}` in time", open.subject)));
+            }
+            !late
+        });
         state.give(outcomes);
     }
 

@@ -53,7 +53,7 @@ fn to(exchange: &str, key: &str) -> Destination {
 }
 
 fn publication(token: Token, to: Destination, message: Message) -> Publication {
-    Publication { token, to, message, dedupe_id: format!("id-{token}") }
+    Publication { token, to, message, dedupe_id: format!("id-{token}"), deadline: None }
 }
 
 fn numbered(to: &Destination, count: u64) -> Vec<Publication> {

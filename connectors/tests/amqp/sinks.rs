@@ -187,9 +187,10 @@ async fn the_user_is_ours_or_none_and_ids_are_kept() {
     let of = |token, user: &str, id: Option<&str>| {
         let properties = Properties { user_id: Some(user.to_owned()), message_id: id.map(str::to_owned), ..Properties::default() };
         let message = Message { properties: Some(Box::new(properties)), ..Message::new("x") };
-        Publication { token, to: Destination::new(&queue), message, dedupe_id: "dedupe".to_owned() }
+        Publication { token, to: Destination::new(&queue), message, dedupe_id: "dedupe".to_owned(), deadline: None }
     };
-    let foreign = Publication { token: 2, to: Destination::new(&queue), message: Message::new("x"), dedupe_id: String::new() };
+    let foreign =
+        Publication { token: 2, to: Destination::new(&queue), message: Message::new("x"), dedupe_id: String::new(), deadline: None };
     let outcomes = publish(&at(server.url()), vec![of(0, "guest", None), of(1, "mallory", Some("own")), foreign]).await;
     assert_eq!(outcomes, vec![Outcome::Confirmed; 3]);
     let mut stored = Vec::new();

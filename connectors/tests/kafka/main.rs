@@ -51,7 +51,7 @@ fn options(topic: &str) -> SourceOptions {
 }
 
 fn publication(token: Token, topic: &str, message: Message) -> Publication {
-    Publication { token, to: Destination::new(topic), message, dedupe_id: String::new() }
+    Publication { token, to: Destination::new(topic), message, dedupe_id: String::new(), deadline: None }
 }
 
 fn numbered(topic: &str, count: u64) -> Vec<Publication> {

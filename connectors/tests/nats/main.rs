@@ -30,7 +30,7 @@ fn at(url: impl Into<String>) -> BrokerConfig {
 }
 
 fn publication(token: Token, subject: &str, message: Message) -> Publication {
-    Publication { token, to: Destination::new(subject), message, dedupe_id: String::new() }
+    Publication { token, to: Destination::new(subject), message, dedupe_id: String::new(), deadline: None }
 }
 
 fn numbered(subject: &str, count: u64) -> Vec<Publication> {

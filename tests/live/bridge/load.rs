@@ -124,8 +124,13 @@ impl Producer {
         let first = self.next;
         self.next += count as Token;
         let to = Destination::new("delay.in");
-        let batch =
-            (first..).zip(messages).map(|(token, message)| Publication { token, to: to.clone(), message, dedupe_id: String::new() });
+        let batch = (first..).zip(messages).map(|(token, message)| Publication {
+            token,
+            to: to.clone(),
+            message,
+            dedupe_id: String::new(),
+            deadline: None,
+        });
         sink.publish(batch.collect()).await;
         let mut words = HashMap::new();
         let all = timeout(CONFIRM, async {
