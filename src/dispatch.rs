@@ -10,10 +10,11 @@ mod lanes;
 mod outcome;
 mod pause;
 mod settle;
+mod share;
 mod unread;
 mod wake;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -40,6 +41,7 @@ use flight::{Flight, Window};
 use lanes::Lanes;
 use pause::Pauses;
 use settle::{Gathered, Settler};
+use share::Shares;
 use unread::Unread;
 use wake::Wakes;
 
@@ -68,6 +70,11 @@ pub struct Dispatch {
     window: Window,
     gathered: Gathered,
     pauses: Pauses,
+    shares: Shares,
+    /// Claimed and due, and waiting for their destination to have a place in the window; since when.
+    parked: VecDeque<(Instant, Lease)>,
+    /// An outcome came since they were looked at.
+    moved: bool,
     wakes: Wakes,
     lanes: Lanes,
     /// After a claim that failed for all, nothing is claimed until then.
@@ -119,6 +126,7 @@ impl Dispatch {
         let wakes = Wakes::new(parts.store.keys().buckets(), clock::now());
         let lanes = Lanes::new(parts.store.keys().buckets());
         let window = Window::new(parts.rules.max_in_flight, parts.rules.max_in_flight_bytes);
+        let shares = Shares::new(parts.rules.max_in_flight, parts.rules.max_in_flight_bytes);
         Dispatch {
             of_broker: parts.metrics.broker(&parts.broker),
             store: parts.store,
@@ -137,6 +145,9 @@ impl Dispatch {
             window,
             gathered: Gathered::default(),
             pauses: Pauses::default(),
+            shares,
+            parked: VecDeque::new(),
+            moved: false,
             wakes,
             lanes,
             rest_until: None,
@@ -171,9 +182,10 @@ impl Dispatch {
                 });
             }
             if stopping || !up {
-                self.give_back_early();
+                self.give_back_waiting();
             } else {
                 self.publish_due().await;
+                self.publish_parked().await;
             }
             while let Some((bucket, settle)) = self.gathered.next() {
                 let settler = Settler { store: self.store.clone(), broker: self.broker.clone(), give_up: give_up.clone() };
@@ -184,7 +196,7 @@ impl Dispatch {
                 return;
             }
             let look_at = (!stopping && up && self.window.has_room()).then(|| self.look_at()).flatten();
-            let wake_at = [look_at, self.early.next()].into_iter().flatten().min();
+            let wake_at = [look_at, self.early.next(), self.parked_until()].into_iter().flatten().min();
             tokio::select! {
                 biased;
                 Some(answer) = claims.next(), if !claims.is_empty() => self.claimed(answer, stopping).await,
@@ -201,7 +213,12 @@ impl Dispatch {
                 () = give_up.cancelled(), if stopping && !self.flights.is_empty() => self.abandon(),
                 Some(head) = self.heads.recv(), if !stopping => self.heard(&head),
                 Ok(()) = self.fleet.changed(), if !stopping => self.join_fleet(),
-                Ok(()) = connected.changed() => self.wakes.all(clock::now()),
+                Ok(()) = connected.changed() => {
+                    if *connected.borrow() && self.pauses.forgive() {
+                        self.count_pauses();
+                    }
+                    self.wakes.all(clock::now());
+                }
                 () = alarm.until(wake_at.unwrap_or_else(clock::now)), if wake_at.is_some() => {}
                 () = stop.cancelled(), if !stopping => {}
             }

@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use super::flight::Flight;
+use super::share::{Room, TURN};
 use super::{ClaimAnswer, Dispatch};
 use crate::clock::{self, Instant, micros, whole_ms};
 use crate::job::{Confirm, DeadReason, Late};
 use crate::outgoing;
-use crate::publisher::Attempt;
+use crate::publisher::{ANSWER, Attempt};
 use crate::reconnect::Backoff;
 use crate::store::error::Class;
 use crate::store::lease::Lease;
@@ -39,6 +40,7 @@ impl Dispatch {
         };
         self.backoff.reset();
         self.ailing.remove(&bucket);
+        self.shares.forget(now);
         if self.pauses.forget(now) {
             self.count_pauses();
         }
@@ -67,7 +69,7 @@ impl Dispatch {
             } else if lease.ready > now {
                 self.early.keep(lease.ready, lease);
             } else {
-                attempts.extend(self.attempt(lease, now));
+                attempts.extend(self.attempt(lease, now, now));
             }
         }
         if !attempts.is_empty() {
@@ -80,46 +82,83 @@ impl Dispatch {
         let now = clock::now();
         let mut attempts = Vec::new();
         while let Some(lease) = self.early.due(now) {
-            attempts.extend(self.attempt(lease, now));
+            attempts.extend(self.attempt(lease, now, now));
         }
         if !attempts.is_empty() {
             self.publisher.publish(attempts).await;
         }
     }
 
-    /// Gives back what was claimed early and is not due yet.
-    pub(super) fn give_back_early(&mut self) {
-        for lease in self.early.take() {
+    /// Publishes what waited for its destination to have a place, where it has one now, and gives back what waited too long.
+    pub(super) async fn publish_parked(&mut self) {
+        let now = clock::now();
+        if !std::mem::take(&mut self.moved) && self.parked_until().is_none_or(|until| now < until) {
+            return;
+        }
+        let mut attempts = Vec::new();
+        for (since, lease) in std::mem::take(&mut self.parked) {
+            attempts.extend(self.attempt(lease, since, now));
+        }
+        if !attempts.is_empty() {
+            self.publisher.publish(attempts).await;
+        }
+    }
+
+    /// When what waits for a place is given back.
+    pub(super) fn parked_until(&self) -> Option<Instant> {
+        self.parked.front().map(|(since, _)| *since + TURN)
+    }
+
+    /// Gives back what was claimed early and is not due yet, and what waits for a place.
+    pub(super) fn give_back_waiting(&mut self) {
+        let parked = std::mem::take(&mut self.parked).into_iter().map(|(_, lease)| lease);
+        for lease in self.early.take().chain(parked) {
             self.give_back(&lease, Duration::ZERO);
         }
     }
 
-    /// What to publish for a job that was claimed; `None` where it goes elsewhere.
-    fn attempt(&mut self, lease: Lease, now: Instant) -> Option<Attempt> {
+    /// What to publish for a job that may go out since then; `None` where it goes elsewhere, or waits.
+    fn attempt(&mut self, lease: Lease, since: Instant, now: Instant) -> Option<Attempt> {
         let job = &lease.record.job;
         let timeout = Duration::from_millis(self.rules.publish_timeout_ms);
-        if now + timeout > lease.deadline {
+        if now + timeout + ANSWER > lease.deadline {
             // This process slept, or the answer did: by the time of a confirm others may hold the job.
             self.give_back(&lease, Duration::ZERO);
             return None;
         }
-        let kind = self.publisher.kind();
-        let (to, message) = if let Some(reason) = lease.state.reason {
-            let Some(dead) = self.dead.clone() else {
+        let to = match (lease.state.reason, &self.dead) {
+            (Some(reason), None) => {
                 self.gathered.bury(lease.bucket, Bury { job: lease.held(), reason, error: lease.state.last_error.clone() });
                 self.window.settling(lease.size);
                 return None;
-            };
-            (dead, outgoing::dead_letter(&lease, kind, reason))
-        } else {
-            if self.is_too_late(&lease) {
+            }
+            (Some(_), Some(dead)) => dead.clone(),
+            (None, _) => job.to.clone(),
+        };
+        if lease.state.reason.is_none() && self.is_too_late(&lease) {
+            return None;
+        }
+        if let Some(left) = self.pauses.left(&to, now) {
+            self.give_back(&lease, left);
+            return None;
+        }
+        match self.shares.enter(&to, lease.size, now) {
+            Room::Taken => {}
+            Room::Soon if now < since + TURN && !self.pauses.has(&to) => {
+                self.parked.push_back((since, lease));
                 return None;
             }
-            if let Some(left) = self.pauses.left(&job.to, now) {
-                self.give_back(&lease, left);
+            Room::Soon | Room::None => {
+                let wait = self.pauses.crowded(&to, now);
+                self.count_pauses();
+                self.give_back(&lease, wait);
                 return None;
             }
-            (job.to.clone(), outgoing::attempt(&lease, kind))
+        }
+        let (kind, job) = (self.publisher.kind(), &lease.record.job);
+        let message = match lease.state.reason {
+            Some(reason) => outgoing::dead_letter(&lease, kind, reason),
+            None => outgoing::attempt(&lease, kind),
         };
         let dedupe_id = outgoing::dedupe_id(&lease);
         let timeout = match job.confirm {
@@ -130,8 +169,10 @@ impl Dispatch {
         let mut span = self.traces.attempt(about, lease.state.attempt, job.trace.as_deref());
         span.job(lease.id.as_str());
         let token = self.publisher.token();
-        self.flights.insert(token, Flight::new(lease, now, span));
-        Some(Attempt { token, to, message, dedupe_id, deadline: now + timeout })
+        self.pauses.sent(&to, token);
+        let deadline = now + timeout;
+        self.flights.insert(token, Flight::new(lease, now, deadline, span));
+        Some(Attempt { token, to, message, dedupe_id, deadline })
     }
 
     /// Applies the overdue policy to a first attempt: true where the job was too late.

@@ -13,17 +13,19 @@ pub(super) struct Flight {
     pub(super) lease: Lease,
     /// When it was handed over.
     pub(super) published: Instant,
+    /// Without an answer by then its outcome is unknown.
+    pub(super) deadline: Instant,
     pub(super) span: Span,
 }
 
 impl Flight {
     /// A publication that is handed over at `published`.
     #[must_use]
-    pub(super) fn new(mut lease: Lease, published: Instant, span: Span) -> Self {
+    pub(super) fn new(mut lease: Lease, published: Instant, deadline: Instant, span: Span) -> Self {
         // The publication holds the body as long as it is needed; headers are not needed again either.
         lease.record.job.body = bytes::Bytes::new();
         lease.record.job.headers = dwell_connectors::Headers::default();
-        Flight { lease, published, span }
+        Flight { lease, published, deadline, span }
     }
 
     /// What settles it.

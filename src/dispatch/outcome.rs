@@ -7,6 +7,7 @@ use dwell_connectors::{Outcome, Token};
 use super::Dispatch;
 use super::flight::Flight;
 use super::settle::Settle;
+use super::share::Answer;
 use crate::clock::{self, micros, whole_ms};
 use crate::job::{Confirm, DeadReason};
 use crate::retry::{self, Next};
@@ -25,6 +26,25 @@ impl Dispatch {
         let now = clock::now();
         let (bucket, size) = (flight.lease.bucket, flight.lease.size);
         self.window.settling(size);
+        self.moved = true;
+        let to = match (&self.dead, flight.lease.state.reason) {
+            (Some(dead), Some(_)) => dead,
+            _ => &flight.lease.record.job.to,
+        };
+        let answer = match &outcome {
+            Outcome::Confirmed => Answer::Confirmed(now.duration_since(flight.published)),
+            Outcome::Unknown(_) => Answer::Unknown,
+            Outcome::Refused(_) | Outcome::Invalid(_) | Outcome::Unroutable(_) => Answer::Other,
+        };
+        self.shares.left(to, size, answer, now);
+        if outcome == Outcome::Confirmed
+            && let Some(told) = self.pauses.confirmed(to)
+        {
+            if told {
+                tracing::info!(broker = &*self.broker, %to, "the destination confirms again");
+            }
+            self.count_pauses();
+        }
         if let Some(reason) = flight.lease.state.reason {
             if outcome != Outcome::Confirmed {
                 tracing::warn!(id = %flight.lease.id, broker = &*self.broker, ?outcome, "the dead letter was not taken, the job is kept in redis all the same");
@@ -45,9 +65,6 @@ impl Dispatch {
                 if flight.lease.state.attempt == 1 {
                     self.metrics.lateness(micros(self.store.now_us().saturating_sub(flight.lease.state.due_ms.saturating_mul(1000))));
                 }
-                if self.pauses.confirmed(&flight.lease.record.job.to) {
-                    self.count_pauses();
-                }
                 match flight.lease.record.job.confirm {
                     Confirm::Broker => self.gathered.complete(bucket, flight.held()),
                     Confirm::Consumer => self.gathered.hold(bucket, flight.held(), flight.lease.record.job.ttr_ms),
@@ -55,21 +72,38 @@ impl Dispatch {
             }
             Outcome::Refused(why) => {
                 let to = &flight.lease.record.job.to;
-                let pause = self.pauses.refused(to, now);
+                let pause = self.pauses.refused(to, token, now.duration_since(flight.published), now);
                 tracing::debug!(id = %flight.lease.id, broker = &*self.broker, why, ?pause, "refused, the destination is paused");
                 self.count_pauses();
                 let pause_ms = whole_ms(pause);
                 self.gathered.release(bucket, Release { job: flight.held(), pause_ms, unpublished: true });
             }
-            Outcome::Invalid(why) => self.fail(&flight, Next::Dies(DeadReason::Invalid), why),
-            Outcome::Unroutable(why) => self.fail_on_schedule(&flight, why),
+            Outcome::Invalid(why) => {
+                self.pauses.lapsed(&flight.lease.record.job.to, token);
+                self.fail(&flight, Next::Dies(DeadReason::Invalid), why);
+            }
+            Outcome::Unroutable(why) => {
+                if self.pauses.answered(&flight.lease.record.job.to) {
+                    self.count_pauses();
+                }
+                self.fail_on_schedule(&flight, why);
+            }
             // This process stood still: what its lease no longer covers it does not count, whoever comes first takes the job over with its step kept.
             Outcome::Unknown(why) if now > flight.lease.deadline => {
                 tracing::debug!(id = %flight.lease.id, broker = &*self.broker, why, "the outcome came after the lease, the job is taken over");
+                self.pauses.lapsed(&flight.lease.record.job.to, token);
                 self.metrics.leases_lost(1);
                 self.window.settled(1);
             }
             Outcome::Unknown(why) => {
+                let to = &flight.lease.record.job.to;
+                if self.pauses.unknown(to, token, now < flight.deadline, now) {
+                    tracing::warn!(
+                        broker = &*self.broker, %to, why,
+                        "the destination confirms nothing: its jobs wait, one at a time tries it; does a stream, a queue, a leader answer for it?"
+                    );
+                }
+                self.count_pauses();
                 self.metrics.possible_duplicates(DuplicateCause::UnknownOutcome, 1);
                 self.fail_on_schedule(&flight, why);
             }

@@ -12,4 +12,5 @@ mod requests;
 mod rig;
 mod roles;
 mod settling;
+mod silent;
 mod sweep;

@@ -1,0 +1,108 @@
+//! Targets that take messages and never confirm one.
+
+use std::time::Duration;
+
+use dwell::bridge::Roles;
+use dwell_connectors::memory::Fault;
+
+use super::rig::{ALL, Rig, attempts, request, to};
+use crate::support::wait_until;
+
+const PAUSED: &str = r#"dwell_target_paused{broker="main"}"#;
+const SILENT: Fault = Fault::Silent { landed: true };
+/// Far less than a publication waits for its confirm here, and far more than anything else takes.
+const SOON: Duration = Duration::from_secs(8);
+
+/// A rig whose Redis holds these jobs, overdue, before it delivers.
+async fn overdue(set: &[(&str, &str)], jobs: impl IntoIterator<Item = dwell_connectors::Message>) -> Rig {
+    let mut rig = Rig::idle(Default::default(), set).await;
+    jobs.into_iter().for_each(|job| rig.send(job));
+    rig.run(Roles { ingest: true, dispatch: false }).await;
+    rig.taken().await;
+    rig.stop(Duration::from_secs(5)).await;
+    rig
+}
+
+#[tokio::test]
+async fn a_target_that_never_answers_starves_no_other() {
+    let set = [("delivery.max_in_flight", "128"), ("delivery.publish_timeout", "25s")];
+    let mut rig = overdue(&set, (0..2000).map(|n| request(&format!("silent-{n}"), "0"))).await;
+    rig.broker.fail("orders.a", SILENT);
+    rig.run(ALL).await;
+    rig.arrived("orders.a", 64).await;
+    for n in 0..20 {
+        rig.send(to("orders.b", &format!("healthy-{n}"), "0"));
+    }
+    let healthy = rig.broker.wait_published("orders.b", 20, SOON).await;
+    assert_eq!(attempts(&healthy), [1; 20]);
+    assert_eq!(rig.broker.published("orders.a").len(), 64, "it has half of the window");
+    // One after the other, as they come: each finds a place at once.
+    for n in 20..25 {
+        rig.send(to("orders.b", &format!("healthy-{n}"), "0"));
+        rig.broker.wait_published("orders.b", n + 1, SOON).await;
+    }
+    rig.until_metric(PAUSED, 1.0).await;
+
+    rig.broker.heal();
+    rig.broker.cut();
+    assert_eq!(rig.until_empty().await, 0);
+    let came = rig.broker.published("orders.a");
+    assert_eq!(came.len(), 2064, "only what was out when the link went was tried again");
+    rig.until_metric(PAUSED, 0.0).await;
+}
+
+#[tokio::test]
+async fn many_targets_that_never_answer_starve_none_that_does() {
+    let set = [("delivery.max_in_flight", "128"), ("delivery.publish_timeout", "25s")];
+    let silent = |n: usize| format!("orders.silent-{n}");
+    let rig = Rig::start(&set).await;
+    (0..1000).for_each(|n| rig.broker.create(&silent(n)));
+    rig.broker.fail_all(SILENT);
+    rig.broker.fail("orders.b", Fault::Delay(Duration::ZERO));
+    rig.send(to("orders.b", "first", "0"));
+    rig.arrived("orders.b", 1).await;
+    (0..1000).for_each(|n| rig.send(to(&silent(n), &format!("silent-{n}"), "0")));
+    rig.taken().await;
+    wait_until("they have all that they may have", async || (rig.broker.unanswered() >= 112).then_some(())).await;
+    for n in 1..6 {
+        rig.send(to("orders.b", &format!("healthy-{n}"), "0"));
+        rig.broker.wait_published("orders.b", n + 1, SOON).await;
+    }
+}
+
+#[tokio::test]
+async fn one_that_confirms_nothing_is_tried_by_one_job_at_a_time_and_its_jobs_burn_no_attempt() {
+    let retry = ["20ms"; 60].join(",");
+    let rig = Rig::start(&[("delivery.publish_timeout", "300ms"), ("delivery.retry", &retry)]).await;
+    rig.broker.fail("orders.a", SILENT);
+    for n in 0..30 {
+        rig.send(request(&format!("job-{n}"), "0"));
+    }
+    rig.until_metric(PAUSED, 1.0).await;
+    wait_until("what was out has its outcome", async || (rig.broker.unanswered() <= 1).then_some(())).await;
+    let before = rig.broker.published("orders.a").len();
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    let tries = rig.broker.published("orders.a").len() - before;
+    assert!((1..=15).contains(&tries), "{tries} tries in 4 s");
+    assert!(rig.broker.unanswered() <= 1);
+
+    rig.broker.heal();
+    assert_eq!(rig.until_empty().await, 0);
+    rig.until_metric(PAUSED, 0.0).await;
+    let last = attempts(&rig.broker.published("orders.a")).into_iter().max();
+    assert!(last < Some(20), "{last:?} attempts of one job");
+}
+
+#[tokio::test]
+async fn what_is_handed_over_as_the_link_dies_burns_no_attempt() {
+    let rig = Rig::start(&[]).await;
+    rig.broker.stall();
+    rig.send(request("single", "0").with_header("delay-retry", "none"));
+    rig.until_place("single", dwell::store::read::Place::Reserved).await;
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    rig.broker.cut();
+    rig.broker.heal();
+    assert_eq!(attempts(&rig.arrived("orders.a", 1).await), [1]);
+    assert_eq!(rig.until_empty().await, 0);
+    assert_eq!(rig.metric(r#"dwell_possible_duplicates_total{cause="unknown_outcome"}"#), 0.0);
+}
