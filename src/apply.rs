@@ -9,12 +9,17 @@ use crate::clock;
 use crate::fleet::Heads;
 use crate::job::Action;
 use crate::reconnect::Backoff;
-use crate::request::{Act, Schedule};
+use crate::request::{Act, Request};
 use crate::store::Store;
+use crate::store::batch::{Applied, Asked};
 use crate::store::error::{Class, StoreError};
-use crate::store::inbound::{Answer, Head, Scheduled};
+use crate::store::inbound::{Answer, Head};
 use crate::telemetry::Metrics;
 use crate::telemetry::trace::Traces;
+
+mod together;
+
+pub use together::Together;
 
 /// How long a door waits for a store that does not answer.
 pub trait Patience: Send {
@@ -46,35 +51,49 @@ impl Patience for Few {
     }
 }
 
-/// Acts on one job: the answer, and the buckets whose readers must wake earlier than they think. Sent again, it changes nothing twice.
-///
-/// # Errors
-/// The last of the store, once patience has run out: then it may have been applied or not.
-pub async fn act(
-    store: &Store,
-    act: &mut Act,
-    default_retry_ms: &[u64],
-    patience: &mut impl Patience,
-) -> Result<(Answer, Vec<Head>), StoreError> {
-    let answer = loop {
-        match store.act(act, default_retry_ms).await {
-            Ok(answer) => break answer,
-            Err(error) => {
-                act.origin.check = true;
-                if !patience.again(&error).await {
-                    return Err(error);
-                }
+/// Requests on their way to the store, and what is answered so far.
+pub struct Sent<'a> {
+    requests: &'a mut [Request],
+    answers: Vec<Result<Answer, StoreError>>,
+    /// Places of those that are to be sent.
+    open: Vec<usize>,
+}
+
+impl<'a> Sent<'a> {
+    /// None of them was sent yet.
+    #[must_use]
+    pub fn new(requests: &'a mut [Request]) -> Self {
+        let unsent = || Err(StoreError::new(Class::Other, "redis: a request was not sent"));
+        Sent { answers: requests.iter().map(|_| unsent()).collect(), open: (0..requests.len()).collect(), requests }
+    }
+
+    /// Sends those that have no answer yet, in their order; the buckets whose readers must wake earlier than they think.
+    pub async fn send(&mut self, store: &Store, default_retry_ms: &[u64]) -> Vec<Head> {
+        let asked: Vec<Asked<'_>> = self.open.iter().map(|at| (&self.requests[*at]).into()).collect();
+        let Applied { answers, heads } = store.apply(&asked, default_retry_ms).await;
+        for (at, answer) in std::mem::take(&mut self.open).into_iter().zip(answers) {
+            // What fails by itself would fail again.
+            if matches!(&answer, Err(error) if error.class != Class::Script) {
+                // It may have been applied, and must not be applied again.
+                self.requests[at].origin_mut().check = true;
+                self.open.push(at);
             }
+            self.answers[at] = answer;
         }
-    };
-    let heads = match (act.action, answer.due_ms) {
-        (Action::Reschedule | Action::Fire | Action::Requeue | Action::Fail, Some(due_ms)) => {
-            let bucket = store.keys().bucket_of(act.id.as_str());
-            store.brokers().iter().map(|broker| Head { bucket, broker: broker.clone(), due_ms }).collect()
-        }
-        _ => Vec::new(),
-    };
-    Ok((answer, heads))
+        heads
+    }
+
+    /// Why some are to be sent again; `None` where each has its answer.
+    #[must_use]
+    pub fn failed(&self) -> Option<&StoreError> {
+        self.open.first().and_then(|at| self.answers[*at].as_ref().err())
+    }
+
+    /// One a request, in their order. An error of class `Script` is of that request alone; any other may have been applied or not.
+    #[must_use]
+    pub fn answers(self) -> Vec<Result<Answer, StoreError>> {
+        self.answers
+    }
 }
 
 /// What a running instance applies requests with.
@@ -90,40 +109,46 @@ pub struct Apply {
     pub traces: Traces,
     /// `delivery.retry`, ms.
     pub retry_ms: Vec<u64>,
+    /// Calls that arrive together.
+    pub together: Together,
 }
 
 impl Apply {
-    /// Stores new jobs, and wakes who must publish them.
-    ///
-    /// # Errors
-    /// As [`act`].
-    pub async fn schedule(&self, schedules: &mut [Schedule], patience: &mut impl Patience) -> Result<Vec<Answer>, StoreError> {
-        let Scheduled { answers, heads } = loop {
-            match self.store.schedule(schedules).await {
-                Ok(scheduled) => break scheduled,
-                Err(error) => {
-                    // What was applied of it must not be applied again.
-                    schedules.iter_mut().for_each(|schedule| schedule.origin.check = true);
-                    if !patience.again(&error).await {
-                        return Err(error);
-                    }
-                }
+    /// Applies requests, those for one id in their order, behind one pass of the durability gate; counts them, and wakes who must publish. Each
+    /// has its own answer, as of [`Sent::answers`]: patience is for all of them.
+    pub async fn all(&self, requests: &mut [Request], patience: &mut impl Patience) -> Vec<Result<Answer, StoreError>> {
+        let mut sent = Sent::new(requests);
+        loop {
+            let heads = sent.send(&self.store, &self.retry_ms).await;
+            self.heads.wake(heads).await;
+            match sent.failed() {
+                Some(error) if patience.again(error).await => {}
+                _ => break,
             }
-        };
-        self.heads.wake(heads).await;
-        Ok(answers)
+        }
+        let answers = sent.answers();
+        for (request, answer) in requests.iter().zip(&answers) {
+            if let (Request::Act(Act { action: Action::Cancel, .. }), Ok(answer)) = (request, answer) {
+                self.metrics.cancelled(answer.verdict);
+            }
+        }
+        answers
     }
 
-    /// Acts on one job, counts it, and wakes who must publish it.
+    /// Applies a request together with those that arrive at the same time, with the patience of a person.
     ///
     /// # Errors
-    /// As [`act`].
-    pub async fn act(&self, asked: &mut Act, patience: &mut impl Patience) -> Result<Answer, StoreError> {
-        let (answer, heads) = act(&self.store, asked, &self.retry_ms, patience).await?;
-        if asked.action == Action::Cancel {
-            self.metrics.cancelled(answer.verdict);
-        }
-        self.heads.wake(heads).await;
-        Ok(answer)
+    /// The last of the store: it may have been applied or not.
+    pub async fn one(&self, request: Request) -> Result<Answer, StoreError> {
+        let answer = self.together.join(request);
+        // Who asked may go away; who came with them does not.
+        let apply = self.clone();
+        tokio::spawn(async move {
+            if let Some(mut group) = apply.together.leave().await {
+                let answers = apply.all(&mut group.requests, &mut Few::default()).await;
+                group.answer(answers);
+            }
+        });
+        answer.await.unwrap_or_else(|_| Err(StoreError::new(Class::Other, "the instance ended before the store answered")))
     }
 }

@@ -14,7 +14,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::apply::Apply;
+use crate::apply::{Apply, Together};
 use crate::clock;
 use crate::config::Settings;
 use crate::dispatch::{self, Dispatch};
@@ -112,6 +112,7 @@ impl Bridge {
             metrics: metrics.clone(),
             traces: traces.clone(),
             retry_ms: settings.delivery.retry_ms.clone(),
+            together: Together::default(),
         };
         let ingests = if roles.ingest { open_ingests(settings, &publishers, &apply, readiness).await? } else { Vec::new() };
 

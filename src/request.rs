@@ -35,6 +35,25 @@ pub enum Request {
     Act(Act),
 }
 
+impl Request {
+    /// The inbound message.
+    pub fn origin_mut(&mut self) -> &mut Origin {
+        match self {
+            Request::Schedule(schedule) => &mut schedule.origin,
+            Request::Act(act) => &mut act.origin,
+        }
+    }
+
+    /// Of the body that it brings.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        match self {
+            Request::Schedule(schedule) => schedule.job.body.len(),
+            Request::Act(_) => 0,
+        }
+    }
+}
+
 /// A new job.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Schedule {

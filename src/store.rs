@@ -2,12 +2,13 @@
 //!
 //! - [`keys`]: every key; [`record`]: what a job looks like in Redis; [`scripts`]: the Lua files.
 //! - [`link`]: connections, rebuilt when they break; [`gate`]: those that wait for durability; [`meta`]: what a namespace is.
-//! - [`inbound`]: `schedule`; [`lease`]: `claim` and `rescue`; [`settle`]: `complete` to `bury`; [`act`]: `cancel` to `requeue`; [`read`], [`list`] and `horizon`: what is there; [`fleet`]: the instances.
+//! - [`batch`]: requests, behind the gate; [`inbound`]: `schedule`; [`lease`]: `claim` and `rescue`; [`settle`]: `complete` to `bury`; [`act`]: `cancel` to `requeue`; [`read`], [`list`] and `horizon`: what is there; [`fleet`]: the instances.
 //! - [`fsck`]: damage, found and mended.
 //! - [`permits`]: what the user may do; [`survey`]: what a start would find; both change nothing. [`vitals`]: what Redis spends.
 
 pub mod act;
 mod answer;
+pub mod batch;
 pub mod error;
 pub mod fleet;
 pub mod fsck;

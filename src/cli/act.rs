@@ -3,9 +3,9 @@
 use super::common::Common;
 use super::exit::{Exit, Stop};
 use super::table::{clean, local};
-use crate::apply::{self, Few};
+use crate::apply::{Few, Patience, Sent};
 use crate::job::{Action, JobId, Verdict};
-use crate::request::{Act, act_on, due_within};
+use crate::request::{Act, Request, act_on, due_within};
 use crate::store::Store;
 use crate::units::{parse_duration_ms, parse_time_ms};
 use crate::view;
@@ -88,11 +88,19 @@ async fn run(
             })?
         }
     };
-    let mut act = Act { seen_due: seen.0, seen_attempt: seen.1, ..act_on(action, id, due) };
-    let (answer, heads) = apply::act(&store, &mut act, &settings.delivery.retry_ms, &mut Few::default()).await?;
-    // A wake-up that is lost costs a floor poll; the verdict stands.
-    let _ = store.wake_others(&heads).await;
-    let verdict = view::Verdict::of(act.id.as_str(), action, answer);
+    let mut request = [Request::Act(Act { seen_due: seen.0, seen_attempt: seen.1, ..act_on(action, id.clone(), due) })];
+    let (mut sent, mut patience) = (Sent::new(&mut request), Few::default());
+    loop {
+        let heads = sent.send(&store, &settings.delivery.retry_ms).await;
+        // A wake-up that is lost costs a floor poll; the verdict stands.
+        let _ = store.wake_others(&heads).await;
+        match sent.failed() {
+            Some(error) if patience.again(error).await => {}
+            _ => break,
+        }
+    }
+    let answer = sent.answers().swap_remove(0)?;
+    let verdict = view::Verdict::of(id.as_str(), action, answer);
     common.answer(&verdict, &text(&verdict))?;
     Ok(if verdict.status() < 300 { Exit::Ok } else { Exit::NotFound })
 }

@@ -102,7 +102,7 @@ impl From<Vec<Problem>> for Stop {
 impl From<StoreError> for Stop {
     fn from(error: StoreError) -> Self {
         match error.class {
-            Class::Script | Class::NoScript => Stop::because(Exit::Failed, error.message, error.mend),
+            Class::Script | Class::Outdated | Class::NoScript => Stop::because(Exit::Failed, error.message, error.mend),
             _ => StartError::from(error).into(),
         }
     }

@@ -11,9 +11,8 @@ use super::Problem;
 use super::api::Api;
 use super::extract::{Id, InPath, Json as Body, MaybeJson};
 use super::text::Text;
-use crate::apply::Few;
 use crate::job::{Action, JobId};
-use crate::request::{Act, Code, Rejection, act_on, due_within};
+use crate::request::{Act, Code, Rejection, Request, act_on, due_within};
 use crate::units::{parse_duration_ms, parse_time_ms};
 use crate::view;
 
@@ -121,8 +120,9 @@ impl Api {
         self.act(Act { seen_due: seen.due_ms, seen_attempt: seen.attempt, ..act_on(action, id, None) }).await
     }
 
-    async fn act(&self, mut act: Act) -> Result<Response, Problem> {
-        let answer = self.inner.apply.act(&mut act, &mut Few::default()).await?;
-        Ok(Answered(view::Verdict::of(act.id.as_str(), act.action, answer)).into_response())
+    async fn act(&self, act: Act) -> Result<Response, Problem> {
+        let (id, action) = (act.id.clone(), act.action);
+        let answer = self.inner.apply.one(Request::Act(act)).await?;
+        Ok(Answered(view::Verdict::of(id.as_str(), action, answer)).into_response())
     }
 }

@@ -72,7 +72,7 @@ impl From<Rejection> for Problem {
 impl From<StoreError> for Problem {
     fn from(error: StoreError) -> Self {
         let status = match error.class {
-            Class::Script | Class::NoScript | Class::Other => StatusCode::INTERNAL_SERVER_ERROR,
+            Class::Script | Class::Outdated | Class::NoScript | Class::Other => StatusCode::INTERNAL_SERVER_ERROR,
             Class::Io | Class::Timeout | Class::Oom | Class::Readonly | Class::Moved | Class::Unserved | Class::Settings => {
                 StatusCode::SERVICE_UNAVAILABLE
             }

@@ -15,9 +15,8 @@ use super::Problem;
 use super::api::Api;
 use super::extract::Json as Body;
 use super::text::{Text, TextOrBytes, decode, header_values};
-use crate::apply::Few;
 use crate::job::Verdict;
-use crate::request::{Code, Kind, Rejection, Rules, Schedule, asked};
+use crate::request::{Code, Kind, Rejection, Request, Rules, Schedule, asked};
 use crate::view;
 
 /// A new job. Values are as in the `delay-*` headers of a message, and judged by the same rules.
@@ -77,9 +76,7 @@ pub(super) async fn schedule(State(api): State<Api>, Body(new): Body<NewJob>) ->
     let store = &inner.apply.store;
     let schedule = new.read(&inner.rules, store.now_ms())?;
     let (id, job) = (schedule.id.clone(), schedule.job.clone());
-    let mut schedules = [schedule];
-    let answers = inner.apply.schedule(&mut schedules, &mut Few::default()).await?;
-    let answer = answers.first().copied().ok_or_else(|| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "the store gave no verdict"))?;
+    let answer = inner.apply.one(Request::Schedule(Box::new(schedule))).await?;
     let retry_ms = &inner.apply.retry_ms;
     let found = match (store.find(&id).await, answer.verdict) {
         (Ok(found), _) => found.map(|found| view::Job::of(&found, retry_ms)),

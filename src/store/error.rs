@@ -29,8 +29,10 @@ pub enum Class {
     Oom,
     /// This server is a replica.
     Readonly,
-    /// A script failed: damage or a bug.
+    /// A script failed: damage or a bug. It is of that call alone, and time does not mend it.
     Script,
+    /// A script met what its caller did not know: a broker, or a job that changed since it was read. It was not run: read again, and call again.
+    Outdated,
     /// A cluster: another master has the slot. It was not run.
     Moved,
     /// The server is there and does not serve this yet, or for now: it loads its data, or a slot of the cluster is on its way or without a master.
@@ -52,7 +54,7 @@ impl Class {
             Class::Timeout => "timeout",
             Class::Oom => "oom",
             Class::Readonly => "readonly",
-            Class::Script | Class::NoScript => "script",
+            Class::Script | Class::Outdated | Class::NoScript => "script",
             Class::Moved | Class::Unserved | Class::Other | Class::Settings => "other",
         }
     }
@@ -62,6 +64,11 @@ impl StoreError {
     /// An error of this class.
     pub fn new(class: Class, message: impl Into<String>) -> Self {
         StoreError { class, message: message.into(), mend: String::new(), moved: None }
+    }
+
+    /// Whether the call was not run, and may be right now, with what it lacked.
+    pub(super) fn was_not_run(&self) -> bool {
+        matches!(self.class, Class::NoScript | Class::Moved | Class::Outdated)
     }
 
     /// The same error with what a person can do.
@@ -98,7 +105,9 @@ impl StoreError {
             Class::Readonly
         } else if error.is_io_error() || error.is_connection_dropped() || error.is_connection_refusal() {
             Class::Io
-        } else if code.starts_with("DWELL_") || error.to_string().contains("user_script") {
+        } else if matches!(code, "DWELL_BROKER" | "DWELL_AGAIN") {
+            Class::Outdated
+        } else if code.starts_with("DWELL_") || code == "WRONGTYPE" || error.to_string().contains("user_script") {
             Class::Script
         } else {
             Class::Other

@@ -1,8 +1,8 @@
 //! The durability gate: calls whose answer counts only once Redis holds them as durably as `redis.durability` asks.
 //!
 //! WAIT and WAITAOF hold back everything that is pipelined behind them, so these calls have connections of their own: in a cluster one to each
-//! master. Calls and wait are one pipeline; after any error, and where a wait came up short, the whole batch is sent again by the caller (never
-//! the wait alone: it covers what its own connection wrote).
+//! master. Calls and wait are one pipeline; after an error of the link, and where a wait came up short, all calls are sent again by the caller
+//! (never the wait alone: it covers what its own connection wrote).
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -86,32 +86,42 @@ impl Gate {
         &self.links[self.next.fetch_add(1, Ordering::Relaxed) % self.links.len()]
     }
 
-    /// Sends the calls and waits until they are as durable as asked; of one key each wave only once the one before was applied as a whole. All
-    /// answers in a row, or an error: then the caller sends all of them again, what was applied and what was not.
-    pub async fn pass(&self, link: &Link, doing: &str, waves: &[Vec<Cmd>]) -> Result<Vec<Value>, StoreError> {
-        let wait = self.wait.clone()?;
-        let parts = link.parts(waves).await?;
+    /// Sends the calls and waits until they are as durable as asked; of one key each wave only once none of the one before is to be sent again.
+    /// The answer to each call, in a row. One with an error of class `Script` failed by itself; one with any other error is to be sent again by
+    /// the caller, behind those that stood before it, whether it was applied or not.
+    pub async fn pass(&self, link: &Link, doing: &str, waves: &[Vec<Cmd>]) -> Vec<Result<Value, StoreError>> {
+        let count = waves.iter().map(Vec::len).sum();
+        let parts = async { Ok((self.wait.clone()?, link.parts(waves).await?)) };
+        let (wait, parts) = match parts.await {
+            Ok(parts) => parts,
+            Err(error) => return vec![Err(error); count],
+        };
         // All of them are heard to their end: a part that is still under way must not overtake its own repeat.
         let passed = join_all(parts.iter().map(|part| pass_part(link, wait, doing, part))).await;
-        let mut answers = Vec::with_capacity(waves.iter().map(Vec::len).sum());
+        let mut answers = Vec::with_capacity(count);
         for (part, passed) in parts.iter().zip(passed) {
-            answers.extend(part.waves.iter().flatten().map(|(place, _)| *place).zip(passed?));
+            let places = part.waves.iter().flatten().map(|(place, _)| *place);
+            match passed {
+                Ok(passed) => answers.extend(places.zip(passed)),
+                Err(error) => answers.extend(places.map(|place| (place, Err(error.clone())))),
+            }
         }
         answers.sort_unstable_by_key(|(place, _)| *place);
-        Ok(answers.into_iter().map(|(_, answer)| answer).collect())
+        answers.into_iter().map(|(_, answer)| answer).collect()
     }
 }
 
-async fn pass_part(link: &Link, wait: Wait, doing: &str, part: &Part<'_>) -> Result<Vec<Value>, StoreError> {
+async fn pass_part(link: &Link, wait: Wait, doing: &str, part: &Part<'_>) -> Result<Vec<Result<Value, StoreError>>, StoreError> {
     let answers = calls_and_wait(wait, doing, part).await;
-    if let Err(error) = &answers {
-        link.failed(&part.wire, error);
+    match &answers {
+        Ok(answers) => answers.iter().filter_map(|answer| answer.as_ref().err()).for_each(|error| link.failed(&part.wire, error)),
+        Err(error) => link.failed(&part.wire, error),
     }
     answers
 }
 
 /// The calls of one master and their wait, over one connection, so that the wait covers them all.
-async fn calls_and_wait(wait: Wait, doing: &str, part: &Part<'_>) -> Result<Vec<Value>, StoreError> {
+async fn calls_and_wait(wait: Wait, doing: &str, part: &Part<'_>) -> Result<Vec<Result<Value, StoreError>>, StoreError> {
     let mut pipelines = Vec::with_capacity(part.waves.len());
     for calls in part.waves.iter().filter(|calls| !calls.is_empty()) {
         let mut pipeline = Pipeline::with_capacity(calls.len() + 1);
@@ -121,20 +131,17 @@ async fn calls_and_wait(wait: Wait, doing: &str, part: &Part<'_>) -> Result<Vec<
         pipelines.push(pipeline);
     }
     let Some(last) = pipelines.last_mut() else { return Ok(Vec::new()) };
-    let wanted = match wait {
-        Wait::None => None,
-        Wait::Replicas(replicas) => {
-            last.cmd("WAIT").arg(replicas).arg(WAIT_MS);
-            Some((0, replicas))
-        }
-        Wait::Aof(replicas) => {
-            last.cmd("WAITAOF").arg(1).arg(replicas).arg(WAIT_MS);
-            Some((1, replicas))
-        }
+    let (call, wanted) = match wait {
+        Wait::None => (None, None),
+        Wait::Replicas(replicas) => (Some(redis::cmd("WAIT").arg(replicas).arg(WAIT_MS).to_owned()), Some((0, replicas))),
+        Wait::Aof(replicas) => (Some(redis::cmd("WAITAOF").arg(1).arg(replicas).arg(WAIT_MS).to_owned()), Some((1, replicas))),
     };
-    let mut answers = part.wire.pipelines(doing, &pipelines).await?;
+    call.iter().for_each(|call| {
+        last.add_command(call.clone());
+    });
+    let mut answers = part.wire.waves(doing, &pipelines, call.as_ref()).await?;
     if let Some((local, replicas)) = wanted {
-        let reached = match answers.pop() {
+        let reached = match answers.pop().transpose()? {
             Some(Value::Int(replicas)) => (0, replicas),
             Some(Value::Array(counts)) => match counts.as_slice() {
                 [Value::Int(local), Value::Int(replicas)] => (*local, *replicas),

@@ -88,7 +88,7 @@ impl Call<'_> {
     async fn over(self, wire: &Wire, doing: &str) -> Result<Vec<Value>, StoreError> {
         match self {
             Call::One(command) => wire.command(doing, command).await.map(|answer| vec![answer]),
-            Call::Many(pipeline) => wire.pipelines(doing, std::slice::from_ref(pipeline)).await,
+            Call::Many(pipeline) => wire.pipeline(doing, pipeline).await,
         }
     }
 }

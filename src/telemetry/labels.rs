@@ -190,7 +190,7 @@ impl From<Class> for RedisErrorClass {
             Class::Timeout => RedisErrorClass::Timeout,
             Class::Oom => RedisErrorClass::Oom,
             Class::Readonly => RedisErrorClass::Readonly,
-            Class::Script | Class::NoScript => RedisErrorClass::Script,
+            Class::Script | Class::Outdated | Class::NoScript => RedisErrorClass::Script,
             Class::Moved | Class::Unserved | Class::Other | Class::Settings => RedisErrorClass::Other,
         }
     }

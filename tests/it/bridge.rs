@@ -5,6 +5,7 @@ mod crash;
 mod delivery;
 mod early;
 mod faults;
+mod gate;
 mod late;
 mod race;
 mod redis_away;

@@ -76,19 +76,47 @@ impl Wire {
     /// Sends one command.
     pub(super) async fn command(&self, doing: &str, command: &Cmd) -> Result<Value, StoreError> {
         let mut live = self.live().await?;
+        self.over(doing, &mut live, command).await
+    }
+
+    async fn over(&self, doing: &str, live: &mut Live, command: &Cmd) -> Result<Value, StoreError> {
         let answer = clock::timeout(RESPONSE_TIMEOUT, live.connection.req_packed_command(command)).await;
         self.judge(doing, live.generation, answer.map(|answer| answer.and_then(refusal)))
     }
 
-    /// Sends pipelines one after the other, each only where the one before it was answered without an error; all over one connection, so that a
-    /// wait at the end covers them all. Every answer; the first error of any is the error of all.
-    pub(in crate::store) async fn pipelines(&self, doing: &str, pipelines: &[Pipeline]) -> Result<Vec<Value>, StoreError> {
+    /// Sends a pipeline. Every answer; the first error of any is the error of all.
+    pub(super) async fn pipeline(&self, doing: &str, pipeline: &Pipeline) -> Result<Vec<Value>, StoreError> {
+        self.waves(doing, std::slice::from_ref(pipeline), None).await?.into_iter().collect()
+    }
+
+    /// Sends waves of calls one after the other, each only where no call of the one before it is to be sent again; all over one connection, so
+    /// that the `wait` at the end of the last covers them all: it is sent also where a wave held the later ones back. An answer for each, which of
+    /// what was not sent is the error that held it back.
+    pub(in crate::store) async fn waves(
+        &self,
+        doing: &str,
+        waves: &[Pipeline],
+        wait: Option<&Cmd>,
+    ) -> Result<Vec<Result<Value, StoreError>>, StoreError> {
         let mut live = self.live().await?;
-        let mut answers = Vec::with_capacity(pipelines.iter().map(Pipeline::len).sum());
-        for pipeline in pipelines {
-            let answer = clock::timeout(RESPONSE_TIMEOUT, live.connection.req_packed_commands(pipeline, 0, pipeline.len())).await;
-            let answer = answer.map(|answer| answer.and_then(|values| values.into_iter().map(refusal).collect::<Result<Vec<_>, _>>()));
-            answers.extend(self.judge(doing, live.generation, answer)?);
+        let count = waves.iter().map(Pipeline::len).sum();
+        let mut answers: Vec<Result<Value, StoreError>> = Vec::with_capacity(count);
+        for (at, wave) in waves.iter().enumerate() {
+            let begun = answers.len();
+            let answer = clock::timeout(RESPONSE_TIMEOUT, live.connection.req_packed_commands(wave, 0, wave.len())).await;
+            for value in self.judge(doing, live.generation, answer)? {
+                answers.push(self.judge(doing, live.generation, Some(refusal(value))));
+            }
+            let errors = || answers[begun..].iter().filter_map(|answer| answer.as_ref().err()).filter(|error| error.class != Class::Script);
+            // What can be sent again at once must not overtake what cannot.
+            let held_back = errors().find(|error| !error.was_not_run()).or_else(|| errors().next()).cloned();
+            if let Some(error) = held_back.filter(|_| at + 1 < waves.len()) {
+                answers.resize(count, Err(error));
+                if let (Some(wait), Some(last)) = (wait, answers.last_mut()) {
+                    *last = Ok(self.over(doing, &mut live, wait).await?);
+                }
+                break;
+            }
         }
         Ok(answers)
     }

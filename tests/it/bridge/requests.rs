@@ -217,6 +217,7 @@ async fn a_verdict_waits_for_the_link_that_it_is_published_on() {
             retry_ms: Vec::new(),
             metrics: rig.metrics.clone(),
             traces: Default::default(),
+            together: Default::default(),
         },
         readiness: Readiness::new(["main"]),
     });

@@ -1,5 +1,6 @@
 //! Each call, and each of its statuses.
 
+use dwell::servers::{AppendFsync, NatsOptions, RedisOptions, find};
 use serde_json::{Value, json};
 
 use super::sidecar::Sidecar;
@@ -271,4 +272,37 @@ async fn what_was_stored_is_not_called_a_failure_because_it_could_not_be_looked_
 fn base64(bytes: &[u8]) -> String {
     use base64::{Engine, engine::general_purpose::STANDARD};
     STANDARD.encode(bytes)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn calls_that_arrive_together_share_a_wait() {
+    let program = Some(find::redis_server_waitaof().unwrap());
+    let redis = RedisOptions { program, appendonly: Some(AppendFsync::EverySec), ..RedisOptions::default() };
+    let bed = Bed::with(redis, NatsOptions::default()).await;
+    bed.stream("ORDERS", &["orders.>"]);
+    let settings = bed.settings(true).replace("[redis]", "[redis]\ndurability = \"fsync\"");
+    let sidecar = Sidecar::run(&settings, "", &[]).await;
+    // Each waits for the next fsync, up to a second away; four at a time.
+    let statuses = |line: fn(usize) -> (String, Option<Value>)| {
+        std::thread::scope(|scope| {
+            let sidecar = &sidecar;
+            let calls: Vec<_> = (0..40)
+                .map(|n| {
+                    scope.spawn(move || {
+                        let (line, body) = line(n);
+                        sidecar.call(&line, body.as_ref()).status
+                    })
+                })
+                .collect();
+            calls.into_iter().map(|call| call.join().unwrap()).collect::<Vec<_>>()
+        })
+    };
+    let added = statuses(|n| ("POST /v1/jobs".to_owned(), Some(json!({"id": format!("job-{n}"), "for": "1h", "target": "orders.x"}))));
+    assert_eq!(added, [201; 40]);
+    assert_eq!(statuses(|n| (format!("DELETE /v1/jobs/job-{n}"), None)), [200; 40]);
+    let stats: String =
+        redis::cmd("INFO").arg("commandstats").query_async(&mut crate::support::redis_link(&bed.redis.url()).await).await.unwrap();
+    let waits = stats.lines().find_map(|line| line.strip_prefix("cmdstat_waitaof:calls=")).unwrap().split(',').next().unwrap();
+    let waits: u64 = waits.parse().unwrap();
+    assert!(waits <= 40, "80 calls waited {waits} times");
 }

@@ -1,6 +1,7 @@
 //! The store on real Redis servers: every script, every verdict, and what faults do to them.
 
 pub(crate) mod acts;
+mod batches;
 pub(crate) mod bed;
 mod cases;
 mod claims;

@@ -1,0 +1,305 @@
+//! A batch of requests, schedules and actions, behind one pass of the durability gate. Each has an answer of its own.
+
+use std::collections::{BTreeMap, HashMap};
+
+use futures_util::future::try_join_all;
+use redis::{Cmd, Value};
+
+use super::Store;
+use super::act::{Step, act_arguments, script_of};
+use super::answer::Items;
+use super::error::{Class, StoreError};
+use super::inbound::{Answer, CALL_BYTES, CALL_JOBS, Head, read_answer, schedule_arguments};
+use super::keys::Keys;
+use super::link::{Link, Moves};
+use super::record::{self, Generation};
+use super::scripts::Name;
+use crate::clock::{self, Instant};
+use crate::job::Action;
+use crate::request::{Act, Request, Schedule};
+
+/// How often calls are sent again because a job changed since it was read, or because a script met a broker that its keys lacked.
+const ATTEMPTS: usize = 16;
+/// How many jobs are read at a time that are to `fail`: a record may be large.
+const READS: usize = 32;
+
+/// One request of a batch.
+#[derive(Debug, Clone, Copy)]
+pub enum Asked<'a> {
+    /// A new job.
+    Schedule(&'a Schedule),
+    /// An action on a job that exists.
+    Act(&'a Act),
+}
+
+impl<'a> From<&'a Request> for Asked<'a> {
+    fn from(request: &'a Request) -> Self {
+        match request {
+            Request::Schedule(schedule) => Asked::Schedule(schedule),
+            Request::Act(act) => Asked::Act(act),
+        }
+    }
+}
+
+impl<'a> Asked<'a> {
+    fn id(self) -> &'a str {
+        match self {
+            Asked::Schedule(schedule) => schedule.id.as_str(),
+            Asked::Act(act) => act.id.as_str(),
+        }
+    }
+}
+
+/// What became of a batch.
+#[derive(Debug, Default)]
+pub struct Applied {
+    /// One a request, in their order. An error of class `Script` is of that request alone, and comes again as often as it is sent. With any
+    /// other error it is to be sent again, in the order of the batch.
+    pub answers: Vec<Result<Answer, StoreError>>,
+    /// The buckets whose readers must wake earlier than they think.
+    pub heads: Vec<Head>,
+}
+
+/// One call of a script: schedules of one bucket, bounded, with ids that differ; or one action.
+pub(super) struct Group {
+    name: Name,
+    pub(super) bucket: u16,
+    bytes: usize,
+    /// Places in the batch.
+    pub(super) members: Vec<usize>,
+}
+
+/// A request as its script gets it, the same each time that it is sent.
+struct Item<'a> {
+    asked: Asked<'a>,
+    bucket: u16,
+    /// Of a schedule.
+    record: Vec<u8>,
+    /// Of the schedule that an action begins.
+    generation: Generation,
+    answer: Result<Answer, StoreError>,
+}
+
+/// A batch under way.
+struct Pass<'a> {
+    items: Vec<Item<'a>>,
+    /// Places of those to send.
+    open: Vec<usize>,
+    heads: Vec<Head>,
+    /// Per bucket: when the earliest job is due that an action has moved.
+    moved: BTreeMap<u16, i64>,
+}
+
+impl Store {
+    /// Applies requests, those for one id in their order. `default_retry` is the array of a job that brings none. What is sent again may have
+    /// `origin.check` set: what was applied of it then changes nothing and answers the same.
+    pub async fn apply(&self, asked: &[Asked<'_>], default_retry: &[u64]) -> Applied {
+        let mut pass = Pass::new(asked, &self.keys);
+        let (mut loaded, mut attempts, mut moves) = (false, 0, Moves::default());
+        while !pass.open.is_empty() {
+            let steps = match self.steps(&pass, default_retry).await {
+                Ok(steps) => steps,
+                Err(error) => {
+                    pass.fail(&error);
+                    break;
+                }
+            };
+            let waves = pass.waves();
+            let brokers = self.brokers();
+            let call = |group: &Group| self.call_of(group, &pass.items, &steps, &brokers);
+            let calls: Vec<Vec<Cmd>> = waves.iter().map(|groups| groups.iter().map(call).collect()).collect();
+            let begun = clock::now();
+            let link = self.gate.link();
+            let doing = waves.first().and_then(|groups| groups.first()).map_or("", |group| group.name.as_str());
+            let passed = self.gate.pass(link, doing, &calls).await;
+            self.observe_groups(waves.iter().flatten(), &passed, begun);
+            for (group, answer) in waves.iter().flatten().zip(passed) {
+                self.read(group, answer, &mut pass);
+            }
+            pass.keep_what_was_not_run();
+            let Some(error) = pass.first_error() else { break };
+            let mended = match error.class {
+                // Another master may not know the scripts.
+                Class::Moved => {
+                    loaded = false;
+                    Ok(moves.follow(&error).await)
+                }
+                Class::NoScript if !loaded => {
+                    loaded = true;
+                    self.load_groups(link, &waves, &calls).await.map(|()| true)
+                }
+                Class::Outdated if attempts < ATTEMPTS => {
+                    attempts += 1;
+                    if error.message.contains("DWELL_BROKER") { self.rejoin().await.map(|()| true) } else { Ok(true) }
+                }
+                _ => Ok(false),
+            };
+            match mended {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(error) => {
+                    pass.fail(&error);
+                    break;
+                }
+            }
+        }
+        pass.applied(&self.brokers())
+    }
+
+    /// What each `fail` needs to know of its job.
+    async fn steps(&self, pass: &Pass<'_>, default_retry: &[u64]) -> Result<HashMap<usize, Step>, StoreError> {
+        let fails: Vec<(usize, &Act)> = pass
+            .open
+            .iter()
+            .filter_map(|at| match pass.items[*at].asked {
+                Asked::Act(act) if act.action == Action::Fail => Some((*at, act)),
+                _ => None,
+            })
+            .collect();
+        let mut steps = HashMap::with_capacity(fails.len());
+        for fails in fails.chunks(READS) {
+            let read = try_join_all(fails.iter().map(|(_, act)| self.step_of(act, default_retry))).await?;
+            steps.extend(fails.iter().map(|(at, _)| *at).zip(read));
+        }
+        Ok(steps)
+    }
+
+    fn call_of(&self, group: &Group, items: &[Item<'_>], steps: &HashMap<usize, Step>, brokers: &[String]) -> Cmd {
+        let mut call = self.script_call(group.name, group.bucket, brokers);
+        for at in &group.members {
+            let item = &items[*at];
+            match item.asked {
+                Asked::Schedule(schedule) => schedule_arguments(&mut call, schedule, &item.record),
+                Asked::Act(act) => act_arguments(&mut call, act, item.generation, steps.get(at)),
+            }
+        }
+        call
+    }
+
+    fn read(&self, group: &Group, answer: Result<Value, StoreError>, pass: &mut Pass<'_>) {
+        let read = answer.and_then(|value| {
+            let mut items = Items::new(group.name.as_str(), value)?;
+            match group.name {
+                Name::Schedule => self.read_scheduled(group, items),
+                _ => Ok((vec![read_answer(&mut items)?], Vec::new())),
+            }
+        });
+        match read {
+            Ok((answers, heads)) => {
+                group.members.iter().zip(answers).for_each(|(at, answer)| pass.answer(*at, answer));
+                pass.heads.extend(heads);
+            }
+            Err(error) => group.members.iter().for_each(|at| pass.items[*at].answer = Err(error.clone())),
+        }
+    }
+
+    /// Makes the scripts of these calls known to the masters that have them.
+    async fn load_groups(&self, link: &Link, waves: &[Vec<Group>], calls: &[Vec<Cmd>]) -> Result<(), StoreError> {
+        for name in Name::ALL {
+            let groups = waves.iter().flatten().zip(calls.iter().flatten());
+            let of_name: Vec<&Cmd> = groups.filter(|(group, _)| group.name == name).map(|(_, call)| call).collect();
+            if !of_name.is_empty() {
+                link.load(&name.source(), of_name.into_iter()).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Tells how long the calls took by their scripts, and each class of errors once.
+    fn observe_groups<'a>(&self, groups: impl Iterator<Item = &'a Group>, passed: &[Result<Value, StoreError>], begun: Instant) {
+        let took = clock::now().duration_since(begun);
+        let (mut names, mut classes) = (Vec::new(), Vec::new());
+        for (group, answer) in groups.zip(passed) {
+            match answer {
+                Ok(_) if !names.contains(&group.name) => names.push(group.name),
+                Err(error) if !error.was_not_run() && !classes.contains(&error.class) => classes.push(error.class),
+                _ => {}
+            }
+        }
+        names.into_iter().for_each(|name| self.observer.called(name, took));
+        classes.into_iter().for_each(|class| self.observer.failed(class));
+    }
+}
+
+impl<'a> Pass<'a> {
+    fn new(asked: &[Asked<'a>], keys: &Keys) -> Self {
+        let unsent = || Err(StoreError::new(Class::Other, "redis: a request was not sent"));
+        let item = |asked: &Asked<'a>| {
+            let record = match asked {
+                Asked::Schedule(schedule) => record::encode(schedule, rand::random()),
+                Asked::Act(_) => Vec::new(),
+            };
+            Item { asked: *asked, bucket: keys.bucket_of(asked.id()), record, generation: rand::random(), answer: unsent() }
+        };
+        Pass { items: asked.iter().map(item).collect(), open: (0..asked.len()).collect(), heads: Vec::new(), moved: BTreeMap::new() }
+    }
+
+    /// One group a script call. The second request for an id stands in the second wave, and so on: a wave is sent once none of the one before it
+    /// is to be sent again, or a later request would stand under an earlier one.
+    fn waves(&self) -> Vec<Vec<Group>> {
+        let mut waves: Vec<Vec<Group>> = Vec::new();
+        let mut seen: HashMap<&str, usize> = HashMap::new();
+        // By wave and bucket: the group of schedules that is not full yet.
+        let mut unfilled: HashMap<(usize, u16), usize> = HashMap::new();
+        for &at in &self.open {
+            let Item { asked, bucket, record, .. } = &self.items[at];
+            let times = seen.entry(asked.id()).or_default();
+            let wave = *times;
+            *times += 1;
+            if waves.len() == wave {
+                waves.push(Vec::new());
+            }
+            let groups = &mut waves[wave];
+            let new = |name| Group { name, bucket: *bucket, bytes: 0, members: Vec::new() };
+            let place = match asked {
+                Asked::Act(act) => {
+                    groups.push(new(script_of(act.action)));
+                    groups.len() - 1
+                }
+                Asked::Schedule(_) => {
+                    let unfilled = unfilled.entry((wave, *bucket)).or_insert(usize::MAX);
+                    let has_room = |group: &Group| group.members.len() < CALL_JOBS && group.bytes + record.len() <= CALL_BYTES;
+                    if !groups.get(*unfilled).is_some_and(has_room) {
+                        *unfilled = groups.len();
+                        groups.push(new(Name::Schedule));
+                    }
+                    *unfilled
+                }
+            };
+            groups[place].bytes += record.len();
+            groups[place].members.push(at);
+        }
+        waves
+    }
+
+    fn answer(&mut self, at: usize, answer: Answer) {
+        let item = &mut self.items[at];
+        if let (Asked::Act(act), Some(due_ms)) = (item.asked, answer.due_ms)
+            && matches!(act.action, Action::Reschedule | Action::Fire | Action::Requeue | Action::Fail)
+        {
+            self.moved.entry(item.bucket).and_modify(|first| *first = due_ms.min(*first)).or_insert(due_ms);
+        }
+        item.answer = Ok(answer);
+    }
+
+    fn fail(&mut self, error: &StoreError) {
+        for at in &self.open {
+            self.items[*at].answer = Err(error.clone());
+        }
+    }
+
+    fn keep_what_was_not_run(&mut self) {
+        self.open.retain(|at| matches!(&self.items[*at].answer, Err(error) if error.was_not_run()));
+    }
+
+    fn first_error(&self) -> Option<StoreError> {
+        self.open.iter().find_map(|at| self.items[*at].answer.as_ref().err()).cloned()
+    }
+
+    fn applied(mut self, brokers: &[String]) -> Applied {
+        for (bucket, due_ms) in self.moved {
+            self.heads.extend(brokers.iter().map(|broker| Head { bucket, broker: broker.clone(), due_ms }));
+        }
+        Applied { answers: self.items.into_iter().map(|item| item.answer).collect(), heads: self.heads }
+    }
+}
