@@ -20,9 +20,11 @@ mod batch;
 mod held;
 mod reject;
 mod replies;
+mod returned;
 mod silent;
 
 use replies::Replier;
+use returned::Returned;
 
 /// The most messages of one batch, and so of one pass through the durability gate.
 const BATCH: usize = 1024;
@@ -43,6 +45,7 @@ pub struct Ingest {
     apply: Apply,
     of_ingest: Option<IngestMetrics>,
     readiness: Readiness,
+    returned: Returned,
 }
 
 /// What an [`Ingest`] is made of.
@@ -90,6 +93,7 @@ impl Ingest {
             of_ingest,
             apply: parts.apply,
             readiness: parts.readiness,
+            returned: Returned::default(),
             rules: parts.rules,
         }
     }

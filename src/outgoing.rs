@@ -1,6 +1,6 @@
 //! What is published: a job's attempt, a dead letter, a rejected request, a verdict. Pure.
 
-use dwell_connectors::{Header, Message, Value};
+use dwell_connectors::{Header, Headers, Message, Value};
 
 use crate::job::{Action, Confirm, DeadReason, JobId};
 use crate::store::inbound::Answer;
@@ -25,7 +25,8 @@ pub const LAST_ERROR: &str = "delayed-last-error";
 pub const ERROR: &str = "delayed-error";
 /// What was wrong with it.
 pub const ERROR_DETAIL: &str = "delayed-error-detail";
-
+/// How often it was rejected.
+pub const REJECTIONS: &str = "delayed-rejections";
 /// What `CC` and `BCC` were, on an AMQP dead letter or rejected request.
 pub const CC: &str = "delayed-cc";
 /// See [`CC`].
@@ -34,6 +35,19 @@ pub const BCC: &str = "delayed-bcc";
 /// A number in a header: an integer on AMQP, text elsewhere.
 fn number(broker_kind: &str, value: i64) -> Value {
     if broker_kind == "amqp" { Value::I64(value) } else { Value::Text(value.to_string()) }
+}
+
+/// How often this message was rejected before, by its own word. One of a version that did not count was so at least once.
+#[must_use]
+pub fn rejections(message: &Message) -> u64 {
+    let counted = message.headers.get(REJECTIONS).and_then(Value::written).and_then(|times| times.trim().parse().ok());
+    counted.unwrap_or_else(|| u64::from(message.headers.get(ERROR).is_some()))
+}
+
+/// Why a rejected request is kept among the dead; `None` for any other job.
+#[must_use]
+pub fn refusal(headers: &Headers) -> Option<String> {
+    Some(format!("{}: {}", headers.text(ERROR)?, headers.text(ERROR_DETAIL).unwrap_or_default()))
 }
 
 /// One attempt of a job, for a broker of this kind: body, key, properties and headers as they came, and what Dwell says of it.

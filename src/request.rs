@@ -22,9 +22,9 @@ mod target;
 mod tests;
 
 pub use foreign::{KEY, KEY_BASE64, TOMBSTONE};
-pub use parse::{act_on, asked, due_within, parse};
+pub use parse::{act_on, asked, due_within, kept, parse};
 pub use reject::{Code, Rejection};
-pub use rules::{BrokerRules, Kind, Naming, Rules, destination};
+pub use rules::{BrokerRules, Kind, Naming, Rules, destination, reads};
 
 /// What a message on an ingest asks for.
 #[derive(Debug, Clone, PartialEq)]

@@ -191,8 +191,10 @@ impl Dispatch {
                 self.gathered.drop_late(lease.bucket, lease.held());
             }
             Late::Dead => {
-                let error = format!("overdue by {late_ms} ms at its first attempt, max_late is {max_late_ms} ms");
-                let retry = Retry { job: lease.held(), wait_ms: 0, unpublished: true, dies: Some(DeadReason::Late), error };
+                let late = || (DeadReason::Late, format!("overdue by {late_ms} ms at its first attempt, max_late is {max_late_ms} ms"));
+                // A rejected request that is kept was to die from the beginning.
+                let (reason, error) = outgoing::refusal(&job.headers).map_or_else(late, |refusal| (DeadReason::Invalid, refusal));
+                let retry = Retry { job: lease.held(), wait_ms: 0, unpublished: true, dies: Some(reason), error };
                 self.gathered.retry(lease.bucket, retry);
             }
         }

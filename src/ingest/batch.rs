@@ -76,7 +76,7 @@ impl Ingest {
     }
 
     /// Applies requests until each has its answer; `None` where it was given up. Until then the batch is held.
-    async fn answers(&self, requests: &mut [Request], give_up: &CancellationToken) -> Option<Vec<Answer>> {
+    pub(super) async fn answers(&self, requests: &mut [Request], give_up: &CancellationToken) -> Option<Vec<Answer>> {
         let mut held = Held::new(self, give_up);
         loop {
             let answers: Result<Vec<Answer>, _> = self.apply.all(requests, &mut held).await.into_iter().collect();

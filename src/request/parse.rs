@@ -6,7 +6,7 @@ use super::control::{self, Control};
 use super::reject::{Code, Rejection};
 use super::rules::{Kind, Rules};
 use super::{Act, Origin, Request, Schedule, dialect, envelope, foreign, headers, origin, target};
-use crate::job::{Action, Conflict, Due, Job, JobId};
+use crate::job::{Action, Confirm, Conflict, Due, Job, JobId, Late};
 use crate::units::{quote, show_duration_ms, show_size, show_time_ms};
 
 /// The header of ours that tells a message that Dwell published.
@@ -117,6 +117,38 @@ fn schedule(control: Control, message: &Message, body: Option<bytes::Bytes>, rul
         origin: origin::origin(message, rules),
         reply_to,
     })
+}
+
+/// A bad request that is kept among the dead: a job for `rejected` that is too late from the beginning. `request` as it came, `message` as it
+/// would be rejected.
+#[must_use]
+pub fn kept(request: &Message, message: Message, rejected: Destination, rules: &Rules, now_ms: i64) -> Schedule {
+    let Message { body, has_body, key, headers, properties, .. } = message;
+    Schedule {
+        id: origin::generated_id(request, rules),
+        generated: true,
+        due: Due::At(0),
+        conflict: Conflict::Keep,
+        job: Job {
+            broker: rules.ingest.broker.clone(),
+            to: rejected,
+            key,
+            headers,
+            properties,
+            ttr_ms: rules.ttr_ms,
+            confirm: Confirm::Broker,
+            retry: Some(Vec::new()),
+            late: Some(Late::Dead),
+            max_late_ms: Some(0),
+            created_ms: now_ms,
+            origin: rules.kind.as_str().to_owned(),
+            trace: None,
+            has_body,
+            body,
+        },
+        origin: origin::origin(request, rules),
+        reply_to: None,
+    }
 }
 
 /// An action on a job that exists; the body is ignored.

@@ -106,12 +106,17 @@ impl BrokerRules {
         self.allow.iter().any(|pattern| self.naming.allows(pattern, to))
     }
 
-    /// Whether an ingest reads this destination. On NATS a topic may be a pattern.
+    /// Whether an ingest reads this destination.
     #[must_use]
     pub fn reads(&self, to: &Destination) -> bool {
-        to.exchange.is_empty()
-            && self.ingest_topics.iter().any(|topic| *topic == to.address || (self.kind == Kind::Nats && self.naming.allows(topic, to)))
+        self.ingest_topics.iter().any(|topic| reads(self.kind, &*self.naming, topic, to))
     }
+}
+
+/// Whether who reads this topic gets what is published there, as far as the names tell. On NATS a topic may be a pattern.
+#[must_use]
+pub fn reads(kind: Kind, naming: &dyn Naming, topic: &str, to: &Destination) -> bool {
+    to.exchange.is_empty() && (*topic == to.address || (kind == Kind::Nats && naming.allows(topic, to)))
 }
 
 /// How a broker names destinations.

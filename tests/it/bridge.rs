@@ -10,6 +10,7 @@ mod late;
 mod race;
 mod redis_away;
 mod requests;
+mod returned;
 mod rig;
 mod roles;
 mod settling;

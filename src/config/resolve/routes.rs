@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use dwell_connectors::BrokerConfig;
+use dwell_connectors::{BrokerConfig, Destination};
 
 use super::Resolver;
 use crate::config::rules::Wrong;
 use crate::config::{Broker, Ingest, Problem, nearest, raw, rules};
-use crate::request::{Kind, destination};
+use crate::request::{Kind, destination, reads};
 
 impl Resolver<'_> {
     pub(super) fn brokers(&mut self) -> BTreeMap<String, Broker> {
@@ -62,15 +62,14 @@ impl Resolver<'_> {
             for (field, text) in [("topic", &raw.topic), ("group", &raw.group), ("rejected", &raw.rejected)] {
                 self.check(&format!("{key}.{field}"), rules::address(text));
             }
+            let connector = brokers.get(&raw.broker).map(|broker| &broker.connector);
             for (field, text) in [("rejected", &raw.rejected), ("target", &raw.target)] {
-                if *text == raw.topic && !text.is_empty() {
-                    let wrong =
-                        ("this is the topic that the ingest reads: messages would go round for ever".to_owned(), "name another".to_owned());
-                    self.note(&format!("{key}.{field}"), wrong);
-                }
-                self.destination(&format!("{key}.{field}"), text, brokers.get(&raw.broker).map(|broker| &broker.connector));
+                self.destination(&format!("{key}.{field}"), text, connector);
             }
-            let kind = brokers.get(&raw.broker).map_or("amqp", |broker| broker.connector.kind());
+            let kind = connector.map_or("amqp", BrokerConfig::kind);
+            if let Some(why) = connector.filter(|_| kind == "kafka").and_then(|kafka| kafka.forbidden(&Destination::new(&raw.topic))) {
+                self.note(&format!("{key}.topic"), (format!("this cannot be read: {why}"), "name one topic".to_owned()));
+            }
             if !raw.exchange.is_empty() && kind != "amqp" {
                 self.note(&format!("{key}.exchange"), (format!("a broker of type \"{kind}\" has no exchanges"), "remove it".to_owned()));
             }
@@ -96,7 +95,36 @@ impl Resolver<'_> {
             };
             ingests.insert(name, ingest);
         }
+        for (name, ingest) in &ingests {
+            for (field, text) in [("rejected", &ingest.rejected), ("target", &ingest.target)] {
+                self.not_read(&format!("ingest.{name}.{field}"), text, &ingest.broker, brokers, &ingests);
+            }
+        }
         ingests
+    }
+
+    /// A destination in the settings that no ingest on this broker reads: what is sent there would go round for ever.
+    pub(super) fn not_read(
+        &mut self,
+        key: &str,
+        text: &str,
+        broker: &str,
+        brokers: &BTreeMap<String, Broker>,
+        ingests: &BTreeMap<String, Ingest>,
+    ) {
+        let connector = brokers.get(broker).map(|broker| &broker.connector);
+        let is_read = |topic: &str| match connector {
+            Some(connector) => {
+                let kind = Kind::of(connector.kind());
+                reads(kind, connector, topic, &destination(kind, text))
+            }
+            None => topic == text,
+        };
+        let reader = ingests.iter().find(|(_, ingest)| !text.is_empty() && ingest.broker == broker && is_read(&ingest.topic));
+        if let Some((name, ingest)) = reader {
+            let wrong = format!("`{text}` is read by ingest.{name} (`{}`): messages would go round for ever", ingest.topic);
+            self.note(key, (wrong, "name a destination that no ingest reads, or a narrower topic".to_owned()));
+        }
     }
 
     /// A destination in the settings: empty, or one that the broker would let us publish to.

@@ -105,11 +105,8 @@ impl Resolver<'_> {
         for broker in brokers.values() {
             self.destination("delivery.dead", &raw.dead, Some(&broker.connector));
         }
-        if let Some((name, _)) = ingests.iter().find(|(_, ingest)| !raw.dead.is_empty() && ingest.topic == raw.dead) {
-            self.note(
-                "delivery.dead",
-                (format!("ingest.{name} reads this topic: dead letters would come back"), "name another".to_owned()),
-            );
+        for name in brokers.keys() {
+            self.not_read("delivery.dead", &raw.dead, name, brokers, ingests);
         }
         let dead_retention = self.check("delivery.dead_retention", rules::duration(&raw.dead_retention, 0, LONGEST_MS));
         let dedupe_window = self.check("delivery.dedupe_window", rules::duration(&raw.dedupe_window, 1000, LONGEST_MS));

@@ -5,6 +5,9 @@ use super::*;
 /// One broken rule a line: the text, the setting that is blamed, and a part of the message or mend.
 #[test]
 fn every_rule_is_kept() {
+    let other = |kind: &str, place: &str, ingest: &str| {
+        format!("[brokers.o]\ntype = \"{kind}\"\n{place}\nallow = []\n[ingest.z]\nbroker = \"o\"\n{ingest}")
+    };
     for (text, key, part) in [
         ("[redis]\nbuckets = 0", "redis.buckets", "from 1 to 1024"),
         ("[redis]\nbuckets = 1025", "redis.buckets", "from 1 to 1024"),
@@ -51,7 +54,13 @@ fn every_rule_is_kept() {
         ("[limits]\nmax_retries = 6", "delivery.retry", "limits.max_retries is 6"),
         ("[limits]\nmax_retries = 1001", "limits.max_retries", "from 0 to 1000"),
         ("[delivery]\nmax_late = \"1 month\"", "delivery.max_late", "1 month"),
-        ("[delivery]\ndead = \"delay.in\"", "delivery.dead", "would come back"),
+        ("[delivery]\ndead = \"delay.in\"", "delivery.dead", "for ever"),
+        ("[ingest.z]\nbroker = \"main\"\ntopic = \"z.>\"\nrejected = \"z.bad\"", "ingest.z.rejected", "ingest.z (`z.>`)"),
+        ("[ingest.z]\nbroker = \"main\"\ntopic = \"z.*\"\ntarget = \"z.orders\"", "ingest.z.target", "ingest.z (`z.*`)"),
+        ("[ingest.z]\nbroker = \"main\"\ntopic = \"z\"\nrejected = \"delay.in\"", "ingest.z.rejected", "by ingest.main"),
+        ("[ingest.z]\nbroker = \"main\"\ntopic = \"*.dead\"", "delivery.dead", "by ingest.z (`*.dead`)"),
+        (other("kafka", "bootstrap = \"h\"", "topic = \"^delay.*\"").as_str(), "ingest.z.topic", "cannot be read: `^delay.*` is a pattern"),
+        (other("amqp", "url = \"amqp://h\"", "rejected = \"/delay.in\"").as_str(), "ingest.z.rejected", "for ever"),
         ("[delivery]\ndead = \"dead.*\"", "delivery.dead", "cannot be published to"),
         ("[delivery]\ndedupe_window = \"0\"", "delivery.dedupe_window", "too small"),
         ("[delivery]\nmax_in_flight = 0", "delivery.max_in_flight", "from 1"),

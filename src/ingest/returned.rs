@@ -1,0 +1,90 @@
+//! Rejected requests that come back in: bounded, then kept among the dead, so that no loop goes on and no request is lost.
+//!
+//! A person may put a rejected request back on purpose, and it may still be bad: so it is rejected a few times. What comes back more often goes
+//! round: `rejected` leads back to the ingest in a way that the settings do not show.
+
+use std::time::Duration;
+
+use dwell_connectors::Message;
+use parking_lot::Mutex;
+use tokio_util::sync::CancellationToken;
+
+use super::Ingest;
+use super::reject::Rejections;
+use crate::clock::{self, Instant};
+use crate::outgoing::{DEAD_REASON, Rejected, rejections as times};
+use crate::request::{Rejection, Request, kept};
+use crate::telemetry::IngestResult;
+
+/// How often one request is published to `rejected`.
+const MOST: u64 = 3;
+/// The ERROR is said once in so long.
+const INTERVAL: Duration = Duration::from_secs(60);
+
+/// What came back too often, since the last word on it.
+#[derive(Debug, Default)]
+pub(super) struct Returned(Mutex<(Option<Instant>, usize)>);
+
+impl Returned {
+    /// So many more: how many are to be told now, if any.
+    fn count(&self, more: usize, now: Instant) -> Option<usize> {
+        let (told, count) = &mut *self.0.lock();
+        *count += more;
+        if told.is_some_and(|told| now.saturating_duration_since(told) < INTERVAL) {
+            return None;
+        }
+        *told = Some(now);
+        Some(std::mem::take(count))
+    }
+}
+
+impl Ingest {
+    /// Keeps those among the dead that were rejected too often before; the others. `None` when given up.
+    pub(super) async fn keep_returned(&self, rejections: Rejections, give_up: &CancellationToken) -> Option<Rejections> {
+        let (returned, others): (Rejections, Rejections) = rejections.into_iter().partition(|(request, _)| times(request) >= MOST);
+        let Some(code) = returned.first().map(|(_, rejection)| rejection.code.as_str()) else { return Some(others) };
+        let mut kept: Vec<Request> =
+            returned.iter().filter(|(request, _)| !is_letter(request)).map(|(request, rejection)| self.kept(request, rejection)).collect();
+        if !kept.is_empty() {
+            self.answers(&mut kept, give_up).await?;
+        }
+        if let Some(count) = self.returned.count(returned.len(), clock::now()) {
+            tracing::error!(
+                ingest = self.name,
+                rejected = %self.rejected,
+                code,
+                count,
+                "rejected requests come back into the ingest, they are kept among the dead and not rejected again: find what leads `rejected` back, then see `dwell ls --state dead`"
+            );
+        }
+        self.count(IngestResult::Rejected, returned.len() as u64);
+        Some(others)
+    }
+
+    /// The job that keeps it.
+    fn kept(&self, request: &Message, rejection: &Rejection) -> Request {
+        let mut rejected = Rejected::new(request.clone(), rejection, self.publisher.kind());
+        rejected.cut(usize::try_from(self.rules.limits.max_body).unwrap_or(usize::MAX));
+        let schedule = kept(request, rejected.message(), self.rejected.clone(), &self.rules, self.apply.store.now_ms());
+        Request::Schedule(Box::new(schedule))
+    }
+}
+
+/// Whether this is the dead letter of one that is kept already: another would come back the same way.
+fn is_letter(request: &Message) -> bool {
+    times(request) > MOST && request.headers.get(DEAD_REASON).is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn it_is_told_at_once_and_then_once_an_interval() {
+        let returned = Returned::default();
+        let told = || returned.count(1, clock::now());
+        assert_eq!((told(), told(), told()), (Some(1), None, None));
+        tokio::time::advance(INTERVAL).await;
+        assert_eq!((told(), told()), (Some(3), None));
+    }
+}
