@@ -82,12 +82,14 @@ pub enum Error {
 }
 
 /// Where verdicts go; targets that come late; one that never comes.
-const REPLIES: &str = "chaos-replies";
+pub(crate) const REPLIES: &str = "chaos-replies";
 const LATE: [&str; 3] = ["chaos-late-0", "chaos-late-1", "chaos-late-2"];
 const NEVER: &str = "chaos-never";
 /// Where the instances put what they cannot deliver or understand: their defaults.
 const DEAD: &str = "delay.dead";
 const REJECTED: &str = "delay.rejected";
+/// A window that a target which never answers can fill, and a patience with Redis that is over while a fault lasts.
+const MORE: &str = "delivery.max_in_flight = 128";
 /// Once everything is whole, what is overdue is out within a lease, and JetStream's own patience with a reader that is gone, and then some.
 const LATE_MS: i64 = 45_000;
 /// How long the first job may take to arrive.
@@ -123,11 +125,12 @@ pub async fn run(options: Options) -> Result<Outcome, Error> {
     }
     std::fs::create_dir_all(&options.out).map_err(io(&options.out))?;
     let file = options.out.join(format!("history-{}-{}.jsonl", options.world.broker.as_str(), options.seed));
-    let world_options = WorldOptions { also: destinations(), ..options.world.clone() };
+    let world_options = WorldOptions { also: destinations(), more: MORE.to_owned(), ..options.world.clone() };
     let world = World::start(world_options).await?;
     (options.say)(&world.describe());
     let lease_ms = i64::try_from(lease_of(&world.settings().delivery).as_millis()).unwrap_or(i64::MAX);
     let ledger = Arc::new(Ledger::create(&file, &head(&options, lease_ms)).map_err(io(&file))?);
+    world.record_in(&ledger);
     let maker = world.maker();
     maker.make(REPLIES).await?;
     let places = Places {
@@ -243,26 +246,28 @@ impl Campaign<'_> {
     }
 
     async fn strike(&self, step: &Step) -> Result<i64, String> {
-        let entry = |began_us, healed_us, in_flight, detail, clock_step_us| {
-            Op::Fault(Fault { kind: step.kind.to_string(), began_us, healed_us, in_flight, detail, clock_step_us })
+        let entry = |began_us, healed_us, detail| {
+            let kind = step.kind.to_string();
+            Fault { kind, began_us, healed_us, in_flight: 0, detail, clock_step_us: None, beside: None }
         };
         let now_us = clock::wall_us();
         let hold_us = i64::try_from(step.hold.as_micros()).unwrap_or(i64::MAX);
-        self.ledger.record("faults", Phase::Invoke, entry(now_us, now_us + hold_us, 0, String::new(), None));
+        self.ledger.record("faults", Phase::Invoke, Op::Fault(entry(now_us, now_us + hold_us, String::new())));
         let mut rng = StdRng::seed_from_u64(step.seed);
         let struck = clock::timeout(STRIKE, Box::pin(step.kind.strike(self.world, &mut rng, step.hold))).await;
         let error = match struck {
             Some(Ok(struck)) => {
                 let took_ms = (struck.healed_us - struck.began_us) / 1000;
                 (self.options.say)(&format!("{}: {}, {took_ms} ms, {} in flight", step.kind, struck.detail, struck.in_flight));
-                let Struck { began_us, healed_us, in_flight, detail, clock_step_us, .. } = struck;
-                self.ledger.record("faults", Phase::Ok, entry(began_us, healed_us, in_flight, detail, clock_step_us));
+                let Struck { began_us, healed_us, in_flight, detail, clock_step_us, beside, .. } = struck;
+                let fault = Fault { in_flight, clock_step_us, beside, ..entry(began_us, healed_us, detail) };
+                self.ledger.record("faults", Phase::Ok, Op::Fault(fault));
                 return Ok(healed_us);
             }
             Some(Err(error)) => error.to_string(),
             None => format!("it took more than {} s", STRIKE.as_secs()),
         };
-        self.ledger.record("faults", Phase::Info, entry(now_us, clock::wall_us(), 0, error.clone(), None));
+        self.ledger.record("faults", Phase::Info, Op::Fault(entry(now_us, clock::wall_us(), error.clone())));
         Err(format!("{}: {error}", step.kind))
     }
 

@@ -23,6 +23,9 @@ use windows::{Copy, Windows};
 
 use crate::history::{DeadJob, End, Event, Fault, History, Job, Op, Phase};
 
+/// What a fault does not concern is out within so much while it lasts, ms. A machine that is busy with ten other things has to do it, too.
+const BESIDE_MS: i64 = 8000;
+
 /// Checks a run.
 #[must_use]
 pub fn check(history: &History) -> Verdict {
@@ -195,14 +198,14 @@ impl Checker<'_> {
         if let (Some(reason), attempt) = (&dead.reason, dead.attempt) {
             self.death(id, job, course, (end_us, reason, attempt));
         }
-        if !self.windows.between(kinds::fails_publish, course.earliest_us(job), end_us) {
+        if !self.windows.fails_publish(id, job, course.earliest_us(job), end_us) {
             self.verdict.find(Wrong::Lost, format!("{id}: it is dead, and there is no letter"));
         }
     }
 
     fn death(&mut self, id: &str, job: &Job, course: &Course<'_>, (at_us, reason, attempt): (i64, &str, Option<u32>)) {
         // A publish that failed is a failed attempt; a crash burns none, and neither does anything that is done to Redis.
-        let failed = job.absent || self.windows.between(kinds::fails_publish, course.earliest_us(job), at_us);
+        let failed = job.absent || self.windows.fails_publish(id, job, course.earliest_us(job), at_us);
         // Those of the settings outlast whatever a campaign breaks.
         let spent = job.retry_ms.as_ref().is_some_and(|waits| attempt.is_some_and(|attempt| attempt as usize > waits.len()));
         if reason != "retries_exhausted" || !failed || !spent {
@@ -221,6 +224,11 @@ impl Checker<'_> {
         let late_ms = whole_us / 1000 - i64::try_from(waits_ms).unwrap_or(i64::MAX);
         if late_ms > self.history.head.late_ms {
             self.verdict.find(Wrong::Late, format!("{id}: {late_ms} ms in which everything was whole"));
+        } else if let Some((late_us, fault)) = self.windows.beside_us((id, job), (course.sent_us, due_us), at_us)
+            && !job.absent
+            && late_us / 1000 - i64::try_from(waits_ms).unwrap_or(i64::MAX) > BESIDE_MS
+        {
+            self.verdict.find(Wrong::Late, format!("{id}: {} ms beside {}, which does not concern it", late_us / 1000, fault.kind));
         }
     }
 
@@ -243,13 +251,13 @@ impl Checker<'_> {
 }
 
 /// Every message past the first of a job: of what is delivered or dead together, and of what came back. Not what began a job anew.
-fn again<'a>(id: &'a str, course: &Course<'_>, lives: &Lives<'_>) -> Vec<Copy<'a>> {
+fn again<'a>(id: &'a str, course: &Course<'a>, lives: &Lives<'_>) -> Vec<Copy<'a>> {
     let mut copies = Vec::new();
     let out: Vec<&Came<'_>> = course.deliveries.iter().chain(&course.deaths).collect();
     for (mut list, of_job) in [(out, true), (course.rejections.iter().collect(), false)] {
         list.sort_by_key(|came| came.taken_us());
         let pairs = list.windows(2).filter(|pair| !lives.begins(pair[1]));
-        copies.extend(pairs.map(|pair| Copy { id, first_us: pair[0].taken_us(), again_us: pair[1].taken_us(), of_job }));
+        copies.extend(pairs.map(|pair| Copy { id, job: course.job, first_us: pair[0].taken_us(), again_us: pair[1].taken_us(), of_job }));
     }
     copies
 }

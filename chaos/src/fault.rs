@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::story::Story;
 use crate::faults;
+use crate::history::Beside;
 use crate::world::{Error, World, WorldOptions};
 
 /// By how much Redis's clock jumps.
@@ -25,6 +26,8 @@ pub enum FaultKind {
     DwellKill,
     DwellFreeze,
     DwellTerm,
+    InstanceCutOff,
+    StartWithoutBroker,
     RedisKill,
     RedisFreeze,
     RedisRestart,
@@ -50,6 +53,7 @@ pub enum FaultKind {
     BrokerRestart,
     TargetFull,
     TargetDeleted,
+    TargetSilent,
     ConsumerDeleted,
     PermissionsWithdrawn,
     ConnectionBlocked,
@@ -57,6 +61,7 @@ pub enum FaultKind {
     RedisClockJump,
     DiskFull,
     PoisonedRecords,
+    RecordDamaged,
     WrongType,
 }
 
@@ -76,6 +81,9 @@ pub struct Struck {
     /// By how much a wall clock jumped, µs: above zero it was ahead.
     #[serde(default)]
     pub clock_step_us: Option<i64>,
+    /// Whom alone it concerned, where it concerns not all.
+    #[serde(default)]
+    pub beside: Option<Beside>,
 }
 
 /// What a checker forgives of what came while a fault was on, and until it was overcome. Losses and false verdicts: never.
@@ -90,10 +98,12 @@ pub struct Allowance {
 }
 
 impl FaultKind {
-    const ALL: [FaultKind; 36] = [
+    const ALL: [FaultKind; 40] = [
         FaultKind::DwellKill,
         FaultKind::DwellFreeze,
         FaultKind::DwellTerm,
+        FaultKind::InstanceCutOff,
+        FaultKind::StartWithoutBroker,
         FaultKind::RedisKill,
         FaultKind::RedisFreeze,
         FaultKind::RedisRestart,
@@ -119,6 +129,7 @@ impl FaultKind {
         FaultKind::BrokerRestart,
         FaultKind::TargetFull,
         FaultKind::TargetDeleted,
+        FaultKind::TargetSilent,
         FaultKind::ConsumerDeleted,
         FaultKind::PermissionsWithdrawn,
         FaultKind::ConnectionBlocked,
@@ -126,6 +137,7 @@ impl FaultKind {
         FaultKind::RedisClockJump,
         FaultKind::DiskFull,
         FaultKind::PoisonedRecords,
+        FaultKind::RecordDamaged,
         FaultKind::WrongType,
     ];
 
@@ -140,6 +152,8 @@ impl FaultKind {
     pub fn applies(self, options: &WorldOptions) -> bool {
         match self {
             FaultKind::RedisFailover => options.has_replica(),
+            // Another goes on.
+            FaultKind::InstanceCutOff => options.instances > 1,
             FaultKind::ConnectionBlocked => options.broker == BrokerKind::Amqp,
             FaultKind::ConsumerDeleted => options.broker == BrokerKind::Nats,
             // Kafka has no full topics; and with a topic go the arrivals that the load has not read yet, and the offsets that it knows them by.
@@ -165,6 +179,8 @@ impl FaultKind {
             FaultKind::RedisFull | FaultKind::LinkSlowRedis | FaultKind::RedisClockJump | FaultKind::TargetFull => false,
             // What it read is read again, and that is one job.
             FaultKind::ConsumerDeleted => false,
+            // Nobody claims what cannot be read; and who ends here gives back first.
+            FaultKind::RecordDamaged | FaultKind::StartWithoutBroker => false,
             _ => true,
         };
         let early_us = if self == FaultKind::RedisClockJump { i64::try_from(REDIS_CLOCK_JUMP.as_micros()).unwrap_or(i64::MAX) } else { 0 };
@@ -185,7 +201,15 @@ impl FaultKind {
         let began_us = clock::wall_us();
         let done = watch.during(world, Box::pin(faults::strike(self, world, rng, hold))).await?;
         let healed_us = done.healed_us.unwrap_or_else(clock::wall_us);
-        Ok(Struck { kind: self, began_us, healed_us, in_flight: watch.most(), detail: done.detail, clock_step_us: done.clock_step_us })
+        Ok(Struck {
+            kind: self,
+            began_us,
+            healed_us,
+            in_flight: watch.most(),
+            detail: done.detail,
+            clock_step_us: done.clock_step_us,
+            beside: done.beside,
+        })
     }
 }
 

@@ -3,11 +3,13 @@
 mod amqp;
 mod broker;
 mod clocks;
+mod damaged;
 mod data;
 mod nats;
 mod network;
 mod process;
 mod redis;
+mod silent;
 
 use std::time::Duration;
 
@@ -16,6 +18,7 @@ use dwell::servers::{BrokerKind, ServerError};
 use rand::rngs::StdRng;
 
 use crate::fault::FaultKind;
+use crate::history::{Beside, Only};
 use crate::world::{Error, World};
 
 /// What was done.
@@ -26,11 +29,13 @@ pub(crate) struct Done {
     pub(crate) healed_us: Option<i64>,
     /// By how much a clock jumped, µs.
     pub(crate) clock_step_us: Option<i64>,
+    /// Who else was served as ever.
+    pub(crate) beside: Option<Beside>,
 }
 
 impl From<String> for Done {
     fn from(detail: String) -> Done {
-        Done { detail, healed_us: None, clock_step_us: None }
+        Done { detail, healed_us: None, clock_step_us: None, beside: None }
     }
 }
 
@@ -38,6 +43,11 @@ impl Done {
     /// It is whole now.
     fn healed(detail: impl Into<String>) -> Done {
         Done { healed_us: Some(clock::wall_us()), ..Done::from(detail.into()) }
+    }
+
+    /// It is whole now, and from then on it concerned these alone.
+    fn healed_beside(detail: impl Into<String>, from_us: i64, only: Only) -> Done {
+        Done { beside: Some(Beside { from_us, only }), ..Done::healed(detail) }
     }
 }
 
@@ -51,6 +61,8 @@ pub(crate) async fn strike(kind: FaultKind, world: &World, rng: &mut StdRng, hol
         FaultKind::DwellKill => process::kill(world, rng, hold).await,
         FaultKind::DwellFreeze => process::freeze(world, rng, hold).await,
         FaultKind::DwellTerm => process::term(world, rng, hold).await,
+        FaultKind::InstanceCutOff => return network::instance_cut_off(world, rng, hold).await,
+        FaultKind::StartWithoutBroker => return process::start_without_broker(world, rng, hold).await,
         FaultKind::RedisKill => return redis::kill(world, hold).await,
         FaultKind::RedisFreeze => return redis::freeze(world, hold).await,
         FaultKind::RedisRestart => return redis::restart(world, hold).await,
@@ -78,6 +90,7 @@ pub(crate) async fn strike(kind: FaultKind, world: &World, rng: &mut StdRng, hol
         FaultKind::TargetFull => amqp::target_full(world, rng, hold).await,
         FaultKind::TargetDeleted if nats => nats::target_deleted(world, rng, hold).await,
         FaultKind::TargetDeleted => amqp::target_deleted(world, rng, hold).await,
+        FaultKind::TargetSilent => return silent::target_silent(world, rng, hold).await,
         FaultKind::ConsumerDeleted => nats::consumer_deleted(world, hold).await,
         FaultKind::PermissionsWithdrawn if nats => nats::permissions_withdrawn(world, rng, hold).await,
         FaultKind::PermissionsWithdrawn => amqp::permissions_withdrawn(world, hold).await,
@@ -86,6 +99,7 @@ pub(crate) async fn strike(kind: FaultKind, world: &World, rng: &mut StdRng, hol
         FaultKind::RedisClockJump => return clocks::of_redis(world, rng, hold).await,
         FaultKind::DiskFull => return data::disk_full(world, hold).await,
         FaultKind::PoisonedRecords => data::poisoned_records(world, rng, hold).await,
+        FaultKind::RecordDamaged => return damaged::record_damaged(world, rng, hold).await,
         FaultKind::WrongType => data::wrong_type(world, rng, hold).await,
     };
     detail.map(Done::from)

@@ -12,6 +12,9 @@ use serde::{Deserialize, Serialize};
 /// What this program writes and reads.
 pub const FORMAT: u32 = 1;
 
+/// What a request comes back with whose job has a record that cannot be read.
+pub const UNREADABLE: &str = "unreadable_job";
+
 /// The first line: what ran.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Head {
@@ -126,6 +129,9 @@ pub struct Job {
     /// The code that it is to be refused with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused: Option<String>,
+    /// `delay-broker`; `None`: that of the ingest.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub broker: Option<String>,
 }
 
 /// Something is asked for a job.
@@ -179,6 +185,9 @@ pub struct Arrival {
     /// `delayed-dead-reason`, or `delayed-error`.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub reason: String,
+    /// `delay-action` of what came back; empty: `schedule`.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub action: String,
 }
 
 /// A place in a log.
@@ -210,6 +219,45 @@ pub struct Fault {
     /// By how much a wall clock jumped, µs: above zero it was ahead. Of faults of clocks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clock_step_us: Option<i64>,
+    /// Who else is served as ever while it lasts, and from when on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub beside: Option<Beside>,
+}
+
+/// A fault that concerns some jobs alone: it must hold up no others.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Beside {
+    /// From when on all others are served in time, epoch µs.
+    pub from_us: i64,
+    /// Whom it concerns.
+    pub only: Only,
+}
+
+/// Whom a fault concerns.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Only {
+    /// From then on nobody.
+    Nobody,
+    /// Jobs for this target.
+    Target(String),
+    /// Jobs that name this broker.
+    Broker(String),
+    /// These jobs.
+    Jobs(Vec<String>),
+}
+
+impl Only {
+    /// Whether it concerns this job.
+    #[must_use]
+    pub fn concerns(&self, id: &str, job: &Job) -> bool {
+        match self {
+            Only::Nobody => false,
+            Only::Target(target) => job.target == *target,
+            Only::Broker(broker) => job.broker.as_ref() == Some(broker),
+            Only::Jobs(ids) => ids.iter().any(|of| of == id),
+        }
+    }
 }
 
 /// An instance at work.
@@ -359,7 +407,15 @@ pub(crate) mod tests {
 
     #[test]
     fn a_history_is_read_as_it_was_written() {
-        let job = Job { due_ms: 5, target: "t".to_owned(), digest: "d".to_owned(), retry_ms: Some(vec![1]), absent: true, refused: None };
+        let job = Job {
+            due_ms: 5,
+            target: "t".to_owned(),
+            digest: "d".to_owned(),
+            retry_ms: Some(vec![1]),
+            absent: true,
+            refused: None,
+            broker: None,
+        };
         let schedule = Schedule { id: "a".to_owned(), job: Some(job), res: String::new() };
         let ask = Ask { id: "a".to_owned(), due_ms: Some(9), res: "in_flight".to_owned() };
         let dead = DeadJob { id: "a".to_owned(), reason: Some("retries_exhausted".to_owned()), attempt: Some(3) };

@@ -8,7 +8,7 @@ use std::path::Path;
 use dwell::clock;
 use parking_lot::Mutex;
 
-use crate::history::{Ask, Event, Head, Op, Phase, Schedule};
+use crate::history::{Ask, Event, Head, Op, Phase, Schedule, UNREADABLE};
 
 /// Records events, by any number of tasks at once.
 #[derive(Debug)]
@@ -37,6 +37,8 @@ struct Course {
     answered: bool,
     /// Somebody began to cancel it: until the answer it may be gone.
     cancelling: bool,
+    /// How many requests for it came back because its record cannot be read.
+    set_aside: usize,
 }
 
 /// What is still to come.
@@ -103,6 +105,12 @@ impl Ledger {
         state.open.iter().filter(|(id, due_ms)| **due_ms < before_ms && waits(id)).map(|(id, _)| id.clone()).collect()
     }
 
+    /// How many requests for this job came back because its record cannot be read.
+    #[must_use]
+    pub fn set_aside(&self, id: &str) -> usize {
+        self.state.lock().jobs.get(id).map_or(0, |course| course.set_aside)
+    }
+
     /// How many messages were read so far, repeats included.
     #[must_use]
     pub fn arrivals(&self) -> u64 {
@@ -154,6 +162,13 @@ impl State {
                     }
                 }
             }
+            // The job is where it was.
+            (_, Op::Reject(arrival)) if arrival.reason == UNREADABLE => {
+                let course = self.course(&arrival.id);
+                course.set_aside += 1;
+                course.answered = true;
+                course.cancelling = false;
+            }
             (_, Op::Deliver(arrival) | Op::Dead(arrival) | Op::Reject(arrival)) => {
                 self.course(&arrival.id).over = true;
                 self.open.remove(&arrival.id);
@@ -184,7 +199,18 @@ mod tests {
 
     fn arrival(id: &str) -> Op {
         let (id, topic, digest, reason) = (id.to_owned(), "t".to_owned(), String::new(), String::new());
-        Op::Deliver(Arrival { id, topic, due_ms: None, attempt: None, digest, place: None, redelivered: false, taken_ms: None, reason })
+        Op::Deliver(Arrival {
+            id,
+            topic,
+            due_ms: None,
+            attempt: None,
+            digest,
+            place: None,
+            redelivered: false,
+            taken_ms: None,
+            reason,
+            action: String::new(),
+        })
     }
 
     #[test]
@@ -196,7 +222,8 @@ mod tests {
             ledger.record("p", Phase::Invoke, op(Some(job)));
             ledger.record("p", Phase::Ok, op(None));
         };
-        let job = Job { due_ms: 5, target: "t".to_owned(), digest: String::new(), retry_ms: None, absent: false, refused: None };
+        let job =
+            Job { due_ms: 5, target: "t".to_owned(), digest: String::new(), retry_ms: None, absent: false, refused: None, broker: None };
         sent("a", job.clone());
         sent("never there", Job { absent: true, ..job.clone() });
         sent("bad", Job { refused: Some("loop".to_owned()), ..job.clone() });
@@ -236,7 +263,12 @@ mod tests {
         ledger.record("r", Phase::Ok, Op::Reply(Reply { id: "c".to_owned(), action: "cancel".to_owned(), res: "cancelled".to_owned() }));
         assert!(ledger.missing().is_empty());
         assert_eq!(ledger.arrivals(), 1);
+        // A request that came back because nobody can read the job: it is where it was.
+        ledger.record("p", Phase::Ok, schedule("d"));
+        let Op::Deliver(came) = arrival("d") else { panic!() };
+        ledger.record("r", Phase::Ok, Op::Reject(Arrival { reason: UNREADABLE.to_owned(), ..came }));
+        assert_eq!((ledger.missing(), ledger.set_aside("d"), ledger.set_aside("a")), (missing(&["d"], &[]), 1, 0));
         ledger.flush().unwrap();
-        assert_eq!(History::read(file.path()).unwrap().events.len(), 9);
+        assert_eq!(History::read(file.path()).unwrap().events.len(), 11);
     }
 }

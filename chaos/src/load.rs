@@ -2,7 +2,9 @@
 //! past the links that break.
 //!
 //! - `draw`: what is asked for; `producer`: sends it; `http`: the other door; `reader`: what came.
+//! - `aside`: what a fault asks for by itself.
 
+pub(crate) mod aside;
 mod draw;
 mod http;
 mod producer;

@@ -87,7 +87,7 @@ fn sentence(words: &str) -> String {
 }
 
 fn measured(tally: &Tally) -> String {
-    let Tally { count, duplicates, first_ms, last_ms, lateness_ms } = tally;
+    let Tally { count, duplicates, first_ms, last_ms, lateness_ms, beside_ms } = tally;
     let times = if *count == 1 { "once".to_owned() } else { format!("{count} times") };
     let number = |values: &[i64]| median(values).zip(values.iter().max().copied());
     let recovery = number(first_ms)
@@ -96,8 +96,9 @@ fn measured(tally: &Tally) -> String {
         || "nothing was overdue when it was over".to_owned(),
         |(middle, most)| format!("all that fell due meanwhile was out after {middle} ms, at most {most} ms"),
     );
+    let beside = beside_ms.map_or_else(String::new, |ms| format!(", of those that it does not concern {ms} ms"));
     let copies = if *duplicates == 1 { "1 copy".to_owned() } else { format!("{duplicates} copies") };
-    format!("{times}; {recovery}; {all}; {copies}; the latest job {lateness_ms} ms after its time")
+    format!("{times}; {recovery}; {all}; {copies}; the latest job {lateness_ms} ms after its time{beside}")
 }
 
 #[cfg(test)]
@@ -122,12 +123,12 @@ mod tests {
 
     #[test]
     fn only_what_is_between_the_markers_is_written_anew() {
-        let tally = Tally { count: 2, duplicates: 1, first_ms: vec![30, 10], last_ms: vec![90], lateness_ms: 400 };
+        let tally = Tally { count: 2, duplicates: 1, first_ms: vec![30, 10], last_ms: vec![90], lateness_ms: 400, beside_ms: Some(50) };
         let report = Report { faults: BTreeMap::from([("redis-kill".to_owned(), tally)]), ..Report::default() };
         let first = page("# Mine\n\nMy words.\n", &Report::default());
         let second = page(&format!("{first}\nMore of mine.\n"), &report);
         assert!(second.starts_with("# Mine\n\nMy words.\n") && second.ends_with("\nMore of mine.\n"), "{second}");
-        assert!(second.contains("- Measured: 2 times; recovery 30 ms, at most 30 ms; all that fell due meanwhile was out after 90 ms, at most 90 ms; 1 copy; the latest job 400 ms after its time.\n"));
+        assert!(second.contains("- Measured: 2 times; recovery 30 ms, at most 30 ms; all that fell due meanwhile was out after 90 ms, at most 90 ms; 1 copy; the latest job 400 ms after its time, of those that it does not concern 50 ms.\n"));
         assert_eq!(second.matches(BEGIN).count(), 1);
         for kind in FaultKind::all() {
             assert!(second.contains(&format!("\n### {kind}\n")), "{kind}");

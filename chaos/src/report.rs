@@ -71,6 +71,9 @@ pub struct Tally {
     pub last_ms: Vec<i64>,
     /// The most that a job was late which fell due meanwhile, ms.
     pub lateness_ms: i64,
+    /// Of those, the most of one that it did not concern, ms; `None` where it concerned all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub beside_ms: Option<i64>,
 }
 
 impl Report {
@@ -103,6 +106,7 @@ impl Report {
             tally.first_ms.extend(strike.first_us.map(|us| us / 1000));
             tally.last_ms.extend(strike.last_us.map(|us| us / 1000));
             tally.lateness_ms = tally.lateness_ms.max(strike.lateness_us / 1000);
+            tally.beside_ms = tally.beside_ms.max(strike.beside_us.map(|us| us / 1000));
         }
         let named = |what: &String| format!("{} {}: {what}", head.broker, head.seed);
         let findings = verdict.findings.iter().map(|(wrong, whats)| (*wrong, whats.iter().map(named).collect())).collect();
@@ -121,6 +125,7 @@ impl Report {
             tally.first_ms.extend(more.first_ms);
             tally.last_ms.extend(more.last_ms);
             tally.lateness_ms = tally.lateness_ms.max(more.lateness_ms);
+            tally.beside_ms = tally.beside_ms.max(more.beside_ms);
         }
         for (wrong, whats) in other.findings {
             self.findings.entry(wrong).or_default().extend(whats);
@@ -187,7 +192,7 @@ impl fmt::Display for Report {
         }
         writeln!(f, "{:26} {:>5} {:>6} {:>9} {:>9} {:>9} {:>9}", "fault", "times", "copies", "first ms", "at most", "all ms", "latest ms")?;
         for (kind, tally) in &self.faults {
-            let Tally { count, duplicates, first_ms, last_ms, lateness_ms } = tally;
+            let Tally { count, duplicates, first_ms, last_ms, lateness_ms, .. } = tally;
             let number = |value: Option<i64>| value.map_or_else(|| "-".to_owned(), |value| value.to_string());
             let (first, at_most) = (number(median(first_ms)), number(first_ms.iter().max().copied()));
             let all = number(last_ms.iter().max().copied());
@@ -220,6 +225,7 @@ mod tests {
             first_us,
             last_us,
             lateness_us: 7000,
+            beside_us: None,
             detail,
         }
     }

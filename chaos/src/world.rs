@@ -3,12 +3,14 @@
 mod broker;
 mod clock;
 pub(crate) mod jetstream;
+pub(crate) mod kafka;
 mod logs;
 mod redis;
 mod settings;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use dwell::config::{self, Durability};
@@ -16,10 +18,13 @@ use dwell::servers::{BrokerKind, DwellServer, ServerError};
 use dwell_connectors::{BrokerConfig, ConnectorError, Destination};
 use parking_lot::Mutex;
 use tempfile::TempDir;
+use tokio::task::JoinSet;
 
 pub(crate) use self::broker::{BrokerSide, USER, classic, nats_users, rabbitmqctl};
 pub(crate) use self::clock::HostClock;
 pub(crate) use self::redis::{Pair, RedisSide, order};
+pub(crate) use self::settings::{SILENT, SPARE};
+use crate::ledger::Ledger;
 use crate::proxy::Proxy;
 
 /// What a world is made of.
@@ -113,14 +118,20 @@ pub struct World {
     pub(crate) clock: HostClock,
     settings: config::Settings,
     targets: Vec<String>,
-    /// See [`World::exits`].
+    /// What no instance may have done.
     exits: Mutex<Vec<String>>,
+    /// Where faults write down what they ask for.
+    ledger: OnceLock<Arc<Ledger>>,
+    /// Readers of what faults asked for, which outlast them.
+    pub(crate) readers: Mutex<JoinSet<()>>,
     _folder: TempDir,
 }
 
 /// One instance of Dwell.
 pub(crate) struct Instance {
     pub(crate) server: tokio::sync::Mutex<DwellServer>,
+    /// Its own way to Redis, which leads on to that of all instances.
+    pub(crate) redis: Proxy,
     dir: PathBuf,
     probes: SocketAddr,
     http: SocketAddr,
@@ -134,15 +145,31 @@ impl World {
     pub async fn start(options: WorldOptions) -> Result<World, Error> {
         let targets: Vec<String> = (0..options.targets).map(|number| format!("chaos-{number}")).collect();
         let (redis, broker) = tokio::try_join!(RedisSide::start(&options), BrokerSide::start(options.broker, &targets))?;
-        let through = settings::text(&options, &redis.link_url(), &broker.link_settings(), &targets);
-        let straight = settings::text(&options, &redis.service_url(), &broker.straight_settings(), &targets);
+        let straight = settings::text(&options, &redis.service_url(), &[broker.straight_settings(), broker.straight_settings()], &targets);
         let settings = settings::read(&straight)?;
         broker.declare(&settings.brokers["main"].connector, &targets).await?;
         let folder = tempfile::tempdir().map_err(Error::io("a temporary folder"))?;
         let clock = HostClock::new(folder.path(), "instances").await?;
-        let starting = (0..options.instances).map(|_| Instance::start(options.program.clone(), &through, &clock));
+        let ways = [broker.link_settings(&broker.link), broker.link_settings(&broker.spare)];
+        let starting = (0..options.instances).map(async |_| {
+            let link = proxy().await?;
+            link.lead_to(redis.link.address().to_string());
+            let through = settings::text(&options, &format!("redis://{}", link.address()), &ways, &targets);
+            Instance::start(options.program.clone(), &through, &clock, link).await
+        });
         let instances = futures_util::future::try_join_all(starting).await?;
-        Ok(World { options, redis, broker, instances, clock, settings, targets, exits: Mutex::default(), _folder: folder })
+        let (exits, ledger, readers) = (Mutex::default(), OnceLock::new(), Mutex::default());
+        Ok(World { options, redis, broker, instances, clock, settings, targets, exits, ledger, readers, _folder: folder })
+    }
+
+    /// From now on faults that ask for something write it down there. The first one counts.
+    pub fn record_in(&self, ledger: &Arc<Ledger>) {
+        self.ledger.get_or_init(|| Arc::clone(ledger));
+    }
+
+    /// Where faults write down what they ask for.
+    pub(crate) fn ledger(&self) -> Result<&Arc<Ledger>, Error> {
+        self.ledger.get().ok_or_else(|| Error::Course("nobody writes down what the fault asks for".to_owned()))
     }
 
     /// What it is made of.
@@ -304,14 +331,14 @@ fn panics(log: &str) -> impl Iterator<Item = &str> {
 }
 
 impl Instance {
-    async fn start(program: PathBuf, settings: &str, clock: &HostClock) -> Result<Self, Error> {
+    async fn start(program: PathBuf, settings: &str, clock: &HostClock, redis: Proxy) -> Result<Self, Error> {
         let mut server = DwellServer::prepare(program, settings)?;
         server.set_env(clock.environment().iter().map(|(name, value)| (*name, value.as_str())));
         server.keep_logs();
         server.restart().await?;
         let at = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         let (probes, http, dir) = (at(server.port()), at(server.http_port()), server.dir().to_owned());
-        Ok(Instance { server: tokio::sync::Mutex::new(server), dir, probes, http })
+        Ok(Instance { server: tokio::sync::Mutex::new(server), redis, dir, probes, http })
     }
 }
 

@@ -8,8 +8,6 @@ use super::process::{Look, Process};
 use super::server::{Kind, Server};
 use super::{ServerError, find};
 
-/// Any will do: no two of these clusters know of each other.
-const CLUSTER: &str = "4L6g3nShT-eMCtK--X86sw";
 /// What the broker logs once it serves. It logs nothing else below a warning.
 const STARTED: &str = "Kafka Server started";
 
@@ -28,8 +26,8 @@ pub type KafkaServer = Server<Kafka>;
 /// What is its own.
 #[derive(Debug)]
 pub struct Kafka {
-    /// The controller's port, which only the broker itself speaks to.
-    _controller: Port,
+    /// The controller's port, which brokers speak to.
+    controller: Port,
     /// The port that a proxy leads to.
     link: Option<Port>,
 }
@@ -45,6 +43,9 @@ impl Kind for Kafka {
 }
 
 impl KafkaServer {
+    /// The name of its cluster. Any will do: no two of these know of each other.
+    pub const CLUSTER: &str = "4L6g3nShT-eMCtK--X86sw";
+
     /// Starts one and returns it ready. Takes three seconds or so.
     pub async fn start(options: KafkaOptions) -> Result<Self, ServerError> {
         let (java, libs) = (find::java()?, find::kafka_libs()?);
@@ -63,7 +64,7 @@ impl KafkaServer {
             args.extend(rest.iter().map(|&arg| arg.to_owned()));
             args
         };
-        let format = args("kafka.tools.StorageTool", &["format", "-t", CLUSTER, "-c", "server.properties"]);
+        let format = args("kafka.tools.StorageTool", &["format", "-t", Self::CLUSTER, "-c", "server.properties"]);
         let formatted = tokio::process::Command::new(java).args(format).current_dir(process.dir()).stdin(Stdio::null()).output().await;
         let formatted = formatted.map_err(ServerError::prepare("kafka's storage"))?;
         if !formatted.status.success() {
@@ -71,7 +72,13 @@ impl KafkaServer {
             return Err(ServerError::Ended { program: "kafka", port: process.port(), status: formatted.status, log });
         }
         process.set_args(args("kafka.Kafka", &["server.properties"]));
-        Server::started(process, Kafka { _controller: controller, link }).await
+        Server::started(process, Kafka { controller, link }).await
+    }
+
+    /// The port of its controller, which brokers speak to.
+    #[must_use]
+    pub fn controller_port(&self) -> u16 {
+        self.kind.controller.number
     }
 
     /// Where the proxy of its options must lead; `None` without one.

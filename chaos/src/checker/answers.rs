@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::course::{Asked, Came, Course};
 use super::verdict::{Verdict, Wrong};
 use super::{Checker, kinds};
-use crate::history::{Event, Job, Op, Phase};
+use crate::history::{Event, Job, Op, Phase, UNREADABLE};
 
 /// So many questions without one answer are no accident.
 const DEAF: u64 = 5;
@@ -15,6 +15,8 @@ impl Checker<'_> {
     pub(super) fn answers(&mut self, id: &str, job: &Job, course: &Course<'_>, kept: bool) {
         for (_, action, res) in &course.replies {
             match *action {
+                // Sent again while its record could not be read: see `damaged`.
+                "schedule" if *res == UNREADABLE => {}
                 // Sent again by its producer or the broker, it is known.
                 "schedule" if ["added", "duplicate"].contains(res) => {}
                 "schedule" => self.verdict.find(Wrong::FalseVerdict, format!("{id}: schedule is `{res}`, and it was sent once")),
@@ -24,8 +26,25 @@ impl Checker<'_> {
                 _ => {}
             }
         }
+        self.damaged(id, course);
         for ask in &course.asks {
             self.answer(id, job, course, ask, kept);
+        }
+    }
+
+    /// That its record could not be read is said while that is so, and nothing else is.
+    fn damaged(&mut self, id: &str, course: &Course<'_>) {
+        for (heard_us, action, res) in &course.replies {
+            let lie = match (*res == UNREADABLE, self.windows.unreadable_us(id)) {
+                // Its answer may have been on its way when it was over.
+                (true, Some((from_us, to_us))) => *heard_us < from_us || *heard_us > to_us + self.history.head.lease_ms * 1000,
+                (false, Some((from_us, to_us))) => (from_us..to_us).contains(heard_us),
+                (said, None) => said,
+            };
+            if lie {
+                self.verdict
+                    .find(Wrong::FalseVerdict, format!("{id}: {action} is `{res}` at {heard_us}, and its record could be read, or not"));
+            }
         }
     }
 
@@ -50,6 +69,8 @@ impl Checker<'_> {
             ("reschedule", "rescheduled") => !at_its_time() && !kept,
             ("fire", "firing") => !came && !died,
             ("reschedule" | "fire", "in_flight") => false,
+            // See `damaged`.
+            (_, UNREADABLE) => false,
             _ => true,
         };
         if lie {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashSet};
 
 use super::kinds;
-use crate::history::{Arrival, Ask, Event, Fault, Job, Op, Phase, Place};
+use crate::history::{Arrival, Ask, Event, Fault, Job, Op, Phase, Place, UNREADABLE};
 
 /// One job.
 #[derive(Debug, Default)]
@@ -75,8 +75,13 @@ pub(super) fn courses<'a>(events: &'a [Event], faults: &[Fault]) -> BTreeMap<&'a
             Op::Fire(ask) => courses.entry(&ask.id).or_default().asked("fire", event, ask),
             Op::Reply(reply) => {
                 let course = courses.entry(&reply.id).or_default();
-                course.certain |= reply.action == "schedule";
+                course.certain |= reply.action == "schedule" && reply.res != UNREADABLE;
                 course.replies.push((event.t_us, &reply.action, &reply.res));
+            }
+            // The job is where it was: that is the answer.
+            Op::Reject(what) if what.reason == UNREADABLE => {
+                let action = if what.action.is_empty() { "schedule" } else { &what.action };
+                courses.entry(&what.id).or_default().replies.push((event.t_us, action, &what.reason));
             }
             Op::Deliver(what) | Op::Dead(what) | Op::Reject(what) => {
                 let course = courses.entry(&what.id).or_default();

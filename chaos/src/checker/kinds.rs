@@ -6,6 +6,11 @@ pub(super) fn fails_publish(kind: &str) -> bool {
     at_broker(kind) || at_target.contains(&kind)
 }
 
+/// Whether a publish to the target that it concerns fails of it, and to no other.
+pub(super) fn silences(kind: &str) -> bool {
+    kind == "target-silent"
+}
+
 /// Whether something that was sent before may land after what is sent later: it is on its way, or in an instance that sleeps.
 pub(super) fn holds_back(kind: &str) -> bool {
     at_broker(kind) || ["connection-blocked", "dwell-freeze"].contains(&kind)

@@ -1,7 +1,8 @@
 //! A true run has nothing to say, and each planted fault is found, alone. `bounds`: what is forgiven, and that no more is; `faults`: requests
-//! that come again, and what recovery is.
+//! that come again, and what recovery is; `beside`: faults that concern some alone.
 
 mod answers;
+mod beside;
 mod bounds;
 mod faults;
 
@@ -23,7 +24,7 @@ fn ok(t_us: i64, op: Op) -> Event {
 }
 
 fn job(target: &str) -> Job {
-    Job { due_ms: DUE_MS, target: target.to_owned(), digest: "d".to_owned(), retry_ms: None, absent: false, refused: None }
+    Job { due_ms: DUE_MS, target: target.to_owned(), digest: "d".to_owned(), retry_ms: None, absent: false, refused: None, broker: None }
 }
 
 impl Run {
@@ -50,7 +51,18 @@ impl Run {
         self.1 += 1;
         let place = Some(Place { log: "t".to_owned(), partition: 0, offset: self.1 });
         let (id, topic, digest, reason) = (id.to_owned(), "t".to_owned(), "d".to_owned(), String::new());
-        Arrival { id, topic, due_ms: Some(DUE_MS), attempt: Some(1), digest, place, redelivered: false, taken_ms: None, reason }
+        Arrival {
+            id,
+            topic,
+            due_ms: Some(DUE_MS),
+            attempt: Some(1),
+            digest,
+            place,
+            redelivered: false,
+            taken_ms: None,
+            reason,
+            action: String::new(),
+        }
     }
 
     fn came_so(mut self, id: &str, at_us: i64, but: impl FnOnce(&mut Arrival)) -> Run {
@@ -90,7 +102,7 @@ impl Run {
 
     fn fault_at(self, kind: &str, (began_us, healed_us): (i64, i64), in_flight: u64) -> Run {
         let (kind, detail) = (kind.to_owned(), String::new());
-        self.push(ok(healed_us, Op::Fault(Fault { kind, began_us, healed_us, in_flight, detail, clock_step_us: None })))
+        self.push(ok(healed_us, Op::Fault(Fault { kind, began_us, healed_us, in_flight, detail, clock_step_us: None, beside: None })))
     }
 
     fn fault(self, kind: &str, in_flight: u64) -> Run {

@@ -145,6 +145,9 @@ pub struct Strike {
     pub last_us: Option<i64>,
     /// The most that a job was late which was due while it lasted, µs.
     pub lateness_us: i64,
+    /// Of those, the most of one that it did not concern; `None` where it concerned all.
+    #[serde(default)]
+    pub beside_us: Option<i64>,
     /// What was done to what.
     pub detail: String,
 }

@@ -7,7 +7,7 @@ use super::course::{Came, Course};
 use super::kinds;
 use super::verdict::{Strike, Verdict};
 use crate::fault::{Allowance, FaultKind};
-use crate::history::{Event, Fault, Head, History, Op, Sample};
+use crate::history::{Beside, Event, Fault, Head, History, Job, Only, Op, Sample};
 
 /// A message counts as read at most so much later than it was published, µs; and an instance is looked at once a second.
 const SLACK_US: i64 = 2_000_000;
@@ -22,6 +22,7 @@ const FORGETS_US: i64 = 150_000_000;
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Copy<'a> {
     pub(super) id: &'a str,
+    pub(super) job: Option<&'a Job>,
     /// The one before it.
     pub(super) first_us: i64,
     pub(super) again_us: i64,
@@ -58,6 +59,36 @@ impl<'a> Windows<'a> {
             at_us = at_us.max(healed_us);
         }
         sum_us + (to_us - at_us).max(0)
+    }
+
+    /// For how long this was not out though nothing that was broken concerned it, µs, and what was broken. Of what was sent since that broke.
+    pub(super) fn beside_us(&self, (id, job): (&str, &Job), (sent_us, due_us): (i64, i64), at_us: i64) -> Option<(i64, &'a Fault)> {
+        let beside = |window: &Window<'a>| {
+            let fault = window.fault;
+            let Beside { from_us, only } = fault.beside.as_ref()?;
+            let since_us = due_us.max(sent_us).max(*from_us);
+            let late_us = at_us.min(fault.healed_us) - since_us;
+            (sent_us >= fault.began_us && late_us > 0 && !only.concerns(id, job)).then_some((late_us, fault))
+        };
+        self.windows.iter().filter_map(beside).max_by_key(|(late_us, _)| *late_us)
+    }
+
+    /// From when to when the record of this job could not be read, µs.
+    pub(super) fn unreadable_us(&self, id: &str) -> Option<(i64, i64)> {
+        self.windows.iter().map(|window| window.fault).find_map(|fault| match &fault.beside {
+            Some(Beside { from_us, only: Only::Jobs(ids) }) if ids.iter().any(|of| of == id) => Some((*from_us, fault.healed_us)),
+            _ => None,
+        })
+    }
+
+    /// Whether a publish of this job may have failed between these times.
+    pub(super) fn fails_publish(&self, id: &str, job: &Job, from_us: i64, to_us: i64) -> bool {
+        let reach_us = self.head.lease_ms * 1000;
+        self.between(kinds::fails_publish, from_us, to_us)
+            || self.windows.iter().map(|window| window.fault).any(|fault| {
+                let concerned = fault.beside.as_ref().is_some_and(|beside| beside.only.concerns(id, job));
+                concerned && kinds::silences(&fault.kind) && fault.began_us <= to_us && fault.healed_us + reach_us >= from_us
+            })
     }
 
     /// By how much the clock of Redis may have been ahead at this time, µs.
@@ -156,7 +187,10 @@ impl<'a> Windows<'a> {
                 // What an instance held that is gone is taken over within its lease and five seconds; a batch that is read again waits for the broker's
                 // own patience.
                 let again_us = if copy.of_job { self.head.lease_ms * 1000 + TAKE_OVER_US } else { late_us };
-                (window.room > 0 || !copy.of_job)
+                // A target that is silent keeps its answers from nobody else.
+                let concerns = |beside: &Beside| copy.job.is_some_and(|job| beside.only.concerns(copy.id, job));
+                (!kinds::silences(&window.fault.kind) || window.fault.beside.as_ref().is_some_and(concerns))
+                    && (window.room > 0 || !copy.of_job)
                     && copy.first_us >= began_us - reach_us
                     && copy.first_us <= healed_us + reach_us
                     && (began_us..=healed_us + again_us).contains(&copy.again_us)
@@ -257,8 +291,19 @@ fn increase(events: &[Event], from_us: i64, to_us: i64) -> u64 {
 fn strike<'a>(window: &Window<'_>, owes_from_us: i64, courses: impl Iterator<Item = &'a Course<'a>>) -> Strike {
     let Fault { kind, began_us, healed_us, in_flight, detail, .. } = window.fault.clone();
     let duplicates = window.copies.len() as u64;
-    let mut strike =
-        Strike { kind, began_us, healed_us, in_flight, duplicates, overdue: 0, first_us: None, last_us: None, lateness_us: 0, detail };
+    let mut strike = Strike {
+        kind,
+        began_us,
+        healed_us,
+        in_flight,
+        duplicates,
+        overdue: 0,
+        first_us: None,
+        last_us: None,
+        lateness_us: 0,
+        beside_us: None,
+        detail,
+    };
     // What came after the heal: the first arrival, and when the first of it could have come.
     let mut after: Option<(i64, i64)> = None;
     for course in courses {
@@ -276,6 +321,11 @@ fn strike<'a>(window: &Window<'_>, owes_from_us: i64, courses: impl Iterator<Ite
             continue;
         }
         strike.lateness_us = strike.lateness_us.max(at_us - due_us);
+        let served =
+            |beside: &&Beside, job: &&Job| (course.sent_us >= began_us) && beside.from_us <= due_us && !beside.only.concerns(&what.id, job);
+        if window.fault.beside.as_ref().zip(course.job).is_some_and(|(beside, job)| served(&beside, &job)) {
+            strike.beside_us = strike.beside_us.max(Some(at_us - due_us.max(course.sent_us)));
+        }
         if at_us >= healed_us {
             let after_us = at_us - healed_us;
             strike.overdue += 1;

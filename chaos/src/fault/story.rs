@@ -42,6 +42,16 @@ pub(super) fn of(kind: FaultKind) -> Story {
             "it stops reading and claiming, waits for confirms, gives the rest back without burning an attempt, and exits 0",
             "its log says what was settled and given back",
         ),
+        FaultKind::InstanceCutOff => story(
+            "one of two instances loses its link to Redis for longer than `hold`: its connections are reset, or pass nothing",
+            "after `hold` it gives its requests back to the broker and reads no more until Redis answers; the other instance stores them",
+            "on this instance `dwell_ingest_paused{reason=\"redis\"}` is 1 and `dwell_redis_errors_total` rises",
+        ),
+        FaultKind::StartWithoutBroker => story(
+            "an instance is ended (SIGTERM) and started again while one of its two brokers cannot be reached",
+            "it serves the broker that is there, and the other one as soon as that is there; jobs for that one wait and burn no attempt",
+            "`/readyz` and a WARN every ten seconds name the broker, `dwell_broker_connected` is 0",
+        ),
         FaultKind::RedisKill => story("Redis is killed (SIGKILL) and started again on its append-only file", REDIS_AWAY, REDIS_SEEN),
         FaultKind::RedisFreeze => story("Redis is stopped (SIGSTOP) and goes on", REDIS_AWAY, REDIS_SEEN),
         FaultKind::RedisRestart => story("Redis is ended (SIGTERM) and started again", REDIS_AWAY, REDIS_SEEN),
@@ -103,6 +113,12 @@ pub(super) fn of(kind: FaultKind) -> Story {
             "each attempt has failed, and the next comes on the job's schedule; others are served",
             "`dwell_publish_total{outcome=\"unroutable\"}` rises",
         ),
+        FaultKind::TargetSilent => story(
+            "a target never answers, and 1500 jobs for it are due at once: a subject with a plain subscriber and no stream, a topic whose partition has \
+             no leader, a classic queue whose process stands still (the nearest that one RabbitMQ node can show)",
+            "it takes no more than its share of the window; its attempts end unknown, and it is paused and probed; others are served in time",
+            "`dwell_target_paused` is 1, `dwell_publish_total{outcome=\"unknown\"}` rises",
+        ),
         FaultKind::ConsumerDeleted => story(
             "the durable consumer of the ingest is deleted",
             "it is made again; what comes a second time changes nothing",
@@ -137,6 +153,11 @@ pub(super) fn of(kind: FaultKind) -> Story {
             "records are written by hand: noise, an unknown version, none at all",
             "each stays where it is or is put aside, and is logged; others are served",
             "an ERROR in the log names the job; `dwell fsck` lists it",
+        ),
+        FaultKind::RecordDamaged => story(
+            "four records get the version of a later program, two of jobs that are due meanwhile; one job is cancelled, one moved, one fired by HTTP, one scheduled again",
+            "each action is rejected with `unreadable_job`, by HTTP too, and all others go on; once the records can be read the jobs arrive",
+            "the rejected messages, and an ERROR in the log that names the job",
         ),
         FaultKind::WrongType => story(
             "a key of a bucket is of another type",

@@ -6,13 +6,22 @@ use dwell::clock;
 use rand::RngExt;
 use rand::rngs::StdRng;
 
+use super::Done;
+use crate::history::Only;
 use crate::proxy::{Direction, Flow, Proxy};
-use crate::world::Error;
+use crate::world::{Error, World};
 
 /// One way.
 const SLOW: Duration = Duration::from_millis(100);
 /// Bytes a second, on each connection.
 const THIN: u32 = 20_000;
+
+/// How long an instance may hold requests that it cannot store. The default of `hold`.
+const HELD: Duration = Duration::from_secs(15);
+/// How long the others may take to have what it gives back: with a Kafka session, and the lease of what it had claimed.
+const TAKEN_OVER: Duration = Duration::from_secs(13);
+/// How much longer it is cut off: others that are not served by then would be seen.
+const SERVED: Duration = Duration::from_secs(12);
 
 /// Mends the link whatever happens.
 pub(super) struct Broken<'a>(&'a Proxy);
@@ -29,6 +38,12 @@ pub(super) async fn cut(link: &Proxy, hold: Duration) -> Result<String, Error> {
     link.cut();
     clock::sleep(hold).await;
     Ok(format!("{open} connections"))
+}
+
+/// Every connection is reset, and new ones too, while this lives.
+pub(super) fn refused(link: &Proxy) -> Broken<'_> {
+    link.cut();
+    Broken(link)
 }
 
 /// Nothing goes from Dwell to the server while this lives.
@@ -51,6 +66,16 @@ pub(super) async fn slow_or_thin(link: &Proxy, rng: &mut StdRng, hold: Duration)
 
 pub(super) async fn drop_answers(link: &Proxy, hold: Duration) -> Result<String, Error> {
     flows(link, None, Flow::Drop, hold).await
+}
+
+/// One instance has no Redis for longer than it holds requests; the others have.
+pub(super) async fn instance_cut_off(world: &World, rng: &mut StdRng, hold: Duration) -> Result<Done, Error> {
+    let number = rng.random_range(0..world.instances.len());
+    let link = &world.instances[number].redis;
+    let served_us = clock::wall_us() + i64::try_from((HELD + TAKEN_OVER).as_micros()).unwrap_or(i64::MAX);
+    let hold = hold.max(HELD + TAKEN_OVER + SERVED);
+    let (how, detail) = if rng.random() { ("reset", cut(link, hold).await?) } else { ("silent", stall(link, hold).await?) };
+    Ok(Done::healed_beside(format!("dwell-{number}, {how}: {detail}"), served_us, Only::Nobody))
 }
 
 pub(super) async fn half_open(link: &Proxy, hold: Duration) -> Result<String, Error> {

@@ -7,6 +7,7 @@ use rand::{RngExt, SeedableRng};
 
 use super::Places;
 use crate::history::{Job, digest};
+use crate::world::SPARE;
 
 /// A job is due so much after it is sent, ms.
 const AHEAD_MS: std::ops::Range<i64> = 200..5000;
@@ -52,7 +53,7 @@ pub(super) struct Plan {
 
 /// What is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Action {
+pub(crate) enum Action {
     Cancel,
     Reschedule,
     Fire,
@@ -87,7 +88,8 @@ impl Draw {
             body = body.iter().map(|byte| b'a' + byte % 26).collect();
         }
         let note = format!("{:016x}", self.rng.random::<u64>());
-        let mut job = Job { due_ms, target, digest: digest(&body, [(NOTE, &*note)]), retry_ms: None, absent: false, refused: None };
+        let mut job =
+            Job { due_ms, target, digest: digest(&body, [(NOTE, &*note)]), retry_ms: None, absent: false, refused: None, broker: None };
         let mut ask = None;
         match lot {
             0..3 => job.refused = Some("missing_delay".to_owned()),
@@ -100,6 +102,7 @@ impl Draw {
             8..10 => (job.target, job.absent, job.retry_ms) = (self.places.never.clone(), true, Some(vec![100, 200])),
             10..14 => job.retry_ms = Some(Vec::new()),
             14..34 => ask = Some(self.plan(due_ms, AROUND_MS, instances)),
+            34..37 => job.broker = Some(SPARE.to_owned()),
             _ => {}
         }
         let mut message = Message::new(body).with_header("delay-id", &id).with_header("delay-target", &job.target).with_header(NOTE, note);
@@ -109,6 +112,9 @@ impl Draw {
         if let Some(waits) = &job.retry_ms {
             let waits: Vec<String> = waits.iter().map(|ms| format!("{ms}ms")).collect();
             message = message.with_header("delay-retry", if waits.is_empty() { "none".to_owned() } else { waits.join(",") });
+        }
+        if let Some(broker) = &job.broker {
+            message = message.with_header("delay-broker", broker);
         }
         if lot >= 95 {
             message = message.with_header("delay-reply-to", &self.places.replies);
@@ -172,6 +178,7 @@ mod tests {
         some(&|drawn| drawn.job.absent && drawn.job.target == "late");
         some(&|drawn| drawn.job.absent && drawn.message.headers.text("delay-retry") == Some("100ms,200ms"));
         some(&|drawn| drawn.message.headers.text("delay-retry") == Some("none"));
+        some(&|drawn| drawn.job.broker.is_some() && drawn.message.headers.text("delay-broker") == Some(SPARE));
         some(&|drawn| drawn.message.body.is_empty());
         some(&|drawn| drawn.door.is_some() && !drawn.message.body.is_empty() && drawn.message.body.is_ascii());
         some(&|drawn| drawn.job.absent && drawn.ask.as_ref().is_some_and(|plan| plan.at_ms >= drawn.job.due_ms + 300));

@@ -10,7 +10,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use super::draw::{Action, NOTE, Plan};
-use crate::history::Job;
+use crate::history::{Job, UNREADABLE};
 
 /// How long an answer may take.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -76,11 +76,12 @@ async fn call(mut link: TcpStream, line: &str, body: &str) -> std::io::Result<St
     Ok(answer)
 }
 
-/// Whatever the status: a verdict is one, and where there is none, nobody knows.
+/// Whatever the status: a verdict is one, and that there is none because the job cannot be read; else nobody knows.
 fn verdict(answer: &str) -> Answer {
     let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((answer, ""));
     let said = serde_json::from_str::<serde_json::Value>(body).ok();
-    match said.as_ref().and_then(|said| said["verdict"].as_str()) {
+    let word = |name: &str| said.as_ref().and_then(|said| said[name].as_str());
+    match word("verdict").or(word("code").filter(|code| *code == UNREADABLE)) {
         Some(verdict) => Answer::Verdict(verdict.to_owned()),
         None => Answer::Unknown(format!("{} {body}", head.lines().next().unwrap_or("nothing"))),
     }
@@ -106,6 +107,7 @@ mod tests {
             Answer::Never(_) | Answer::Unknown(_) => None,
         };
         assert_eq!(of("HTTP/1.1 409 Conflict\r\na: b\r\n\r\n{\"id\":\"x\",\"verdict\":\"fired\"}").as_deref(), Some("fired"));
+        assert_eq!(of("HTTP/1.1 409 Conflict\r\n\r\n{\"code\":\"unreadable_job\"}").as_deref(), Some(UNREADABLE));
         for other in ["", "HTTP/1.1 200 OK\r\n\r\n{\"verdict\":\"canc", "HTTP/1.1 503 Service Unavailable\r\n\r\n{\"title\":\"x\"}"] {
             assert_eq!(of(other), None, "{other}");
         }

@@ -41,6 +41,8 @@ pub(super) struct Producer {
 /// What a message asks for.
 pub(super) enum Sent {
     Job(String),
+    /// Another schedule for the same id.
+    Again(String),
     Ask(String, Action, Option<i64>),
 }
 
@@ -48,7 +50,7 @@ impl Sent {
     /// What the history calls it.
     pub(super) fn op(&self, res: String) -> Op {
         match self {
-            Sent::Job(id) => Op::Schedule(Schedule { id: id.clone(), job: None, res }),
+            Sent::Job(id) | Sent::Again(id) => Op::Schedule(Schedule { id: id.clone(), job: None, res }),
             Sent::Ask(id, action, due_ms) => asked(*action, Ask { id: id.clone(), due_ms: *due_ms, res }),
         }
     }
@@ -110,7 +112,8 @@ impl Producer {
             // A name for the request: where the broker has no positions, redelivery is told by it.
             let dedupe_id = match &sent {
                 Sent::Job(id) => format!("s-{id}"),
-                Sent::Ask(id, ..) => format!("a-{id}"),
+                Sent::Again(id) => format!("r-{id}"),
+                Sent::Ask(id, action, _) => format!("{}-{id}", action.as_str()),
             };
             self.open.lock().insert(token, sent);
             batch.push(Publication { token, to: Destination::new(IN), message, dedupe_id, deadline: None });

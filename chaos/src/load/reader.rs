@@ -86,6 +86,7 @@ fn arrival(message: &Message, topic: &str, id: &str, reason: &str) -> Arrival {
         redelivered: message.redelivered,
         taken_ms: message.timestamp_ms,
         reason: text(reason).unwrap_or_default(),
+        action: text("delay-action").unwrap_or_default(),
     }
 }
 

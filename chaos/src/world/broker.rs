@@ -27,6 +27,8 @@ pub(crate) struct BrokerSide {
     pub(crate) server: tokio::sync::Mutex<BrokerServer>,
     /// The way of the instances.
     pub(crate) link: Proxy,
+    /// Their way to the same broker under another name.
+    pub(crate) spare: Proxy,
     kind: BrokerKind,
     port: u16,
     /// What the straight way is, as a client takes it.
@@ -38,7 +40,7 @@ pub(crate) struct BrokerSide {
 impl BrokerSide {
     pub(super) async fn start(kind: BrokerKind, targets: &[String]) -> Result<Self, Error> {
         let folder = tempfile::tempdir().map_err(Error::io("a temporary folder"))?;
-        let link = proxy().await?;
+        let (link, spare) = (proxy().await?, proxy().await?);
         let (mut server, leads_to) = match kind {
             BrokerKind::Nats => {
                 let options = NatsOptions { config: nats_users("{}"), credentials: Some("load:load".to_owned()) };
@@ -64,8 +66,9 @@ impl BrokerSide {
         };
         server.keep_logs();
         link.lead_to(format!("127.0.0.1:{leads_to}"));
+        spare.lead_to(format!("127.0.0.1:{leads_to}"));
         let (port, address, dir) = (server.port(), server.address(), server.dir().to_owned());
-        Ok(BrokerSide { server: tokio::sync::Mutex::new(server), link, kind, port, address, dir, folder })
+        Ok(BrokerSide { server: tokio::sync::Mutex::new(server), link, spare, kind, port, address, dir, folder })
     }
 
     pub(crate) fn kind(&self) -> BrokerKind {
@@ -86,9 +89,9 @@ impl BrokerSide {
         self.folder.path().join(DEFINITIONS)
     }
 
-    /// Lines of `[brokers.NAME]`, for the instances.
-    pub(super) fn link_settings(&self) -> String {
-        let at = self.link.address();
+    /// Lines of `[brokers.NAME]`, for the instances, by this way.
+    pub(super) fn link_settings(&self, way: &Proxy) -> String {
+        let at = way.address();
         match self.kind {
             BrokerKind::Nats => lines("nats", "url", &format!("nats://{USER}:{USER}@{at}")),
             BrokerKind::Amqp => lines("amqp", "url", &format!("amqp://{USER}:{USER}@{at}")),

@@ -1,9 +1,11 @@
 //! JetStream's own interface, spoken by hand: only connectors know the client.
 
+use std::collections::HashMap;
 use std::io;
 use std::time::Duration;
 
 use dwell::clock;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
@@ -84,5 +86,35 @@ async fn once(port: u16, call: &str, request: &str) -> io::Result<Value> {
             link.read_exact(&mut payload).await?;
             return serde_json::from_slice(&payload).map_err(io::Error::other);
         }
+    }
+}
+
+/// Listens on a subject without a stream, and counts what comes by its id. Returns why it ended.
+pub(crate) async fn listen(port: u16, subject: &str, heard: &Mutex<HashMap<String, u64>>) -> io::Error {
+    let listening = async {
+        let mut link = BufReader::new(TcpStream::connect(("127.0.0.1", port)).await?);
+        let hello = json!({ "verbose": false, "pedantic": false, "headers": true, "user": "load", "pass": "load" });
+        link.write_all(format!("CONNECT {hello}\r\nSUB {subject} 1\r\nPING\r\n").as_bytes()).await?;
+        let mut line = String::new();
+        loop {
+            line.clear();
+            if link.read_line(&mut line).await? == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            if line.starts_with("PING") {
+                link.write_all(b"PONG\r\n").await?;
+            }
+            if let Some(size) = line.strip_prefix("HMSG ").and_then(|rest| rest.split_whitespace().last()?.parse::<usize>().ok()) {
+                let mut message = vec![0; size + 2];
+                link.read_exact(&mut message).await?;
+                let message = String::from_utf8_lossy(&message);
+                let id = message.lines().find_map(|line| line.strip_prefix("delayed-id:")).unwrap_or_default();
+                *heard.lock().entry(id.trim().to_owned()).or_default() += 1;
+            }
+        }
+    };
+    let ended: io::Result<std::convert::Infallible> = listening.await;
+    match ended {
+        Err(why) => why,
     }
 }

@@ -24,7 +24,7 @@ const ORDER: Duration = Duration::from_secs(10);
 pub(crate) struct RedisSide {
     /// Held by a fault from first to last.
     pub(crate) pair: tokio::sync::Mutex<Pair>,
-    /// The way of the instances.
+    /// The way of all instances.
     pub(crate) link: Proxy,
     /// The way of everybody else, to whoever is master.
     service: Proxy,
@@ -79,11 +79,6 @@ impl RedisSide {
         let port = side.pair.lock().await.master.port();
         side.lead_to(port);
         Ok(side)
-    }
-
-    /// The URL that the instances have.
-    pub(super) fn link_url(&self) -> String {
-        format!("redis://{}", self.link.address())
     }
 
     /// The URL of everybody else.

@@ -9,6 +9,11 @@ use super::{Error, WorldOptions};
 /// The namespace of every world: each has a Redis of its own.
 pub(super) const NAMESPACE: &str = "chaos";
 
+/// The name of the second broker of the instances: the same server by another way.
+pub(crate) const SPARE: &str = "spare";
+/// The targets that fall silent, as a pattern of any broker: each strike has one of its own.
+pub(crate) const SILENT: &str = "chaos-silent.*";
+
 /// `DWELL_PROGRAM`; else `dwell-instance` beside this program, or a folder up, where cargo keeps tests.
 pub(super) fn program() -> PathBuf {
     if let Some(named) = std::env::var_os("DWELL_PROGRAM").filter(|path| !path.is_empty()) {
@@ -20,9 +25,11 @@ pub(super) fn program() -> PathBuf {
     beside.into_iter().find(|path| path.is_file()).unwrap_or_else(|| "dwell-instance".into())
 }
 
-/// As a file. The waits of a retry are short, and more than any fault burns; what is over is remembered for longer than a campaign's faults last.
-pub(super) fn text(options: &WorldOptions, redis: &str, broker: &str, targets: &[String]) -> String {
-    let allow: Vec<String> = targets.iter().chain(&options.also).map(|target| quoted(&options.broker.pattern(target))).collect();
+/// As a file. `brokers`: the lines of the first one and of the second. The waits of a retry are short, and more than any fault burns; what is over is remembered for longer than a campaign's faults last.
+pub(super) fn text(options: &WorldOptions, redis: &str, [main, spare]: &[String; 2], targets: &[String]) -> String {
+    let targets = targets.iter().chain(&options.also).map(String::as_str).chain([SILENT]);
+    let allow: Vec<String> = targets.map(|target| quoted(&options.broker.pattern(target))).collect();
+    let allow = allow.join(", ");
     let retry = [vec!["500ms"; 20], vec!["2s"; 40]].concat().iter().map(|wait| quoted(wait)).collect::<Vec<_>>().join(", ");
     let durability = match options.durability {
         Durability::Memory => "memory",
@@ -34,11 +41,10 @@ pub(super) fn text(options: &WorldOptions, redis: &str, broker: &str, targets: &
         "{}\nredis.urls = [{}]\nredis.namespace = \"{NAMESPACE}\"\nredis.durability = \"{durability}\"\n\
          ingest.main.broker = \"main\"\ningest.main.declare = true\n\
          delivery.publish_timeout = \"{}ms\"\ndelivery.retry = [{retry}]\ndelivery.dedupe_window = \"1h\"\n\n\
-         [brokers.main]\nallow = [{}]\n{broker}",
+         [brokers.main]\nallow = [{allow}]\n{main}\n[brokers.{SPARE}]\nallow = [{allow}]\n{spare}",
         options.more,
         quoted(redis),
         options.publish_timeout.as_millis(),
-        allow.join(", "),
     )
 }
 

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -10,6 +11,8 @@ use std::time::Duration;
 use dwell::clock;
 use dwell::stage::traffic::{Consumer, Producer};
 use dwell_chaos::fault::{FaultKind, Struck};
+use dwell_chaos::history::{Arrival, FORMAT, Head, Op, Phase};
+use dwell_chaos::ledger::Ledger;
 use dwell_chaos::world::{Error, World};
 use dwell_connectors::{Acks, BrokerConfig, Destination, Message};
 use parking_lot::Mutex;
@@ -23,6 +26,8 @@ use tokio::task::JoinSet;
 const PATIENCE: Duration = Duration::from_secs(90);
 /// How often a job is asked for.
 const TICK: Duration = Duration::from_millis(15);
+/// Where the instances put what they cannot deliver.
+const DEAD: &str = "delay.dead";
 /// How long load goes on after a heal.
 const AFTER: Duration = Duration::from_secs(1);
 
@@ -38,6 +43,8 @@ pub(crate) struct Drive<'a> {
     came: Came,
     /// Of the latest strikes: told to whoever asks.
     running: Arc<AtomicU64>,
+    /// What faults ask for by themselves.
+    ledger: Arc<Ledger>,
     _tasks: JoinSet<()>,
 }
 
@@ -81,11 +88,13 @@ impl<'a> Drive<'a> {
         let (asked, came) = (Asked::default(), Came::default());
         let running = Arc::new(AtomicU64::new(1));
         let mut tasks = JoinSet::new();
-        for target in world.targets() {
-            tasks.spawn(read(world.broker().clone(), target.clone(), came.clone()));
+        let ledger = Arc::new(Ledger::create(Path::new("/dev/null"), &head()).unwrap());
+        world.record_in(&ledger);
+        for target in world.targets().iter().map(String::as_str).chain([DEAD]) {
+            tasks.spawn(read(world.broker().clone(), target.to_owned(), came.clone(), ledger.clone()));
         }
         tasks.spawn(ask(world.broker().clone(), world.targets().to_vec(), asked.clone(), running.clone()));
-        let drive = Drive { world, asked, came, running, _tasks: tasks };
+        let drive = Drive { world, asked, came, running, ledger, _tasks: tasks };
         drive.until("load flows", || drive.came.lock().len() > 20).await;
         drive
     }
@@ -126,7 +135,8 @@ impl<'a> Drive<'a> {
         let due = self.asked.lock().clone();
         self.until(&format!("all after {kind}"), || {
             let came = self.came.lock();
-            self.asked.lock().iter().all(|(number, (_, certain))| !certain || came.contains_key(number))
+            let all = self.asked.lock().iter().all(|(number, (_, certain))| !certain || came.contains_key(number));
+            all && self.ledger.missing().jobs.is_empty()
         })
         .await;
         let mut now = self.counters().await;
@@ -206,6 +216,18 @@ impl<'a> Drive<'a> {
     }
 }
 
+fn head() -> Head {
+    let (commit, version, broker, durability, repeat) = Default::default();
+    Head { format: FORMAT, seed: 0, commit, version, broker, instances: 0, durability, lease_ms: 0, late_ms: 0, repeat }
+}
+
+/// A job that a fault asked for: its body is its id.
+fn of_a_fault(message: &Message, topic: &str) -> Arrival {
+    let (id, digest, reason, action) = (String::from_utf8_lossy(&message.body).into_owned(), String::new(), String::new(), String::new());
+    let topic = topic.to_owned();
+    Arrival { id, topic, due_ms: None, attempt: None, digest, place: None, redelivered: false, taken_ms: None, reason, action }
+}
+
 async fn scrape(probes: SocketAddr) -> std::io::Result<String> {
     let mut link = TcpStream::connect(probes).await?;
     link.write_all(b"GET /metrics HTTP/1.1\r\nhost: dwell\r\nconnection: close\r\n\r\n").await?;
@@ -253,12 +275,16 @@ async fn ask(broker: BrokerConfig, targets: Vec<String>, asked: Asked, running: 
     }
 }
 
-async fn read(broker: BrokerConfig, target: String, came: Came) {
+async fn read(broker: BrokerConfig, target: String, came: Came, ledger: Arc<Ledger>) {
     loop {
-        let into = came.clone();
+        let (into, ledger, topic) = (came.clone(), ledger.clone(), target.clone());
         let seen = move |at_us, messages: Vec<Message>| {
             for message in messages {
-                let number: u64 = std::str::from_utf8(&message.body).unwrap().parse().unwrap();
+                let number = std::str::from_utf8(&message.body).unwrap().parse::<u64>();
+                let Some(number) = number.ok().filter(|_| topic != DEAD) else {
+                    ledger.record("drive", Phase::Ok, Op::Deliver(of_a_fault(&message, &topic)));
+                    continue;
+                };
                 let attempt = message.headers.get("delayed-attempt").and_then(|value| value.written()?.parse().ok()).unwrap_or(0);
                 // When the broker took it, where it says so: whoever reads has to come back too.
                 let at = message.timestamp_ms.map_or(at_us, |at_ms| at_ms * 1000);
