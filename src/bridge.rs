@@ -1,9 +1,10 @@
 //! All agents together: opened, running, drained. `dwell run` is this and signals; `dwell demo` and the tests run it in their own process.
 //!
-//! - `open`: the links and the ingests, before anything runs; `needed`: the destinations that must be there.
+//! - `open`: the store, the links and the ingests, each opened for the first time; `needed`: the destinations that must be there; `wait`: what is away.
 
 mod needed;
 mod open;
+mod wait;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -29,7 +30,8 @@ use crate::sweep::Sweep;
 use crate::telemetry::Metrics;
 use crate::telemetry::trace::Traces;
 pub use needed::{Needed, needed, nothing_takes};
-use open::{Link, open_ingests, open_links};
+use open::{Link, ingests, links, open_store};
+use wait::Wait;
 
 /// What this instance does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,25 +46,71 @@ pub struct Roles {
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("{message}")]
 pub struct StartError {
-    /// The settings can never work with these servers (78); else something is unreachable or missing (69).
-    pub settings: bool,
+    /// What follows from it.
+    pub cause: Cause,
     /// What failed, and where.
     pub message: String,
     /// What a person can do.
     pub mend: String,
 }
 
+/// What keeps it from starting.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cause {
+    /// The settings can never work with these servers: 78, at once.
+    Settings,
+    /// A server refuses us, or lacks what the settings name: 69, at once.
+    Refused,
+    /// A server cannot be reached, or does not serve for now: it is waited for. 69 at the end of the patience.
+    Unreachable,
+}
+
 impl From<StoreError> for StartError {
     fn from(error: StoreError) -> Self {
-        StartError { settings: error.class == Class::Settings, message: error.message, mend: error.mend }
+        let cause = match error.class {
+            Class::Settings => Cause::Settings,
+            Class::Script | Class::Outdated | Class::Other => Cause::Refused,
+            Class::Io | Class::Timeout | Class::Oom | Class::Readonly | Class::Moved | Class::Unserved | Class::NoScript => {
+                Cause::Unreachable
+            }
+        };
+        StartError { cause, message: error.message, mend: error.mend }
     }
 }
 
 impl From<ConnectorError> for StartError {
     fn from(error: ConnectorError) -> Self {
-        StartError { settings: error.kind == ErrorKind::Config, message: error.message, mend: error.mend }
+        let cause = match error.kind {
+            ErrorKind::Config => Cause::Settings,
+            ErrorKind::Missing | ErrorKind::Denied => Cause::Refused,
+            ErrorKind::Disconnected => Cause::Unreachable,
+        };
+        StartError { cause, message: error.message, mend: error.mend }
     }
 }
+
+/// Why the agents cannot go on.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum Failure {
+    /// An agent ended that never should: the process had better end and be started again.
+    #[error("{0}")]
+    Agent(String),
+    /// What was waited for is there and cannot be worked with, or the patience is over.
+    #[error(transparent)]
+    Start(#[from] StartError),
+}
+
+impl From<Failure> for StartError {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::Start(error) => error,
+            Failure::Agent(message) => StartError { cause: Cause::Refused, message, mend: String::new() },
+        }
+    }
+}
+
+/// How an agent ended: its name, or what kept it from its start.
+type Ended = Result<&'static str, StartError>;
 
 /// The running agents.
 pub struct Bridge {
@@ -71,16 +119,16 @@ pub struct Bridge {
     apply: Apply,
     store: Arc<Store>,
     /// Ingests and dispatchers: what is drained.
-    workers: JoinSet<&'static str>,
+    workers: JoinSet<Ended>,
     /// What the workers lean on until they have ended.
-    helpers: JoinSet<&'static str>,
+    helpers: JoinSet<Ended>,
     stop: CancellationToken,
     give_up: CancellationToken,
     helpers_stop: CancellationToken,
 }
 
 impl Bridge {
-    /// Opens everything, checks that what the settings name is there (or makes it, with `declare`), and starts the agents.
+    /// Starts the agents, and waits until each has opened what it works with. Whatever cannot be reached ends the start.
     pub async fn start(
         settings: &Settings,
         roles: Roles,
@@ -88,14 +136,38 @@ impl Bridge {
         traces: &Traces,
         readiness: &Readiness,
     ) -> Result<Bridge, StartError> {
-        let names: Vec<String> = settings.brokers.keys().cloned().collect();
-        let opening_store = async { Store::open(&settings.redis, &names, Arc::new(metrics.clone())).await.map_err(StartError::from) };
-        let (store, links) = tokio::try_join!(opening_store, open_links(settings, roles, metrics))?;
-        let store = Arc::new(store);
+        let mut bridge = Self::begin(settings, roles, Some(Duration::ZERO), metrics, traces, readiness).await?;
+        tokio::select! {
+            () = readiness.all_reached() => Ok(bridge),
+            failure = bridge.failed() => Err(failure.into()),
+        }
+    }
+
+    /// Starts the agents once the store is there. What the settings name on a broker is found or made (`declare`) before anything of it is read or
+    /// published. A server that cannot be reached is waited for, up to `patience` where there is one, while the agents of the others work; whatever else
+    /// is wrong with it, and the end of the patience, ends the start, or comes from [`Bridge::failed`] later.
+    pub async fn begin(
+        settings: &Settings,
+        roles: Roles,
+        patience: Option<Duration>,
+        metrics: &Metrics,
+        traces: &Traces,
+        readiness: &Readiness,
+    ) -> Result<Bridge, StartError> {
+        let wait = Wait::new(readiness, patience);
+        let (stop, give_up, helpers_stop) = (CancellationToken::new(), CancellationToken::new(), CancellationToken::new());
+        let mut helpers = JoinSet::new();
+        // They need no store: what is wrong with them shows while that is away.
+        let links = links(settings, roles, metrics, &wait, &mut helpers, &helpers_stop);
+        let opening = open_store(settings, roles, metrics, &wait);
+        let store = tokio::select! {
+            store = opening => Arc::new(store?),
+            failure = failed(&mut helpers) => return Err(failure.into()),
+        };
         readiness.store_reached();
 
         let instance = format!("{:08x}-{}", rand::random::<u32>(), std::process::id());
-        let (fleet_sender, fleet) = watch::channel(Fleet::alone(&fleet::entry(&instance, &names)));
+        let (fleet_sender, fleet) = watch::channel(Fleet::alone(&fleet::entry(&instance, store.own_brokers())));
         let (head_senders, mut head_receivers): (HashMap<_, _>, HashMap<_, _>) = links
             .iter()
             .filter(|_| roles.dispatch)
@@ -114,32 +186,15 @@ impl Bridge {
             retry_ms: settings.delivery.retry_ms.clone(),
             together: Together::default(),
         };
-        let ingests = if roles.ingest { open_ingests(settings, &publishers, &apply, readiness).await? } else { Vec::new() };
+        let ingests = if roles.ingest { ingests(settings, &publishers, &apply, &wait)? } else { Vec::new() };
 
-        let mut bridge = Bridge {
-            instance,
-            apply,
-            store: store.clone(),
-            workers: JoinSet::new(),
-            helpers: JoinSet::new(),
-            stop: CancellationToken::new(),
-            give_up: CancellationToken::new(),
-            helpers_stop: CancellationToken::new(),
-        };
-        for (ingest, source) in ingests {
-            let (stop, give_up) = (bridge.stop.clone(), bridge.give_up.clone());
-            bridge.workers.spawn(async move {
-                ingest.run(Some(source), stop, give_up).await;
-                "an ingest"
-            });
+        let mut bridge = Bridge { instance, apply, store: store.clone(), workers: JoinSet::new(), helpers, stop, give_up, helpers_stop };
+        for ingest in ingests {
+            let (wait, stop, give_up) = (wait.clone(), bridge.stop.clone(), bridge.give_up.clone());
+            bridge.workers.spawn(ingest.run(wait, stop, give_up));
         }
         for link in links {
-            let Link { name, publisher, reports, outcomes } = link;
-            let (running, stop) = (publisher.clone(), bridge.helpers_stop.clone());
-            bridge.helpers.spawn(async move {
-                running.run(Some(outcomes), stop).await;
-                "a publisher"
-            });
+            let Link { name, publisher, reports } = link;
             let Some(heads) = head_receivers.remove(&name) else { continue };
             let dead =
                 Some(&settings.delivery.dead).filter(|dead| !dead.is_empty()).map(|dead| destination(Kind::of(publisher.kind()), dead));
@@ -158,7 +213,7 @@ impl Bridge {
             let (stop, give_up) = (bridge.stop.clone(), bridge.give_up.clone());
             bridge.workers.spawn(async move {
                 Dispatch::new(parts).run(stop, give_up).await;
-                "a dispatcher"
+                Ok("a dispatcher")
             });
         }
         bridge.start_helpers(settings, roles, metrics, fleet_sender, fleet, heads);
@@ -178,7 +233,7 @@ impl Bridge {
         let stop = self.helpers_stop.clone();
         self.helpers.spawn(async move {
             sweep.run(stop).await;
-            "the sweep"
+            Ok("the sweep")
         });
         if !roles.dispatch {
             return;
@@ -188,17 +243,17 @@ impl Bridge {
         let stop = self.stop.clone();
         self.workers.spawn(async move {
             rescue.run(stop).await;
-            "the rescue"
+            Ok("the rescue")
         });
         let (store, stop) = (self.store.clone(), self.stop.clone());
         self.workers.spawn(async move {
             fleet::beat(store, sender, stop).await;
-            "the heartbeat"
+            Ok("the heartbeat")
         });
         let (redis, channel, stop) = (settings.redis.clone(), self.store.keys().wake(), self.helpers_stop.clone());
         self.helpers.spawn(async move {
             fleet::hear(redis, channel, heads, stop).await;
-            "the listener"
+            Ok("the listener")
         });
     }
 
@@ -220,16 +275,11 @@ impl Bridge {
         &self.instance
     }
 
-    /// Waits until an agent ends that never should, by a panic: what it was. The process had better end and be started again.
-    pub async fn failed(&mut self) -> String {
-        let ended = tokio::select! {
-            Some(ended) = self.workers.join_next() => ended,
-            Some(ended) = self.helpers.join_next() => ended,
-            else => std::future::pending().await,
-        };
-        match ended {
-            Ok(agent) => format!("{agent} ended by itself"),
-            Err(error) => format!("an agent failed: {error}"),
+    /// Waits until the agents cannot go on: why.
+    pub async fn failed(&mut self) -> Failure {
+        tokio::select! {
+            failure = failed(&mut self.workers) => failure,
+            failure = failed(&mut self.helpers) => failure,
         }
     }
 
@@ -249,10 +299,22 @@ impl Bridge {
     }
 }
 
-async fn drained(tasks: &mut JoinSet<&'static str>) {
+/// The first of these to end: why.
+async fn failed(tasks: &mut JoinSet<Ended>) -> Failure {
+    match tasks.join_next().await {
+        Some(Ok(Ok(agent))) => Failure::Agent(format!("{agent} ended by itself")),
+        Some(Ok(Err(error))) => Failure::Start(error),
+        Some(Err(error)) => Failure::Agent(format!("an agent failed: {error}")),
+        None => std::future::pending().await,
+    }
+}
+
+async fn drained(tasks: &mut JoinSet<Ended>) {
     while let Some(ended) = tasks.join_next().await {
-        if let Err(error) = ended {
-            tracing::error!(%error, "an agent failed while draining");
+        match ended {
+            Ok(Ok(_)) => {}
+            Ok(Err(error)) => tracing::warn!(%error, mend = error.mend, "an agent ended before it had started"),
+            Err(error) => tracing::error!(%error, "an agent failed while draining"),
         }
     }
 }

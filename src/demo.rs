@@ -69,7 +69,7 @@ pub async fn run(kind: BrokerKind, silent: bool) -> Result<Summary, Failure> {
     let store = bridge.store().clone();
     let summary = tokio::select! {
         summary = Box::pin(show.play(plan, arrivals, &store)) => summary?,
-        failed = bridge.failed() => return Err(Failure::Course(failed)),
+        failed = bridge.failed() => return Err(Failure::Course(failed.to_string())),
     };
     screen.clear();
     drop(show);

@@ -125,9 +125,6 @@ impl Ingest {
             };
             match source {
                 Ok(source) => {
-                    tracing::info!(ingest = self.name, topic = self.options.topic, "reading");
-                    self.readiness.ingest_reads(&self.name);
-                    self.tell(|metrics| metrics.reading().reads(true));
                     backoff.reset();
                     let ended = self.read(source, stop, give_up).await;
                     self.tell(|metrics| metrics.reading().reads(false));
@@ -153,6 +150,13 @@ impl Ingest {
 
     /// One life of a source: `Ok` when told to stop.
     async fn read(&self, source: Box<dyn Source>, stop: &CancellationToken, give_up: &CancellationToken) -> Result<(), ConnectorError> {
+        let telling = async {
+            source.reads().await;
+            tracing::info!(ingest = self.name, topic = self.options.topic, "reading");
+            self.readiness.ingest_reads(&self.name);
+            self.tell(|metrics| metrics.reading().reads(true));
+            std::future::pending().await
+        };
         // One batch is read while the one before is stored.
         let (sender, mut batches) = mpsc::channel::<Result<Batch, ConnectorError>>(1);
         let reading = async {
@@ -198,6 +202,7 @@ impl Ingest {
                 biased;
                 result = &mut applying => result,
                 () = reading => applying.await,
+                () = telling => Ok(()),
             }
         };
         match (result, source.close().await) {

@@ -111,13 +111,23 @@ impl Publisher {
         self.inner.publish_timeout
     }
 
-    /// Opens the link, at start to find out whether it can be: from then on it may be published to, and `run` goes on with the outcomes.
-    pub async fn open(&self) -> Result<(Arc<dyn Sink>, Outcomes), ConnectorError> {
+    /// Opens the link: from then on it may be published to, and `run` goes on with the outcomes.
+    pub async fn open(&self) -> Result<Outcomes, ConnectorError> {
+        let (sink, outcomes) = self.connect().await?;
+        self.use_sink(sink);
+        Ok(outcomes)
+    }
+
+    /// Opens a link that nothing is published to yet, to look first whether what is needed is there.
+    pub async fn connect(&self) -> Result<(Arc<dyn Sink>, Outcomes), ConnectorError> {
         let (sink, outcomes) = self.inner.config.sink(self.inner.publish_timeout).await?;
-        let sink: Arc<dyn Sink> = sink.into();
-        *self.inner.sink.write() = Some(sink.clone());
+        Ok((sink.into(), outcomes))
+    }
+
+    /// From now on it is published here, and `run` goes on with the outcomes.
+    pub fn use_sink(&self, sink: Arc<dyn Sink>) {
+        *self.inner.sink.write() = Some(sink);
         self.set_connected(true);
-        Ok((sink, outcomes))
     }
 
     /// True while the link is up.
@@ -230,7 +240,7 @@ impl Publisher {
             let opening = async {
                 match opened.take() {
                     Some(outcomes) => Ok(outcomes),
-                    None => self.open().await.map(|(_, outcomes)| outcomes),
+                    None => self.open().await,
                 }
             };
             let open = tokio::select! {
@@ -326,7 +336,8 @@ impl Publisher {
         self.inner.publish_timeout * 2 + SILENCE_MARGIN
     }
 
-    fn tell(&self, error: impl std::fmt::Display) {
+    /// Something is wrong with the link: people see it.
+    pub fn tell(&self, error: impl std::fmt::Display) {
         if let Some(metrics) = &self.inner.metrics {
             metrics.last_error().met(error);
         }

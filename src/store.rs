@@ -162,6 +162,12 @@ impl Store {
         self.now_us() / 1000
     }
 
+    /// The brokers that it joined the namespace with: those of its settings. None where it only reads and acts.
+    #[must_use]
+    pub fn own_brokers(&self) -> &[String] {
+        self.joined.as_ref().map_or(&[], |(_, brokers)| brokers)
+    }
+
     fn saw_clock(&self, us: i64) {
         *self.clock.lock() = Some((us, clock::now()));
     }

@@ -56,6 +56,10 @@ pub trait Source: Send + Sync {
     /// Waits for messages; returns what is there, at least one, at most the options' bounds. Never waits to fill a batch. Cancel-safe.
     async fn recv(&self) -> Result<Batch, ConnectorError>;
 
+    /// Waits until messages come to this source as soon as they are there. That is at once, but where the broker shares a log out among its readers:
+    /// there it is once this one has been told its share, which may be nothing. Cancel-safe.
+    async fn reads(&self) {}
+
     /// The batch is stored: the broker may forget it. Batches may be settled in any order; a log's committed offset never passes an unsettled one.
     async fn ack(&self, batch: BatchId) -> Result<(), ConnectorError>;
 

@@ -2,7 +2,7 @@
 
 use dwell_connectors::{Declared, Destination, Role, Sink};
 
-use super::{Roles, StartError};
+use super::{Cause, Roles, StartError};
 use crate::config::{Broker, Settings};
 use crate::request::{Kind, destination};
 
@@ -55,7 +55,7 @@ pub(super) async fn find_or_declare(broker: &Broker, name: &str, sink: &dyn Sink
 pub fn nothing_takes(broker: &Broker, name: &str, needed: &Needed) -> StartError {
     let place = broker.connector.place();
     StartError {
-        settings: false,
+        cause: Cause::Refused,
         message: format!("broker `{name}` ({place}): nothing takes messages at `{}`, which {} names", needed.to, needed.setting),
         mend: "make that destination, or set declare = true in the ingest".to_owned(),
     }

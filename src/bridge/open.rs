@@ -1,72 +1,179 @@
-//! Opens what the agents work with: the link of each broker, the source of each ingest.
+//! Opens what the agents work with for the first time: the store, the link of each broker, the source of each ingest.
 
 use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
 use std::time::Duration;
 
-use dwell_connectors::{Destination, Outcomes, Role, Source};
-use futures_util::future::try_join_all;
+use dwell_connectors::{BrokerConfig, ConnectorError, Destination, Outcomes, Role};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
 
-use super::needed::{find_or_declare, needed};
-use super::{Roles, StartError};
+use super::needed::{Needed, find_or_declare, needed};
+use super::wait::Wait;
+use super::{Cause, Ended, Roles, StartError};
 use crate::apply::Apply;
-use crate::config::Settings;
-use crate::http::Readiness;
+use crate::config::{Broker, Settings};
+use crate::http::Waiting;
 use crate::ingest::{self, Ingest};
 use crate::publisher::{Publisher, Reports};
 use crate::request::{Kind, Rules, destination};
-use crate::telemetry::Metrics;
+use crate::store::{Observer, Store};
+use crate::telemetry::{Metrics, PauseReason};
 
-/// The link of one broker, open.
+/// Opens the store. Until that is there the ingests are paused.
+pub(super) async fn open_store(settings: &Settings, roles: Roles, metrics: &Metrics, wait: &Wait) -> Result<Store, StartError> {
+    let names: Vec<String> = settings.brokers.keys().cloned().collect();
+    let ingests = settings.ingest.keys().filter(|_| roles.ingest);
+    let reading = ingests.map(|name| metrics.ingest(name).map(|metrics| metrics.reading().clone()));
+    let _paused: Vec<_> = reading.map(|reading| metrics.ingest_paused(PauseReason::Redis, reading)).collect();
+    let open = || async {
+        let store = Store::open(&settings.redis, &names, Arc::new(metrics.clone())).await;
+        store.inspect_err(|error| metrics.failed(error.class)).map_err(StartError::from)
+    };
+    wait.until_there(&Waiting::Store, open).await
+}
+
+/// The link of one broker, perhaps not open yet.
 pub(super) struct Link {
     pub(super) name: String,
     pub(super) publisher: Publisher,
     pub(super) reports: Reports,
-    pub(super) outcomes: Outcomes,
 }
 
-/// Opens the link of every broker that this instance publishes to, and sees to the destinations of dead letters.
-pub(super) async fn open_links(settings: &Settings, roles: Roles, metrics: &Metrics) -> Result<Vec<Link>, StartError> {
+/// Starts the link of every broker that this instance publishes to.
+pub(super) fn links(
+    settings: &Settings,
+    roles: Roles,
+    metrics: &Metrics,
+    wait: &Wait,
+    helpers: &mut JoinSet<Ended>,
+    stop: &CancellationToken,
+) -> Vec<Link> {
     let read: BTreeSet<&str> = settings.ingest.values().map(|ingest| ingest.broker.as_str()).collect();
-    let opening =
-        settings.brokers.iter().filter(|(name, _)| roles.dispatch || read.contains(name.as_str())).map(|(name, broker)| async move {
-            let timeout = Duration::from_millis(settings.delivery.publish_timeout_ms);
-            let (publisher, reports) = Publisher::new(name, broker.connector.clone(), timeout, metrics.broker(name));
-            let (sink, outcomes) = publisher.open().await?;
-            for needed in needed(settings, roles, name, broker) {
-                find_or_declare(broker, name, sink.as_ref(), &needed).await?;
-            }
-            Ok::<Link, StartError>(Link { name: name.clone(), publisher, reports, outcomes })
-        });
-    try_join_all(opening).await
+    let used = settings.brokers.iter().filter(|(name, _)| roles.dispatch || read.contains(name.as_str()));
+    let start = |(name, broker): (&String, &Broker)| {
+        let timeout = Duration::from_millis(settings.delivery.publish_timeout_ms);
+        let (publisher, reports) = Publisher::new(name, broker.connector.clone(), timeout, metrics.broker(name));
+        let (needed, wait, stop) = (needed(settings, roles, name, broker), wait.clone(), stop.clone());
+        let first = First { name: name.clone(), broker: broker.clone(), publisher: publisher.clone(), needed };
+        wait.readiness.waits_for(first.waiting());
+        helpers.spawn(first.run(wait, stop));
+        Link { name: name.clone(), publisher, reports }
+    };
+    used.map(start).collect()
 }
 
-/// Opens the source of every ingest.
-pub(super) async fn open_ingests(
+/// A link that has never been open.
+struct First {
+    name: String,
+    broker: Broker,
+    publisher: Publisher,
+    /// What must take messages before anything else uses the link.
+    needed: Vec<Needed>,
+}
+
+impl First {
+    fn waiting(&self) -> Waiting {
+        Waiting::Broker(self.name.clone())
+    }
+
+    async fn run(self, wait: Wait, stop: CancellationToken) -> Ended {
+        let (waiting, open) = (self.waiting(), || self.open());
+        let outcomes = tokio::select! {
+            () = stop.cancelled() => return Ok("a publisher"),
+            outcomes = wait.until_there(&waiting, open) => outcomes?,
+        };
+        wait.readiness.reached(&waiting);
+        self.publisher.run(Some(outcomes), stop).await;
+        Ok("a publisher")
+    }
+
+    async fn open(&self) -> Result<Outcomes, StartError> {
+        let opened = async {
+            let (sink, outcomes) = self.publisher.connect().await?;
+            for needed in &self.needed {
+                find_or_declare(&self.broker, &self.name, sink.as_ref(), needed).await?;
+            }
+            self.publisher.use_sink(sink);
+            Ok(outcomes)
+        };
+        opened.await.inspect_err(|error| self.publisher.tell(error))
+    }
+}
+
+/// An ingest whose source was never open.
+pub(super) struct Unread {
+    name: String,
+    agent: Ingest,
+    source: BrokerConfig,
+    publisher: Publisher,
+    /// The topic to make where it is missing.
+    declare: Option<Destination>,
+    metrics: Metrics,
+}
+
+/// The ingests of the settings, none of them open.
+pub(super) fn ingests(
     settings: &Settings,
     publishers: &HashMap<String, Publisher>,
     apply: &Apply,
-    readiness: &Readiness,
-) -> Result<Vec<(Ingest, Box<dyn Source>)>, StartError> {
-    let bad = |message: String| StartError { settings: true, message, mend: String::new() };
-    let opening = settings.ingest.iter().map(|(name, ingest)| async move {
+    wait: &Wait,
+) -> Result<Vec<Unread>, StartError> {
+    let bad = |message: String| StartError { cause: Cause::Settings, message, mend: String::new() };
+    let ingests = settings.ingest.iter().map(|(name, ingest)| {
         let broker = settings
             .brokers
             .get(&ingest.broker)
             .ok_or_else(|| bad(format!("ingest.{name}.broker: there is no [brokers.{}]", ingest.broker)))?;
         let publisher = publishers.get(&ingest.broker).ok_or_else(|| bad(format!("ingest.{name}: no link to `{}`", ingest.broker)))?;
-        if ingest.declare {
-            broker.connector.declare(&Destination::new(&ingest.topic), Role::Ingest).await?;
-        }
         let agent = Ingest::new(ingest::Parts {
             rules: Rules::new(settings, name).map_err(bad)?,
             source: broker.connector.clone(),
             rejected: destination(Kind::of(broker.connector.kind()), &ingest.rejected),
             publisher: publisher.clone(),
             apply: apply.clone(),
-            readiness: readiness.clone(),
+            readiness: wait.readiness.clone(),
         });
-        let source = agent.open().await?;
-        Ok::<_, StartError>((agent, source))
+        Ok(Unread {
+            name: name.clone(),
+            agent,
+            source: broker.connector.clone(),
+            publisher: publisher.clone(),
+            declare: ingest.declare.then(|| Destination::new(&ingest.topic)),
+            metrics: apply.metrics.clone(),
+        })
     });
-    try_join_all(opening).await
+    ingests.collect()
+}
+
+impl Unread {
+    /// Opens the source once what rejects its requests is there, and reads until told to stop.
+    pub(super) async fn run(self, wait: Wait, stop: CancellationToken, give_up: CancellationToken) -> Ended {
+        let opening = async {
+            // The sender lives in the publisher.
+            let _ = self.publisher.connected().wait_for(|up| *up).await;
+            let open = || async {
+                let open = async {
+                    if let Some(topic) = &self.declare {
+                        self.source.declare(topic, Role::Ingest).await?;
+                    }
+                    self.agent.open().await
+                };
+                open.await.inspect_err(|error: &ConnectorError| self.tell(error)).map_err(StartError::from)
+            };
+            wait.until_there(&Waiting::Ingest(self.name.clone()), open).await
+        };
+        let source = tokio::select! {
+            () = stop.cancelled() => return Ok("an ingest"),
+            source = opening => source?,
+        };
+        self.agent.run(Some(source), stop, give_up).await;
+        Ok("an ingest")
+    }
+
+    fn tell(&self, error: &ConnectorError) {
+        if let Some(metrics) = self.metrics.ingest(&self.name) {
+            metrics.last_error().met(error);
+        }
+    }
 }

@@ -64,7 +64,7 @@ impl Check {
     /// The error that `run` would stop with.
     pub fn of_error(name: impl Into<String>, error: impl Into<StartError>) -> Self {
         let error = error.into();
-        Check::bad(if error.settings { Exit::Settings } else { Exit::Unavailable }, name, error.message, error.mend)
+        Check::bad(Exit::of(error.cause), name, error.message, error.mend)
     }
 
     fn of_problem(problem: &Problem) -> Self {

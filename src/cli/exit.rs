@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use dwell_connectors::ConnectorError;
 
-use crate::bridge::StartError;
+use crate::bridge::{Cause, StartError};
 use crate::config::Problem;
 use crate::store::error::{Class, StoreError};
 
@@ -36,6 +36,15 @@ impl Exit {
             Exit::Usage => 64,
             Exit::Unavailable => 69,
             Exit::Settings => 78,
+        }
+    }
+
+    /// Of a start that failed.
+    #[must_use]
+    pub fn of(cause: Cause) -> Self {
+        match cause {
+            Cause::Settings => Exit::Settings,
+            Cause::Refused | Cause::Unreachable => Exit::Unavailable,
         }
     }
 }

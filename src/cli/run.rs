@@ -7,13 +7,14 @@ use tokio_util::sync::CancellationToken;
 
 use super::common::Common;
 use super::exit::{Exit, Stop};
-use crate::bridge::{Bridge, Roles, StartError};
+use crate::bridge::{Bridge, Failure, Roles, StartError};
 use crate::config::read_secret;
 use crate::http::api::{self, Api};
-use crate::http::{Listener, Rates, Readiness, probes};
+use crate::http::{Door, Listener, Rates, Readiness, probes};
 use crate::shutdown::Signals;
 use crate::telemetry::trace::Traces;
 use crate::telemetry::{Metrics, log};
+use crate::units::parse_duration_ms;
 
 /// The flags of `dwell run`.
 #[derive(Debug, ClapArgs)]
@@ -24,18 +25,30 @@ pub struct Args {
     /// Only read requests: deliver nothing
     #[arg(long)]
     no_dispatch: bool,
+    /// How long to wait for a Redis or a broker that cannot be reached; without, for ever
+    #[arg(long = "wait", value_name = "DURATION", value_parser = parse_duration_ms)]
+    wait_ms: Option<u64>,
 }
 
 impl From<StartError> for Stop {
     fn from(error: StartError) -> Self {
-        Stop::because(if error.settings { Exit::Settings } else { Exit::Unavailable }, error.message, error.mend)
+        Stop::because(Exit::of(error.cause), error.message, error.mend)
+    }
+}
+
+impl From<Failure> for Stop {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::Agent(what) => Stop::because(Exit::Failed, what, "this is a bug in dwell; it ends so that it is started again"),
+            Failure::Start(error) => error.into(),
+        }
     }
 }
 
 /// Runs until SIGTERM or SIGINT.
 ///
 /// # Errors
-/// The settings are wrong, something is unreachable, or an agent failed.
+/// The settings are wrong, something is missing or refuses us, or cannot be reached for as long as it is waited for, or an agent failed.
 pub async fn run(common: &Common, args: &Args) -> Result<Exit, Stop> {
     let settings = common.settings()?;
     log::start().map_err(|error| Stop::because(Exit::Usage, error.to_string(), ""))?;
@@ -56,8 +69,13 @@ pub async fn run(common: &Common, args: &Args) -> Result<Exit, Stop> {
     let http_stop = CancellationToken::new();
     let http = tokio::spawn(listener.serve(probes::router(readiness.clone(), metrics.clone()), http_stop.clone()));
 
+    tracing::info!(address = %admin.address(), "admin api");
+    let door = Door::default();
+    let admin = tokio::spawn(admin.serve(door.router(), http_stop.clone()));
+
     let roles = Roles { ingest: !args.no_ingest, dispatch: !args.no_dispatch };
-    let starting = Box::pin(Bridge::start(&settings, roles, &metrics, &traces, &readiness));
+    let patience = args.wait_ms.map(Duration::from_millis);
+    let starting = Box::pin(Bridge::begin(&settings, roles, patience, &metrics, &traces, &readiness));
     let mut bridge = tokio::select! {
         started = starting => started?,
         signal = signals.next() => {
@@ -66,8 +84,6 @@ pub async fn run(common: &Common, args: &Args) -> Result<Exit, Stop> {
         }
     };
     tracing::info!(version = env!("CARGO_PKG_VERSION"), "running");
-    // Who asked before now has waited in the queue of the address.
-    tracing::info!(address = %admin.address(), "admin api");
     let rates = Rates::new(metrics.clone());
     let api = Api::new(api::Parts {
         settings: &settings,
@@ -80,13 +96,16 @@ pub async fn run(common: &Common, args: &Args) -> Result<Exit, Stop> {
         stop: http_stop.clone(),
     });
     let sampling = tokio::spawn(rates.run(http_stop.clone()));
-    let admin = tokio::spawn(admin.serve(api.router(), http_stop.clone()));
+    door.open(api.router());
     let failed = tokio::select! {
         signal = signals.next() => {
             tracing::info!(signal, drain_ms = settings.shutdown.drain_ms, "draining");
             None
         }
-        failed = bridge.failed() => Some(failed),
+        failed = bridge.failed() => {
+            tracing::error!(%failed, "ending");
+            Some(failed)
+        }
     };
     readiness.shutting_down();
     let drain = Duration::from_millis(settings.shutdown.drain_ms);
@@ -102,10 +121,7 @@ pub async fn run(common: &Common, args: &Args) -> Result<Exit, Stop> {
     http_stop.cancel();
     // It answers what was asked, for a second at most.
     let _ = tokio::join!(http, admin, sampling);
-    match failed {
-        None => Ok(Exit::Ok),
-        Some(what) => Err(Stop::because(Exit::Failed, what, "this is a bug in dwell; it ends so that it is started again")),
-    }
+    failed.map_or(Ok(Exit::Ok), |failed| Err(failed.into()))
 }
 
 async fn bind(setting: &'static str, listen: &str) -> Result<Listener, Stop> {

@@ -12,7 +12,7 @@ use crate::telemetry::Metrics;
 use crate::telemetry::metrics::Exposition;
 
 /// The probes. `/livez` is 200 while the runtime turns: that it answers is the proof (an agent that fails ends the process).
-/// `/readyz` is 200 or 503, with what is waited for. `/metrics` encodes what was counted, and asks nobody.
+/// `/readyz` is 200 or 503, with what is waited for and why it is not there. `/metrics` encodes what was counted, and asks nobody.
 pub fn router(readiness: Readiness, metrics: Metrics) -> Router {
     Router::new()
         .route("/livez", get(async || Json(json!({ "alive": true }))))
@@ -21,9 +21,13 @@ pub fn router(readiness: Readiness, metrics: Metrics) -> Router {
 }
 
 async fn readyz(State(readiness): State<Readiness>) -> Response {
-    let waiting: Vec<String> = readiness.waiting().iter().map(ToString::to_string).collect();
-    let status = if waiting.is_empty() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-    (status, Json(json!({ "ready": waiting.is_empty(), "waiting_for": waiting }))).into_response()
+    let waiting = readiness.waiting();
+    let ready = readiness.is_ready();
+    let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    let names: Vec<String> = waiting.iter().map(|(what, _)| what.to_string()).collect();
+    let why = waiting.iter().filter(|(_, why)| !why.is_empty()).map(|(what, why)| (what.to_string(), json!(why)));
+    let detail: serde_json::Map<String, serde_json::Value> = why.collect();
+    (status, Json(json!({ "ready": ready, "waiting_for": names, "detail": detail }))).into_response()
 }
 
 async fn scrape(State(metrics): State<Metrics>, headers: HeaderMap) -> Response {
@@ -34,7 +38,7 @@ async fn scrape(State(metrics): State<Metrics>, headers: HeaderMap) -> Response 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::http::Listener;
+    use crate::http::{Listener, Waiting};
     use std::net::SocketAddr;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpStream;
@@ -65,14 +69,23 @@ mod tests {
 
         let answer = ask(address, "/readyz").await;
         assert!(answer.starts_with("HTTP/1.1 503"), "{answer}");
-        assert!(answer.ends_with(r#"{"ready":false,"waiting_for":["redis","ingest.main"]}"#), "{answer}");
+        assert!(answer.ends_with(r#"{"detail":{},"ready":false,"waiting_for":["redis","ingest.main"]}"#), "{answer}");
         let answer = ask(address, "/livez").await;
         assert!(answer.starts_with("HTTP/1.1 200") && answer.ends_with(r#"{"alive":true}"#), "{answer}");
 
         readiness.store_reached();
         readiness.ingest_reads("main");
         let answer = ask(address, "/readyz").await;
-        assert!(answer.starts_with("HTTP/1.1 200") && answer.ends_with(r#"{"ready":true,"waiting_for":[]}"#), "{answer}");
+        assert!(answer.starts_with("HTTP/1.1 200") && answer.ends_with(r#"{"detail":{},"ready":true,"waiting_for":[]}"#), "{answer}");
+
+        // A broker that is only published to is named, and nothing waits for it.
+        let broker = Waiting::Broker("far".to_owned());
+        readiness.waits_for(broker.clone());
+        readiness.missing(&broker, "refused");
+        let answer = ask(address, "/readyz").await;
+        let told = r#"{"detail":{"brokers.far":"refused"},"ready":true,"waiting_for":["brokers.far"]}"#;
+        assert!(answer.starts_with("HTTP/1.1 200") && answer.ends_with(told), "{answer}");
+        readiness.reached(&broker);
 
         let answer = ask(address, "/metrics").await;
         assert!(

@@ -43,7 +43,7 @@ impl Api {
             stats.ingests.insert(name.clone(), ingest);
         }
         stats.rates = inner.rates.per_second();
-        let waiting_for: Vec<String> = inner.readiness.waiting().iter().map(ToString::to_string).collect();
+        let waiting_for: Vec<String> = inner.readiness.waiting().iter().map(|(what, _)| what.to_string()).collect();
         stats.instance = Some(view::Instance {
             name: inner.about.name.clone(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -51,7 +51,7 @@ impl Api {
             started_ms: inner.about.started_ms,
             ingest: inner.about.roles.ingest,
             dispatch: inner.about.roles.dispatch,
-            ready: waiting_for.is_empty(),
+            ready: inner.readiness.is_ready(),
             waiting_for,
         });
         Ok(stats)

@@ -70,7 +70,7 @@ pub struct Ingest {
     pub broker: String,
     /// What it reads.
     pub topic: String,
-    /// Whether its source is open.
+    /// Whether its source is open, and has its share of what is there.
     pub reads: bool,
     /// Why it holds what it has read: `redis`, `redis_full`, `rejected`; null where it goes on.
     #[schema(value_type = Option<String>)]

@@ -15,4 +15,5 @@ mod rig;
 mod roles;
 mod settling;
 mod silent;
+mod start;
 mod sweep;

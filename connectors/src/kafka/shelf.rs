@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
 use super::delivery::Delivery;
 use super::starts::Starts;
@@ -18,6 +18,8 @@ pub(super) struct Shelf {
     arrived: Notify,
     /// For the reader: there is room, or it shall do something else.
     changed: Condvar,
+    /// The group has shared out its partitions, and said which are ours: perhaps none.
+    shared_out: watch::Sender<bool>,
     max_unsettled: usize,
     /// Of what is read and not handed out.
     max_bytes: usize,
@@ -76,7 +78,8 @@ impl Shelf {
     pub(super) fn new(options: &SourceOptions) -> Self {
         let max_bytes = options.max_batch_bytes.saturating_mul(AHEAD);
         let (arrived, changed) = (Notify::new(), Condvar::new());
-        Shelf { state: Mutex::default(), arrived, changed, max_unsettled: options.max_unsettled, max_bytes }
+        let shared_out = watch::Sender::new(false);
+        Shelf { state: Mutex::default(), arrived, changed, shared_out, max_unsettled: options.max_unsettled, max_bytes }
     }
 
     /// A batch of what is there, within the bounds.
@@ -176,6 +179,14 @@ impl Shelf {
             state.tracks.insert(partition, Track::new(generation));
             state.starts.assigned(partition);
         }
+        drop(state);
+        self.shared_out.send_replace(true);
+    }
+
+    /// Waits until the group has said for the first time which partitions are ours.
+    pub(super) async fn shared_out(&self) {
+        // The sender lives in `self`.
+        let _ = self.shared_out.subscribe().wait_for(|said| *said).await;
     }
 
     /// These partitions are not ours any more: what was read of them and not handed out is dropped, what is unsettled forgotten.

@@ -98,6 +98,10 @@ impl Source for KafkaSource {
         }
     }
 
+    async fn reads(&self) {
+        self.shelf.shared_out().await;
+    }
+
     async fn ack(&self, batch: BatchId) -> Result<(), ConnectorError> {
         self.shelf.settle(batch, true)
     }

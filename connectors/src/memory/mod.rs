@@ -56,6 +56,8 @@ struct State {
     refuse_open: Option<ErrorKind>,
     /// Sinks take nothing.
     stalled: bool,
+    /// Sources have yet to be told what is theirs to read.
+    unshared: bool,
     sinks: Vec<Weak<sink::Line>>,
 }
 
@@ -75,8 +77,8 @@ impl Broker {
     /// A broker without topics.
     #[must_use]
     pub fn new() -> Self {
-        let state =
-            State { topics: BTreeMap::new(), faults: Faults::default(), link: 0, refuse_open: None, stalled: false, sinks: Vec::new() };
+        let (topics, faults, sinks) = (BTreeMap::new(), Faults::default(), Vec::new());
+        let state = State { topics, faults, link: 0, refuse_open: None, stalled: false, unshared: false, sinks };
         // First: a broker that is behind would make messages look early.
         let started = Instant::now();
         let started_us =
@@ -188,6 +190,7 @@ impl Broker {
         state.faults = Faults::default();
         state.refuse_open = None;
         state.stalled = false;
+        state.unshared = false;
         drop(state);
         self.touch();
     }
@@ -239,6 +242,11 @@ impl Broker {
     /// From now on opening a source or a sink, and every question on an open sink, fails with this kind, until [`Broker::heal`].
     pub fn refuse_open(&self, kind: ErrorKind) {
         self.shared.state.lock().refuse_open = Some(kind);
+    }
+
+    /// From now on sources open and are not told what is theirs to read, as in a group that waits for a member which is gone, until [`Broker::heal`].
+    pub fn share_nothing_out(&self) {
+        self.shared.state.lock().unshared = true;
     }
 
     fn lines(&self) -> Vec<Arc<sink::Line>> {

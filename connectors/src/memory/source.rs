@@ -53,6 +53,9 @@ impl MemorySource {
         if held.paused {
             return Ok(None);
         }
+        if state.unshared {
+            return Ok(None);
+        }
         let Some(topic) = state.topics.get_mut(&self.options.topic) else {
             return Err(ConnectorError::new(ErrorKind::Missing, format!("the topic `{}` was deleted", self.options.topic)));
         };
@@ -107,6 +110,14 @@ impl Source for MemorySource {
                 return Ok(batch);
             }
             // The sender lives in the broker, which lives in `self`.
+            let _ = changed.changed().await;
+        }
+    }
+
+    async fn reads(&self) {
+        let mut changed = self.broker.shared.changed.subscribe();
+        while self.broker.shared.state.lock().unshared {
+            // As in `recv`.
             let _ = changed.changed().await;
         }
     }

@@ -230,6 +230,22 @@ async fn a_reader_to_be_killed() {
 }
 
 #[tokio::test]
+async fn a_reader_for_whom_no_partition_is_left_reads() {
+    let (broker, topic) = (at(shared()), fresh("shares"));
+    create(shared(), &topic, 1, &[]).await;
+    let first = broker.source(options(&topic)).await.unwrap();
+    tokio::time::timeout(PATIENCE, first.reads()).await.expect("the first has its share");
+    let second = broker.source(options(&topic)).await.unwrap();
+    tokio::time::timeout(PATIENCE, second.reads()).await.expect("the second is told that there is none for it, or the first is");
+    confirmed(&broker, numbered(&topic, 1)).await;
+    let came = tokio::select! {
+        came = read(&*first, 1) => came,
+        came = read(&*second, 1) => came,
+    };
+    assert_eq!(numbers(&came), [1]);
+}
+
+#[tokio::test]
 async fn after_a_kill_nothing_that_was_not_acked_is_skipped_and_reading_resumes_in_time() {
     let (broker, topic) = (at(shared()), fresh("killed"));
     declare(&broker, &topic).await;
@@ -250,8 +266,15 @@ async fn after_a_kill_nothing_that_was_not_acked_is_skipped_and_reading_resumes_
     child.kill().await.unwrap();
     let killed = Instant::now();
     let source = broker.source(options(&topic)).await.unwrap();
+    let opened = Instant::now();
+    tokio::time::timeout(PATIENCE, source.reads()).await.expect("the group shares out the topic");
+    let shared_out = Instant::now();
     let mut seen: HashSet<u64> = numbers(&read(&*source, 1).await).into_iter().collect();
+    let late = shared_out.elapsed();
+    println!("open {:?} after the kill, shared out {:?} later, read {late:?} after that", opened - killed, shared_out - opened);
     assert!(killed.elapsed() < Duration::from_secs(30), "it took {:?}", killed.elapsed());
+    // Of the session of who was killed nothing is left to wait for.
+    assert!(late < Duration::from_secs(4), "it said {late:?} too early that it reads");
     // Something was committed, and nothing past the first batch that was not acked.
     assert!(!seen.contains(&1));
     while !(1..=total).all(|number| acked.contains(&number) || seen.contains(&number)) {

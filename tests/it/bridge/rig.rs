@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use dwell::bridge::{Bridge, Roles};
+use dwell::bridge::{Bridge, Failure, Roles, StartError};
 use dwell::config::{self, Overrides, Settings};
 use dwell::http::Readiness;
 use dwell::job::JobId;
@@ -49,6 +49,22 @@ impl Rig {
         let readiness = Readiness::new(self.settings.ingest.keys().map(String::as_str).filter(|_| roles.ingest));
         self.bridge = Some(Bridge::start(&self.settings, roles, &self.metrics, &Default::default(), &readiness).await.unwrap());
         wait_until("the bridge is ready", async || readiness.is_ready().then_some(())).await;
+    }
+
+    /// Starts an instance that waits for what is away, for this long at most where that is said: what it is waiting for, once Redis is there.
+    pub(super) async fn begin(&mut self, patience: Option<Duration>) -> Result<Readiness, StartError> {
+        self.metrics = counters(&self.settings);
+        let readiness = Readiness::new(self.settings.ingest.keys().map(String::as_str));
+        let traces = Default::default();
+        let begun = Bridge::begin(&self.settings, ALL, patience, &self.metrics, &traces, &readiness);
+        self.bridge = Some(begun.await?);
+        Ok(readiness)
+    }
+
+    /// Waits until the instance cannot go on: why.
+    pub(super) async fn failed(&mut self) -> Failure {
+        let failed = self.bridge.as_mut().unwrap().failed();
+        tokio::time::timeout(DEADLINE, failed).await.expect("the instance ends by itself")
     }
 
     /// As SIGTERM does: true where all was settled.

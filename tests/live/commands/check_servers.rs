@@ -17,7 +17,7 @@ pub(super) fn check(bed: &Bed, settings: &str, more: &[&str], code: i32) -> Vec<
         assert_ne!(line["mend"], "", "{line}");
     }
     if code != 0 {
-        let ran = run_with(&[&["-c", &config, "run"][..], &more].concat(), b"");
+        let ran = run_with(&[&["-c", &config, "run", "--wait", "0s"][..], &more].concat(), b"");
         assert_eq!((ran.code, ran.out.as_str()), (code, ""), "{}", ran.err);
         let says = |line: &&Value| line["ok"] == false && ran.err.contains(line["detail"].as_str().unwrap());
         assert!(lines.iter().any(|line| says(&line)), "{lines:?}: {}", ran.err);

@@ -9,4 +9,5 @@ mod ls;
 mod permissions;
 mod send;
 mod show;
+mod start;
 mod watch;
