@@ -53,13 +53,13 @@ async fn what_is_handed_over_as_the_link_dies_is_refused() {
     let running = tokio::spawn(async move { running.run(None, ended).await });
     publisher.until_back().await;
     broker.stall();
-    let publishing = publisher.publish_one(Destination::new("a"), Message::new("x"));
+    let publishing = publisher.publish_all(vec![(Destination::new("a"), Message::new("x"))]);
     let dying = async {
         clock::sleep(Duration::from_millis(10)).await;
         broker.cut();
     };
-    let (outcome, ()) = tokio::join!(publishing, dying);
-    assert!(matches!(outcome, Outcome::Refused(_)), "{outcome:?}");
+    let (outcomes, ()) = tokio::join!(publishing, dying);
+    assert!(matches!(outcomes[..], [(Outcome::Refused(_), _)]), "{outcomes:?}");
     assert!(broker.published("a").is_empty());
     stop.cancel();
     running.await.unwrap();
