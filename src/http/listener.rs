@@ -1,11 +1,21 @@
 //! Binds an address of the settings, serves a router on it, ends with the rest.
+//!
+//! Whoever reaches it may hold connections, and shall not hold up others by that: a head has a size and a time, a client that takes no answer is cut, and
+//! where there are too many connections the one that waits for its client the longest makes room for the next.
+//!
+//! - `seats`: the connections; `watched`: the bytes of one, and the answers on it.
+
+mod seats;
+mod watched;
 
 use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
 use hyper::server::conn::http1;
+use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
@@ -13,14 +23,19 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::clock;
+use seats::{Seat, Seats, Work};
+use watched::{Answer, Watched};
 
 /// How long a client that is slow to ask may hold up the end.
 pub const GRACE: Duration = Duration::from_secs(1);
 /// How long a client may take to send the head of a request, and to begin the next one on its connection.
 const HEAD: Duration = Duration::from_secs(30);
-/// The most connections at once. More wait in the queue of the address.
-const MOST: usize = 512;
-/// The pause where no connection can be accepted, because this process has no file left to open.
+/// The largest head of a request, in bytes.
+const HEAD_BYTES: usize = 16 << 10;
+/// What the system holds of an answer that its client has not taken yet, in bytes. Its own bound is megabytes a connection, which count as memory of the
+/// container, and whoever sends requests and reads nothing would have us fill them.
+const SEND_BYTES: usize = 64 << 10;
+/// The pause where no connection can be accepted: this process has no file left to open, or all of them are at work.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// Why an address could not be bound.
@@ -105,17 +120,24 @@ impl Listener {
     pub async fn serve(self, router: Router, shutdown: CancellationToken) -> io::Result<()> {
         // Dropped, the connections that are left end.
         let mut connections = JoinSet::new();
+        let mut seats = Seats::default();
         loop {
+            let has_room = seats.has_room();
             tokio::select! {
                 () = shutdown.cancelled() => break,
-                Some(_) = connections.join_next() => {}
-                accepted = self.listener.accept(), if connections.len() < MOST => match accepted {
-                    Ok((stream, _)) => drop(connections.spawn(converse(stream, router.clone(), shutdown.clone()))),
+                Some(ended) = connections.join_next_with_id() => seats.leave(ended.map_or_else(|error| error.id(), |(id, ())| id)),
+                accepted = self.listener.accept(), if has_room => match accepted {
+                    Ok((stream, peer)) => {
+                        let seat = Seat::new(peer.ip());
+                        let task = connections.spawn(converse(stream, seat.clone(), router.clone(), shutdown.clone()));
+                        seats.take(seat, task);
+                    }
                     Err(error) => {
                         tracing::debug!(%error, "a connection was not accepted");
                         clock::sleep(PAUSE).await;
                     }
                 },
+                () = clock::sleep(PAUSE), if !has_room => {}
             }
         }
         drop(self.listener);
@@ -127,12 +149,19 @@ impl Listener {
 }
 
 /// Answers the requests of one connection, until it ends; at `shutdown`, once what was begun is answered.
-async fn converse(stream: TcpStream, router: Router, shutdown: CancellationToken) {
+async fn converse(stream: TcpStream, seat: Arc<Seat>, router: Router, shutdown: CancellationToken) {
     // An answer is written whole: nothing is gained by waiting for more.
     let _ = stream.set_nodelay(true);
+    // Where it cannot be set, the connection works all the same.
+    let _ = rustix::net::sockopt::set_socket_send_buffer_size(&stream, SEND_BYTES);
     let mut http = http1::Builder::new();
-    http.timer(TokioTimer::new()).header_read_timeout(HEAD);
-    let connection = http.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+    http.timer(TokioTimer::new()).header_read_timeout(HEAD).max_buf_size(HEAD_BYTES);
+    let (io, service) = (Watched::new(stream, seat.clone()), TowerToHyperService::new(router));
+    let service = service_fn(move |request| {
+        let (work, answer) = (Work::on(&seat), service.call(request));
+        async move { answer.await.map(|answer| answer.map(|body| Answer::new(body, work))) }
+    });
+    let connection = http.serve_connection(TokioIo::new(io), service);
     tokio::pin!(connection);
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,

@@ -1,13 +1,18 @@
 //! `/livez`, `/readyz` and `/metrics`.
 
+use std::sync::Arc;
+
+use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
+use parking_lot::Mutex;
 use serde_json::json;
 
 use super::Readiness;
+use crate::clock::{self, Instant};
 use crate::telemetry::Metrics;
 use crate::telemetry::metrics::Exposition;
 
@@ -17,7 +22,7 @@ pub fn router(readiness: Readiness, metrics: Metrics) -> Router {
     Router::new()
         .route("/livez", get(async || Json(json!({ "alive": true }))))
         .route("/readyz", get(readyz).with_state(readiness))
-        .route("/metrics", get(scrape).with_state(metrics))
+        .route("/metrics", get(scrape).with_state(Arc::new(Scrapes { metrics, last: Mutex::default() })))
 }
 
 async fn readyz(State(readiness): State<Readiness>) -> Response {
@@ -30,9 +35,35 @@ async fn readyz(State(readiness): State<Readiness>) -> Response {
     (status, Json(json!({ "ready": ready, "waiting_for": names, "detail": detail }))).into_response()
 }
 
-async fn scrape(State(metrics): State<Metrics>, headers: HeaderMap) -> Response {
+/// What scrapes share, so that very many at once cost hardly more than one.
+struct Scrapes {
+    metrics: Metrics,
+    /// The last answer: in which format, and when it was begun.
+    last: Mutex<Option<(Exposition, Instant, Bytes)>>,
+}
+
+impl Scrapes {
+    /// What was counted up to now or later, encoded once for all that ask meanwhile.
+    async fn answer(&self, form: Exposition) -> Bytes {
+        let asked = clock::now();
+        // Whoever else has asked already takes part.
+        tokio::task::yield_now().await;
+        let mut last = self.last.lock();
+        match &*last {
+            Some((known, begun, answer)) if *known == form && *begun >= asked => answer.clone(),
+            _ => {
+                let begun = clock::now();
+                let answer = Bytes::from(self.metrics.encode_as(form));
+                *last = Some((form, begun, answer.clone()));
+                answer
+            }
+        }
+    }
+}
+
+async fn scrape(State(scrapes): State<Arc<Scrapes>>, headers: HeaderMap) -> Response {
     let form = Exposition::accepted(headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok()));
-    ([(header::CONTENT_TYPE, form.content_type()), (header::VARY, "accept")], metrics.encode_as(form)).into_response()
+    ([(header::CONTENT_TYPE, form.content_type()), (header::VARY, "accept")], scrapes.answer(form).await).into_response()
 }
 
 #[cfg(test)]

@@ -57,6 +57,11 @@ impl DwellServer {
         self.kind.http.number
     }
 
+    /// What this path of its `[probes]` answers, head and body, over a connection of its own.
+    pub async fn get(&self, path: &str) -> std::io::Result<String> {
+        get(self.port(), path).await
+    }
+
     /// What `/metrics` says now.
     pub async fn metrics(&self) -> Result<String, ServerError> {
         let port = self.port();

@@ -1,0 +1,76 @@
+//! Clients that only hold connections of `[probes]`: whoever asks next is answered, and memory stays small.
+
+use std::time::{Duration, Instant};
+
+use dwell::servers::{DwellServer, RedisOptions};
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use crate::bridge::rig::Rig;
+
+/// More than the listener takes.
+const CLIENTS: usize = 600;
+/// How long a client of the flood tries to send its bytes: whoever is not read is stuck.
+const STUCK: Duration = Duration::from_millis(50);
+
+/// Opens so many connections and sends these bytes on each, as far as they are taken. Reads nothing.
+async fn flood(dwell: &DwellServer, bytes: &[u8]) -> Vec<TcpStream> {
+    let mut links = Vec::new();
+    for _ in 0..CLIENTS {
+        let Ok(Ok(mut link)) = timeout(STUCK, TcpStream::connect(("127.0.0.1", dwell.port()))).await else { continue };
+        // One that is closed has sent enough.
+        let _ = timeout(STUCK, link.write_all(bytes)).await;
+        links.push(link);
+    }
+    links
+}
+
+/// As kubelet asks: a connection of its own, and one second.
+async fn alive(dwell: &DwellServer) -> Duration {
+    let asked = Instant::now();
+    let answer = timeout(Duration::from_secs(1), dwell.get("/livez")).await.expect("an answer within a second").unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    asked.elapsed()
+}
+
+fn resident_mib(dwell: &DwellServer) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", dwell.pid().unwrap())).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() / 1024
+}
+
+/// What the flood cost of memory.
+async fn survives(test: &str, bytes: &[u8]) -> u64 {
+    let rig = Rig::new(test, RedisOptions::default(), "").await;
+    let dwell = rig.dwell().await;
+    alive(&dwell).await;
+    let before = resident_mib(&dwell);
+    let links = flood(&dwell, bytes).await;
+    let cost = resident_mib(&dwell).saturating_sub(before);
+    println!("{} connections cost {cost} MiB", links.len());
+    for _ in 0..5 {
+        println!("/livez took {:?}", alive(&dwell).await);
+    }
+    assert!(timeout(Duration::from_secs(5), dwell.get("/metrics")).await.unwrap().unwrap().ends_with('\n'));
+    // All of them were open meanwhile.
+    drop(links);
+    cost
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn clients_that_never_read_their_answers_silence_no_probe() {
+    let request = b"GET /metrics HTTP/1.1\r\nhost: dwell\r\n\r\n";
+    assert!(survives("deaf-clients", &request.repeat(2000)).await < 64);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn heads_that_never_end_silence_no_probe_and_cost_little() {
+    let head = [b"GET /metrics HTTP/1.1\r\nhost: dwell\r\nx: ".as_slice(), &[b'x'; 400_000]].concat();
+    assert!(survives("endless-heads", &head).await < 32);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn clients_that_are_slow_to_ask_silence_no_probe() {
+    assert!(survives("slow-clients", b"GET /livez HTTP/1.1\r\nhost:").await < 32);
+}
