@@ -135,7 +135,13 @@ pub fn show_time_ms(ms: i64) -> String {
 /// A value from outside, for a message to people: in backquotes, at most 48 characters, control characters escaped.
 pub(crate) fn quote(text: &str) -> String {
     const LONGEST: usize = 48;
-    let mut shown: String = text.chars().take(LONGEST).flat_map(char::escape_debug).collect();
+    let mut shown = String::new();
+    for one in text.chars().take(LONGEST) {
+        match one {
+            '"' | '\'' => shown.push(one),
+            other => shown.extend(other.escape_debug()),
+        }
+    }
     if text.chars().nth(LONGEST).is_some() {
         shown.push('…');
     }

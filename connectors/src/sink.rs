@@ -40,6 +40,15 @@ pub enum Outcome {
     Unknown(String),
 }
 
+impl std::fmt::Display for Outcome {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Outcome::Confirmed => f.write_str("confirmed"),
+            Outcome::Unroutable(why) | Outcome::Refused(why) | Outcome::Invalid(why) | Outcome::Unknown(why) => f.write_str(why),
+        }
+    }
+}
+
 /// Where the outcomes of one sink arrive, in batches: exactly one for each token that was handed over, also when the link dies.
 /// `None` from `recv` means that the link is gone (or the sink closed) and every outcome was delivered: drop the sink, open another. A batch that
 /// another task hands over after this end has no outcomes and was not sent: so what has none when they end was refused.

@@ -65,8 +65,8 @@ impl Ingest {
             let Some(outcome) = refused else { continue };
             if paused.is_none() {
                 paused = Some(self.paused(PauseReason::Rejected));
-                self.tell(|metrics| metrics.last_error().met(format!("`rejected` takes no messages: {outcome:?}")));
-                tracing::error!(ingest = self.name, rejected = %self.rejected, ?outcome, "a bad request cannot be published to `rejected`: the ingest waits until it can; make the destination, or set ingest.declare = true");
+                self.tell(|metrics| metrics.last_error().met(format!("`rejected` takes no messages: {outcome}")));
+                tracing::error!(ingest = self.name, rejected = %self.rejected, %outcome, "a bad request cannot be published to `rejected`: the ingest waits until it can; make the destination, or set ingest.declare = true");
             }
             tokio::select! {
                 () = give_up.cancelled() => return false,

@@ -143,6 +143,7 @@ fn number(value: &Value) -> Option<String> {
     (!text.is_empty() && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'.' | b'-'))).then_some(text)
 }
 
+/// Text without its quotes, any other value as JSON.
 fn shown(value: &Value) -> String {
-    quote(&value.to_string())
+    value.as_str().map_or_else(|| quote(&value.to_string()), quote)
 }
