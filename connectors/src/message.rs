@@ -24,6 +24,8 @@ pub struct Message {
     pub position: Option<Position>,
     /// The broker's time of the message, epoch ms; `None` where the broker gives none.
     pub timestamp_ms: Option<i64>,
+    /// The broker's time has parts of a millisecond, which `timestamp_ms` lacks.
+    pub timestamp_is_cut: bool,
     /// The broker says, or cannot rule out, that it delivered this message before. False is no proof on NATS: a server that crashed may have
     /// forgotten its last deliveries.
     pub redelivered: bool,

@@ -206,7 +206,8 @@ pub fn due_within(
 fn counted_from(message: &Message, rules: &Rules) -> Option<i64> {
     // The timestamp of AMQP is the producer's word, and in seconds.
     let by_receipt = rules.ingest.from_receipt || rules.kind == Kind::Amqp;
-    message.timestamp_ms.filter(|ms| !by_receipt && *ms >= 0)
+    // A part of a millisecond counts as one, so that no delay is over early.
+    message.timestamp_ms.filter(|ms| !by_receipt && *ms >= 0).map(|ms| ms.saturating_add(message.timestamp_is_cut.into()))
 }
 
 fn ttr(control: &Control, rules: &Rules) -> Result<u32, Rejection> {

@@ -24,6 +24,7 @@ pub(super) fn delivery(message: async_nats::Message) -> Result<Delivery, Box<asy
         destination: Destination::new(subject.into_string()),
         position: Some(Position { log: info.stream, partition: 0, offset: info.sequence }),
         timestamp_ms: Some(info.timestamp_ms),
+        timestamp_is_cut: info.is_cut,
         redelivered: info.delivered > 1,
         ..Message::default()
     };
@@ -42,6 +43,7 @@ struct Info {
     delivered: u64,
     sequence: u64,
     timestamp_ms: i64,
+    is_cut: bool,
 }
 
 impl Info {
@@ -57,7 +59,7 @@ impl Info {
         let delivered = tokens.nth(1)?.parse().ok()?;
         let sequence = tokens.next()?.parse().ok()?;
         let nanos: i64 = tokens.nth(1)?.parse().ok()?;
-        Some(Info { stream, delivered, sequence, timestamp_ms: nanos / 1_000_000 })
+        Some(Info { stream, delivered, sequence, timestamp_ms: nanos / 1_000_000, is_cut: nanos % 1_000_000 > 0 })
     }
 }
 
@@ -67,10 +69,12 @@ mod tests {
 
     #[test]
     fn reply_subjects_of_both_kinds_are_read() {
-        let info = Info { stream: "S".to_owned(), delivered: 2, sequence: 7, timestamp_ms: 1_700_000_000_123 };
+        let info = Info { stream: "S".to_owned(), delivered: 2, sequence: 7, timestamp_ms: 1_700_000_000_123, is_cut: true };
         assert_eq!(Info::parse("$JS.ACK.S.C.2.7.9.1700000000123456789.4"), Some(info));
         let info = Info::parse("$JS.ACK._.HASH.S.C.1.7.9.1700000000123456789.4.rnd");
         assert_eq!(info.map(|info| (info.stream, info.delivered, info.sequence)), Some(("S".to_owned(), 1, 7)));
+        let exact = Info::parse("$JS.ACK.S.C.1.7.9.1700000000123000000.4");
+        assert_eq!(exact.map(|info| (info.timestamp_ms, info.is_cut)), Some((1_700_000_000_123, false)));
         for other in ["_INBOX.x", "$JS.ACK.S", "$JS.ACK.S.C.x.7.9.17.4", ""] {
             assert_eq!(Info::parse(other), None);
         }

@@ -159,6 +159,7 @@ impl Search {
             destination: Destination::new(raw.subject),
             position: Some(Position { log: self.stream.clone(), partition: 0, offset: raw.sequence }),
             timestamp_ms: Some(i64::try_from(nanos / 1_000_000).unwrap_or_default()),
+            timestamp_is_cut: nanos % 1_000_000 > 0,
             redelivered: true,
             ..Message::default()
         };

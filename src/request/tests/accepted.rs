@@ -77,6 +77,8 @@ fn due_is_never_earlier_than_asked() {
     assert_eq!(due(&rules, None, "delay-for", "1m"), Due::In(MINUTE));
     assert_eq!(due(&rules, Some(-1), "delay-for", "1m"), Due::In(MINUTE), "Kafka's word for no timestamp");
     assert_eq!(due(&rules, old, "delay-for", "366d"), Due::At(NOW - 3_600_000 + 366 * DAY as i64));
+    let cut = Message { timestamp_ms: old, timestamp_is_cut: true, ..message(&[("delay-for", "1m")]) };
+    assert_eq!(scheduled(&cut, &rules).due, Due::At(NOW - 3_539_999), "a part of a millisecond counts as one");
     assert_eq!(due(&rules, old, "delay-until", "2020-01-01T00:00:00Z"), Due::At(1_577_836_800_000), "the past fires now");
     assert_eq!(due(&rules, old, "delay-until", "1960-01-01T00:00:00Z"), Due::At(0));
     assert_eq!(due(&rules, old, "delay-until", &(NOW + 366 * DAY as i64).to_string()), Due::At(NOW + 366 * DAY as i64));

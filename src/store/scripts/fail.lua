@@ -17,7 +17,7 @@ if ARGV[8] == '' then
   state.reason = tonumber(ARGV[10])
 else
   state.step = state.step + 1
-  at = NOW + tonumber(ARGV[8])
+  at = after(tonumber(ARGV[8]))
 end
 state.fence, state.flags, state.crashes, state.error = NO_FENCE, 0, 0, ARGV[9]
 wait_until(at)

@@ -11,7 +11,7 @@ for i, id in ipairs(ids) do
   if state and state.flags ~= HELD then
     state.flags, state.crashes = HELD, 0
     push(held, id)
-    push(leases, int(NOW + tonumber(ARGV[3 * i])), id)
+    push(leases, int(after(tonumber(ARGV[3 * i]))), id)
     push(written, id, write_state(state))
   end
 end

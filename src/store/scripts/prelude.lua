@@ -9,6 +9,8 @@ local byte, sub = string.byte, string.sub
 local TIME = call('TIME')
 local NOW_US = TIME[1] * 1000000 + TIME[2]
 local NOW = math.floor(NOW_US / 1000)
+-- So many ms from now, in whole ms: rounded up, so that no delay is over early.
+local function after(ms) return ms > 0 and math.ceil(NOW_US / 1000) + ms or NOW end
 
 -- Commands with a list of arguments: Lua's unpack is bounded, and so are batches (<= 128 jobs).
 local function many(command, key, list)
@@ -25,8 +27,8 @@ local function wide(number) return string.format('%066.0f', number) end
 -- '+' ms from now, or '<' epoch ms, space, ms from now: the earlier of both.
 local function relative_time(text)
   local at, span = string.match(text, '^<(%-?%d+) (%d+)$')
-  if at then return math.min(tonumber(at), NOW + tonumber(span)) end
-  return NOW + tonumber(string.sub(text, 2))
+  if at then return math.min(tonumber(at), after(tonumber(span))) end
+  return after(tonumber(string.sub(text, 2)))
 end
 
 -- due:<broker> by the broker's name.

@@ -16,7 +16,7 @@ for i, id in ipairs(ids) do
     end
     state.fence, state.flags = NO_FENCE, 0
     push(back, id)
-    push(dues, int(again_at(state, NOW + tonumber(ARGV[4 * i - 1]))), id)
+    push(dues, int(again_at(state, after(tonumber(ARGV[4 * i - 1])))), id)
     push(written, id, write_state(state))
   end
 end

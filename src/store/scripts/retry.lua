@@ -16,7 +16,7 @@ for i, id in ipairs(ids) do
     if reason == 0 then state.step = state.step + 1 end
     state.fence, state.flags, state.crashes, state.reason, state.error = NO_FENCE, 0, 0, reason, ARGV[at + 6]
     push(back, id)
-    push(dues, int(NOW + tonumber(ARGV[at + 3])), id)
+    push(dues, int(after(tonumber(ARGV[at + 3]))), id)
     push(written, id, write_state(state))
   end
 end

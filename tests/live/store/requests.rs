@@ -50,13 +50,34 @@ async fn only_a_new_head_is_told() {
 #[tokio::test]
 async fn a_duration_counts_from_redis_now() {
     let bed = Bed::new().await;
-    let before = bed.store.read_clock().await.unwrap() / 1000;
+    let before = bed.store.read_clock().await.unwrap();
     let due = bed.one(request("a", 1, Due::In(60_000))).await.due_ms.unwrap();
-    let after = bed.store.read_clock().await.unwrap() / 1000;
-    assert!((before + 60_000..=after + 60_000).contains(&due));
+    let after = bed.store.read_clock().await.unwrap();
+    assert!((before + 60_000_000..after + 60_001_000).contains(&(due * 1000)));
     // Redelivered later, it stays where it is.
     let again = bed.one(request("a", 1, Due::In(60_000))).await;
     assert_eq!(again, Answer { verdict: Verdict::Added, due_ms: Some(due) });
+}
+
+#[tokio::test]
+async fn no_delay_is_over_before_its_time() {
+    let bed = Bed::new().await;
+    let mut early = Vec::new();
+    for number in 0..100 {
+        let name = format!("job-{number}");
+        let received = bed.store.read_clock().await.unwrap();
+        let due = match number % 3 {
+            0 => bed.one(request(&name, number, Due::In(5))).await.due_ms.unwrap(),
+            1 => bed.one(request(&name, number, Due::Earlier { at_ms: received, in_ms: 5 })).await.due_ms.unwrap(),
+            _ => {
+                bed.put(request(&name, number, FAR)).await;
+                let act = Act { due: Some(Due::In(5)), ..action(Action::Reschedule, &name, 1000 + number) };
+                bed.store.act(&act, &[]).await.unwrap().due_ms.unwrap()
+            }
+        };
+        early.extend((due * 1000 < received + 5000).then_some(received + 5000 - due * 1000));
+    }
+    assert_eq!(early, [0; 0], "us too early");
 }
 
 #[tokio::test]
@@ -69,7 +90,7 @@ async fn of_a_time_and_a_duration_redis_takes_the_earlier() {
     // A message of a clock that is ahead: it counts as sent now.
     let due = bed.one(request("b", 2, Due::Earlier { at_ms: before + 3_600_000, in_ms: 60_000 })).await.due_ms.unwrap();
     let after = bed.store.read_clock().await.unwrap() / 1000;
-    assert!((before + 60_000..=after + 60_000).contains(&due));
+    assert!((before + 60_000..=after + 60_001).contains(&due));
     let act = Act { due: Some(Due::Earlier { at_ms: before + 7, in_ms: 60_000 }), ..action(Action::Reschedule, "b", 3) };
     assert_eq!(bed.store.act(&act, &[]).await.unwrap().due_ms, Some(before + 7));
 }
