@@ -214,6 +214,7 @@ pub struct Limits {
     pub max_body: u64,
     pub max_retries: usize,
     pub max_ttr_ms: u32,
+    pub max_inbound_bytes: u64,
 }
 
 /// `[http]`

@@ -28,7 +28,7 @@ use returned::Returned;
 
 /// The most messages of one batch, and so of one pass through the durability gate.
 const BATCH: usize = 1024;
-/// The most bytes of one batch, but for a single larger message.
+/// The most bytes of memory of one batch, but for a single larger message.
 const BATCH_BYTES: usize = 4 << 20;
 /// The most messages that are read and not stored yet: the batch that is being stored and those behind it.
 const UNSETTLED: usize = 4096;
@@ -66,13 +66,14 @@ pub struct Parts {
 
 /// What an ingest of these settings reads, and how much of it at once.
 #[must_use]
-pub fn source_options(ingest: &config::Ingest) -> SourceOptions {
+pub fn source_options(ingest: &config::Ingest, limits: &config::Limits) -> SourceOptions {
     SourceOptions {
         topic: ingest.topic.clone(),
         group: ingest.group.clone(),
         max_batch: BATCH,
         max_batch_bytes: BATCH_BYTES,
         max_unsettled: UNSETTLED,
+        max_unsettled_bytes: usize::try_from(limits.max_inbound_bytes).unwrap_or(usize::MAX),
         acks: Acks::Explicit,
     }
 }
@@ -81,7 +82,7 @@ impl Ingest {
     /// An agent that is not running yet.
     #[must_use]
     pub fn new(parts: Parts) -> Self {
-        let options = source_options(&parts.rules.ingest);
+        let options = source_options(&parts.rules.ingest, &parts.rules.limits);
         let of_ingest = parts.apply.metrics.ingest(&parts.rules.name);
         Ingest {
             replier: Replier::new(&parts.rules.name, parts.publisher.clone(), of_ingest.clone()),

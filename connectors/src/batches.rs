@@ -25,7 +25,7 @@ impl<T> Default for Batches<T> {
 }
 
 impl<T> Batches<T> {
-    /// A batch of what is there: at most `count` messages, and as many bytes of their bodies, but for a single larger one.
+    /// A batch of what is there: at most `count` messages, and as many bytes of memory, but for a single larger one.
     pub(crate) fn take(&mut self, count: usize, bytes: usize) -> Result<Option<Batch>, ConnectorError> {
         if let Some(End { kind, message, mend }) = &self.ended {
             return Err(ConnectorError::new(*kind, message.clone()).mend(mend.clone()));
@@ -33,7 +33,7 @@ impl<T> Batches<T> {
         let (mut messages, mut settling, mut size) = (Vec::new(), Vec::new(), 0);
         while messages.len() < count.max(1) {
             let Some((next, _)) = self.buffer.front() else { break };
-            size += next.body.len();
+            size += next.footprint();
             if size > bytes && !messages.is_empty() {
                 break;
             }
@@ -80,12 +80,12 @@ mod tests {
     #[test]
     fn batches_keep_their_bounds_and_are_settled_once() {
         let mut batches = Batches::default();
-        batches.put((1..=5).map(|number| (Message::new("x".repeat(number)), number)));
+        batches.put((1..=5).map(|number| (Message::new("x".repeat(1000 * number)), number)));
         let bodies = |batch: &Batch| batch.messages.iter().map(|message| message.body.len()).collect::<Vec<_>>();
-        let first = batches.take(2, 100).unwrap().unwrap();
-        let second = batches.take(2, 3).unwrap().unwrap();
+        let first = batches.take(2, 10_000).unwrap().unwrap();
+        let second = batches.take(2, 3000).unwrap().unwrap();
         let larger = batches.take(2, 3).unwrap().unwrap();
-        assert_eq!((bodies(&first), bodies(&second), bodies(&larger)), (vec![1, 2], vec![3], vec![4]));
+        assert_eq!((bodies(&first), bodies(&second), bodies(&larger)), (vec![1000, 2000], vec![3000], vec![4000]));
         assert_eq!((batches.settle(first.id), batches.settle(first.id)), (vec![1, 2], vec![]));
     }
 

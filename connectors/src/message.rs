@@ -44,13 +44,34 @@ impl Message {
         self
     }
 
-    /// About how much memory the message holds, in bytes: body, key, header names and values.
+    /// How much there is of the message, in bytes: body, key, header names and values.
     #[must_use]
     pub fn size(&self) -> usize {
         self.body.len()
             + self.key.as_ref().map_or(0, Bytes::len)
             + self.headers.iter().map(|h| h.name.len() + h.value.size()).sum::<usize>()
     }
+
+    /// About how much memory the message takes as it lies there, in bytes: with what each of its parts costs besides its content, which is most of
+    /// it where there are many small headers.
+    #[must_use]
+    pub fn footprint(&self) -> usize {
+        let texts = [&self.destination.exchange, &self.destination.address].into_iter().chain(self.position.as_ref().map(|p| &p.log));
+        MESSAGE
+            + allocated(self.body.len())
+            + self.key.as_ref().map_or(0, |key| allocated(key.len()))
+            + texts.map(|text| allocated(text.len())).sum::<usize>()
+            + self.properties.as_ref().map_or(0, |properties| properties.footprint())
+            + self.headers.footprint()
+    }
+}
+
+/// A message without its content, and its places in the lists that it stands in until it is settled.
+const MESSAGE: usize = size_of::<Message>() + 128;
+
+/// What an allocation for so many bytes takes.
+fn allocated(bytes: usize) -> usize {
+    bytes.next_multiple_of(16)
 }
 
 /// Where a message goes or came in: a NATS subject, a Kafka topic, or an AMQP exchange with its routing key.
@@ -139,6 +160,11 @@ impl Headers {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
+    }
+
+    fn footprint(&self) -> usize {
+        let each = self.0.iter().map(|header| allocated(header.name.len()) + header.value.footprint());
+        self.0.capacity() * size_of::<Header>() + each.sum::<usize>()
     }
 }
 
@@ -236,7 +262,7 @@ impl Value {
         }
     }
 
-    /// About how much memory the value holds, in bytes.
+    /// How much there is of the value, in bytes.
     #[must_use]
     pub fn size(&self) -> usize {
         match self {
@@ -245,6 +271,20 @@ impl Value {
             Value::List(values) => values.iter().map(Value::size).sum(),
             Value::Table(entries) => entries.iter().map(|(name, value)| name.len() + value.size()).sum(),
             _ => 8,
+        }
+    }
+
+    /// What the value takes besides itself, in bytes.
+    fn footprint(&self) -> usize {
+        match self {
+            Value::Text(text) => allocated(text.len()),
+            Value::Bytes(bytes) => allocated(bytes.len()),
+            Value::List(values) => values.capacity() * size_of::<Value>() + values.iter().map(Value::footprint).sum::<usize>(),
+            Value::Table(entries) => {
+                let each = entries.iter().map(|(name, value)| allocated(name.len()) + value.footprint());
+                entries.capacity() * size_of::<(String, Value)>() + each.sum::<usize>()
+            }
+            _ => 0,
         }
     }
 }
@@ -273,4 +313,40 @@ pub struct Properties {
     pub user_id: Option<String>,
     pub app_id: Option<String>,
     pub cluster_id: Option<String>,
+}
+
+impl Properties {
+    fn footprint(&self) -> usize {
+        let Properties {
+            content_type,
+            content_encoding,
+            correlation_id,
+            reply_to,
+            expiration,
+            message_id,
+            kind,
+            user_id,
+            app_id,
+            cluster_id,
+            ..
+        } = self;
+        let texts = [content_type, content_encoding, correlation_id, reply_to, expiration, message_id, kind, user_id, app_id, cluster_id];
+        size_of::<Self>() + texts.into_iter().flatten().map(|text| allocated(text.len())).sum::<usize>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_small_headers_take_many_times_what_there_is_of_them() {
+        let small = (0..1000).fold(Message::new(""), |message, number| message.with_header(format!("{number:03}"), "x"));
+        assert!(small.footprint() > 20 * small.size(), "{} of {}", small.footprint(), small.size());
+        let large = Message::new(vec![0; 1 << 20]);
+        assert!((1 << 20..(1 << 20) + 1024).contains(&large.footprint()), "{}", large.footprint());
+        let nested =
+            Message { headers: Headers::from_iter([Header { name: "a".into(), value: Value::List(vec![Value::Null; 1000]) }]), ..small };
+        assert!(nested.footprint() > 1000 * size_of::<Value>());
+    }
 }

@@ -36,10 +36,13 @@ pub struct SourceOptions {
     pub group: String,
     /// The most messages in one batch.
     pub max_batch: usize,
-    /// The most body bytes in one batch, but for a single larger message.
+    /// The most bytes in one batch, as messages lie in memory ([`Message::footprint`]), but for a single larger message.
     pub max_batch_bytes: usize,
     /// The most messages delivered and not yet settled. At the bound the source stops reading: this is the back-pressure.
     pub max_unsettled: usize,
+    /// About the most bytes delivered and not yet settled, as messages lie in memory, with what the client library holds of them. At the bound the
+    /// source stops reading; what was on its way by then still comes, and a message that is larger by itself.
+    pub max_unsettled_bytes: usize,
     /// Whether what is read is acknowledged.
     pub acks: Acks,
 }

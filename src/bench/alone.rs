@@ -116,7 +116,8 @@ pub(super) async fn source(party: &mut Party, jobs: u64) -> Result<f64, Failure>
     party.stage.declare(&[SOURCE], Role::Ingest).await?;
     party.new_round();
     party.send(SOURCE, jobs, clock::wall_ms()).await?;
-    let own = source_options(&party.stage.settings().ingest["main"]);
+    let settings = party.stage.settings();
+    let own = source_options(&settings.ingest["main"], &settings.limits);
     let options = SourceOptions { topic: SOURCE.to_owned(), group: "source".to_owned(), ..own };
     let source = party.stage.broker().source(options).await?;
     // From the first batch on: opening is no part of it, and so is not the batch that ends it.

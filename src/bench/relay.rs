@@ -77,6 +77,7 @@ async fn relay(broker: BrokerConfig, from: String, to: Destination, stop: Cancel
         max_batch: BATCH,
         max_batch_bytes: 4 << 20,
         max_unsettled: 4 * WINDOW,
+        max_unsettled_bytes: 64 << 20,
         acks: Acks::Explicit,
     };
     let source = broker.source(options).await?;

@@ -221,11 +221,19 @@ pub struct Limits {
     pub max_retries: u64,
     /// The longest time to run where the consumer confirms. At most 49d.
     pub max_ttr: String,
+    /// How many bytes of memory may be read and not stored, for each ingest: `64MiB`, `100kB`. At least `limits.max_body`.
+    pub max_inbound_bytes: String,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Limits { max_delay: "366d".to_owned(), max_body: "1MiB".to_owned(), max_retries: 64, max_ttr: "12h".to_owned() }
+        Limits {
+            max_delay: "366d".to_owned(),
+            max_body: "1MiB".to_owned(),
+            max_retries: 64,
+            max_ttr: "12h".to_owned(),
+            max_inbound_bytes: "64MiB".to_owned(),
+        }
     }
 }
 

@@ -101,6 +101,7 @@ fn defaults_stand_where_nothing_is_written() {
     assert_eq!((settings.delivery.ttr_ms, settings.delivery.publish_timeout_ms), (30_000, 15_000));
     assert_eq!((settings.delivery.max_late_ms, settings.delivery.max_in_flight_bytes), (None, 64 << 20));
     assert_eq!((settings.limits.max_delay_ms, settings.limits.max_body), (366 * 86_400_000, 1 << 20));
+    assert_eq!(settings.limits.max_inbound_bytes, 64 << 20);
     assert_eq!((settings.http.listen.as_str(), settings.http.token_file), ("127.0.0.1:7464", None));
     assert_eq!(settings.shutdown.drain_ms, 10_000);
 }

@@ -76,7 +76,13 @@ fn rules(kind: Kind) -> Rules {
         },
         ttr_ms: 30_000,
         confirm: Confirm::Broker,
-        limits: Limits { max_delay_ms: 366 * DAY, max_body: 1 << 10, max_retries: 3, max_ttr_ms: 12 * 3_600_000 },
+        limits: Limits {
+            max_delay_ms: 366 * DAY,
+            max_body: 1 << 10,
+            max_retries: 3,
+            max_ttr_ms: 12 * 3_600_000,
+            max_inbound_bytes: 64 << 20,
+        },
         brokers,
     }
 }

@@ -109,6 +109,7 @@ impl Consumer {
             max_batch: 1024,
             max_batch_bytes: 16 << 20,
             max_unsettled: 16_384,
+            max_unsettled_bytes: 64 << 20,
             acks,
         };
         let source = broker.source(options).await?;

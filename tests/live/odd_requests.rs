@@ -61,6 +61,7 @@ impl Rig {
             max_batch: 100,
             max_batch_bytes: 1 << 20,
             max_unsettled: 1000,
+            max_unsettled_bytes: 64 << 20,
             acks: Acks::Explicit,
         };
         let source: Box<dyn Source> = self.broker.source(options).await.unwrap();

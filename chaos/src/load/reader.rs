@@ -35,6 +35,7 @@ pub(super) async fn read(broker: BrokerConfig, topic: String, role: Role, ledger
             max_batch: 256,
             max_batch_bytes: 16 << 20,
             max_unsettled: 4096,
+            max_unsettled_bytes: 64 << 20,
             acks: Acks::Explicit,
         };
         match clock::timeout(CONNECT, broker.source(options)).await {

@@ -9,13 +9,18 @@ use crate::{Destination, Message};
 pub(super) struct Delivery {
     pub(super) tag: u64,
     pub(super) message: Message,
+    /// How much memory the message takes.
+    pub(super) bytes: usize,
 }
 
 impl From<lapin::message::Delivery> for Delivery {
     fn from(delivery: lapin::message::Delivery) -> Self {
         let (headers, properties) = received(&delivery.properties);
+        let mut body = delivery.data;
+        // It grew by doubling.
+        body.shrink_to_fit();
         let message = Message {
-            body: Bytes::from(delivery.data),
+            body: Bytes::from(body),
             has_body: true,
             headers,
             properties: Some(Box::new(properties)),
@@ -23,6 +28,7 @@ impl From<lapin::message::Delivery> for Delivery {
             redelivered: delivery.redelivered,
             ..Message::default()
         };
-        Delivery { tag: delivery.delivery_tag, message }
+        let bytes = message.footprint();
+        Delivery { tag: delivery.delivery_tag, message, bytes }
     }
 }

@@ -7,6 +7,7 @@ use std::io::{self, Error, ErrorKind, Read, Write};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
@@ -18,6 +19,7 @@ use futures_util::Stream;
 use lapin::AsyncTcpStream;
 use tracing::{debug, warn};
 
+use super::gate::Gate;
 use super::scrub::{HEADER, METHOD, scrub};
 
 /// Type, channel and size.
@@ -27,6 +29,10 @@ const END: usize = 1;
 /// The most bytes of a frame that is kept until it is whole. The server keeps to the `frame_max` that was agreed on, 128 KiB unless set otherwise:
 /// more than this makes no sense.
 const MOST: usize = 16 << 20;
+/// The most bytes that are read at once where there is a gate: what is read is let through.
+const PIECE: usize = 128 << 10;
+/// A sign of life as the server would send it.
+const HEARTBEAT: [u8; HEAD + END] = [8, 0, 0, 0, 0, 0, 0, 0xCE];
 
 /// A runtime whose streams are guarded: the library's own in all else.
 pub(super) fn runtime() -> Runtime<RuntimeParts<Tokio, Guarding>> {
@@ -58,7 +64,7 @@ impl Reactor for Guarding {
 
     fn tcp_connect_addr(&self, address: SocketAddr) -> impl Future<Output = io::Result<Self::TcpStream>> + Send + 'static {
         let connecting = self.0.tcp_connect_addr(address);
-        async move { Ok(Guard::new(AsyncTcpStream::Plain(connecting.await?), address.to_string())) }
+        async move { Ok(Guard::new(AsyncTcpStream::Plain(connecting.await?), address.to_string(), None)) }
     }
 }
 
@@ -67,6 +73,8 @@ impl Reactor for Guarding {
 pub(super) struct Guard<S> {
     stream: S,
     place: String,
+    /// What bounds how much is read, of a source.
+    gate: Option<Arc<Gate>>,
     /// How many bytes pass yet as they are.
     passing: usize,
     /// The beginning of a frame.
@@ -111,8 +119,8 @@ impl Next {
 
 impl<S> Guard<S> {
     /// `place` is the server, for the log.
-    pub(super) fn new(stream: S, place: String) -> Self {
-        Guard { stream, place, passing: 0, held: Vec::new(), whole: Vec::new(), given: 0, altered: false }
+    pub(super) fn new(stream: S, place: String, gate: Option<Arc<Gate>>) -> Self {
+        Guard { stream, place, gate, passing: 0, held: Vec::new(), whole: Vec::new(), given: 0, altered: false }
     }
 
     /// Puts whole frames right in what was read, and holds the beginning of one behind them: how many bytes are to be handed on.
@@ -161,6 +169,9 @@ impl<S> Guard<S> {
 
     fn put_right(&mut self, frame: &mut [u8]) {
         let (kind, end) = (frame[0], frame.len() - END);
+        if let Some(gate) = self.gate.as_ref().filter(|_| kind == HEADER) {
+            gate.let_through(&frame[HEAD..end]);
+        }
         if scrub(kind, &mut frame[HEAD..end]) {
             let place = self.place.as_str();
             let what = "amqp sent what cannot be read as it is: bytes that are not UTF-8 became `?`, what is nested too deep became bytes";
@@ -184,8 +195,18 @@ impl<S: AsyncRead + Unpin> AsyncRead for Guard<S> {
                 guard.given += count;
                 return Poll::Ready(Ok(count));
             }
+            let most = if let Some(gate) = &guard.gate {
+                // Between two frames alone, because a sign of life is one.
+                if guard.passing == 0 && ready!(gate.poll_room(context)) {
+                    (guard.whole, guard.given) = (HEARTBEAT.to_vec(), 0);
+                    continue;
+                }
+                into.len().min(PIECE)
+            } else {
+                into.len()
+            };
             if guard.held.is_empty() {
-                let count = ready!(Pin::new(&mut guard.stream).poll_read(context, into))?;
+                let count = ready!(Pin::new(&mut guard.stream).poll_read(context, &mut into[..most]))?;
                 let whole = guard.look(&mut into[..count])?;
                 if count == 0 || whole > 0 {
                     return Poll::Ready(Ok(whole));

@@ -18,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::config::Config;
 use super::fault::{refused, said};
+use super::gate::Gate;
 use super::guard::{self, Guard};
 use super::login;
 use super::server::Server;
@@ -61,7 +62,10 @@ impl Shared {
 
 /// The socket of a connection, to be shut down by us.
 #[derive(Default)]
-struct Socket(Mutex<State>);
+struct Socket {
+    state: Mutex<State>,
+    gate: Option<Arc<Gate>>,
+}
 
 #[derive(Default)]
 enum State {
@@ -74,7 +78,7 @@ enum State {
 impl Socket {
     /// Takes the socket in; false when it is to be shut down already.
     fn open(&self, stream: TcpStream) -> bool {
-        let mut state = self.0.lock();
+        let mut state = self.state.lock();
         if matches!(*state, State::Shut) {
             return false;
         }
@@ -83,7 +87,11 @@ impl Socket {
     }
 
     fn shut(&self) {
-        if let State::Open(stream) = std::mem::replace(&mut *self.0.lock(), State::Shut) {
+        // Else the end would not be read.
+        if let Some(gate) = &self.gate {
+            gate.open();
+        }
+        if let State::Open(stream) = std::mem::replace(&mut *self.state.lock(), State::Shut) {
             // An error means that it is shut already.
             let _ = stream.shutdown(Shutdown::Both);
         }
@@ -93,12 +101,17 @@ impl Socket {
 impl Link {
     /// Connects; `purpose` is what the server's own tools show.
     pub(super) async fn connect(config: &Config, purpose: &str) -> Result<Self, ConnectorError> {
+        Self::gated(config, purpose, None).await
+    }
+
+    /// Connects, and reads what this gate lets through.
+    pub(super) async fn gated(config: &Config, purpose: &str, gate: Option<Arc<Gate>>) -> Result<Self, ConnectorError> {
         let tls = login::tls(config).await?;
         let servers = config.servers().await?;
         let each = CONNECT / u32::try_from(servers.len()).unwrap_or(u32::MAX).max(1);
         let mut last = None;
         for server in &servers {
-            match Self::connect_to(server, tls.clone(), purpose, each).await {
+            match Self::connect_to(server, tls.clone(), purpose, each, gate.clone()).await {
                 Ok(link) => return Ok(link),
                 Err(error) if error.kind == ErrorKind::Disconnected => last = Some(error),
                 Err(error) => return Err(error),
@@ -107,9 +120,15 @@ impl Link {
         Err(last.unwrap_or_else(|| ConnectorError::new(ErrorKind::Config, "no server is named")))
     }
 
-    async fn connect_to(server: &Server, tls: OwnedTLSConfig, purpose: &str, patience: Duration) -> Result<Self, ConnectorError> {
+    async fn connect_to(
+        server: &Server,
+        tls: OwnedTLSConfig,
+        purpose: &str,
+        patience: Duration,
+        gate: Option<Arc<Gate>>,
+    ) -> Result<Self, ConnectorError> {
         let place = server.place();
-        let socket = Arc::new(Socket::default());
+        let socket = Arc::new(Socket { gate, ..Socket::default() });
         let properties = ConnectionProperties::default()
             .with_connection_name(format!("dwell {purpose}").into())
             .with_client_property("product".into(), "dwell".into())
@@ -130,7 +149,7 @@ impl Link {
                     }
                 }
                 let stream = if is_tls { stream.into_tls(&host, tls.as_ref()).await? } else { stream };
-                Ok(AsyncTcpStream::Plain(Guard::new(stream, name.clone())))
+                Ok(AsyncTcpStream::Plain(Guard::new(stream, name.clone(), own.gate.clone())))
             },
             properties,
         );

@@ -1,7 +1,8 @@
 //! AMQP 0-9-1, as RabbitMQ speaks it: sources read a queue, sinks publish with confirms to a queue or to `exchange/routing.key`.
 //!
-//! - A queue is read with manual acks; `max_unsettled` is the prefetch. The queue is the group: `group` only names the reader in the broker's tools.
-//!   There are no positions and no times of the broker.
+//! - A queue is read with manual acks. The prefetch counts messages: it is as many as fit into the bound in bytes by the size of those that came, at
+//!   most `max_unsettled`; and where that was too many, the socket is not read until there is room (see `gate`). The queue is the group: `group` only
+//!   names the reader in the broker's tools. There are no positions and no times of the broker.
 //! - A stream is no queue to read requests from: RabbitMQ gives a reader of one only what is published after it came.
 //! - A broker has a patience of its own with what is unsettled: RabbitMQ's `consumer_timeout`, 30 minutes unless set otherwise. It then closes the
 //!   channel and delivers the messages again. Raise it where Redis may be away for longer.
@@ -20,6 +21,7 @@ mod fault;
 mod flight;
 #[cfg(feature = "fuzz")]
 pub(crate) mod fuzz;
+mod gate;
 mod guard;
 mod lane;
 mod link;

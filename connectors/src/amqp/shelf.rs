@@ -1,18 +1,21 @@
 //! The shelf between a source and its pump: what was delivered, and what is unsettled.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use super::delivery::Delivery;
+use super::gate::Gate;
 use crate::batches::Batches;
 use crate::{Batch, BatchId, ConnectorError};
 
 /// What the source and its pump share.
-#[derive(Default)]
 pub(super) struct Shelf {
     state: Mutex<State>,
+    /// Told what takes how much.
+    gate: Arc<Gate>,
     /// For `recv`: something arrived, or the end.
     arrived: Notify,
     /// For the pump: pause, go on, or close; or something was settled.
@@ -21,12 +24,17 @@ pub(super) struct Shelf {
 
 #[derive(Default)]
 struct State {
-    /// By their tags, which rise.
-    batches: Batches<u64>,
+    batches: Batches<Place>,
     /// All tags that are not settled.
     unsettled: BTreeSet<u64>,
     paused: bool,
     closing: bool,
+}
+
+/// A delivered message: its tag, which rise, and how much it takes.
+struct Place {
+    tag: u64,
+    bytes: usize,
 }
 
 /// One word to the broker.
@@ -38,6 +46,10 @@ pub(super) struct Settle {
 }
 
 impl Shelf {
+    pub(super) fn new(gate: Arc<Gate>) -> Self {
+        Shelf { state: Mutex::default(), gate, arrived: Notify::new(), wake: Notify::new() }
+    }
+
     /// A batch of what is there, within the bounds.
     pub(super) fn take(&self, count: usize, bytes: usize) -> Result<Option<Batch>, ConnectorError> {
         self.state.lock().batches.take(count, bytes)
@@ -46,10 +58,12 @@ impl Shelf {
     /// What to say to the broker for a batch that is settled now: one word where nothing before it is unsettled.
     pub(super) fn settle(&self, batch: BatchId) -> Vec<Settle> {
         let mut state = self.state.lock();
-        let tags = state.batches.settle(batch);
+        let places = state.batches.settle(batch);
+        let tags: Vec<u64> = places.iter().map(|place| place.tag).collect();
         for tag in &tags {
             state.unsettled.remove(tag);
         }
+        self.gate.settled(places.iter().map(|place| place.bytes).sum());
         // There may be room to read again.
         self.wake.notify_one();
         match tags.last() {
@@ -86,9 +100,12 @@ impl Shelf {
 
     /// Takes in what was delivered.
     pub(super) fn put(&self, deliveries: Vec<Delivery>) {
+        let places = deliveries.into_iter().map(|Delivery { message, tag, bytes }| (message, Place { tag, bytes }));
+        let places: Vec<_> = places.collect();
+        self.gate.came(places.len(), places.iter().map(|(_, place)| place.bytes).sum());
         let mut state = self.state.lock();
-        state.unsettled.extend(deliveries.iter().map(|delivery| delivery.tag));
-        state.batches.put(deliveries.into_iter().map(|Delivery { message, tag }| (message, tag)));
+        state.unsettled.extend(places.iter().map(|(_, place)| place.tag));
+        state.batches.put(places);
         drop(state);
         self.arrived.notify_one();
     }
@@ -108,9 +125,9 @@ mod tests {
 
     #[test]
     fn one_word_settles_a_batch_only_where_nothing_before_it_is_open() {
-        let shelf = Shelf::default();
-        shelf.put((1..=7).map(|tag| Delivery { tag, message: Message::new("x") }).collect());
-        let ids: Vec<BatchId> = (0..3).map(|_| shelf.take(2, 100).unwrap().unwrap().id).collect();
+        let shelf = Shelf::new(Arc::new(Gate::new(100)));
+        shelf.put((1..=7).map(|tag| Delivery { tag, message: Message::new("x"), bytes: 1 }).collect());
+        let ids: Vec<BatchId> = (0..3).map(|_| shelf.take(2, 10_000).unwrap().unwrap().id).collect();
         let single = |tag| Settle { tag, multiple: false };
         assert_eq!(shelf.settle(ids[1]), [single(3), single(4)]);
         assert_eq!(shelf.settle(ids[0]), [Settle { tag: 2, multiple: true }]);

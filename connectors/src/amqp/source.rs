@@ -10,6 +10,7 @@ use tokio::sync::{Mutex, oneshot};
 
 use super::config::Config;
 use super::fault::said;
+use super::gate::Gate;
 use super::link::Link;
 use super::pump::Pump;
 use super::queue::readable;
@@ -17,11 +18,12 @@ use super::shelf::{Settle, Shelf};
 use crate::{Batch, BatchId, ConnectorError, ErrorKind, Reader, Source, SourceOptions};
 
 pub(crate) async fn open(config: &Config, options: SourceOptions) -> Result<AmqpSource, ConnectorError> {
-    let link = Arc::new(Link::connect(config, "source").await?);
+    let gate = Arc::new(Gate::new(options.max_unsettled_bytes));
+    let link = Arc::new(Link::gated(config, "source", Some(Arc::clone(&gate))).await?);
     readable(&link, &options.topic).await?;
     let channel = link.channel().await?;
-    let shelf = Arc::new(Shelf::default());
-    let pump = Pump::start(Arc::clone(&link), channel.clone(), Arc::clone(&shelf), &options).await?;
+    let shelf = Arc::new(Shelf::new(Arc::clone(&gate)));
+    let pump = Pump::start(Arc::clone(&link), channel.clone(), Arc::clone(&shelf), gate, &options).await?;
     Ok(AmqpSource { link, channel, shelf, options, settling: Mutex::default(), closed: Some(pump) })
 }
 

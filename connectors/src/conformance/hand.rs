@@ -26,6 +26,7 @@ pub fn options(topic: &str) -> SourceOptions {
         max_batch: 100,
         max_batch_bytes: 16 << 20,
         max_unsettled: 1000,
+        max_unsettled_bytes: 64 << 20,
         acks: Acks::Explicit,
     }
 }

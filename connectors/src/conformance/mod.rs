@@ -75,8 +75,8 @@ macro_rules! conformance_tests {
         $crate::conformance_tests! { @each $harness =>
             opens_and_closes, a_missing_topic_is_missing, declare_makes_what_is_missing,
             carries_a_message, carries_bodies_of_any_size, acked_is_gone, nacked_comes_again, dropped_comes_again,
-            closed_comes_again_at_once, keeps_the_bounds_of_a_batch, stops_at_the_unsettled_bound, pauses,
-            recv_can_be_cancelled, readers_of_a_group_share, holds_what_is_unsettled,
+            closed_comes_again_at_once, keeps_the_bounds_of_a_batch, stops_at_the_unsettled_bound,
+            stops_at_the_unsettled_bound_in_bytes, pauses, recv_can_be_cancelled, readers_of_a_group_share, holds_what_is_unsettled,
             an_unroutable_publication_is_reported, each_token_has_one_outcome, outcomes_end_after_close,
         }
         $crate::conformance_tests! { @each $cut =>

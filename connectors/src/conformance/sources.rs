@@ -6,8 +6,8 @@ use bytes::Bytes;
 
 use super::Harness;
 use super::hand::{
-    PATIENCE, bodies, nothing_comes, nothing_comes_for, numbered, numbers, options, publication, publish, read, recv, sorted, source,
-    source_with, topic,
+    PATIENCE, QUIET, bodies, nothing_comes, nothing_comes_for, numbered, numbers, options, publication, publish, read, recv, sorted,
+    source, source_with, topic,
 };
 use crate::{Declared, Destination, ErrorKind, Message, Role, SourceOptions, Value};
 
@@ -107,16 +107,16 @@ pub async fn carries_bodies_of_any_size(harness: &dyn Harness) {
 /// Batches keep to the bounds; a single message may be larger.
 pub async fn keeps_the_bounds_of_a_batch(harness: &dyn Harness) {
     let topic = topic(harness).await;
-    let sizes = [400, 400, 400, 5000, 100, 100, 100, 100, 100, 100];
+    let sizes = [4000, 4000, 4000, 50_000, 1000, 1000, 1000, 1000, 1000, 1000];
     let messages = sizes.iter().map(|size| Message::new(vec![b'x'; *size]));
     publish(harness, (1..).zip(messages).map(|(token, message)| publication(token, &topic, message)).collect()).await;
-    let source = source_with(harness, SourceOptions { max_batch: 3, max_batch_bytes: 1000, ..options(&topic) }).await;
+    let source = source_with(harness, SourceOptions { max_batch: 3, max_batch_bytes: 10_000, ..options(&topic) }).await;
     let mut count = 0;
     while count < sizes.len() {
         let batch = recv(&*source).await;
-        let bytes: usize = batch.messages.iter().map(|message| message.body.len()).sum();
+        let bytes: usize = batch.messages.iter().map(Message::footprint).sum();
         assert!(batch.messages.len() <= 3);
-        assert!(bytes <= 1000 || batch.messages.len() == 1, "{bytes} bytes in {} messages", batch.messages.len());
+        assert!(bytes <= 10_000 || batch.messages.len() == 1, "{bytes} bytes in {} messages", batch.messages.len());
         count += batch.messages.len();
         source.ack(batch.id).await.unwrap();
     }
@@ -147,6 +147,31 @@ pub async fn stops_at_the_unsettled_bound(harness: &dyn Harness) {
         seen.extend(bodies(&rest.1));
     }
     assert_eq!(sorted(seen), numbers(30));
+}
+
+/// At `max_unsettled_bytes` nothing comes until something is settled, but for what was on its way; and then all of it comes.
+pub async fn stops_at_the_unsettled_bound_in_bytes(harness: &dyn Harness) {
+    const COUNT: usize = 256;
+    const BOUND: usize = 4 << 20;
+    let topic = topic(harness).await;
+    let large = (1..=COUNT as u64).map(|number| publication(number, &topic, Message::new(vec![b'x'; 64 << 10])));
+    publish(harness, large.collect()).await;
+    let source = source_with(harness, SourceOptions { max_batch: 4, max_unsettled_bytes: BOUND, ..options(&topic) }).await;
+    let (mut unsettled, mut count) = (Vec::new(), 0);
+    while count < COUNT {
+        while let Ok(batch) = tokio::time::timeout(QUIET, source.recv()).await {
+            let batch = batch.unwrap();
+            count += batch.messages.len();
+            unsettled.push(batch);
+        }
+        let bytes: usize = unsettled.iter().flat_map(|batch| &batch.messages).map(Message::footprint).sum();
+        assert!(bytes <= 5 * BOUND / 2, "{bytes} bytes are unsettled");
+        assert!(bytes > 0, "{count} came, and no more does");
+        for batch in unsettled.drain(..) {
+            source.ack(batch.id).await.unwrap();
+        }
+    }
+    nothing_comes(&*source).await;
 }
 
 /// While paused only what was read already comes.

@@ -9,12 +9,15 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::properties::Properties;
+use super::shelf::queue_bytes;
 use crate::{ConnectorError, ErrorKind};
 
 /// After how long its group misses a member that was killed, ms; one that leaves is missed at once.
 const SESSION_MS: u64 = 9000;
 /// How long a group waits for a member that is alive and does not come along, ms: all others read nothing meanwhile.
 const REBALANCE_MS: u64 = 30_000;
+/// The most bytes that librdkafka takes for a bound.
+const MOST_BYTES: usize = 2_147_483_647;
 
 /// `[brokers.NAME]` with `type = "kafka"`: Apache Kafka, or what speaks its protocol.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
@@ -33,8 +36,8 @@ pub struct Config {
 /// What a client is for.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Role<'a> {
-    /// Reads for this group.
-    Reader { group: &'a str },
+    /// Reads for this group; holds so many bytes, the client's own among them.
+    Reader { group: &'a str, bytes: usize },
     /// Publishes, and gives up after this time.
     Writer { timeout: Duration },
     /// Asks, and makes topics.
@@ -101,15 +104,26 @@ impl Config {
             set(&mut client, &[("ssl.ca.location", "probe")]);
         }
         match role {
-            Role::Reader { .. } => set(
-                &mut client,
-                &[
-                    ("session.timeout.ms", &SESSION_MS.to_string()),
-                    ("heartbeat.interval.ms", "1000"),
-                    ("partition.assignment.strategy", "cooperative-sticky"),
-                    ("queued.max.messages.kbytes", "16384"),
-                ],
-            ),
+            Role::Reader { bytes, .. } => {
+                let queue = queue_bytes(bytes);
+                set(
+                    &mut client,
+                    &[
+                        ("session.timeout.ms", &SESSION_MS.to_string()),
+                        ("heartbeat.interval.ms", "1000"),
+                        ("partition.assignment.strategy", "cooperative-sticky"),
+                        // What the client holds ahead of us. A message costs much more there than its content, so their number is bounded as well; and it looks
+                        // again soon whether there is room.
+                        ("queued.max.messages.kbytes", &(queue / 1024).clamp(1, 2_097_151).to_string()),
+                        ("queued.min.messages", "16384"),
+                        ("fetch.queue.backoff.ms", "100"),
+                        // One answer of a broker. Less than `message.max.bytes` of the client is not taken.
+                        ("fetch.max.bytes", &(queue / 4).clamp(1_000_000, MOST_BYTES - 512).to_string()),
+                        // Also the most that a batch inflates to with zstd, and so not less than the largest message is.
+                        ("receive.message.max.bytes", &(bytes + (1 << 20)).clamp(1_000_512, MOST_BYTES).to_string()),
+                    ],
+                )
+            }
             // Small batches, as Java's: a topic that takes less than a batch refuses all of it. Few retries: what lacks replicas shall be told so, and a
             // retry hides the reason behind a timeout. Size is the broker's to judge.
             Role::Writer { .. } => {
@@ -119,7 +133,7 @@ impl Config {
         }
         for (name, value) in self.properties.iter() {
             let (name, value) = read(name, value)?;
-            let for_writers = name == "allow.auto.create.topics";
+            let for_writers = ["allow.auto.create.topics", "message.max.bytes"].contains(&name);
             if !for_writers || is_writer {
                 client.set(name, value);
             }
@@ -131,7 +145,7 @@ impl Config {
         }
         client.set("bootstrap.servers", self.addresses().collect::<Vec<_>>().join(","));
         match role {
-            Role::Reader { group } => set(
+            Role::Reader { group, .. } => set(
                 &mut client,
                 &[
                     ("group.id", group),
@@ -256,11 +270,11 @@ mod tests {
             (writer.get("acks"), writer.get("linger.ms"), writer.get("delivery.timeout.ms")),
             (Some("all"), Some("7"), Some("15000"))
         );
-        let reader = config.client(Role::Reader { group: "g" }).unwrap();
+        let reader = config.client(Role::Reader { group: "g", bytes: 64 << 20 }).unwrap();
         assert_eq!((reader.get("session.timeout.ms"), reader.get("enable.auto.commit")), (Some("6000"), Some("false")));
         assert_eq!(reader.get("max.poll.interval.ms"), Some("30000"));
         config.properties.set("session.timeout.ms", "45000");
-        let reader = config.client(Role::Reader { group: "g" }).unwrap();
+        let reader = config.client(Role::Reader { group: "g", bytes: 64 << 20 }).unwrap();
         assert_eq!(reader.get("max.poll.interval.ms"), Some("45000"));
     }
 }

@@ -12,6 +12,8 @@ pub(super) struct Delivery {
     pub(super) message: Message,
     pub(super) partition: i32,
     pub(super) offset: i64,
+    /// How much memory the message takes.
+    pub(super) bytes: usize,
 }
 
 /// The message that was delivered.
@@ -30,5 +32,6 @@ pub(super) fn delivery(from: &BorrowedMessage<'_>) -> Delivery {
         redelivered: true,
         ..Message::default()
     };
-    Delivery { message, partition, offset }
+    let bytes = message.footprint();
+    Delivery { message, partition, offset, bytes }
 }

@@ -2,6 +2,7 @@
 //!
 //! It never stops polling for long: a member of a group that does not poll is thrown out of it.
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode as Code};
 use rdkafka::{Offset, TopicPartitionList};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
-use tracing::{debug, info, warn};
+use tracing::{debug, error, info, warn};
 
 use super::config::Config;
 use super::delivery::{Delivery, delivery};
@@ -30,6 +31,8 @@ const COMMIT: Duration = Duration::from_millis(500);
 const STALL: Duration = Duration::from_secs(1);
 /// The longest wait for the client's word that it goes back. Without its word a refusal would not be heard.
 const SEEK: Duration = Duration::from_millis(500);
+/// How often a partition that cannot be read is told of.
+const TELL: Duration = Duration::from_secs(60);
 /// How long a wait for room is.
 const MOMENT: Duration = Duration::from_millis(20);
 
@@ -49,12 +52,14 @@ pub(super) struct Reader {
     committed: Instant,
     full: Option<Instant>,
     paused: bool,
+    /// When a batch that cannot be inflated was last told of.
+    told: Cell<Option<Instant>>,
 }
 
 impl Reader {
     /// Starts the thread; the receiver answers once it has ended and left the group.
     pub(super) fn start(config: Config, consumer: Reads, shelf: Arc<Shelf>, topic: String) -> Result<Closed, ConnectorError> {
-        let reader = Reader { config, consumer, shelf, topic, committed: Instant::now(), full: None, paused: false };
+        let reader = Reader { config, consumer, shelf, topic, committed: Instant::now(), full: None, paused: false, told: Cell::default() };
         reader.spawn(Self::run)
     }
 
@@ -90,9 +95,9 @@ impl Reader {
             self.full = (outlook.room == 0).then(|| self.full.unwrap_or_else(Instant::now));
             self.pause(outlook.paused || self.full.is_some_and(|since| since.elapsed() >= STALL))?;
             if self.paused {
-                self.poll(0)?;
+                self.poll(0, 0)?;
             } else if outlook.room > 0 {
-                let is_dry = self.poll(outlook.room)?;
+                let is_dry = self.poll(outlook.room, outlook.room_bytes)?;
                 self.start_again(is_dry)?;
             } else {
                 self.shelf.wait(MOMENT);
@@ -104,20 +109,25 @@ impl Reader {
     }
 
     /// Takes over what is there, about so many; true where that was all.
-    fn poll(&self, room: usize) -> Result<bool, ConnectorError> {
-        self.take_over(room, |wait| self.consumer.poll(wait).map(|message| message.map(|message| delivery(&message))))
+    fn poll(&self, room: usize, room_bytes: usize) -> Result<bool, ConnectorError> {
+        self.take_over(room, room_bytes, |wait| self.consumer.poll(wait).map(|message| message.map(|message| delivery(&message))))
     }
 
-    fn take_over(&self, room: usize, mut next: impl FnMut(Duration) -> Option<KafkaResult<Delivery>>) -> Result<bool, ConnectorError> {
+    fn take_over(
+        &self,
+        room: usize,
+        room_bytes: usize,
+        mut next: impl FnMut(Duration) -> Option<KafkaResult<Delivery>>,
+    ) -> Result<bool, ConnectorError> {
         let (mut deliveries, mut taken, mut bytes, mut wait, mut silences) = (Vec::<Delivery>::new(), 0, 0, POLL, 0);
         // The client also says nothing after an event of its own, such as a rebalance or a line of its log, with messages behind it. Twice in a row it seldom does.
-        while silences < 2 && taken < room.clamp(1, CHUNK) && bytes < CHUNK_BYTES {
+        while silences < 2 && taken < room.clamp(1, CHUNK) && bytes < room_bytes.clamp(1, CHUNK_BYTES) {
             let came = next(wait);
             silences = if came.is_some() { 0 } else { silences + 1 };
             match came {
                 Some(Ok(delivery)) => {
                     taken += 1;
-                    bytes += delivery.message.size();
+                    bytes += delivery.bytes;
                     deliveries.push(delivery);
                 }
                 Some(Err(error)) => {
@@ -156,6 +166,16 @@ impl Reader {
                 | Code::InvalidGroupId
                 | Code::GroupMaxSizeReached,
             ) => Err(failed(&self.config, &what, error)),
+            // Its partition goes no further, and others do.
+            Some(Code::BadCompression) => {
+                if self.told.get().is_none_or(|told| told.elapsed() >= TELL) {
+                    self.told.set(Some(Instant::now()));
+                    let mend = "raise limits.max_inbound_bytes, or move the group past the batch: kafka-consumer-groups --reset-offsets";
+                    error!(topic = self.topic, mend, "a batch is damaged, or inflates to more than may be held: its partition is not read");
+                }
+                self.shelf.wait(MOMENT);
+                Ok(())
+            }
             _ if matches!(error, KafkaError::MessageConsumptionFatal(_)) => Err(failed(&self.config, &what, error)),
             code => {
                 debug!(topic = self.topic, ?code, "reading was disturbed");
@@ -299,12 +319,13 @@ mod tests {
 
     fn reader(address: &str) -> Reader {
         let (topic, group) = ("a".to_owned(), "g".to_owned());
-        let options =
-            SourceOptions { topic: topic.clone(), group, max_batch: 1, max_batch_bytes: 1, max_unsettled: 1, acks: Acks::Explicit };
+        let (max_batch, max_batch_bytes, max_unsettled, max_unsettled_bytes) = (1, 1, 1, 64 << 20);
+        let acks = Acks::Explicit;
+        let options = SourceOptions { topic: topic.clone(), group, max_batch, max_batch_bytes, max_unsettled, max_unsettled_bytes, acks };
         let (config, shelf) = (Config::at(address), Arc::new(Shelf::new(&options)));
-        let client = config.client(Role::Reader { group: "g" }).unwrap();
+        let client = config.client(Role::Reader { group: "g", bytes: 64 << 20 }).unwrap();
         let consumer = client.create_with_context(Context::new(Arc::clone(&shelf))).unwrap();
-        Reader { config, consumer, shelf, topic, committed: Instant::now(), full: None, paused: false }
+        Reader { config, consumer, shelf, topic, committed: Instant::now(), full: None, paused: false, told: Cell::default() }
     }
 
     #[test]
@@ -318,7 +339,7 @@ mod tests {
         reader.consumer.subscribe(&["a"]).unwrap();
         let begun = Instant::now();
         let batch = loop {
-            reader.poll(1).unwrap();
+            reader.poll(1, CHUNK_BYTES).unwrap();
             if let Some(batch) = reader.shelf.take(1, 1).unwrap() {
                 break batch;
             }
@@ -338,7 +359,7 @@ mod tests {
     fn it_is_dry_only_after_two_silences() {
         let reader = reader("127.0.0.1:1");
         reader.shelf.assign(0..1);
-        let message = |offset| Some(Delivery { message: crate::Message::new("1"), partition: 0, offset });
+        let message = |offset| Some(Delivery { message: crate::Message::new("1"), partition: 0, offset, bytes: 1 });
         for (events, taken, is_dry) in [
             // As after a rebalance and a line of the log.
             (vec![None, message(0), None, message(1), message(2)], 3, false),
@@ -346,7 +367,7 @@ mod tests {
             (vec![None, None], 0, true),
         ] {
             let mut events = events.into_iter();
-            assert_eq!(reader.take_over(3, |_| events.next().unwrap().map(Ok)).unwrap(), is_dry);
+            assert_eq!(reader.take_over(3, CHUNK_BYTES, |_| events.next().unwrap().map(Ok)).unwrap(), is_dry);
             let batch = reader.shelf.take(3, 3).unwrap();
             assert_eq!(batch.map_or(0, |batch| batch.messages.len()), taken);
         }
@@ -360,15 +381,15 @@ mod tests {
         let next = |_| {
             step += 1;
             match step {
-                1 => return Some(Ok(Delivery { message: crate::Message::new("went"), partition: 0, offset: 5 })),
+                1 => return Some(Ok(Delivery { message: crate::Message::new("went"), partition: 0, offset: 5, bytes: 1 })),
                 2 => reader.shelf.revoke(&[0]),
-                3 => return Some(Ok(Delivery { message: crate::Message::new("ours"), partition: 1, offset: 0 })),
+                3 => return Some(Ok(Delivery { message: crate::Message::new("ours"), partition: 1, offset: 0, bytes: 1 })),
                 4 => reader.shelf.assign(0..1),
                 _ => {}
             }
             None
         };
-        assert!(reader.take_over(3, next).unwrap());
+        assert!(reader.take_over(3, CHUNK_BYTES, next).unwrap());
         let batch = reader.shelf.take(3, 100).unwrap().unwrap();
         assert_eq!(batch.messages.iter().map(|message| &message.body[..]).collect::<Vec<_>>(), [b"ours"]);
     }

@@ -21,17 +21,19 @@ pub(super) struct Shelf {
     /// The group has shared out its partitions, and said which are ours: perhaps none.
     shared_out: watch::Sender<bool>,
     max_unsettled: usize,
-    /// Of what is read and not handed out.
+    /// Of memory, for what is read and not settled; the client's queue has a bound of its own.
     max_bytes: usize,
 }
 
-/// How many batches of the largest size are read ahead.
-const AHEAD: usize = 4;
+/// How much of a bound in bytes the client's own queue gets.
+pub(super) fn queue_bytes(bound: usize) -> usize {
+    bound / 4
+}
 
 #[derive(Default)]
 struct State {
     buffer: VecDeque<(Delivery, u64)>,
-    /// How much memory the messages of `buffer` hold.
+    /// How much memory the messages of `buffer` and of `batches` hold.
     bytes: usize,
     batches: HashMap<BatchId, Vec<Place>>,
     last: u64,
@@ -51,14 +53,17 @@ struct Place {
     partition: i32,
     generation: u64,
     offset: i64,
+    /// How much memory the message holds.
+    bytes: usize,
 }
 
 /// What the reader shall do.
 pub(super) struct Outlook {
     pub(super) closing: bool,
     pub(super) paused: bool,
-    /// How many messages there is room for.
+    /// How many messages there is room for, and how many bytes of memory; none of both, or some.
     pub(super) room: usize,
+    pub(super) room_bytes: usize,
 }
 
 impl State {
@@ -76,7 +81,7 @@ impl State {
 
 impl Shelf {
     pub(super) fn new(options: &SourceOptions) -> Self {
-        let max_bytes = options.max_batch_bytes.saturating_mul(AHEAD);
+        let max_bytes = options.max_unsettled_bytes - queue_bytes(options.max_unsettled_bytes);
         let (arrived, changed) = (Notify::new(), Condvar::new());
         let shared_out = watch::Sender::new(false);
         Shelf { state: Mutex::default(), arrived, changed, shared_out, max_unsettled: options.max_unsettled, max_bytes }
@@ -89,14 +94,13 @@ impl Shelf {
         let (mut messages, mut places, mut size) = (Vec::new(), Vec::new(), 0);
         while messages.len() < count.max(1) {
             let Some((next, _)) = state.buffer.front() else { break };
-            size += next.message.body.len();
+            size += next.bytes;
             if size > bytes && !messages.is_empty() {
                 break;
             }
-            let Some((Delivery { message, partition, offset }, generation)) = state.buffer.pop_front() else { break };
-            state.bytes -= message.size();
+            let Some((Delivery { message, partition, offset, bytes }, generation)) = state.buffer.pop_front() else { break };
             messages.push(message);
-            places.push(Place { partition, generation, offset });
+            places.push(Place { partition, generation, offset, bytes });
         }
         if messages.is_empty() {
             return Ok(None);
@@ -114,6 +118,7 @@ impl Shelf {
         let mut state = self.state.lock();
         state.going()?;
         for place in state.batches.remove(&batch).unwrap_or_default() {
+            state.bytes -= place.bytes;
             if let Some(track) = state.track(&place) {
                 let _ = if done { track.ack(place.offset) } else { track.nack(place.offset) };
             }
@@ -141,8 +146,9 @@ impl Shelf {
     pub(super) fn outlook(&self) -> Outlook {
         let state = self.state.lock();
         let held: usize = state.tracks.values().map(Track::held).sum();
-        let room = if state.bytes < self.max_bytes { self.max_unsettled.saturating_sub(held) } else { 0 };
-        Outlook { closing: state.closing, paused: state.paused, room }
+        let room_bytes = self.max_bytes.saturating_sub(state.bytes);
+        let room = if room_bytes > 0 { self.max_unsettled.saturating_sub(held) } else { 0 };
+        Outlook { closing: state.closing, paused: state.paused, room, room_bytes }
     }
 
     /// Waits until something changed, for a moment.
@@ -161,7 +167,7 @@ impl Shelf {
             if let Some(track) = state.tracks.get_mut(&delivery.partition) {
                 let generation = track.generation;
                 if track.read(delivery.offset) {
-                    state.bytes += delivery.message.size();
+                    state.bytes += delivery.bytes;
                     state.buffer.push_back((delivery, generation));
                 }
             }
@@ -195,7 +201,8 @@ impl Shelf {
         state.tracks.retain(|partition, _| !partitions.contains(partition));
         state.starts.gone(partitions);
         state.buffer.retain(|(delivery, _)| !partitions.contains(&delivery.partition));
-        state.bytes = state.buffer.iter().map(|(delivery, _)| delivery.message.size()).sum();
+        let handed_out = state.batches.values().flatten().map(|place| place.bytes).sum::<usize>();
+        state.bytes = handed_out + state.buffer.iter().map(|(delivery, _)| delivery.bytes).sum::<usize>();
         drop(state);
         self.changed.notify_one();
     }
@@ -283,31 +290,35 @@ mod tests {
     use super::*;
     use crate::{Acks, Message};
 
-    fn delivery(partition: i32, offset: i64, size: usize) -> Delivery {
-        Delivery { message: Message::new(vec![b'x'; size]), partition, offset }
+    fn delivery(partition: i32, offset: i64, bytes: usize) -> Delivery {
+        Delivery { message: Message::new("x"), partition, offset, bytes }
     }
 
     fn shelf() -> Shelf {
         let (topic, group) = ("a".to_owned(), "g".to_owned());
-        let shelf =
-            Shelf::new(&SourceOptions { topic, group, max_batch: 10, max_batch_bytes: 1000, max_unsettled: 100, acks: Acks::Explicit });
+        let (max_batch, max_batch_bytes, max_unsettled, max_unsettled_bytes) = (10, 1000, 100, 5334);
+        let acks = Acks::Explicit;
+        let shelf = Shelf::new(&SourceOptions { topic, group, max_batch, max_batch_bytes, max_unsettled, max_unsettled_bytes, acks });
         shelf.assign(0..2);
         shelf
     }
 
     #[test]
-    fn what_is_read_ahead_is_bounded_in_bytes_too() {
+    fn what_is_unsettled_is_bounded_in_bytes_too() {
         let shelf = shelf();
+        let room = || (shelf.outlook().room, shelf.outlook().room_bytes);
         shelf.put((0..4).map(|offset| delivery(0, offset, 900)).collect());
-        assert_eq!(shelf.outlook().room, 96);
+        assert_eq!(room(), (96, 401));
         shelf.put(vec![delivery(1, 0, 900)]);
-        assert_eq!(shelf.outlook().room, 0);
-        // Handing out makes room, and so does a partition that goes.
+        assert_eq!(room(), (0, 0));
+        // Settling makes room, and so does a partition that goes; handing out does not.
         let batch = shelf.take(10, 1000).unwrap().unwrap();
-        assert_eq!((batch.messages.len(), shelf.outlook().room), (1, 95));
+        assert_eq!((batch.messages.len(), room()), (1, (0, 0)));
+        shelf.settle(batch.id, true).unwrap();
+        assert_eq!(room(), (96, 401));
         shelf.put(vec![delivery(0, 4, 900)]);
-        assert_eq!(shelf.outlook().room, 0);
+        assert_eq!(room(), (0, 0));
         shelf.revoke(&[1]);
-        assert_eq!(shelf.outlook().room, 95);
+        assert_eq!(room(), (96, 401));
     }
 }

@@ -51,7 +51,7 @@ fn connect(config: &Config, options: &SourceOptions, shelf: Arc<Shelf>) -> Resul
     if options.group.is_empty() {
         return Err(config.fail(ErrorKind::Config, "the group is empty"));
     }
-    let client = config.client(Role::Reader { group: &options.group })?;
+    let client = config.client(Role::Reader { group: &options.group, bytes: options.max_unsettled_bytes })?;
     let consumer: Reads = client.create_with_context(Context::new(shelf)).map_err(|error| failed(config, "cannot make a client", error))?;
     let poll = || drop(consumer.poll(MOMENT));
     let Some(count) = topic::partitions(config, consumer.client(), &options.topic, poll)? else {

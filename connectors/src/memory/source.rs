@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use parking_lot::Mutex;
 
 use super::{Broker, Config, State};
-use crate::{Batch, BatchId, ConnectorError, ErrorKind, Reader, Source, SourceOptions};
+use crate::{Batch, BatchId, ConnectorError, ErrorKind, Message, Reader, Source, SourceOptions};
 
 pub(crate) fn look(config: &Config, options: &SourceOptions) -> Result<Reader, ConnectorError> {
     may_read(&config.broker.shared.state.lock(), options).map(|()| Reader::Exists)
@@ -42,6 +42,8 @@ struct Held {
     last: u64,
     paused: bool,
     batches: HashMap<BatchId, Vec<usize>>,
+    /// What the batches take in memory.
+    bytes: HashMap<BatchId, usize>,
 }
 
 impl MemorySource {
@@ -61,20 +63,26 @@ impl MemorySource {
         };
         let unsettled: usize = held.batches.values().map(Vec::len).sum();
         let room = self.options.max_unsettled.saturating_sub(unsettled).min(self.options.max_batch);
-        let (offsets, messages) = topic.take(&self.options.group, room, self.options.max_batch_bytes);
+        let unsettled: usize = held.bytes.values().sum();
+        let bytes = self.options.max_unsettled_bytes.saturating_sub(unsettled).min(self.options.max_batch_bytes);
+        let (offsets, messages) = topic.take(&self.options.group, if bytes == 0 { 0 } else { room }, bytes);
         if messages.is_empty() {
             return Ok(None);
         }
         held.last += 1;
         let id = BatchId(held.last);
         held.batches.insert(id, offsets);
+        held.bytes.insert(id, messages.iter().map(Message::footprint).sum());
         Ok(Some(Batch { id, messages }))
     }
 
     fn settle(&self, batch: BatchId, ack: bool) -> Result<(), ConnectorError> {
         let mut state = self.broker.shared.state.lock();
         self.check(state.link)?;
-        let offsets = self.held.lock().batches.remove(&batch).unwrap_or_default();
+        let mut held = self.held.lock();
+        held.bytes.remove(&batch);
+        let offsets = held.batches.remove(&batch).unwrap_or_default();
+        drop(held);
         if let Some(topic) = state.topics.get_mut(&self.options.topic) {
             if ack { topic.ack(&self.options.group, &offsets) } else { topic.give_back(&self.options.group, &offsets) }
         }

@@ -37,7 +37,7 @@ impl Topic {
         self.log.push(Stored { message, dedupe_id: dedupe_id.to_owned() });
     }
 
-    /// The next messages for this group, with their offsets: first what was given back. At most `count` and `bytes` of bodies, at least one
+    /// The next messages for this group, with their offsets: first what was given back. At most `count` and `bytes` of memory, at least one
     /// where there is one and `count` is not zero.
     pub(super) fn take(&mut self, group: &str, count: usize, bytes: usize) -> (Vec<usize>, Vec<Message>) {
         let group = self.groups.entry(group.to_owned()).or_default();
@@ -46,7 +46,7 @@ impl Topic {
             let again = group.again.first().copied();
             let offset = again.unwrap_or(group.next);
             let Some(stored) = self.log.get(offset) else { break };
-            size += stored.message.body.len();
+            size += stored.message.footprint();
             if size > bytes && !offsets.is_empty() {
                 break;
             }

@@ -9,8 +9,10 @@ use crate::{Destination, Message, Position};
 pub(super) struct Delivery {
     pub(super) message: Message,
     pub(super) reply: Subject,
-    /// How much room it takes: body, headers and subjects.
+    /// How much room it takes in memory.
     pub(super) bytes: usize,
+    /// How much it was on the wire: body, headers and subjects.
+    pub(super) wire: usize,
 }
 
 /// The message that was delivered, or what it is instead: a status.
@@ -28,7 +30,9 @@ pub(super) fn delivery(message: async_nats::Message) -> Result<Delivery, Box<asy
         redelivered: info.delivered > 1,
         ..Message::default()
     };
-    Ok(Delivery { message, reply, bytes: length })
+    // The body is a piece of what was read from the socket, and keeps the rest of it.
+    let bytes = message.footprint() + reply.len() + length.saturating_sub(message.body.len());
+    Ok(Delivery { message, reply, bytes, wire: length })
 }
 
 /// The stream sequence in the reply subject of a delivered message.

@@ -1,4 +1,7 @@
 //! How much may be asked for: what was delivered and is not settled, and what was asked for and is not delivered, in messages and in bytes.
+//!
+//! A request is bounded in bytes of the wire, and what counts are bytes of memory: many small headers become many times as much. How many times is
+//! learnt from what comes.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -12,6 +15,11 @@ const CAREFUL: usize = 64;
 /// After so long a request is over, whatever was heard of it: longer than it stands at the server. One whose bytes are used up to the last ends there
 /// without a word.
 const STALE: Duration = Duration::from_secs(3);
+/// The most bytes of one request, but for one message: what is on its way may become more than is thought.
+const REQUEST_BYTES: usize = 1 << 20;
+/// How much memory a byte of the wire is taken to become before any has come, in parts of a byte.
+const SWELL: usize = 4 * PARTS;
+const PARTS: usize = 16;
 /// The most that one message is taken to need, however often the server says that one does not fit.
 const LARGEST: usize = 1 << 30;
 
@@ -20,7 +28,15 @@ const LARGEST: usize = 1 << 30;
 pub(super) struct Request {
     /// At most so many.
     pub(super) count: usize,
-    /// At most so many bytes of them, subjects and headers included: the server ends a request before the message that does not fit.
+    /// At most so many bytes of them on the wire, subjects and headers included: the server ends a request before the message that does not fit.
+    pub(super) bytes: usize,
+}
+
+/// Messages that were delivered: how many, of how many bytes on the wire and in memory.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Came {
+    pub(super) count: usize,
+    pub(super) wire: usize,
     pub(super) bytes: usize,
 }
 
@@ -28,10 +44,15 @@ pub(super) struct Request {
 #[derive(Debug)]
 pub(super) struct Room {
     max_count: usize,
+    /// In memory.
     max_bytes: usize,
-    /// What the largest message may need.
+    /// What the largest message may need on the wire.
     largest: usize,
-    unsettled: Request,
+    /// How much memory a byte of the wire becomes, in parts of a byte.
+    swell: usize,
+    unsettled_count: usize,
+    /// In memory.
+    unsettled_bytes: usize,
     /// What is left of the requests that are open, the oldest first. The server may serve them in turns: what it delivers is taken off the oldest, so
     /// that for a moment up to two requests too many are open, not more.
     open: VecDeque<(Request, Instant)>,
@@ -39,9 +60,10 @@ pub(super) struct Room {
 }
 
 impl Room {
-    /// Room for so many messages and bytes, of which one message takes up to `largest`.
+    /// Room for so many messages and bytes of memory; one message takes up to `largest` on the wire.
     pub(super) fn new(max_count: usize, max_bytes: usize, largest: usize) -> Self {
-        Room { max_count, max_bytes, largest, unsettled: Request { count: 0, bytes: 0 }, open: VecDeque::new(), careful: false }
+        let (unsettled_count, unsettled_bytes) = (0, 0);
+        Room { max_count, max_bytes, largest, swell: SWELL, unsettled_count, unsettled_bytes, open: VecDeque::new(), careful: false }
     }
 
     /// Messages that are asked for and not delivered.
@@ -63,7 +85,7 @@ impl Room {
 
     /// Messages that there is room for besides those that are unsettled.
     pub(super) fn left(&self) -> usize {
-        self.max_count.saturating_sub(self.unsettled.count)
+        self.max_count.saturating_sub(self.unsettled_count)
     }
 
     /// Whether to ask for little at once.
@@ -71,17 +93,21 @@ impl Room {
         self.careful = careful;
     }
 
-    /// What to ask for now. Small requests are saved up, unless nothing is asked for. Half of the bytes at most, so that where messages are small the next
-    /// request can be there before one has ended; and never less than what one message may need, which nothing would be delivered for.
+    /// What to ask for now. Small requests are saved up, unless nothing is asked for. Few bytes at once, and half of what there is at most, so that the
+    /// next request can be there before one has ended; and never less than what one message may need, which nothing would be delivered for.
     pub(super) fn ask(&mut self, now: Instant) -> Option<Request> {
         self.expire(now);
         let asked = self.asked();
         let most = if self.careful { CAREFUL.min(self.max_count) } else { self.max_count };
         let count = self.left().saturating_sub(asked).min(most.saturating_sub(asked)).min(REQUEST);
         let max_bytes = self.max_bytes.max(self.largest.saturating_mul(2));
+        let most_bytes = (max_bytes / 2).min(REQUEST_BYTES.max(self.largest));
         let open_bytes: usize = self.open.iter().map(|(request, _)| request.bytes).sum();
-        let bytes = max_bytes.saturating_sub(self.unsettled.bytes + open_bytes).min(max_bytes / 2);
-        let worth = asked == 0 || (count >= REQUEST.min(most / 4) && bytes >= max_bytes / 4);
+        let free = max_bytes.saturating_sub(self.unsettled_bytes).saturating_mul(PARTS) / self.swell;
+        // One message is asked for whatever it may become, where there is no other.
+        let free = if self.unsettled_count == 0 { free.max(self.largest) } else { free };
+        let bytes = free.min(2 * most_bytes).saturating_sub(open_bytes).min(most_bytes);
+        let worth = asked == 0 || (count >= REQUEST.min(most / 4) && bytes >= most_bytes / 2);
         if count == 0 || bytes < self.largest || !worth {
             return None;
         }
@@ -90,12 +116,17 @@ impl Room {
         Some(request)
     }
 
-    /// So many were delivered, of so many bytes; `ended` more will not come of what was asked for.
-    pub(super) fn came(&mut self, count: usize, bytes: usize, ended: usize) {
-        self.unsettled.count += count;
-        self.unsettled.bytes += bytes;
+    /// So many were delivered; `ended` more will not come of what was asked for.
+    pub(super) fn came(&mut self, Came { count, wire, bytes }: Came, ended: usize) {
+        self.unsettled_count += count;
+        self.unsettled_bytes += bytes;
+        if wire > 0 {
+            // More is believed at once, less bit by bit.
+            let seen = bytes.saturating_mul(PARTS).div_ceil(wire).max(PARTS);
+            self.swell = seen.max(self.swell - self.swell.saturating_sub(seen).div_ceil(8));
+        }
         if let Some((first, _)) = self.open.front_mut() {
-            first.bytes = first.bytes.saturating_sub(bytes);
+            first.bytes = first.bytes.saturating_sub(wire);
         }
         let mut gone = count.saturating_add(ended);
         while let Some((first, _)) = self.open.front_mut().filter(|_| gone > 0) {
@@ -117,8 +148,8 @@ impl Room {
 
     /// So many are settled, of so many bytes.
     pub(super) fn settled(&mut self, count: usize, bytes: usize) {
-        self.unsettled.count -= count;
-        self.unsettled.bytes -= bytes;
+        self.unsettled_count -= count;
+        self.unsettled_bytes -= bytes;
     }
 
     /// What was asked for and is not here will not come.
@@ -133,63 +164,93 @@ mod tests {
 
     const KIB: usize = 1 << 10;
 
+    /// So many that are as large in memory as on the wire.
+    fn plain(count: usize, bytes: usize) -> Came {
+        Came { count, wire: bytes, bytes }
+    }
+
+    /// Room where a byte of the wire is one of memory.
+    fn room(max_count: usize, max_bytes: usize, largest: usize) -> Room {
+        Room { swell: PARTS, ..Room::new(max_count, max_bytes, largest) }
+    }
+
     #[test]
     fn small_messages_are_bounded_by_their_number() {
-        let (mut room, now) = (Room::new(1000, 1000 * KIB, 10 * KIB), Instant::now());
+        let (mut room, now) = (room(1000, 1000 * KIB, 10 * KIB), Instant::now());
         assert_eq!(room.ask(now), Some(Request { count: 1000, bytes: 500 * KIB }));
         assert_eq!(room.ask(now), None);
-        room.came(600, 60 * KIB, 0);
+        room.came(plain(600, 60 * KIB), 0);
         assert_eq!((room.ask(now), room.asked(), room.left()), (None, 400, 400), "all of it is unsettled or asked for");
         room.settled(300, 30 * KIB);
         assert_eq!(room.ask(now), Some(Request { count: 300, bytes: 500 * KIB }), "before the first has ended");
-        room.came(400, 40 * KIB, 0);
+        room.came(plain(400, 40 * KIB), 0);
         assert_eq!((room.asked(), room.left()), (300, 300));
-        room.came(0, 0, usize::MAX);
+        room.came(plain(0, 0), usize::MAX);
         assert_eq!((room.asked(), room.ask(now)), (0, Some(Request { count: 300, bytes: 500 * KIB })));
     }
 
     #[test]
     fn large_messages_are_bounded_by_their_bytes() {
-        let (mut room, now) = (Room::new(1000, 1000 * KIB, 100 * KIB), Instant::now());
+        let (mut room, now) = (room(1000, 1000 * KIB, 100 * KIB), Instant::now());
         assert_eq!(room.ask(now), Some(Request { count: 1000, bytes: 500 * KIB }));
         for _ in 0..5 {
-            room.came(1, 99 * KIB, 0);
+            room.came(plain(1, 99 * KIB), 0);
         }
         // The sixth did not fit.
         room.too_large(5 * KIB);
-        room.came(0, 0, 995);
+        room.came(plain(0, 0), 995);
         assert_eq!(room.ask(now).map(|request| request.bytes), Some(500 * KIB));
-        room.came(5, 495 * KIB, 995);
+        room.came(plain(5, 495 * KIB), 995);
         assert_eq!((room.ask(now), room.asked()), (None, 0), "less is left than one may need");
         room.settled(1, 99 * KIB);
         assert_eq!(room.ask(now).map(|request| request.bytes), Some(109 * KIB));
     }
 
     #[test]
+    fn what_swells_is_asked_for_in_smaller_pieces() {
+        let (mut room, now) = (room(100_000, 64 << 20, 100 * KIB), Instant::now());
+        assert_eq!(room.ask(now).map(|request| request.bytes), Some(REQUEST_BYTES));
+        assert_eq!(room.ask(now).map(|request| request.bytes), Some(REQUEST_BYTES), "another is there before the first has ended");
+        assert_eq!(room.ask(now), None, "what is on its way is bounded, whatever it becomes");
+        room.came(Came { count: 10, wire: 1 << 20, bytes: 30 << 20 }, usize::MAX);
+        let mut wire = 1 << 20;
+        while let Some(request) = room.ask(now) {
+            wire += request.bytes;
+            room.came(Came { count: 1, wire: request.bytes, bytes: 30 * request.bytes }, usize::MAX);
+        }
+        assert!((1 << 20..=(64 << 20) / 30).contains(&wire) && room.unsettled_bytes <= 64 << 20, "{wire} bytes of the wire");
+        room.settled(1, 32 << 20);
+        for _ in 0..100 {
+            room.came(plain(1, 1), 0);
+        }
+        assert_eq!((room.swell / PARTS, room.ask(now).map(|request| request.bytes)), (1, Some(REQUEST_BYTES)));
+    }
+
+    #[test]
     fn a_message_larger_than_any_that_the_server_takes_now_comes_at_last() {
-        let (mut room, now) = (Room::new(10, KIB, KIB), Instant::now());
+        let (mut room, now) = (room(10, KIB, KIB), Instant::now());
         let mut asked = Vec::new();
         for _ in 0..3 {
             let request = room.ask(now).map(|request| request.bytes);
             asked.extend(request);
             room.too_large(request.unwrap_or_default());
-            room.came(0, 0, usize::MAX);
+            room.came(plain(0, 0), usize::MAX);
         }
         assert_eq!(asked, [KIB, 2 * KIB, 4 * KIB]);
     }
 
     #[test]
     fn a_request_that_ended_without_a_word_is_given_up() {
-        let (mut room, now) = (Room::new(1000, 1000 * KIB, 10 * KIB), Instant::now());
+        let (mut room, now) = (room(1000, 1000 * KIB, 10 * KIB), Instant::now());
         assert!(room.ask(now).is_some());
-        room.came(50, 500 * KIB, 0);
+        room.came(plain(50, 500 * KIB), 0);
         assert_eq!((room.ask(now + STALE / 2), room.stale()), (None, Some(now + STALE)));
         assert_eq!(room.ask(now + STALE), Some(Request { count: 950, bytes: 500 * KIB }));
     }
 
     #[test]
     fn while_the_next_may_end_the_line_few_are_asked_for() {
-        let (mut room, now) = (Room::new(1000, 1000 * KIB, KIB), Instant::now());
+        let (mut room, now) = (room(1000, 1000 * KIB, KIB), Instant::now());
         room.be_careful(true);
         assert_eq!(room.ask(now).map(|request| request.count), Some(64));
         room.nothing_comes();

@@ -6,12 +6,9 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::delivery::Delivery;
-use super::room::{Request, Room};
+use super::room::{Came, Request, Room};
 use crate::batches::Batches;
 use crate::{Batch, BatchId, ConnectorError, SourceOptions};
-
-/// So many times the bytes of a batch may be unsettled or on their way: one that is taken, and what is read meanwhile.
-const AHEAD: usize = 4;
 
 /// What the source and its pump share.
 pub(super) struct Shelf {
@@ -38,7 +35,7 @@ struct Place {
 impl Shelf {
     /// A message takes at most `largest` bytes.
     pub(super) fn new(options: &SourceOptions, largest: usize) -> Self {
-        let room = Room::new(options.max_unsettled, options.max_batch_bytes.saturating_mul(AHEAD), largest);
+        let room = Room::new(options.max_unsettled, options.max_unsettled_bytes, largest);
         let state = State { batches: Batches::default(), room, paused: false, closing: false };
         Shelf { state: Mutex::new(state), arrived: Notify::new(), wake: Notify::new() }
     }
@@ -110,9 +107,11 @@ impl Shelf {
     /// Takes in what was delivered; `ended` more will not come of what was asked for.
     pub(super) fn put(&self, deliveries: Vec<Delivery>, ended: usize) {
         let mut state = self.state.lock();
-        let places = deliveries.into_iter().map(|Delivery { message, reply, bytes }| (message, Place { reply, bytes }));
+        let wire = deliveries.iter().map(|delivery| delivery.wire).sum();
+        let places = deliveries.into_iter().map(|Delivery { message, reply, bytes, .. }| (message, Place { reply, bytes }));
         let places: Vec<_> = places.collect();
-        state.room.came(places.len(), places.iter().map(|(_, place)| place.bytes).sum(), ended);
+        let came = Came { count: places.len(), wire, bytes: places.iter().map(|(_, place)| place.bytes).sum() };
+        state.room.came(came, ended);
         state.batches.put(places);
         drop(state);
         self.arrived.notify_one();

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use dwell_connectors::{ErrorKind, Reader, Sink};
+use dwell_connectors::{ErrorKind, Reader, Sink, SourceOptions};
 use futures_util::future::join_all;
 
 use super::Check;
@@ -45,7 +45,7 @@ async fn of_broker(settings: &Settings, name: &str, broker: &Broker) -> Vec<Chec
         checks.push(of_destination(name, broker, sink.as_ref(), needed).await);
     }
     for (ingest_name, ingest) in ingests {
-        checks.push(of_ingest(ingest_name, broker, ingest).await);
+        checks.push(of_ingest(ingest_name, broker, &source_options(ingest, &settings.limits), ingest).await);
     }
     checks.extend(of_targets(name, broker, sink.as_ref()).await);
     // Nothing was published: how the link ends changes nothing.
@@ -63,9 +63,9 @@ async fn of_destination(name: &str, broker: &Broker, sink: &dyn Sink, needed: &N
     }
 }
 
-async fn of_ingest(check: String, broker: &Broker, ingest: &Ingest) -> Check {
+async fn of_ingest(check: String, broker: &Broker, options: &SourceOptions, ingest: &Ingest) -> Check {
     let (topic, group) = (&ingest.topic, &ingest.group);
-    match broker.connector.look(&source_options(ingest)).await {
+    match broker.connector.look(options).await {
         Ok(Reader::Exists) => Check::good(check, format!("`{topic}` is read as `{group}`")),
         Ok(Reader::Changed) => Check::good(check, format!("`{topic}` is read as `{group}`, whose settings would be changed to fit")),
         Ok(Reader::Made) => Check::good(check, format!("`{topic}` is there; its reader `{group}` would be made")),

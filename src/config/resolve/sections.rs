@@ -11,6 +11,13 @@ use crate::config::{Broker, Delivery, Http, Ingest, Limits, Probes, Redis, Redis
 const LONGEST_TTR_MS: u64 = 49 * 24 * 3600 * 1000;
 /// Redis holds at most 512 MiB in a value, and the record holds more than the body.
 const LARGEST_BODY: u64 = 256 * 1024 * 1024;
+/// Each client library takes as much for a bound.
+const LARGEST_INBOUND: u64 = 1 << 30;
+
+/// The mend of a size below `limits.max_body`.
+fn at_least_a_body((message, mend): Wrong) -> Wrong {
+    (message, if mend.contains("at least") { format!("{mend}, which is limits.max_body") } else { mend })
+}
 
 impl Resolver<'_> {
     pub(super) fn redis(&mut self) -> Option<Redis> {
@@ -69,11 +76,14 @@ impl Resolver<'_> {
         let max_delay = self.check("limits.max_delay", rules::duration(&raw.max_delay, 1, LONGEST_MS));
         let max_body = self.check("limits.max_body", rules::size(&raw.max_body, 1, LARGEST_BODY));
         let max_ttr = self.check("limits.max_ttr", rules::duration(&raw.max_ttr, 1, LONGEST_TTR_MS));
+        let inbound = rules::size(&raw.max_inbound_bytes, max_body.unwrap_or(1), LARGEST_INBOUND).map_err(at_least_a_body);
+        let max_inbound_bytes = self.check("limits.max_inbound_bytes", inbound);
         Some(Limits {
             max_delay_ms: max_delay?,
             max_body: max_body?,
             max_retries: usize::try_from(raw.max_retries).unwrap_or(usize::MAX),
             max_ttr_ms: max_ttr.and_then(|ms| u32::try_from(ms).ok())?,
+            max_inbound_bytes: max_inbound_bytes?,
         })
     }
 
@@ -111,10 +121,8 @@ impl Resolver<'_> {
         let dead_retention = self.check("delivery.dead_retention", rules::duration(&raw.dead_retention, 0, LONGEST_MS));
         let dedupe_window = self.check("delivery.dedupe_window", rules::duration(&raw.dedupe_window, 1000, LONGEST_MS));
         let least = limits.map_or(1, |limits| limits.max_body);
-        let too_small =
-            |(message, mend): Wrong| (message, if mend.contains("at least") { format!("{mend}, which is limits.max_body") } else { mend });
-        let bytes =
-            self.check("delivery.max_in_flight_bytes", rules::size(&raw.max_in_flight_bytes, least, u64::MAX >> 11).map_err(too_small));
+        let bytes = rules::size(&raw.max_in_flight_bytes, least, u64::MAX >> 11).map_err(at_least_a_body);
+        let bytes = self.check("delivery.max_in_flight_bytes", bytes);
         Some(Delivery {
             ttr_ms: ttr.and_then(|ms| u32::try_from(ms).ok())?,
             publish_timeout_ms: publish_timeout?,

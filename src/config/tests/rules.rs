@@ -69,6 +69,8 @@ fn every_rule_is_kept() {
         ("[limits]\nmax_delay = \"101y\"", "limits.max_delay", "101y"),
         ("[limits]\nmax_body = \"1GiB\"", "limits.max_body", "too large"),
         ("[limits]\nmax_ttr = \"50d\"", "limits.max_ttr", "too large"),
+        ("[limits]\nmax_inbound_bytes = \"1000kB\"", "limits.max_inbound_bytes", "limits.max_body"),
+        ("[limits]\nmax_inbound_bytes = \"2GiB\"", "limits.max_inbound_bytes", "too large"),
         ("[http]\nlisten = \"0.0.0.0:7464\"", "http.listen", "no token"),
         ("[http]\nlisten = \"7464\"", "http.listen", "IP address"),
         ("[http]\ntoken_file = \"/nowhere/token\"", "http.token_file", "no such file"),

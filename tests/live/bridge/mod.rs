@@ -10,6 +10,7 @@ mod fleet;
 mod fsck;
 mod garbage;
 mod idle;
+mod inbound;
 mod instances;
 mod instant;
 pub(crate) mod load;

@@ -236,6 +236,7 @@ async fn read(broker: BrokerConfig, book: Book) {
             max_batch: 1024,
             max_batch_bytes: 16 << 20,
             max_unsettled: 8192,
+            max_unsettled_bytes: 64 << 20,
             acks: Acks::Explicit,
         };
         // Each try owns its part: the future is sent to another thread.

@@ -33,7 +33,7 @@ impl AsyncRead for Pieces {
 /// All that comes out of these pieces, read into so many bytes at a time.
 fn read(pieces: impl IntoIterator<Item = Vec<u8>>, at_a_time: usize) -> io::Result<Vec<u8>> {
     let pieces = pieces.into_iter().filter(|piece| !piece.is_empty()).collect();
-    let mut guard = Guard::new(Pieces { pieces, ready: false }, "test".to_owned());
+    let mut guard = Guard::new(Pieces { pieces, ready: false }, "test".to_owned(), None);
     let (mut all, mut into) = (Vec::new(), vec![0; at_a_time]);
     loop {
         match Pin::new(&mut guard).poll_read(&mut Context::from_waker(Waker::noop()), &mut into) {

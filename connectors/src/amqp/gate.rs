@@ -1,0 +1,189 @@
+//! What bounds a source in bytes: its socket is not read while enough of what came by it is unsettled.
+//!
+//! A prefetch counts messages, and the library keeps whatever the broker sends. What is not read stays with the broker, which waits for room in the
+//! connection's own buffers. Nothing that the broker says is heard meanwhile, so the pump shows the library signs of life in its place.
+
+use std::collections::VecDeque;
+use std::task::{Context, Poll, Waker};
+
+use parking_lot::Mutex;
+
+/// The most that one message is taken to need, so that sums stay sums.
+const LARGEST: usize = 1 << 40;
+
+/// What a byte of a header frame may come to where the library has read it: entries of three bytes become nodes of a tree.
+const SWELL: usize = 32;
+
+/// Between the stream that the library reads, the shelf and the pump.
+#[derive(Debug)]
+pub(super) struct Gate {
+    most: usize,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// What the messages may take that were let through and have not come out of the library yet.
+    coming: VecDeque<usize>,
+    coming_bytes: usize,
+    /// What those take that came out and are not settled.
+    unsettled: usize,
+    /// Nothing is bounded any more: the source closes.
+    opened: bool,
+    /// A sign of life is due.
+    beat: bool,
+    waiting: Option<Waker>,
+}
+
+impl State {
+    /// One message alone is let through whole, whatever it takes.
+    fn is_closed(&self, most: usize) -> bool {
+        let others = self.unsettled > 0 || self.coming.len() > 1;
+        !self.opened && others && self.unsettled + self.coming_bytes >= most
+    }
+}
+
+impl Gate {
+    /// A gate for so many bytes.
+    pub(super) fn new(most: usize) -> Self {
+        Gate { most, state: Mutex::default() }
+    }
+
+    /// Whether there is room: waits for it; true where a sign of life is due instead.
+    pub(super) fn poll_room(&self, context: &Context<'_>) -> Poll<bool> {
+        let mut state = self.state.lock();
+        if !state.is_closed(self.most) {
+            return Poll::Ready(false);
+        }
+        if std::mem::take(&mut state.beat) {
+            return Poll::Ready(true);
+        }
+        state.waiting = Some(context.waker().clone());
+        Poll::Pending
+    }
+
+    /// The frame was let through with which a message begins: its payload is so long, and says how long the body is.
+    pub(super) fn let_through(&self, payload: &[u8]) {
+        let body = payload.get(4..12).map_or(0, |size| size.iter().fold(0_usize, |size, byte| size << 8 | usize::from(*byte)));
+        let bytes = body.min(LARGEST) + payload.len() * SWELL;
+        let mut state = self.state.lock();
+        state.coming.push_back(bytes);
+        state.coming_bytes += bytes;
+    }
+
+    /// So many messages came out of the library, and take so many bytes.
+    pub(super) fn came(&self, count: usize, bytes: usize) {
+        self.change(|state| {
+            let count = count.min(state.coming.len());
+            state.coming_bytes -= state.coming.drain(..count).sum::<usize>();
+            state.unsettled += bytes;
+        });
+    }
+
+    /// Messages of so many bytes are settled.
+    pub(super) fn settled(&self, bytes: usize) {
+        self.change(|state| state.unsettled -= bytes);
+    }
+
+    /// Nothing that was let through is on its way any more.
+    pub(super) fn nothing_comes(&self) {
+        self.change(|state| {
+            state.coming.clear();
+            state.coming_bytes = 0;
+        });
+    }
+
+    /// Bounds nothing any more.
+    pub(super) fn open(&self) {
+        self.change(|state| state.opened = true);
+    }
+
+    /// Has a sign of life shown, where the socket is not read.
+    pub(super) fn beat(&self) {
+        let mut state = self.state.lock();
+        if state.is_closed(self.most)
+            && let Some(waiting) = state.waiting.take()
+        {
+            state.beat = true;
+            waiting.wake();
+        }
+    }
+
+    /// Whether the socket is not read for now.
+    pub(super) fn is_closed(&self) -> bool {
+        self.state.lock().is_closed(self.most)
+    }
+
+    fn change(&self, change: impl FnOnce(&mut State)) {
+        let mut state = self.state.lock();
+        change(&mut state);
+        if !state.is_closed(self.most)
+            && let Some(waiting) = state.waiting.take()
+        {
+            waiting.wake();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::Wake;
+
+    use super::*;
+
+    #[derive(Default)]
+    struct Woken(AtomicUsize);
+
+    impl Wake for Woken {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// A header frame's payload for a body of so many bytes: class, weight, size.
+    fn header(body: u64) -> Vec<u8> {
+        [&[0, 60, 0, 0][..], &body.to_be_bytes()].concat()
+    }
+
+    #[test]
+    fn it_is_closed_while_there_is_too_much_and_shows_signs_of_life() {
+        let (gate, woken) = (Gate::new(1000), Arc::new(Woken::default()));
+        let waker = Waker::from(Arc::clone(&woken));
+        let context = Context::from_waker(&waker);
+        for _ in 0..2 {
+            assert_eq!(gate.poll_room(&context), Poll::Ready(false));
+            gate.let_through(&header(600));
+        }
+        assert_eq!((gate.poll_room(&context), gate.is_closed()), (Poll::Pending, true));
+        gate.beat();
+        assert_eq!(
+            (woken.0.load(Ordering::Relaxed), gate.poll_room(&context), gate.poll_room(&context)),
+            (1, Poll::Ready(true), Poll::Pending)
+        );
+        // What they take is known better now, and is still too much; then one is settled.
+        gate.came(2, 1400);
+        assert_eq!((woken.0.load(Ordering::Relaxed), gate.poll_room(&context)), (1, Poll::Pending));
+        gate.settled(700);
+        assert_eq!((woken.0.load(Ordering::Relaxed), gate.poll_room(&context)), (2, Poll::Ready(false)));
+        gate.let_through(&header(1 << 40));
+        assert_eq!(gate.poll_room(&context), Poll::Pending);
+        gate.open();
+        assert_eq!((woken.0.load(Ordering::Relaxed), gate.poll_room(&context)), (3, Poll::Ready(false)));
+    }
+
+    #[test]
+    fn a_message_larger_than_the_bound_comes_alone() {
+        let (gate, context) = (Gate::new(1000), Context::from_waker(Waker::noop()));
+        gate.let_through(&header(5000));
+        assert_eq!(gate.poll_room(&context), Poll::Ready(false), "its body is still to come");
+        gate.came(1, 5400);
+        assert_eq!(gate.poll_room(&context), Poll::Pending);
+        gate.settled(5400);
+        gate.let_through(&header(5000));
+        gate.nothing_comes();
+        gate.let_through(&header(5000));
+        assert_eq!(gate.poll_room(&context), Poll::Ready(false));
+    }
+}
