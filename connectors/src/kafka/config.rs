@@ -124,10 +124,10 @@ impl Config {
                     ],
                 )
             }
-            // Small batches, as Java's: a topic that takes less than a batch refuses all of it. Few retries: what lacks replicas shall be told so, and a
-            // retry hides the reason behind a timeout. Size is the broker's to judge.
+            // Whole batches of librdkafka's own size: an idempotent one has a single request on its way to a partition, so that a round trip carries no more.
+            // Few retries: what lacks replicas shall be told so, and a retry hides the reason behind a timeout. Size is the broker's to judge.
             Role::Writer { .. } => {
-                set(&mut client, &[("linger.ms", "2"), ("batch.size", "16384"), ("retries", "5"), ("message.max.bytes", "1000000000")]);
+                set(&mut client, &[("linger.ms", "2"), ("retries", "5"), ("message.max.bytes", "1000000000")]);
             }
             Role::Asker => {}
         }

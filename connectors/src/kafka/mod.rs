@@ -11,6 +11,7 @@
 //!
 //! Known limit of the client library: the value of a header whose name is not UTF-8 is lost.
 
+mod again;
 mod config;
 mod delivery;
 #[cfg(feature = "fuzz")]

@@ -87,6 +87,8 @@ pub(super) fn is_open(words: &str) -> bool {
             Code::PolicyViolation,
             Code::ThrottlingQuotaExceeded,
             Code::InvalidProducerEpoch,
+            // Behind a gap: what was taken back from the client left one.
+            Code::OutOfOrderSequenceNumber,
             Code::PurgeQueue,
             Code::PurgeInflight,
         ];

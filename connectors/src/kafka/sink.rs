@@ -8,9 +8,12 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use parking_lot::RwLock;
 use rdkafka::error::RDKafkaErrorCode as Code;
+use rdkafka::message::{OwnedHeaders, OwnedMessage, Timestamp};
 use rdkafka::producer::{BaseRecord, Producer};
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 
+use super::again::Again;
 use super::config::{Config, Role};
 use super::link::{ask, blocking, failed};
 use super::outcome::{Failed, Way, outcome};
@@ -30,15 +33,16 @@ pub(crate) async fn open(config: &Config, publish_timeout: Duration) -> Result<(
     let of = Arc::clone(&window);
     let opened = blocking(config, move |config| {
         let client = config.client(Role::Writer { timeout: publish_timeout })?;
+        let again = Arc::new(Again::default());
         let producer: Writes = client
-            .create_with_context(Reports::new(Arc::clone(&of), &client))
+            .create_with_context(Reports::new(Arc::clone(&of), Arc::clone(&again), &client))
             .map_err(|error| failed(&config, "cannot make a client", error))?;
         ask(&config, producer.client(), None, || producer.poll(MOMENT))?;
         let (producer, may_publish) = (Arc::new(producer), Arc::new(RwLock::new(true)));
-        let writer = Writer { producer: Arc::clone(&producer), window: Arc::clone(&of), open: Arc::clone(&may_publish), publish_timeout };
+        let writer = Writer::new(&producer, &of, &again, &may_publish, publish_timeout);
         let ended =
             writer.start().map_err(|error| config.fail(ErrorKind::Disconnected, "cannot start a thread for publishing").because(error))?;
-        Ok(KafkaSink { config, producer: Some(producer), window: of, open: may_publish, publish_timeout, ended: Some(ended) })
+        Ok(KafkaSink { config, producer: Some(producer), window: of, again, open: may_publish, publish_timeout, ended: Some(ended) })
     })
     .await;
     if opened.is_err() {
@@ -52,6 +56,7 @@ pub(crate) struct KafkaSink {
     /// Taken by the drop only.
     producer: Option<Arc<Writes>>,
     window: Arc<Window>,
+    again: Arc<Again>,
     /// Whether the producer may be handed messages.
     open: Arc<RwLock<bool>>,
     publish_timeout: Duration,
@@ -69,14 +74,15 @@ impl KafkaSink {
             return true;
         };
         while let Some(publication) = waiting.front() {
-            let Some(since) = self.window.hand_over(publication.token) else {
+            let Some(open) = self.window.hand_over(publication.token) else {
                 waiting.pop_front();
                 continue;
             };
             match self.send(producer, publication) {
                 Ok(()) => {}
-                Err(None) if since.since.elapsed() < self.publish_timeout => {
-                    self.window.not_taken(publication.token);
+                Err(None) if Instant::now() < open.deadline => {
+                    // Unless it was given up meanwhile.
+                    let _ = self.window.not_taken(publication.token);
                     return false;
                 }
                 Err(None) => self.window.give(publication.token, |_| Outcome::Refused("the producer's queue is full".to_owned())),
@@ -95,6 +101,29 @@ impl KafkaSink {
             return Err(invalid(why));
         }
         let headers = headers::to_kafka(&message.headers).map_err(invalid)?;
+        if self.again.is_narrow(&to.address) {
+            let owned = OwnedMessage::new(
+                message.has_body.then(|| message.body.to_vec()),
+                message.key.as_ref().map(|key| key.to_vec()),
+                to.address.clone(),
+                Timestamp::NotAvailable,
+                -1,
+                -1,
+                headers.clone(),
+            );
+            let size = message.body.len()
+                + message.key.as_ref().map_or(0, Bytes::len)
+                + headers::size(headers.as_ref().map(OwnedHeaders::as_borrowed));
+            // It waits for its turn.
+            let _ = self.window.not_taken(*token);
+            if self.again.take_in(*token, owned, size).is_none() {
+                self.again.pump(producer, &self.window);
+                return Ok(());
+            }
+            if self.window.hand_over(*token).is_none() {
+                return Ok(());
+            }
+        }
         let record = BaseRecord {
             topic: &to.address,
             partition: None,
@@ -114,7 +143,9 @@ impl KafkaSink {
 #[async_trait]
 impl Sink for KafkaSink {
     async fn publish(&self, batch: Vec<Publication>) {
-        if !self.window.open(batch.iter().map(|publication| publication.token)) {
+        let latest = Instant::now() + self.publish_timeout;
+        let until = |publication: &Publication| publication.deadline.map_or(latest, |deadline| deadline.min(latest));
+        if !self.window.open(batch.iter().map(|publication| (publication.token, publication.to.address.as_str(), until(publication)))) {
             return;
         }
         let mut waiting = VecDeque::from(batch);

@@ -24,14 +24,36 @@ struct State {
     closing: bool,
     /// No outcome can come any more.
     ended: bool,
+    /// By name, the place of each topic in `reported`.
+    topics: HashMap<String, usize>,
+    /// When something of each topic last had its outcome.
+    reported: Vec<Option<Instant>>,
 }
 
 /// One publication.
 #[derive(Clone, Copy)]
 pub(super) struct Open {
     pub(super) since: Instant,
+    /// By then it is given up.
+    pub(super) deadline: Instant,
+    topic: usize,
     /// librdkafka has it, and answers for it.
     handed: bool,
+}
+
+/// Publications whose time is over, and that librdkafka has.
+pub(super) struct Late {
+    pub(super) publications: Vec<(Token, Open)>,
+    /// Since when the oldest of those is out that librdkafka has and that are not late.
+    pub(super) others: Option<Instant>,
+}
+
+impl Late {
+    /// Whether nothing of a topic had an outcome since one of these was handed over: its partition may not take anything.
+    pub(super) fn stands_still(&self, window: &Window) -> bool {
+        let state = window.state.lock();
+        self.publications.iter().any(|(_, open)| state.reported.get(open.topic).copied().flatten().is_none_or(|last| last < open.since))
+    }
 }
 
 impl Window {
@@ -58,14 +80,38 @@ impl Window {
         (std::mem::take(&mut state.given), state.ended)
     }
 
-    /// Takes in publications that are about to be handed over; false when the link is gone.
-    pub(super) fn open(&self, tokens: impl Iterator<Item = Token>) -> bool {
+    /// Takes in publications that are about to be handed over, each with its topic and the time by which it is given up; false when the link is gone.
+    pub(super) fn open<'a>(&self, publications: impl Iterator<Item = (Token, &'a str, Instant)>) -> bool {
         let mut state = self.state.lock();
         if !state.ended {
             let since = Instant::now();
-            state.open.extend(tokens.map(|token| (token, Open { since, handed: false })));
+            for (token, name, deadline) in publications {
+                let topic = state.topic(name);
+                state.open.insert(token, Open { since, deadline, topic, handed: false });
+            }
         }
         !state.ended
+    }
+
+    /// Refuses what is not handed over by the end of its time, and gives what librdkafka has then.
+    pub(super) fn late(&self, now: Instant) -> Late {
+        let mut state = self.state.lock();
+        let (mut refused, mut late) = (Vec::new(), Late { publications: Vec::new(), others: None });
+        for (token, open) in &state.open {
+            match (open.deadline <= now, open.handed) {
+                (true, true) => late.publications.push((*token, *open)),
+                (true, false) => refused.push(*token),
+                (false, true) => late.others = Some(late.others.map_or(open.since, |oldest| oldest.min(open.since))),
+                (false, false) => {}
+            }
+        }
+        for token in refused {
+            state.give(token, |_| Outcome::Refused("it was not sent in time".to_owned()));
+        }
+        if !state.given.is_empty() {
+            self.given.notify_one();
+        }
+        late
     }
 
     /// This one is handed over now; `None` when it has its outcome already.
@@ -76,23 +122,21 @@ impl Window {
         Some(*open)
     }
 
-    /// This one was not taken after all.
-    pub(super) fn not_taken(&self, token: Token) {
-        if let Some(open) = self.state.lock().open.get_mut(&token) {
-            open.handed = false;
-        }
+    /// This one was not taken after all; `None` when it has its outcome already.
+    pub(super) fn not_taken(&self, token: Token) -> Option<Open> {
+        let mut state = self.state.lock();
+        let open = state.open.get_mut(&token)?;
+        open.handed = false;
+        Some(*open)
     }
 
     /// Gives the outcome of this one, unless it has one.
     pub(super) fn give(&self, token: Token, outcome: impl FnOnce(Open) -> Outcome) {
         let mut state = self.state.lock();
-        if let Some(open) = state.open.remove(&token) {
-            let outcome = outcome(open);
-            state.given.push((token, outcome));
-            // Whoever takes them takes all.
-            if state.given.len() == 1 {
-                self.given.notify_one();
-            }
+        state.give(token, outcome);
+        // Whoever takes them takes all.
+        if state.given.len() == 1 {
+            self.given.notify_one();
         }
     }
 
@@ -116,5 +160,27 @@ impl Window {
         }
         state.ended = true;
         self.given.notify_one();
+    }
+}
+
+impl State {
+    fn topic(&mut self, name: &str) -> usize {
+        if let Some(place) = self.topics.get(name) {
+            return *place;
+        }
+        let place = self.reported.len();
+        self.reported.push(None);
+        self.topics.insert(name.to_owned(), place);
+        place
+    }
+
+    fn give(&mut self, token: Token, outcome: impl FnOnce(Open) -> Outcome) {
+        if let Some(open) = self.open.remove(&token) {
+            if let Some(last) = self.reported.get_mut(open.topic) {
+                *last = Some(Instant::now());
+            }
+            let outcome = outcome(open);
+            self.given.push((token, outcome));
+        }
     }
 }

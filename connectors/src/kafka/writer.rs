@@ -4,15 +4,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::RwLock;
+use rdkafka::error::RDKafkaErrorCode as Code;
+use rdkafka::message::BorrowedMessage;
 use rdkafka::producer::{BaseProducer, DeliveryResult, Producer, ProducerContext, PurgeConfig};
 use rdkafka::{ClientConfig, Message as _};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 use tracing::debug;
 
+use super::again::{Again, Company, GROUP};
 use super::headers;
 use super::link::{Context, caught};
-use super::outcome::{Failed, outcome};
+use super::outcome::{Failed, Way, outcome};
 use super::window::Window;
 use crate::{Outcome, Token};
 
@@ -20,6 +23,10 @@ use crate::{Outcome, Token};
 const BATCH: usize = 1_000_000;
 /// How long one poll takes.
 const POLL: Duration = Duration::from_millis(50);
+/// How often what is out is looked through for what is late.
+const LOOK: Duration = Duration::from_millis(50);
+/// Before messages are taken back once more: each time costs a round trip, of all partitions that something waited for.
+const TAKEN_BACK: Duration = Duration::from_secs(1);
 /// The longest wait for what was purged.
 const PURGE: Duration = Duration::from_secs(2);
 
@@ -28,28 +35,48 @@ pub(super) type Writes = BaseProducer<Context<Reports>>;
 /// Takes what the producer says of each message.
 pub(super) struct Reports {
     pub(super) window: Arc<Window>,
+    again: Arc<Again>,
     /// `batch.size`, in bytes.
     pub(super) batch: usize,
 }
 
 impl Reports {
     /// For the producer that is made by this.
-    pub(super) fn new(window: Arc<Window>, client: &ClientConfig) -> Context<Self> {
+    pub(super) fn new(window: Arc<Window>, again: Arc<Again>, client: &ClientConfig) -> Context<Self> {
         let batch = client.get("batch.size").and_then(|size| size.trim().parse().ok()).unwrap_or(BATCH);
-        Context::new(Reports { window, batch })
+        Context::new(Reports { window, again, batch })
     }
 }
 
 /// The thread between the producer and the window.
 pub(super) struct Writer {
-    pub(super) producer: Arc<Writes>,
-    pub(super) window: Arc<Window>,
+    producer: Arc<Writes>,
+    window: Arc<Window>,
+    again: Arc<Again>,
     /// Whether the producer may be handed messages. Held for writing while that ends.
-    pub(super) open: Arc<RwLock<bool>>,
-    pub(super) publish_timeout: Duration,
+    open: Arc<RwLock<bool>>,
+    publish_timeout: Duration,
+}
+
+/// When a writer last looked for what is late, and last took messages back.
+#[derive(Default)]
+struct Looks {
+    looked: Option<Instant>,
+    taken_back: Option<Instant>,
 }
 
 impl Writer {
+    pub(super) fn new(
+        producer: &Arc<Writes>,
+        window: &Arc<Window>,
+        again: &Arc<Again>,
+        open: &Arc<RwLock<bool>>,
+        publish_timeout: Duration,
+    ) -> Self {
+        let (producer, window, again, open) = (Arc::clone(producer), Arc::clone(window), Arc::clone(again), Arc::clone(open));
+        Writer { producer, window, again, open, publish_timeout }
+    }
+
     /// Starts the thread; the receiver ends once every outcome was given.
     pub(super) fn start(self) -> std::io::Result<oneshot::Receiver<()>> {
         self.spawn(Self::run)
@@ -71,9 +98,11 @@ impl Writer {
 
     /// Works until the sink closed and every message is answered, or the link is lost: why.
     fn run(&self) -> String {
-        let mut closing_since = None;
+        let (mut closing_since, mut looks) = (None, Looks::default());
         loop {
             self.producer.poll(POLL);
+            self.again.pump(&self.producer, &self.window);
+            self.give_up_late(&mut looks);
             let Some(closing) = self.window.outlook() else { return "the sink was closed".to_owned() };
             let client = self.producer.client();
             if let Some((_, why)) = client.fatal_error() {
@@ -93,6 +122,37 @@ impl Writer {
         }
     }
 
+    /// Gives up what is out when its time is over: refused where it was never sent, which only shows when the client gives it back. What else the client
+    /// gives back then goes out once more.
+    fn give_up_late(&self, looks: &mut Looks) {
+        let now = Instant::now();
+        if looks.looked.is_some_and(|looked| now < looked + LOOK) {
+            return;
+        }
+        looks.looked = Some(now);
+        let late = self.window.late(now);
+        if late.publications.is_empty() {
+            return;
+        }
+        let ear = &self.producer.client().context().ear;
+        let is_clear = |since: &Instant| ear.way_since(*since) == Way::Clear;
+        // What was sent before, and may be on its way again, would have another number if it were taken back: it could arrive twice.
+        let may_take_back = late.others.as_ref().is_none_or(is_clear) && late.stands_still(&self.window);
+        let is_due = looks.taken_back.is_none_or(|last| now >= last + TAKEN_BACK);
+        if may_take_back && is_due {
+            debug!(late = late.publications.len(), "messages are late, what the client has not sent is taken back");
+            looks.taken_back = Some(now);
+            self.producer.purge(PurgeConfig::default().queue());
+            return;
+        }
+        for (token, open) in late.publications {
+            let was_asked = looks.taken_back.is_some_and(|last| open.deadline <= last && now >= last + LOOK);
+            if was_asked || !may_take_back || !is_clear(&open.since) {
+                self.window.give(token, |_| Outcome::Unknown("no answer in time".to_owned()));
+            }
+        }
+    }
+
     /// Takes nothing more, and waits for what is out: it is well, and what is purged on its way is unknown. Not for long: what is published meanwhile
     /// waits too.
     fn drain(&self) {
@@ -107,6 +167,7 @@ impl Writer {
     fn end(&self, why: &str) {
         debug!(why, "a sink ends");
         *self.open.write() = false;
+        self.again.close();
         self.producer.purge(PurgeConfig::default().queue().inflight());
         let begun = Instant::now();
         while self.producer.in_flight_count() > 0 && begun.elapsed() < PURGE {
@@ -121,23 +182,65 @@ impl ProducerContext for Context<Reports> {
     type DeliveryOpaque = Box<Token>;
 
     fn delivery(&self, result: &DeliveryResult<'_>, token: Box<Token>) {
-        self.of.window.give(*token, |open| match result {
+        let (token, Reports { window, again, batch }) = (*token, &self.of);
+        let message = match result {
+            Ok(message) | Err((_, message)) => message,
+        };
+        let company = again.reported(message.topic(), token);
+        let batch = match company {
+            Company::Any => *batch,
+            Company::Group => GROUP,
+            Company::Alone => 0,
+        };
+        let size = message.payload_len() + message.key_len() + headers::size(message.headers());
+        if let Err((error, _)) = result
+            && let Some(code) = error.rdkafka_error_code()
+        {
+            if self.goes_again(token, message, size, (company, batch), code) {
+                return;
+            }
+            if code != Code::PurgeQueue {
+                self.ear.message_failed(Some(code));
+            }
+        }
+        window.give(token, |open| match result {
             // Only a broker gives an offset. Of what has none librdkafka concludes that it was stored, from a later batch that was, or from
             // what a broker calls a repeat (docs/decisions/0014).
             Ok(message) if message.offset() >= 0 && !self.ear.repeated_since(open.since) => Outcome::Confirmed,
             Ok(message) => Outcome::Unknown(format!("`{}`: the client calls it delivered, but no broker said where to", message.topic())),
             Err((error, message)) => {
-                self.ear.message_failed(error.rdkafka_error_code());
-                outcome(&Failed {
-                    error,
-                    topic: message.topic(),
-                    size: message.payload_len() + message.key_len() + headers::size(message.headers()),
-                    has_key: message.key().is_some(),
-                    batch: self.of.batch,
-                    way: self.ear.way_since(open.since),
-                })
+                let (topic, has_key, way) = (message.topic(), message.key().is_some(), self.ear.way_since(open.since));
+                outcome(&Failed { error, topic, size, has_key, batch, way })
             }
         });
+    }
+}
+
+impl Context<Reports> {
+    /// Whether a message that was not delivered is handed over once more, as it says nothing of this one that it was not.
+    fn goes_again(&self, token: Token, message: &BorrowedMessage<'_>, size: usize, (company, batch): (Company, usize), code: Code) -> bool {
+        let Reports { window, again, .. } = &self.of;
+        match code {
+            Code::MessageSizeTooLarge | Code::MessageBatchTooLarge | Code::InvalidRecord if size < batch => {
+                let first = window.not_taken(token).and_then(|_| again.refused(token, message.detach(), size, company, code));
+                if first == Some(true) {
+                    self.ear.message_failed(Some(code));
+                }
+                first.is_some()
+            }
+            Code::PurgeQueue => {
+                let Some(open) = window.not_taken(token) else { return true };
+                let goes = open.deadline > Instant::now()
+                    && self.ear.way_since(open.since) == Way::Clear
+                    && again.taken_back(token, message.detach(), size);
+                if !goes {
+                    // As before: its outcome follows.
+                    let _ = window.hand_over(token);
+                }
+                goes
+            }
+            _ => false,
+        }
     }
 }
 
@@ -152,10 +255,12 @@ mod tests {
         let (window, mut outcomes) = Window::start();
         let publish_timeout = Duration::from_secs(5);
         let client = Config::at("127.0.0.1:1").client(Role::Writer { timeout: publish_timeout }).unwrap();
-        let producer = Arc::new(client.create_with_context(Reports::new(Arc::clone(&window), &client)).unwrap());
+        let producer = Arc::new(client.create_with_context(Reports::new(Arc::clone(&window), Arc::default(), &client)).unwrap());
         let open = Arc::new(RwLock::new(true));
-        let writer = Writer { producer, window: Arc::clone(&window), open: Arc::clone(&open), publish_timeout };
-        assert!(window.open([1, 2].into_iter()) && window.hand_over(1).is_some());
+        let writer = Writer::new(&producer, &window, &Arc::default(), &open, publish_timeout);
+        drop(producer);
+        let until = Instant::now() + publish_timeout;
+        assert!(window.open([(1, "a", until), (2, "a", until)].into_iter()) && window.hand_over(1).is_some());
         let ended = writer.spawn(|_| panic!("of the test")).unwrap();
         let mut said = outcomes.recv().await.unwrap();
         said.sort_by_key(|(token, _)| *token);

@@ -100,7 +100,7 @@ async fn what_is_confirmed_behind_a_refused_batch_is_there() {
         cluster.broker_round_trip_time(1, Duration::from_millis(50)).unwrap();
         // Each is a batch.
         let large = (0..8).map(|token| publication(token, "a", Message::new(vec![b'x'; 10_000]))).collect();
-        let said = answered_after(&cluster, &[Says::RD_KAFKA_RESP_ERR_NOT_LEADER_FOR_PARTITION], large).await;
+        let said = answered_in_batches(&cluster, &[Says::RD_KAFKA_RESP_ERR_NOT_LEADER_FOR_PARTITION], large, Some("16384")).await;
         assert!(said.iter().all(|outcome| matches!(outcome, Outcome::Confirmed | Outcome::Unknown(_))), "{said:?}");
         let confirmed = said.iter().filter(|outcome| **outcome == Outcome::Confirmed).count();
         assert_eq!(confirmed, kept(&cluster).await, "{said:?}");
@@ -126,8 +126,20 @@ async fn answered_after(
     says: &[Says],
     publications: Vec<Publication>,
 ) -> Vec<Outcome> {
+    answered_in_batches(cluster, says, publications, None).await
+}
+
+/// The same with batches of this size.
+async fn answered_in_batches(
+    cluster: &MockCluster<'static, DefaultProducerContext>,
+    says: &[Says],
+    publications: Vec<Publication>,
+    size: Option<&str>,
+) -> Vec<Outcome> {
     cluster.create_topic("a", 1, 1).unwrap();
-    let broker = BrokerConfig::Kafka(kafka::Config::at(cluster.bootstrap_servers()));
+    let mut config = kafka::Config::at(cluster.bootstrap_servers());
+    size.into_iter().for_each(|size| config.properties.set("batch.size", size));
+    let broker = BrokerConfig::Kafka(config);
     let (sink, mut outcomes) = broker.sink(Duration::from_secs(15)).await.unwrap();
     cluster.request_errors(RDKafkaApiKey::Produce, says);
     let count = publications.len();
@@ -143,6 +155,43 @@ async fn kept(cluster: &MockCluster<'static, DefaultProducerContext>) -> usize {
         reader.fetch_watermarks("a", 0, PATIENCE).unwrap().1
     });
     usize::try_from(kept.await.unwrap()).unwrap()
+}
+
+/// An idempotent producer has one request on its way to a partition: with small batches a round trip would carry as little.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_round_trip_carries_all_that_waits() {
+    let cluster = MockCluster::new(1).unwrap();
+    cluster.create_topic("a", 1, 1).unwrap();
+    cluster.broker_round_trip_time(1, Duration::from_millis(300)).unwrap();
+    let broker = BrokerConfig::Kafka(kafka::Config::at(cluster.bootstrap_servers()));
+    let (sink, mut outcomes) = broker.sink(Duration::from_secs(60)).await.unwrap();
+    let start = Instant::now();
+    sink.publish((0..3000).map(|token| publication(token, "a", Message::new(vec![b'x'; 300]))).collect()).await;
+    assert_eq!(collect(&mut outcomes, 3000).await, vec![Outcome::Confirmed; 3000]);
+    assert!(start.elapsed() < Duration::from_secs(12), "it took {:?}", start.elapsed());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_never_sent_in_its_time_is_refused_and_not_sent_later() {
+    let cluster = MockCluster::new(2).unwrap();
+    cluster.create_topic("a", 1, 1).unwrap();
+    cluster.create_topic("here", 1, 1).unwrap();
+    cluster.partition_leader("a", 0, Some(2)).unwrap();
+    cluster.partition_leader("here", 0, Some(1)).unwrap();
+    let broker = BrokerConfig::Kafka(kafka::Config::at(cluster.bootstrap_servers()));
+    let (sink, mut outcomes) = broker.sink(Duration::from_secs(60)).await.unwrap();
+    cluster.broker_down(2).unwrap();
+    let soon = Some(tokio::time::Instant::now() + Duration::from_secs(1));
+    let late = (0..10).map(|token| Publication { deadline: soon, ..publication(token, "a", Message::new("late")) });
+    let patient = (10..20).map(|token| publication(token, "a", Message::new("patient")));
+    sink.publish(late.chain(patient).collect()).await;
+    let said = collect(&mut outcomes, 10).await;
+    assert!(said.iter().all(|outcome| matches!(outcome, Outcome::Refused(_))), "{said:?}");
+    sink.publish(vec![publication(20, "here", Message::new("x"))]).await;
+    assert_eq!(collect(&mut outcomes, 1).await, [Outcome::Confirmed]);
+    cluster.broker_up(2).unwrap();
+    assert_eq!(collect(&mut outcomes, 10).await, vec![Outcome::Confirmed; 10], "what has its time left is still sent");
+    assert_eq!(kept(&cluster).await, 10);
 }
 
 /// librdkafka counts its epochs up to 32 767 and begins again at 0; from then on a broker knows a later one.

@@ -28,6 +28,57 @@ async fn what_is_too_large_is_invalid_and_takes_nothing_else_with_it() {
 }
 
 #[tokio::test]
+async fn a_topic_that_takes_less_than_a_batch_takes_each_message_of_it() {
+    let (broker, topic, tiny) = (at(shared()), fresh("narrow"), fresh("tiny"));
+    create(shared(), &topic, 3, &[("max.message.bytes", "50000")]).await;
+    create(shared(), &tiny, 1, &[("max.message.bytes", "1000")]).await;
+    let of = |topic: &str, from: u64, count: u64| -> Vec<_> {
+        (from..from + count).map(|token| publication(token, topic, Message::new(vec![b'x'; 500]))).collect()
+    };
+    let (sink, mut outcomes) = broker.sink(PATIENCE).await.unwrap();
+    sink.publish(of(&topic, 0, 1000)).await;
+    sink.publish(of(&tiny, 1000, 50)).await;
+    assert_eq!(collect(&mut outcomes, 1050).await, vec![Outcome::Confirmed; 1050]);
+    // It is known by now, and others are not held up.
+    sink.publish(of(&topic, 0, 100)).await;
+    assert_eq!(collect(&mut outcomes, 100).await, vec![Outcome::Confirmed; 100]);
+    let source = broker.source(options(&topic)).await.unwrap();
+    assert_eq!(read(&*source, 1100).await.len(), 1100);
+}
+
+#[tokio::test]
+async fn what_was_taken_back_from_the_client_is_sent_once_by_a_real_broker_too() {
+    let server = KafkaServer::start("");
+    let (broker, count) = (at(&server), 40);
+    declare(&broker, "a").await;
+    let (sink, mut outcomes) = broker.sink(Duration::from_secs(30)).await.unwrap();
+    sink.publish(numbered("a", 1)).await;
+    assert_eq!(collect(&mut outcomes, 1).await, [Outcome::Confirmed]);
+    // While it stands still one request is on its way, and the rest waits in the client.
+    server.freeze(true);
+    let named = |from: u64| (from..from + count).map(|number| publication(number, "a", Message::new(number.to_string())));
+    sink.publish(named(100).collect()).await;
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    let soon = Some(tokio::time::Instant::now() + Duration::from_secs(1));
+    sink.publish(named(200).map(|late| dwell_connectors::Publication { deadline: soon, ..late }).collect()).await;
+    sink.publish(named(300).collect()).await;
+    let mut said = Vec::new();
+    while said.len() < 40 {
+        said.extend(tokio::time::timeout(PATIENCE, outcomes.recv()).await.expect("they are given up in time").expect("the link lives"));
+    }
+    assert!(said.iter().all(|(token, outcome)| (200..240).contains(token) && matches!(outcome, Outcome::Refused(_))), "{said:?}");
+    server.freeze(false);
+    assert_eq!(collect(&mut outcomes, 80).await, vec![Outcome::Confirmed; 80]);
+    sink.publish(numbered("a", 2).split_off(1)).await;
+    assert_eq!(collect(&mut outcomes, 1).await, [Outcome::Confirmed]);
+    let source = broker.source(options("a")).await.unwrap();
+    let mut landed = numbers(&read(&*source, 82).await);
+    landed.sort_unstable();
+    let expected: Vec<u64> = [1, 2].into_iter().chain(100..140).chain(300..340).collect();
+    assert_eq!(landed, expected);
+}
+
+#[tokio::test]
 async fn what_can_never_pass_is_invalid_and_not_sent() {
     let (broker, topic) = (at(shared()), fresh("invalid"));
     declare(&broker, &topic).await;
@@ -145,7 +196,7 @@ async fn what_travels_with_an_invalid_message_is_not_invalid() {
     let (sink, mut outcomes) = broker.sink(Duration::from_secs(10)).await.unwrap();
     sink.publish(vec![keyed(1), publication(2, &topic, Message::new("x")), keyed(3)]).await;
     let said = collect(&mut outcomes, 3).await;
-    assert!(matches!(&said[..], [Outcome::Unroutable(_), Outcome::Invalid(_), Outcome::Unroutable(_)]), "{said:?}");
+    assert!(matches!(&said[..], [Outcome::Confirmed, Outcome::Invalid(_), Outcome::Confirmed]), "{said:?}");
     sink.publish(vec![keyed(1), keyed(3)]).await;
     assert_eq!(collect(&mut outcomes, 2).await, vec![Outcome::Confirmed; 2]);
 }

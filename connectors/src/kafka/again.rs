@@ -1,0 +1,196 @@
+//! Messages that are handed over once more: each was refused together with its batch, or taken back from the client because another's time was over.
+//!
+//! A broker takes a batch whole or not at all, and does not say which message of it was wrong. So what goes to such a topic goes out in small groups
+//! for a while, one after the other; and what was refused with its group goes out alone, so that the answer is its own.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use rdkafka::Message as _;
+use rdkafka::error::RDKafkaErrorCode as Code;
+use rdkafka::message::OwnedMessage;
+use rdkafka::producer::BaseRecord;
+use tokio::time::Instant;
+
+use super::window::Window;
+use super::writer::Writes;
+use crate::Token;
+
+/// The most bytes of a group.
+pub(super) const GROUP: usize = 16_384;
+/// What a message has on the wire besides what is in it, at most.
+const FRAME: usize = 100;
+/// How long a topic whose limit is small is remembered.
+const REMEMBERED: Duration = Duration::from_secs(600);
+
+/// How a message went out that is to be judged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Company {
+    /// In any batch.
+    Any,
+    /// In a group.
+    Group,
+    Alone,
+}
+
+/// What is handed over once more.
+#[derive(Default)]
+pub(super) struct Again {
+    /// Whether there is anything: so that who has nothing pays nothing.
+    some: AtomicBool,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    closed: bool,
+    /// Taken back.
+    back: VecDeque<Item>,
+    topics: HashMap<String, Narrow>,
+}
+
+struct Item {
+    token: Token,
+    message: OwnedMessage,
+    size: usize,
+}
+
+/// A topic that refused a batch.
+#[derive(Default)]
+struct Narrow {
+    groups: VecDeque<Item>,
+    alone: VecDeque<Item>,
+    /// One group, or one alone.
+    out: HashMap<Token, Company>,
+    /// Remembered until then, even where nothing waits.
+    until: Option<Instant>,
+}
+
+impl Again {
+    /// Takes this one in where its topic takes no whole batches; gives it back where it does.
+    pub(super) fn take_in(&self, token: Token, message: OwnedMessage, size: usize) -> Option<OwnedMessage> {
+        let mut state = self.state.lock();
+        if !state.closed
+            && let Some(topic) = state.topics.get_mut(message.topic())
+        {
+            topic.groups.push_back(Item { token, message, size });
+            return None;
+        }
+        Some(message)
+    }
+
+    /// Whether this topic takes no whole batches.
+    pub(super) fn is_narrow(&self, topic: &str) -> bool {
+        self.some.load(Ordering::Acquire) && self.state.lock().topics.contains_key(topic)
+    }
+
+    /// This one has its report: how it went out.
+    pub(super) fn reported(&self, topic: &str, token: Token) -> Company {
+        if !self.some.load(Ordering::Acquire) {
+            return Company::Any;
+        }
+        let mut state = self.state.lock();
+        state.topics.get_mut(topic).and_then(|topic| topic.out.remove(&token)).unwrap_or(Company::Any)
+    }
+
+    /// This one was refused with its batch: whether it is the first of that. `None` where nothing more is handed over.
+    pub(super) fn refused(&self, token: Token, message: OwnedMessage, size: usize, company: Company, code: Code) -> Option<bool> {
+        let mut state = self.state.lock();
+        if state.closed {
+            return None;
+        }
+        self.some.store(true, Ordering::Release);
+        let topic = state.topics.entry(message.topic().to_owned()).or_default();
+        if code != Code::InvalidRecord {
+            topic.until = Some(Instant::now() + REMEMBERED);
+        }
+        let queue = if company == Company::Any { &mut topic.groups } else { &mut topic.alone };
+        queue.push_back(Item { token, message, size });
+        Some(queue.len() == 1)
+    }
+
+    /// This one was taken back; false where nothing more is handed over.
+    pub(super) fn taken_back(&self, token: Token, message: OwnedMessage, size: usize) -> bool {
+        let mut state = self.state.lock();
+        if !state.closed {
+            self.some.store(true, Ordering::Release);
+            state.back.push_back(Item { token, message, size });
+        }
+        !state.closed
+    }
+
+    /// Hands over what may go now.
+    pub(super) fn pump(&self, producer: &Writes, window: &Window) {
+        if !self.some.load(Ordering::Acquire) {
+            return;
+        }
+        let mut state = self.state.lock();
+        if state.closed {
+            return;
+        }
+        let State { back, topics, .. } = &mut *state;
+        send(back, usize::MAX, producer, window, |_| {});
+        let now = Instant::now();
+        topics.retain(|_, topic| {
+            let Narrow { groups, alone, out, until } = topic;
+            if out.is_empty() {
+                send(alone, 0, producer, window, |token| {
+                    out.insert(token, Company::Alone);
+                });
+            }
+            if out.is_empty() {
+                send(groups, GROUP, producer, window, |token| {
+                    out.insert(token, Company::Group);
+                });
+            }
+            let waits = !(out.is_empty() && alone.is_empty() && groups.is_empty());
+            waits || until.is_some_and(|until| now < until)
+        });
+        if back.is_empty() && topics.is_empty() {
+            self.some.store(false, Ordering::Release);
+        }
+    }
+
+    /// Nothing more is handed over.
+    pub(super) fn close(&self) {
+        let mut state = self.state.lock();
+        state.closed = true;
+        state.back.clear();
+        state.topics.clear();
+    }
+}
+
+/// Hands over as many as are below this size together, one at least; what has its outcome by now is left out.
+fn send(items: &mut VecDeque<Item>, most: usize, producer: &Writes, window: &Window, mut sent: impl FnMut(Token)) {
+    let mut total = 0;
+    while let Some(Item { token, message, size }) = items.front() {
+        let (token, size) = (*token, size + FRAME);
+        if total > 0 && total + size > most {
+            return;
+        }
+        if window.hand_over(token).is_some() {
+            let record = BaseRecord {
+                topic: message.topic(),
+                partition: None,
+                payload: message.payload(),
+                key: message.key(),
+                timestamp: None,
+                headers: message.headers().cloned(),
+                delivery_opaque: Box::new(token),
+            };
+            if producer.send::<[u8], [u8]>(record).is_err() {
+                // Its queue is full: the next time.
+                window.not_taken(token);
+                return;
+            }
+            sent(token);
+            total += size;
+        }
+        items.pop_front();
+        if most == 0 && total > 0 {
+            return;
+        }
+    }
+}
