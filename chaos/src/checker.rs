@@ -24,7 +24,7 @@ use windows::{Copy, Windows};
 use crate::history::{DeadJob, End, Event, Fault, History, Job, Op, Phase};
 
 /// What a fault does not concern is out within so much while it lasts, ms. A machine that is busy with ten other things has to do it, too.
-const BESIDE_MS: i64 = 8000;
+const BESIDE_MS: i64 = 12_000;
 
 /// Checks a run.
 #[must_use]

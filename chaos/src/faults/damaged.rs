@@ -21,11 +21,11 @@ const SET_VERSION: &str = "local record = redis.call('HGET', KEYS[1], ARGV[1]) \
      redis.call('HSET', KEYS[1], ARGV[1], string.char(ARGV[3]) .. string.sub(record, 2)) return 1";
 /// Of each of these jobs one thing is asked: its cancel, its new time, that it goes now (by HTTP), and the same job once more, which may also take the
 /// place of what cannot be read. Two are due while nobody can read them; so long after they are asked for, ms.
-const DUE_MS: [i64; 4] = [5000, 5000, 25_000, 25_000];
+const DUE_MS: [i64; 4] = [5000, 5000, 30_000, 30_000];
 /// How long it may take until all are stored: before the first is due.
 const STORED: Duration = Duration::from_secs(4);
 /// How long the answers may take.
-const ANSWERED: Duration = Duration::from_secs(15);
+const ANSWERED: Duration = Duration::from_secs(20);
 /// How often it is looked.
 const LOOK: Duration = Duration::from_millis(20);
 

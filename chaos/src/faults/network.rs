@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use dwell::clock;
+use dwell::servers::BrokerKind;
 use rand::RngExt;
 use rand::rngs::StdRng;
 
@@ -21,7 +22,11 @@ const HELD: Duration = Duration::from_secs(15);
 /// How long the others may take to have what it gives back: with a Kafka session, and the lease of what it had claimed.
 const TAKEN_OVER: Duration = Duration::from_secs(13);
 /// How much longer it is cut off: others that are not served by then would be seen.
-const SERVED: Duration = Duration::from_secs(12);
+const SERVED: Duration = Duration::from_secs(15);
+
+/// How long an instance may take to read something, and how often it is looked.
+const FOUND: Duration = Duration::from_secs(30);
+const LOOK: Duration = Duration::from_millis(200);
 
 /// Mends the link whatever happens.
 pub(super) struct Broken<'a>(&'a Proxy);
@@ -68,9 +73,38 @@ pub(super) async fn drop_answers(link: &Proxy, hold: Duration) -> Result<String,
     flows(link, None, Flow::Drop, hold).await
 }
 
+/// An instance that reads requests: on Kafka, where a partition has one reader, the one whose count of requests rises; else any.
+async fn reader(world: &World, rng: &mut StdRng) -> Result<usize, Error> {
+    let any = rng.random_range(0..world.instances.len());
+    if world.options().broker != BrokerKind::Kafka {
+        return Ok(any);
+    }
+    let mut before: Vec<u64> = Vec::new();
+    let found = clock::timeout(FOUND, async {
+        loop {
+            let mut now = Vec::new();
+            for instance in &world.instances {
+                now.push(read_by(&instance.server.lock().await.metrics().await?));
+            }
+            if let Some(reader) = before.iter().zip(&now).position(|(before, now)| now > before) {
+                return Ok(reader);
+            }
+            before = now;
+            clock::sleep(LOOK).await;
+        }
+    });
+    found.await.unwrap_or_else(|| Err(Error::Course(format!("no instance read a request within {FOUND:?}"))))
+}
+
+/// How many requests an instance has stored.
+fn read_by(metrics: &str) -> u64 {
+    let lines = metrics.lines().filter(|line| line.starts_with("dwell_ingest_total{"));
+    lines.filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok()).sum()
+}
+
 /// One instance has no Redis for longer than it holds requests; the others have.
 pub(super) async fn instance_cut_off(world: &World, rng: &mut StdRng, hold: Duration) -> Result<Done, Error> {
-    let number = rng.random_range(0..world.instances.len());
+    let number = reader(world, rng).await?;
     let link = &world.instances[number].redis;
     let served_us = clock::wall_us() + i64::try_from((HELD + TAKEN_OVER).as_micros()).unwrap_or(i64::MAX);
     let hold = hold.max(HELD + TAKEN_OVER + SERVED);

@@ -19,7 +19,7 @@ const CROWD: usize = 1500;
 /// Each so many has a single attempt.
 const SINGLE: usize = 10;
 /// How long it is silent at least: several times as long as a publish waits.
-const SILENCE: Duration = Duration::from_secs(20);
+const SILENCE: Duration = Duration::from_secs(25);
 
 pub(super) async fn target_silent(world: &World, rng: &mut StdRng, hold: Duration) -> Result<Done, Error> {
     let number = rng.random::<u32>();

@@ -28,17 +28,17 @@ fn silent(target: &str) -> Run {
 fn who_is_not_concerned_is_in_time_while_it_lasts() {
     let late = |run: Run, seconds| run.asked("x").came_so("x", DUE_US + seconds * SECOND, |_| ()).wrong();
     assert_eq!(late(silent("t"), 21), [], "it is the silent one");
-    assert_eq!(late(silent("u"), 7), []);
-    assert_eq!(late(silent("u"), 9), [Wrong::Late]);
+    assert_eq!(late(silent("u"), 11), []);
+    assert_eq!(late(silent("u"), 13), [Wrong::Late]);
     assert_eq!(late(silent("u"), 21), [Wrong::Late], "also where it came after the heal");
-    assert_eq!(late(beside(Run::new(), "instance-cut-off", Only::Nobody), 9), [Wrong::Late]);
+    assert_eq!(late(beside(Run::new(), "instance-cut-off", Only::Nobody), 13), [Wrong::Late]);
     // From then on.
     let mut run = beside(Run::new(), "instance-cut-off", Only::Nobody);
     let Some(Event { op: Op::Fault(Fault { beside: Some(Beside { from_us, .. }), .. }), .. }) = run.0.events.last_mut() else { panic!() };
     *from_us = DUE_US + 2 * SECOND;
-    assert_eq!(late(run, 9), []);
+    assert_eq!(late(run, 13), []);
     // What was sent before it broke may have been held up by something else.
-    let mut run = silent("u").asked("x").came_so("x", DUE_US + 9 * SECOND, |_| ());
+    let mut run = silent("u").asked("x").came_so("x", DUE_US + 13 * SECOND, |_| ());
     run.0.events.iter_mut().filter(|event| matches!(event.op, Op::Schedule(_))).for_each(|event| event.t_us -= SECOND);
     assert_eq!(run.wrong(), []);
 }
