@@ -187,6 +187,7 @@ pub struct Ingest {
     pub exchange: String,
     /// `missing_delay = "immediate"`
     pub missing_delay_immediate: bool,
+    pub hold_ms: u64,
 }
 
 /// `[delivery]`; durations in ms.

@@ -1,10 +1,11 @@
 //! Reads one ingest: a message becomes a request, the request is stored, only then the message is acknowledged.
 //!
-//! Batches are applied one after the other, so that requests for one id keep the order of one reader. Nothing is given back while Redis or the
-//! `rejected` destination is away: the batch is held and tried again.
+//! Batches are applied one after the other, so that requests for one id keep the order of one reader. While Redis or the `rejected` destination is away
+//! the batch is held and tried again. Where Redis stays away for longer than `hold`, all that was read is given back, and nothing is read until it answers:
+//! another instance may reach it.
 
 use dwell_connectors::{Acks, Batch, BrokerConfig, ConnectorError, Destination, Source, SourceOptions};
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 use tokio_util::sync::CancellationToken;
 
 use crate::apply::Apply;
@@ -17,6 +18,7 @@ use crate::request::Rules;
 use crate::telemetry::{IngestMetrics, IngestResult, PauseReason, Paused};
 
 mod batch;
+mod cut_off;
 mod held;
 mod reject;
 mod replies;
@@ -46,6 +48,16 @@ pub struct Ingest {
     of_ingest: Option<IngestMetrics>,
     readiness: Readiness,
     returned: Returned,
+    /// The store did not take a request.
+    trouble: Notify,
+}
+
+/// How one life of a source ended.
+enum Ended {
+    /// Told to stop.
+    Told,
+    /// The store did not answer for too long: what was read is given back, and the ingest is paused.
+    CutOff(Paused),
 }
 
 /// What an [`Ingest`] is made of.
@@ -96,6 +108,7 @@ impl Ingest {
             readiness: parts.readiness,
             returned: Returned::default(),
             rules: parts.rules,
+            trouble: Notify::new(),
         }
     }
 
@@ -113,7 +126,11 @@ impl Ingest {
 
     async fn read_until(&self, mut opened: Option<Box<dyn Source>>, stop: &CancellationToken, give_up: &CancellationToken) {
         let mut backoff = Backoff::link();
+        let mut paused = None;
         while !stop.is_cancelled() {
+            if opened.is_none() && !self.until_answered(stop, paused.take()).await {
+                return;
+            }
             let opening = async {
                 match opened.take() {
                     Some(source) => Ok(source),
@@ -130,7 +147,11 @@ impl Ingest {
                     let ended = self.read(source, stop, give_up).await;
                     self.tell(|metrics| metrics.reading().reads(false));
                     match ended {
-                        Ok(()) => return,
+                        Ok(Ended::Told) => return,
+                        Ok(Ended::CutOff(until_answered)) => {
+                            paused = Some(until_answered);
+                            continue;
+                        }
                         Err(error) => {
                             tracing::warn!(ingest = self.name, %error, mend = error.mend, "link for reading lost, reopening");
                             self.tell(|metrics| metrics.last_error().met(&error));
@@ -149,8 +170,8 @@ impl Ingest {
         }
     }
 
-    /// One life of a source: `Ok` when told to stop.
-    async fn read(&self, source: Box<dyn Source>, stop: &CancellationToken, give_up: &CancellationToken) -> Result<(), ConnectorError> {
+    /// One life of a source.
+    async fn read(&self, source: Box<dyn Source>, stop: &CancellationToken, give_up: &CancellationToken) -> Result<Ended, ConnectorError> {
         let telling = async {
             source.reads().await;
             tracing::info!(ingest = self.name, topic = self.options.topic, "reading");
@@ -160,13 +181,15 @@ impl Ingest {
         };
         // One batch is read while the one before is stored.
         let (sender, mut batches) = mpsc::channel::<Result<Batch, ConnectorError>>(1);
+        let let_go = give_up.child_token();
         let reading = async {
-            // Ends, and with it the channel, when told to stop or when the source is spent.
+            // Ends, and with it the channel, when told to stop, when all is given back, or when the source is spent.
             let sender = sender;
             loop {
                 let batch = tokio::select! {
                     biased;
                     () = stop.cancelled() => return,
+                    () = let_go.cancelled() => return,
                     batch = source.recv() => batch,
                 };
                 let failed = batch.is_err();
@@ -190,14 +213,14 @@ impl Ingest {
             while let Some(batch) = batches.recv().await {
                 let batch = batch?;
                 // A batch that was not begun is given back by closing.
-                if stop.is_cancelled() || !self.apply(batch.messages, give_up).await {
+                if stop.is_cancelled() || let_go.is_cancelled() || !self.apply(batch.messages, &let_go).await {
                     break;
                 }
                 source.ack(batch.id).await?;
             }
             Ok(())
         };
-        let result = {
+        let working = async {
             tokio::pin!(applying);
             tokio::select! {
                 biased;
@@ -206,12 +229,30 @@ impl Ingest {
                 () = telling => Ok(()),
             }
         };
+        let mut ended = Ended::Told;
+        let result = {
+            tokio::pin!(working);
+            tokio::select! {
+                biased;
+                result = &mut working => result,
+                () = self.cut_off() => {
+                    tracing::warn!(
+                        ingest = self.name,
+                        hold_ms = self.rules.ingest.hold_ms,
+                        "redis did not answer for so long, what was read is given back for another instance, and nothing is read until it answers"
+                    );
+                    ended = Ended::CutOff(self.paused(PauseReason::Redis));
+                    let_go.cancel();
+                    working.await
+                }
+            }
+        };
         match (result, source.close().await) {
             (Ok(()), Err(error)) => {
                 tracing::debug!(ingest = self.name, %error, "closing the source failed, the broker delivers again what was open");
-                Ok(())
+                Ok(ended)
             }
-            (result, _) => result,
+            (result, _) => result.map(|()| ended),
         }
     }
 

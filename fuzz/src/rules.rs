@@ -55,6 +55,7 @@ pub(crate) fn rules(kind: &str, envelope: bool, immediate: bool) -> Rules {
             target: String::new(),
             exchange: String::new(),
             missing_delay_immediate: immediate,
+            hold_ms: 15_000,
         },
         ttr_ms: 30_000,
         confirm: Confirm::Broker,

@@ -108,6 +108,8 @@ pub struct Ingest {
     pub exchange: String,
     /// What becomes of a message without a delay.
     pub missing_delay: MissingDelay,
+    /// How long requests are held while Redis is away, before they are given back for another instance. At least 1s.
+    pub hold: String,
 }
 
 impl Default for Ingest {
@@ -123,6 +125,7 @@ impl Default for Ingest {
             target: String::new(),
             exchange: String::new(),
             missing_delay: MissingDelay::Reject,
+            hold: "15s".to_owned(),
         }
     }
 }

@@ -17,21 +17,26 @@ use crate::telemetry::Metrics;
 use crate::telemetry::metrics::Exposition;
 
 /// The probes. `/livez` is 200 while the runtime turns: that it answers is the proof (an agent that fails ends the process).
-/// `/readyz` is 200 or 503, with what is waited for and why it is not there. `/metrics` encodes what was counted, and asks nobody.
+/// `/readyz` is 200 or 503, with what is waited for and why it is not there, and why an ingest is paused, which does not
+/// make it 503. `/metrics` encodes what was counted, and asks nobody.
 pub fn router(readiness: Readiness, metrics: Metrics) -> Router {
     Router::new()
         .route("/livez", get(async || Json(json!({ "alive": true }))))
-        .route("/readyz", get(readyz).with_state(readiness))
+        .route("/readyz", get(readyz).with_state((readiness, metrics.clone())))
         .route("/metrics", get(scrape).with_state(Arc::new(Scrapes { metrics, last: Mutex::default() })))
 }
 
-async fn readyz(State(readiness): State<Readiness>) -> Response {
+async fn readyz(State((readiness, metrics)): State<(Readiness, Metrics)>) -> Response {
     let waiting = readiness.waiting();
     let ready = readiness.is_ready();
     let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     let names: Vec<String> = waiting.iter().map(|(what, _)| what.to_string()).collect();
     let why = waiting.iter().filter(|(_, why)| !why.is_empty()).map(|(what, why)| (what.to_string(), json!(why)));
-    let detail: serde_json::Map<String, serde_json::Value> = why.collect();
+    let paused = metrics
+        .paused_ingests()
+        .into_iter()
+        .map(|(name, reason)| (format!("ingest.{name}"), json!(format!("paused: {}", reason.as_str()))));
+    let detail: serde_json::Map<String, serde_json::Value> = paused.chain(why).collect();
     (status, Json(json!({ "ready": ready, "waiting_for": names, "detail": detail }))).into_response()
 }
 
@@ -70,6 +75,7 @@ async fn scrape(State(scrapes): State<Arc<Scrapes>>, headers: HeaderMap) -> Resp
 mod tests {
     use super::*;
     use crate::http::{Listener, Waiting};
+    use crate::telemetry::PauseReason;
     use std::net::SocketAddr;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpStream;
@@ -95,7 +101,8 @@ mod tests {
         let listener = Listener::bind("probes.listen", "127.0.0.1:0").await.unwrap();
         let address = listener.address();
         let shutdown = CancellationToken::new();
-        let router = router(readiness.clone(), Metrics::new(["main"], ["main"]));
+        let metrics = Metrics::new(["main"], ["main"]);
+        let router = router(readiness.clone(), metrics.clone());
         let server = tokio::spawn(listener.serve(router, shutdown.clone()));
 
         let answer = ask(address, "/readyz").await;
@@ -106,8 +113,14 @@ mod tests {
 
         readiness.store_reached();
         readiness.ingest_reads("main");
+        let paused = metrics.ingest_paused(PauseReason::Redis, metrics.ingest("main").map(|ingest| ingest.reading().clone()));
         let answer = ask(address, "/readyz").await;
-        assert!(answer.starts_with("HTTP/1.1 200") && answer.ends_with(r#"{"detail":{},"ready":true,"waiting_for":[]}"#), "{answer}");
+        assert!(
+            answer.starts_with("HTTP/1.1 200")
+                && answer.ends_with(r#"{"detail":{"ingest.main":"paused: redis"},"ready":true,"waiting_for":[]}"#),
+            "{answer}"
+        );
+        drop(paused);
 
         // A broker that is only published to is named, and nothing waits for it.
         let broker = Waiting::Broker("far".to_owned());

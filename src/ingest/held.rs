@@ -35,6 +35,7 @@ impl Patience for Held<'_> {
             self.paused = Some((reason, self.ingest.paused(reason)));
             self.ingest.tell(|metrics| metrics.last_error().met(error));
             tracing::warn!(ingest = self.ingest.name, %error, mend = error.mend, "the store does not take jobs, the ingest waits");
+            self.ingest.trouble.notify_one();
         }
         tokio::select! {
             () = self.give_up.cancelled() => false,

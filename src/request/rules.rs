@@ -63,6 +63,7 @@ impl Rules {
             target: String::new(),
             exchange: String::new(),
             missing_delay_immediate: false,
+            hold_ms: 15_000,
         };
         Rules {
             name: String::new(),

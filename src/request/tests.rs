@@ -73,6 +73,7 @@ fn rules(kind: Kind) -> Rules {
             target: String::new(),
             exchange: String::new(),
             missing_delay_immediate: false,
+            hold_ms: 15_000,
         },
         ttr_ms: 30_000,
         confirm: Confirm::Broker,

@@ -6,6 +6,8 @@ use super::Store;
 use super::answer::Items;
 use super::batch::{Applied, Asked, Group};
 use super::error::{Class, StoreError};
+use super::link::Moves;
+use super::scripts::Name;
 use crate::job::{Conflict, Due, Verdict};
 use crate::request::Schedule;
 
@@ -48,6 +50,30 @@ impl Store {
         let asked: Vec<Asked<'_>> = requests.iter().map(Asked::Schedule).collect();
         let Applied { answers, heads } = self.apply(&asked, &[]).await;
         Ok(Scheduled { answers: answers.into_iter().collect::<Result<_, _>>()?, heads })
+    }
+
+    /// Whether the store takes requests: an empty batch, for one of the buckets, goes the way of each, through the durability gate. A full Redis and
+    /// a damaged bucket answer too.
+    pub async fn takes_requests(&self) -> Result<(), StoreError> {
+        let bucket = rand::random_range(0..self.keys.buckets());
+        let calls = [vec![self.script_call(Name::Schedule, bucket, &self.brokers())]];
+        let (mut loaded, mut moves) = (false, Moves::default());
+        loop {
+            let link = self.gate.link();
+            match self.gate.pass(link, "schedule", &calls).await.pop() {
+                Some(Err(error)) if error.class == Class::NoScript && !loaded => {
+                    loaded = true;
+                    link.load(&Name::Schedule.source(), calls.iter().flatten()).await?;
+                }
+                // Another master may not know the script.
+                Some(Err(error)) if moves.follow(&error).await => loaded = false,
+                Some(Err(error)) if !matches!(error.class, Class::Script | Class::Oom) => {
+                    self.observer.failed(error.class);
+                    return Err(error);
+                }
+                _ => return Ok(()),
+            }
+        }
     }
 
     /// The answers of one call, one a member, and the heads that it put there.

@@ -1,5 +1,6 @@
 //! Every metric: its name and help text in one place, and the handles that the agents count with. Every series exists from the start, at zero.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
@@ -167,6 +168,12 @@ impl Metrics {
     #[must_use]
     pub fn ingest(&self, name: &str) -> Option<IngestMetrics> {
         self.ingests.iter().find(|(known, _)| known == name).map(|(_, metrics)| metrics.clone())
+    }
+
+    /// The ingests that hold what they have read or do not read, and why.
+    #[must_use]
+    pub fn paused_ingests(&self) -> BTreeMap<&str, PauseReason> {
+        self.ingests.iter().filter_map(|(name, ingest)| Some((name.as_str(), ingest.reading.get().1?))).collect()
     }
 
     /// What was counted so far, of all brokers and ingests together.

@@ -2,6 +2,7 @@
 
 mod consumer;
 mod crash;
+mod cut_off;
 mod delivery;
 mod early;
 mod faults;

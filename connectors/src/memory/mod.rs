@@ -138,6 +138,12 @@ impl Broker {
             .unwrap_or_default()
     }
 
+    /// How many deliveries to this group there were: one of a message that was given back counts again.
+    #[must_use]
+    pub fn delivered(&self, topic: &str, group: &str) -> usize {
+        self.shared.state.lock().topics.get(topic).map_or(0, |topic| topic.delivered(group))
+    }
+
     /// How many messages this group has not acked yet, delivered or not. For a group that never read: all.
     #[must_use]
     pub fn unacked(&self, topic: &str, group: &str) -> usize {

@@ -26,6 +26,8 @@ struct Group {
     again: BTreeSet<usize>,
     /// Delivered and not settled.
     out: BTreeSet<usize>,
+    /// How many deliveries there were.
+    delivered: usize,
 }
 
 impl Topic {
@@ -56,6 +58,7 @@ impl Topic {
                 group.next += 1;
             }
             group.out.insert(offset);
+            group.delivered += 1;
             offsets.push(offset);
             messages.push(Message { redelivered: again.is_some(), ..stored.message.clone() });
         }
@@ -97,6 +100,10 @@ impl Topic {
         for group in self.groups.values_mut() {
             group.again.append(&mut group.out);
         }
+    }
+
+    pub(super) fn delivered(&self, group: &str) -> usize {
+        self.groups.get(group).map_or(0, |group| group.delivered)
     }
 
     pub(super) fn unacked(&self, group: &str) -> usize {

@@ -81,6 +81,7 @@ impl Resolver<'_> {
                 );
                 self.note(&format!("{key}.topic"), wrong);
             }
+            let hold = self.check(&format!("{key}.hold"), rules::duration(&raw.hold, 1000, rules::LONGEST_MS));
             let ingest = Ingest {
                 broker: raw.broker,
                 topic: raw.topic,
@@ -92,6 +93,7 @@ impl Resolver<'_> {
                 target: raw.target,
                 exchange: raw.exchange,
                 missing_delay_immediate: raw.missing_delay == raw::MissingDelay::Immediate,
+                hold_ms: hold.unwrap_or_default(),
             };
             ingests.insert(name, ingest);
         }

@@ -1,6 +1,6 @@
 -- schedule: stores a batch of jobs, all of this bucket.
 -- KEYS   as in prelude.lua, with the due of every broker in meta.
--- ARGV   five a job: id, record, time ('=' epoch ms | '+' ms from now | '<' epoch ms, space, ms from now: the earlier),
+-- ARGV   none (changes nothing), or five a job: id, record, time ('=' epoch ms | '+' ms from now | '<' epoch ms, space, ms from now: the earlier),
 --        policy (replace | keep | reject), check (1: look the fingerprint up).
 --        The ids of one call differ from each other.
 -- Answer { now us, number of jobs, then verdict, due ms ('' unknown) of each job, then broker, due ms of each due whose head this call put there }.
@@ -9,6 +9,11 @@
 -- Work   <= 128 jobs or 1 MiB a call; a constant number of commands, and three a job whose id exists. First write HSET: a full Redis refuses cleanly.
 local WIDTH, EQUALS = 5, string.byte('=')
 local count = #ARGV / WIDTH
+-- A batch of none: whether requests would be taken. It writes, so that the durability gate has what to wait for.
+if count == 0 then
+  touch()
+  return { NOW_US, 0 }
+end
 local ids, brokers = {}, {}
 for i = 1, count do
   local record = ARGV[(i - 1) * WIDTH + 2]

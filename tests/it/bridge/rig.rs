@@ -45,10 +45,8 @@ impl Rig {
 
     /// Starts an instance, with counters of its own.
     pub(super) async fn run(&mut self, roles: Roles) {
-        self.metrics = counters(&self.settings);
-        let readiness = Readiness::new(self.settings.ingest.keys().map(String::as_str).filter(|_| roles.ingest));
-        self.bridge = Some(Bridge::start(&self.settings, roles, &self.metrics, &Default::default(), &readiness).await.unwrap());
-        wait_until("the bridge is ready", async || readiness.is_ready().then_some(())).await;
+        let (bridge, metrics) = instance(&self.settings, roles).await;
+        (self.bridge, self.metrics) = (Some(bridge), metrics);
     }
 
     /// Starts an instance that waits for what is away, for this long at most where that is said: what it is waiting for, once Redis is there.
@@ -131,6 +129,15 @@ impl Rig {
         });
         counts.await.dead.iter().sum()
     }
+}
+
+/// Starts an instance with these settings, and gives its counters.
+pub(super) async fn instance(settings: &Settings, roles: Roles) -> (Bridge, Metrics) {
+    let metrics = counters(settings);
+    let readiness = Readiness::new(settings.ingest.keys().map(String::as_str).filter(|_| roles.ingest));
+    let bridge = Bridge::start(settings, roles, &metrics, &Default::default(), &readiness).await.unwrap();
+    wait_until("the bridge is ready", async || readiness.is_ready().then_some(())).await;
+    (bridge, metrics)
 }
 
 fn counters(settings: &Settings) -> Metrics {

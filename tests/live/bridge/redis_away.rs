@@ -36,7 +36,7 @@ async fn with_fsync_a_killed_redis_loses_nothing_and_repeats_nothing() {
 
 #[tokio::test]
 async fn while_redis_is_frozen_requests_are_held_and_nothing_is_lost_or_repeated() {
-    let rig = Rig::new("frozen", RedisOptions::default(), "").await;
+    let rig = Rig::new("frozen", RedisOptions::default(), "ingest.main.hold = \"10m\"").await;
     let dwell = rig.dwell().await;
     let load = rig.load(60);
     rig.until_arrived(500).await;
