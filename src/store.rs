@@ -28,6 +28,7 @@ pub mod settle;
 pub mod survey;
 pub mod vitals;
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -74,6 +75,8 @@ pub struct Store {
     clock: Mutex<Option<(i64, Instant)>>,
     /// Claims whose answer was lost: what they took goes back first.
     lost_claims: Mutex<Vec<lease::LostClaim>>,
+    /// By bucket and set: what stands at its head and cannot be read.
+    unread: Mutex<HashMap<(u16, String), lease::Unread>>,
 }
 
 impl Store {
@@ -113,6 +116,7 @@ impl Store {
             brokers: RwLock::new(known.brokers.into()),
             clock: Mutex::new(None),
             lost_claims: Mutex::new(Vec::new()),
+            unread: Mutex::default(),
         }
     }
 

@@ -46,14 +46,17 @@ impl Dispatch {
         }
         let next = taken.next_ms.map(|due_ms| now + micros(due_ms.saturating_mul(1000).saturating_sub(taken.now_us)));
         self.wakes.read(bucket, if taken.more { Some(now) } else { next }, now);
-        if self.unread.is_news(bucket, taken.unknown, now) || taken.orphans > 0 {
-            tracing::error!(
+        // Once all of them were looked at.
+        if !taken.more && self.unread.is_news(bucket, taken.unknown, now) {
+            tracing::warn!(
                 broker = &*self.broker,
                 bucket,
-                unknown = taken.unknown,
-                orphans = taken.orphans,
-                "jobs that this version cannot read stay in place, ids without a record were removed; run `dwell fsck`"
+                jobs = taken.unknown,
+                "due jobs that this version cannot read stay in place for an instance that can; where there is none, run `dwell fsck`"
             );
+        }
+        if taken.orphans > 0 {
+            tracing::error!(broker = &*self.broker, bucket, orphans = taken.orphans, "ids without a record were removed; run `dwell fsck`");
         }
         self.window.unreserve(most, bytes);
         for broken in taken.broken {

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use redis::Value;
 
 use super::Store;
@@ -17,6 +18,8 @@ use crate::job::JobId;
 /// A claim may take what is due so much later. No longer, because a job that is claimed can be neither cancelled for sure nor moved. The scripts
 /// know it as `CLAIM_AHEAD`: what is due so soon after a failover may have been claimed by the master before.
 pub const AHEAD: Duration = Duration::from_millis(5);
+/// How long what cannot be read is passed over before it is looked at again: it may have been mended.
+const PASS_OVER: Duration = Duration::from_secs(60);
 /// The most ids that one `reclaim` looks at.
 const RECLAIM_IDS: usize = 512;
 
@@ -85,11 +88,24 @@ pub struct Taken {
     pub now_us: i64,
     /// There is more already.
     pub more: bool,
-    /// Jobs of another version that were left in place.
+    /// Jobs of another version that were left in place at the head of what is due, or past its time; as far as was looked.
     pub unknown: u32,
     /// Ids without a record that were taken out of the index.
     pub orphans: u32,
 }
+
+/// Jobs at the head of a set that this version cannot read. Whoever looks there next begins behind them: they would hide all others.
+#[derive(Debug, Clone)]
+pub(super) struct Unread {
+    count: u32,
+    last: Bytes,
+    score: Bytes,
+    /// When the first of them was last looked at.
+    since: Instant,
+}
+
+/// The set of leases, among the names of brokers.
+const RUN: &str = "";
 
 /// A claim whose answer did not come.
 #[derive(Debug, Clone)]
@@ -132,10 +148,11 @@ impl Store {
         let lease_ms = whole_ms(lease);
         let mut call = self.script_call(Name::Claim, bucket, &[broker.to_owned()]);
         call.arg(&fence[..]).arg(lease_ms).arg(most).arg(most_bytes).arg(whole_ms(ahead));
+        let known = self.pass_over(bucket, broker, &mut call);
         // Taken before the call, and generously early: only a bound for the search.
         let least_deadline_ms = self.now_ms() + i64::try_from(lease_ms).unwrap_or(i64::MAX / 2) - 60_000;
         let answer = match self.call(Name::Claim, &call).await {
-            Ok(value) => self.read_taken("claim", bucket, fence, sent + lease, value),
+            Ok(value) => self.read_taken("claim", (bucket, broker), fence, (sent, lease), known, value),
             Err(error) => Err(error),
         };
         if answer.is_err() {
@@ -201,14 +218,53 @@ impl Store {
         let sent = clock::now();
         let mut call = self.script_call(Name::Rescue, bucket, &[]);
         call.arg(&fence[..]).arg(whole_ms(lease)).arg(most).arg(most_bytes);
+        let known = self.pass_over(bucket, RUN, &mut call);
         let value = self.call(Name::Rescue, &call).await?;
-        self.read_taken("rescue", bucket, fence, sent + lease, value)
+        self.read_taken("rescue", (bucket, RUN), fence, (sent, lease), known, value)
     }
 
-    fn read_taken(&self, script: &'static str, bucket: u16, fence: Fence, deadline: Instant, value: Value) -> Result<Taken, StoreError> {
+    /// Adds to a call what is known of the head of this set; answers since when.
+    fn pass_over(&self, bucket: u16, set: &str, call: &mut redis::Cmd) -> Option<Instant> {
+        let mut unread = self.unread.lock();
+        if !unread.is_empty() {
+            let of_set = (bucket, set.to_owned());
+            match unread.get(&of_set) {
+                Some(known) if known.since.elapsed() < PASS_OVER => {
+                    call.arg(known.count).arg(&known.last[..]).arg(&known.score[..]);
+                    return Some(known.since);
+                }
+                _ => drop(unread.remove(&of_set)),
+            }
+        }
+        call.arg(0).arg("").arg("");
+        None
+    }
+
+    /// Keeps what a call found at the head of a set.
+    fn found_unread(&self, (bucket, set): (u16, &str), found: Unread) {
+        let mut unread = self.unread.lock();
+        if found.count > 0 {
+            unread.insert((bucket, set.to_owned()), found);
+        } else if !unread.is_empty() {
+            unread.remove(&(bucket, set.to_owned()));
+        }
+    }
+
+    fn read_taken(
+        &self,
+        script: &'static str,
+        (bucket, set): (u16, &str),
+        fence: Fence,
+        (sent, lease): (Instant, Duration),
+        known: Option<Instant>,
+        value: Value,
+    ) -> Result<Taken, StoreError> {
+        let deadline = sent + lease;
         let mut items = Items::new(script, value)?;
         let mut taken = Taken { now_us: items.int()?, next_ms: items.maybe_number()?, more: items.int()? == 1, ..Taken::default() };
         taken.unknown = u32::try_from(items.int()?).unwrap_or(u32::MAX);
+        let (last, score) = (items.bytes()?, items.bytes()?);
+        self.found_unread((bucket, set), Unread { count: taken.unknown, last, score, since: known.unwrap_or(sent) });
         taken.orphans = u32::try_from(items.int()?).unwrap_or(u32::MAX);
         self.saw_clock(taken.now_us);
         let received = clock::now();

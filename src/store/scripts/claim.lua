@@ -1,10 +1,12 @@
 -- claim: takes jobs of one broker that are due, or almost, under a lease: due > run, attempt + 1, a new fence.
 -- KEYS   as in prelude.lua, with the one due that is read.
 -- ARGV   fence (8 random bytes: the nonce of this claim), lease ms, most jobs, most bytes of records (at least one job is taken), ms: what is due so much later
---        is taken too, and whoever took it publishes it then and no sooner.
--- Answer { now us, next due ms that is later than what was asked for ('' none), 1 where more of that is there already, jobs of an unknown version that
---          were left in place, ids without a record that were taken out, then id, state, record, due ms of each job }.
--- Work   <= 128 jobs or 1 MiB a call; looks at <= 1024 ids. First write ZREM or ZREMRANGEBYRANK: a full Redis still drains.
+--        is taken too, and whoever took it publishes it then and no sooner; and what the last answer said of ids at the head: how many, the last of
+--        them, its score (0 and two empty ones: nothing).
+-- Answer { now us, next due ms that is later than what was asked for ('' none), 1 where more of that is there already, or was not looked at, jobs of an
+--          unknown version that were left in place at the head, the last of them, its score ('' none), ids without a record that were taken out, then
+--          id, state, record, due ms of each job }.
+-- Work   <= 128 jobs or 1 MiB a call; looks at <= 1024 ids, behind those at the head that are known to be unreadable. First write ZREM or ZREMRANGEBYRANK: a full Redis still drains.
 local fence, lease, most, most_bytes = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local due_key, until_ms = KEYS[9], NOW + tonumber(ARGV[5])
 -- No id of a job, since those have no control characters: see below.
@@ -14,11 +16,14 @@ local SLICE = 8
 local ids, records, states, dues, orphans = {}, {}, {}, {}, {}
 local leases, written = {}, {}
 local deadline = int(NOW + lease)
-local bytes, unknown, more, looked, count = 0, 0, 0, 0, 0
+local bytes, more, looked, count = 0, 0, 0, 0
+local last_unknown, last_score = ARGV[7], ARGV[8]
+local skipped, floor, offset = behind_unread(due_key, tonumber(ARGV[6]), last_unknown, last_score)
+local unknown = skipped
 
 -- Pages, because what is left in place must not hide what stands behind it.
 while count < most and looked < 1024 and more == 0 do
-  local page = call('ZRANGEBYSCORE', due_key, '-inf', until_ms, 'WITHSCORES', 'LIMIT', looked, most)
+  local page = call('ZRANGEBYSCORE', due_key, floor, until_ms, 'WITHSCORES', 'LIMIT', offset + looked, most)
   local is_cut, at, slice = false, 1, 1
   while at <= #page and not is_cut do
     if slice == 0 then
@@ -54,7 +59,7 @@ while count < most and looked < 1024 and more == 0 do
         leases[2 * count - 1], leases[2 * count] = deadline, id
         written[2 * count - 1], written[2 * count] = id, known
       else
-        unknown = unknown + 1
+        unknown, last_unknown, last_score = unknown + 1, id, page[at + 1]
       end
       at, looked = at + 2, looked + 1
     end
@@ -63,13 +68,15 @@ while count < most and looked < 1024 and more == 0 do
     if count == 0 and slice == 0 then slice = 1 end
   end
   if count >= most or is_cut then more = 1
-  elseif #page < 2 * most then break end
+  elseif #page < 2 * most then break
+  elseif looked >= 1024 then more = 1 end
 end
+if unknown == 0 then last_unknown, last_score = '', '' end
 
 many('ZREM', due_key, orphans)
 many('HDEL', STATE, orphans)
--- Where none was left in place or out, they are the first of all, and need not be looked for one by one.
-if count > 0 and looked == count then call('ZREMRANGEBYRANK', due_key, 0, count - 1) else many('ZREM', due_key, ids) end
+-- Where none was left in place or out, they stand side by side, and need not be looked for one by one.
+if count > 0 and looked == count then call('ZREMRANGEBYRANK', due_key, skipped, skipped + count - 1) else many('ZREM', due_key, ids) end
 -- A small set is a list that is searched from its head, while no member is longer than 64 bytes; one that had such a member stays none.
 if count > 16 and call('EXISTS', RUN) == 0 then
   call('ZADD', RUN, 0, LONG, unpack(leases))
@@ -80,9 +87,9 @@ end
 many('HSET', STATE, written)
 
 local next_due = call('ZRANGEBYSCORE', due_key, '(' .. int(until_ms), '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
-local answer = { NOW_US, next_due[2] and int(next_due[2]) or '', more, unknown, #orphans }
+local answer = { NOW_US, next_due[2] and int(next_due[2]) or '', more, unknown, last_unknown, last_score, #orphans }
 for i = 1, count do
-  local at = 4 * i + 1
+  local at = 4 * i + 3
   answer[at + 1], answer[at + 2], answer[at + 3], answer[at + 4] = ids[i], states[i], records[i], dues[i]
 end
 return answer

@@ -133,6 +133,16 @@ local function see_master(is_new)
   return changed, fresh and 0 or 1
 end
 
+-- Ids at the head of a set that were found unreadable: how many still are, and the score and offset behind them. Where there are fewer than that, others
+-- took some. Where there are more, one is new among them, and where the last moved, the others may have: then all are looked at again.
+local function behind_unread(key, count, last, score)
+  if count > 0 and call('ZSCORE', key, last) == score then
+    local left = call('ZRANK', key, last) + 1
+    if left <= count then return left, score, left - call('ZCOUNT', key, '-inf', '(' .. score) end
+  end
+  return 0, '-inf', 0
+end
+
 -- Appends one to three items to a flat list.
 local function push(list, first, second, third)
   local last = #list

@@ -1,15 +1,17 @@
 -- rescue: leases past their time are taken over under a new fence, with a new lease. What was held for its consumer stays marked as held;
 --         of any other job the owner crashed: one more crash in a row (a second rescue of the same lease counts none).
 -- KEYS   as in prelude.lua, no due.
--- ARGV   fence (8 random bytes), lease ms, most jobs, most bytes of records.
--- Answer { now us, next lease deadline ms ('' none), 1 where more is past its time, jobs of an unknown version left in place, ids without a
---          record that were taken out, then id, state, record, '' of each job }.
--- Work   <= 128 jobs or 1 MiB; looks at <= 1024 ids. First write ZREM.
+-- ARGV   fence (8 random bytes), lease ms, most jobs, most bytes of records; and what the last answer said of ids at the head, as in claim.lua.
+-- Answer { now us, next lease deadline ms ('' none), 1 where more is past its time, or was not looked at, jobs of an unknown version left in place at the
+--          head, the last of them, its score ('' none), ids without a record that were taken out, then id, state, record, '' of each job }.
+-- Work   <= 128 jobs or 1 MiB; looks at <= 1024 ids, behind those at the head that are known to be unreadable. First write ZREM.
 local fence, lease, most, most_bytes = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local ids, taken, orphans = {}, {}, {}
-local bytes, unknown, more, offset = 0, 0, 0, 0
-while #ids < most and offset < 1024 and more == 0 do
-  local page = call('ZRANGEBYSCORE', RUN, '-inf', NOW, 'LIMIT', offset, most)
+local bytes, more, looked = 0, 0, 0
+local last_unknown, last_score = ARGV[6], ARGV[7]
+local unknown, floor, offset = behind_unread(RUN, tonumber(ARGV[5]), last_unknown, last_score)
+while #ids < most and looked < 1024 and more == 0 do
+  local page = call('ZRANGEBYSCORE', RUN, floor, NOW, 'LIMIT', offset + looked, most)
   local states = many('HMGET', STATE, page) or {}
   for i, id in ipairs(page) do
     local length = call('HSTRLEN', JOBS, id)
@@ -32,14 +34,15 @@ while #ids < most and offset < 1024 and more == 0 do
         push(ids, id)
         taken[#ids] = { state = write_state(state), record = record }
       else
-        unknown = unknown + 1
+        unknown, last_unknown = unknown + 1, id
       end
     end
   end
   if #page < most then break end
-  if #ids >= most then more = 1 end
-  offset = offset + most
+  looked = looked + most
+  if #ids >= most or looked >= 1024 then more = 1 end
 end
+if unknown == 0 then last_unknown, last_score = '', '' else last_score = call('ZSCORE', RUN, last_unknown) end
 many('ZREM', RUN, orphans)
 many('HDEL', STATE, orphans)
 many('ZREM', RUN, ids)
@@ -51,7 +54,7 @@ end
 many('ZADD', RUN, leases)
 many('HSET', STATE, states)
 local next_deadline = call('ZRANGEBYSCORE', RUN, '(' .. int(NOW), '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
-local answer = { NOW_US, next_deadline[2] and int(next_deadline[2]) or '', more, unknown, #orphans }
+local answer = { NOW_US, next_deadline[2] and int(next_deadline[2]) or '', more, unknown, last_unknown, last_score, #orphans }
 for i, id in ipairs(ids) do
   push(answer, id, taken[i].state, taken[i].record)
   push(answer, '')

@@ -11,6 +11,7 @@ use dwell::store::settle::{Release, Retry, Stood};
 
 use super::bed::{Bed, FAR, LEASE, MAIN, PAST, held, id, one_of, request};
 use super::lossy::Lossy;
+use crate::support::wait_until;
 
 #[tokio::test]
 async fn a_claim_takes_what_is_due_in_order_and_tells_what_is_next() {
@@ -199,6 +200,76 @@ async fn jobs_of_a_later_version_stay_and_hide_nothing() {
     assert!(error.class == dwell::store::error::Class::Script && error.message.contains("DWELL_VERSION"), "{error}");
     assert_eq!(bed.put(request("later-000", 2001, FAR)).await, Verdict::Replaced);
     assert_eq!(bed.place("later-000").await, "due:main");
+}
+
+#[tokio::test]
+async fn any_number_of_jobs_of_a_later_version_hides_nothing_and_each_is_looked_at_once() {
+    const LATER: u64 = 2500;
+    let bed = Bed::new().await;
+    let later = |n: u64| format!("later-{n:04}");
+    for n in 0..LATER / 100 {
+        let batch: Vec<_> = (100 * n..100 * (n + 1)).map(|n| request(&later(n), n, Due::At(1000 + n.cast_signed()))).collect();
+        bed.store.schedule(&batch).await.unwrap();
+    }
+    for n in 0..LATER {
+        bed.redis(&["HSET", &bed.key("jobs"), &later(n), "\x02 of a later version"]).await;
+    }
+    bed.put(request("behind", 5000, Due::At(90_000))).await;
+    let until_nothing = async || {
+        let (mut ids, mut unknown, mut calls) = (Vec::new(), 0, 0);
+        loop {
+            let taken = bed.claim().await;
+            ids.extend(taken.jobs.iter().map(|lease| lease.id.as_str().to_owned()));
+            (unknown, calls) = (taken.unknown, calls + 1);
+            if !taken.more {
+                return (ids, unknown, calls);
+            }
+            assert!(calls < 10, "it comes to an end");
+        }
+    };
+    assert_eq!(until_nothing().await, (vec!["behind".to_owned()], 2500, 3));
+    // Behind them, on and on: one call.
+    bed.put(request("behind again", 5001, Due::At(90_001))).await;
+    bed.put(request("further behind", 5002, Due::At(90_002))).await;
+    assert_eq!(until_nothing().await, (vec!["behind again".to_owned(), "further behind".to_owned()], 2500, 1));
+    // Among them, with a time that was over long ago.
+    bed.put(request("among", 5003, Due::At(1500))).await;
+    assert_eq!(until_nothing().await.0, ["among"]);
+    // Who can read them took some, also the last.
+    for n in (0..700).chain([LATER - 1]) {
+        bed.redis(&["ZREM", &bed.key("due:main"), &later(n)]).await;
+    }
+    bed.put(request("behind fewer", 5004, Due::At(90_003))).await;
+    let (ids, unknown, _) = until_nothing().await;
+    assert_eq!((ids, unknown), (vec!["behind fewer".to_owned()], 1799));
+    for n in 700..900 {
+        bed.redis(&["ZREM", &bed.key("due:main"), &later(n)]).await;
+    }
+    bed.put(request("behind fewer still", 5005, Due::At(90_004))).await;
+    assert_eq!(until_nothing().await, (vec!["behind fewer still".to_owned()], 1599, 1));
+    assert_eq!(bed.place(&later(1000)).await, "due:main");
+}
+
+#[tokio::test]
+async fn any_number_of_leases_of_a_later_version_hides_none_that_is_over() {
+    let bed = Bed::new().await;
+    for n in 0..12 {
+        let batch: Vec<_> = (100 * n..100 * (n + 1)).map(|n| request(&format!("job-{n:04}"), n, PAST)).collect();
+        bed.store.schedule(&batch).await.unwrap();
+    }
+    while bed.claim_for(Duration::ZERO).await.more {}
+    for n in 0..1200 {
+        bed.redis(&["HSET", &bed.key("jobs"), &format!("job-{n:04}"), "\x02 of a later version"]).await;
+    }
+    // Leases that end later.
+    bed.put(request("behind", 5000, PAST)).await;
+    wait_until("its lease is over", async || {
+        bed.claim_for(Duration::from_millis(1)).await;
+        let first = bed.store.rescue(0, LEASE, 128, 1 << 20).await.unwrap();
+        let second = bed.store.rescue(0, LEASE, 128, 1 << 20).await.unwrap();
+        first.jobs.iter().chain(&second.jobs).any(|lease| lease.id.as_str() == "behind").then_some(())
+    })
+    .await;
 }
 
 #[tokio::test]

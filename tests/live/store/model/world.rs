@@ -124,11 +124,11 @@ impl World {
 
     /// Ids and attempts.
     pub(crate) fn claim(&mut self, fence: Fence, over: bool, early: bool) -> Vec<(u8, u32)> {
-        taken(self.call_once(Name::Claim, &[&fence, span(over).as_bytes(), b"10", b"1000000", ahead(early)]))
+        taken(self.call_once(Name::Claim, &[&fence, span(over).as_bytes(), b"10", b"1000000", ahead(early), b"0", b"", b""]))
     }
 
     pub(crate) fn rescue(&mut self, fence: Fence, over: bool) -> Vec<(u8, u32)> {
-        taken(self.call_once(Name::Rescue, &[&fence, span(over).as_bytes(), b"10", b"1000000"]))
+        taken(self.call_once(Name::Rescue, &[&fence, span(over).as_bytes(), b"10", b"1000000", b"0", b"", b""]))
     }
 
     pub(crate) fn reclaim(&mut self, fence: Fence, early: bool) -> i64 {
@@ -229,7 +229,7 @@ fn verdict(items: &[Value]) -> (String, Option<i64>) {
 
 fn taken(value: Value) -> Vec<(u8, u32)> {
     let Value::Array(items) = value else { panic!("{value:?}") };
-    let mut taken: Vec<(u8, u32)> = items[5..]
+    let mut taken: Vec<(u8, u32)> = items[7..]
         .chunks(4)
         .map(|job| {
             let Value::BulkString(state) = &job[1] else { panic!() };
