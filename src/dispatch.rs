@@ -31,7 +31,7 @@ use crate::fleet::Fleet;
 use crate::publisher::{Publisher, Reports};
 use crate::reconnect::Backoff;
 use crate::store::Store;
-use crate::store::error::StoreError;
+use crate::store::error::{Class, StoreError};
 use crate::store::inbound::Head;
 use crate::store::lease::{AHEAD, Ask, Lease, Taken};
 use crate::telemetry::trace::Traces;
@@ -188,7 +188,8 @@ impl Dispatch {
                 self.publish_parked().await;
             }
             while let Some((bucket, settle)) = self.gathered.next() {
-                let settler = Settler { store: self.store.clone(), broker: self.broker.clone(), give_up: give_up.clone() };
+                let settler =
+                    Settler { store: self.store.clone(), broker: self.broker.clone(), lease: self.lease, give_up: give_up.clone() };
                 settles.push(settler.run(bucket, settle));
             }
             if stopping && claims.is_empty() && settles.is_empty() && self.flights.is_empty() {
@@ -251,6 +252,10 @@ impl Dispatch {
     /// Gives back what claims took whose answers were lost: nobody claims after this, and their leases would have to run out.
     async fn give_back_lost(&mut self) {
         while let Err(error) = self.store.reclaim_all_lost(&self.broker).await {
+            if error.class == Class::Script {
+                tracing::error!(broker = &*self.broker, %error, mend = "run `dwell fsck --repair`", "claims of a damaged bucket were not given back");
+                return;
+            }
             tracing::warn!(broker = &*self.broker, %error, "giving back claims failed, trying again");
             clock::sleep(self.backoff.pause()).await;
         }

@@ -2,13 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
 use crate::clock;
 use crate::reconnect::Backoff;
 use crate::store::Store;
-use crate::store::error::StoreError;
+use crate::store::error::{Class, StoreError};
 use crate::store::inbound::CALL_JOBS;
 use crate::store::settle::{Bury, Held, Over, Release, Retry, Stood};
 
@@ -72,16 +73,22 @@ impl Settle {
         }
     }
 
-    /// Settles, calling again until the store answers or `give_up`. What became of each job; `None` when given up, and then
-    /// the leases run out by themselves. A call that failed may have settled them all the same: then no lease stands for the next one, which says
+    /// Settles, calling again until the store answers or `give_up`; where the bucket is damaged, until the leases are over, since time does not mend
+    /// it. What became of each job; `None` when given up, and then the leases run out by themselves. A call that failed may have settled them all the same: then no lease stands for the next one, which says
     /// so of the whole batch.
-    pub(super) async fn run(&self, store: &Store, bucket: u16, broker: &str, give_up: &CancellationToken) -> Option<Vec<Stood>> {
-        let mut backoff = Backoff::link();
+    async fn run(&self, bucket: u16, Settler { store, broker, lease, give_up }: &Settler) -> Option<Vec<Stood>> {
+        let (begun, mut backoff) = (clock::now(), Backoff::link());
+        let broker = &**broker;
         let mut failed = false;
         loop {
             match self.call(store, bucket, broker).await {
                 Ok(stood) if failed && !stood.contains(&Stood::Settled) => return Some(vec![Stood::Settled; stood.len()]),
                 Ok(stood) => return Some(stood),
+                Err(error) if error.class == Class::Script && begun.elapsed() >= *lease => {
+                    let mend = "run `dwell fsck --repair`; what was delivered will be delivered again";
+                    tracing::error!(broker, bucket, %error, mend, jobs = self.len(), "settling failed until the leases were over");
+                    return None;
+                }
                 Err(error) => tracing::warn!(broker, bucket, %error, "settling failed, trying again"),
             }
             failed = true;
@@ -176,6 +183,8 @@ pub(super) struct Settler {
     pub(super) store: Arc<Store>,
     /// The broker whose `due` the jobs go back to.
     pub(super) broker: Arc<str>,
+    /// How long a claim holds.
+    pub(super) lease: Duration,
     /// Ends settling where the store stays away.
     pub(super) give_up: CancellationToken,
 }
@@ -183,7 +192,7 @@ pub(super) struct Settler {
 impl Settler {
     /// Settles; answers what was settled, and what became of each job.
     pub(super) async fn run(self, bucket: u16, settle: Settle) -> (u16, Settle, Option<Vec<Stood>>) {
-        let stood = settle.run(&self.store, bucket, &self.broker, &self.give_up).await;
+        let stood = settle.run(bucket, &self).await;
         (bucket, settle, stood)
     }
 }

@@ -4,6 +4,9 @@
 pub(super) const GRANT: &str = "grant it the keys `{NAMESPACE:*` and `NAMESPACE:*`, the channel `NAMESPACE:*`, and the categories \
     @read @write @scripting @pubsub @connection with INFO and TIME (docs/redis.md has the exact line); or give it `~* &* +@all`";
 
+/// What helps where a record cannot be read.
+pub(super) const UNREADABLE: &str = "ask an instance of the version that wrote the job, or run `dwell fsck`";
+
 /// An error of the store. Every script is idempotent, so the answer to each is to call again after a pause.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("{message}")]
@@ -71,6 +74,14 @@ impl StoreError {
         matches!(self.class, Class::NoScript | Class::Moved | Class::Outdated)
     }
 
+    /// Whether what is stored of a job, or of its bucket, cannot be read by this version: a later one wrote it, or it is damaged. Nothing changed, and
+    /// time does not mend it.
+    #[must_use]
+    pub fn is_unreadable(&self) -> bool {
+        let words = ["DWELL_VERSION", "DWELL_BROKER", "WRONGTYPE", "unreadable record"];
+        matches!(self.class, Class::Script | Class::Outdated) && words.iter().any(|word| self.message.contains(word))
+    }
+
     /// The same error with what a person can do.
     #[must_use]
     pub fn mend(mut self, mend: impl Into<String>) -> Self {
@@ -107,17 +118,62 @@ impl StoreError {
             Class::Io
         } else if matches!(code, "DWELL_BROKER" | "DWELL_AGAIN") {
             Class::Outdated
-        } else if code.starts_with("DWELL_") || code == "WRONGTYPE" || error.to_string().contains("user_script") {
+        } else if code.starts_with("DWELL_") {
             Class::Script
+        } else if let Some(class) = of_script(&error.to_string()) {
+            class
         } else {
             Class::Other
         };
         let mend = match (error.kind(), code) {
             (ErrorKind::Server(ServerErrorKind::NoPerm), _) => GRANT,
+            _ if error.to_string().contains("NOPERM") => GRANT,
+            (_, "DWELL_VERSION") => UNREADABLE,
+            _ if class == Class::Script => "run `dwell fsck`",
             (_, "NOAUTH") => "write the user and the password into redis.urls: redis://USER:PASSWORD@HOST:6379",
             _ => "",
         };
         let moved = error.redirect_node().filter(|_| class == Class::Moved).map(|(address, slot)| (slot, address.to_owned()));
         StoreError { moved, ..StoreError::new(class, format!("redis: {doing}: {error}")).mend(mend) }
+    }
+}
+
+/// The class of what failed within a script. Servers before Redis 7 put their word on it behind words of their own.
+fn of_script(text: &str) -> Option<Class> {
+    let words = [
+        ("WRONGTYPE", Class::Script),
+        ("OOM command not allowed", Class::Oom),
+        ("READONLY", Class::Readonly),
+        ("NOREPLICAS", Class::Readonly),
+        ("MISCONF", Class::Readonly),
+        ("NOPERM", Class::Other),
+        ("killed by user", Class::Unserved),
+        ("user_script", Class::Script),
+    ];
+    words.into_iter().find(|(word, _)| text.contains(word)).map(|(_, class)| class)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_damage_is_an_error_of_the_script_itself() {
+        for (text, class) in [
+            ("WRONGTYPE Operation against a key holding the wrong kind of value script: 1f, on @user_script:12.", Some(Class::Script)),
+            ("ERR user_script:31: attempt to index a nil value script: 1f, on @user_script:31.", Some(Class::Script)),
+            (
+                "NOPERM ACL failure in script: User dwell has no permissions to run the 'zadd' command script: 1f, on @user_script:3.",
+                Some(Class::Other),
+            ),
+            (
+                "ERR Error running script (call to f_1f): @user_script:9: @user_script: 9: -OOM command not allowed when used memory > 'maxmemory'.",
+                Some(Class::Oom),
+            ),
+            ("ERR Error running script (call to f_1f): @user_script:9: Script killed by user with SCRIPT KILL...", Some(Class::Unserved)),
+            ("ERR unknown command", None),
+        ] {
+            assert_eq!(of_script(text), class, "{text}");
+        }
     }
 }

@@ -7,7 +7,7 @@ use redis::Value;
 
 use super::Store;
 use super::answer::{Items, micros_of};
-use super::error::StoreError;
+use super::error::{Class, StoreError};
 use super::read::score;
 use super::record::{self, Fence, Record, State};
 use super::scripts::Name;
@@ -170,13 +170,18 @@ impl Store {
         self.reclaim_where(|lost| lost.broker == broker).await
     }
 
+    /// A bucket that is damaged keeps no other waiting.
     async fn reclaim_where(&self, is_meant: impl Fn(&LostClaim) -> bool) -> Result<(), StoreError> {
-        loop {
-            let lost = self.lost_claims.lock().iter().find(|lost| is_meant(lost)).cloned();
-            let Some(lost) = lost else { return Ok(()) };
-            self.reclaim(&lost).await?;
-            self.lost_claims.lock().retain(|other| other.fence != lost.fence);
+        let lost: Vec<LostClaim> = self.lost_claims.lock().iter().filter(|lost| is_meant(lost)).cloned().collect();
+        let mut result = Ok(());
+        for lost in lost {
+            match self.reclaim(&lost).await {
+                Ok(_) => self.lost_claims.lock().retain(|other| other.fence != lost.fence),
+                Err(error) if error.class == Class::Script => result = Err(error),
+                Err(error) => return Err(error),
+            }
         }
+        result
     }
 
     /// Gives back what a claim took whose answer was lost: how many jobs.

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use redis::{Pipeline, Value};
 
 use super::Store;
-use super::error::{Class, StoreError};
+use super::error::{Class, StoreError, UNREADABLE};
 use super::record::{self, Record, State};
 use crate::job::JobId;
 
@@ -96,8 +96,7 @@ impl Store {
         let mut answers = self.link.pipeline("looking a job up", &pipeline).await?.into_iter();
         let (record, state) = (answers.next(), answers.next());
         let Some(Value::BulkString(bytes)) = record else { return Ok(None) };
-        let unreadable =
-            |why: record::Unreadable| StoreError::new(Class::Script, format!("redis: job `{id}`: {why}")).mend("run `dwell fsck`");
+        let unreadable = |why: record::Unreadable| StoreError::new(Class::Script, format!("redis: job `{id}`: {why}")).mend(UNREADABLE);
         let record = record::decode(Bytes::from(bytes)).map_err(unreadable)?;
         let state = match state {
             Some(Value::BulkString(bytes)) => Some(State::decode(&bytes).map_err(unreadable)?),

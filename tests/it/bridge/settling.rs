@@ -16,6 +16,12 @@ async fn redis(rig: &Rig, line: &[&str]) {
     redis::cmd(line[0]).arg(&line[1..]).query_async::<()>(&mut link).await.unwrap();
 }
 
+/// Names of jobs that are in this bucket.
+fn of_bucket(store: &Store, bucket: u16) -> impl Iterator<Item = String> {
+    let keys = store.keys();
+    (0..).map(|n| format!("job-{n}")).filter(move |name| keys.bucket_of(name) == bucket)
+}
+
 #[tokio::test]
 async fn an_outcome_that_is_settled_again_because_its_answer_was_lost_is_no_lost_lease() {
     let mut rig = Rig::idle(RedisOptions::default(), &[("redis.buckets", "1")]).await;
@@ -67,11 +73,7 @@ async fn a_bucket_that_takes_no_outcomes_holds_up_no_other() {
     let mut rig = Rig::idle(RedisOptions::default(), &[("redis.buckets", "2")]).await;
     rig.run(ALL).await;
     let store = rig.store().await;
-    let of_bucket = |bucket| {
-        let keys = store.keys();
-        (0..).map(|n| format!("job-{n}")).filter(move |name| keys.bucket_of(JobId::new(name.as_str()).unwrap().as_str()) == bucket)
-    };
-    let sick: Vec<String> = of_bucket(0).take(12).collect();
+    let sick: Vec<String> = of_bucket(&store, 0).take(12).collect();
     // Their confirms come one after the other, so that none shares a call with another.
     for n in 0..12 {
         rig.broker.fail_times("orders.a", 1, Fault::Delay(Duration::from_millis(800 + 30 * n)));
@@ -83,11 +85,45 @@ async fn a_bucket_that_takes_no_outcomes_holds_up_no_other() {
     redis(&rig, &["SET", &state, "damage"]).await;
     let confirmed = r#"dwell_publish_total{broker="main",outcome="confirmed"}"#;
     rig.until_metric(confirmed, 12.0).await;
-    let healthy: String = of_bucket(1).next().unwrap();
+    let healthy = of_bucket(&store, 1).next().unwrap();
     rig.send(to("orders.b", &healthy, "0"));
     rig.arrived("orders.b", 1).await;
     rig.until_over(&healthy).await;
     redis(&rig, &["RENAME", "aside", &state]).await;
     assert_eq!(rig.until_empty().await, 0);
     assert_eq!(attempts(&rig.broker.published("orders.a")), [1; 12]);
+}
+
+#[tokio::test]
+async fn outcomes_that_a_damaged_bucket_never_takes_leave_the_window_when_their_leases_are_over() {
+    let mut rig = Rig::idle(
+        RedisOptions::default(),
+        &[("redis.buckets", "2"), ("delivery.max_in_flight", "12"), ("delivery.publish_timeout", "10s")],
+    )
+    .await;
+    rig.run(ALL).await;
+    let store = rig.store().await;
+    // Two destinations that are known to confirm may fill the window together.
+    let healthy: Vec<String> = of_bucket(&store, 1).take(3).collect();
+    for (topic, name) in ["orders.a", "orders.b"].into_iter().zip(&healthy) {
+        rig.send(to(topic, name, "0"));
+        rig.arrived(topic, 1).await;
+        rig.until_over(name).await;
+        rig.broker.fail_times(topic, 6, Fault::Hold);
+    }
+    for (n, name) in of_bucket(&store, 0).take(12).enumerate() {
+        rig.send(to(["orders.a", "orders.b"][n % 2], &name, "0"));
+    }
+    wait_until("all are out", async || (rig.broker.unanswered() == 12).then_some(())).await;
+    let state = store.keys().state(0).to_owned();
+    redis(&rig, &["RENAME", &state, "aside"]).await;
+    redis(&rig, &["SET", &state, "damage"]).await;
+    rig.broker.release();
+    rig.send(to("orders.b", &healthy[2], "0"));
+    // Behind twelve others that fill the window.
+    rig.arrived("orders.b", 8).await;
+    redis(&rig, &["RENAME", "aside", &state]).await;
+    assert_eq!(rig.until_empty().await, 0);
+    let came = rig.broker.published("orders.a").len() + rig.broker.published("orders.b").len();
+    assert_eq!(came, 3 + 24, "what was delivered is delivered again, and nothing is lost");
 }
