@@ -6,6 +6,7 @@ use dwell_connectors::ConnectorError;
 
 use crate::bridge::{Cause, StartError};
 use crate::config::Problem;
+use crate::request::Code;
 use crate::store::error::{Class, StoreError};
 
 /// The exit codes of every command.
@@ -111,6 +112,10 @@ impl From<Vec<Problem>> for Stop {
 impl From<StoreError> for Stop {
     fn from(error: StoreError) -> Self {
         match error.class {
+            Class::Script if error.is_unreadable() => {
+                let code = Code::UnreadableJob.as_str();
+                Stop::because(Exit::Failed, format!("{code}: {}", error.message), error.mend)
+            }
             Class::Script | Class::Outdated | Class::NoScript => Stop::because(Exit::Failed, error.message, error.mend),
             _ => StartError::from(error).into(),
         }

@@ -71,6 +71,10 @@ impl From<Rejection> for Problem {
 
 impl From<StoreError> for Problem {
     fn from(error: StoreError) -> Self {
+        if error.is_unreadable() {
+            let detail = format!("{}: {}", error.message, error.mend);
+            return Problem { code: Some(Code::UnreadableJob.as_str()), ..Problem::new(StatusCode::CONFLICT, detail) };
+        }
         let status = match error.class {
             Class::Script | Class::Outdated | Class::NoScript | Class::Other => StatusCode::INTERNAL_SERVER_ERROR,
             Class::Io | Class::Timeout | Class::Oom | Class::Readonly | Class::Moved | Class::Unserved | Class::Settings => {

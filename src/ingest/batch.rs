@@ -7,9 +7,9 @@ use super::Ingest;
 use super::held::Held;
 use super::reject::Rejections;
 use super::replies::{Replies, Reply};
-use crate::apply::Patience;
 use crate::job::{Action, Verdict};
 use crate::request::{Rejection, Request, parse};
+use crate::store::error::{Class, StoreError};
 use crate::store::inbound::Answer;
 use crate::telemetry::IngestResult;
 use crate::telemetry::trace::{About, Span};
@@ -50,8 +50,22 @@ impl Ingest {
         }
         // What is good is stored first: it does not wait for the confirms of what is not.
         let Some(answers) = self.answers(&mut requests, give_up).await else { return false };
-        let mut replies = Replies::new();
+        let (mut replies, mut unreadable) = (Replies::new(), None);
         for ((request, answer), Original { message, span }) in requests.into_iter().zip(answers).zip(originals) {
+            let (id, action, reply_to) = match request {
+                Request::Schedule(schedule) => (schedule.id, Action::Schedule, schedule.reply_to),
+                Request::Act(act) => (act.id, act.action, act.reply_to),
+            };
+            let answer = match answer {
+                Ok(answer) => answer,
+                Err(error) => {
+                    unreadable.get_or_insert_with(|| (id.clone(), error.clone()));
+                    let rejection = Rejection::unreadable(&id, &error);
+                    span.failed(rejection.code.as_str(), &rejection.detail);
+                    rejections.push((message, rejection));
+                    continue;
+                }
+            };
             span.succeeded(answer.verdict.as_str());
             match answer.verdict {
                 Verdict::Added | Verdict::Replaced => self.count(IngestResult::Scheduled, 1),
@@ -59,14 +73,15 @@ impl Ingest {
                 Verdict::Conflict => {}
                 _ => self.count(IngestResult::Action, 1),
             }
-            let (id, action, reply_to) = match request {
-                Request::Schedule(schedule) => (schedule.id, Action::Schedule, schedule.reply_to),
-                Request::Act(act) => (act.id, act.action, act.reply_to),
-            };
             if answer.verdict == Verdict::Conflict {
                 rejections.push((message, Rejection::conflict(&id)));
             }
             replies.extend(reply_to.map(|to| Reply { to, id, action, answer }));
+        }
+        if let Some((id, error)) = unreadable {
+            self.tell(|metrics| metrics.last_error().met(&error));
+            // One for all of the batch.
+            tracing::error!(ingest = self.name, %id, %error, mend = error.mend, "what is stored of a job cannot be read, requests for such are rejected");
         }
         if !self.reject(rejections, give_up).await {
             return false;
@@ -75,16 +90,11 @@ impl Ingest {
         true
     }
 
-    /// Applies requests until each has its answer; `None` where it was given up. Until then the batch is held.
-    pub(super) async fn answers(&self, requests: &mut [Request], give_up: &CancellationToken) -> Option<Vec<Answer>> {
-        let mut held = Held::new(self, give_up);
-        loop {
-            let answers: Result<Vec<Answer>, _> = self.apply.all(requests, &mut held).await.into_iter().collect();
-            match answers {
-                Ok(answers) => return Some(answers),
-                Err(error) if held.again(&error).await => requests.iter_mut().for_each(|request| request.origin_mut().check = true),
-                Err(_) => return None,
-            }
-        }
+    /// Applies requests until each has its answer, or an error that is of it alone and would come again; `None` where it was given up. Until then the
+    /// batch is held.
+    pub(super) async fn answers(&self, requests: &mut [Request], give_up: &CancellationToken) -> Option<Vec<Result<Answer, StoreError>>> {
+        let answers = self.apply.all(requests, &mut Held::new(self, give_up)).await;
+        let is_over = |answer: &Result<Answer, StoreError>| !matches!(answer, Err(error) if error.class != Class::Script);
+        answers.iter().all(is_over).then_some(answers)
     }
 }

@@ -41,14 +41,20 @@ impl Returned {
 impl Ingest {
     /// Keeps those among the dead that were rejected too often before; the others. `None` when given up.
     pub(super) async fn keep_returned(&self, rejections: Rejections, give_up: &CancellationToken) -> Option<Rejections> {
-        let (returned, others): (Rejections, Rejections) = rejections.into_iter().partition(|(request, _)| times(request) >= MOST);
+        let (returned, mut others): (Rejections, Rejections) = rejections.into_iter().partition(|(request, _)| times(request) >= MOST);
         let Some(code) = returned.first().map(|(_, rejection)| rejection.code.as_str()) else { return Some(others) };
-        let mut kept: Vec<Request> =
-            returned.iter().filter(|(request, _)| !is_letter(request)).map(|(request, rejection)| self.kept(request, rejection)).collect();
-        if !kept.is_empty() {
-            self.answers(&mut kept, give_up).await?;
+        let (letters, unkept): (Rejections, Rejections) = returned.into_iter().partition(|(request, _)| is_letter(request));
+        let mut count = letters.len() + unkept.len();
+        if !unkept.is_empty() {
+            let mut kept: Vec<Request> = unkept.iter().map(|(request, rejection)| self.kept(request, rejection)).collect();
+            let answers = self.answers(&mut kept, give_up).await?;
+            // A damaged bucket keeps none: such are rejected once more.
+            let refused: Rejections = unkept.into_iter().zip(answers).filter_map(|(one, answer)| answer.is_err().then_some(one)).collect();
+            count -= refused.len();
+            others.extend(refused);
         }
-        if let Some(count) = self.returned.count(returned.len(), clock::now()) {
+        self.count(IngestResult::Rejected, count as u64);
+        if let Some(count) = self.returned.count(count, clock::now()) {
             tracing::error!(
                 ingest = self.name,
                 rejected = %self.rejected,
@@ -57,7 +63,6 @@ impl Ingest {
                 "rejected requests come back into the ingest, they are kept among the dead and not rejected again: find what leads `rejected` back, then see `dwell ls --state dead`"
             );
         }
-        self.count(IngestResult::Rejected, returned.len() as u64);
         Some(others)
     }
 

@@ -1,6 +1,7 @@
 //! Why a request is refused: the code of the contract, and what was wrong.
 
 use crate::job::JobId;
+use crate::store::error::StoreError;
 
 /// Why a request is refused. The words of `delayed-error`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -20,13 +21,14 @@ pub enum Code {
     BadAction,
     BadEnvelope,
     BodyTooLarge,
+    UnreadableJob,
     Conflict,
     Loop,
 }
 
 impl Code {
     /// Every code, in the order of the contract.
-    pub const ALL: [Code; 16] = [
+    pub const ALL: [Code; 17] = [
         Code::MissingDelay,
         Code::BadDelay,
         Code::AmbiguousDelay,
@@ -41,6 +43,7 @@ impl Code {
         Code::BadAction,
         Code::BadEnvelope,
         Code::BodyTooLarge,
+        Code::UnreadableJob,
         Code::Conflict,
         Code::Loop,
     ];
@@ -63,6 +66,7 @@ impl Code {
             Code::BadAction => "bad_action",
             Code::BadEnvelope => "bad_envelope",
             Code::BodyTooLarge => "body_too_large",
+            Code::UnreadableJob => "unreadable_job",
             Code::Conflict => "conflict",
             Code::Loop => "loop",
         }
@@ -83,6 +87,13 @@ impl Rejection {
     /// A refusal with this code.
     pub fn new(code: Code, detail: impl Into<String>) -> Self {
         Rejection { code, detail: detail.into() }
+    }
+
+    /// The refusal of a request for a job that the store cannot read.
+    #[must_use]
+    pub fn unreadable(id: &JobId, error: &StoreError) -> Self {
+        let (id, StoreError { message, mend, .. }) = (crate::units::quote(id.as_str()), error);
+        Rejection::new(Code::UnreadableJob, format!("what is stored of {id} cannot be read, and nothing changed: {message}; {mend}"))
     }
 
     /// The refusal of a `delay-on-conflict: reject` whose id exists: only the store knows.

@@ -130,7 +130,7 @@ impl Store {
                 }
                 Class::Outdated if attempts < ATTEMPTS => {
                     attempts += 1;
-                    if error.message.contains("DWELL_BROKER") { self.rejoin().await.map(|()| true) } else { Ok(true) }
+                    self.learn_broker(&error).await.map(|()| true)
                 }
                 _ => Ok(false),
             };
@@ -181,16 +181,31 @@ impl Store {
             let mut items = Items::new(group.name.as_str(), value)?;
             match group.name {
                 Name::Schedule => self.read_scheduled(group, items),
-                _ => Ok((vec![read_answer(&mut items)?], Vec::new())),
+                _ => Ok((vec![read_answer(&mut items)], Vec::new())),
             }
         });
         match read {
             Ok((answers, heads)) => {
-                group.members.iter().zip(answers).for_each(|(at, answer)| pass.answer(*at, answer));
+                group.members.iter().zip(answers).for_each(|(at, answer)| match answer {
+                    Ok(answer) => pass.answer(*at, answer),
+                    error => pass.items[*at].answer = error,
+                });
                 pass.heads.extend(heads);
             }
             Err(error) => group.members.iter().for_each(|at| pass.items[*at].answer = Err(error.clone())),
         }
+    }
+
+    /// A script met a job of a broker that its keys lacked: one that joined the namespace since it was last asked, or one that the namespace forgot.
+    async fn learn_broker(&self, error: &StoreError) -> Result<(), StoreError> {
+        let Some((_, name)) = error.message.rsplit_once("DWELL_BROKER") else { return Ok(()) };
+        let name = name.trim_matches(['"', ':', ' ']);
+        self.rejoin().await?;
+        let mut brokers = self.brokers.write();
+        if !brokers.iter().any(|broker| broker == name) {
+            *brokers = brokers.iter().cloned().chain([name.to_owned()]).collect();
+        }
+        Ok(())
     }
 
     /// Makes the scripts of these calls known to the masters that have them.

@@ -78,8 +78,8 @@ impl StoreError {
     /// time does not mend it.
     #[must_use]
     pub fn is_unreadable(&self) -> bool {
-        let words = ["DWELL_VERSION", "DWELL_BROKER", "WRONGTYPE", "unreadable record"];
-        matches!(self.class, Class::Script | Class::Outdated) && words.iter().any(|word| self.message.contains(word))
+        let words = ["DWELL_VERSION", "WRONGTYPE", "unreadable record"];
+        self.class == Class::Script && words.iter().any(|word| self.message.contains(word))
     }
 
     /// The same error with what a person can do.
@@ -143,6 +143,7 @@ fn of_script(text: &str) -> Option<Class> {
     let words = [
         ("WRONGTYPE", Class::Script),
         ("OOM command not allowed", Class::Oom),
+        ("not enough memory", Class::Oom),
         ("READONLY", Class::Readonly),
         ("NOREPLICAS", Class::Readonly),
         ("MISCONF", Class::Readonly),

@@ -5,7 +5,7 @@ use redis::Cmd;
 use super::Store;
 use super::answer::Items;
 use super::batch::{Applied, Asked, Group};
-use super::error::{Class, StoreError};
+use super::error::{Class, StoreError, UNREADABLE};
 use super::link::Moves;
 use super::scripts::Name;
 use crate::job::{Conflict, Due, Verdict};
@@ -77,7 +77,11 @@ impl Store {
     }
 
     /// The answers of one call, one a member, and the heads that it put there.
-    pub(super) fn read_scheduled(&self, group: &Group, mut items: Items) -> Result<(Vec<Answer>, Vec<Head>), StoreError> {
+    pub(super) fn read_scheduled(
+        &self,
+        group: &Group,
+        mut items: Items,
+    ) -> Result<(Vec<Result<Answer, StoreError>>, Vec<Head>), StoreError> {
         let now_us = items.int()?;
         let count = items.int()?;
         if usize::try_from(count) != Ok(group.members.len()) {
@@ -87,7 +91,7 @@ impl Store {
             ));
         }
         self.saw_clock(now_us);
-        let answers = group.members.iter().map(|_| read_answer(&mut items)).collect::<Result<_, _>>()?;
+        let answers = group.members.iter().map(|_| read_answer(&mut items)).collect();
         let mut heads = Vec::new();
         while items.left() >= 2 {
             let broker = items.text()?;
@@ -121,6 +125,12 @@ pub(super) fn time_argument(due: Due) -> String {
 /// Verdict and due time as the scripts write them.
 pub(super) fn read_answer(items: &mut Items) -> Result<Answer, StoreError> {
     let word = items.text()?;
+    if word == "unreadable" {
+        items.text()?;
+        return Err(
+            StoreError::new(Class::Script, "redis: schedule: DWELL_VERSION: the job of this id has an unreadable record").mend(UNREADABLE)
+        );
+    }
     let verdict = Verdict::parse(&word)
         .ok_or_else(|| StoreError::new(Class::Script, format!("redis: a script answered the unknown verdict `{word}`")))?;
     Ok(Answer { verdict, due_ms: items.maybe_number()? })

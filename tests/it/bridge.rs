@@ -18,3 +18,4 @@ mod settling;
 mod silent;
 mod start;
 mod sweep;
+mod unreadable;

@@ -13,7 +13,7 @@ end
 
 local record = call('HGET', JOBS, id)
 local state_bytes = record and call('HGET', STATE, id)
-if record and not (is_known(record) and is_readable(state_bytes)) then return redis.error_reply('DWELL_VERSION ' .. id) end
+if record and not (is_known(record) and names_broker(record) and is_readable(state_bytes)) then return redis.error_reply('DWELL_VERSION ' .. id) end
 if record and not DUE[broker_of(record)] then return redis.error_reply('DWELL_BROKER ' .. broker_of(record)) end
 local due_key = record and DUE[broker_of(record)]
 local waits = record and call('ZSCORE', due_key, id)

@@ -44,6 +44,8 @@ local FLAG_GENERATED, FLAG_REPLACED = 2, 4
 local function has(flags, bit) return math.floor(flags / bit) % 2 == 1 end
 -- A prefix is 31 bytes and the broker: what is shorter is no record of ours.
 local function is_known(record) return #record > 31 and byte(record, 1) == RECORD_VERSION end
+-- Its broker can be one: no key is made of any other name.
+local function names_broker(record) return string.find(sub(record, 32, 31 + byte(record, 31)), '^[%l%d_%-]+$') end
 local function generation_of(record) return string.sub(record, 7, 14) end
 local function fingerprint_of(record) return string.sub(record, 15, 22) end
 local function digest_of(record) return string.sub(record, 23, 30) end
@@ -85,6 +87,7 @@ local function is_readable(bytes) return not bytes or byte(bytes, 1) == STATE_VE
 -- Gone: id -> outcome, then marks, fingerprint and due as they stand in the state. acts: fingerprint -> verdict:due. Field '' of both: when the
 -- turn began; of the older ones: when it ended.
 local function gone_entry(outcome, bytes) return outcome .. sub(bytes, 42, 42) .. sub(bytes, 34, 41) .. sub(bytes, 10, 17) end
+local GONE_BYTES = 18
 local function gone_outcome(entry) return string.sub(entry, 1, 1) end
 local function gone_fingerprint(entry) return string.sub(entry, 3, 10) end
 local function gone_verdict(entry) return has(string.byte(entry, 2), REPLACED) and 'replaced' or 'added' end

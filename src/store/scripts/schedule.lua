@@ -4,7 +4,8 @@
 --        policy (replace | keep | reject), check (1: look the fingerprint up).
 --        The ids of one call differ from each other.
 -- Answer { now us, number of jobs, then verdict, due ms ('' unknown) of each job, then broker, due ms of each due whose head this call put there }.
---        Verdicts: added duplicate replaced kept conflict, or that of before where this inbound message was applied before.
+--        Verdicts: added duplicate replaced kept conflict, or that of before where this inbound message was applied before; or unreadable: what stands
+--        there is of a later version, or damaged, and nothing changed.
 -- Errors 'DWELL_BROKER name': a broker that KEYS lack; nothing was written.
 -- Work   <= 128 jobs or 1 MiB a call; a constant number of commands, and three a job whose id exists. First write HSET: a full Redis refuses cleanly.
 local WIDTH, EQUALS = 5, string.byte('=')
@@ -25,12 +26,19 @@ local live = call('HMGET', JOBS, unpack(ids))
 for i = 1, count do
   -- The old job must be found where it waits.
   local was = live[i]
-  if was and is_known(was) and not DUE[broker_of(was)] then return redis.error_reply('DWELL_BROKER ' .. broker_of(was)) end
+  if was and is_known(was) and names_broker(was) and not DUE[broker_of(was)] then return redis.error_reply('DWELL_BROKER ' .. broker_of(was)) end
 end
 local is_new = call('HEXISTS', STATE, '') == 0 and call('EXISTS', JOBS) == 0
 -- Most of these tables are not there most of the time.
 local function remembered(key, list) return call('EXISTS', key) == 1 and call('HMGET', key, unpack(list)) or {} end
-local gone, gone_old = remembered(GONE, ids), remembered(GONE_OLD, ids)
+-- A damaged one is none: it must not fail the call, and with it every other job.
+local function whole(entries)
+  for i, entry in ipairs(entries) do
+    if entry and #entry < GONE_BYTES then entries[i] = false end
+  end
+  return entries
+end
+local gone, gone_old = whole(remembered(GONE, ids)), whole(remembered(GONE_OLD, ids))
 local fingerprints = {}
 if call('EXISTS', ACTS, ACTS_OLD) > 0 then
   for i = 1, count do fingerprints[i] = fingerprint_of(ARGV[(i - 1) * WIDTH + 2]) end
@@ -56,33 +64,36 @@ for i = 1, count do
   local verdict
 
   -- What stands there now.
-  local dead, state, was_due = false, nil, nil
+  local dead, state, was_due, unreadable = false, nil, nil, false
   if was then
     dead = call('ZSCORE', DEAD, id)
     state = call('HGET', STATE, id)
-    if state and is_readable(state) then was_due = read_state(state).due
-    elseif is_known(was) then was_due = tonumber(call('ZSCORE', DUE[broker_of(was)], id) or nil) end
+    unreadable = not (is_known(was) and names_broker(was) and is_readable(state))
+    if unreadable then was_due = nil
+    elseif state then was_due = read_state(state).due
+    else was_due = tonumber(call('ZSCORE', DUE[broker_of(was)], id) or nil) end
   end
 
   -- Seen before: nothing changes, the same answer. This very call repeated shows by its generation, whatever the message tells.
-  if was and is_known(was) and generation_of(was) == generation_of(record) then
+  if was and not unreadable and generation_of(was) == generation_of(record) then
     verdict, due = schedule_verdict_of(was), was_due
   elseif check then
     local over = gone[i] or gone_old[i]
     local act = acts[i] or acts_old[i]
     local fingerprint = (was or over) and fingerprint_of(record)
-    if was and is_known(was) and fingerprint_of(was) == fingerprint then
+    if was and not unreadable and fingerprint_of(was) == fingerprint then
       verdict, due = schedule_verdict_of(was), was_due
     elseif over and gone_fingerprint(over) == fingerprint then
       verdict, due = gone_verdict(over), gone_due(over)
     elseif act then
-      verdict, due = read_act(act)
-      due = tonumber(due)
+      local told, told_due = read_act(act)
+      if told then verdict, due = told, tonumber(told_due) end
     end
   end
 
+  if not verdict and unreadable then verdict, due = 'unreadable', nil end
   if not verdict and was and not dead then
-    local same = is_known(was) and digest_of(was) == digest_of(record) and was_due == due
+    local same = digest_of(was) == digest_of(record) and was_due == due
     if same or has(string.byte(record, 2), FLAG_GENERATED) then verdict = 'duplicate'
     elseif policy == 'keep' then verdict = 'kept'
     elseif policy == 'reject' then verdict = 'conflict' end
@@ -95,7 +106,7 @@ for i = 1, count do
   if not verdict then
     verdict = was and not dead and 'replaced' or 'added'
     if was then
-      if is_known(was) then push(applied, fingerprint_of(was), act_entry(schedule_verdict_of(was), was_due)) end
+      push(applied, fingerprint_of(was), act_entry(schedule_verdict_of(was), was_due))
       push(leave_run, id)
       push(leave_dead, id)
       if state then push(forget, id) end

@@ -105,3 +105,15 @@ async fn what_cannot_be_asked_for_exits_before_anything_changes() {
     assert_eq!((said.code, said.out.as_str()), (78, ""), "{}", said.err);
     assert!(said.err.contains("there is no namespace at `other:meta`"), "{}", said.err);
 }
+
+#[tokio::test]
+async fn an_action_on_a_job_of_a_later_version_says_so_and_exits_with_1() {
+    let (bed, folder) = (Bed::new().await, TempDir::new().unwrap());
+    let config = config(&folder, &bed);
+    bed.put(request("later", 1, FAR)).await;
+    bed.redis(&["HSET", &bed.key("jobs"), "later", "\x02 of a later version"]).await;
+    for what in ACTIONS {
+        let said = act(&config, what.as_str(), "later", &[]);
+        assert!(said.code == 1 && said.err.contains("unreadable_job") && said.err.contains("dwell fsck"), "{said:?}");
+    }
+}

@@ -269,6 +269,21 @@ async fn what_was_stored_is_not_called_a_failure_because_it_could_not_be_looked_
     assert_eq!(sidecar.get("/v1/jobs/x").json()["due_ms"], answer.json()["due_ms"]);
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_job_of_a_later_version_is_a_problem_with_a_code() {
+    let bed = Bed::new().await;
+    let sidecar = Sidecar::run(&bed.settings(true), "", &["--no-dispatch"]).await;
+    let job = json!({"id": "later", "for": "1h", "target": "orders.x", "body": "hello"});
+    assert_eq!(sidecar.post("/v1/jobs", &job).status, 201);
+    let mut raw = crate::support::redis_link(&bed.redis.url()).await;
+    let keys: Vec<String> = redis::cmd("KEYS").arg("*:jobs").query_async(&mut raw).await.unwrap();
+    let _: () = redis::cmd("HSET").arg(&keys[0]).arg("later").arg("\x02 of a later version").query_async(&mut raw).await.unwrap();
+    let cancelled = sidecar.call("DELETE /v1/jobs/later", None).problem(409);
+    assert_eq!(cancelled["code"], "unreadable_job", "{cancelled}");
+    assert_eq!(sidecar.post("/v1/jobs", &job).problem(409)["code"], "unreadable_job");
+    assert_eq!(sidecar.get("/v1/jobs/later").problem(409)["code"], "unreadable_job");
+}
+
 fn base64(bytes: &[u8]) -> String {
     use base64::{Engine, engine::general_purpose::STANDARD};
     STANDARD.encode(bytes)

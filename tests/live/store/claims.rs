@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use dwell::clock;
-use dwell::job::{Due, Verdict};
+use dwell::job::{Conflict, Due};
+use dwell::request::Schedule;
 use dwell::servers::{RedisOptions, RedisServer};
 use dwell::store::lease::{Ask, Lease};
 use dwell::store::read::Place;
@@ -195,10 +196,15 @@ async fn jobs_of_a_later_version_stay_and_hide_nothing() {
     assert_eq!((taken.jobs.len(), taken.unknown), (1, 400));
     assert_eq!(taken.jobs[0].id.as_str(), "known");
     assert_eq!(bed.place("later-399").await, "due:main");
-    // An action on one of them is refused; a new schedule takes its place.
+    // An action on one of them is refused, and so is a new schedule: neither knows what it would change.
     let error = bed.store.act(&super::bed::action(dwell::job::Action::Cancel, "later-000", 2000), &[]).await.unwrap_err();
     assert!(error.class == dwell::store::error::Class::Script && error.message.contains("DWELL_VERSION"), "{error}");
-    assert_eq!(bed.put(request("later-000", 2001, FAR)).await, Verdict::Replaced);
+    for conflict in [Conflict::Replace, Conflict::Keep, Conflict::Reject] {
+        let error = bed.store.schedule(&[Schedule { conflict, ..request("later-000", 2001, FAR) }]).await.unwrap_err();
+        assert!(error.is_unreadable(), "{error}");
+    }
+    let before = bed.redis(&["HGET", &bed.key("jobs"), "later-000"]).await;
+    assert_eq!(before, redis::Value::BulkString(b"\x02 of a later version".to_vec()));
     assert_eq!(bed.place("later-000").await, "due:main");
 }
 
