@@ -66,7 +66,10 @@ async fn send(broker: &BrokerConfig, messages: Vec<Message>) {
     let (sink, mut outcomes) = broker.sink(Duration::from_secs(60)).await.unwrap();
     let mut messages = (0..).zip(messages.into_iter().map(|message| message.with_header("delay-for", "1h")));
     loop {
-        let publication = |(token, message)| Publication { token, to: Destination::new("delay.in"), message, dedupe_id: String::new() };
+        let publication = |(token, message)| {
+            let to = Destination::new("delay.in");
+            Publication { token, to, message, dedupe_id: String::new(), deadline: None }
+        };
         let batch: Vec<_> = messages.by_ref().take(8).map(publication).collect();
         let mut open = batch.len();
         if open == 0 {
