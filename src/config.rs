@@ -18,7 +18,7 @@ mod walk;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use dwell_connectors::BrokerConfig;
+use dwell_connectors::{BrokerConfig, Start};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -188,6 +188,8 @@ pub struct Ingest {
     /// `missing_delay = "immediate"`
     pub missing_delay_immediate: bool,
     pub hold_ms: u64,
+    pub start: Start,
+    pub max_age_ms: Option<u64>,
 }
 
 /// `[delivery]`; durations in ms.

@@ -42,8 +42,17 @@ pub enum Reader {
     Exists,
     /// It is there; [`BrokerConfig::source`] would change what it can be changed in.
     Changed,
-    /// [`BrokerConfig::source`] would make it.
-    Made,
+    /// [`BrokerConfig::source`] would make it, and this is what it would begin with, where that can be told.
+    Made(Option<FirstRead>),
+}
+
+/// What a reader that is new would begin with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct FirstRead {
+    /// How many messages at most.
+    pub messages: u64,
+    /// The time of the oldest of them, epoch ms, where it is known.
+    pub oldest_ms: Option<i64>,
 }
 
 /// What `declare` found or did.

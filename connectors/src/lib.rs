@@ -37,8 +37,8 @@ mod secret;
 pub mod sink;
 pub mod source;
 
-pub use config::{BrokerConfig, Declared, Reader, Role};
+pub use config::{BrokerConfig, Declared, FirstRead, Reader, Role};
 pub use error::{ConnectorError, ErrorKind};
 pub use message::{Destination, Header, Headers, Message, Position, Properties, Value};
 pub use sink::{Outcome, Outcomes, Publication, Sink, Token};
-pub use source::{Acks, Batch, BatchId, Source, SourceOptions};
+pub use source::{Acks, Batch, BatchId, Source, SourceOptions, Start};

@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 
-use crate::{ConnectorError, Message};
+use crate::{ConnectorError, Destination, Message};
 
 /// Names one batch of a source; unique within the value that gave it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -27,6 +27,18 @@ pub enum Acks {
     None,
 }
 
+/// Where a group or durable consumer begins that is new. One that the broker knows goes on where it was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Start {
+    /// With all that is there.
+    #[default]
+    Earliest,
+    /// With what comes from now on.
+    Latest,
+    /// With what came at this time or later, epoch ms.
+    At(i64),
+}
+
 /// What a source reads and how much of it at once.
 #[derive(Debug, Clone)]
 pub struct SourceOptions {
@@ -45,6 +57,10 @@ pub struct SourceOptions {
     pub max_unsettled_bytes: usize,
     /// Whether what is read is acknowledged.
     pub acks: Acks,
+    /// Where a group begins that is new. A queue has no log: there all that waits is read.
+    pub start: Start,
+    /// What the reader itself publishes to and must never read: where the broker shows that it would, the source is not opened.
+    pub apart: Vec<Destination>,
 }
 
 /// An open source. An open value is a connection: there is no `connect`, [`crate::BrokerConfig::source`] returns it ready.

@@ -6,7 +6,7 @@ use std::sync::{Arc, LazyLock};
 use dwell::config::{Ingest, Limits};
 use dwell::job::Confirm;
 use dwell::request::{BrokerRules, Kind, Rules};
-use dwell_connectors::{BrokerConfig, amqp, kafka, nats};
+use dwell_connectors::{BrokerConfig, Start, amqp, kafka, nats};
 
 /// Redis's time: 2026-01-31T12:00:00Z.
 pub(crate) const NOW: i64 = 1_769_860_800_000;
@@ -56,6 +56,8 @@ pub(crate) fn rules(kind: &str, envelope: bool, immediate: bool) -> Rules {
             exchange: String::new(),
             missing_delay_immediate: immediate,
             hold_ms: 15_000,
+            start: Start::Earliest,
+            max_age_ms: None,
         },
         ttr_ms: 30_000,
         confirm: Confirm::Broker,

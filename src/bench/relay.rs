@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use dwell_connectors::{Acks, BatchId, BrokerConfig, Destination, Outcome, Publication, Role, SourceOptions};
+use dwell_connectors::{Acks, BatchId, BrokerConfig, Destination, Outcome, Publication, Role, SourceOptions, Start};
 use tokio_util::sync::CancellationToken;
 
 use super::figure::{self, Run};
@@ -79,6 +79,8 @@ async fn relay(broker: BrokerConfig, from: String, to: Destination, stop: Cancel
         max_unsettled: 4 * WINDOW,
         max_unsettled_bytes: 64 << 20,
         acks: Acks::Explicit,
+        start: Start::Earliest,
+        apart: Vec::new(),
     };
     let source = broker.source(options).await?;
     let (sink, mut outcomes) = broker.sink(Duration::from_secs(15)).await?;

@@ -110,6 +110,11 @@ pub struct Ingest {
     pub missing_delay: MissingDelay,
     /// How long requests are held while Redis is away, before they are given back for another instance. At least 1s.
     pub hold: String,
+    /// Where a group or durable consumer begins that is new: `earliest`, `latest` or a time (RFC 3339). One that the broker knows goes on where it
+    /// was. Not for queues: they have no log.
+    pub start: String,
+    /// How old a request's message may be; an older one is rejected as `too_old`. Empty: none is too old.
+    pub max_age: String,
 }
 
 impl Default for Ingest {
@@ -126,6 +131,8 @@ impl Default for Ingest {
             exchange: String::new(),
             missing_delay: MissingDelay::Reject,
             hold: "15s".to_owned(),
+            start: "earliest".to_owned(),
+            max_age: String::new(),
         }
     }
 }

@@ -2,6 +2,8 @@
 
 use std::net::SocketAddr;
 
+use dwell_connectors::Start;
+
 use crate::units;
 
 /// A hundred years: beyond it sums of times would leave what Redis counts exactly.
@@ -57,6 +59,18 @@ pub(super) fn printable(text: &str) -> Result<(), Wrong> {
 pub(super) fn duration(text: &str, least_ms: u64, most_ms: u64) -> Result<u64, Wrong> {
     let ms = units::parse_duration_ms(text).map_err(|message| (message, "write 500ms, 90s, 1h30m or PT15M".to_owned()))?;
     within("duration", text, ms, (least_ms, most_ms), units::show_duration_ms)
+}
+
+/// Where a group begins that is new.
+pub(super) fn start(text: &str) -> Result<Start, Wrong> {
+    match text.trim() {
+        "earliest" => Ok(Start::Earliest),
+        "latest" => Ok(Start::Latest),
+        time => {
+            let wrong = |message| (message, "write earliest, latest or a time, as 2026-01-31T12:00:00Z".to_owned());
+            units::parse_time_ms(time).map(Start::At).map_err(wrong)
+        }
+    }
 }
 
 /// A size within bounds, in bytes.

@@ -97,6 +97,7 @@ fn defaults_stand_where_nothing_is_written() {
     assert_eq!(settings.brokers["main"].connector.kind(), "nats");
     let ingest = &settings.ingest["main"];
     assert_eq!((ingest.topic.as_str(), ingest.group.as_str(), ingest.rejected.as_str()), ("delay.in", "dwell", "delay.rejected"));
+    assert_eq!((ingest.start, ingest.max_age_ms), (dwell_connectors::Start::Earliest, None));
     assert_eq!(settings.delivery.retry_ms, [120_000, 600_000, 600_000, 3_600_000, 7_200_000, 21_600_000, 54_000_000]);
     assert_eq!((settings.delivery.ttr_ms, settings.delivery.publish_timeout_ms), (30_000, 15_000));
     assert_eq!((settings.delivery.max_late_ms, settings.delivery.max_in_flight_bytes), (None, 64 << 20));

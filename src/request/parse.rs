@@ -14,6 +14,7 @@ const ATTEMPT: &str = "delayed-attempt";
 
 /// Reads a message as a request. `now_ms` is about Redis's time: it decides only which timestamps are ahead of now, and what is beyond `max_delay`.
 pub fn parse(message: &Message, rules: &Rules, now_ms: i64) -> Result<Request, Rejection> {
+    check_age(message, rules, now_ms)?;
     headers::check(&message.headers, rules.kind)?;
     let mut control = control::read(&message.headers)?;
     let mut body = None;
@@ -208,6 +209,16 @@ fn counted_from(message: &Message, rules: &Rules) -> Option<i64> {
     let by_receipt = rules.ingest.from_receipt || rules.kind == Kind::Amqp;
     // A part of a millisecond counts as one, so that no delay is over early.
     message.timestamp_ms.filter(|ms| !by_receipt && *ms >= 0).map(|ms| ms.saturating_add(message.timestamp_is_cut.into()))
+}
+
+/// Refuses what is older than `max_age`: by the broker's time, on AMQP by the producer's where it set one.
+fn check_age(message: &Message, rules: &Rules, now_ms: i64) -> Result<(), Rejection> {
+    let Some(most) = rules.ingest.max_age_ms else { return Ok(()) };
+    let by_producer = || i64::try_from(message.properties.as_ref()?.timestamp?).ok()?.checked_mul(1000);
+    let sent_ms = message.timestamp_ms.filter(|ms| *ms >= 0).or_else(by_producer);
+    let Some(sent_ms) = sent_ms.filter(|sent_ms| i128::from(now_ms) - i128::from(*sent_ms) > i128::from(most)) else { return Ok(()) };
+    let (sent, name, most) = (show_time_ms(sent_ms), &rules.name, show_duration_ms(most));
+    Err(Rejection::new(Code::TooOld, format!("the request was sent at {sent}, and ingest.{name}.max_age is {most}: send it anew")))
 }
 
 fn ttr(control: &Control, rules: &Rules) -> Result<u32, Rejection> {

@@ -21,6 +21,7 @@ pub enum Code {
     BadAction,
     BadEnvelope,
     BodyTooLarge,
+    TooOld,
     UnreadableJob,
     Conflict,
     Loop,
@@ -28,7 +29,7 @@ pub enum Code {
 
 impl Code {
     /// Every code, in the order of the contract.
-    pub const ALL: [Code; 17] = [
+    pub const ALL: [Code; 18] = [
         Code::MissingDelay,
         Code::BadDelay,
         Code::AmbiguousDelay,
@@ -43,6 +44,7 @@ impl Code {
         Code::BadAction,
         Code::BadEnvelope,
         Code::BodyTooLarge,
+        Code::TooOld,
         Code::UnreadableJob,
         Code::Conflict,
         Code::Loop,
@@ -66,6 +68,7 @@ impl Code {
             Code::BadAction => "bad_action",
             Code::BadEnvelope => "bad_envelope",
             Code::BodyTooLarge => "body_too_large",
+            Code::TooOld => "too_old",
             Code::UnreadableJob => "unreadable_job",
             Code::Conflict => "conflict",
             Code::Loop => "loop",

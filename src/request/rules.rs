@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use dwell_connectors::{BrokerConfig, Destination};
+use dwell_connectors::{BrokerConfig, Destination, Start};
 
 use crate::config::{self, Limits, Settings};
 use crate::job::Confirm;
@@ -64,6 +64,8 @@ impl Rules {
             exchange: String::new(),
             missing_delay_immediate: false,
             hold_ms: 15_000,
+            start: Start::Earliest,
+            max_age_ms: None,
         };
         Rules {
             name: String::new(),

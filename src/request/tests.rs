@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use dwell_connectors::{Destination, Message, Position, Value};
+use dwell_connectors::{Destination, Message, Position, Start, Value};
 
 use super::*;
 use crate::config::{Ingest, Limits};
@@ -74,6 +74,8 @@ fn rules(kind: Kind) -> Rules {
             exchange: String::new(),
             missing_delay_immediate: false,
             hold_ms: 15_000,
+            start: Start::Earliest,
+            max_age_ms: None,
         },
         ttr_ms: 30_000,
         confirm: Confirm::Broker,
@@ -140,7 +142,7 @@ fn passed(schedule: &Schedule) -> Vec<(&str, &str)> {
 #[test]
 fn every_code_has_its_own_word() {
     let words: std::collections::BTreeSet<&str> = Code::ALL.iter().map(|code| code.as_str()).collect();
-    assert_eq!(words.len(), 17);
+    assert_eq!(words.len(), Code::ALL.len());
     let id = crate::job::JobId::new("a\u{fffd}").expect("an id");
     assert_eq!(Rejection::conflict(&id).to_string().split(':').next(), Some("conflict"));
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use dwell_connectors::{
-    Acks, BrokerConfig, ConnectorError, Destination, Message, Outcome, Outcomes, Publication, Sink, SourceOptions, Token,
+    Acks, BrokerConfig, ConnectorError, Destination, Message, Outcome, Outcomes, Publication, Sink, SourceOptions, Start, Token,
 };
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -111,6 +111,8 @@ impl Consumer {
             max_unsettled: 16_384,
             max_unsettled_bytes: 64 << 20,
             acks,
+            start: Start::Earliest,
+            apart: Vec::new(),
         };
         let source = broker.source(options).await?;
         let stop = CancellationToken::new();

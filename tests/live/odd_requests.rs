@@ -9,7 +9,7 @@ use dwell::config::{self, Overrides, Settings};
 use dwell::http::Readiness;
 use dwell::servers::{NatsOptions, NatsServer, RedisOptions, RedisServer};
 use dwell::telemetry::Metrics;
-use dwell_connectors::{Acks, BrokerConfig, Destination, Message, Role, Source, SourceOptions};
+use dwell_connectors::{Acks, BrokerConfig, Destination, Message, Role, Source, SourceOptions, Start};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 
@@ -63,6 +63,8 @@ impl Rig {
             max_unsettled: 1000,
             max_unsettled_bytes: 64 << 20,
             acks: Acks::Explicit,
+            start: Start::Earliest,
+            apart: Vec::new(),
         };
         let source: Box<dyn Source> = self.broker.source(options).await.unwrap();
         let mut seen = BTreeMap::new();

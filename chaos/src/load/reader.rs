@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dwell::clock;
-use dwell_connectors::{Acks, BrokerConfig, Header, Message, Source, SourceOptions};
+use dwell_connectors::{Acks, BrokerConfig, Header, Message, Source, SourceOptions, Start};
 use tracing::debug;
 
 use super::draw::NOTE;
@@ -37,6 +37,8 @@ pub(super) async fn read(broker: BrokerConfig, topic: String, role: Role, ledger
             max_unsettled: 4096,
             max_unsettled_bytes: 64 << 20,
             acks: Acks::Explicit,
+            start: Start::Earliest,
+            apart: Vec::new(),
         };
         match clock::timeout(CONNECT, broker.source(options)).await {
             Some(Ok(source)) => drain(source, &topic, role, &ledger, &proc).await,

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use super::Harness;
-use crate::{Acks, Batch, BatchId, Destination, Message, Outcome, Outcomes, Publication, Sink, Source, SourceOptions, Token};
+use crate::{Acks, Batch, BatchId, Destination, Message, Outcome, Outcomes, Publication, Sink, Source, SourceOptions, Start, Token};
 
 /// The longest that anything may take.
 pub(super) const PATIENCE: Duration = Duration::from_secs(15);
@@ -28,6 +28,8 @@ pub fn options(topic: &str) -> SourceOptions {
         max_unsettled: 1000,
         max_unsettled_bytes: 64 << 20,
         acks: Acks::Explicit,
+        start: Start::Earliest,
+        apart: Vec::new(),
     }
 }
 

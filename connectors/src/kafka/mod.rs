@@ -14,6 +14,7 @@
 mod again;
 mod config;
 mod delivery;
+mod first;
 #[cfg(feature = "fuzz")]
 pub(crate) mod fuzz;
 mod headers;

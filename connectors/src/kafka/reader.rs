@@ -313,7 +313,7 @@ mod tests {
 
     use super::*;
     use crate::kafka::config::Role;
-    use crate::{Acks, SourceOptions};
+    use crate::{Acks, SourceOptions, Start};
 
     const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -321,7 +321,18 @@ mod tests {
         let (topic, group) = ("a".to_owned(), "g".to_owned());
         let (max_batch, max_batch_bytes, max_unsettled, max_unsettled_bytes) = (1, 1, 1, 64 << 20);
         let acks = Acks::Explicit;
-        let options = SourceOptions { topic: topic.clone(), group, max_batch, max_batch_bytes, max_unsettled, max_unsettled_bytes, acks };
+        let (start, apart) = (Start::Earliest, Vec::new());
+        let options = SourceOptions {
+            topic: topic.clone(),
+            group,
+            max_batch,
+            max_batch_bytes,
+            max_unsettled,
+            max_unsettled_bytes,
+            acks,
+            start,
+            apart,
+        };
         let (config, shelf) = (Config::at(address), Arc::new(Shelf::new(&options)));
         let client = config.client(Role::Reader { group: "g", bytes: 64 << 20 }).unwrap();
         let consumer = client.create_with_context(Context::new(Arc::clone(&shelf))).unwrap();

@@ -288,7 +288,7 @@ impl Shelf {
 #[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use super::*;
-    use crate::{Acks, Message};
+    use crate::{Acks, Message, Start};
 
     fn delivery(partition: i32, offset: i64, bytes: usize) -> Delivery {
         Delivery { message: Message::new("x"), partition, offset, bytes }
@@ -298,7 +298,9 @@ mod tests {
         let (topic, group) = ("a".to_owned(), "g".to_owned());
         let (max_batch, max_batch_bytes, max_unsettled, max_unsettled_bytes) = (10, 1000, 100, 5334);
         let acks = Acks::Explicit;
-        let shelf = Shelf::new(&SourceOptions { topic, group, max_batch, max_batch_bytes, max_unsettled, max_unsettled_bytes, acks });
+        let (start, apart) = (Start::Earliest, Vec::new());
+        let shelf =
+            Shelf::new(&SourceOptions { topic, group, max_batch, max_batch_bytes, max_unsettled, max_unsettled_bytes, acks, start, apart });
         shelf.assign(0..2);
         shelf
     }

@@ -8,13 +8,14 @@ use rdkafka::consumer::Consumer;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode as Code};
 use rdkafka::{Offset, TopicPartitionList};
 use tokio::time::Instant;
+use tracing::debug;
 
 use super::config::{Config, Role};
 use super::link::{Context, blocking, failed};
 use super::reader::{Closed, Reader, Reads, missing};
 use super::shelf::Shelf;
-use super::topic;
-use crate::{Batch, BatchId, ConnectorError, ErrorKind, Reader as Found, Source, SourceOptions};
+use super::{first, topic};
+use crate::{Batch, BatchId, ConnectorError, ErrorKind, Reader as Found, Source, SourceOptions, Start};
 
 /// The longest wait for the group's committed offsets, and for the end of a source.
 const PATIENCE: Duration = Duration::from_secs(8);
@@ -24,8 +25,11 @@ const MOMENT: Duration = Duration::from_millis(20);
 pub(crate) async fn open(config: &Config, options: SourceOptions) -> Result<KafkaSource, ConnectorError> {
     blocking(config, move |config| {
         let shelf = Arc::new(Shelf::new(&options));
-        let (consumer, _) = connect(&config, &options, Arc::clone(&shelf))?;
+        let Connected { consumer, known, count } = connect(&config, &options, Arc::clone(&shelf))?;
         let topic = options.topic.clone();
+        if !known && options.start != Start::Earliest && !first::commit(&config, &consumer, &topic, count, options.start)? {
+            debug!(topic, group = options.group, "another reader of the group has begun it");
+        }
         consumer.subscribe(&[&topic]).map_err(|error| failed(&config, &format!("cannot read `{topic}`"), error))?;
         let closed = Reader::start(config.clone(), consumer, Arc::clone(&shelf), topic)?;
         Ok(KafkaSource { config, shelf, options, closed: Some(closed) })
@@ -37,14 +41,26 @@ pub(crate) async fn open(config: &Config, options: SourceOptions) -> Result<Kafk
 pub(crate) async fn look(config: &Config, options: &SourceOptions) -> Result<Found, ConnectorError> {
     let options = options.clone();
     blocking(config, move |config| {
-        let (_, known) = connect(&config, &options, Arc::new(Shelf::new(&options)))?;
-        Ok(if known { Found::Exists } else { Found::Made })
+        let Connected { consumer, known, count } = connect(&config, &options, Arc::new(Shelf::new(&options)))?;
+        if known {
+            return Ok(Found::Exists);
+        }
+        first::look(&config, &consumer, &options.topic, count, options.start).map(|read| Found::Made(Some(read)))
     })
     .await
 }
 
-/// A consumer that has not joined its group, and whether that has read the topic before. Finds out whether it may.
-fn connect(config: &Config, options: &SourceOptions, shelf: Arc<Shelf>) -> Result<(Reads, bool), ConnectorError> {
+/// A consumer that has not joined its group.
+struct Connected {
+    consumer: Reads,
+    /// Whether the group has read the topic before.
+    known: bool,
+    /// How many partitions the topic has.
+    count: i32,
+}
+
+/// Connects, and finds out whether it may read.
+fn connect(config: &Config, options: &SourceOptions, shelf: Arc<Shelf>) -> Result<Connected, ConnectorError> {
     if let Some(why) = topic::malformed(&options.topic) {
         return Err(config.fail(ErrorKind::Config, &why));
     }
@@ -58,7 +74,8 @@ fn connect(config: &Config, options: &SourceOptions, shelf: Arc<Shelf>) -> Resul
         return Err(missing(config, &options.topic));
     };
     let mut list = TopicPartitionList::with_capacity(count);
-    for partition in 0..i32::try_from(count).unwrap_or(i32::MAX) {
+    let count = i32::try_from(count).unwrap_or(i32::MAX);
+    for partition in 0..count {
         list.add_partition(&options.topic, partition);
     }
     let begun = Instant::now();
@@ -71,7 +88,7 @@ fn connect(config: &Config, options: &SourceOptions, shelf: Arc<Shelf>) -> Resul
         }
     };
     let known = committed.elements().iter().any(|element| matches!(element.offset(), Offset::Offset(_)));
-    Ok((consumer, known))
+    Ok(Connected { consumer, known, count })
 }
 
 /// Whether the group's coordinator is only not there yet.

@@ -23,8 +23,11 @@ fn may_read(state: &State, options: &SourceOptions) -> Result<(), ConnectorError
 
 pub(crate) fn open(config: &Config, options: SourceOptions) -> Result<impl Source + use<>, ConnectorError> {
     let broker = config.broker.clone();
-    let state = broker.shared.state.lock();
+    let mut state = broker.shared.state.lock();
     may_read(&state, &options)?;
+    if let Some(topic) = state.topics.get_mut(&options.topic) {
+        topic.begin(&options.group, options.start);
+    }
     let link = state.link;
     drop(state);
     Ok(MemorySource { broker, options, link, held: Mutex::new(Held::default()) })

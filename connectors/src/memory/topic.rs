@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::Message;
+use crate::{Message, Start};
 
 #[derive(Debug, Default)]
 pub(super) struct Topic {
@@ -37,6 +37,17 @@ impl Topic {
         message.timestamp_ms = Some(timestamp_ms);
         message.redelivered = false;
         self.log.push(Stored { message, dedupe_id: dedupe_id.to_owned() });
+    }
+
+    /// Where this group begins, if it is new.
+    pub(super) fn begin(&mut self, group: &str, start: Start) {
+        let is_older = |stored: &&Stored| match start {
+            Start::Earliest => false,
+            Start::Latest => true,
+            Start::At(ms) => stored.message.timestamp_ms < Some(ms),
+        };
+        let next = self.log.iter().take_while(is_older).count();
+        self.groups.entry(group.to_owned()).or_insert_with(|| Group { next, ..Group::default() });
     }
 
     /// The next messages for this group, with their offsets: first what was given back. At most `count` and `bytes` of memory, at least one

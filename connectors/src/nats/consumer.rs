@@ -4,15 +4,17 @@ use std::time::Duration;
 
 use async_nats::jetstream::consumer::{self, AckPolicy, DeliverPolicy, FromConsumer, pull};
 use async_nats::jetstream::context::ConsumerInfoErrorKind;
-use async_nats::jetstream::stream::{ConsumerErrorKind, ConsumerUpdateErrorKind, Stream};
+use async_nats::jetstream::stream::{ConsumerErrorKind, ConsumerUpdateErrorKind, RetentionPolicy, Stream};
+use futures_util::TryStreamExt;
 use tracing::info;
 
+use super::apart;
 use super::config::Config;
 use super::link::Link;
 use super::pump::EXPIRES;
 use super::stream::deepest;
 use super::subject::as_name;
-use crate::{Acks, ConnectorError, ErrorKind, Reader, SourceOptions};
+use crate::{Acks, ConnectorError, ErrorKind, FirstRead, Reader, SourceOptions, Start};
 
 /// How long the server leaves an unsettled message with a reader that shows no sign of life.
 const ACK_WAIT: Duration = Duration::from_secs(30);
@@ -37,7 +39,7 @@ enum There {
 /// Finds or makes the consumer on this stream.
 pub(super) async fn ensure(link: &Link, stream: &str, config: &Config, options: &SourceOptions) -> Result<Consumer, ConnectorError> {
     let name = as_name(&options.group);
-    let (handle, there) = find(link, stream, options).await?;
+    let (handle, there) = find(link, stream, config, options).await?;
     let ack_wait = match there {
         There::Fit { ack_wait, better } => {
             if let Some(better) = better {
@@ -63,7 +65,7 @@ pub(super) async fn ensure(link: &Link, stream: &str, config: &Config, options: 
             };
             let wanted = pull::Config {
                 durable_name: Some(name.clone()),
-                deliver_policy: DeliverPolicy::All,
+                deliver_policy: begin(link, options.start)?,
                 ack_policy: policy(options.acks),
                 ack_wait,
                 max_deliver: -1,
@@ -91,15 +93,56 @@ fn policy(acks: Acks) -> AckPolicy {
 }
 
 /// What [`ensure`] would find and do.
-pub(super) async fn look(link: &Link, stream: &str, options: &SourceOptions) -> Result<Reader, ConnectorError> {
-    Ok(match find(link, stream, options).await?.1 {
-        There::Missing => Reader::Made,
+pub(super) async fn look(link: &Link, stream: &str, config: &Config, options: &SourceOptions) -> Result<Reader, ConnectorError> {
+    let (handle, there) = find(link, stream, config, options).await?;
+    Ok(match there {
+        There::Missing => Reader::Made(Some(first_read(link, &handle, options).await?)),
         There::Fit { better: None, .. } => Reader::Exists,
         There::Fit { better: Some(_), .. } => Reader::Changed,
     })
 }
 
-async fn find(link: &Link, stream: &str, options: &SourceOptions) -> Result<(Stream, There), ConnectorError> {
+/// Where a consumer begins that is made now.
+fn begin(link: &Link, start: Start) -> Result<DeliverPolicy, ConnectorError> {
+    Ok(match start {
+        Start::Earliest => DeliverPolicy::All,
+        Start::Latest => DeliverPolicy::New,
+        Start::At(ms) => {
+            let start_time = async_nats::datetime::from_nanos(i128::from(ms) * 1_000_000);
+            let start_time = start_time.map_err(|_| link.fail(ErrorKind::Config, &format!("{ms} ms is no time to begin at")))?;
+            DeliverPolicy::ByStartTime { start_time }
+        }
+    })
+}
+
+/// What a consumer that is made now would begin with. The server counts by subject, not by time.
+async fn first_read(link: &Link, stream: &Stream, options: &SourceOptions) -> Result<FirstRead, ConnectorError> {
+    let topic = &options.topic;
+    let wrong = |error: &dyn std::error::Error| {
+        link.fail(ErrorKind::Disconnected, &format!("cannot count what is at `{topic}`: {}", deepest(error)))
+    };
+    let mut subjects = match options.start {
+        Start::Latest => return Ok(FirstRead::default()),
+        Start::Earliest | Start::At(_) => link.ask(stream.info_with_subjects(topic)).await?.map_err(|error| wrong(&error))?,
+    };
+    let mut messages = 0;
+    while let Some((_, count)) = link.ask(subjects.try_next()).await?.map_err(|error| wrong(&error))? {
+        messages += u64::try_from(count).unwrap_or(u64::MAX);
+    }
+    if messages == 0 {
+        return Ok(FirstRead::default());
+    }
+    // It may be gone by now.
+    let oldest = link.ask(stream.get_first_raw_message_by_subject(topic, 1)).await?.ok();
+    let oldest_ms = oldest.and_then(|message| i64::try_from(message.time.unix_timestamp_nanos() / 1_000_000).ok());
+    let oldest_ms = match options.start {
+        Start::At(ms) => oldest_ms.map(|oldest| oldest.max(ms)),
+        Start::Earliest | Start::Latest => oldest_ms,
+    };
+    Ok(FirstRead { messages, oldest_ms })
+}
+
+async fn find(link: &Link, stream: &str, config: &Config, options: &SourceOptions) -> Result<(Stream, There), ConnectorError> {
     let name = as_name(&options.group);
     if name.is_empty() {
         return Err(link.fail(ErrorKind::Config, "the group is empty"));
@@ -107,19 +150,31 @@ async fn find(link: &Link, stream: &str, options: &SourceOptions) -> Result<(Str
     let handle = link.ask(link.context.get_stream(stream)).await?.map_err(|error| {
         link.fail(ErrorKind::Disconnected, &format!("cannot look at the stream `{stream}`: {}", deepest(&error))).because(error)
     })?;
+    let mut filter = options.topic.as_str();
     let there = match link.ask(handle.consumer_info(&name)).await? {
         Ok(info) => {
+            let is_filtered = !(info.config.filter_subject.is_empty() && info.config.filter_subjects.is_empty());
+            filter = if is_filtered { filter } else { ">" };
             let fit = Fit { link, stream, options, subjects: &handle.cached_info().config.subjects };
             fit.check(&info.config)?;
             There::Fit { ack_wait: info.config.ack_wait, better: fit.update(info.config)?.map(Box::new) }
         }
-        Err(error) if error.kind() == ConsumerInfoErrorKind::NotFound => There::Missing,
+        Err(error) if error.kind() == ConsumerInfoErrorKind::NotFound => {
+            let is_queue = handle.cached_info().config.retention == RetentionPolicy::WorkQueue;
+            if is_queue && options.start != Start::Earliest {
+                let failure =
+                    link.fail(ErrorKind::Config, &format!("`{stream}` is a work queue: a reader begins with all that waits in it"));
+                return Err(failure.mend("leave out `start`"));
+            }
+            There::Missing
+        }
         Err(error) => {
             let failure =
                 link.fail(ErrorKind::Disconnected, &format!("cannot look at the consumer `{name}` of `{stream}`: {}", deepest(&error)));
             return Err(failure.because(error));
         }
     };
+    apart::keep(config, link, &handle.cached_info().config, filter, &options.apart).await?;
     Ok((handle, there))
 }
 

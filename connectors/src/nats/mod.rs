@@ -7,6 +7,7 @@
 //! connection of its own (`line`), and when that ends alone, fetches what it could not read in another way (`unreadable`).
 
 mod answer;
+mod apart;
 mod block;
 mod config;
 mod consumer;

@@ -43,7 +43,7 @@ pub(crate) async fn look(config: &Config, options: &SourceOptions) -> Result<Rea
     let (link, mut complaints) = Link::connect(config).await?;
     permitted(&mut complaints, async {
         let stream = stream_of(&link, options).await?;
-        Box::pin(consumer::look(&link, &stream, options)).await
+        Box::pin(consumer::look(&link, &stream, config, options)).await
     })
     .await
 }

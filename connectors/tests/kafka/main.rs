@@ -8,6 +8,7 @@
 mod freeze;
 
 mod commits;
+mod first;
 mod groups;
 mod links;
 mod login;

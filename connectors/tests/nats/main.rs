@@ -7,7 +7,9 @@
 #[path = "../support/freeze.rs"]
 mod freeze;
 
+mod apart;
 mod cluster;
+mod first;
 mod links;
 mod login;
 mod raw;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use dwell_connectors::{ErrorKind, Reader, Sink, SourceOptions};
+use dwell_connectors::{ErrorKind, FirstRead, Reader, Sink, SourceOptions, Start};
 use futures_util::future::join_all;
 
 use super::Check;
@@ -10,6 +10,7 @@ use crate::bridge::{Needed, Roles, needed, nothing_takes};
 use crate::config::{Broker, Ingest, Settings};
 use crate::ingest::source_options;
 use crate::request::{Kind, destination};
+use crate::units::show_time_ms;
 
 /// What `dwell run` does without flags.
 const ROLES: Roles = Roles { ingest: true, dispatch: true };
@@ -68,11 +69,31 @@ async fn of_ingest(check: String, broker: &Broker, options: &SourceOptions, inge
     match broker.connector.look(options).await {
         Ok(Reader::Exists) => Check::good(check, format!("`{topic}` is read as `{group}`")),
         Ok(Reader::Changed) => Check::good(check, format!("`{topic}` is read as `{group}`, whose settings would be changed to fit")),
-        Ok(Reader::Made) => Check::good(check, format!("`{topic}` is there; its reader `{group}` would be made")),
+        Ok(Reader::Made(first)) => first_read(check, ingest, first),
         Err(error) if error.kind == ErrorKind::Missing && ingest.declare => {
             Check::good(check, format!("`{topic}` would be made (declare), and its reader `{group}`"))
         }
         Err(error) => Check::of_error(check, error),
+    }
+}
+
+/// What a first start would read. That it is all that was ever sent is seldom what one expects.
+fn first_read(check: String, ingest: &Ingest, first: Option<FirstRead>) -> Check {
+    let Ingest { topic, group, .. } = ingest;
+    let made = format!("`{topic}` is there; its reader `{group}` would be made");
+    let start = match ingest.start {
+        Start::Earliest => "with the earliest message".to_owned(),
+        Start::Latest => "with what comes from then on".to_owned(),
+        Start::At(ms) => format!("with what came since {}", show_time_ms(ms)),
+    };
+    match first {
+        None => Check::good(check, format!("{made}, and begin {start}")),
+        Some(FirstRead { messages: 0, .. }) => Check::good(check, format!("{made}, and begin {start}: nothing waits for it")),
+        Some(FirstRead { messages, oldest_ms }) => {
+            let oldest = oldest_ms.map_or_else(String::new, |ms| format!(", the oldest of {}", show_time_ms(ms)));
+            let mend = format!("set {check}.start (latest, or a time) or {check}.max_age, if old requests are not to be carried out");
+            Check::warning(check, format!("{made}, and begin {start}: up to {messages} messages{oldest}"), mend)
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use dwell_connectors::{BrokerConfig, Destination};
+use dwell_connectors::{BrokerConfig, Destination, Start};
 
 use super::Resolver;
 use crate::config::rules::Wrong;
@@ -73,6 +73,13 @@ impl Resolver<'_> {
             if !raw.exchange.is_empty() && kind != "amqp" {
                 self.note(&format!("{key}.exchange"), (format!("a broker of type \"{kind}\" has no exchanges"), "remove it".to_owned()));
             }
+            let start = self.check(&format!("{key}.start"), rules::start(&raw.start)).unwrap_or_default();
+            if start != Start::Earliest && connector.is_some() && kind == "amqp" {
+                let wrong = ("a queue has no log: all that waits in it is read".to_owned(), "remove it, or see max_age".to_owned());
+                self.note(&format!("{key}.start"), wrong);
+            }
+            let max_age = Some(raw.max_age.trim()).filter(|age| !age.is_empty());
+            let max_age_ms = max_age.and_then(|age| self.check(&format!("{key}.max_age"), rules::duration(age, 1, rules::LONGEST_MS)));
             let same = |other: &Ingest| other.broker == raw.broker && other.topic == raw.topic;
             if let Some((other, _)) = ingests.iter().find(|(_, other)| same(other)) {
                 let wrong = (
@@ -94,6 +101,8 @@ impl Resolver<'_> {
                 exchange: raw.exchange,
                 missing_delay_immediate: raw.missing_delay == raw::MissingDelay::Immediate,
                 hold_ms: hold.unwrap_or_default(),
+                start,
+                max_age_ms,
             };
             ingests.insert(name, ingest);
         }

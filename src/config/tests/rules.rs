@@ -59,6 +59,9 @@ fn every_rule_is_kept() {
         ("[ingest.z]\nbroker = \"main\"\ntopic = \"z.*\"\ntarget = \"z.orders\"", "ingest.z.target", "ingest.z (`z.*`)"),
         ("[ingest.z]\nbroker = \"main\"\ntopic = \"z\"\nrejected = \"delay.in\"", "ingest.z.rejected", "by ingest.main"),
         ("[ingest.z]\nbroker = \"main\"\ntopic = \"*.dead\"", "delivery.dead", "by ingest.z (`*.dead`)"),
+        ("[ingest.z]\nbroker = \"main\"\ntopic = \"b\"\nstart = \"newest\"", "ingest.z.start", "write earliest, latest or a time"),
+        (other("amqp", "url = \"amqp://h\"", "start = \"latest\"").as_str(), "ingest.z.start", "a queue has no log"),
+        ("[ingest.z]\nbroker = \"main\"\ntopic = \"b\"\nmax_age = \"0\"", "ingest.z.max_age", "too small"),
         (other("kafka", "bootstrap = \"h\"", "topic = \"^delay.*\"").as_str(), "ingest.z.topic", "cannot be read: `^delay.*` is a pattern"),
         (other("amqp", "url = \"amqp://h\"", "rejected = \"/delay.in\"").as_str(), "ingest.z.rejected", "for ever"),
         ("[delivery]\ndead = \"dead.*\"", "delivery.dead", "cannot be published to"),
@@ -92,6 +95,7 @@ fn what_is_unusual_and_right_is_taken() {
         "[redis]\nmode = \"cluster\"\nurls = [\"redis://a\", \"redis://b\"]\ndurability = \"fsync+replica\"",
         "[http]\nlisten = \"[::1]:0\"",
         "[delivery]\nretry = []\ndead = \"\"\nmax_late = \"PT15M\"",
+        "[ingest.z]\nbroker = \"main\"\ntopic = \"b\"\nstart = \"2026-01-31T12:00:00+01:00\"\nmax_age = \"2d\"",
         "[brokers.dead_end-2]\ntype = \"nats\"\nurl = \"nats://h\"\nallow = []",
     ] {
         Given::least(text).settings();

@@ -1,8 +1,35 @@
 //! What is refused, and with which code.
 
-use dwell_connectors::{Message, Value};
+use dwell_connectors::{Message, Properties, Value};
 
 use super::*;
+
+#[test]
+fn what_is_older_than_max_age_is_refused_where_its_age_is_known() {
+    let mut old = rules(Kind::Nats);
+    old.ingest.max_age_ms = Some(60_000);
+    let sent = |ago: i64, headers: &[(&str, &str)]| Message { timestamp_ms: Some(NOW - ago), ..message(headers) };
+    let good = [("delay-for", "1h")];
+    for headers in [&good[..], &[("delay-action", "cancel"), ("delay-id", "a")], &[("delay-for", "soon")]] {
+        assert_eq!(refused(&sent(60_001, headers), &old), Code::TooOld, "{headers:?}");
+    }
+    for ago in [60_000, -60_001] {
+        parse(&sent(ago, &good), &old, NOW).unwrap();
+    }
+    parse(&Message { timestamp_ms: None, ..message(&good) }, &old, NOW).unwrap();
+    parse(&sent(60_001, &good), &rules(Kind::Nats), NOW).unwrap();
+    let mut amqp = rules(Kind::Amqp);
+    amqp.ingest.max_age_ms = Some(60_000);
+    let of = |timestamp| {
+        let properties = Properties { timestamp, ..Properties::default() };
+        let message = bare(&[good[0], ("delay-target", "orders")]);
+        Message { timestamp_ms: None, properties: Some(Box::new(properties)), ..message }
+    };
+    assert_eq!(refused(&of(Some(1)), &amqp), Code::TooOld);
+    for timestamp in [None, Some(u64::MAX), Some(u64::try_from(NOW / 1000).unwrap())] {
+        parse(&of(timestamp), &amqp, NOW).unwrap();
+    }
+}
 
 #[test]
 fn each_mistake_has_its_code() {

@@ -8,7 +8,7 @@ use dwell::config::{self, Overrides, Settings};
 use dwell::servers::{DwellServer, NatsOptions, NatsServer, RedisOptions, RedisServer};
 use dwell::store::Store;
 use dwell::store::read::Counts;
-use dwell_connectors::{Acks, BrokerConfig, Message, SourceOptions};
+use dwell_connectors::{Acks, BrokerConfig, Message, SourceOptions, Start};
 use parking_lot::Mutex;
 use redis::AsyncCommands;
 use redis::aio::MultiplexedConnection;
@@ -238,6 +238,8 @@ async fn read(broker: BrokerConfig, book: Book) {
             max_unsettled: 8192,
             max_unsettled_bytes: 64 << 20,
             acks: Acks::Explicit,
+            start: Start::Earliest,
+            apart: Vec::new(),
         };
         // Each try owns its part: the future is sent to another thread.
         let broker = broker.clone();

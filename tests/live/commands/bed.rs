@@ -146,6 +146,17 @@ impl Bed {
 
     /// One call of the JetStream API, as an operator's tool makes it.
     pub(crate) fn api(&self, subject: &str, body: &str) -> Value {
+        self.ask(&format!("$JS.API.{subject}"), body)
+    }
+
+    /// Publishes to a stream.
+    pub(crate) fn publish(&self, subject: &str, body: &str) {
+        let answer = self.ask(subject, body);
+        assert!(answer["seq"].is_u64(), "{answer}");
+    }
+
+    /// Publishes, and waits for the answer.
+    fn ask(&self, subject: &str, body: &str) -> Value {
         let mut link = TcpStream::connect(("127.0.0.1", self.nats.port())).unwrap();
         let mut lines = BufReader::new(link.try_clone().unwrap());
         lines.read_line(&mut String::new()).unwrap();
@@ -153,7 +164,7 @@ impl Bed {
         let login = url.split_once("://").unwrap().1.rsplit_once('@').and_then(|(login, _)| login.split_once(':'));
         let (user, pass) = login.unwrap_or_default();
         let hello = json!({"verbose": false, "user": user, "pass": pass});
-        write!(link, "CONNECT {hello}\r\nSUB answer 1\r\nPUB $JS.API.{subject} answer {}\r\n{body}\r\n", body.len()).unwrap();
+        write!(link, "CONNECT {hello}\r\nSUB answer 1\r\nPUB {subject} answer {}\r\n{body}\r\n", body.len()).unwrap();
         let mut line = String::new();
         loop {
             line.clear();

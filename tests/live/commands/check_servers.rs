@@ -87,6 +87,38 @@ async fn a_consumer_that_cannot_be_used_is_a_mistake_in_the_settings() {
 }
 
 #[tokio::test]
+async fn what_a_first_start_would_read_is_told() {
+    let bed = Bed::new().await;
+    bed.stream("IN", &["delay.in"]);
+    let settings = bed.settings(true);
+    assert_eq!(check(&bed, &settings, &[], 0).len(), 1, "nothing waits");
+    for number in 0..200 {
+        bed.publish("delay.in", &number.to_string());
+    }
+    let lines = check(&bed, &settings, &[], 0);
+    let waits = "its reader `dwell` would be made, and begin with the earliest message: up to 200 messages, the oldest of 20";
+    says(line(&lines, "ingest.main"), true, waits, "set ingest.main.start (latest, or a time) or ingest.main.max_age");
+    assert_eq!(check(&bed, &settings, &["ingest.main.start=latest"], 0).len(), 1);
+    assert_eq!(check(&bed, &settings, &["ingest.main.group=other", "ingest.main.start=2020-01-01T00:00:00Z"], 0).len(), 2);
+    // A group that is known goes on where it was.
+    bed.sidecar().await.stop().await.unwrap();
+    assert_eq!(check(&bed, &settings, &[], 0).len(), 1);
+}
+
+#[tokio::test]
+async fn a_topic_that_takes_rejected_in_is_a_mistake_in_the_settings() {
+    let bed = Bed::new().await;
+    let lines = check(&bed, &bed.settings(true), &["ingest.main.topic=delay.>"], 78);
+    says(line(&lines, "ingest.main.rejected"), false, "`delay.rejected` is read by ingest.main (`delay.>`)", "a narrower topic");
+    says(line(&lines, "delivery.dead"), false, "`delay.dead` is read by ingest.main (`delay.>`)", "a narrower topic");
+    bed.stream("REJECTED", &["delay.rejected"]);
+    let source = r#"{"name":"REJECTED","subject_transforms":[{"src":"delay.rejected","dest":"delay.in"}]}"#;
+    bed.api("STREAM.CREATE.IN", &format!(r#"{{"name":"IN","subjects":["delay.in"],"sources":[{source}]}}"#));
+    let lines = check(&bed, &bed.settings(true), &[], 78);
+    says(line(&lines, "ingest.main"), false, "takes in what is published at `delay.rejected`, as `delay.in`", "name another destination");
+}
+
+#[tokio::test]
 async fn a_namespace_with_other_buckets() {
     let bed = Bed::new().await;
     bed.sidecar().await.stop().await.unwrap();

@@ -1,0 +1,116 @@
+//! Whether what is published on a subject comes into a stream: by its own subjects, by the streams that it is fed from, and rewritten on the way.
+
+use async_nats::jetstream::stream::{Config as StreamConfig, SubjectTransform};
+use futures_util::future::BoxFuture;
+
+use super::config::Config;
+use super::link::Link;
+use super::subject::allows;
+use crate::{ConnectorError, Destination, ErrorKind};
+
+/// The longest chain of streams that is followed: two may feed each other.
+const DEEPEST: usize = 8;
+
+/// An error where a reader of `filter` in this stream would get what is published at one of these.
+pub(super) async fn keep(
+    config: &Config,
+    link: &Link,
+    stream: &StreamConfig,
+    filter: &str,
+    apart: &[Destination],
+) -> Result<(), ConnectorError> {
+    let is_fed = stream.mirror.is_some() || stream.sources.as_ref().is_some_and(|sources| !sources.is_empty());
+    if !is_fed && stream.subject_transform.is_none() {
+        return Ok(());
+    }
+    // Streams that this user may not look at are not known: asked on a link of its own, because a refusal spoils it.
+    let upstream = if is_fed { Some(Link::connect(config).await?) } else { None };
+    for to in apart {
+        let came = appears(upstream.as_ref().map(|(link, _)| link), stream, &to.address, DEEPEST).await;
+        if let Some(subject) = came.into_iter().find(|subject| allows(filter, &Destination::new(subject))) {
+            let what =
+                format!("the stream `{}` takes in what is published at `{to}`, as `{subject}`: messages would go round", stream.name);
+            let failure = link.fail(ErrorKind::Config, &what);
+            return Err(failure.mend(format!("filter `{to}` out of the stream's sources and transforms, or name another destination")));
+        }
+    }
+    Ok(())
+}
+
+/// The subjects as which a message that is published on `subject` appears in this stream, as far as it can be seen.
+fn appears<'a>(link: Option<&'a Link>, stream: &'a StreamConfig, subject: &'a str, depth: usize) -> BoxFuture<'a, Vec<String>> {
+    Box::pin(async move {
+        let mut found = Vec::new();
+        if stream.subjects.iter().any(|pattern| allows(pattern, &Destination::new(subject))) {
+            let rewritten = stream.subject_transform.as_ref().and_then(|transform| rewritten(transform, subject));
+            found.push(rewritten.unwrap_or_else(|| subject.to_owned()));
+        }
+        let feeds = stream.mirror.iter().chain(stream.sources.iter().flatten());
+        for source in feeds.filter(|source| depth > 0 && source.external.is_none() && source.domain.is_none()) {
+            let Some(link) = link else { break };
+            let Ok(Ok(handle)) = link.ask_api(link.context.get_stream(&source.name)).await else { continue };
+            let there = &handle.cached_info().config;
+            for came in appears(Some(link), there, subject, depth - 1).await {
+                let filter = source.filter_subject.as_deref().filter(|filter| !filter.is_empty());
+                if filter.is_some_and(|filter| !allows(filter, &Destination::new(&came))) {
+                    continue;
+                }
+                // Where there are transforms, only what one of them takes comes.
+                match source.subject_transforms.as_slice() {
+                    [] => found.push(came),
+                    transforms => found.extend(transforms.iter().find_map(|transform| rewritten(transform, &came))),
+                }
+            }
+        }
+        found
+    })
+}
+
+/// The subject as a transform makes it; `None` where it does not take the subject, or makes of it what cannot be foretold here.
+fn rewritten(transform: &SubjectTransform, subject: &str) -> Option<String> {
+    if !allows(&transform.source, &Destination::new(subject)) {
+        return None;
+    }
+    if transform.destination.is_empty() {
+        return Some(subject.to_owned());
+    }
+    let (mut tokens, mut captured, mut rest) = (subject.split('.'), Vec::new(), Vec::new());
+    for part in transform.source.split('.') {
+        match part {
+            "*" => captured.push(tokens.next()?),
+            ">" => rest = tokens.by_ref().collect(),
+            _ => drop(tokens.next()),
+        }
+    }
+    let part = |part: &str| match part {
+        ">" => Some(rest.join(".")),
+        part => match part.strip_prefix('$').or_else(|| part.strip_prefix("{{wildcard(")?.strip_suffix(")}}")) {
+            Some(number) => Some((*captured.get(number.trim().parse::<usize>().ok()?.checked_sub(1)?)?).to_owned()),
+            None if part.contains("{{") => None,
+            None => Some(part.to_owned()),
+        },
+    };
+    transform.destination.split('.').map(part).collect::<Option<Vec<_>>>().map(|parts| parts.join("."))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn subjects_are_rewritten_as_the_server_does() {
+        for (source, destination, subject, expected) in [
+            ("a.b", "c", "a.b", Some("c")),
+            ("a.b", "c", "a.c", None),
+            ("a.>", "b.>", "a.x.y", Some("b.x.y")),
+            ("a.*.*", "b.$2.$1", "a.x.y", Some("b.y.x")),
+            ("a.*", "b.{{wildcard(1)}}", "a.x", Some("b.x")),
+            ("a.*", "b.$2", "a.x", None),
+            ("a.*", "b.{{partition(3,1)}}", "a.x", None),
+            (">", "", "a.x", Some("a.x")),
+        ] {
+            let transform = SubjectTransform { source: source.to_owned(), destination: destination.to_owned() };
+            assert_eq!(rewritten(&transform, subject).as_deref(), expected, "{source} {destination} {subject}");
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! Where a group begins that is new, and what `look` says of it.
+
+use dwell_connectors::{BrokerConfig, Publication, Reader, SourceOptions, Start};
+use rdkafka::admin::{AdminClient, AdminOptions};
+use rdkafka::client::DefaultClientContext;
+use rdkafka::{ClientConfig, Offset, TopicPartitionList};
+
+use crate::server::shared;
+use crate::{PATIENCE, at, confirmed, create, fresh, numbered, numbers, options, publication, read};
+
+/// A topic of three partitions with these numbers, and a broker.
+async fn topic_with(count: u64) -> (BrokerConfig, String) {
+    let (broker, topic) = (at(shared()), fresh("first"));
+    create(shared(), &topic, 3, &[("message.timestamp.type", "LogAppendTime")]).await;
+    confirmed(&broker, numbered(&topic, count)).await;
+    (broker, topic)
+}
+
+fn from(topic: &str, start: Start) -> SourceOptions {
+    SourceOptions { start, ..options(topic) }
+}
+
+/// What comes next, publishing `last` before.
+async fn next(broker: &BrokerConfig, topic: &str, start: Start, count: usize) -> Vec<u64> {
+    let source = broker.source(from(topic, start)).await.unwrap();
+    let mut came = numbers(&read(&*source, count).await);
+    source.close().await.unwrap();
+    came.sort_unstable();
+    came
+}
+
+fn one(topic: &str, number: u64) -> Vec<Publication> {
+    vec![publication(number, topic, dwell_connectors::Message::new(number.to_string()))]
+}
+
+#[tokio::test]
+async fn a_new_group_begins_where_it_is_told_and_one_that_is_known_goes_on() {
+    let (broker, topic) = topic_with(200).await;
+    let Reader::Made(Some(first)) = broker.look(&from(&topic, Start::Earliest)).await.unwrap() else { panic!("the group is new") };
+    assert_eq!(first.messages, 200);
+    assert!(first.oldest_ms.is_some_and(|ms| ms > 1_600_000_000_000), "{first:?}");
+    let Reader::Made(Some(first)) = broker.look(&from(&topic, Start::Latest)).await.unwrap() else { panic!("the group is new") };
+    assert_eq!((first.messages, first.oldest_ms), (0, None));
+    // Whatever comes between the first start and the first message is read.
+    broker.source(from(&topic, Start::Latest)).await.unwrap().close().await.unwrap();
+    assert_eq!(broker.look(&from(&topic, Start::Latest)).await.unwrap(), Reader::Exists);
+    confirmed(&broker, one(&topic, 201)).await;
+    assert_eq!(next(&broker, &topic, Start::Latest, 1).await, [201]);
+    confirmed(&broker, one(&topic, 202)).await;
+    assert_eq!(next(&broker, &topic, Start::Latest, 1).await, [202]);
+}
+
+#[tokio::test]
+async fn a_new_group_begins_at_a_time() {
+    let (broker, topic) = topic_with(50).await;
+    // Later than any of them, by the broker's clock, which is this machine's.
+    let Reader::Made(Some(first)) = broker.look(&from(&topic, Start::Earliest)).await.unwrap() else { panic!("the group is new") };
+    let mut now = first.oldest_ms.unwrap();
+    while let Reader::Made(Some(left)) = broker.look(&from(&topic, Start::At(now))).await.unwrap()
+        && left.messages > 0
+    {
+        now = left.oldest_ms.unwrap() + 1;
+    }
+    confirmed(&broker, numbered(&topic, 3)).await;
+    let Reader::Made(Some(left)) = broker.look(&from(&topic, Start::At(now))).await.unwrap() else { panic!("the group is new") };
+    assert_eq!(left.messages, 3);
+    assert_eq!(next(&broker, &topic, Start::At(now), 3).await, [1, 2, 3]);
+}
+
+/// What was stored and never read is not skipped, whatever a new group would begin with.
+#[tokio::test]
+async fn offsets_that_fell_out_of_the_log_go_on_with_the_earliest() {
+    let (broker, topic) = (at(shared()), fresh("first"));
+    create(shared(), &topic, 1, &[]).await;
+    confirmed(&broker, numbered(&topic, 10)).await;
+    broker.source(from(&topic, Start::Latest)).await.unwrap().close().await.unwrap();
+    confirmed(&broker, (11..=20).flat_map(|number| one(&topic, number)).collect()).await;
+    // As retention does while Dwell is away: 15 and older are gone.
+    let admin: AdminClient<DefaultClientContext> = ClientConfig::new().set("bootstrap.servers", shared().address()).create().unwrap();
+    let mut list = TopicPartitionList::new();
+    list.add_partition_offset(&topic, 0, Offset::Offset(15)).unwrap();
+    admin.delete_records(&list, &AdminOptions::new().operation_timeout(Some(PATIENCE))).await.unwrap();
+    tokio::task::spawn_blocking(move || drop(admin)).await.unwrap();
+    assert_eq!(next(&broker, &topic, Start::Latest, 5).await, [16, 17, 18, 19, 20]);
+}
+
+#[tokio::test]
+async fn instances_that_begin_a_group_together_agree() {
+    let (broker, topic) = topic_with(30).await;
+    let open = || broker.source(from(&topic, Start::Latest));
+    let sources = tokio::try_join!(open(), open(), open()).unwrap();
+    confirmed(&broker, one(&topic, 31)).await;
+    let first = tokio::time::timeout(PATIENCE, async {
+        tokio::select! { batch = sources.0.recv() => batch, batch = sources.1.recv() => batch, batch = sources.2.recv() => batch }
+    });
+    assert_eq!(numbers(&first.await.unwrap().unwrap().messages), [31]);
+}
