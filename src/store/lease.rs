@@ -18,7 +18,9 @@ use crate::job::JobId;
 /// A claim may take what is due so much later. No longer, because a job that is claimed can be neither cancelled for sure nor moved. The scripts
 /// know it as `CLAIM_AHEAD`: what is due so soon after a failover may have been claimed by the master before.
 pub const AHEAD: Duration = Duration::from_millis(5);
-/// How long what cannot be read is passed over before it is looked at again: it may have been mended.
+/// What cannot be read is passed over once there is so much of it as one call looks at; less is looked at each time.
+const MANY: u32 = 1024;
+/// How long it is passed over before it is looked at again: it may have been mended.
 const PASS_OVER: Duration = Duration::from_secs(60);
 /// The most ids that one `reclaim` looks at.
 const RECLAIM_IDS: usize = 512;
@@ -234,7 +236,7 @@ impl Store {
         if !unread.is_empty() {
             let of_set = (bucket, set.to_owned());
             match unread.get(&of_set) {
-                Some(known) if known.since.elapsed() < PASS_OVER => {
+                Some(known) if known.count >= MANY && known.since.elapsed() < PASS_OVER => {
                     call.arg(known.count).arg(&known.last[..]).arg(&known.score[..]);
                     return Some(known.since);
                 }
