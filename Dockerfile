@@ -1,6 +1,9 @@
-# syntax=docker/dockerfile:1
 # The image of `dwell`: built on Debian, run on Debian slim, as a user without rights.
-FROM rust:1.95-slim-bookworm AS build
+# The images that it stands on, by digest; another one is an argument away: docker build --build-arg RUST_IMAGE=…
+ARG RUST_IMAGE=docker.io/library/rust:1.95.0-slim-bookworm@sha256:d7482085ff5b415f84dba5647ae71606650bdef00db7aeb69f4b3d170c3e4082
+ARG DEBIAN_IMAGE=docker.io/library/debian:bookworm-20260824-slim@sha256:88200866dfff7ea7f5cbcb6ec7c8a701889efe6fe859fe64d6990e4b07ea4171
+
+FROM ${RUST_IMAGE} AS build
 # For Kafka's client library and its OpenSSL.
 RUN apt-get update && apt-get install -y --no-install-recommends g++ make perl && rm -rf /var/lib/apt/lists/*
 WORKDIR /src
@@ -11,7 +14,7 @@ RUN --mount=type=cache,target=/usr/local/cargo/registry \
     if [ "$(uname -m)" = aarch64 ]; then export JEMALLOC_SYS_WITH_LG_PAGE=16; fi; \
     cargo build --release --locked --bin dwell && cp target/release/dwell /dwell
 
-FROM debian:bookworm-slim
+FROM ${DEBIAN_IMAGE}
 # The certificates that TLS to brokers and Redis trusts.
 RUN apt-get update && apt-get install -y --no-install-recommends ca-certificates && rm -rf /var/lib/apt/lists/* \
     && useradd --system --uid 65532 --no-create-home --shell /usr/sbin/nologin dwell

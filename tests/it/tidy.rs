@@ -68,3 +68,42 @@ fn the_lock_file_of_the_fuzzer_knows_what_dwell_needs() {
         }
     }
 }
+
+/// The images that a file names, without what stands around them.
+fn images(text: &str) -> impl Iterator<Item = &str> {
+    text.lines().filter_map(|line| {
+        let line = line.trim();
+        let image = line.strip_prefix("FROM ").or_else(|| line.strip_prefix("image: ")).or_else(|| line.strip_prefix("- image: "));
+        let image = image.or_else(|| line.strip_prefix("ARG ")?.split_once("_IMAGE=").map(|(_, image)| image))?;
+        let image = image.split(" AS ").next()?.split(" #").next()?.trim_matches('"');
+        // A variable of its own, or one with a default.
+        let image = image.strip_prefix("${").map_or(Some(image), |rest| Some(rest.trim_end_matches('}').split_once(":-")?.1))?;
+        Some(image)
+    })
+}
+
+/// `latest` is another image each day. A tag may move too: only a digest does not.
+#[test]
+fn every_image_is_pinned() {
+    // Ours, an example, and one whose digest is not known for sure.
+    const BY_TAG: [&str; 3] = ["dwell", "orders", "rabbitmq"];
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut all = vec![root.join("Dockerfile"), root.join("docker-compose.yml")];
+    all.extend(files(&["deploy"], ".yaml").into_iter().chain(files(&["deploy", "docs"], ".yml")).chain(files(&["docs"], ".md")));
+    let mut count = 0;
+    for path in all {
+        let text = fs::read_to_string(&path).unwrap();
+        assert!(!text.contains(":latest") && !text.contains("# syntax="), "{}: an image that changes", path.display());
+        for image in images(&text) {
+            count += 1;
+            let (name, digest) = image.split_once('@').map_or((image, None), |(name, digest)| (name, Some(digest)));
+            let (name, tag) = name.rsplit_once(':').unwrap_or((name, ""));
+            let is_version = tag.starts_with(|c: char| c.is_ascii_digit()) || tag.starts_with("bookworm-2");
+            assert!(is_version, "{}: {image} has no version", path.display());
+            let is_digest = digest.and_then(|digest| digest.strip_prefix("sha256:"));
+            let is_digest = is_digest.is_some_and(|hex| hex.len() == 64 && hex.bytes().all(|byte| byte.is_ascii_hexdigit()));
+            assert!(is_digest || (digest.is_none() && BY_TAG.contains(&name)), "{}: {image} has no digest", path.display());
+        }
+    }
+    assert!(count >= 9, "{count} images were found");
+}
