@@ -4,7 +4,7 @@
 //! the batch is held and tried again. Where Redis stays away for longer than `hold`, all that was read is given back, and nothing is read until it answers:
 //! another instance may reach it.
 
-use dwell_connectors::{Acks, Batch, BrokerConfig, ConnectorError, Destination, Source, SourceOptions};
+use dwell_connectors::{Acks, Batch, BrokerConfig, Caution, ConnectorError, Destination, Source, SourceOptions};
 use tokio::sync::{Notify, mpsc};
 use tokio_util::sync::CancellationToken;
 
@@ -117,6 +117,18 @@ impl Ingest {
     /// Opens the source once, to find out at start whether it can be: `run` goes on with it.
     pub async fn open(&self) -> Result<Box<dyn Source>, ConnectorError> {
         self.source.source(self.options.clone()).await
+    }
+
+    /// Logs once what somebody should know of the queue that it reads.
+    pub fn cautions(&self) -> impl Future<Output = ()> + Send + use<> {
+        let (name, source, options) = (self.name.clone(), self.source.clone(), self.options.clone());
+        async move {
+            // Only queues drop what comes back.
+            let cautions = if source.kind() == "amqp" { source.cautions(&options).await.unwrap_or_default() } else { Vec::new() };
+            for Caution { message, mend, .. } in cautions {
+                tracing::warn!(ingest = name, queue = options.topic, what = message, mend, "requests may be lost where they are read");
+            }
+        }
     }
 
     /// Reads until told to stop, beginning with `opened` where that is open already. A batch that is being stored at `stop` is stored and

@@ -55,6 +55,26 @@ pub struct FirstRead {
     pub oldest_ms: Option<i64>,
 }
 
+/// What is not wrong, and yet somebody should know of it before anything is read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Caution {
+    /// What it is about.
+    pub kind: CautionKind,
+    /// What was found, for people.
+    pub message: String,
+    /// What a person can do about it.
+    pub mend: String,
+}
+
+/// What a [`Caution`] is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CautionKind {
+    /// The time of a message is its producer's word.
+    ProducerTime,
+    /// A message that comes back too often is dropped.
+    Drops,
+}
+
 /// What `declare` found or did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Declared {
@@ -88,6 +108,19 @@ impl BrokerConfig {
             #[cfg(feature = "kafka")]
             BrokerConfig::Kafka(config) => crate::kafka::source::look(config, options).await,
             BrokerConfig::Memory(config) => memory::look(config, options),
+        }
+    }
+
+    /// What somebody should know of what a source would read, where the broker shows it. Changes nothing.
+    pub async fn cautions(&self, options: &SourceOptions) -> Result<Vec<Caution>, ConnectorError> {
+        match self {
+            #[cfg(feature = "amqp")]
+            BrokerConfig::Amqp(config) => Box::pin(crate::amqp::source::cautions(config, options)).await,
+            #[cfg(feature = "kafka")]
+            BrokerConfig::Kafka(config) => crate::kafka::cautions(config, &options.topic).await,
+            #[cfg(feature = "nats")]
+            BrokerConfig::Nats(_) => Ok(Vec::new()),
+            BrokerConfig::Memory(_) => Ok(Vec::new()),
         }
     }
 

@@ -37,7 +37,7 @@ mod secret;
 pub mod sink;
 pub mod source;
 
-pub use config::{BrokerConfig, Declared, FirstRead, Reader, Role};
+pub use config::{BrokerConfig, Caution, CautionKind, Declared, FirstRead, Reader, Role};
 pub use error::{ConnectorError, ErrorKind};
 pub use message::{Destination, Header, Headers, Message, Position, Properties, Value};
 pub use sink::{Outcome, Outcomes, Publication, Sink, Token};

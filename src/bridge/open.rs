@@ -167,7 +167,14 @@ impl Unread {
             () = stop.cancelled() => return Ok("an ingest"),
             source = opening => source?,
         };
-        self.agent.run(Some(source), stop, give_up).await;
+        let cautions = self.agent.cautions();
+        let told = async {
+            tokio::select! {
+                () = stop.cancelled() => {}
+                () = cautions => {}
+            }
+        };
+        tokio::join!(self.agent.run(Some(source), stop.clone(), give_up), told);
         Ok("an ingest")
     }
 

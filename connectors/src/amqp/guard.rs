@@ -7,7 +7,7 @@ use std::io::{self, Error, ErrorKind, Read, Write};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd};
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
@@ -84,6 +84,8 @@ pub(super) struct Guard<S> {
     given: usize,
     /// A message was altered.
     altered: bool,
+    /// What the server says of its version, which the library does not tell.
+    version: Arc<OnceLock<String>>,
 }
 
 /// What a frame's beginning says of it.
@@ -120,7 +122,13 @@ impl Next {
 impl<S> Guard<S> {
     /// `place` is the server, for the log.
     pub(super) fn new(stream: S, place: String, gate: Option<Arc<Gate>>) -> Self {
-        Guard { stream, place, gate, passing: 0, held: Vec::new(), whole: Vec::new(), given: 0, altered: false }
+        let version = Arc::default();
+        Guard { stream, place, gate, passing: 0, held: Vec::new(), whole: Vec::new(), given: 0, altered: false, version }
+    }
+
+    /// The same, which says here what the server's version is.
+    pub(super) fn telling(self, version: Arc<OnceLock<String>>) -> Self {
+        Guard { version, ..self }
     }
 
     /// Puts whole frames right in what was read, and holds the beginning of one behind them: how many bytes are to be handed on.
@@ -169,6 +177,10 @@ impl<S> Guard<S> {
 
     fn put_right(&mut self, frame: &mut [u8]) {
         let (kind, end) = (frame[0], frame.len() - END);
+        if let Some(version) = version(&frame[HEAD..end]).filter(|_| kind == METHOD) {
+            // A server says it once.
+            let _ = self.version.set(version);
+        }
         if let Some(gate) = self.gate.as_ref().filter(|_| kind == HEADER) {
             gate.let_through(&frame[HEAD..end]);
         }
@@ -182,6 +194,16 @@ impl<S> Guard<S> {
             }
         }
     }
+}
+
+/// The version in `connection.start`: a text in the table of the server's properties.
+fn version(method: &[u8]) -> Option<String> {
+    const NAME: &[u8] = b"\x07versionS";
+    let rest = method.strip_prefix(&[0, 10, 0, 10])?;
+    let at = rest.windows(NAME.len()).position(|bytes| bytes == NAME)? + NAME.len();
+    let (length, text) = rest[at..].split_first_chunk()?;
+    let text = text.get(..usize::try_from(u32::from_be_bytes(*length)).ok()?)?;
+    String::from_utf8(text.to_vec()).ok()
 }
 
 impl<S: AsyncRead + Unpin> AsyncRead for Guard<S> {

@@ -5,7 +5,7 @@
 
 use std::net::{Shutdown, TcpStream};
 use std::os::fd::AsFd;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use futures_util::FutureExt;
@@ -40,6 +40,7 @@ pub(super) struct Link {
     socket: Arc<Socket>,
     place: String,
     user: Option<String>,
+    version: Arc<OnceLock<String>>,
     shared: Arc<Shared>,
 }
 
@@ -134,7 +135,8 @@ impl Link {
             .with_client_property("product".into(), "dwell".into())
             .with_client_property("version".into(), env!("CARGO_PKG_VERSION").into());
         let runtime = lapin::runtime::default_runtime().map_err(|error| refused(&place, error))?;
-        let (own, is_tls, name) = (Arc::clone(&socket), server.is_tls(), place.clone());
+        let version = Arc::<OnceLock<String>>::default();
+        let (own, is_tls, name, told) = (Arc::clone(&socket), server.is_tls(), place.clone(), Arc::clone(&version));
         let connecting = Connection::connector(
             server.uri(),
             guard::runtime(),
@@ -149,7 +151,7 @@ impl Link {
                     }
                 }
                 let stream = if is_tls { stream.into_tls(&host, tls.as_ref()).await? } else { stream };
-                Ok(AsyncTcpStream::Plain(Guard::new(stream, name.clone(), own.gate.clone())))
+                Ok(AsyncTcpStream::Plain(Guard::new(stream, name.clone(), own.gate.clone()).telling(Arc::clone(&told))))
             },
             properties,
         );
@@ -167,12 +169,17 @@ impl Link {
         let shared = Arc::new(Shared::default());
         tokio::spawn(watch(&connection, Arc::clone(&shared), Arc::clone(&socket)));
         let user = server.user().map(str::to_owned);
-        Ok(Link { connection: Some(connection), socket, place, user, shared })
+        Ok(Link { connection: Some(connection), socket, place, user, version, shared })
     }
 
     /// The user that we are, where it is known.
     pub(super) fn user(&self) -> Option<&str> {
         self.user.as_deref()
+    }
+
+    /// The server's version, where it says one.
+    pub(super) fn version(&self) -> Option<&str> {
+        self.version.get().map(String::as_str)
     }
 
     /// The most bytes of one frame, and so of the properties with their headers.

@@ -24,6 +24,7 @@ pub(crate) mod fuzz;
 mod gate;
 mod guard;
 mod lane;
+mod limit;
 mod link;
 mod login;
 mod names;

@@ -10,8 +10,8 @@ use super::link::Link;
 use super::names::too_long;
 use crate::{ConnectorError, Declared, Destination, ErrorKind, Role};
 
-/// How often a message may come back before the queue drops it. The most that brokers take: 4.x would drop it after 20, and reads -1 as "never",
-/// which 3.x refuses.
+/// How often a message may come back before the queue drops it. The most that brokers take: 4.0 to 4.2 would drop it after 20. They read -1 as
+/// "never", but 3.10 takes it as it stands, and drops a message that comes back once.
 const DELIVERY_LIMIT: i32 = i32::MAX;
 
 /// Whether something takes messages here: the queue, by way of the default exchange, else the exchange.

@@ -11,11 +11,12 @@ use tokio::sync::{Mutex, oneshot};
 use super::config::Config;
 use super::fault::said;
 use super::gate::Gate;
+use super::limit;
 use super::link::Link;
 use super::pump::Pump;
 use super::queue::readable;
 use super::shelf::{Settle, Shelf};
-use crate::{Batch, BatchId, ConnectorError, ErrorKind, Reader, Source, SourceOptions};
+use crate::{Batch, BatchId, Caution, ConnectorError, ErrorKind, Reader, Source, SourceOptions};
 
 pub(crate) async fn open(config: &Config, options: SourceOptions) -> Result<AmqpSource, ConnectorError> {
     let gate = Arc::new(Gate::new(options.max_unsettled_bytes));
@@ -33,6 +34,15 @@ pub(crate) async fn look(config: &Config, options: &SourceOptions) -> Result<Rea
     readable(&link, &options.topic).await?;
     link.close().await;
     Ok(Reader::Exists)
+}
+
+/// What somebody should know of the queue.
+pub(crate) async fn cautions(config: &Config, options: &SourceOptions) -> Result<Vec<Caution>, ConnectorError> {
+    let link = Link::connect(config, "check").await?;
+    readable(&link, &options.topic).await?;
+    let caution = limit::caution(&link, &options.topic).await?;
+    link.close().await;
+    Ok(caution.into_iter().collect())
 }
 
 pub(crate) struct AmqpSource {

@@ -33,4 +33,4 @@ mod writer;
 
 pub use self::config::Config;
 pub use self::properties::Properties;
-pub(crate) use self::topic::{allows, declare, forbidden};
+pub(crate) use self::topic::{allows, cautions, declare, forbidden};

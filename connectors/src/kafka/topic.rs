@@ -1,6 +1,6 @@
 //! Topics: whether one is there, making one, and which names are allowed.
 
-use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
+use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, ResourceSpecifier, TopicReplication};
 use rdkafka::client::Client;
 use rdkafka::consumer::{BaseConsumer, Consumer, ConsumerContext};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode as Code};
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::config::{Config, Role as Use};
 use super::link::{Context, ask, blocking, failed};
-use crate::{ConnectorError, Declared, Destination, ErrorKind, Role};
+use crate::{Caution, CautionKind, ConnectorError, Declared, Destination, ErrorKind, Role};
 
 /// The longest wait until a topic is made.
 const MAKE: Duration = Duration::from_secs(5);
@@ -82,6 +82,31 @@ async fn make(config: &Config, topic: &str) -> Result<Declared, ConnectorError> 
             Some(Err((_, code))) => Err(wrong(KafkaError::AdminOp(code))),
             Some(Ok(_)) | None => Ok(Declared::Created),
         }
+    })
+    .await
+}
+
+/// What somebody should know of the topic: whose clock the time of a message is.
+pub(crate) async fn cautions(config: &Config, topic: &str) -> Result<Vec<Caution>, ConnectorError> {
+    const SETTING: &str = "message.timestamp.type";
+    let (topic, runtime) = (topic.to_owned(), tokio::runtime::Handle::current());
+    blocking(config, move |config| {
+        let admin: AdminClient<Context<()>> = config
+            .client(Use::Asker)?
+            .create_with_context(Context::new(()))
+            .map_err(|error| failed(&config, "cannot make a client", error))?;
+        let options = AdminOptions::new().request_timeout(Some(MAKE));
+        let described = runtime.block_on(admin.describe_configs(&[ResourceSpecifier::Topic(&topic)], &options));
+        let described = described.map_err(|error| failed(&config, &format!("cannot look at the settings of `{topic}`"), error))?;
+        // Who may not see it is not told.
+        let Some(Ok(resource)) = described.into_iter().next() else { return Ok(Vec::new()) };
+        let by_producers = resource.get(SETTING).is_some_and(|entry| entry.value.as_deref() == Some("CreateTime"));
+        let caution = || Caution {
+            kind: CautionKind::ProducerTime,
+            message: format!("`{topic}` is of type CreateTime: the time of a message is that of its producer's clock"),
+            mend: format!("set {SETTING}=LogAppendTime on the topic"),
+        };
+        Ok(by_producers.then(caution).into_iter().collect())
     })
     .await
 }

@@ -10,6 +10,7 @@ mod freeze;
 mod certificates;
 mod fake;
 mod faults;
+mod limit;
 mod links;
 mod login;
 mod messages;

@@ -1,6 +1,6 @@
 //! Where a group begins that is new, and what `look` says of it.
 
-use dwell_connectors::{BrokerConfig, Publication, Reader, SourceOptions, Start};
+use dwell_connectors::{BrokerConfig, CautionKind, Publication, Reader, SourceOptions, Start};
 use rdkafka::admin::{AdminClient, AdminOptions};
 use rdkafka::client::DefaultClientContext;
 use rdkafka::{ClientConfig, Offset, TopicPartitionList};
@@ -94,4 +94,16 @@ async fn instances_that_begin_a_group_together_agree() {
         tokio::select! { batch = sources.0.recv() => batch, batch = sources.1.recv() => batch, batch = sources.2.recv() => batch }
     });
     assert_eq!(numbers(&first.await.unwrap().unwrap().messages), [31]);
+}
+
+#[tokio::test]
+async fn a_topic_that_carries_the_time_of_its_producers_is_told() {
+    let broker = at(shared());
+    for (kind, expected) in [("CreateTime", true), ("LogAppendTime", false)] {
+        let topic = fresh("clock");
+        create(shared(), &topic, 1, &[("message.timestamp.type", kind)]).await;
+        let cautions = broker.cautions(&options(&topic)).await.unwrap();
+        assert_eq!(cautions.iter().map(|caution| caution.kind).collect::<Vec<_>>(), [CautionKind::ProducerTime][..usize::from(expected)]);
+        assert!(cautions.iter().all(|caution| caution.mend.contains("message.timestamp.type=LogAppendTime")), "{cautions:?}");
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use dwell_connectors::{ErrorKind, FirstRead, Reader, Sink, SourceOptions, Start};
+use dwell_connectors::{Caution, CautionKind, ErrorKind, FirstRead, Reader, Sink, SourceOptions, Start};
 use futures_util::future::join_all;
 
 use super::Check;
@@ -46,7 +46,15 @@ async fn of_broker(settings: &Settings, name: &str, broker: &Broker) -> Vec<Chec
         checks.push(of_destination(name, broker, sink.as_ref(), needed).await);
     }
     for (ingest_name, ingest) in ingests {
-        checks.push(of_ingest(ingest_name, broker, &source_options(ingest, &settings.limits), ingest).await);
+        let options = source_options(ingest, &settings.limits);
+        let looked = of_ingest(ingest_name.clone(), broker, &options, ingest).await;
+        // Of what is missing there is nothing to know.
+        if looked.ok
+            && let Ok(cautions) = broker.connector.cautions(&options).await
+        {
+            checks.extend(cautions.into_iter().filter_map(|caution| of_caution(&ingest_name, ingest, caution)));
+        }
+        checks.push(looked);
     }
     checks.extend(of_targets(name, broker, sink.as_ref()).await);
     // Nothing was published: how the link ends changes nothing.
@@ -75,6 +83,19 @@ async fn of_ingest(check: String, broker: &Broker, options: &SourceOptions, inge
         }
         Err(error) => Check::of_error(check, error),
     }
+}
+
+/// What somebody should know of what an ingest reads, where it matters to that ingest.
+fn of_caution(ingest_name: &str, ingest: &Ingest, Caution { kind, message, mend }: Caution) -> Option<Check> {
+    let (message, mend) = match kind {
+        CautionKind::Drops => (message, mend),
+        CautionKind::ProducerTime if ingest.from_receipt => return None,
+        CautionKind::ProducerTime => (
+            format!("{message}; delays count from it, so that one that is behind has them over early"),
+            format!("{mend}, or {ingest_name}.delay_from = \"receipt\""),
+        ),
+    };
+    Some(Check::warning(ingest_name, message, mend))
 }
 
 /// What a first start would read. That it is all that was ever sent is seldom what one expects.

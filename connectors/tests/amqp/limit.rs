@@ -1,0 +1,100 @@
+//! Queues that drop what comes back often, and what is said of them.
+
+use dwell_connectors::{CautionKind, Destination, ErrorKind, Role};
+use lapin::options::{BasicGetOptions, BasicNackOptions, BasicPublishOptions, ConfirmSelectOptions, QueueDeclareOptions};
+use lapin::types::{AMQPValue, FieldTable};
+use lapin::{BasicProperties, Channel};
+
+use crate::server::shared;
+use crate::{PATIENCE, at, client, declared, fresh, make_queue, options};
+
+fn text(text: &str) -> AMQPValue {
+    AMQPValue::LongString(text.into())
+}
+
+/// Whether a message that comes back so often is still there.
+async fn survives(channel: &Channel, queue: &str, times: usize) -> bool {
+    channel.confirm_select(ConfirmSelectOptions::default()).await.unwrap();
+    let published = channel.basic_publish("".into(), queue.into(), BasicPublishOptions::default(), b"x", BasicProperties::default()).await;
+    published.unwrap().await.unwrap();
+    for _ in 0..times {
+        let deadline = std::time::Instant::now() + PATIENCE;
+        let got = loop {
+            if let Some(got) = channel.basic_get(queue.into(), BasicGetOptions::default()).await.unwrap() {
+                break got;
+            }
+            let asked = QueueDeclareOptions { passive: true, ..Default::default() };
+            let there = channel.queue_declare(queue.into(), asked, FieldTable::default()).await.unwrap();
+            if there.message_count() == 0 || std::time::Instant::now() > deadline {
+                return false;
+            }
+        };
+        channel.basic_nack(got.delivery.delivery_tag, BasicNackOptions { requeue: true, ..Default::default() }).await.unwrap();
+    }
+    true
+}
+
+#[tokio::test]
+async fn a_queue_that_drops_what_comes_back_often_is_told() {
+    let server = shared().await;
+    let broker = at(server.url());
+    let (_connection, channel) = client(server).await;
+    let quorum = ("x-queue-type", text("quorum"));
+    let letters = ("x-dead-letter-exchange", text("amq.fanout"));
+    let limit = |limit: i64| ("x-delivery-limit", AMQPValue::LongLongInt(limit));
+    let more = ("x-max-length", AMQPValue::LongInt(100));
+    for (arguments, expected) in [
+        (vec![quorum.clone()], Some("has no x-delivery-limit")),
+        (vec![quorum.clone(), more.clone(), ("x-overflow", text("reject-publish"))], Some("has no x-delivery-limit")),
+        (vec![quorum.clone(), limit(5), more.clone()], Some("has an x-delivery-limit of 5")),
+        // The server of these tests is a 3.x.
+        (vec![quorum.clone(), limit(-1)], Some("has an x-delivery-limit of -1: before RabbitMQ 4")),
+        (vec![quorum.clone(), limit(5), letters.clone()], None),
+        (vec![quorum.clone(), letters.clone(), more.clone()], None),
+        (vec![quorum.clone(), limit(i32::MAX.into())], None),
+        (vec![("x-queue-type", text("classic")), more.clone()], None),
+        (vec![], None),
+    ] {
+        let queue = fresh();
+        make_queue(&channel, &queue, &arguments).await;
+        let cautions = broker.cautions(&options(&queue)).await.unwrap();
+        match (&cautions[..], expected) {
+            ([], None) => {}
+            ([caution], Some(expected)) => {
+                assert_eq!(caution.kind, CautionKind::Drops);
+                assert!(caution.message.contains(expected) && caution.mend.contains("2147483647"), "{caution:?}");
+            }
+            _ => panic!("{arguments:?}: {cautions:?}"),
+        }
+    }
+    let queue = declared(&broker).await;
+    assert_eq!(broker.cautions(&options(&queue)).await.unwrap(), []);
+    // Nothing is made by asking.
+    let missing = fresh();
+    assert_eq!(broker.cautions(&options(&missing)).await.unwrap_err().kind, ErrorKind::Missing);
+    broker.declare(&Destination::new(&missing), Role::Ingest).await.unwrap();
+}
+
+/// The server as oracle: what `declare` sets keeps a message however often it comes back, and -1 does not, before RabbitMQ 4.
+#[tokio::test]
+async fn the_limit_of_a_declared_queue_is_never_reached() {
+    let server = shared().await;
+    let broker = at(server.url());
+    let (_connection, channel) = client(server).await;
+    let queue = declared(&broker).await;
+    assert!(survives(&channel, &queue, 25).await);
+    let queue = fresh();
+    make_queue(&channel, &queue, &[("x-queue-type", text("quorum")), ("x-delivery-limit", AMQPValue::LongInt(-1))]).await;
+    assert!(!survives(&channel, &queue, 25).await);
+}
+
+#[tokio::test]
+async fn who_may_not_declare_a_queue_is_told_that_its_limit_is_hidden() {
+    let server = shared().await;
+    let (_connection, channel) = client(server).await;
+    let queue = format!("some-{}", fresh());
+    make_queue(&channel, &queue, &[("x-queue-type", text("quorum"))]).await;
+    let broker = at(format!("amqp://some:pa%3Ass%40w%25rd@{}", server.address()));
+    let cautions = broker.cautions(&options(&queue)).await.unwrap();
+    assert!(matches!(&cautions[..], [caution] if caution.message.contains("may not see its arguments")), "{cautions:?}");
+}
