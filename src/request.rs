@@ -99,4 +99,6 @@ pub struct Origin {
     pub fingerprint: [u8; 8],
     /// Whether this delivery may be a redelivery, so that the fingerprint is to be looked up among those applied before.
     pub check: bool,
+    /// It is of a message, which may come again behind later ones; else of a call, which nobody repeats once it is answered.
+    pub is_message: bool,
 }

@@ -18,7 +18,7 @@ pub(crate) fn target(bytes: &[u8]) {
     let _ = record::replaced(&bytes);
     let Ok(read) = record::decode(bytes) else { return };
     let id = JobId::new("a").expect("an id");
-    let origin = Origin { fingerprint: read.fingerprint, check: true };
+    let origin = Origin { fingerprint: read.fingerprint, check: true, is_message: true };
     let schedule = Schedule {
         id: id.clone(),
         generated: read.generated,

@@ -18,9 +18,9 @@ pub(super) fn origin(message: &Message, rules: &Rules) -> Origin {
     match known {
         Some(check) => {
             fingerprint.copy_from_slice(&hasher.finalize().as_bytes()[..8]);
-            Origin { fingerprint, check }
+            Origin { fingerprint, check, is_message: true }
         }
-        None => Origin { fingerprint: rand::random(), check: false },
+        None => Origin { fingerprint: rand::random(), check: false, is_message: true },
     }
 }
 

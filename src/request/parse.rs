@@ -51,7 +51,7 @@ pub fn asked(fields: &[(&str, String)], message: &Message, rules: &Rules, now_ms
 #[must_use]
 pub fn act_on(action: Action, id: JobId, due: Option<Due>) -> Act {
     // Like no other, and looked up all the same: on a cluster the client sends a call again by itself where its answer was lost.
-    let origin = Origin { fingerprint: rand::random(), check: true };
+    let origin = Origin { fingerprint: rand::random(), check: true, is_message: false };
     Act { action, id, due, seen_due: None, seen_attempt: None, origin, reply_to: None }
 }
 

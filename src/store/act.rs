@@ -9,6 +9,7 @@ use super::error::{Class, StoreError};
 use super::inbound::{Answer, CALL_JOBS, time_argument};
 use super::record::{self, Generation};
 use super::scripts::Name;
+use crate::config::Delivery;
 use crate::job::{Action, DeadReason, Due};
 use crate::request::Act;
 
@@ -26,13 +27,19 @@ pub struct Swept {
     pub master_changed: bool,
 }
 
-/// What a `sweep` goes by.
-#[derive(Debug, Clone, Copy)]
+/// What a `sweep` goes by: kept in the namespace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SweepRules {
     /// How long the dead are kept, ms.
     pub dead_retention_ms: u64,
     /// How long a job that is over is remembered, ms.
     pub dedupe_window_ms: u64,
+}
+
+impl From<&Delivery> for SweepRules {
+    fn from(delivery: &Delivery) -> Self {
+        SweepRules { dead_retention_ms: delivery.dead_retention_ms, dedupe_window_ms: delivery.dedupe_window_ms }
+    }
 }
 
 /// Where a job stands that is to `fail`, and the wait of that step, ms; empty where its array is at its end.
@@ -94,7 +101,8 @@ pub(super) fn script_of(action: Action) -> Name {
 /// The arguments of an action. `generation`: of the schedule that it begins; `step`: of a `fail`.
 pub(super) fn act_arguments(call: &mut Cmd, act: &Act, generation: Generation, step: Option<&Step>) {
     let seen_due = act.seen_due.map(|ms| ms.to_string()).unwrap_or_default();
-    call.arg(act.id.as_str()).arg(&act.origin.fingerprint[..]).arg(u8::from(act.origin.check));
+    let bits = u8::from(act.origin.check) | u8::from(act.origin.is_message) << 1;
+    call.arg(act.id.as_str()).arg(&act.origin.fingerprint[..]).arg(bits);
     match act.action {
         Action::Reschedule => {
             call.arg(time_argument(act.due.unwrap_or(Due::In(0)))).arg(&generation[..]);

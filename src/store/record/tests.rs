@@ -14,7 +14,7 @@ fn schedule(job: Job, generated: bool) -> Schedule {
         due: Due::At(1_763_722_800_000),
         conflict: Conflict::Replace,
         job,
-        origin: Origin { fingerprint: *b"fingerpr", check: true },
+        origin: Origin { fingerprint: *b"fingerpr", check: true, is_message: true },
         reply_to: None,
     }
 }

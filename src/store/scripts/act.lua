@@ -1,9 +1,11 @@
 -- Put between prelude.lua and each action on one job (cancel reschedule fire finish fail requeue): what stands there, and the answer.
--- ARGV   id, fingerprint of the inbound message (or 8 random bytes of a call), check (1: look the fingerprint up), then the action's own.
--- Answer { verdict, due ms ('' unknown) }. An action seen before changes nothing and answers the same.
+-- ARGV   id, fingerprint of the inbound message (or 8 random bytes of a call), bits (1: look the fingerprint up; 2: a message, which may come again behind
+--        later ones), then the action's own.
+-- Answer { verdict, due ms ('' unknown) }. An action that changed something, seen again, changes nothing and answers the same. One that changed nothing
+--        leaves its verdict only where its repeat could change a newer job: never behind a call, of which no later one was answered before it is.
 -- Errors 'DWELL_BROKER name': a broker that KEYS lack; 'DWELL_VERSION id': a record that this version cannot read. Nothing was written.
-local id, fingerprint = ARGV[1], ARGV[2]
-if ARGV[3] == '1' then
+local id, fingerprint, bits = ARGV[1], ARGV[2], tonumber(ARGV[3])
+if has(bits, 1) then
   local act = call('HGET', ACTS, fingerprint) or call('HGET', ACTS_OLD, fingerprint)
   if act then
     touch()
@@ -23,21 +25,27 @@ local state = record and (state_bytes and read_state(state_bytes) or new_state(r
 -- On its way to the dead letters: no attempt will be made any more.
 local dying = record and not dead and state.reason ~= 0
 
-local function answer(verdict, due, more)
+-- It changes something. Behind a write that frees a full Redis takes it, as a first write it is refused.
+local function applied(verdict, due, more)
   local acts = more or {}
   push(acts, fingerprint, act_entry(verdict, due))
-  -- A first write that frees, so that a full Redis does not refuse.
-  call('HDEL', ACTS, '-')
   remember_acts(acts)
   return { verdict, due and int(due) or '' }
 end
 
+-- It changed nothing. is_harmless: whatever stands there when it comes again, it changes nothing either.
+local function unchanged(verdict, due, is_harmless)
+  if has(bits, 2) and not is_harmless then return applied(verdict, due) end
+  touch()
+  return { verdict, due and int(due) or '' }
+end
+
 -- The job is not here: what is remembered of it.
-local function answer_over()
+local function answer_over(is_harmless)
   local over = call('HGET', GONE, id) or call('HGET', GONE_OLD, id)
   local outcome = over and gone_outcome(over)
-  if outcome == 'f' or outcome == 'n' then return answer('fired', gone_due(over)) end
-  return answer('not_found')
+  if outcome == 'f' or outcome == 'n' then return unchanged('fired', gone_due(over), is_harmless) end
+  return unchanged('not_found', nil, is_harmless)
 end
 
 local function leave()

@@ -5,12 +5,14 @@
 -- Answer failed | stale | waiting (no attempt is out) | dead | fired | not_found (also: never attempted).
 -- Errors as in act.lua, and 'DWELL_AGAIN id': the job changed since the caller read it. Nothing was written: read and call again.
 -- Work   one job. First write ZREM.
-if not record then return answer_over() end
-if dead or dying then return answer('dead', state.due) end
-if state.attempt == 0 then return answer('not_found') end
-if ARGV[4] ~= '' and tonumber(ARGV[4]) ~= state.due then return answer('stale', state.due) end
-if ARGV[5] ~= '' and tonumber(ARGV[5]) ~= state.attempt then return answer('stale', state.due) end
-if waits then return answer('waiting', tonumber(waits)) end
+-- A word that names its schedule is for no other, and one that names its attempt too, for no later one.
+local names_schedule, names_attempt = ARGV[4] ~= '', ARGV[4] ~= '' and ARGV[5] ~= ''
+if not record then return answer_over(names_schedule) end
+if dead or dying then return unchanged('dead', state.due, names_schedule) end
+if state.attempt == 0 then return unchanged('not_found') end
+if ARGV[4] ~= '' and tonumber(ARGV[4]) ~= state.due then return unchanged('stale', state.due, true) end
+if ARGV[5] ~= '' and tonumber(ARGV[5]) ~= state.attempt then return unchanged('stale', state.due, names_attempt) end
+if waits then return unchanged('waiting', tonumber(waits), names_attempt) end
 if ARGV[6] ~= state.generation or tonumber(ARGV[7]) ~= state.step then return redis.error_reply('DWELL_AGAIN ' .. id) end
 local at = NOW
 if ARGV[8] == '' then
@@ -21,4 +23,4 @@ else
 end
 state.fence, state.flags, state.crashes, state.error = NO_FENCE, 0, 0, ARGV[9]
 wait_until(at)
-return answer('failed', at)
+return applied('failed', at)

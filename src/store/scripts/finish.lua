@@ -3,9 +3,11 @@
 -- ARGV   as in act.lua, then the due ms of the schedule that the consumer speaks of ('' any).
 -- Answer finished | stale (another schedule stands) | fired | not_found (also: never attempted).
 -- Work   one job. First write ZREM.
-if not record then return answer_over() end
-if state.attempt == 0 then return answer('not_found') end
-if ARGV[4] ~= '' and tonumber(ARGV[4]) ~= state.due then return answer('stale', state.due) end
+-- A word that names its schedule is for no other.
+local names_schedule = ARGV[4] ~= ''
+if not record then return answer_over(names_schedule) end
+if state.attempt == 0 then return unchanged('not_found') end
+if names_schedule and tonumber(ARGV[4]) ~= state.due then return unchanged('stale', state.due, true) end
 leave()
 remember_gone({ id, gone_entry('n', state_bytes) })
-return answer('finished', state.due)
+return applied('finished', state.due)

@@ -108,10 +108,12 @@ local function remember_gone(list)
   many('HSET', GONE, list)
   if call('HLEN', GONE) > GONE_MAX then turn(GONE, GONE_OLD) end
 end
+local ACTS_MAX = 65536
 local function remember_acts(list)
   if #list == 0 then return end
   call('HSETNX', ACTS, '', wide(NOW))
   many('HSET', ACTS, list)
+  if call('HLEN', ACTS) > ACTS_MAX then turn(ACTS, ACTS_OLD) end
 end
 
 -- A write that leaves nothing, behind a verdict that is told again. WAIT and WAITAOF wait only for what their own connection has written: without

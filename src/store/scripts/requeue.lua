@@ -2,10 +2,11 @@
 -- KEYS   as in prelude.lua, with the due of every broker in meta.
 -- ARGV   as in act.lua, then generation (8 random bytes).
 -- Answer requeued | waiting (it is not dead: nothing changed) | fired | not_found.
--- Work   one job.
+-- Work   one job. First write HSET: a full Redis refuses it.
 if not record then return answer_over() end
-if not dead then return answer('waiting', tonumber(waits or state.due)) end
+if not dead then return unchanged('waiting', tonumber(waits or state.due)) end
+local told = applied('requeued', NOW)
 state = new_state(record, NOW)
 state.generation = ARGV[4]
 wait_until(NOW)
-return answer('requeued', NOW)
+return told

@@ -218,7 +218,7 @@ pub(crate) fn id(text: &str) -> JobId {
 
 /// The `number`th inbound message: its first delivery.
 pub(crate) fn origin(number: u64) -> Origin {
-    Origin { fingerprint: number.to_be_bytes(), check: true }
+    Origin { fingerprint: number.to_be_bytes(), check: true, is_message: true }
 }
 
 pub(crate) fn job(body: impl Into<Bytes>) -> Job {

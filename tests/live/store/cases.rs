@@ -98,7 +98,10 @@ async fn cancel_of_nothing_then_schedule_with_one_redelivery() {
 async fn cancel_by_a_call_then_redelivery_after_the_dedupe_window() {
     let bed = Bed::new().await;
     deliver(&bed, &[s(1)]).await;
-    let call = Act { origin: dwell::request::Origin { fingerprint: *b"a call's", check: false }, ..action(Action::Cancel, "a", 0) };
+    let call = Act {
+        origin: dwell::request::Origin { fingerprint: *b"a call's", check: false, is_message: false },
+        ..action(Action::Cancel, "a", 0)
+    };
     assert_eq!(bed.act(&call).await, Verdict::Cancelled);
     for _ in 0..3 {
         bed.store.sweep(0, SweepRules { dedupe_window_ms: 0, ..KEEP }).await.unwrap();

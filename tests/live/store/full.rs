@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use dwell::job::{Action, DeadReason, Verdict};
-use dwell::request::Schedule;
+use dwell::request::{Act, Origin, Request, Schedule};
 use dwell::servers::{RedisOptions, RedisServer};
+use dwell::store::batch::Asked;
 use dwell::store::error::Class;
 use dwell::store::settle::{Bury, Over, Stood};
 
@@ -92,12 +93,20 @@ async fn a_full_redis_refuses_new_jobs_and_drains() {
     };
     assert_eq!(act(Action::Finish, jobs[0].id.as_str()).await, Verdict::Finished);
     assert_eq!(act(Action::Fail, jobs[1].id.as_str()).await, Verdict::Failed);
-    assert_eq!(act(Action::Reschedule, jobs[2].id.as_str()).await, Verdict::Rescheduled);
-    assert_eq!(act(Action::Fire, jobs[3].id.as_str()).await, Verdict::Firing);
-    assert_eq!(act(Action::Requeue, jobs[4].id.as_str()).await, Verdict::Requeued);
-    assert_eq!(act(Action::Fire, jobs[5].id.as_str()).await, Verdict::Fired);
-    assert_eq!(act(Action::Cancel, "nobody").await, Verdict::NotFound);
     assert_eq!(act(Action::Cancel, jobs[6].id.as_str()).await, Verdict::InFlight);
+    // What would grow is refused: also a message whose verdict must be kept, but no call.
+    let refused = [(Action::Reschedule, 2), (Action::Fire, 3), (Action::Requeue, 4), (Action::Fire, 5)];
+    let mut words: Vec<_> = refused.iter().zip(30_000..).map(|((what, at), n)| action(*what, jobs[*at].id.as_str(), n)).collect();
+    words.push(action(Action::Cancel, "nobody", 30_100));
+    let before = bed.dump().await;
+    for word in &words {
+        assert_eq!(bed.store.act(word, RETRY).await.map_err(|error| error.class).unwrap_err(), Class::Oom, "{word:?}");
+    }
+    for (word, verdict) in words[3..].iter().zip([Verdict::Fired, Verdict::NotFound]) {
+        let origin = Origin { is_message: false, ..word.origin };
+        assert_eq!(bed.act(&Act { origin, ..word.clone() }).await, verdict);
+    }
+    assert_eq!(bed.dump().await, before);
     bed.redis(&["HDEL", &bed.key("state"), ""]).await;
     assert!(bed.store.sweep(0, KEEP).await.unwrap().master_changed);
     loop {
@@ -110,6 +119,27 @@ async fn a_full_redis_refuses_new_jobs_and_drains() {
     assert!(memory(&bed).await < full / 2, "{} of {full}", memory(&bed).await);
     bed.redis(&["CONFIG", "SET", "maxmemory", "12mb"]).await;
     assert_eq!(bed.put(large(30_000)).await, Verdict::Added);
+}
+
+#[tokio::test]
+async fn words_on_unknown_ids_do_not_grow_a_full_redis() {
+    let options =
+        RedisOptions { maxmemory: Some("100mb".to_owned()), maxmemory_policy: Some("noeviction".to_owned()), ..RedisOptions::default() };
+    let server = RedisServer::start(options).await.unwrap();
+    let bed = Bed::on(&server.url(), 1, &[MAIN]).await;
+    bed.put(request("a", 1, PAST)).await;
+    bed.redis(&["CONFIG", "SET", "maxmemory", "1mb"]).await;
+    let before = memory(&bed).await;
+    for round in 0..10 {
+        let words: Vec<Request> =
+            (0..1000).map(|n| Request::Act(action(Action::Cancel, &format!("nobody-{n}"), 10 + round * 1000 + n))).collect();
+        let asked: Vec<Asked<'_>> = words.iter().map(Asked::from).collect();
+        let answers = bed.store.apply(&asked, RETRY).await.answers;
+        assert!(answers.iter().all(|answer| matches!(answer, Err(error) if error.class == Class::Oom)), "{:?}", answers[0]);
+    }
+    let grown = memory(&bed).await.saturating_sub(before);
+    assert!(grown < 300_000, "10 000 words added {grown} bytes");
+    assert!(bed.complete(&bed.claim_one().await).await);
 }
 
 #[tokio::test]

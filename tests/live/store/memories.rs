@@ -1,7 +1,7 @@
 //! What is remembered of jobs that are over and of messages that were applied: for how long, and how much.
 
 use dwell::job::{Action, DeadReason, Verdict};
-use dwell::request::Schedule;
+use dwell::request::{Act, Origin, Schedule};
 use dwell::store::act::{SweepRules, Swept};
 use dwell::store::settle::{Bury, Over, Stood};
 
@@ -77,15 +77,64 @@ async fn no_more_than_two_tables_of_4096_are_remembered() {
         bed.store.schedule(&batch).await.unwrap();
         let jobs: Vec<_> = bed.claim().await.jobs.iter().map(held).collect();
         assert!(bed.store.complete(0, &jobs, Over::Fired).await.unwrap().iter().all(|stood| *stood == Stood::Settled));
-        let count = async |name| match bed.redis(&["HLEN", &bed.key(name)]).await {
-            redis::Value::Int(count) => count,
-            other => panic!("{other:?}"),
-        };
-        assert!(count("gone").await <= 4097 && count("gone_old").await <= 4097 + 128);
+        assert!(count(&bed, "gone").await <= 4097 && count(&bed, "gone_old").await <= 4097 + 128);
     }
     // The newest 4096 at least are known, the oldest of 10 240 are not.
     assert_eq!(bed.act(&action(Action::Fire, "job-48-000", 100_000)).await, Verdict::Fired);
     assert_eq!(bed.act(&action(Action::Fire, "job-00-000", 100_001)).await, Verdict::NotFound);
+}
+
+/// How many of these are remembered.
+async fn count(bed: &Bed, name: &str) -> i64 {
+    match bed.redis(&["HLEN", &bed.key(name)]).await {
+        redis::Value::Int(count) => count,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn no_more_than_two_tables_of_65536_actions_are_remembered() {
+    const FILL: &str = "for n = 1, 65536 do redis.call('HSET', KEYS[1], ARGV[1] .. n, 'not_found:') end return 1";
+    let bed = Bed::new().await;
+    bed.put(request("a", 1, FAR)).await;
+    let cancel = action(Action::Cancel, "a", 2);
+    assert_eq!(bed.act(&cancel).await, Verdict::Cancelled);
+    for (message, known) in [(10, Verdict::Cancelled), (20, Verdict::NotFound)] {
+        bed.redis(&["EVAL", FILL, "1", &bed.key("acts"), &message.to_string()]).await;
+        // Whatever remembers one more turns them.
+        bed.put(request("b", message, FAR)).await;
+        assert_eq!(bed.act(&action(Action::Cancel, "b", message + 1)).await, Verdict::Cancelled);
+        bed.act(&action(Action::Cancel, "nobody", message + 2)).await;
+        let (newer, older) = (count(&bed, "acts").await, count(&bed, "acts_old").await);
+        assert!(newer < 10 && (65_536..66_000).contains(&older), "{newer} and {older}");
+        assert_eq!(bed.act(&cancel).await, known);
+    }
+}
+
+#[tokio::test]
+async fn what_changed_nothing_is_remembered_only_where_its_repeat_could_change_a_newer_job() {
+    let bed = Bed::new().await;
+    let called = |what, name: &str, n| {
+        let act = action(what, name, n);
+        Act { origin: Origin { is_message: false, ..act.origin }, ..act }
+    };
+    // A call is not repeated once it is answered, and a word that names its schedule is for no other.
+    for what in [Action::Cancel, Action::Reschedule, Action::Fire, Action::Finish, Action::Fail, Action::Requeue] {
+        assert_eq!(bed.act(&called(what, "nobody", 1)).await, Verdict::NotFound);
+    }
+    for what in [Action::Finish, Action::Fail] {
+        let named = Act { seen_due: Some(7), seen_attempt: Some(1), ..action(what, "nobody", 2) };
+        assert_eq!(bed.act(&named).await, Verdict::NotFound);
+    }
+    assert_eq!(count(&bed, "acts").await, 0);
+    // Redelivered behind the job that was scheduled after it, it would end that job.
+    let cancel = action(Action::Cancel, "a", 3);
+    assert_eq!((bed.act(&cancel).await, bed.put(request("a", 4, FAR)).await), (Verdict::NotFound, Verdict::Added));
+    assert_eq!((bed.act(&cancel).await, bed.put(request("a", 4, FAR)).await), (Verdict::NotFound, Verdict::Added));
+    assert_eq!(bed.place("a").await, "due:main");
+    // A call that changed something is told again what it did: its answer may have been lost.
+    let cancel = called(Action::Cancel, "a", 5);
+    assert_eq!((bed.act(&cancel).await, bed.act(&cancel).await), (Verdict::Cancelled, Verdict::Cancelled));
 }
 
 #[tokio::test]

@@ -20,6 +20,8 @@ pub(super) enum Op {
         seen_due: u8,
         seen_attempt: u8,
         wait_is_over: bool,
+        /// Not by a message: it never comes again.
+        is_call: bool,
     },
     /// The last so many inbound messages come again, in order.
     Redeliver {
@@ -68,8 +70,8 @@ pub(super) fn op(ids: u8) -> impl Strategy<Value = Op> {
     ];
     prop_oneof![
         5 => (0..ids, 0..3_usize, 0..2_u8, 0..5_u8).prop_map(|(id, due, body, policy)| Op::Schedule { id, due, body, policy }),
-        5 => (0..ids, 0..6_usize, 0..3_usize, 0..4_u8, 0..4_u8, any::<bool>())
-            .prop_map(|(id, action, due, seen_due, seen_attempt, wait_is_over)| Op::Act { id, action, due, seen_due, seen_attempt, wait_is_over }),
+        5 => (0..ids, 0..6_usize, 0..3_usize, 0..4_u8, 0..4_u8, any::<bool>(), prop::bool::weighted(0.2))
+            .prop_map(|(id, action, due, seen_due, seen_attempt, wait_is_over, is_call)| Op::Act { id, action, due, seen_due, seen_attempt, wait_is_over, is_call }),
         2 => (1..6_usize).prop_map(|last| Op::Redeliver { last }),
         6 => (0..2_usize, prop::bool::weighted(0.3), prop::bool::weighted(0.3)).prop_map(|(by, over, early)| Op::Claim { by, over, early }),
         1 => (0..2_usize, any::<bool>()).prop_map(|(by, early)| Op::LoseClaim { by, early }),

@@ -95,6 +95,8 @@ pub(crate) struct Word {
     pub(crate) ripe: bool,
     pub(crate) seen_due: Option<i64>,
     pub(crate) seen_attempt: Option<u32>,
+    /// Not by a message: it never comes again.
+    pub(crate) is_call: bool,
 }
 
 impl Reference {
@@ -159,8 +161,25 @@ impl Reference {
             return *told;
         }
         let told = self.apply(word, generation, wait_is_over);
-        self.acts.insert(message, told);
+        let changed = ["cancelled", "cancelled_after_attempt", "rescheduled", "firing", "finished", "failed", "requeued"];
+        let has_changed = changed.contains(&told.0) || (word.action, told.0) == (Action::Cancel, "in_flight");
+        if has_changed || !word.is_call && !self.is_harmless(word, told.0) {
+            self.acts.insert(message, told);
+        }
         told
+    }
+
+    /// Whether a word that changed nothing changes nothing either when it comes again.
+    fn is_harmless(&self, word: &Word, verdict: &str) -> bool {
+        let job = self.jobs.get(&word.id);
+        let names = word.seen_due.is_some() && matches!(word.action, Action::Finish | Action::Fail);
+        match verdict {
+            "fired" | "dead" => names,
+            "not_found" => names && job.is_none(),
+            "stale" => names && (word.seen_attempt.is_some() || job.is_some_and(|job| word.seen_due != Some(job.due))),
+            "waiting" => names && word.seen_attempt.is_some(),
+            _ => false,
+        }
     }
 
     fn apply(&mut self, word: &Word, generation: [u8; 8], wait_is_over: bool) -> Told {

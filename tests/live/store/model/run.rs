@@ -46,6 +46,8 @@ pub(super) struct Run {
     pub(super) reference: Reference,
     pub(super) instances: [Instance; 2],
     pub(super) log: Vec<(Message, bool)>,
+    /// Messages that were delivered: how many lives had begun by the first time.
+    pub(super) delivered: BTreeMap<u64, u64>,
     pub(super) replica: (Vec<Option<Vec<u8>>>, Reference),
     pub(super) failed_over: bool,
     pub(super) fences: u64,
@@ -66,6 +68,7 @@ impl Run {
             reference: Reference::default(),
             instances: Default::default(),
             log: Vec::new(),
+            delivered: BTreeMap::new(),
             replica,
             failed_over: false,
             fences: 0,
@@ -99,6 +102,7 @@ impl Run {
             Message::Act(word) => {
                 let before = self.reference.jobs.get(&word.id).cloned();
                 let again = self.reference.acts.contains_key(&number);
+                let lives = *self.delivered.entry(number).or_insert(self.reference.lives);
                 let read = before.as_ref().map_or(([0; 8], 0), |job| (job.generation, job.step));
                 let wait = match (read.1 < STEPS, wait_is_over) {
                     (false, _) => "",
@@ -114,6 +118,10 @@ impl Run {
                     assert_eq!(told.1, expected.1, "{word:?}");
                 }
                 self.reference.learn(word.id, number, told.1);
+                // A word that names no schedule never changes one that is younger than its first delivery.
+                if let Some(younger) = before.as_ref().filter(|job| job.life > lives && word.seen_due.is_none()) {
+                    assert_eq!(self.reference.jobs.get(&word.id).map(|job| (job.life, &job.place)), Some((younger.life, &younger.place)));
+                }
                 if let Some(before) = before.filter(|_| !again) {
                     self.ended(word, &before, &told.0);
                 }
@@ -185,7 +193,7 @@ impl Run {
                 self.log.push((Message::Schedule(request), false));
                 self.deliver(self.log.len() - 1);
             }
-            Op::Act { id, action, due, seen_due, seen_attempt, wait_is_over } => {
+            Op::Act { id, action, due, seen_due, seen_attempt, wait_is_over, is_call } => {
                 let action = [Action::Cancel, Action::Reschedule, Action::Fire, Action::Finish, Action::Fail, Action::Requeue][*action];
                 let job = self.reference.jobs.get(id);
                 let word = Word {
@@ -203,13 +211,16 @@ impl Run {
                         2 => Some(77),
                         _ => None,
                     },
+                    is_call: *is_call,
                 };
                 self.log.push((Message::Act(word), *wait_is_over));
                 self.deliver(self.log.len() - 1);
             }
             Op::Redeliver { last } => {
                 for at in self.log.len().saturating_sub(*last)..self.log.len() {
-                    self.deliver(at);
+                    if !matches!(&self.log[at].0, Message::Act(word) if word.is_call) {
+                        self.deliver(at);
+                    }
                 }
             }
             Op::Claim { by, over, early } => {

@@ -94,7 +94,8 @@ impl World {
         let text = |seen: Option<String>| seen.unwrap_or_default().into_bytes();
         let (time, step) = (format!("={}", word.due), read.1.to_string());
         let (seen_due, seen_attempt) = (text(word.seen_due.map(|due| due.to_string())), text(word.seen_attempt.map(|at| at.to_string())));
-        let mut arguments: Vec<&[u8]> = vec![name.as_bytes(), &fingerprint, b"1"];
+        let bits = if word.is_call { b"1" } else { b"3" };
+        let mut arguments: Vec<&[u8]> = vec![name.as_bytes(), &fingerprint, bits];
         let script = match word.action {
             Action::Cancel => Name::Cancel,
             Action::Reschedule => {
