@@ -16,7 +16,7 @@ use crate::telemetry::{DueWithin, JobState, Metrics};
 
 /// How often the gauges are taken by a fleet of up to [`SMALL`] instances.
 const GAUGES: Duration = Duration::from_secs(5);
-/// The longest that an instance goes without, in a larger one: its metrics are read each 15 s or so.
+/// The longest that an instance goes without, in a larger one, where nobody reads them: who does is told new ones (telemetry/gauges.rs).
 const GAUGES_MOST: Duration = Duration::from_secs(15);
 /// Up to so many instances each takes the gauges as often as one alone.
 const SMALL: u32 = 10;
@@ -43,7 +43,9 @@ impl Sweep {
     pub async fn run(self, stop: CancellationToken) {
         let mut sweep_at = clock::now();
         loop {
-            if let Err(error) = self.count().await {
+            let counted = self.count().await;
+            self.metrics.gauges().tried(counted.is_ok());
+            if let Err(error) = counted {
                 tracing::debug!(%error, "the gauges are old");
             }
             if clock::now() >= sweep_at {
@@ -56,6 +58,7 @@ impl Sweep {
             tokio::select! {
                 () = stop.cancelled() => return,
                 () = clock::sleep(gauges) => {}
+                () = self.metrics.gauges().wanted() => {}
             }
         }
     }

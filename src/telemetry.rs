@@ -3,8 +3,9 @@
 //! - [`log`]: tracing to stderr, for people on a terminal, JSON elsewhere.
 //! - [`metrics`]: every metric, its name and help text in one place, and the handles that the agents count with.
 //! - [`trace`]: spans, where somebody collects them.
-//! - [`labels`]: the closed sets of label values; [`recent`]: what happened of late, for people who look now.
+//! - [`labels`]: the closed sets of label values; [`recent`]: what happened of late, for people who look now; [`gauges`]: how old the gauges are.
 
+pub mod gauges;
 pub mod labels;
 pub mod log;
 pub mod metrics;

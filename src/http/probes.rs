@@ -18,7 +18,7 @@ use crate::telemetry::metrics::Exposition;
 
 /// The probes. `/livez` is 200 while the runtime turns: that it answers is the proof (an agent that fails ends the process).
 /// `/readyz` is 200 or 503, with what is waited for and why it is not there, and why an ingest is paused, which does not
-/// make it 503. `/metrics` encodes what was counted, and asks nobody.
+/// make it 503. `/metrics` encodes what was counted, the jobs in the store not longer than five seconds ago.
 pub fn router(readiness: Readiness, metrics: Metrics) -> Router {
     Router::new()
         .route("/livez", get(async || Json(json!({ "alive": true }))))
@@ -67,6 +67,7 @@ impl Scrapes {
 }
 
 async fn scrape(State(scrapes): State<Arc<Scrapes>>, headers: HeaderMap) -> Response {
+    scrapes.metrics.gauges().fresh().await;
     let form = Exposition::accepted(headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok()));
     ([(header::CONTENT_TYPE, form.content_type()), (header::VARY, "accept")], scrapes.answer(form).await).into_response()
 }

@@ -20,6 +20,7 @@ pub use exposition::Exposition;
 use family::{PerLabel, add, add_in, gauge_value, histogram, one};
 pub use handles::{BrokerMetrics, IngestMetrics, Paused};
 
+use super::gauges::Gauges;
 use super::labels::{
     CANCEL_VERDICTS, DueWithin, DuplicateCause, IngestResult, JobState, Label, PauseReason, PublishOutcome, RedisErrorClass,
 };
@@ -60,6 +61,7 @@ pub struct Metrics {
     ingest_paused: PerLabel<Gauge>,
     due_within: PerLabel<Gauge>,
     recent_lateness: Lateness,
+    gauges: Gauges,
 }
 
 /// What was counted since the start.
@@ -154,6 +156,7 @@ impl Metrics {
             ingest_paused: PerLabel::new(|value: PauseReason| ingest_paused.get_or_create_owned(&one("reason", value.word()))),
             due_within: PerLabel::new(|value: DueWithin| due_within.get_or_create_owned(&one("seconds", value.word()))),
             recent_lateness: Lateness::default(),
+            gauges: Gauges::default(),
             registry: Arc::new(r),
         }
     }
@@ -187,6 +190,12 @@ impl Metrics {
             confirmed: published(PublishOutcome::Confirmed),
             dead: self.dead.iter().map(|(_, counter)| counter.get()).sum(),
         }
+    }
+
+    /// How old those are that are counted in the store.
+    #[must_use]
+    pub fn gauges(&self) -> &Gauges {
+        &self.gauges
     }
 
     /// How many jobs are in this state now.

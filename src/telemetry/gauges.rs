@@ -1,0 +1,79 @@
+//! The age of the gauges that are counted in the store: whoever reads them asks for new ones where they are old.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{Notify, watch};
+
+use crate::clock::{self, Instant};
+
+/// Gauges that are older are counted before they are read, so that none is older than five seconds.
+const YOUNG: Duration = Duration::from_secs(4);
+/// How long a reader waits for them: behind a store that hangs, old ones are told.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// When they were counted, and who asks for them.
+#[derive(Debug, Clone, Default)]
+pub struct Gauges(Arc<Inner>);
+
+#[derive(Debug, Default)]
+struct Inner {
+    /// When they were last counted; sent also where that failed.
+    counted: watch::Sender<Option<Instant>>,
+    wanted: Notify,
+}
+
+impl Gauges {
+    /// Waits until somebody wants new ones.
+    pub async fn wanted(&self) {
+        self.0.wanted.notified().await;
+    }
+
+    /// They were counted just now, or could not be.
+    pub fn tried(&self, has_counted: bool) {
+        self.0.counted.send_modify(|counted| {
+            if has_counted {
+                *counted = Some(clock::now());
+            }
+        });
+    }
+
+    /// Waits for new ones where these are old. Not where none were ever counted: then there is no store yet.
+    pub async fn fresh(&self) {
+        let mut counted = self.0.counted.subscribe();
+        let last = *counted.borrow_and_update();
+        if last.is_some_and(|last| clock::now().duration_since(last) > YOUNG) {
+            self.0.wanted.notify_one();
+            // Its sender is here.
+            let _ = clock::timeout(PATIENCE, counted.changed()).await;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn only_what_is_old_is_waited_for_and_not_for_ever() {
+        let gauges = Gauges::default();
+        let waited = async |gauges: &Gauges| {
+            let begun = clock::now();
+            gauges.fresh().await;
+            clock::now().duration_since(begun)
+        };
+        assert_eq!(waited(&gauges).await, Duration::ZERO, "there is no store yet");
+        gauges.tried(true);
+        clock::sleep(YOUNG).await;
+        assert_eq!(waited(&gauges).await, Duration::ZERO);
+        clock::sleep(Duration::from_millis(1)).await;
+        assert!(waited(&gauges).await >= PATIENCE, "nobody counts");
+        let counting = async {
+            gauges.wanted().await;
+            clock::sleep(PATIENCE / 2).await;
+            gauges.tried(false);
+        };
+        let (waited, ()) = tokio::join!(waited(&gauges), counting);
+        assert!(waited < PATIENCE, "it failed, and that is an answer: {waited:?}");
+    }
+}
