@@ -212,6 +212,11 @@ impl Store {
         }
     }
 
+    /// Keeps these rules in the namespace where it has none yet, and answers those that it has.
+    pub async fn keep(&self, own: act::SweepRules) -> Result<act::SweepRules, StoreError> {
+        meta::keep(&self.link, &self.keys, own).await
+    }
+
     /// Reads again which brokers the namespace has: other instances bring theirs. Who joined it joins it again, and so makes it again where Redis
     /// lost it, or it would not know its own brokers any more.
     pub async fn rejoin(&self) -> Result<(), StoreError> {

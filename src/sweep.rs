@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -13,6 +14,7 @@ use crate::store::Store;
 use crate::store::act::SweepRules;
 use crate::store::error::StoreError;
 use crate::telemetry::{DueWithin, JobState, Metrics};
+use crate::units::show_duration_ms;
 
 /// How often the gauges are taken by a fleet of up to [`SMALL`] instances.
 const GAUGES: Duration = Duration::from_secs(5);
@@ -26,7 +28,10 @@ const SWEEP: Duration = Duration::from_secs(30);
 /// The agent that sweeps.
 pub struct Sweep {
     store: Arc<Store>,
-    rules: SweepRules,
+    /// What the settings say.
+    own: SweepRules,
+    /// What the namespace keeps, which is followed; `None` until it was read.
+    kept: Mutex<Option<SweepRules>>,
     metrics: Metrics,
     fleet: watch::Receiver<Fleet>,
 }
@@ -35,8 +40,7 @@ impl Sweep {
     /// An agent that is not running yet.
     #[must_use]
     pub fn new(store: Arc<Store>, rules: &Delivery, metrics: Metrics, fleet: watch::Receiver<Fleet>) -> Self {
-        let rules = SweepRules { dead_retention_ms: rules.dead_retention_ms, dedupe_window_ms: rules.dedupe_window_ms };
-        Sweep { store, rules, metrics, fleet }
+        Sweep { store, own: rules.into(), kept: Mutex::default(), metrics, fleet }
     }
 
     /// Sweeps and counts until told to stop.
@@ -66,16 +70,41 @@ impl Sweep {
     /// One pass over all buckets. A namespace that Redis lost is made again before: new instances, and people at a command line, look for it.
     pub async fn run_once(&self) -> Result<(), StoreError> {
         let mut result = self.store.rejoin().await;
+        result = result.and(self.follow().await);
+        // Those of the settings may be shorter than what is kept: nothing is removed by them.
+        let Some(rules) = *self.kept.lock() else { return result };
         for bucket in 0..self.store.keys().buckets() {
             // One that fails (damage, a shard that is down) keeps no other from being swept.
-            result = result.and(self.sweep(bucket).await);
+            result = result.and(self.sweep(bucket, rules).await);
         }
         result
     }
 
-    async fn sweep(&self, bucket: u16) -> Result<(), StoreError> {
+    /// Reads what the namespace keeps, and says where that is not what the settings say.
+    async fn follow(&self) -> Result<(), StoreError> {
+        let kept = self.store.keep(self.own).await?;
+        let before = self.kept.lock().replace(kept);
+        if before != Some(kept) && (before.is_some() || kept != self.own) {
+            let show = |rules: SweepRules| {
+                format!(
+                    "dead_retention {}, dedupe_window {}",
+                    show_duration_ms(rules.dead_retention_ms),
+                    show_duration_ms(rules.dedupe_window_ms)
+                )
+            };
+            tracing::warn!(
+                kept = show(kept),
+                settings = show(self.own),
+                mend = "make the settings of all instances the same; `dwell check --adopt` makes the namespace keep what the settings say",
+                "the namespace keeps delivery.dead_retention and delivery.dedupe_window, and what it keeps is followed"
+            );
+        }
+        Ok(())
+    }
+
+    async fn sweep(&self, bucket: u16, rules: SweepRules) -> Result<(), StoreError> {
         loop {
-            let swept = self.store.sweep(bucket, self.rules).await?;
+            let swept = self.store.sweep(bucket, rules).await?;
             if swept.master_changed {
                 tracing::warn!(bucket, "redis is another master, or restarted: what it had not replicated or fsynced is lost");
             }

@@ -10,6 +10,8 @@ use super::exit::{Exit, Stop};
 use super::table::clean;
 use crate::bridge::StartError;
 use crate::config::{Problem, Settings};
+use crate::store::act::SweepRules;
+use crate::store::meta::adopt;
 
 /// `dwell check`
 #[derive(Debug, clap::Args)]
@@ -17,6 +19,9 @@ pub struct Args {
     /// Only the settings: reach no server
     #[arg(long)]
     pub offline: bool,
+    /// Make the namespace keep this delivery.dead_retention and delivery.dedupe_window, for all its instances
+    #[arg(long, conflicts_with = "offline")]
+    pub adopt: bool,
 }
 
 /// One thing that was looked at.
@@ -95,7 +100,7 @@ pub fn exit_of(checks: &[Check]) -> Exit {
     })
 }
 
-/// Looks at everything, changes nothing.
+/// Looks at everything, changes nothing but what it is asked to adopt.
 pub(super) async fn run(common: &Common, args: &Args) -> Result<Exit, Stop> {
     let settings = match common.settings() {
         Ok(settings) => settings,
@@ -104,7 +109,10 @@ pub(super) async fn run(common: &Common, args: &Args) -> Result<Exit, Stop> {
     };
     let mut checks = vec![settings_read(common, &settings)];
     if !args.offline {
-        let (of_redis, of_brokers) = tokio::join!(redis::checks(&settings.redis), brokers::checks(&settings));
+        if args.adopt {
+            adopt(&settings.redis, SweepRules::from(&settings.delivery)).await?;
+        }
+        let (of_redis, of_brokers) = tokio::join!(redis::checks(&settings), brokers::checks(&settings));
         checks.extend(of_redis.into_iter().chain(of_brokers));
     }
     tell(common, &checks)

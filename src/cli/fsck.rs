@@ -8,6 +8,8 @@ use crate::clock;
 use crate::dispatch::lease_of;
 use crate::store::act::SweepRules;
 use crate::store::fsck::{self, Finding, Rules};
+use crate::store::link::Link;
+use crate::store::meta::look;
 
 const COLUMNS: [Column; 5] = [
     Column::whole("BUCKET"),
@@ -28,10 +30,13 @@ pub struct Args {
 pub(super) async fn run(common: &Common, args: &Args) -> Result<Exit, Stop> {
     let settings = common.settings()?;
     let delivery = &settings.delivery;
+    // Which may be damaged: then it is judged by the settings.
+    let known = look(&Link::new(&settings.redis), &settings.redis).await.ok().flatten();
+    let own = SweepRules::from(delivery);
     let rules = Rules {
         lease_ms: clock::whole_ms(lease_of(delivery)),
         retry_ms: delivery.retry_ms.clone(),
-        sweep: SweepRules { dead_retention_ms: delivery.dead_retention_ms, dedupe_window_ms: delivery.dedupe_window_ms },
+        sweep: known.map_or(own, |meta| meta.rules_or(own)),
         repair: args.repair,
     };
     let (mut findings, mut closed) = (Vec::new(), None);

@@ -189,9 +189,9 @@ pub struct Delivery {
     pub max_late: String,
     /// Where dead letters go, on the target's broker. Empty: they are kept in Redis only.
     pub dead: String,
-    /// How long dead jobs are kept in Redis.
+    /// How long dead jobs are kept in Redis. The namespace keeps it: what stands there is followed, until `dwell check --adopt`.
     pub dead_retention: String,
-    /// How long a job that is over is remembered, so that its redelivered request changes nothing. At least 1s.
+    /// How long a job that is over is remembered, so that its redelivered request changes nothing. At least 1s. The namespace keeps it, as above.
     pub dedupe_window: String,
     /// How many jobs may be out for publishing at once.
     #[schemars(range(min = 1, max = 1_000_000))]

@@ -3,6 +3,7 @@
 use futures_util::future::try_join_all;
 use redis::Value;
 
+use super::act::SweepRules;
 use super::error::{Class, StoreError};
 use super::keys::Keys;
 use super::link::{Link, info_field, place};
@@ -11,9 +12,12 @@ use crate::config::{Redis, RedisMode};
 /// The schema of keys and records that this program writes.
 pub(super) const SCHEMA: &str = "1";
 pub(super) const BROKER_PREFIX: &str = "broker:";
+/// Fields of the settings that rule a namespace, ms.
+const DEAD_RETENTION: &str = "dead_retention";
+const DEDUPE_WINDOW: &str = "dedupe_window";
 
 /// What `<ns>:meta` says.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Meta {
     /// Buckets of the namespace, fixed when it was first used.
     pub buckets: u16,
@@ -21,6 +25,21 @@ pub struct Meta {
     pub brokers: Vec<String>,
     /// Made with the namespace, random: another one means that the data was lost or restored.
     pub epoch: String,
+    /// `delivery.dead_retention`, ms; `None` where no instance has kept one yet.
+    pub dead_retention_ms: Option<u64>,
+    /// `delivery.dedupe_window`, ms; `None` as above.
+    pub dedupe_window_ms: Option<u64>,
+}
+
+impl Meta {
+    /// The rules that are kept; where one is not, this one.
+    #[must_use]
+    pub fn rules_or(&self, own: SweepRules) -> SweepRules {
+        SweepRules {
+            dead_retention_ms: self.dead_retention_ms.unwrap_or(own.dead_retention_ms),
+            dedupe_window_ms: self.dedupe_window_ms.unwrap_or(own.dedupe_window_ms),
+        }
+    }
 }
 
 /// What INFO tells of the server.
@@ -150,6 +169,33 @@ pub async fn join(link: &Link, settings: &Redis, brokers: &[String]) -> Result<M
     Ok(meta)
 }
 
+/// Keeps these rules in the namespace where it has none, and answers those that it has: the first instance that brings one decides.
+pub(super) async fn keep(link: &Link, keys: &Keys, own: SweepRules) -> Result<SweepRules, StoreError> {
+    let known = read_as(link, keys).await?;
+    let missing =
+        [(DEAD_RETENTION, known.dead_retention_ms, own.dead_retention_ms), (DEDUPE_WINDOW, known.dedupe_window_ms, own.dedupe_window_ms)];
+    let missing: Vec<(&str, u64)> = missing.into_iter().filter(|(_, kept, _)| kept.is_none()).map(|(field, _, own)| (field, own)).collect();
+    for (field, own) in &missing {
+        match link.command("HSETNX meta", redis::cmd("HSETNX").arg(keys.meta()).arg(field).arg(own)).await {
+            // A full Redis keeps it later, and is drained until then.
+            Err(error) if error.class != Class::Oom => return Err(error),
+            _ => {}
+        }
+    }
+    let known = if missing.is_empty() { known } else { read_as(link, keys).await? };
+    Ok(known.rules_or(own))
+}
+
+/// Makes a namespace that exists keep these rules, for all its instances.
+pub async fn adopt(settings: &Redis, rules: SweepRules) -> Result<(), StoreError> {
+    let link = Link::new(settings);
+    let key = Keys::new(&settings.namespace, settings.buckets).meta();
+    read(&link, settings).await?;
+    let mut command = redis::cmd("HSET");
+    command.arg(key).arg(DEAD_RETENTION).arg(rules.dead_retention_ms).arg(DEDUPE_WINDOW).arg(rules.dedupe_window_ms);
+    link.command("HSET meta", &command).await.map(drop)
+}
+
 /// Refuses a namespace that has another number of buckets than the settings say.
 pub fn agree(meta: &Meta, settings: &Redis) -> Result<(), StoreError> {
     if meta.buckets != settings.buckets {
@@ -199,7 +245,9 @@ pub(super) fn meta_of(key: &str, fields: &[(String, String)]) -> Result<Option<M
         return Err(StoreError::new(Class::Settings, format!("redis: `{key}` has no number of buckets"))
             .mend("restore the field `buckets`: its number of buckets at first use"));
     };
-    Ok(Some(Meta { buckets, brokers, epoch: field("epoch").unwrap_or_default().to_owned() }))
+    let rule = |name| field(name).and_then(|text| text.parse().ok());
+    let (dead_retention_ms, dedupe_window_ms) = (rule(DEAD_RETENTION), rule(DEDUPE_WINDOW));
+    Ok(Some(Meta { buckets, brokers, epoch: field("epoch").unwrap_or_default().to_owned(), dead_retention_ms, dedupe_window_ms }))
 }
 
 /// Refuses a schema that this program does not know.

@@ -1,22 +1,26 @@
 //! What `dwell check` says of Redis: a line for each thing that a start would stop at, and what else one should know.
 
 use super::Check;
-use crate::config::{Durability, Redis, RedisMode};
+use crate::config::{Durability, Redis, RedisMode, Settings};
+use crate::store::act::SweepRules;
 use crate::store::gate::Wait;
 use crate::store::link::place;
 use crate::store::meta::Facts;
 use crate::store::survey::{Survey, survey};
+use crate::units::show_duration_ms;
 
 /// More of the memory in use than this is worth a look, in percent.
 const MEMORY_PERCENT: u64 = 80;
 
-pub(super) async fn checks(settings: &Redis) -> Vec<Check> {
+pub(super) async fn checks(all: &Settings) -> Vec<Check> {
+    let settings = &all.redis;
     let survey = match survey(settings).await {
         Ok(survey) => survey,
         Err(error) => {
             let away = Check::of_error("redis", error);
-            let others = ["redis.permissions", "redis.namespace", "redis.durability", "redis.maxmemory-policy", "redis.memory"]
-                .map(|name| Check::skipped(name, &away));
+            let others =
+                ["redis.permissions", "redis.namespace", "redis.rules", "redis.durability", "redis.maxmemory-policy", "redis.memory"]
+                    .map(|name| Check::skipped(name, &away));
             return [away].into_iter().chain(others).collect();
         }
     };
@@ -24,6 +28,7 @@ pub(super) async fn checks(settings: &Redis) -> Vec<Check> {
         server(settings, &survey),
         permissions(&survey),
         namespace(settings, &survey),
+        rules(SweepRules::from(&all.delivery), &survey),
         durability(settings, &survey),
         policy(&survey),
         memory(&survey.facts),
@@ -67,6 +72,24 @@ fn namespace(settings: &Redis, survey: &Survey) -> Check {
             Check::good(NAME, format!("`{}` is new: would be made, with {} buckets for ever", settings.namespace, settings.buckets))
         }
         Err(error) => Check::of_error(NAME, error.clone()),
+    }
+}
+
+/// The settings that the namespace keeps for all its instances.
+fn rules(own: SweepRules, survey: &Survey) -> Check {
+    const NAME: &str = "redis.rules";
+    let say = |rules: SweepRules| {
+        let (retention, window) = (show_duration_ms(rules.dead_retention_ms), show_duration_ms(rules.dedupe_window_ms));
+        format!("delivery.dead_retention {retention}, delivery.dedupe_window {window}")
+    };
+    match &survey.namespace {
+        Ok(Some(meta)) if meta.rules_or(own) != own => Check::warning(
+            NAME,
+            format!("the namespace keeps {}, which are followed; the settings say {}", say(meta.rules_or(own)), say(own)),
+            "make the settings the same, or run `dwell check --adopt`: then all instances follow these settings",
+        ),
+        Ok(_) => Check::good(NAME, say(own)),
+        Err(error) => Check::skipped(NAME, &Check::of_error("redis.namespace", error.clone())),
     }
 }
 

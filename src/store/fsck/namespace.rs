@@ -27,7 +27,7 @@ pub(super) async fn open(settings: &Redis, rules: &Rules, found: Found<'_>) -> R
     }
     let over = |buckets: u16, brokers: Vec<String>| {
         let settings = Redis { buckets, ..settings.clone() };
-        let known = Meta { buckets, brokers, epoch: String::new() };
+        let known = Meta { buckets, brokers, ..Meta::default() };
         Store::over(&settings, link.clone(), Gate::new(&settings, gate::waits_of(&settings, &facts)), known, Arc::new(Unobserved))
     };
     let store = over(settings.buckets, Vec::new());

@@ -1,12 +1,17 @@
-//! The sweep goes on where one bucket is damaged, and makes a namespace again that Redis lost.
+//! The sweep goes on where one bucket is damaged, makes a namespace again that Redis lost, follows what the namespace keeps, and counts.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use dwell::config::Settings;
+use dwell::fleet::{self, Fleet};
+use dwell::http::{Listener, Readiness, probes};
 use dwell::servers::RedisOptions;
 use dwell::store::{Store, Unobserved};
 use dwell::sweep::Sweep;
 use redis::AsyncCommands;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio_util::sync::CancellationToken;
 
 use super::rig::Rig;
 
@@ -35,6 +40,67 @@ async fn a_damaged_bucket_keeps_no_other_from_being_swept() {
     assert!(swept.unwrap_err().message.contains("WRONGTYPE"));
     let left: u64 = link.zcard(store.keys().dead(1)).await.unwrap();
     assert_eq!(left, 0);
+}
+
+#[tokio::test]
+async fn what_the_namespace_keeps_rules_whatever_an_instance_is_set_to() {
+    let rig = Rig::idle(RedisOptions::default(), &[]).await;
+    let store = joined(&rig.settings).await;
+    let mut link = crate::support::redis_link(rig.redis.url()).await;
+    // Of a version that kept none.
+    let meta = format!("{}:meta", rig.settings.redis.namespace);
+    let _: () = link.hdel(&meta, &["dead_retention", "dedupe_window"]).await.unwrap();
+    let sweep = |settings: &Settings| Sweep::new(store.clone(), &settings.delivery, rig.metrics.clone(), alone());
+    let first = sweep(&rig.settings);
+    first.run_once().await.unwrap();
+    let kept: (u64, u64) = link.hmget(&meta, &["dead_retention", "dedupe_window"]).await.unwrap();
+    assert_eq!(kept, (14 * 86_400_000, 120_000));
+
+    let day_ago = store.read_clock().await.unwrap() / 1000 - 86_400_000;
+    let _: () = link.zadd(store.keys().dead(0), "dead for a day", day_ago).await.unwrap();
+    let dead = async || link.clone().zcard::<_, u64>(store.keys().dead(0)).await.unwrap();
+    let mut other = rig.settings.clone();
+    other.delivery.dead_retention_ms = 3_600_000;
+    sweep(&other).run_once().await.unwrap();
+    assert_eq!(dead().await, 1, "the instance with the shortest retention decided for all");
+    // Adopted, it counts for those that run.
+    dwell::store::meta::adopt(&other.redis, (&other.delivery).into()).await.unwrap();
+    first.run_once().await.unwrap();
+    assert_eq!(dead().await, 0);
+}
+
+#[tokio::test]
+async fn the_gauges_that_are_read_are_young_in_a_large_fleet_too() {
+    let rig = Rig::idle(RedisOptions::default(), &[]).await;
+    let store = joined(&rig.settings).await;
+    let (sender, fleet) = tokio::sync::watch::channel(Fleet::alone("me"));
+    let stop = CancellationToken::new();
+    for n in 0..100 {
+        store.beat(&format!("other-{n}")).await.unwrap();
+    }
+    tokio::spawn(fleet::beat(store.clone(), sender, stop.clone()));
+    let mut seen = fleet.clone();
+    seen.wait_for(|fleet| fleet.shared(Duration::from_secs(1)) > Duration::from_secs(100)).await.unwrap();
+    tokio::spawn(Sweep::new(store.clone(), &rig.settings.delivery, rig.metrics.clone(), fleet).run(stop.clone()));
+    let listener = Listener::bind("probes.listen", "127.0.0.1:0").await.unwrap();
+    let address = listener.address();
+    tokio::spawn(listener.serve(probes::router(Readiness::new([]), rig.metrics.clone()), stop.clone()));
+    let jobs = async || {
+        let mut link = tokio::net::TcpStream::connect(address).await.unwrap();
+        link.write_all(b"GET /metrics HTTP/1.1\r\nhost: dwell\r\nconnection: close\r\n\r\n").await.unwrap();
+        let mut answer = String::new();
+        link.read_to_string(&mut answer).await.unwrap();
+        crate::support::metric(&answer, r#"dwell_jobs{state="scheduled"}"#)
+    };
+    let mut link = crate::support::redis_link(rig.redis.url()).await;
+    for count in 1..=2 {
+        let begun = std::time::Instant::now();
+        let _: () = link.zadd(store.keys().due(0, "main"), format!("job-{count}"), 4_000_000_000_000_i64).await.unwrap();
+        crate::support::wait_until("the job is counted", async || (jobs().await >= f64::from(count)).then_some(())).await;
+        // The first may have come with the first count of all; the second comes after a whole pause.
+        assert!(begun.elapsed() < Duration::from_secs(9), "{count}: counted after {:?}", begun.elapsed());
+    }
+    stop.cancel();
 }
 
 fn alone() -> tokio::sync::watch::Receiver<dwell::fleet::Fleet> {

@@ -10,11 +10,12 @@ fn names(said: &Said) -> Vec<String> {
     said.lines().iter().map(|line| line["check"].as_str().unwrap().to_owned()).collect()
 }
 
-const ALL: [&str; 11] = [
+const ALL: [&str; 12] = [
     "settings",
     "redis",
     "redis.permissions",
     "redis.namespace",
+    "redis.rules",
     "redis.durability",
     "redis.maxmemory-policy",
     "redis.memory",
@@ -54,6 +55,25 @@ async fn good_settings_pass_and_nothing_is_changed_before_or_after_the_first_sta
         assert!(said.out.contains(line), "{line}: {}", said.out);
     }
     assert_eq!(bed.everything().await, before);
+}
+
+#[tokio::test]
+async fn a_setting_of_the_namespace_is_followed_until_another_is_adopted() {
+    let bed = Bed::new().await;
+    bed.sidecar().await.stop().await.unwrap();
+    let rules = |arguments: &[&str]| {
+        let said = bed.run(&[&["check", "-o", "json"], arguments].concat());
+        assert_eq!(said.code, 0, "{said:?}");
+        said.lines().into_iter().find(|line| line["check"] == "redis.rules").unwrap()
+    };
+    let other = ["--set", "delivery.dead_retention=1h"];
+    assert_eq!(rules(&[])["mend"], "");
+    let line = rules(&other);
+    assert!(line["ok"] == true && line["mend"].as_str().unwrap().contains("check --adopt"), "{line}");
+    assert!(line["detail"].as_str().unwrap().contains("keeps delivery.dead_retention 14d"), "{line}");
+    assert_eq!(rules(&[&["--adopt"], &other[..]].concat())["mend"], "");
+    assert_eq!(rules(&other)["mend"], "");
+    assert_ne!(rules(&[])["mend"], "", "the settings of the others are not what is kept now");
 }
 
 #[tokio::test]
