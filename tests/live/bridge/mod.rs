@@ -14,6 +14,7 @@ mod inbound;
 mod instances;
 mod instant;
 pub(crate) mod load;
+mod long_wire;
 mod metrics;
 mod nats_away;
 mod provoked;
