@@ -202,10 +202,10 @@ async fn a_state_that_is_cut_off_holds_up_no_other_job() {
     let taken = bed.claim().await;
     assert_eq!((taken.jobs.len(), taken.jobs[0].id.as_str(), taken.unknown), (1, "whole", 1));
     assert_eq!(bed.place("cut").await, "due:main");
-    // A new schedule of that id stands, and so does what else is in its batch.
-    let verdicts = bed.store.schedule(&[request("cut", 3, PAST), request("new", 4, FAR)]).await.unwrap().answers;
-    assert_eq!(verdicts.iter().map(|answer| answer.verdict).collect::<Vec<_>>(), [Verdict::Replaced, Verdict::Added]);
-    assert_eq!(bed.claim_one().await.record.job.body, "body 3");
+    // A new schedule of that id is refused, and what else is in its batch is not.
+    let error = bed.store.schedule(&[request("cut", 3, PAST), request("new", 4, FAR)]).await.unwrap_err();
+    assert!(error.is_unreadable(), "{error}");
+    assert_eq!((bed.place("cut").await, bed.place("new").await), ("due:main".to_owned(), "due:main".to_owned()));
 }
 
 #[tokio::test]
