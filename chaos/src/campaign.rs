@@ -89,7 +89,7 @@ const NEVER: &str = "chaos-never";
 const DEAD: &str = "delay.dead";
 const REJECTED: &str = "delay.rejected";
 /// A window that a target which never answers can fill, and a patience with Redis that is over while a fault lasts.
-const MORE: &str = "delivery.max_in_flight = 128";
+const MORE: &str = "delivery.max_in_flight = 128\ningest.main.hold = \"3s\"";
 /// Once everything is whole, what is overdue is out within a lease, and JetStream's own patience with a reader that is gone, and then some.
 const LATE_MS: i64 = 45_000;
 /// How long the first job may take to arrive.

@@ -19,11 +19,10 @@ const LATER: u8 = 250;
 const SET_VERSION: &str = "local record = redis.call('HGET', KEYS[1], ARGV[1]) \
      if not record or string.byte(record, 1) ~= tonumber(ARGV[2]) then return 0 end \
      redis.call('HSET', KEYS[1], ARGV[1], string.char(ARGV[3]) .. string.sub(record, 2)) return 1";
-/// Of each of these jobs one thing is asked: its cancel, its new time, that it goes now (by HTTP), and the same job once more, which may also take the
-/// place of what cannot be read. Two are due while nobody can read them; so long after they are asked for, ms.
-const DUE_MS: [i64; 4] = [5000, 5000, 30_000, 30_000];
+/// Of each of these jobs one thing is asked: its cancel, its new time, that it goes now (by HTTP), and another time by another schedule. Two are due while nobody can read them; so long after they are asked for, ms.
+const DUE_MS: [i64; 4] = [8000, 8000, 35_000, 35_000];
 /// How long it may take until all are stored: before the first is due.
-const STORED: Duration = Duration::from_secs(4);
+const STORED: Duration = Duration::from_secs(7);
 /// How long the answers may take.
 const ANSWERED: Duration = Duration::from_secs(20);
 /// How often it is looked.
@@ -43,7 +42,7 @@ pub(super) async fn record_damaged(world: &World, rng: &mut StdRng, hold: Durati
     let damaged = damage(&mut connection, &keys, &ids).await;
     let from_us = clock::wall_us();
     if damaged.is_ok() {
-        let overdue = clock::sleep(hold.max(Duration::from_millis(6000)));
+        let overdue = clock::sleep(hold.max(Duration::from_millis(9000)));
         tokio::join!(overdue, clock::timeout(ANSWERED, ask(world, &mut aside, &jobs)));
     }
     let mut restored = Ok(());
@@ -78,14 +77,15 @@ async fn set_version(connection: &mut MultiplexedConnection, keys: &Keys, id: &s
     Ok(call.query_async(connection).await?)
 }
 
-/// Asks what is to be asked, and waits until both messages that have to have come back.
+/// Asks what is to be asked, and waits until each message has come back.
 async fn ask(world: &World, aside: &mut Aside<'_>, jobs: &[(String, Job)]) {
     let (Ok(ledger), [cancelled, moved, fired, again]) = (world.ledger(), jobs) else { return };
+    let later_ms = clock::wall_ms() + 60_000;
     aside.ask(&cancelled.0, Action::Cancel, None).await;
-    aside.ask(&moved.0, Action::Reschedule, Some(clock::wall_ms() + 60_000)).await;
-    aside.again(&again.0, again.1.clone()).await;
+    aside.ask(&moved.0, Action::Reschedule, Some(later_ms)).await;
+    aside.again(&again.0, Job { due_ms: later_ms, ..again.1.clone() }).await;
     aside.ask_by_http(world.instances.len() - 1, &fired.0, Action::Fire).await;
-    while [cancelled, moved].iter().any(|(id, _)| ledger.set_aside(id) == 0) {
+    while [cancelled, moved, again].iter().any(|(id, _)| ledger.set_aside(id) == 0) {
         clock::sleep(LOOK).await;
     }
 }

@@ -17,8 +17,6 @@ const SLOW: Duration = Duration::from_millis(100);
 /// Bytes a second, on each connection.
 const THIN: u32 = 20_000;
 
-/// How long an instance may hold requests that it cannot store. The default of `hold`.
-const HELD: Duration = Duration::from_secs(15);
 /// How long the others may take to have what it gives back: with a Kafka session, and the lease of what it had claimed.
 const TAKEN_OVER: Duration = Duration::from_secs(13);
 /// How much longer it is cut off: others that are not served by then would be seen.
@@ -106,8 +104,10 @@ fn read_by(metrics: &str) -> u64 {
 pub(super) async fn instance_cut_off(world: &World, rng: &mut StdRng, hold: Duration) -> Result<Done, Error> {
     let number = reader(world, rng).await?;
     let link = &world.instances[number].redis;
-    let served_us = clock::wall_us() + i64::try_from((HELD + TAKEN_OVER).as_micros()).unwrap_or(i64::MAX);
-    let hold = hold.max(HELD + TAKEN_OVER + SERVED);
+    // So long it may hold requests that it cannot store.
+    let held = world.settings().ingest.values().map(|ingest| ingest.hold_ms).max().map_or(Duration::ZERO, Duration::from_millis);
+    let served_us = clock::wall_us() + i64::try_from((held + TAKEN_OVER).as_micros()).unwrap_or(i64::MAX);
+    let hold = hold.max(held + TAKEN_OVER + SERVED);
     let (how, detail) = if rng.random() { ("reset", cut(link, hold).await?) } else { ("silent", stall(link, hold).await?) };
     Ok(Done::healed_beside(format!("dwell-{number}, {how}: {detail}"), served_us, Only::Nobody))
 }
