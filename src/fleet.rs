@@ -35,11 +35,17 @@ pub fn entry(name: &str, brokers: &[String]) -> String {
 }
 
 /// Whether the instance of this entry delivers to this broker. One of an older version tells its name alone: it may.
-fn serves(entry: &str, broker: &str) -> bool {
+pub(crate) fn serves(entry: &str, broker: &str) -> bool {
     entry.split_once(' ').is_none_or(|(_, brokers)| brokers.split(',').any(|name| name == broker))
 }
 
 impl Fleet {
+    /// The entry of this instance.
+    #[must_use]
+    pub fn me(&self) -> &str {
+        &self.me
+    }
+
     /// This instance alone.
     #[must_use]
     pub fn alone(me: &str) -> Self {

@@ -2,7 +2,7 @@
 //!
 //! In reading order: `parse` is the way of a message; `control` is what it asks, whichever form it came in, and reads the `delay-*` headers; `dialect` reads the
 //! headers of other schedulers, `envelope` a JSON body; `target` says where it may go, `headers` what passes on, `foreign` what stands in for a key or properties
-//! that the target's broker does not know, `origin` tells it from every other; `rules` are the settings it is judged by, and `reject` why it is refused.
+//! that the target's broker does not know, `origin` tells it from every other; `moved` judges a job that goes to another broker; `rules` are the settings it is judged by, and `reject` why it is refused.
 
 use dwell_connectors::Destination;
 
@@ -13,6 +13,7 @@ mod dialect;
 mod envelope;
 mod foreign;
 mod headers;
+mod moved;
 mod origin;
 mod parse;
 mod reject;
@@ -22,6 +23,7 @@ mod target;
 mod tests;
 
 pub use foreign::{KEY, KEY_BASE64, TOMBSTONE};
+pub use moved::Moving;
 pub use parse::{act_on, asked, due_within, kept, parse};
 pub use reject::{Code, Rejection};
 pub use rules::{BrokerRules, Kind, Naming, Rules, destination, reads};

@@ -3,6 +3,7 @@
 //! - [`keys`]: every key; [`record`]: what a job looks like in Redis; [`scripts`]: the Lua files.
 //! - [`link`]: connections, rebuilt when they break; [`gate`]: those that wait for durability; [`meta`]: what a namespace is.
 //! - [`batch`]: requests, behind the gate; [`inbound`]: `schedule`; [`lease`]: `claim` and `rescue`; [`settle`]: `complete` to `bury`; [`act`]: `cancel` to `requeue`; [`read`], [`list`] and `horizon`: what is there; [`fleet`]: the instances.
+//! - [`transfer`]: jobs of one broker become those of another.
 //! - [`fsck`]: damage, found and mended.
 //! - [`permits`]: what the user may do; [`survey`]: what a start would find; both change nothing. [`vitals`]: what Redis spends.
 
@@ -26,6 +27,7 @@ pub mod record;
 pub mod scripts;
 pub mod settle;
 pub mod survey;
+pub mod transfer;
 pub mod vitals;
 
 use std::collections::HashMap;

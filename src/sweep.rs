@@ -1,5 +1,6 @@
 //! Keeps the namespace tidy (retention of the dead, turns of the memories) and the gauges true.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,10 +10,11 @@ use tokio_util::sync::CancellationToken;
 
 use crate::clock;
 use crate::config::Delivery;
-use crate::fleet::Fleet;
+use crate::fleet::{Fleet, serves};
 use crate::store::Store;
 use crate::store::act::SweepRules;
 use crate::store::error::StoreError;
+use crate::store::read::Counts;
 use crate::telemetry::{DueWithin, JobState, Metrics};
 use crate::units::show_duration_ms;
 
@@ -34,13 +36,15 @@ pub struct Sweep {
     kept: Mutex<Option<SweepRules>>,
     metrics: Metrics,
     fleet: watch::Receiver<Fleet>,
+    /// Brokers to which nobody delivered when it was looked last.
+    deserted: Mutex<BTreeSet<String>>,
 }
 
 impl Sweep {
     /// An agent that is not running yet.
     #[must_use]
     pub fn new(store: Arc<Store>, rules: &Delivery, metrics: Metrics, fleet: watch::Receiver<Fleet>) -> Self {
-        Sweep { store, own: rules.into(), kept: Mutex::default(), metrics, fleet }
+        Sweep { store, own: rules.into(), kept: Mutex::default(), metrics, fleet, deserted: Mutex::default() }
     }
 
     /// Sweeps and counts until told to stop.
@@ -125,6 +129,29 @@ impl Sweep {
         }
         let overdue_ms = counts.next_due_ms.map_or(0, |due| counts.now_ms.saturating_sub(due).max(0));
         self.metrics.oldest_overdue(Duration::from_millis(u64::try_from(overdue_ms).unwrap_or(0)));
+        self.strand(&counts).await
+    }
+
+    /// Finds the jobs of brokers that are neither in the settings nor in those of any other instance that lives, twice in a row: others start too.
+    async fn strand(&self, counts: &Counts) -> Result<(), StoreError> {
+        let foreign = counts.brokers.iter().filter(|(name, count)| *count > 0 && !self.store.own_brokers().contains(name));
+        let mut stranded: BTreeMap<String, u64> = foreign.cloned().collect();
+        if !stranded.is_empty() {
+            let living = self.store.living().await?;
+            let fleet = self.fleet.borrow();
+            stranded.retain(|broker, _| !living.iter().any(|entry| entry != fleet.me() && serves(entry, broker)));
+        }
+        let before = std::mem::replace(&mut *self.deserted.lock(), stranded.keys().cloned().collect());
+        stranded.retain(|broker, _| before.contains(broker));
+        let told = self.metrics.stranded().get();
+        for (broker, jobs) in stranded.iter().filter(|(broker, _)| !told.contains_key(*broker)) {
+            let mend = "name it in the settings again, or move them: dwell requeue --broker OLD --to NEW";
+            tracing::warn!(broker, jobs, mend, "jobs wait for a broker to which no instance delivers");
+        }
+        for broker in told.keys().filter(|broker| !stranded.contains_key(*broker)) {
+            tracing::info!(broker, "no job waits any more for a broker to which no instance delivers");
+        }
+        self.metrics.stranded().set(stranded);
         Ok(())
     }
 }

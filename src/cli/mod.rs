@@ -9,6 +9,7 @@ pub mod demo;
 pub mod exit;
 pub mod fsck;
 pub mod ls;
+pub mod requeue;
 pub mod run;
 pub mod schema;
 pub mod send;
@@ -61,8 +62,8 @@ enum Command {
     Finish(act::Word),
     /// Say for its consumer that an attempt failed
     Fail(act::Word),
-    /// Take a job out of the dead, its attempts from 1
-    Requeue(act::Args),
+    /// Take a job out of the dead, its attempts from 1; or move the jobs of one broker to another
+    Requeue(requeue::Args),
     /// Show the bridge at work, on servers of its own
     Demo(demo::Args),
     /// Measure, on servers of its own
@@ -126,7 +127,7 @@ impl Command {
             Command::Fire(args) => Box::pin(act::act(common, Action::Fire, args)).await,
             Command::Finish(args) => Box::pin(act::word(common, Action::Finish, args)).await,
             Command::Fail(args) => Box::pin(act::word(common, Action::Fail, args)).await,
-            Command::Requeue(args) => Box::pin(act::act(common, Action::Requeue, args)).await,
+            Command::Requeue(args) => Box::pin(requeue::run(common, args)).await,
             Command::Demo(args) => Box::pin(demo::run(common, &args)).await,
             Command::Bench(args) => Box::pin(bench::run(common, &args)).await,
             Command::Schema(_) => schema::run(common),

@@ -27,22 +27,28 @@ pub(super) fn resolve<'a>(control: &Control, message: &Message, rules: &'a Rules
         ));
     }
     let to = address(control, message, rules, known)?;
+    judge(&to, broker, known, is_ingest_target(&to, broker, rules))?;
+    Ok(Target { broker, rules: known, to })
+}
+
+/// Whether a job may go there on this broker. `is_own`: the settings name it as the target of an ingest.
+pub(super) fn judge(to: &Destination, broker: &str, known: &BrokerRules, is_own: bool) -> Result<(), Rejection> {
     if to.address.is_empty() && to.exchange.is_empty() {
         return Err(Rejection::new(Code::MissingTarget, format!("the target is empty: name it in {}", place(known.kind))));
     }
-    if let Some(why) = known.naming.forbidden(&to) {
+    if let Some(why) = known.naming.forbidden(to) {
         return Err(Rejection::new(Code::TargetNotAllowed, format!("target {}: {}", quote(&to.to_string()), one_line(&why))));
     }
-    if known.reads(&to) {
+    if known.reads(to) {
         return Err(Rejection::new(
             Code::Loop,
             format!("target {} is what an ingest reads: name another in {}", quote(&to.to_string()), place(known.kind)),
         ));
     }
-    if !is_ingest_target(&to, broker, rules) && !known.allows(&to) {
-        return Err(not_allowed("target", &to, broker));
+    if !is_own && !known.allows(to) {
+        return Err(not_allowed("target", to, broker));
     }
-    Ok(Target { broker, rules: known, to })
+    Ok(())
 }
 
 /// Where the verdict goes: on the ingest's broker, and allowed there as any target.

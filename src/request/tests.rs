@@ -16,6 +16,7 @@ mod asked;
 mod dialects;
 mod envelopes;
 mod foreign;
+mod moved;
 mod origins;
 mod props;
 mod refused;

@@ -47,6 +47,17 @@ impl Store {
         Ok(living)
     }
 
+    /// The entries of those that beat of late.
+    pub async fn living(&self) -> Result<Vec<String>, StoreError> {
+        let from_ms = self.read_clock().await? / 1000 - ALIVE_MS;
+        let mut command = redis::cmd("ZRANGEBYSCORE");
+        let answer = self.link.command("the living", command.arg(self.keys.instances()).arg(from_ms).arg("+inf")).await?;
+        Ok(match answer {
+            Value::Array(names) => names.into_iter().filter_map(|name| redis::from_redis_value(name).ok()).collect(),
+            _ => Vec::new(),
+        })
+    }
+
     /// This instance ends: the others need not wait for its silence.
     pub async fn leave(&self, instance: &str) -> Result<(), StoreError> {
         self.link.command("leaving the fleet", redis::cmd("ZREM").arg(self.keys.instances()).arg(instance)).await.map(drop)

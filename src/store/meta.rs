@@ -196,6 +196,15 @@ pub async fn adopt(settings: &Redis, rules: SweepRules) -> Result<(), StoreError
     link.command("HSET meta", &command).await.map(drop)
 }
 
+/// Makes a broker known to a namespace that is there.
+pub(super) async fn admit(link: &Link, keys: &Keys, broker: &str) -> Result<(), StoreError> {
+    if read_as(link, keys).await?.brokers.iter().any(|known| known == broker) {
+        return Ok(());
+    }
+    let field = format!("{BROKER_PREFIX}{broker}");
+    link.command("HSETNX meta", redis::cmd("HSETNX").arg(keys.meta()).arg(field).arg("1")).await.map(drop)
+}
+
 /// Refuses a namespace that has another number of buckets than the settings say.
 pub fn agree(meta: &Meta, settings: &Redis) -> Result<(), StoreError> {
     if meta.buckets != settings.buckets {

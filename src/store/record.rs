@@ -17,6 +17,8 @@ const FLAG_GENERATED: u8 = 2;
 const FLAG_REPLACED: u8 = 4;
 const FLAG_HELD: u8 = 1;
 const FLAG_TAKEN_OVER: u8 = 2;
+/// Of a record: version to fingerprint, what tells the schedule and not where it goes.
+const HEAD: usize = 22;
 const STATE_FIXED: usize = 43;
 /// How deep lists and tables in headers may nest, about three a level: bounds the stack that a damaged record can take.
 const METADATA_DEPTH: usize = 200;
@@ -64,15 +66,27 @@ fn digest(job: &Job) -> [u8; 8] {
 #[must_use]
 pub fn encode(schedule: &Schedule, generation: Generation) -> Vec<u8> {
     let job = &schedule.job;
+    let consumer = if job.confirm == Confirm::Consumer { FLAG_CONSUMER } else { 0 };
+    let generated = if schedule.generated { FLAG_GENERATED } else { 0 };
+    let mut head = [0; HEAD];
+    head[..2].copy_from_slice(&[VERSION, consumer | generated]);
+    head[2..6].copy_from_slice(&job.ttr_ms.to_be_bytes());
+    head[6..14].copy_from_slice(&generation);
+    head[14..].copy_from_slice(&schedule.origin.fingerprint);
+    written(&head, job)
+}
+
+/// The record of the same schedule where its job goes elsewhere; `None` where `record` is too short to be one.
+#[must_use]
+pub fn moved(record: &[u8], job: &Job) -> Option<Vec<u8>> {
+    record.first_chunk().map(|head| written(head, job))
+}
+
+fn written(head: &[u8; HEAD], job: &Job) -> Vec<u8> {
     let metadata = rmp_serde::to_vec_named(job).expect("a job holds only strings, numbers and bytes, which MessagePack can write");
     let broker = job.broker.as_bytes();
     let mut bytes = Vec::with_capacity(35 + broker.len() + metadata.len() + job.body.len());
-    let consumer = if job.confirm == Confirm::Consumer { FLAG_CONSUMER } else { 0 };
-    let generated = if schedule.generated { FLAG_GENERATED } else { 0 };
-    bytes.extend_from_slice(&[VERSION, consumer | generated]);
-    bytes.extend_from_slice(&job.ttr_ms.to_be_bytes());
-    bytes.extend_from_slice(&generation);
-    bytes.extend_from_slice(&schedule.origin.fingerprint);
+    bytes.extend_from_slice(head);
     bytes.extend_from_slice(&digest(job));
     bytes.push(u8::try_from(broker.len()).expect("the settings bound a broker's name to 64 bytes"));
     bytes.extend_from_slice(broker);

@@ -24,6 +24,7 @@ pub enum Name {
     Finish,
     Fail,
     Requeue,
+    Move,
     FsckJobs,
     FsckAdopt,
     FsckKey,
@@ -36,7 +37,7 @@ const ACT: &str = include_str!("scripts/act.lua");
 
 impl Name {
     /// Every script.
-    pub const ALL: [Name; 20] = [
+    pub const ALL: [Name; 21] = [
         Name::Schedule,
         Name::Claim,
         Name::Reclaim,
@@ -53,6 +54,7 @@ impl Name {
         Name::Finish,
         Name::Fail,
         Name::Requeue,
+        Name::Move,
         Name::FsckJobs,
         Name::FsckAdopt,
         Name::FsckKey,
@@ -83,6 +85,7 @@ impl Name {
             Name::Finish => ("finish", true, include_str!("scripts/finish.lua")),
             Name::Fail => ("fail", true, include_str!("scripts/fail.lua")),
             Name::Requeue => ("requeue", true, include_str!("scripts/requeue.lua")),
+            Name::Move => ("move", false, include_str!("scripts/move.lua")),
             Name::FsckJobs => ("fsck_jobs", false, include_str!("scripts/fsck_jobs.lua")),
             Name::FsckAdopt => ("fsck_adopt", false, include_str!("scripts/fsck_adopt.lua")),
             Name::FsckKey => ("fsck_key", false, include_str!("scripts/fsck_key.lua")),

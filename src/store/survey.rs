@@ -23,6 +23,8 @@ pub struct Survey {
     pub eviction: Result<(), StoreError>,
     /// The namespace; `None` where a start would make it.
     pub namespace: Result<Option<Meta>, StoreError>,
+    /// How many jobs wait for each broker of it.
+    pub waiting: Vec<(String, u64)>,
 }
 
 /// Surveys a Redis. `Err`: it cannot be reached, and nothing is known.
@@ -33,7 +35,12 @@ pub async fn survey(settings: &Redis) -> Result<Survey, StoreError> {
         Some(meta) => meta::agree(&meta, settings).map(|()| Some(meta)),
         None => Ok(None),
     });
+    let waiting = match &namespace {
+        Ok(Some(meta)) => waiting(&link, settings, meta).await?,
+        _ => Vec::new(),
+    };
     Ok(Survey {
+        waiting,
         writable: meta::refuse_replica(settings, &facts),
         permitted: permits::refuse_unpermitted(&link, &Keys::new(&settings.namespace, settings.buckets)).await,
         durability: gate::waits_of(settings, &facts),
@@ -41,4 +48,21 @@ pub async fn survey(settings: &Redis) -> Result<Survey, StoreError> {
         namespace,
         facts,
     })
+}
+
+async fn waiting(link: &Link, settings: &Redis, meta: &Meta) -> Result<Vec<(String, u64)>, StoreError> {
+    let keys = Keys::new(&settings.namespace, meta.buckets);
+    let mut counts: Vec<(String, u64)> = meta.brokers.iter().map(|broker| (broker.clone(), 0)).collect();
+    for bucket in 0..keys.buckets() {
+        let mut pipeline = redis::pipe();
+        for broker in &meta.brokers {
+            pipeline.cmd("ZCARD").arg(keys.due(bucket, broker));
+        }
+        for ((_, count), answer) in counts.iter_mut().zip(link.pipeline("counting", &pipeline).await?) {
+            if let redis::Value::Int(number) = answer {
+                *count += u64::try_from(number).unwrap_or(0);
+            }
+        }
+    }
+    Ok(counts)
 }

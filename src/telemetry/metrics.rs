@@ -15,10 +15,12 @@ use prometheus_client::registry::{Registry, Unit};
 mod exposition;
 mod family;
 mod handles;
+mod stranded;
 
 pub use exposition::Exposition;
 use family::{PerLabel, add, add_in, gauge_value, histogram, one};
 pub use handles::{BrokerMetrics, IngestMetrics, Paused};
+pub use stranded::Stranded;
 
 use super::gauges::Gauges;
 use super::labels::{
@@ -60,6 +62,7 @@ pub struct Metrics {
     redis_errors: PerLabel<Counter>,
     ingest_paused: PerLabel<Gauge>,
     due_within: PerLabel<Gauge>,
+    stranded: Stranded,
     recent_lateness: Lateness,
     gauges: Gauges,
 }
@@ -116,8 +119,11 @@ impl Metrics {
         let target_paused = add(&mut r, "target_paused", "Destinations of the broker that are paused", Family::<Labels, Gauge>::default());
         let ingest_paused = add(&mut r, "ingest_paused", "Ingests that do not read, by reason", Family::<Labels, Gauge>::default());
         let due_within = add(&mut r, "due_within_jobs", "Jobs that come due within so many seconds", Family::<Labels, Gauge>::default());
+        let stranded =
+            add(&mut r, "stranded_jobs", "Jobs that wait for a broker to which no instance delivers", Family::<Labels, Gauge>::default());
         r.register("build", "The version that runs", Info::new(vec![("version", env!("CARGO_PKG_VERSION"))]));
 
+        let names: Vec<&str> = brokers.into_iter().collect();
         let broker = |name: &str| BrokerMetrics {
             publish: PerLabel::new(|value: PublishOutcome| {
                 publish.get_or_create_owned(&vec![("broker", name.to_owned()), ("outcome", value.word().to_owned())])
@@ -137,7 +143,7 @@ impl Metrics {
             }),
         };
         Metrics {
-            brokers: brokers.into_iter().map(|name| (name.to_owned(), broker(name))).collect(),
+            brokers: names.iter().copied().map(|name| (name.to_owned(), broker(name))).collect(),
             ingests: ingests.into_iter().map(|name| (name.to_owned(), ingest(name))).collect(),
             jobs: PerLabel::new(|value: JobState| jobs.get_or_create_owned(&one("state", value.word()))),
             oldest_overdue,
@@ -157,6 +163,7 @@ impl Metrics {
             due_within: PerLabel::new(|value: DueWithin| due_within.get_or_create_owned(&one("seconds", value.word()))),
             recent_lateness: Lateness::default(),
             gauges: Gauges::default(),
+            stranded: Stranded::new(stranded, &names),
             registry: Arc::new(r),
         }
     }
@@ -201,6 +208,12 @@ impl Metrics {
     /// How many jobs are in this state now.
     pub fn jobs(&self, state: JobState, count: u64) {
         self.jobs.of(state).set(gauge_value(count));
+    }
+
+    /// Jobs that wait for brokers to which no instance delivers.
+    #[must_use]
+    pub fn stranded(&self) -> &Stranded {
+        &self.stranded
     }
 
     /// How many jobs come due within this horizon.

@@ -61,6 +61,8 @@ pub struct Broker {
     pub paused: Option<u64>,
     /// What went wrong last with the link or a publication.
     pub last_error: Option<Met>,
+    /// Whether no instance that lives delivers to it, and jobs wait; null where none is asked.
+    pub stranded: Option<bool>,
 }
 
 /// One ingest of the instance.
@@ -144,7 +146,7 @@ impl Stats {
     pub fn of(counts: &Counts) -> Self {
         let of_bucket =
             |((scheduled, reserved), dead): ((&u64, &u64), &u64)| Bucket { scheduled: *scheduled, reserved: *reserved, dead: *dead };
-        let of_broker = |scheduled| Broker { scheduled, kind: None, connected: None, paused: None, last_error: None };
+        let of_broker = |scheduled| Broker { scheduled, kind: None, connected: None, paused: None, last_error: None, stranded: None };
         Stats {
             scheduled: counts.scheduled.iter().sum(),
             reserved: counts.reserved.iter().sum(),
@@ -163,7 +165,9 @@ impl Stats {
 
     /// Adds what an instance has counted of its brokers, and how late it was.
     pub fn add_counted(&mut self, metrics: &Metrics) {
+        let stranded = metrics.stranded().get();
         for (name, broker) in &mut self.brokers {
+            broker.stranded = Some(stranded.contains_key(name));
             if let Some(metrics) = metrics.broker(name) {
                 broker.connected = Some(metrics.is_connected());
                 broker.paused = Some(metrics.paused());

@@ -13,6 +13,7 @@ use crate::units::show_duration_ms;
 const MEMORY_PERCENT: u64 = 80;
 
 pub(super) async fn checks(all: &Settings) -> Vec<Check> {
+    let brokers: Vec<&str> = all.brokers.keys().map(String::as_str).collect();
     let settings = &all.redis;
     let survey = match survey(settings).await {
         Ok(survey) => survey,
@@ -33,6 +34,20 @@ pub(super) async fn checks(all: &Settings) -> Vec<Check> {
         policy(&survey),
         memory(&survey.facts),
     ]
+    .into_iter()
+    .chain(stranded(&survey, &brokers))
+    .collect()
+}
+
+/// Jobs of brokers that these settings do not name. Those of another instance may.
+fn stranded(survey: &Survey, brokers: &[&str]) -> Vec<Check> {
+    let foreign = survey.waiting.iter().filter(|(name, count)| *count > 0 && !brokers.contains(&name.as_str()));
+    let check = |(name, count): &(String, u64)| {
+        let detail = format!("{count} jobs wait for the broker `{name}`, which these settings do not name");
+        let mend = format!("where no other instance has it: name it again, or move them: dwell requeue --broker {name} --to NEW");
+        Check::warning("redis.stranded", detail, mend)
+    };
+    foreign.map(check).collect()
 }
 
 fn server(settings: &Redis, survey: &Survey) -> Check {
@@ -178,8 +193,15 @@ mod tests {
     #[test]
     fn a_policy_that_spares_our_keys_is_a_warning() {
         let facts = Facts { policy: "volatile-lru".to_owned(), ..Facts::default() };
-        let survey =
-            Survey { facts, writable: Ok(()), permitted: Ok(()), durability: Ok(Wait::None), eviction: Ok(()), namespace: Ok(None) };
+        let survey = Survey {
+            facts,
+            writable: Ok(()),
+            permitted: Ok(()),
+            durability: Ok(Wait::None),
+            eviction: Ok(()),
+            namespace: Ok(None),
+            waiting: Vec::new(),
+        };
         let check = policy(&survey);
         assert!(check.ok && !check.mend.is_empty(), "{check:?}");
     }

@@ -67,6 +67,8 @@ function partsOf({ stats, problem }) {
 function ofBroker(name, broker) {
   const part = { key: `broker ${name}`, kind: KINDS[broker.kind] ?? 'Broker', name, error: broker.last_error };
   const waiting = broker.scheduled === 0 ? 'No job for it waits' : `${plural(broker.scheduled, 'job')} for it`;
+  if (broker.stranded)
+    return { ...part, level: 'bad', word: 'Left', detail: `${waiting}; no instance delivers to it` };
   if (broker.connected === null)
     return { ...part, level: 'off', word: 'Not linked', detail: `${waiting}; this instance does not publish to it` };
   if (!broker.connected) return { ...part, level: 'bad', word: 'Away', detail: `Paused: ${waiting}, and no attempt is burned` };

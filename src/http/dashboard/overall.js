@@ -30,7 +30,11 @@ export function verdictOf({ stats, problem, state }) {
   if (!stats) return { level: 'off', sentence: state === 'lost' ? 'Dwell does not answer.' : 'Looking…', points: [] };
   const [bad, warn] = [[], []];
   for (const [name, broker] of Object.entries(stats.brokers)) {
-    if (broker.connected === false)
+    if (broker.stranded)
+      bad.push(
+        `No instance delivers to broker ${name}: ${plural(broker.scheduled, 'job')} for it wait${broker.scheduled === 1 ? 's' : ''}. Name it in the settings again, or move them: dwell requeue --broker ${name} --to NEW.`,
+      );
+    else if (broker.connected === false)
       bad.push(
         `Broker ${name} is away: ${plural(broker.scheduled, 'job')} for it wait${broker.scheduled === 1 ? 's' : ''}, and no attempt is burned.`,
       );

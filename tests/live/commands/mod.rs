@@ -10,4 +10,5 @@ mod permissions;
 mod send;
 mod show;
 mod start;
+mod stranded;
 mod watch;

@@ -16,4 +16,5 @@ mod memories;
 mod model;
 mod requests;
 mod speed;
+mod transfer;
 mod types;

@@ -1,0 +1,36 @@
+-- move: jobs of one broker become jobs of another, where they stand: due when they were, or dead.
+-- KEYS   as in prelude.lua, with the due of the broker that they leave, then that of the one that they go to.
+-- ARGV   two a job: id, its record for the broker that it goes to, of the same generation.
+-- Answer per job: moved (also where it was already) | reserved (an attempt is out, or it waits for its finish: nothing changed)
+--        | changed (it is over, or another job by now: nothing changed).
+-- Work   <= 128 jobs or 1 MiB a call. First write HDEL: a full Redis moves too.
+local from_key, to_key = KEYS[9], KEYS[10]
+local ids, answer = {}, {}
+for i = 1, #ARGV / 2 do ids[i] = ARGV[2 * i - 1] end
+local records = many('HMGET', JOBS, ids) or {}
+local leave, enter, written = {}, {}, {}
+for i, id in ipairs(ids) do
+  local was, record = records[i], ARGV[2 * i]
+  if not (was and is_known(was) and generation_of(was) == generation_of(record)) then
+    answer[i] = 'changed'
+  elseif broker_of(was) == broker_of(record) then
+    answer[i] = 'moved'
+  else
+    local due = call('ZSCORE', from_key, id)
+    if due or call('ZSCORE', DEAD, id) then
+      answer[i] = 'moved'
+      push(written, id, record)
+      if due then
+        push(leave, id)
+        push(enter, due, id)
+      end
+    else
+      answer[i] = 'reserved'
+    end
+  end
+end
+if #written > 0 then call('HDEL', ACTS, '-') end
+many('ZREM', from_key, leave)
+many('ZADD', to_key, enter)
+many('HSET', JOBS, written)
+return answer

@@ -1,0 +1,200 @@
+//! Jobs of one broker become jobs of another: what to do with those of a broker that the settings do not name any more.
+
+use bytes::Bytes;
+use redis::{Pipeline, Value};
+
+use super::Store;
+use super::answer::Items;
+use super::error::{Class, StoreError};
+use super::inbound::{CALL_BYTES, CALL_JOBS, Head};
+use super::link::Moves;
+use super::meta;
+use super::read::{Place, score};
+use super::record::{self, Record};
+use super::scripts::Name;
+use crate::clock;
+use crate::job::{Job, JobId};
+
+/// What became of the jobs of the broker that they were to leave.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Transferred {
+    /// Moved, and due when they were.
+    pub scheduled: u64,
+    /// Moved, and dead as they were.
+    pub dead: u64,
+    /// Left: an attempt is out, or they wait for their consumer.
+    pub reserved: u64,
+    /// Left: not given another record.
+    pub refused: u64,
+    /// Left: their records cannot be read.
+    pub unreadable: u64,
+    /// The earliest that fell due on the other broker, of each bucket.
+    pub heads: Vec<Head>,
+}
+
+/// A job of the broker that is left, as it was read.
+struct Leaver {
+    id: JobId,
+    due_ms: i64,
+    /// Its record for the other broker.
+    record: Vec<u8>,
+}
+
+impl Store {
+    /// Makes the jobs of broker `from` jobs of broker `to`, which the namespace gets to know. `judge` answers what is published there, or leaves the
+    /// job where it is. Every job is moved in one step, and called again nothing changes that was moved. Id, due time, attempts, place in the retry
+    /// array and generation stay. Behind the durability gate.
+    pub async fn transfer(
+        &self,
+        from: &str,
+        to: &str,
+        mut judge: impl FnMut(&JobId, Record) -> Option<Job>,
+    ) -> Result<Transferred, StoreError> {
+        meta::admit(&self.link, &self.keys, to).await?;
+        self.rejoin().await?;
+        let mut done = Transferred::default();
+        let brokers = [from.to_owned(), to.to_owned()];
+        for bucket in 0..self.keys.buckets() {
+            let sets = [
+                (Place::Scheduled, self.keys.due(bucket, from)),
+                (Place::Dead, self.keys.dead(bucket).to_owned()),
+                (Place::Reserved, self.keys.run(bucket).to_owned()),
+            ];
+            for (place, key) in sets {
+                let mut offset = 0;
+                loop {
+                    let page = self.members(&key, offset).await?;
+                    if page.is_empty() {
+                        break;
+                    }
+                    let left = self.transfer_page(bucket, &brokers, place, &page, &mut judge, &mut done).await?;
+                    // What was moved out of the set makes place for what stood behind it.
+                    offset += if place == Place::Scheduled { left } else { page.len() };
+                }
+            }
+        }
+        Ok(done)
+    }
+
+    /// A page of a sorted set: ids and scores.
+    async fn members(&self, key: &str, offset: usize) -> Result<Vec<(String, i64)>, StoreError> {
+        let mut command = redis::cmd("ZRANGE");
+        command.arg(key).arg(offset).arg(offset + CALL_JOBS - 1).arg("WITHSCORES");
+        let Value::Array(items) = self.link.command("listing", &command).await? else { return Ok(Vec::new()) };
+        let mut items = items.into_iter();
+        let mut page = Vec::new();
+        while let (Some(Value::BulkString(id)), Some(at)) = (items.next(), items.next()) {
+            page.push((String::from_utf8_lossy(&id).into_owned(), score(at).unwrap_or(0)));
+        }
+        Ok(page)
+    }
+
+    /// Moves those of a page that are of the broker and may move, 1 MiB at a time: how many stay in their set.
+    async fn transfer_page(
+        &self,
+        bucket: u16,
+        brokers: &[String; 2],
+        place: Place,
+        page: &[(String, i64)],
+        judge: &mut impl FnMut(&JobId, Record) -> Option<Job>,
+        done: &mut Transferred,
+    ) -> Result<usize, StoreError> {
+        let mut sizes = Pipeline::new();
+        for (id, _) in page {
+            sizes.cmd("HSTRLEN").arg(self.keys.jobs(bucket)).arg(id);
+        }
+        let sizes = self.link.pipeline("listing", &sizes).await?;
+        let sizes = sizes.into_iter().map(|size| if let Value::Int(size) = size { usize::try_from(size).unwrap_or(0) } else { 0 });
+        let (mut left, mut chunk, mut bytes) = (0, Vec::new(), 0);
+        for (member, size) in page.iter().zip(sizes) {
+            if !chunk.is_empty() && bytes + size > CALL_BYTES {
+                left += self.transfer_chunk(bucket, brokers, place, &std::mem::take(&mut chunk), judge, done).await?;
+                bytes = 0;
+            }
+            bytes += size;
+            chunk.push(member);
+        }
+        Ok(left + self.transfer_chunk(bucket, brokers, place, &chunk, judge, done).await?)
+    }
+
+    async fn transfer_chunk(
+        &self,
+        bucket: u16,
+        brokers: &[String; 2],
+        place: Place,
+        chunk: &[&(String, i64)],
+        judge: &mut impl FnMut(&JobId, Record) -> Option<Job>,
+        done: &mut Transferred,
+    ) -> Result<usize, StoreError> {
+        let mut command = redis::cmd("HMGET");
+        command.arg(self.keys.jobs(bucket)).arg(chunk.iter().map(|(id, _)| id.as_str()).collect::<Vec<_>>());
+        let Value::Array(records) = self.link.command("listing", &command).await? else { return Ok(chunk.len()) };
+        let mut leavers = Vec::new();
+        for ((id, at_ms), record) in chunk.iter().zip(records) {
+            // Without one it went meanwhile, or is damage: `fsck` knows.
+            let Value::BulkString(bytes) = record else { continue };
+            let bytes = Bytes::from(bytes);
+            let (Ok(id), Ok(read)) = (JobId::new(id.as_str()), record::decode(bytes.clone())) else {
+                // Of which broker a dead one was cannot be known.
+                done.unreadable += u64::from(place == Place::Scheduled);
+                continue;
+            };
+            if read.job.broker != brokers[0] {
+                continue;
+            }
+            if place == Place::Reserved {
+                done.reserved += 1;
+                continue;
+            }
+            match judge(&id, read).and_then(|job| record::moved(&bytes, &job)) {
+                Some(record) => leavers.push(Leaver { id, due_ms: *at_ms, record }),
+                None => done.refused += 1,
+            }
+        }
+        if leavers.is_empty() {
+            return Ok(chunk.len());
+        }
+        let mut gone = 0;
+        let mut earliest: Option<i64> = None;
+        for (leaver, word) in leavers.iter().zip(self.pass_move(bucket, brokers, &leavers).await?) {
+            match (word.as_str(), place) {
+                ("moved", Place::Scheduled) => {
+                    done.scheduled += 1;
+                    earliest = Some(earliest.map_or(leaver.due_ms, |first| first.min(leaver.due_ms)));
+                }
+                ("moved", _) => done.dead += 1,
+                // A reserved one is met among those, and what changed in its new place, if it is still of the broker.
+                _ => {}
+            }
+            gone += 1;
+        }
+        done.heads.extend(earliest.map(|due_ms| Head { bucket, due_ms, broker: brokers[1].clone() }));
+        Ok(chunk.len() - gone)
+    }
+
+    async fn pass_move(&self, bucket: u16, brokers: &[String; 2], leavers: &[Leaver]) -> Result<Vec<String>, StoreError> {
+        let begun = clock::now();
+        let mut call = self.script_call(Name::Move, bucket, brokers);
+        for leaver in leavers {
+            call.arg(leaver.id.as_str()).arg(&leaver.record[..]);
+        }
+        let (link, calls) = (self.gate.link(), [vec![call]]);
+        let mut moves = Moves::default();
+        let mut loaded = false;
+        let answer = loop {
+            let answer = self.gate.pass(link, Name::Move.as_str(), &calls).await.pop().unwrap_or(Ok(Value::Nil));
+            match answer {
+                Err(error) if error.class == Class::NoScript && !loaded => {
+                    loaded = true;
+                    link.load(&Name::Move.source(), calls.iter().flatten()).await?;
+                }
+                // Another master may not know the script.
+                Err(error) if moves.follow(&error).await => loaded = false,
+                answer => break answer,
+            }
+        };
+        self.observe(Name::Move, begun, &answer);
+        let mut items = Items::new(Name::Move.as_str(), answer?)?;
+        leavers.iter().map(|_| items.text()).collect()
+    }
+}

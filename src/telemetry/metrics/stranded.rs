@@ -1,0 +1,47 @@
+//! Jobs that wait for brokers to which no instance delivers: the only series whose labels are not in the settings. They were, when the namespace got to
+//! know the broker.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+
+use super::Labels;
+use super::family::{gauge_value, one};
+
+/// How many there are, by broker.
+#[derive(Debug, Clone)]
+pub struct Stranded {
+    gauges: Family<Labels, Gauge>,
+    now: Arc<Mutex<BTreeMap<String, u64>>>,
+}
+
+impl Stranded {
+    /// None, of these brokers.
+    pub(super) fn new(gauges: Family<Labels, Gauge>, brokers: &[&str]) -> Self {
+        for name in brokers {
+            gauges.get_or_create_owned(&one("broker", name));
+        }
+        Stranded { gauges, now: Arc::default() }
+    }
+
+    /// So many wait for these brokers now, and none for any other.
+    pub fn set(&self, counts: BTreeMap<String, u64>) {
+        let mut now = self.now.lock();
+        for name in now.keys().filter(|name| !counts.contains_key(*name)) {
+            self.gauges.get_or_create_owned(&one("broker", name)).set(0);
+        }
+        for (name, count) in &counts {
+            self.gauges.get_or_create_owned(&one("broker", name)).set(gauge_value(*count));
+        }
+        *now = counts;
+    }
+
+    /// How many wait for each of these brokers.
+    #[must_use]
+    pub fn get(&self) -> BTreeMap<String, u64> {
+        self.now.lock().clone()
+    }
+}
