@@ -108,7 +108,10 @@ async fn what_a_first_start_would_read_is_told() {
 #[tokio::test]
 async fn a_topic_that_takes_rejected_in_is_a_mistake_in_the_settings() {
     let bed = Bed::new().await;
-    let lines = check(&bed, &bed.settings(true), &["ingest.main.topic=delay.>"], 78);
+    let pattern = ["--set", "ingest.main.topic=delay.>"];
+    let said = bed.run(&[&["check", "-o", "json"][..], &pattern].concat());
+    assert_eq!((said.code, bed.run(&[&["run"][..], &pattern].concat()).code), (78, 78));
+    let lines = said.lines();
     says(line(&lines, "ingest.main.rejected"), false, "`delay.rejected` is read by ingest.main (`delay.>`)", "a narrower topic");
     says(line(&lines, "delivery.dead"), false, "`delay.dead` is read by ingest.main (`delay.>`)", "a narrower topic");
     bed.stream("REJECTED", &["delay.rejected"]);
