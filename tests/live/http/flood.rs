@@ -1,4 +1,4 @@
-//! Clients that only hold connections of `[probes]`: whoever asks next is answered, and memory stays small.
+//! Clients that only hold connections: whoever asks next is answered, who is being answered is left alone, and memory stays small.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +7,9 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
+use super::sidecar::Sidecar;
 use crate::bridge::rig::Rig;
+use crate::commands::bed::Bed;
 
 /// More than the listener takes.
 const CLIENTS: usize = 600;
@@ -15,10 +17,10 @@ const CLIENTS: usize = 600;
 const STUCK: Duration = Duration::from_millis(50);
 
 /// Opens so many connections and sends these bytes on each, as far as they are taken. Reads nothing.
-async fn flood(dwell: &DwellServer, bytes: &[u8]) -> Vec<TcpStream> {
+async fn flood(port: u16, bytes: &[u8]) -> Vec<TcpStream> {
     let mut links = Vec::new();
     for _ in 0..CLIENTS {
-        let Ok(Ok(mut link)) = timeout(STUCK, TcpStream::connect(("127.0.0.1", dwell.port()))).await else { continue };
+        let Ok(Ok(mut link)) = timeout(STUCK, TcpStream::connect(("127.0.0.1", port))).await else { continue };
         // One that is closed has sent enough.
         let _ = timeout(STUCK, link.write_all(bytes)).await;
         links.push(link);
@@ -46,7 +48,7 @@ async fn survives(test: &str, bytes: &[u8]) -> u64 {
     let dwell = rig.dwell().await;
     alive(&dwell).await;
     let before = resident_mib(&dwell);
-    let links = flood(&dwell, bytes).await;
+    let links = flood(dwell.port(), bytes).await;
     let cost = resident_mib(&dwell).saturating_sub(before);
     println!("{} connections cost {cost} MiB", links.len());
     for _ in 0..5 {
@@ -73,4 +75,18 @@ async fn heads_that_never_end_silence_no_probe_and_cost_little() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn clients_that_are_slow_to_ask_silence_no_probe() {
     assert!(survives("slow-clients", b"GET /livez HTTP/1.1\r\nhost:").await < 32);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stream_of_events_makes_no_room_for_others() {
+    let bed = Bed::new().await;
+    let sidecar = Sidecar::start(&bed, "").await;
+    let mut events = sidecar.events();
+    let mut next = || events.next().expect("the stream goes on").0;
+    assert_eq!(next(), "stats");
+    let port = sidecar.address.rsplit(':').next().unwrap().parse().unwrap();
+    let links = flood(port, b"GET /v1/stats HTTP/1.1").await;
+    assert_eq!([next(), next(), next()], ["stats"; 3]);
+    assert_eq!(sidecar.get("/v1/stats").status, 200);
+    drop(links);
 }
