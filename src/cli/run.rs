@@ -83,7 +83,6 @@ pub async fn run(common: &Common, args: &Args) -> Result<Exit, Stop> {
             return Ok(Exit::Ok);
         }
     };
-    tracing::info!(version = env!("CARGO_PKG_VERSION"), "running");
     let rates = Rates::new(metrics.clone());
     let api = Api::new(api::Parts {
         settings: &settings,
@@ -97,6 +96,7 @@ pub async fn run(common: &Common, args: &Args) -> Result<Exit, Stop> {
     });
     let sampling = tokio::spawn(rates.run(http_stop.clone()));
     door.open(api.router());
+    tracing::info!(version = env!("CARGO_PKG_VERSION"), "running");
     let failed = tokio::select! {
         signal = signals.next() => {
             tracing::info!(signal, drain_ms = settings.shutdown.drain_ms, "draining");

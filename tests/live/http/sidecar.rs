@@ -94,6 +94,8 @@ impl Sidecar {
 
     fn address_in_log(&self) -> Option<String> {
         let lines = self.log_lines();
+        // Before that, the API answers nothing but 503.
+        lines.iter().find(|line| line["message"] == "running")?;
         lines.iter().find(|line| line["message"] == "admin api").and_then(|line| Some(line["address"].as_str()?.to_owned()))
     }
 
