@@ -64,6 +64,8 @@ struct Narrow {
     alone: VecDeque<Item>,
     /// One group, or one alone.
     out: HashMap<Token, Company>,
+    /// What went out before the topic was known as narrow was refused meanwhile: perhaps in one batch with those that are out.
+    mixed: bool,
     /// Remembered until then, even where nothing waits.
     until: Option<Instant>,
 }
@@ -92,7 +94,8 @@ impl Again {
             return Company::Any;
         }
         let mut state = self.state.lock();
-        state.topics.get_mut(topic).and_then(|topic| topic.out.remove(&token)).unwrap_or(Company::Any)
+        let Some(topic) = state.topics.get_mut(topic) else { return Company::Any };
+        topic.out.remove(&token).filter(|_| !topic.mixed).unwrap_or(Company::Any)
     }
 
     /// This one was refused with its batch: whether it is the first of that. `None` where nothing more is handed over.
@@ -106,6 +109,7 @@ impl Again {
         if code != Code::InvalidRecord {
             topic.until = Some(Instant::now() + REMEMBERED);
         }
+        topic.mixed |= company == Company::Any;
         let queue = if company == Company::Any { &mut topic.groups } else { &mut topic.alone };
         queue.push_back(Item { token, message, size });
         Some(queue.len() == 1)
@@ -116,7 +120,8 @@ impl Again {
         let mut state = self.state.lock();
         if !state.closed {
             self.some.store(true, Ordering::Release);
-            state.back.push_back(Item { token, message, size });
+            let State { back, topics, .. } = &mut *state;
+            topics.get_mut(message.topic()).map_or(back, |topic| &mut topic.groups).push_back(Item { token, message, size });
         }
         !state.closed
     }
@@ -134,7 +139,8 @@ impl Again {
         send(back, usize::MAX, producer, window, |_| {});
         let now = Instant::now();
         topics.retain(|_, topic| {
-            let Narrow { groups, alone, out, until } = topic;
+            let Narrow { groups, alone, out, mixed, until } = topic;
+            *mixed &= !out.is_empty();
             if out.is_empty() {
                 send(alone, 0, producer, window, |token| {
                     out.insert(token, Company::Alone);

@@ -1,6 +1,7 @@
 //! The publications of a sink that have no outcome yet.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use parking_lot::Mutex;
 use tokio::sync::{Notify, mpsc};
@@ -24,19 +25,25 @@ struct State {
     closing: bool,
     /// No outcome can come any more.
     ended: bool,
-    /// By name, the place of each topic in `reported`.
-    topics: HashMap<String, usize>,
-    /// When something of each topic last had its outcome.
-    reported: Vec<Option<Instant>>,
+    /// The topics of what is open: producers name them, so there may be many in time.
+    topics: HashMap<Arc<str>, Topic>,
+}
+
+#[derive(Default)]
+struct Topic {
+    /// How many publications are open.
+    open: usize,
+    /// When one of them last had its outcome.
+    reported: Option<Instant>,
 }
 
 /// One publication.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub(super) struct Open {
     pub(super) since: Instant,
     /// By then it is given up.
     pub(super) deadline: Instant,
-    topic: usize,
+    topic: Arc<str>,
     /// librdkafka has it, and answers for it.
     handed: bool,
 }
@@ -52,7 +59,8 @@ impl Late {
     /// Whether nothing of a topic had an outcome since one of these was handed over: its partition may not take anything.
     pub(super) fn stands_still(&self, window: &Window) -> bool {
         let state = window.state.lock();
-        self.publications.iter().any(|(_, open)| state.reported.get(open.topic).copied().flatten().is_none_or(|last| last < open.since))
+        let reported = |open: &Open| state.topics.get(&open.topic).and_then(|topic| topic.reported);
+        self.publications.iter().any(|(_, open)| reported(open).is_none_or(|last| last < open.since))
     }
 }
 
@@ -86,7 +94,7 @@ impl Window {
         if !state.ended {
             let since = Instant::now();
             for (token, name, deadline) in publications {
-                let topic = state.topic(name);
+                let topic = state.enter(name);
                 state.open.insert(token, Open { since, deadline, topic, handed: false });
             }
         }
@@ -99,7 +107,7 @@ impl Window {
         let (mut refused, mut late) = (Vec::new(), Late { publications: Vec::new(), others: None });
         for (token, open) in &state.open {
             match (open.deadline <= now, open.handed) {
-                (true, true) => late.publications.push((*token, *open)),
+                (true, true) => late.publications.push((*token, open.clone())),
                 (true, false) => refused.push(*token),
                 (false, true) => late.others = Some(late.others.map_or(open.since, |oldest| oldest.min(open.since))),
                 (false, false) => {}
@@ -119,7 +127,7 @@ impl Window {
         let mut state = self.state.lock();
         let open = state.open.get_mut(&token)?;
         open.handed = true;
-        Some(*open)
+        Some(open.clone())
     }
 
     /// This one was not taken after all; `None` when it has its outcome already.
@@ -127,7 +135,7 @@ impl Window {
         let mut state = self.state.lock();
         let open = state.open.get_mut(&token)?;
         open.handed = false;
-        Some(*open)
+        Some(open.clone())
     }
 
     /// Gives the outcome of this one, unless it has one.
@@ -158,29 +166,50 @@ impl Window {
             let outcome = if open.handed { Outcome::Unknown(why.to_owned()) } else { Outcome::Refused(why.to_owned()) };
             state.given.push((token, outcome));
         }
+        state.topics.clear();
         state.ended = true;
         self.given.notify_one();
     }
 }
 
 impl State {
-    fn topic(&mut self, name: &str) -> usize {
-        if let Some(place) = self.topics.get(name) {
-            return *place;
-        }
-        let place = self.reported.len();
-        self.reported.push(None);
-        self.topics.insert(name.to_owned(), place);
-        place
+    /// One more of this topic is open.
+    fn enter(&mut self, name: &str) -> Arc<str> {
+        let name = self.topics.get_key_value(name).map_or_else(|| Arc::from(name), |(name, _)| Arc::clone(name));
+        self.topics.entry(Arc::clone(&name)).or_default().open += 1;
+        name
     }
 
     fn give(&mut self, token: Token, outcome: impl FnOnce(Open) -> Outcome) {
         if let Some(open) = self.open.remove(&token) {
-            if let Some(last) = self.reported.get_mut(open.topic) {
-                *last = Some(Instant::now());
+            if let Some(topic) = self.topics.get_mut(&open.topic) {
+                topic.open = topic.open.saturating_sub(1);
+                topic.reported = Some(Instant::now());
+                if topic.open == 0 {
+                    self.topics.remove(&open.topic);
+                }
             }
             let outcome = outcome(open);
             self.given.push((token, outcome));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_topic_is_known_as_long_as_something_of_it_is_open() {
+        let (window, _outcomes) = Window::start();
+        let until = Instant::now();
+        for token in 0..100 {
+            let name = format!("topic-{token}");
+            assert!(window.open([(token * 2, &*name, until), (token * 2 + 1, &*name, until)].into_iter()));
+            window.give(token * 2, |_| Outcome::Confirmed);
+        }
+        assert_eq!(window.state.lock().topics.len(), 100);
+        (0..100).for_each(|token| window.give(token * 2 + 1, |_| Outcome::Confirmed));
+        assert!(window.state.lock().topics.is_empty());
     }
 }

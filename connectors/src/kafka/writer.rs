@@ -27,6 +27,8 @@ const POLL: Duration = Duration::from_millis(50);
 const LOOK: Duration = Duration::from_millis(50);
 /// Before messages are taken back once more: each time costs a round trip, of all partitions that something waited for.
 const TAKEN_BACK: Duration = Duration::from_secs(1);
+/// By then librdkafka has told that the time of a message which it did not send is over: it looks once a second.
+const TOLD: Duration = Duration::from_millis(1500);
 /// The longest wait for what was purged.
 const PURGE: Duration = Duration::from_secs(2);
 
@@ -143,11 +145,14 @@ impl Writer {
             debug!(late = late.publications.len(), "messages are late, what the client has not sent is taken back");
             looks.taken_back = Some(now);
             self.producer.purge(PurgeConfig::default().queue());
+            // The gap that it leaves raises the producer's epoch, as a message that fails does.
+            ear.message_failed(None);
             return;
         }
         for (token, open) in late.publications {
             let was_asked = looks.taken_back.is_some_and(|last| open.deadline <= last && now >= last + LOOK);
-            if was_asked || !may_take_back || !is_clear(&open.since) {
+            let is_told = !may_take_back && now >= open.deadline + TOLD;
+            if was_asked || is_told || !is_clear(&open.since) {
                 self.window.give(token, |_| Outcome::Unknown("no answer in time".to_owned()));
             }
         }

@@ -214,3 +214,24 @@ async fn a_producer_whose_epochs_are_used_up_ends_its_sink_and_burns_nothing() {
     assert!(said.iter().all(|(_, outcome)| matches!(outcome, Outcome::Refused(_) | Outcome::Confirmed)), "{said:?}");
     assert!(said.iter().any(|(_, outcome)| matches!(outcome, Outcome::Refused(_))), "{said:?}");
 }
+
+/// What other partitions of the topic take says nothing of the one whose leader is away.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_partition_without_its_leader_refuses_beside_one_that_takes_messages() {
+    let cluster = MockCluster::new(2).unwrap();
+    cluster.create_topic("a", 2, 1).unwrap();
+    cluster.partition_leader("a", 0, Some(1)).unwrap();
+    cluster.partition_leader("a", 1, Some(2)).unwrap();
+    let broker = BrokerConfig::Kafka(kafka::Config::at(cluster.bootstrap_servers()));
+    let (sink, mut outcomes) = broker.sink(Duration::from_secs(3)).await.unwrap();
+    cluster.broker_down(2).unwrap();
+    for turn in 0..15 {
+        // Without a key the client spreads them.
+        sink.publish((0..20).map(|n| publication(turn * 20 + n, "a", Message::new("x"))).collect()).await;
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    let said = collect(&mut outcomes, 300).await;
+    let of = |name: &str| said.iter().filter(|outcome| format!("{outcome:?}").starts_with(name)).count();
+    assert!(of("Confirmed") > 0 && of("Refused") > 0, "{} {}", of("Confirmed"), of("Refused"));
+    assert_eq!(of("Confirmed") + of("Refused"), 300, "{said:?}");
+}
