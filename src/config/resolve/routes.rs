@@ -106,12 +106,26 @@ impl Resolver<'_> {
             };
             ingests.insert(name, ingest);
         }
+        self.begin_apart(brokers, &ingests);
         for (name, ingest) in &ingests {
             for (field, text) in [("rejected", &ingest.rejected), ("target", &ingest.target)] {
                 self.not_read(&format!("ingest.{name}.{field}"), text, &ingest.broker, brokers, &ingests);
             }
         }
         ingests
+    }
+
+    /// Kafka lets nobody but its members say where a group begins. One that reads another topic too has members when this ingest joins.
+    fn begin_apart(&mut self, brokers: &BTreeMap<String, Broker>, ingests: &BTreeMap<String, Ingest>) {
+        let is_kafka = |name: &str| brokers.get(name).is_some_and(|broker| broker.connector.kind() == "kafka");
+        for (name, ingest) in ingests.iter().filter(|(_, ingest)| ingest.start != Start::Earliest && is_kafka(&ingest.broker)) {
+            let mut others = ingests.iter().filter(|(other, _)| *other != name);
+            if let Some((other, _)) = others.find(|(_, other)| other.broker == ingest.broker && other.group == ingest.group) {
+                let what =
+                    format!("ingest.{other} is of the same group `{}`: it may be there first, and this would begin with all", ingest.group);
+                self.note(&format!("ingest.{name}.start"), (what, format!("name another group in ingest.{name}")));
+            }
+        }
     }
 
     /// A destination in the settings that no ingest on this broker reads: what is sent there would go round for ever.

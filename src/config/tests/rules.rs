@@ -61,6 +61,11 @@ fn every_rule_is_kept() {
         ("[ingest.z]\nbroker = \"main\"\ntopic = \"*.dead\"", "delivery.dead", "by ingest.z (`*.dead`)"),
         ("[ingest.z]\nbroker = \"main\"\ntopic = \"b\"\nstart = \"newest\"", "ingest.z.start", "write earliest, latest or a time"),
         (other("amqp", "url = \"amqp://h\"", "start = \"latest\"").as_str(), "ingest.z.start", "a queue has no log"),
+        (
+            other("kafka", "bootstrap = \"h:9092\"", "start = \"latest\"\n[ingest.y]\nbroker = \"o\"\ntopic = \"b\"").as_str(),
+            "ingest.z.start",
+            "ingest.y is of the same group `dwell`",
+        ),
         ("[ingest.z]\nbroker = \"main\"\ntopic = \"b\"\nmax_age = \"0\"", "ingest.z.max_age", "too small"),
         (other("kafka", "bootstrap = \"h\"", "topic = \"^delay.*\"").as_str(), "ingest.z.topic", "cannot be read: `^delay.*` is a pattern"),
         (other("amqp", "url = \"amqp://h\"", "rejected = \"/delay.in\"").as_str(), "ingest.z.rejected", "for ever"),
