@@ -2,7 +2,8 @@
 -- KEYS   as in prelude.lua, no due.
 -- ARGV   three a job: id, fence, ttr ms.
 -- Answer per job: done | lease_lost (nothing changed).
--- Work   <= 128 jobs. First write ZREM, before the ZADD of the same id, so that a full Redis does not refuse.
+-- Work   <= 128 jobs. First write HDEL, so that a full Redis does not refuse. No ZREM before the ZADD of the same id: a cluster's slot that leaves
+--        refuses a key that became empty, and the job would be in none.
 local ids, states = leased(1, 3)
 local held, leases, written, answer = {}, {}, {}, {}
 for i, id in ipairs(ids) do
@@ -15,7 +16,7 @@ for i, id in ipairs(ids) do
     push(written, id, write_state(state))
   end
 end
-many('ZREM', RUN, held)
+if #held > 0 then call('HDEL', ACTS, '-') end
 many('ZADD', RUN, leases)
 many('HSET', STATE, written)
 return answer

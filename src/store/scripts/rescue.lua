@@ -4,7 +4,7 @@
 -- ARGV   fence (8 random bytes), lease ms, most jobs, most bytes of records; and what the last answer said of ids at the head, as in claim.lua.
 -- Answer { now us, next lease deadline ms ('' none), 1 where more is past its time, or was not looked at, jobs of an unknown version left in place at the
 --          head, the last of them, its score ('' none), ids without a record that were taken out, then id, state, record, '' of each job }.
--- Work   <= 128 jobs or 1 MiB; looks at <= 1024 ids, behind those at the head that are known to be unreadable. First write ZREM.
+-- Work   <= 128 jobs or 1 MiB; looks at <= 1024 ids, behind those at the head that are known to be unreadable. First write HDEL; as in hold.lua.
 local fence, lease, most, most_bytes = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local ids, taken, orphans = {}, {}, {}
 local bytes, more, looked = 0, 0, 0
@@ -45,7 +45,7 @@ end
 if unknown == 0 then last_unknown, last_score = '', '' else last_score = call('ZSCORE', RUN, last_unknown) end
 many('ZREM', RUN, orphans)
 many('HDEL', STATE, orphans)
-many('ZREM', RUN, ids)
+if #ids > 0 then call('HDEL', ACTS, '-') end
 local leases, states = {}, {}
 for i, id in ipairs(ids) do
   push(leases, int(NOW + lease), id)

@@ -134,3 +134,30 @@ async fn a_slot_on_its_way_holds_its_own_bucket_back_and_no_other() {
     let answer = wait_until("it has arrived", async || store.schedule(&[request(&ids[&3], 2, FAR)]).await.ok()).await.answers[0];
     assert_eq!(answer.verdict, Verdict::Replaced);
 }
+
+#[tokio::test]
+async fn a_job_alone_in_its_bucket_is_not_lost_under_a_slot_that_leaves() {
+    let cluster = RedisCluster::start(RedisOptions::default()).await.unwrap();
+    let (settings, store) = gated(&cluster).await;
+    let ids = ids(&store);
+    let id = &ids[&3];
+    store.schedule(&[request(id, 1, FAR)]).await.unwrap();
+    let slot = cluster.slot_of(&tag(&settings, 3)).await.unwrap();
+    let from = cluster.master_of(slot).await.unwrap();
+    let (source, target) = (&cluster.nodes[from], &cluster.nodes[(from + 1) % 3]);
+    // Each key of the bucket is there: nothing is missing as the script begins.
+    let key = |name: &str| format!("{}:{name}", tag(&settings, 3));
+    for name in ["state", "gone", "gone_old", "acts", "acts_old"] {
+        source.order(&["HSET", &key(name), "x", ""]).await.unwrap();
+    }
+    for name in ["run", "dead"] {
+        source.order(&["ZADD", &key(name), "9999999999999", "x"]).await.unwrap();
+    }
+    let [source_id, target_id] = [source.order(&["CLUSTER", "MYID"]).await.unwrap(), target.order(&["CLUSTER", "MYID"]).await.unwrap()];
+    target.order(&["CLUSTER", "SETSLOT", &slot.to_string(), "IMPORTING", &source_id[0]]).await.unwrap();
+    source.order(&["CLUSTER", "SETSLOT", &slot.to_string(), "MIGRATING", &target_id[0]]).await.unwrap();
+    // What became empty under the script would be refused to it.
+    assert_eq!(store.act(&action(Action::Fire, id, 2), RETRY).await.unwrap().verdict, Verdict::Firing);
+    let due = source.order(&["ZCARD", &key("due:main")]).await.unwrap();
+    assert_eq!(due, ["1"], "the job still waits");
+}
