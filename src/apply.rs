@@ -25,6 +25,11 @@ pub use together::Together;
 pub trait Patience: Send {
     /// Waits before the request is sent again; false where it is given up, and the error is the answer.
     fn again(&mut self, error: &StoreError) -> impl Future<Output = bool> + Send;
+
+    /// Whether the request in this place is to be sent again. One whose caller went away is not: the caller may have asked for something else since.
+    fn is_wanted(&self, _place: usize) -> bool {
+        true
+    }
 }
 
 /// The patience of a person: a few tries, and none where trying again would not help.
@@ -83,6 +88,11 @@ impl<'a> Sent<'a> {
         heads
     }
 
+    /// Sends no others again.
+    fn keep(&mut self, is_wanted: impl Fn(usize) -> bool) {
+        self.open.retain(|at| is_wanted(*at));
+    }
+
     /// Why some are to be sent again; `None` where each has its answer.
     #[must_use]
     pub fn failed(&self) -> Option<&StoreError> {
@@ -122,7 +132,7 @@ impl Apply {
             let heads = sent.send(&self.store, &self.retry_ms).await;
             self.heads.wake(heads).await;
             match sent.failed() {
-                Some(error) if patience.again(error).await => {}
+                Some(error) if patience.again(error).await => sent.keep(|at| patience.is_wanted(at)),
                 _ => break,
             }
         }
@@ -145,8 +155,8 @@ impl Apply {
         let apply = self.clone();
         tokio::spawn(async move {
             if let Some(mut group) = apply.together.leave().await {
-                let answers = apply.all(&mut group.requests, &mut Few::default()).await;
-                group.answer(answers);
+                let answers = apply.all(&mut group.requests, &mut group.callers).await;
+                group.callers.answer(answers);
             }
         });
         answer.await.unwrap_or_else(|_| Err(StoreError::new(Class::Other, "the instance ended before the store answered")))

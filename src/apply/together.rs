@@ -6,6 +6,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, SemaphorePermit, oneshot};
 
+use super::{Few, Patience};
 use crate::request::Request;
 use crate::store::error::StoreError;
 use crate::store::inbound::Answer;
@@ -53,7 +54,8 @@ impl Together {
             bytes <= BYTES
         };
         let count = waiting.iter().take(CALLS).take_while(|call| fits(call)).count().max(1).min(waiting.len());
-        let (requests, callers) = waiting.drain(..count).unzip();
+        let (requests, callers) = waiting.drain(..count).filter(|(_, caller)| !caller.is_closed()).unzip();
+        let callers = Callers { callers, few: Few::default() };
         Some(Group { requests, callers, _place: place }).filter(|group| !group.requests.is_empty())
     }
 }
@@ -61,16 +63,56 @@ impl Together {
 /// Calls that left together.
 pub(super) struct Group<'a> {
     pub(super) requests: Vec<Request>,
-    callers: Vec<oneshot::Sender<Answered>>,
+    pub(super) callers: Callers,
     _place: SemaphorePermit<'a>,
 }
 
-impl Group<'_> {
+/// Who asked, one a request; they have the patience of a person.
+pub(super) struct Callers {
+    callers: Vec<oneshot::Sender<Answered>>,
+    few: Few,
+}
+
+impl Patience for Callers {
+    async fn again(&mut self, error: &StoreError) -> bool {
+        self.few.again(error).await
+    }
+
+    fn is_wanted(&self, place: usize) -> bool {
+        self.callers.get(place).is_some_and(|caller| !caller.is_closed())
+    }
+}
+
+impl Callers {
     /// Answers each.
     pub(super) fn answer(self, answers: Vec<Answered>) {
         for (caller, answer) in self.callers.into_iter().zip(answers) {
             // It may have gone away.
             let _ = caller.send(answer);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::job::{Action, JobId};
+    use crate::request::act_on;
+
+    fn cancel() -> Request {
+        Request::Act(act_on(Action::Cancel, JobId::new("a").unwrap(), None))
+    }
+
+    #[tokio::test]
+    async fn a_call_whose_caller_went_away_is_not_sent_and_not_sent_again() {
+        let together = Together::default();
+        let (gone, stays, goes) = (together.join(cancel()), together.join(cancel()), together.join(cancel()));
+        drop(gone);
+        let group = together.leave().await.unwrap();
+        assert_eq!(group.requests.len(), 2, "it went away before they left");
+        drop(goes);
+        assert_eq!([0, 1].map(|place| group.callers.is_wanted(place)), [true, false]);
+        drop(stays);
+        assert!(together.leave().await.is_none());
     }
 }
