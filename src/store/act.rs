@@ -48,6 +48,8 @@ pub(super) struct Step {
     generation: Generation,
     step: u16,
     wait: String,
+    /// Why the job cannot be read.
+    pub(super) unreadable: Option<StoreError>,
 }
 
 impl Store {
@@ -63,15 +65,20 @@ impl Store {
     /// What `fail` needs to know of the job: the wait of its step. The script checks that it still stands.
     pub(super) async fn step_of(&self, act: &Act, default_retry: &[u64]) -> Result<Step, StoreError> {
         let found = match self.find(&act.id).await {
-            // It cannot be read: then no attempt of it was made whose next wait could be asked for, and the script says what it is.
-            Err(error) if error.class == Class::Script => None,
+            // The script says what it is; only where the next wait were asked for, it has none.
+            Err(error) if error.class == Class::Script => return Ok(Step { unreadable: Some(error), ..Step::default() }),
             found => found?,
         };
         let Some(found) = found else { return Ok(Step::default()) };
         let step = found.state.as_ref().map_or(0, |state| state.step);
         let waits = found.record.job.retry.as_deref().unwrap_or(default_retry);
         let wait = waits.get(usize::from(step)).map(u64::to_string).unwrap_or_default();
-        Ok(Step { generation: found.state.as_ref().map_or(found.record.generation, |state| state.generation), step, wait })
+        Ok(Step {
+            generation: found.state.as_ref().map_or(found.record.generation, |state| state.generation),
+            step,
+            wait,
+            unreadable: None,
+        })
     }
 
     /// Removes what has had its time in this bucket, and notes the server that is its master now: a verdict of `cancelled` depends on when it

@@ -116,6 +116,7 @@ impl Store {
             for (group, answer) in waves.iter().flatten().zip(passed) {
                 self.read(group, answer, &mut pass);
             }
+            pass.end_unreadable(&steps);
             pass.keep_what_was_not_run();
             let Some(error) = pass.first_error() else { break };
             let mended = match error.class {
@@ -300,6 +301,16 @@ impl<'a> Pass<'a> {
     fn fail(&mut self, error: &StoreError) {
         for at in &self.open {
             self.items[*at].answer = Err(error.clone());
+        }
+    }
+
+    /// A `fail` whose job cannot be read has no wait to bring: it would be asked for again without end.
+    fn end_unreadable(&mut self, steps: &HashMap<usize, Step>) {
+        for (at, why) in steps.iter().filter_map(|(at, step)| Some((*at, step.unreadable.as_ref()?))) {
+            let answer = &mut self.items[at].answer;
+            if matches!(answer, Err(error) if error.class == Class::Outdated && error.message.contains("DWELL_AGAIN")) {
+                *answer = Err(why.clone());
+            }
         }
     }
 

@@ -149,6 +149,11 @@ fn of_script(text: &str) -> Option<Class> {
         ("MISCONF", Class::Readonly),
         ("NOPERM", Class::Other),
         ("killed by user", Class::Unserved),
+        // A slot of the cluster is on its way, and the script took out the last of one of its keys; or the cluster went down.
+        ("attempted to access a non local key", Class::Unserved),
+        ("while the cluster is down", Class::Unserved),
+        // A command that was renamed or taken away.
+        ("command called from", Class::Other),
         ("user_script", Class::Script),
     ];
     words.into_iter().find(|(word, _)| text.contains(word)).map(|(_, class)| class)
@@ -172,6 +177,16 @@ mod tests {
                 Some(Class::Oom),
             ),
             ("ERR Error running script (call to f_1f): @user_script:9: Script killed by user with SCRIPT KILL...", Some(Class::Unserved)),
+            ("ERR Script attempted to access a non local key in a cluster node script: 1f, on @user_script:9.", Some(Class::Unserved)),
+            (
+                "ERR Error running script (call to f_1f): @user_script:9: @user_script: 9: Lua script attempted to access a non local key in a cluster node",
+                Some(Class::Unserved),
+            ),
+            (
+                "ERR Script attempted to execute a write command while the cluster is down and readonly script: 1f, on @user_script:9.",
+                Some(Class::Unserved),
+            ),
+            ("ERR Unknown Redis command called from script script: 1f, on @user_script:9.", Some(Class::Other)),
             ("ERR unknown command", None),
         ] {
             assert_eq!(of_script(text), class, "{text}");

@@ -104,3 +104,18 @@ async fn a_broker_of_another_instance_is_learned_on_the_way() {
     let wanted = [Verdict::Added, Verdict::Cancelled, Verdict::Cancelled, Verdict::Added].map(Ok);
     assert_eq!(apply(&bed, &batch).await, wanted);
 }
+
+#[tokio::test]
+async fn a_fail_of_a_held_job_whose_record_was_damaged_is_not_asked_for_again() {
+    let bed = Bed::new().await;
+    bed.put(request("held", 1, PAST)).await;
+    bed.put(request("whole", 2, FAR)).await;
+    let lease = bed.claim_one().await;
+    assert!(bed.hold(&lease, 1_000_000).await);
+    // Its metadata begins behind the name of its broker.
+    let redis::Value::BulkString(record) = bed.redis(&["HGET", &bed.key("jobs"), "held"]).await else { panic!() };
+    let cut = &record[..31 + MAIN.len() + 4];
+    let () = redis::cmd("HSET").arg(bed.key("jobs")).arg("held").arg(cut).query_async(&mut bed.raw.clone()).await.unwrap();
+    let batch = [word(Action::Fail, "held", 3), word(Action::Cancel, "whole", 4), word(Action::Finish, "held", 5)];
+    assert_eq!(apply(&bed, &batch).await, [Err(Class::Script), Ok(Verdict::Cancelled), Ok(Verdict::Finished)]);
+}
