@@ -46,6 +46,8 @@ impl Dispatch {
             self.count_pauses();
         }
         if let Some(reason) = flight.lease.state.reason {
+            // Where the dead letters go is paused by others' outcomes only, but this may have been the one that tries it.
+            self.pauses.lapsed(to, token);
             if outcome != Outcome::Confirmed {
                 tracing::warn!(id = %flight.lease.id, broker = &*self.broker, ?outcome, "the dead letter was not taken, the job is kept in redis all the same");
             }
@@ -83,7 +85,7 @@ impl Dispatch {
                 self.fail(&flight, Next::Dies(DeadReason::Invalid), why);
             }
             Outcome::Unroutable(why) => {
-                if self.pauses.answered(&flight.lease.record.job.to) {
+                if self.pauses.answered(&flight.lease.record.job.to, token) {
                     self.count_pauses();
                 }
                 self.fail_on_schedule(&flight, why);

@@ -168,8 +168,9 @@ impl Pauses {
     }
 
     /// The broker said something of the destination itself: it is not silent. True where it was paused as such.
-    pub(super) fn answered(&mut self, to: &Destination) -> bool {
+    pub(super) fn answered(&mut self, to: &Destination, token: Token) -> bool {
         self.doubted.remove(to);
+        self.lapsed(to, token);
         self.paused.get(to).is_some_and(|pause| pause.one) && self.paused.remove(to).is_some()
     }
 
@@ -265,12 +266,16 @@ mod tests {
         assert!(pauses.unknown(&to, 10, true, now + MOST));
         assert!(!pauses.forgive());
         // Others do forget one that answers in another way.
-        assert!(pauses.answered(&to) && pauses.count() == 0);
+        assert!(pauses.answered(&to, 10) && pauses.count() == 0);
         pauses.refused(&to, 11, SLOW, now);
         pauses.sent(&to, 12);
         assert!(pauses.left(&to, now + MOST).is_some(), "a slow refusal is tried one at a time too");
         pauses.lapsed(&to, 12);
         assert!(pauses.left(&to, now + MOST).is_none());
+        // A quick refusal of another comes between the try and its answer, which ends the try all the same.
+        pauses.sent(&to, 13);
+        pauses.refused(&to, 14, QUICK, now + MOST);
+        assert!(!pauses.answered(&to, 13) && pauses.left(&to, now + 3 * MOST).is_none());
     }
 
     #[test]
