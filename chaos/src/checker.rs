@@ -39,7 +39,7 @@ pub fn check(history: &History) -> Verdict {
         let lives = Lives::of(history, &checker.windows, course);
         checker.verdict.counts.redelivered += lives.begun_again();
         checker.job(id, course, &lives, kept.get(id).copied());
-        copies.extend(again(id, course, &lives));
+        copies.extend(checker.again(id, course, &lives));
     }
     checker.windows.explain(copies, &mut checker.verdict);
     checker.windows.counted(&history.events, &mut checker.verdict);
@@ -122,7 +122,7 @@ impl Checker<'_> {
     fn whereabouts(&mut self, id: &str, job: &Job, course: &Course<'_>, kept: bool) {
         let cancelled = course.may("cancel", &["cancelled", "cancelled_after_attempt", "in_flight"]);
         let nowhere = course.deliveries.is_empty() && course.deaths.is_empty() && course.rejections.is_empty() && !kept;
-        if course.certain && nowhere && !cancelled {
+        if course.certain && nowhere && !cancelled && !self.is_refused(course) {
             self.verdict.find(Wrong::Lost, format!("{id}: due {}, answers {:?}", job.due_ms, course.replies));
         }
         for came in &course.deliveries {
@@ -174,9 +174,8 @@ impl Checker<'_> {
         let rolled_back = |one: &Came<'_>, other: &Came<'_>| between(kinds::rolls_back, one, other);
         let is_twice = |one: &Came<'_>, other: &Came<'_>| one.what.attempt == other.what.attempt && !rolled_back(one, other);
         let twins = came.iter().enumerate().flat_map(|(at, one)| came[at + 1..].iter().map(move |other| (one, other)));
-        let (sent_again, twice): (Vec<_>, Vec<_>) = twins
-            .filter(|(one, other)| is_twice(one, other))
-            .partition(|(one, other)| self.history.head.broker == "kafka" && self.windows.sends_again(one.taken_us(), other.taken_us()));
+        let (sent_again, twice): (Vec<_>, Vec<_>) =
+            twins.filter(|(one, other)| is_twice(one, other)).partition(|(one, other)| self.is_sent_again(one, other));
         // The later of each pair, once.
         let later: BTreeSet<_> = sent_again.iter().map(|(_, other)| std::ptr::from_ref(*other)).collect();
         self.verdict.counts.sent_again += later.len() as u64;
@@ -225,6 +224,7 @@ impl Checker<'_> {
         if late_ms > self.history.head.late_ms {
             self.verdict.find(Wrong::Late, format!("{id}: {late_ms} ms in which everything was whole"));
         } else if let Some((late_us, fault)) = self.windows.beside_us((id, job), (course.sent_us, due_us), at_us)
+            && course.certain
             && !job.absent
             && late_us / 1000 - i64::try_from(waits_ms).unwrap_or(i64::MAX) > BESIDE_MS
         {
@@ -248,16 +248,25 @@ impl Checker<'_> {
             self.verdict.find(Wrong::Broken, broken);
         }
     }
-}
 
-/// Every message past the first of a job: of what is delivered or dead together, and of what came back. Not what began a job anew.
-fn again<'a>(id: &'a str, course: &Course<'a>, lives: &Lives<'_>) -> Vec<Copy<'a>> {
-    let mut copies = Vec::new();
-    let out: Vec<&Came<'_>> = course.deliveries.iter().chain(&course.deaths).collect();
-    for (mut list, of_job) in [(out, true), (course.rejections.iter().collect(), false)] {
-        list.sort_by_key(|came| came.taken_us());
-        let pairs = list.windows(2).filter(|pair| !lives.begins(pair[1]));
-        copies.extend(pairs.map(|pair| Copy { id, job: course.job, first_us: pair[0].taken_us(), again_us: pair[1].taken_us(), of_job }));
+    /// Every message past the first of a job: of what is delivered or dead together, and of what came back. Not what began a job anew.
+    fn again<'b>(&self, id: &'b str, course: &Course<'b>, lives: &Lives<'_>) -> Vec<Copy<'b>> {
+        let mut copies = Vec::new();
+        let out: Vec<&Came<'_>> = course.deliveries.iter().chain(&course.deaths).collect();
+        for (mut list, of_job) in [(out, true), (course.rejections.iter().collect(), false)] {
+            list.sort_by_key(|came| came.taken_us());
+            for (at, pair) in list.windows(2).enumerate().filter(|(_, pair)| !lives.begins(pair[1])) {
+                let by_client = of_job && list[..=at].iter().any(|one| self.is_sent_again(one, pair[1]));
+                let (first_us, again_us) = (pair[0].taken_us(), pair[1].taken_us());
+                copies.push(Copy { id, job: course.job, first_us, again_us, of_job, by_client });
+            }
+        }
+        copies
     }
-    copies
+
+    /// Whether a client may have sent one attempt twice by itself.
+    fn is_sent_again(&self, one: &Came<'_>, other: &Came<'_>) -> bool {
+        let is_same = one.what.attempt == other.what.attempt;
+        is_same && self.history.head.broker == "kafka" && self.windows.sends_again(one.taken_us(), other.taken_us())
+    }
 }

@@ -166,6 +166,8 @@ impl State {
             (_, Op::Reject(arrival)) if arrival.reason == UNREADABLE => {
                 let course = self.course(&arrival.id);
                 course.set_aside += 1;
+                // The job itself came back. Where there was one of its id that one is in Redis, if it is anywhere.
+                course.over |= arrival.action.is_empty();
                 course.answered = true;
                 course.cancelling = false;
             }
@@ -266,9 +268,12 @@ mod tests {
         // A request that came back because nobody can read the job: it is where it was.
         ledger.record("p", Phase::Ok, schedule("d"));
         let Op::Deliver(came) = arrival("d") else { panic!() };
-        ledger.record("r", Phase::Ok, Op::Reject(Arrival { reason: UNREADABLE.to_owned(), ..came }));
+        let back = |action: &str| Op::Reject(Arrival { reason: UNREADABLE.to_owned(), action: action.to_owned(), ..came.clone() });
+        ledger.record("r", Phase::Ok, back("cancel"));
         assert_eq!((ledger.missing(), ledger.set_aside("d"), ledger.set_aside("a")), (missing(&["d"], &[]), 1, 0));
+        ledger.record("r", Phase::Ok, back(""));
+        assert!(ledger.missing().is_empty());
         ledger.flush().unwrap();
-        assert_eq!(History::read(file.path()).unwrap().events.len(), 11);
+        assert_eq!(History::read(file.path()).unwrap().events.len(), 12);
     }
 }

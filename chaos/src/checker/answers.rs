@@ -32,6 +32,11 @@ impl Checker<'_> {
         }
     }
 
+    /// Whether the job itself came back, because nobody could look up what there was of its id.
+    pub(super) fn is_refused(&self, course: &Course<'_>) -> bool {
+        course.replies.iter().any(|(at_us, action, res)| *action == "schedule" && *res == UNREADABLE && self.windows.refuses(*at_us))
+    }
+
     /// That its record could not be read is said while that is so, and nothing else is.
     fn damaged(&mut self, id: &str, course: &Course<'_>) {
         for (heard_us, action, res) in &course.replies {
@@ -39,7 +44,7 @@ impl Checker<'_> {
                 // Its answer may have been on its way when it was over.
                 (true, Some((from_us, to_us))) => *heard_us < from_us || *heard_us > to_us + self.history.head.lease_ms * 1000,
                 (false, Some((from_us, to_us))) => (from_us..to_us).contains(heard_us),
-                (said, None) => said,
+                (said, None) => said && !self.windows.refuses(*heard_us),
             };
             if lie {
                 self.verdict
@@ -64,7 +69,7 @@ impl Checker<'_> {
             ("cancel", "cancelled") => came || died,
             ("cancel", "cancelled_after_attempt" | "in_flight") => self.comes_back(course, heard_us),
             (_, "fired") => !course.deliveries.iter().any(|came| came.taken_us() <= self.windows.read_by_us(heard_us)),
-            (_, "not_found") => course.certain && !came && !died,
+            (_, "not_found") => course.certain && !came && !died && !self.is_refused(course),
             ("reschedule" | "fire", "dead") => !died,
             ("reschedule", "rescheduled") => !at_its_time() && !kept,
             ("fire", "firing") => !came && !died,

@@ -11,6 +11,11 @@ pub(super) fn silences(kind: &str) -> bool {
     kind == "target-silent"
 }
 
+/// Whether requests come back because of it, for jobs that nobody can look up.
+pub(super) fn refuses(kind: &str) -> bool {
+    kind == "wrong-type"
+}
+
 /// Whether something that was sent before may land after what is sent later: it is on its way, or in an instance that sleeps.
 pub(super) fn holds_back(kind: &str) -> bool {
     at_broker(kind) || ["connection-blocked", "dwell-freeze"].contains(&kind)

@@ -28,6 +28,8 @@ pub(super) struct Copy<'a> {
     pub(super) again_us: i64,
     /// Of a job, which was in flight. A whole batch of requests is read again, however few of them were bad.
     pub(super) of_job: bool,
+    /// A client sent it by itself, under the number of an attempt that had landed: no instance knows of it.
+    pub(super) by_client: bool,
 }
 
 /// What faults can explain.
@@ -41,6 +43,13 @@ struct Window<'a> {
     /// Copies that it may explain yet.
     room: u64,
     copies: Vec<Copy<'a>>,
+}
+
+impl Window<'_> {
+    /// How many of its copies an instance has to have counted.
+    fn owed(&self) -> usize {
+        self.copies.iter().filter(|copy| !copy.by_client).count()
+    }
 }
 
 impl<'a> Windows<'a> {
@@ -79,6 +88,15 @@ impl<'a> Windows<'a> {
             Some(Beside { from_us, only: Only::Jobs(ids) }) if ids.iter().any(|of| of == id) => Some((*from_us, fault.healed_us)),
             _ => None,
         })
+    }
+
+    /// Whether a request that came back at this time may have met a bucket that nobody can read.
+    pub(super) fn refuses(&self, at_us: i64) -> bool {
+        let late_us = self.head.late_ms * 1000;
+        self.windows
+            .iter()
+            .map(|window| window.fault)
+            .any(|fault| kinds::refuses(&fault.kind) && (fault.began_us..=fault.healed_us + late_us).contains(&at_us))
     }
 
     /// Whether a publish of this job may have failed between these times.
@@ -222,14 +240,15 @@ impl<'a> Windows<'a> {
             let from_us = window.fault.began_us - SLACK_US;
             let to_us = window.copies.iter().map(|copy| copy.again_us).max().unwrap_or(i64::MAX) + SLACK_US;
             let counted = increase(events, from_us, to_us);
-            if counted < window.copies.len() as u64 {
-                let (kind, copies) = (&window.fault.kind, window.copies.len());
+            let copies = window.owed();
+            if counted < copies as u64 {
+                let kind = &window.fault.kind;
                 verdict.find(Wrong::Uncounted, format!("{kind} at {}: {copies} copies, {counted} counted", window.fault.began_us));
                 return;
             }
         }
         // No step pays for two. What an instance counted since it was last looked at dies with it.
-        let copies: usize = known().map(|window| window.copies.len()).sum();
+        let copies: usize = known().map(Window::owed).sum();
         let killed = self.windows.iter().filter(|window| window.fault.kind == "dwell-kill").map(|window| window.fault.in_flight);
         let counted = increase(events, i64::MIN, i64::MAX) + killed.sum::<u64>();
         if counted < copies as u64 {

@@ -161,7 +161,7 @@ pub(super) fn of(kind: FaultKind) -> Story {
         ),
         FaultKind::WrongType => story(
             "a key of a bucket is of another type",
-            "this bucket stands still; others are served",
+            "requests for jobs of this bucket are rejected with `unreadable_job`, what waits in it stands still; other buckets are served",
             "`dwell_redis_errors_total{class=\"script\"}` rises, the log names the key's bucket",
         ),
     }

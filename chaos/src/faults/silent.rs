@@ -51,13 +51,11 @@ pub(super) async fn target_silent(world: &World, rng: &mut StdRng, hold: Duratio
     };
     let from_us = both(silent, healed)?;
     let heard = heard.into_inner();
-    let said = heard.values().sum::<u64>();
-    let most = heard.values().max().copied().unwrap_or(0);
-    let done = Done::healed_beside(
-        format!("{CROWD} jobs for {target}; a plain subscriber heard {said} messages, at most {most} of one job"),
-        from_us,
-        Only::Target(target.clone()),
-    );
+    let most = heard.values().max();
+    let heard = most.map_or_else(String::new, |most| {
+        format!("; a plain subscriber heard {} messages, at most {most} of one job", heard.values().sum::<u64>())
+    });
+    let done = Done::healed_beside(format!("{CROWD} jobs for {target}{heard}"), from_us, Only::Target(target.clone()));
     aside.read(&target);
     aside.close().await;
     Ok(done)

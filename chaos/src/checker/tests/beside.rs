@@ -32,6 +32,8 @@ fn who_is_not_concerned_is_in_time_while_it_lasts() {
     assert_eq!(late(silent("u"), 13), [Wrong::Late]);
     assert_eq!(late(silent("u"), 21), [Wrong::Late], "also where it came after the heal");
     assert_eq!(late(beside(Run::new(), "instance-cut-off", Only::Nobody), 13), [Wrong::Late]);
+    let uncertain = silent("u").sent("x", Phase::Info, job("t")).came_so("x", DUE_US + 13 * SECOND, |_| ());
+    assert_eq!(uncertain.wrong(), [], "nobody said that it was taken");
     // From then on.
     let mut run = beside(Run::new(), "instance-cut-off", Only::Nobody);
     let Some(Event { op: Op::Fault(Fault { beside: Some(Beside { from_us, .. }), .. }), .. }) = run.0.events.last_mut() else { panic!() };
@@ -60,6 +62,18 @@ fn only_a_job_for_the_silent_target_dies_of_it_or_comes_twice() {
     let twice = |run: Run| run.counted(DUE_US - 9 * SECOND, 0).asked("x").came("x").again("x", 2).counted(DUE_US + 2 * SECOND, 1).wrong();
     assert_eq!(twice(silent("t")), []);
     assert_eq!(twice(silent("u")), [Wrong::Unexplained]);
+}
+
+#[test]
+fn a_request_comes_back_where_its_bucket_cannot_be_read_and_nowhere_else() {
+    let run = |kind, at_us| {
+        let mut run = Run::new().fault(kind, 0).asked("x").ask(Op::Fire, "x", None).told("x", "fire", "not_found");
+        let arrival = Arrival { reason: UNREADABLE.to_owned(), ..run.arrival("x") };
+        run.push(ok(at_us, Op::Reject(arrival))).wrong()
+    };
+    assert_eq!(run("wrong-type", DUE_US), []);
+    assert_eq!(run("wrong-type", DUE_US - SECOND), [Wrong::Lost, Wrong::FalseVerdict], "before");
+    assert_eq!(run("redis-kill", DUE_US), [Wrong::Lost, Wrong::FalseVerdict]);
 }
 
 #[test]

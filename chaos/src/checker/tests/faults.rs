@@ -42,6 +42,9 @@ fn on_kafka_the_client_may_send_an_attempt_again_around_a_fault_of_the_broker() 
         assert!(verdict.to_string().contains("1 duplicates (1 of them under the same attempt)"), "{verdict}");
         assert!(run("nats", kind).findings.contains_key(&Wrong::Misnumbered), "{kind}");
     }
+    // No instance knows of it, and of a copy with a number of its own one has to.
+    let uncounted = |attempt| on("kafka", Run::new().fault("broker-kill", 1)).asked("x").came("x").again("x", attempt).wrong();
+    assert_eq!((uncounted(1), uncounted(2)), (vec![], vec![Wrong::Uncounted]));
     for kind in ["redis-kill", "dwell-kill", "target-full", "link-slow-broker"] {
         assert!(run("kafka", kind).findings.contains_key(&Wrong::Misnumbered), "{kind}");
     }
