@@ -34,7 +34,7 @@ pub(super) fn reorders(kind: &str) -> bool {
 /// Whether a request that was handed out is handed out again, while who had it first is still at it and may read it last. Who was killed reads
 /// nothing, and who was told to stop gives back first.
 pub(super) fn requeues(kind: &str) -> bool {
-    breaks_broker(kind) || ["dwell-freeze", "permissions-withdrawn"].contains(&kind)
+    breaks_broker(kind) || ["dwell-freeze", "permissions-withdrawn", "instance-cut-off"].contains(&kind)
 }
 
 /// Whether the broker or its link breaks.
