@@ -340,8 +340,9 @@ fn strike<'a>(window: &Window<'_>, owes_from_us: i64, courses: impl Iterator<Ite
             continue;
         }
         strike.lateness_us = strike.lateness_us.max(at_us - due_us);
-        let served =
-            |beside: &&Beside, job: &&Job| (course.sent_us >= began_us) && beside.from_us <= due_us && !beside.only.concerns(&what.id, job);
+        let served = |beside: &&Beside, job: &&Job| {
+            (course.certain && course.sent_us >= began_us) && beside.from_us <= due_us && !beside.only.concerns(&what.id, job)
+        };
         if window.fault.beside.as_ref().zip(course.job).is_some_and(|(beside, job)| served(&beside, &job)) {
             strike.beside_us = strike.beside_us.max(Some(at_us - due_us.max(course.sent_us)));
         }

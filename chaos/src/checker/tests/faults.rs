@@ -17,7 +17,14 @@ fn twice(run: Run) -> Run {
 #[test]
 fn on_rabbitmq_a_request_that_is_handed_out_again_may_be_carried_out_again() {
     let run = |broker, kind| twice(on(broker, Run::new().fault(kind, 0).asked("x"))).check();
-    for kind in ["link-half-open-broker", "link-drop-answers-broker", "link-cut-broker", "permissions-withdrawn", "dwell-freeze", "instance-cut-off"] {
+    for kind in [
+        "link-half-open-broker",
+        "link-drop-answers-broker",
+        "link-cut-broker",
+        "permissions-withdrawn",
+        "dwell-freeze",
+        "instance-cut-off",
+    ] {
         let verdict = run("amqp", kind);
         assert!(verdict.is_sound(), "{kind}: {verdict}");
         assert_eq!((verdict.counts.redelivered, verdict.counts.duplicates), (1, 0), "{kind}");
