@@ -25,8 +25,7 @@ pub const LAST_ERROR: &str = "delayed-last-error";
 pub const ERROR: &str = "delayed-error";
 /// What was wrong with it.
 pub const ERROR_DETAIL: &str = "delayed-error-detail";
-/// How often it was rejected.
-pub const REJECTIONS: &str = "delayed-rejections";
+
 /// What `CC` and `BCC` were, on an AMQP dead letter or rejected request.
 pub const CC: &str = "delayed-cc";
 /// See [`CC`].
@@ -37,11 +36,10 @@ fn number(broker_kind: &str, value: i64) -> Value {
     if broker_kind == "amqp" { Value::I64(value) } else { Value::Text(value.to_string()) }
 }
 
-/// How often this message was rejected before, by its own word. One of a version that did not count was so at least once.
+/// Whether this message was rejected before: it carries the code of its rejection.
 #[must_use]
-pub fn rejections(message: &Message) -> u64 {
-    let counted = message.headers.get(REJECTIONS).and_then(Value::written).and_then(|times| times.trim().parse().ok());
-    counted.unwrap_or_else(|| u64::from(message.headers.get(ERROR).is_some()))
+pub fn was_rejected(message: &Message) -> bool {
+    message.headers.get(ERROR).is_some()
 }
 
 /// Why a rejected request is kept among the dead; `None` for any other job.

@@ -1,7 +1,6 @@
-//! Rejected requests that come back in: bounded, then kept among the dead, so that no loop goes on and no request is lost.
+//! Rejected requests that come back in and are still bad. A job among the dead keeps each of them, so that no loop goes on and no request is lost.
 //!
-//! A person may put a rejected request back on purpose, and it may still be bad: so it is rejected a few times. What comes back more often goes
-//! round: `rejected` leads back to the ingest in a way that the settings do not show.
+//! `rejected` may lead back to the ingest in a way that the settings do not show: such a request is never rejected again.
 
 use std::time::Duration;
 
@@ -12,16 +11,14 @@ use tokio_util::sync::CancellationToken;
 use super::Ingest;
 use super::reject::Rejections;
 use crate::clock::{self, Instant};
-use crate::outgoing::{DEAD_REASON, Rejected, rejections as times};
+use crate::outgoing::{DEAD_REASON, Rejected, was_rejected};
 use crate::request::{Rejection, Request, kept};
 use crate::telemetry::IngestResult;
 
-/// How often one request is published to `rejected`.
-const MOST: u64 = 3;
 /// The ERROR is said once in so long.
 const INTERVAL: Duration = Duration::from_secs(60);
 
-/// What came back too often, since the last word on it.
+/// What came back, since the last word on it.
 #[derive(Debug, Default)]
 pub(super) struct Returned(Mutex<(Option<Instant>, usize)>);
 
@@ -39,9 +36,9 @@ impl Returned {
 }
 
 impl Ingest {
-    /// Keeps those among the dead that were rejected too often before; the others. `None` when given up.
+    /// Keeps those among the dead that were rejected before; the others. `None` when given up.
     pub(super) async fn keep_returned(&self, rejections: Rejections, give_up: &CancellationToken) -> Option<Rejections> {
-        let (returned, mut others): (Rejections, Rejections) = rejections.into_iter().partition(|(request, _)| times(request) >= MOST);
+        let (returned, mut others): (Rejections, Rejections) = rejections.into_iter().partition(|(request, _)| was_rejected(request));
         let Some(code) = returned.first().map(|(_, rejection)| rejection.code.as_str()) else { return Some(others) };
         let (letters, unkept): (Rejections, Rejections) = returned.into_iter().partition(|(request, _)| is_letter(request));
         let mut count = letters.len() + unkept.len();
@@ -77,7 +74,7 @@ impl Ingest {
 
 /// Whether this is the dead letter of one that is kept already: another would come back the same way.
 fn is_letter(request: &Message) -> bool {
-    times(request) > MOST && request.headers.get(DEAD_REASON).is_some()
+    was_rejected(request) && request.headers.get(DEAD_REASON).is_some()
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use dwell_connectors::{Header, Message, Value};
 
-use super::{ERROR, ERROR_DETAIL, REJECTIONS, number, one_line, rejections, without_copies};
+use super::{ERROR, ERROR_DETAIL, one_line, without_copies};
 use crate::request::Rejection;
 use crate::units::quote;
 
@@ -19,8 +19,6 @@ pub struct Rejected {
     request: Message,
     code: &'static str,
     detail: String,
-    /// How often it was rejected, this time included.
-    times: Value,
     headers: Headers,
     /// How many bytes of the body.
     body: usize,
@@ -40,12 +38,11 @@ impl Rejected {
     /// read as the first of them.
     #[must_use]
     pub fn new(mut request: Message, rejection: &Rejection, broker_kind: &str) -> Self {
-        let times = number(broker_kind, i64::try_from(rejections(&request).saturating_add(1)).unwrap_or(i64::MAX));
-        request.headers.retain(|header| ![ERROR, ERROR_DETAIL, REJECTIONS].iter().any(|ours| header.name.eq_ignore_ascii_case(ours)));
+        request.headers.retain(|header| ![ERROR, ERROR_DETAIL].iter().any(|ours| header.name.eq_ignore_ascii_case(ours)));
         without_copies(&mut request, broker_kind);
         let body = request.body.len();
         let (code, detail) = (rejection.code.as_str(), one_line(&rejection.detail));
-        Rejected { request, code, detail, times, headers: Headers::All, body, key: true }
+        Rejected { request, code, detail, headers: Headers::All, body, key: true }
     }
 
     /// Leaves out what of the body is beyond so many bytes.
@@ -78,7 +75,6 @@ impl Rejected {
         }
         message.headers.push(ERROR, Value::Text(self.code.to_owned()));
         message.headers.push(ERROR_DETAIL, Value::Text(detail));
-        message.headers.push(REJECTIONS, self.times.clone());
         message
     }
 
@@ -161,14 +157,14 @@ mod tests {
     #[test]
     fn more_is_left_out_step_by_step_and_named() {
         let mut rejected = Rejected::new(request(), &Rejection::new(Code::BadHeader, "why"), "nats");
-        let all = ("a b c d e delayed-error delayed-error-detail delayed-rejections", "12345", true, "why");
+        let all = ("a b c d e delayed-error delayed-error-detail", "12345", true, "why");
         let steps = [
-            ("a delayed-error delayed-error-detail delayed-rejections", "12345", true, "the headers `b c`, `d`, `e`"),
-            ("delayed-error delayed-error-detail delayed-rejections", "12345", true, "all 4 headers"),
-            ("delayed-error delayed-error-detail delayed-rejections", "12", true, "all 4 headers, the body from byte 2 of 5 on"),
-            ("delayed-error delayed-error-detail delayed-rejections", "1", true, "all 4 headers, the body from byte 1 of 5 on"),
-            ("delayed-error delayed-error-detail delayed-rejections", "", true, "all 4 headers, the body from byte 0 of 5 on"),
-            ("delayed-error delayed-error-detail delayed-rejections", "", false, "all 4 headers, the body from byte 0 of 5 on, the key"),
+            ("a delayed-error delayed-error-detail", "12345", true, "the headers `b c`, `d`, `e`"),
+            ("delayed-error delayed-error-detail", "12345", true, "all 4 headers"),
+            ("delayed-error delayed-error-detail", "12", true, "all 4 headers, the body from byte 2 of 5 on"),
+            ("delayed-error delayed-error-detail", "1", true, "all 4 headers, the body from byte 1 of 5 on"),
+            ("delayed-error delayed-error-detail", "", true, "all 4 headers, the body from byte 0 of 5 on"),
+            ("delayed-error delayed-error-detail", "", false, "all 4 headers, the body from byte 0 of 5 on, the key"),
         ];
         let owned = |(names, body, key, detail): (&str, &str, bool, &str)| (names.to_owned(), body.to_owned(), key, detail.to_owned());
         // Twice: after the last step it begins anew.
@@ -198,17 +194,7 @@ mod tests {
         let request = Message::new("").with_header("delayed-error", "old").with_header("a", "b").with_header("Delayed-Error-Detail", "old");
         let message = Rejected::new(request, &Rejection::new(Code::BadHeader, "new"), "nats").message();
         let all: Vec<_> = message.headers.iter().map(|header| (header.name.as_str(), header.value.as_text())).collect();
-        assert_eq!(all, [("a", Some("b")), (ERROR, Some("bad_header")), (ERROR_DETAIL, Some("new")), (REJECTIONS, Some("2"))]);
-    }
-
-    #[test]
-    fn rejections_are_counted_by_the_message_itself() {
-        let again = |message: Message| Rejected::new(message, &Rejection::new(Code::BadHeader, "why"), "amqp").message();
-        let once = again(Message::new(""));
-        assert_eq!((rejections(&once), once.headers.get(REJECTIONS)), (1, Some(&Value::I64(1))));
-        assert_eq!((rejections(&again(once)), rejections(&Message::new(""))), (2, 0));
-        assert_eq!(rejections(&Message::new("").with_header(REJECTIONS, "x")), 0);
-        assert_eq!(rejections(&Message::new("").with_header(REJECTIONS, u64::MAX.to_string())), u64::MAX);
+        assert_eq!(all, [("a", Some("b")), (ERROR, Some("bad_header")), (ERROR_DETAIL, Some("new"))]);
     }
 
     #[test]
