@@ -13,7 +13,9 @@ const ACTIONS: [&str; 5] = ["cancel", "reschedule", "fire", "finish", "fail"];
 async fn redis(rig: &Rig, line: &[&[u8]]) {
     let mut link = crate::support::redis_link(rig.redis.url()).await;
     let mut command = redis::cmd(std::str::from_utf8(line[0]).unwrap());
-    line[1..].iter().for_each(|word| drop(command.arg(*word)));
+    for word in &line[1..] {
+        command.arg(*word);
+    }
     command.exec_async(&mut link).await.unwrap();
 }
 
