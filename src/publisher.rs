@@ -9,19 +9,15 @@ use dwell_connectors::{BrokerConfig, ConnectorError, Destination, Message, Outco
 use futures_util::future::join_all;
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::{Notify, mpsc, oneshot, watch};
-use tokio_util::sync::CancellationToken;
 
 use crate::clock::{self, Instant};
-use crate::reconnect::Backoff;
 use crate::telemetry::BrokerMetrics;
 
 mod pending;
+mod upkeep;
 
 use pending::{Owner, Pending};
 
-/// A sink may say nothing while it owes outcomes for twice `publish_timeout`, and this. A client gives each up within one, and looks for those once a
-/// second (Kafka), or asks first whether there is a stream, for up to five (NATS).
-const SILENCE_MARGIN: Duration = Duration::from_secs(10);
 /// How long a sink has, after the time of a publication is over, to tell what it knows of it: what was never sent is refused, and not unknown.
 pub(crate) const ANSWER: Duration = Duration::from_secs(2);
 /// What comes so much later than a bound that this process keeps itself came so late because it did not run: what a sink said meanwhile has yet to come
@@ -44,16 +40,6 @@ pub struct Attempt {
     pub dedupe_id: String,
     /// Without an answer by then it is given up: refused where the sink says that it was not sent, and unknown otherwise.
     pub deadline: Instant,
-}
-
-/// How one life of a link ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum End {
-    /// The sink ended, and has answered all that it took.
-    Lost,
-    /// It said nothing any more.
-    Silent,
-    Stopped,
 }
 
 /// The link of one broker for publishing. Clones share it.
@@ -231,111 +217,6 @@ impl Publisher {
         Some(sink)
     }
 
-    /// Keeps the link up until told to stop, beginning with `opened` where that is open already. Reports outcomes, and those that do not come.
-    pub async fn run(&self, opened: Option<Outcomes>, stop: CancellationToken) {
-        let mut backoff = Backoff::link();
-        let mut opened = opened;
-        let mut silent = false;
-        loop {
-            let opening = async {
-                match opened.take() {
-                    Some(outcomes) => Ok(outcomes),
-                    None => self.open().await,
-                }
-            };
-            let open = tokio::select! {
-                biased;
-                () = stop.cancelled() => return,
-                open = opening => open,
-            };
-            match open {
-                Ok(outcomes) => {
-                    // To open is easy for a client that then stands still.
-                    if !silent {
-                        backoff.reset();
-                    }
-                    tracing::info!(broker = self.inner.name, "publishing");
-                    silent = self.serve(outcomes, &stop).await == End::Silent;
-                    if stop.is_cancelled() {
-                        return;
-                    }
-                    let place = self.inner.config.place();
-                    if silent {
-                        tracing::warn!(broker = self.inner.name, place, "link for publishing is silent, reopening");
-                        self.tell(format!("the client for {place} told no outcome for {:?}", self.silence()));
-                    } else {
-                        tracing::warn!(broker = self.inner.name, place, "link for publishing lost, reopening");
-                        self.tell(format!("link for publishing to {place} lost"));
-                    }
-                }
-                Err(error) => {
-                    tracing::warn!(broker = self.inner.name, %error, mend = error.mend, "no link for publishing, trying again");
-                    self.tell(error);
-                }
-            }
-            self.expire();
-            tokio::select! {
-                () = stop.cancelled() => return,
-                () = clock::sleep(backoff.pause()) => {}
-            }
-        }
-    }
-
-    /// One life of a link. A sink that says nothing any more is left to itself: its client may stand still.
-    async fn serve(&self, mut outcomes: Outcomes, stop: &CancellationToken) -> End {
-        let end = loop {
-            let (next_deadline, silence) = {
-                let pending = self.inner.pending.lock();
-                (pending.earliest(), pending.silent_at(self.silence()))
-            };
-            tokio::select! {
-                biased;
-                batch = outcomes.recv() => match batch {
-                    Some(batch) => self.given(batch),
-                    None => break End::Lost,
-                },
-                () = stop.cancelled() => break End::Stopped,
-                () = at(next_deadline) => self.expire(),
-                () = at(silence) => {
-                    if silence.is_some_and(|moment| clock::now() < moment + OVERSLEPT) {
-                        break End::Silent;
-                    }
-                    self.inner.pending.lock().given(0);
-                }
-                () = self.inner.sooner.notified() => {}
-            }
-        };
-        while let Ok(batch) = outcomes.try_recv() {
-            self.given(batch);
-        }
-        let left: Vec<Token> = {
-            let mut pending = self.inner.pending.lock();
-            *self.inner.sink.write() = None;
-            pending.forgive();
-            pending.owners.keys().copied().collect()
-        };
-        *self.inner.lost.lock() = clock::now();
-        self.set_connected(false);
-        // A sink answers every token that it took before it ends: what it left open came to it afterwards, and was not sent.
-        let outcome = match end {
-            End::Lost => Outcome::Refused("the link was lost before it was handed over".to_owned()),
-            End::Silent | End::Stopped => Outcome::Unknown("the link was left before the confirm".to_owned()),
-        };
-        self.report(left.into_iter().map(|token| (token, outcome.clone())).collect());
-        end
-    }
-
-    /// The sink gave outcomes.
-    fn given(&self, batch: Vec<(Token, Outcome)>) {
-        self.inner.pending.lock().given(batch.len());
-        self.report(batch);
-    }
-
-    /// For how long a sink may say nothing while it owes outcomes.
-    fn silence(&self) -> Duration {
-        self.inner.publish_timeout * 2 + SILENCE_MARGIN
-    }
-
     /// Something is wrong with the link: people see it.
     pub fn tell(&self, error: impl std::fmt::Display) {
         if let Some(metrics) = &self.inner.metrics {
@@ -392,13 +273,5 @@ impl Publisher {
             Some(sink) => sink.exists(to).await,
             None => Err(ConnectorError::new(dwell_connectors::ErrorKind::Disconnected, format!("broker `{}` is away", self.inner.name))),
         }
-    }
-}
-
-/// At this moment, or never.
-async fn at(moment: Option<Instant>) {
-    match moment {
-        Some(moment) => clock::sleep_until(moment).await,
-        None => std::future::pending().await,
     }
 }

@@ -99,6 +99,7 @@ fn message(input: &mut Input<'_>, kind: &str, flags: u8) -> Message {
         destination,
         position: (kind != "amqp").then(|| Position { log: "LOG".to_owned(), partition: 0, offset: 7 }),
         timestamp_ms,
+        timestamp_is_cut: flags & 64 != 0,
         redelivered: flags & 32 != 0,
     }
 }

@@ -44,6 +44,9 @@ pub struct Scheduled {
     pub heads: Vec<Head>,
 }
 
+/// The answers of one call, one a member, and the heads that it put there.
+pub(super) type CallAnswers = (Vec<Result<Answer, StoreError>>, Vec<Head>);
+
 impl Store {
     /// Stores jobs, as [`apply`](Store::apply) does. On an error nothing is known of any of them: send the same requests again.
     pub async fn schedule(&self, requests: &[Schedule]) -> Result<Scheduled, StoreError> {
@@ -77,11 +80,7 @@ impl Store {
     }
 
     /// The answers of one call, one a member, and the heads that it put there.
-    pub(super) fn read_scheduled(
-        &self,
-        group: &Group,
-        mut items: Items,
-    ) -> Result<(Vec<Result<Answer, StoreError>>, Vec<Head>), StoreError> {
+    pub(super) fn read_scheduled(&self, group: &Group, mut items: Items) -> Result<CallAnswers, StoreError> {
         let now_us = items.int()?;
         let count = items.int()?;
         if usize::try_from(count) != Ok(group.members.len()) {

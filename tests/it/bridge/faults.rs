@@ -164,7 +164,7 @@ async fn of_bad_requests_only_those_that_were_not_taken_are_published_again() {
         rig.send(Message::new(format!("bad-{n}")).with_header("shop", "7"));
     }
     rig.taken().await;
-    let mut rejected: Vec<String> = rig.broker.published("delay.rejected").iter().map(|message| text_of(message)).collect();
+    let mut rejected: Vec<String> = rig.broker.published("delay.rejected").iter().map(text_of).collect();
     rejected.sort_unstable();
     assert_eq!(rejected, (0..8).map(|n| format!("bad-{n}")).collect::<Vec<_>>());
     rig.until_metric(r#"dwell_ingest_paused{reason="rejected"}"#, 0.0).await;
