@@ -275,7 +275,7 @@ mod tests {
             now_ms: 5,
             ..Counts::default()
         };
-        let unknown = json!({"scheduled": 2, "kind": null, "connected": null, "paused": null, "last_error": null});
+        let unknown = json!({"scheduled": 2, "kind": null, "connected": null, "paused": null, "last_error": null, "stranded": null});
         assert_eq!(
             serde_json::to_value(Stats::of(&counts)).unwrap(),
             json!({

@@ -103,7 +103,8 @@ impl Producer {
         let messages = jobs.iter().map(Job::request).collect();
         let from_ms = clock::wall_ms();
         let outcomes = self.publish(messages).await;
-        let to_ms = clock::wall_ms();
+        // Parts of a millisecond are rounded up.
+        let to_ms = clock::wall_ms() + 1;
         let mut book = self.book.lock();
         for (job, outcome) in jobs.iter().zip(outcomes) {
             let due_ms = job.due_ms(from_ms, to_ms);
