@@ -12,7 +12,7 @@ use crate::support::{jetstream, wait_within};
 
 const SETTINGS: &str = "delivery.publish_timeout = \"3s\"\ndelivery.retry = [\"200ms\", \"1h\"]";
 /// What only moves where Redis or Dwell is in a state that other tests make, or by a door that this one does not open.
-const ELSEWHERE: [&str; 23] = [
+const ELSEWHERE: [&str; 25] = [
     // Five crashes in a row; an attempt that is out when it is cancelled, or fails: `tests/it`.
     r#"dwell_possible_duplicates_total{cause="lease_lost"}"#,
     r#"dwell_dead_total{reason="crashed"}"#,
@@ -32,6 +32,8 @@ const ELSEWHERE: [&str; 23] = [
     r#"dwell_redis_seconds_sum{script="reclaim"}"#,
     r#"dwell_redis_seconds_count{script="requeue"}"#,
     r#"dwell_redis_seconds_sum{script="requeue"}"#,
+    r#"dwell_redis_seconds_count{script="move"}"#,
+    r#"dwell_redis_seconds_sum{script="move"}"#,
     r#"dwell_redis_seconds_count{script="fsck_jobs"}"#,
     r#"dwell_redis_seconds_sum{script="fsck_jobs"}"#,
     r#"dwell_redis_seconds_count{script="fsck_adopt"}"#,
