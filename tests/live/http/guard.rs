@@ -10,6 +10,7 @@ use crate::support::wait_until;
 async fn stats_are_counts_and_the_rates_of_this_instance() {
     let bed = Bed::new().await;
     let sidecar = Sidecar::start(&bed, "").await;
+    wait_until("its ingest reads", async || (sidecar.get("/v1/stats").json()["instance"]["ready"] == true).then_some(())).await;
     let answer = sidecar.get("/v1/stats");
     let stats = answer.json();
     assert_eq!((answer.status, answer.head.contains("content-type: application/json")), (200, true), "{answer:?}");
