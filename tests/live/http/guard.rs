@@ -31,12 +31,12 @@ async fn stats_are_counts_and_the_rates_of_this_instance() {
     })
     .await;
     let job = bed.run(&["show", "x", "-o", "json"]).object();
-    let main = json!({"main": {"scheduled": 1, "kind": "nats", "connected": true, "paused": 0, "last_error": null}});
+    let main = json!({"main": {"scheduled": 1, "kind": "nats", "connected": true, "paused": 0, "last_error": null, "stranded": false}});
     assert_eq!((&counted["next_due_ms"], &counted["brokers"]), (&job["due_ms"], &main));
     let command = bed.run(&["stats", "-o", "json"]).object();
     let shape = |stats: &Value| stats.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
     assert_eq!(shape(&command), shape(&counted), "one shape; the command alone knows nothing of an instance");
-    let main = json!({"scheduled": 1, "kind": null, "connected": null, "paused": null, "last_error": null});
+    let main = json!({"scheduled": 1, "kind": null, "connected": null, "paused": null, "last_error": null, "stranded": null});
     assert_eq!((&command["brokers"]["main"], &command["instance"], &command["rates"]), (&main, &Value::Null, &json!({})));
 }
 
