@@ -252,7 +252,12 @@ async fn wrong_passwords_wrong_settings_and_servers_that_hang_up_keep_every_secr
         servers.file("unknown.toml", &broker("nats", &format!("url = \"nats://h\"\nallow = []\npasswrd = \"{NATS}\""))),
     ];
     for file in &files {
-        for command in [&["check"][..], &["run"], &["send", "--for", "1h", "--target", "a", "x"], &["check", "--offline", "-o", "json"]] {
+        for command in [
+            &["check"][..],
+            &["run", "--wait", "0s"],
+            &["send", "--for", "1h", "--target", "a", "x"],
+            &["check", "--offline", "-o", "json"],
+        ] {
             let code = heard.run(&[command, &["-c", file]].concat(), &[]);
             assert!([0, 1, 69, 78].contains(&code) && (code != 0 || command.contains(&"--offline")), "{file} {command:?}: {code}");
         }
@@ -268,7 +273,14 @@ async fn wrong_passwords_wrong_settings_and_servers_that_hang_up_keep_every_secr
             .join("\n");
         let file = servers.file("wrong.toml", &format!("{text}\n{LISTEN}"));
         let variable = format!("DWELL_{}", key.to_uppercase().replace('.', "__"));
-        for command in [&["check"][..], &["run"], &["send", "--for", "1h", "--target", "orders.a", "x"], &["ls"], &["fsck"], &["stats"]] {
+        for command in [
+            &["check"][..],
+            &["run", "--wait", "0s"],
+            &["send", "--for", "1h", "--target", "orders.a", "x"],
+            &["ls"],
+            &["fsck"],
+            &["stats"],
+        ] {
             let set = format!("{key}={value}");
             let by_flag = heard.run(&[command, &["-c", &file, "--set", &set]].concat(), &[]);
             let by_variable = heard.run(&[command, &["-c", &file]].concat(), &[(&variable, value)]);
