@@ -159,10 +159,13 @@ pub async fn stops_at_the_unsettled_bound_in_bytes(harness: &dyn Harness) {
     let source = source_with(harness, SourceOptions { max_batch: 4, max_unsettled_bytes: BOUND, ..options(&topic) }).await;
     let (mut unsettled, mut count) = (Vec::new(), 0);
     while count < COUNT {
-        while let Ok(batch) = tokio::time::timeout(QUIET, source.recv()).await {
+        // The first may have to wait for a share of the topic.
+        let mut patience = PATIENCE;
+        while let Ok(batch) = tokio::time::timeout(patience, source.recv()).await {
             let batch = batch.unwrap();
             count += batch.messages.len();
             unsettled.push(batch);
+            patience = QUIET;
         }
         let bytes: usize = unsettled.iter().flat_map(|batch| &batch.messages).map(Message::footprint).sum();
         assert!(bytes <= 5 * BOUND / 2, "{bytes} bytes are unsettled");

@@ -167,7 +167,8 @@ impl Search {
         // unsettled, and wants a consumer sequence that it has given out.
         let Search { stream, consumer, .. } = self;
         let reply = Subject::from(format!("$JS.ACK.{stream}.{consumer}.2.{}.{consumer_sequence}.{nanos}.0", raw.sequence));
-        let (bytes, wire) = (message.footprint() + reply.len(), message.body.len() + headers.len());
+        let wire = message.body.len() + headers.len() + message.destination.address.len() + reply.len();
+        let bytes = message.footprint() + reply.len();
         Ok(Some(Delivery { message, reply, bytes, wire }))
     }
 
