@@ -2,13 +2,15 @@
 # `make help` says what there is.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo bench chaos fuzz upgrade test check fmt lint docs deny features tools servers kafka rabbitmq promtool clients browser openapi clean-servers
+.PHONY: help demo bench chaos fuzz upgrade test test-newer newer check fmt lint docs deny features tools servers kafka rabbitmq promtool clients browser openapi clean-servers
 
 # Tests and demo start these themselves, on free ports of 127.0.0.1. `make servers` puts them there.
 BIN := $(CURDIR)/.servers/bin
 SERVERS := DWELL_REDIS_SERVER='$(BIN)/redis-server' DWELL_REDIS_WAITAOF_SERVER='$(BIN)/redis-server-waitaof' DWELL_NATS_SERVER='$(BIN)/nats-server'
 KAFKA := DWELL_KAFKA_LIBS='$(CURDIR)/.servers/kafka'
 RABBITMQ := DWELL_RABBITMQ_SERVER='$(BIN)/rabbitmq-server'
+NEWER_SERVERS = DWELL_REDIS_SERVER='$(NEWER)/redis-server' DWELL_REDIS_WAITAOF_SERVER='$(NEWER)/redis-server-waitaof' DWELL_NATS_SERVER='$(NEWER)/nats-server' \
+	DWELL_RABBITMQ_SERVER='$(NEWER)/rabbitmq-server'
 PROMTOOL := DWELL_PROMTOOL='$(BIN)/promtool'
 CLIENTS := DWELL_CLIENTS='$(CURDIR)/.servers/clients'
 CHROMIUM := DWELL_CHROMIUM='$(BIN)/chromium' DWELL_BROWSER='$(CURDIR)/.servers/browser'
@@ -24,15 +26,15 @@ BROKER := nats
 DEMO_SERVERS := $(if $(filter kafka,$(BROKER)),kafka) $(if $(filter amqp,$(BROKER)),rabbitmq)
 
 demo: tools servers $(DEMO_SERVERS) ## start private servers and a bridge, send jobs, show what arrives and how late; BROKER=nats, kafka or amqp
-	$(SERVERS) $(KAFKA) $(RABBITMQ) cargo run --locked --bin dwell -- demo --broker $(BROKER)
+	$(SERVERS) $(KAFKA) $(RABBITMQ) cargo run --locked --package dwell-lab --bin dwell-lab -- demo --broker $(BROKER)
 
 # How much is measured: QUICK=1 is a short form; RUNS and BIG as scripts/bench.sh says.
 QUICK :=
 BENCH_ON := $(if $(filter file,$(origin BROKER)),nats kafka amqp,$(BROKER))
 
 bench: tools servers kafka rabbitmq ## measure a standard set on private servers, write docs/performance.md; QUICK=1, BROKER=, RUNS=
-	cargo build --locked --release --bin dwell
-	$(SERVERS) $(KAFKA) $(RABBITMQ) QUICK=$(QUICK) DWELL_BENCH_PROGRAM='$(or $(DWELL_BENCH_PROGRAM),$(BUILT)/release/dwell)' scripts/bench.sh $(BENCH_ON)
+	cargo build --locked --release --package dwell --package dwell-lab --bin dwell --bin dwell-lab
+	$(SERVERS) $(KAFKA) $(RABBITMQ) QUICK=$(QUICK) DWELL_BENCH_PROGRAM='$(or $(DWELL_BENCH_PROGRAM),$(BUILT)/release/dwell-lab)' scripts/bench.sh $(BENCH_ON)
 
 # How long faults go on, with which seed (none: a new one), on which brokers (all three in turn, unless BROKER is given).
 DURATION := 60s
@@ -41,9 +43,9 @@ CHAOS_ON := $(if $(filter file,$(origin BROKER)),nats kafka amqp,$(BROKER))
 CHAOS_OUT := $(CURDIR)/target/chaos
 
 chaos: tools servers kafka rabbitmq ## break Dwell, Redis and the broker under load, and check that no promise broke; DURATION=, SEED=, BROKER=
-	cargo build --locked --package dwell-chaos --bins
+	cargo build --locked --package dwell --package dwell-lab --bin dwell --bin dwell-lab
 	@failed=0; for broker in $(CHAOS_ON); do \
-		$(SERVERS) $(KAFKA) $(RABBITMQ) '$(BUILT)/debug/dwell-chaos' run --broker $$broker --duration $(DURATION) $(if $(SEED),--seed $(SEED)) \
+		$(SERVERS) $(KAFKA) $(RABBITMQ) '$(BUILT)/debug/dwell-lab' chaos run --broker $$broker --duration $(DURATION) $(if $(SEED),--seed $(SEED)) \
 			--out '$(CHAOS_OUT)' || failed=1; \
 	done; exit $$failed
 
@@ -51,6 +53,14 @@ test: tools servers kafka rabbitmq promtool clients browser ## run every test, o
 	@# The examples in the docs first, so that the tests' own summary stands last.
 	cargo test --workspace --locked --doc
 	$(SERVERS) $(KAFKA) $(RABBITMQ) $(PROMTOOL) $(CLIENTS) $(CHROMIUM) cargo test --workspace --locked --no-fail-fast --lib --bins --tests
+
+# The same servers in the versions of Debian 13; Kafka and all else as in `test`.
+NEWER := $(CURDIR)/.servers/newer/bin
+test-newer: tools servers kafka newer promtool clients browser ## the suites of the connectors and the routes on RabbitMQ 4.0, Redis 8.0 and NATS 2.10; needs root
+	@$(NEWER_SERVERS) $(KAFKA) $(PROMTOOL) $(CLIENTS) $(CHROMIUM) bash -c 'set -o pipefail; begun=$$SECONDS; failed=0; \
+		cargo test --locked --no-fail-fast --package dwell-connectors --test amqp --test nats || failed=1; \
+		cargo test --locked --no-fail-fast --package dwell --test live -- routes:: peers:: verdicts:: || failed=1; \
+		echo "test-newer: $$((SECONDS - begun)) s"; exit $$failed'
 
 SECONDS := 600
 fuzz: tools ## look for inputs that break a promise of the parsers, led by coverage; SECONDS= in total
@@ -69,11 +79,16 @@ fmt: ## is every file formatted?
 lint: tools ## clippy, where a warning is an error
 	cargo clippy --workspace --all-targets --all-features --locked -- -D warnings
 
-features: tools ## does it build without any broker, and is ring the only crypto provider?
+features: tools ## does it build without any broker, is ring the only crypto provider, and does nothing shipped need the laboratory?
 	cargo clippy --workspace --all-targets --no-default-features --locked -- -D warnings
 	@# OpenSSL comes with librdkafka alone, which knows nothing else; deny.toml says so.
 	@for crate in aws-lc-rs; do \
 		if cargo tree --workspace --all-features --target all --locked -i $$crate 2>/dev/null; then echo "error: $$crate is in the tree" >&2; exit 1; fi; \
+	done
+	@# Nothing shipped stands on what is not.
+	@for crate in dwell-testkit dwell-lab; do \
+		if cargo tree --package dwell --edges normal,build --all-features --target all --locked --prefix none | grep "^$$crate "; then \
+			echo "error: dwell depends on $$crate" >&2; exit 1; fi; \
 	done
 
 docs: tools ## do the docs build, with every link?
@@ -93,6 +108,9 @@ kafka: ## find or install Apache Kafka, for the tests: needs Java
 
 rabbitmq: ## find or install RabbitMQ, for the tests
 	@scripts/rabbitmq.sh
+
+newer: ## install the servers of Debian 13 in a folder of their own: needs root
+	@scripts/newer.sh
 
 promtool: ## find or install promtool, which judges metrics and alert rules in the tests
 	@scripts/promtool.sh

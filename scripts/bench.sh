@@ -8,7 +8,7 @@ cd "$(dirname "$0")/.."
 . scripts/lib.sh
 
 out=target/bench
-program=${DWELL_BENCH_PROGRAM:-target/release/dwell}
+program=${DWELL_BENCH_PROGRAM:-target/release/dwell-lab}
 brokers=("$@")
 [ ${#brokers[@]} -gt 0 ] || brokers=(nats kafka amqp)
 
@@ -26,7 +26,7 @@ measure() {
   local file
   file=$out/lines/$(printf '%s' "$*" | tr -c 'a-z0-9' '-').json
   [ ! -s "$file" ] || return 0
-  say "dwell bench $*"
+  say "dwell-lab bench $*"
   "$program" bench -o json "$@" >"$file.part"
   mv "$file.part" "$file"
 }

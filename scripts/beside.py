@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Measures others in turns with Dwell, round by round on one machine, for `dwell bench report --peers`.
+"""Measures others in turns with Dwell, round by round on one machine, for `dwell-lab bench report --peers`.
 
 usage: beside.py OUT [--rounds N] [--jobs N] [--rate N] [--pending N] [--native DIR] [--queues DIR] [--dwell PROGRAM]
 
@@ -65,7 +65,7 @@ def main():
     parser.add_argument("--queues", type=pathlib.Path)
     parser.add_argument("--native-peers", nargs="*", default=["nats-sched", "rabbit-delayed"])
     parser.add_argument("--queue-peers", nargs="*", default=["bullmq", "asynq", "naive-go"])
-    parser.add_argument("--dwell", default="target/release/dwell")
+    parser.add_argument("--lab", default="target/release/dwell-lab")
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
 
@@ -74,10 +74,10 @@ def main():
         print(f"# round {number} of {args.rounds}", file=sys.stderr)
         ours, theirs = [], []
         for broker in brokers:
-            bench = [args.dwell, "bench", "-o", "json", "--broker", broker]
+            bench = [args.lab, "bench", "-o", "json", "--broker", broker]
             ours += lines(bench + ["drain", "--jobs", args.jobs])
             ours += lines(bench + ["lateness", "--rate", args.rate, "--pending", args.pending, "--secs", args.secs])
-        ours += lines([args.dwell, "bench", "-o", "json", "memory", "--pending", args.jobs, "--load-jobs", 0])
+        ours += lines([args.lab, "bench", "-o", "json", "memory", "--pending", args.jobs, "--load-jobs", 0])
         if args.native:
             for peer in args.native_peers:
                 broker = "amqp" if peer.startswith("rabbit") else "nats"

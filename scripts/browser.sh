@@ -35,7 +35,7 @@ if [ -n "${DWELL_CHROMIUM:-}" ] && [ "$DWELL_CHROMIUM" != "$bin/chromium" ]; the
     settle "$DWELL_CHROMIUM" || fail "DWELL_CHROMIUM=$DWELL_CHROMIUM is no Chromium of version $minimum or later"
 else
     find_chromium || { apt_offers chromium "$minimum" && apt_install chromium && find_chromium; } ||
-        fail "the tests of the dashboard need Chromium $minimum or later, and found none and could not install one. Any of these mends it:
+        fail "the tests of the dashboard need Chromium $minimum or later, and found none and could not install one. Any of these helps:
   - on Debian, run this once as root, with a network: it installs what it needs;
   - install Chromium or Chrome by the means of your system, or set DWELL_CHROMIUM to its path."
 fi

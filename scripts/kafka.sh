@@ -9,7 +9,7 @@ minimum=17
 libs=$PWD/.servers/kafka
 
 nothing_possible() {
-    fail "the tests need Apache Kafka, and $1. Any of these mends it:
+    fail "the tests need Apache Kafka, and $1. Any of these helps:
   - on Debian or Ubuntu, run this once as root, with a network: it installs Java and Maven, and takes Kafka from Maven Central;
   - install Java $minimum or later and Maven, and run this again;
   - unpack Kafka 4 from kafka.apache.org and set DWELL_KAFKA_LIBS to its folder 'libs'."

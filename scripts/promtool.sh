@@ -37,6 +37,6 @@ fi
 found=$(command -v promtool || true)
 [ -n "$found" ] && settle "$found" && exit
 apt_offers prometheus $minimum && take_from_debian && settle "$bin/promtool" && exit
-fail "found no promtool of version $minimum or later, and could not install one. Any of these mends it:
+fail "found no promtool of version $minimum or later, and could not install one. Any of these helps:
   - on Debian or Ubuntu, run this once as root, with a network;
   - install Prometheus by the means of your system, or set DWELL_PROMTOOL to the path of its promtool."

@@ -51,6 +51,6 @@ fi
 # Debian's programs in /usr/sbin change to a user of their own; these do not.
 debian=/usr/lib/rabbitmq/bin
 settle $debian || settle "$(where rabbitmq-server)" || { install && settle $debian; } ||
-    fail "the tests need RabbitMQ $minimum or later, and found none and could not install one. Any of these mends it:
+    fail "the tests need RabbitMQ $minimum or later, and found none and could not install one. Any of these helps:
   - on Debian or Ubuntu, run this once as root, with a network: it installs what it needs;
   - install RabbitMQ by the means of your system, or set DWELL_RABBITMQ_SERVER to the path of rabbitmq-server."

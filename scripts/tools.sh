@@ -11,7 +11,7 @@ has_perl() { perl -MFindBin -MIPC::Cmd -MFile::Compare -MTime::Piece -e 1 2>/dev
 
 has_cxx || { apt_install g++ && has_cxx; } || missing="a C++ compiler"
 has_perl || { apt_install perl && has_perl; } || missing="${missing:+$missing and }perl with its modules"
-[ -z "${missing:-}" ] || fail "compiling Kafka's client library needs $missing, which could not be installed. Any of these mends it:
+[ -z "${missing:-}" ] || fail "compiling Kafka's client library needs $missing, which could not be installed. Any of these helps:
   - on Debian or Ubuntu, as root: apt-get install build-essential;
   - install it by the means of your system;
   - build without Kafka: cargo build --no-default-features --features nats"

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::clock;
 use crate::fleet::Heads;
-use crate::job::Action;
+use crate::job::{Action, Verdict};
 use crate::reconnect::Backoff;
 use crate::request::{Act, Request};
 use crate::store::Store;
@@ -74,18 +74,27 @@ impl<'a> Sent<'a> {
 
     /// Sends those that have no answer yet, in their order; the buckets whose readers must wake earlier than they think.
     pub async fn send(&mut self, store: &Store, default_retry_ms: &[u64]) -> Vec<Head> {
-        let asked: Vec<Asked<'_>> = self.open.iter().map(|at| (&self.requests[*at]).into()).collect();
-        let Applied { answers, heads } = store.apply(&asked, default_retry_ms).await;
-        for (at, answer) in std::mem::take(&mut self.open).into_iter().zip(answers) {
-            // What fails by itself would fail again.
-            if matches!(&answer, Err(error) if error.class != Class::Script) {
-                // It may have been applied, and must not be applied again.
-                self.requests[at].origin_mut().check = true;
-                self.open.push(at);
+        let (mut sending, mut all_heads) = (std::mem::take(&mut self.open), Vec::new());
+        while !sending.is_empty() {
+            let asked: Vec<Asked<'_>> = sending.iter().map(|at| (&self.requests[*at]).into()).collect();
+            let Applied { answers, heads } = store.apply(&asked, default_retry_ms).await;
+            all_heads.extend(heads);
+            for (at, answer) in std::mem::take(&mut sending).into_iter().zip(answers) {
+                match &answer {
+                    Ok(Answer { verdict: Verdict::Duplicate, .. }) if self.requests[at].take_another_id() => sending.push(at),
+                    // What cannot be read would fail again.
+                    Err(error) if !error.is_unreadable() => {
+                        // It may have been applied, and must not be applied again.
+                        self.requests[at].origin_mut().check = true;
+                        self.open.push(at);
+                    }
+                    _ => {}
+                }
+                self.answers[at] = answer;
             }
-            self.answers[at] = answer;
         }
-        heads
+        self.open.sort_unstable();
+        all_heads
     }
 
     /// Sends no others again.
@@ -99,7 +108,7 @@ impl<'a> Sent<'a> {
         self.open.first().and_then(|at| self.answers[*at].as_ref().err())
     }
 
-    /// One a request, in their order. An error of class `Script` is of that request alone; any other may have been applied or not.
+    /// One a request, in their order. One that is unreadable is of that request alone; any other error may have been applied or not.
     #[must_use]
     pub fn answers(self) -> Vec<Result<Answer, StoreError>> {
         self.answers

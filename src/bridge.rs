@@ -1,4 +1,4 @@
-//! All agents together: opened, running, drained. `dwell run` is this and signals; `dwell demo` and the tests run it in their own process.
+//! All agents together: opened, running, drained. `dwell run` is this and signals; the demo and the tests run it in their own process.
 //!
 //! - `open`: the store, the links and the ingests, each opened for the first time; `needed`: the destinations that must be there; `wait`: what is away.
 
@@ -51,7 +51,7 @@ pub struct StartError {
     /// What failed, and where.
     pub message: String,
     /// What a person can do.
-    pub mend: String,
+    pub hint: String,
 }
 
 /// What keeps it from starting.
@@ -74,7 +74,7 @@ impl From<StoreError> for StartError {
                 Cause::Unreachable
             }
         };
-        StartError { cause, message: error.message, mend: error.mend }
+        StartError { cause, message: error.message, hint: error.hint }
     }
 }
 
@@ -85,7 +85,7 @@ impl From<ConnectorError> for StartError {
             ErrorKind::Missing | ErrorKind::Denied => Cause::Refused,
             ErrorKind::Disconnected => Cause::Unreachable,
         };
-        StartError { cause, message: error.message, mend: error.mend }
+        StartError { cause, message: error.message, hint: error.hint }
     }
 }
 
@@ -104,7 +104,7 @@ impl From<Failure> for StartError {
     fn from(failure: Failure) -> Self {
         match failure {
             Failure::Start(error) => error,
-            Failure::Agent(message) => StartError { cause: Cause::Refused, message, mend: String::new() },
+            Failure::Agent(message) => StartError { cause: Cause::Refused, message, hint: String::new() },
         }
     }
 }
@@ -195,12 +195,13 @@ impl Bridge {
         }
         for link in links {
             let Link { name, publisher, reports } = link;
-            let Some(heads) = head_receivers.remove(&name) else { continue };
+            let Some((heads, broker)) = head_receivers.remove(&name).zip(settings.brokers.get(&name)) else { continue };
             let dead =
                 Some(&settings.delivery.dead).filter(|dead| !dead.is_empty()).map(|dead| destination(Kind::of(publisher.kind()), dead));
             let parts = dispatch::Parts {
                 store: store.clone(),
                 broker: name,
+                settings: broker.clone(),
                 publisher,
                 reports,
                 rules: settings.delivery.clone(),
@@ -313,7 +314,7 @@ async fn drained(tasks: &mut JoinSet<Ended>) {
     while let Some(ended) = tasks.join_next().await {
         match ended {
             Ok(Ok(_)) => {}
-            Ok(Err(error)) => tracing::warn!(%error, mend = error.mend, "an agent ended before it had started"),
+            Ok(Err(error)) => tracing::warn!(%error, hint = error.hint, "an agent ended before it had started"),
             Err(error) => tracing::error!(%error, "an agent failed while draining"),
         }
     }

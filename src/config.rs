@@ -18,13 +18,12 @@ mod walk;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use dwell_connectors::{BrokerConfig, Start};
+use dwell_connectors::{BrokerConfig, Start, redacted};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use problem::Problem;
 pub(crate) use secret::read as read_secret;
-pub use secret::without_password;
 
 use crate::job::{Confirm, Late};
 
@@ -47,9 +46,9 @@ pub fn load(file: Option<&Path>, overrides: Overrides) -> Result<Settings, Vec<P
         match value.into_string() {
             Ok(value) => env.push((name, value)),
             Err(_) if layers::is_setting(&name) => {
-                let (message, mend) =
+                let (message, hint) =
                     ("the value of this variable is not UTF-8 text".to_owned(), "write it as such, or into a file".to_owned());
-                problems.push(Problem { key: String::new(), source: name, message, mend });
+                problems.push(Problem { key: String::new(), source: name, message, hint });
             }
             Err(_) => {}
         }
@@ -61,7 +60,7 @@ pub fn load(file: Option<&Path>, overrides: Overrides) -> Result<Settings, Vec<P
             // A URL may stand where none belongs.
             for problem in &mut problems {
                 problem.message = secret::without_passwords(&problem.message);
-                problem.mend = secret::without_passwords(&problem.mend);
+                problem.hint = secret::without_passwords(&problem.hint);
             }
             Err(problems)
         }
@@ -182,14 +181,25 @@ pub struct Ingest {
     /// `delay_from = "receipt"`
     pub from_receipt: bool,
     pub declare: bool,
+    /// Where what expires in the topic's queue goes; where `declare` is set, that has a default.
+    pub expired_queue: Option<String>,
     pub rejected: String,
     pub target: String,
     pub exchange: String,
     /// `missing_delay = "immediate"`
     pub missing_delay_immediate: bool,
+    /// `id_from = "key"`
+    pub id_from_key: bool,
     pub hold_ms: u64,
     pub start: Start,
     pub max_age_ms: Option<u64>,
+}
+
+impl Ingest {
+    /// The names of what it reads.
+    pub fn reads(&self) -> impl Iterator<Item = &str> {
+        std::iter::once(self.topic.as_str()).chain(self.expired_queue.as_deref())
+    }
 }
 
 /// `[delivery]`; durations in ms.
@@ -216,6 +226,7 @@ pub struct Limits {
     pub max_delay_ms: u64,
     pub max_body: u64,
     pub max_retries: usize,
+    pub max_rounds: u32,
     pub max_ttr_ms: u32,
     pub max_inbound_bytes: u64,
 }
@@ -246,7 +257,7 @@ impl std::fmt::Debug for Redis {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Redis")
             .field("mode", &self.mode)
-            .field("urls", &self.urls.iter().map(|url| without_password(url)).collect::<Vec<_>>())
+            .field("urls", &self.urls.iter().map(|url| redacted(url)).collect::<Vec<_>>())
             .field("master", &self.master)
             .field("namespace", &self.namespace)
             .field("buckets", &self.buckets)

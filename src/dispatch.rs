@@ -26,7 +26,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::alarm::Alarm;
 use crate::clock::{self, Instant, micros};
-use crate::config::Delivery;
+use crate::config::{Broker, Delivery};
 use crate::fleet::Fleet;
 use crate::publisher::{Publisher, Reports};
 use crate::reconnect::Backoff;
@@ -54,6 +54,7 @@ const REPORTS_AT_ONCE: usize = 64;
 pub struct Dispatch {
     store: Arc<Store>,
     broker: Arc<str>,
+    settings: Broker,
     publisher: Publisher,
     rules: Delivery,
     dead: Option<Destination>,
@@ -89,8 +90,10 @@ pub struct Dispatch {
 pub struct Parts {
     /// The store.
     pub store: Arc<Store>,
-    /// `[brokers.NAME]`
+    /// Its name.
     pub broker: String,
+    /// `[brokers.NAME]`
+    pub settings: Broker,
     /// The link of that broker.
     pub publisher: Publisher,
     /// Where its outcomes arrive.
@@ -126,11 +129,13 @@ impl Dispatch {
         let wakes = Wakes::new(parts.store.keys().buckets(), clock::now());
         let lanes = Lanes::new(parts.store.keys().buckets());
         let window = Window::new(parts.rules.max_in_flight, parts.rules.max_in_flight_bytes);
-        let shares = Shares::new(parts.rules.max_in_flight, parts.rules.max_in_flight_bytes);
+        // What no pattern names has a place behind them: dead letters, and the target of an ingest.
+        let shares = Shares::new(parts.rules.max_in_flight, parts.rules.max_in_flight_bytes, parts.settings.allow.len() + 1);
         Dispatch {
             of_broker: parts.metrics.broker(&parts.broker),
             store: parts.store,
             broker: parts.broker.into(),
+            settings: parts.settings,
             publisher: parts.publisher,
             reports: parts.reports,
             rules: parts.rules,
@@ -253,7 +258,7 @@ impl Dispatch {
     async fn give_back_lost(&mut self) {
         while let Err(error) = self.store.reclaim_all_lost(&self.broker).await {
             if error.class == Class::Script {
-                tracing::error!(broker = &*self.broker, %error, mend = "run `dwell fsck --repair`", "claims of a damaged bucket were not given back");
+                tracing::error!(broker = &*self.broker, %error, hint = "run `dwell fsck --repair`", "claims of a damaged bucket were not given back");
                 return;
             }
             tracing::warn!(broker = &*self.broker, %error, "giving back claims failed, trying again");

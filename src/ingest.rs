@@ -4,7 +4,9 @@
 //! the batch is held and tried again. Where Redis stays away for longer than `hold`, all that was read is given back, and nothing is read until it answers:
 //! another instance may reach it.
 
-use dwell_connectors::{Acks, Batch, BrokerConfig, Caution, ConnectorError, Destination, Source, SourceOptions};
+use std::time::Duration;
+
+use dwell_connectors::{Acks, Batch, BrokerConfig, Caution, ConnectorError, Declared, Destination, ErrorKind, Source, SourceOptions};
 use tokio::sync::{Notify, mpsc};
 use tokio_util::sync::CancellationToken;
 
@@ -28,12 +30,14 @@ mod silent;
 use replies::Replier;
 use returned::Returned;
 
-/// The most messages of one batch, and so of one pass through the durability gate.
-const BATCH: usize = 1024;
+/// The most messages of one batch, and so of one pass through the durability gate, which takes a second where Redis syncs its log once a second.
+const BATCH: usize = 1536;
 /// The most bytes of memory of one batch, but for a single larger message.
 const BATCH_BYTES: usize = 4 << 20;
 /// The most messages that are read and not stored yet: the batch that is being stored and those behind it.
 const UNSETTLED: usize = 4096;
+/// A link that was there for so long had been opened in earnest.
+const STEADY: Duration = Duration::from_secs(2);
 
 /// The agent that reads one ingest.
 pub struct Ingest {
@@ -89,6 +93,7 @@ pub fn source_options(ingest: &config::Ingest, limits: &config::Limits) -> Sourc
         acks: Acks::Explicit,
         start: ingest.start,
         apart: vec![Destination::new(&ingest.rejected)],
+        expired_queue: ingest.expired_queue.clone(),
     }
 }
 
@@ -119,14 +124,19 @@ impl Ingest {
         self.source.source(self.options.clone()).await
     }
 
+    /// Makes what it reads, where that is missing.
+    pub async fn declare(&self) -> Result<Declared, ConnectorError> {
+        self.source.declare_source(&self.options).await
+    }
+
     /// Logs once what somebody should know of the queue that it reads.
     pub fn cautions(&self) -> impl Future<Output = ()> + Send + use<> {
         let (name, source, options) = (self.name.clone(), self.source.clone(), self.options.clone());
         async move {
             // Only queues drop what comes back.
             let cautions = if source.kind() == "amqp" { source.cautions(&options).await.unwrap_or_default() } else { Vec::new() };
-            for Caution { message, mend, .. } in cautions {
-                tracing::warn!(ingest = name, queue = options.topic, what = message, mend, "requests may be lost where they are read");
+            for Caution { message, hint, .. } in cautions {
+                tracing::warn!(ingest = name, queue = options.topic, what = message, hint, "requests may be lost where they are read");
             }
         }
     }
@@ -157,8 +167,12 @@ impl Ingest {
             };
             match source {
                 Ok(source) => {
-                    backoff.reset();
+                    let begun = clock::now();
                     let ended = self.read(source, stop, give_up).await;
+                    // A link that opens and is lost at once, time and again, is no reason to hurry.
+                    if begun.elapsed() >= STEADY {
+                        backoff.reset();
+                    }
                     self.tell(|metrics| metrics.reading().reads(false));
                     match ended {
                         Ok(Ended::Told) => return,
@@ -167,14 +181,29 @@ impl Ingest {
                             continue;
                         }
                         Err(error) => {
-                            tracing::warn!(ingest = self.name, %error, mend = error.mend, "link for reading lost, reopening");
+                            tracing::warn!(ingest = self.name, %error, hint = error.hint, "link for reading lost, reopening");
                             self.tell(|metrics| metrics.last_error().met(&error));
                         }
                     }
                 }
                 Err(error) => {
-                    tracing::warn!(ingest = self.name, %error, mend = error.mend, "cannot read, trying again");
+                    tracing::warn!(ingest = self.name, %error, hint = error.hint, "cannot read, trying again");
                     self.tell(|metrics| metrics.last_error().met(&error));
+                    // Deleted meanwhile.
+                    if error.kind == ErrorKind::Missing && self.rules.ingest.declare {
+                        tokio::select! {
+                            () = stop.cancelled() => return,
+                            made = self.declare() => made.map_or_else(
+                                |error| tracing::warn!(ingest = self.name, %error, hint = error.hint, "cannot make what is missing, trying again"),
+                                |made| {
+                                    if made == Declared::Created {
+                                        let hint = "make the bindings anew that led to it, and look for requests that were lost with it";
+                                        tracing::warn!(ingest = self.name, topic = self.options.topic, hint, "what is read was deleted, made it anew");
+                                    }
+                                },
+                            ),
+                        }
+                    }
                 }
             }
             tokio::select! {

@@ -137,6 +137,9 @@ pub struct Job {
     /// The `traceparent` of the span of its request, for attempts to link to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trace: Option<String>,
+    /// How often the message has come back to an ingest before this.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub round: u32,
     /// False for a Kafka tombstone.
     #[serde(default = "yes", skip_serializing_if = "is_yes")]
     pub has_body: bool,
@@ -147,6 +150,11 @@ pub struct Job {
 
 fn yes() -> bool {
     true
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde asks for")]
+fn is_zero(value: &u32) -> bool {
+    *value == 0
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde asks for")]

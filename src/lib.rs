@@ -15,22 +15,14 @@
 //! - [`telemetry`]: logs and metrics; [`http`]: probes, and the admin API.
 //! - [`view`]: jobs, verdicts and counts as commands and HTTP show them.
 //! - [`cli`]: the commands, a file each.
-//! - [`servers`]: private servers for the demo, the load generator and the tests; [`stage`]: such servers with settings and traffic;
-//!   [`demo`]: what `dwell demo` shows; [`mod@bench`]: load, and what came of it. `fuzz`: doors to parsers, for the package that feeds them anything.
-
-/// Of every program that is made of this library. On macOS jemalloc has no threads of its own in the background, which it is built with here.
-#[cfg(all(feature = "jemalloc", target_os = "linux", target_env = "gnu"))]
-#[global_allocator]
-static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+//! - `fuzz`: doors to parsers, for the package that feeds them anything.
 
 pub mod alarm;
 pub mod apply;
-pub mod bench;
 pub mod bridge;
 pub mod cli;
 pub mod clock;
 pub mod config;
-pub mod demo;
 pub mod dispatch;
 pub mod fleet;
 #[cfg(feature = "fuzz")]
@@ -44,9 +36,7 @@ pub mod reconnect;
 pub mod request;
 pub mod rescue;
 pub mod retry;
-pub mod servers;
 pub mod shutdown;
-pub mod stage;
 pub mod store;
 pub mod sweep;
 pub mod telemetry;

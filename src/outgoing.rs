@@ -17,6 +17,8 @@ pub const ID: &str = "delayed-id";
 pub const ATTEMPT: &str = "delayed-attempt";
 /// The due time of the schedule, epoch ms.
 pub const DUE: &str = "delayed-due";
+/// How often the message came back to an ingest as a new request, where it did.
+pub const ROUND: &str = "delayed-round";
 /// Why it is dead.
 pub const DEAD_REASON: &str = "delayed-dead-reason";
 /// What went wrong last.
@@ -56,6 +58,9 @@ pub fn attempt(lease: &Lease, broker_kind: &str) -> Message {
     headers.push(ID, Value::Text(lease.id.as_str().to_owned()));
     headers.push(ATTEMPT, number(broker_kind, i64::from(lease.state.attempt)));
     headers.push(DUE, number(broker_kind, lease.state.due_ms));
+    if job.round > 0 {
+        headers.push(ROUND, number(broker_kind, job.round.into()));
+    }
     let mut properties = job.properties.clone();
     if broker_kind == "amqp" && job.origin != "amqp" {
         // From another kind of broker: persistent, or a restart of the broker would lose what we call delivered.

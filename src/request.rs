@@ -1,8 +1,8 @@
 //! A message becomes a request, or is refused with a code. Pure: no clock, no network, never a panic.
 //!
 //! In reading order: `parse` is the way of a message; `control` is what it asks, whichever form it came in, and reads the `delay-*` headers; `dialect` reads the
-//! headers of other schedulers, `envelope` a JSON body; `target` says where it may go, `headers` what passes on, `foreign` what stands in for a key or properties
-//! that the target's broker does not know, `origin` tells it from every other; `moved` judges a job that goes to another broker; `rules` are the settings it is judged by, and `reject` why it is refused.
+//! headers of other schedulers (`etf1` what one of them makes of keys), `envelope` a JSON body; `target` says where it may go, `headers` what passes on, `foreign` what stands in for a key or properties
+//! that the target's broker does not know, `origin` tells it from every other; `rounds` counts how often one of ours came back; `moved` judges a job that goes to another broker; `rules` are the settings it is judged by, and `reject` why it is refused.
 
 use dwell_connectors::Destination;
 
@@ -11,12 +11,14 @@ use crate::job::{Action, Conflict, Due, Job, JobId};
 mod control;
 mod dialect;
 mod envelope;
+mod etf1;
 mod foreign;
 mod headers;
 mod moved;
 mod origin;
 mod parse;
 mod reject;
+mod rounds;
 mod rules;
 mod target;
 #[cfg(test)]
@@ -46,6 +48,18 @@ impl Request {
         }
     }
 
+    /// Gives a schedule whose id another message has, as [`Schedule::apart`] tells, an id like no other; false for any other request.
+    pub fn take_another_id(&mut self) -> bool {
+        let Request::Schedule(schedule) = self else { return false };
+        let is_other = std::mem::take(&mut schedule.apart);
+        if is_other {
+            schedule.id = origin::random_id();
+            schedule.origin.fingerprint = rand::random();
+            schedule.first = Some(rand::random());
+        }
+        is_other
+    }
+
     /// Of the body that it brings.
     #[must_use]
     pub fn bytes(&self) -> usize {
@@ -63,6 +77,12 @@ pub struct Schedule {
     pub id: JobId,
     /// The id was made here, from position or content: it never replaces another job.
     pub generated: bool,
+    /// Tells every call for this schedule from all others, where nothing of the message does: the broker says that it delivers the message for the first
+    /// time, or tells nothing. It is the generation of the job.
+    pub first: Option<[u8; 8]>,
+    /// Whoever has the id is another message, but for a copy of this one: the id is of what the producer wrote, and the broker says that it delivers the message
+    /// for the first time.
+    pub apart: bool,
     /// When.
     pub due: Due,
     /// What if the id exists.

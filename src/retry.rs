@@ -45,6 +45,7 @@ mod tests {
             created_ms: 0,
             origin: String::new(),
             trace: None,
+            round: 0,
             has_body: true,
             body: Bytes::new(),
         }

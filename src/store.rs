@@ -4,7 +4,7 @@
 //! - [`link`]: connections, rebuilt when they break; [`gate`]: those that wait for durability; [`meta`]: what a namespace is.
 //! - [`batch`]: requests, behind the gate; [`inbound`]: `schedule`; [`lease`]: `claim` and `rescue`; [`settle`]: `complete` to `bury`; [`act`]: `cancel` to `requeue`; [`read`], [`list`] and `horizon`: what is there; [`fleet`]: the instances.
 //! - [`transfer`]: jobs of one broker become those of another.
-//! - [`fsck`]: damage, found and mended.
+//! - [`fsck`]: damage, found and repaired.
 //! - [`permits`]: what the user may do; [`survey`]: what a start would find; both change nothing. [`vitals`]: what Redis spends.
 
 pub mod act;
@@ -75,6 +75,8 @@ pub struct Store {
     brokers: RwLock<Arc<[String]>>,
     /// Redis's clock as last seen: µs, and when it was seen here.
     clock: Mutex<Option<(i64, Instant)>>,
+    /// Until when a call of a batch that got no answer may be carried out.
+    unanswered_until: Mutex<Option<Instant>>,
     /// Claims whose answer was lost: what they took goes back first.
     lost_claims: Mutex<Vec<lease::LostClaim>>,
     /// By bucket and set: what stands at its head and cannot be read.
@@ -93,7 +95,10 @@ impl Store {
         permits::refuse_unpermitted(&link, &Keys::new(&settings.namespace, settings.buckets)).await?;
         let known = meta::join(&link, settings, brokers).await?;
         let joined = Some((settings.clone(), brokers.into()));
-        Ok(Store { joined, ..Store::over(settings, link, Gate::new(settings, Ok(waits)), known, observer) })
+        let store = Store { joined, ..Store::over(settings, link, Gate::new(settings, Ok(waits)), known, observer) };
+        // The first batch is judged by it, before any script has answered.
+        store.read_clock().await?;
+        Ok(store)
     }
 
     /// Opens a namespace that exists, for reading and for actions of people: joins nothing. `Err` of class `Settings` where it does not exist.
@@ -117,6 +122,7 @@ impl Store {
             joined: None,
             brokers: RwLock::new(known.brokers.into()),
             clock: Mutex::new(None),
+            unanswered_until: Mutex::default(),
             lost_claims: Mutex::new(Vec::new()),
             unread: Mutex::default(),
         }
@@ -152,7 +158,7 @@ impl Store {
         self.brokers.read().clone()
     }
 
-    /// Redis's clock now, epoch µs, by what was last seen of it; the host's until anything was.
+    /// Redis's clock now, epoch µs, by what was last seen of it. The host's, where it only reads and acts and has seen nothing yet.
     #[must_use]
     pub fn now_us(&self) -> i64 {
         match *self.clock.lock() {
@@ -160,6 +166,11 @@ impl Store {
             Some((us, seen)) => us + i64::try_from(clock::now().duration_since(seen).as_micros()).unwrap_or(0),
             None => clock::wall_ms() * 1000,
         }
+    }
+
+    /// Whether Redis told its clock.
+    fn has_seen_clock(&self) -> bool {
+        self.clock.lock().is_some()
     }
 
     /// Redis's clock now, epoch ms.

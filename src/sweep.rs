@@ -20,7 +20,7 @@ use crate::units::show_duration_ms;
 
 /// How often the gauges are taken by a fleet of up to [`SMALL`] instances.
 const GAUGES: Duration = Duration::from_secs(5);
-/// The longest that an instance goes without, in a larger one, where nobody reads them: who does is told new ones (telemetry/gauges.rs).
+/// The longest time between two counts of one instance in a larger fleet. A reader who finds older gauges has them counted anew (telemetry/gauges.rs).
 const GAUGES_MOST: Duration = Duration::from_secs(15);
 /// Up to so many instances each takes the gauges as often as one alone.
 const SMALL: u32 = 10;
@@ -59,7 +59,7 @@ impl Sweep {
             if clock::now() >= sweep_at {
                 sweep_at = clock::now() + self.fleet.borrow().shared(SWEEP / SMALL).max(SWEEP);
                 if let Err(error) = self.run_once().await {
-                    tracing::warn!(%error, mend = error.mend, "sweeping failed, trying again");
+                    tracing::warn!(%error, hint = error.hint, "sweeping failed, trying again");
                 }
             }
             let gauges = self.fleet.borrow().shared(GAUGES / SMALL).clamp(GAUGES, GAUGES_MOST);
@@ -99,7 +99,7 @@ impl Sweep {
             tracing::warn!(
                 kept = show(kept),
                 settings = show(self.own),
-                mend = "make the settings of all instances the same; `dwell check --adopt` makes the namespace keep what the settings say",
+                hint = "make the settings of all instances the same; `dwell check --adopt` makes the namespace keep what the settings say",
                 "the namespace keeps delivery.dead_retention and delivery.dedupe_window, and what it keeps is followed"
             );
         }
@@ -145,8 +145,8 @@ impl Sweep {
         stranded.retain(|broker, _| before.contains(broker));
         let told = self.metrics.stranded().get();
         for (broker, jobs) in stranded.iter().filter(|(broker, _)| !told.contains_key(*broker)) {
-            let mend = "name it in the settings again, or move them: dwell requeue --broker OLD --to NEW";
-            tracing::warn!(broker, jobs, mend, "jobs wait for a broker to which no instance delivers");
+            let hint = "name it in the settings again, or move them: dwell requeue --broker OLD --to NEW";
+            tracing::warn!(broker, jobs, hint, "jobs wait for a broker to which no instance delivers");
         }
         for broker in told.keys().filter(|broker| !stranded.contains_key(*broker)) {
             tracing::info!(broker, "no job waits any more for a broker to which no instance delivers");

@@ -223,6 +223,7 @@ mod tests {
             created_ms: 1,
             origin: "nats".to_owned(),
             trace: None,
+            round: 0,
             has_body: true,
             body: "hello".into(),
         };

@@ -74,9 +74,9 @@ fn mistakes_in_the_settings_exit_78_each_with_a_line() {
     let names: Vec<_> = lines.iter().map(|line| line["check"].as_str().unwrap()).collect();
     assert_eq!(names, ["redis.buckets", "redis.url", "brokers", "delivery.late", "delivery.ttr"]);
     assert_eq!(lines[0]["detail"], format!("{path}:2: this is the number 0, not a number from 1 to 1024"));
-    assert_eq!(lines[1]["mend"], "did you mean `urls`?");
+    assert_eq!(lines[1]["hint"], "did you mean `urls`?");
     assert!(lines[4]["detail"].as_str().unwrap().starts_with("DWELL_DELIVERY__TTR: "));
-    assert!(lines.iter().all(|line| line["ok"] == false && line.as_object().unwrap().len() == 4 && line["mend"] != ""));
+    assert!(lines.iter().all(|line| line["ok"] == false && line.as_object().unwrap().len() == 4 && line["hint"] != ""));
 
     let (code, text, _) = run(&mut dwell(&["-c", path, "check", "--offline"]));
     assert_eq!((code, text.matches("FAIL").count()), (Some(78), 4), "{text}");

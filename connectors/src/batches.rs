@@ -15,7 +15,7 @@ pub(crate) struct Batches<T> {
 struct End {
     kind: ErrorKind,
     message: String,
-    mend: String,
+    hint: String,
 }
 
 impl<T> Default for Batches<T> {
@@ -27,8 +27,8 @@ impl<T> Default for Batches<T> {
 impl<T> Batches<T> {
     /// A batch of what is there: at most `count` messages, and as many bytes of memory, but for a single larger one.
     pub(crate) fn take(&mut self, count: usize, bytes: usize) -> Result<Option<Batch>, ConnectorError> {
-        if let Some(End { kind, message, mend }) = &self.ended {
-            return Err(ConnectorError::new(*kind, message.clone()).mend(mend.clone()));
+        if let Some(End { kind, message, hint }) = &self.ended {
+            return Err(ConnectorError::new(*kind, message.clone()).hint(hint.clone()));
         }
         let (mut messages, mut settling, mut size) = (Vec::new(), Vec::new(), 0);
         while messages.len() < count.max(1) {
@@ -68,7 +68,7 @@ impl<T> Batches<T> {
 
     /// Nothing more will come, and nothing can be settled.
     pub(crate) fn end(&mut self, error: &ConnectorError) {
-        self.ended = Some(End { kind: error.kind, message: error.message.clone(), mend: error.mend.clone() });
+        self.ended = Some(End { kind: error.kind, message: error.message.clone(), hint: error.hint.clone() });
     }
 }
 
@@ -90,13 +90,13 @@ mod tests {
     }
 
     #[test]
-    fn the_end_is_said_again_with_its_mend() {
+    fn the_end_is_said_again_with_its_hint() {
         let mut batches: Batches<()> = Batches::default();
         assert!(batches.take(1, 1).unwrap().is_none());
-        batches.end(&ConnectorError::new(ErrorKind::Denied, "no").mend("ask"));
+        batches.end(&ConnectorError::new(ErrorKind::Denied, "no").hint("ask"));
         for _ in 0..2 {
             let error = batches.take(1, 1).unwrap_err();
-            assert_eq!((error.kind, error.message.as_str(), error.mend.as_str()), (ErrorKind::Denied, "no", "ask"));
+            assert_eq!((error.kind, error.message.as_str(), error.hint.as_str()), (ErrorKind::Denied, "no", "ask"));
         }
     }
 }

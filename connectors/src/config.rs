@@ -63,7 +63,7 @@ pub struct Caution {
     /// What was found, for people.
     pub message: String,
     /// What a person can do about it.
-    pub mend: String,
+    pub hint: String,
 }
 
 /// What a [`Caution`] is about.
@@ -73,6 +73,8 @@ pub enum CautionKind {
     ProducerTime,
     /// A message that comes back too often is dropped.
     Drops,
+    /// A message whose time to live is over before it is read is dropped, or goes where nobody reads it.
+    Expires,
 }
 
 /// What `declare` found or did.
@@ -89,7 +91,7 @@ impl BrokerConfig {
     pub async fn source(&self, options: SourceOptions) -> Result<Box<dyn Source>, ConnectorError> {
         match self {
             #[cfg(feature = "amqp")]
-            BrokerConfig::Amqp(config) => Ok(Box::new(Box::pin(crate::amqp::source::open(config, options)).await?)),
+            BrokerConfig::Amqp(config) => Box::pin(crate::amqp::source::open(config, options)).await,
             #[cfg(feature = "nats")]
             BrokerConfig::Nats(config) => Ok(Box::new(Box::pin(crate::nats::source::open(config, options)).await?)),
             #[cfg(feature = "kafka")]
@@ -120,7 +122,7 @@ impl BrokerConfig {
             BrokerConfig::Kafka(config) => crate::kafka::cautions(config, &options.topic).await,
             #[cfg(feature = "nats")]
             BrokerConfig::Nats(_) => Ok(Vec::new()),
-            BrokerConfig::Memory(_) => Ok(Vec::new()),
+            BrokerConfig::Memory(config) => memory::look(config, options).map(|_| Vec::new()),
         }
     }
 
@@ -153,13 +155,22 @@ impl BrokerConfig {
     pub async fn declare(&self, to: &Destination, role: Role) -> Result<Declared, ConnectorError> {
         match self {
             #[cfg(feature = "amqp")]
-            BrokerConfig::Amqp(config) => Box::pin(crate::amqp::declare(config, to, role)).await,
+            BrokerConfig::Amqp(config) => Box::pin(crate::amqp::declare(config, to)).await,
             #[cfg(feature = "nats")]
             BrokerConfig::Nats(config) => Box::pin(crate::nats::declare(config, to, role)).await,
             #[cfg(feature = "kafka")]
             BrokerConfig::Kafka(config) => crate::kafka::declare(config, to, role).await,
             BrokerConfig::Memory(config) => memory::declare(config, to, role),
         }
+    }
+
+    /// Makes what a source of these options reads, where it is missing; what exists is left as it is.
+    pub async fn declare_source(&self, options: &SourceOptions) -> Result<Declared, ConnectorError> {
+        #[cfg(feature = "amqp")]
+        if let BrokerConfig::Amqp(config) = self {
+            return Box::pin(crate::amqp::declare_source(config, options)).await;
+        }
+        self.declare(&Destination::new(&options.topic), Role::Ingest).await
     }
 
     /// The problems of these settings that show without a connection, each as a sentence; empty when there are none.
@@ -185,6 +196,27 @@ impl BrokerConfig {
             return crate::amqp::pattern_problem(pattern);
         }
         None
+    }
+
+    /// Whether this pattern of `allow` is for many destinations.
+    #[must_use]
+    pub fn is_pattern(&self, pattern: &str) -> bool {
+        match self {
+            #[cfg(feature = "amqp")]
+            BrokerConfig::Amqp(_) => pattern.contains('*'),
+            _ => self.forbidden(&Destination::new(pattern)).is_some(),
+        }
+    }
+
+    /// Whether this pattern of `allow` is for something on this exchange.
+    #[must_use]
+    #[cfg_attr(not(feature = "amqp"), allow(unused_variables, reason = "only AMQP has exchanges"))]
+    pub fn allows_exchange(&self, pattern: &str, exchange: &str) -> bool {
+        match self {
+            #[cfg(feature = "amqp")]
+            BrokerConfig::Amqp(_) => crate::amqp::allows_exchange(pattern, exchange),
+            _ => false,
+        }
     }
 
     /// Whether a target that producers name is allowed by this pattern, by the broker's own rules.

@@ -9,7 +9,7 @@ pub struct ConnectorError {
     /// What failed and where (never a password, never a body), for people.
     pub message: String,
     /// What a person can do about it; empty where nothing but waiting helps.
-    pub mend: String,
+    pub hint: String,
     /// The client library's error.
     #[source]
     pub source: Option<Box<dyn std::error::Error + Send + Sync>>,
@@ -31,13 +31,13 @@ pub enum ErrorKind {
 impl ConnectorError {
     /// An error of this kind.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        ConnectorError { kind, message: message.into(), mend: String::new(), source: None }
+        ConnectorError { kind, message: message.into(), hint: String::new(), source: None }
     }
 
     /// The same error with what a person can do.
     #[must_use]
-    pub fn mend(mut self, mend: impl Into<String>) -> Self {
-        self.mend = mend.into();
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = hint.into();
         self
     }
 

@@ -29,6 +29,8 @@ pub struct Message {
     /// The broker says, or cannot rule out, that it delivered this message before. False is no proof on NATS: a server that crashed may have
     /// forgotten its last deliveries.
     pub redelivered: bool,
+    /// The message expired in its queue, and the broker's mark of what it delivered before was lost with that.
+    pub mark_lost: bool,
 }
 
 impl Message {

@@ -7,7 +7,7 @@ use std::path::Path;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::{ConnectorError, ErrorKind};
+use crate::{ConnectorError, ErrorKind, redacted};
 
 /// A text that is not shown: as `***` in every output, also when it is serialized.
 #[derive(Clone, Default, PartialEq, Eq, Deserialize, JsonSchema)]
@@ -82,18 +82,6 @@ pub(crate) fn decoded(text: &str) -> Secret {
     Secret(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// The URL without its password; a user without one is a token.
-pub(crate) fn redacted(url: &str) -> String {
-    let (scheme, rest) = url.split_once("://").map_or(("", url), |(scheme, rest)| (&url[..scheme.len() + 3], rest));
-    match rest.rsplit_once('@') {
-        None => url.to_owned(),
-        Some((login, host)) => match login.split_once(':') {
-            Some((user, _)) => format!("{scheme}{user}:***@{host}"),
-            None => format!("{scheme}***@{host}"),
-        },
-    }
-}
-
 impl fmt::Display for Urls {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.each().map(redacted).collect::<Vec<_>>().join(", "))
@@ -144,7 +132,7 @@ pub(crate) async fn read_secret(setting: &str, file: &Path) -> Result<String, Co
         Ok(_) => Err(ConnectorError::new(ErrorKind::Config, format!("`{setting}`: {} is empty", file.display()))),
         Err(error) => {
             let message = format!("`{setting}`: cannot read {}: {error}", file.display());
-            Err(ConnectorError::new(ErrorKind::Config, message).mend("check the path and its permissions").because(error))
+            Err(ConnectorError::new(ErrorKind::Config, message).hint("check the path and its permissions").because(error))
         }
     }
 }

@@ -61,6 +61,9 @@ pub struct SourceOptions {
     pub start: Start,
     /// What the reader itself publishes to and must never read: where the broker shows that it would, the source is not opened.
     pub apart: Vec<Destination>,
+    /// AMQP: the queue to which the dead-letter exchange of the topic's queue leads what expired there. It is read too, and each of its messages comes
+    /// as it was published.
+    pub expired_queue: Option<String>,
 }
 
 /// An open source. An open value is a connection: there is no `connect`, [`crate::BrokerConfig::source`] returns it ready.

@@ -43,7 +43,7 @@ impl Harness for Memory {
         self.broker.refuse_open(ErrorKind::Disconnected);
         self.broker.cut();
     }
-    async fn mend(&self) {
+    async fn heal(&self) {
         self.broker.heal();
     }
     fn patience(&self) -> Option<Duration> {

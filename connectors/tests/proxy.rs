@@ -93,7 +93,7 @@ async fn a_cut_resets_what_is_open_and_what_comes() {
     is_reset(&mut link).await;
     let mut refused = TcpStream::connect(proxy.address()).await.unwrap();
     is_reset(&mut refused).await;
-    proxy.mend();
+    proxy.heal();
     connect(&proxy).await;
 }
 
@@ -120,7 +120,7 @@ async fn what_stalls_comes_afterwards() {
     is_silent(&mut link).await;
     is_silent(&mut another).await;
     assert!(heard.try_recv().is_err());
-    proxy.mend();
+    proxy.heal();
     assert_eq!(hear(&mut link, 5).await, b"later");
     assert_eq!(hear(&mut another, 3).await, b"too");
 }
@@ -137,7 +137,7 @@ async fn dropped_answers_never_come_though_the_server_heard() {
     link.write_all(b"lost").await.unwrap();
     assert_eq!(heard.recv().await.unwrap(), b"lost");
     is_silent(&mut link).await;
-    proxy.mend();
+    proxy.heal();
     is_reset(&mut link).await;
     speak(&mut quiet, b"unharmed").await;
 }

@@ -24,12 +24,15 @@ fn tokens(pattern: &[&str], subject: &[&str]) -> bool {
     }
 }
 
-/// `*` is any bytes but this one: every way to divide the text is tried, in a table.
+/// `*` is any bytes but this one, `**` any bytes: every way to divide the text is tried, in a table.
 fn glob(pattern: &[u8], text: &[u8], but: Option<u8>) -> bool {
     // matches[n]: the pattern so far takes the first n bytes.
     let mut matches = vec![false; text.len() + 1];
     matches[0] = true;
-    for letter in pattern {
+    let mut rest = pattern;
+    while let Some(letter) = rest.first() {
+        let (width, but) = if rest.starts_with(b"**") { (2, None) } else { (1, but) };
+        rest = &rest[width..];
         let before = matches;
         matches = vec![false; text.len() + 1];
         for end in 0..=text.len() {
@@ -46,7 +49,8 @@ fn glob(pattern: &[u8], text: &[u8], but: Option<u8>) -> bool {
 /// Whether this belongs to the broker or its clients, or is no destination at all, so that nothing may ever be sent there.
 pub(crate) fn never(kind: &str, to: &Destination) -> bool {
     let both = format!("{}{}", to.exchange, to.address);
-    let odd = both.is_empty() || both.chars().any(char::is_control);
+    // A routing key is whatever it is.
+    let odd = both.is_empty() || (if kind == "amqp" { &to.exchange } else { &both }).chars().any(char::is_control);
     let name = if to.exchange.is_empty() { &to.address } else { &to.exchange };
     odd || match kind {
         "nats" => {
@@ -60,6 +64,6 @@ pub(crate) fn never(kind: &str, to: &Destination) -> bool {
             let plain = to.address.chars().all(|letter| letter.is_ascii_alphanumeric() || "._-".contains(letter));
             !plain || to.address.len() > 249 || [".", ".."].contains(&to.address.as_str()) || to.address.starts_with("__")
         }
-        _ => name.starts_with("amq.") || both.contains('*') || to.exchange.len() > 255 || to.address.len() > 255,
+        _ => name.starts_with("amq.") || to.exchange.contains('*') || to.exchange.len() > 255 || to.address.len() > 255,
     }
 }

@@ -20,7 +20,7 @@ fn reachable(to: &Destination, broker: &str, rules: &Rules) {
     let kind = known.kind.as_str();
     assert!(!naive::never(kind, to), "{to:?} belongs to the broker");
     assert!(known.allow.iter().any(|pattern| naive::allows(kind, pattern, to)), "{to:?} is not allowed");
-    let read = |topic: &String| to.exchange.is_empty() && (*topic == to.address || (kind == "nats" && naive::allows(kind, topic, to)));
+    let read = |topic: &String| to.exchange.is_empty() && (*topic == to.address || kind == "nats" && naive::allows(kind, topic, to));
     assert!(!known.ingest_topics.iter().any(read), "{to:?} is an ingest's own");
 }
 

@@ -22,6 +22,8 @@ pub(crate) fn target(bytes: &[u8]) {
     let schedule = Schedule {
         id: id.clone(),
         generated: read.generated,
+        first: None,
+        apart: false,
         due: Due::In(0),
         conflict: Conflict::Keep,
         job: read.job.clone(),

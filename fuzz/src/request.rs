@@ -101,6 +101,7 @@ fn message(input: &mut Input<'_>, kind: &str, flags: u8) -> Message {
         timestamp_ms,
         timestamp_is_cut: flags & 64 != 0,
         redelivered: flags & 32 != 0,
+        mark_lost: false,
     }
 }
 

@@ -28,13 +28,29 @@ pub fn needed(settings: &Settings, roles: Roles, name: &str, broker: &Broker) ->
     }
     if roles.ingest {
         let of_broker = settings.ingest.iter().filter(|(_, ingest)| ingest.broker == name);
-        needed.extend(of_broker.map(|(ingest_name, ingest)| Needed {
-            setting: format!("ingest.{ingest_name}.rejected"),
-            to: destination(kind, &ingest.rejected),
-            declare: ingest.declare,
-        }));
+        for (ingest_name, ingest) in of_broker {
+            needed.push(Needed {
+                setting: format!("ingest.{ingest_name}.rejected"),
+                to: destination(kind, &ingest.rejected),
+                declare: ingest.declare,
+            });
+            if !ingest.exchange.is_empty() {
+                // Its type and its bindings are its owner's.
+                let to = Destination { exchange: ingest.exchange.clone(), address: String::new() };
+                needed.push(Needed { setting: format!("ingest.{ingest_name}.exchange"), to, declare: false });
+            }
+        }
     }
     needed
+}
+
+impl Needed {
+    /// The destination, for people.
+    #[must_use]
+    pub fn shown(&self) -> String {
+        let Destination { exchange, address } = &self.to;
+        if address.is_empty() { format!("the exchange `{exchange}`") } else { format!("`{}`", self.to) }
+    }
 }
 
 pub(super) async fn find_or_declare(broker: &Broker, name: &str, sink: &dyn Sink, needed: &Needed) -> Result<(), StartError> {
@@ -54,9 +70,15 @@ pub(super) async fn find_or_declare(broker: &Broker, name: &str, sink: &dyn Sink
 #[must_use]
 pub fn nothing_takes(broker: &Broker, name: &str, needed: &Needed) -> StartError {
     let place = broker.connector.place();
+    let (what, hint) = match needed.to.exchange.as_str() {
+        exchange if !exchange.is_empty() && needed.to.address.is_empty() => {
+            (format!("there is no exchange `{exchange}`"), "create the exchange with its bindings")
+        }
+        _ => (format!("nothing takes messages at `{}`", needed.to), "make that destination, or set declare = true in the ingest"),
+    };
     StartError {
         cause: Cause::Refused,
-        message: format!("broker `{name}` ({place}): nothing takes messages at `{}`, which {} names", needed.to, needed.setting),
-        mend: "make that destination, or set declare = true in the ingest".to_owned(),
+        message: format!("broker `{name}` ({place}): {what}, which {} names", needed.setting),
+        hint: hint.to_owned(),
     }
 }

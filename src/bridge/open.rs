@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use dwell_connectors::{BrokerConfig, ConnectorError, Destination, Outcomes, Role};
+use dwell_connectors::{ConnectorError, Outcomes};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -105,10 +105,9 @@ impl First {
 pub(super) struct Unread {
     name: String,
     agent: Ingest,
-    source: BrokerConfig,
     publisher: Publisher,
-    /// The topic to make where it is missing.
-    declare: Option<Destination>,
+    /// What it reads is made where it is missing.
+    declare: bool,
     metrics: Metrics,
 }
 
@@ -119,7 +118,7 @@ pub(super) fn ingests(
     apply: &Apply,
     wait: &Wait,
 ) -> Result<Vec<Unread>, StartError> {
-    let bad = |message: String| StartError { cause: Cause::Settings, message, mend: String::new() };
+    let bad = |message: String| StartError { cause: Cause::Settings, message, hint: String::new() };
     let ingests = settings.ingest.iter().map(|(name, ingest)| {
         let broker = settings
             .brokers
@@ -134,14 +133,7 @@ pub(super) fn ingests(
             apply: apply.clone(),
             readiness: wait.readiness.clone(),
         });
-        Ok(Unread {
-            name: name.clone(),
-            agent,
-            source: broker.connector.clone(),
-            publisher: publisher.clone(),
-            declare: ingest.declare.then(|| Destination::new(&ingest.topic)),
-            metrics: apply.metrics.clone(),
-        })
+        Ok(Unread { name: name.clone(), agent, publisher: publisher.clone(), declare: ingest.declare, metrics: apply.metrics.clone() })
     });
     ingests.collect()
 }
@@ -154,8 +146,8 @@ impl Unread {
             let _ = self.publisher.connected().wait_for(|up| *up).await;
             let open = || async {
                 let open = async {
-                    if let Some(topic) = &self.declare {
-                        self.source.declare(topic, Role::Ingest).await?;
+                    if self.declare {
+                        self.agent.declare().await?;
                     }
                     self.agent.open().await
                 };

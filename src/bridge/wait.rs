@@ -45,7 +45,7 @@ impl Wait {
             }
             self.readiness.missing(what, &error.message);
             if told.is_none_or(|told| now.duration_since(told) >= TELL) {
-                tracing::warn!(waiting_for = %what, %error, mend = error.mend, "waiting for what cannot be reached");
+                tracing::warn!(waiting_for = %what, %error, hint = error.hint, "waiting for what cannot be reached");
                 told = Some(now);
             }
             let again = async {
@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     fn error(cause: Cause) -> StartError {
-        StartError { cause, message: "far away".to_owned(), mend: String::new() }
+        StartError { cause, message: "far away".to_owned(), hint: String::new() }
     }
 
     #[tokio::test(start_paused = true)]

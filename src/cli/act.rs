@@ -83,8 +83,8 @@ async fn run(
         Some((delay_for, delay_until)) => {
             let now_ms = store.read_clock().await? / 1000;
             due_within(delay_for, delay_until, None, settings.limits.max_delay_ms, now_ms).map_err(|rejection| {
-                let mend = "choose another time, or change limits.max_delay here and where dwell runs";
-                Stop::because(Exit::Usage, rejection.to_string(), mend)
+                let hint = "choose another time, or change limits.max_delay here and where dwell runs";
+                Stop::because(Exit::Usage, rejection.to_string(), hint)
             })?
         }
     };

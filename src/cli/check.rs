@@ -1,4 +1,4 @@
-//! `dwell check`: settings, then servers; each a line, each with its mend. Exits as `run` would.
+//! `dwell check`: settings, then servers; each a line, each with its hint. Exits as `run` would.
 
 mod brokers;
 mod redis;
@@ -35,7 +35,7 @@ pub struct Check {
     /// What was found; never a secret.
     pub detail: String,
     /// What to do about it; empty where nothing is to do.
-    pub mend: String,
+    pub hint: String,
     /// What `run` would exit with because of it.
     #[serde(skip)]
     pub exit: Exit,
@@ -47,50 +47,50 @@ pub struct Check {
 impl Check {
     /// All is well.
     pub fn good(name: impl Into<String>, detail: impl Into<String>) -> Self {
-        Check { name: name.into(), ok: true, detail: detail.into(), mend: String::new(), exit: Exit::Ok, skipped: false }
+        Check { name: name.into(), ok: true, detail: detail.into(), hint: String::new(), exit: Exit::Ok, skipped: false }
     }
 
     /// It works, and yet somebody should look at it.
-    pub fn warning(name: impl Into<String>, detail: impl Into<String>, mend: impl Into<String>) -> Self {
-        Check { name: name.into(), ok: true, detail: detail.into(), mend: mend.into(), exit: Exit::Ok, skipped: false }
+    pub fn warning(name: impl Into<String>, detail: impl Into<String>, hint: impl Into<String>) -> Self {
+        Check { name: name.into(), ok: true, detail: detail.into(), hint: hint.into(), exit: Exit::Ok, skipped: false }
     }
 
     /// `run` would exit with this code.
-    pub fn bad(exit: Exit, name: impl Into<String>, detail: impl Into<String>, mend: impl Into<String>) -> Self {
-        Check { name: name.into(), ok: false, detail: detail.into(), mend: mend.into(), exit, skipped: false }
+    pub fn bad(exit: Exit, name: impl Into<String>, detail: impl Into<String>, hint: impl Into<String>) -> Self {
+        Check { name: name.into(), ok: false, detail: detail.into(), hint: hint.into(), exit, skipped: false }
     }
 
     /// It cannot be known: `on` failed, and `run` would go no further.
     pub fn skipped(name: impl Into<String>, on: &Check) -> Self {
-        let (detail, mend) = (format!("not looked at: see {}", on.name), format!("mend {} first", on.name));
-        Check { name: name.into(), ok: false, detail, mend, exit: on.exit, skipped: true }
+        let (detail, hint) = (format!("not looked at: see {}", on.name), format!("see to {} first", on.name));
+        Check { name: name.into(), ok: false, detail, hint, exit: on.exit, skipped: true }
     }
 
     /// The error that `run` would stop with.
     pub fn of_error(name: impl Into<String>, error: impl Into<StartError>) -> Self {
         let error = error.into();
-        Check::bad(Exit::of(error.cause), name, error.message, error.mend)
+        Check::bad(Exit::of(error.cause), name, error.message, error.hint)
     }
 
     fn of_problem(problem: &Problem) -> Self {
         let name = if problem.key.is_empty() { "settings" } else { &problem.key };
-        Check::bad(Exit::Settings, name, format!("{}: {}", problem.source, problem.message), &problem.mend)
+        Check::bad(Exit::Settings, name, format!("{}: {}", problem.source, problem.message), &problem.hint)
     }
 
     fn text(&self) -> String {
-        let mark = match (self.ok, self.mend.is_empty()) {
+        let mark = match (self.ok, self.hint.is_empty()) {
             _ if self.skipped => return format!("skip  {}  {}", self.name, self.detail),
             (false, _) => "FAIL",
             (true, false) => "warn",
             (true, true) => "ok  ",
         };
-        let mend = if self.mend.is_empty() { String::new() } else { format!("\n        {}", clean(&self.mend)) };
+        let hint = if self.hint.is_empty() { String::new() } else { format!("\n        {}", clean(&self.hint)) };
         // What servers say of themselves is not to steer a terminal either.
-        format!("{mark}  {}  {}{mend}", clean(&self.name), clean(&self.detail))
+        format!("{mark}  {}  {}{hint}", clean(&self.name), clean(&self.detail))
     }
 }
 
-/// The exit code of them all: wrong settings before servers that are away, because waiting mends only the latter.
+/// The exit code of them all: wrong settings before servers that are away, because waiting helps only the latter.
 #[must_use]
 pub fn exit_of(checks: &[Check]) -> Exit {
     let failed = |exit: Exit| checks.iter().any(|check| !check.ok && check.exit == exit);
@@ -154,6 +154,6 @@ mod tests {
     #[test]
     fn a_line_of_json_has_the_four_keys_of_the_contract() {
         let json = serde_json::to_value(Check::good("settings", "fine")).unwrap();
-        assert_eq!(json, serde_json::json!({"check": "settings", "ok": true, "detail": "fine", "mend": ""}));
+        assert_eq!(json, serde_json::json!({"check": "settings", "ok": true, "detail": "fine", "hint": ""}));
     }
 }

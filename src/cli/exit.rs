@@ -68,14 +68,14 @@ pub enum Stop {
         /// What failed, and where; never a secret.
         message: String,
         /// What to do about it; empty where there is nothing to say.
-        mend: String,
+        hint: String,
     },
 }
 
 impl Stop {
-    /// Stops with this code, message and mend.
-    pub fn because(exit: Exit, message: impl Into<String>, mend: impl Into<String>) -> Self {
-        Stop::Because { exit, message: message.into(), mend: mend.into() }
+    /// Stops with this code, message and hint.
+    pub fn because(exit: Exit, message: impl Into<String>, hint: impl Into<String>) -> Self {
+        Stop::Because { exit, message: message.into(), hint: hint.into() }
     }
 
     /// The code to exit with.
@@ -96,8 +96,8 @@ impl std::fmt::Display for Stop {
                 write!(f, "error: {count} {} in the settings", if count == 1 { "mistake" } else { "mistakes" })?;
                 problems.iter().try_for_each(|problem| write!(f, "\n  {problem}"))
             }
-            Stop::Because { message, mend, .. } if mend.is_empty() => write!(f, "error: {message}"),
-            Stop::Because { message, mend, .. } => write!(f, "error: {message}\n  {mend}"),
+            Stop::Because { message, hint, .. } if hint.is_empty() => write!(f, "error: {message}"),
+            Stop::Because { message, hint, .. } => write!(f, "error: {message}\n  {hint}"),
         }
     }
 }
@@ -114,9 +114,9 @@ impl From<StoreError> for Stop {
         match error.class {
             Class::Script if error.is_unreadable() => {
                 let code = Code::UnreadableJob.as_str();
-                Stop::because(Exit::Failed, format!("{code}: {}", error.message), error.mend)
+                Stop::because(Exit::Failed, format!("{code}: {}", error.message), error.hint)
             }
-            Class::Script | Class::Outdated | Class::NoScript => Stop::because(Exit::Failed, error.message, error.mend),
+            Class::Script | Class::Outdated | Class::NoScript => Stop::because(Exit::Failed, error.message, error.hint),
             _ => StartError::from(error).into(),
         }
     }

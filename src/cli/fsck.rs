@@ -1,4 +1,4 @@
-//! `dwell fsck`: damage in the namespace, straight from Redis; with `--repair` mended.
+//! `dwell fsck`: damage in the namespace, straight from Redis; with `--repair` repaired.
 
 use super::common::{Common, Form, json, line};
 use super::exit::{Exit, Stop};
@@ -22,7 +22,7 @@ const COLUMNS: [Column; 5] = [
 /// `dwell fsck`
 #[derive(Debug, Clone, clap::Args)]
 pub struct Args {
-    /// Mend what is found, beside running instances. What cannot be read is put aside, never deleted
+    /// Repair what is found, beside running instances. What cannot be read is put aside, never deleted
     #[arg(long)]
     pub repair: bool,
 }
@@ -71,6 +71,6 @@ fn text(findings: &[Finding], jobs: Option<u64>, repair: bool) -> String {
     });
     let table = table(COLUMNS, rows, width());
     let repaired = findings.iter().filter(|finding| finding.repaired).count();
-    let hint = if repair { "" } else { "; --repair mends it" };
+    let hint = if repair { "" } else { "; --repair repairs it" };
     format!("{table}\n{} found, {repaired} repaired, {looked}{hint}", findings.len())
 }

@@ -1,11 +1,9 @@
 //! The command line: a file a command, and what all of them share.
 
 pub mod act;
-pub mod bench;
 pub mod check;
 pub mod common;
 pub mod completions;
-pub mod demo;
 pub mod exit;
 pub mod fsck;
 pub mod ls;
@@ -40,7 +38,7 @@ pub struct Cli {
 enum Command {
     /// Run the sidecar
     Run(run::Args),
-    /// Check settings and servers: each a line, each with its mend
+    /// Check settings and servers: each a line, each with its hint
     Check(check::Args),
     /// Send a request through the broker, as a producer does
     Send(send::Args),
@@ -50,7 +48,7 @@ enum Command {
     Show(show::Args),
     /// Count the jobs, straight from Redis
     Stats(stats::Args),
-    /// Find damage in the store, and mend it
+    /// Find damage in the store, and repair it
     Fsck(fsck::Args),
     /// Cancel a job
     Cancel(act::Args),
@@ -64,10 +62,6 @@ enum Command {
     Fail(act::Word),
     /// Take a job out of the dead, its attempts from 1; or move the jobs of one broker to another
     Requeue(requeue::Args),
-    /// Show the bridge at work, on servers of its own
-    Demo(demo::Args),
-    /// Measure, on servers of its own
-    Bench(bench::Args),
     /// Print the JSON Schema of the settings
     Schema(schema::Args),
     /// Print completions for a shell
@@ -128,8 +122,6 @@ impl Command {
             Command::Finish(args) => Box::pin(act::word(common, Action::Finish, args)).await,
             Command::Fail(args) => Box::pin(act::word(common, Action::Fail, args)).await,
             Command::Requeue(args) => Box::pin(requeue::run(common, args)).await,
-            Command::Demo(args) => Box::pin(demo::run(common, &args)).await,
-            Command::Bench(args) => Box::pin(bench::run(common, &args)).await,
             Command::Schema(_) => schema::run(common),
             Command::Completions(args) => completions::run(&args),
         }

@@ -32,7 +32,7 @@ pub struct Args {
 
 impl From<StartError> for Stop {
     fn from(error: StartError) -> Self {
-        Stop::because(Exit::of(error.cause), error.message, error.mend)
+        Stop::because(Exit::of(error.cause), error.message, error.hint)
     }
 }
 

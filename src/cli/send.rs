@@ -95,12 +95,12 @@ fn ingest_of<'a>(settings: &'a Settings, name: Option<&str>) -> Result<(&'a str,
         None if settings.ingest.len() == 1 => settings.ingest.first_key_value(),
         None => None,
     };
-    let (message, mend) = match name {
+    let (message, hint) = match name {
         _ if names.is_empty() => ("the settings have no [ingest.NAME]".to_owned(), "nothing reads requests: add one".to_owned()),
         Some(name) => (format!("there is no [ingest.{name}]"), format!("--ingest is one of {names}")),
         None => ("the settings have several ingests".to_owned(), format!("choose one with --ingest: {names}")),
     };
-    found.map(|(name, ingest)| (name.as_str(), ingest)).ok_or_else(|| Stop::because(Exit::Usage, message, mend))
+    found.map(|(name, ingest)| (name.as_str(), ingest)).ok_or_else(|| Stop::because(Exit::Usage, message, hint))
 }
 
 fn body(args: &Args, max_body: u64) -> Result<Vec<u8>, Stop> {
@@ -132,8 +132,8 @@ fn message(args: &Args, id: &str, body: Vec<u8>) -> Message {
 /// A request that `run` would reject by these settings is not sent: whoever types it wants to hear of it here.
 fn judge(settings: &Settings, name: &str, ingest: &Ingest, message: &Message) -> Result<(), Stop> {
     if ingest.envelope {
-        let mend = "send the envelope with the broker's own tool, or choose another --ingest";
-        return Err(Stop::because(Exit::Usage, format!("ingest.{name} has format = \"envelope\": its requests are no headers"), mend));
+        let hint = "send the envelope with the broker's own tool, or choose another --ingest";
+        return Err(Stop::because(Exit::Usage, format!("ingest.{name} has format = \"envelope\": its requests are no headers"), hint));
     }
     let rules = Rules::new(settings, name).map_err(|why| Stop::because(Exit::Settings, why, ""))?;
     let arrived = Message { destination: Destination::new(&ingest.topic), ..message.clone() };
@@ -158,14 +158,14 @@ async fn publish(broker: &Broker, topic: &str, message: Message, timeout: Durati
 
 fn not_sent(outcome: &Outcome, broker: &Broker, topic: &str) -> Stop {
     let place = broker.connector.place();
-    let (exit, why, mend) = match outcome {
+    let (exit, why, hint) = match outcome {
         Outcome::Unroutable(why) => (Exit::Unavailable, why, "make what the ingest reads, or let `dwell run` make it with declare = true"),
         Outcome::Refused(why) => (Exit::Unavailable, why, "send it again later"),
         Outcome::Unknown(why) => (Exit::Unavailable, why, "it may have been taken: send it again with the same --id"),
         Outcome::Invalid(why) => (Exit::Failed, why, "the broker will never take it as it is"),
         Outcome::Confirmed => (Exit::Ok, &String::new(), ""),
     };
-    Stop::because(exit, format!("not sent to {topic} at {place}: {why}"), mend)
+    Stop::because(exit, format!("not sent to {topic} at {place}: {why}"), hint)
 }
 
 #[cfg(test)]

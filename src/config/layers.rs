@@ -168,14 +168,14 @@ fn insert(dict: &mut Dict, path: &[String], text: &str) {
 
 /// The file's table, and the line of each key. Errors quote nothing of the file: the line at fault may hold a password.
 fn read_file(path: &Path) -> Result<(Dict, BTreeMap<Vec<String>, usize>), Problem> {
-    let problem = |source: String, message: String, mend: &str| Problem { key: String::new(), source, message, mend: mend.to_owned() };
+    let problem = |source: String, message: String, hint: &str| Problem { key: String::new(), source, message, hint: hint.to_owned() };
     let file = path.display().to_string();
     let text = std::fs::read_to_string(path).map_err(|error| {
         problem(file.clone(), format!("cannot read the settings: {}", secret::reason(&error)), "name a file that can be read with --config")
     })?;
     let wrong = |error: toml::de::Error| {
         let line = error.span().map_or(1, |span| line_of(&text, span.start));
-        problem(format!("{file}:{line}"), format!("this is not TOML: {}", error.message()), "mend the line")
+        problem(format!("{file}:{line}"), format!("this is not TOML: {}", error.message()), "correct the line")
     };
     let table: toml::Table = toml::from_str(&text).map_err(wrong)?;
     let spans = toml::de::DeTable::parse(&text).map_err(wrong)?;

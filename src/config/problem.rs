@@ -12,7 +12,7 @@ pub struct Problem {
     /// What is wrong.
     pub message: String,
     /// What to do about it.
-    pub mend: String,
+    pub hint: String,
 }
 
 impl std::fmt::Display for Problem {
@@ -22,6 +22,6 @@ impl std::fmt::Display for Problem {
         } else {
             write!(f, "{} ({}): {}", self.key, self.source, self.message)?;
         }
-        if self.mend.is_empty() { Ok(()) } else { write!(f, "; {}", self.mend) }
+        if self.hint.is_empty() { Ok(()) } else { write!(f, "; {}", self.hint) }
     }
 }

@@ -100,6 +100,9 @@ pub struct Ingest {
     pub delay_from: DelayFrom,
     /// Create what is missing: the topic, quorum queue or stream of the ingest, `rejected` and `dead`.
     pub declare: bool,
+    /// AMQP: the queue to which the dead-letter exchange of the topic's queue leads what expires there; it is read too. Empty: none, or with
+    /// `declare` the topic's name and `.expired`, which is made.
+    pub expired_queue: String,
     /// Where bad requests go, on the same broker.
     pub rejected: String,
     /// Where requests go that name no target. Empty: they are rejected.
@@ -108,6 +111,8 @@ pub struct Ingest {
     pub exchange: String,
     /// What becomes of a message without a delay.
     pub missing_delay: MissingDelay,
+    /// Kafka: `key` takes a message's key as the job's id where the message names none, and a tombstone cancels. Empty: an id is made.
+    pub id_from: IdFrom,
     /// How long requests are held while Redis is away, before they are given back for another instance. At least 1s.
     pub hold: String,
     /// Where a group or durable consumer begins that is new: `earliest`, `latest` or a time (RFC 3339). One that the broker knows goes on where it
@@ -126,10 +131,12 @@ impl Default for Ingest {
             format: Format::Headers,
             delay_from: DelayFrom::Message,
             declare: false,
+            expired_queue: String::new(),
             rejected: "delay.rejected".to_owned(),
             target: String::new(),
             exchange: String::new(),
             missing_delay: MissingDelay::Reject,
+            id_from: IdFrom::Made,
             hold: "15s".to_owned(),
             start: "earliest".to_owned(),
             max_age: String::new(),
@@ -169,6 +176,17 @@ pub enum MissingDelay {
     Reject,
     /// It is published at once.
     Immediate,
+}
+
+/// What the id of a job is taken from where its message names none.
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum IdFrom {
+    /// It is made.
+    #[serde(rename = "")]
+    Made,
+    /// The message's key.
+    Key,
 }
 
 /// How due jobs are published. Durations are `500ms`, `90s`, `1h30m` or `PT15M`.
@@ -229,9 +247,13 @@ pub struct Limits {
     /// The most steps of a retry array.
     #[schemars(range(min = 0, max = 1000))]
     pub max_retries: u64,
+    /// How often a message that Dwell published may come back as a new request.
+    #[schemars(range(min = 0, max = 1_000_000_000))]
+    pub max_rounds: u64,
     /// The longest time to run where the consumer confirms. At most 49d.
     pub max_ttr: String,
-    /// How many bytes of memory may be read and not stored, for each ingest: `64MiB`, `100kB`. At least `limits.max_body`.
+    /// How many bytes of memory may be read and not stored, for each ingest: `64MiB`, `100kB`. At least `limits.max_body`. Empty: 64MiB, or `max_body`
+    /// where that is more.
     pub max_inbound_bytes: String,
 }
 
@@ -241,8 +263,9 @@ impl Default for Limits {
             max_delay: "366d".to_owned(),
             max_body: "1MiB".to_owned(),
             max_retries: 64,
+            max_rounds: 64,
             max_ttr: "12h".to_owned(),
-            max_inbound_bytes: "64MiB".to_owned(),
+            max_inbound_bytes: String::new(),
         }
     }
 }

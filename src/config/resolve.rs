@@ -74,9 +74,9 @@ impl Resolver<'_> {
         result.map_err(|wrong| self.note(key, wrong)).ok()
     }
 
-    fn note(&mut self, key: &str, (message, mend): Wrong) {
+    fn note(&mut self, key: &str, (message, hint): Wrong) {
         let path: Vec<String> = key.split('.').map(str::to_owned).collect();
-        self.problems.push(Problem { key: key.to_owned(), source: self.layers.source(&path), message, mend });
+        self.problems.push(Problem { key: key.to_owned(), source: self.layers.source(&path), message, hint });
     }
 }
 

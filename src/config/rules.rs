@@ -9,11 +9,11 @@ use crate::units;
 /// A hundred years: beyond it sums of times would leave what Redis counts exactly.
 pub(super) const LONGEST_MS: u64 = 36_525 * 24 * 3600 * 1000;
 
-/// What is wrong, and its mend.
+/// What is wrong, and its hint.
 pub(super) type Wrong = (String, String);
 
-pub(super) fn wrong<T>(message: impl Into<String>, mend: impl Into<String>) -> Result<T, Wrong> {
-    Err((message.into(), mend.into()))
+pub(super) fn wrong<T>(message: impl Into<String>, hint: impl Into<String>) -> Result<T, Wrong> {
+    Err((message.into(), hint.into()))
 }
 
 /// The name of a broker or an ingest: it becomes part of keys, variables and labels.
@@ -96,15 +96,15 @@ pub(super) fn listen(text: &str) -> Result<SocketAddr, Wrong> {
 
 /// A Redis URL: its scheme, host and port. Says nothing of what stands in it, because a password may.
 pub(super) fn redis_url(url: &str) -> Result<(), Wrong> {
-    let mend = "write redis://127.0.0.1:6379, or rediss://user:password@host:6379 for TLS";
+    let hint = "write redis://127.0.0.1:6379, or rediss://user:password@host:6379 for TLS";
     let Some((scheme, rest)) = url.split_once("://") else {
-        return wrong("this is not a URL", mend);
+        return wrong("this is not a URL", hint);
     };
     if !matches!(scheme, "redis" | "rediss") {
         // Only a plain word is sure to be no part of a password.
         let shown =
             if scheme.len() <= 10 && scheme.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'+') { scheme } else { "this" };
-        return wrong(format!("`{shown}` is not a scheme of Redis"), mend);
+        return wrong(format!("`{shown}` is not a scheme of Redis"), hint);
     }
     let place = rest.split(['/', '?']).next().unwrap_or_default();
     let host_port = place.rsplit_once('@').map_or(place, |(_, host_port)| host_port);
@@ -113,7 +113,7 @@ pub(super) fn redis_url(url: &str) -> Result<(), Wrong> {
         _ => (host_port, None),
     };
     if host.is_empty() || host.chars().any(|c| c.is_whitespace() || c.is_control()) {
-        return wrong("the URL has no host", mend);
+        return wrong("the URL has no host", hint);
     }
     if port.is_some_and(|port| port.parse::<u16>().map_or(true, |port| port == 0)) {
         return wrong(

@@ -165,6 +165,6 @@ fn a_variable_with_too_few_underscores_is_told() {
         ("DWELL_BROKERS_MAIN_PASSWORD", "DWELL_BROKERS__MAIN__PASSWORD"),
     ] {
         let problem = Given::least("").env(name, "x").problem();
-        assert_eq!((problem.source.as_str(), problem.mend), (name, format!("rename it {meant}")));
+        assert_eq!((problem.source.as_str(), problem.hint), (name, format!("rename it {meant}")));
     }
 }

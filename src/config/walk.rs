@@ -26,7 +26,7 @@ pub(super) fn near_misses(env: &[(String, String)], shape: &Shape) -> Vec<Proble
                 key: path.join("."),
                 source: name.clone(),
                 message: "this variable is not a setting: levels are separated by `__`".to_owned(),
-                mend: format!("rename it {}", layers::variable(&path)),
+                hint: format!("rename it {}", layers::variable(&path)),
             });
         }
     }
@@ -87,11 +87,11 @@ impl Walk<'_> {
                 if words.contains(&text) {
                     return Some(Value::String(tag, text));
                 }
-                let mend = nearest(&text, words.iter().map(String::as_str)).map(|word| format!("did you mean \"{word}\"?"));
+                let hint = nearest(&text, words.iter().map(String::as_str)).map(|word| format!("did you mean \"{word}\"?"));
                 self.wrong(
                     path,
                     format!("\"{text}\" is not one of {}", listed(words)),
-                    mend.unwrap_or_else(|| "write one of them".to_owned()),
+                    hint.unwrap_or_else(|| "write one of them".to_owned()),
                 );
                 None
             }
@@ -132,7 +132,7 @@ impl Walk<'_> {
                 key: path.join("."),
                 source,
                 message: "this setting is missing".to_owned(),
-                mend: format!("add it: {doc}"),
+                hint: format!("add it: {doc}"),
             });
             path.pop();
         }
@@ -143,8 +143,8 @@ impl Walk<'_> {
                     kept.insert(name, value);
                 }
             } else if !unknown_kind {
-                let mend = self.instead(&name, keys.keys().copied(), path);
-                self.wrong(path, "there is no such setting".to_owned(), mend);
+                let hint = self.instead(&name, keys.keys().copied(), path);
+                self.wrong(path, "there is no such setting".to_owned(), hint);
             }
             path.pop();
         }
@@ -162,8 +162,8 @@ impl Walk<'_> {
         format!("remove it; known here: {}", keys.collect::<Vec<_>>().join(", "))
     }
 
-    fn wrong(&mut self, path: &[String], message: String, mend: String) {
-        self.problems.push(Problem { key: path.join("."), source: self.layers.source(path), message, mend });
+    fn wrong(&mut self, path: &[String], message: String, hint: String) {
+        self.problems.push(Problem { key: path.join("."), source: self.layers.source(path), message, hint });
     }
 }
 

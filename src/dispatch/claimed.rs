@@ -6,6 +6,7 @@ use super::flight::Flight;
 use super::share::{Room, TURN};
 use super::{ClaimAnswer, Dispatch};
 use crate::clock::{self, Instant, micros, whole_ms};
+use crate::config::Broker;
 use crate::job::{Confirm, DeadReason, Late};
 use crate::outgoing;
 use crate::publisher::{ANSWER, Attempt};
@@ -29,7 +30,7 @@ impl Dispatch {
                 let is_own = self.store.is_spread() || matches!(error.class, Class::Script | Class::Moved);
                 let backoff = if is_own { self.ailing.entry(bucket).or_insert_with(Backoff::link) } else { &mut self.backoff };
                 let pause = backoff.pause();
-                tracing::warn!(broker = &*self.broker, bucket, %error, mend = error.mend, "claiming failed, trying again");
+                tracing::warn!(broker = &*self.broker, bucket, %error, hint = error.hint, "claiming failed, trying again");
                 self.window.unreserve(most, bytes);
                 self.wakes.failed(bucket, now + pause);
                 if !is_own {
@@ -145,7 +146,9 @@ impl Dispatch {
             self.give_back(&lease, left);
             return None;
         }
-        match self.shares.enter(&to, lease.size, now) {
+        let Broker { allow, connector } = &self.settings;
+        let pattern = || allow.iter().position(|pattern| connector.allows(pattern, &to)).unwrap_or(allow.len());
+        match self.shares.enter(&to, lease.size, now, pattern) {
             Room::Taken => {}
             Room::Soon if now < since + TURN && !self.pauses.has(&to) => {
                 self.parked.push_back((since, lease));
@@ -168,7 +171,7 @@ impl Dispatch {
             Confirm::Broker => timeout.min(Duration::from_millis(u64::from(job.ttr_ms))),
             Confirm::Consumer => timeout,
         };
-        let about = About { system: kind, destination: &to.address, headers: &message.headers };
+        let about = About { system: kind, exchange: &to.exchange, address: &to.address, group: "", message: &message };
         let mut span = self.traces.attempt(about, lease.state.attempt, job.trace.as_deref());
         span.job(lease.id.as_str());
         let token = self.publisher.token();
@@ -178,9 +181,15 @@ impl Dispatch {
         Some(Attempt { token, to, message, dedupe_id, deadline })
     }
 
-    /// Applies the overdue policy to a first attempt: true where the job was too late.
+    /// Applies the overdue policy to a first attempt: true where the job was too late. A rejected request that is kept dies until it was requeued.
     fn is_too_late(&mut self, lease: &Lease) -> bool {
         let job = &lease.record.job;
+        if let Some(refusal) = outgoing::refusal(&job.headers) {
+            if lease.state.due_ms == 0 {
+                self.die(lease, DeadReason::Invalid, refusal);
+            }
+            return lease.state.due_ms == 0;
+        }
         let Some(max_late_ms) = job.max_late_ms.or(self.rules.max_late_ms) else { return false };
         // By the clock of the master that it was claimed from: others of a cluster may have another.
         let late_ms = (lease.taken_us / 1000).saturating_sub(lease.state.due_ms);
@@ -192,17 +201,21 @@ impl Dispatch {
             Late::Drop => {
                 self.metrics.late_dropped(1);
                 self.gathered.drop_late(lease.bucket, lease.held());
+                self.window.settling(lease.size);
             }
             Late::Dead => {
-                let late = || (DeadReason::Late, format!("overdue by {late_ms} ms at its first attempt, max_late is {max_late_ms} ms"));
-                // A rejected request that is kept was to die from the beginning.
-                let (reason, error) = outgoing::refusal(&job.headers).map_or_else(late, |refusal| (DeadReason::Invalid, refusal));
-                let retry = Retry { job: lease.held(), wait_ms: 0, unpublished: true, dies: Some(reason), error };
-                self.gathered.retry(lease.bucket, retry);
+                let error = format!("overdue by {late_ms} ms at its first attempt, max_late is {max_late_ms} ms");
+                self.die(lease, DeadReason::Late, error);
             }
         }
-        self.window.settling(lease.size);
         true
+    }
+
+    /// On its way to the dead letters, without an attempt.
+    fn die(&mut self, lease: &Lease, reason: DeadReason, error: String) {
+        let retry = Retry { job: lease.held(), wait_ms: 0, unpublished: true, dies: Some(reason), error };
+        self.gathered.retry(lease.bucket, retry);
+        self.window.settling(lease.size);
     }
 
     /// Back to due without an attempt: after the pause, and never before it was due.

@@ -7,7 +7,7 @@ use dwell_connectors::{Outcome, Token};
 use super::Dispatch;
 use super::flight::Flight;
 use super::settle::Settle;
-use super::share::Answer;
+use super::share::{Answer, PROMPT};
 use crate::clock::{self, micros, whole_ms};
 use crate::job::{Confirm, DeadReason};
 use crate::retry::{self, Next};
@@ -33,10 +33,16 @@ impl Dispatch {
         };
         let answer = match &outcome {
             Outcome::Confirmed => Answer::Confirmed(now.duration_since(flight.published)),
-            Outcome::Unknown(_) => Answer::Unknown,
-            Outcome::Refused(_) | Outcome::Invalid(_) | Outcome::Unroutable(_) => Answer::Other,
+            Outcome::Unknown(_) if self.had_time(&flight) => Answer::Unknown,
+            Outcome::Unknown(_) | Outcome::Refused(_) | Outcome::Invalid(_) | Outcome::Unroutable(_) => Answer::Other,
         };
-        self.shares.left(to, size, answer, now);
+        if self.shares.left(to, size, answer, now) {
+            tracing::warn!(
+                broker = &*self.broker, %to,
+                "destinations of one pattern of `allow`, this one among them, confirm nothing: together they have an eighth of the window until one \
+                 confirms; does a stream, a queue, a leader answer for them?"
+            );
+        }
         if outcome == Outcome::Confirmed
             && let Some(told) = self.pauses.confirmed(to)
         {
@@ -99,7 +105,9 @@ impl Dispatch {
             }
             Outcome::Unknown(why) => {
                 let to = &flight.lease.record.job.to;
-                if self.pauses.unknown(to, token, now < flight.deadline, now) {
+                if !self.had_time(&flight) {
+                    self.pauses.lapsed(to, token);
+                } else if self.pauses.unknown(to, token, now < flight.deadline, now) {
                     tracing::warn!(
                         broker = &*self.broker, %to, why,
                         "the destination confirms nothing: its jobs wait, one at a time tries it; does a stream, a queue, a leader answer for it?"
@@ -110,6 +118,11 @@ impl Dispatch {
                 self.fail_on_schedule(&flight, why);
             }
         }
+    }
+
+    /// Whether a destination that is well would have confirmed it: a time to run may be shorter than the way there and back.
+    fn had_time(&self, flight: &Flight) -> bool {
+        flight.deadline - flight.published >= Duration::from_millis(self.rules.publish_timeout_ms).min(PROMPT)
     }
 
     pub(super) fn count_pauses(&self) {

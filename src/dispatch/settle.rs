@@ -73,7 +73,7 @@ impl Settle {
         }
     }
 
-    /// Settles, calling again until the store answers or `give_up`; where the bucket is damaged, until the leases are over, since time does not mend
+    /// Settles, calling again until the store answers or `give_up`; where the bucket is damaged, until the leases are over, since time does not heal
     /// it. What became of each job; `None` when given up, and then the leases run out by themselves. A call that failed may have settled them all the same: then no lease stands for the next one, which says
     /// so of the whole batch.
     async fn run(&self, bucket: u16, Settler { store, broker, lease, give_up }: &Settler) -> Option<Vec<Stood>> {
@@ -85,8 +85,8 @@ impl Settle {
                 Ok(stood) if failed && !stood.contains(&Stood::Settled) => return Some(vec![Stood::Settled; stood.len()]),
                 Ok(stood) => return Some(stood),
                 Err(error) if error.class == Class::Script && begun.elapsed() >= *lease => {
-                    let mend = "run `dwell fsck --repair`; what was delivered will be delivered again";
-                    tracing::error!(broker, bucket, %error, mend, jobs = self.len(), "settling failed until the leases were over");
+                    let hint = "run `dwell fsck --repair`; what was delivered will be delivered again";
+                    tracing::error!(broker, bucket, %error, hint, jobs = self.len(), "settling failed until the leases were over");
                     return None;
                 }
                 Err(error) => tracing::warn!(broker, bucket, %error, "settling failed, trying again"),

@@ -54,7 +54,7 @@ pub enum ListenError {
         error: io::Error,
     },
     /// The address is taken, or may not be had: exit 69.
-    #[error("cannot listen on {setting} = \"{listen}\" ({error}): {mend}")]
+    #[error("cannot listen on {setting} = \"{listen}\" ({error}): {hint}")]
     Unavailable {
         /// The setting, as in the file.
         setting: &'static str,
@@ -63,7 +63,7 @@ pub enum ListenError {
         /// What the system said.
         error: io::Error,
         /// What to do.
-        mend: &'static str,
+        hint: &'static str,
     },
 }
 
@@ -100,10 +100,10 @@ impl Listener {
                     setting,
                     listen,
                     error,
-                    mend: "another program has it: choose another port, or stop that program",
+                    hint: "another program has it: choose another port, or stop that program",
                 },
                 io::ErrorKind::PermissionDenied => {
-                    ListenError::Unavailable { setting, listen, error, mend: "ports below 1024 need a privilege: choose a higher one" }
+                    ListenError::Unavailable { setting, listen, error, hint: "ports below 1024 need a privilege: choose a higher one" }
                 }
                 _ => ListenError::Setting { setting, listen, error },
             }

@@ -72,7 +72,7 @@ impl From<Rejection> for Problem {
 impl From<StoreError> for Problem {
     fn from(error: StoreError) -> Self {
         if error.is_unreadable() {
-            let detail = format!("{}: {}", error.message, error.mend);
+            let detail = format!("{}: {}", error.message, error.hint);
             return Problem { code: Some(Code::UnreadableJob.as_str()), ..Problem::new(StatusCode::CONFLICT, detail) };
         }
         let status = match error.class {

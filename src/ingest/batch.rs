@@ -9,7 +9,7 @@ use super::reject::Rejections;
 use super::replies::{Replies, Reply};
 use crate::job::{Action, Verdict};
 use crate::request::{Rejection, Request, parse};
-use crate::store::error::{Class, StoreError};
+use crate::store::error::StoreError;
 use crate::store::inbound::Answer;
 use crate::telemetry::IngestResult;
 use crate::telemetry::trace::{About, Span};
@@ -28,7 +28,13 @@ impl Ingest {
         let mut originals: Vec<Original> = Vec::with_capacity(messages.len());
         let mut rejections = Rejections::new();
         for message in messages {
-            let about = About { system: self.source.kind(), destination: &self.options.topic, headers: &message.headers };
+            let about = About {
+                system: self.source.kind(),
+                exchange: "",
+                address: &self.options.topic,
+                group: &self.options.group,
+                message: &message,
+            };
             let mut span = self.apply.traces.request(about);
             match parse(&message, &self.rules, now_ms) {
                 Ok(mut request) => {
@@ -81,7 +87,7 @@ impl Ingest {
         if let Some((id, error)) = unreadable {
             self.tell(|metrics| metrics.last_error().met(&error));
             // One for all of the batch.
-            tracing::error!(ingest = self.name, %id, %error, mend = error.mend, "what is stored of a job cannot be read, requests for such are rejected");
+            tracing::error!(ingest = self.name, %id, %error, hint = error.hint, "what is stored of a job cannot be read, requests for such are rejected");
         }
         if !self.reject(rejections, give_up).await {
             return false;
@@ -90,11 +96,11 @@ impl Ingest {
         true
     }
 
-    /// Applies requests until each has its answer, or an error that is of it alone and would come again; `None` where it was given up. Until then the
-    /// batch is held.
+    /// Applies requests until each has its answer, or stands for a job that cannot be read; `None` where it was given up. Until then the batch is
+    /// held: whatever else fails may be over later, and a rejection would lose the request.
     pub(super) async fn answers(&self, requests: &mut [Request], give_up: &CancellationToken) -> Option<Vec<Result<Answer, StoreError>>> {
         let answers = self.apply.all(requests, &mut Held::new(self, give_up)).await;
-        let is_over = |answer: &Result<Answer, StoreError>| !matches!(answer, Err(error) if error.class != Class::Script);
+        let is_over = |answer: &Result<Answer, StoreError>| !matches!(answer, Err(error) if !error.is_unreadable());
         answers.iter().all(is_over).then_some(answers)
     }
 }

@@ -15,6 +15,8 @@ use crate::telemetry::{PauseReason, Paused};
 
 /// How often the store is asked while nobody met trouble: an instance that has nothing to store must notice too.
 const LOOK: Duration = Duration::from_secs(5);
+/// So long an answer may take at least, however short `hold` is: with `appendfsync everysec` a good one takes a second.
+const ANSWER: Duration = Duration::from_secs(3);
 /// How often it is asked once it did not answer.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
 
@@ -26,7 +28,7 @@ impl Ingest {
         loop {
             let asked = clock::now();
             let left = hold.saturating_sub(silent_since.map_or(Duration::ZERO, |since| asked.duration_since(since)));
-            match clock::timeout(left, self.apply.store.takes_requests()).await {
+            match clock::timeout(left.max(ANSWER), self.apply.store.takes_requests()).await {
                 Some(Ok(())) => silent_since = None,
                 Some(Err(_)) | None => {
                     if silent_since.get_or_insert(asked).elapsed() >= hold {
@@ -58,7 +60,7 @@ impl Ingest {
             if paused.is_none() {
                 paused = Some(self.paused(PauseReason::Redis));
                 self.tell(|metrics| metrics.last_error().met(&error));
-                tracing::warn!(ingest = self.name, %error, mend = error.mend, "the store does not answer, nothing is read until it does");
+                tracing::warn!(ingest = self.name, %error, hint = error.hint, "the store does not answer, nothing is read until it does");
             }
             tokio::select! {
                 () = stop.cancelled() => return false,

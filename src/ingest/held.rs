@@ -12,7 +12,7 @@ use crate::store::error::{Class, StoreError};
 use crate::telemetry::PauseReason;
 use crate::telemetry::metrics::Paused;
 
-/// A batch that the store does not take: the ingest is paused, says so once, and tries again.
+/// A batch that the store does not take: the ingest is paused, says so once, tries again, and says that it goes on, unless the batch was given up.
 pub(super) struct Held<'a> {
     ingest: &'a Ingest,
     give_up: &'a CancellationToken,
@@ -34,11 +34,15 @@ impl Patience for Held<'_> {
             self.paused = None;
             self.paused = Some((reason, self.ingest.paused(reason)));
             self.ingest.tell(|metrics| metrics.last_error().met(error));
-            tracing::warn!(ingest = self.ingest.name, %error, mend = error.mend, "the store does not take jobs, the ingest waits");
+            tracing::warn!(ingest = self.ingest.name, %error, hint = error.hint, "the store does not take jobs, the ingest waits");
             self.ingest.trouble.notify_one();
         }
         tokio::select! {
-            () = self.give_up.cancelled() => false,
+            () = self.give_up.cancelled() => {
+                self.ingest.apply.store.unanswered_are_over().await;
+                self.paused = None;
+                false
+            }
             () = clock::sleep(self.backoff.pause()) => true,
         }
     }

@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use super::Ingest;
 use super::reject::Rejections;
 use crate::clock::{self, Instant};
-use crate::outgoing::{DEAD_REASON, Rejected, was_rejected};
+use crate::outgoing::{ATTEMPT, DEAD_REASON, DUE, ID, LAST_ERROR, Rejected, was_rejected};
 use crate::request::{Rejection, Request, kept};
 use crate::telemetry::IngestResult;
 
@@ -40,16 +40,13 @@ impl Ingest {
     pub(super) async fn keep_returned(&self, rejections: Rejections, give_up: &CancellationToken) -> Option<Rejections> {
         let (returned, mut others): (Rejections, Rejections) = rejections.into_iter().partition(|(request, _)| was_rejected(request));
         let Some(code) = returned.first().map(|(_, rejection)| rejection.code.as_str()) else { return Some(others) };
-        let (letters, unkept): (Rejections, Rejections) = returned.into_iter().partition(|(request, _)| is_letter(request));
-        let mut count = letters.len() + unkept.len();
-        if !unkept.is_empty() {
-            let mut kept: Vec<Request> = unkept.iter().map(|(request, rejection)| self.kept(request, rejection)).collect();
-            let answers = self.answers(&mut kept, give_up).await?;
-            // A damaged bucket keeps none: such are rejected once more.
-            let refused: Rejections = unkept.into_iter().zip(answers).filter_map(|(one, answer)| answer.is_err().then_some(one)).collect();
-            count -= refused.len();
-            others.extend(refused);
-        }
+        let mut kept: Vec<Request> = returned.iter().map(|(request, rejection)| self.kept(request, rejection)).collect();
+        let answers = self.answers(&mut kept, give_up).await?;
+        let mut count = returned.len();
+        // A damaged bucket keeps none: such are rejected once more.
+        let refused: Rejections = returned.into_iter().zip(answers).filter_map(|(one, answer)| answer.is_err().then_some(one)).collect();
+        count -= refused.len();
+        others.extend(refused);
         self.count(IngestResult::Rejected, count as u64);
         if let Some(count) = self.returned.count(count, clock::now()) {
             tracing::error!(
@@ -67,14 +64,12 @@ impl Ingest {
     fn kept(&self, request: &Message, rejection: &Rejection) -> Request {
         let mut rejected = Rejected::new(request.clone(), rejection, self.publisher.kind());
         rejected.cut(usize::try_from(self.rules.limits.max_body).unwrap_or(usize::MAX));
-        let schedule = kept(request, rejected.message(), self.rejected.clone(), &self.rules, self.apply.store.now_ms());
+        let mut message = rejected.message();
+        // What an earlier job said of it, which the letter of this one says anew.
+        message.headers.retain(|header| ![ID, ATTEMPT, DUE, DEAD_REASON, LAST_ERROR].contains(&header.name.as_str()));
+        let schedule = kept(request, message, self.rejected.clone(), &self.rules, self.apply.store.now_ms());
         Request::Schedule(Box::new(schedule))
     }
-}
-
-/// Whether this is the dead letter of one that is kept already: another would come back the same way.
-fn is_letter(request: &Message) -> bool {
-    was_rejected(request) && request.headers.get(DEAD_REASON).is_some()
 }
 
 #[cfg(test)]

@@ -62,7 +62,7 @@ impl Publisher {
                     }
                 }
                 Err(error) => {
-                    tracing::warn!(broker = self.inner.name, %error, mend = error.mend, "no link for publishing, trying again");
+                    tracing::warn!(broker = self.inner.name, %error, hint = error.hint, "no link for publishing, trying again");
                     self.tell(error);
                 }
             }

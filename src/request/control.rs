@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use bytes::Bytes;
-use dwell_connectors::Headers;
+use dwell_connectors::{Headers, Value};
 
 use super::reject::{Code, Rejection};
 use crate::job::{Action, Confirm, Conflict, JobId, Late};
@@ -20,8 +20,8 @@ pub(super) struct Control {
     pub(super) target: Option<String>,
     pub(super) exchange: Option<String>,
     pub(super) broker: Option<String>,
-    /// Stands in for the key of the message; no `delay-*` header says it.
-    pub(super) key: Option<Bytes>,
+    /// The key of what is delivered; no `delay-*` header says it.
+    pub(super) key: Key,
     pub(super) ttr_ms: Option<u64>,
     pub(super) confirm: Option<Confirm>,
     pub(super) retry_ms: Option<Vec<u64>>,
@@ -29,6 +29,16 @@ pub(super) struct Control {
     pub(super) max_late_ms: Option<u64>,
     pub(super) conflict: Option<Conflict>,
     pub(super) reply_to: Option<String>,
+}
+
+/// The key of what is delivered.
+#[derive(Debug, Default, PartialEq)]
+pub(super) enum Key {
+    /// That of the message.
+    #[default]
+    Own,
+    /// This one, or none.
+    Named(Option<Bytes>),
 }
 
 impl Control {
@@ -117,16 +127,30 @@ pub(super) fn read(headers: &Headers) -> Result<Control, Rejection> {
     Ok(control)
 }
 
-/// The value of this header as text, where it stands; refused where it stands twice or is neither text nor an integer.
-pub(super) fn once<'a>(headers: &'a Headers, name: &str) -> Result<Option<Cow<'a, str>>, Rejection> {
+/// The value of this header, where it stands; refused where it stands twice.
+pub(super) fn single<'a>(headers: &'a Headers, name: &str) -> Result<Option<&'a Value>, Rejection> {
     let mut values = headers.iter().filter(|header| header.name.eq_ignore_ascii_case(name)).map(|header| &header.value);
-    let Some(first) = values.next() else { return Ok(None) };
+    let first = values.next();
     if values.next().is_some() {
         return Err(Rejection::new(Code::BadHeader, format!("{name} stands twice: send it once")));
     }
-    let text = first
-        .written()
-        .ok_or_else(|| Rejection::new(Code::BadHeader, format!("{name} is neither text nor an integer: send it as text")))?;
+    Ok(first)
+}
+
+/// The value of this header as text, where it stands; refused where it stands twice or is neither text nor an integer.
+pub(super) fn once<'a>(headers: &'a Headers, name: &str) -> Result<Option<Cow<'a, str>>, Rejection> {
+    once_as(headers, name, Value::written)
+}
+
+/// The same, where it is read so; `None` for what is refused.
+pub(super) fn once_as<'a>(
+    headers: &'a Headers,
+    name: &str,
+    read: fn(&Value) -> Option<Cow<'_, str>>,
+) -> Result<Option<Cow<'a, str>>, Rejection> {
+    let Some(value) = single(headers, name)? else { return Ok(None) };
+    let text =
+        read(value).ok_or_else(|| Rejection::new(Code::BadHeader, format!("{name} is neither text nor an integer: send it as text")))?;
     Ok(Some(text))
 }
 

@@ -1,26 +1,28 @@
 //! The headers of other schedulers, read so that a migration needs no producer change. What `delay-*` says wins.
 
-use bytes::Bytes;
-use dwell_connectors::Headers;
+use std::borrow::Cow;
 
-use super::control::{Control, once, strip_prefix_ignore_case};
+use dwell_connectors::{Headers, Value};
+
+use super::control::{Control, once, once_as, strip_prefix_ignore_case};
+use super::etf1::{self, EPOCH, TARGET_KEY};
 use super::reject::{Code, Rejection};
 use crate::units::{parse_time_ms, quote};
 
-const TIMES: [&str; 4] = ["x-delay", "scheduler-epoch", "x-timebridge-when", "nats-schedule"];
-const TARGETS: [&str; 3] = ["scheduler-target-topic", "x-timebridge-where", "nats-schedule-target"];
-const KEY: &str = "scheduler-target-key";
+const TIMES: [&str; 4] = ["x-delay", EPOCH, "x-timebridge-when", "nats-schedule"];
+const TARGETS: [&str; 3] = [etf1::TARGET, "x-timebridge-where", "nats-schedule-target"];
 
 /// Fills in what the control headers leave open. `immediate`: the ingest says `missing_delay = "immediate"`.
 pub(super) fn fill(control: &mut Control, headers: &Headers, immediate: bool) -> Result<(), Rejection> {
     if !control.has_delay() {
         time(control, headers, immediate)?;
     }
+    plain(headers)?;
     if control.target.is_none() {
         control.target = target(headers)?;
     }
-    if control.key.is_none() {
-        control.key = once(headers, KEY)?.map(|key| Bytes::copy_from_slice(key.as_bytes()));
+    if let Some(key) = etf1::target_key(headers)? {
+        control.key = key;
     }
     Ok(())
 }
@@ -28,14 +30,15 @@ pub(super) fn fill(control: &mut Control, headers: &Headers, immediate: bool) ->
 /// Whether a header belongs to a dialect: it is not passed on.
 pub(super) fn owns(name: &str) -> bool {
     TIMES.iter().chain(&TARGETS).any(|own| name.eq_ignore_ascii_case(own))
-        || name.eq_ignore_ascii_case(KEY)
+        || name.eq_ignore_ascii_case(TARGET_KEY)
         || strip_prefix_ignore_case(name, "nats-schedule-").is_some()
 }
 
 fn time(control: &mut Control, headers: &Headers, immediate: bool) -> Result<(), Rejection> {
     let mut from: Option<&str> = None;
     for name in TIMES {
-        let Some(value) = once(headers, name)? else { continue };
+        let read = if name == "x-delay" { number } else { Value::written };
+        let Some(value) = once_as(headers, name, read)? else { continue };
         if let Some(other) = from.replace(name) {
             return Err(Rejection::new(Code::AmbiguousDelay, format!("{other} and {name} both say when: send one")));
         }
@@ -43,7 +46,7 @@ fn time(control: &mut Control, headers: &Headers, immediate: bool) -> Result<(),
         let refuse = |why: String| Rejection::new(Code::BadDelay, format!("{name}: {why}"));
         match name {
             "x-delay" => control.delay_for = Some(x_delay(value, immediate).map_err(refuse)?),
-            "scheduler-epoch" => control.delay_until = Some(epoch_seconds(value).map_err(refuse)?),
+            EPOCH => control.delay_until = Some(epoch_seconds(value).map_err(refuse)?),
             "x-timebridge-when" => control.delay_until = Some(parse_time_ms(value).map_err(refuse)?),
             _ => control.delay_until = Some(at(value).map_err(refuse)?),
         }
@@ -65,9 +68,19 @@ fn target(headers: &Headers) -> Result<Option<String>, Rejection> {
     Ok(found.map(|(_, target)| target))
 }
 
-/// RabbitMQ's plugin and LavinMQ: an integer of ms.
+/// Text, an integer, or a float: a client whose language has one kind of number sends whatever has a fraction so.
+fn number(value: &Value) -> Option<Cow<'_, str>> {
+    if matches!(value, Value::F32(_) | Value::F64(_)) { value.plain() } else { value.written() }
+}
+
+/// RabbitMQ's plugin and LavinMQ: a number of ms, whose fraction is cut.
 fn x_delay(value: &str, immediate: bool) -> Result<u64, String> {
-    let ms: i64 = value.parse().map_err(|_| format!("{} is not an integer of milliseconds", quote(value)))?;
+    let wrong = || format!("{} is not a number of milliseconds", quote(value));
+    let (whole, fraction) = value.split_once('.').unwrap_or((value, "0"));
+    if fraction.is_empty() || !fraction.bytes().all(|digit| digit.is_ascii_digit()) {
+        return Err(wrong());
+    }
+    let ms: i64 = whole.parse().map_err(|_| wrong())?;
     match u64::try_from(ms) {
         Ok(ms) => Ok(ms),
         Err(_) if immediate => Ok(0),
@@ -89,4 +102,17 @@ fn at(value: &str) -> Result<i64, String> {
         .strip_prefix("@at ")
         .ok_or_else(|| format!("{} is not `@at` and an RFC 3339 time: repeating schedules are not read", quote(value)))?;
     parse_time_ms(time)
+}
+
+/// What else such a schedule may ask is not done, whatever says when: it would be lost. `-Next` is what a server says on what it delivers.
+fn plain(headers: &Headers) -> Result<(), Rejection> {
+    let read = ["target", "next"];
+    let other = headers.iter().find(|header| {
+        let rest = strip_prefix_ignore_case(&header.name, "nats-schedule-");
+        rest.is_some_and(|rest| !read.iter().any(|name| rest.eq_ignore_ascii_case(name)))
+    });
+    other.map_or(Ok(()), |header| {
+        let detail = format!("{} asks for what Dwell does not do: leave it out", quote(&header.name));
+        Err(Rejection::new(Code::BadHeader, detail))
+    })
 }

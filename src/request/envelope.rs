@@ -21,7 +21,8 @@ struct Envelope {
     delay: Option<Value>,
     #[serde(rename = "delayTime")]
     delay_time: Option<Value>,
-    #[serde(rename = "TTR")]
+    /// The originals read it in any case.
+    #[serde(rename = "TTR", alias = "ttr", alias = "Ttr", alias = "tTr", alias = "ttR", alias = "TTr", alias = "TtR", alias = "tTR")]
     ttr: Option<Value>,
     /// Kept as text: numbers would lose digits and objects their order.
     #[serde(default, deserialize_with = "present")]

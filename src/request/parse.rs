@@ -2,24 +2,28 @@
 
 use dwell_connectors::{Destination, Message};
 
-use super::control::{self, Control};
+use super::control::{self, Control, Key};
 use super::reject::{Code, Rejection};
 use super::rules::{Kind, Rules};
-use super::{Act, Origin, Request, Schedule, dialect, envelope, foreign, headers, origin, target};
+use super::{Act, Origin, Request, Schedule, dialect, envelope, etf1, foreign, headers, origin, rounds, target};
 use crate::job::{Action, Confirm, Conflict, Due, Job, JobId, Late};
+use crate::outgoing::ATTEMPT;
 use crate::units::{quote, show_duration_ms, show_size, show_time_ms};
-
-/// The header of ours that tells a message that Dwell published.
-const ATTEMPT: &str = "delayed-attempt";
 
 /// Reads a message as a request. `now_ms` is about Redis's time: it decides only which timestamps are ahead of now, and what is beyond `max_delay`.
 pub fn parse(message: &Message, rules: &Rules, now_ms: i64) -> Result<Request, Rejection> {
     check_age(message, rules, now_ms)?;
     headers::check(&message.headers, rules.kind)?;
     let mut control = control::read(&message.headers)?;
+    if let Some(action) = etf1::deletion(&control, message, rules)? {
+        control.action = Some(action);
+    }
     let mut body = None;
     if rules.ingest.envelope && control.action.is_none_or(|action| action == Action::Schedule) {
         body = Some(envelope::fill(&mut control, message)?);
+    }
+    if control.id.is_none() && rules.ingest.id_from_key {
+        control.id = Some(etf1::id(message, rules)?);
     }
     match control.action.unwrap_or(Action::Schedule) {
         Action::Schedule => {
@@ -41,10 +45,7 @@ pub fn asked(fields: &[(&str, String)], message: &Message, rules: &Rules, now_ms
     for (name, value) in fields {
         control.take(name, &name.replace('-', "_"), value)?;
     }
-    let mut schedule = schedule(control, message, None, rules, now_ms)?;
-    // Like no other, and looked up all the same: see `act_on`.
-    schedule.origin.check = true;
-    Ok(schedule)
+    schedule(control, message, None, rules, now_ms)
 }
 
 /// Reads a word on one job that came as fields; `due` is the new time of a reschedule, by [`due_within`].
@@ -57,19 +58,18 @@ pub fn act_on(action: Action, id: JobId, due: Option<Due>) -> Act {
 
 /// A new job. `body`: what the envelope holds.
 fn schedule(control: Control, message: &Message, body: Option<bytes::Bytes>, rules: &Rules, now_ms: i64) -> Result<Schedule, Rejection> {
-    let due = match due(&control, message, rules, now_ms)? {
+    let round = rounds::of(message, rules)?;
+    let asked = due(&control, message, rules, now_ms)?;
+    let due = match asked {
         Some(due) => due,
-        // A framework copied our headers, or a target leads back here: it would go round for ever.
-        None if message.headers.get(ATTEMPT).is_some() => {
-            return Err(Rejection::new(
-                Code::Loop,
-                "the message was published by Dwell and comes back without a delay: something between the target and this ingest sends it round",
-            ));
-        }
+        None if round > 0 && !rounds::may_lack_delay(message, rules) => return Err(rounds::without_delay()),
         None if rules.ingest.missing_delay_immediate => Due::In(0),
         None => return Err(missing_delay()),
     };
     let target = target::resolve(&control, message, rules)?;
+    if asked.is_none() && round > 0 {
+        rounds::leads_on(message, &target, rules)?;
+    }
     let reply_to = target::reply_to(&control, rules)?;
     let ttr_ms = ttr(&control, rules)?;
     check_retry(&control, rules)?;
@@ -87,15 +87,25 @@ fn schedule(control: Control, message: &Message, body: Option<bytes::Bytes>, rul
             ),
         ));
     }
-    let key = control.key.or_else(|| message.key.clone());
+    let key = match control.key {
+        Key::Own => message.key.clone(),
+        Key::Named(key) => key,
+    };
     let stand_ins = foreign::stand_ins(key.as_deref(), has_body, message, target.rules.kind);
-    let passed = headers::passed(&message.headers, &stand_ins, rules.kind, target.rules, &target.to)?;
+    let mut passed = headers::passed(&message.headers, &stand_ins, rules.kind, target.rules, &target.to)?;
+    if let Some(id) = &control.id {
+        etf1::stamp(&mut passed, id, message, rules);
+    }
     let generated = control.id.is_none();
+    let origin = origin::origin(message, rules);
+    let apart = generated && origin::is_first(message, rules);
     // An id that was made here names this message alone: whatever it meets, it replaces nothing.
     let conflict = if generated { Conflict::Keep } else { control.conflict.unwrap_or_default() };
     Ok(Schedule {
         id: control.id.unwrap_or_else(|| origin::generated_id(message, rules)),
         generated,
+        first: (apart || !origin.check).then(rand::random),
+        apart,
         due,
         conflict,
         job: Job {
@@ -112,22 +122,26 @@ fn schedule(control: Control, message: &Message, body: Option<bytes::Bytes>, rul
             created_ms: now_ms,
             origin: rules.kind.as_str().to_owned(),
             trace: None,
+            round,
             has_body,
             body,
         },
-        origin: origin::origin(message, rules),
+        origin,
         reply_to,
     })
 }
 
-/// A bad request that is kept among the dead: a job for `rejected` that is too late from the beginning. `request` as it came, `message` as it
-/// would be rejected.
+/// A bad request that is kept among the dead: a job for `rejected` that is due at 0, by which it dies, and is published once it is requeued. `request` as it
+/// came, `message` as it would be rejected.
 #[must_use]
 pub fn kept(request: &Message, message: Message, rejected: Destination, rules: &Rules, now_ms: i64) -> Schedule {
+    let (id, origin) = origin::kept(request, &message, rules);
     let Message { body, has_body, key, headers, properties, .. } = message;
     Schedule {
-        id: origin::generated_id(request, rules),
+        id,
         generated: true,
+        first: (!origin.check).then(rand::random),
+        apart: false,
         due: Due::At(0),
         conflict: Conflict::Keep,
         job: Job {
@@ -144,10 +158,11 @@ pub fn kept(request: &Message, message: Message, rejected: Destination, rules: &
             created_ms: now_ms,
             origin: rules.kind.as_str().to_owned(),
             trace: None,
+            round: 0,
             has_body,
             body,
         },
-        origin: origin::origin(request, rules),
+        origin,
         reply_to: None,
     }
 }
@@ -211,14 +226,18 @@ fn counted_from(message: &Message, rules: &Rules) -> Option<i64> {
     message.timestamp_ms.filter(|ms| !by_receipt && *ms >= 0).map(|ms| ms.saturating_add(message.timestamp_is_cut.into()))
 }
 
-/// Refuses what is older than `max_age`: by the broker's time, on AMQP by the producer's where it set one.
+/// Refuses what is older than `max_age`: by the broker's time, on AMQP by the producer's where it set one. What was delivered before was young enough
+/// then, and may be stored; Kafka does not tell that.
 fn check_age(message: &Message, rules: &Rules, now_ms: i64) -> Result<(), Rejection> {
-    let Some(most) = rules.ingest.max_age_ms else { return Ok(()) };
+    let Some(most) = rules.ingest.max_age_ms.filter(|_| !message.redelivered || rules.kind == Kind::Kafka) else { return Ok(()) };
     let by_producer = || i64::try_from(message.properties.as_ref()?.timestamp?).ok()?.checked_mul(1000);
     let sent_ms = message.timestamp_ms.filter(|ms| *ms >= 0).or_else(by_producer);
     let Some(sent_ms) = sent_ms.filter(|sent_ms| i128::from(now_ms) - i128::from(*sent_ms) > i128::from(most)) else { return Ok(()) };
     let (sent, name, most) = (show_time_ms(sent_ms), &rules.name, show_duration_ms(most));
-    Err(Rejection::new(Code::TooOld, format!("the request was sent at {sent}, and ingest.{name}.max_age is {most}: send it anew")))
+    let detail = format!(
+        "the request was sent at {sent}, and ingest.{name}.max_age is {most}: see whether it was carried out before you send it again"
+    );
+    Err(Rejection::new(Code::TooOld, detail))
 }
 
 fn ttr(control: &Control, rules: &Rules) -> Result<u32, Rejection> {

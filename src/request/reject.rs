@@ -95,8 +95,8 @@ impl Rejection {
     /// The refusal of a request for a job that the store cannot read.
     #[must_use]
     pub fn unreadable(id: &JobId, error: &StoreError) -> Self {
-        let (id, StoreError { message, mend, .. }) = (crate::units::quote(id.as_str()), error);
-        Rejection::new(Code::UnreadableJob, format!("what is stored of {id} cannot be read, and nothing changed: {message}; {mend}"))
+        let (id, StoreError { message, hint, .. }) = (crate::units::quote(id.as_str()), error);
+        Rejection::new(Code::UnreadableJob, format!("what is stored of {id} cannot be read, and nothing changed: {message}; {hint}"))
     }
 
     /// The refusal of a `delay-on-conflict: reject` whose id exists: only the store knows.

@@ -59,10 +59,12 @@ impl Rules {
             envelope: false,
             from_receipt: true,
             declare: false,
+            expired_queue: None,
             rejected: String::new(),
             target: String::new(),
             exchange: String::new(),
             missing_delay_immediate: false,
+            id_from_key: false,
             hold_ms: 15_000,
             start: Start::Earliest,
             max_age_ms: None,
@@ -81,7 +83,8 @@ impl Rules {
 
 fn brokers(settings: &Settings) -> BTreeMap<String, BrokerRules> {
     let rules = |(name, broker): (&String, &config::Broker)| {
-        let ingest_topics = settings.ingest.values().filter(|ingest| ingest.broker == *name).map(|ingest| ingest.topic.clone()).collect();
+        let ingest_topics =
+            settings.ingest.values().filter(|ingest| ingest.broker == *name).flat_map(|ingest| ingest.reads().map(str::to_owned)).collect();
         let kind = Kind::of(broker.connector.kind());
         let naming = Arc::new(broker.connector.clone());
         (name.clone(), BrokerRules { kind, naming, allow: broker.allow.clone(), ingest_topics })
@@ -119,7 +122,7 @@ impl BrokerRules {
 /// Whether who reads this topic gets what is published there, as far as the names tell. On NATS a topic may be a pattern.
 #[must_use]
 pub fn reads(kind: Kind, naming: &dyn Naming, topic: &str, to: &Destination) -> bool {
-    to.exchange.is_empty() && (*topic == to.address || (kind == Kind::Nats && naming.allows(topic, to)))
+    to.exchange.is_empty() && (*topic == to.address || kind == Kind::Nats && naming.allows(topic, to))
 }
 
 /// How a broker names destinations.

@@ -15,6 +15,7 @@ mod amqp;
 mod asked;
 mod dialects;
 mod envelopes;
+mod etf1;
 mod foreign;
 mod moved;
 mod origins;
@@ -70,10 +71,12 @@ fn rules(kind: Kind) -> Rules {
             envelope: false,
             from_receipt: false,
             declare: false,
+            expired_queue: None,
             rejected: "delay.rejected".to_owned(),
             target: String::new(),
             exchange: String::new(),
             missing_delay_immediate: false,
+            id_from_key: false,
             hold_ms: 15_000,
             start: Start::Earliest,
             max_age_ms: None,
@@ -84,6 +87,7 @@ fn rules(kind: Kind) -> Rules {
             max_delay_ms: 366 * DAY,
             max_body: 1 << 10,
             max_retries: 3,
+            max_rounds: 64,
             max_ttr_ms: 12 * 3_600_000,
             max_inbound_bytes: 64 << 20,
         },

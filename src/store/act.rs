@@ -105,10 +105,11 @@ pub(super) fn script_of(action: Action) -> Name {
     }
 }
 
-/// The arguments of an action. `generation`: of the schedule that it begins; `step`: of a `fail`.
-pub(super) fn act_arguments(call: &mut Cmd, act: &Act, generation: Generation, step: Option<&Step>) {
+/// The arguments of an action. `generation`: of the schedule that it begins; `step`: of a `fail`; `deadline_us`: until when its caller waits.
+pub(super) fn act_arguments(call: &mut Cmd, act: &Act, generation: Generation, step: Option<&Step>, deadline_us: Option<i64>) {
     let seen_due = act.seen_due.map(|ms| ms.to_string()).unwrap_or_default();
     let bits = u8::from(act.origin.check) | u8::from(act.origin.is_message) << 1;
+    let bits = deadline_us.map_or_else(|| bits.to_string(), |us| format!("{bits}:{us}"));
     call.arg(act.id.as_str()).arg(&act.origin.fingerprint[..]).arg(bits);
     match act.action {
         Action::Reschedule => {

@@ -1,6 +1,7 @@
 //! A batch of requests, schedules and actions, behind one pass of the durability gate. Each has an answer of its own.
 
 use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
 
 use futures_util::future::try_join_all;
 use redis::{Cmd, Value};
@@ -9,9 +10,9 @@ use super::Store;
 use super::act::{Step, act_arguments, script_of};
 use super::answer::Items;
 use super::error::{Class, StoreError};
-use super::inbound::{Answer, CALL_BYTES, CALL_JOBS, Head, read_answer, schedule_arguments};
+use super::inbound::{Answer, CALL_BYTES, CALL_JOBS, Head, read_answer, schedule_arguments, schedule_deadline};
 use super::keys::Keys;
-use super::link::{Link, Moves};
+use super::link::{Link, Moves, RESPONSE_TIMEOUT};
 use super::record::{self, Generation};
 use super::scripts::Name;
 use crate::clock::{self, Instant};
@@ -20,6 +21,8 @@ use crate::request::{Act, Request, Schedule};
 
 /// How often calls are sent again because a job changed since it was read, or because a script met a broker that its keys lacked.
 const ATTEMPTS: usize = 16;
+/// So long after it was made a call may be carried out: less than a connection waits for an answer, so that none is once its caller has given it up.
+const LATE: Duration = Duration::from_secs(4);
 /// How many jobs are read at a time that are to `fail`: a record may be large.
 const READS: usize = 32;
 
@@ -53,7 +56,7 @@ impl<'a> Asked<'a> {
 /// What became of a batch.
 #[derive(Debug, Default)]
 pub struct Applied {
-    /// One a request, in their order. An error of class `Script` is of that request alone, and comes again as often as it is sent. With any
+    /// One a request, in their order. An error that is unreadable is of that request alone, and comes again as often as it is sent. With any
     /// other error it is to be sent again, in the order of the batch.
     pub answers: Vec<Result<Answer, StoreError>>,
     /// The buckets whose readers must wake earlier than they think.
@@ -106,20 +109,25 @@ impl Store {
             };
             let waves = pass.waves();
             let brokers = self.brokers();
-            let call = |group: &Group| self.call_of(group, &pass.items, &steps, &brokers);
+            let deadline_us = self.deadline_us();
+            let call = |group: &Group| self.call_of(group, &pass.items, &steps, &brokers, deadline_us);
             let calls: Vec<Vec<Cmd>> = waves.iter().map(|groups| groups.iter().map(call).collect()).collect();
             let begun = clock::now();
             let link = self.gate.link();
             let doing = waves.first().and_then(|groups| groups.first()).map_or("", |group| group.name.as_str());
             let passed = self.gate.pass(link, doing, &calls).await;
             self.observe_groups(waves.iter().flatten(), &passed, begun);
+            if passed.iter().any(|answer| matches!(answer, Err(error) if error.unanswered)) {
+                let mut until = self.unanswered_until.lock();
+                *until = Some(begun + RESPONSE_TIMEOUT).max(*until);
+            }
             for (group, answer) in waves.iter().flatten().zip(passed) {
                 self.read(group, answer, &mut pass);
             }
             pass.end_unreadable(&steps);
             pass.keep_what_was_not_run();
             let Some(error) = pass.first_error() else { break };
-            let mended = match error.class {
+            let repaired = match error.class {
                 // Another master may not know the scripts.
                 Class::Moved => {
                     loaded = false;
@@ -135,7 +143,7 @@ impl Store {
                 }
                 _ => Ok(false),
             };
-            match mended {
+            match repaired {
                 Ok(true) => {}
                 Ok(false) => break,
                 Err(error) => {
@@ -145,6 +153,15 @@ impl Store {
             }
         }
         pass.applied(&self.brokers())
+    }
+
+    /// Waits until no call of a batch can be carried out any more that got no answer, as when the link was reset: as long as an answer is waited for,
+    /// which is longer than the call may be carried out. Before that its message must not be given to anybody else, who may be quicker.
+    pub async fn unanswered_are_over(&self) {
+        let until = *self.unanswered_until.lock();
+        if let Some(until) = until {
+            clock::sleep_until(until).await;
+        }
     }
 
     /// What each `fail` needs to know of its job.
@@ -165,14 +182,30 @@ impl Store {
         Ok(steps)
     }
 
-    fn call_of(&self, group: &Group, items: &[Item<'_>], steps: &HashMap<usize, Step>, brokers: &[String]) -> Cmd {
+    /// Until when a call that is made now may be carried out, epoch µs by Redis's clock; `None` where that is not known. A call may stand still on its way,
+    /// and its caller gives it up: the same message may come again elsewhere, and others behind it, before the call goes on.
+    fn deadline_us(&self) -> Option<i64> {
+        self.has_seen_clock().then(|| self.now_us().saturating_add(i64::try_from(LATE.as_micros()).unwrap_or(i64::MAX)))
+    }
+
+    fn call_of(
+        &self,
+        group: &Group,
+        items: &[Item<'_>],
+        steps: &HashMap<usize, Step>,
+        brokers: &[String],
+        deadline_us: Option<i64>,
+    ) -> Cmd {
         let mut call = self.script_call(group.name, group.bucket, brokers);
         for at in &group.members {
             let item = &items[*at];
             match item.asked {
                 Asked::Schedule(schedule) => schedule_arguments(&mut call, schedule, &item.record),
-                Asked::Act(act) => act_arguments(&mut call, act, item.generation, steps.get(at)),
+                Asked::Act(act) => act_arguments(&mut call, act, item.generation, steps.get(at), deadline_us),
             }
+        }
+        if group.name == Name::Schedule {
+            schedule_deadline(&mut call, deadline_us);
         }
         call
     }
@@ -193,7 +226,13 @@ impl Store {
                 });
                 pass.heads.extend(heads);
             }
-            Err(error) => group.members.iter().for_each(|at| pass.items[*at].answer = Err(error.clone())),
+            Err(error) => {
+                // Its caller does not know this clock.
+                if let Some(us) = error.late() {
+                    self.saw_clock(us);
+                }
+                group.members.iter().for_each(|at| pass.items[*at].answer = Err(error.clone()));
+            }
         }
     }
 
@@ -242,7 +281,7 @@ impl<'a> Pass<'a> {
         let unsent = || Err(StoreError::new(Class::Other, "redis: a request was not sent"));
         let item = |asked: &Asked<'a>| {
             let record = match asked {
-                Asked::Schedule(schedule) => record::encode(schedule, rand::random()),
+                Asked::Schedule(schedule) => record::encode(schedule, schedule.first.unwrap_or_else(rand::random)),
                 Asked::Act(_) => Vec::new(),
             };
             Item { asked: *asked, bucket: keys.bucket_of(asked.id()), record, generation: rand::random(), answer: unsent() }

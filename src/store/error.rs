@@ -16,9 +16,11 @@ pub struct StoreError {
     /// What failed, for people; without passwords.
     pub message: String,
     /// What a person can do about it; empty where waiting helps.
-    pub mend: String,
+    pub hint: String,
     /// Of class `Moved`: the slot, and host and port of the master that has it.
     pub(super) moved: Option<(u16, String)>,
+    /// The call was sent, and the link failed before its answer came: it may be carried out still.
+    pub(super) unanswered: bool,
 }
 
 /// The classes of `dwell_redis_errors_total{class}`, and two that only stop a start.
@@ -32,7 +34,7 @@ pub enum Class {
     Oom,
     /// This server is a replica.
     Readonly,
-    /// A script failed: damage or a bug. It is of that call alone, and time does not mend it.
+    /// A script failed: damage or a bug. It is of that call alone.
     Script,
     /// A script met what its caller did not know: a broker, or a job that changed since it was read. It was not run: read again, and call again.
     Outdated,
@@ -66,7 +68,7 @@ impl Class {
 impl StoreError {
     /// An error of this class.
     pub fn new(class: Class, message: impl Into<String>) -> Self {
-        StoreError { class, message: message.into(), mend: String::new(), moved: None }
+        StoreError { class, message: message.into(), hint: String::new(), moved: None, unanswered: false }
     }
 
     /// Whether the call was not run, and may be right now, with what it lacked.
@@ -75,17 +77,23 @@ impl StoreError {
     }
 
     /// Whether what is stored of a job, or of its bucket, cannot be read by this version: a later one wrote it, or it is damaged. Nothing changed, and
-    /// time does not mend it.
+    /// time does not heal it.
     #[must_use]
     pub fn is_unreadable(&self) -> bool {
         let words = ["DWELL_VERSION", "WRONGTYPE", "unreadable record"];
         self.class == Class::Script && words.iter().any(|word| self.message.contains(word))
     }
 
+    /// Redis's clock, epoch µs, where it refused a call whose caller had given it up.
+    pub(super) fn late(&self) -> Option<i64> {
+        let (_, rest) = self.message.split_once("DWELL_LATE")?;
+        rest.split(|letter: char| !letter.is_ascii_digit()).find(|digits| !digits.is_empty())?.parse().ok()
+    }
+
     /// The same error with what a person can do.
     #[must_use]
-    pub fn mend(mut self, mend: impl Into<String>) -> Self {
-        self.mend = mend.into();
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = hint.into();
         self
     }
 
@@ -118,6 +126,8 @@ impl StoreError {
             Class::Io
         } else if matches!(code, "DWELL_BROKER" | "DWELL_AGAIN") {
             Class::Outdated
+        } else if code == "DWELL_LATE" {
+            Class::Unserved
         } else if code.starts_with("DWELL_") {
             Class::Script
         } else if let Some(class) = of_script(&error.to_string()) {
@@ -125,20 +135,26 @@ impl StoreError {
         } else {
             Class::Other
         };
-        let mend = match (error.kind(), code) {
+        let hint = match (error.kind(), code) {
             (ErrorKind::Server(ServerErrorKind::NoPerm), _) => GRANT,
-            _ if error.to_string().contains("NOPERM") => GRANT,
+            _ if is_denied(&error.to_string()) => GRANT,
             (_, "DWELL_VERSION") => UNREADABLE,
             _ if class == Class::Script => "run `dwell fsck`",
             (_, "NOAUTH") => "write the user and the password into redis.urls: redis://USER:PASSWORD@HOST:6379",
             _ => "",
         };
         let moved = error.redirect_node().filter(|_| class == Class::Moved).map(|(address, slot)| (slot, address.to_owned()));
-        StoreError { moved, ..StoreError::new(class, format!("redis: {doing}: {error}")).mend(mend) }
+        StoreError { moved, ..StoreError::new(class, format!("redis: {doing}: {error}")).hint(hint) }
     }
 }
 
-/// The class of what failed within a script. Servers before Redis 7 put their word on it behind words of their own.
+/// Whether this is the refusal of a command that a script ran and its user may not run, or not on that key: of Redis 7.0, then of later ones and Valkey.
+fn is_denied(text: &str) -> bool {
+    ["NOPERM", "The user executing the script can't", "ACL failure in script"].iter().any(|word| text.contains(word))
+}
+
+/// The class of what failed within a script; `None` for what is not known. Only what is known as damage is of the script itself: such a request is
+/// rejected, and one that failed by the server's state would be lost. Servers before Redis 7 put their word on it behind words of their own.
 fn of_script(text: &str) -> Option<Class> {
     let words = [
         ("WRONGTYPE", Class::Script),
@@ -147,14 +163,14 @@ fn of_script(text: &str) -> Option<Class> {
         ("READONLY", Class::Readonly),
         ("NOREPLICAS", Class::Readonly),
         ("MISCONF", Class::Readonly),
-        ("NOPERM", Class::Other),
         ("killed by user", Class::Unserved),
+        ("max number of clients reached", Class::Unserved),
         // A slot of the cluster is on its way, and the script took out the last of one of its keys; or the cluster went down.
         ("attempted to access a non local key", Class::Unserved),
+        ("undeclared keys were accessed during rehashing", Class::Unserved),
         ("while the cluster is down", Class::Unserved),
-        // A command that was renamed or taken away.
-        ("command called from", Class::Other),
-        ("user_script", Class::Script),
+        // Lua's own, which begin with the line; what a command answered ends with `on @user_script:12.`
+        (" user_script:", Class::Script),
     ];
     words.into_iter().find(|(word, _)| text.contains(word)).map(|(_, class)| class)
 }
@@ -168,10 +184,7 @@ mod tests {
         for (text, class) in [
             ("WRONGTYPE Operation against a key holding the wrong kind of value script: 1f, on @user_script:12.", Some(Class::Script)),
             ("ERR user_script:31: attempt to index a nil value script: 1f, on @user_script:31.", Some(Class::Script)),
-            (
-                "NOPERM ACL failure in script: User dwell has no permissions to run the 'zadd' command script: 1f, on @user_script:3.",
-                Some(Class::Other),
-            ),
+            ("ERR user_script:1: bad argument #2 to 'unpack' (data string too short) script: c1, on @user_script:1.", Some(Class::Script)),
             (
                 "ERR Error running script (call to f_1f): @user_script:9: @user_script: 9: -OOM command not allowed when used memory > 'maxmemory'.",
                 Some(Class::Oom),
@@ -186,10 +199,38 @@ mod tests {
                 "ERR Script attempted to execute a write command while the cluster is down and readonly script: 1f, on @user_script:9.",
                 Some(Class::Unserved),
             ),
-            ("ERR Unknown Redis command called from script script: 1f, on @user_script:9.", Some(Class::Other)),
+            (
+                "ERR Unable to execute command 'rename' in script because undeclared keys were accessed during rehashing of the slot script: 1f, on @user_script:9.",
+                Some(Class::Unserved),
+            ),
+            ("ERR Unknown Redis command called from script script: 1f, on @user_script:9.", None),
+            ("ERR Unknown command called from script script: 1f, on @user_script:9.", None),
+            ("ERR a later version says what nobody knows today script: 1f, on @user_script:9.", None),
+            ("ERR max number of clients reached", Some(Class::Unserved)),
             ("ERR unknown command", None),
         ] {
             assert_eq!(of_script(text), class, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_call_that_came_too_late_tells_the_clock_and_is_sent_again() {
+        let answer = redis::parse_redis_value(b"-DWELL_LATE 1790000000123456 script: 1f, on @user_script:4.\r\n").unwrap();
+        let error = StoreError::from_redis("schedule", &answer.extract_error().unwrap_err());
+        assert_eq!((error.late(), error.class, error.is_unreadable()), (Some(1_790_000_000_123_456), Class::Unserved, false));
+        assert_eq!(StoreError::new(Class::Io, "redis: schedule: cut at 5").late(), None);
+    }
+
+    #[test]
+    fn a_right_that_is_missing_is_no_damage_and_says_what_to_grant() {
+        // Redis 7.0.15, 8.2.3 and Valkey 8.1.8.
+        for text in [
+            "ERR The user executing the script can't run this command or subcommand script: 1f, on @user_script:1.",
+            "ERR The user executing the script can't access at least one of the keys mentioned in the command arguments script: 1f, on @user_script:1.",
+            "ERR ACL failure in script: User dwell has no permissions to run the 'hset' command script: 1f, on @user_script:1.",
+            "ERR ACL failure in script: User dwell has no permissions to access the 'h' key script: 1f, on @user_script:1.",
+        ] {
+            assert_eq!((of_script(text), is_denied(text)), (None, true), "{text}");
         }
     }
 }

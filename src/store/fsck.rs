@@ -1,6 +1,6 @@
-//! `fsck`: damage in a namespace, found and, where asked for, mended, beside instances that run.
+//! `fsck`: damage in a namespace, found and, where asked for, repaired, beside instances that run.
 //!
-//! Scans only find ids and keys. What is wrong with one is judged by a script, from all that stands of it at one instant, and mended in the same
+//! Scans only find ids and keys. What is wrong with one is judged by a script, from all that stands of it at one instant, and repaired in the same
 //! call: a job that moves while it is looked at is neither a finding nor touched.
 
 mod bucket;
@@ -31,7 +31,7 @@ pub struct Finding {
     pub id: String,
     /// What it is.
     pub problem: Problem,
-    /// Whether it is mended now.
+    /// Whether it is repaired now.
     pub repaired: bool,
 }
 
@@ -44,7 +44,7 @@ pub struct Rules {
     pub retry_ms: Vec<u64>,
     /// What has its time when.
     pub sweep: SweepRules,
-    /// Mend what is found.
+    /// Repair what is found.
     pub repair: bool,
 }
 

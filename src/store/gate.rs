@@ -32,7 +32,7 @@ pub enum Wait {
 
 /// What to wait for at this level on this server, or why the server cannot give it.
 pub fn waits_of(settings: &Redis, facts: &Facts) -> Result<Wait, StoreError> {
-    let refuse = |why: String, mend: &str| Err(StoreError::new(Class::Settings, format!("redis: durability: {why}")).mend(mend));
+    let refuse = |why: String, hint: &str| Err(StoreError::new(Class::Settings, format!("redis: durability: {why}")).hint(hint));
     if settings.durability == Durability::Memory {
         return Ok(Wait::None);
     }
@@ -87,7 +87,7 @@ impl Gate {
     }
 
     /// Sends the calls and waits until they are as durable as asked; of one key each wave only once none of the one before is to be sent again.
-    /// The answer to each call, in a row. One with an error of class `Script` failed by itself; one with any other error is to be sent again by
+    /// The answer to each call, in a row. One with an error that is unreadable failed by itself; one with any other error is to be sent again by
     /// the caller, behind those that stood before it, whether it was applied or not.
     pub async fn pass(&self, link: &Link, doing: &str, waves: &[Vec<Cmd>]) -> Vec<Result<Value, StoreError>> {
         let count = waves.iter().map(Vec::len).sum();

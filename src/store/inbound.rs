@@ -102,9 +102,17 @@ impl Store {
     }
 }
 
+/// Behind the jobs of a call: until when its caller waits for the answer.
+pub(super) fn schedule_deadline(call: &mut Cmd, deadline_us: Option<i64>) {
+    if let Some(us) = deadline_us {
+        call.arg(us);
+    }
+}
+
 /// One job of a call.
 pub(super) fn schedule_arguments(call: &mut Cmd, request: &Schedule, record: &[u8]) {
     let policy = match request.conflict {
+        _ if request.apart => "other",
         Conflict::Replace => "replace",
         Conflict::Keep => "keep",
         Conflict::Reject => "reject",
@@ -127,7 +135,7 @@ pub(super) fn read_answer(items: &mut Items) -> Result<Answer, StoreError> {
     if word == "unreadable" {
         items.text()?;
         return Err(
-            StoreError::new(Class::Script, "redis: schedule: DWELL_VERSION: the job of this id has an unreadable record").mend(UNREADABLE)
+            StoreError::new(Class::Script, "redis: schedule: DWELL_VERSION: the job of this id has an unreadable record").hint(UNREADABLE)
         );
     }
     let verdict = Verdict::parse(&word)

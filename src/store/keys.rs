@@ -46,10 +46,7 @@ impl Keys {
     /// The bucket of an id: the first 8 bytes of its BLAKE3 hash, little-endian, modulo the number of buckets. Part of the stored format.
     #[must_use]
     pub fn bucket_of(&self, id: &str) -> u16 {
-        let hash = blake3::hash(id.as_bytes());
-        let first: [u8; 8] = std::array::from_fn(|i| hash.as_bytes()[i]);
-        // The remainder is less than `buckets`, which is a u16.
-        (u64::from_le_bytes(first) % u64::from(self.buckets)) as u16
+        bucket_of(id, self.buckets)
     }
 
     /// The eight keys that every script of this bucket gets first.
@@ -146,6 +143,15 @@ impl Keys {
     pub fn wake(&self) -> String {
         format!("{}:wake", self.namespace)
     }
+}
+
+/// The bucket of an id among so many: [`Keys::bucket_of`].
+#[must_use]
+pub fn bucket_of(id: &str, buckets: u16) -> u16 {
+    let hash = blake3::hash(id.as_bytes());
+    let first: [u8; 8] = std::array::from_fn(|i| hash.as_bytes()[i]);
+    // The remainder is less than `buckets`, which is a u16.
+    (u64::from_le_bytes(first) % u64::from(buckets)) as u16
 }
 
 #[cfg(test)]

@@ -20,7 +20,7 @@ use crate::job::JobId;
 pub const AHEAD: Duration = Duration::from_millis(5);
 /// What cannot be read is passed over once there is so much of it as one call looks at; less is looked at each time.
 const MANY: u32 = 1024;
-/// How long it is passed over before it is looked at again: it may have been mended.
+/// How long it is passed over before it is looked at again: it may have been repaired.
 const PASS_OVER: Duration = Duration::from_secs(60);
 /// The most ids that one `reclaim` looks at.
 const RECLAIM_IDS: usize = 512;

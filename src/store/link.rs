@@ -13,15 +13,16 @@ mod wire;
 use std::sync::Arc;
 use std::time::Duration;
 
+use dwell_connectors::redacted;
 use futures_util::future::join_all;
 use redis::{Arg, Cmd, Pipeline, Value};
 
 use self::cluster::{Cluster, Map, slot_of};
 use self::wire::To;
-pub(super) use self::wire::Wire;
+pub(super) use self::wire::{RESPONSE_TIMEOUT, Wire};
 use super::error::{Class, StoreError};
 use crate::clock;
-use crate::config::{Redis, RedisMode, without_password};
+use crate::config::{Redis, RedisMode};
 
 /// How often a call follows slots that moved: each time at least one more of them is found.
 const MOVES_MAX: u32 = 8;
@@ -117,6 +118,10 @@ impl Link {
 
     /// Sends a pipeline, all of one slot, and returns every answer; the first error of any is the error of all.
     pub async fn pipeline(&self, doing: &str, pipeline: &Pipeline) -> Result<Vec<Value>, StoreError> {
+        // The client refuses a pipeline of no command.
+        if pipeline.is_empty() {
+            return Ok(Vec::new());
+        }
         let key = pipeline.cmd_iter().find_map(key_of);
         self.routed(doing, key, Call::Many(pipeline)).await
     }
@@ -243,7 +248,7 @@ fn key_of(command: &Cmd) -> Option<&[u8]> {
 /// Where Redis is, for people: URLs without their passwords.
 #[must_use]
 pub fn place(settings: &Redis) -> String {
-    settings.urls.iter().map(|url| without_password(url)).collect::<Vec<_>>().join(", ")
+    settings.urls.iter().map(|url| redacted(url)).collect::<Vec<_>>().join(", ")
 }
 
 /// One field of an INFO text.

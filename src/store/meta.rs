@@ -129,7 +129,7 @@ async fn facts_of(link: &Link) -> Result<Facts, StoreError> {
 pub fn refuse_replica(settings: &Redis, facts: &Facts) -> Result<(), StoreError> {
     if facts.role == "slave" && settings.mode != RedisMode::Cluster {
         return Err(StoreError::new(Class::Readonly, format!("redis: {} is a replica: it takes no writes", place(settings)))
-            .mend("point redis.urls at its master, or use redis.mode = \"sentinel\""));
+            .hint("point redis.urls at its master, or use redis.mode = \"sentinel\""));
     }
     Ok(())
 }
@@ -141,7 +141,7 @@ pub fn refuse_eviction(facts: &Facts) -> Result<(), StoreError> {
             Class::Settings,
             format!("redis: maxmemory-policy is {}: a full Redis would throw jobs away", facts.policy),
         )
-        .mend("set maxmemory-policy noeviction: a full Redis then refuses new jobs, and Dwell goes on delivering"));
+        .hint("set maxmemory-policy noeviction: a full Redis then refuses new jobs, and Dwell goes on delivering"));
     }
     Ok(())
 }
@@ -212,7 +212,7 @@ pub fn agree(meta: &Meta, settings: &Redis) -> Result<(), StoreError> {
             Class::Settings,
             format!("redis: the namespace `{}` has {} buckets, redis.buckets says {}", settings.namespace, meta.buckets, settings.buckets),
         )
-        .mend(format!(
+        .hint(format!(
             "set redis.buckets = {}, or use another redis.namespace: the number is fixed when a namespace is first used",
             meta.buckets
         )));
@@ -238,7 +238,7 @@ pub(super) async fn read_as(link: &Link, keys: &Keys) -> Result<Meta, StoreError
     let key = keys.meta();
     meta_of(&key, &fields(link, &key).await?)?.ok_or_else(|| {
         StoreError::new(Class::Settings, format!("redis: there is no namespace at `{key}`"))
-            .mend("check redis.namespace; `dwell run` makes it on first use")
+            .hint("check redis.namespace; `dwell run` makes it on first use")
     })
 }
 
@@ -252,7 +252,7 @@ pub(super) fn meta_of(key: &str, fields: &[(String, String)]) -> Result<Option<M
     let buckets = field("buckets").and_then(|text| text.parse().ok()).filter(|buckets| *buckets > 0);
     let Some(buckets) = buckets else {
         return Err(StoreError::new(Class::Settings, format!("redis: `{key}` has no number of buckets"))
-            .mend("restore the field `buckets`: its number of buckets at first use"));
+            .hint("restore the field `buckets`: its number of buckets at first use"));
     };
     let rule = |name| field(name).and_then(|text| text.parse().ok());
     let (dead_retention_ms, dedupe_window_ms) = (rule(DEAD_RETENTION), rule(DEDUPE_WINDOW));
@@ -263,7 +263,7 @@ pub(super) fn meta_of(key: &str, fields: &[(String, String)]) -> Result<Option<M
 pub(super) fn refuse_schema(key: &str, schema: &str) -> Result<(), StoreError> {
     if schema != SCHEMA {
         return Err(StoreError::new(Class::Settings, format!("redis: `{key}` has schema {schema}, this program knows {SCHEMA}"))
-            .mend("run the version of Dwell that made it, or a newer one"));
+            .hint("run the version of Dwell that made it, or a newer one"));
     }
     Ok(())
 }

@@ -84,5 +84,36 @@ async fn refuse(link: &Link, keys: &Keys, more_on_a_key: &[Permit], more: &[&[&s
         return Ok(());
     }
     let message = format!("redis: the user may not run {} on the keys of the namespace", denied.join(", "));
-    Err(StoreError::new(Class::Other, message).mend(super::error::GRANT))
+    Err(StoreError::new(Class::Other, message).hint(super::error::GRANT))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::scripts::Name;
+
+    /// The line of a user that docs/redis.md gives, and what it adds for `fsck`.
+    const DOC: &str = include_str!("../../docs/redis.md");
+
+    #[test]
+    fn what_the_scripts_run_is_asked_for_and_granted_by_the_docs() {
+        let line = DOC.split_once("ACL SETUSER ").unwrap().1.split_once("```").unwrap().0;
+        let of_fsck = DOC.lines().find(|line| line.starts_with("- `fsck`:")).unwrap();
+        for name in Name::ALL {
+            let source = name.source();
+            let is_fsck = name.as_str().starts_with("fsck");
+            let on_a_key = ON_A_KEY.iter().chain(OF_FSCK.iter().filter(|_| is_fsck)).map(|permit| permit.0);
+            let asked: Vec<&str> = on_a_key.chain(WITHOUT_A_KEY.iter().map(|words| words[0])).collect();
+            let granted = if is_fsck { format!("{line} {of_fsck}") } else { line.to_owned() };
+            let granted: Vec<&str> = granted.split([' ', '`', '\n']).collect();
+            let calls = ["call(", "many("].iter().flat_map(|word| source.split(word).skip(1));
+            let commands: Vec<&str> = calls.filter_map(|call| call.strip_prefix('\'')?.split('\'').next()).collect();
+            assert!(commands.len() > 2, "{}: {commands:?}", name.as_str());
+            for command in commands {
+                assert!(asked.contains(&command), "{} runs {command}, which is not asked for", name.as_str());
+                let right = format!("+{}", command.to_lowercase());
+                assert!(granted.contains(&right.as_str()), "{} runs {command}, which docs/redis.md does not grant", name.as_str());
+            }
+        }
+    }
 }

@@ -96,7 +96,7 @@ impl Store {
         let mut answers = self.link.pipeline("looking a job up", &pipeline).await?.into_iter();
         let (record, state) = (answers.next(), answers.next());
         let Some(Value::BulkString(bytes)) = record else { return Ok(None) };
-        let unreadable = |why: record::Unreadable| StoreError::new(Class::Script, format!("redis: job `{id}`: {why}")).mend(UNREADABLE);
+        let unreadable = |why: record::Unreadable| StoreError::new(Class::Script, format!("redis: job `{id}`: {why}")).hint(UNREADABLE);
         let record = record::decode(Bytes::from(bytes)).map_err(unreadable)?;
         let state = match state {
             Some(Value::BulkString(bytes)) => Some(State::decode(&bytes).map_err(unreadable)?),

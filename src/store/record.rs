@@ -15,6 +15,7 @@ pub const VERSION: u8 = 1;
 const FLAG_CONSUMER: u8 = 1;
 const FLAG_GENERATED: u8 = 2;
 const FLAG_REPLACED: u8 = 4;
+const FLAG_FIRST: u8 = 8;
 const FLAG_HELD: u8 = 1;
 const FLAG_TAKEN_OVER: u8 = 2;
 /// Of a record: version to fingerprint, what tells the schedule and not where it goes.
@@ -68,8 +69,9 @@ pub fn encode(schedule: &Schedule, generation: Generation) -> Vec<u8> {
     let job = &schedule.job;
     let consumer = if job.confirm == Confirm::Consumer { FLAG_CONSUMER } else { 0 };
     let generated = if schedule.generated { FLAG_GENERATED } else { 0 };
+    let first = if schedule.first.is_some() { FLAG_FIRST } else { 0 };
     let mut head = [0; HEAD];
-    head[..2].copy_from_slice(&[VERSION, consumer | generated]);
+    head[..2].copy_from_slice(&[VERSION, consumer | generated | first]);
     head[2..6].copy_from_slice(&job.ttr_ms.to_be_bytes());
     head[6..14].copy_from_slice(&generation);
     head[14..].copy_from_slice(&schedule.origin.fingerprint);

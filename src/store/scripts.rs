@@ -98,8 +98,8 @@ impl Name {
     pub fn source(self) -> String {
         let (_, acts, source) = self.parts();
         // Damage is what fsck is for.
-        let mends = matches!(self, Name::FsckJobs | Name::FsckAdopt | Name::FsckKey | Name::FsckMemories);
-        let shared = match (mends, acts) {
+        let repairs = matches!(self, Name::FsckJobs | Name::FsckAdopt | Name::FsckKey | Name::FsckMemories);
+        let shared = match (repairs, acts) {
             (true, _) => String::new(),
             (false, true) => format!("{SOUND}\n{ACT}\n"),
             (false, false) => format!("{SOUND}\n"),

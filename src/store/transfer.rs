@@ -1,5 +1,7 @@
 //! Jobs of one broker become jobs of another: what to do with those of a broker that the settings do not name any more.
 
+use std::collections::HashMap;
+
 use bytes::Bytes;
 use redis::{Pipeline, Value};
 
@@ -15,6 +17,9 @@ use super::scripts::Name;
 use crate::clock;
 use crate::job::{Job, JobId};
 
+/// How often a bucket is walked again for jobs that came back from an attempt meanwhile.
+const WALKS: usize = 16;
+
 /// What became of the jobs of the broker that they were to leave.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Transferred {
@@ -22,7 +27,7 @@ pub struct Transferred {
     pub scheduled: u64,
     /// Moved, and dead as they were.
     pub dead: u64,
-    /// Left: an attempt is out, or they wait for their consumer.
+    /// Left: an attempt is out, or they wait for their consumer. At least one where jobs came back from their attempts as long as they were moved.
     pub reserved: u64,
     /// Left: not given another record.
     pub refused: u64,
@@ -30,6 +35,22 @@ pub struct Transferred {
     pub unreadable: u64,
     /// The earliest that fell due on the other broker, of each bucket.
     pub heads: Vec<Head>,
+}
+
+/// Why a job stays that waits or is dead.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stays {
+    Refused,
+    Unreadable,
+}
+
+/// The walk over one bucket.
+struct Walk<'a, J> {
+    bucket: u16,
+    brokers: &'a [String; 2],
+    judge: &'a mut J,
+    done: &'a mut Transferred,
+    stays: HashMap<String, Stays>,
 }
 
 /// A job of the broker that is left, as it was read.
@@ -55,25 +76,51 @@ impl Store {
         let mut done = Transferred::default();
         let brokers = [from.to_owned(), to.to_owned()];
         for bucket in 0..self.keys.buckets() {
-            let sets = [
-                (Place::Scheduled, self.keys.due(bucket, from)),
-                (Place::Dead, self.keys.dead(bucket).to_owned()),
-                (Place::Reserved, self.keys.run(bucket).to_owned()),
-            ];
-            for (place, key) in sets {
-                let mut offset = 0;
-                loop {
-                    let page = self.members(&key, offset).await?;
-                    if page.is_empty() {
-                        break;
-                    }
-                    let left = self.transfer_page(bucket, &brokers, place, &page, &mut judge, &mut done).await?;
-                    // What was moved out of the set makes place for what stood behind it.
-                    offset += if place == Place::Scheduled { left } else { page.len() };
+            let mut walk = Walk { bucket, brokers: &brokers, judge: &mut judge, done: &mut done, stays: HashMap::new() };
+            self.walk(&mut walk, Place::Scheduled).await?;
+            self.walk(&mut walk, Place::Dead).await?;
+            let others = walk.done.reserved;
+            // A job whose attempt ends while the bucket is walked comes back behind the walk.
+            for left in (0..WALKS).rev() {
+                let moved = walk.done.scheduled;
+                walk.done.reserved = others;
+                self.walk(&mut walk, Place::Reserved).await?;
+                self.walk(&mut walk, Place::Scheduled).await?;
+                if walk.done.scheduled == moved {
+                    break;
+                }
+                if left == 0 {
+                    walk.done.reserved = walk.done.reserved.max(others + 1);
                 }
             }
+            let stay = |why| walk.stays.values().filter(|stays| **stays == why).count() as u64;
+            let (refused, unreadable) = (stay(Stays::Refused), stay(Stays::Unreadable));
+            done.refused += refused;
+            done.unreadable += unreadable;
         }
         Ok(done)
+    }
+
+    /// Every page of one set.
+    async fn walk<J>(&self, walk: &mut Walk<'_, J>, place: Place) -> Result<(), StoreError>
+    where
+        J: FnMut(&JobId, Record) -> Option<Job>,
+    {
+        let key = match place {
+            Place::Scheduled => self.keys.due(walk.bucket, &walk.brokers[0]),
+            Place::Dead => self.keys.dead(walk.bucket).to_owned(),
+            Place::Reserved => self.keys.run(walk.bucket).to_owned(),
+        };
+        let mut offset = 0;
+        loop {
+            let page = self.members(&key, offset).await?;
+            if page.is_empty() {
+                return Ok(());
+            }
+            let left = self.transfer_page(walk, place, &page).await?;
+            // What was moved out of the set makes place for what stood behind it.
+            offset += if place == Place::Scheduled { left } else { page.len() };
+        }
     }
 
     /// A page of a sorted set: ids and scores.
@@ -90,53 +137,50 @@ impl Store {
     }
 
     /// Moves those of a page that are of the broker and may move, 1 MiB at a time: how many stay in their set.
-    async fn transfer_page(
-        &self,
-        bucket: u16,
-        brokers: &[String; 2],
-        place: Place,
-        page: &[(String, i64)],
-        judge: &mut impl FnMut(&JobId, Record) -> Option<Job>,
-        done: &mut Transferred,
-    ) -> Result<usize, StoreError> {
+    async fn transfer_page<J>(&self, walk: &mut Walk<'_, J>, place: Place, page: &[(String, i64)]) -> Result<usize, StoreError>
+    where
+        J: FnMut(&JobId, Record) -> Option<Job>,
+    {
         let mut sizes = Pipeline::new();
         for (id, _) in page {
-            sizes.cmd("HSTRLEN").arg(self.keys.jobs(bucket)).arg(id);
+            sizes.cmd("HSTRLEN").arg(self.keys.jobs(walk.bucket)).arg(id);
         }
         let sizes = self.link.pipeline("listing", &sizes).await?;
         let sizes = sizes.into_iter().map(|size| if let Value::Int(size) = size { usize::try_from(size).unwrap_or(0) } else { 0 });
         let (mut left, mut chunk, mut bytes) = (0, Vec::new(), 0);
         for (member, size) in page.iter().zip(sizes) {
             if !chunk.is_empty() && bytes + size > CALL_BYTES {
-                left += self.transfer_chunk(bucket, brokers, place, &std::mem::take(&mut chunk), judge, done).await?;
+                left += self.transfer_chunk(walk, place, &std::mem::take(&mut chunk)).await?;
                 bytes = 0;
             }
             bytes += size;
             chunk.push(member);
         }
-        Ok(left + self.transfer_chunk(bucket, brokers, place, &chunk, judge, done).await?)
+        Ok(left + self.transfer_chunk(walk, place, &chunk).await?)
     }
 
-    async fn transfer_chunk(
-        &self,
-        bucket: u16,
-        brokers: &[String; 2],
-        place: Place,
-        chunk: &[&(String, i64)],
-        judge: &mut impl FnMut(&JobId, Record) -> Option<Job>,
-        done: &mut Transferred,
-    ) -> Result<usize, StoreError> {
+    async fn transfer_chunk<J>(&self, walk: &mut Walk<'_, J>, place: Place, chunk: &[&(String, i64)]) -> Result<usize, StoreError>
+    where
+        J: FnMut(&JobId, Record) -> Option<Job>,
+    {
+        let Walk { bucket, brokers, judge, done, stays } = walk;
+        let bucket = *bucket;
         let mut command = redis::cmd("HMGET");
         command.arg(self.keys.jobs(bucket)).arg(chunk.iter().map(|(id, _)| id.as_str()).collect::<Vec<_>>());
         let Value::Array(records) = self.link.command("listing", &command).await? else { return Ok(chunk.len()) };
         let mut leavers = Vec::new();
         for ((id, at_ms), record) in chunk.iter().zip(records) {
-            // Without one it went meanwhile, or is damage: `fsck` knows.
+            // Without one it went meanwhile, or is damage: `fsck` knows. Of others it was said before that they stay.
             let Value::BulkString(bytes) = record else { continue };
+            if place != Place::Reserved && stays.contains_key(id) {
+                continue;
+            }
             let bytes = Bytes::from(bytes);
             let (Ok(id), Ok(read)) = (JobId::new(id.as_str()), record::decode(bytes.clone())) else {
                 // Of which broker a dead one was cannot be known.
-                done.unreadable += u64::from(place == Place::Scheduled);
+                if place == Place::Scheduled {
+                    stays.insert(id.clone(), Stays::Unreadable);
+                }
                 continue;
             };
             if read.job.broker != brokers[0] {
@@ -148,7 +192,7 @@ impl Store {
             }
             match judge(&id, read).and_then(|job| record::moved(&bytes, &job)) {
                 Some(record) => leavers.push(Leaver { id, due_ms: *at_ms, record }),
-                None => done.refused += 1,
+                None => drop(stays.insert(id.as_str().to_owned(), Stays::Refused)),
             }
         }
         if leavers.is_empty() {

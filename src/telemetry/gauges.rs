@@ -1,15 +1,16 @@
-//! The age of the gauges that are counted in the store: whoever reads them asks for new ones where they are old.
+//! The age of the gauges that are counted in the store. A reader who finds them old has them counted anew.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 
 use crate::clock::{self, Instant};
 
 /// Gauges that are older are counted before they are read, so that none is older than five seconds.
 const YOUNG: Duration = Duration::from_secs(4);
-/// How long a reader waits for them: behind a store that hangs, old ones are told.
+/// How long readers wait for them, all that ask meanwhile together: behind a store that hangs, old ones are told.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// When they were counted, and who asks for them.
@@ -20,6 +21,8 @@ pub struct Gauges(Arc<Inner>);
 struct Inner {
     /// When they were last counted; sent also where that failed.
     counted: watch::Sender<Option<Instant>>,
+    /// Until when they are waited for, since they were wanted first.
+    patience: Mutex<Option<Instant>>,
     wanted: Notify,
 }
 
@@ -31,6 +34,7 @@ impl Gauges {
 
     /// They were counted just now, or could not be.
     pub fn tried(&self, has_counted: bool) {
+        *self.0.patience.lock() = None;
         self.0.counted.send_modify(|counted| {
             if has_counted {
                 *counted = Some(clock::now());
@@ -43,9 +47,10 @@ impl Gauges {
         let mut counted = self.0.counted.subscribe();
         let last = *counted.borrow_and_update();
         if last.is_some_and(|last| clock::now().duration_since(last) > YOUNG) {
+            let until = *self.0.patience.lock().get_or_insert_with(|| clock::now() + PATIENCE);
             self.0.wanted.notify_one();
             // Its sender is here.
-            let _ = clock::timeout(PATIENCE, counted.changed()).await;
+            let _ = clock::timeout(until.saturating_duration_since(clock::now()), counted.changed()).await;
         }
     }
 }
@@ -68,6 +73,8 @@ mod tests {
         assert_eq!(waited(&gauges).await, Duration::ZERO);
         clock::sleep(Duration::from_millis(1)).await;
         assert!(waited(&gauges).await >= PATIENCE, "nobody counts");
+        assert_eq!(waited(&gauges).await, Duration::ZERO, "it was waited for once");
+        gauges.tried(false);
         let counting = async {
             gauges.wanted().await;
             clock::sleep(PATIENCE / 2).await;

@@ -1,8 +1,12 @@
 //! Logs: tracing to stderr. WARN: something went wrong and was recovered. ERROR: someone must act.
 
+use std::fmt::{self, Debug};
 use std::io::{self, IsTerminal};
 
+use tracing::field::Field;
+use tracing_subscriber::field::MakeExt;
 use tracing_subscriber::filter::{EnvFilter, ParseError};
+use tracing_subscriber::fmt::format::{Writer, debug_fn};
 
 /// Which filter applies where neither `DWELL_LOG` nor `RUST_LOG` is set. The clients' own logs only where they matter.
 const DEFAULT_FILTER: &str = "info,async_nats=warn,lapin=off";
@@ -30,11 +34,29 @@ pub fn start() -> Result<(), LogError> {
     let filter = filter(|variable| std::env::var(variable).ok())?;
     let logs = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr);
     let started = if io::stderr().is_terminal() {
-        logs.with_target(false).try_init()
+        logs.with_target(false).fmt_fields(debug_fn(field).delimited(" ")).try_init()
     } else {
         logs.json().flatten_event(true).with_current_span(true).with_span_list(false).try_init()
     };
     started.map_err(|_| LogError::Twice)
+}
+
+/// One field of an event for people, as the formatter itself writes it, but escaped: what a message brought (a routing key, an id) may hold line breaks,
+/// which would look like other events, and what acts on a terminal.
+fn field(writer: &mut Writer<'_>, field: &Field, value: &dyn Debug) -> fmt::Result {
+    let text: String = format!("{value:?}").chars().flat_map(shown).collect();
+    match (field.name(), writer.has_ansi_escapes()) {
+        ("message", _) => writer.write_str(&text),
+        // Where a library's event comes from.
+        (name, _) if name.starts_with("log.") => Ok(()),
+        (name, true) => write!(writer, "\x1b[3m{name}\x1b[0m\x1b[2m=\x1b[0m{text}"),
+        (name, false) => write!(writer, "{name}={text}"),
+    }
+}
+
+fn shown(c: char) -> impl Iterator<Item = char> {
+    let escapes = c.is_control() || matches!(c, '\u{2028}' | '\u{2029}');
+    escapes.then(|| c.escape_default()).into_iter().flatten().chain((!escapes).then_some(c))
 }
 
 fn filter(variable: impl Fn(&str) -> Option<String>) -> Result<EnvFilter, LogError> {
@@ -50,6 +72,9 @@ fn filter(variable: impl Fn(&str) -> Option<String>) -> Result<EnvFilter, LogErr
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use parking_lot::Mutex;
     use tracing_subscriber::filter::LevelFilter;
 
     use super::*;
@@ -68,6 +93,41 @@ mod tests {
             let shown = filter(|_| Some(value.to_owned())).unwrap().to_string();
             assert_eq!(shown.contains("lapin=off"), silent, "{shown}");
         }
+    }
+
+    #[derive(Clone, Default)]
+    struct Seen(Arc<Mutex<Vec<u8>>>);
+
+    impl io::Write for Seen {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().extend(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn what_a_message_brought_begins_no_line() {
+        let seen = Seen::default();
+        let into = seen.clone();
+        let logs = tracing_subscriber::fmt()
+            .with_ansi(true)
+            .with_target(false)
+            .fmt_fields(debug_fn(field).delimited(" "))
+            .with_writer(move || into.clone())
+            .finish();
+        tracing::subscriber::with_default(logs, || {
+            let key = "k\n2026-01-31 ERROR\r\t\u{b}\u{1c}\u{85}\u{2028}\u{2029}\x1b[2J ü";
+            tracing::warn!(%key, "no queue takes {key}");
+        });
+        let text = String::from_utf8(seen.0.lock().clone()).unwrap();
+        let line = text.strip_suffix('\n').unwrap();
+        let shown = r"k\n2026-01-31 ERROR\r\t\u{b}\u{1c}\u{85}\u{2028}\u{2029}\u{1b}[2J ü";
+        assert_eq!(line.matches(shown).count(), 2, "{line:?}");
+        assert!(line.contains("\x1b[33m WARN\x1b[0m"), "{line:?}");
     }
 
     #[test]

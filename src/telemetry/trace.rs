@@ -12,7 +12,7 @@ mod otlp;
 #[path = "trace/none.rs"]
 mod otlp;
 
-use dwell_connectors::Headers;
+use dwell_connectors::Message;
 
 pub use otlp::{Span, Traces};
 
@@ -31,8 +31,12 @@ pub struct TraceError(pub String);
 pub struct About<'a> {
     /// The broker's kind: `nats`, `kafka`, `amqp`.
     pub system: &'static str,
-    /// The ingest's topic, or the attempt's destination.
-    pub destination: &'a str,
-    /// Of the message: says which trace it belongs to.
-    pub headers: &'a Headers,
+    /// The attempt's exchange; empty for a request, and where there is none.
+    pub exchange: &'a str,
+    /// The ingest's topic, or the attempt's subject, topic or routing key.
+    pub address: &'a str,
+    /// The group that the request was read for; empty for an attempt.
+    pub group: &'a str,
+    /// Its headers say which trace it belongs to.
+    pub message: &'a Message,
 }

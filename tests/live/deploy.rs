@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use dwell::servers::{DwellServer, NatsOptions, NatsServer, RedisOptions, RedisServer, find};
+use dwell_testkit::servers::{DwellServer, NatsOptions, NatsServer, RedisOptions, RedisServer, find};
 use serde_json::Value;
 
 /// What Prometheus itself adds to every series.

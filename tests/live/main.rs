@@ -7,15 +7,15 @@
 #[path = "../support/mod.rs"]
 mod support;
 
-mod bench;
 mod bridge;
 mod commands;
-mod demo;
 #[cfg(feature = "nats")]
 mod deploy;
 mod http;
 #[cfg(feature = "nats")]
 mod odd_requests;
+#[cfg(all(feature = "amqp", feature = "kafka", feature = "nats"))]
+mod peers;
 mod preload;
 mod redis_kinds;
 #[cfg(all(feature = "amqp", feature = "kafka", feature = "nats"))]

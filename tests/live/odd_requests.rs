@@ -7,9 +7,9 @@ use std::time::Duration;
 use dwell::bridge::{Bridge, Roles};
 use dwell::config::{self, Overrides, Settings};
 use dwell::http::Readiness;
-use dwell::servers::{NatsOptions, NatsServer, RedisOptions, RedisServer};
 use dwell::telemetry::Metrics;
 use dwell_connectors::{Acks, BrokerConfig, Destination, Message, Role, Source, SourceOptions, Start};
+use dwell_testkit::servers::{NatsOptions, NatsServer, RedisOptions, RedisServer};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 
@@ -65,6 +65,7 @@ impl Rig {
             acks: Acks::Explicit,
             start: Start::Earliest,
             apart: Vec::new(),
+            expired_queue: None,
         };
         let source: Box<dyn Source> = self.broker.source(options).await.unwrap();
         let mut seen = BTreeMap::new();

@@ -9,7 +9,7 @@ mod cut_off;
 mod files;
 mod group;
 mod matrix;
-mod migration;
+pub(crate) mod migration;
 mod refusals;
 mod stories;
 pub(crate) mod trio;

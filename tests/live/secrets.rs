@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::process::{Command, Stdio};
 
-use dwell::servers::{DwellServer, NatsOptions, NatsServer, RedisOptions, RedisServer};
+use dwell_testkit::servers::{DwellServer, NatsOptions, NatsServer, RedisOptions, RedisServer};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

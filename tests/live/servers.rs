@@ -5,13 +5,13 @@ use std::time::Duration;
 use std::io;
 use std::path::Path;
 
-use dwell::servers::{AppendFsync, NatsOptions, NatsServer, RedisOptions, RedisServer};
-#[cfg(feature = "kafka")]
-use dwell::servers::{KafkaOptions, KafkaServer};
-#[cfg(feature = "amqp")]
-use dwell::servers::{RabbitOptions, RabbitServer};
 #[cfg(feature = "kafka")]
 use dwell_connectors::{BrokerConfig, Declared, Destination, Role, kafka};
+use dwell_testkit::servers::{AppendFsync, NatsOptions, NatsServer, RedisOptions, RedisServer};
+#[cfg(feature = "kafka")]
+use dwell_testkit::servers::{KafkaOptions, KafkaServer};
+#[cfg(feature = "amqp")]
+use dwell_testkit::servers::{RabbitOptions, RabbitServer};
 use redis::AsyncCommands;
 
 use crate::support::{namespace, redis_link, wait_until};

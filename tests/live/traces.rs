@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use dwell::servers::{BrokerKind, DwellServer};
-use dwell::stage::traffic::{Consumer, Producer};
-use dwell::stage::{Stage, Store};
 use dwell_connectors::{Acks, Destination, Message, Role};
+use dwell_testkit::servers::{BrokerKind, DwellServer};
+use dwell_testkit::stage::traffic::{Consumer, Producer};
+use dwell_testkit::stage::{Stage, Store};
 use opentelemetry_proto::tonic::collector::trace::v1::trace_service_server::{TraceService, TraceServiceServer};
 use opentelemetry_proto::tonic::collector::trace::v1::{ExportTraceServiceRequest, ExportTraceServiceResponse};
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
@@ -126,14 +126,21 @@ async fn a_request_and_its_attempts_are_spans_that_know_of_each_other() {
     for span in [request, attempt] {
         assert_eq!((hex(&span.trace_id).as_str(), hex(&span.parent_span_id).as_str()), (TRACE, PARENT));
         assert_eq!(attribute(span, "messaging.system").as_deref(), Some("nats"));
+        let operation = span.name.split_once(' ').map(|(operation, _)| operation.to_owned());
+        assert_eq!(
+            (attribute(span, "messaging.operation.name"), attribute(span, "messaging.operation.type")),
+            (operation.clone(), operation)
+        );
+        let last = span.links.last().map(|link| (hex(&link.trace_id), hex(&link.span_id)));
+        assert_eq!(last, Some((TRACE.to_owned(), PARENT.to_owned())), "the context that the message was made in");
         assert!(span.end_time_unix_nano >= span.start_time_unix_nano);
     }
     assert_eq!((request.name.as_str(), request.kind()), ("process delay.in", SpanKind::Consumer));
     assert_eq!(attribute(request, "dwell.outcome").as_deref(), Some("added"));
-    assert_eq!((attempt.name.as_str(), attempt.kind()), ("send orders.close", SpanKind::Producer));
+    assert_eq!((attempt.name.as_str(), attempt.kind()), ("send orders.close", SpanKind::Client));
     assert_eq!((attribute(attempt, "dwell.attempt"), attribute(attempt, "dwell.outcome")), (Some("1".into()), Some("confirmed".into())));
     let linked: Vec<_> = attempt.links.iter().map(|link| (&link.trace_id, &link.span_id)).collect();
-    assert_eq!(linked, [(&request.trace_id, &request.span_id)]);
+    assert_eq!(linked[..linked.len() - 1], [(&request.trace_id, &request.span_id)]);
     assert!(attempt.start_time_unix_nano >= request.end_time_unix_nano);
 
     let dies = collector.of("dies");

@@ -89,8 +89,21 @@ async fn ask(port: u16, call: &str, request: Value) -> Value {
 }
 
 async fn once(port: u16, call: &str, request: &Value) -> io::Result<Value> {
+    answer(call_api(port, call, &request.to_string())).await
+}
+
+/// Publishes a message with these headers, as they stand here, and gives what the stream answers: an ack, or `error`.
+pub(crate) async fn publish(port: u16, subject: &str, headers: &[(&str, &str)], body: &str) -> Value {
+    let headers: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+    let head = format!("NATS/1.0\r\n{headers}\r\n");
+    let (size, whole) = (head.len(), head.len() + body.len());
+    answer(call(port, |inbox| format!("HPUB {subject} {inbox} {size} {whole}\r\n{head}{body}\r\n"))).await.unwrap()
+}
+
+/// What comes back on this link.
+async fn answer(link: impl Future<Output = io::Result<BufReader<TcpStream>>>) -> io::Result<Value> {
     let exchange = async {
-        let mut link = call_api(port, call, &request.to_string()).await?;
+        let mut link = link.await?;
         let mut line = String::new();
         loop {
             line.clear();
@@ -112,11 +125,16 @@ async fn once(port: u16, call: &str, request: &Value) -> io::Result<Value> {
 }
 
 /// A link on which the answer to this call will come.
-async fn call_api(port: u16, call: &str, request: &str) -> io::Result<BufReader<TcpStream>> {
+async fn call_api(port: u16, api: &str, request: &str) -> io::Result<BufReader<TcpStream>> {
+    call(port, |inbox| format!("PUB $JS.API.{api} {inbox} {}\r\n{request}\r\n", request.len())).await
+}
+
+/// A link on which the answer to these words, made with an inbox, will come.
+async fn call(port: u16, words: impl FnOnce(&str) -> String) -> io::Result<BufReader<TcpStream>> {
     let mut link = BufReader::new(TcpStream::connect(("127.0.0.1", port)).await?);
     let inbox = format!("_INBOX.{:016x}", rand::random::<u64>());
     let hello = "{\"verbose\":false,\"pedantic\":false,\"headers\":true}";
-    let words = format!("CONNECT {hello}\r\nSUB {inbox} 1\r\nPUB $JS.API.{call} {inbox} {}\r\n{request}\r\n", request.len());
+    let words = format!("CONNECT {hello}\r\nSUB {inbox} 1\r\n{}", words(&inbox));
     link.write_all(words.as_bytes()).await?;
     Ok(link)
 }

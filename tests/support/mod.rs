@@ -1,4 +1,4 @@
-//! What the tests share: a fresh namespace, waiting for a condition with a deadline, a ledger, what verdicts promise, JetStream by hand. Servers come from `dwell::servers`.
+//! What the tests share: a fresh namespace, waiting for a condition with a deadline, a ledger, what verdicts promise, JetStream by hand. Servers come from `dwell_testkit::servers`.
 #![allow(dead_code, reason = "each test program uses its part")]
 
 pub(crate) mod jetstream;

@@ -43,7 +43,7 @@ fn deepest(error: &(dyn std::error::Error + 'static)) -> String {
 pub(super) fn refused(place: &str, error: lapin::Error) -> ConnectorError {
     let why = said(&error);
     let lower = why.to_lowercase();
-    let (kind, mend) = match (reply_code(&error), error.kind()) {
+    let (kind, hint) = match (reply_code(&error), error.kind()) {
         (Some(code::ACCESS_REFUSED), _) => (ErrorKind::Denied, "check user and password, and that the user may log in from here"),
         (Some(code::NOT_ALLOWED), _) if lower.contains("not found") => {
             (ErrorKind::Missing, "check the vhost at the end of the URL: `/` in its name is written %2f")
@@ -58,7 +58,7 @@ pub(super) fn refused(place: &str, error: lapin::Error) -> ConnectorError {
         _ if lower.contains("certificate") => (ErrorKind::Disconnected, "check `tls_ca_file`, and the name in the server's certificate"),
         _ => (ErrorKind::Disconnected, "is the server running, and the address right?"),
     };
-    ConnectorError::new(kind, format!("cannot connect to amqp at {place}: {why}")).mend(mend).because(error)
+    ConnectorError::new(kind, format!("cannot connect to amqp at {place}: {why}")).hint(hint).because(error)
 }
 
 /// What a channel for publishing fell by.

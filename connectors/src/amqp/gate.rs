@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 /// The most that one message is taken to need, so that sums stay sums.
 const LARGEST: usize = 1 << 40;
 
-/// What a byte of a header frame may come to where the library has read it: entries of three bytes become nodes of a tree.
+/// Worst-case memory per header byte after parsing: entries of three bytes become nodes of a tree.
 const SWELL: usize = 32;
 
 /// Between the stream that the library reads, the shelf and the pump.

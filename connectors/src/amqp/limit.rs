@@ -1,93 +1,169 @@
-//! Whether a queue drops messages that come back often, as far as AMQP shows it.
+//! Whether a queue drops messages that come back often, or that expire, as far as AMQP shows it.
 //!
 //! AMQP has no way to ask for the arguments of a queue. But a server says in which argument a declaration differs from the queue that is there. So a
 //! queue is declared with arguments that no queue has, until all that matters was said. [`NEVER`] is among them: were the queue gone meanwhile, none
 //! would be made.
 
+use std::collections::{BTreeMap, HashMap};
+
 use lapin::options::QueueDeclareOptions;
-use lapin::types::{AMQPValue, FieldTable};
+use lapin::types::{AMQPValue, ShortString};
 
 use super::fault::{code, reply_code, said};
 use super::link::Link;
 use super::queue::short;
-use crate::{Caution, CautionKind, ConnectorError};
+use crate::{Caution, CautionKind, ConnectorError, SourceOptions};
 
 /// An argument of streams, with a value that is none: RabbitMQ makes no queue with it, and compares it with no quorum queue.
 const NEVER: &str = "x-max-age";
 const TYPE: &str = "x-queue-type";
 const LIMIT: &str = "x-delivery-limit";
 const LETTERS: &str = "x-dead-letter-exchange";
+const KEY: &str = "x-dead-letter-routing-key";
 /// The most questions for one queue: more than a queue has arguments.
 const MOST: usize = 32;
-/// A message comes back with each end of a reader that had it in hand: nobody counts on more often than this.
+/// Limits from here on are treated as unlimited.
 const OFTEN: i64 = 1000;
+/// What keeps a message however often it comes back.
+const UNLIMITED: &str = "make it anew with x-delivery-limit 2147483647";
 
-/// What a queue does with a message that comes back often.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Fate {
-    /// It stays, goes to a dead-letter exchange, or the server says nothing of it.
-    Kept,
-    /// It is dropped after so many returns; `None`: the server's own number.
-    Dropped(Option<i64>),
-    /// We may not ask.
-    Hidden,
+/// What a queue is made with, as far as it matters here.
+#[derive(Debug, PartialEq, Eq)]
+struct Made {
+    is_quorum: bool,
+    /// Of a quorum queue; `None`: the server's own.
+    limit: Option<String>,
+    /// The dead-letter exchange, and the routing key there where it has one of its own.
+    letters: Option<(String, Option<String>)>,
 }
 
-/// A caution where the queue drops messages that come back often. `queue` is there.
-pub(super) async fn caution(link: &Link, queue: &str) -> Result<Option<Caution>, ConnectorError> {
+/// What somebody should know of how these queues let messages go. They are there.
+pub(super) async fn cautions(link: &Link, options: &SourceOptions) -> Result<Vec<Caution>, ConnectorError> {
+    let SourceOptions { topic, expired_queue, .. } = options;
+    let caution = |kind, queue: &str, what: &str, hint: String| Caution { kind, message: format!("the queue `{queue}` {what}"), hint };
+    let back = "and a reader that ends gives back what it has in hand";
     let is_4 = link.version().and_then(|version| version.split('.').next()?.parse::<u32>().ok()).is_none_or(|major| major >= 4);
-    let what = match fate(link, queue).await? {
-        Fate::Dropped(None) => "has no x-delivery-limit: RabbitMQ 4.0 to 4.2 drops a message that came back 20 times".to_owned(),
-        // Read as "without a limit" from 4.0 on; before, nothing checks it, and one return is more.
-        Fate::Dropped(Some(limit)) if limit < 0 && is_4 => return Ok(None),
-        Fate::Dropped(Some(limit)) if limit < 0 => {
-            format!("has an x-delivery-limit of {limit}: before RabbitMQ 4 a message is dropped when it comes back for the first time")
-        }
-        Fate::Dropped(Some(limit)) if limit < OFTEN => {
-            format!("has an x-delivery-limit of {limit}: a message that came back more often is dropped")
-        }
-        Fate::Hidden => "may drop a message that came back often: this user may not see its arguments".to_owned(),
-        Fate::Kept | Fate::Dropped(Some(_)) => return Ok(None),
+    let dropped = |queue: &str, made: &Made| {
+        drops(made, is_4).map(|what| caution(CautionKind::Drops, queue, &format!("{what}, {back}"), UNLIMITED.to_owned()))
     };
-    let mend = "make it anew with x-delivery-limit 2147483647 or a dead-letter exchange, or set them by a policy, which does not show here";
-    let message = format!("the queue `{queue}` {what}, and a reader that ends gives back what it has in hand");
-    Ok(Some(Caution { kind: CautionKind::Drops, message, mend: mend.to_owned() }))
-}
-
-async fn fate(link: &Link, queue: &str) -> Result<Fate, ConnectorError> {
-    let mut arguments = FieldTable::default();
-    let odd = AMQPValue::Boolean(true);
-    arguments.insert(NEVER.into(), odd.clone());
-    arguments.insert(TYPE.into(), AMQPValue::LongString("quorum".into()));
-    arguments.insert(LIMIT.into(), odd.clone());
-    let mut limit = None;
-    for _ in 0..MOST {
-        let channel = link.channel().await?;
-        let options = QueueDeclareOptions { durable: true, ..QueueDeclareOptions::default() };
-        let Err(error) = link.ask(channel.queue_declare(short(queue)?, options, arguments.clone())).await? else { break };
-        let words = said(&error);
-        let difference = match reply_code(&error) {
-            Some(code::ACCESS_REFUSED) => return Ok(Fate::Hidden),
-            Some(code::PRECONDITION_FAILED) => difference(&words),
-            _ => None,
-        };
-        match difference {
-            Some((LIMIT, there)) => {
-                limit = Some(there.and_then(|there| there.parse().ok()));
-                // Of dead letters nothing was said yet: they may come behind it.
-                arguments.insert(LIMIT.into(), value(there));
-                arguments.insert(LETTERS.into(), odd.clone());
-            }
-            // A classic queue, a stream, or one that is not durable: no limit counts there.
-            Some((TYPE | "durable", _)) | None => break,
-            Some((LETTERS, Some(_))) => break,
-            Some((LETTERS, None)) => return Ok(limit.map_or(Fate::Kept, Fate::Dropped)),
-            Some((name, there)) => {
-                arguments.insert(name.into(), value(there));
-            }
+    let mut cautions = Vec::new();
+    match made(link, topic).await? {
+        Some(made) => {
+            cautions.extend(dropped(topic, &made));
+            cautions.extend(expires(&made, expired_queue.as_deref()).map(|(what, hint)| caution(CautionKind::Expires, topic, &what, hint)));
+        }
+        None => {
+            let what = format!("may drop a message that came back often, or that expired: this user may not see its arguments, {back}");
+            let hint = format!("{UNLIMITED} and a dead-letter exchange, and name the queue to which that leads in `expired_queue`");
+            cautions.push(caution(CautionKind::Drops, topic, &what, hint));
         }
     }
-    Ok(Fate::Kept)
+    // Nothing expires there.
+    if let Some(queue) = expired_queue
+        && let Some(made) = made(link, queue).await?
+    {
+        cautions.extend(dropped(queue, &made));
+    }
+    Ok(cautions)
+}
+
+/// What becomes of a message that comes back often, where that is bad.
+fn drops(made: &Made, is_4: bool) -> Option<String> {
+    if !made.is_quorum || made.letters.is_some() {
+        return None;
+    }
+    let limit = made.limit.as_deref().and_then(|limit| limit.parse::<i64>().ok());
+    match limit {
+        None => Some("has no x-delivery-limit: RabbitMQ 4.0 to 4.2 drops a message that came back 20 times".to_owned()),
+        // Read as "without a limit" from 4.0 on; before, nothing checks it, and one return is more.
+        Some(limit) if limit < 0 && is_4 => None,
+        Some(limit) if limit < 0 => Some(format!(
+            "has an x-delivery-limit of {limit}: before RabbitMQ 4 a message is dropped when it comes back for the first time"
+        )),
+        Some(limit) if limit < OFTEN => Some(format!("has an x-delivery-limit of {limit}: a message that came back more often is dropped")),
+        Some(_) => None,
+    }
+}
+
+/// What becomes of a message whose `expiration` is over before it is read, where that is bad or cannot be told; and what to do.
+fn expires(made: &Made, expired: Option<&str>) -> Option<(String, String)> {
+    let lead =
+        |to: &str| format!("make it anew with x-dead-letter-exchange \"\" and x-dead-letter-routing-key `{to}`, or set them by a policy");
+    let over = "a message whose `expiration` is over before it is read";
+    match (&made.letters, expired) {
+        (None, Some(expired)) => {
+            let what = format!(
+                "shows no dead-letter exchange: {over} is dropped and never in `{expired}`, unless a policy, which does not show, leads it there"
+            );
+            Some((what, lead(expired)))
+        }
+        (None, None) => {
+            let hint = "make it anew with a dead-letter exchange that leads to a queue of its own, or set that by a policy, and name that queue in `expired_queue`";
+            Some((
+                format!("has no dead-letter exchange: {over} is dropped, unless a policy, which does not show, sets one"),
+                hint.to_owned(),
+            ))
+        }
+        // Another exchange may lead there: bindings do not show.
+        (Some((exchange, _)), Some(_)) if !exchange.is_empty() => None,
+        (Some((_, Some(key))), Some(expired)) if key == expired => None,
+        (Some((_, key)), Some(expired)) => {
+            let to = key.as_ref().map_or_else(|| "the queue that its own routing key names".to_owned(), |key| format!("the queue `{key}`"));
+            Some((format!("sends {over} to {to}, and not to `{expired}`, which `expired_queue` names"), lead(expired)))
+        }
+        (Some((exchange, key)), None) => {
+            let key = key.as_ref().map_or_else(String::new, |key| format!(" by the key `{key}`"));
+            let what = format!("sends {over} to the exchange `{exchange}`{key}, and Dwell does not read it from there");
+            Some((what, "name the queue that takes it in `expired_queue`".to_owned()))
+        }
+    }
+}
+
+/// `None` where we may not ask.
+async fn made(link: &Link, queue: &str) -> Result<Option<Made>, ConnectorError> {
+    let quorum = AMQPValue::LongString("quorum".into());
+    let arguments = [(NEVER, odd()), (TYPE, quorum), (LIMIT, odd()), (LETTERS, odd())];
+    let mut arguments: BTreeMap<ShortString, AMQPValue> = arguments.into_iter().map(|(name, value)| (name.into(), value)).collect();
+    let mut told: HashMap<String, Option<String>> = HashMap::new();
+    let mut durable = true;
+    // Each question tells one argument that differs.
+    for _ in 0..MOST {
+        let channel = link.channel().await?;
+        let options = QueueDeclareOptions { durable, ..QueueDeclareOptions::default() };
+        let asked = link.ask(channel.queue_declare(short(queue)?, options, arguments.clone().into())).await?;
+        let Err(error) = asked else { break };
+        let words = said(&error);
+        match (reply_code(&error), difference(&words)) {
+            (Some(code::ACCESS_REFUSED), _) => return Ok(None),
+            (Some(code::PRECONDITION_FAILED), Some(("durable", _))) if durable => durable = false,
+            // The same again: this server takes no answer.
+            (Some(code::PRECONDITION_FAILED), Some((differs, there))) if differs != NEVER && !told.contains_key(differs) => {
+                match there {
+                    Some(text) => arguments.insert(differs.into(), value(text)),
+                    None => arguments.remove(differs),
+                };
+                if differs == LETTERS && there.is_some() && !told.contains_key(KEY) {
+                    arguments.insert(KEY.into(), odd());
+                }
+                told.insert(differs.to_owned(), there.map(str::to_owned));
+            }
+            _ => break,
+        }
+        let is_other = told.contains_key(TYPE);
+        let has_letters = told.get(LETTERS).map(Option::is_some);
+        if has_letters.is_some_and(|has| !has || told.contains_key(KEY)) && (is_other || told.contains_key(LIMIT)) {
+            break;
+        }
+    }
+    let is_quorum = durable && !told.contains_key(TYPE);
+    let mut of = |name: &str| told.remove(name).flatten();
+    let letters = of(LETTERS).map(|exchange| (exchange, of(KEY)));
+    Ok(Some(Made { is_quorum, limit: of(LIMIT), letters }))
+}
+
+/// A value that no argument has.
+fn odd() -> AMQPValue {
+    AMQPValue::Boolean(true)
 }
 
 /// The argument in which a declaration differs, and what the queue has there, in `inequivalent arg 'x' for queue 'q' in vhost '/': received none but
@@ -101,13 +177,12 @@ fn difference(said: &str) -> Option<(&str, Option<&str>)> {
     Some((name, value.strip_prefix('\'').and_then(|value| value.strip_suffix('\''))))
 }
 
-/// What was told of an argument, to be sent along: numbers are compared as numbers, all else as text. None is sent as nothing.
-fn value(told: Option<&str>) -> AMQPValue {
+/// What was told of an argument, to be sent along: numbers are compared as numbers, all else as text.
+fn value(told: &str) -> AMQPValue {
     match told {
-        None => AMQPValue::Void,
-        Some("true") => AMQPValue::Boolean(true),
-        Some("false") => AMQPValue::Boolean(false),
-        Some(text) => text.parse().map_or_else(|_| AMQPValue::LongString(text.into()), AMQPValue::LongLongInt),
+        "true" => AMQPValue::Boolean(true),
+        "false" => AMQPValue::Boolean(false),
+        text => text.parse().map_or_else(|_| AMQPValue::LongString(text.into()), AMQPValue::LongLongInt),
     }
 }
 

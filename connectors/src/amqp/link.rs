@@ -1,4 +1,4 @@
-//! A connection that lives once: when it is lost it is not mended, whoever holds it is told.
+//! A connection that lives once: when it is lost it is not repaired, whoever holds it is told.
 //!
 //! A thread of the library's own writes and reads the socket. It notices neither that its connection was dropped while the server reads nothing
 //! (`connection.blocked`), nor that a server took the connection and says nothing: so the socket is held here too, and shut down.
@@ -163,7 +163,7 @@ impl Link {
             Ok(connected) => connected.map_err(|error| refused(&place, error))?,
             Err(_) => {
                 let message = format!("amqp at {place} did not answer within {patience:?}");
-                return Err(ConnectorError::new(ErrorKind::Disconnected, message).mend("is the server running, and the address right?"));
+                return Err(ConnectorError::new(ErrorKind::Disconnected, message).hint("is the server running, and the address right?"));
             }
         };
         let shared = Arc::new(Shared::default());

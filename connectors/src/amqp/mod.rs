@@ -3,6 +3,8 @@
 //! - A queue is read with manual acks. The prefetch counts messages: it is as many as fit into the bound in bytes by the size of those that came, at
 //!   most `max_unsettled`; and where that was too many, the socket is not read until there is room (see `gate`). The queue is the group: `group` only
 //!   names the reader in the broker's tools. There are no positions and no times of the broker.
+//! - Beside a queue the one is read that `expired_queue` names: there the queue's dead-letter exchange leads a message whose `expiration` is over before it
+//!   is read. It comes from there as it was published (see `expired`). `declare_source` makes both.
 //! - A stream is no queue to read requests from: RabbitMQ gives a reader of one only what is published after it came.
 //! - A broker has a patience of its own with what is unsettled: RabbitMQ's `consumer_timeout`, 30 minutes unless set otherwise. It then closes the
 //!   channel and delivers the messages again. Raise it where Redis may be away for longer.
@@ -17,6 +19,7 @@
 mod config;
 mod delivery;
 mod desk;
+mod expired;
 mod fault;
 mod flight;
 #[cfg(feature = "fuzz")]
@@ -43,6 +46,6 @@ mod waiting;
 mod window;
 
 pub use self::config::Config;
-pub(crate) use self::names::{allows, forbidden, pattern_problem};
-pub(crate) use self::queue::declare;
+pub(crate) use self::names::{allows, allows_exchange, forbidden, pattern_problem};
+pub(crate) use self::queue::{declare, declare_source};
 pub use crate::secret::{Secret, Urls};

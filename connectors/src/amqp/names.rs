@@ -5,35 +5,47 @@ use crate::Destination;
 /// The most bytes of a name or a routing key.
 const MOST: usize = 255;
 
-/// Whether `exchange/routing.key` matches the pattern, where `*` is any characters but `/`. `/queue` is a queue by way of the default exchange.
+/// Whether `exchange/routing.key` matches the pattern, where `*` is any characters but `/`, and `**` any characters. `/queue` is a queue by way of the
+/// default exchange.
 pub(crate) fn allows(pattern: &str, to: &Destination) -> bool {
     let Some((exchange, key)) = pattern.split_once('/') else { return false };
     matches(exchange, &to.exchange) && matches(key, &to.address)
 }
 
-/// Why this can be no pattern of `allow`, and what to write instead.
-pub(crate) fn pattern_problem(pattern: &str) -> Option<(String, String)> {
-    let mend = || format!("write exchange/routing.key, or /{pattern} for a queue");
-    (!pattern.contains('/')).then(|| (format!("`{pattern}` has no `/`"), mend()))
+/// Whether the pattern matches something on this exchange.
+pub(crate) fn allows_exchange(pattern: &str, exchange: &str) -> bool {
+    pattern.split_once('/').is_some_and(|(pattern, _)| matches(pattern, exchange))
 }
 
-/// Whether the text matches, where `*` is any characters but `/`. Linear but for the last `*`, so that no pattern is slow.
+/// Why this can be no pattern of `allow`, and what to write instead.
+pub(crate) fn pattern_problem(pattern: &str) -> Option<(String, String)> {
+    let hint = || format!("write exchange/routing.key, or /{pattern} for a queue");
+    (!pattern.contains('/')).then(|| (format!("`{pattern}` has no `/`"), hint()))
+}
+
+/// Whether the text matches, where `*` is any characters but `/`, and `**` any characters. Quadratic at most, so that no pattern is slow.
 fn matches(pattern: &str, text: &str) -> bool {
     let (pattern, text) = (pattern.as_bytes(), text.as_bytes());
     let (mut at, mut here) = (0, 0);
-    // Where to go on when what followed the last `*` did not fit: it takes one character more.
-    let mut last: Option<(usize, usize)> = None;
+    // Where to go on when what followed the last `*` or `**` did not fit: it takes one character more.
+    let mut one: Option<(usize, usize)> = None;
+    let mut two: Option<(usize, usize)> = None;
     while here < text.len() {
-        if pattern.get(at) == Some(&b'*') {
-            last = Some((at, here));
+        if pattern[at..].starts_with(b"**") {
+            at += 2;
+            (one, two) = (None, Some((at, here)));
+        } else if pattern.get(at) == Some(&b'*') {
             at += 1;
+            one = Some((at, here));
         } else if pattern.get(at) == Some(&text[here]) {
             at += 1;
             here += 1;
-        } else if let Some((star, taken)) = last.filter(|(_, taken)| text[*taken] != b'/') {
-            last = Some((star, taken + 1));
-            at = star + 1;
-            here = taken + 1;
+        } else if let Some((behind, taken)) = one.filter(|(_, taken)| text[*taken] != b'/') {
+            one = Some((behind, taken + 1));
+            (at, here) = (behind, taken + 1);
+        } else if let Some((behind, taken)) = two {
+            (one, two) = (None, Some((behind, taken + 1)));
+            (at, here) = (behind, taken + 1);
         } else {
             return false;
         }
@@ -41,7 +53,8 @@ fn matches(pattern: &str, text: &str) -> bool {
     pattern[at..].iter().all(|byte| *byte == b'*')
 }
 
-/// Why nothing may be published here: no destination, a pattern, or one that belongs to the broker or its clients.
+/// Why nothing may be published here: no destination, no name of an exchange, or one that belongs to the broker or its clients. A routing key is taken
+/// literally, whatever characters it has.
 pub(crate) fn forbidden(to: &Destination) -> Option<String> {
     if to.exchange.is_empty() && to.address.is_empty() {
         return Some("neither an exchange nor a queue is named".to_owned());
@@ -49,12 +62,11 @@ pub(crate) fn forbidden(to: &Destination) -> Option<String> {
     if let Some(why) = too_long(to) {
         return Some(why);
     }
-    let both = [&to.exchange, &to.address];
-    if both.iter().any(|name| name.chars().any(char::is_control)) {
-        return Some(format!("`{}` has control characters", to.to_string().escape_debug()));
+    if to.exchange.chars().any(char::is_control) {
+        return Some(format!("the exchange `{}` has control characters", to.exchange.escape_debug()));
     }
-    if both.iter().any(|name| name.contains('*')) || to.address.split('.').any(|word| word == "#") {
-        return Some(format!("`{to}` is a pattern, not a destination"));
+    if to.exchange.contains('*') {
+        return Some(format!("`{to}` has a pattern where an exchange is named"));
     }
     let name = if to.exchange.is_empty() { &to.address } else { &to.exchange };
     if name.starts_with("amq.") {
@@ -97,16 +109,32 @@ mod tests {
             ("/*a*b", "", "xaxbx", false),
             ("/a*", "", "a/", false),
             ("/", "", "", true),
+            ("shop/**", "shop", "orders/eu/close", true),
+            ("shop/**", "shop", "", true),
+            ("shop/**", "other", "a", false),
+            ("shop/a/**/z", "shop", "a/b/c/z", true),
+            ("shop/a/**/z", "shop", "a/z", false),
+            ("shop/**/*.eu", "shop", "a/b/c.eu", true),
+            ("shop/**/*.eu", "shop", "a/b/c.eu/d", false),
+            ("shop/*/**b", "shop", "x/y/b/ab", true),
+            ("shop/*b**d", "shop", "ab/c/d", true),
+            ("shop/*b**d", "shop", "a/b/d", false),
+            ("shop/***", "shop", "a/b", true),
+            ("**/key", "any/", "key", true),
+            ("shop/*", "shop", "*", true),
+            ("shop/*", "shop", "a\tb.#", true),
         ] {
             assert_eq!(allows(pattern, &to(exchange, key)), expected, "{pattern} {exchange}/{key}");
         }
-        let slow = format!("/{}b", "a*".repeat(100));
-        assert!(!allows(&slow, &to("", &"a".repeat(255))));
+        for star in ["*", "**"] {
+            let slow = format!("/{}b", format!("a{star}").repeat(80));
+            assert!(!allows(&slow, &to("", &"a".repeat(255))));
+        }
     }
 
     #[test]
     fn a_pattern_without_a_slash_is_a_problem() {
-        assert!(pattern_problem("orders").is_some_and(|(_, mend)| mend.contains("/orders")));
+        assert!(pattern_problem("orders").is_some_and(|(_, hint)| hint.contains("/orders")));
         assert_eq!(pattern_problem("/orders"), None);
     }
 
@@ -118,17 +146,24 @@ mod tests {
             ("", "amq.gen-x"),
             ("", "amq.rabbitmq.reply-to.x"),
             ("amq.topic", "a"),
-            ("", "orders.*"),
             ("sh*p", "a"),
-            ("shop", "orders.#"),
-            ("shop", "a\nb"),
             ("a\u{7f}", "b"),
             ("", long.as_str()),
             (long.as_str(), ""),
         ] {
             assert!(forbidden(&to(exchange, key)).is_some(), "{exchange}/{key}");
         }
-        for (exchange, key) in [("", "orders"), ("shop", ""), ("shop", "amq.x"), ("", "issue#4"), ("ünter", "a b")] {
+        for (exchange, key) in [
+            ("", "orders"),
+            ("shop", ""),
+            ("shop", "amq.x"),
+            ("", "issue#4"),
+            ("ünter", "a b"),
+            ("", "orders.*"),
+            ("shop", "orders.#"),
+            ("shop", "orders/eu/close"),
+            ("shop", "a\tb\n"),
+        ] {
             assert_eq!(forbidden(&to(exchange, key)), None, "{exchange}/{key}");
         }
     }

@@ -204,13 +204,13 @@ impl Pump {
 
     /// The error that ended the channel.
     fn broken(&self, error: lapin::Error) -> ConnectorError {
-        let (kind, mend) = match reply_code(&error) {
+        let (kind, hint) = match reply_code(&error) {
             Some(code::ACCESS_REFUSED) => (ErrorKind::Denied, "grant the user the right to read the queue (rabbitmqctl set_permissions)"),
             Some(code::NOT_FOUND) => (ErrorKind::Missing, "create the queue, or set `declare = true`"),
             _ => (ErrorKind::Disconnected, ""),
         };
         let why = format!("cannot read the queue `{}`: {}", self.queue, said(&error));
-        self.link.fail(kind, &why).mend(mend).because(error)
+        self.link.fail(kind, &why).hint(hint).because(error)
     }
 
     /// Closes the channel: the broker then delivers to others what is unsettled, after it has read every ack. Its answer comes behind what is on its

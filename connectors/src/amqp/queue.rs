@@ -1,18 +1,21 @@
 //! Whether a queue or an exchange is there, and making a queue.
 
-use lapin::ExchangeKind;
 use lapin::options::{ExchangeDeclareOptions, QueueDeclareOptions};
 use lapin::types::{AMQPValue, FieldTable, ShortString};
+use lapin::{ExchangeKind, Queue};
 
 use super::config::Config;
 use super::fault::{code, reply_code, said};
 use super::link::Link;
 use super::names::too_long;
-use crate::{ConnectorError, Declared, Destination, ErrorKind, Role};
+use crate::{ConnectorError, Declared, Destination, ErrorKind, SourceOptions};
 
 /// How often a message may come back before the queue drops it. The most that brokers take: 4.0 to 4.2 would drop it after 20. They read -1 as
 /// "never", but 3.10 takes it as it stands, and drops a message that comes back once.
 const DELIVERY_LIMIT: i32 = i32::MAX;
+
+/// How an error says what an expired queue is.
+const EXPIRED: &str = ", which `expired_queue` names";
 
 /// Whether something takes messages here: the queue, by way of the default exchange, else the exchange.
 pub(super) async fn exists(link: &Link, to: &Destination) -> Result<bool, ConnectorError> {
@@ -20,7 +23,7 @@ pub(super) async fn exists(link: &Link, to: &Destination) -> Result<bool, Connec
         return Ok(false);
     }
     let (what, asked) = if to.exchange.is_empty() {
-        (format!("queue `{}`", to.address), ask_for_queue(link, &to.address).await?)
+        (format!("queue `{}`", to.address), ask_for_queue(link, &to.address).await?.map(drop))
     } else {
         (format!("exchange `{}`", to.exchange), ask_for_exchange(link, &to.exchange).await?)
     };
@@ -35,30 +38,38 @@ pub(super) async fn exists(link: &Link, to: &Destination) -> Result<bool, Connec
     }
 }
 
-/// The queue is there to be read, or why not.
-pub(super) async fn readable(link: &Link, queue: &str) -> Result<(), ConnectorError> {
-    if let Some(why) = too_long(&Destination::new(queue)) {
-        return Err(ConnectorError::new(ErrorKind::Config, why));
+/// What a source reads is there to be read, or why not; how many messages wait in its expired queue.
+pub(super) async fn readable(link: &Link, options: &SourceOptions) -> Result<u32, ConnectorError> {
+    readable_one(link, &options.topic, "").await?;
+    match &options.expired_queue {
+        Some(expired) => readable_one(link, expired, EXPIRED).await,
+        None => Ok(0),
     }
-    ask_for_queue(link, queue).await?.map_err(|error| match reply_code(&error) {
+}
+
+async fn readable_one(link: &Link, queue: &str, what: &str) -> Result<u32, ConnectorError> {
+    if let Some(why) = too_long(&Destination::new(queue)) {
+        return Err(ConnectorError::new(ErrorKind::Config, format!("`{queue}`{what}: {why}")));
+    }
+    let asked = ask_for_queue(link, queue).await?;
+    asked.map(|there| there.message_count()).map_err(|error| match reply_code(&error) {
         Some(code::NOT_FOUND) => {
-            let failure = link.fail(ErrorKind::Missing, &format!("there is no queue `{queue}`"));
-            failure.mend(format!("create the queue `{queue}`, or set `declare = true`")).because(error)
+            let failure = link.fail(ErrorKind::Missing, &format!("there is no queue `{queue}`{what}"));
+            failure.hint(format!("create the queue `{queue}`, or set `declare = true`")).because(error)
         }
         Some(code::RESOURCE_LOCKED) => {
-            let failure = link.fail(ErrorKind::Denied, &format!("the queue `{queue}` belongs to another connection alone"));
-            failure.mend("read a queue that is not exclusive").because(error)
+            let failure = link.fail(ErrorKind::Denied, &format!("the queue `{queue}`{what} belongs to another connection alone"));
+            failure.hint("read a queue that is not exclusive").because(error)
         }
-        _ => unanswered(link, &format!("queue `{queue}`"), error),
+        _ => unanswered(link, &format!("queue `{queue}`{what}"), error),
     })
 }
 
 /// Each question on a channel of its own: a "no" closes the channel.
-async fn ask_for_queue(link: &Link, queue: &str) -> Result<lapin::Result<()>, ConnectorError> {
+async fn ask_for_queue(link: &Link, queue: &str) -> Result<lapin::Result<Queue>, ConnectorError> {
     let channel = link.channel().await?;
     let options = QueueDeclareOptions { passive: true, ..QueueDeclareOptions::default() };
-    let asked = link.ask(channel.queue_declare(short(queue)?, options, FieldTable::default())).await?;
-    Ok(asked.map(drop))
+    link.ask(channel.queue_declare(short(queue)?, options, FieldTable::default())).await
 }
 
 async fn ask_for_exchange(link: &Link, exchange: &str) -> Result<lapin::Result<()>, ConnectorError> {
@@ -73,15 +84,15 @@ pub(super) fn short(name: &str) -> Result<ShortString, ConnectorError> {
 }
 
 fn unanswered(link: &Link, what: &str, error: lapin::Error) -> ConnectorError {
-    let (kind, mend) = match reply_code(&error) {
+    let (kind, hint) = match reply_code(&error) {
         Some(code::ACCESS_REFUSED) => (ErrorKind::Denied, "grant the user permissions on it (rabbitmqctl set_permissions)"),
         _ => (ErrorKind::Disconnected, ""),
     };
-    link.fail(kind, &format!("cannot look for the {what}: {}", said(&error))).mend(mend).because(error)
+    link.fail(kind, &format!("cannot look for the {what}: {}", said(&error))).hint(hint).because(error)
 }
 
 /// Makes a durable quorum queue that keeps messages however often they come back, where it is missing. Exchanges and bindings are their owner's.
-pub(crate) async fn declare(config: &Config, to: &Destination, _role: Role) -> Result<Declared, ConnectorError> {
+pub(crate) async fn declare(config: &Config, to: &Destination) -> Result<Declared, ConnectorError> {
     if let Some(why) = too_long(to) {
         return Err(ConnectorError::new(ErrorKind::Config, why));
     }
@@ -91,22 +102,55 @@ pub(crate) async fn declare(config: &Config, to: &Destination, _role: Role) -> R
     }
     if !to.exchange.is_empty() {
         let failure = link.fail(ErrorKind::Missing, &format!("there is no exchange `{}`, and only queues are made", to.exchange));
-        return Err(failure.mend("create the exchange with its bindings, or name a queue"));
+        return Err(failure.hint("create the exchange with its bindings, or name a queue"));
     }
+    make(&link, &to.address, &[]).await?;
+    link.close().await;
+    Ok(Declared::Created)
+}
+
+/// Makes what a source reads, where it is missing: its queue, which lets what expires go to the expired queue, and that.
+pub(crate) async fn declare_source(config: &Config, options: &SourceOptions) -> Result<Declared, ConnectorError> {
+    let topic = Destination::new(&options.topic);
+    let Some(expired) = &options.expired_queue else { return declare(config, &topic).await };
+    for (queue, what) in [(&options.topic, ""), (expired, EXPIRED)] {
+        if let Some(why) = too_long(&Destination::new(queue)) {
+            return Err(ConnectorError::new(ErrorKind::Config, format!("`{queue}`{what}: {why}")));
+        }
+    }
+    // At least once: kept until the expired queue has it.
+    let texts = [
+        ("x-dead-letter-exchange", ""),
+        ("x-dead-letter-routing-key", expired),
+        ("x-dead-letter-strategy", "at-least-once"),
+        ("x-overflow", "reject-publish"),
+    ];
+    let letters = texts.map(|(name, text)| (name, AMQPValue::LongString(text.into())));
+    let link = Link::connect(config, "declare").await?;
+    let mut declared = Declared::Existed;
+    // The expired queue first, so that nothing goes where nothing is. What is there may have other arguments.
+    for (queue, more) in [(expired, &[][..]), (&options.topic, &letters[..])] {
+        if !exists(&link, &Destination::new(queue)).await? {
+            make(&link, queue, more).await?;
+            declared = Declared::Created;
+        }
+    }
+    link.close().await;
+    Ok(declared)
+}
+
+async fn make(link: &Link, queue: &str, more: &[(&'static str, AMQPValue)]) -> Result<(), ConnectorError> {
     let channel = link.channel().await?;
     let mut arguments = FieldTable::default();
     arguments.insert("x-queue-type".into(), AMQPValue::LongString("quorum".into()));
     arguments.insert("x-delivery-limit".into(), AMQPValue::LongInt(DELIVERY_LIMIT));
+    for (name, value) in more {
+        arguments.insert((*name).into(), value.clone());
+    }
     let options = QueueDeclareOptions { durable: true, ..QueueDeclareOptions::default() };
-    let made = link.ask(channel.queue_declare(short(&to.address)?, options, arguments)).await?;
-    let result = match made {
-        Ok(_) => Ok(Declared::Created),
-        Err(error) => {
-            let kind = if reply_code(&error) == Some(code::ACCESS_REFUSED) { ErrorKind::Denied } else { ErrorKind::Disconnected };
-            let failure = link.fail(kind, &format!("cannot make the queue `{}`: {}", to.address, said(&error)));
-            Err(failure.mend("make this queue by hand, or grant the user the right to").because(error))
-        }
-    };
-    link.close().await;
-    result
+    link.ask(channel.queue_declare(short(queue)?, options, arguments)).await?.map(drop).map_err(|error| {
+        let kind = if reply_code(&error) == Some(code::ACCESS_REFUSED) { ErrorKind::Denied } else { ErrorKind::Disconnected };
+        let failure = link.fail(kind, &format!("cannot make the queue `{queue}`: {}", said(&error)));
+        failure.hint("make this queue by hand, or grant the user the right to").because(error)
+    })
 }

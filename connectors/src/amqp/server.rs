@@ -4,7 +4,8 @@ use std::fmt;
 
 use lapin::uri::{AMQPScheme, AMQPUri, SASLMechanism};
 
-use crate::secret::{Secret, Urls, redacted};
+use crate::redacted;
+use crate::secret::{Secret, Urls};
 
 /// Seconds between two heartbeats, where nothing else is said.
 const HEARTBEAT: u16 = 5;

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use futures_util::future::try_join_all;
+use futures_util::future::{try_join, try_join_all};
 use lapin::Channel;
 use lapin::options::{BasicAckOptions, BasicNackOptions};
 use tokio::sync::{Mutex, oneshot};
 
 use super::config::Config;
+use super::expired::Both;
 use super::fault::said;
 use super::gate::Gate;
 use super::limit;
@@ -18,31 +19,45 @@ use super::queue::readable;
 use super::shelf::{Settle, Shelf};
 use crate::{Batch, BatchId, Caution, ConnectorError, ErrorKind, Reader, Source, SourceOptions};
 
-pub(crate) async fn open(config: &Config, options: SourceOptions) -> Result<AmqpSource, ConnectorError> {
+/// Of the bytes that a source may hold, what is for the expired queue: hardly anything comes from there.
+const SHARE: usize = 8;
+
+pub(crate) async fn open(config: &Config, mut options: SourceOptions) -> Result<Box<dyn Source>, ConnectorError> {
+    let link = Link::connect(config, "check").await?;
+    let waiting = readable(&link, &options).await?;
+    link.close().await;
+    let Some(expired) = options.expired_queue.take() else { return Ok(Box::new(open_one(config, options).await?)) };
+    let share = options.max_unsettled_bytes / SHARE;
+    let beside = SourceOptions { topic: expired, max_unsettled_bytes: share, ..options.clone() };
+    let own = SourceOptions { max_unsettled_bytes: options.max_unsettled_bytes - share, ..options.clone() };
+    let (queue, expired) = try_join(open_one(config, own), open_one(config, beside)).await?;
+    Ok(Box::new(Both::new(options.topic, queue, expired, waiting)))
+}
+
+async fn open_one(config: &Config, options: SourceOptions) -> Result<AmqpSource, ConnectorError> {
     let gate = Arc::new(Gate::new(options.max_unsettled_bytes));
     let link = Arc::new(Link::gated(config, "source", Some(Arc::clone(&gate))).await?);
-    readable(&link, &options.topic).await?;
     let channel = link.channel().await?;
     let shelf = Arc::new(Shelf::new(Arc::clone(&gate)));
     let pump = Pump::start(Arc::clone(&link), channel.clone(), Arc::clone(&shelf), gate, &options).await?;
     Ok(AmqpSource { link, channel, shelf, options, settling: Mutex::default(), closed: Some(pump) })
 }
 
-/// What `open` would find. Whether the user may read the queue shows only when it is read.
+/// What `open` would find. Whether the user may read the queues shows only when they are read.
 pub(crate) async fn look(config: &Config, options: &SourceOptions) -> Result<Reader, ConnectorError> {
     let link = Link::connect(config, "check").await?;
-    readable(&link, &options.topic).await?;
+    readable(&link, options).await?;
     link.close().await;
     Ok(Reader::Exists)
 }
 
-/// What somebody should know of the queue.
+/// What somebody should know of the queues.
 pub(crate) async fn cautions(config: &Config, options: &SourceOptions) -> Result<Vec<Caution>, ConnectorError> {
     let link = Link::connect(config, "check").await?;
-    readable(&link, &options.topic).await?;
-    let caution = limit::caution(&link, &options.topic).await?;
+    readable(&link, options).await?;
+    let cautions = limit::cautions(&link, options).await?;
     link.close().await;
-    Ok(caution.into_iter().collect())
+    Ok(cautions)
 }
 
 pub(crate) struct AmqpSource {

@@ -30,6 +30,7 @@ pub fn options(topic: &str) -> SourceOptions {
         acks: Acks::Explicit,
         start: Start::Earliest,
         apart: Vec::new(),
+        expired_queue: None,
     }
 }
 

@@ -25,7 +25,7 @@ pub async fn a_lost_link_is_reported_and_can_be_reopened(harness: &dyn Harness) 
     let Err(error) = opened else { panic!("a source opened while the broker was away") };
     assert_eq!(error.kind, ErrorKind::Disconnected, "{error}");
 
-    harness.mend().await;
+    harness.heal().await;
     let reader = source(harness, &topic).await;
     // Not all are marked as redelivered: a server that crashed may have forgotten that it delivered them.
     let (_ids, messages) = read(&*reader, 4).await;
@@ -63,7 +63,7 @@ pub async fn an_open_outcome_is_reported_when_the_link_goes(harness: &dyn Harnes
     tokens.dedup();
     assert_eq!(tokens.len(), first.len(), "a token has two outcomes");
 
-    harness.mend().await;
+    harness.heal().await;
     let reader = source(harness, &topic).await;
     let mut landed = 0;
     while landed < confirmed {

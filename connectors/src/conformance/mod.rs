@@ -34,11 +34,11 @@ pub trait Harness: Send + Sync {
     /// Makes a topic under this name that `source` reads and `sink` publishes to.
     async fn create(&self, topic: &str);
 
-    /// Breaks every open link; nothing can be opened until `mend`.
+    /// Breaks every open link; nothing can be opened until `heal`.
     async fn cut(&self);
 
     /// Undoes `cut`; what the broker had confirmed is there.
-    async fn mend(&self);
+    async fn heal(&self);
 
     /// How long the broker leaves an unsettled message with a reader that shows no sign of life; `None`: as long as its link lives.
     fn patience(&self) -> Option<Duration>;

@@ -37,7 +37,7 @@ pub enum Flow {
     Pass,
     /// They wait: connections stay open and silent, new ones too. Afterwards everything comes, in order.
     Stall,
-    /// They vanish. A connection that lost some is reset at the next [`Proxy::mend`]: no protocol survives a hole.
+    /// They vanish. A connection that lost some is reset at the next [`Proxy::heal`]: no protocol survives a hole.
     Drop,
     /// Each comes this much later, in order.
     Delay(Duration),
@@ -112,7 +112,7 @@ impl Proxy {
         self.shared.flows[direction as usize].send_replace(flow);
     }
 
-    /// Resets every connection, and every new one at once, until [`Proxy::mend`].
+    /// Resets every connection, and every new one at once, until [`Proxy::heal`].
     pub fn cut(&self) {
         self.shared.refusing.store(true, Ordering::SeqCst);
         self.reset();
@@ -133,7 +133,7 @@ impl Proxy {
     }
 
     /// Everything passes again. A connection that lost bytes is reset.
-    pub fn mend(&self) {
+    pub fn heal(&self) {
         self.shared.refusing.store(false, Ordering::SeqCst);
         for flow in &self.shared.flows {
             flow.send_replace(Flow::Pass);

@@ -28,7 +28,7 @@ pub async fn a_missing_topic_is_missing(harness: &dyn Harness) {
     let Err(error) = harness.broker().source(options(&name)).await else { panic!("a source of a missing topic opened") };
     assert_eq!(error.kind, ErrorKind::Missing, "{error}");
     assert!(error.message.contains(&name), "{error}");
-    assert!(!error.mend.is_empty());
+    assert!(!error.hint.is_empty());
 }
 
 /// `declare` makes a topic once, and what it makes works.

@@ -1,6 +1,6 @@
 //! Messages that are handed over once more: each was refused together with its batch, or taken back from the client because another's time was over.
 //!
-//! A broker takes a batch whole or not at all, and does not say which message of it was wrong. So what goes to such a topic goes out in small groups
+//! A broker takes a batch whole or not at all, and does not always say which message of it was wrong. So what goes to such a topic goes out in small groups
 //! for a while, one after the other; and what was refused with its group goes out alone, so that the answer is its own.
 
 use std::collections::{HashMap, VecDeque};
@@ -14,6 +14,7 @@ use rdkafka::message::OwnedMessage;
 use rdkafka::producer::BaseRecord;
 use tokio::time::Instant;
 
+use super::outcome::not_taken;
 use super::window::Window;
 use super::writer::Writes;
 use crate::Token;
@@ -25,7 +26,7 @@ const FRAME: usize = 100;
 /// How long a topic whose limit is small is remembered.
 const REMEMBERED: Duration = Duration::from_secs(600);
 
-/// How a message went out that is to be judged.
+/// What shared a batch with the reported message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Company {
     /// In any batch.
@@ -106,7 +107,7 @@ impl Again {
         }
         self.some.store(true, Ordering::Release);
         let topic = state.topics.entry(message.topic().to_owned()).or_default();
-        if code != Code::InvalidRecord {
+        if !matches!(code, Code::InvalidRecord | Code::InvalidDifferentRecord) {
             topic.until = Some(Instant::now() + REMEMBERED);
         }
         topic.mixed |= company == Company::Any;
@@ -126,18 +127,18 @@ impl Again {
         !state.closed
     }
 
-    /// Hands over what may go now.
-    pub(super) fn pump(&self, producer: &Writes, window: &Window) {
+    /// Hands over what may go now. Whether more waits for what is out.
+    pub(super) fn pump(&self, producer: &Writes, window: &Window) -> bool {
         if !self.some.load(Ordering::Acquire) {
-            return;
+            return false;
         }
         let mut state = self.state.lock();
         if state.closed {
-            return;
+            return false;
         }
         let State { back, topics, .. } = &mut *state;
         send(back, usize::MAX, producer, window, |_| {});
-        let now = Instant::now();
+        let (now, mut more) = (Instant::now(), !back.is_empty());
         topics.retain(|_, topic| {
             let Narrow { groups, alone, out, mixed, until } = topic;
             *mixed &= !out.is_empty();
@@ -152,11 +153,13 @@ impl Again {
                 });
             }
             let waits = !(out.is_empty() && alone.is_empty() && groups.is_empty());
+            more |= waits;
             waits || until.is_some_and(|until| now < until)
         });
         if back.is_empty() && topics.is_empty() {
             self.some.store(false, Ordering::Release);
         }
+        more
     }
 
     /// Nothing more is handed over.
@@ -186,13 +189,18 @@ fn send(items: &mut VecDeque<Item>, most: usize, producer: &Writes, window: &Win
                 headers: message.headers().cloned(),
                 delivery_opaque: Box::new(token),
             };
-            if producer.send::<[u8], [u8]>(record).is_err() {
-                // Its queue is full: the next time.
-                window.not_taken(token);
-                return;
+            match producer.send::<[u8], [u8]>(record).map_err(|(error, _)| not_taken(&error, message.topic())) {
+                Ok(()) => {
+                    sent(token);
+                    total += size;
+                }
+                Err(Some(outcome)) => window.give(token, |_| outcome),
+                Err(None) => {
+                    // Its queue is full: the next time.
+                    window.not_taken(token);
+                    return;
+                }
             }
-            sent(token);
-            total += size;
         }
         items.pop_front();
         if most == 0 && total > 0 {

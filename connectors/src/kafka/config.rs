@@ -143,6 +143,12 @@ impl Config {
             let session_ms = client.get("session.timeout.ms").and_then(|value| value.trim().parse().ok()).unwrap_or(SESSION_MS);
             client.set("max.poll.interval.ms", REBALANCE_MS.max(session_ms).to_string());
         }
+        if matches!(role, Role::Reader { .. }) && self.properties.get("receive.message.max.bytes").is_none() {
+            // librdkafka wants room for a whole answer, and its frame.
+            let bytes = |name| client.get(name).and_then(|value| value.trim().parse::<usize>().ok()).unwrap_or(0);
+            let most = bytes("receive.message.max.bytes").max(bytes("fetch.max.bytes").saturating_add(512)).min(MOST_BYTES);
+            client.set("receive.message.max.bytes", most.to_string());
+        }
         client.set("bootstrap.servers", self.addresses().collect::<Vec<_>>().join(","));
         match role {
             Role::Reader { group, .. } => set(
@@ -197,7 +203,7 @@ fn read<'a>(name: &'a str, value: &'a str) -> Result<(&'a str, String), Connecto
         Ok(_) => Err(wrong(format!("{} is empty", file.display()))),
         Err(error) => {
             let error = wrong(format!("cannot read {}: {error}", file.display())).because(error);
-            Err(error.mend("check the path and its permissions"))
+            Err(error.hint("check the path and its permissions"))
         }
     }
 }
@@ -276,5 +282,14 @@ mod tests {
         config.properties.set("session.timeout.ms", "45000");
         let reader = config.client(Role::Reader { group: "g", bytes: 64 << 20 }).unwrap();
         assert_eq!(reader.get("max.poll.interval.ms"), Some("45000"));
+    }
+
+    #[test]
+    fn a_reader_has_room_for_the_answers_that_properties_allow() {
+        let mut config = Config::at("a:1");
+        config.properties.set("fetch.max.bytes", "100000000");
+        let reader = config.client(Role::Reader { group: "g", bytes: 64 << 20 }).unwrap();
+        assert_eq!(reader.get("receive.message.max.bytes"), Some("100000512"));
+        assert!(reader.create::<rdkafka::consumer::BaseConsumer>().is_ok());
     }
 }

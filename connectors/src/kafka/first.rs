@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use super::config::Config;
 use super::link::failed;
 use super::reader::Reads;
-use crate::{ConnectorError, FirstRead, Start};
+use crate::{ConnectorError, FirstRead, SourceOptions, Start};
 
 /// The longest wait for one answer.
 const PATIENCE: Duration = Duration::from_secs(8);
@@ -33,6 +33,9 @@ struct Begin {
 /// Where each partition would begin.
 fn begins(config: &Config, consumer: &Reads, topic: &str, count: i32, start: Start) -> Result<Vec<Begin>, ConnectorError> {
     let wrong = |error| failed(config, &format!("cannot look where `{topic}` begins"), error);
+    // Before the question about times: what is published after its answer stands behind this end.
+    let watermarks = |partition| consumer.fetch_watermarks(topic, partition, PATIENCE).map_err(wrong);
+    let watermarks: Vec<(i64, i64)> = (0..count).map(watermarks).collect::<Result<_, _>>()?;
     let mut times = TopicPartitionList::new();
     if let Start::At(ms) = start {
         for partition in 0..count {
@@ -40,17 +43,40 @@ fn begins(config: &Config, consumer: &Reads, topic: &str, count: i32, start: Sta
         }
         times = consumer.offsets_for_times(times, PATIENCE).map_err(wrong)?;
     }
-    let begin = |partition| {
-        let (low, end) = consumer.fetch_watermarks(topic, partition, PATIENCE).map_err(wrong)?;
+    let begin = |(partition, (low, end))| {
         let from = match (start, times.find_partition(topic, partition).map(|element| element.offset())) {
             (Start::Earliest, _) => low,
             (Start::At(_), Some(Offset::Offset(offset))) => offset,
             // None is so young.
             (Start::At(_) | Start::Latest, _) => end,
         };
-        Ok(Begin { partition, from, end })
+        Begin { partition, from, end }
     };
-    (0..count).map(begin).collect()
+    Ok((0..).zip(watermarks).map(begin).collect())
+}
+
+/// Whether the group has read the topic before.
+pub(super) fn is_known(config: &Config, consumer: &Reads, topic: &str, group: &str, count: i32) -> Result<bool, ConnectorError> {
+    let mut list = TopicPartitionList::with_capacity(usize::try_from(count).unwrap_or_default());
+    for partition in 0..count {
+        list.add_partition(topic, partition);
+    }
+    let begun = Instant::now();
+    let committed = loop {
+        match consumer.committed_offsets(list.clone(), PATIENCE) {
+            Ok(committed) => break committed,
+            // A cluster that has just come up, or looks for another coordinator of the group.
+            Err(error) if is_passing(&error) && begun.elapsed() < PATIENCE => drop(consumer.poll(MOMENT)),
+            Err(error) => return Err(failed(config, &format!("cannot look at the group `{group}`"), error)),
+        }
+    };
+    Ok(committed.elements().iter().any(|element| matches!(element.offset(), Offset::Offset(_))))
+}
+
+/// Whether the group's coordinator is only not there yet.
+fn is_passing(error: &KafkaError) -> bool {
+    let passing = [Code::NotCoordinator, Code::CoordinatorNotAvailable, Code::CoordinatorLoadInProgress, Code::WaitingForCoordinator];
+    error.rdkafka_error_code().is_some_and(|code| passing.contains(&code))
 }
 
 fn list(config: &Config, topic: &str, begins: &[Begin]) -> Result<TopicPartitionList, ConnectorError> {
@@ -63,8 +89,13 @@ fn list(config: &Config, topic: &str, begins: &[Begin]) -> Result<TopicPartition
 }
 
 /// Commits where a new group begins. False where somebody else of the group was faster: then it is not new any more.
-pub(super) fn commit(config: &Config, consumer: &Reads, topic: &str, count: i32, start: Start) -> Result<bool, ConnectorError> {
-    let begins = begins(config, consumer, topic, count, start)?;
+pub(super) fn commit(config: &Config, consumer: &Reads, options: &SourceOptions, count: i32) -> Result<bool, ConnectorError> {
+    let SourceOptions { topic, group, start, .. } = options;
+    let begins = begins(config, consumer, topic, count, *start)?;
+    // A broker refuses this commit while the group has members. One that has read and left would have its offsets overwritten.
+    if is_known(config, consumer, topic, group, count)? {
+        return Ok(false);
+    }
     match consumer.commit(&list(config, topic, &begins)?, CommitMode::Sync) {
         Ok(()) => Ok(true),
         Err(error) if has_members(&error) => Ok(false),
@@ -92,4 +123,46 @@ pub(super) fn look(config: &Config, consumer: &Reads, topic: &str, count: i32, s
         oldest_ms = oldest_ms.into_iter().chain(message.timestamp().to_millis()).min();
     }
     Ok(FirstRead { messages, oldest_ms })
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use std::sync::Arc;
+
+    use rdkafka::mocking::MockCluster;
+
+    use super::*;
+    use crate::Acks;
+    use crate::kafka::config::Role;
+    use crate::kafka::link::Context;
+    use crate::kafka::shelf::Shelf;
+
+    #[test]
+    fn a_group_that_another_instance_has_begun_keeps_its_offsets() {
+        let cluster = MockCluster::new(1).unwrap();
+        cluster.create_topic("t", 1, 1).unwrap();
+        let config = Config::at(cluster.bootstrap_servers());
+        let options = SourceOptions {
+            topic: "t".to_owned(),
+            group: "g".to_owned(),
+            max_batch: 1,
+            max_batch_bytes: 1,
+            max_unsettled: 1,
+            max_unsettled_bytes: 1 << 20,
+            acks: Acks::Explicit,
+            start: Start::Latest,
+            apart: Vec::new(),
+            expired_queue: None,
+        };
+        let client = config.client(Role::Reader { group: &options.group, bytes: 1 << 20 }).unwrap();
+        let consumer: Reads = client.create_with_context(Context::new(Arc::new(Shelf::new(&options)))).unwrap();
+        assert!(commit(&config, &consumer, &options, 1).unwrap(), "the group is new");
+        // The other instance has read on, and left.
+        let mut read = TopicPartitionList::new();
+        read.add_partition_offset("t", 0, Offset::Offset(7)).unwrap();
+        consumer.commit(&read, CommitMode::Sync).unwrap();
+        assert!(!commit(&config, &consumer, &options, 1).unwrap());
+        assert_eq!(consumer.committed_offsets(read.clone(), PATIENCE).unwrap(), read);
+    }
 }

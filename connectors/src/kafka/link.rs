@@ -89,6 +89,12 @@ impl Ear {
         }
     }
 
+    /// A connection was given up to take back a request that was half written. The requests before that one were written whole, and librdkafka reports
+    /// their messages as never sent too. It writes this line first, and log lines come before reports (`RD_KAFKA_PRIO_MEDIUM`).
+    fn connection_purged(&self) {
+        self.0.lock().open = Some(Instant::now());
+    }
+
     /// A message failed for good.
     pub(super) fn message_failed(&self, code: Option<Code>) {
         let is_old = code == Some(Code::InvalidProducerEpoch);
@@ -136,6 +142,8 @@ impl<T: Send + Sync> ClientContext for Context<T> {
             // Each failure of a request, before what it means for its messages. Only writers are told, and of many other things.
             if facility == "REQERR" && message.contains("ProduceRequest") {
                 self.ear.request_failed(message);
+            } else if facility == "FAIL" && message.contains("partially sent") {
+                self.ear.connection_purged();
             }
             trace!(facility, message, "librdkafka says");
         } else if matches!(level, RDKafkaLogLevel::Emerg | RDKafkaLogLevel::Alert | RDKafkaLogLevel::Critical) {
@@ -168,16 +176,16 @@ pub(super) fn ask<T: Send + Sync>(
         poll();
         let heard = client.context().ear.0.lock();
         if let Some(why) = &heard.denied {
-            return Err(config.fail(ErrorKind::Denied, why).mend("check `sasl.…` in `properties`").because(error));
+            return Err(config.fail(ErrorKind::Denied, why).hint("check `sasl.…` in `properties`").because(error));
         }
         if heard.down.is_some() || Instant::now() >= deadline {
             let why = heard.last.clone().unwrap_or_else(|| format!("no answer within {} s", CONNECT.as_secs()));
-            let mend = if why.to_lowercase().contains("certificate") || why.contains("SSL") {
+            let hint = if why.to_lowercase().contains("certificate") || why.contains("SSL") {
                 "check `security.protocol` and `ssl.…` in `properties`"
             } else {
                 "is the broker running, and `bootstrap` right?"
             };
-            return Err(config.fail(ErrorKind::Disconnected, &format!("cannot connect: {why}")).mend(mend).because(error));
+            return Err(config.fail(ErrorKind::Disconnected, &format!("cannot connect: {why}")).hint(hint).because(error));
         }
     }
 }
@@ -191,18 +199,19 @@ pub(super) fn failed(config: &Config, what: &str, error: KafkaError) -> Connecto
         Code::Authentication,
         Code::SaslAuthenticationFailed,
     ];
-    let (kind, mend) = match (&error, error.rdkafka_error_code()) {
+    let (kind, hint) = match (&error, error.rdkafka_error_code()) {
         (KafkaError::ClientConfig(..) | KafkaError::ClientCreation(_), _) => (ErrorKind::Config, "check `properties`"),
-        (_, Some(Code::InconsistentGroupProtocol)) => {
-            (ErrorKind::Config, "all members of the group need the same `partition.assignment.strategy`, or name another `group`")
-        }
+        (_, Some(Code::InconsistentGroupProtocol)) => (
+            ErrorKind::Config,
+            "wait until the other members leave the group, or give all members the same `partition.assignment.strategy`",
+        ),
         (_, Some(Code::InvalidSessionTimeout)) => {
             (ErrorKind::Config, "set `session.timeout.ms` in `properties` to what the broker allows (`group.max.session.timeout.ms`)")
         }
         (_, Some(code)) if denied.contains(&code) => (ErrorKind::Denied, "grant the user what it needs: read, write and describe"),
         _ => (ErrorKind::Disconnected, ""),
     };
-    config.fail(kind, &format!("{what}: {error}")).mend(mend).because(error)
+    config.fail(kind, &format!("{what}: {error}")).hint(hint).because(error)
 }
 
 /// Runs the work of a thread that others wait for; `None` where it panicked.

@@ -72,6 +72,12 @@ pub(super) fn outcome(failed: &Failed<'_>) -> Outcome {
     }
 }
 
+/// The outcome of a message that the client did not take; `None` where its queue is full.
+pub(super) fn not_taken(error: &KafkaError, topic: &str) -> Option<Outcome> {
+    let failed = Failed { error, topic, size: usize::MAX, has_key: true, batch: 0, way: Way::Never };
+    (error.rdkafka_error_code() != Some(Code::QueueFull)).then(|| outcome(&failed))
+}
+
 /// Whether a request to publish that failed with these words of librdkafka may have been written all the same. A leader that lost its office, or its
 /// disk, and one that found too few replicas only afterwards have written it first. What is purged on its way is reported as such itself.
 pub(super) fn is_open(words: &str) -> bool {

@@ -170,8 +170,8 @@ impl Reader {
             Some(Code::BadCompression) => {
                 if self.told.get().is_none_or(|told| told.elapsed() >= TELL) {
                     self.told.set(Some(Instant::now()));
-                    let mend = "raise limits.max_inbound_bytes, or move the group past the batch: kafka-consumer-groups --reset-offsets";
-                    error!(topic = self.topic, mend, "a batch is damaged, or inflates to more than may be held: its partition is not read");
+                    let hint = "raise limits.max_inbound_bytes, or move the group past the batch: kafka-consumer-groups --reset-offsets";
+                    error!(topic = self.topic, hint, "a batch is damaged, or inflates to more than may be held: its partition is not read");
                 }
                 self.shelf.wait(MOMENT);
                 Ok(())
@@ -247,7 +247,7 @@ impl Reader {
 /// That the topic is not there.
 pub(super) fn missing(config: &Config, topic: &str) -> ConnectorError {
     let failure = config.fail(ErrorKind::Missing, &format!("there is no topic `{topic}`"));
-    failure.mend(format!("create the topic `{topic}`, or set `declare = true`"))
+    failure.hint(format!("create the topic `{topic}`, or set `declare = true`"))
 }
 
 /// Commits what is settled, of these partitions or of all. What becomes of an asynchronous commit is not told (librdkafka answers who waits, or a callback
@@ -321,7 +321,7 @@ mod tests {
         let (topic, group) = ("a".to_owned(), "g".to_owned());
         let (max_batch, max_batch_bytes, max_unsettled, max_unsettled_bytes) = (1, 1, 1, 64 << 20);
         let acks = Acks::Explicit;
-        let (start, apart) = (Start::Earliest, Vec::new());
+        let (start, apart, expired_queue) = (Start::Earliest, Vec::new(), None);
         let options = SourceOptions {
             topic: topic.clone(),
             group,
@@ -332,6 +332,7 @@ mod tests {
             acks,
             start,
             apart,
+            expired_queue,
         };
         let (config, shelf) = (Config::at(address), Arc::new(Shelf::new(&options)));
         let client = config.client(Role::Reader { group: "g", bytes: 64 << 20 }).unwrap();

@@ -69,7 +69,7 @@ pub(super) struct Outlook {
 impl State {
     fn going(&self) -> Result<(), ConnectorError> {
         match &self.ended {
-            Some((kind, why, mend)) => Err(ConnectorError::new(*kind, why.clone()).mend(mend.clone())),
+            Some((kind, why, hint)) => Err(ConnectorError::new(*kind, why.clone()).hint(hint.clone())),
             None => Ok(()),
         }
     }
@@ -279,7 +279,7 @@ impl Shelf {
 
     /// Nothing more will come, and nothing can be settled.
     pub(super) fn end(&self, error: &ConnectorError) {
-        self.state.lock().ended = Some((error.kind, error.message.clone(), error.mend.clone()));
+        self.state.lock().ended = Some((error.kind, error.message.clone(), error.hint.clone()));
         self.arrived.notify_one();
     }
 }
@@ -298,9 +298,19 @@ mod tests {
         let (topic, group) = ("a".to_owned(), "g".to_owned());
         let (max_batch, max_batch_bytes, max_unsettled, max_unsettled_bytes) = (10, 1000, 100, 5334);
         let acks = Acks::Explicit;
-        let (start, apart) = (Start::Earliest, Vec::new());
-        let shelf =
-            Shelf::new(&SourceOptions { topic, group, max_batch, max_batch_bytes, max_unsettled, max_unsettled_bytes, acks, start, apart });
+        let (start, apart, expired_queue) = (Start::Earliest, Vec::new(), None);
+        let shelf = Shelf::new(&SourceOptions {
+            topic,
+            group,
+            max_batch,
+            max_batch_bytes,
+            max_unsettled,
+            max_unsettled_bytes,
+            acks,
+            start,
+            apart,
+            expired_queue,
+        });
         shelf.assign(0..2);
         shelf
     }

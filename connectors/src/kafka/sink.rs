@@ -7,7 +7,6 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use parking_lot::RwLock;
-use rdkafka::error::RDKafkaErrorCode as Code;
 use rdkafka::message::{OwnedHeaders, OwnedMessage, Timestamp};
 use rdkafka::producer::{BaseRecord, Producer};
 use tokio::sync::oneshot;
@@ -16,7 +15,7 @@ use tokio::time::Instant;
 use super::again::Again;
 use super::config::{Config, Role};
 use super::link::{ask, blocking, failed};
-use super::outcome::{Failed, Way, outcome};
+use super::outcome::not_taken;
 use super::window::Window;
 use super::writer::{Reports, Writer, Writes};
 use super::{headers, topic};
@@ -133,10 +132,7 @@ impl KafkaSink {
             headers,
             delivery_opaque: Box::new(*token),
         };
-        producer.send::<[u8], [u8]>(record).map_err(|(error, _)| match error.rdkafka_error_code() {
-            Some(Code::QueueFull) => None,
-            _ => Some(outcome(&Failed { error: &error, topic: &to.address, size: usize::MAX, has_key: true, batch: 0, way: Way::Never })),
-        })
+        producer.send::<[u8], [u8]>(record).map_err(|(error, _)| not_taken(&error, &to.address))
     }
 }
 

@@ -5,9 +5,6 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use rdkafka::consumer::Consumer;
-use rdkafka::error::{KafkaError, RDKafkaErrorCode as Code};
-use rdkafka::{Offset, TopicPartitionList};
-use tokio::time::Instant;
 use tracing::debug;
 
 use super::config::{Config, Role};
@@ -17,7 +14,7 @@ use super::shelf::Shelf;
 use super::{first, topic};
 use crate::{Batch, BatchId, ConnectorError, ErrorKind, Reader as Found, Source, SourceOptions, Start};
 
-/// The longest wait for the group's committed offsets, and for the end of a source.
+/// The longest wait for the end of a source.
 const PATIENCE: Duration = Duration::from_secs(8);
 /// For what the client has to tell.
 const MOMENT: Duration = Duration::from_millis(20);
@@ -27,7 +24,7 @@ pub(crate) async fn open(config: &Config, options: SourceOptions) -> Result<Kafk
         let shelf = Arc::new(Shelf::new(&options));
         let Connected { consumer, known, count } = connect(&config, &options, Arc::clone(&shelf))?;
         let topic = options.topic.clone();
-        if !known && options.start != Start::Earliest && !first::commit(&config, &consumer, &topic, count, options.start)? {
+        if !known && options.start != Start::Earliest && !first::commit(&config, &consumer, &options, count)? {
             debug!(topic, group = options.group, "another reader of the group has begun it");
         }
         consumer.subscribe(&[&topic]).map_err(|error| failed(&config, &format!("cannot read `{topic}`"), error))?;
@@ -73,28 +70,9 @@ fn connect(config: &Config, options: &SourceOptions, shelf: Arc<Shelf>) -> Resul
     let Some(count) = topic::partitions(config, consumer.client(), &options.topic, poll)? else {
         return Err(missing(config, &options.topic));
     };
-    let mut list = TopicPartitionList::with_capacity(count);
     let count = i32::try_from(count).unwrap_or(i32::MAX);
-    for partition in 0..count {
-        list.add_partition(&options.topic, partition);
-    }
-    let begun = Instant::now();
-    let committed = loop {
-        match consumer.committed_offsets(list.clone(), PATIENCE) {
-            Ok(committed) => break committed,
-            // A cluster that has just come up, or looks for another coordinator of the group.
-            Err(error) if is_passing(&error) && begun.elapsed() < PATIENCE => poll(),
-            Err(error) => return Err(failed(config, &format!("cannot look at the group `{}`", options.group), error)),
-        }
-    };
-    let known = committed.elements().iter().any(|element| matches!(element.offset(), Offset::Offset(_)));
+    let known = first::is_known(config, &consumer, &options.topic, &options.group, count)?;
     Ok(Connected { consumer, known, count })
-}
-
-/// Whether the group's coordinator is only not there yet.
-fn is_passing(error: &KafkaError) -> bool {
-    let passing = [Code::NotCoordinator, Code::CoordinatorNotAvailable, Code::CoordinatorLoadInProgress, Code::WaitingForCoordinator];
-    error.rdkafka_error_code().is_some_and(|code| passing.contains(&code))
 }
 
 pub(crate) struct KafkaSource {

@@ -74,7 +74,7 @@ async fn make(config: &Config, topic: &str) -> Result<Declared, ConnectorError> 
             let timeouts = [Code::OperationTimedOut, Code::RequestTimedOut, Code::BrokerTransportFailure, Code::NotController];
             let is_away = error.rdkafka_error_code().is_none_or(|code| timeouts.contains(&code));
             let kind = if is_away { ErrorKind::Disconnected } else { ErrorKind::Denied };
-            config.fail(kind, &format!("cannot make the topic `{topic}`: {error}")).mend("make the topic by hand").because(error)
+            config.fail(kind, &format!("cannot make the topic `{topic}`: {error}")).hint("make the topic by hand").because(error)
         };
         let made = runtime.block_on(admin.create_topics([&wanted], &options)).map_err(wrong)?;
         match made.into_iter().next() {
@@ -104,7 +104,7 @@ pub(crate) async fn cautions(config: &Config, topic: &str) -> Result<Vec<Caution
         let caution = || Caution {
             kind: CautionKind::ProducerTime,
             message: format!("`{topic}` is of type CreateTime: the time of a message is that of its producer's clock"),
-            mend: format!("set {SETTING}=LogAppendTime on the topic"),
+            hint: format!("set {SETTING}=LogAppendTime on the topic"),
         };
         Ok(by_producers.then(caution).into_iter().collect())
     })

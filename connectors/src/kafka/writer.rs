@@ -23,6 +23,8 @@ use crate::{Outcome, Token};
 const BATCH: usize = 1_000_000;
 /// How long one poll takes.
 const POLL: Duration = Duration::from_millis(50);
+/// The same while messages wait for others to be reported.
+const POLL_NARROW: Duration = Duration::from_millis(5);
 /// How often what is out is looked through for what is late.
 const LOOK: Duration = Duration::from_millis(50);
 /// Before messages are taken back once more: each time costs a round trip, of all partitions that something waited for.
@@ -100,10 +102,10 @@ impl Writer {
 
     /// Works until the sink closed and every message is answered, or the link is lost: why.
     fn run(&self) -> String {
-        let (mut closing_since, mut looks) = (None, Looks::default());
+        let (mut closing_since, mut looks, mut waits) = (None, Looks::default(), false);
         loop {
-            self.producer.poll(POLL);
-            self.again.pump(&self.producer, &self.window);
+            self.producer.poll(if waits { POLL_NARROW } else { POLL });
+            waits = self.again.pump(&self.producer, &self.window);
             self.give_up_late(&mut looks);
             let Some(closing) = self.window.outlook() else { return "the sink was closed".to_owned() };
             let client = self.producer.client();
@@ -226,7 +228,7 @@ impl Context<Reports> {
     fn goes_again(&self, token: Token, message: &BorrowedMessage<'_>, size: usize, (company, batch): (Company, usize), code: Code) -> bool {
         let Reports { window, again, .. } = &self.of;
         match code {
-            Code::MessageSizeTooLarge | Code::MessageBatchTooLarge | Code::InvalidRecord if size < batch => {
+            Code::MessageSizeTooLarge | Code::MessageBatchTooLarge | Code::InvalidRecord | Code::InvalidDifferentRecord if size < batch => {
                 let first = window.not_taken(token).and_then(|_| again.refused(token, message.detach(), size, company, code));
                 if first == Some(true) {
                     self.ear.message_failed(Some(code));

@@ -56,6 +56,8 @@ struct State {
     refuse_open: Option<ErrorKind>,
     /// Sinks take nothing.
     stalled: bool,
+    /// How many batches had to wait for that.
+    waited: usize,
     /// Sources have yet to be told what is theirs to read.
     unshared: bool,
     sinks: Vec<Weak<sink::Line>>,
@@ -78,7 +80,7 @@ impl Broker {
     #[must_use]
     pub fn new() -> Self {
         let (topics, faults, sinks) = (BTreeMap::new(), Faults::default(), Vec::new());
-        let state = State { topics, faults, link: 0, refuse_open: None, stalled: false, unshared: false, sinks };
+        let state = State { topics, faults, link: 0, refuse_open: None, stalled: false, waited: 0, unshared: false, sinks };
         // First: a broker that is behind would make messages look early.
         let started = Instant::now();
         let started_us =
@@ -206,9 +208,19 @@ impl Broker {
         self.shared.state.lock().stalled = true;
     }
 
+    /// How many batches came to sinks that took nothing.
+    #[must_use]
+    pub fn waited(&self) -> usize {
+        self.shared.state.lock().waited
+    }
+
     /// Waits while nothing is taken, unless this is so.
     async fn until_taken(&self, or: impl Fn() -> bool) {
         let mut changed = self.shared.changed.subscribe();
+        {
+            let mut state = self.shared.state.lock();
+            state.waited += usize::from(state.stalled);
+        }
         while self.shared.state.lock().stalled && !or() {
             // The sender lives as long as the broker.
             if changed.changed().await.is_err() {

@@ -16,7 +16,7 @@ fn may_read(state: &State, options: &SourceOptions) -> Result<(), ConnectorError
     state.may_open()?;
     if !state.topics.contains_key(&options.topic) {
         let error = ConnectorError::new(ErrorKind::Missing, format!("no topic `{}`", options.topic));
-        return Err(error.mend("create it, or set `declare = true`"));
+        return Err(error.hint("create it, or set `declare = true`"));
     }
     Ok(())
 }

@@ -31,7 +31,7 @@ pub(super) async fn keep(
             let what =
                 format!("the stream `{}` takes in what is published at `{to}`, as `{subject}`: messages would go round", stream.name);
             let failure = link.fail(ErrorKind::Config, &what);
-            return Err(failure.mend(format!("filter `{to}` out of the stream's sources and transforms, or name another destination")));
+            return Err(failure.hint(format!("filter `{to}` out of the stream's sources and transforms, or name another destination")));
         }
     }
     Ok(())

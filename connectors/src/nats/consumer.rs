@@ -52,7 +52,7 @@ pub(super) async fn ensure(link: &Link, stream: &str, config: &Config, options: 
                     let kind =
                         if matches!(error.kind(), ConsumerUpdateErrorKind::TimedOut) { ErrorKind::Disconnected } else { ErrorKind::Denied };
                     let failure = link.fail(kind, &format!("cannot update the consumer `{name}` of `{stream}`: {}", deepest(&error)));
-                    failure.mend("delete the consumer, or name another `group`").because(error)
+                    failure.hint("delete the consumer, or name another `group`").because(error)
                 })?;
             }
             ack_wait
@@ -76,7 +76,7 @@ pub(super) async fn ensure(link: &Link, stream: &str, config: &Config, options: 
             link.ask(handle.create_consumer(wanted)).await?.map_err(|error| {
                 let kind = if matches!(error.kind(), ConsumerErrorKind::TimedOut) { ErrorKind::Disconnected } else { ErrorKind::Denied };
                 let failure = link.fail(kind, &format!("cannot make the consumer `{name}` on `{stream}`: {}", deepest(&error)));
-                failure.mend("on a work-queue stream each subject has one consumer: name that one as `group`, or delete it").because(error)
+                failure.hint("on a work-queue stream each subject has one consumer: name that one as `group`, or delete it").because(error)
             })?;
             ack_wait
         }
@@ -164,7 +164,7 @@ async fn find(link: &Link, stream: &str, config: &Config, options: &SourceOption
             if is_queue && options.start != Start::Earliest {
                 let failure =
                     link.fail(ErrorKind::Config, &format!("`{stream}` is a work queue: a reader begins with all that waits in it"));
-                return Err(failure.mend("leave out `start`"));
+                return Err(failure.hint("leave out `start`"));
             }
             There::Missing
         }
@@ -215,7 +215,7 @@ impl Fit<'_> {
         let failure = self
             .link
             .fail(ErrorKind::Config, &format!("the consumer `{}` of `{}` cannot be used: {wrong}", self.options.group, self.stream));
-        Err(failure.mend("delete the consumer, or name another `group`"))
+        Err(failure.hint("delete the consumer, or name another `group`"))
     }
 
     /// The same consumer with what can be changed put right; `None` where it is right.

@@ -1,4 +1,4 @@
-//! A connection that lives once: when it is lost it is not mended, whoever holds it is told.
+//! A connection that lives once: when it is lost it is not repaired, whoever holds it is told.
 //!
 //! The client would reconnect by itself, for ever and in silence, and send what was queued minutes later. Here the first loss is the end: the
 //! supervisor above opens a new source or sink, and knows what became of each publication.
@@ -168,7 +168,7 @@ impl Link {
     /// Why everything on this link fails now.
     pub(super) fn error(&self) -> ConnectorError {
         let why = self.shared.why.lock().clone();
-        denied(&why).map_or_else(|| self.fail(ErrorKind::Disconnected, &why), |error| self.fail(error.kind, &why).mend(error.mend))
+        denied(&why).map_or_else(|| self.fail(ErrorKind::Disconnected, &why), |error| self.fail(error.kind, &why).hint(error.hint))
     }
 
     /// An error of this link's broker.
@@ -198,7 +198,7 @@ impl Link {
             answer = self.ask(question) => answer,
             () = self.shared.unasked.cancelled() => {
                 let complaint = self.shared.complaint.lock().clone();
-                Err(denied(&complaint).map_or_else(|| self.error(), |error| self.fail(error.kind, &complaint).mend(error.mend)))
+                Err(denied(&complaint).map_or_else(|| self.error(), |error| self.fail(error.kind, &complaint).hint(error.hint)))
             }
         }
     }
@@ -233,12 +233,12 @@ pub(super) async fn permitted<T>(
 /// The error that this complaint of the server is, where it is about a permission.
 pub(super) fn denied(complaint: &str) -> Option<ConnectorError> {
     let is_denied = complaint.to_lowercase().contains("permissions violation");
-    is_denied.then(|| ConnectorError::new(ErrorKind::Denied, complaint).mend("grant the user `$JS.API.>`, `$JS.ACK.>` and `_INBOX.>`"))
+    is_denied.then(|| ConnectorError::new(ErrorKind::Denied, complaint).hint("grant the user `$JS.API.>`, `$JS.ACK.>` and `_INBOX.>`"))
 }
 
 fn no_answer(place: &str) -> ConnectorError {
     let message = format!("nats at {place} did not answer within {} s", CONNECT.as_secs());
-    ConnectorError::new(ErrorKind::Disconnected, message).mend("is the server running, and the address right?")
+    ConnectorError::new(ErrorKind::Disconnected, message).hint("is the server running, and the address right?")
 }
 
 /// Why connecting failed, by what the caller can do.
@@ -250,7 +250,7 @@ fn refused(address: &str, error: async_nats::ConnectError) -> ConnectorError {
         inner = cause.source();
     }
     let lower = why.to_lowercase();
-    let (kind, mend) = match error.kind() {
+    let (kind, hint) = match error.kind() {
         ConnectErrorKind::AuthorizationViolation | ConnectErrorKind::Authentication => {
             (ErrorKind::Denied, "check user, password, token, nkey or creds")
         }
@@ -261,5 +261,5 @@ fn refused(address: &str, error: async_nats::ConnectError) -> ConnectorError {
         _ if lower.contains("certificate") => (ErrorKind::Disconnected, "check `tls_ca_file`, and the name in the server's certificate"),
         _ => (ErrorKind::Disconnected, "is the server running, and the address right?"),
     };
-    ConnectorError::new(kind, format!("cannot connect to nats at {address}: {why}")).mend(mend).because(error)
+    ConnectorError::new(kind, format!("cannot connect to nats at {address}: {why}")).hint(hint).because(error)
 }

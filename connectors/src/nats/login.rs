@@ -38,7 +38,7 @@ impl Login {
             let text = read_secret("creds_file", file).await?;
             let (Some(jwt), Some(seed)) = (section(&text, "JWT"), section(&text, "SEED")) else {
                 let message = format!("`creds_file`: {} has no user JWT with a seed", file.display());
-                return Err(ConnectorError::new(ErrorKind::Config, message).mend("write it with `nsc generate creds`"));
+                return Err(ConnectorError::new(ErrorKind::Config, message).hint("write it with `nsc generate creds`"));
             };
             return Ok(Login::Creds { jwt: jwt.to_owned(), key: key("creds_file", file, seed)? });
         }
@@ -88,7 +88,7 @@ async fn secret(setting: &str, inline: Option<&Secret>, file: Option<&Path>) -> 
 fn key(setting: &str, file: &Path, seed: &str) -> Result<Arc<KeyPair>, ConnectorError> {
     KeyPair::from_seed(seed).map(Arc::new).map_err(|error| {
         let message = format!("`{setting}`: {} holds no nkey seed: {error}", file.display());
-        ConnectorError::new(ErrorKind::Config, message).mend("a seed is one line that begins with SU")
+        ConnectorError::new(ErrorKind::Config, message).hint("a seed is one line that begins with SU")
     })
 }
 

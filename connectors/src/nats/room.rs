@@ -53,8 +53,8 @@ pub(super) struct Room {
     unsettled_count: usize,
     /// In memory.
     unsettled_bytes: usize,
-    /// What is left of the requests that are open, the oldest first. The server may serve them in turns: what it delivers is taken off the oldest, so
-    /// that for a moment up to two requests too many are open, not more.
+    /// What is left of the requests that are open, the oldest first. A server may serve requests in turns, and each delivery is taken off the
+    /// oldest. So for a moment up to two requests more than needed are open.
     open: VecDeque<(Request, Instant)>,
     careful: bool,
 }

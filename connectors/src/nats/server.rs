@@ -1,6 +1,7 @@
 //! The servers that a NATS URL names.
 
-use crate::secret::{Secret, Urls, decoded, redacted};
+use crate::redacted;
+use crate::secret::{Secret, Urls, decoded};
 
 /// One server of a URL.
 #[derive(Clone, Debug)]

@@ -51,7 +51,7 @@ pub(crate) async fn look(config: &Config, options: &SourceOptions) -> Result<Rea
 async fn stream_of(link: &Link, options: &SourceOptions) -> Result<String, ConnectorError> {
     stream::find(link, &options.topic).await?.ok_or_else(|| {
         let failure = link.fail(ErrorKind::Missing, &format!("no stream has the subject `{}`", options.topic));
-        failure.mend(format!("create a stream with the subject `{}`, or set `declare = true`", options.topic))
+        failure.hint(format!("create a stream with the subject `{}`, or set `declare = true`", options.topic))
     })
 }
 

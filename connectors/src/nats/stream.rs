@@ -16,7 +16,7 @@ pub(super) async fn find(link: &Link, subject: &str) -> Result<Option<String>, C
         GetStreamByNameErrorKind::InvalidSubject => Err(link.fail(ErrorKind::Config, &format!("`{subject}` is no subject"))),
         GetStreamByNameErrorKind::Request | GetStreamByNameErrorKind::JetStream(_) => {
             let failure = link.fail(ErrorKind::Disconnected, &format!("cannot ask which stream has `{subject}`: {}", deepest(&error)));
-            Err(failure.mend("is JetStream enabled on the server, for this account?").because(error))
+            Err(failure.hint("is JetStream enabled on the server, for this account?").because(error))
         }
     })
 }
@@ -59,7 +59,7 @@ async fn make(link: &Link, subject: &str, role: Role) -> Result<Declared, Connec
                 _ => ErrorKind::Denied,
             };
             let failure = link.fail(kind, &format!("cannot make the stream `{name}` for `{subject}`: {}", deepest(&error)));
-            Err(failure.mend("make a stream for this subject by hand").because(error))
+            Err(failure.hint("make a stream for this subject by hand").because(error))
         }
     }
 }

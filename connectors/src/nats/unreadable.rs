@@ -181,7 +181,7 @@ impl Search {
         let failed = |why: &str| {
             let failure =
                 self.link.fail(ErrorKind::Disconnected, &format!("cannot fetch messages that the client cannot read: {what}: {why}"));
-            failure.mend("grant the user `$JS.API.>`, or delete these messages from the stream")
+            failure.hint("grant the user `$JS.API.>`, or delete these messages from the stream")
         };
         let answer = self.link.ask(self.link.client.request(format!("$JS.API.{what}"), body)).await?;
         let answer = answer.map_err(|error| failed(&error.to_string()).because(error))?;

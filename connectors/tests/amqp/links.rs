@@ -46,7 +46,7 @@ async fn what_is_handed_over_after_the_end_is_not_sent() {
     assert!(tokio::time::timeout(PATIENCE, outcomes.recv()).await.unwrap().is_none());
     sink.publish(numbered(&to("", &queue), 3)).await;
     assert_eq!(sink.exists(&to("", &queue)).await.unwrap_err().kind, ErrorKind::Disconnected);
-    proxy.mend();
+    proxy.heal();
     let source = broker.source(options(&queue)).await.unwrap();
     assert!(tokio::time::timeout(Duration::from_millis(500), source.recv()).await.is_err());
 }

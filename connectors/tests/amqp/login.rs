@@ -25,7 +25,7 @@ async fn fails(config: Config, kind: ErrorKind) -> String {
     let broker = BrokerConfig::Amqp(config);
     let Err(error) = broker.sink(Duration::from_secs(1)).await else { panic!("it opened") };
     assert_eq!(error.kind, kind, "{error}");
-    assert!(!error.mend.is_empty());
+    assert!(!error.hint.is_empty());
     format!("{error} {error:?}")
 }
 
@@ -98,7 +98,7 @@ async fn a_missing_permission_is_told_and_hits_nobody_else() {
     let other = fresh();
     make_queue(&channel, &other, &[]).await;
     let error = refused(&some, &other, ErrorKind::Denied).await;
-    assert!(error.message.contains(&other) && !error.mend.is_empty(), "{error}");
+    assert!(error.message.contains(&other) && !error.hint.is_empty(), "{error}");
     let error = some.declare(&Destination::new(fresh()), Role::Ingest).await.unwrap_err();
     assert_eq!(error.kind, ErrorKind::Denied, "{error}");
 }
@@ -106,7 +106,7 @@ async fn a_missing_permission_is_told_and_hits_nobody_else() {
 #[tokio::test]
 async fn an_exchange_is_not_made() {
     let error = at(shared().await.url()).declare(&to(&fresh(), "key"), Role::Letters).await.unwrap_err();
-    assert!(error.kind == ErrorKind::Missing && !error.mend.is_empty(), "{error}");
+    assert!(error.kind == ErrorKind::Missing && !error.hint.is_empty(), "{error}");
 }
 
 #[tokio::test]

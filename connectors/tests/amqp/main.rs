@@ -8,6 +8,7 @@
 mod freeze;
 
 mod certificates;
+mod expired;
 mod fake;
 mod faults;
 mod limit;
@@ -28,7 +29,7 @@ use std::time::Duration;
 
 use dwell_connectors::conformance::options;
 use dwell_connectors::{
-    BrokerConfig, ConnectorError, Destination, ErrorKind, Message, Outcome, Outcomes, Publication, Role, Source, Token, amqp,
+    BrokerConfig, ConnectorError, Destination, ErrorKind, Message, Outcome, Outcomes, Publication, Source, SourceOptions, Token, amqp,
 };
 use lapin::options::{ExchangeDeclareOptions, QueueBindOptions, QueueDeclareOptions};
 use lapin::types::{AMQPValue, FieldTable};
@@ -61,11 +62,16 @@ fn numbered(to: &Destination, count: u64) -> Vec<Publication> {
     (1..=count).map(|number| publication(number, to.clone(), Message::new(number.to_string()))).collect()
 }
 
-/// A fresh queue, as `declare` makes it.
+/// A fresh queue, as `declare_source` makes it with its expired queue.
 async fn declared(broker: &BrokerConfig) -> String {
     let queue = fresh();
-    broker.declare(&Destination::new(&queue), Role::Ingest).await.unwrap();
+    broker.declare_source(&options_of(&queue)).await.unwrap();
     queue
+}
+
+/// The options of a queue that [`declared`] made.
+fn options_of(queue: &str) -> SourceOptions {
+    SourceOptions { expired_queue: Some(format!("{queue}.expired")), ..options(queue) }
 }
 
 /// The outcomes of this many publications, by token.

@@ -190,6 +190,12 @@ impl RabbitServer {
         said
     }
 
+    /// The first number of its version.
+    pub(crate) async fn major(&self) -> u32 {
+        let said = self.ctl(&["version"]).await;
+        said.lines().find_map(|line| line.trim().split_once('.')?.0.parse().ok()).unwrap()
+    }
+
     fn log(&self) -> String {
         std::fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
     }

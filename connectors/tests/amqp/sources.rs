@@ -115,7 +115,7 @@ async fn an_exclusive_queue_of_others_is_denied() {
     let exclusive = QueueDeclareOptions { exclusive: true, ..Default::default() };
     channel.queue_declare(queue.as_str().into(), exclusive, FieldTable::default()).await.unwrap();
     let error = refused(&at(server.url()), &queue, ErrorKind::Denied).await;
-    assert!(error.message.contains(&queue) && !error.mend.is_empty());
+    assert!(error.message.contains(&queue) && !error.hint.is_empty());
 }
 
 /// Pausing and resuming is no way past the bound.

@@ -41,8 +41,8 @@ impl Harness for Amqp {
     async fn cut(&self) {
         self.proxy.cut();
     }
-    async fn mend(&self) {
-        self.proxy.mend();
+    async fn heal(&self) {
+        self.proxy.heal();
     }
     fn patience(&self) -> Option<Duration> {
         None

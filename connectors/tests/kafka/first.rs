@@ -1,11 +1,14 @@
 //! Where a group begins that is new, and what `look` says of it.
 
+use std::time::Duration;
+
+use dwell_connectors::conformance::proxy::{Direction, Flow, Proxy};
 use dwell_connectors::{BrokerConfig, CautionKind, Publication, Reader, SourceOptions, Start};
 use rdkafka::admin::{AdminClient, AdminOptions};
 use rdkafka::client::DefaultClientContext;
 use rdkafka::{ClientConfig, Offset, TopicPartitionList};
 
-use crate::server::shared;
+use crate::server::{KafkaServer, shared};
 use crate::{PATIENCE, at, confirmed, create, fresh, numbered, numbers, options, publication, read};
 
 /// A topic of three partitions with these numbers, and a broker.
@@ -67,6 +70,33 @@ async fn a_new_group_begins_at_a_time() {
     assert_eq!(next(&broker, &topic, Start::At(now), 3).await, [1, 2, 3]);
 }
 
+/// The connector asks each partition for its end. What is published meanwhile is young enough.
+#[tokio::test]
+async fn what_is_published_while_a_group_begins_at_a_time_is_read() {
+    let proxy = Proxy::start("127.0.0.1:1").await.unwrap();
+    let server = KafkaServer::start(&format!("advertised.listeners=CLIENTS://{}\n", proxy.address()));
+    proxy.lead_to(server.address());
+    let (broker, topic) = (at(&server), fresh("busy"));
+    create(&server, &topic, 30, &[("message.timestamp.type", "LogAppendTime")]).await;
+    let (sink, mut outcomes) = broker.sink(PATIENCE).await.unwrap();
+    proxy.set(Direction::Down, Flow::Delay(Duration::from_millis(40)));
+    let open = broker.source(from(&topic, Start::At(1_600_000_000_000)));
+    tokio::pin!(open);
+    let mut published = 0;
+    let source = loop {
+        published += 1;
+        sink.publish(one(&topic, published)).await;
+        tokio::select! {
+            source = &mut open => break source.unwrap(),
+            _ = outcomes.recv() => {}
+        }
+    };
+    proxy.heal();
+    let mut came = numbers(&read(&*source, usize::try_from(published).unwrap()).await);
+    came.sort_unstable();
+    assert_eq!(came, (1..=published).collect::<Vec<_>>());
+}
+
 /// What was stored and never read is not skipped, whatever a new group would begin with.
 #[tokio::test]
 async fn offsets_that_fell_out_of_the_log_go_on_with_the_earliest() {
@@ -104,6 +134,6 @@ async fn a_topic_that_carries_the_time_of_its_producers_is_told() {
         create(shared(), &topic, 1, &[("message.timestamp.type", kind)]).await;
         let cautions = broker.cautions(&options(&topic)).await.unwrap();
         assert_eq!(cautions.iter().map(|caution| caution.kind).collect::<Vec<_>>(), [CautionKind::ProducerTime][..usize::from(expected)]);
-        assert!(cautions.iter().all(|caution| caution.mend.contains("message.timestamp.type=LogAppendTime")), "{cautions:?}");
+        assert!(cautions.iter().all(|caution| caution.hint.contains("message.timestamp.type=LogAppendTime")), "{cautions:?}");
     }
 }

@@ -19,7 +19,7 @@ async fn works(broker: BrokerConfig) {
 async fn fails(broker: BrokerConfig, kind: ErrorKind) -> String {
     let Err(error) = broker.sink(std::time::Duration::from_secs(1)).await else { panic!("it opened") };
     assert_eq!(error.kind, kind, "{error}");
-    assert!(!error.mend.is_empty() || kind == ErrorKind::Config);
+    assert!(!error.hint.is_empty() || kind == ErrorKind::Config);
     format!("{error} {error:?} {broker:?}")
 }
 

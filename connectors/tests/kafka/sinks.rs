@@ -2,7 +2,12 @@
 
 use std::time::{Duration, Instant};
 
+use dwell_connectors::conformance::proxy::{Direction, Flow, Proxy};
 use dwell_connectors::{Destination, ErrorKind, Message, Outcome, Value};
+
+use rdkafka::ClientConfig;
+use rdkafka::admin::{AdminClient, AdminOptions};
+use rdkafka::client::DefaultClientContext;
 
 use crate::server::{KafkaServer, shared};
 use crate::{PATIENCE, at, collect, confirmed, create, declare, fresh, numbered, numbers, options, publication, publish, read, with};
@@ -76,6 +81,75 @@ async fn what_was_taken_back_from_the_client_is_sent_once_by_a_real_broker_too()
     landed.sort_unstable();
     let expected: Vec<u64> = [1, 2].into_iter().chain(100..140).chain(300..340).collect();
     assert_eq!(landed, expected);
+}
+
+#[tokio::test]
+async fn a_topic_that_took_no_whole_batches_and_is_deleted_is_unroutable() {
+    let (broker, topic) = (at(shared()), fresh("gone"));
+    create(shared(), &topic, 1, &[("max.message.bytes", "1000")]).await;
+    let (sink, mut outcomes) = broker.sink(Duration::from_secs(9)).await.unwrap();
+    sink.publish((0..50).map(|token| publication(token, &topic, Message::new(vec![b'x'; 500]))).collect()).await;
+    assert_eq!(collect(&mut outcomes, 50).await, vec![Outcome::Confirmed; 50]);
+    let admin: AdminClient<DefaultClientContext> = ClientConfig::new().set("bootstrap.servers", shared().address()).create().unwrap();
+    admin.delete_topics(&[&topic], &AdminOptions::new().operation_timeout(Some(PATIENCE))).await.unwrap();
+    tokio::task::spawn_blocking(move || drop(admin)).await.unwrap();
+    let (mut told, deadline) = (0, Instant::now() + PATIENCE);
+    while told < 3 {
+        assert!(Instant::now() < deadline, "{told} were told that the topic is gone");
+        sink.publish(numbered(&topic, 1)).await;
+        match &collect(&mut outcomes, 1).await[0] {
+            Outcome::Unroutable(_) => told += 1,
+            // What is on its way while the topic goes, or the client begins anew.
+            Outcome::Confirmed | Outcome::Unknown(_) if told == 0 => {}
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+/// A request that is half written cannot be taken back but with its connection, and so with what was written before it.
+#[tokio::test]
+async fn what_was_written_before_a_request_that_is_taken_back_is_unknown() {
+    let proxy = Proxy::start("127.0.0.1:1").await.unwrap();
+    let server = KafkaServer::start(&format!("advertised.listeners=CLIENTS://{}\n", proxy.address()));
+    proxy.lead_to(server.address());
+    let broker = with(&server, &[("socket.send.buffer.bytes", "65536")]);
+    declare(&broker, "written").await;
+    declare(&broker, "half").await;
+    let (sink, mut outcomes) = broker.sink(Duration::from_secs(25)).await.unwrap();
+    sink.publish(vec![publication(1, "written", Message::new("1")), publication(2, "half", Message::new("x"))]).await;
+    assert_eq!(collect(&mut outcomes, 2).await, vec![Outcome::Confirmed; 2]);
+
+    // The broker has these two, and its answer is on its way.
+    proxy.set(Direction::Down, Flow::Stall);
+    let soon = Some(tokio::time::Instant::now() + Duration::from_secs(3));
+    let late = |token, topic, body| dwell_connectors::Publication { deadline: soon, ..publication(token, topic, body) };
+    let stored = || std::fs::metadata(server.folder().join("data/written-0/00000000000000000000.log")).unwrap().len();
+    let before = stored();
+    sink.publish(vec![publication(10, "written", Message::new("10")), late(11, "written", Message::new("11"))]).await;
+    let deadline = Instant::now() + PATIENCE;
+    while stored() == before {
+        assert!(Instant::now() < deadline, "nothing is stored");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    proxy.set(Direction::Up, Flow::Stall);
+    sink.publish(vec![late(20, "half", Message::new(vec![b'x'; 3 << 20]))]).await;
+    let mut said = Vec::new();
+    while !(said.iter().any(|(token, _)| *token == 11) && said.iter().any(|(token, _)| *token == 20)) {
+        said.extend(tokio::time::timeout(PATIENCE, outcomes.recv()).await.expect("they are given up in time").expect("the link lives"));
+    }
+    proxy.heal();
+    sink.publish(vec![publication(30, "written", Message::new("30"))]).await;
+    while said.len() < 4 {
+        said.extend(tokio::time::timeout(PATIENCE, outcomes.recv()).await.expect("outcomes come").expect("the link lives"));
+    }
+    let source = broker.source(options("written")).await.unwrap();
+    let mut landed = Vec::new();
+    while !landed.contains(&30) {
+        landed.extend(numbers(&read(&*source, 1).await));
+    }
+    assert_eq!(landed, [1, 10, 11, 30], "{said:?}");
+    let is_unknown = |of| said.iter().any(|(token, outcome)| *token == of && matches!(outcome, Outcome::Unknown(_)));
+    assert!(is_unknown(10) && is_unknown(11), "{said:?}");
 }
 
 #[tokio::test]
@@ -197,6 +271,15 @@ async fn what_travels_with_an_invalid_message_is_not_invalid() {
     sink.publish(vec![keyed(1), publication(2, &topic, Message::new("x")), keyed(3)]).await;
     let said = collect(&mut outcomes, 3).await;
     assert!(matches!(&said[..], [Outcome::Confirmed, Outcome::Invalid(_), Outcome::Confirmed]), "{said:?}");
+    // Nor where several of a batch are invalid.
+    let several = |token: u64| if token.is_multiple_of(2) { publication(token, &topic, Message::new("x")) } else { keyed(token) };
+    sink.publish((1..=7).map(several).collect()).await;
+    let said = collect(&mut outcomes, 7).await;
+    let is_right = |(token, outcome): (u64, &Outcome)| match outcome {
+        Outcome::Invalid(_) => token % 2 == 0,
+        outcome => token % 2 == 1 && *outcome == Outcome::Confirmed,
+    };
+    assert!((1..).zip(&said).all(is_right), "{said:?}");
     sink.publish(vec![keyed(1), keyed(3)]).await;
     assert_eq!(collect(&mut outcomes, 2).await, vec![Outcome::Confirmed; 2]);
 }

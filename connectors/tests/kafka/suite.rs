@@ -54,7 +54,7 @@ impl Harness for Kafka {
     async fn cut(&self) {
         self.server().kill();
     }
-    async fn mend(&self) {
+    async fn heal(&self) {
         self.server().run();
     }
     fn patience(&self) -> Option<Duration> {

@@ -55,7 +55,7 @@ async fn a_stream_that_takes_in_what_the_reader_publishes_is_refused() {
         match (looked, expected) {
             (Ok(_), None) => drop(broker.source(of(topic, rejected)).await.unwrap()),
             (Err(error), Some(expected)) => {
-                assert!(error.kind == ErrorKind::Config && error.message.contains(expected) && !error.mend.is_empty(), "{error}");
+                assert!(error.kind == ErrorKind::Config && error.message.contains(expected) && !error.hint.is_empty(), "{error}");
                 assert!(broker.source(of(topic, rejected)).await.is_err());
             }
             (looked, _) => panic!("{topic} {rejected}: {looked:?}"),

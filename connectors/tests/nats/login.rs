@@ -28,7 +28,7 @@ async fn fails(config: Config, kind: ErrorKind) -> String {
     let broker = BrokerConfig::Nats(config);
     let Err(error) = broker.sink(std::time::Duration::from_secs(1)).await else { panic!("it opened") };
     assert_eq!(error.kind, kind, "{error}");
-    assert!(!error.mend.is_empty());
+    assert!(!error.hint.is_empty());
     format!("{error} {:?}", error)
 }
 

@@ -54,7 +54,7 @@ async fn a_consumer_that_loses_messages_is_put_right_or_refused() {
     stream.delete_consumer("readers").await.unwrap();
     stream.create_consumer(pull::Config { ack_policy: AckPolicy::None, ..with("readers") }).await.unwrap();
     let error = refused(&broker, "s.a").await;
-    assert!(error.kind == ErrorKind::Config && error.message.contains("ack policy") && !error.mend.is_empty(), "{error}");
+    assert!(error.kind == ErrorKind::Config && error.message.contains("ack policy") && !error.hint.is_empty(), "{error}");
 
     stream.delete_consumer("readers").await.unwrap();
     let pushed = push::Config {
@@ -68,13 +68,13 @@ async fn a_consumer_that_loses_messages_is_put_right_or_refused() {
 }
 
 #[tokio::test]
-async fn a_second_group_on_a_work_queue_is_refused_with_its_mend() {
+async fn a_second_group_on_a_work_queue_is_refused_with_its_hint() {
     let server = NatsServer::start("");
     let broker = at(server.url());
     declare(&broker, "a").await;
     let _first = broker.source(options("a")).await.unwrap();
     let Err(error) = broker.source(SourceOptions { group: "others".into(), ..options("a") }).await else { panic!("the source opened") };
-    assert!(error.kind == ErrorKind::Denied && error.mend.contains("work-queue"), "{error}: {}", error.mend);
+    assert!(error.kind == ErrorKind::Denied && error.hint.contains("work-queue"), "{error}: {}", error.hint);
 }
 
 #[tokio::test]

@@ -43,7 +43,7 @@ impl Harness for Nats {
     async fn cut(&self) {
         self.server.kill();
     }
-    async fn mend(&self) {
+    async fn heal(&self) {
         self.server.run();
     }
     fn patience(&self) -> Option<Duration> {

@@ -277,5 +277,5 @@ async fn without_the_permission_to_fetch_them_the_source_says_so() {
 
     raw.publish("a", BAD, b"bad").await;
     let error = tokio::time::timeout(PATIENCE, source.recv()).await.unwrap().unwrap_err();
-    assert!(error.kind == ErrorKind::Denied && error.message.contains("STREAM.MSG.GET") && error.mend.contains("$JS.API.>"), "{error}");
+    assert!(error.kind == ErrorKind::Denied && error.message.contains("STREAM.MSG.GET") && error.hint.contains("$JS.API.>"), "{error}");
 }

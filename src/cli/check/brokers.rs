@@ -65,7 +65,7 @@ async fn of_broker(settings: &Settings, name: &str, broker: &Broker) -> Vec<Chec
 async fn of_destination(name: &str, broker: &Broker, sink: &dyn Sink, needed: &Needed) -> Check {
     let check = needed.setting.as_str();
     match sink.exists(&needed.to).await {
-        Ok(true) => Check::good(check, format!("`{}` on {name} takes messages", needed.to)),
+        Ok(true) => Check::good(check, format!("{} on {name} takes messages", needed.shown())),
         Ok(false) if needed.declare => Check::good(check, format!("`{}` on {name} would be made (declare)", needed.to)),
         Ok(false) => Check::of_error(check, nothing_takes(broker, name, needed)),
         Err(error) => Check::of_error(check, error),
@@ -79,23 +79,24 @@ async fn of_ingest(check: String, broker: &Broker, options: &SourceOptions, inge
         Ok(Reader::Changed) => Check::good(check, format!("`{topic}` is read as `{group}`, whose settings would be changed to fit")),
         Ok(Reader::Made(first)) => first_read(check, ingest, first),
         Err(error) if error.kind == ErrorKind::Missing && ingest.declare => {
-            Check::good(check, format!("`{topic}` would be made (declare), and its reader `{group}`"))
+            let made = options.expired_queue.as_ref().map_or_else(String::new, |expired| format!(" or `{expired}`"));
+            Check::good(check, format!("`{topic}`{made} would be made (declare), and its reader `{group}`"))
         }
         Err(error) => Check::of_error(check, error),
     }
 }
 
 /// What somebody should know of what an ingest reads, where it matters to that ingest.
-fn of_caution(ingest_name: &str, ingest: &Ingest, Caution { kind, message, mend }: Caution) -> Option<Check> {
-    let (message, mend) = match kind {
-        CautionKind::Drops => (message, mend),
+fn of_caution(ingest_name: &str, ingest: &Ingest, Caution { kind, message, hint }: Caution) -> Option<Check> {
+    let (message, hint) = match kind {
+        CautionKind::Drops | CautionKind::Expires => (message, hint),
         CautionKind::ProducerTime if ingest.from_receipt => return None,
         CautionKind::ProducerTime => (
-            format!("{message}; delays count from it, so that one that is behind has them over early"),
-            format!("{mend}, or {ingest_name}.delay_from = \"receipt\""),
+            format!("{message}; delays count from it: a producer whose clock is behind makes its delays end early"),
+            format!("{hint}, or {ingest_name}.delay_from = \"receipt\""),
         ),
     };
-    Some(Check::warning(ingest_name, message, mend))
+    Some(Check::warning(ingest_name, message, hint))
 }
 
 /// What a first start would read. That it is all that was ever sent is seldom what one expects.
@@ -112,20 +113,20 @@ fn first_read(check: String, ingest: &Ingest, first: Option<FirstRead>) -> Check
         Some(FirstRead { messages: 0, .. }) => Check::good(check, format!("{made}, and begin {start}: nothing waits for it")),
         Some(FirstRead { messages, oldest_ms }) => {
             let oldest = oldest_ms.map_or_else(String::new, |ms| format!(", the oldest of {}", show_time_ms(ms)));
-            let mend = format!("set {check}.start (latest, or a time) or {check}.max_age, if old requests are not to be carried out");
-            Check::warning(check, format!("{made}, and begin {start}: up to {messages} messages{oldest}"), mend)
+            let hint = format!("set {check}.start (latest, or a time) or {check}.max_age, if old requests are not to be carried out");
+            Check::warning(check, format!("{made}, and begin {start}: up to {messages} messages{oldest}"), hint)
         }
     }
 }
 
-/// Targets that `allow` names without a pattern, where nothing takes messages: their jobs would fail, retry and die.
+/// Targets that `allow` names where nothing takes messages: their jobs would fail, retry and die. Of a pattern only NATS tells it.
 async fn of_targets(name: &str, broker: &Broker, sink: &dyn Sink) -> Vec<Check> {
     let kind = Kind::of(broker.connector.kind());
     let mut checks = Vec::new();
     for pattern in &broker.allow {
         let to = destination(kind, pattern);
-        let is_pattern = broker.connector.forbidden(&to).is_some();
-        if !is_pattern && matches!(sink.exists(&to).await, Ok(false)) {
+        let tells = kind == Kind::Nats || !broker.connector.is_pattern(pattern);
+        if tells && matches!(sink.exists(&to).await, Ok(false)) {
             checks.push(Check::warning(
                 format!("brokers.{name}.allow"),
                 format!("nothing takes messages at `{to}`: jobs for it would be retried, and die"),

@@ -44,8 +44,8 @@ fn stranded(survey: &Survey, brokers: &[&str]) -> Vec<Check> {
     let foreign = survey.waiting.iter().filter(|(name, count)| *count > 0 && !brokers.contains(&name.as_str()));
     let check = |(name, count): &(String, u64)| {
         let detail = format!("{count} jobs wait for the broker `{name}`, which these settings do not name");
-        let mend = format!("where no other instance has it: name it again, or move them: dwell requeue --broker {name} --to NEW");
-        Check::warning("redis.stranded", detail, mend)
+        let hint = format!("where no other instance has it: name it again, or move them: dwell requeue --broker {name} --to NEW");
+        Check::warning("redis.stranded", detail, hint)
     };
     foreign.map(check).collect()
 }
@@ -181,13 +181,13 @@ mod tests {
     #[test]
     fn memory_that_runs_out_is_a_warning() {
         let facts = |used_memory, max_memory, system_memory| Facts { used_memory, max_memory, system_memory, ..Facts::default() };
-        assert_eq!(memory(&facts(79, 100, 1000)).mend, "");
+        assert_eq!(memory(&facts(79, 100, 1000)).hint, "");
         let full = memory(&facts(81 << 20, 100 << 20, 1000 << 20));
         assert!(
-            full.ok && full.detail == "81MiB used of maxmemory 100MiB: 81 %, and a full Redis takes no new jobs" && !full.mend.is_empty()
+            full.ok && full.detail == "81MiB used of maxmemory 100MiB: 81 %, and a full Redis takes no new jobs" && !full.hint.is_empty()
         );
-        assert!(!memory(&facts(900, 0, 1000)).mend.is_empty());
-        assert_eq!(memory(&facts(900, 0, 0)).mend, "");
+        assert!(!memory(&facts(900, 0, 1000)).hint.is_empty());
+        assert_eq!(memory(&facts(900, 0, 0)).hint, "");
     }
 
     #[test]
@@ -203,6 +203,6 @@ mod tests {
             waiting: Vec::new(),
         };
         let check = policy(&survey);
-        assert!(check.ok && !check.mend.is_empty(), "{check:?}");
+        assert!(check.ok && !check.hint.is_empty(), "{check:?}");
     }
 }

@@ -15,12 +15,12 @@ impl Resolver<'_> {
         let names = self.names("brokers");
         if names.is_empty() && !self.problems.iter().any(|problem| problem.key.starts_with("brokers")) {
             let source = self.layers.source_around(&["brokers".to_owned(), String::new()]);
-            let mend = "add [brokers.main] with type, url and allow (config/nats.toml is an example), and name the file with --config";
+            let hint = "add [brokers.main] with type, url and allow (config/nats.toml is an example), and name the file with --config";
             self.problems.push(Problem {
                 key: "brokers".to_owned(),
                 source,
                 message: "there is no broker".to_owned(),
-                mend: mend.to_owned(),
+                hint: hint.to_owned(),
             });
         }
         for name in names {
@@ -40,7 +40,7 @@ impl Resolver<'_> {
                 // The connector begins with the setting that it means, where it means one.
                 let setting = message.strip_prefix('`').and_then(|rest| rest.split_once('`')).map_or("", |(setting, _)| setting);
                 let key = if self.layers.is_set(&["brokers", &name, setting]) { format!("{key}.{setting}") } else { key.clone() };
-                self.note(&key, with_mend(message));
+                self.note(&key, with_hint(message));
             }
             brokers.insert(name, Broker { connector: raw.connector, allow: raw.allow });
         }
@@ -56,8 +56,8 @@ impl Resolver<'_> {
             let Some(raw) = self.entry::<raw::Ingest>(&key, false) else { continue };
             if self.layers.is_set(&["ingest", &name, "broker"]) && !known.contains(&raw.broker) {
                 let like = nearest(&raw.broker, known.iter().map(String::as_str)).map(|like| format!("did you mean \"{like}\"?"));
-                let mend = like.unwrap_or_else(|| format!("add [brokers.{}], or name one of: {}", raw.broker, known.join(", ")));
-                self.note(&format!("{key}.broker"), (format!("there is no broker \"{}\"", raw.broker), mend));
+                let hint = like.unwrap_or_else(|| format!("add [brokers.{}], or name one of: {}", raw.broker, known.join(", ")));
+                self.note(&format!("{key}.broker"), (format!("there is no broker \"{}\"", raw.broker), hint));
             }
             for (field, text) in [("topic", &raw.topic), ("group", &raw.group), ("rejected", &raw.rejected)] {
                 self.check(&format!("{key}.{field}"), rules::address(text));
@@ -73,6 +73,17 @@ impl Resolver<'_> {
             if !raw.exchange.is_empty() && kind != "amqp" {
                 self.note(&format!("{key}.exchange"), (format!("a broker of type \"{kind}\" has no exchanges"), "remove it".to_owned()));
             }
+            if !raw.expired_queue.is_empty() && kind != "amqp" {
+                let wrong = format!("a broker of type \"{kind}\" leads what expires to no queue");
+                self.note(&format!("{key}.expired_queue"), (wrong, "remove it".to_owned()));
+            }
+            self.check(&format!("{key}.expired_queue"), rules::printable(&raw.expired_queue));
+            if raw.id_from == raw::IdFrom::Key && connector.is_some() && kind != "kafka" {
+                self.note(&format!("{key}.id_from"), (format!("messages of type \"{kind}\" have no key"), "remove it".to_owned()));
+            }
+            if let Some(broker) = brokers.get(&raw.broker).filter(|_| !raw.exchange.is_empty() && kind == "amqp") {
+                self.exchange(&format!("{key}.exchange"), &raw, broker);
+            }
             let start = self.check(&format!("{key}.start"), rules::start(&raw.start)).unwrap_or_default();
             if start != Start::Earliest && connector.is_some() && kind == "amqp" {
                 let wrong = ("a queue has no log: all that waits in it is read".to_owned(), "remove it, or see max_age".to_owned());
@@ -80,14 +91,9 @@ impl Resolver<'_> {
             }
             let max_age = Some(raw.max_age.trim()).filter(|age| !age.is_empty());
             let max_age_ms = max_age.and_then(|age| self.check(&format!("{key}.max_age"), rules::duration(age, 1, rules::LONGEST_MS)));
-            let same = |other: &Ingest| other.broker == raw.broker && other.topic == raw.topic;
-            if let Some((other, _)) = ingests.iter().find(|(_, other)| same(other)) {
-                let wrong = (
-                    format!("ingest.{other} reads the same topic of the same broker"),
-                    "remove one of them, or read another topic".to_owned(),
-                );
-                self.note(&format!("{key}.topic"), wrong);
-            }
+            // The one place that gives the expired queue a name.
+            let made = || (raw.declare && connector.is_some() && kind == "amqp").then(|| format!("{}.expired", raw.topic));
+            let expired_queue = Some(raw.expired_queue.clone()).filter(|name| !name.is_empty()).or_else(made);
             let hold = self.check(&format!("{key}.hold"), rules::duration(&raw.hold, 1000, rules::LONGEST_MS));
             let ingest = Ingest {
                 broker: raw.broker,
@@ -96,14 +102,17 @@ impl Resolver<'_> {
                 envelope: raw.format == raw::Format::Envelope,
                 from_receipt: raw.delay_from == raw::DelayFrom::Receipt,
                 declare: raw.declare,
+                expired_queue,
                 rejected: raw.rejected,
                 target: raw.target,
                 exchange: raw.exchange,
                 missing_delay_immediate: raw.missing_delay == raw::MissingDelay::Immediate,
+                id_from_key: raw.id_from == raw::IdFrom::Key,
                 hold_ms: hold.unwrap_or_default(),
                 start,
                 max_age_ms,
             };
+            self.read_once(&key, &ingest, &ingests);
             ingests.insert(name, ingest);
         }
         self.begin_apart(brokers, &ingests);
@@ -115,14 +124,50 @@ impl Resolver<'_> {
         ingests
     }
 
+    /// An exchange that cannot be published to; or one that no request can reach, where that is the default target: each would be rejected. Beside a
+    /// `target` only a request that names another one is for the exchange.
+    fn exchange(&mut self, key: &str, ingest: &raw::Ingest, broker: &Broker) {
+        let (exchange, name) = (&ingest.exchange, &ingest.broker);
+        let to = Destination { exchange: exchange.clone(), address: String::new() };
+        if let Some(why) = broker.connector.forbidden(&to) {
+            self.note(key, (format!("`{exchange}` cannot be published to: {why}"), "name another".to_owned()));
+        } else if ingest.target.is_empty() && !broker.allow.iter().any(|pattern| broker.connector.allows_exchange(pattern, exchange)) {
+            let wrong =
+                format!("no pattern of brokers.{name}.allow is for the exchange `{exchange}`: every request for it would be rejected");
+            self.note(key, (wrong, format!("add \"{exchange}/**\" to brokers.{name}.allow")));
+        }
+    }
+
+    /// Each ingest reads what no other does.
+    fn read_once(&mut self, key: &str, ingest: &Ingest, others: &BTreeMap<String, Ingest>) {
+        let reader = |name: &str| others.iter().find(|(_, other)| other.broker == ingest.broker && other.reads().any(|read| read == name));
+        if let Some((other, there)) = reader(&ingest.topic) {
+            let what = if there.topic == ingest.topic { "topic" } else { "queue (`expired_queue`)" };
+            let wrong = format!("ingest.{other} reads the same {what} of the same broker");
+            self.note(&format!("{key}.topic"), (wrong, "remove one of them, or read another topic".to_owned()));
+        }
+        let Some(expired) = &ingest.expired_queue else { return };
+        let twice = if *expired == ingest.topic {
+            Some("this ingest".to_owned())
+        } else {
+            reader(expired).map(|(other, _)| format!("ingest.{other}"))
+        };
+        if let Some(other) = twice {
+            let hint = "name the queue to which the dead-letter exchange of this topic's queue leads, and no other".to_owned();
+            self.note(&format!("{key}.expired_queue"), (format!("{other} reads `{expired}` too"), hint));
+        }
+    }
+
     /// Kafka lets nobody but its members say where a group begins. One that reads another topic too has members when this ingest joins.
     fn begin_apart(&mut self, brokers: &BTreeMap<String, Broker>, ingests: &BTreeMap<String, Ingest>) {
         let is_kafka = |name: &str| brokers.get(name).is_some_and(|broker| broker.connector.kind() == "kafka");
         for (name, ingest) in ingests.iter().filter(|(_, ingest)| ingest.start != Start::Earliest && is_kafka(&ingest.broker)) {
             let mut others = ingests.iter().filter(|(other, _)| *other != name);
             if let Some((other, _)) = others.find(|(_, other)| other.broker == ingest.broker && other.group == ingest.group) {
-                let what =
-                    format!("ingest.{other} is of the same group `{}`: it may be there first, and this would begin with all", ingest.group);
+                let what = format!(
+                    "ingest.{other} is of the same group `{}`: a group that has a member takes no beginning from another ingest",
+                    ingest.group
+                );
                 self.note(&format!("ingest.{name}.start"), (what, format!("name another group in ingest.{name}")));
             }
         }
@@ -145,9 +190,10 @@ impl Resolver<'_> {
             }
             None => topic == text,
         };
-        let reader = ingests.iter().find(|(_, ingest)| !text.is_empty() && ingest.broker == broker && is_read(&ingest.topic));
-        if let Some((name, ingest)) = reader {
-            let wrong = format!("`{text}` is read by ingest.{name} (`{}`): messages would go round for ever", ingest.topic);
+        let of_broker = ingests.iter().filter(|(_, ingest)| !text.is_empty() && ingest.broker == broker);
+        let mut read = of_broker.flat_map(|(name, ingest)| ingest.reads().map(move |topic| (name, topic)));
+        if let Some((name, topic)) = read.find(|(_, topic)| is_read(topic)) {
+            let wrong = format!("`{text}` is read by ingest.{name} (`{topic}`): messages would go round for ever");
             self.note(key, (wrong, "name a destination that no ingest reads, or a narrower topic".to_owned()));
         }
     }
@@ -163,10 +209,10 @@ impl Resolver<'_> {
     }
 }
 
-/// What a connector says of its settings, parted into what is wrong and its mend.
-fn with_mend(message: String) -> Wrong {
+/// What a connector says of its settings, parted into what is wrong and its hint.
+fn with_hint(message: String) -> Wrong {
     match message.rsplit_once(": ") {
-        Some((wrong, mend)) if ["write ", "keep "].iter().any(|word| mend.starts_with(word)) => (wrong.to_owned(), mend.to_owned()),
+        Some((wrong, hint)) if ["write ", "keep "].iter().any(|word| hint.starts_with(word)) => (wrong.to_owned(), hint.to_owned()),
         Some((_, why)) if message.contains(": cannot read ") && !why.is_empty() => {
             (message, "check the path and its permissions".to_owned())
         }

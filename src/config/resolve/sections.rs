@@ -13,10 +13,12 @@ const LONGEST_TTR_MS: u64 = 49 * 24 * 3600 * 1000;
 const LARGEST_BODY: u64 = 256 * 1024 * 1024;
 /// Each client library takes as much for a bound.
 const LARGEST_INBOUND: u64 = 1 << 30;
+/// What is read and not stored, where nothing is set: instances with one ingest stay below 256 MiB.
+const USUAL_INBOUND: u64 = 64 << 20;
 
-/// The mend of a size below `limits.max_body`.
-fn at_least_a_body((message, mend): Wrong) -> Wrong {
-    (message, if mend.contains("at least") { format!("{mend}, which is limits.max_body") } else { mend })
+/// The hint of a size below `limits.max_body`.
+fn at_least_a_body((message, hint): Wrong) -> Wrong {
+    (message, if hint.contains("at least") { format!("{hint}, which is limits.max_body") } else { hint })
 }
 
 impl Resolver<'_> {
@@ -38,7 +40,7 @@ impl Resolver<'_> {
             }
         };
         for (at, url) in urls.iter().enumerate() {
-            let here = |(message, mend): Wrong| (if urls.len() == 1 { message } else { format!("URL {}: {message}", at + 1) }, mend);
+            let here = |(message, hint): Wrong| (if urls.len() == 1 { message } else { format!("URL {}: {message}", at + 1) }, hint);
             self.check(key, rules::redis_url(url).map_err(here));
             if urls[..at].contains(url) {
                 self.note(key, (format!("URL {} stands here twice", at + 1), "remove one of them".to_owned()));
@@ -76,12 +78,18 @@ impl Resolver<'_> {
         let max_delay = self.check("limits.max_delay", rules::duration(&raw.max_delay, 1, LONGEST_MS));
         let max_body = self.check("limits.max_body", rules::size(&raw.max_body, 1, LARGEST_BODY));
         let max_ttr = self.check("limits.max_ttr", rules::duration(&raw.max_ttr, 1, LONGEST_TTR_MS));
-        let inbound = rules::size(&raw.max_inbound_bytes, max_body.unwrap_or(1), LARGEST_INBOUND).map_err(at_least_a_body);
+        let least = max_body.unwrap_or(1);
+        let inbound = if raw.max_inbound_bytes.is_empty() {
+            Ok(least.max(USUAL_INBOUND))
+        } else {
+            rules::size(&raw.max_inbound_bytes, least, LARGEST_INBOUND).map_err(at_least_a_body)
+        };
         let max_inbound_bytes = self.check("limits.max_inbound_bytes", inbound);
         Some(Limits {
             max_delay_ms: max_delay?,
             max_body: max_body?,
             max_retries: usize::try_from(raw.max_retries).unwrap_or(usize::MAX),
+            max_rounds: u32::try_from(raw.max_rounds).unwrap_or(u32::MAX),
             max_ttr_ms: max_ttr.and_then(|ms| u32::try_from(ms).ok())?,
             max_inbound_bytes: max_inbound_bytes?,
         })
@@ -96,7 +104,7 @@ impl Resolver<'_> {
         let raw: raw::Delivery = self.section("delivery")?;
         let max_ttr_ms = limits.map_or(LONGEST_TTR_MS, |limits| limits.max_ttr_ms.into());
         let beyond =
-            |(message, mend): Wrong| (message, if mend.contains("at most") { format!("{mend}, or raise limits.max_ttr") } else { mend });
+            |(message, hint): Wrong| (message, if hint.contains("at most") { format!("{hint}, or raise limits.max_ttr") } else { hint });
         let ttr = self.check("delivery.ttr", rules::duration(&raw.ttr, 1, max_ttr_ms).map_err(beyond));
         let publish_timeout = self.check("delivery.publish_timeout", rules::duration(&raw.publish_timeout, 100, 600_000));
         let steps: Vec<Option<u64>> =
@@ -146,12 +154,12 @@ impl Resolver<'_> {
         let probe = self.check("probes.listen", rules::listen(&probes.listen));
         let has_token = !http.token_file.is_empty();
         if let Some(address) = admin.filter(|address| !has_token && !address.ip().is_loopback()) {
-            let mend = format!("listen on 127.0.0.1:{}, or set http.token_file", address.port());
-            self.note("http.listen", (format!("`{address}` can be reached from elsewhere, and there is no token"), mend));
+            let hint = format!("listen on 127.0.0.1:{}, or set http.token_file", address.port());
+            self.note("http.listen", (format!("`{address}` can be reached from elsewhere, and there is no token"), hint));
         }
         if has_token {
-            let mend = "name a file that holds the token".to_owned();
-            self.check("http.token_file", secret::read(Path::new(&http.token_file)).map_err(|message| (message, mend)));
+            let hint = "name a file that holds the token".to_owned();
+            self.check("http.token_file", secret::read(Path::new(&http.token_file)).map_err(|message| (message, hint)));
         }
         if admin.is_some_and(|address| address.port() != 0) && admin == probe {
             self.note("probes.listen", ("http.listen is the same address".to_owned(), "choose another port".to_owned()));

@@ -1,4 +1,4 @@
-//! What is wrong with settings is told all at once, each with its source and its mend.
+//! What is wrong with settings is told all at once, each with its source and its hint.
 
 use super::*;
 
@@ -56,12 +56,12 @@ listen = ""
     let mut sorted = found.clone();
     sorted.sort_unstable();
     assert_eq!(sorted, wanted, "{problems:#?}");
-    assert!(problems.iter().all(|problem| !problem.mend.is_empty() && problem.source.starts_with("dwell.toml")), "{problems:#?}");
+    assert!(problems.iter().all(|problem| !problem.hint.is_empty() && problem.source.starts_with("dwell.toml")), "{problems:#?}");
 }
 
 #[test]
 fn an_unknown_key_tells_what_was_meant() {
-    for (text, key, mend) in [
+    for (text, key, hint) in [
         ("[redis]\nurl = \"x\"", "redis.url", "did you mean `urls`?"),
         ("[delivery]\npublish_timout = \"1s\"", "delivery.publish_timout", "did you mean `publish_timeout`?"),
         ("[limit]\nmax_body = \"1MiB\"", "limit", "did you mean `limits`?"),
@@ -77,12 +77,12 @@ fn an_unknown_key_tells_what_was_meant() {
         ("[delivery]\nlate = \"dropp\"", "delivery.late", "did you mean \"drop\"?"),
     ] {
         let problem = Given::least(text).problem();
-        assert_eq!((problem.key.as_str(), problem.mend.as_str()), (key, mend));
+        assert_eq!((problem.key.as_str(), problem.hint.as_str()), (key, hint));
     }
     let problem = Given::least("[probes]\nfrequency = 3").problem();
-    assert_eq!(problem.mend, "remove it; known here: listen");
+    assert_eq!(problem.hint, "remove it; known here: listen");
     let problem = Given::least("").env("DWELL_REDIS__URL", "x").problem();
-    assert_eq!((problem.source.as_str(), problem.mend.as_str()), ("DWELL_REDIS__URL", "did you mean `urls`?"));
+    assert_eq!((problem.source.as_str(), problem.hint.as_str()), ("DWELL_REDIS__URL", "did you mean `urls`?"));
     let problem = Given::least("").env("DWELL_RADIO__CHANNEL", "x").problem();
     assert_eq!(problem.source, "DWELL_RADIO__CHANNEL");
 }
@@ -100,7 +100,7 @@ fn a_file_that_cannot_be_read_is_the_only_problem() {
 fn nothing_at_all_says_where_to_begin() {
     let problems = load_from(None, &[], &Overrides::default()).unwrap_err();
     assert_eq!((problems.len(), problems[0].key.as_str(), problems[0].source.as_str()), (1, "brokers", "no settings file"));
-    assert!(problems[0].mend.contains("--config"));
+    assert!(problems[0].hint.contains("--config"));
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// One broken rule a line: the text, the setting that is blamed, and a part of the message or mend.
+/// One broken rule a line: the text, the setting that is blamed, and a part of the message or hint.
 #[test]
 fn every_rule_is_kept() {
     let other = |kind: &str, place: &str, ingest: &str| {
@@ -43,6 +43,8 @@ fn every_rule_is_kept() {
         ("[ingest.z]\nbroker = \"main\"\ntopic = \"b\"\ntarget = \"b\"", "ingest.z.target", "for ever"),
         ("[ingest.z]\nbroker = \"main\"\ntopic = \"b\"\ntarget = \"a.*\"", "ingest.z.target", "cannot be published to"),
         ("[ingest.z]\nbroker = \"main\"\ntopic = \"b\"\nexchange = \"x\"", "ingest.z.exchange", "has no exchanges"),
+        ("[ingest.z]\nbroker = \"main\"\ntopic = \"b\"\nid_from = \"key\"", "ingest.z.id_from", "have no key"),
+        ("[ingest.z]\nbroker = \"main\"\ntopic = \"b\"\nid_from = \"keys\"", "ingest.z.id_from", "did you mean \"key\"?"),
         ("[ingest.z]\nbroker = \"main\"\ntopic = \"b\"\ndeclare = 1", "ingest.z.declare", "true or false"),
         ("[ingest.Z]\nbroker = \"main\"\ntopic = \"b\"", "ingest.Z", "name cannot be used"),
         ("[delivery]\nttr = \"0\"", "delivery.ttr", "too small"),
@@ -52,6 +54,7 @@ fn every_rule_is_kept() {
         ("[delivery]\npublish_timeout = \"11m\"", "delivery.publish_timeout", "too large"),
         ("[delivery]\nretry = [\"2m\", \"later\"]", "delivery.retry", "later"),
         ("[limits]\nmax_retries = 6", "delivery.retry", "limits.max_retries is 6"),
+        ("[limits]\nmax_rounds = -1", "limits.max_rounds", "from 0 to 1000000000"),
         ("[limits]\nmax_retries = 1001", "limits.max_retries", "from 0 to 1000"),
         ("[delivery]\nmax_late = \"1 month\"", "delivery.max_late", "1 month"),
         ("[delivery]\ndead = \"delay.in\"", "delivery.dead", "for ever"),
@@ -69,6 +72,36 @@ fn every_rule_is_kept() {
         ("[ingest.z]\nbroker = \"main\"\ntopic = \"b\"\nmax_age = \"0\"", "ingest.z.max_age", "too small"),
         (other("kafka", "bootstrap = \"h\"", "topic = \"^delay.*\"").as_str(), "ingest.z.topic", "cannot be read: `^delay.*` is a pattern"),
         (other("amqp", "url = \"amqp://h\"", "rejected = \"/delay.in\"").as_str(), "ingest.z.rejected", "for ever"),
+        ("[ingest.z]\nbroker = \"main\"\ntopic = \"b\"\nexpired_queue = \"x\"", "ingest.z.expired_queue", "leads what expires to no queue"),
+        (other("kafka", "bootstrap = \"h\"", "expired_queue = \"x\"").as_str(), "ingest.z.expired_queue", "of type \"kafka\""),
+        (other("amqp", "url = \"amqp://h\"", "expired_queue = \"x \"").as_str(), "ingest.z.expired_queue", "white space"),
+        (
+            other("amqp", "url = \"amqp://h\"", "expired_queue = \"delay.in\"").as_str(),
+            "ingest.z.expired_queue",
+            "this ingest reads `delay.in` too",
+        ),
+        (other("amqp", "url = \"amqp://h\"", "expired_queue = \"x\"\nrejected = \"x\"").as_str(), "ingest.z.rejected", "ingest.z (`x`)"),
+        (
+            other("amqp", "url = \"amqp://h\"", "declare = true\ntarget = \"delay.in.expired\"").as_str(),
+            "ingest.z.target",
+            "(`delay.in.expired`)",
+        ),
+        (
+            other("amqp", "url = \"amqp://h\"", "expired_queue = \"x\"\n[ingest.zz]\nbroker = \"o\"\ntopic = \"b\"\nexpired_queue = \"x\"")
+                .as_str(),
+            "ingest.zz.expired_queue",
+            "ingest.z reads `x` too",
+        ),
+        (
+            other("amqp", "url = \"amqp://h\"", "declare = true\n[ingest.zz]\nbroker = \"o\"\ntopic = \"delay.in.expired\"").as_str(),
+            "ingest.zz.topic",
+            "ingest.z reads the same queue (`expired_queue`)",
+        ),
+        (
+            other("amqp", "url = \"amqp://h\"", "topic = \"b\"\n[ingest.zz]\nbroker = \"o\"\nexpired_queue = \"b\"").as_str(),
+            "ingest.zz.expired_queue",
+            "ingest.z reads `b` too",
+        ),
         ("[delivery]\ndead = \"dead.*\"", "delivery.dead", "cannot be published to"),
         ("[delivery]\ndedupe_window = \"0\"", "delivery.dedupe_window", "too small"),
         ("[delivery]\nmax_in_flight = 0", "delivery.max_in_flight", "from 1"),
@@ -89,7 +122,7 @@ fn every_rule_is_kept() {
         let problem = Given::least(text).problem();
         assert_eq!(problem.key, key, "{text}: {problem}");
         assert!(problem.to_string().contains(part), "{text}: {problem}");
-        assert!(!problem.mend.is_empty() || key == "brokers.b", "{text}: {problem}");
+        assert!(!problem.hint.is_empty() || key == "brokers.b", "{text}: {problem}");
     }
 }
 
@@ -99,11 +132,53 @@ fn what_is_unusual_and_right_is_taken() {
         "[redis]\nmode = \"sentinel\"\nurls = [\"redis://a:26379\", \"rediss://me:hush@[::1]:26379/3\"]",
         "[redis]\nmode = \"cluster\"\nurls = [\"redis://a\", \"redis://b\"]\ndurability = \"fsync+replica\"",
         "[http]\nlisten = \"[::1]:0\"",
+        "[limits]\nmax_body = \"100MiB\"\n[delivery]\nmax_in_flight_bytes = \"100MiB\"",
         "[delivery]\nretry = []\ndead = \"\"\nmax_late = \"PT15M\"",
         "[ingest.z]\nbroker = \"main\"\ntopic = \"b\"\nstart = \"2026-01-31T12:00:00+01:00\"\nmax_age = \"2d\"",
         "[brokers.dead_end-2]\ntype = \"nats\"\nurl = \"nats://h\"\nallow = []",
     ] {
         Given::least(text).settings();
+    }
+}
+
+#[test]
+fn only_declare_gives_the_expired_queue_a_name() {
+    let of = |ingest: &str| {
+        let text = format!("[brokers.o]\ntype = \"amqp\"\nurl = \"amqp://h\"\nallow = []\n[ingest.z]\nbroker = \"o\"\n{ingest}");
+        Given::least(&text).settings().ingest["z"].expired_queue.clone()
+    };
+    assert_eq!(of(""), None);
+    assert_eq!(of("expired_queue = \"late\"").as_deref(), Some("late"));
+    assert_eq!(of("declare = true\ntopic = \"in\"").as_deref(), Some("in.expired"));
+    assert_eq!(of("declare = true\nexpired_queue = \"late\"").as_deref(), Some("late"));
+    assert_eq!(Given::least("").set("ingest.main.declare", "true").settings().ingest["main"].expired_queue, None);
+    // Somebody else's.
+    of("rejected = \"delay.in.expired\"");
+    let text = "[brokers.o]\ntype = \"amqp\"\nurl = \"amqp://h\"\nallow = []\n[ingest.z]\nbroker = \"o\"\nexpired_queue = \"late\"";
+    let rules = crate::request::Rules::direct(&Given::least(text).settings());
+    let reads = |queue: &str| rules.brokers["o"].reads(&dwell_connectors::Destination::new(queue));
+    assert_eq!([reads("delay.in"), reads("late"), reads("delay.in.expired")], [true, true, false]);
+}
+
+#[test]
+fn an_exchange_that_no_request_may_reach_is_a_mistake() {
+    let with = |exchange: &str| {
+        Given::least(&format!(
+            "[brokers.rabbit]\ntype = \"amqp\"\nurl = \"amqp://h\"\nallow = [\"/orders\", \"shop*/**\", \"amq.topic/*\"]\n\
+             [ingest.z]\nbroker = \"rabbit\"\ntopic = \"b\"\nexchange = \"{exchange}\""
+        ))
+    };
+    for exchange in ["", "shop.due"] {
+        with(exchange).settings();
+    }
+    // No default target: nothing is rejected by it.
+    with("other").set("ingest.z.target", "orders").settings();
+    for (exchange, part) in
+        [("other", "no pattern of brokers.rabbit.allow is for the exchange `other`"), ("amq.topic", "cannot be published to")]
+    {
+        let problem = with(exchange).problem();
+        assert_eq!(problem.key, "ingest.z.exchange", "{problem}");
+        assert!(problem.to_string().contains(part), "{problem}");
     }
 }
 

@@ -35,7 +35,8 @@ fn no_secret_is_ever_shown() {
     let problem = Given::least("[brokers.b]\ntype = \"nats\"\nallow = []\nurl = \"nats://h\"\npassword = 271828").problem();
     assert!(!problem.to_string().contains("271828"), "{problem}");
 
-    let right = Given::least("[redis]\nurls = [\"redis://me:hush@h\"]").set("brokers.main.url", "nats://me:hush@127.0.0.1:4222").settings();
+    let right = "[redis]\nurls = [\"redis://me:hush@h\"]\n[brokers.b]\ntype = \"amqp\"\nallow = []\nurl = \"amqp://h/v?password=hush\"";
+    let right = Given::least(right).set("brokers.main.url", "nats://me:hush@127.0.0.1:4222").settings();
     let shown = format!("{right:?} {right:#?}");
     assert!(!shown.contains("hush"), "{shown}");
 }

@@ -10,7 +10,7 @@ use tokio::task::{AbortHandle, Id};
 
 /// The most connections at once.
 pub(super) const MOST: usize = 512;
-/// The most of one peer that wait for it, so that whoever comes from elsewhere finds them idle or not at all.
+/// The most of one peer, so that one that comes from elsewhere finds room.
 pub(super) const MOST_OF_PEER: usize = MOST / 2;
 
 /// One connection, as its own task tells of it.
@@ -74,8 +74,8 @@ impl Seats {
         self.0.len() < MOST || self.0.values().any(|(seat, _)| seat.waits_for_client())
     }
 
-    /// Takes one more. Where there are too many, of its peer or of all, one that waits for its client is closed: of the peer that has the most, the one
-    /// that asked least recently.
+    /// Takes one more. Where its peer has its share, one of that peer that waits for its client is closed, or else the new one. Where there are too many of
+    /// all, one that waits is closed: of the peer that has the most, the one that asked least recently.
     pub(super) fn take(&mut self, seat: Arc<Seat>, task: AbortHandle) {
         let mut counts: HashMap<IpAddr, usize> = HashMap::new();
         if self.0.len() >= MOST_OF_PEER {
@@ -84,10 +84,12 @@ impl Seats {
         let of = |peer: &IpAddr| counts.get(peer).copied().unwrap_or(0);
         let (is_full, is_crowd) = (self.0.len() >= MOST, of(&seat.peer) >= MOST_OF_PEER);
         if is_full || is_crowd {
-            let may_go = self.0.iter().filter(|(_, (other, _))| other.waits_for_client() && (is_full || other.peer == seat.peer));
+            let may_go = self.0.iter().filter(|(_, (other, _))| other.waits_for_client() && (!is_crowd || other.peer == seat.peer));
             let goes = may_go.max_by_key(|(_, (other, _))| (of(&other.peer), Reverse(other.turn.load(Ordering::Relaxed))));
-            if let Some((_, task)) = goes.map(|(id, _)| *id).and_then(|id| self.0.remove(&id)) {
-                task.abort();
+            match goes.map(|(id, _)| *id).and_then(|id| self.0.remove(&id)) {
+                Some((_, other)) => other.abort(),
+                None if is_crowd => return task.abort(),
+                None => {}
             }
         }
         self.0.insert(task.id(), (seat, task));
@@ -139,6 +141,18 @@ mod tests {
         table.add(CROWD);
         assert!(!table.has(&crowd[1]) && table.has(&crowd[0]));
         drop(working);
+    }
+
+    #[tokio::test]
+    async fn a_peer_whose_share_is_all_at_work_has_no_more_and_takes_nobody_elses() {
+        let mut table = Table(Seats::default(), tokio::task::JoinSet::new());
+        let other = table.add(OTHER);
+        let _works: Vec<Work> = (0..MOST_OF_PEER).map(|_| Work::on(&table.add(CROWD))).collect();
+        for _ in 0..MOST {
+            let one_more = table.add(CROWD);
+            assert!(!table.has(&one_more));
+        }
+        assert!(table.has(&other) && table.0.has_room());
     }
 
     #[tokio::test]

@@ -145,7 +145,7 @@ fn everything_else_passes_in_order() {
         ("Nats-Expected-Last-Sequence", "x"),
         ("Nats-Rollup", "all"),
         ("NATS-TTL", "1s"),
-        ("Nats-Schedule-TTL", "1s"),
+        ("Nats-Schedule-Next", "purge"),
         ("x-delay", "5"),
     ]);
     let schedule = scheduled(&message, &rules(Kind::Nats));

@@ -43,6 +43,7 @@ fn targets_are_keys_on_the_named_exchange_or_the_ingests_own() {
 fn the_routing_key_is_no_subject_elsewhere() {
     assert_eq!(refused(&amqp("orders.close", &[("delay-for", "1s"), ("delay-broker", "nats")]), &rules(Kind::Amqp)), Code::MissingTarget);
     assert_eq!(refused(&amqp("delay.in", &[("delay-for", "1s")]), &rules(Kind::Amqp)), Code::Loop);
+    assert_eq!(refused(&amqp("delay.in.expired", &[("delay-for", "1s")]), &rules(Kind::Amqp)), Code::TargetNotAllowed, "not ours");
     assert_eq!(refused(&amqp("", &[("delay-for", "1s")]), &rules(Kind::Amqp)), Code::MissingTarget);
 }
 
@@ -73,6 +74,54 @@ fn copies_must_be_allowed_one_by_one() {
     assert_eq!(refused(&with(amqp("orders", &[("delay-for", "1s")]), "CC", Value::List(vec![Value::I8(1)])), &rules), Code::BadHeader);
     assert_eq!(refused(&with(amqp("orders", &[("delay-for", "1s")]), "CC", Value::List(vec!["delay.in".into()])), &rules), Code::Loop);
     assert_eq!(refused(&with(amqp("orders", &[("delay-for", "1s")]), &"n".repeat(256), Value::Null), &rules), Code::BadHeader);
+}
+
+#[test]
+fn a_message_of_ours_is_a_new_request_for_so_many_rounds() {
+    let mut rules = rules(Kind::Amqp);
+    rules.limits.max_rounds = 3;
+    let ours = |round: Option<Value>, headers: &[(&str, &str)]| {
+        let message = with(amqp("orders", headers), "delayed-attempt", Value::I64(1));
+        round.map_or(message.clone(), |round| with(message, "delayed-round", round))
+    };
+    let round = |message: &Message, rules: &Rules| scheduled(message, rules).job.round;
+    assert_eq!(round(&amqp("orders", &[("x-delay", "5")]), &rules), 0);
+    assert_eq!(round(&with(amqp("orders", &[("x-delay", "5")]), "delayed-round", Value::I64(9)), &rules), 0, "not of ours");
+    assert_eq!(round(&ours(None, &[("x-delay", "5")]), &rules), 1);
+    assert_eq!(round(&ours(Some(Value::I64(2)), &[("x-delay", "5")]), &rules), 3);
+    assert_eq!(round(&ours(Some("2".into()), &[("x-delay", "5")]), &rules), 3);
+    assert_eq!(refused(&ours(Some(Value::I64(3)), &[("x-delay", "5")]), &rules), Code::Loop);
+    assert_eq!(refused(&ours(None, &[]), &rules), Code::Loop, "without a delay");
+    rules.ingest.missing_delay_immediate = true;
+    assert_eq!(round(&ours(None, &[]), &rules), 1, "as the plugin passes it");
+    assert_eq!(scheduled(&ours(None, &[]), &rules).due, Due::In(0));
+    assert_eq!(refused(&ours(Some(Value::I64(3)), &[]), &rules), Code::Loop);
+    assert_eq!(refused(&with(ours(None, &[]), "delayed-dead-reason", "failed".into()), &rules), Code::Loop, "a dead letter");
+    rules.limits.max_rounds = 0;
+    assert_eq!(refused(&ours(None, &[("x-delay", "5")]), &rules), Code::Loop);
+}
+
+#[test]
+fn a_message_of_ours_that_would_go_where_it_came_from_is_a_loop() {
+    let mut rules = rules(Kind::Amqp);
+    rules.ingest.missing_delay_immediate = true;
+    rules.ingest.exchange = "shop".to_owned();
+    let came = |exchange: &str, key: &str, headers: &[(&str, &str)]| {
+        let message = with(amqp(key, headers), "delayed-attempt", Value::I64(1));
+        Message { destination: at(exchange, key), ..message }
+    };
+    assert_eq!(refused(&came("shop", "close.a", &[]), &rules), Code::Loop);
+    for message in [
+        came("other", "close.a", &[]),
+        came("shop", "close.a", &[("x-delay", "0")]),
+        came("shop", "close.a", &[("delay-target", "close.b")]),
+        Message { destination: at("shop", "close.a"), ..amqp("close.a", &[]) },
+    ] {
+        assert_eq!(scheduled(&message, &rules).job.to.exchange, "shop", "{message:?}");
+    }
+    // There it is another exchange.
+    rules.brokers.insert("elsewhere".to_owned(), rules.brokers["amqp"].clone());
+    assert_eq!(scheduled(&came("shop", "close.a", &[("delay-broker", "elsewhere")]), &rules).job.to, at("shop", "close.a"));
 }
 
 #[test]

@@ -24,7 +24,7 @@ fn each_dialect_says_when_and_where() {
     assert!(schedule.job.headers.is_empty());
 
     let schedule = scheduled(
-        &bare(&[("Nats-Schedule", "@at 2026-01-31T12:01:00Z"), ("Nats-Schedule-Target", "orders"), ("Nats-Schedule-TTL", "5m")]),
+        &bare(&[("Nats-Schedule", "@at 2026-01-31T12:01:00Z"), ("Nats-Schedule-Target", "orders"), ("Nats-Schedule-Next", "purge")]),
         &rules,
     );
     assert_eq!((schedule.due, schedule.job.to.clone()), (Due::At(NOW + 60_000), Destination::new("orders")));
@@ -57,6 +57,25 @@ fn x_delay_is_as_rabbitmqs_plugin_reads_it() {
 }
 
 #[test]
+fn the_fraction_of_an_x_delay_is_cut() {
+    let mut rules = rules(Kind::Amqp);
+    let due = |rules: &Rules, value: Value| scheduled(&with(bare(&[("delay-target", "orders")]), "x-delay", value), rules).due;
+    for value in [Value::F64(700.9), Value::F32(700.5), Value::F64(700.0), "700.9".into(), "700".into(), Value::I16(700)] {
+        assert_eq!(due(&rules, value.clone()), Due::In(700), "{value:?}");
+    }
+    assert_eq!(due(&rules, Value::F64(-0.9)), Due::In(0));
+    let code = |rules: &Rules, value: Value| refused(&with(bare(&[("delay-target", "orders")]), "x-delay", value), rules);
+    assert_eq!(code(&rules, Value::F64(-1.5)), Code::BadDelay);
+    assert_eq!(code(&rules, Value::F64(1e12)), Code::DelayTooLong);
+    for value in [Value::F64(f64::NAN), Value::F64(f64::INFINITY), "700.".into(), ".5".into(), "7e2".into(), "1.-5".into(), "".into()] {
+        assert_eq!(code(&rules, value.clone()), Code::BadDelay, "{value:?}");
+    }
+    assert_eq!(code(&rules, Value::Bool(true)), Code::BadHeader);
+    rules.ingest.missing_delay_immediate = true;
+    assert_eq!(due(&rules, Value::F64(-1.5)), Due::In(0));
+}
+
+#[test]
 fn what_a_dialect_cannot_say_is_refused() {
     let cases: &[(&[(&str, &str)], Code)] = &[
         (&[("x-delay", "1"), ("x-delay", "1")], Code::BadHeader),
@@ -75,4 +94,22 @@ fn what_a_dialect_cannot_say_is_refused() {
     let two = bare(&[("x-delay", "1"), ("scheduler-target-topic", "orders.a"), ("x-timebridge-where", "orders.b")]);
     assert_eq!(refused(&two, &rules(Kind::Nats)), Code::BadHeader);
     assert_eq!(refused(&bare(&[("x-delay", "1"), ("scheduler-target-topic", "other")]), &rules(Kind::Nats)), Code::TargetNotAllowed);
+}
+
+#[test]
+fn what_a_schedule_of_nats_asks_besides_is_not_dropped_in_silence() {
+    for header in [
+        ("Nats-Schedule-Source", "orders.latest"),
+        ("nats-schedule-ttl", "5m"),
+        ("Nats-Schedule-Rollup", "sub"),
+        ("Nats-Schedule-Time-Zone", "Europe/Paris"),
+        ("Nats-Schedule-Sorce", "x"),
+    ] {
+        for kind in [Kind::Nats, Kind::Kafka, Kind::Amqp] {
+            let at = ("Nats-Schedule", "@at 2026-01-31T12:01:00Z");
+            assert_eq!(refused(&bare(&[at, ("Nats-Schedule-Target", "orders.a"), header]), &rules(kind)), Code::BadHeader, "{header:?}");
+        }
+        // Nor where a header of ours says when.
+        assert_eq!(refused(&message(&[("delay-for", "1s"), header]), &rules(Kind::Nats)), Code::BadHeader, "{header:?}");
+    }
 }

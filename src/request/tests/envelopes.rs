@@ -30,6 +30,16 @@ fn an_add_is_a_schedule() {
 }
 
 #[test]
+fn ttr_is_read_in_any_case_and_once() {
+    for name in ["ttr", "Ttr", "tTr", "ttR", "TTr", "TtR", "tTR", "TTR"] {
+        let message = json(format!(r#"{{"command":"add","topic":"orders.close","delay":1,"{name}":60,"body":""}}"#));
+        assert_eq!(scheduled(&message, &envelope_rules()).job.ttr_ms, 60_000, "{name}");
+    }
+    let twice = json(r#"{"command":"add","topic":"orders.close","delay":1,"ttr":60,"TTR":60,"body":""}"#);
+    assert_eq!(refused(&twice, &envelope_rules()), Code::BadEnvelope);
+}
+
+#[test]
 fn a_body_that_is_no_string_is_compact_json_to_the_digit() {
     let message = json(
         "{\"command\":\"add\",\"topic\":\"orders.close\",\"delay\":0,\"body\": { \"z\" : [1.00, 123456789012345678901234567890 ],\n \"a\\\" b\": \" x \\\\\" } }",

@@ -68,8 +68,42 @@ fn on_amqp_only_a_redelivery_with_a_message_id_is_looked_up() {
         let (one, two) = (scheduled(&named(true, id), &rules), scheduled(&named(true, id), &rules));
         assert_ne!(one.origin.fingerprint, two.origin.fingerprint);
         assert_ne!(one.id, two.id);
-        assert!(one.generated && !one.origin.check);
+        assert!(one.generated && one.origin.check && one.first.is_none(), "told by its fingerprint, which is random");
     }
+}
+
+#[test]
+fn on_amqp_what_lost_its_mark_is_looked_up_too() {
+    let rules = rules(Kind::Amqp);
+    let expired = |id| Message { mark_lost: true, ..named(false, id) };
+    let first = scheduled(&named(false, Some("m")), &rules);
+    let again = scheduled(&expired(Some("m")), &rules);
+    assert_eq!((first.origin.fingerprint, again.origin.check), (again.origin.fingerprint, true));
+    // Equal messages stay messages of their own, where the producer gave no id.
+    assert!(again.apart);
+}
+
+#[test]
+fn on_amqp_a_delivery_without_the_mark_is_another_message_than_any_before() {
+    let rules = rules(Kind::Amqp);
+    let mut one = Request::Schedule(Box::new(scheduled(&named(false, Some("m")), &rules)));
+    let before = one.clone();
+    assert!(one.take_another_id());
+    let (Request::Schedule(one), Request::Schedule(before)) = (&one, before) else { panic!("not schedules") };
+    assert!(one.id != before.id && one.origin.fingerprint != before.origin.fingerprint && one.first != before.first && !one.apart);
+    // What nothing of the message tells from others is told by the generation of its job.
+    let told = |message: &Message, rules: &Rules| scheduled(message, rules).first.is_some();
+    assert!(told(&named(false, Some("m")).with_header("delay-id", "mine"), &rules));
+    assert!(
+        !told(&named(true, Some("m")), &rules)
+            && !told(&named(false, None), &rules)
+            && !told(&changed(|message| message.redelivered = false), &super::rules(Kind::Nats))
+    );
+    let stays = |message: &Message, rules: &Rules| !Request::Schedule(Box::new(scheduled(message, rules))).take_another_id();
+    assert!(stays(&named(true, Some("m")), &rules), "a redelivery");
+    assert!(stays(&named(false, None), &rules), "an id like no other");
+    assert!(stays(&named(false, Some("m")).with_header("delay-id", "mine"), &rules), "an id of the producer's");
+    assert!(stays(&changed(|message| message.redelivered = false), &super::rules(Kind::Nats)), "a position");
 }
 
 #[test]

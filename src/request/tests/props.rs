@@ -172,12 +172,13 @@ proptest! {
     fn no_message_panics_and_what_is_accepted_keeps_its_promises(
         message in messages(),
         kind in proptest::sample::select(vec![Kind::Nats, Kind::Kafka, Kind::Amqp, Kind::Memory]),
-        (envelope, immediate) in any::<(bool, bool)>(),
+        (envelope, immediate, id_from_key) in any::<(bool, bool, bool)>(),
         now_ms in prop_oneof![4 => Just(NOW), 1 => any::<i64>()],
     ) {
         let mut rules = rules(kind);
         rules.ingest.envelope = envelope;
         rules.ingest.missing_delay_immediate = immediate;
+        rules.ingest.id_from_key = id_from_key;
         match parse(&message, &rules, now_ms) {
             Ok(Request::Schedule(schedule)) => keeps_its_promises(&schedule, &message, &rules, now_ms)?,
             Ok(Request::Act(act)) => prop_assert!(act.action != crate::job::Action::Schedule),

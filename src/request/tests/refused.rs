@@ -32,6 +32,23 @@ fn what_is_older_than_max_age_is_refused_where_its_age_is_known() {
 }
 
 #[test]
+fn what_was_delivered_before_is_never_too_old_where_the_broker_tells() {
+    for kind in [Kind::Nats, Kind::Amqp, Kind::Kafka] {
+        let mut rules = rules(kind);
+        rules.ingest.max_age_ms = Some(60_000);
+        let target = if kind == Kind::Nats { "orders.close" } else { "orders" };
+        let message = bare(&[("delay-for", "1h"), ("delay-target", target)]);
+        let again = Message { timestamp_ms: Some(NOW - 60_001), redelivered: true, ..message };
+        if kind == Kind::Kafka {
+            assert_eq!(refused(&again, &rules), Code::TooOld);
+        } else {
+            scheduled(&again, &rules);
+        }
+        assert_eq!(refused(&Message { redelivered: false, ..again }, &rules), Code::TooOld);
+    }
+}
+
+#[test]
 fn each_mistake_has_its_code() {
     let rules = rules(Kind::Nats);
     let cases: &[(&[(&str, &str)], Code)] = &[

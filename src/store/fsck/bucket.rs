@@ -17,7 +17,7 @@ use crate::store::record::{self, State};
 use crate::store::scripts::Name;
 use crate::store::settle::{Held, Retry, Stood};
 
-/// How often one id is judged again after it was mended: more than there are problems that hide another.
+/// How often one id is judged again after it was repaired: more than there are problems that hide another.
 const ROUNDS: u8 = 8;
 
 /// How an entry of a quarantine begins whose job is on the way into its own bucket.

@@ -11,7 +11,7 @@ use crate::store::scripts::Name;
 
 /// The four by their place among the keys, from 1.
 const TABLES: [usize; 4] = [4, 5, 6, 7];
-/// Of an outcome in `gone`: outcome, marks, fingerprint, due.
+/// Of an outcome in `gone`, at least: outcome, marks, fingerprint, due. What follows is of later versions than the first.
 const GONE_BYTES: usize = 18;
 
 /// An entry that cannot be read.
@@ -72,7 +72,7 @@ impl Fsck<'_> {
 }
 
 fn is_outcome(value: &[u8]) -> bool {
-    value.len() == GONE_BYTES && matches!(value[0], b'f' | b'd' | b'n')
+    value.len() >= GONE_BYTES && matches!(value[0], b'f' | b'd' | b'n')
 }
 
 /// A verdict, a colon, and a time or nothing.
@@ -90,6 +90,7 @@ mod tests {
         assert!(is_act(b"added:1000") && is_act(b"not_found:") && is_act(b"fired:-5"));
         assert!(!is_act(b"added") && !is_act(b"soon:1") && !is_act(b"added:soon") && !is_act(b"\xff:1"));
         assert!(is_outcome(b"f\0fingerpr\0\0\0\0\0\0\0\x01"));
+        assert!(is_outcome(b"f\0fingerpr\0\0\0\0\0\0\0\x01generati"));
         assert!(!is_outcome(b"x\0fingerpr\0\0\0\0\0\0\0\x01") && !is_outcome(b"f"));
     }
 }

@@ -32,7 +32,7 @@ pub(super) async fn open(settings: &Redis, rules: &Rules, found: Found<'_>) -> R
     };
     let store = over(settings.buckets, Vec::new());
     permits::refuse_unpermitted_fsck(&link, &store.keys).await?;
-    // Before anything is judged or mended: another version's keys may be of other types. A meta of another type is damage, told below.
+    // Before anything is judged or repaired: another version's keys may be of other types. A meta of another type is damage, told below.
     if let Ok(fields) = meta::fields(&link, &store.keys.meta()).await
         && let Some((_, schema)) = fields.iter().find(|(name, _)| name == "schema")
     {

@@ -100,7 +100,7 @@ impl Cluster {
         known.into_iter().partition(|wire| doubted.iter().any(|other| other.is(wire)))
     }
 
-    /// A master said that another has this slot: its word counts until the map is asked for anew, which it is where it had to be mended often.
+    /// A master said that another has this slot: its word counts until the map is asked for anew, which it is where it had to be repaired often.
     pub(super) fn moved(&self, node: &Wire, slot: u16, to: &str) {
         // In this order, as where a map is learned.
         let (mut known, mut current) = (self.known.write(), self.map.write());
@@ -168,7 +168,7 @@ impl Cluster {
         command.arg("SLOTS");
         let answer = node.command("CLUSTER SLOTS", &command).await.map_err(|error| {
             if error.message.contains("cluster support disabled") {
-                return StoreError { class: Class::Settings, ..error }.mend("set redis.mode = \"single\": this server is no cluster");
+                return StoreError { class: Class::Settings, ..error }.hint("set redis.mode = \"single\": this server is no cluster");
             }
             error
         })?;
@@ -209,7 +209,7 @@ impl Map {
         let range = self.ranges.iter().find(|(first, last, _)| (*first..=*last).contains(&slot));
         range.map(|(_, _, at)| &self.masters[*at]).ok_or_else(|| {
             StoreError::new(Class::Unserved, format!("redis: no master of the cluster has slot {slot}"))
-                .mend("look at `CLUSTER INFO`: every slot must have a master")
+                .hint("look at `CLUSTER INFO`: every slot must have a master")
         })
     }
 }

@@ -22,7 +22,7 @@ pub(super) fn refused(place: &str, error: &redis::RedisError) -> StoreError {
         failure.class = Class::Settings;
     }
     let text = error.to_string().to_lowercase();
-    failure.mend(if error.kind() == redis::ErrorKind::AuthenticationFailed {
+    failure.hint(if error.kind() == redis::ErrorKind::AuthenticationFailed {
         "check the user and the password in redis.urls"
     } else if text.contains("certificate") {
         "make the authority that signed the server's certificate known to this system, or name a file of authorities in the variable \

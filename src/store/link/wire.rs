@@ -17,7 +17,7 @@ use crate::store::error::{Class, StoreError};
 /// How long to wait for a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 /// How long to wait for an answer: AOF rewrites and forks pause a busy Redis for more than the client library's 500 ms.
-const RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);
+pub(in crate::store) const RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);
 /// After this many answers in a row that did not come, the connection counts as half-open and is rebuilt.
 const TIMEOUTS_MAX: u32 = 2;
 
@@ -107,7 +107,7 @@ impl Wire {
             for value in self.judge(doing, live.generation, answer)? {
                 answers.push(self.judge(doing, live.generation, Some(refusal(value))));
             }
-            let errors = || answers[begun..].iter().filter_map(|answer| answer.as_ref().err()).filter(|error| error.class != Class::Script);
+            let errors = || answers[begun..].iter().filter_map(|answer| answer.as_ref().err()).filter(|error| !error.is_unreadable());
             // What can be sent again at once must not overtake what cannot.
             let held_back = errors().find(|error| !error.was_not_run()).or_else(|| errors().next()).cloned();
             if let Some(error) = held_back.filter(|_| at + 1 < waves.len()) {
@@ -178,13 +178,17 @@ impl Wire {
             }
             Some(Err(error)) => {
                 let unusable = error.is_unrecoverable_error();
-                let error = StoreError::from_redis(doing, &error);
+                let mut error = StoreError::from_redis(doing, &error);
+                error.unanswered = unusable || matches!(error.class, Class::Io | Class::Timeout);
                 if unusable || matches!(error.class, Class::Io | Class::Readonly) {
                     self.drop_connection(generation);
                 }
                 error
             }
-            None => StoreError::new(Class::Timeout, format!("redis: {doing}: no answer from {} within {RESPONSE_TIMEOUT:?}", self.place())),
+            None => {
+                let message = format!("redis: {doing}: no answer from {} within {RESPONSE_TIMEOUT:?}", self.place());
+                StoreError { unanswered: true, ..StoreError::new(Class::Timeout, message) }
+            }
         };
         if error.class == Class::Timeout && self.inner.timeouts.fetch_add(1, Ordering::Relaxed) + 1 >= TIMEOUTS_MAX {
             self.drop_connection(generation);
@@ -192,12 +196,12 @@ impl Wire {
         Err(error)
     }
 
-    /// The next call opens another; calls in flight on this one end by themselves.
     /// The server behind it may be none to speak to any more: the next call opens another connection, to where the settings lead then.
     pub(in crate::store) fn leave(&self) {
         *self.inner.current.write() = None;
     }
 
+    /// The next call opens another; calls in flight on this one end by themselves.
     fn drop_connection(&self, generation: u64) {
         let mut current = self.inner.current.write();
         if current.as_ref().is_some_and(|live| live.generation == generation) {

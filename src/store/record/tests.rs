@@ -11,6 +11,8 @@ fn schedule(job: Job, generated: bool) -> Schedule {
     Schedule {
         id: JobId::new("order-1").unwrap(),
         generated,
+        first: None,
+        apart: false,
         due: Due::At(1_763_722_800_000),
         conflict: Conflict::Replace,
         job,
@@ -34,6 +36,7 @@ fn plain_job() -> Job {
         created_ms: 1_763_722_000_000,
         origin: "nats".to_owned(),
         trace: None,
+        round: 0,
         has_body: true,
         body: Bytes::from_static(b"{\"order\":1}"),
     }
@@ -274,7 +277,7 @@ fn job() -> impl Strategy<Value = Job> {
     let to = ("[a-z-]{1,64}", any::<String>(), any::<String>(), proptest::option::of(bytes()));
     let headers = proptest::collection::vec((any::<String>(), value()).prop_map(|(name, value)| Header { name, value }), 0..5);
     let rules = (any::<u32>(), any::<bool>(), any::<Option<Vec<u64>>>(), 0..4_usize, any::<Option<u64>>());
-    let rest = (any::<i64>(), "(nats|kafka|amqp)?", any::<bool>(), bytes(), text());
+    let rest = (any::<i64>(), "(nats|kafka|amqp)?", any::<bool>(), bytes(), text(), any::<u32>());
     (to, headers, properties(), rules, rest).prop_map(|(to, headers, properties, rules, rest)| Job {
         broker: to.0,
         to: Destination { exchange: to.1, address: to.2 },
@@ -289,6 +292,7 @@ fn job() -> impl Strategy<Value = Job> {
         created_ms: rest.0,
         origin: rest.1,
         trace: rest.4,
+        round: rest.5,
         has_body: rest.2,
         body: rest.3,
     })

@@ -1,10 +1,13 @@
 -- Put between prelude.lua and each action on one job (cancel reschedule fire finish fail requeue): what stands there, and the answer.
 -- ARGV   id, fingerprint of the inbound message (or 8 random bytes of a call), bits (1: look the fingerprint up; 2: a message, which may come again behind
---        later ones), then the action's own.
--- Answer { verdict, due ms ('' unknown) }. An action that changed something, seen again, changes nothing and answers the same. One that changed nothing
---        leaves its verdict only where its repeat could change a newer job: never behind a call, of which no later one was answered before it is.
--- Errors 'DWELL_BROKER name': a broker that KEYS lack; 'DWELL_VERSION id': a record that this version cannot read. Nothing was written.
-local id, fingerprint, bits = ARGV[1], ARGV[2], tonumber(ARGV[3])
+--        later ones) and, where the caller knows this clock, ':' and until when it waits for the answer, epoch us; then the action's own.
+-- Answer { verdict, due ms ('' unknown) }. The repeat of an action that changed something changes nothing and has the same answer. The verdict of an action
+--        that changed nothing is remembered only where its repeat could change a newer job. The verdict of a call never is: a call is repeated only
+--        before it is answered, and so before a later request that waits for that answer.
+-- Errors 'DWELL_BROKER name': a broker that KEYS lack; 'DWELL_VERSION id': a record that this version cannot read; 'DWELL_LATE now us': nobody
+--        waits for the answer any more. Nothing was written.
+local id, fingerprint, bits = ARGV[1], ARGV[2], tonumber(string.match(ARGV[3], '^%d+'))
+if is_late(tonumber(string.match(ARGV[3], ':(%d+)$') or nil)) then return late() end
 if has(bits, 1) then
   local act = call('HGET', ACTS, fingerprint) or call('HGET', ACTS_OLD, fingerprint)
   if act then
@@ -25,11 +28,12 @@ local state = record and (state_bytes and read_state(state_bytes) or new_state(r
 -- On its way to the dead letters: no attempt will be made any more.
 local dying = record and not dead and state.reason ~= 0
 
--- It changes something. Behind a write that frees a full Redis takes it, as a first write it is refused.
+-- It changed something: the last writes of the script. Behind a write that frees a full Redis takes them, as first writes it refuses them.
 local function applied(verdict, due, more)
   local acts = more or {}
   push(acts, fingerprint, act_entry(verdict, due))
   remember_acts(acts)
+  turn_acts()
   return { verdict, due and int(due) or '' }
 end
 

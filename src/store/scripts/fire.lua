@@ -2,13 +2,13 @@
 -- KEYS   as in prelude.lua, with the due of every broker in meta.
 -- ARGV   as in act.lua.
 -- Answer firing | in_flight (nothing changed) | dead (nothing changed) | fired | not_found.
--- Work   one job. First write HSET: a full Redis refuses it.
+-- Work   one job. First write HSETNX: a full Redis refuses it.
 if not record then return answer_over() end
 if dead or dying then return unchanged('dead', state.due) end
 if runs then return unchanged('in_flight', state.due) end
 local at = math.min(NOW, tonumber(waits))
 -- A job that was given back unpublished waits past its due time.
 if state.attempt == 0 then state.due = math.min(at, state.due) end
-local told = applied('firing', state.attempt == 0 and state.due or at)
+begin_acts()
 wait_until(at)
-return told
+return applied('firing', state.attempt == 0 and state.due or at)

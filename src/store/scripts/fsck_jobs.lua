@@ -1,9 +1,9 @@
--- fsck_jobs: judges ids of this bucket, each by all that stands of it at one instant, and mends what is wrong with them.
+-- fsck_jobs: judges ids of this bucket, each by all that stands of it at one instant, and repairs what is wrong with them.
 -- KEYS   as in prelude.lua, with the due of every broker in meta, then quarantine.
--- ARGV   repair (1: mend), lease ms of a claim, dead retention ms, most bytes of records, then three an id: id, what the caller knows of it ('' nothing,
+-- ARGV   repair (1: repair), lease ms of a claim, dead retention ms, most bytes of records, then three an id: id, what the caller knows of it ('' nothing,
 --        'bucket' it hashes to another one, 'id' it is none that Dwell writes), the record that the caller could not read ('' none).
--- Answer { ids judged (at least one, the others did not fit), then place of the id among them, problem, 1 where it is mended, detail }: the gravest
---        problem of an id: judge what was mended again. Detail: the broker of `meta_broker`, the quarantine field of `wrong_bucket`,
+-- Answer { ids judged (at least one, the others did not fit), then place of the id among them, problem, 1 where it is repaired, detail }: the gravest
+--        problem of an id: judge what was repaired again. Detail: the broker of `meta_broker`, the quarantine field of `wrong_bucket`,
 --        the fence of a `lease_expired` that its consumer let pass, which is left to the caller.
 -- Work   <= 128 ids or 1 MiB a call; about 10 commands an id. First write ZREM or HDEL where an id leaves, else HSET.
 local repair, lease, retention, most_bytes = ARGV[1] == '1', tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
@@ -77,7 +77,7 @@ local function choose(places, state, own)
   return due or by_name.run
 end
 
--- Problem, whether it is mended, detail. nil: all is well.
+-- Problem, whether it is repaired, detail. nil: all is well.
 local function judge(id, odd, unreadable)
   local record, state_bytes = call('HGET', JOBS, id), call('HGET', STATE, id)
   local places = find_places(id)
@@ -226,10 +226,10 @@ local function judge(id, odd, unreadable)
   for _, key in ipairs({ GONE, GONE_OLD }) do
     local over = call('HGET', key, id)
     -- What cannot be read of it is found where memories are judged.
-    if over and #over == 18 then
+    if over and #over >= GONE_BYTES then
       if repair then
         call('HDEL', key, id)
-        remember_acts({ gone_fingerprint(over), act_entry(gone_verdict(over), gone_due(over)) })
+        remember_acts(push_over({}, over))
       end
       return 'gone_but_live', repair
     end
@@ -242,7 +242,7 @@ for i = 5, #ARGV, 3 do
   bytes = bytes + call('HSTRLEN', JOBS, id)
   if i > 5 and bytes > most_bytes then break end
   answer[1] = answer[1] + 1
-  local problem, is_mended, detail = judge(id, ARGV[i + 1], ARGV[i + 2])
-  if problem then push(answer, answer[1], problem, is_mended and 1 or 0) push(answer, detail or '') end
+  local problem, is_repaired, detail = judge(id, ARGV[i + 1], ARGV[i + 2])
+  if problem then push(answer, answer[1], problem, is_repaired and 1 or 0) push(answer, detail or '') end
 end
 return answer

@@ -1,7 +1,7 @@
 -- fsck_key: judges one key as a whole: its type, and that it does not expire.
 -- KEYS   the key, and the name under which it is put aside; not those of prelude.lua.
--- ARGV   repair (1: mend), the type that it should have.
--- Answer '' (all is well) | wrong_type | key_expires, then 1 where it is mended.
+-- ARGV   repair (1: repair), the type that it should have.
+-- Answer '' (all is well) | wrong_type | key_expires, then 1 where it is repaired.
 -- Work   a constant number of commands.
 local repair, key, aside = ARGV[1] == '1', KEYS[1], KEYS[2]
 local kind = call('TYPE', key).ok

@@ -1,15 +1,15 @@
 -- fsck_memories: judges gone, gone_old, acts and acts_old: their times, and entries that the caller could not read.
 -- KEYS   as in prelude.lua, no due.
--- ARGV   repair (1: mend), dedupe window ms, turn of acts ms, then three an entry: place of its table in KEYS, field, value.
--- Answer place of the table in KEYS, field ('' the table itself), problem, 1 where it is mended; of each finding.
+-- ARGV   repair (1: repair), dedupe window ms, turn of acts ms, then three an entry: place of its table in KEYS, field, value.
+-- Answer place of the table in KEYS, field ('' the table itself), problem, 1 where it is repaired; of each finding.
 -- Work   <= 128 entries; tables are unlinked whole. First write HDEL or UNLINK, but for a time that is lost.
 local repair, window, acts_turn = ARGV[1] == '1', tonumber(ARGV[2]), tonumber(ARGV[3])
 -- Sweep looks every half minute.
 local GRACE = 600000
 local answer = {}
-local function found(at, field, problem, is_mended)
+local function found(at, field, problem, is_repaired)
   push(answer, at, field, problem)
-  push(answer, is_mended and 1 or 0)
+  push(answer, is_repaired and 1 or 0)
 end
 
 for i = 4, #ARGV, 3 do

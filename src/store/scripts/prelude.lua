@@ -9,6 +9,9 @@ local byte, sub = string.byte, string.sub
 local TIME = call('TIME')
 local NOW_US = TIME[1] * 1000000 + TIME[2]
 local NOW = math.floor(NOW_US / 1000)
+-- Whether the caller has given this call up: it may have been carried out elsewhere since, and what it asks may be over.
+local function is_late(deadline_us) return deadline_us and NOW_US > deadline_us end
+local function late() return redis.error_reply(string.format('DWELL_LATE %.0f', NOW_US)) end
 -- So many ms from now, in whole ms: rounded up, so that no delay is over early.
 local function after(ms) return ms > 0 and math.ceil(NOW_US / 1000) + ms or NOW end
 
@@ -40,7 +43,7 @@ end
 
 -- Record prefix (store/record.rs): version, flags, ttr(4), generation(8), fingerprint(8), digest(8), length of broker, broker.
 local RECORD_VERSION = 1
-local FLAG_GENERATED, FLAG_REPLACED = 2, 4
+local FLAG_GENERATED, FLAG_REPLACED, FLAG_FIRST = 2, 4, 8
 local function has(flags, bit) return math.floor(flags / bit) % 2 == 1 end
 -- A prefix is 31 bytes and the broker: what is shorter is no record of ours.
 local function is_known(record) return #record > 31 and byte(record, 1) == RECORD_VERSION end
@@ -56,12 +59,17 @@ local function schedule_verdict_of(record) return has(string.byte(record, 2), FL
 local STATE_VERSION, STATE_FIXED, STATE_BYTES = 1, '>BBBI4I2i8c8c8c8BB', 43
 local STATE_FIRST = '>BBBI4I2i8c8c16BB'
 local HELD, TAKEN_OVER = 1, 2
--- Marks: it replaced another job; its attempts may be more than are known, because a master that saw them is gone.
-local REPLACED, DOUBT = 1, 2
+-- Marks: it replaced another job; its attempts may be more than are known, because a master that saw them is gone; the call that scheduled it is told
+-- from others by its generation alone.
+local REPLACED, DOUBT, FIRST = 1, 2, 4
+local function marks_of(record)
+  local flags = byte(record, 2)
+  return (has(flags, FLAG_REPLACED) and REPLACED or 0) + (has(flags, FLAG_FIRST) and FIRST or 0)
+end
 local NO_FENCE = string.rep('\0', 8)
 local function new_state(record, due)
   return { flags = 0, crashes = 0, attempt = 0, step = 0, due = due, fence = NO_FENCE, generation = generation_of(record),
-           fingerprint = fingerprint_of(record), marks = has(string.byte(record, 2), FLAG_REPLACED) and REPLACED or 0, reason = 0, error = '' }
+           fingerprint = fingerprint_of(record), marks = marks_of(record), reason = 0, error = '' }
 end
 local function read_state(bytes)
   local s, version, at = {}, nil, nil
@@ -75,8 +83,7 @@ end
 -- The state of a first claim, written without taking anything apart: generation and fingerprint stand side by side in the record too. Few strings:
 -- what Lua makes of them is a quarter of a claim.
 local function first_state(record, due, fence)
-  local marks = has(byte(record, 2), FLAG_REPLACED) and REPLACED or 0
-  return struct.pack(STATE_FIRST, STATE_VERSION, 0, 0, 1, 0, due, fence, sub(record, 7, 22), marks, 0)
+  return struct.pack(STATE_FIRST, STATE_VERSION, 0, 0, 1, 0, due, fence, sub(record, 7, 22), marks_of(record), 0)
 end
 -- When a job that is given back is due again: without an attempt no sooner than it was asked for, whatever clock this master has.
 local function again_at(state, at) return state.attempt == 0 and math.max(at, state.due) or at end
@@ -84,19 +91,48 @@ local function fence_of(bytes) return sub(bytes, 18, 25) end
 -- Also where it is cut off: taking it apart would fail the script, and with it every other job of the call.
 local function is_readable(bytes) return not bytes or byte(bytes, 1) == STATE_VERSION and #bytes >= STATE_BYTES end
 
--- Gone: id -> outcome, then marks, fingerprint and due as they stand in the state. acts: fingerprint -> verdict:due. Field '' of both: when the
--- turn began; of the older ones: when it ended.
-local function gone_entry(outcome, bytes) return outcome .. sub(bytes, 42, 42) .. sub(bytes, 34, 41) .. sub(bytes, 10, 17) end
+-- Gone: id -> outcome, then marks, fingerprint, due and generation as they stand in the state (older versions write no generation). acts: fingerprint,
+-- or the generation of a FIRST, -> verdict:due. Field '' of both: when the turn began; of the older ones: when it ended.
+local function gone_entry(outcome, bytes) return outcome .. sub(bytes, 42, 42) .. sub(bytes, 34, 41) .. sub(bytes, 10, 17) .. sub(bytes, 26, 33) end
 local GONE_BYTES = 18
 local function gone_outcome(entry) return string.sub(entry, 1, 1) end
 local function gone_fingerprint(entry) return string.sub(entry, 3, 10) end
 local function gone_verdict(entry) return has(string.byte(entry, 2), REPLACED) and 'replaced' or 'added' end
 local function gone_due(entry) return (struct.unpack('>i8', entry, 11)) end
+local function gone_generation(entry) return sub(entry, 19, 26) end
 local function act_entry(verdict, due) return verdict .. ':' .. (due and int(due) or '') end
 local function read_act(entry) local verdict, due = string.match(entry, '^(.*):(%-?%d*)$'); return verdict, due end
 
--- A turn: the newer table becomes the older, the older is forgotten.
+-- Appends one to three items to a flat list.
+local function push(list, first, second, third)
+  local last = #list
+  list[last + 1] = first
+  if second ~= nil then list[last + 2] = second end
+  if third ~= nil then list[last + 3] = third end
+end
+
+-- For acts: the verdict of a schedule, under its message's fingerprint; and under its generation where its call is known by that alone.
+local function push_generation(list, record, due)
+  if has(byte(record, 2), FLAG_FIRST) then push(list, generation_of(record), act_entry(schedule_verdict_of(record), due)) end
+  return list
+end
+local function push_schedule(list, record, due)
+  push(list, fingerprint_of(record), act_entry(schedule_verdict_of(record), due))
+  return push_generation(list, record, due)
+end
+local function push_over(list, entry)
+  local act = act_entry(gone_verdict(entry), gone_due(entry))
+  push(list, gone_fingerprint(entry), act)
+  if has(byte(entry, 2), FIRST) and #entry >= 26 then push(list, gone_generation(entry), act) end
+  return list
+end
+
+-- A turn: the newer table becomes the older, the older is forgotten. Behind every other write of the script, because a script that fails is not rolled
+-- back. A slot that leaves its master refuses each key that is missing there, as `older` would be in between: the turn waits until the slot has
+-- arrived. No RENAME without UNLINK: freeing a large table at once would keep Redis for tens of ms.
 local function turn(newer, older)
+  local answer = redis.pcall('EXISTS', older .. ':never')
+  if type(answer) == 'table' then return end
   call('UNLINK', older)
   call('RENAME', newer, older)
   call('HSET', older, '', wide(NOW))
@@ -109,10 +145,14 @@ local function remember_gone(list)
   if call('HLEN', GONE) > GONE_MAX then turn(GONE, GONE_OLD) end
 end
 local ACTS_MAX = 65536
+-- It grows: as a first write a full Redis refuses it.
+local function begin_acts() call('HSETNX', ACTS, '', wide(NOW)) end
 local function remember_acts(list)
   if #list == 0 then return end
-  call('HSETNX', ACTS, '', wide(NOW))
+  begin_acts()
   many('HSET', ACTS, list)
+end
+local function turn_acts()
   if call('HLEN', ACTS) > ACTS_MAX then turn(ACTS, ACTS_OLD) end
 end
 
@@ -138,22 +178,18 @@ local function see_master(is_new)
   return changed, fresh and 0 or 1
 end
 
--- Ids at the head of a set that were found unreadable: how many still are, and the score and offset behind them. Where there are fewer than that, others
--- took some. Where there are more, one is new among them, and where the last moved, the others may have: then all are looked at again.
+-- Ids at the head of a set that were found unreadable, `count` of them, the `last` with this score: how many of them still stand there, and the score and
+-- the offset behind them. One or more may have left since: then fewer stand there. Where more stand there than were found, one of them was not looked
+-- at yet; where `last` has another score, others may have moved too. In both cases all are looked at again.
 local function behind_unread(key, count, last, score)
   if count > 0 and call('ZSCORE', key, last) == score then
-    local left = call('ZRANK', key, last) + 1
-    if left <= count then return left, score, left - call('ZCOUNT', key, '-inf', '(' .. score) end
+    local before = call('ZCOUNT', key, '-inf', '(' .. score)
+    local same = before < count and call('ZRANGEBYSCORE', key, score, score, 'LIMIT', 0, count - before) or {}
+    for at = #same, 1, -1 do
+      if same[at] == last then return before + at, score, at end
+    end
   end
   return 0, '-inf', 0
-end
-
--- Appends one to three items to a flat list.
-local function push(list, first, second, third)
-  local last = #list
-  list[last + 1] = first
-  if second ~= nil then list[last + 2] = second end
-  if third ~= nil then list[last + 3] = third end
 end
 
 -- Ids and states of a settle: every `width` arguments from ARGV[first] begin with id, fence. A state is nil where the lease is lost.

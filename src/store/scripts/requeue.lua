@@ -2,11 +2,11 @@
 -- KEYS   as in prelude.lua, with the due of every broker in meta.
 -- ARGV   as in act.lua, then generation (8 random bytes).
 -- Answer requeued | waiting (it is not dead: nothing changed) | fired | not_found.
--- Work   one job. First write HSET: a full Redis refuses it.
+-- Work   one job. First write HSETNX: a full Redis refuses it.
 if not record then return answer_over() end
 if not dead then return unchanged('waiting', tonumber(waits or state.due)) end
-local told = applied('requeued', NOW)
+begin_acts()
 state = new_state(record, NOW)
 state.generation = ARGV[4]
 wait_until(NOW)
-return told
+return applied('requeued', NOW, push_generation({}, record, NOW))

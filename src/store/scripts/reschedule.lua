@@ -2,13 +2,13 @@
 -- KEYS   as in prelude.lua, with the due of every broker in meta.
 -- ARGV   as in act.lua, then time ('=' epoch ms | '+' ms from now | '<' epoch ms, space, ms from now: the earlier), generation (8 random bytes).
 -- Answer rescheduled | in_flight (nothing changed) | dead (nothing changed) | fired | not_found.
--- Work   one job. First write HSET: a full Redis refuses it.
+-- Work   one job. First write HSETNX: a full Redis refuses it.
 if not record then return answer_over() end
 if dead or dying then return unchanged('dead', state.due) end
 if runs then return unchanged('in_flight', state.due) end
 local due = time_of(ARGV[4])
-local told = applied('rescheduled', due)
+begin_acts()
 if state.attempt == 0 and not has(state.marks, DOUBT) and is_doubtful() then state.marks = state.marks + DOUBT end
 state.due, state.generation, state.step, state.crashes = due, ARGV[5], 0, 0
 wait_until(due)
-return told
+return applied('rescheduled', due, push_generation({}, record, due))

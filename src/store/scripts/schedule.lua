@@ -1,15 +1,17 @@
 -- schedule: stores a batch of jobs, all of this bucket.
 -- KEYS   as in prelude.lua, with the due of every broker in meta.
 -- ARGV   none (changes nothing), or five a job: id, record, time ('=' epoch ms | '+' ms from now | '<' epoch ms, space, ms from now: the earlier),
---        policy (replace | keep | reject), check (1: look the fingerprint up).
---        The ids of one call differ from each other.
+--        policy (replace | keep | reject | other: whoever has the id, or had it, is another message,
+--        and this is a duplicate), check (1: look the fingerprint up).
+--        The ids of one call differ from each other. Behind them, where the caller knows this clock: until when it waits for the answer, epoch us.
 -- Answer { now us, number of jobs, then verdict, due ms ('' unknown) of each job, then broker, due ms of each due whose head this call put there }.
 --        Verdicts: added duplicate replaced kept conflict, or that of before where this inbound message was applied before; or unreadable: what stands
 --        there is of a later version, or damaged, and nothing changed.
--- Errors 'DWELL_BROKER name': a broker that KEYS lack; nothing was written.
+-- Errors 'DWELL_BROKER name': a broker that KEYS lack; 'DWELL_LATE now us': nobody waits for the answer any more. Nothing was written.
 -- Work   <= 128 jobs or 1 MiB a call; a constant number of commands, and three a job whose id exists. First write HSET: a full Redis refuses cleanly.
 local WIDTH, EQUALS = 5, string.byte('=')
-local count = #ARGV / WIDTH
+local count = math.floor(#ARGV / WIDTH)
+if is_late(tonumber(ARGV[count * WIDTH + 1])) then return late() end
 -- A batch of none: whether requests would be taken. It writes, so that the durability gate has what to wait for.
 if count == 0 then
   touch()
@@ -39,11 +41,19 @@ local function whole(entries)
   return entries
 end
 local gone, gone_old = whole(remembered(GONE, ids)), whole(remembered(GONE_OLD, ids))
-local fingerprints = {}
+-- By their fingerprints; behind these by their generations those that are told from others by it.
+local names, by_generation = {}, {}
 if call('EXISTS', ACTS, ACTS_OLD) > 0 then
-  for i = 1, count do fingerprints[i] = fingerprint_of(ARGV[(i - 1) * WIDTH + 2]) end
+  for i = 1, count do names[i] = fingerprint_of(ARGV[(i - 1) * WIDTH + 2]) end
+  for i = 1, count do
+    local record = ARGV[(i - 1) * WIDTH + 2]
+    if has(byte(record, 2), FLAG_FIRST) then
+      push(names, generation_of(record))
+      by_generation[i] = #names
+    end
+  end
 end
-local acts, acts_old = remembered(ACTS, fingerprints), remembered(ACTS_OLD, fingerprints)
+local acts, acts_old = remembered(ACTS, names), remembered(ACTS_OLD, names)
 
 local records, applied, leave_run, leave_dead, forget, outdated = {}, {}, {}, {}, {}, {}
 local leave_due, enter_due, added = {}, {}, 0
@@ -71,14 +81,28 @@ for i = 1, count do
     unreadable = not (is_known(was) and names_broker(was) and is_readable(state))
     if unreadable then was_due = nil
     elseif state then was_due = read_state(state).due
-    else was_due = tonumber(call('ZSCORE', DUE[broker_of(was)], id) or nil) end
+    else
+      was_due = tonumber(call('ZSCORE', DUE[broker_of(was)], id) or nil)
+      -- In no set: a call that was refused a right wrote no more of it.
+      if not was_due and not dead and not call('ZSCORE', RUN, id) then was = nil end
+    end
   end
 
   -- Seen before: nothing changes, the same answer. This very call repeated shows by its generation, whatever the message tells.
+  local over = gone[i] or gone_old[i]
+  local place = by_generation[i]
+  local repeated = place and (acts[place] or acts_old[place])
+  local told, told_due
+  if repeated then told, told_due = read_act(repeated) end
   if was and not unreadable and generation_of(was) == generation_of(record) then
     verdict, due = schedule_verdict_of(was), was_due
+  elseif over and gone_generation(over) == generation_of(record) then
+    verdict, due = gone_verdict(over), gone_due(over)
+  elseif told then
+    verdict, due = told, tonumber(told_due)
+  elseif policy == 'other' then
+    if was or over or acts[i] or acts_old[i] then verdict, due = 'duplicate', nil end
   elseif check then
-    local over = gone[i] or gone_old[i]
     local act = acts[i] or acts_old[i]
     local fingerprint = (was or over) and fingerprint_of(record)
     if was and not unreadable and fingerprint_of(was) == fingerprint then
@@ -86,7 +110,7 @@ for i = 1, count do
     elseif over and gone_fingerprint(over) == fingerprint then
       verdict, due = gone_verdict(over), gone_due(over)
     elseif act then
-      local told, told_due = read_act(act)
+      told, told_due = read_act(act)
       if told then verdict, due = told, tonumber(told_due) end
     end
   end
@@ -99,6 +123,7 @@ for i = 1, count do
     elseif policy == 'reject' then verdict = 'conflict' end
     if verdict then
       push(applied, fingerprint_of(record), act_entry(verdict, was_due))
+      if has(byte(record, 2), FLAG_FIRST) then push(applied, generation_of(record), act_entry(verdict, was_due)) end
       due = was_due
     end
   end
@@ -106,7 +131,7 @@ for i = 1, count do
   if not verdict then
     verdict = was and not dead and 'replaced' or 'added'
     if was then
-      push(applied, fingerprint_of(was), act_entry(schedule_verdict_of(was), was_due))
+      push_schedule(applied, was, was_due)
       push(leave_run, id)
       push(leave_dead, id)
       if state then push(forget, id) end
@@ -118,9 +143,9 @@ for i = 1, count do
       end
     end
     -- The id begins anew: what is remembered of its last job goes on under that job's fingerprint.
-    if gone[i] then push(applied, gone_fingerprint(gone[i]), act_entry(gone_verdict(gone[i]), gone_due(gone[i]))) end
-    if gone_old[i] then push(applied, gone_fingerprint(gone_old[i]), act_entry(gone_verdict(gone_old[i]), gone_due(gone_old[i]))) end
-    if gone[i] or gone_old[i] then push(outdated, id) end
+    if gone[i] then push_over(applied, gone[i]) end
+    if gone_old[i] then push_over(applied, gone_old[i]) end
+    if over then push(outdated, id) end
     if verdict == 'replaced' then
       record = string.sub(record, 1, 1) .. string.char(string.byte(record, 2) + FLAG_REPLACED) .. string.sub(record, 3)
     end
@@ -151,6 +176,7 @@ many('HDEL', GONE_OLD, outdated)
 for key, list in pairs(leave_due) do many('ZREM', key, list) end
 for broker, list in pairs(enter_due) do many('ZADD', DUE[broker], list) end
 if is_new then see_master(true) end
+if #applied > 0 then turn_acts() end
 for broker, list in pairs(enter_due) do
   local head = call('ZRANGE', DUE[broker], 0, 0, 'WITHSCORES')
   if tonumber(head[2]) == list.earliest then push(answer, broker, int(list.earliest)) end

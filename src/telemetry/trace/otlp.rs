@@ -68,21 +68,25 @@ impl Traces {
     #[must_use]
     pub fn attempt(&self, about: About<'_>, attempt: u32, request: Option<&str>) -> Span {
         let attempt = KeyValue::new("dwell.attempt", i64::from(attempt));
-        self.begin("send", SpanKind::Producer, about, vec![attempt], request)
+        // Not a producer's: the context that goes with the message is the one that it came with.
+        self.begin("send", SpanKind::Client, about, vec![attempt], request)
     }
 
     fn begin(&self, operation: &'static str, kind: SpanKind, about: About<'_>, mut more: Vec<KeyValue>, link: Option<&str>) -> Span {
         let Some(made) = &self.made else { return Span::default() };
-        let system = if about.system == "amqp" { "rabbitmq" } else { about.system };
+        let destination = destination(about);
         more.extend([
-            KeyValue::new("messaging.system", system),
+            KeyValue::new("messaging.operation.name", operation),
             KeyValue::new("messaging.operation.type", operation),
-            KeyValue::new("messaging.destination.name", about.destination.to_owned()),
+            KeyValue::new("messaging.destination.name", destination.clone()),
         ]);
-        let links = link.and_then(read).map(Link::with_context).into_iter().collect();
+        more.extend(of_system(about));
+        // The message's own context is a link too, for those who tell the way of a message by links alone.
+        let parent = parent(&about.message.headers);
+        let links = link.and_then(read).into_iter().chain(valid(&parent)).map(Link::with_context).collect();
         let builder =
-            made.tracer.span_builder(format!("{operation} {}", about.destination)).with_kind(kind).with_attributes(more).with_links(links);
-        Span { span: Some(made.tracer.build_with_context(builder, &parent(about.headers))) }
+            made.tracer.span_builder(format!("{operation} {destination}")).with_kind(kind).with_attributes(more).with_links(links);
+        Span { span: Some(made.tracer.build_with_context(builder, &parent)) }
     }
 
     /// Exports what is left; later spans go nowhere.
@@ -132,11 +136,47 @@ fn parent(headers: &Headers) -> Context {
     TraceContextPropagator::new().extract_with_context(&Context::new(), &Carrier(headers))
 }
 
+/// The context of the span that is in it; `None` where there is none.
+fn valid(context: &Context) -> Option<SpanContext> {
+    Some(context.span().span_context().clone()).filter(SpanContext::is_valid)
+}
+
 fn read(traceparent: &str) -> Option<SpanContext> {
     let mut headers = Headers::default();
     headers.push(TRACEPARENT, traceparent.into());
-    let context = parent(&headers).span().span_context().clone();
-    context.is_valid().then_some(context)
+    valid(&parent(&headers))
+}
+
+/// What a span is about, as the conventions write it for this broker: on RabbitMQ, the exchange and the routing key.
+fn destination(about: About<'_>) -> String {
+    match (about.exchange, about.address) {
+        ("", "") => "amq.default".to_owned(),
+        ("", one) | (one, "") => one.to_owned(),
+        (exchange, key) => format!("{exchange}:{key}"),
+    }
+}
+
+/// What the conventions ask for besides, of this broker alone.
+fn of_system(about: About<'_>) -> Vec<KeyValue> {
+    let About { system, address, group, message, .. } = about;
+    let mut more = vec![KeyValue::new("messaging.system", if system == "amqp" { "rabbitmq" } else { system })];
+    let sends = group.is_empty();
+    if system == "amqp" && sends && !address.is_empty() {
+        more.push(KeyValue::new("messaging.rabbitmq.destination.routing_key", address.to_owned()));
+    }
+    if system == "kafka" {
+        if !sends {
+            more.push(KeyValue::new("messaging.consumer.group.name", group.to_owned()));
+        }
+        if !message.has_body {
+            more.push(KeyValue::new("messaging.kafka.message.tombstone", true));
+        }
+        if let Some(at) = &message.position {
+            more.push(KeyValue::new("messaging.destination.partition.id", at.partition.to_string()));
+            more.push(KeyValue::new("messaging.kafka.offset", i64::try_from(at.offset).unwrap_or(i64::MAX)));
+        }
+    }
+    more
 }
 
 struct Carrier<'a>(&'a Headers);
@@ -148,5 +188,40 @@ impl Extractor for Carrier<'_> {
 
     fn keys(&self) -> Vec<&str> {
         vec![TRACEPARENT, TRACESTATE]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use dwell_connectors::{Message, Position};
+
+    use super::*;
+
+    fn told(about: About<'_>) -> Vec<(String, String)> {
+        of_system(about).into_iter().map(|pair| (pair.key.to_string(), pair.value.to_string())).collect()
+    }
+
+    #[test]
+    fn each_broker_is_told_as_the_conventions_write_it() {
+        let message = Message { position: Some(Position { log: "in".to_owned(), partition: 3, offset: 42 }), ..Message::default() };
+        let about = |system, exchange, address, group| About { system, exchange, address, group, message: &message };
+        let named = |exchange, address| destination(about("amqp", exchange, address, ""));
+        assert_eq!(
+            [named("shop", "close"), named("", "orders"), named("fan", ""), named("", "")],
+            ["shop:close", "orders", "fan", "amq.default"]
+        );
+        let pairs = |pairs: &[(&str, &str)]| pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect::<Vec<_>>();
+        let sent = [("messaging.system", "rabbitmq"), ("messaging.rabbitmq.destination.routing_key", "close")];
+        assert_eq!(told(about("amqp", "shop", "close", "")), pairs(&sent));
+        assert_eq!(told(about("amqp", "", "delay.in", "dwell")), pairs(&sent[..1]));
+        assert_eq!(told(about("nats", "", "delay.in", "dwell")), pairs(&[("messaging.system", "nats")]));
+        let read = [
+            ("messaging.system", "kafka"),
+            ("messaging.consumer.group.name", "dwell"),
+            ("messaging.kafka.message.tombstone", "true"),
+            ("messaging.destination.partition.id", "3"),
+            ("messaging.kafka.offset", "42"),
+        ];
+        assert_eq!(told(about("kafka", "", "delay.in", "dwell")), pairs(&read));
     }
 }

@@ -3,9 +3,11 @@
 use std::time::{Duration, Instant};
 
 use dwell::bridge::Bridge;
-use dwell::servers::RedisOptions;
+use dwell::job::JobId;
+use dwell::store::Store;
 use dwell::telemetry::Metrics;
 use dwell_connectors::conformance::proxy::{Direction, Flow, Proxy};
+use dwell_testkit::servers::RedisOptions;
 
 use super::rig::{ALL, Rig, instance, request};
 use crate::support::{metric, wait_until, wait_within};
@@ -52,7 +54,7 @@ async fn an_instance_that_is_cut_off_from_redis_gives_back_what_it_holds_and_rea
     }
     rig.taken().await;
     assert_eq!(rig.broker.delivered("delay.in", "dwell"), read + 100, "each came to the other instance at once");
-    link.mend();
+    link.heal();
     wait_until("it reads again", async || rig.metrics.ingest("main").unwrap().reading().get().0.then_some(())).await;
     rig.until_metric(PAUSED, 0.0).await;
     rig.arrived("orders.a", 3100).await;
@@ -94,4 +96,44 @@ async fn a_full_redis_is_no_reason_to_give_back() {
     rig.arrived("orders.a", 1000).await;
     rig.taken().await;
     assert_eq!(rig.broker.delivered("delay.in", "dwell"), 1000, "each was read once");
+}
+
+/// The bytes that lie unread at this port, as the system says.
+fn unread(port: u16) -> u64 {
+    let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
+    let queued = |line: &str| {
+        let mut fields = line.split_whitespace().skip(1);
+        let (local, _, _, queues) = (fields.next()?, fields.next()?, fields.next()?, fields.next()?);
+        let at = u16::from_str_radix(local.rsplit_once(':')?.1, 16).ok()?;
+        u64::from_str_radix(queues.rsplit_once(':')?.1, 16).ok().filter(|_| at == port)
+    };
+    table.lines().filter_map(queued).sum()
+}
+
+#[tokio::test]
+async fn what_is_given_back_behind_a_link_that_was_reset_is_not_carried_out_any_more() {
+    let mut rig = Rig::idle(RedisOptions::default(), &[("ingest.main.hold", "1s")]).await;
+    let straight = rig.settings.redis.clone();
+    let link = Proxy::start(format!("127.0.0.1:{}", rig.redis.port())).await.unwrap();
+    rig.settings.redis.urls = vec![format!("redis://{}", link.address())];
+    rig.run(ALL).await;
+    let straight = Store::attach(&straight).await.unwrap();
+    // Redis knows the script.
+    rig.send(request("first", "1h"));
+    rig.taken().await;
+    rig.redis.freeze().unwrap();
+    let large = dwell_connectors::Message::new("x".repeat(50_000)).with_header("delay-id", "a");
+    rig.send(large.with_header("delay-for", "1h").with_header("delay-target", "orders.a"));
+    wait_until("Redis has the request, and does not read it", async || (unread(rig.redis.port()) > 50_000).then_some(())).await;
+    // The client alone is told: Redis still has what came before.
+    drop(link.strand());
+    link.cut();
+    wait_until("it was given back", async || is_cut_off(&rig.metrics).then_some(())).await;
+    rig.redis.thaw().unwrap();
+    wait_until("Redis has read all", async || (unread(rig.redis.port()) == 0).then_some(())).await;
+    // The message may be over elsewhere.
+    assert!(straight.find(&JobId::new("a").unwrap()).await.unwrap().is_none());
+    link.heal();
+    rig.taken().await;
+    assert!(straight.find(&JobId::new("a").unwrap()).await.unwrap().is_some());
 }

@@ -1,6 +1,6 @@
 //! What shares one pass of the durability gate: all requests of a batch.
 
-use dwell::servers::{AppendFsync, RedisOptions, find};
+use dwell_testkit::servers::{AppendFsync, RedisOptions, find};
 
 use super::rig::{Rig, action, asking, request, verdicts};
 use crate::support::redis_link;

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use dwell::servers::{AppendFsync, RedisOptions};
+use dwell::store::read::Place;
 use dwell_connectors::Message;
+use dwell_testkit::servers::{AppendFsync, RedisOptions, find};
 
 use super::rig::{ALL, Rig, attempts, request};
 use crate::support::wait_until;
@@ -59,6 +60,30 @@ async fn a_full_redis_pauses_the_ingest_and_delivery_makes_room() {
 }
 
 #[tokio::test]
+async fn a_right_that_is_missing_for_a_while_rejects_nothing_and_loses_nothing() {
+    let newer = find::redis_server_waitaof().unwrap();
+    for program in [find::redis_server().unwrap(), newer, find::valkey_server().unwrap()] {
+        let mut rig = Rig::idle(RedisOptions { program: Some(program), ..RedisOptions::default() }, &[]).await;
+        rig.run(ALL).await;
+        // The first write of a script, and one in the middle: what was written before it stays.
+        for right in ["hset", "zadd"] {
+            rig.redis.order(&["ACL", "SETUSER", "default", &format!("-{right}")]).await.unwrap();
+            for n in 0..20 {
+                rig.send(request(&format!("{right}-{n}"), "1h"));
+            }
+            rig.until_metric(r#"dwell_ingest_paused{reason="redis"}"#, 1.0).await;
+            rig.redis.order(&["ACL", "SETUSER", "default", &format!("+{right}")]).await.unwrap();
+            for n in 0..20 {
+                rig.until_place(&format!("{right}-{n}"), Place::Scheduled).await;
+            }
+            rig.until_metric(r#"dwell_ingest_paused{reason="redis"}"#, 0.0).await;
+        }
+        rig.taken().await;
+        assert_eq!(rig.broker.published("delay.rejected").len(), 0);
+    }
+}
+
+#[tokio::test]
 async fn told_to_stop_while_redis_is_away_it_ends_in_the_drain_time_and_the_broker_keeps_what_was_not_stored() {
     let fsync = RedisOptions { appendonly: Some(AppendFsync::Always), ..RedisOptions::default() };
     let mut rig = Rig::idle(fsync, &[("redis.durability", "fsync")]).await;
@@ -84,13 +109,13 @@ async fn an_ingest_that_has_read_enough_ahead_of_the_store_says_so() {
     let paused = r#"dwell_ingest_paused{reason="backpressure"}"#;
     assert_eq!(rig.metric(paused), 0.0);
     rig.redis.freeze().unwrap();
-    // A batch of 1024 that is being stored, one that waits for it, and one more, which cannot be handed on.
-    for n in 0..4000 {
+    // A batch of 2048 that is being stored, one that waits for it, and one more, which cannot be handed on.
+    for n in 0..7000 {
         rig.send(request(&format!("job-{n}"), "0"));
     }
     rig.until_metric(paused, 1.0).await;
     rig.redis.thaw().unwrap();
-    assert_eq!(ids(&rig.arrived("orders.a", 4000).await).len(), 4000);
+    assert_eq!(ids(&rig.arrived("orders.a", 7000).await).len(), 7000);
     rig.until_metric(paused, 0.0).await;
     rig.taken().await;
     assert_eq!(rig.until_empty().await, 0);

@@ -17,6 +17,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::rig::{Rig, action, asking, attempts, request, to, verdicts};
+use crate::support::wait_until;
 
 #[tokio::test]
 async fn a_bad_request_is_rejected_as_it_came_with_its_code() {
@@ -34,6 +35,18 @@ async fn a_bad_request_is_rejected_as_it_came_with_its_code() {
     rig.taken().await;
     assert_eq!(rig.metric(r#"dwell_ingest_total{ingest="main",result="rejected"}"#), 4.0);
     assert_eq!(rig.until_empty().await, 0);
+}
+
+#[tokio::test]
+async fn what_declare_made_and_somebody_deleted_is_made_again() {
+    let rig = Rig::start(&[("ingest.main.declare", "true")]).await;
+    rig.send(request("x", "1h"));
+    rig.taken().await;
+    rig.broker.delete("delay.in");
+    wait_until("it is there again", async || format!("{:?}", rig.broker).contains("delay.in").then_some(())).await;
+    rig.send(request("y", "1h"));
+    rig.taken().await;
+    rig.until_place("y", Place::Scheduled).await;
 }
 
 #[tokio::test]

@@ -6,12 +6,12 @@ use dwell::bridge::{Bridge, Failure, Roles, StartError};
 use dwell::config::{self, Overrides, Settings};
 use dwell::http::Readiness;
 use dwell::job::JobId;
-use dwell::servers::{RedisOptions, RedisServer};
 use dwell::store::Store;
 use dwell::store::read::{Found, Place};
 use dwell::telemetry::Metrics;
 use dwell_connectors::memory::{self, Broker};
 use dwell_connectors::{BrokerConfig, Message};
+use dwell_testkit::servers::{RedisOptions, RedisServer};
 
 use crate::support::{DEADLINE, metric, wait_until};
 

@@ -1,7 +1,7 @@
 //! Instances that only read requests beside instances that only deliver.
 
 use dwell::bridge::Roles;
-use dwell::servers::RedisOptions;
+use dwell_testkit::servers::RedisOptions;
 use futures_util::StreamExt;
 
 use super::rig::{Rig, request};

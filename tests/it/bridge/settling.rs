@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use dwell::job::JobId;
-use dwell::servers::RedisOptions;
 use dwell::store::Store;
 use dwell_connectors::conformance::proxy::{Direction, Flow, Proxy};
 use dwell_connectors::memory::Fault;
+use dwell_testkit::servers::RedisOptions;
 
 use super::rig::{ALL, Rig, action, asking, attempts, request, to, verdicts};
 use crate::support::wait_until;
@@ -43,7 +43,7 @@ async fn an_outcome_that_is_settled_again_because_its_answer_was_lost_is_no_lost
     let id = JobId::new("x").unwrap();
     wait_until("the job is over", async || store.find(&id).await.unwrap().is_none().then_some(())).await;
     assert_eq!(rig.metric(r#"dwell_redis_errors_total{class="io"}"#), 0.0, "it was not settled by a second try");
-    link.mend();
+    link.heal();
     wait_until("the loss is seen", async || (rig.metric(r#"dwell_redis_errors_total{class="io"}"#) > 0.0).then_some(())).await;
     assert!(rig.stop(Duration::from_secs(10)).await, "all was settled");
     assert_eq!(rig.metric("dwell_leases_lost_total"), 0.0);

@@ -5,10 +5,10 @@ use std::time::Duration;
 use dwell::bridge::{Cause, Failure};
 use dwell::config;
 use dwell::http::{Readiness, Waiting};
-use dwell::servers::RedisOptions;
 use dwell::store::read::Place;
 use dwell_connectors::memory::{self, Broker};
 use dwell_connectors::{BrokerConfig, ErrorKind};
+use dwell_testkit::servers::RedisOptions;
 
 use super::rig::{ALL, Rig, request};
 use crate::support::{DEADLINE, wait_until};

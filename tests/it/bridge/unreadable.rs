@@ -1,9 +1,9 @@
 //! Requests for jobs that this version cannot read: each is rejected alone, and the rest goes on.
 
 use dwell::job::JobId;
-use dwell::servers::RedisOptions;
 use dwell::store::read::Place;
 use dwell_connectors::Message;
+use dwell_testkit::servers::RedisOptions;
 
 use super::rig::{ALL, Rig, action, asking, request, verdicts};
 

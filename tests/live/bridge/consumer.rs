@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use dwell::servers::RedisOptions;
 use dwell::store::read::Place;
 use dwell_connectors::{Message, Outcome};
+use dwell_testkit::servers::RedisOptions;
+use futures_util::future::join_all;
 use parking_lot::Mutex;
 use serde_json::Value;
 
@@ -27,16 +28,17 @@ fn word(action: &str, id: &str) -> Message {
 }
 
 /// What came on a subject, in its order.
-struct Mailbox(Arc<Mutex<Vec<Message>>>, #[allow(dead_code, reason = "reads as long as it lives")] dwell::stage::traffic::Consumer);
+struct Mailbox(Arc<Mutex<Vec<Message>>>, #[allow(dead_code, reason = "reads as long as it lives")] dwell_testkit::stage::traffic::Consumer);
 
 impl Mailbox {
     async fn of(rig: &Rig, subject: &str) -> Mailbox {
         let came = Arc::<Mutex<Vec<Message>>>::default();
         let into = came.clone();
-        let reader = dwell::stage::traffic::Consumer::open(&rig.broker(), subject, dwell_connectors::Acks::Explicit, move |_, messages| {
-            into.lock().extend(messages)
-        })
-        .await;
+        let reader =
+            dwell_testkit::stage::traffic::Consumer::open(&rig.broker(), subject, dwell_connectors::Acks::Explicit, move |_, messages| {
+                into.lock().extend(messages)
+            })
+            .await;
         Mailbox(came, reader.unwrap())
     }
 
@@ -130,6 +132,14 @@ async fn a_ttr_that_ends_after_its_instance_was_killed_is_noticed_as_soon() {
     let jobs = (0..64).map(|n| job(&format!("job-{n}"), "0", "3s"));
     rig.producer().publish(jobs.collect()).await;
     orders.until(64).await;
+    // An attempt whose confirm was not settled yet is over with its lease, not with its TTR.
+    let store = rig.store().await;
+    wait_until("all wait for their consumer", async || {
+        let ids = (0..64).map(|n| dwell::job::JobId::new(format!("job-{n}")).unwrap());
+        let found = join_all(ids.map(async |id| store.find(&id).await.unwrap())).await;
+        found.into_iter().all(|found| found.and_then(|found| found.state).is_some_and(|state| state.held)).then_some(())
+    })
+    .await;
     killed.kill().unwrap();
     let came = orders.until(128).await;
     let at = |id: &str, attempt: &str| {

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use dwell::servers::{AppendFsync, RedisOptions};
+use dwell_testkit::servers::{AppendFsync, RedisOptions};
 
 use super::rig::Rig;
 

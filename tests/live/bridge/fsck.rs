@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use dwell::config::Settings;
 use dwell::dispatch::lease_of;
-use dwell::servers::RedisOptions;
 use dwell::store::act::SweepRules;
 use dwell::store::fsck::{self, Finding, Rules};
+use dwell_testkit::servers::RedisOptions;
 
 use super::rig::{Rig, published};
 

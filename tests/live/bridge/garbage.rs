@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use dwell::clock;
-use dwell::servers::{DwellServer, RedisOptions};
 use dwell::store::record;
+use dwell_testkit::servers::{DwellServer, RedisOptions};
 use rand::rngs::StdRng;
 use rand::{Rng as _, RngExt as _, SeedableRng as _};
 use redis::aio::MultiplexedConnection;
@@ -160,7 +160,7 @@ async fn garbage_in_every_key_harms_no_job_and_does_not_drown_the_log() {
     let count = rig.book.lock().count();
     rig.until_arrived(count).await;
 
-    // Keys of another type: nothing of these buckets can be delivered until they are mended, and everything of the others is.
+    // Keys of another type: nothing of these buckets can be delivered until they are repaired, and everything of the others is.
     let due_ms = clock::wall_ms() + 3000;
     let jobs: Vec<Job> = (0..400).map(|n| Job { id: format!("late-{n}"), when: When::At(due_ms) }).collect();
     rig.producer().send(&jobs).await;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use dwell::servers::{DwellServer, RedisOptions};
+use dwell_testkit::servers::{DwellServer, RedisOptions};
 use redis::aio::MultiplexedConnection;
 
 use super::rig::{Rig, SETTLE};

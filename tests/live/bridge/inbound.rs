@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use dwell::bench::usage::Usage;
 use dwell::clock;
 use dwell::config::{self, Overrides};
-use dwell::servers::{BrokerKind, BrokerServer, DwellServer, RedisOptions, RedisServer};
 use dwell_connectors::{BrokerConfig, Destination, Message, Outcome, Publication, Role};
+use dwell_testkit::servers::{BrokerKind, BrokerServer, DwellServer, RedisOptions, RedisServer};
+use dwell_testkit::usage::Usage;
 
 use super::rig::scraped;
 use crate::support::{namespace, redis_link, wait_within};

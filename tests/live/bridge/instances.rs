@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 use dwell::clock;
-use dwell::servers::{DwellServer, RedisOptions};
+use dwell_testkit::servers::{DwellServer, RedisOptions};
 use tempfile::TempDir;
 
 use super::load::{Job, When};
@@ -116,7 +116,7 @@ async fn put_to_sleep(rig: &Rig, sleeper: &DwellServer, others: [&DwellServer; 2
 async fn instances_whose_clocks_are_a_minute_wrong_fire_nothing_early_and_lose_nothing() {
     let folder = TempDir::new().unwrap();
     // That of the campaigns: the wall clock is wrong by as many seconds as a file says.
-    let library = compiled(folder.path(), "chaos/src/world/clock.c");
+    let library = compiled(folder.path(), "lab/src/chaos/world/clock.c");
     let rig = Rig::new("clock", RedisOptions::default(), SETTINGS).await;
     let mut fleet = Vec::new();
     for offset in ["-60", "60", ""] {

@@ -1,7 +1,7 @@
 //! Very many jobs due at one instant.
 
 use dwell::clock;
-use dwell::servers::RedisOptions;
+use dwell_testkit::servers::RedisOptions;
 
 use super::load::{Job, When};
 use super::rig::{Rig, published};

@@ -1,8 +1,8 @@
 //! The metrics and the ledger tell the same story.
 
 use dwell::clock;
-use dwell::servers::RedisOptions;
 use dwell_connectors::{Message, Outcome};
+use dwell_testkit::servers::RedisOptions;
 
 use super::load::mixed;
 use super::rig::{Rig, published, scraped};
@@ -15,7 +15,7 @@ const CANCELLED: usize = 20;
 const LATER: usize = 10;
 const DEAD: usize = 5;
 
-async fn ingested(dwell: &dwell::servers::DwellServer, result: &str) -> u64 {
+async fn ingested(dwell: &dwell_testkit::servers::DwellServer, result: &str) -> u64 {
     scraped(dwell, &format!("dwell_ingest_total{{ingest=\"main\",result=\"{result}\"}}")).await
 }
 

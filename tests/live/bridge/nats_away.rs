@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use dwell::servers::RedisOptions;
+use dwell_testkit::servers::RedisOptions;
 
 use super::load::{Job, When};
 use super::rig::{Rig, published};

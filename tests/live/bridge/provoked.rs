@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use dwell::servers::{DwellServer, RedisOptions};
 use dwell_connectors::{Message, Outcome};
+use dwell_testkit::servers::{DwellServer, RedisOptions};
 use serde_json::json;
 
 use super::load::Producer;

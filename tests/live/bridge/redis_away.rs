@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use dwell::servers::{AppendFsync, RedisOptions};
+use dwell_testkit::servers::{AppendFsync, RedisOptions};
 
 use super::rig::{ACK_WAIT, Rig, TARGET, published, scraped};
 use crate::support::{jetstream, wait_within};

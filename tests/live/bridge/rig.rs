@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dwell::config::{self, Overrides, Settings};
-use dwell::servers::{DwellServer, NatsOptions, NatsServer, RedisOptions, RedisServer};
 use dwell::store::Store;
 use dwell::store::read::Counts;
 use dwell_connectors::{Acks, BrokerConfig, Message, SourceOptions, Start};
+use dwell_testkit::servers::{DwellServer, NatsOptions, NatsServer, RedisOptions, RedisServer};
 use parking_lot::Mutex;
 use redis::AsyncCommands;
 use redis::aio::MultiplexedConnection;
@@ -240,6 +240,7 @@ async fn read(broker: BrokerConfig, book: Book) {
             acks: Acks::Explicit,
             start: Start::Earliest,
             apart: Vec::new(),
+            expired_queue: None,
         };
         // Each try owns its part: the future is sent to another thread.
         let broker = broker.clone();

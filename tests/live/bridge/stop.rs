@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use dwell::clock;
-use dwell::servers::{DwellServer, RedisOptions};
+use dwell_testkit::servers::{DwellServer, RedisOptions};
 
 use super::load::{Job, When};
 use super::rig::{Rig, scraped};

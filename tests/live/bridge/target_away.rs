@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use dwell::clock;
 use dwell::config::{self, Overrides};
-use dwell::servers::{BrokerKind, BrokerServer, DwellServer, RedisOptions, RedisServer};
-use dwell::stage::traffic::{Consumer, Producer};
 use dwell::store::Store;
 use dwell_connectors::{Acks, BrokerConfig, Destination, Message, Role};
+use dwell_testkit::servers::{BrokerKind, BrokerServer, DwellServer, RedisOptions, RedisServer};
+use dwell_testkit::stage::traffic::{Consumer, Producer};
 use futures_util::future::try_join3;
 use parking_lot::Mutex;
 use tokio::time::{MissedTickBehavior, interval};

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use dwell::clock;
-use dwell::servers::{DwellServer, RedisOptions};
+use dwell_testkit::servers::{DwellServer, RedisOptions};
 use redis::aio::MultiplexedConnection;
 use serde_json::{Value, json};
 

@@ -1,6 +1,6 @@
-//! `dwell check` against servers on which something is wrong: its line, its mend, its exit code, and that `dwell run` exits the same.
+//! `dwell check` against servers on which something is wrong: its line, its hint, its exit code, and that `dwell run` exits the same.
 
-use dwell::servers::{AppendFsync, NatsOptions, RedisOptions};
+use dwell_testkit::servers::{AppendFsync, NatsOptions, RedisOptions};
 use serde_json::Value;
 
 use super::bed::{Bed, SECRET, run_with};
@@ -12,9 +12,9 @@ pub(super) fn check(bed: &Bed, settings: &str, more: &[&str], code: i32) -> Vec<
     let more: Vec<&str> = more.iter().flat_map(|setting| ["--set", setting]).collect();
     let said = run_with(&[&["-c", &config, "check", "-o", "json"][..], &more].concat(), b"");
     assert_eq!((said.code, said.err.as_str()), (code, ""), "{}", said.out);
-    let lines: Vec<Value> = said.lines().into_iter().filter(|line| line["ok"] == false || line["mend"] != "").collect();
+    let lines: Vec<Value> = said.lines().into_iter().filter(|line| line["ok"] == false || line["hint"] != "").collect();
     for line in &lines {
-        assert_ne!(line["mend"], "", "{line}");
+        assert_ne!(line["hint"], "", "{line}");
     }
     if code != 0 {
         let ran = run_with(&[&["-c", &config, "run", "--wait", "0s"][..], &more].concat(), b"");
@@ -31,9 +31,9 @@ pub(super) fn line<'a>(lines: &'a [Value], name: &str) -> &'a Value {
 }
 
 #[track_caller]
-pub(super) fn says(line: &Value, ok: bool, detail: &str, mend: &str) {
+pub(super) fn says(line: &Value, ok: bool, detail: &str, hint: &str) {
     let text = |key: &str| line[key].as_str().unwrap().to_owned();
-    assert!(line["ok"] == ok && text("detail").contains(detail) && text("mend").contains(mend), "{line}");
+    assert!(line["ok"] == ok && text("detail").contains(detail) && text("hint").contains(hint), "{line}");
 }
 
 #[tokio::test]
@@ -49,7 +49,7 @@ async fn servers_that_are_away() {
     let lines = check(&bed, &settings, &[], 69);
     let away = format!("cannot connect to nats at nats://127.0.0.1:{}: ", bed.nats.port());
     says(line(&lines, "brokers.main"), false, &away, "is the server running");
-    says(line(&lines, "ingest.main"), false, "see brokers.main", "mend brokers.main first");
+    says(line(&lines, "ingest.main"), false, "see brokers.main", "see to brokers.main first");
 }
 
 #[tokio::test]
@@ -140,6 +140,7 @@ async fn a_durability_that_this_redis_cannot_give() {
 
     let options = RedisOptions { appendonly: Some(AppendFsync::Always), ..RedisOptions::default() };
     let bed = Bed::with(options, NatsOptions::default()).await;
+    bed.stream("ORDERS", &["orders.>"]);
     assert_eq!(check(&bed, &bed.settings(true), &["redis.durability=fsync"], 0), Vec::<Value>::new());
 }
 
@@ -173,7 +174,9 @@ async fn wrong_credentials_are_told_without_being_shown() {
     let nats =
         NatsOptions { config: "authorization { user: dwell, password: right }".to_owned(), credentials: Some("dwell:right".to_owned()) };
     let bed = Bed::with(redis, nats).await;
-    assert_eq!(check(&bed, &bed.settings(true), &[], 0).len(), 1);
+    let lines = check(&bed, &bed.settings(true), &[], 0);
+    assert_eq!(lines.len(), 2);
+    says(line(&lines, "brokers.main.allow"), true, "nothing takes messages at `orders.>`", "make that destination");
     let url = format!("redis.urls=redis://:{SECRET}@127.0.0.1:{}", bed.redis.port());
     let lines = check(&bed, &bed.settings(true), &[&url], 69);
     says(line(&lines, "redis"), false, "uthentication", "check the user and the password in redis.urls");

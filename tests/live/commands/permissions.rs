@@ -1,6 +1,6 @@
 //! What `dwell check` and the start say where a user lacks a right.
 
-use dwell::servers::{NatsOptions, RedisOptions};
+use dwell_testkit::servers::{NatsOptions, RedisOptions};
 
 use super::bed::{Bed, SECRET};
 use super::check_servers::{check, line, says};
@@ -17,12 +17,12 @@ async fn redis_user(bed: &Bed, name: &str, rules: &[&str]) -> String {
 async fn a_redis_user_without_what_the_scripts_need() {
     let bed = Bed::new().await;
     let settings = bed.settings(true);
-    // What the mend says is enough, for check and for a start.
+    // What the hint says is enough, for check and for a start.
     let least = ["~{dwell:*", "~dwell:*", "&dwell:*", "+@read", "+@write", "+@scripting", "+@pubsub", "+@connection", "+info", "+time"];
     let user = redis_user(&bed, "least", &least).await;
     assert_eq!(check(&bed, &settings, &[&user], 0).len(), 1);
     let text = settings.replace(&bed.redis.url(), user.strip_prefix("redis.urls=").unwrap());
-    dwell::servers::DwellServer::start(super::bed::program(), &text).await.unwrap().stop().await.unwrap();
+    dwell_testkit::servers::DwellServer::start(super::bed::program(), &text).await.unwrap().stop().await.unwrap();
     for arguments in [&["fsck"][..], &["fsck", "--repair"]] {
         let said = bed.run(&[arguments, &["--set", &user]].concat());
         assert_eq!((said.code, said.out.as_str()), (0, "no damage, 0 jobs looked at\n"), "{}", said.err);

@@ -1,6 +1,6 @@
 //! `dwell run` with a server away at its start: what can work works, the rest is waited for and named, and `--wait` bounds it.
 
-use dwell::servers::{DwellServer, NatsOptions, NatsServer};
+use dwell_testkit::servers::{DwellServer, NatsOptions, NatsServer};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use dwell::servers::DwellServer;
+use dwell_testkit::servers::DwellServer;
 use serde_json::Value;
 
 use super::bed::{Bed, program};

@@ -1,6 +1,6 @@
 //! Each call, and each of its statuses.
 
-use dwell::servers::{AppendFsync, NatsOptions, RedisOptions, find};
+use dwell_testkit::servers::{AppendFsync, NatsOptions, RedisOptions, find};
 use serde_json::{Value, json};
 
 use super::sidecar::Sidecar;

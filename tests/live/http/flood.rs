@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use dwell::servers::{DwellServer, RedisOptions};
+use dwell_testkit::servers::{DwellServer, RedisOptions};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::time::timeout;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use dwell::config::{self, Overrides};
 use dwell::job::{Action, Due, Verdict};
-use dwell::stage::traffic::{Consumer, Producer};
 use dwell_connectors::{Acks, Destination, Message};
+use dwell_testkit::stage::traffic::{Consumer, Producer};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 

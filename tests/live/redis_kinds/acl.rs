@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use dwell::config::Redis;
-use dwell::servers::{AppendFsync, RedisOptions, RedisServer, find};
 use dwell::store::error::StoreError;
 use dwell::store::fsck::{self, Rules};
 use dwell::store::{Store, Unobserved, fleet};
+use dwell_testkit::servers::{AppendFsync, RedisOptions, RedisServer, find};
 
 use super::kind::{all_commands, lines, rig};
 use crate::bridge::load::mixed;

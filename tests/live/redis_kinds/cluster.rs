@@ -2,8 +2,8 @@
 
 use std::collections::HashSet;
 
-use dwell::servers::{RedisCluster, RedisOptions};
 use dwell::store::fsck;
+use dwell_testkit::servers::{RedisCluster, RedisOptions};
 
 use super::acl;
 use super::kind::{Bystanders, all_commands, jobs, lines, nothing_lost, now_ms, per_tick, rig, tag, tell_recovery};

@@ -1,7 +1,7 @@
 //! Redis Cluster with a master that hangs (SIGSTOP): it keeps its connections and answers nothing.
 
 use dwell::clock;
-use dwell::servers::{RedisCluster, RedisOptions};
+use dwell_testkit::servers::{RedisCluster, RedisOptions};
 
 use super::kind::{jobs, lines, nothing_lost, per_tick, rig, tag};
 use crate::bridge::load::{Job, When};

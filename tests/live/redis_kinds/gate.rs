@@ -3,13 +3,14 @@
 use std::collections::HashMap;
 
 use dwell::config::{Durability, Redis, RedisMode};
-use dwell::job::{Action, Verdict};
-use dwell::servers::{RedisCluster, RedisOptions};
+use dwell::job::{Action, DeadReason, Due, Verdict};
 use dwell::store::Store;
 use dwell::store::error::Class;
+use dwell::store::settle::{Bury, Stood};
+use dwell_testkit::servers::{RedisCluster, RedisOptions, RedisServer, find};
 
 use super::kind::tag;
-use crate::store::bed::{FAR, MAIN, RETRY, action, open, request, settings};
+use crate::store::bed::{FAR, LEASE, MAIN, PAST, RETRY, action, held, open, request, settings};
 use crate::support::{namespace, wait_until};
 
 const BUCKETS: u16 = 16;
@@ -121,12 +122,7 @@ async fn a_slot_on_its_way_holds_its_own_bucket_back_and_no_other() {
     let (settings, store) = gated(&cluster).await;
     let ids = ids(&store);
     store.schedule(&[request(&ids[&3], 1, FAR)]).await.unwrap();
-    let slot = cluster.slot_of(&tag(&settings, 3)).await.unwrap();
-    let from = cluster.master_of(slot).await.unwrap();
-    let (source, target) = (&cluster.nodes[from], &cluster.nodes[(from + 1) % 3]);
-    let [source_id, target_id] = [source.order(&["CLUSTER", "MYID"]).await.unwrap(), target.order(&["CLUSTER", "MYID"]).await.unwrap()];
-    target.order(&["CLUSTER", "SETSLOT", &slot.to_string(), "IMPORTING", &source_id[0]]).await.unwrap();
-    source.order(&["CLUSTER", "SETSLOT", &slot.to_string(), "MIGRATING", &target_id[0]]).await.unwrap();
+    let (slot, from) = begin_to_leave(&cluster, &settings, 3).await;
     let error = store.schedule(&[request(&ids[&3], 2, FAR)]).await.unwrap_err();
     assert_eq!(error.class, Class::Unserved, "{error}");
     store.schedule(&[request(&ids[&4], 3, FAR)]).await.unwrap();
@@ -142,22 +138,77 @@ async fn a_job_alone_in_its_bucket_is_not_lost_under_a_slot_that_leaves() {
     let ids = ids(&store);
     let id = &ids[&3];
     store.schedule(&[request(id, 1, FAR)]).await.unwrap();
-    let slot = cluster.slot_of(&tag(&settings, 3)).await.unwrap();
-    let from = cluster.master_of(slot).await.unwrap();
-    let (source, target) = (&cluster.nodes[from], &cluster.nodes[(from + 1) % 3]);
-    // Each key of the bucket is there: nothing is missing as the script begins.
-    let key = |name: &str| format!("{}:{name}", tag(&settings, 3));
+    let source = every_key_is_there(&cluster, &settings, 3).await;
+    begin_to_leave(&cluster, &settings, 3).await;
+    // What became empty under the script would be refused to it.
+    assert_eq!(store.act(&action(Action::Fire, id, 2), RETRY).await.unwrap().verdict, Verdict::Firing);
+    let due = source.order(&["ZCARD", &format!("{}:due:main", tag(&settings, 3))]).await.unwrap();
+    assert_eq!(due, ["1"], "the job still waits");
+}
+
+#[tokio::test]
+async fn memories_that_are_full_turn_over_only_once_a_slot_that_leaves_has_arrived() {
+    const FILL: &str = "for n = 1, 65537 do redis.call('HSET', KEYS[1], 'message ' .. n, 'not_found:') end return 1";
+    let newer = find::redis_server_waitaof().unwrap();
+    for program in [None, Some(newer)] {
+        let cluster = RedisCluster::start(RedisOptions { program, ..RedisOptions::default() }).await.unwrap();
+        let (settings, store) = gated(&cluster).await;
+        let (buckets, ids) = (store.keys(), (0..).map(|number| format!("job-{number}")));
+        let ids: Vec<String> = ids.filter(|id| buckets.bucket_of(id) == 3).take(4).collect();
+        store.schedule(&[request(&ids[3], 1, PAST)]).await.unwrap();
+        let lease = store.claim(3, MAIN, LEASE, 1, 1 << 20).await.unwrap().jobs.remove(0);
+        let bury = Bury { job: held(&lease), reason: DeadReason::Invalid, error: String::new() };
+        assert_eq!(store.bury(3, &[bury]).await.unwrap(), [Stood::Settled]);
+        for (message, id) in (2..).zip(&ids[..3]) {
+            store.schedule(&[request(id, message, Due::At(3_900_000_000_000))]).await.unwrap();
+        }
+        let source = every_key_is_there(&cluster, &settings, 3).await;
+        let key = |name: &str| format!("{}:{name}", tag(&settings, 3));
+        source.order(&["EVAL", FILL, "1", &key("acts")]).await.unwrap();
+        let (slot, from) = begin_to_leave(&cluster, &settings, 3).await;
+
+        let replaced = store.schedule(&[request(&ids[0], 10, FAR)]).await.unwrap().answers[0];
+        assert_eq!(replaced.verdict, Verdict::Replaced);
+        assert_eq!(store.act(&action(Action::Reschedule, &ids[1], 11), RETRY).await.unwrap().verdict, Verdict::Rescheduled);
+        let fired = store.act(&action(Action::Fire, &ids[2], 12), RETRY).await.unwrap();
+        assert_eq!(fired.verdict, Verdict::Firing);
+        assert_eq!(store.act(&action(Action::Requeue, &ids[3], 13), RETRY).await.unwrap().verdict, Verdict::Requeued);
+        for (id, due_ms) in [(&ids[0], 4_000_000_000_000), (&ids[1], 4_000_000_000_000), (&ids[2], fired.due_ms.unwrap())] {
+            assert_eq!(source.order(&["ZSCORE", &key("due:main"), id]).await.unwrap(), [due_ms.to_string()], "{id}");
+        }
+        assert_eq!(source.order(&["HGET", &key("acts_old"), "x"]).await.unwrap(), [""], "nothing is forgotten yet");
+
+        let target = (from + 1) % 3;
+        cluster.migrate(slot, target).await.unwrap();
+        let cancel = action(Action::Cancel, &ids[0], 14);
+        let cancelled = wait_until("it has arrived", async || store.act(&cancel, RETRY).await.ok()).await;
+        assert_eq!(cancelled.verdict, Verdict::Cancelled);
+        let older = cluster.nodes[target].order(&["HLEN", &key("acts_old")]).await.unwrap()[0].parse::<u64>().unwrap();
+        assert!((65_538..65_600).contains(&older), "{older}: they turn now");
+    }
+}
+
+/// Puts something into each key of a bucket, so that none is missing as a script begins: the master that has them.
+async fn every_key_is_there<'a>(cluster: &'a RedisCluster, settings: &Redis, bucket: u16) -> &'a RedisServer {
+    let slot = cluster.slot_of(&tag(settings, bucket)).await.unwrap();
+    let source = &cluster.nodes[cluster.master_of(slot).await.unwrap()];
+    let key = |name: &str| format!("{}:{name}", tag(settings, bucket));
     for name in ["state", "gone", "gone_old", "acts", "acts_old"] {
         source.order(&["HSET", &key(name), "x", ""]).await.unwrap();
     }
     for name in ["run", "dead"] {
         source.order(&["ZADD", &key(name), "9999999999999", "x"]).await.unwrap();
     }
+    source
+}
+
+/// The slot of a bucket begins to leave for the next master: the slot, and the master that it leaves.
+async fn begin_to_leave(cluster: &RedisCluster, settings: &Redis, bucket: u16) -> (u16, usize) {
+    let slot = cluster.slot_of(&tag(settings, bucket)).await.unwrap();
+    let from = cluster.master_of(slot).await.unwrap();
+    let (source, target) = (&cluster.nodes[from], &cluster.nodes[(from + 1) % 3]);
     let [source_id, target_id] = [source.order(&["CLUSTER", "MYID"]).await.unwrap(), target.order(&["CLUSTER", "MYID"]).await.unwrap()];
     target.order(&["CLUSTER", "SETSLOT", &slot.to_string(), "IMPORTING", &source_id[0]]).await.unwrap();
     source.order(&["CLUSTER", "SETSLOT", &slot.to_string(), "MIGRATING", &target_id[0]]).await.unwrap();
-    // What became empty under the script would be refused to it.
-    assert_eq!(store.act(&action(Action::Fire, id, 2), RETRY).await.unwrap().verdict, Verdict::Firing);
-    let due = source.order(&["ZCARD", &key("due:main")]).await.unwrap();
-    assert_eq!(due, ["1"], "the job still waits");
+    (slot, from)
 }

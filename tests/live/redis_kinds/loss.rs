@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use dwell::config::{Durability, Redis};
-use dwell::servers::{AppendFsync, RedisOptions, RedisServer, find};
+use dwell_testkit::servers::{AppendFsync, RedisOptions, RedisServer, find};
 use parking_lot::Mutex;
 use tempfile::TempDir;
 use tokio::task::JoinSet;

@@ -1,6 +1,6 @@
 //! Redis with Sentinel: the master is killed under load.
 
-use dwell::servers::{RedisOptions, RedisSentinel};
+use dwell_testkit::servers::{RedisOptions, RedisSentinel};
 
 use super::acl;
 use super::kind::{Bystanders, all_commands, jobs, lines, nothing_lost, now_ms, per_tick, rig, tell_recovery};

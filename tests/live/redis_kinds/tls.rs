@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use dwell::servers::{DwellServer, RedisCluster, RedisOptions, RedisServer};
+use dwell_testkit::servers::{DwellServer, RedisCluster, RedisOptions, RedisServer};
 use tempfile::TempDir;
 
 use super::kind::{lines, rig};

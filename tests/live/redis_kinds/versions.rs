@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use dwell::servers::{AppendFsync, RedisOptions, RedisServer, find};
+use dwell_testkit::servers::{AppendFsync, RedisOptions, RedisServer, find};
 
 use super::kind::{all_commands, lines, rig};
 use crate::bridge::load::mixed;

@@ -4,7 +4,7 @@ use std::process::Stdio;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use dwell::servers::BrokerKind;
+use dwell_testkit::servers::BrokerKind;
 use futures_util::future::join_all;
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;

@@ -3,11 +3,11 @@
 use std::time::{Duration, Instant};
 
 use dwell::config::{self, Overrides};
-use dwell::servers::{BrokerKind, BrokerServer, DwellServer, RedisOptions, RedisServer};
-use dwell::stage::traffic::Producer;
 use dwell::store::Store;
 use dwell_connectors::conformance::proxy::{Direction, Flow, Proxy};
 use dwell_connectors::{Destination, Message};
+use dwell_testkit::servers::{BrokerKind, BrokerServer, DwellServer, RedisOptions, RedisServer};
+use dwell_testkit::stage::traffic::Producer;
 
 use super::trio::program;
 use crate::support::wait_within;

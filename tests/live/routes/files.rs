@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use dwell::servers::BrokerKind;
 use dwell_connectors::Message;
+use dwell_testkit::servers::BrokerKind;
 
 use super::trio::{Trio, request};
 

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use dwell::clock;
 use dwell::config::{self, Overrides};
-use dwell::servers::{DwellServer, KafkaOptions, KafkaServer, RedisOptions, RedisServer};
-use dwell::stage::traffic::{Consumer, Producer};
 use dwell::store::Store;
 use dwell_connectors::{Acks, Destination, Message, Role};
+use dwell_testkit::servers::{DwellServer, KafkaOptions, KafkaServer, RedisOptions, RedisServer};
+use dwell_testkit::stage::traffic::{Consumer, Producer};
 use parking_lot::Mutex;
 
 use super::trio::{Seen, program, text};

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, HashMap};
 
 use bytes::Bytes;
 use dwell::clock;
-use dwell::servers::BrokerKind;
 use dwell_connectors::{Message, Value};
+use dwell_testkit::servers::BrokerKind;
 use futures_util::future::join_all;
 
 use super::trio::{Reading, Trio, text};

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use dwell::servers::{BrokerKind, DwellServer, RabbitOptions, RabbitServer, RedisOptions, RedisServer, find};
+use dwell_testkit::servers::{BrokerKind, DwellServer, RabbitOptions, RabbitServer, RedisOptions, RedisServer, find};
 use serde_json::{Value, json};
 use tokio::process::Command;
 
@@ -20,7 +20,7 @@ const BEFORE: &str = r#"{
 }"#;
 
 /// The blocks of this language on the page, in order, without the indent of the list that they stand in.
-fn blocks(page: &str, language: &str) -> Vec<String> {
+pub(crate) fn blocks(page: &str, language: &str) -> Vec<String> {
     let fence = format!("```{language}");
     let mut blocks = Vec::new();
     let mut block: Option<String> = None;
@@ -40,7 +40,7 @@ fn blocks(page: &str, language: &str) -> Vec<String> {
 }
 
 /// Runs commands as a shell does, in this folder, with the tools of this server.
-async fn shell(rabbit: &RabbitServer, folder: &Path, commands: &str) {
+pub(crate) async fn shell(rabbit: &RabbitServer, folder: &Path, commands: &str) {
     let tools = find::rabbitmq_server().unwrap().parent().unwrap().display().to_string();
     let path = format!("{tools}:{}", std::env::var("PATH").unwrap());
     let mut shell = Command::new("sh");
@@ -53,7 +53,8 @@ async fn shell(rabbit: &RabbitServer, folder: &Path, commands: &str) {
 async fn producers_and_consumers_of_the_plugin_change_nothing() {
     let page = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/migrate-from-rabbitmq-plugin.md")).unwrap();
     let (commands, definitions) = (blocks(&page, "sh"), blocks(&page, "json"));
-    assert_eq!((commands.len(), definitions.len()), (3, 2), "the page has other steps than this test");
+    assert_eq!((commands.len(), definitions.len()), (4, 2), "the page has other steps than this test");
+    let [seen, second, held, changed] = commands.try_into().unwrap();
     let (rabbit, redis) = tokio::join!(RabbitServer::start(RabbitOptions::default()), RedisServer::start(RedisOptions::default()));
     let (rabbit, redis) = (rabbit.unwrap(), redis.unwrap());
     let folder = tempfile::tempdir().unwrap();
@@ -62,11 +63,13 @@ async fn producers_and_consumers_of_the_plugin_change_nothing() {
     }
     shell(&rabbit, folder.path(), "rabbitmqctl import_definitions standing.json").await;
 
-    shell(&rabbit, folder.path(), &commands[0]).await;
-    shell(&rabbit, folder.path(), &commands[1]).await;
+    shell(&rabbit, folder.path(), &seen).await;
+    shell(&rabbit, folder.path(), &second).await;
     let settings = files::settings("rabbitmq-plugin", &redis.url(), |_| rabbit.url());
     let mut dwell = DwellServer::start(program(), &settings).await.unwrap();
-    shell(&rabbit, folder.path(), &commands[2]).await;
+    // Nothing is held where there is no plugin.
+    shell(&rabbit, folder.path(), &format!("test '[]' = \"$({})\"", held.trim().replace("rabbitmqctl", "rabbitmqctl -q"))).await;
+    shell(&rabbit, folder.path(), &changed).await;
 
     // With a delay, without one, and with one below zero.
     let message =
@@ -86,4 +89,11 @@ async fn producers_and_consumers_of_the_plugin_change_nothing() {
     let names: Vec<&str> = seen[3]["headers"].as_array().unwrap().iter().map(|pair| pair[0].as_str().unwrap()).collect();
     assert!(names.contains(&"tag") && names.contains(&"delayed-id") && !names.contains(&"x-delay"), "{names:?}");
     dwell.stop().await.unwrap();
+
+    // Several exchanges, as the page has them.
+    let several = format!("[redis]\nurls = [\"{}\"]\n{}", redis.url(), blocks(&page, "toml")[0]);
+    std::fs::write(folder.path().join("several.toml"), several).unwrap();
+    let mut check = Command::new(program());
+    let said = check.args(["check", "--offline", "-c"]).arg(folder.path().join("several.toml")).output().await.unwrap();
+    assert!(said.status.success(), "{said:?}");
 }

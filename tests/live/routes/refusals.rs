@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, HashMap};
 
 use dwell::request::Code;
-use dwell::servers::BrokerKind;
 use dwell_connectors::Message;
+use dwell_testkit::servers::BrokerKind;
 use futures_util::future::join_all;
 
 use super::trio::{Trio, request, text, texts};

@@ -1,7 +1,7 @@
 //! What may become of a job, on each broker: retried and dead, finished by its consumer, cancelled.
 
-use dwell::servers::BrokerKind;
 use dwell_connectors::Message;
+use dwell_testkit::servers::BrokerKind;
 use futures_util::future::join_all;
 
 use super::trio::{Reading, Trio, request, text, texts};

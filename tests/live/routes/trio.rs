@@ -7,10 +7,10 @@ use std::sync::Arc;
 
 use dwell::config::{self, Overrides, Settings};
 use dwell::job::JobId;
-use dwell::servers::{BrokerKind, BrokerServer, DwellServer, RedisOptions, RedisServer};
-use dwell::stage::traffic::{Consumer, Producer};
 use dwell::store::Store;
 use dwell_connectors::{Acks, BrokerConfig, Destination, Message, Role};
+use dwell_testkit::servers::{BrokerKind, BrokerServer, DwellServer, RedisOptions, RedisServer};
+use dwell_testkit::stage::traffic::{Consumer, Producer};
 use futures_util::future::join_all;
 use parking_lot::Mutex;
 
@@ -138,12 +138,7 @@ impl Trio {
 
     /// Reads a destination that is there.
     pub(crate) async fn read(&self, kind: BrokerKind, destination: &str) -> Reading {
-        let seen = Arc::new(Mutex::new(Vec::new()));
-        let into = seen.clone();
-        let consumer = Consumer::open(self.broker(kind), destination, Acks::Explicit, move |at_us, messages| {
-            into.lock().extend(messages.into_iter().map(|message| (at_us, message)));
-        });
-        Reading { what: format!("{destination} on {}", kind.as_str()), seen, _consumer: consumer.await.unwrap() }
+        Reading::open(self.broker(kind), destination).await
     }
 
     /// Ends what runs: `dwell run` first, with its exit code.
@@ -170,6 +165,16 @@ pub(crate) struct Reading {
 }
 
 impl Reading {
+    /// Reads a destination that is there.
+    pub(crate) async fn open(broker: &BrokerConfig, destination: &str) -> Reading {
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let into = seen.clone();
+        let consumer = Consumer::open(broker, destination, Acks::Explicit, move |at_us, messages| {
+            into.lock().extend(messages.into_iter().map(|message| (at_us, message)));
+        });
+        Reading { what: format!("{destination} on {}", broker.kind()), seen, _consumer: consumer.await.unwrap() }
+    }
+
     /// Waits until so many arrived, and gives all.
     pub(crate) async fn until(&self, count: usize) -> Vec<Seen> {
         wait_until(&format!("{count} messages at {}", self.what), async || (self.seen.lock().len() >= count).then_some(())).await;

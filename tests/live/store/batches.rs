@@ -2,9 +2,9 @@
 
 use dwell::job::{Action, Verdict};
 use dwell::request::Request;
-use dwell::servers::{RedisOptions, RedisServer};
 use dwell::store::batch::Asked;
 use dwell::store::error::Class;
+use dwell_testkit::servers::{RedisOptions, RedisServer};
 
 use super::bed::{Bed, FAR, MAIN, PAST, RETRY, action, open, request};
 

@@ -5,10 +5,10 @@ use std::time::Duration;
 use dwell::clock;
 use dwell::job::{Conflict, Due};
 use dwell::request::Schedule;
-use dwell::servers::{RedisOptions, RedisServer};
 use dwell::store::lease::{Ask, Lease};
 use dwell::store::read::Place;
 use dwell::store::settle::{Release, Retry, Stood};
+use dwell_testkit::servers::{RedisOptions, RedisServer};
 
 use super::bed::{Bed, FAR, LEASE, MAIN, PAST, held, id, one_of, request};
 use super::lossy::Lossy;

@@ -1,9 +1,9 @@
 //! One failover to a real replica that lost the claim: fences protect, and `cancelled` is not said of what may have been published.
 
 use dwell::job::{Action, Due, Verdict};
-use dwell::servers::{RedisOptions, RedisServer};
 use dwell::store::error::Class;
 use dwell::store::settle::{Over, Stood};
+use dwell_testkit::servers::{RedisOptions, RedisServer};
 
 use super::bed::{Bed, FAR, LEASE, MAIN, PAST, RETRY, action, held, open, request, settings};
 use crate::support::{redis_link, wait_until};

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use dwell::job::{Action, DeadReason, Verdict};
 use dwell::request::{Act, Origin, Request, Schedule};
-use dwell::servers::{RedisOptions, RedisServer};
 use dwell::store::batch::Asked;
 use dwell::store::error::Class;
 use dwell::store::settle::{Bury, Over, Stood};
+use dwell_testkit::servers::{RedisOptions, RedisServer};
 
 use super::bed::{Bed, FAR, KEEP, MAIN, PAST, RETRY, action, held, open, request, retry};
 use super::lossy::Lossy;
@@ -152,7 +152,7 @@ async fn a_redis_that_evicts_jobs_is_refused() {
         let opened = dwell::store::Store::open(&settings, &[], std::sync::Arc::new(dwell::store::Unobserved)).await;
         match opened {
             Ok(_) => assert!(!refused, "{policy}"),
-            Err(error) => assert!(refused && error.class == Class::Settings && error.mend.contains("noeviction"), "{policy}: {error}"),
+            Err(error) => assert!(refused && error.class == Class::Settings && error.hint.contains("noeviction"), "{policy}: {error}"),
         }
     }
 }

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use dwell::config::{Durability, Redis};
 use dwell::job::{Action, Verdict};
-use dwell::servers::{AppendFsync, RedisOptions, RedisServer, find};
 use dwell::store::error::{Class, StoreError};
 use dwell::store::gate::{Wait, waits_of};
 use dwell::store::link::Link;
 use dwell::store::{Store, Unobserved, meta};
+use dwell_testkit::servers::{AppendFsync, RedisOptions, RedisServer, find};
 
 use super::bed::{FAR, MAIN, PAST, RETRY, action, open, request, settings};
 use crate::support::redis_link;
@@ -52,13 +52,13 @@ async fn fsync_needs_a_server_that_fsyncs_before_it_answers_or_can_be_waited_for
     let old = meta::Facts { waitaof: false, ..facts };
     let error = waits_of(&at(&everysec, Durability::Fsync), &old).unwrap_err();
     assert!(error.class == Class::Settings && error.message.contains("everysec"), "{error}");
-    assert!(error.mend.contains("appendfsync always") && error.mend.contains("7.2"), "{}", error.mend);
+    assert!(error.hint.contains("appendfsync always") && error.hint.contains("7.2"), "{}", error.hint);
     let assumed = Redis { assume_fsync: true, ..at(&everysec, Durability::Fsync) };
     assert_eq!(waits_of(&assumed, &old).unwrap(), Wait::None);
 
     let memory = start(None, None).await;
     let error = wait_of(&at(&memory, Durability::Fsync)).await.unwrap_err();
-    assert!(error.class == Class::Settings && error.mend.contains("appendonly yes"), "{error} {}", error.mend);
+    assert!(error.class == Class::Settings && error.hint.contains("appendonly yes"), "{error} {}", error.hint);
     assert_eq!(wait_of(&at(&memory, Durability::Memory)).await.unwrap(), Wait::None);
     let error = Store::open(&at(&memory, Durability::Fsync), &[], Arc::new(Unobserved)).await.err().unwrap();
     assert_eq!(error.class, Class::Settings);
@@ -122,10 +122,10 @@ async fn scores_read_the_same_on_every_server() {
 }
 
 #[tokio::test]
-async fn a_replica_is_waited_for_and_one_that_hangs_is_an_error_that_mends_itself() {
+async fn a_replica_is_waited_for_and_one_that_hangs_is_an_error_that_heals_itself() {
     let master = start(None, None).await;
     let error = wait_of(&at(&master, Durability::Replica)).await.unwrap_err();
-    assert!(error.class == Class::Settings && error.mend.contains("start a replica"), "{error}");
+    assert!(error.class == Class::Settings && error.hint.contains("start a replica"), "{error}");
 
     let replica = replica_of(&master, None).await;
     let gated = at(&master, Durability::Replica);

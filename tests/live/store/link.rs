@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use dwell::config::Redis;
 use dwell::job::{Action, Verdict};
-use dwell::servers::{AppendFsync, RedisOptions, RedisServer};
 use dwell::store::error::Class;
 use dwell::store::{Store, Unobserved, fleet};
+use dwell_testkit::servers::{AppendFsync, RedisOptions, RedisServer};
 
 use super::bed::{Bed, FAR, KEEP, MAIN, PAST, RETRY, action, id, open, request, settings};
 use crate::support::{namespace, wait_until};
@@ -25,6 +25,23 @@ async fn a_server_that_forgot_the_scripts_is_given_them_again() {
         assert_eq!(bed.act(&action(Action::Finish, "a", 10 * round + 2)).await, Verdict::Finished);
         bed.store.sweep(0, KEEP).await.unwrap();
     }
+}
+
+#[tokio::test]
+async fn a_store_that_is_opened_has_seen_the_clock_of_redis() {
+    let server = RedisServer::start(RedisOptions::default()).await.unwrap();
+    let bed = Bed::on(&server.url(), 1, &[MAIN]).await;
+    let redis::Value::BulkString(stats) = bed.redis(&["INFO", "commandstats"]).await else { panic!() };
+    let stats = String::from_utf8(stats).unwrap();
+    // No script ran yet that would tell it.
+    assert!(!stats.contains("cmdstat_evalsha:") && stats.contains("cmdstat_time:calls=1,"), "{stats}");
+}
+
+#[tokio::test]
+async fn a_namespace_that_no_broker_joined_yet_can_be_looked_at() {
+    let bed = Bed::with(2, &[]).await;
+    let survey = dwell::store::survey::survey(&bed.settings).await.unwrap();
+    assert_eq!((survey.namespace.is_ok(), survey.waiting), (true, Vec::new()));
 }
 
 #[tokio::test]
@@ -109,7 +126,7 @@ async fn a_namespace_keeps_its_number_of_buckets_and_knows_its_brokers() {
     let bed = Bed::with(4, &[MAIN]).await;
     let open_as = async |settings: &Redis| Store::open(settings, &["b".to_owned(), "a".to_owned()], Arc::new(Unobserved)).await;
     let error = open_as(&Redis { buckets: 16, ..bed.settings.clone() }).await.err().unwrap();
-    assert!(error.class == Class::Settings && error.mend.contains("redis.buckets = 4"), "{error} {}", error.mend);
+    assert!(error.class == Class::Settings && error.hint.contains("redis.buckets = 4"), "{error} {}", error.hint);
     assert_eq!(*open_as(&bed.settings).await.unwrap().brokers(), ["a", "b", "main"]);
     let attached = Store::attach(&Redis { buckets: 16, ..bed.settings.clone() }).await.unwrap();
     assert_eq!((attached.keys().buckets(), attached.brokers().len()), (4, 3));
@@ -147,14 +164,14 @@ async fn errors_name_the_server_without_its_password() {
     let url = "redis://someone:hidden-word@127.0.0.1:1";
     let error = Store::open(&settings(url, "nowhere", 16), &[], Arc::new(Unobserved)).await.err().unwrap();
     assert!(error.message.contains("redis://someone:***@127.0.0.1:1") && !error.message.contains("hidden-word"), "{error}");
-    assert!(!error.mend.is_empty());
+    assert!(!error.hint.is_empty());
     let server = RedisServer::start(RedisOptions { password: Some("open-sesame".to_owned()), ..RedisOptions::default() }).await.unwrap();
     let bare = format!("redis://127.0.0.1:{}", server.port());
     let error = Store::open(&settings(&bare, "nowhere", 16), &[], Arc::new(Unobserved)).await.err().unwrap();
     assert!(error.message.contains("NOAUTH"), "{error}");
     let wrong = format!("redis://:wrong-word@127.0.0.1:{}", server.port());
     let error = Store::open(&settings(&wrong, "nowhere", 16), &[], Arc::new(Unobserved)).await.err().unwrap();
-    assert!(error.mend.contains("password") && !error.message.contains("wrong-word"), "{error} {}", error.mend);
+    assert!(error.hint.contains("password") && !error.message.contains("wrong-word"), "{error} {}", error.hint);
     open(&settings(&server.url(), "here", 16), &[MAIN]).await;
 }
 

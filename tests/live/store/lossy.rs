@@ -13,7 +13,7 @@ use super::bed::{Bed, LEASE, MAIN, open};
 use crate::support::wait_until;
 
 pub(super) struct Lossy {
-    link: Proxy,
+    pub(super) link: Proxy,
     pub(super) store: Store,
 }
 
@@ -40,7 +40,7 @@ impl Lossy {
             wait_until("the claim is applied", async || (claimed().await > before).then_some(())).await;
             // Before any of it can come: a long answer may still be on its way.
             self.link.reset();
-            self.link.mend();
+            self.link.heal();
         };
         let (answer, ()) = tokio::join!(self.store.claim_ahead(0, MAIN, Ask { lease: LEASE, most, most_bytes: 1 << 20, ahead }), applied);
         let error = answer.unwrap_err();

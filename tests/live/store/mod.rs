@@ -1,6 +1,7 @@
 //! The store on real Redis servers: every script, every verdict, and what faults do to them.
 
 pub(crate) mod acts;
+mod again;
 mod batches;
 pub(crate) mod bed;
 mod cases;
@@ -16,5 +17,6 @@ mod memories;
 mod model;
 mod requests;
 mod speed;
+mod stalled;
 mod transfer;
 mod types;

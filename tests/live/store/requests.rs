@@ -209,6 +209,25 @@ async fn a_generated_id_never_replaces() {
 }
 
 #[tokio::test]
+async fn who_is_first_takes_no_id_that_another_has_or_had() {
+    let bed = Bed::new().await;
+    let first = |id: &str, number: u64, generation: &[u8; 8]| Schedule {
+        generated: true,
+        first: Some(*generation),
+        apart: true,
+        ..request(id, number, FAR)
+    };
+    assert_eq!(bed.put(first("g", 1, b"firstone")).await, Verdict::Added);
+    assert_eq!(bed.put(first("g", 1, b"anything")).await, Verdict::Duplicate);
+    let sure = |generation| Schedule { origin: dwell::request::Origin { check: true, ..origin(1) }, ..first("g", 1, generation) };
+    assert_eq!(bed.put(sure(b"anything")).await, Verdict::Duplicate, "sent again, it is another still");
+    assert_eq!(bed.put(sure(b"firstone")).await, Verdict::Added, "a copy");
+    assert_eq!(bed.act(&action(Action::Cancel, "g", 2)).await, Verdict::Cancelled);
+    assert_eq!(bed.put(first("g", 1, b"anything")).await, Verdict::Duplicate, "remembered");
+    assert_eq!(bed.put(first("h", 3, b"anything")).await, Verdict::Added);
+}
+
+#[tokio::test]
 async fn an_unsure_fingerprint_is_never_dropped() {
     let bed = Bed::new().await;
     let unsure = Schedule { origin: dwell::request::Origin { check: false, ..origin(1) }, ..request("a", 1, PAST) };

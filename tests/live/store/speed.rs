@@ -1,7 +1,7 @@
 //! What the scripts cost Redis. Not a test: `cargo test --release --test live speed -- --ignored --nocapture`.
 
-use dwell::servers::{RedisOptions, RedisServer};
 use dwell::store::settle::Over;
+use dwell_testkit::servers::{RedisOptions, RedisServer};
 
 use super::bed::{Bed, LEASE, MAIN, PAST, held, request};
 

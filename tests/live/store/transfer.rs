@@ -1,9 +1,9 @@
 //! Jobs of one broker become jobs of another, in every place in which a job can be.
 
 use dwell::job::{Action, Job, JobId, Verdict};
-use dwell::servers::{RedisOptions, RedisServer};
 use dwell::store::record::Record;
 use dwell::store::transfer::Transferred;
+use dwell_testkit::servers::{RedisOptions, RedisServer};
 
 use super::acts::{bring, expected};
 use super::bed::{Bed, FAR, MAIN, PAST, action, id, request};
@@ -72,6 +72,33 @@ async fn what_is_refused_hides_nothing_behind_it() {
     assert_eq!(counts.brokers, [(MAIN.to_owned(), 560), (OTHER.to_owned(), 140)]);
     let found = bed.store.find(&id("job-9")).await.unwrap().unwrap();
     assert_eq!((found.record.job.broker.as_str(), found.due_ms()), (OTHER, 1_000_000_000_000));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_job_that_comes_back_from_its_attempt_meanwhile_is_moved_too() {
+    let bed = Bed::new().await;
+    bring(&bed, "dead", "dead", 1).await;
+    bed.put(request("out", 10, PAST)).await;
+    let lease = bed.claim_one().await;
+    bed.put(request("refused", 20, FAR)).await;
+    let mut refused = 0;
+    let done = bed.store.transfer(MAIN, OTHER, |id, record| match id.as_str() {
+        // Those that wait were walked by now.
+        "dead" => {
+            let back = tokio::task::block_in_place(|| tokio::runtime::Handle::current().block_on(bed.retry(&lease, 1_000_000)));
+            assert!(back);
+            to_other(id, record)
+        }
+        "refused" => {
+            refused += 1;
+            None
+        }
+        _ => to_other(id, record),
+    });
+    let done = done.await.unwrap();
+    assert_eq!((done.scheduled, done.dead, done.reserved, done.refused), (1, 1, 0, 1));
+    assert_eq!(bed.place("out").await, "due:other");
+    assert_eq!(refused, 1, "it is said once");
 }
 
 #[tokio::test]

@@ -6,9 +6,9 @@ use std::time::Duration;
 use dwell::clock;
 use dwell::job::{Action, JobId};
 use dwell::request::{Act, Origin};
-use dwell::servers::{BrokerKind, DwellServer};
-use dwell::stage::traffic::Producer;
-use dwell_connectors::{Destination, Message};
+use dwell_connectors::{Destination, Message, Properties};
+use dwell_testkit::servers::{BrokerKind, DwellServer};
+use dwell_testkit::stage::traffic::Producer;
 use futures_util::future::join_all;
 use parking_lot::Mutex;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -51,7 +51,7 @@ impl Door {
         while let Some(ids) = next(&mut asks).await {
             match &mut producer {
                 Some(producer) => {
-                    producer.send(&Destination::new("delay.in"), ids.iter().map(|id| cancel(id, race))).await.unwrap();
+                    producer.send(&Destination::new("delay.in"), ids.iter().map(|id| cancel(self, id, race))).await.unwrap();
                 }
                 None => {
                     join_all(ids.iter().map(async |id| {
@@ -80,8 +80,11 @@ async fn next(asks: &mut Asks) -> Option<Vec<String>> {
     Some(asks.drain(..ripe).map(|(_, id)| id).collect())
 }
 
-fn cancel(id: &str, race: &str) -> Message {
-    request("", &[("delay-action", "cancel"), ("delay-id", id), ("delay-reply-to", &replies(race))])
+/// On RabbitMQ a request without a `message_id` is not known when it comes again, as after a kill between its answer and its ack.
+fn cancel(door: Door, id: &str, race: &str) -> Message {
+    let properties = matches!(door, Door::Message(BrokerKind::Amqp))
+        .then(|| Box::new(Properties { message_id: Some(format!("cancel-{id}")), ..Properties::default() }));
+    Message { properties, ..request("", &[("delay-action", "cancel"), ("delay-id", id), ("delay-reply-to", &replies(race))]) }
 }
 
 /// The address of its admin API, as its log names it.

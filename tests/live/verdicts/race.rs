@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use dwell::clock;
-use dwell::servers::BrokerKind;
 use dwell::store::act::SweepRules;
+use dwell_testkit::servers::BrokerKind;
 use futures_util::future::join_all;
 use parking_lot::Mutex;
 

@@ -3,8 +3,8 @@
 use std::net::TcpListener;
 
 use dwell::config::{Redis, RedisMode};
-use dwell::servers::{RedisOptions, RedisServer};
 use dwell::store::fsck::{self, Problem as P, Rules};
+use dwell_testkit::servers::{RedisOptions, RedisServer};
 
 use crate::store::bed::{Bed, FAR, KEEP, MAIN, RETRY, request};
 use crate::support::wait_until;

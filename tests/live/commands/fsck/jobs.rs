@@ -10,7 +10,7 @@ use super::{Damaged, findings, healthy_part};
 use crate::store::bed::{action, held};
 
 #[tokio::test]
-async fn every_damage_to_a_job_is_found_named_and_mended() {
+async fn every_damage_to_a_job_is_found_named_and_repaired() {
     let mut d = Damaged::new().await;
     d.healthy().await;
     let before = healthy_part(&d.dump().await);

@@ -10,7 +10,7 @@ use crate::commands::bed::Said;
 use crate::store::bed::{FAR, request};
 
 #[tokio::test]
-async fn damage_to_memories_keys_and_meta_is_found_named_and_mended() {
+async fn damage_to_memories_keys_and_meta_is_found_named_and_repaired() {
     let d = Damaged::new().await;
     d.healthy().await;
     let namespace = &d.listed.bed.settings.namespace;

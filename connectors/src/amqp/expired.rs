@@ -1,0 +1,229 @@
+//! What a queue lets go because its `expiration` was over: read from the queue that takes it, and put back as it was published.
+//!
+//! A message with an `expiration` that waits in the queue of an ingest for longer is dropped by RabbitMQ, or goes to the queue's dead-letter exchange. It
+//! cannot lead back into the queue: RabbitMQ drops a message that comes to where it expired before, by whatever way, unless a consumer rejected it
+//! meanwhile. So it goes to another queue, where nothing expires, because dead-lettering takes `expiration` off.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures_util::future::{join, try_join};
+use parking_lot::Mutex;
+use tokio::time::{Instant, timeout_at};
+
+use super::source::AmqpSource;
+use crate::{Batch, BatchId, ConnectorError, Destination, Header, Headers, Message, Source, Value};
+
+const DEATHS: &str = "x-death";
+/// What RabbitMQ writes besides [`DEATHS`]: of the first death, and from 4.0 on of the last.
+const FIRST: &str = "x-first-death-";
+const LAST: &str = "x-last-death-";
+
+/// So long nothing comes of what waited in the expired queue: another reader has it. Longer than it takes to store a batch, which makes room for more.
+const SILENT: Duration = Duration::from_secs(2);
+/// The other queue waits no longer than so long for what waited in the expired one: what expires meanwhile counts as that, too.
+const LEAD: Duration = Duration::from_secs(60);
+
+/// Reads a queue and its expired queue.
+pub(super) struct Both {
+    name: String,
+    queue: AmqpSource,
+    expired: AmqpSource,
+    lead: Mutex<Lead>,
+}
+
+/// What waited in the expired queue at first: it is older than what waits in the other, mostly, and comes before it.
+#[derive(Clone, Copy)]
+struct Lead {
+    left: usize,
+    /// When the next of it must have come.
+    next: Instant,
+    /// When all of it must have come.
+    end: Instant,
+}
+
+impl Lead {
+    fn new(left: usize, now: Instant) -> Self {
+        Lead { left, next: now + SILENT, end: now + LEAD }
+    }
+
+    /// After so many have come.
+    fn after(self, came: usize, now: Instant) -> Self {
+        let left = if came == 0 || now >= self.end { 0 } else { self.left.saturating_sub(came) };
+        Lead { left, next: self.end.min(now + SILENT), ..self }
+    }
+}
+
+impl Both {
+    /// `name`: of the queue. `waiting`: how many messages wait in its expired queue.
+    pub(super) fn new(name: String, queue: AmqpSource, expired: AmqpSource, waiting: u32) -> Self {
+        let lead = Mutex::new(Lead::new(usize::try_from(waiting).unwrap_or(usize::MAX), Instant::now()));
+        Both { name, queue, expired, lead }
+    }
+
+    /// What waited in the expired queue at first; `None` once that is read, or another reader has it.
+    async fn first(&self) -> Result<Option<Batch>, ConnectorError> {
+        let lead = *self.lead.lock();
+        if lead.left == 0 {
+            return Ok(None);
+        }
+        let batch = timeout_at(lead.next, self.expired.recv()).await.ok().transpose()?;
+        *self.lead.lock() = lead.after(batch.as_ref().map_or(0, |batch| batch.messages.len()), Instant::now());
+        Ok(batch)
+    }
+
+    /// Whose batch it is, and its id there.
+    fn of(&self, BatchId(id): BatchId) -> (&AmqpSource, BatchId) {
+        (if id % 2 == 0 { &self.queue } else { &self.expired }, BatchId(id / 2))
+    }
+}
+
+#[async_trait]
+impl Source for Both {
+    async fn recv(&self) -> Result<Batch, ConnectorError> {
+        let (mut batch, place) = match self.first().await? {
+            Some(batch) => (batch, 1),
+            // Drawn at random: neither may keep the other waiting.
+            None => tokio::select! {
+                batch = self.expired.recv() => (batch?, 1),
+                batch = self.queue.recv() => (batch?, 0),
+            },
+        };
+        batch.id = BatchId(2 * batch.id.0 + place);
+        if place == 1 {
+            batch.messages.iter_mut().for_each(|message| restore(message, &self.name));
+        }
+        Ok(batch)
+    }
+
+    async fn ack(&self, batch: BatchId) -> Result<(), ConnectorError> {
+        let (source, batch) = self.of(batch);
+        source.ack(batch).await
+    }
+
+    async fn nack(&self, batch: BatchId) -> Result<(), ConnectorError> {
+        let (source, batch) = self.of(batch);
+        source.nack(batch).await
+    }
+
+    async fn pause(&self, paused: bool) -> Result<(), ConnectorError> {
+        try_join(self.queue.pause(paused), self.expired.pause(paused)).await.map(drop)
+    }
+
+    async fn close(self: Box<Self>) -> Result<(), ConnectorError> {
+        let (queue, expired) = join(Box::new(self.queue).close(), Box::new(self.expired).close()).await;
+        queue.and(expired)
+    }
+}
+
+/// Makes the message what it was when it came to this queue, where that is what it left last: its exchange and keys, its `expiration`, and the headers
+/// without this death.
+fn restore(message: &mut Message, queue: &str) {
+    let mut deaths = match message.headers.get(DEATHS) {
+        Some(Value::List(deaths)) => deaths.clone(),
+        _ => return,
+    };
+    let Some(Value::Table(last)) = deaths.first() else { return };
+    let told = |name: &str| last.iter().find(|(field, _)| field == name).map(|(_, value)| value);
+    let text = |name: &str| told(name).and_then(Value::as_text).map(str::to_owned);
+    if text("queue").as_deref() != Some(queue) {
+        return;
+    }
+    let (exchange, expiration) = (text("exchange"), text("original-expiration"));
+    let keys = match told("routing-keys") {
+        Some(Value::List(keys)) => keys.clone(),
+        _ => Vec::new(),
+    };
+    deaths.remove(0);
+    let is_only = deaths.is_empty();
+    let is_of_death = |name: &str| name == DEATHS || name.starts_with(LAST) || is_only && name.starts_with(FIRST);
+    let mut headers: Vec<Header> = std::mem::take(&mut message.headers).into_iter().filter(|header| !is_of_death(&header.name)).collect();
+    if !is_only {
+        headers.push(Header { name: DEATHS.to_owned(), value: Value::List(deaths) });
+    }
+    // A dead-letter routing key takes the header `CC` off; its keys stand behind the message's own.
+    if keys.len() > 1 && !headers.iter().any(|header| header.name == "CC") {
+        headers.push(Header { name: "CC".to_owned(), value: Value::List(keys[1..].to_vec()) });
+    }
+    // A table comes sorted by its names.
+    headers.sort_by(|one, other| one.name.cmp(&other.name));
+    message.headers = Headers::from_iter(headers);
+    if let Some(key) = keys.first().and_then(Value::as_text) {
+        message.destination = Destination { exchange: exchange.unwrap_or_default(), address: key.to_owned() };
+    }
+    if let (Some(properties), Some(expiration)) = (&mut message.properties, expiration) {
+        properties.expiration = Some(expiration);
+    }
+    message.mark_lost = true;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_goes_on_expiring_leads_for_a_while_only() {
+        let begun = Instant::now();
+        let mut lead = Lead::new(1000, begun);
+        for second in 1..60 {
+            lead = lead.after(1, begun + Duration::from_secs(second));
+            assert!(lead.left > 0 && lead.next <= lead.end, "second {second}");
+        }
+        assert_eq!(lead.after(1, begun + LEAD).left, 0);
+        assert_eq!((Lead::new(3, begun).after(2, begun).left, Lead::new(3, begun).after(0, begun).left), (1, 0));
+    }
+
+    use crate::Properties;
+
+    fn table(fields: &[(&str, Value)]) -> Value {
+        Value::Table(fields.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect())
+    }
+
+    fn dead(queue: &str, more: &[Value]) -> Message {
+        let keys = Value::List(vec!["my/key".into(), "copy".into()]);
+        let last = table(&[
+            ("queue", queue.into()),
+            ("reason", "expired".into()),
+            ("exchange", "ex".into()),
+            ("routing-keys", keys),
+            ("original-expiration", "300".into()),
+        ]);
+        let mut message = Message { properties: Some(Box::default()), destination: Destination::new("q.expired"), ..Message::new("body") };
+        for (name, value) in [("tag", Value::I8(1)), (DEATHS, Value::List([&[last], more].concat()))] {
+            message.headers.push(name, value);
+        }
+        message.with_header("x-delay", "700").with_header("x-first-death-queue", "first").with_header("x-last-death-queue", queue)
+    }
+
+    fn restored(mut message: Message) -> Message {
+        restore(&mut message, "q");
+        message
+    }
+
+    #[test]
+    fn what_expired_is_as_it_was_published() {
+        let message = restored(dead("q", &[]));
+        let names: Vec<&str> = message.headers.iter().map(|header| header.name.as_str()).collect();
+        assert_eq!(names, ["CC", "tag", "x-delay"]);
+        assert_eq!(message.headers.get("CC"), Some(&Value::List(vec!["copy".into()])));
+        assert_eq!(message.destination, Destination { exchange: "ex".to_owned(), address: "my/key".to_owned() });
+        let expiring = Properties { expiration: Some("300".to_owned()), ..Properties::default() };
+        assert_eq!(message.properties.as_deref(), Some(&expiring));
+        assert!(message.mark_lost);
+    }
+
+    #[test]
+    fn deaths_before_that_stay() {
+        let earlier = table(&[("queue", "first".into())]);
+        let message = restored(dead("q", std::slice::from_ref(&earlier)));
+        assert_eq!(message.headers.get(DEATHS), Some(&Value::List(vec![earlier])));
+        assert_eq!(message.headers.text("x-first-death-queue"), Some("first"));
+    }
+
+    #[test]
+    fn what_left_another_queue_last_stays_as_it_is() {
+        for message in [dead("other", &[]), Message::new("none"), Message::new("odd").with_header(DEATHS, "x")] {
+            assert_eq!(restored(message.clone()), message);
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! The load generator: real servers, `dwell run` as child processes, a ledger over every job. Each measurement has servers of its own for each
+//! run, so that no run inherits anything; what is compared is measured in one run, on the same servers.
+//!
+//! - [`drain`]: many jobs due at one instant, beside a bare relay and the scripts alone; [`relay`]: that relay by itself.
+//! - [`lateness`]: a steady rate of jobs while many wait; [`ingest`]: requests from broker to store; [`scale`]: [`drain`] over instances and buckets.
+//! - [`memory`]: what a waiting job costs Redis, and a full load Dwell; [`start`]: from exec to ready, and what an idle process uses.
+//! - [`ledger`]: what was sent and what came of it; [`spread`]: percentiles; [`machine`]: what it ran on.
+//! - [`figure`]: what each figure is; [`report`]: several runs, as JSON and as a table; [`pages`] and [`plot`]: the same for readers.
+//! - `party`: servers, instances, producer and consumer; `fill`: jobs that wait; `alone`: the parts of a ceiling; `cost`: who spent what; `number`: numbers for people.
+
+mod alone;
+mod cost;
+pub mod drain;
+pub mod figure;
+mod fill;
+pub mod ingest;
+pub mod lateness;
+pub mod ledger;
+pub mod machine;
+pub mod memory;
+mod number;
+pub mod pages;
+mod party;
+pub mod plot;
+pub mod relay;
+pub mod report;
+pub mod scale;
+pub mod spread;
+pub mod start;
+
+use std::time::Duration;
+
+use dwell_testkit::servers::{AppendFsync, BrokerKind};
+use report::Setup;
+
+/// Where producers send.
+const IN: &str = "delay.in";
+/// Where jobs go.
+const OUT: &str = "bench.out";
+/// How often a condition is looked at. Arrivals carry their own time.
+const LOOK: Duration = Duration::from_millis(20);
+/// Nothing arrived for so long: nothing will.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// After the last arrival duplicates are waited for.
+const LINGER: Duration = Duration::from_millis(500);
+
+/// When the append-only file of the private Redis is synced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Aof {
+    /// There is none
+    No,
+    /// Each second
+    Everysec,
+    /// Before a write is answered
+    Always,
+}
+
+impl From<Aof> for Option<AppendFsync> {
+    fn from(aof: Aof) -> Self {
+        match aof {
+            Aof::No => None,
+            Aof::Everysec => Some(AppendFsync::EverySec),
+            Aof::Always => Some(AppendFsync::Always),
+        }
+    }
+}
+
+/// What all measurements share.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// The broker.
+    pub broker: BrokerKind,
+    /// The URL of a Redis to use; `None`: a private one.
+    pub redis: Option<String>,
+    /// The append-only file of the private one.
+    pub aof: Aof,
+    /// How many `dwell run`.
+    pub instances: usize,
+    /// Buckets of the namespace.
+    pub buckets: u16,
+    /// Bytes of each body.
+    pub body: usize,
+    /// Jobs that wait for later meanwhile.
+    pub pending: u64,
+    /// Where progress is said: not on stdout, which is for the answer.
+    pub say: fn(&str),
+}
+
+impl Options {
+    /// The same for a report.
+    #[must_use]
+    pub fn setup(&self) -> Setup {
+        let redis = match (&self.redis, self.aof) {
+            (Some(_), _) => "given",
+            (None, Aof::No) => "private, no append-only file",
+            (None, Aof::Everysec) => "private, appendfsync everysec",
+            (None, Aof::Always) => "private, appendfsync always",
+        };
+        Setup {
+            broker: self.broker.as_str().to_owned(),
+            redis: redis.to_owned(),
+            instances: self.instances,
+            buckets: self.buckets,
+            body: self.body,
+            pending: self.pending,
+            ..Setup::default()
+        }
+    }
+}
+
+#[allow(clippy::cast_precision_loss, reason = "jobs and µs of one run")]
+fn per_second(jobs: u64, us: i64) -> f64 {
+    if us <= 0 { 0.0 } else { jobs as f64 * 1e6 / us as f64 }
+}
+
+#[allow(clippy::cast_precision_loss, reason = "µs of one run")]
+fn ms(us: i64) -> f64 {
+    us as f64 / 1e3
+}

@@ -1,0 +1,95 @@
+//! Fills the store with jobs as an ingest would make them, straight through the script `schedule`, over several connections.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use dwell_connectors::{Destination, Message, Position};
+use tokio::task::JoinSet;
+
+use super::ledger::body;
+use super::party::request;
+use super::{IN, Options, per_second};
+use dwell::clock;
+use dwell::config::Redis;
+use dwell::request::{Request, Rules, Schedule, parse};
+use dwell::store::{Store, Unobserved};
+use dwell_testkit::stage::{Failure, Stage};
+
+/// Connections, each with a batch on its way.
+const LINES: u64 = 4;
+/// Jobs in a batch: as many as an ingest hands over at once.
+const BATCH: u64 = 1024;
+/// Jobs that only wait are due so much later, ms: an hour, and spread over another.
+const FAR_MS: i64 = 3_600_000;
+/// Ledgers count their rounds from below.
+const ROUND: u64 = u64::MAX;
+
+/// What jobs to make.
+#[derive(Clone)]
+pub(super) struct Order {
+    pub(super) jobs: u64,
+    pub(super) body: usize,
+    pub(super) kind: &'static str,
+    /// When the earliest is due, epoch ms, and over which span the others are spread, ms.
+    pub(super) due_ms: i64,
+    pub(super) spread_ms: i64,
+}
+
+/// Puts `options.pending` jobs into the namespace of the instances, that are due when all is over; how many a second.
+pub(super) async fn far(stage: &Stage, options: &Options) -> Result<f64, Failure> {
+    let (jobs, body, kind) = (options.pending, options.body, options.broker.as_str());
+    let order = Order { jobs, body, kind, due_ms: clock::wall_ms() + FAR_MS, spread_ms: FAR_MS };
+    (options.say)(&format!("filling the store with {jobs} jobs that are due in one to two hours"));
+    let rate = fill(stage, &stage.settings().redis, &order, options.say).await?;
+    (options.say)(&format!("{jobs} jobs wait, stored at {rate:.0}/s"));
+    Ok(rate)
+}
+
+/// Puts jobs into a namespace; how many a second.
+pub(super) async fn fill(stage: &Stage, redis: &Redis, order: &Order, say: fn(&str)) -> Result<f64, Failure> {
+    let rules = Arc::new(Rules::new(stage.settings(), "main").map_err(Failure::Course)?);
+    let next = Arc::new(AtomicU64::new(0));
+    let began = clock::wall_us();
+    let mut lines = JoinSet::new();
+    for _ in 0..LINES {
+        let store = Store::open(redis, &["main".to_owned()], Arc::new(Unobserved)).await?;
+        let (rules, next, order) = (rules.clone(), next.clone(), order.clone());
+        lines.spawn(async move {
+            loop {
+                let from = next.fetch_add(BATCH, Ordering::Relaxed);
+                if from >= order.jobs {
+                    return Ok::<_, Failure>(());
+                }
+                if from > 0 && from % (BATCH * 1000) == 0 {
+                    say(&format!("{from} so far"));
+                }
+                let batch = schedules(&rules, &order, from..order.jobs.min(from + BATCH))?;
+                store.schedule(&batch).await?;
+            }
+        });
+    }
+    while let Some(line) = lines.join_next().await {
+        line.map_err(|error| Failure::Course(format!("filling the store failed: {error}")))??;
+    }
+    Ok(per_second(order.jobs, clock::wall_us() - began))
+}
+
+/// What an ingest makes of the messages of these numbers.
+pub(super) fn schedules(rules: &Rules, order: &Order, numbers: std::ops::Range<u64>) -> Result<Vec<Schedule>, Failure> {
+    numbers
+        .map(|number| {
+            let spread = if order.spread_ms > 0 { rand::random_range(0..order.spread_ms) } else { 0 };
+            let message = Message {
+                destination: Destination::new(IN),
+                // AMQP has none: there an id is drawn.
+                position: (order.kind != "amqp").then(|| Position { log: IN.to_owned(), partition: 0, offset: number }),
+                ..request(body(ROUND, number, order.body), order.due_ms + spread)
+            };
+            match parse(&message, rules, clock::wall_ms()) {
+                Ok(Request::Schedule(schedule)) => Ok(*schedule),
+                Ok(Request::Act(_)) => Err(Failure::Course("a request to schedule was taken for an action".to_owned())),
+                Err(rejection) => Err(Failure::Course(format!("a request to fill the store is refused: {}", rejection.detail))),
+            }
+        })
+        .collect()
+}

@@ -1,0 +1,166 @@
+//! How late jobs are at a steady rate, while many others wait. An open loop: each job is sent when it is its turn, whatever became of those
+//! before it, and its lateness counts from its due time, so that no stall hides behind jobs that were not sent.
+
+use std::time::Duration;
+
+use dwell_connectors::Destination;
+
+use super::figure::{self, Run};
+use super::machine::Machine;
+use super::party::{Party, request};
+use super::spread::{Spread, Times};
+use super::{IN, Options, drain};
+use dwell::clock;
+use dwell_testkit::stage::Failure;
+
+/// A job is sent at least so long before it is due, ms.
+const LEAD_MS: std::ops::RangeInclusive<i64> = 1000..=3000;
+/// How often the producer looks whether a job is to be sent.
+const BEAT: Duration = Duration::from_millis(5);
+/// Jobs by which the drain rate is found of which half is asked for.
+const DRAIN_JOBS: u64 = 50_000;
+
+/// Jobs due a second.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rate {
+    /// So many.
+    Of(u64),
+    /// Half of what a drain just before does a second, while as many come in.
+    Half,
+    /// The same, but all of them are stored before the first is due, as in that drain: nothing comes in meanwhile.
+    HalfStored,
+}
+
+impl std::str::FromStr for Rate {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match (text, text.parse()) {
+            ("half", _) => Ok(Rate::Half),
+            ("half-stored", _) => Ok(Rate::HalfStored),
+            (_, Ok(rate)) if rate > 0 => Ok(Rate::Of(rate)),
+            _ => Err("write jobs a second, `half` for half of the drain rate, or `half-stored` where all are stored before".to_owned()),
+        }
+    }
+}
+
+impl std::fmt::Display for Rate {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Rate::Of(rate) => write!(f, "{rate}"),
+            Rate::Half => f.write_str("half"),
+            Rate::HalfStored => f.write_str("half-stored"),
+        }
+    }
+}
+
+/// Fills the store with `options.pending` jobs, then sends jobs so that `rate` a second are due for `secs` seconds.
+///
+/// # Errors
+/// The servers or the connectors failed. Faults of the jobs are in the tally.
+pub async fn run(options: &Options, rate: Rate, secs: u64) -> Result<(Run, Machine), Failure> {
+    let mut party = Party::begin(options).await?;
+    let mut run = Run::default();
+    let (warm_rate, warmed) = drain::warm_up(&mut party, DRAIN_JOBS).await?;
+    run.tally += warmed;
+    let (per_s, capacity, stored_at) = if let Rate::Of(rate) = rate {
+        (rate, None, None)
+    } else {
+        let drained = drain::once(&mut party, DRAIN_JOBS, warm_rate).await?;
+        run.tally += drained.tally;
+        #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "jobs a second")]
+        let half = ((drained.per_s / 2.0) as u64).max(1);
+        #[allow(clippy::cast_precision_loss, reason = "jobs a second")]
+        let capacity = half as f64 / figure::ceiling(drained.accept_per_s, drained.per_s).max(1.0);
+        let is_stored = rate == Rate::HalfStored;
+        (half, (!is_stored).then_some(capacity), is_stored.then_some(drained.accept_per_s.max(1.0)))
+    };
+    party.new_round();
+    let (before, behind_ms) = match stored_at {
+        None => (party.meter().await?, Some(steady(&mut party, per_s, secs).await?.p99_ms)),
+        Some(accept_per_s) => {
+            stored(&mut party, per_s, secs, accept_per_s).await?;
+            (party.meter().await?, None)
+        }
+    };
+    party.arrived(per_s * secs).await?;
+    let cost = party.meter().await?.since(&before);
+    let (lateness, tally) = {
+        let ledger = party.ledger.lock();
+        (ledger.lateness(), ledger.tally(i64::MAX))
+    };
+    run.tally += tally;
+    run.note_lateness(&lateness);
+    // Not over the time before the first is due.
+    #[allow(clippy::cast_precision_loss, reason = "some seconds")]
+    let (dwell, redis) = cost.cores_over(secs as f64 * 1e6);
+    #[allow(clippy::cast_precision_loss, reason = "jobs of one run")]
+    let facts = [(&figure::EARLY, tally.early as f64), (&figure::RATE, per_s as f64)];
+    facts.into_iter().for_each(|(kind, value)| run.note(kind, value));
+    run.note_known(&figure::BEHIND_P99, behind_ms);
+    run.note_known(&figure::CAPACITY, capacity);
+    run.note_known(&figure::DWELL_CORE, dwell);
+    run.note(&figure::REDIS_CORE, redis);
+    party.note_memory(&mut run);
+    Ok((run, party.tear_down().await?))
+}
+
+/// Sends each job when it is its turn. Says how late it was with that.
+async fn steady(party: &mut Party, rate: u64, secs: u64) -> Result<Spread, Failure> {
+    let start_ms = clock::wall_ms() + LEAD_MS.end() + 100;
+    let mut plan: Vec<(i64, i64)> = dues(start_ms, rate, secs).map(|due_ms| (due_ms - rand::random_range(LEAD_MS), due_ms)).collect();
+    plan.sort_unstable();
+    party.say(&format!("{} jobs, {rate} of them due each second for {secs} s", plan.len()));
+    let to = Destination::new(IN);
+    let mut sending = Times::new();
+    let mut rest = plan.as_slice();
+    while !rest.is_empty() {
+        let now_us = clock::wall_us();
+        let (turn, later) = rest.split_at(rest.partition_point(|(send_ms, _)| send_ms * 1000 <= now_us));
+        turn.iter().for_each(|(send_ms, _)| sending.add(now_us - send_ms * 1000));
+        let messages: Vec<_> = {
+            let mut ledger = party.ledger.lock();
+            turn.iter().map(|(_, due_ms)| request(ledger.enter(*due_ms), *due_ms)).collect()
+        };
+        party.producer.send(&to, messages).await?;
+        rest = later;
+        clock::sleep(BEAT).await;
+    }
+    party.producer.flush().await?;
+    Ok(sending.spread())
+}
+
+/// Stores all jobs, before the first is due.
+async fn stored(party: &mut Party, rate: u64, secs: u64, accept_per_s: f64) -> Result<(), Failure> {
+    let jobs = rate * secs;
+    #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, reason = "some seconds")]
+    let lead_ms = 5000 + (jobs as f64 / accept_per_s * 2000.0) as i64;
+    let others = party.store.waiting().await?;
+    let start_ms = clock::wall_ms() + lead_ms;
+    party.say(&format!("{jobs} jobs, {rate} of them due each second for {secs} s, from {} s on", lead_ms / 1000));
+    party.send_due(IN, dues(start_ms, rate, secs)).await?;
+    if party.stored(others + jobs, start_ms).await? {
+        return Ok(());
+    }
+    Err(Failure::Course(format!("{jobs} jobs were not accepted within {lead_ms} ms")))
+}
+
+/// When each is due.
+fn dues(start_ms: i64, rate: u64, secs: u64) -> impl Iterator<Item = i64> + Send + 'static {
+    (0..rate * secs).map(move |job| start_ms + i64::try_from(job * 1000 / rate).unwrap_or(i64::MAX))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rate_is_a_number_or_half() {
+        assert_eq!(("200".parse(), "half".parse(), "half-stored".parse()), (Ok(Rate::Of(200)), Ok(Rate::Half), Ok(Rate::HalfStored)));
+        assert!("0".parse::<Rate>().is_err() && "fast".parse::<Rate>().is_err());
+        for rate in ["half", "half-stored", "7"] {
+            assert_eq!(rate.parse::<Rate>().unwrap().to_string(), rate);
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! Pages of what was measured: performance.md with its pictures, and one self-contained HTML file.
+//!
+//! - `blocks`: what stands on a page; [`plots`]: the pictures; `beside`: peers; `markdown` and `html`: the two ways to write a page down.
+
+mod beside;
+mod blocks;
+mod html;
+mod markdown;
+pub mod plots;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::report::Report;
+use dwell_testkit::stage::Failure;
+
+/// Between these lines of performance.md stands what was measured; all else there is left as it is.
+const BEGIN: &str = "<!-- measured: written by `dwell-lab bench report`, changes are lost -->";
+const END: &str = "<!-- measured: end -->";
+/// The page where there is none yet.
+const PAGE: &str = "# Performance\n\n`make bench` measures this on your machine.\n\n";
+
+/// Reads lines of JSON, those of peers too, and writes `docs`/performance.md with `docs`/images, and `html`, where they are asked for.
+///
+/// # Errors
+/// A file cannot be read or written, or a line is no report.
+pub fn write(lines: &[PathBuf], peers: Option<&Path>, docs: Option<&Path>, html: Option<&Path>) -> Result<(), Failure> {
+    let mut reports: Vec<Report> = Vec::new();
+    for path in lines {
+        let text = text_of(path)?;
+        for (number, line) in (1..).zip(text.lines()).filter(|(_, line)| !line.trim().is_empty()) {
+            let report: Report = serde_json::from_str(line).map_err(|error| {
+                Failure::Course(format!("{} line {number} is no report of `dwell-lab bench -o json`: {error}", path.display()))
+            })?;
+            // Runs of the same may come in several lines.
+            if !reports.iter_mut().any(|other| other.merge(&report)) {
+                reports.push(report);
+            }
+        }
+    }
+    let peers = peers.map_or_else(|| Ok(Vec::new()), beside::read)?;
+    let blocks = blocks::blocks(&reports, &peers)?;
+    if let Some(docs) = docs {
+        let images = docs.join("images");
+        fs::create_dir_all(&images)?;
+        for (name, svg) in markdown::pictures(&blocks) {
+            fs::write(images.join(name), svg)?;
+        }
+        let path = docs.join("performance.md");
+        let present = fs::read_to_string(&path).unwrap_or_else(|_| format!("{PAGE}{BEGIN}\n{END}\n"));
+        fs::write(&path, spliced(&present, &markdown::page(&blocks)))?;
+    }
+    if let Some(html) = html {
+        fs::write(html, html::page(&blocks))?;
+    }
+    Ok(())
+}
+
+fn text_of(path: &Path) -> Result<String, Failure> {
+    fs::read_to_string(path).map_err(|error| Failure::Course(format!("cannot read {}: {error}", path.display())))
+}
+
+/// The page with this between its marks; behind all else where it has none.
+fn spliced(page: &str, measured: &str) -> String {
+    let (before, after) = match (page.find(BEGIN), page.find(END)) {
+        (Some(begin), Some(end)) if begin < end => (&page[..begin], &page[end + END.len()..]),
+        _ => (page, "\n"),
+    };
+    format!("{before}{BEGIN}\n\n{}\n{END}{after}", measured.trim_end())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::figure::{self, Run};
+    use super::super::report::Setup;
+    use super::*;
+
+    fn lateness(pending: u64, p99: f64) -> Report {
+        let setup = Setup { broker: "nats".to_owned(), pending, rate: Some("2000".to_owned()), secs: Some(20), ..Setup::default() };
+        let mut report = Report::new("lateness", setup, "dwell-lab bench lateness --pending 1000,1000000".to_owned());
+        for more in [0.0, 0.5] {
+            let mut run = Run::default();
+            run.note(&figure::LATE_P50, 1.0);
+            run.note(&figure::LATE_P99, p99 + more);
+            run.note(&figure::RATE, 2000.0);
+            report.add(&run);
+        }
+        report
+    }
+
+    #[test]
+    fn reports_become_both_pages_and_what_people_wrote_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        let lines = [lateness(1000, 3.0), lateness(1_000_000, 4.0)].map(|report| serde_json::to_string(&report).unwrap());
+        fs::write(path("lines"), lines.join("\n")).unwrap();
+        fs::write(path("performance.md"), format!("# Mine\n\n{BEGIN}\nold\n{END}\n\nMore of mine.\n")).unwrap();
+        let peer = |value: u32| {
+            format!(
+                "{{\"peer\":\"other 1.0\",\"bench\":\"lateness\",\"broker\":\"nats\",\"pending\":1000,\"rate\":\"2000\",\"figure\":\"late_p99\",\"value\":{value}}}\n"
+            )
+        };
+        fs::write(path("peers"), [peer(6), peer(14)].concat()).unwrap();
+        for _ in 0..2 {
+            write(&[path("lines")], Some(&path("peers")), Some(folder.path()), Some(&path("page.html"))).unwrap();
+            let page = fs::read_to_string(path("performance.md")).unwrap();
+            assert!(page.starts_with("# Mine\n") && page.ends_with("\n\nMore of mine.\n") && !page.contains("old"), "{page}");
+            assert!(page.contains("3.25 ms (3.00 – 3.50)") && page.contains("1 000 000 pending"), "{page}");
+            assert!(page.contains("other 1.0 | 3.25 ms (3.00 – 3.50) | 10.0 ms (6.00 – 14.0) | 0.38 × (0.25 – 0.50)"), "{page}");
+            let picture = "images/performance-lateness-pending-nats-2000.svg";
+            assert!(page.contains(&format!("]({picture})")) && path(picture).is_file(), "{page}");
+        }
+        let html = fs::read_to_string(path("page.html")).unwrap();
+        assert!(html.contains("<svg") && html.contains("prefers-color-scheme") && !html.contains("src=\"http"), "{html}");
+    }
+
+    #[test]
+    fn what_two_commands_measured_is_one_point_of_the_most_runs() {
+        let (few, other) = (Report { runs: 1, command: "another".to_owned(), ..lateness(1000, 9.0) }, lateness(1_000_000, 4.0));
+        for reports in [[&few, &lateness(1000, 3.0), &other], [&other, &lateness(1000, 3.0), &few]] {
+            let (_, plot) = plots::of("lateness", &reports).remove(0);
+            assert_eq!(plot.lines[1].points, [(1000.0, 3.25), (1_000_000.0, 4.25)]);
+        }
+    }
+
+    #[test]
+    fn a_line_that_is_no_report_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("lines");
+        fs::write(&path, "\n{\"bench\":1}\n").unwrap();
+        let error = write(&[path], None, None, None).unwrap_err().to_string();
+        assert!(error.contains("lines line 2 is no report"), "{error}");
+    }
+}

@@ -1,0 +1,193 @@
+//! What stands on a page of measurements: a section a measurement, its table, its pictures, and what each figure means.
+
+use super::super::figure::{self, KINDS, Kind};
+use super::super::number::number_of;
+use super::super::report::{Figure, Report, words_of};
+use super::beside::{self, Peer};
+use super::plots;
+use dwell_testkit::stage::Failure;
+
+/// A piece of a page.
+pub(super) enum Block {
+    Heading(String),
+    Text(String),
+    List(Vec<String>),
+    Code(String),
+    Table {
+        head: Vec<String>,
+        rows: Vec<Vec<String>>,
+    },
+    /// A file name, what it shows, and the picture.
+    Picture {
+        name: String,
+        title: String,
+        svg: String,
+    },
+}
+
+/// A measurement on the page.
+struct Section {
+    bench: &'static str,
+    heading: &'static str,
+    says: &'static str,
+    columns: &'static [&'static Kind],
+}
+
+const SECTIONS: [Section; 7] = [
+    Section {
+        bench: "drain",
+        heading: "Drain",
+        says: "All jobs are due at one instant. The bare relay and the scripts alone are measured in the same run, on the same servers.",
+        columns: &[
+            &figure::DRAIN,
+            &figure::RELAY,
+            &figure::SCRIPTS,
+            &figure::CEILING,
+            &figure::OF_CEILING,
+            &figure::ACCEPT,
+            &figure::REDIS_LIFE,
+            &figure::LIFE_IN_SETS,
+            &figure::DWELL_CPU,
+            &figure::PEAK_RSS,
+        ],
+    },
+    Section {
+        bench: "lateness",
+        heading: "Lateness",
+        says: "A steady rate of jobs, sent by an open loop, while others wait. Lateness is receipt at the consumer minus due time.",
+        columns: &[
+            &figure::LATE_P50,
+            &figure::LATE_P90,
+            &figure::LATE_P99,
+            &figure::LATE_P999,
+            &figure::LATE_MAX,
+            &figure::EARLY,
+            &figure::RATE,
+            &figure::CAPACITY,
+            &figure::DWELL_CORE,
+            &figure::REDIS_CORE,
+        ],
+    },
+    Section {
+        bench: "schedule",
+        heading: "Ingest",
+        says: "Requests from the broker to the store, acknowledged.",
+        columns: &[
+            &figure::INGEST,
+            &figure::SOURCE,
+            &figure::SCHEDULE,
+            &figure::INGEST_CEILING,
+            &figure::OF_INGEST_CEILING,
+            &figure::ACCEPT,
+            &figure::SCHEDULE_CPU,
+        ],
+    },
+    Section {
+        bench: "scale",
+        heading: "Instances and buckets",
+        says: "Drains in turns, each compared with the first of its run. All instances share this machine.",
+        columns: &[&figure::DRAIN, &figure::AGAINST_FIRST, &figure::CPU_AGAINST_FIRST, &figure::ACCEPT],
+    },
+    Section {
+        bench: "memory",
+        heading: "Memory",
+        says: "What a waiting job costs Redis, and Dwell under a load of large bodies.",
+        columns: &[&figure::OVERHEAD, &figure::FILL, &figure::RSS, &figure::LOADED_RSS, &figure::SLOW_CALLS],
+    },
+    Section {
+        bench: "start",
+        heading: "Start and idleness",
+        says: "From exec to ready while jobs wait, and what a process uses that has nothing to do.",
+        columns: &[&figure::START, &figure::FIRST_START, &figure::RSS, &figure::IDLE_DWELL, &figure::IDLE_REDIS],
+    },
+    Section {
+        bench: "relay",
+        heading: "Bare relay",
+        says: "The connectors by themselves.",
+        columns: &[&figure::RELAY, &figure::RELAY_CPU],
+    },
+];
+
+/// The page.
+pub(super) fn blocks(reports: &[Report], peers: &[Peer]) -> Result<Vec<Block>, Failure> {
+    let mut blocks = vec![Block::Text("Medians; in parentheses the least and the most of all runs. Measured on:".to_owned())];
+    blocks.push(Block::List(distinct(reports.iter().map(|report| report.machine.to_string()))));
+    let mut used: Vec<&'static Kind> = Vec::new();
+    for Section { bench, heading, says, columns } in &SECTIONS {
+        let own: Vec<&Report> = reports.iter().filter(|report| report.bench == *bench).collect();
+        let columns: Vec<&'static Kind> =
+            columns.iter().copied().filter(|kind| own.iter().any(|report| report.get(kind).is_some())).collect();
+        if columns.is_empty() {
+            continue;
+        }
+        blocks.push(Block::Heading((*heading).to_owned()));
+        blocks.push(Block::Text((*says).to_owned()));
+        let head = std::iter::once(String::new()).chain(columns.iter().map(|kind| kind.name.replace('_', " "))).collect();
+        let row = |report: &&Report| {
+            let cells = columns.iter().map(|kind| report.get(kind).map_or_else(String::new, cell));
+            std::iter::once(label(report)).chain(cells).collect()
+        };
+        blocks.push(Block::Table { head, rows: own.iter().map(row).collect() });
+        let wrong: Vec<String> = own.iter().filter_map(|report| Some(format!("{}: {}", label(report), report.wrong()?))).collect();
+        let count: u64 = own.iter().map(|report| report.tally.sent).sum();
+        if !wrong.is_empty() {
+            blocks.push(Block::List(wrong));
+        } else if count > 0 {
+            blocks.push(Block::Text(format!("Of {} jobs none was lost, early, doubled or damaged.", number_of(count))));
+        }
+        for (name, plot) in plots::of(bench, &own) {
+            if let Some(svg) = plot.svg().map_err(|error| Failure::Course(format!("cannot draw {name}: {error}")))? {
+                blocks.push(Block::Picture { name: format!("performance-{name}.svg"), title: plot.title, svg });
+            }
+        }
+        blocks.push(Block::Code(distinct(own.iter().map(|report| report.command.clone())).join("\n")));
+        used.extend(columns);
+    }
+    blocks.extend(beside::blocks(peers, reports));
+    blocks.push(Block::Heading("What the figures are".to_owned()));
+    let rows = KINDS.iter().filter(|kind| used.contains(kind)).map(|kind| vec![kind.name.replace('_', " "), kind.means.to_owned()]);
+    blocks.push(Block::Table { head: vec!["figure".to_owned(), "what it is".to_owned()], rows: rows.collect() });
+    Ok(blocks)
+}
+
+/// What tells a row from the others.
+fn label(report: &Report) -> String {
+    let setup = &report.setup;
+    let mut parts = vec![setup.broker.clone()];
+    parts.extend(setup.jobs.map(|jobs| format!("{} jobs", number_of(jobs))));
+    parts.extend(setup.load.map(|(jobs, body)| format!("load of {} × {} bytes", number_of(jobs), number_of(body as u64))));
+    if setup.pending > 0 || matches!(report.bench.as_str(), "start" | "lateness") {
+        parts.push(format!("{} pending", number_of(setup.pending)));
+    }
+    parts.extend(setup.rate.as_ref().map(|rate| words_of(rate, "/s")));
+    if setup.instances > 1 || report.bench == "scale" {
+        parts.push(format!("{} × dwell", setup.instances));
+    }
+    if setup.buckets != 16 || report.bench == "scale" {
+        parts.push(format!("{} buckets", setup.buckets));
+    }
+    if setup.body != 200 {
+        parts.push(format!("{} bytes", number_of(setup.body as u64)));
+    }
+    if !setup.redis.ends_with("everysec") {
+        parts.push(format!("redis {}", setup.redis));
+    }
+    parts.push(if report.runs == 1 { "1 run".to_owned() } else { format!("{} runs", report.runs) });
+    parts.join(", ")
+}
+
+/// A figure in a table.
+pub(super) fn cell(figure: &Figure) -> String {
+    let range = figure.range_without_unit();
+    if range.is_empty() { figure.shown() } else { format!("{} ({range})", figure.shown()) }
+}
+
+fn distinct(lines: impl Iterator<Item = String>) -> Vec<String> {
+    let mut distinct: Vec<String> = Vec::new();
+    for line in lines {
+        if !distinct.contains(&line) {
+            distinct.push(line);
+        }
+    }
+    distinct
+}

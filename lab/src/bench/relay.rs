@@ -1,0 +1,123 @@
+//! A bare relay: source to sink, confirmed, acknowledged. What the connectors do without Dwell between them.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use dwell_connectors::{Acks, BatchId, BrokerConfig, Destination, Outcome, Publication, Role, SourceOptions, Start};
+use tokio_util::sync::CancellationToken;
+
+use super::figure::{self, Run};
+use super::ledger::Tally;
+use super::machine::Machine;
+use super::party::Party;
+use super::{OUT, Options, per_second};
+use dwell::clock;
+use dwell_testkit::stage::Failure;
+
+/// Where the messages wait that it moves.
+const RELAY: &str = "bench.relay";
+/// As many out at once as `delivery.max_in_flight` allows.
+const WINDOW: usize = 1024;
+/// Half of it, so that one batch is read while one is out.
+const BATCH: usize = WINDOW / 2;
+
+/// What it did.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Relayed {
+    /// Messages a second, from the first arrival at the consumer to the last: opening is no part of it.
+    pub(super) per_s: f64,
+    /// What came of them.
+    pub(super) tally: Tally,
+    /// CPU time of this process for one message, µs: the relay runs in it.
+    pub(super) cpu_us: Option<f64>,
+}
+
+/// The relay by itself, with as many messages.
+///
+/// # Errors
+/// The servers or the connectors failed. Faults of the messages are in the tally.
+pub async fn run(options: &Options, jobs: u64) -> Result<(Run, Machine), Failure> {
+    let mut party = Party::gather(options).await?;
+    let relayed = once(&mut party, jobs).await?;
+    let mut run = Run { tally: relayed.tally, ..Run::default() };
+    run.note(&figure::RELAY, relayed.per_s);
+    run.note_known(&figure::RELAY_CPU, relayed.cpu_us);
+    Ok((run, party.tear_down().await?))
+}
+
+/// Moves as many messages through the same connectors as the instances use, with nothing between source and sink.
+pub(super) async fn once(party: &mut Party, jobs: u64) -> Result<Relayed, Failure> {
+    party.stage.declare(&[RELAY], Role::Ingest).await?;
+    party.new_round();
+    party.send(RELAY, jobs, clock::wall_ms()).await?;
+    party.say(&format!("{jobs} messages wait for the bare relay"));
+    let stop = CancellationToken::new();
+    let before = party.meter().await?;
+    let relay = tokio::spawn(relay(party.stage.broker().clone(), RELAY.to_owned(), Destination::new(OUT), stop.clone()));
+    party.arrived(jobs).await?;
+    let cost = party.meter().await?.since(&before);
+    stop.cancel();
+    relay.await.map_err(|error| Failure::Course(format!("the relay failed: {error}")))??;
+    let (took_us, tally) = {
+        let ledger = party.ledger.lock();
+        (ledger.last_us().zip(ledger.first_us()).map_or(0, |(last, first)| last - first), ledger.tally(i64::MAX))
+    };
+    let per_s = per_second(tally.arrived, took_us);
+    party.say(&format!("the bare relay moved them at {per_s:.0}/s"));
+    #[allow(clippy::cast_precision_loss, reason = "jobs of one run")]
+    let cpu_us = cost.generator_us.map(|us| us / jobs.max(1) as f64);
+    Ok(Relayed { per_s, tally, cpu_us })
+}
+
+/// Moves messages until told to stop. Each batch is acknowledged once all of it is confirmed; there is nothing that retries.
+async fn relay(broker: BrokerConfig, from: String, to: Destination, stop: CancellationToken) -> Result<(), Failure> {
+    let options = SourceOptions {
+        topic: from,
+        group: "relay".to_owned(),
+        max_batch: BATCH,
+        max_batch_bytes: 4 << 20,
+        max_unsettled: 4 * WINDOW,
+        max_unsettled_bytes: 64 << 20,
+        acks: Acks::Explicit,
+        start: Start::Earliest,
+        apart: Vec::new(),
+        expired_queue: None,
+    };
+    let source = broker.source(options).await?;
+    let (sink, mut outcomes) = broker.sink(Duration::from_secs(15)).await?;
+    let mut open: HashMap<BatchId, usize> = HashMap::new();
+    let mut in_flight = 0;
+    loop {
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => break,
+            batch = outcomes.recv() => {
+                let Some(batch) = batch else { return Err(Failure::Course("the relay's link was lost".to_owned())) };
+                in_flight -= batch.len();
+                for (token, outcome) in batch {
+                    if outcome != Outcome::Confirmed {
+                        return Err(Failure::Course(format!("the relay: {outcome:?}")));
+                    }
+                    // The place within the batch is in the lower half.
+                    let id = BatchId(token >> 32);
+                    let Some(left) = open.get_mut(&id) else { continue };
+                    *left -= 1;
+                    if *left == 0 {
+                        open.remove(&id);
+                        source.ack(id).await?;
+                    }
+                }
+            }
+            batch = source.recv(), if in_flight + BATCH <= WINDOW => {
+                let batch = batch?;
+                open.insert(batch.id, batch.messages.len());
+                in_flight += batch.messages.len();
+                let publications = (batch.id.0 << 32..).zip(batch.messages);
+                let publications = publications.map(|(token, message)| Publication { token, to: to.clone(), message, dedupe_id: String::new(), deadline: None });
+                sink.publish(publications.collect()).await;
+            }
+        }
+    }
+    sink.close().await?;
+    Ok(source.close().await?)
+}

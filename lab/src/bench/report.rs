@@ -1,0 +1,240 @@
+//! What several runs came to: a line of JSON, from which pages are made, and a table for people.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::figure::{Kind, Run, Unit};
+use super::ledger::Tally;
+use super::machine::Machine;
+use super::number::{number, number_of, show};
+
+/// What was set.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Setup {
+    /// `nats`, `kafka`, `amqp`
+    pub broker: String,
+    /// Which Redis, and how it keeps its data.
+    pub redis: String,
+    /// How many `dwell run`.
+    pub instances: usize,
+    /// Buckets of the namespace.
+    pub buckets: u16,
+    /// Bytes of each body.
+    pub body: usize,
+    /// Jobs, where a number of them is sent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub jobs: Option<u64>,
+    /// Jobs that wait for later meanwhile.
+    #[serde(default)]
+    pub pending: u64,
+    /// Jobs due a second: a number, `half` of the drain rate, or `half-stored`: the same, all stored before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate: Option<String>,
+    /// For how long, seconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub secs: Option<u64>,
+    /// Large bodies that go through: how many, and bytes of each.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub load: Option<(u64, usize)>,
+}
+
+/// A [`Setup::rate`] in words; `unit` stands behind a number.
+#[must_use]
+pub fn words_of(rate: &str, unit: &str) -> String {
+    match rate {
+        "half" => "half of the drain rate".to_owned(),
+        "half-stored" => "half of the drain rate, stored before".to_owned(),
+        number => format!("{number}{unit}"),
+    }
+}
+
+/// A figure over all runs.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Figure {
+    /// Of which kind, by its name.
+    pub name: String,
+    /// Its unit.
+    pub unit: Unit,
+    /// The middle one of all; of an even number the mean of both in the middle.
+    pub median: f64,
+    /// The least.
+    pub least: f64,
+    /// The most.
+    pub most: f64,
+    /// Each, in the order in which they were measured.
+    pub runs: Vec<f64>,
+}
+
+/// A measurement of one setup.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Report {
+    /// Which: `drain`, `lateness`, …
+    pub bench: String,
+    /// What was set.
+    pub setup: Setup,
+    /// How many runs.
+    pub runs: usize,
+    /// What was measured, by name.
+    pub figures: BTreeMap<String, Figure>,
+    /// The names in the order of a table.
+    pub order: Vec<String>,
+    /// What came of all jobs of all runs.
+    pub tally: Tally,
+    /// What it ran on.
+    pub machine: Machine,
+    /// The command that measured it.
+    pub command: String,
+}
+
+impl Report {
+    /// Without a run yet.
+    #[must_use]
+    pub fn new(bench: &str, setup: Setup, command: String) -> Self {
+        let (bench, machine, tally) = (bench.to_owned(), Machine::default(), Tally::default());
+        Report { bench, setup, runs: 0, figures: BTreeMap::new(), order: Vec::new(), tally, machine, command }
+    }
+
+    /// Takes a run in.
+    pub fn add(&mut self, run: &Run) {
+        self.runs += 1;
+        self.tally += run.tally;
+        for (kind, value) in &run.figures {
+            let figure = self.figures.entry(kind.name.to_owned()).or_insert_with(|| {
+                self.order.push(kind.name.to_owned());
+                Figure { name: kind.name.to_owned(), unit: kind.unit, median: 0.0, least: 0.0, most: 0.0, runs: Vec::new() }
+            });
+            figure.add(*value);
+        }
+    }
+
+    /// Takes in the runs of another report of the same; false where it is of something else.
+    pub fn merge(&mut self, other: &Report) -> bool {
+        let same = (&self.bench, &self.setup, &self.command, &self.machine) == (&other.bench, &other.setup, &other.command, &other.machine);
+        if same {
+            self.runs += other.runs;
+            self.tally += other.tally;
+            for figure in other.in_order() {
+                match self.figures.get_mut(&figure.name) {
+                    Some(own) => figure.runs.iter().for_each(|value| own.add(*value)),
+                    None => {
+                        self.order.push(figure.name.clone());
+                        self.figures.insert(figure.name.clone(), figure.clone());
+                    }
+                }
+            }
+        }
+        same
+    }
+
+    /// A figure of this kind.
+    #[must_use]
+    pub fn get(&self, kind: &Kind) -> Option<&Figure> {
+        self.figures.get(kind.name)
+    }
+
+    /// All figures in the order of a table.
+    pub fn in_order(&self) -> impl Iterator<Item = &Figure> {
+        self.order.iter().filter_map(|name| self.figures.get(name))
+    }
+
+    /// What is wrong; `None` where nothing is.
+    #[must_use]
+    pub fn wrong(&self) -> Option<String> {
+        self.tally.wrong()
+    }
+}
+
+impl Figure {
+    fn add(&mut self, value: f64) {
+        self.runs.push(value);
+        let mut sorted = self.runs.clone();
+        sorted.sort_unstable_by(f64::total_cmp);
+        let middle = sorted.len() / 2;
+        (self.least, self.most) = (sorted[0], sorted[sorted.len() - 1]);
+        self.median = if sorted.len() % 2 == 1 { sorted[middle] } else { f64::midpoint(sorted[middle - 1], sorted[middle]) };
+    }
+
+    /// The median for people, with its unit.
+    #[must_use]
+    pub fn shown(&self) -> String {
+        show(self.median, self.unit)
+    }
+
+    /// The least and the most for people, beside a median; empty where both are the same.
+    #[must_use]
+    pub fn range_without_unit(&self) -> String {
+        let (least, most) = (number(self.least, self.unit), number(self.most, self.unit));
+        if least == most { String::new() } else { format!("{least} – {most}") }
+    }
+
+    /// The least and the most for people; empty where there was one run.
+    #[must_use]
+    pub fn range(&self) -> String {
+        if self.runs.len() < 2 { String::new() } else { format!("{} – {}", number(self.least, self.unit), show(self.most, self.unit)) }
+    }
+}
+
+impl fmt::Display for Setup {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Setup { broker, redis, instances, buckets, body, jobs, pending, rate, secs, load } = self;
+        write!(f, "{broker}")?;
+        jobs.map_or(Ok(()), |jobs| write!(f, ", {} jobs", number_of(jobs)))?;
+        match (rate, secs) {
+            (Some(rate), Some(secs)) => write!(f, ", {rate} jobs/s for {secs} s")?,
+            (_, Some(secs)) => write!(f, ", {secs} s")?,
+            _ => {}
+        }
+        load.map_or(Ok(()), |(jobs, body)| write!(f, ", a load of {} x {} bytes", number_of(jobs), number_of(body as u64)))?;
+        write!(f, ", bodies of {body} bytes, {} pending, {instances} x dwell, {buckets} buckets, redis {redis}", number_of(*pending))
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let runs = if self.runs == 1 { "1 run".to_owned() } else { format!("{} runs: median and range", self.runs) };
+        write!(f, "{}: {}; {runs}", self.bench, self.setup)?;
+        let width = self.order.iter().map(|name| name.len()).max().unwrap_or(0);
+        for figure in self.in_order() {
+            write!(f, "\n  {:width$}  {:>12}  {}", figure.name.replace('_', " "), figure.shown(), figure.range())?;
+        }
+        if self.tally.sent > 0 {
+            write!(f, "\n  {:width$}  {}", "ledger", self.tally)?;
+        }
+        write!(f, "\n  {:width$}  {}", "machine", self.machine)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::figure;
+    use super::*;
+
+    #[test]
+    fn runs_become_a_median_and_a_range_and_come_back_from_json() {
+        let mut report = Report::new("drain", Setup { broker: "nats".to_owned(), ..Setup::default() }, "dwell-lab bench drain".to_owned());
+        for rate in [30_000.0, 10_000.0, 20_000.0] {
+            let mut run = Run { tally: Tally { sent: 5, arrived: 5, ..Tally::default() }, ..Run::default() };
+            run.note(&figure::DRAIN, rate);
+            run.note(&figure::OF_CEILING, 0.5);
+            report.add(&run);
+        }
+        let figure = report.get(&figure::DRAIN).unwrap();
+        assert_eq!((figure.median, figure.shown(), figure.range()), (20_000.0, "20 000/s".to_owned(), "10 000 – 30 000/s".to_owned()));
+        assert_eq!((report.runs, report.tally.sent, report.wrong()), (3, 15, None));
+        let mut twice = report.clone();
+        assert!(twice.merge(&report) && !twice.merge(&Report::new("drain", Setup::default(), String::new())));
+        assert_eq!((twice.runs, twice.get(&figure::DRAIN).unwrap().runs.len(), twice.tally.sent), (6, 6, 30));
+        let again: Report = serde_json::from_str(&serde_json::to_string(&report).unwrap()).unwrap();
+        assert_eq!(again.to_string(), report.to_string());
+        assert!(again.in_order().map(|figure| figure.name.as_str()).eq(["drain", "of_ceiling"]));
+    }
+
+    #[test]
+    fn an_even_number_of_runs_has_its_median_between_two() {
+        let mut figure = Figure { name: String::new(), unit: Unit::Ms, median: 0.0, least: 0.0, most: 0.0, runs: Vec::new() };
+        [4.0, 1.0, 2.0, 3.0].into_iter().for_each(|value| figure.add(value));
+        assert_eq!((figure.median, figure.least, figure.most), (2.5, 1.0, 4.0));
+    }
+}

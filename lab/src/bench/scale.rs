@@ -1,0 +1,55 @@
+//! Drains with other numbers of instances and buckets, in turns, so that all of them are compared on the same machine at the same time.
+
+use super::figure::{self, Run, over};
+use super::machine::Machine;
+use super::{Options, drain};
+use dwell_testkit::stage::Failure;
+
+/// One number of instances and of buckets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Point {
+    /// How many `dwell run`.
+    pub instances: usize,
+    /// Buckets of the namespace.
+    pub buckets: u16,
+}
+
+/// Every number of instances with the first of buckets, then every other number of buckets with the first of instances.
+#[must_use]
+pub fn points(instances: &[usize], buckets: &[u16]) -> Vec<Point> {
+    let (Some(&one), Some(&usual)) = (instances.first(), buckets.first()) else { return Vec::new() };
+    let over_instances = instances.iter().map(|&instances| Point { instances, buckets: usual });
+    let over_buckets = buckets.iter().skip(1).map(|&buckets| Point { instances: one, buckets });
+    over_instances.chain(over_buckets).collect()
+}
+
+/// One drain at each point, compared with the first.
+///
+/// # Errors
+/// The servers or the connectors failed. Faults of the jobs are in the tallies.
+pub async fn run(options: &Options, points: &[Point], jobs: u64) -> Result<Vec<(Run, Machine)>, Failure> {
+    let mut runs: Vec<(Run, Machine)> = Vec::new();
+    for Point { instances, buckets } in points {
+        let options = Options { instances: *instances, buckets: *buckets, ..options.clone() };
+        let (mut run, machine) = Box::pin(drain::run(&options, jobs, false)).await?;
+        let cpu = |run: &Run| Some(run.value(&figure::DWELL_CPU)? + run.value(&figure::REDIS_LIFE)?);
+        let drain = |run: &Run| run.value(&figure::DRAIN).unwrap_or_default();
+        let first = runs.first().map_or((drain(&run), cpu(&run)), |(first, _)| (drain(first), cpu(first)));
+        run.note(&figure::AGAINST_FIRST, over(drain(&run), first.0));
+        run.note_known(&figure::CPU_AGAINST_FIRST, cpu(&run).zip(first.1).map(|(own, first)| over(own, first)));
+        runs.push((run, machine));
+    }
+    Ok(runs)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn points_vary_one_thing_at_a_time() {
+        let shown: Vec<_> = points(&[1, 2, 4], &[16, 1, 64]).iter().map(|point| (point.instances, point.buckets)).collect();
+        assert_eq!(shown, [(1, 16), (2, 16), (4, 16), (1, 1), (1, 64)]);
+        assert!(points(&[], &[16]).is_empty());
+    }
+}

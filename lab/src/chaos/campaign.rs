@@ -1,0 +1,366 @@
+//! A campaign: a world under load, faults by a plan, then calm until nothing is out, and the verdict.
+
+mod calm;
+mod look;
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::time::Duration;
+
+use dwell::clock;
+use dwell::dispatch::lease_of;
+use dwell::store::Store;
+use dwell::store::act::SweepRules;
+use dwell::store::error::StoreError;
+use dwell::store::fsck::{self, Rules};
+use dwell::store::list::Query;
+use dwell::store::read::Place;
+use dwell_connectors::ConnectorError;
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+
+use crate::chaos::checker::check;
+use crate::chaos::checker::verdict::Verdict;
+use crate::chaos::fault::{FaultKind, Struck};
+use crate::chaos::history::{DeadJob, End, FORMAT, Fault, Head, History, Op, Phase, Unreadable};
+use crate::chaos::ledger::Ledger;
+use crate::chaos::load::{Load, LoadOptions, Places};
+use crate::chaos::plan::{Plan, Step};
+use crate::chaos::report::Report;
+use crate::chaos::world::{self, World, WorldOptions};
+
+/// What a campaign is made of.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// What it runs on.
+    pub world: WorldOptions,
+    /// What plan and load are drawn from.
+    pub seed: u64,
+    /// For how long faults go on.
+    pub duration: Duration,
+    /// Jobs a second.
+    pub rate: u32,
+    /// Only these kinds; empty: all that apply.
+    pub only: Vec<FaultKind>,
+    /// Where the history and, of a failed run, the logs are left.
+    pub out: PathBuf,
+    /// The arguments that repeat this run.
+    pub repeat: String,
+    /// Where progress is said.
+    pub say: fn(&str),
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub struct Outcome {
+    /// What the checker says.
+    pub verdict: Verdict,
+    /// The same in numbers.
+    pub report: Report,
+    /// The record.
+    pub history: PathBuf,
+}
+
+/// Why there was no campaign, or none that can be judged.
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "what its parts say")]
+pub enum Error {
+    #[error(transparent)]
+    World(#[from] world::Error),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error(transparent)]
+    Connector(#[from] ConnectorError),
+    #[error(transparent)]
+    Unreadable(#[from] Unreadable),
+    #[error("{0}: {1}")]
+    Io(String, #[source] std::io::Error),
+    #[error("{0}")]
+    Course(String),
+}
+
+/// Where verdicts go; targets that come late; one that never comes.
+pub(crate) const REPLIES: &str = "chaos-replies";
+const LATE: [&str; 3] = ["chaos-late-0", "chaos-late-1", "chaos-late-2"];
+const NEVER: &str = "chaos-never";
+/// Where the instances put what they cannot deliver or understand: their defaults.
+const DEAD: &str = "delay.dead";
+const REJECTED: &str = "delay.rejected";
+/// A window that a target which never answers can fill, and a patience with Redis that is over while a fault lasts.
+const MORE: &str = "delivery.max_in_flight = 128\ningest.main.hold = \"3s\"";
+/// Once everything is whole, what is overdue is out within a lease, and JetStream's own patience with a reader that is gone, and then some.
+const LATE_MS: i64 = 45_000;
+/// How long the first job may take to arrive.
+const WARM_UP: Duration = Duration::from_secs(60);
+/// How long it may take until jobs come again after a fault, and to be empty at the end.
+const RECOVERY: Duration = Duration::from_secs(60);
+const DRAIN: Duration = Duration::from_secs(120);
+/// How long a strike may take, with its heal.
+const STRIKE: Duration = Duration::from_secs(180);
+/// How often a condition is looked at, and an instance.
+const LOOK: Duration = Duration::from_millis(50);
+const SAMPLE: Duration = Duration::from_secs(1);
+/// It is empty when it was so for as long: what the broker delivers again would be there.
+const EMPTY_FOR: Duration = Duration::from_secs(2);
+
+/// Destinations that the instances may publish to besides the targets of the world.
+#[must_use]
+pub fn destinations() -> Vec<String> {
+    LATE.iter().chain(&[NEVER, REPLIES]).map(|name| (*name).to_owned()).collect()
+}
+
+/// Runs a campaign.
+///
+/// # Errors
+/// The world could not be had, or the record not be written. What went wrong after that is in the verdict.
+pub async fn run(options: Options) -> Result<Outcome, Error> {
+    let io = |what: &Path| {
+        let what = what.display().to_string();
+        move |error| Error::Io(what, error)
+    };
+    if let Some(kind) = options.only.iter().find(|kind| !kind.applies(&options.world)) {
+        return Err(Error::Course(format!("{kind} cannot be done over {} with this durability", options.world.broker.as_str())));
+    }
+    std::fs::create_dir_all(&options.out).map_err(io(&options.out))?;
+    let file = options.out.join(format!("history-{}-{}.jsonl", options.world.broker.as_str(), options.seed));
+    let world_options = WorldOptions { also: destinations(), more: MORE.to_owned(), ..options.world.clone() };
+    let world = World::start(world_options).await?;
+    (options.say)(&world.describe());
+    let lease_ms = i64::try_from(lease_of(&world.settings().delivery).as_millis()).unwrap_or(i64::MAX);
+    let ledger = Arc::new(Ledger::create(&file, &head(&options, lease_ms)).map_err(io(&file))?);
+    world.record_in(&ledger);
+    let maker = world.maker();
+    maker.make(REPLIES).await?;
+    let places = Places {
+        targets: world.targets().to_vec(),
+        late: LATE.iter().map(|name| (*name).to_owned()).collect(),
+        never: NEVER.to_owned(),
+        replies: REPLIES.to_owned(),
+    };
+    let load = LoadOptions {
+        seed: options.seed,
+        rate: options.rate,
+        broker: world.broker().clone(),
+        maker,
+        http: (0..options.world.instances).map(|instance| world.http(instance)).collect(),
+        places,
+        dead: DEAD.to_owned(),
+        rejected: REJECTED.to_owned(),
+    };
+    let mut load = Load::start(load, &ledger);
+    let campaign = Campaign { world: &world, ledger: &ledger, options: &options };
+    let mut end = tokio::select! {
+        end = campaign.course(&mut load) => end,
+        never = campaign.sample() => never,
+    };
+    end.broken.extend(load.stop().await);
+    end.exits = world.stop_instances().await;
+    let logs = world.timeline();
+    if let Err(error) = world.stop_servers().await {
+        end.broken.push(format!("the world did not end: {error}"));
+    }
+    ledger.record("campaign", Phase::Ok, Op::End(end));
+    ledger.flush().map_err(io(&file))?;
+    let history = History::read(&file)?;
+    let verdict = check(&history);
+    let report = Report::of(&history, &verdict);
+    if !verdict.is_sound() {
+        let folder = options.out.join(format!("logs-{}-{}", options.world.broker.as_str(), options.seed));
+        std::fs::create_dir_all(&folder).map_err(io(&folder))?;
+        for (name, text) in logs {
+            std::fs::write(folder.join(name), text).map_err(io(&folder))?;
+        }
+    }
+    Ok(Outcome { verdict, report, history: file })
+}
+
+fn head(options: &Options, lease_ms: i64) -> Head {
+    Head {
+        format: FORMAT,
+        seed: options.seed,
+        commit: commit(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        broker: options.world.broker.as_str().to_owned(),
+        instances: options.world.instances,
+        durability: format!("{:?}", options.world.durability).to_lowercase(),
+        lease_ms,
+        late_ms: LATE_MS + lease_ms,
+        repeat: options.repeat.clone(),
+    }
+}
+
+/// Of the tree that this is run in; empty where there is none.
+fn commit() -> String {
+    let said = Command::new("git").args(["describe", "--always", "--dirty", "--exclude=*"]).output();
+    said.ok().filter(|said| said.status.success()).map_or_else(String::new, |said| String::from_utf8_lossy(&said.stdout).trim().to_owned())
+}
+
+struct Campaign<'a> {
+    world: &'a World,
+    ledger: &'a Ledger,
+    options: &'a Options,
+}
+
+impl Campaign<'_> {
+    async fn course(&self, load: &mut Load) -> End {
+        let mut broken = Vec::new();
+        if !self.until(WARM_UP, || self.ledger.arrivals() > 0).await {
+            broken.push(format!("nothing arrived within {} s", WARM_UP.as_secs()));
+        } else if let Err(error) = self.strikes().await {
+            broken.push(error);
+        }
+        broken.extend(load.finish_sending().await.err());
+        match self.drain().await {
+            Ok(end) => End { broken, ..end },
+            Err(error) => {
+                broken.push(format!("the end cannot be looked at: {error}"));
+                End { broken, ..End::default() }
+            }
+        }
+    }
+
+    /// One fault after another, until the time is over.
+    async fn strikes(&self) -> Result<(), String> {
+        let kinds = if self.options.only.is_empty() { FaultKind::all() } else { &self.options.only };
+        let kinds: Vec<FaultKind> = kinds.iter().copied().filter(|kind| kind.applies(self.world.options())).collect();
+        let until = clock::now() + self.options.duration;
+        let mut calm = calm::Calm::default();
+        for step in Plan::new(self.options.seed, &kinds) {
+            if clock::now() >= until {
+                break;
+            }
+            let healed_us = self.strike(&step).await?;
+            let began = clock::now();
+            // What fell due after the heal has arrived.
+            if !self.until(RECOVERY, || self.ledger.newest_due_ms() * 1000 > healed_us).await {
+                return Err(format!("nothing arrived within {} s after {} was healed", RECOVERY.as_secs(), step.kind));
+            }
+            let arrive_ms = began.elapsed().as_millis();
+            let calm = calm.wait(self.world, self.ledger, healed_us).await;
+            (self.options.say)(&format!("  jobs arrive {arrive_ms} ms after, {calm} {} ms after", began.elapsed().as_millis()));
+            clock::sleep(step.pause).await;
+        }
+        Ok(())
+    }
+
+    async fn strike(&self, step: &Step) -> Result<i64, String> {
+        let entry = |began_us, healed_us, detail| {
+            let kind = step.kind.to_string();
+            Fault { kind, began_us, healed_us, in_flight: 0, detail, clock_step_us: None, beside: None }
+        };
+        let now_us = clock::wall_us();
+        let hold_us = i64::try_from(step.hold.as_micros()).unwrap_or(i64::MAX);
+        self.ledger.record("faults", Phase::Invoke, Op::Fault(entry(now_us, now_us + hold_us, String::new())));
+        let mut rng = StdRng::seed_from_u64(step.seed);
+        let struck = clock::timeout(STRIKE, Box::pin(step.kind.strike(self.world, &mut rng, step.hold))).await;
+        let error = match struck {
+            Some(Ok(struck)) => {
+                let took_ms = (struck.healed_us - struck.began_us) / 1000;
+                (self.options.say)(&format!("{}: {}, {took_ms} ms, {} in flight", step.kind, struck.detail, struck.in_flight));
+                let Struck { began_us, healed_us, in_flight, detail, clock_step_us, beside, .. } = struck;
+                let fault = Fault { in_flight, clock_step_us, beside, ..entry(began_us, healed_us, detail) };
+                self.ledger.record("faults", Phase::Ok, Op::Fault(fault));
+                return Ok(healed_us);
+            }
+            Some(Err(error)) => error.to_string(),
+            None => format!("it took more than {} s", STRIKE.as_secs()),
+        };
+        self.ledger.record("faults", Phase::Info, Op::Fault(entry(now_us, clock::wall_us(), error.clone())));
+        Err(format!("{}: {error}", step.kind))
+    }
+
+    /// Waits until nothing is out, and tells what is left.
+    async fn drain(&self) -> Result<End, StoreError> {
+        let deadline = clock::now() + DRAIN;
+        let store = loop {
+            match Store::attach(self.world.store_settings()).await {
+                Ok(store) => break store,
+                Err(error) if clock::now() >= deadline => return Err(error),
+                Err(_) => clock::sleep(LOOK).await,
+            }
+        };
+        let mut empty_since = None;
+        let counts = loop {
+            let counts = store.counts(&[]).await?;
+            let left: u64 = counts.scheduled.iter().chain(&counts.reserved).sum();
+            let now = clock::now();
+            let mut missing = self.ledger.missing();
+            if left == 0 && !missing.jobs.is_empty() {
+                // One whose dead letter was not taken is nowhere else.
+                let kept: HashSet<String> = self.dead(&store).await?.into_iter().map(|dead| dead.id).collect();
+                missing.jobs.retain(|id| !kept.contains(id));
+            }
+            if left > 0 || !missing.jobs.is_empty() {
+                empty_since = None;
+            }
+            let since = *empty_since.get_or_insert(now);
+            // An answer may never come: one that cannot be delivered is given up.
+            let patience = if missing.answers.is_empty() { EMPTY_FOR } else { EMPTY_FOR * 5 };
+            if now >= since + patience || now >= deadline {
+                break counts;
+            }
+            clock::sleep(LOOK).await;
+        };
+        let mut end = End { scheduled: counts.scheduled.iter().sum(), reserved: counts.reserved.iter().sum(), ..End::default() };
+        end.dead = self.dead(&store).await?;
+        let delivery = &self.world.settings().delivery;
+        let sweep = SweepRules { dead_retention_ms: delivery.dead_retention_ms, dedupe_window_ms: delivery.dedupe_window_ms };
+        let lease_ms = u64::try_from(lease_of(delivery).as_millis()).unwrap_or(u64::MAX);
+        let rules = Rules { lease_ms, retry_ms: delivery.retry_ms.clone(), sweep, repair: false };
+        let damage = &mut end.damage;
+        let mut found = |finding: fsck::Finding| {
+            damage.push(format!(
+                "{} `{}` {}",
+                finding.bucket.map_or("-".to_owned(), |bucket| bucket.to_string()),
+                finding.id,
+                finding.problem.as_str()
+            ));
+        };
+        fsck::run(self.world.store_settings(), rules, &mut found).await?;
+        Ok(end)
+    }
+
+    async fn dead(&self, store: &Store) -> Result<Vec<DeadJob>, StoreError> {
+        let mut dead = Vec::new();
+        let mut query = Query { place: Place::Dead, from_ms: None, to_ms: None, target: None, after: None, limit: 500 };
+        loop {
+            let page = store.list(&query).await?;
+            dead.extend(page.jobs.iter().map(|found| DeadJob {
+                id: found.id.as_str().to_owned(),
+                reason: found.state.as_ref().and_then(|state| state.reason).map(|reason| reason.as_str().to_owned()),
+                attempt: found.state.as_ref().map(|state| state.attempt),
+            }));
+            // Whoever is dead and cannot be read is dead; the damage says what is wrong.
+            dead.extend(page.unreadable.into_iter().map(|(id, _)| DeadJob { id, ..DeadJob::default() }));
+            match page.next {
+                Some(next) => query.after = Some(next),
+                None => return Ok(dead),
+            }
+        }
+    }
+
+    /// Looks at each instance once a second, for ever.
+    async fn sample<T>(&self) -> T {
+        loop {
+            for instance in 0..self.options.world.instances {
+                self.world.look_after(instance);
+                if let Some(sample) = look::sample(self.world, instance).await {
+                    self.ledger.record("campaign", Phase::Ok, Op::Sample(sample));
+                }
+            }
+            clock::sleep(SAMPLE).await;
+        }
+    }
+
+    /// Whether the condition came true in time.
+    async fn until(&self, limit: Duration, condition: impl Fn() -> bool) -> bool {
+        let waiting = async {
+            while !condition() {
+                clock::sleep(LOOK).await;
+            }
+        };
+        clock::timeout(limit, waiting).await.is_some()
+    }
+}

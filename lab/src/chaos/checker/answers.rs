@@ -1,0 +1,142 @@
+//! Whether what was said of a job is what became of it, and whether it was said at all.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::course::{Asked, Came, Course};
+use super::verdict::{Verdict, Wrong};
+use super::{Checker, kinds};
+use crate::chaos::history::{Event, Job, Op, Phase, UNREADABLE};
+
+/// So many questions without one answer are no accident.
+const DEAF: u64 = 5;
+
+impl Checker<'_> {
+    /// What was said of it, and what was not.
+    pub(super) fn answers(&mut self, id: &str, job: &Job, course: &Course<'_>, kept: bool) {
+        for (_, action, res) in &course.replies {
+            match *action {
+                // Sent again while its record could not be read: see `damaged`.
+                "schedule" if *res == UNREADABLE => {}
+                // Sent again by its producer or the broker, it is known.
+                "schedule" if ["added", "duplicate"].contains(res) => {}
+                "schedule" => self.verdict.find(Wrong::FalseVerdict, format!("{id}: schedule is `{res}`, and it was sent once")),
+                _ if !course.has_asked(action) => {
+                    self.verdict.find(Wrong::Unexpected, format!("{id}: `{res}` for `{action}`, which nobody asked"));
+                }
+                _ => {}
+            }
+        }
+        self.damaged(id, job, course);
+        for ask in &course.asks {
+            self.answer(id, job, course, ask, kept);
+        }
+    }
+
+    /// Whether the job itself came back, because nobody could look up what there was of its id, and nothing says that it was stored.
+    pub(super) fn is_refused(&self, id: &str, job: &Job, course: &Course<'_>) -> bool {
+        let mut of_it = course.replies.iter().filter(|(_, action, _)| *action == "schedule").peekable();
+        of_it.peek().is_some() && of_it.all(|(at_us, _, res)| *res == UNREADABLE && self.windows.refuses(id, job, *at_us))
+    }
+
+    /// That its record could not be read is said while that is so, and nothing else is.
+    fn damaged(&mut self, id: &str, job: &Job, course: &Course<'_>) {
+        for (heard_us, action, res) in &course.replies {
+            let lie = match (*res == UNREADABLE, self.windows.unreadable_us(id)) {
+                // Its answer may have been on its way when it was over.
+                (true, Some((from_us, to_us))) => *heard_us < from_us || *heard_us > to_us + self.history.head.lease_ms * 1000,
+                (false, Some((from_us, to_us))) => (from_us..to_us).contains(heard_us),
+                (said, None) => said && !self.windows.refuses(id, job, *heard_us),
+            };
+            if lie {
+                self.verdict
+                    .find(Wrong::FalseVerdict, format!("{id}: {action} is `{res}` at {heard_us}, and its record could be read, or not"));
+            }
+        }
+    }
+
+    fn answer(&mut self, id: &str, job: &Job, course: &Course<'_>, ask: &Asked, kept: bool) {
+        let heard: BTreeSet<&str> = course.replies.iter().filter(|(_, of, _)| *of == ask.action).map(|(_, _, res)| *res).collect();
+        if heard.len() > 1 {
+            self.verdict.find(Wrong::Differing, format!("{id}: {} answered with {heard:?}", ask.action));
+        }
+        let (Some(verdict), Some(heard_us)) = (heard.first(), course.heard_us(ask.action)) else {
+            self.unanswered(id, ask);
+            return;
+        };
+        let came = !course.deliveries.is_empty();
+        let died = kept || !course.deaths.is_empty();
+        let at_its_time = || course.deliveries.iter().chain(&course.deaths).any(|came| came.what.due_ms == ask.due_ms);
+        let lie = match (ask.action, *verdict) {
+            ("cancel", "cancelled") => came || died,
+            ("cancel", "cancelled_after_attempt" | "in_flight") => self.comes_back(course, heard_us),
+            (_, "fired") => !course.deliveries.iter().any(|came| came.taken_us() <= self.windows.read_by_us(heard_us)),
+            (_, "not_found") => course.certain && !came && !died && !self.is_refused(id, job, course),
+            ("reschedule" | "fire", "dead") => !died,
+            ("reschedule", "rescheduled") => !at_its_time() && !kept,
+            ("fire", "firing") => !came && !died,
+            ("reschedule" | "fire", "in_flight") => false,
+            // See `damaged`.
+            (_, UNREADABLE) => false,
+            _ => true,
+        };
+        if lie {
+            let arrivals = course.deliveries.len();
+            self.verdict.find(
+                Wrong::FalseVerdict,
+                format!("{id}: {} is `{verdict}`, and it came {arrivals} times, due {}", ask.action, job.due_ms),
+            );
+        }
+    }
+
+    /// Whether more came after a cancel than the attempt that was out, or later than that one may.
+    fn comes_back(&self, course: &Course<'_>, heard_us: i64) -> bool {
+        let after: Vec<i64> = course.deliveries.iter().map(Came::taken_us).filter(|taken_us| *taken_us > heard_us).collect();
+        let by_us = self.windows.lands_by_us(heard_us);
+        // What a broker that is away holds back may be more than one attempt.
+        let one = !self.windows.between(kinds::holds_back, course.sent_us, by_us);
+        after.iter().any(|taken_us| *taken_us > by_us) || (one && after.len() > 1)
+    }
+
+    /// A request that the broker has is answered, unless the answer could not be published.
+    fn unanswered(&mut self, id: &str, ask: &Asked) {
+        if !ask.confirmed {
+            return;
+        }
+        if self.windows.between(kinds::fails_publish, ask.at_us, ask.at_us + self.history.head.lease_ms * 1000) {
+            self.verdict.counts.untold += 1;
+        } else {
+            self.verdict.find(Wrong::Unanswered, format!("{id}: {} at {} has no answer", ask.action, ask.at_us));
+        }
+    }
+
+    /// Whether this came for the time that it had before it was moved, and cannot have been out when it was.
+    pub(super) fn is_stale(&self, job: &Job, course: &Course<'_>, came: &Came<'_>) -> bool {
+        let moved = course.asks.iter().find(|ask| ask.action == "reschedule" && ask.due_ms != Some(job.due_ms));
+        let (Some(ask), Some("rescheduled"), Some(heard_us)) = (moved, course.answer("reschedule"), course.heard_us("reschedule")) else {
+            return false;
+        };
+        if came.what.due_ms != Some(job.due_ms) || self.windows.between(kinds::rolls_back, course.sent_us, came.taken_us()) {
+            return false;
+        }
+        let afresh = |other: &Came<'_>| other.what.due_ms == ask.due_ms && other.what.attempt <= Some(1);
+        came.taken_us() > self.windows.lands_by_us(heard_us) || course.deliveries.iter().any(afresh)
+    }
+}
+
+/// A door that never says anything is not checked by what it says.
+pub(super) fn doors(events: &[Event], verdict: &mut Verdict) {
+    let mut doors: BTreeMap<(&str, bool), (u64, u64)> = BTreeMap::new();
+    for event in events.iter().filter(|event| event.proc.starts_with("http-")) {
+        // Each kind of question for itself: the one is read apart from the other.
+        let new = matches!(event.op, Op::Schedule(_));
+        let (asked, answered) = doors.entry((&event.proc, new)).or_default();
+        match (event.phase, &event.op) {
+            (Phase::Invoke, _) => *asked += 1,
+            (Phase::Ok, _) => *answered += 1,
+            _ => {}
+        }
+    }
+    for ((door, _), (asked, _)) in doors.into_iter().filter(|(_, (asked, answered))| *asked >= DEAF && *answered == 0) {
+        verdict.find(Wrong::Broken, format!("{door}: {asked} questions, and no answer"));
+    }
+}

@@ -1,0 +1,358 @@
+//! The faults of a run: which copies each of them explains, and how long each took to be over.
+
+use dwell::dispatch::LEASE_MARGIN;
+
+use super::Wrong;
+use super::course::{Came, Course};
+use super::kinds;
+use super::verdict::{Strike, Verdict};
+use crate::chaos::fault::{Allowance, FaultKind};
+use crate::chaos::history::{Beside, Event, Fault, Head, History, Job, Only, Op, Sample};
+
+/// A message counts as read at most so much later than it was published, µs; and an instance is looked at once a second.
+const SLACK_US: i64 = 2_000_000;
+
+/// How long after the end of its lease a job is out again at the latest, µs: its bucket is looked at, claimed and published.
+const TAKE_OVER_US: i64 = 5_000_000;
+
+/// What a stream may forget of what was acknowledged when its server is killed: `sync_interval` of JetStream is two minutes, µs.
+const FORGETS_US: i64 = 150_000_000;
+
+/// A message that came again.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Copy<'a> {
+    pub(super) id: &'a str,
+    pub(super) job: Option<&'a Job>,
+    /// The one before it.
+    pub(super) first_us: i64,
+    pub(super) again_us: i64,
+    /// Of a job, which was in flight. A whole batch of requests is read again, however few of them were bad.
+    pub(super) of_job: bool,
+    /// A client sent it by itself, under the number of an attempt that had landed: no instance knows of it.
+    pub(super) by_client: bool,
+}
+
+/// What faults can explain.
+pub(super) struct Windows<'a> {
+    head: &'a Head,
+    windows: Vec<Window<'a>>,
+}
+
+struct Window<'a> {
+    fault: &'a Fault,
+    /// Copies that it may explain yet.
+    room: u64,
+    copies: Vec<Copy<'a>>,
+}
+
+impl Window<'_> {
+    /// How many of its copies an instance has to have counted.
+    fn owed(&self) -> usize {
+        self.copies.iter().filter(|copy| !copy.by_client).count()
+    }
+}
+
+impl<'a> Windows<'a> {
+    pub(super) fn new(history: &'a History, faults: &'a [Fault]) -> Windows<'a> {
+        let windows = faults.iter().map(|fault| Window { fault, room: room(fault, history), copies: Vec::new() });
+        Windows { head: &history.head, windows: windows.collect() }
+    }
+
+    /// How much of the time between these two nothing was broken, µs.
+    pub(super) fn unbroken_us(&self, from_us: i64, to_us: i64) -> i64 {
+        let mut broken: Vec<(i64, i64)> = self.windows.iter().map(|window| (window.fault.began_us, window.fault.healed_us)).collect();
+        broken.sort_unstable();
+        let (mut sum_us, mut at_us) = (0, from_us);
+        for (began_us, healed_us) in broken {
+            sum_us += (began_us.min(to_us) - at_us).max(0);
+            at_us = at_us.max(healed_us);
+        }
+        sum_us + (to_us - at_us).max(0)
+    }
+
+    /// For how long this was not out though nothing that was broken concerned it, µs, and what was broken. Of what was sent since that broke.
+    pub(super) fn beside_us(&self, (id, job): (&str, &Job), (sent_us, due_us): (i64, i64), at_us: i64) -> Option<(i64, &'a Fault)> {
+        let beside = |window: &Window<'a>| {
+            let fault = window.fault;
+            let Beside { from_us, only } = fault.beside.as_ref()?;
+            let since_us = due_us.max(sent_us).max(*from_us);
+            let late_us = at_us.min(fault.healed_us) - since_us;
+            (sent_us >= fault.began_us && late_us > 0 && !only.concerns(id, job)).then_some((late_us, fault))
+        };
+        self.windows.iter().filter_map(beside).max_by_key(|(late_us, _)| *late_us)
+    }
+
+    /// From when to when the record of this job could not be read, µs.
+    pub(super) fn unreadable_us(&self, id: &str) -> Option<(i64, i64)> {
+        self.windows.iter().map(|window| window.fault).find_map(|fault| match &fault.beside {
+            Some(Beside { from_us, only: Only::Jobs(ids) }) if ids.iter().any(|of| of == id) => Some((*from_us, fault.healed_us)),
+            _ => None,
+        })
+    }
+
+    /// Whether what came back of this job at this time may have met a bucket that nobody can read: its own. It may have been on its way when that was over.
+    /// A record that does not say which bucket is forgiven each.
+    pub(super) fn refuses(&self, id: &str, job: &Job, at_us: i64) -> bool {
+        let reach_us = self.head.lease_ms * 1000;
+        self.windows.iter().map(|window| window.fault).any(|fault| {
+            let concerned = fault.beside.as_ref().is_none_or(|beside| beside.only.concerns(id, job));
+            concerned && kinds::refuses(&fault.kind) && (fault.began_us..=fault.healed_us + reach_us).contains(&at_us)
+        })
+    }
+
+    /// Whether a publish of this job may have failed between these times.
+    pub(super) fn fails_publish(&self, id: &str, job: &Job, from_us: i64, to_us: i64) -> bool {
+        let reach_us = self.head.lease_ms * 1000;
+        self.between(kinds::fails_publish, from_us, to_us)
+            || self.windows.iter().map(|window| window.fault).any(|fault| {
+                let concerned = fault.beside.as_ref().is_some_and(|beside| beside.only.concerns(id, job));
+                concerned && kinds::silences(&fault.kind) && fault.began_us <= to_us && fault.healed_us + reach_us >= from_us
+            })
+    }
+
+    /// By how much the clock of Redis may have been ahead at this time, µs.
+    pub(super) fn ahead_us(&self, at_us: i64) -> i64 {
+        self.steps(at_us).map(|(_, most)| most).max().unwrap_or(0).max(0)
+    }
+
+    /// By how much the clock of Redis may have been behind at this time, µs.
+    pub(super) fn behind_us(&self, at_us: i64) -> i64 {
+        self.steps(at_us).map(|(least, _)| -least).max().unwrap_or(0).max(0)
+    }
+
+    /// From the least to the most by which it may have been wrong then. A record that does not say which way it jumped is forgiven both.
+    fn steps(&self, at_us: i64) -> impl Iterator<Item = (i64, i64)> {
+        let on = move |window: &&Window<'_>| window.fault.began_us <= at_us && at_us <= window.fault.healed_us + SLACK_US;
+        self.windows.iter().filter(on).filter_map(|window| match (allowance(window.fault).early_us, window.fault.clock_step_us) {
+            (0, _) => None,
+            (_, Some(step_us)) => Some((step_us, step_us)),
+            (early_us, None) => Some((-early_us, early_us)),
+        })
+    }
+
+    /// Whether something of this kind was broken between these times, or leases of then still ran.
+    pub(super) fn between(&self, of: fn(&str) -> bool, from_us: i64, to_us: i64) -> bool {
+        let reach_us = self.head.lease_ms * 1000;
+        self.windows.iter().any(|Window { fault, .. }| of(&fault.kind) && fault.began_us <= to_us && fault.healed_us + reach_us >= from_us)
+    }
+
+    /// Whether a client may have sent by itself what landed at both times: something of the broker was broken between them, and it has not had
+    /// longer than it has for a message. librdkafka sends again what may have landed, under a number of its own that the broker does not know, where
+    /// it gave up the one before because other messages ran out of time.
+    pub(super) fn sends_again(&self, one_us: i64, other_us: i64) -> bool {
+        let (from_us, to_us) = (one_us.min(other_us), one_us.max(other_us));
+        to_us - from_us <= timeout_us(self.head) + SLACK_US && self.between(kinds::breaks_broker, from_us, to_us)
+    }
+
+    /// Whether the request was not acknowledged yet when something broke that hands requests out again, and this came of it in time, after what had
+    /// come of it before. A fault breaks something at any time until it is over: RabbitMQ's permissions are withdrawn first, and its connections closed
+    /// seconds later.
+    pub(super) fn hands_out_again(&self, sent_us: i64, due_ms: Option<i64>, (before_us, taken_us): (i64, i64)) -> bool {
+        let late_us = self.head.late_ms * 1000;
+        self.windows.iter().map(|window| window.fault).any(|fault| {
+            let could_us = due_ms.unwrap_or_default().saturating_mul(1000).max(fault.healed_us);
+            kinds::requeues(&fault.kind)
+                && fault.began_us <= taken_us
+                && fault.healed_us >= sent_us - SLACK_US
+                && before_us <= fault.healed_us + late_us
+                && self.unbroken_us(sent_us, fault.began_us) <= SLACK_US
+                && self.unbroken_us(could_us, taken_us) <= late_us
+        })
+    }
+
+    /// Whether the request was read from the start of its stream once more: who reads it was made anew, after a server that was killed forgot what
+    /// had been acknowledged. JetStream writes down later that a message went.
+    fn is_read_anew(&self, copy: &Copy<'_>) -> bool {
+        let late_us = self.head.late_ms * 1000;
+        let forgot = |fault: &Fault| fault.kind == "broker-kill" && (copy.first_us..=copy.first_us + FORGETS_US).contains(&fault.began_us);
+        let anew =
+            |fault: &Fault| fault.kind == "consumer-deleted" && (fault.began_us..=fault.healed_us + late_us).contains(&copy.again_us);
+        let faults = || self.windows.iter().map(|window| window.fault);
+        !copy.of_job
+            && faults().filter(|kill| forgot(kill)).any(|kill| faults().any(|fault| anew(fault) && kill.began_us <= fault.healed_us))
+    }
+
+    /// Until when something that was out at this time may land: a lease later, or as long after the heal of what holds it back.
+    pub(super) fn lands_by_us(&self, at_us: i64) -> i64 {
+        let reach_us = self.head.lease_ms * 1000 + SLACK_US;
+        let mut by_us = at_us + reach_us;
+        for Window { fault, .. } in &self.windows {
+            if kinds::holds_back(&fault.kind) && fault.began_us <= by_us && fault.healed_us >= at_us {
+                by_us = by_us.max(fault.healed_us + reach_us);
+            }
+        }
+        by_us
+    }
+
+    /// Until when something that had landed at this time is read: a broker that is down hands out nothing.
+    pub(super) fn read_by_us(&self, at_us: i64) -> i64 {
+        let mut by_us = at_us + SLACK_US;
+        for Window { fault, .. } in &self.windows {
+            if fault.kind.starts_with("broker-") && fault.began_us <= by_us && fault.healed_us >= at_us - SLACK_US {
+                by_us = by_us.max(fault.healed_us + self.head.lease_ms * 1000 + SLACK_US);
+            }
+        }
+        by_us
+    }
+
+    /// Gives each copy to a fault that explains it; notes those that none does.
+    pub(super) fn explain(&mut self, mut copies: Vec<Copy<'a>>, verdict: &mut Verdict) {
+        let (reach_us, late_us) = (self.head.lease_ms * 1000 + SLACK_US, self.head.late_ms * 1000);
+        copies.sort_by_key(|copy| copy.first_us);
+        for copy in copies {
+            let is_read_anew = self.is_read_anew(&copy);
+            let explains = |window: &&mut Window<'_>| {
+                let Fault { began_us, healed_us, .. } = *window.fault;
+                // What an instance held that is gone is taken over within its lease and five seconds; a batch that is read again waits for the broker's
+                // own patience.
+                let again_us = if copy.of_job { self.head.lease_ms * 1000 + TAKE_OVER_US } else { late_us };
+                // A target that is silent keeps its answers from nobody else.
+                let concerns = |beside: &Beside| copy.job.is_some_and(|job| beside.only.concerns(copy.id, job));
+                (!kinds::silences(&window.fault.kind) || window.fault.beside.as_ref().is_some_and(concerns))
+                    && (window.room > 0 || !copy.of_job)
+                    && copy.first_us >= began_us - reach_us
+                    && copy.first_us <= healed_us + reach_us
+                    && (began_us..=healed_us + again_us).contains(&copy.again_us)
+            };
+            // Rather one that was on between the two than one whose leases still ran, and of those the last.
+            let turn = |window: &&mut Window<'_>| ((copy.first_us - window.fault.healed_us).max(0), window.fault.healed_us);
+            match self.windows.iter_mut().filter(explains).min_by_key(turn) {
+                Some(window) => {
+                    if copy.of_job {
+                        window.room -= 1;
+                        window.copies.push(copy);
+                    }
+                    verdict.counts.duplicates += 1;
+                }
+                None if is_read_anew => verdict.counts.duplicates += 1,
+                None => {
+                    let after_ms = (copy.again_us - copy.first_us) / 1000;
+                    verdict.find(Wrong::Unexplained, format!("{}: again {after_ms} ms after the first, at {}", copy.id, copy.again_us));
+                }
+            }
+        }
+    }
+
+    /// Each copy that a fault outside of Dwell caused was counted by an instance when it became possible.
+    pub(super) fn counted(&self, events: &[Event], verdict: &mut Verdict) {
+        // A master that is promoted tells nobody what it did not know.
+        let known = || self.windows.iter().filter(|window| !window.copies.is_empty() && !kinds::rolls_back(&window.fault.kind));
+        for window in known().filter(|window| !window.fault.kind.starts_with("dwell-")) {
+            let from_us = window.fault.began_us - SLACK_US;
+            let to_us = window.copies.iter().map(|copy| copy.again_us).max().unwrap_or(i64::MAX) + SLACK_US;
+            let counted = increase(events, from_us, to_us);
+            let copies = window.owed();
+            if counted < copies as u64 {
+                let kind = &window.fault.kind;
+                verdict.find(Wrong::Uncounted, format!("{kind} at {}: {copies} copies, {counted} counted", window.fault.began_us));
+                return;
+            }
+        }
+        // No step pays for two. What an instance counted since it was last looked at dies with it.
+        let copies: usize = known().map(Window::owed).sum();
+        let killed = self.windows.iter().filter(|window| window.fault.kind == "dwell-kill").map(|window| window.fault.in_flight);
+        let counted = increase(events, i64::MIN, i64::MAX) + killed.sum::<u64>();
+        if counted < copies as u64 {
+            verdict.find(Wrong::Uncounted, format!("the whole run: {copies} copies, {counted} counted, or lost with who was killed"));
+        }
+    }
+
+    /// What came of each fault.
+    pub(super) fn strikes<'b>(&self, courses: impl Iterator<Item = &'b Course<'b>> + Clone) -> Vec<Strike> {
+        let lease_us = self.head.lease_ms * 1000;
+        let healed_before =
+            |began_us: i64| self.windows.iter().map(|window| window.fault.healed_us).filter(|at_us| *at_us <= began_us).max();
+        let owes_from =
+            |window: &Window<'_>| (window.fault.began_us - lease_us).max(healed_before(window.fault.began_us).unwrap_or(i64::MIN));
+        self.windows.iter().map(|window| strike(window, owes_from(window), courses.clone())).collect()
+    }
+}
+
+/// What is forgiven for it. For one that this program does not know nothing is.
+fn allowance(fault: &Fault) -> Allowance {
+    fault.kind.parse::<FaultKind>().map_or_else(|_| Allowance::default(), FaultKind::allows)
+}
+
+/// How long a publish waits for its confirm, µs.
+fn timeout_us(head: &Head) -> i64 {
+    let margin_ms = i64::try_from(LEASE_MARGIN.as_millis()).unwrap_or(i64::MAX);
+    (head.lease_ms - margin_ms).max(1) * 1000
+}
+
+/// How many copies a fault may explain.
+fn room(fault: &Fault, history: &History) -> u64 {
+    let allowance = allowance(fault);
+    // What has no answer is given up at the publish timeout, and others are in flight in its stead.
+    let rounds = if fault.kind.starts_with("dwell-") { 1 } else { 1 + (fault.healed_us - fault.began_us) / timeout_us(&history.head) };
+    let rounds = u64::try_from(rounds).unwrap_or(1);
+    let in_flight = if allowance.duplicates_of_in_flight { fault.in_flight * rounds } else { 0 };
+    // What was confirmed just before, or by a master that nobody follows any more.
+    let lost = |event: &&Event| matches!(event.op, Op::Deliver(_)) && (fault.began_us - SLACK_US..=fault.healed_us).contains(&event.t_us);
+    let unreplicated = if allowance.duplicates_of_unreplicated { history.events.iter().filter(lost).count() as u64 } else { 0 };
+    in_flight + unreplicated
+}
+
+/// How much the instances together counted between these times, over restarts.
+fn increase(events: &[Event], from_us: i64, to_us: i64) -> u64 {
+    let mut last: std::collections::BTreeMap<usize, (u32, u64)> = std::collections::BTreeMap::new();
+    let mut sum = 0;
+    for event in events.iter().filter(|event| event.t_us <= to_us) {
+        let Op::Sample(Sample { instance, pid, possible_duplicates: Some(now), .. }) = event.op else { continue };
+        // A new process counts from zero.
+        let before = last.insert(instance, (pid, now)).filter(|(of, _)| *of == pid).map_or(0, |(_, count)| count);
+        if event.t_us >= from_us {
+            sum += now.saturating_sub(before);
+        }
+    }
+    sum
+}
+
+/// What came of a fault that answers for the jobs due from `owes_from_us` on.
+fn strike<'a>(window: &Window<'_>, owes_from_us: i64, courses: impl Iterator<Item = &'a Course<'a>>) -> Strike {
+    let Fault { kind, began_us, healed_us, in_flight, detail, .. } = window.fault.clone();
+    let duplicates = window.copies.len() as u64;
+    let mut strike = Strike {
+        kind,
+        began_us,
+        healed_us,
+        in_flight,
+        duplicates,
+        overdue: 0,
+        first_us: None,
+        last_us: None,
+        lateness_us: 0,
+        beside_us: None,
+        detail,
+    };
+    // What came after the heal: the first arrival, and when the first of it could have come.
+    let mut after: Option<(i64, i64)> = None;
+    for course in courses {
+        let Some(came @ Came { what, .. }) = course.deliveries.first() else { continue };
+        let at_us = came.taken_us();
+        let (Some(due_ms), false) = (what.due_ms, course.job.is_none_or(|job| job.absent)) else { continue };
+        let due_us = due_ms * 1000;
+        if at_us >= healed_us {
+            let could_us = due_us.max(course.sent_us);
+            let (first_us, since_us) = after.unwrap_or((at_us, could_us));
+            after = Some((first_us.min(at_us), since_us.min(could_us)));
+        }
+        // What was claimed when it struck had been due before; what was due before the heal of another is owed to that one.
+        if !(owes_from_us..healed_us).contains(&due_us) {
+            continue;
+        }
+        strike.lateness_us = strike.lateness_us.max(at_us - due_us);
+        let served = |beside: &&Beside, job: &&Job| {
+            (course.certain && course.sent_us >= began_us) && beside.from_us <= due_us && !beside.only.concerns(&what.id, job)
+        };
+        if window.fault.beside.as_ref().zip(course.job).is_some_and(|(beside, job)| served(&beside, &job)) {
+            strike.beside_us = strike.beside_us.max(Some(at_us - due_us.max(course.sent_us)));
+        }
+        if at_us >= healed_us {
+            let after_us = at_us - healed_us;
+            strike.overdue += 1;
+            strike.last_us = Some(strike.last_us.map_or(after_us, |last| last.max(after_us)));
+        }
+    }
+    strike.first_us = after.map(|(first_us, since_us)| (first_us - since_us.max(healed_us)).max(0));
+    strike
+}

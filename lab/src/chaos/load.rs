@@ -1,0 +1,230 @@
+//! The load: an open loop of requests at a set rate, and readers of everything that comes of them. Straight on the broker and on the instances,
+//! past the links that break.
+//!
+//! - `draw`: what is asked for; `producer`: sends it; `http`: the other door; `reader`: what came.
+//! - `aside`: what a fault asks for by itself.
+
+pub(crate) mod aside;
+mod draw;
+mod http;
+mod producer;
+mod reader;
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use dwell::clock;
+use dwell_connectors::{BrokerConfig, Message};
+use tokio::task::{JoinError, JoinSet};
+use tokio_util::sync::CancellationToken;
+use tracing::debug;
+
+use self::draw::{Draw, Drawn, Plan, request};
+use self::http::Answer;
+use self::producer::{Producer, Sent, asked};
+use self::reader::{Role, read};
+use crate::chaos::history::{Ask, Job, Op, Phase, Reply, Schedule};
+use crate::chaos::ledger::Ledger;
+use crate::chaos::world::Maker;
+
+/// How often the producer looks whether something is to be sent.
+const BEAT: Duration = Duration::from_millis(10);
+/// A late target is not there for so long after the first job for it, ms.
+const ABSENT_MS: i64 = 6000;
+/// And the next one begins so much later.
+const BETWEEN_MS: i64 = 20_000;
+
+/// Destinations of the load.
+#[derive(Debug, Clone)]
+pub struct Places {
+    /// Where jobs go.
+    pub targets: Vec<String>,
+    /// Targets that are made only some time after the first job for them.
+    pub late: Vec<String>,
+    /// A target that is never there.
+    pub never: String,
+    /// Where verdicts go.
+    pub replies: String,
+}
+
+/// What is loaded, and how much.
+#[derive(Debug, Clone)]
+pub struct LoadOptions {
+    /// What everything is drawn from.
+    pub seed: u64,
+    /// Jobs a second.
+    pub rate: u32,
+    /// The broker.
+    pub broker: BrokerConfig,
+    /// What makes the targets that are late.
+    pub maker: Maker,
+    /// `/v1` of each instance.
+    pub http: Vec<SocketAddr>,
+    /// Destinations.
+    pub places: Places,
+    /// Where dead letters go.
+    pub dead: String,
+    /// Where bad requests go.
+    pub rejected: String,
+}
+
+/// A load that goes on until it is told to stop.
+pub struct Load {
+    stop: CancellationToken,
+    sending: tokio::task::JoinHandle<()>,
+    readers: JoinSet<()>,
+}
+
+impl Load {
+    /// Begins to read and to send.
+    #[must_use]
+    pub fn start(options: LoadOptions, ledger: &Arc<Ledger>) -> Load {
+        let mut readers = JoinSet::new();
+        let places = &options.places;
+        let targets = places.targets.iter().chain(&places.late).chain([&places.never]).map(|topic| (topic, Role::Target));
+        let others = [(&places.replies, Role::Replies), (&options.dead, Role::Dead), (&options.rejected, Role::Rejected)];
+        for (topic, role) in targets.chain(others) {
+            // Nobody makes it, so nobody could read it.
+            if *topic != places.never {
+                readers.spawn(read(options.broker.clone(), topic.clone(), role, Arc::clone(ledger)));
+            }
+        }
+        let stop = CancellationToken::new();
+        let sending = tokio::spawn(send(options, Arc::clone(ledger), stop.clone()));
+        Load { stop, sending, readers }
+    }
+
+    /// Sends nothing new, and returns when each request has its word. The readers go on.
+    ///
+    /// # Errors
+    /// The producer panicked: what it sent has no word.
+    pub async fn finish_sending(&mut self) -> Result<(), String> {
+        self.stop.cancel();
+        (&mut self.sending).await.map_err(|error| format!("the producer of the load ended: {error}"))
+    }
+
+    /// Ends the readers. Those that had ended before, which none ever should: why.
+    pub async fn stop(mut self) -> Vec<String> {
+        let mut ended = Vec::new();
+        while let Some(reader) = self.readers.try_join_next() {
+            let why = reader.err().map_or_else(|| "nobody knows why".to_owned(), |error| error.to_string());
+            ended.push(format!("a reader of the load ended: {why}"));
+        }
+        self.readers.shutdown().await;
+        ended
+    }
+}
+
+/// A panic of a task is one of whoever waits for it.
+fn whole(ended: Result<(), JoinError>) {
+    if let Some(panic) = ended.err().and_then(|error| error.try_into_panic().ok()) {
+        std::panic::resume_unwind(panic);
+    }
+}
+
+/// The open loop.
+async fn send(options: LoadOptions, ledger: Arc<Ledger>, stop: CancellationToken) {
+    let mut draw = Draw::new(options.seed, options.places.clone());
+    let mut producer = Producer::new(options.broker.clone(), Arc::clone(&ledger));
+    let mut turns: BTreeMap<(i64, String), Plan> = BTreeMap::new();
+    let (mut asking, mut making) = (JoinSet::new(), JoinSet::new());
+    let began_ms = clock::wall_ms();
+    let (mut sent, mut made) = (0, 0);
+    let mut stopping = false;
+    while !stopping || !turns.is_empty() {
+        clock::sleep(BEAT).await;
+        stopping |= stop.is_cancelled();
+        let since_ms = clock::wall_ms() - began_ms;
+        // The targets that are late, each made in its time.
+        let turn = usize::try_from(since_ms / BETWEEN_MS).unwrap_or(usize::MAX);
+        let late = options.places.late.get(turn).filter(|_| made <= turn);
+        if let Some(late) = late.filter(|_| since_ms % BETWEEN_MS > ABSENT_MS) {
+            made = turn + 1;
+            making.spawn(make(options.maker.clone(), late.clone()));
+        }
+        let wanted = u64::try_from(since_ms).unwrap_or(0) * u64::from(options.rate) / 1000;
+        if !producer.ready().await {
+            // What fell into the gap is not sent later at once: it would be another load.
+            sent = u64::try_from(clock::wall_ms() - began_ms).unwrap_or(0) * u64::from(options.rate) / 1000;
+        }
+        let mut messages = Vec::new();
+        while sent < wanted && !stopping {
+            sent += 1;
+            let Drawn { id, job, message, ask, door } = draw.next(clock::wall_ms(), options.http.len(), late.map(String::as_str));
+            turns.extend(ask.map(|plan| ((plan.at_ms, id.clone()), plan)));
+            if let Some(instance) = door {
+                asking.spawn(schedule_by_http(options.http[instance], instance, id, job, message, Arc::clone(&ledger)));
+                continue;
+            }
+            ledger.record("producer", Phase::Invoke, Op::Schedule(Schedule { id: id.clone(), job: Some(job), res: String::new() }));
+            messages.push((Sent::Job(id), message));
+        }
+        let now_ms = clock::wall_ms();
+        let later = turns.split_off(&(now_ms, String::new()));
+        for ((_, id), plan) in std::mem::replace(&mut turns, later) {
+            match plan.door {
+                Some(instance) => {
+                    asking.spawn(by_http(options.http[instance], instance, id, plan, Arc::clone(&ledger)));
+                }
+                None => {
+                    ledger.record("producer", Phase::Invoke, asked(plan.action, ask(&id, &plan)));
+                    let message = request(&id, &plan, &options.places.replies);
+                    messages.push((Sent::Ask(id, plan.action, plan.due_ms), message));
+                }
+            }
+        }
+        if !messages.is_empty() {
+            producer.send(messages).await;
+        }
+        while let Some(asked) = asking.try_join_next() {
+            whole(asked);
+        }
+    }
+    // What jobs wait for is made now at the latest.
+    for late in options.places.late.iter().skip(made) {
+        making.spawn(make(options.maker.clone(), late.clone()));
+    }
+    producer.finish().await;
+    asking.join_all().await;
+    making.join_all().await;
+}
+
+fn ask(id: &str, plan: &Plan) -> Ask {
+    Ask { id: id.to_owned(), due_ms: plan.due_ms, res: String::new() }
+}
+
+async fn schedule_by_http(at: SocketAddr, instance: usize, id: String, job: Job, message: Message, ledger: Arc<Ledger>) {
+    let proc = format!("http-{instance}");
+    let op = |job, res| Op::Schedule(Schedule { id: id.clone(), job, res });
+    ledger.record(&proc, Phase::Invoke, op(Some(job.clone()), String::new()));
+    let (phase, res) = match http::schedule(at, &id, &job, &message).await {
+        Answer::Verdict(res) => (Phase::Ok, res),
+        Answer::Never(res) => (Phase::Fail, res),
+        Answer::Unknown(res) => (Phase::Info, res),
+    };
+    ledger.record(&proc, phase, op(None, res));
+}
+
+async fn by_http(at: SocketAddr, instance: usize, id: String, plan: Plan, ledger: Arc<Ledger>) {
+    let proc = format!("http-{instance}");
+    ledger.record(&proc, Phase::Invoke, asked(plan.action, ask(&id, &plan)));
+    match http::ask(at, &id, &plan).await {
+        Answer::Verdict(res) => ledger.record(&proc, Phase::Ok, Op::Reply(Reply { id, action: plan.action.as_str().to_owned(), res })),
+        Answer::Never(res) => ledger.record(&proc, Phase::Fail, asked(plan.action, Ask { res, ..ask(&id, &plan) })),
+        Answer::Unknown(res) => ledger.record(&proc, Phase::Info, asked(plan.action, Ask { res, ..ask(&id, &plan) })),
+    }
+}
+
+/// Makes a target, over restarts of the broker.
+async fn make(maker: Maker, target: String) {
+    loop {
+        match clock::timeout(Duration::from_secs(10), maker.make(&target)).await {
+            Some(Ok(())) => return,
+            Some(Err(error)) => debug!(%error, "target cannot be made yet"),
+            None => debug!("target is not made in time"),
+        }
+        clock::sleep(Duration::from_millis(200)).await;
+    }
+}

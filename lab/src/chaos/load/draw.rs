@@ -1,0 +1,191 @@
+//! What the load asks for: jobs of every kind, drawn from the seed.
+
+use bytes::Bytes;
+use dwell_connectors::Message;
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+
+use super::Places;
+use crate::chaos::history::{Job, digest};
+use crate::chaos::world::SPARE;
+
+/// A job is due so much after it is sent, ms.
+const AHEAD_MS: std::ops::Range<i64> = 200..5000;
+/// What is asked for a job is asked so much from its due time, ms.
+const AROUND_MS: std::ops::Range<i64> = -150..150;
+/// A job that waits for a retry is asked something so much after it was due, ms.
+const RETRYING_MS: std::ops::Range<i64> = 300..3500;
+/// The producer's own header: it must arrive as it was sent.
+pub(super) const NOTE: &str = "x-note";
+/// The largest body, bytes.
+const LARGEST: usize = 20_000;
+
+/// Draws jobs.
+pub(super) struct Draw {
+    rng: StdRng,
+    places: Places,
+    /// What tells the jobs of this run from others.
+    run: String,
+    next: u64,
+}
+
+/// A job, and what else is asked for it.
+pub(super) struct Drawn {
+    pub(super) id: String,
+    pub(super) job: Job,
+    pub(super) message: Message,
+    pub(super) ask: Option<Plan>,
+    /// It is asked for by HTTP on this instance; its body is text.
+    pub(super) door: Option<usize>,
+}
+
+/// Something to ask for.
+#[derive(Debug, Clone)]
+pub(super) struct Plan {
+    /// When, epoch ms.
+    pub(super) at_ms: i64,
+    pub(super) action: Action,
+    /// The new time of a reschedule.
+    pub(super) due_ms: Option<i64>,
+    /// `None`: by a message. Else by HTTP on this instance.
+    pub(super) door: Option<usize>,
+}
+
+/// What is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Action {
+    Cancel,
+    Reschedule,
+    Fire,
+}
+
+impl Action {
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            Action::Cancel => "cancel",
+            Action::Reschedule => "reschedule",
+            Action::Fire => "fire",
+        }
+    }
+}
+
+impl Draw {
+    pub(super) fn new(seed: u64, places: Places) -> Draw {
+        Draw { rng: StdRng::seed_from_u64(seed), places, run: format!("{seed:x}"), next: 0 }
+    }
+
+    /// The next job. `instances`: how many there are to ask; `late`: a target that is not there yet.
+    pub(super) fn next(&mut self, now_ms: i64, instances: usize, late: Option<&str>) -> Drawn {
+        self.next += 1;
+        let lot = self.rng.random_range(0..100);
+        let letter = if lot < 3 { 'b' } else { 'j' };
+        let id = format!("{letter}-{}-{}", self.run, self.next);
+        let due_ms = now_ms + self.rng.random_range(AHEAD_MS);
+        let target = self.places.targets[self.rng.random_range(0..self.places.targets.len())].clone();
+        let door = ((85..95).contains(&lot) && instances > 0).then(|| self.rng.random_range(0..instances));
+        let mut body = self.body();
+        if door.is_some() {
+            body = body.iter().map(|byte| b'a' + byte % 26).collect();
+        }
+        let note = format!("{:016x}", self.rng.random::<u64>());
+        let mut job =
+            Job { due_ms, target, digest: digest(&body, [(NOTE, &*note)]), retry_ms: None, absent: false, refused: None, broker: None };
+        let mut ask = None;
+        match lot {
+            0..3 => job.refused = Some("missing_delay".to_owned()),
+            3..8 => {
+                if let Some(late) = late {
+                    (job.target, job.absent) = (late.to_owned(), true);
+                    ask = self.rng.random::<bool>().then(|| self.plan(due_ms, RETRYING_MS, instances));
+                }
+            }
+            8..10 => (job.target, job.absent, job.retry_ms) = (self.places.never.clone(), true, Some(vec![100, 200])),
+            10..14 => job.retry_ms = Some(Vec::new()),
+            14..34 => ask = Some(self.plan(due_ms, AROUND_MS, instances)),
+            34..37 => job.broker = Some(SPARE.to_owned()),
+            _ => {}
+        }
+        let mut message = Message::new(body).with_header("delay-id", &id).with_header("delay-target", &job.target).with_header(NOTE, note);
+        if job.refused.is_none() {
+            message = message.with_header("delay-until", due_ms.to_string());
+        }
+        if let Some(waits) = &job.retry_ms {
+            let waits: Vec<String> = waits.iter().map(|ms| format!("{ms}ms")).collect();
+            message = message.with_header("delay-retry", if waits.is_empty() { "none".to_owned() } else { waits.join(",") });
+        }
+        if let Some(broker) = &job.broker {
+            message = message.with_header("delay-broker", broker);
+        }
+        if lot >= 95 {
+            message = message.with_header("delay-reply-to", &self.places.replies);
+        }
+        Drawn { id, job, message, ask, door }
+    }
+
+    fn plan(&mut self, due_ms: i64, around_ms: std::ops::Range<i64>, instances: usize) -> Plan {
+        let at_ms = due_ms + self.rng.random_range(around_ms);
+        let action = [Action::Cancel, Action::Cancel, Action::Reschedule, Action::Fire][self.rng.random_range(0..4)];
+        // Later than it was due, so that which of the two an arrival is for is told by its time.
+        let moved = (action == Action::Reschedule).then(|| due_ms.max(at_ms) + self.rng.random_range(500..2000));
+        let door = (instances > 0 && self.rng.random::<bool>()).then(|| self.rng.random_range(0..instances.max(1)));
+        Plan { at_ms, action, due_ms: moved, door }
+    }
+
+    /// Nothing, a little, or much.
+    fn body(&mut self) -> Bytes {
+        let size = match self.rng.random_range(0..10) {
+            0 => 0,
+            1..8 => self.rng.random_range(1..400),
+            _ => self.rng.random_range(400..LARGEST),
+        };
+        let mut body = vec![0; size];
+        self.rng.fill(&mut body[..]);
+        Bytes::from(body)
+    }
+}
+
+/// The request for it as a message.
+pub(super) fn request(id: &str, plan: &Plan, replies: &str) -> Message {
+    let message = Message::new("").with_header("delay-id", id).with_header("delay-action", plan.action.as_str());
+    let message = message.with_header("delay-reply-to", replies);
+    match plan.due_ms {
+        Some(due_ms) => message.with_header("delay-until", due_ms.to_string()),
+        None => message,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn places() -> Places {
+        let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+        Places { targets: owned(&["a", "b"]), late: owned(&["late"]), never: "never".to_owned(), replies: "replies".to_owned() }
+    }
+
+    #[test]
+    fn one_seed_draws_one_load_with_every_kind_in_it() {
+        let draw = |seed| {
+            let mut draw = Draw::new(seed, places());
+            (0..500).map(|_| draw.next(1_000_000, 2, Some("late"))).collect::<Vec<_>>()
+        };
+        let (one, same, other) = (draw(7), draw(7), draw(8));
+        let digests = |jobs: &[Drawn]| jobs.iter().map(|drawn| drawn.job.digest.clone()).collect::<Vec<_>>();
+        assert_eq!(digests(&one), digests(&same));
+        assert_ne!(digests(&one), digests(&other));
+        let some = |test: &dyn Fn(&Drawn) -> bool| assert!(one.iter().any(test));
+        some(&|drawn| drawn.job.refused.is_some() && drawn.message.headers.text("delay-until").is_none());
+        some(&|drawn| drawn.job.absent && drawn.job.target == "late");
+        some(&|drawn| drawn.job.absent && drawn.message.headers.text("delay-retry") == Some("100ms,200ms"));
+        some(&|drawn| drawn.message.headers.text("delay-retry") == Some("none"));
+        some(&|drawn| drawn.job.broker.is_some() && drawn.message.headers.text("delay-broker") == Some(SPARE));
+        some(&|drawn| drawn.message.body.is_empty());
+        some(&|drawn| drawn.door.is_some() && !drawn.message.body.is_empty() && drawn.message.body.is_ascii());
+        some(&|drawn| drawn.job.absent && drawn.ask.as_ref().is_some_and(|plan| plan.at_ms >= drawn.job.due_ms + 300));
+        for action in [Action::Cancel, Action::Reschedule, Action::Fire] {
+            for by_message in [true, false] {
+                some(&|drawn| drawn.ask.as_ref().is_some_and(|plan| plan.action == action && plan.door.is_none() == by_message));
+            }
+        }
+    }
+}

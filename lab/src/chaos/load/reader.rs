@@ -1,0 +1,119 @@
+//! Reads one destination, over restarts of the broker, and records what is there before it acknowledges it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use dwell::clock;
+use dwell_connectors::{Acks, BrokerConfig, Header, Message, Source, SourceOptions, Start};
+use tracing::debug;
+
+use super::draw::NOTE;
+use crate::chaos::history::{Arrival, Op, Phase, Place, Reply, digest};
+use crate::chaos::ledger::Ledger;
+
+/// Between two tries to connect.
+const PAUSE: Duration = Duration::from_millis(200);
+/// How long one try may take: a frozen server answers nothing.
+const CONNECT: Duration = Duration::from_secs(10);
+
+/// What is read there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Role {
+    Target,
+    Dead,
+    Rejected,
+    Replies,
+}
+
+/// Reads for ever; dropped, it ends.
+pub(super) async fn read(broker: BrokerConfig, topic: String, role: Role, ledger: Arc<Ledger>) {
+    let proc = format!("reader {topic}");
+    loop {
+        let options = SourceOptions {
+            topic: topic.clone(),
+            group: format!("chaos-{topic}"),
+            max_batch: 256,
+            max_batch_bytes: 16 << 20,
+            max_unsettled: 4096,
+            max_unsettled_bytes: 64 << 20,
+            acks: Acks::Explicit,
+            start: Start::Earliest,
+            apart: Vec::new(),
+            expired_queue: None,
+        };
+        match clock::timeout(CONNECT, broker.source(options)).await {
+            Some(Ok(source)) => drain(source, &topic, role, &ledger, &proc).await,
+            // It may not be there yet.
+            Some(Err(error)) => debug!(topic, %error, "reader has no link"),
+            None => debug!(topic, "reader has no link in time"),
+        }
+        clock::sleep(PAUSE).await;
+    }
+}
+
+/// Until the link is gone.
+async fn drain(source: Box<dyn Source>, topic: &str, role: Role, ledger: &Ledger, proc: &str) {
+    while let Ok(batch) = source.recv().await {
+        for message in &batch.messages {
+            ledger.record(proc, Phase::Ok, entry(message, topic, role));
+        }
+        if source.ack(batch.id).await.is_err() {
+            return;
+        }
+    }
+}
+
+fn entry(message: &Message, topic: &str, role: Role) -> Op {
+    match role {
+        Role::Target => Op::Deliver(arrival(message, topic, "delayed-id", "")),
+        Role::Dead => Op::Dead(arrival(message, topic, "delayed-id", "delayed-dead-reason")),
+        Role::Rejected => Op::Reject(arrival(message, topic, "delay-id", "delayed-error")),
+        Role::Replies => Op::Reply(reply(&message.body)),
+    }
+}
+
+fn arrival(message: &Message, topic: &str, id: &str, reason: &str) -> Arrival {
+    let text = |name: &str| message.headers.get(name).and_then(|value| value.plain().map(std::borrow::Cow::into_owned));
+    let notes = message.headers.iter().filter(|Header { name, .. }| name.eq_ignore_ascii_case(NOTE));
+    let notes: Vec<_> = notes.filter_map(|Header { value, .. }| value.plain()).collect();
+    Arrival {
+        id: text(id).unwrap_or_default(),
+        topic: topic.to_owned(),
+        due_ms: text("delayed-due").and_then(|due| due.parse().ok()),
+        attempt: text("delayed-attempt").and_then(|attempt| attempt.parse().ok()),
+        digest: digest(&message.body, notes.iter().map(|note| (NOTE, &**note))),
+        place: message.position.as_ref().map(|position| Place {
+            log: position.log.clone(),
+            partition: position.partition,
+            offset: position.offset,
+        }),
+        redelivered: message.redelivered,
+        taken_ms: message.timestamp_ms,
+        reason: text(reason).unwrap_or_default(),
+        action: text("delay-action").unwrap_or_default(),
+    }
+}
+
+/// What cannot be read is an answer that nobody gave: the checker says so.
+fn reply(body: &[u8]) -> Reply {
+    let said: serde_json::Value = serde_json::from_slice(body).unwrap_or_default();
+    let text = |name: &str| said[name].as_str().unwrap_or_default().to_owned();
+    Reply { id: text("id"), action: text("action"), res: text("verdict") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_is_entered_with_what_it_is_judged_by() {
+        let message = Message::new("body").with_header("delayed-id", "a").with_header("delayed-attempt", "2").with_header(NOTE, "n");
+        let Op::Deliver(arrival) = entry(&message.with_header("delayed-due", "77"), "t", Role::Target) else { panic!("not delivered") };
+        assert_eq!((&*arrival.id, arrival.attempt, arrival.due_ms, &*arrival.topic), ("a", Some(2), Some(77), "t"));
+        assert_eq!(arrival.digest, digest(b"body", [(NOTE, "n")]));
+        let Op::Reply(reply) = entry(&Message::new(r#"{"id":"a","action":"cancel","verdict":"fired"}"#), "r", Role::Replies) else {
+            panic!("no reply")
+        };
+        assert_eq!(reply, Reply { id: "a".to_owned(), action: "cancel".to_owned(), res: "fired".to_owned() });
+    }
+}

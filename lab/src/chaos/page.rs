@@ -1,0 +1,143 @@
+//! `docs/reliability.md`: what was broken, what happens then, and what a person sees; written from the faults and a report, between markers.
+
+use std::fmt::Write as _;
+
+use crate::chaos::fault::FaultKind;
+use crate::chaos::report::{Memory, Report, Run, Tally, median};
+
+/// What is between these two lines of the page is written by this program.
+const BEGIN: &str = "<!-- dwell-lab: from here on written by `dwell-lab chaos page` -->";
+const END: &str = "<!-- dwell-lab: to here -->";
+
+/// The page with its written part anew; a page without one gets it at its end.
+#[must_use]
+pub fn page(old: &str, report: &Report) -> String {
+    let written = written(report);
+    match (old.split_once(BEGIN), old.split_once(END)) {
+        (Some((before, _)), Some((_, after))) => format!("{before}{BEGIN}\n{written}{END}{after}"),
+        _ => format!(
+            "{}{BEGIN}\n{written}{END}\n",
+            if old.is_empty() { "# Reliability\n\n".to_owned() } else { format!("{}\n\n", old.trim_end()) }
+        ),
+    }
+}
+
+fn written(report: &Report) -> String {
+    let mut text = String::from(
+        "\n## Faults\n\nRecovery is the time from when everything was whole again until the first job arrived, of those that could: taken, and due. The middle \
+         one, and the longest. The next fault waits until what the one before held up is out. All that fell due while the fault lasted includes requests \
+         that the broker holds for a reader that is gone, until its own patience ends (JetStream's `ack_wait`, Kafka's session), and what waits for the \
+         lease of an instance that is gone. Copies are second arrivals, each with a higher `delayed-attempt`; only after a failover, and where Kafka's client \
+         sends again around a fault of the broker, it may be the same. Requests that RabbitMQ handed out again, and whose jobs were carried out anew, are not among them.\n",
+    );
+    let recoveries_ms = report.recoveries_ms();
+    if let (Some(middle), Some(most)) = (median(&recoveries_ms), recoveries_ms.iter().max()) {
+        let _ = write!(text, "\nOf all {} faults together: recovery {middle} ms, at most {most} ms.\n", recoveries_ms.len());
+    }
+    for kind in FaultKind::all() {
+        let story = kind.what_happens();
+        // Writing to a string cannot fail.
+        let _ = write!(text, "\n### {kind}\n\n{}.\n\n", sentence(story.done));
+        let _ = write!(text, "- What happens: {}.\n- What you see: {}.\n", story.happens, story.seen);
+        if let Some(tally) = report.faults.get(&kind.to_string()) {
+            let _ = writeln!(text, "- Measured: {}.", measured(tally));
+        }
+    }
+    text.push_str(
+        "\n## Campaigns\n\n| broker | seed | commit | durability | instances | faults | jobs | seconds of faults | verdict |\n\
+         |---|---|---|---|---|---|---|---|---|\n",
+    );
+    for run in &report.runs {
+        let verdict = if run.sound { "sound" } else { "not sound" };
+        let again = if run.checked_again { ", checked again" } else { "" };
+        let _ = writeln!(
+            text,
+            "| {} | {} | {} | {} | {} | {} | {} | {} | {verdict}{again} |",
+            run.broker, run.seed, run.commit, run.durability, run.instances, run.faults, run.jobs, run.struck_seconds
+        );
+    }
+    if report.runs.iter().any(|run| run.checked_again) {
+        text.push_str("\nChecked again: the verdict is that of a later checker on the record of the run.\n");
+    }
+    let _ = write!(text, "\nAll together: {}.\n", report.counts);
+    if let Some(run) = report.runs.last() {
+        let _ = write!(
+            text,
+            "\nOne of them again, at its commit {}: `cargo build -p dwell -p dwell-lab --bins && target/debug/dwell-lab chaos {}`.\n",
+            run.commit, run.repeat
+        );
+    }
+    let longest = |run: &Run| run.memory.iter().max_by_key(|memory| memory.seconds).cloned();
+    let memories: Vec<(&Run, Memory)> = report.runs.iter().filter_map(|run| Some((run, longest(run)?))).collect();
+    if !memories.is_empty() {
+        text.push_str("\n## Memory\n\nResident memory of the instance that lived longest in each, over its whole life:\n");
+    }
+    for (run, memory) in memories {
+        let _ = write!(text, "\n{}, seed {}: {memory}\n", run.broker, run.seed);
+        if !memory.curve.is_empty() {
+            let _ = write!(text, "\n```text\n{}```\n", memory.plot());
+        }
+    }
+    text
+}
+
+fn sentence(words: &str) -> String {
+    let mut letters = words.chars();
+    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
+}
+
+fn measured(tally: &Tally) -> String {
+    let Tally { count, duplicates, first_ms, last_ms, lateness_ms, beside_ms } = tally;
+    let times = if *count == 1 { "once".to_owned() } else { format!("{count} times") };
+    let number = |values: &[i64]| median(values).zip(values.iter().max().copied());
+    let recovery = number(first_ms)
+        .map_or_else(|| "no job came after it".to_owned(), |(middle, most)| format!("recovery {middle} ms, at most {most} ms"));
+    let all = number(last_ms).map_or_else(
+        || "nothing was overdue when it was over".to_owned(),
+        |(middle, most)| format!("all that fell due meanwhile was out after {middle} ms, at most {most} ms"),
+    );
+    let beside = beside_ms.map_or_else(String::new, |ms| format!(", of those that it does not concern {ms} ms"));
+    let copies = if *duplicates == 1 { "1 copy".to_owned() } else { format!("{duplicates} copies") };
+    format!("{times}; {recovery}; {all}; {copies}; the latest job {lateness_ms} ms after its time{beside}")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    #[test]
+    fn each_run_stands_with_its_own_commit_and_says_whose_verdict_it_is() {
+        let history = crate::chaos::history::History { head: crate::chaos::history::tests::head(), events: Vec::new() };
+        let mut report = Report::of(&history, &crate::chaos::checker::verdict::Verdict::default());
+        assert!(page("", &report).contains("| nats | 7 | abc | memory | 2 | 0 | 0 | 0 | sound |"));
+        report.runs[0].checked_again = true;
+        let (hourly, curve) = (None, vec![1 << 20, 2 << 20]);
+        report.runs[0].memory.push(Memory { instance: 0, seconds: 120, first: 1 << 20, last: 2 << 20, most: 2 << 20, hourly, curve });
+        let text = page("", &report);
+        assert!(text.contains("| sound, checked again |"), "{text}");
+        assert!(text.contains("\n```text\n   2.0 | #\n") && text.contains("\n   1.0 |##\n"), "{text}");
+        assert!(
+            text.contains("commit abc: `cargo build -p dwell -p dwell-lab --bins && target/debug/dwell-lab chaos run --seed 7`"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn only_what_is_between_the_markers_is_written_anew() {
+        let tally = Tally { count: 2, duplicates: 1, first_ms: vec![30, 10], last_ms: vec![90], lateness_ms: 400, beside_ms: Some(50) };
+        let report = Report { faults: BTreeMap::from([("redis-kill".to_owned(), tally)]), ..Report::default() };
+        let first = page("# Mine\n\nMy words.\n", &Report::default());
+        let second = page(&format!("{first}\nMore of mine.\n"), &report);
+        assert!(second.starts_with("# Mine\n\nMy words.\n") && second.ends_with("\nMore of mine.\n"), "{second}");
+        assert!(second.contains("- Measured: 2 times; recovery 30 ms, at most 30 ms; all that fell due meanwhile was out after 90 ms, at most 90 ms; 1 copy; the latest job 400 ms after its time, of those that it does not concern 50 ms.\n"));
+        assert_eq!(second.matches(BEGIN).count(), 1);
+        for kind in FaultKind::all() {
+            assert!(second.contains(&format!("\n### {kind}\n")), "{kind}");
+        }
+        assert!(second.contains("Of all 2 faults together: recovery 30 ms, at most 30 ms."), "{second}");
+        assert_eq!(page(&second, &report), second);
+        assert!(page("", &report).starts_with("# Reliability\n"));
+    }
+}

@@ -1,0 +1,272 @@
+//! What campaigns came to: by kind of fault, how often, how many copies, how long until it was over; memory; what was wrong. Of several runs one.
+
+mod memory;
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+pub use self::memory::Memory;
+use self::memory::memory;
+use crate::chaos::checker::verdict::{Counts, Strike, Verdict, Wrong};
+use crate::chaos::history::History;
+
+/// Of one campaign, or of several.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Report {
+    /// Each campaign.
+    pub runs: Vec<Run>,
+    /// All of them together.
+    pub counts: Counts,
+    /// By the name of the fault.
+    pub faults: BTreeMap<String, Tally>,
+    /// What is wrong, with the run in front of each.
+    pub findings: BTreeMap<Wrong, Vec<String>>,
+}
+
+/// One campaign.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Run {
+    /// `nats`, `kafka` or `amqp`
+    pub broker: String,
+    /// The seed.
+    pub seed: u64,
+    /// The tree.
+    pub commit: String,
+    /// How many `dwell run`.
+    pub instances: usize,
+    /// `redis.durability`
+    pub durability: String,
+    /// From the first event to the last, seconds.
+    pub seconds: i64,
+    /// How many faults.
+    pub faults: usize,
+    /// From the first fault to the heal of the last, seconds: what is before and after is calm.
+    #[serde(default)]
+    pub struck_seconds: i64,
+    /// The verdict is not that of the run, but of a checker that judged its record later.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub checked_again: bool,
+    /// Jobs that were taken.
+    pub jobs: u64,
+    /// No promise broke.
+    pub sound: bool,
+    /// The arguments that repeat it.
+    pub repeat: String,
+    /// Memory of each instance.
+    pub memory: Vec<Memory>,
+}
+
+/// What one kind of fault came to.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Tally {
+    /// How often.
+    pub count: u64,
+    /// Copies that it explains.
+    pub duplicates: u64,
+    /// From each heal, or from when the first job after it was due, until one came, ms.
+    pub first_ms: Vec<i64>,
+    /// From each heal until the last job came that fell due while the fault lasted, ms; of those that left one.
+    pub last_ms: Vec<i64>,
+    /// The most that a job was late which fell due meanwhile, ms.
+    pub lateness_ms: i64,
+    /// Of those, the most of one that it did not concern, ms; `None` where it concerned all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub beside_ms: Option<i64>,
+}
+
+impl Report {
+    /// Of one run.
+    #[must_use]
+    pub fn of(history: &History, verdict: &Verdict) -> Report {
+        let head = &history.head;
+        let times = || history.events.iter().map(|event| event.t_us);
+        let seconds = times().max().unwrap_or(0).saturating_sub(times().min().unwrap_or(0)) / 1_000_000;
+        let run = Run {
+            broker: head.broker.clone(),
+            seed: head.seed,
+            commit: head.commit.clone(),
+            instances: head.instances,
+            durability: head.durability.clone(),
+            seconds,
+            faults: verdict.strikes.len(),
+            struck_seconds: struck_seconds(&verdict.strikes),
+            checked_again: false,
+            jobs: verdict.counts.taken,
+            sound: verdict.is_sound(),
+            repeat: head.repeat.clone(),
+            memory: memory(&history.events),
+        };
+        let mut faults: BTreeMap<String, Tally> = BTreeMap::new();
+        for strike in &verdict.strikes {
+            let tally = faults.entry(strike.kind.clone()).or_default();
+            tally.count += 1;
+            tally.duplicates += strike.duplicates;
+            tally.first_ms.extend(strike.first_us.map(|us| us / 1000));
+            tally.last_ms.extend(strike.last_us.map(|us| us / 1000));
+            tally.lateness_ms = tally.lateness_ms.max(strike.lateness_us / 1000);
+            tally.beside_ms = tally.beside_ms.max(strike.beside_us.map(|us| us / 1000));
+        }
+        let named = |what: &String| format!("{} {}: {what}", head.broker, head.seed);
+        let findings = verdict.findings.iter().map(|(wrong, whats)| (*wrong, whats.iter().map(named).collect())).collect();
+        Report { runs: vec![run], counts: verdict.counts, faults, findings }
+    }
+
+    /// This one and another.
+    #[must_use]
+    pub fn and(mut self, other: Report) -> Report {
+        self.runs.extend(other.runs);
+        self.counts = self.counts + other.counts;
+        for (kind, more) in other.faults {
+            let tally = self.faults.entry(kind).or_default();
+            tally.count += more.count;
+            tally.duplicates += more.duplicates;
+            tally.first_ms.extend(more.first_ms);
+            tally.last_ms.extend(more.last_ms);
+            tally.lateness_ms = tally.lateness_ms.max(more.lateness_ms);
+            tally.beside_ms = tally.beside_ms.max(more.beside_ms);
+        }
+        for (wrong, whats) in other.findings {
+            self.findings.entry(wrong).or_default().extend(whats);
+        }
+        self
+    }
+
+    /// Of all faults: from each heal until a job came, ms.
+    #[must_use]
+    pub fn recoveries_ms(&self) -> Vec<i64> {
+        self.faults.values().flat_map(|tally| tally.first_ms.iter().copied()).collect()
+    }
+
+    /// A run of the other that is in this one already: it would count twice.
+    #[must_use]
+    pub fn repeated<'a>(&self, other: &'a Report) -> Option<&'a Run> {
+        let same =
+            |one: &Run, run: &Run| (&one.broker, one.seed, &one.commit, &one.repeat) == (&run.broker, run.seed, &run.commit, &run.repeat);
+        other.runs.iter().find(|run| self.runs.iter().any(|one| same(one, run)))
+    }
+
+    /// No promise broke in any run.
+    #[must_use]
+    pub fn is_sound(&self) -> bool {
+        self.findings.is_empty() && self.runs.iter().all(|run| run.sound)
+    }
+}
+
+impl Run {
+    /// Its tree can be had again: it is known, and nothing in it was changed.
+    #[must_use]
+    pub fn can_be_repeated(&self) -> bool {
+        !self.commit.is_empty() && !self.commit.ends_with("-dirty")
+    }
+}
+
+fn struck_seconds(strikes: &[Strike]) -> i64 {
+    let began_us = strikes.iter().map(|strike| strike.began_us).min();
+    let healed_us = strikes.iter().map(|strike| strike.healed_us).max();
+    began_us.zip(healed_us).map_or(0, |(began_us, healed_us)| healed_us.saturating_sub(began_us) / 1_000_000)
+}
+
+/// The middle one, the later of two.
+#[must_use]
+pub fn median(values: &[i64]) -> Option<i64> {
+    let mut sorted = values.to_vec();
+    sorted.sort_unstable();
+    sorted.get(sorted.len() / 2).copied()
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for Run { broker, seed, instances, durability, seconds, faults, jobs, sound, memory, .. } in &self.runs {
+            let word = if *sound { "sound" } else { "NOT SOUND" };
+            writeln!(f, "{word}: {broker}, seed {seed}, {instances} instances, {durability}: {jobs} jobs, {faults} faults in {seconds} s")?;
+            for memory in memory {
+                writeln!(f, "  {memory}")?;
+            }
+        }
+        writeln!(f, "{}", self.counts)?;
+        let recoveries_ms = self.recoveries_ms();
+        if let (Some(middle), Some(most)) = (median(&recoveries_ms), recoveries_ms.iter().max()) {
+            writeln!(f, "{} faults: deliveries go on {middle} ms after the heal (median), {most} ms at most", recoveries_ms.len())?;
+        }
+        writeln!(f, "{:26} {:>5} {:>6} {:>9} {:>9} {:>9} {:>9}", "fault", "times", "copies", "first ms", "at most", "all ms", "latest ms")?;
+        for (kind, tally) in &self.faults {
+            let Tally { count, duplicates, first_ms, last_ms, lateness_ms, .. } = tally;
+            let number = |value: Option<i64>| value.map_or_else(|| "-".to_owned(), |value| value.to_string());
+            let (first, at_most) = (number(median(first_ms)), number(first_ms.iter().max().copied()));
+            let all = number(last_ms.iter().max().copied());
+            writeln!(f, "{kind:26} {count:>5} {duplicates:>6} {first:>9} {at_most:>9} {all:>9} {lateness_ms:>9}")?;
+        }
+        for (wrong, whats) in &self.findings {
+            writeln!(f, "{}: {}", wrong.as_str(), whats.len())?;
+            for what in whats.iter().take(20) {
+                writeln!(f, "  {what}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::chaos::history::tests::head;
+
+    fn strike(kind: &str, first_us: Option<i64>) -> Strike {
+        let (last_us, detail) = (first_us.map(|us| us * 2), String::new());
+        Strike {
+            kind: kind.to_owned(),
+            began_us: 0,
+            healed_us: 9_000_000,
+            in_flight: 3,
+            duplicates: 2,
+            overdue: 1,
+            first_us,
+            last_us,
+            lateness_us: 7000,
+            beside_us: None,
+            detail,
+        }
+    }
+
+    fn report(wrong: Option<Wrong>) -> Report {
+        let mut verdict = Verdict { strikes: vec![strike("redis-kill", Some(5000)), strike("redis-kill", None)], ..Verdict::default() };
+        verdict.counts.taken = 10;
+        verdict.findings.extend(wrong.map(|wrong| (wrong, vec!["x".to_owned()])));
+        Report::of(&History { head: head(), events: Vec::new() }, &verdict)
+    }
+
+    #[test]
+    fn reports_of_several_runs_are_one() {
+        let other = Report { runs: vec![Run { seed: 8, ..report(None).runs.remove(0) }], ..report(Some(Wrong::Lost)) };
+        assert_eq!(report(None).repeated(&other), None);
+        assert_eq!(report(None).and(other).repeated(&report(None)).map(|run| run.seed), Some(7));
+        let both = report(None).and(report(Some(Wrong::Lost)));
+        assert_eq!(both.runs[0].struck_seconds, 9);
+        let tally = &both.faults["redis-kill"];
+        assert_eq!(
+            (tally.count, tally.duplicates, &*tally.first_ms, &*tally.last_ms, tally.lateness_ms),
+            (4, 8, &[5, 5][..], &[10, 10][..], 7)
+        );
+        assert_eq!((both.counts.taken, both.runs.len()), (20, 2));
+        assert!(report(None).is_sound() && !both.is_sound());
+        assert_eq!(both.findings[&Wrong::Lost], ["nats 7: x"]);
+        let text = both.to_string();
+        assert!(text.contains("NOT SOUND: nats, seed 7") && text.contains("lost: 1"), "{text}");
+        assert!(text.contains("2 faults: deliveries go on 5 ms after the heal (median), 5 ms at most"), "{text}");
+        let json = serde_json::to_string(&both).unwrap();
+        assert_eq!(serde_json::from_str::<Report>(&json).unwrap(), both);
+    }
+
+    #[test]
+    fn a_tree_that_is_unknown_or_was_changed_cannot_be_had_again() {
+        let of = |commit: &str| Run { commit: commit.to_owned(), ..report(None).runs.remove(0) }.can_be_repeated();
+        assert_eq!((of("abc"), of("abc-dirty"), of("")), (true, false, false));
+    }
+
+    #[test]
+    fn the_median_of_nothing_is_none() {
+        assert_eq!((median(&[]), median(&[3, 1, 2]), median(&[1, 2])), (None, Some(2), Some(2)));
+    }
+}

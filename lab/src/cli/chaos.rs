@@ -1,0 +1,236 @@
+//! `dwell-lab chaos`: campaigns of faults.
+
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use crate::chaos::campaign::{self, Options};
+use crate::chaos::checker::check;
+use crate::chaos::checker::verdict::Verdict;
+use crate::chaos::fault::FaultKind;
+use crate::chaos::history::History;
+use crate::chaos::page::page;
+use crate::chaos::report::Report;
+use crate::chaos::world::WorldOptions;
+use clap::Subcommand;
+use dwell::config::Durability;
+use dwell::units::parse_duration_ms;
+use dwell_testkit::servers::BrokerKind;
+
+/// `dwell-lab chaos`
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum What {
+    /// Real servers, load and faults for a while; then the verdict
+    Run(Run),
+    /// Checks the record of a run again
+    Check {
+        /// `history-….jsonl`
+        history: PathBuf,
+        /// Where its report is left, too
+        #[arg(long)]
+        report: Option<PathBuf>,
+    },
+    /// Makes one report of several, on stdout as JSON
+    Merge {
+        /// `report-….json`
+        reports: Vec<PathBuf>,
+    },
+    /// Writes a report into the page on reliability
+    Page {
+        /// `report.json`
+        report: PathBuf,
+        /// The page
+        #[arg(long, default_value = "docs/reliability.md")]
+        into: PathBuf,
+    },
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Run {
+    /// Which broker
+    #[arg(long, default_value = "nats")]
+    broker: BrokerKind,
+    /// For how long faults go on
+    #[arg(long, default_value = "60s", value_parser = duration)]
+    duration: Duration,
+    /// What the plan and the load are drawn from; without it a new one
+    #[arg(long)]
+    seed: Option<u64>,
+    /// How many `dwell run`
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=16))]
+    instances: u16,
+    /// Jobs a second
+    #[arg(long, default_value_t = 100)]
+    rate: u32,
+    /// `redis.durability`: memory, fsync, replica or fsync+replica
+    #[arg(long, default_value = "replica", value_parser = durability)]
+    durability: Durability,
+    /// Only these kinds of faults, with commas between them
+    #[arg(long, value_delimiter = ',')]
+    only: Vec<FaultKind>,
+    /// The program of the instances
+    #[arg(long)]
+    program: Option<PathBuf>,
+    /// Where the record and the report are left
+    #[arg(long, default_value = "target/chaos")]
+    out: PathBuf,
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    parse_duration_ms(text).map(Duration::from_millis)
+}
+
+fn durability(text: &str) -> Result<Durability, String> {
+    match text {
+        "memory" => Ok(Durability::Memory),
+        "fsync" => Ok(Durability::Fsync),
+        "replica" => Ok(Durability::Replica),
+        "fsync+replica" => Ok(Durability::FsyncReplica),
+        _ => Err("it is memory, fsync, replica or fsync+replica".to_owned()),
+    }
+}
+
+/// Exit code 0: no promise broke. 1: one did. 2: there was no campaign.
+pub(super) async fn run(args: Args) -> ExitCode {
+    let done = match args.what {
+        What::Run(args) => campaign(args).await,
+        What::Check { history, report } => again(&history, report.as_deref()),
+        What::Merge { reports } => merge(&reports),
+        What::Page { report, into } => write_page(&report, &into),
+    };
+    match done {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+type Failure = Box<dyn std::error::Error + Send + Sync>;
+
+async fn campaign(args: Run) -> Result<bool, Failure> {
+    let seed = args.seed.unwrap_or_else(|| u64::from(rand::random::<u32>()));
+    let name = format!("{}-{seed}", args.broker.as_str());
+    let world = WorldOptions {
+        broker: args.broker,
+        instances: usize::from(args.instances),
+        durability: args.durability,
+        ..WorldOptions::default()
+    };
+    let world = WorldOptions { program: args.program.clone().unwrap_or(world.program), ..world };
+    let repeat = repeat(&args, seed);
+    let options = Options {
+        world,
+        seed,
+        duration: args.duration,
+        rate: args.rate,
+        only: args.only,
+        out: args.out.clone(),
+        repeat: repeat.clone(),
+        say: |line| eprintln!("{line}"),
+    };
+    let file = args.out.join(format!("report-{name}.json"));
+    // What is left of an earlier run is not the report of this one, whatever becomes of it.
+    match std::fs::remove_file(&file) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(format!("{}: {error}", file.display()).into()),
+        _ => {}
+    }
+    let running: Pin<Box<dyn Future<Output = _>>> = Box::pin(campaign::run(options));
+    let outcome = running.await.map_err(|error| format!("{error}\nthe same again: dwell-lab chaos {repeat}"))?;
+    struck(&outcome.verdict).map_err(|error| format!("{error}\nthe same again: dwell-lab chaos {repeat}"))?;
+    std::fs::write(&file, serde_json::to_string_pretty(&outcome.report)?)?;
+    println!("{}", outcome.report);
+    if !outcome.verdict.is_sound() {
+        println!("{}", outcome.verdict);
+        let commit = &outcome.report.runs[0].commit;
+        println!("record: {}\nseed {seed}, commit {commit}; the same again: dwell-lab chaos {repeat}", outcome.history.display());
+    }
+    Ok(outcome.verdict.is_sound())
+}
+
+/// What nothing was done to proves nothing.
+fn struck(verdict: &Verdict) -> Result<(), Failure> {
+    if verdict.is_sound() && verdict.strikes.is_empty() {
+        return Err("no fault was done, so nothing was tried: let it run for longer".into());
+    }
+    Ok(())
+}
+
+/// The arguments that repeat a run.
+fn repeat(args: &Run, seed: u64) -> String {
+    let Run { broker, duration, instances, rate, durability, only, .. } = args;
+    let durability = match durability {
+        Durability::Memory => "memory",
+        Durability::Fsync => "fsync",
+        Durability::Replica => "replica",
+        Durability::FsyncReplica => "fsync+replica",
+    };
+    let broker = broker.as_str();
+    let mut words = format!(
+        "run --broker {broker} --duration {}ms --seed {seed} --instances {instances} --rate {rate} --durability {durability}",
+        duration.as_millis()
+    );
+    if !only.is_empty() {
+        let only: Vec<String> = only.iter().map(ToString::to_string).collect();
+        words = format!("{words} --only {}", only.join(","));
+    }
+    words
+}
+
+fn again(file: &Path, into: Option<&Path>) -> Result<bool, Failure> {
+    let history = History::read(file)?;
+    let verdict = check(&history);
+    struck(&verdict).map_err(|error| format!("{}: {error}", file.display()))?;
+    let mut report = Report::of(&history, &verdict);
+    report.runs.iter_mut().for_each(|run| run.checked_again = true);
+    println!("{report}\n{verdict}");
+    if let Some(into) = into {
+        std::fs::write(into, serde_json::to_string_pretty(&report)?).map_err(|error| format!("{}: {error}", into.display()))?;
+    }
+    Ok(verdict.is_sound())
+}
+
+fn read(file: &Path) -> Result<Report, Failure> {
+    let text = std::fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
+    Ok(serde_json::from_str(&text).map_err(|error| format!("{}: {error}", file.display()))?)
+}
+
+fn merge(files: &[PathBuf]) -> Result<bool, Failure> {
+    if files.is_empty() {
+        return Err("no report is named: `dwell-lab chaos merge report-….json …`".into());
+    }
+    let mut report = Report::default();
+    for file in files {
+        let other = read(file)?;
+        if let Some(run) = report.repeated(&other) {
+            return Err(format!("{}: {}, seed {} at {} is there already", file.display(), run.broker, run.seed, run.commit).into());
+        }
+        report = report.and(other);
+    }
+    println!("{}", serde_json::to_string_pretty(&report)?);
+    eprintln!("{report}");
+    Ok(report.is_sound())
+}
+
+fn write_page(file: &Path, into: &Path) -> Result<bool, Failure> {
+    let report = read(file)?;
+    if report.runs.is_empty() {
+        return Err(format!("{}: no run is in it", file.display()).into());
+    }
+    if let Some(run) = report.runs.iter().find(|run| !run.can_be_repeated()) {
+        let (broker, seed, commit) = (&run.broker, run.seed, &run.commit);
+        return Err(format!("{broker}, seed {seed}: nobody can have its tree again (commit `{commit}`); run it on a commit").into());
+    }
+    let old = std::fs::read_to_string(into).unwrap_or_default();
+    std::fs::write(into, page(&old, &report)).map_err(|error| format!("{}: {error}", into.display()))?;
+    Ok(report.is_sound())
+}

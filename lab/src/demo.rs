@@ -1,0 +1,177 @@
+//! What `dwell-lab demo` shows: private servers, a bridge between them, jobs with every fate that a job can have, and a book over them.
+//!
+//! - [`plan`]: what is sent, and what must become of it; [`book`]: what became of it; [`screen`]: where it is shown.
+
+pub mod book;
+pub mod plan;
+pub mod screen;
+
+use std::time::Duration;
+
+use dwell_connectors::{Acks, Destination, Message, Role};
+use tokio::sync::mpsc;
+
+use book::{Book, Place, Summary};
+use dwell::bridge::{Bridge, Roles};
+use dwell::clock;
+use dwell::http::Readiness;
+use dwell::job::JobId;
+use dwell::store::error::StoreError;
+use dwell::store::read::Place as StoredIn;
+use dwell::telemetry::Metrics;
+use dwell::telemetry::trace::Traces;
+use dwell_testkit::servers::{BrokerKind, RedisOptions};
+use dwell_testkit::stage::traffic::{Consumer, Producer};
+use dwell_testkit::stage::{Failure, Stage, Store};
+use plan::{Fate, Planned};
+use screen::Screen;
+
+/// How often the store is asked what waits.
+const LOOK: Duration = Duration::from_millis(100);
+/// When the cancel is sent, after the jobs.
+const CANCEL_AFTER: Duration = Duration::from_secs(2);
+/// A job that is cancelled, or arrived, must not arrive (again) for so long after the last due time.
+const LINGER: Duration = Duration::from_millis(500);
+/// Longer than everything takes, though short of the 20 s that the demo may take: what has not come by then is lost.
+const PATIENCE: Duration = Duration::from_secs(15);
+/// How long the bridge may take to stop.
+const DRAIN: Duration = Duration::from_secs(3);
+
+type Seen = (Place, i64, Vec<Message>);
+
+/// Shows everything, and says what came of it.
+///
+/// # Errors
+/// The servers, the bridge or the connectors failed. What is wrong with the jobs is in the summary.
+pub async fn run(kind: BrokerKind, silent: bool) -> Result<Summary, Failure> {
+    let plan = plan::plan();
+    let screen = Screen::new(silent, plan.len());
+    let allow = [plan::ORDERS, plan::INVOICES, plan::PARCELS, plan::VERDICTS];
+    let stage = Stage::set_up(kind, Store::Private(RedisOptions::default()), &allow).await?;
+    stage.declare(&[plan::ORDERS, plan::VERDICTS], Role::Letters).await?;
+    screen.say(&format!("servers   {}", stage.describe()))?;
+
+    let settings = stage.settings();
+    let metrics = Metrics::new(["main"], ["main"]);
+    let mut bridge =
+        Box::pin(Bridge::start(settings, Roles { ingest: true, dispatch: true }, &metrics, &Traces::default(), &Readiness::new(["main"])))
+            .await?;
+    screen.say(&format!("bridge    {} -> redis -> targets", settings.ingest["main"].topic))?;
+
+    let (seen, arrivals) = mpsc::unbounded_channel();
+    let mut show = Show { stage: &stage, screen: &screen, seen, consumers: Vec::new() };
+    let settings = stage.settings();
+    let places = [(plan::ORDERS, Place::Target), (plan::VERDICTS, Place::Verdicts)];
+    let letters = [(settings.delivery.dead.as_str(), Place::Dead), (settings.ingest["main"].rejected.as_str(), Place::Rejected)];
+    for (topic, place) in places.into_iter().chain(letters) {
+        show.consume(topic, place).await?;
+    }
+    let store = bridge.store().clone();
+    let summary = tokio::select! {
+        summary = Box::pin(show.play(plan, arrivals, &store)) => summary?,
+        failed = bridge.failed() => return Err(Failure::Course(failed.to_string())),
+    };
+    screen.clear();
+    drop(show);
+    if !bridge.stop(DRAIN).await {
+        return Err(Failure::Course(format!("the bridge did not stop within {} s", DRAIN.as_secs())));
+    }
+    stage.tear_down().await?;
+    Ok(summary)
+}
+
+struct Show<'a> {
+    stage: &'a Stage,
+    screen: &'a Screen,
+    seen: mpsc::UnboundedSender<Seen>,
+    consumers: Vec<Consumer>,
+}
+
+impl Show<'_> {
+    async fn consume(&mut self, topic: &str, place: Place) -> Result<(), Failure> {
+        let seen = self.seen.clone();
+        let consumer = Consumer::open(self.stage.broker(), topic, Acks::Explicit, move |at_us, messages| {
+            // Nobody looks any more once the show is over.
+            let _ = seen.send((place, at_us, messages));
+        });
+        self.consumers.push(consumer.await?);
+        Ok(())
+    }
+
+    async fn play(
+        &mut self,
+        plan: Vec<Planned>,
+        mut arrivals: mpsc::UnboundedReceiver<Seen>,
+        store: &dwell::store::Store,
+    ) -> Result<Summary, Failure> {
+        let to = Destination::new(&self.stage.settings().ingest["main"].topic);
+        let mut producer = Producer::open(self.stage.broker()).await?;
+        let (began, began_ms) = (clock::now(), clock::wall_ms());
+        let messages: Vec<Message> = plan.iter().map(Planned::message).collect();
+        let longest = plan.iter().map(|planned| planned.delay_ms).max().unwrap_or(0);
+        let mut to_cancel = plan.iter().filter(|planned| planned.fate == Fate::Cancelled).map(|planned| planned.id.clone()).collect();
+        let retried: Vec<&'static str> = vec![plan::INVOICES, plan::PARCELS];
+        let watched: Vec<String> =
+            plan.iter().filter(|planned| retried.contains(&planned.target)).map(|planned| planned.id.clone()).collect();
+        let mut to_repair: Vec<String> =
+            plan.iter().filter(|planned| planned.target == plan::INVOICES).map(|planned| planned.id.clone()).collect();
+        producer.send(&to, messages).await?;
+        producer.flush().await?;
+        self.screen.say(&format!("sent      {} requests to {}, for later: 0.5 s to 6 s", plan.len(), to.address))?;
+
+        let mut book = Book::new(plan, began_ms);
+        let over = began + Duration::from_millis(longest) + LINGER;
+        let mut look_at = clock::now();
+        while clock::now() < began + PATIENCE && (book.fulfilled() < book.len() || clock::now() < over) {
+            tokio::select! {
+                Some((place, at_us, messages)) = arrivals.recv() => {
+                    for message in &messages {
+                        self.screen.say(&book.saw(place, message, at_us))?;
+                    }
+                }
+                () = clock::sleep_until(look_at) => {
+                    look_at = clock::now() + LOOK;
+                    let counts = store.counts(&[]).await?;
+                    let next = counts.next_due_ms.map(|due_ms| due_ms - counts.now_ms);
+                    self.screen.waiting(book.fulfilled(), counts.scheduled.iter().sum(), next);
+                    for id in &watched {
+                        self.look_at(id, &mut book, store).await?;
+                    }
+                    if to_repair.first().is_some_and(|id| book.failures(id) >= 2) {
+                        to_repair.clear();
+                        self.stage.declare(&[plan::INVOICES], Role::Letters).await?;
+                        self.consume(plan::INVOICES, Place::Target).await?;
+                        self.screen.say(&format!("repaired  now {} is there", plan::INVOICES))?;
+                    }
+                    if clock::now() >= began + CANCEL_AFTER {
+                        let cancels: Vec<String> = std::mem::take(&mut to_cancel);
+                        for id in cancels {
+                            self.screen.say(&format!("cancel    {id:<10} before it is due"))?;
+                            producer.send(&to, [plan::cancel(&id)]).await?;
+                            producer.flush().await?;
+                        }
+                    }
+                    for consumer in &mut self.consumers {
+                        consumer.check().await?;
+                    }
+                }
+            }
+        }
+        Ok(book.summary())
+    }
+
+    /// Says when an attempt of this job has failed.
+    async fn look_at(&self, id: &str, book: &mut Book, store: &dwell::store::Store) -> Result<(), Failure> {
+        let odd = |why| Failure::Course(format!("the id `{id}` is none: {why}"));
+        let found = store.find(&JobId::new(id).map_err(odd)?).await.map_err(|error: StoreError| Failure::from(error))?;
+        let Some((found, state)) = found.and_then(|found| Some((found.clone(), found.state?))) else { return Ok(()) };
+        if found.place != StoredIn::Scheduled || state.step == 0 {
+            return Ok(());
+        }
+        let left_ms = u64::try_from(found.score_ms - store.now_ms()).unwrap_or(0);
+        match book.failed(id, state.step, &state.last_error, left_ms) {
+            Some(line) => Ok(self.screen.say(&line)?),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! A short campaign with a fixed seed: no promise breaks, and the checker would have seen it. `make chaos` is the long form.
+
+use std::time::Duration;
+
+use dwell_lab::chaos::campaign::{self, Options};
+use dwell_lab::chaos::checker::check;
+use dwell_lab::chaos::checker::verdict::Wrong;
+use dwell_lab::chaos::fault::FaultKind;
+use dwell_lab::chaos::history::{History, Op};
+use dwell_lab::chaos::world::WorldOptions;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_promise_breaks_in_a_campaign_and_a_job_that_is_taken_out_of_its_record_is_lost() {
+    let out = tempfile::tempdir().unwrap();
+    let world = WorldOptions { instances: 2, program: env!("CARGO_BIN_EXE_dwell-instance").into(), ..WorldOptions::default() };
+    let only = vec![FaultKind::DwellKill, FaultKind::RedisKill, FaultKind::LinkCutBroker, FaultKind::LinkDropAnswersRedis];
+    let options = Options {
+        world,
+        seed: 1,
+        duration: Duration::from_secs(15),
+        rate: 60,
+        only,
+        out: out.path().to_owned(),
+        repeat: String::new(),
+        say: |line| println!("{line}"),
+    };
+    let outcome = Box::pin(campaign::run(options)).await.unwrap();
+    println!("{}", outcome.report);
+    assert!(outcome.verdict.is_sound(), "{}", outcome.verdict);
+    let counts = outcome.verdict.counts;
+    assert!(!outcome.verdict.strikes.is_empty(), "nothing was broken");
+    assert!(counts.delivered > 0 && counts.dead > 0 && counts.rejected > 0 && counts.answered > 0, "{counts}");
+
+    // The same record with a hole.
+    let mut history = History::read(&outcome.history).unwrap();
+    let asked: std::collections::HashSet<String> = history
+        .events
+        .iter()
+        .filter_map(|event| match &event.op {
+            Op::Cancel(ask) | Op::Reschedule(ask) | Op::Fire(ask) => Some(ask.id.clone()),
+            _ => None,
+        })
+        .collect();
+    let taken = |event: &dwell_lab::chaos::history::Event| match &event.op {
+        Op::Deliver(arrival) if !asked.contains(&arrival.id) => Some(arrival.id.clone()),
+        _ => None,
+    };
+    let lost = history.events.iter().find_map(taken).unwrap();
+    history.events.retain(|event| taken(event).as_ref() != Some(&lost));
+    assert_eq!(check(&history).findings.keys().copied().collect::<Vec<_>>(), [Wrong::Lost]);
+}

@@ -1,0 +1,83 @@
+//! The commands around a campaign say no where nothing was tried, or is counted twice. Exit code 2, and no server is needed.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use dwell_lab::chaos::report::{Report, Run};
+
+fn chaos(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_dwell-lab")).arg("chaos").args(args).output().unwrap()
+}
+
+/// It ends with 2, and says this.
+fn refused(args: &[&str], why: &str) {
+    let output = chaos(args);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{args:?}: {said}");
+    assert!(said.contains(why), "{args:?}: {said}");
+}
+
+fn run(seed: u64, commit: &str) -> Run {
+    Run {
+        broker: "nats".to_owned(),
+        seed,
+        commit: commit.to_owned(),
+        instances: 2,
+        durability: "replica".to_owned(),
+        seconds: 9,
+        faults: 1,
+        struck_seconds: 1,
+        checked_again: false,
+        jobs: 1,
+        sound: true,
+        repeat: "run".to_owned(),
+        memory: Vec::new(),
+    }
+}
+
+fn written(folder: &Path, name: &str, runs: Vec<Run>) -> String {
+    let file = folder.join(name);
+    std::fs::write(&file, serde_json::to_string(&Report { runs, ..Report::default() }).unwrap()).unwrap();
+    file.display().to_string()
+}
+
+#[test]
+fn a_fault_that_cannot_be_done_is_no_campaign_and_leaves_no_report_of_another_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let stale = written(folder.path(), "report-nats-5.json", vec![run(5, "abc")]);
+    let out = folder.path().display().to_string();
+    refused(&["run", "--only", "redis-failover", "--durability", "memory", "--seed", "5", "--out", &out], "redis-failover cannot be done");
+    assert!(!Path::new(&stale).exists());
+}
+
+#[test]
+fn a_record_in_which_nothing_was_broken_proves_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("history.jsonl");
+    let head = r#"{"format":1,"seed":7,"commit":"abc","version":"0","broker":"nats","instances":2,"durability":"memory","lease_ms":8000,"late_ms":9,"repeat":""}"#;
+    let end = r#"{"t_us":1,"proc":"campaign","op":"end","scheduled":0,"reserved":0,"dead":[],"damage":[]}"#;
+    std::fs::write(&file, format!("{head}\n{end}\n")).unwrap();
+    refused(&["check", &file.display().to_string()], "nothing was tried");
+}
+
+#[test]
+fn nothing_is_merged_of_nothing_and_no_run_twice() {
+    let folder = tempfile::tempdir().unwrap();
+    let one = written(folder.path(), "one.json", vec![run(1, "abc")]);
+    let other = written(folder.path(), "other.json", vec![run(2, "abc")]);
+    refused(&["merge"], "no report");
+    refused(&["merge", &one, &other, &one], "seed 1 at abc is there already");
+    assert_eq!(chaos(&["merge", &one, &other]).status.code(), Some(0));
+}
+
+#[test]
+fn the_page_takes_only_runs_of_a_tree_that_can_be_had_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let into = folder.path().join("page.md").display().to_string();
+    let dirty = written(folder.path(), "dirty.json", vec![run(1, "abc"), run(2, "abc-dirty")]);
+    refused(&["page", &dirty, "--into", &into], "seed 2");
+    refused(&["page", &written(folder.path(), "none.json", Vec::new()), "--into", &into], "no run");
+    assert!(!Path::new(&into).exists());
+    let clean = written(folder.path(), "clean.json", vec![run(1, "abc")]);
+    assert_eq!(chaos(&["page", &clean, "--into", &into]).status.code(), Some(0));
+}

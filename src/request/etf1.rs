@@ -1,0 +1,88 @@
+//! Schedules of etf1/kafka-message-scheduler. The dialect's time and target are read with those of the others; here is what it makes of the message's key: the
+//! schedule's id, while the target's key is a header of its own, and a message without a body deletes.
+
+use bytes::Bytes;
+use dwell_connectors::{Headers, Message, Value};
+
+use super::control::{Control, Key, single};
+use super::reject::{Code, Rejection};
+use super::rules::Rules;
+use crate::job::{Action, JobId};
+
+pub(super) const EPOCH: &str = "scheduler-epoch";
+pub(super) const TARGET: &str = "scheduler-target-topic";
+pub(super) const TARGET_KEY: &str = "scheduler-target-key";
+/// What the scheduler says of a schedule on what it delivers.
+const STAMPS: [&str; 3] = ["scheduler-timestamp", "scheduler-key", "scheduler-topic"];
+
+/// A message without a body deletes the schedule of its key, whatever headers it has: the scheduler's own tombstones have all of the schedule. One that
+/// asks in headers of ours is to be delivered as it is.
+pub(super) fn deletion(control: &Control, message: &Message, rules: &Rules) -> Result<Option<Action>, Rejection> {
+    let asks = control.has_delay() || control.action.is_some_and(|action| action != Action::Schedule);
+    if message.has_body || asks {
+        return Ok(None);
+    }
+    if rules.ingest.id_from_key && control.action.is_none() {
+        return Ok(Some(Action::Cancel));
+    }
+    if speaks(&message.headers) {
+        let why = if rules.ingest.id_from_key {
+            "delay-action is schedule: leave it out, or say when in delay-for".to_owned()
+        } else {
+            format!("ingest.{}.id_from is empty: set it to key", rules.name)
+        };
+        return Err(Rejection::new(Code::BadAction, format!("a message without a body deletes the schedule of its key, and {why}")));
+    }
+    Ok(None)
+}
+
+/// The message's key as the id.
+pub(super) fn id(message: &Message, rules: &Rules) -> Result<JobId, Rejection> {
+    let refuse = |why: &str| {
+        let name = &rules.name;
+        Rejection::new(Code::BadId, format!("ingest.{name}.id_from is key, and {why}: send such a key, or a delay-id"))
+    };
+    let key = message.key.as_deref().ok_or_else(|| refuse("the message has none"))?;
+    let text = std::str::from_utf8(key).map_err(|_| refuse("the key is not UTF-8"))?;
+    if text.trim().is_empty() {
+        return Err(refuse("the key is blank"));
+    }
+    JobId::new(text).map_err(|why| refuse(&why))
+}
+
+/// The key of what is delivered, where the message speaks this dialect.
+pub(super) fn target_key(headers: &Headers) -> Result<Option<Key>, Rejection> {
+    if !speaks(headers) {
+        return Ok(None);
+    }
+    let key = match single(headers, TARGET_KEY)? {
+        None | Some(Value::Null) => None,
+        Some(Value::Bytes(bytes)) => Some(bytes.clone()),
+        Some(value) => {
+            let text = value.written().ok_or_else(|| {
+                Rejection::new(Code::BadHeader, format!("{TARGET_KEY} is neither text, an integer nor bytes: send it as text"))
+            })?;
+            Some(Bytes::copy_from_slice(text.as_bytes()))
+        }
+    };
+    Ok(Some(Key::Named(key)))
+}
+
+/// Says on what is delivered which schedule it was, as the scheduler does.
+pub(super) fn stamp(passed: &mut Headers, id: &JobId, message: &Message, rules: &Rules) {
+    if !rules.ingest.id_from_key || !speaks(&message.headers) {
+        return;
+    }
+    // Of a message that was delivered before and is scheduled again.
+    passed.retain(|header| !STAMPS.iter().any(|name| header.name.eq_ignore_ascii_case(name)));
+    let [timestamp, key, topic] = STAMPS;
+    if let Some(ms) = message.timestamp_ms.filter(|ms| *ms >= 0) {
+        passed.push(timestamp, Value::Text((ms / 1_000).to_string()));
+    }
+    passed.push(key, Value::Text(id.as_str().to_owned()));
+    passed.push(topic, Value::Text(message.destination.address.clone()));
+}
+
+fn speaks(headers: &Headers) -> bool {
+    [EPOCH, TARGET, TARGET_KEY].into_iter().any(|name| headers.get(name).is_some())
+}

@@ -1,0 +1,87 @@
+//! A private `dwell run`: with probes on a port of its own.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use super::ServerError;
+use super::port::Port;
+use super::process::{Look, Process};
+use super::server::{Kind, Server};
+use dwell::clock;
+
+/// A `dwell run` as a child. Its port is that of its probes.
+pub type DwellServer = Server<Dwell>;
+
+/// What is its own.
+#[derive(Debug)]
+pub struct Dwell {
+    /// Of `[http]`.
+    http: Port,
+}
+
+impl Kind for Dwell {
+    /// Ready: by its own word.
+    async fn look(&self, port: u16, _: &Path, _: u32) -> Look {
+        let ready = clock::timeout(Duration::from_secs(2), get(port, "/readyz")).await;
+        if matches!(ready, Some(Ok(answer)) if answer.starts_with("HTTP/1.1 200")) { Look::Ready } else { Look::NotYet }
+    }
+}
+
+impl DwellServer {
+    /// Starts `program run` with this settings file and returns it ready. The settings leave `[probes]` and `[http]` out.
+    pub async fn start(program: PathBuf, settings: &str) -> Result<Self, ServerError> {
+        let mut server = Self::prepare(program, settings)?;
+        server.restart().await?;
+        Ok(server)
+    }
+
+    /// As [`DwellServer::start`], not started yet: [`DwellServer::restart`] does.
+    pub fn prepare(program: PathBuf, settings: &str) -> Result<Self, ServerError> {
+        let mut process = Process::new("dwell", program)?;
+        let file = process.dir().join("dwell.toml");
+        let port = process.port();
+        let http = Port::reserve()?;
+        let own = format!("[probes]\nlisten = \"127.0.0.1:{port}\"\n\n[http]\nlisten = \"127.0.0.1:{}\"\n", http.number);
+        let settings = format!("{settings}\n{own}");
+        std::fs::write(&file, settings).map_err(ServerError::prepare(format!("the file {}", file.display())))?;
+        process.set_args(vec!["run".to_owned(), "-c".to_owned(), file.display().to_string()]);
+        Ok(Server::over(process, Dwell { http }))
+    }
+
+    /// The port of its `[http]`: the same over restarts.
+    #[must_use]
+    pub fn http_port(&self) -> u16 {
+        self.kind.http.number
+    }
+
+    /// What this path of its `[probes]` answers, head and body, over a connection of its own.
+    pub async fn get(&self, path: &str) -> std::io::Result<String> {
+        get(self.port(), path).await
+    }
+
+    /// What `/metrics` says now.
+    pub async fn metrics(&self) -> Result<String, ServerError> {
+        let port = self.port();
+        let answer = clock::timeout(Duration::from_secs(10), get(port, "/metrics")).await;
+        let error = match answer {
+            Some(Ok(answer)) => match answer.split_once("\r\n\r\n") {
+                Some((head, body)) if head.starts_with("HTTP/1.1 200") => return Ok(body.to_owned()),
+                _ => std::io::Error::other("no 200 was answered"),
+            },
+            Some(Err(error)) => error,
+            None => std::io::ErrorKind::TimedOut.into(),
+        };
+        Err(ServerError::prepare(format!("the metrics of dwell on port {port}"))(error))
+    }
+}
+
+async fn get(port: u16, path: &str) -> std::io::Result<String> {
+    let mut link = TcpStream::connect(("127.0.0.1", port)).await?;
+    link.write_all(format!("GET {path} HTTP/1.1\r\nhost: dwell\r\nconnection: close\r\n\r\n").as_bytes()).await?;
+    let mut answer = String::new();
+    link.read_to_string(&mut answer).await?;
+    Ok(answer)
+}

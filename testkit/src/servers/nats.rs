@@ -1,0 +1,88 @@
+//! A private nats-server with JetStream.
+
+use std::path::Path;
+use std::time::Duration;
+
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::net::TcpStream;
+
+use super::process::{Look, Process};
+use super::server::{Kind, Server};
+use super::{ServerError, find};
+use dwell::clock;
+
+/// How a private NATS is set up. The default: JetStream on disk, no credentials.
+#[derive(Debug, Clone, Default)]
+pub struct NatsOptions {
+    /// More lines of its configuration file (`authorization { … }`, `max_payload: 1MB`).
+    pub config: String,
+    /// `user:password` to be put into the URL, where `config` asks for them.
+    pub credentials: Option<String>,
+}
+
+/// A private nats-server.
+pub type NatsServer = Server<Nats>;
+
+/// What is its own.
+#[derive(Debug)]
+pub struct Nats {
+    options: NatsOptions,
+}
+
+impl Kind for Nats {
+    /// Ready: the first line that a NATS server sends names it, and says that JetStream is up.
+    async fn look(&self, port: u16, dir: &Path, _: u32) -> Look {
+        let Some(info) = info(port).await else { return Look::NotYet };
+        if info["server_name"] == name(dir) && info["jetstream"] == true { Look::Ready } else { Look::NotYet }
+    }
+}
+
+impl NatsServer {
+    /// Starts one and returns it ready.
+    pub async fn start(options: NatsOptions) -> Result<Self, ServerError> {
+        let mut process = Process::new("nats-server", find::nats_server()?)?;
+        let file = process.dir().join("nats.conf");
+        let config = config(&options, process.port(), process.dir());
+        std::fs::write(&file, config).map_err(ServerError::prepare(format!("the file {}", file.display())))?;
+        process.set_args(vec!["--config".to_owned(), file.display().to_string()]);
+        Server::started(process, Nats { options }).await
+    }
+
+    /// The version, by its own word.
+    pub async fn version(&self) -> Option<String> {
+        info(self.port()).await?["version"].as_str().map(str::to_owned)
+    }
+
+    /// `nats://127.0.0.1:PORT`, with the credentials where there are any.
+    #[must_use]
+    pub fn url(&self) -> String {
+        let credentials = self.kind.options.credentials.as_ref().map_or(String::new(), |credentials| format!("{credentials}@"));
+        format!("nats://{credentials}127.0.0.1:{}", self.port())
+    }
+}
+
+/// What the server says of itself in its first line.
+async fn info(port: u16) -> Option<serde_json::Value> {
+    let greeting = clock::timeout(Duration::from_secs(2), greeting(port)).await?.ok()?;
+    serde_json::from_str(greeting.strip_prefix("INFO ")?).ok()
+}
+
+/// The server's name: its folder's, which no other server has.
+fn name(dir: &Path) -> String {
+    dir.file_name().map_or(String::new(), |name| name.to_string_lossy().into_owned())
+}
+
+fn config(options: &NatsOptions, port: u16, dir: &Path) -> String {
+    format!(
+        "host: \"127.0.0.1\"\nport: {port}\nserver_name: \"{}\"\njetstream {{ store_dir: \"{}\" }}\n{}\n",
+        name(dir),
+        dir.join("jetstream").display(),
+        options.config
+    )
+}
+
+async fn greeting(port: u16) -> std::io::Result<String> {
+    let mut line = String::new();
+    BufReader::new(TcpStream::connect(("127.0.0.1", port)).await?).read_line(&mut line).await?;
+    Ok(line)
+}

@@ -1,0 +1,227 @@
+//! What all private servers share: a child process with a port, a folder and a log, and the signals that happen to it.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal};
+use tempfile::TempDir;
+
+use super::port::Port;
+use super::{PATIENCE, ServerError};
+use dwell::clock;
+
+/// How often a condition is looked at.
+const TICK: Duration = Duration::from_millis(5);
+
+/// What became of one look at a starting server.
+pub enum Look {
+    /// It serves, and it is the child that was started, no other server on that port.
+    Ready,
+    /// It may yet.
+    NotYet,
+}
+
+/// One server. Dropped, it is killed, and its folder goes.
+#[derive(Debug)]
+pub(super) struct Process {
+    name: &'static str,
+    program: PathBuf,
+    /// The arguments that the kind of server gave for this port and folder.
+    args: Vec<String>,
+    /// Variables that it gave.
+    env: Vec<(String, String)>,
+    port: Port,
+    child: Option<Child>,
+    /// Each start leaves the log of the one before as `log.0`, `log.1`, …
+    keeps_logs: bool,
+    starts: u32,
+    /// After the child: it is dropped last, when nothing writes to it any more.
+    dir: TempDir,
+}
+
+impl Process {
+    /// Takes a port and a folder; starts nothing yet.
+    pub(super) fn new(name: &'static str, program: PathBuf) -> Result<Self, ServerError> {
+        let dir = tempfile::Builder::new().prefix("dwell-").tempdir().map_err(ServerError::prepare("a temporary folder"))?;
+        Ok(Process {
+            name,
+            program,
+            args: Vec::new(),
+            env: Vec::new(),
+            port: Port::reserve()?,
+            child: None,
+            keeps_logs: false,
+            starts: 0,
+            dir,
+        })
+    }
+
+    pub(super) fn port(&self) -> u16 {
+        self.port.number
+    }
+
+    pub(super) fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// The process id while it runs.
+    pub(super) fn pid(&self) -> Option<u32> {
+        self.child.as_ref().map(Child::id)
+    }
+
+    /// Sets the arguments for this and every later start.
+    pub(super) fn set_args(&mut self, args: Vec<String>) {
+        self.args = args;
+    }
+
+    /// Sets variables for this and every later start, besides the process's own.
+    pub(super) fn set_env(&mut self, env: Vec<(String, String)>) {
+        self.env = env;
+    }
+
+    /// From now on a start leaves the logs of those before.
+    pub(super) fn keep_logs(&mut self) {
+        self.keeps_logs = true;
+    }
+
+    /// Starts the child and waits until `look` says that it serves; `look` is asked with the child's process id.
+    /// A port that something else took meanwhile is waited for: the caller was told this one and no other.
+    pub(super) async fn start(&mut self, mut look: impl AsyncFnMut(u32) -> Look) -> Result<(), ServerError> {
+        let ready = clock::timeout(PATIENCE, async {
+            loop {
+                let pid = self.spawn()?;
+                let ended = loop {
+                    clock::sleep(TICK).await;
+                    if let Some(status) = self.ended()? {
+                        break status;
+                    }
+                    if matches!(look(pid).await, Look::Ready) {
+                        return Ok(());
+                    }
+                };
+                let log = self.last_words();
+                if !log.to_lowercase().contains("address already in use") {
+                    return Err(ServerError::Ended { program: self.name, port: self.port(), status: ended, log });
+                }
+            }
+        })
+        .await;
+        match ready {
+            Some(result) => result,
+            None => {
+                self.kill()?;
+                Err(self.late("was not ready"))
+            }
+        }
+    }
+
+    /// SIGKILL, and the end of the process.
+    pub(super) fn kill(&mut self) -> Result<(), ServerError> {
+        let Some(mut child) = self.child.take() else { return Ok(()) };
+        // An error means that it is gone already.
+        let _ = child.kill();
+        child.wait().map(drop).map_err(ServerError::prepare("the end of the process"))
+    }
+
+    /// SIGTERM, and waits for the end of the process: how it ended, `None` where it did not run.
+    pub(super) async fn stop(&mut self) -> Result<Option<ExitStatus>, ServerError> {
+        if self.child.is_none() {
+            return Ok(None);
+        }
+        self.signal(Signal::TERM)?;
+        // A frozen process would see the SIGTERM only when it goes on.
+        self.signal(Signal::CONT)?;
+        let ended = clock::timeout(PATIENCE, async {
+            loop {
+                if let Some(status) = self.ended()? {
+                    return Ok(Some(status));
+                }
+                clock::sleep(TICK).await;
+            }
+        })
+        .await;
+        ended.unwrap_or_else(|| Err(self.late("did not end")))
+    }
+
+    /// SIGSTOP: it keeps its port and its connections, and answers nothing.
+    pub(super) fn freeze(&self) -> Result<(), ServerError> {
+        self.signal(Signal::STOP)
+    }
+
+    /// SIGCONT.
+    pub(super) fn thaw(&self) -> Result<(), ServerError> {
+        self.signal(Signal::CONT)
+    }
+
+    fn spawn(&mut self) -> Result<u32, ServerError> {
+        if self.keeps_logs {
+            // Its error: there was no start before this one.
+            let _ = fs::rename(self.log_path(), self.dir.path().join(format!("log.{}", self.starts)));
+            self.starts += 1;
+        }
+        let log = File::create(self.log_path()).map_err(ServerError::prepare("the server's log"))?;
+        let also = log.try_clone().map_err(ServerError::prepare("the server's log"))?;
+        let mut command = Command::new(&self.program);
+        // Settings of whoever runs us are not this child's. How much it logs is.
+        for (name, _) in std::env::vars_os() {
+            if name.to_string_lossy().starts_with("DWELL_") && name != "DWELL_LOG" {
+                command.env_remove(name);
+            }
+        }
+        let child = command
+            .args(&self.args)
+            .envs(self.env.iter().map(|(name, value)| (name, value)))
+            .current_dir(self.dir.path())
+            .stdin(Stdio::null())
+            .stdout(log)
+            .stderr(also)
+            .spawn()
+            .map_err(|error| ServerError::Spawn { program: self.program.clone(), error })?;
+        let pid = child.id();
+        self.child = Some(child);
+        Ok(pid)
+    }
+
+    /// The exit status, once it has ended.
+    pub(super) fn ended(&mut self) -> Result<Option<ExitStatus>, ServerError> {
+        let Some(child) = &mut self.child else { return Ok(None) };
+        let status = child.try_wait().map_err(ServerError::prepare("the end of the process"))?;
+        if status.is_some() {
+            self.child = None;
+        }
+        Ok(status)
+    }
+
+    fn signal(&self, signal: Signal) -> Result<(), ServerError> {
+        let gone = || ServerError::NotRunning { program: self.name, port: self.port() };
+        let pid = self.pid().and_then(|pid| i32::try_from(pid).ok()).and_then(Pid::from_raw).ok_or_else(gone)?;
+        // The child was not waited for yet, so the id is still its own.
+        rustix::process::kill_process(pid, signal)
+            .map_err(io::Error::from)
+            .map_err(ServerError::prepare(format!("a signal to {}", self.name)))
+    }
+
+    fn late(&self, what: &'static str) -> ServerError {
+        ServerError::Late { program: self.name, port: self.port(), what, log: self.last_words() }
+    }
+
+    fn log_path(&self) -> PathBuf {
+        self.dir.path().join("log")
+    }
+
+    fn last_words(&self) -> String {
+        let log = fs::read(self.log_path()).unwrap_or_default();
+        let log = String::from_utf8_lossy(&log);
+        let lines: Vec<&str> = log.lines().filter(|line| !line.trim().is_empty()).collect();
+        lines[lines.len().saturating_sub(6)..].join(" | ")
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.kill();
+    }
+}

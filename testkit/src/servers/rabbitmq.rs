@@ -1,0 +1,125 @@
+//! A private RabbitMQ: one node, with the user `guest`.
+
+use std::path::Path;
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use super::port::Port;
+use super::process::{Look, Process};
+use super::server::{Kind, Server};
+use super::{ServerError, find};
+use dwell::clock;
+
+/// How a private RabbitMQ is set up. The default: the user `guest` with the password `guest`, and no plugin.
+#[derive(Debug, Clone, Default)]
+pub struct RabbitOptions {
+    /// More lines of its `rabbitmq.conf` (`max_message_size = 1048576`).
+    pub config: String,
+}
+
+/// A private RabbitMQ. A name server of Erlang's (epmd) that it started for the machine stays when it goes. Killed, it has what it confirmed of
+/// durable queues after a restart; but RabbitMQ 3.10 loses the leader of a quorum queue that was made in the last seconds.
+pub type RabbitServer = Server<Rabbit>;
+
+/// What is its own.
+#[derive(Debug)]
+pub struct Rabbit {
+    /// For its own tools.
+    tools: Port,
+}
+
+impl Kind for Rabbit {
+    /// Ready: it greets, with the name of its node. Its listener is the last step of its start.
+    async fn look(&self, port: u16, dir: &Path, _: u32) -> Look {
+        let Some(Ok(greeting)) = clock::timeout(Duration::from_secs(2), greeting(port)).await else { return Look::NotYet };
+        let name = format!("{}@", name(dir));
+        if greeting.windows(name.len()).any(|part| part == name.as_bytes()) { Look::Ready } else { Look::NotYet }
+    }
+}
+
+impl RabbitServer {
+    /// Starts one and returns it ready. Takes seven seconds or so.
+    pub async fn start(options: RabbitOptions) -> Result<Self, ServerError> {
+        let mut process = Process::new("rabbitmq-server", find::rabbitmq_server()?)?;
+        let tools = Port::reserve()?;
+        for (file, text) in [("rabbitmq.conf", config(&options, process.port())), ("plugins", "[].\n".to_owned())] {
+            let path = process.dir().join(file);
+            std::fs::write(&path, text).map_err(ServerError::prepare(format!("the file {}", path.display())))?;
+        }
+        process.set_env(surroundings(process.dir(), tools.number));
+        Server::started(process, Rabbit { tools }).await
+    }
+
+    /// The version, by its own word.
+    pub async fn version(&self) -> Option<String> {
+        let greeting = clock::timeout(Duration::from_secs(2), greeting(self.port())).await?.ok()?;
+        // In a field table: the name, `S`, the length in four bytes, the text.
+        let name = b"\x07versionS";
+        let text = greeting.windows(name.len()).position(|part| part == name).and_then(|at| greeting.get(at + name.len()..))?;
+        let (length, text) = text.split_first_chunk::<4>()?;
+        let text = text.get(..usize::try_from(u32::from_be_bytes(*length)).ok()?)?;
+        Some(String::from_utf8_lossy(text).into_owned())
+    }
+
+    /// What its own tools (`rabbitmqctl`) need in their environment to speak to it.
+    #[must_use]
+    pub fn tools_environment(&self) -> Vec<(String, String)> {
+        surroundings(self.dir(), self.kind.tools.number)
+    }
+
+    /// `amqp://127.0.0.1:PORT`: as `guest`, on the vhost `/`.
+    #[must_use]
+    pub fn url(&self) -> String {
+        format!("amqp://127.0.0.1:{}", self.port())
+    }
+}
+
+/// The node's name without its host: its folder's, which no other node of the machine has.
+fn name(dir: &Path) -> String {
+    let folder = dir.file_name().map_or(String::new(), |name| name.to_string_lossy().into_owned());
+    folder.chars().filter(|letter| letter.is_ascii_alphanumeric() || *letter == '-').collect()
+}
+
+fn config(options: &RabbitOptions, port: u16) -> String {
+    format!(
+        "listeners.tcp.local = 127.0.0.1:{port}\ndisk_free_limit.absolute = 1MB\nlog.console = true\nlog.console.level = warning\n\
+         log.file = false\n{}\n",
+        options.config
+    )
+}
+
+/// What it reads from its surroundings: nothing of the machine's own RabbitMQ.
+fn surroundings(dir: &Path, tools: u16) -> Vec<(String, String)> {
+    let path = |name: &str| dir.join(name).display().to_string();
+    let pairs = [
+        ("HOME", path("")),
+        ("RABBITMQ_NODENAME", format!("{}@localhost", name(dir))),
+        ("RABBITMQ_CONF_ENV_FILE", path("none")),
+        ("RABBITMQ_CONFIG_FILE", path("rabbitmq.conf")),
+        ("RABBITMQ_ADVANCED_CONFIG_FILE", path("none.config")),
+        ("RABBITMQ_ENABLED_PLUGINS_FILE", path("plugins")),
+        ("RABBITMQ_MNESIA_BASE", path("data")),
+        ("RABBITMQ_LOG_BASE", path("logs")),
+        ("RABBITMQ_PID_FILE", path("pid")),
+        ("RABBITMQ_DIST_PORT", tools.to_string()),
+        ("ERL_EPMD_ADDRESS", "127.0.0.1".to_owned()),
+        // With these its start script becomes the server, under the same process id.
+        ("RABBITMQ_ALLOW_INPUT", "1".to_owned()),
+        ("RABBITMQ_SERVER_START_ARGS", "-noinput".to_owned()),
+    ];
+    pairs.map(|(name, value)| (name.to_owned(), value)).to_vec()
+}
+
+/// The frame that the server sends first.
+async fn greeting(port: u16) -> std::io::Result<Vec<u8>> {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).await?;
+    stream.write_all(b"AMQP\0\0\x09\x01").await?;
+    let mut head = [0; 7];
+    stream.read_exact(&mut head).await?;
+    let size = u32::from_be_bytes([head[3], head[4], head[5], head[6]]);
+    let mut frame = Vec::new();
+    stream.take(u64::from(size)).read_to_end(&mut frame).await?;
+    Ok(frame)
+}

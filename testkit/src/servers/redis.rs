@@ -1,0 +1,171 @@
+//! A private redis-server.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::process::{Look, Process};
+use super::resp::{self, At, ask};
+use super::server::{Kind, Server};
+use super::{ServerError, find};
+use dwell::clock;
+
+/// `appendfsync`: when the append-only file reaches the disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AppendFsync {
+    /// Before a write is answered.
+    Always,
+    /// Each second.
+    EverySec,
+    /// When the system sees fit.
+    No,
+}
+
+/// How a private Redis is set up. The default: no persistence, no password, no limits.
+#[derive(Debug, Clone, Default)]
+pub struct RedisOptions {
+    /// With an append-only file, and when it is synced. `None`: none, a restart forgets everything.
+    pub appendonly: Option<AppendFsync>,
+    /// `maxmemory`, as in its configuration file (`64mb`).
+    pub maxmemory: Option<String>,
+    /// `maxmemory-policy`.
+    pub maxmemory_policy: Option<String>,
+    /// The port of the Redis on 127.0.0.1 that this one replicates, with the same password; it is ready only once it has all that one has.
+    pub replica_of: Option<u16>,
+    /// `requirepass`, and `masterauth` for a replica. No spaces.
+    pub password: Option<String>,
+    /// The folder of `ca.pem`, `server.pem` and `server.key`: it speaks TLS alone.
+    pub tls: Option<PathBuf>,
+    /// A user, word by word as in its configuration file: name, `on`, password, rights.
+    pub user: Vec<String>,
+    /// The program; `None`: [`find::redis_server`].
+    pub program: Option<PathBuf>,
+    /// More settings: name and value.
+    pub more: Vec<(String, String)>,
+}
+
+/// A private redis-server.
+pub type RedisServer = Server<Redis>;
+
+/// What is its own.
+#[derive(Debug)]
+pub struct Redis {
+    options: RedisOptions,
+}
+
+impl Kind for Redis {
+    async fn look(&self, port: u16, dir: &Path, pid: u32) -> Look {
+        look(port, dir, pid, &self.options).await
+    }
+}
+
+impl RedisServer {
+    /// Starts one and returns it ready.
+    pub async fn start(options: RedisOptions) -> Result<Self, ServerError> {
+        let mut process = Process::new("redis-server", options.program.clone().map_or_else(find::redis_server, Ok)?)?;
+        process.set_args(args(&options, process.port(), process.dir()));
+        Server::started(process, Redis { options }).await
+    }
+
+    /// From its next start on it replicates the Redis on this port of 127.0.0.1, or none.
+    pub fn follow(&mut self, master: Option<u16>) {
+        self.kind.options.replica_of = master;
+        let args = args(&self.kind.options, self.port(), self.dir());
+        self.process.set_args(args);
+    }
+
+    /// `redis://127.0.0.1:PORT` or `rediss://…`, with the password where there is one.
+    #[must_use]
+    pub fn url(&self) -> String {
+        let password = self.kind.options.password.as_ref().map_or(String::new(), |password| format!(":{password}@"));
+        let scheme = if self.kind.options.tls.is_some() { "rediss" } else { "redis" };
+        format!("{scheme}://{password}127.0.0.1:{}", self.port())
+    }
+
+    /// Gives it a command and answers the lines of its answer, without the marks of the protocol.
+    pub async fn order(&self, words: &[&str]) -> Result<Vec<String>, ServerError> {
+        resp::order(&at(self.port(), self.dir(), &self.kind.options), self.kind.options.password.as_deref(), words).await
+    }
+}
+
+fn args(options: &RedisOptions, port: u16, dir: &Path) -> Vec<String> {
+    let mut settings = vec![
+        ("bind", "127.0.0.1".to_owned()),
+        ("dir", dir.display().to_string()),
+        ("save", String::new()),
+        ("daemonize", "no".to_owned()),
+        // Without a disk between, a replica waits for others to come and gets no writes until its first ack, a second later.
+        ("repl-diskless-sync", "no".to_owned()),
+    ];
+    match &options.tls {
+        None => settings.push(("port", port.to_string())),
+        Some(folder) => {
+            let file = |name: &str| folder.join(name).display().to_string();
+            settings.extend([
+                ("port", "0".to_owned()),
+                ("tls-port", port.to_string()),
+                ("tls-ca-cert-file", file("ca.pem")),
+                ("tls-cert-file", file("server.pem")),
+                ("tls-key-file", file("server.key")),
+                ("tls-auth-clients", "no".to_owned()),
+                ("tls-replication", "yes".to_owned()),
+                ("tls-cluster", "yes".to_owned()),
+                ("unixsocket", socket(dir).display().to_string()),
+            ]);
+        }
+    }
+    match options.appendonly {
+        None => settings.push(("appendonly", "no".to_owned())),
+        Some(fsync) => {
+            settings.push(("appendonly", "yes".to_owned()));
+            let word = match fsync {
+                AppendFsync::Always => "always",
+                AppendFsync::EverySec => "everysec",
+                AppendFsync::No => "no",
+            };
+            settings.push(("appendfsync", word.to_owned()));
+        }
+    }
+    settings.extend(options.maxmemory.iter().map(|value| ("maxmemory", value.clone())));
+    settings.extend(options.maxmemory_policy.iter().map(|value| ("maxmemory-policy", value.clone())));
+    if let Some(password) = &options.password {
+        settings.extend([("requirepass", password.clone()), ("masterauth", password.clone())]);
+    }
+    settings.extend(options.more.iter().map(|(name, value)| (name.as_str(), value.clone())));
+    let mut args: Vec<String> = settings.into_iter().flat_map(|(name, value)| [format!("--{name}"), value]).collect();
+    if !options.user.is_empty() {
+        args.push("--user".to_owned());
+        args.extend(options.user.iter().cloned());
+    }
+    if let Some(master) = options.replica_of {
+        args.extend(["--replicaof".to_owned(), "127.0.0.1".to_owned(), master.to_string()]);
+    }
+    args
+}
+
+/// Where a server is looked at that speaks TLS alone on its port.
+fn socket(dir: &Path) -> PathBuf {
+    dir.join("redis.sock")
+}
+
+fn at(port: u16, dir: &Path, options: &RedisOptions) -> At {
+    if options.tls.is_some() { At::Socket(socket(dir)) } else { At::Port(port) }
+}
+
+/// Ready: the data is loaded, the process that answers is the one that was started, and a replica has caught up: by its own word and by its
+/// master's, because only then does a WAIT count it.
+async fn look(port: u16, dir: &Path, pid: u32, options: &RedisOptions) -> Look {
+    let Some(Ok(own)) = clock::timeout(Duration::from_secs(2), info(&at(port, dir, options), options)).await else { return Look::NotYet };
+    let says = |line: &str| own.iter().any(|said| said == line);
+    if !says(&format!("process_id:{pid}")) || !says("loading:0") {
+        return Look::NotYet;
+    }
+    let Some(master) = options.replica_of else { return Look::Ready };
+    let Some(Ok(masters)) = clock::timeout(Duration::from_secs(2), info(&At::Port(master), options)).await else { return Look::NotYet };
+    let online = masters.iter().any(|said| said.starts_with("slave") && said.contains(&format!("port={port},state=online")));
+    if says("master_link_status:up") && online { Look::Ready } else { Look::NotYet }
+}
+
+/// What INFO says.
+async fn info(at: &At, options: &RedisOptions) -> std::io::Result<Vec<String>> {
+    ask(at, options.password.as_deref(), &["INFO"]).await
+}

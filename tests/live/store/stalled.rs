@@ -1,0 +1,50 @@
+//! Calls that stand still on their way until their caller has given them up.
+
+use dwell::job::{Action, Verdict};
+use dwell::request::Schedule;
+use dwell_connectors::conformance::proxy::{Direction, Flow};
+
+use super::bed::{Bed, FAR, RETRY, action, id, request};
+use super::lossy::Lossy;
+
+/// The first delivery of a message on a broker that does not tell one message from another.
+fn unmarked(mut request: Schedule) -> Schedule {
+    request.origin.check = false;
+    request
+}
+
+#[tokio::test]
+async fn a_schedule_that_its_caller_has_given_up_stores_nothing() {
+    let bed = Bed::new().await;
+    let stalled = Lossy::beside(&bed).await;
+    // It opens the connection.
+    stalled.store.schedule(&[request("first", 9, FAR)]).await.unwrap();
+    stalled.link.set(Direction::Up, Flow::Stall);
+    stalled.store.schedule(&[unmarked(request("a", 1, FAR))]).await.unwrap_err();
+    // The message was given back: another instance stores it, and it is cancelled.
+    assert_eq!(bed.put(request("a", 1, FAR)).await, Verdict::Added);
+    assert_eq!(bed.act(&action(Action::Cancel, "a", 2)).await, Verdict::Cancelled);
+    stalled.link.heal();
+    // Behind what stood still.
+    assert!(stalled.store.find(&id("a")).await.unwrap().is_none());
+    // It goes on as before.
+    let answers = stalled.store.schedule(&[unmarked(request("b", 3, FAR))]).await.unwrap().answers;
+    assert_eq!(answers[0].verdict, Verdict::Added);
+}
+
+#[tokio::test]
+async fn a_cancel_that_its_caller_has_given_up_touches_no_newer_job() {
+    let bed = Bed::new().await;
+    let stalled = Lossy::beside(&bed).await;
+    // It opens the connection.
+    stalled.store.schedule(&[request("first", 9, FAR)]).await.unwrap();
+    assert_eq!(bed.put(request("a", 1, FAR)).await, Verdict::Added);
+    let mut cancel = action(Action::Cancel, "a", 2);
+    cancel.origin.check = false;
+    stalled.link.set(Direction::Up, Flow::Stall);
+    stalled.store.act(&cancel, RETRY).await.unwrap_err();
+    assert_eq!(bed.act(&action(Action::Cancel, "a", 2)).await, Verdict::Cancelled);
+    assert_eq!(bed.put(request("a", 3, FAR)).await, Verdict::Added);
+    stalled.link.heal();
+    assert!(stalled.store.find(&id("a")).await.unwrap().is_some());
+}
