@@ -69,7 +69,7 @@ impl Pause {
     fn new(now: Instant, most: Duration) -> Self {
         let until = now + jitter(LEAST);
         let (length, spread, seen) = (LEAST, LEAST / 4, 0);
-        Pause { began: now, until, length, most, spread, seen, one: false, probe: None, early: false, told: false }
+        Pause { began: now, until, length, most, spread, seen, one: false, probe: None, early: true, told: false }
     }
 
     /// It refused once more after its time: twice as long, and as many jobs a second as may be by what came back this time.
@@ -109,8 +109,8 @@ impl Pauses {
         if !self.paused.contains_key(to) {
             self.paused.insert(to.clone(), Pause::new(now, MOST));
         } else if let Some(pause) = self.paused.get_mut(to) {
-            pause.probe.take_if(|probe| *probe == token);
-            pause.most = MOST;
+            let probed = pause.probe.take_if(|probe| *probe == token).is_some();
+            (pause.most, pause.early) = (MOST, pause.early && !probed);
             if pause.until <= now {
                 pause.again(now);
             }
@@ -185,10 +185,11 @@ impl Pauses {
         self.paused.remove(to).map(|pause| pause.told)
     }
 
-    /// The link is another: what came early was the last one's fault. True where a pause was of that alone.
+    /// The connection is a new one. Forgets each pause that the loss of the last connection may have caused: what came early, and refusals, for what a
+    /// dying connection never took counts as refused. A probe's outcome stays. True where a pause ended.
     pub(super) fn forgive(&mut self) -> bool {
         let before = self.paused.len();
-        self.paused.retain(|_, pause| !(pause.one && pause.early));
+        self.paused.retain(|_, pause| !pause.early);
         self.doubted.retain(|_, doubt| !doubt.early);
         self.paused.len() < before
     }
@@ -265,6 +266,16 @@ mod tests {
         pauses.sent(&to, 10);
         assert!(pauses.unknown(&to, 10, true, now + MOST));
         assert!(!pauses.forgive());
+        // A refusal may be the lost connection's too, unless it is a probe's; so may a share of the window that is full.
+        let (refuses, crowded) = (Destination::new("b"), Destination::new("c"));
+        pauses.refused(&refuses, 20, QUICK, now);
+        pauses.crowded(&crowded, now);
+        assert_eq!((pauses.count(), pauses.forgive(), pauses.count()), (3, true, 1));
+        pauses.refused(&refuses, 21, SLOW, now);
+        pauses.sent(&refuses, 22);
+        pauses.refused(&refuses, 22, SLOW, now + MOST);
+        assert_eq!((pauses.forgive(), pauses.count()), (false, 2));
+        assert!(pauses.answered(&refuses, 23));
         // Others do forget one that answers in another way.
         assert!(pauses.answered(&to, 10) && pauses.count() == 0);
         pauses.refused(&to, 11, SLOW, now);
