@@ -8,13 +8,13 @@ use bytes::Bytes;
 use dwell::config::{Durability, Redis, RedisMode};
 use dwell::job::{Action, Confirm, Conflict, Due, Job, JobId, Verdict};
 use dwell::request::{Act, Origin, Schedule};
-use dwell::servers::{RedisOptions, RedisServer};
 use dwell::store::act::SweepRules;
 use dwell::store::inbound::Answer;
 use dwell::store::lease::{Lease, Taken};
 use dwell::store::settle::{Held, Over, Release, Retry, Stood};
 use dwell::store::{Store, Unobserved};
 use dwell_connectors::{Destination, Headers};
+use dwell_testkit::servers::{RedisOptions, RedisServer};
 use redis::aio::MultiplexedConnection;
 
 use crate::support::{namespace, redis_link};
@@ -134,15 +134,27 @@ impl Bed {
 
     /// Every key of the namespace with all it holds, in order; the times at which turns began are left out.
     pub(crate) async fn dump(&self) -> BTreeMap<String, BTreeMap<Vec<u8>, Vec<u8>>> {
+        let (dump, strings) = self.dump_strings_too().await;
+        assert!(strings.is_empty(), "{:?} are strings", strings.keys());
+        dump
+    }
+
+    /// The same, and the strings, which are not Dwell's.
+    pub(crate) async fn dump_strings_too(&self) -> (BTreeMap<String, BTreeMap<Vec<u8>, Vec<u8>>>, BTreeMap<String, Vec<u8>>) {
         let mut raw = self.raw.clone();
         let mut keys: Vec<String> = redis::cmd("KEYS").arg(format!("*{}*", self.settings.namespace)).query_async(&mut raw).await.unwrap();
         keys.sort();
-        let mut dump = BTreeMap::new();
+        let (mut dump, mut strings) = (BTreeMap::new(), BTreeMap::new());
         for key in keys {
             let kind: String = redis::cmd("TYPE").arg(&key).query_async(&mut raw).await.unwrap();
             let read = match kind.as_str() {
                 "hash" => redis::cmd("HGETALL").arg(&key).to_owned(),
                 "zset" => redis::cmd("ZRANGE").arg(&key).arg(0).arg(-1).arg("WITHSCORES").to_owned(),
+                "string" => {
+                    let value: Vec<u8> = redis::cmd("GET").arg(&key).query_async(&mut raw).await.unwrap();
+                    strings.insert(key, value);
+                    continue;
+                }
                 other => panic!("{key} is a {other}"),
             };
             let mut entries: BTreeMap<Vec<u8>, Vec<u8>> = read.query_async(&mut raw).await.unwrap();
@@ -153,7 +165,7 @@ impl Bed {
                 dump.insert(key, entries);
             }
         }
-        dump
+        (dump, strings)
     }
 
     /// The same without what is remembered of actions and of jobs that are over.
@@ -236,6 +248,7 @@ pub(crate) fn job(body: impl Into<Bytes>) -> Job {
         created_ms: 0,
         origin: "nats".to_owned(),
         trace: None,
+        round: 0,
         has_body: true,
         body: body.into(),
     }
@@ -246,6 +259,8 @@ pub(crate) fn request(name: &str, message: u64, due: Due) -> Schedule {
     Schedule {
         id: id(name),
         generated: false,
+        first: None,
+        apart: false,
         due,
         conflict: Conflict::Replace,
         job: job(format!("body {message}")),
