@@ -32,7 +32,7 @@ demo: tools servers $(DEMO_SERVERS) ## start private servers and a bridge, send 
 QUICK :=
 BENCH_ON := $(if $(filter file,$(origin BROKER)),nats kafka amqp,$(BROKER))
 
-bench: tools servers kafka rabbitmq ## measure a standard set on private servers, write docs/performance.md; QUICK=1, BROKER=, RUNS=
+bench: tools servers kafka rabbitmq ## measure a standard set on private servers, write docs/reference/measured/performance.md; QUICK=1, BROKER=, RUNS=
 	cargo build --locked --release --package dwell --package dwell-lab --bin dwell --bin dwell-lab
 	$(SERVERS) $(KAFKA) $(RABBITMQ) QUICK=$(QUICK) DWELL_BENCH_PROGRAM='$(or $(DWELL_BENCH_PROGRAM),$(BUILT)/release/dwell-lab)' scripts/bench.sh $(BENCH_ON)
 
@@ -118,7 +118,7 @@ promtool: ## find or install promtool, which judges metrics and alert rules in t
 clients: ## install what the tests run in Python: pika, confluent-kafka and nats-py, a validator and a fuzzer for openapi.json
 	@scripts/clients.sh
 
-openapi: tools ## write docs/openapi.json anew
+openapi: tools ## write docs/reference/openapi.json anew
 	DWELL_WRITE_OPENAPI=1 cargo test --locked --lib openapi
 
 browser: ## find or install Chromium and its driver, for the tests of the dashboard

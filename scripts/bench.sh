@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Measures a standard set and writes docs/performance.md, docs/images/performance-*.svg and target/bench/performance.html.
+# Measures a standard set and writes performance.md and its pictures in docs/reference/measured and target/bench/performance.html.
 # usage: bench.sh [BROKER…]       nats, kafka and amqp where none is named
 # QUICK=1: a short form, one run of little, written to target/bench alone. RUNS: how often each is measured (5). BIG: the most jobs that wait (1000000).
 # What was measured stays in target/bench/lines: a line of JSON a measurement. Those that are there already are not measured again; remove it to begin anew.
@@ -17,7 +17,7 @@ if [ "${QUICK:-}" = 1 ]; then
   rm -rf "$out"
   runs=${RUNS:-1} jobs=10000 small=1000 big=${BIG:-10000} rates=200,2000 secs=3 times=3 load=50 docs=$out
 else
-  runs=${RUNS:-5} jobs=100000 small=10000 big=${BIG:-1000000} rates=200,2000,half,half-stored secs=10 times=10 load=500 docs=docs
+  runs=${RUNS:-5} jobs=100000 small=10000 big=${BIG:-1000000} rates=200,2000,half,half-stored secs=10 times=10 load=500 docs=docs/reference/measured
 fi
 mkdir -p "$out/lines"
 

@@ -1,4 +1,4 @@
-//! `GET /openapi.json`: the calls, described by the code that answers them. A copy is kept in docs/openapi.json.
+//! `GET /openapi.json`: the calls, described by the code that answers them. A copy is kept in docs/reference/openapi.json.
 
 use std::sync::LazyLock;
 
@@ -64,10 +64,13 @@ mod tests {
 
     #[test]
     fn the_copy_in_docs_is_current() {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/openapi.json");
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/reference/openapi.json");
         if std::env::var_os("DWELL_WRITE_OPENAPI").is_some() {
             std::fs::write(path, text()).unwrap();
         }
-        assert!(std::fs::read_to_string(path).unwrap() == text(), "docs/openapi.json is not what the code describes: run `make openapi`");
+        assert!(
+            std::fs::read_to_string(path).unwrap() == text(),
+            "docs/reference/openapi.json is not what the code describes: run `make openapi`"
+        );
     }
 }

@@ -2,7 +2,7 @@
 
 /// What helps where the user of `redis.urls` may not do what Dwell does.
 pub(super) const GRANT: &str = "grant it the keys `{NAMESPACE:*` and `NAMESPACE:*`, the channel `NAMESPACE:*`, and the categories \
-    @read @write @scripting @pubsub @connection with INFO and TIME (docs/redis.md has the exact line); or give it `~* &* +@all`";
+    @read @write @scripting @pubsub @connection with INFO and TIME (docs/how-to/redis.md has the exact line); or give it `~* &* +@all`";
 
 /// What helps where a record cannot be read.
 pub(super) const UNREADABLE: &str = "ask an instance of the version that wrote the job, or run `dwell fsck`";

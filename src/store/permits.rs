@@ -92,8 +92,8 @@ mod tests {
     use super::*;
     use crate::store::scripts::Name;
 
-    /// The line of a user that docs/redis.md gives, and what it adds for `fsck`.
-    const DOC: &str = include_str!("../../docs/redis.md");
+    /// The line of a user that docs/how-to/redis.md gives, and what it adds for `fsck`.
+    const DOC: &str = include_str!("../../docs/how-to/redis.md");
 
     #[test]
     fn what_the_scripts_run_is_asked_for_and_granted_by_the_docs() {
@@ -112,7 +112,7 @@ mod tests {
             for command in commands {
                 assert!(asked.contains(&command), "{} runs {command}, which is not asked for", name.as_str());
                 let right = format!("+{}", command.to_lowercase());
-                assert!(granted.contains(&right.as_str()), "{} runs {command}, which docs/redis.md does not grant", name.as_str());
+                assert!(granted.contains(&right.as_str()), "{} runs {command}, which docs/how-to/redis.md does not grant", name.as_str());
             }
         }
     }

@@ -47,7 +47,7 @@ pub(super) enum What {
         /// `report.json`
         report: PathBuf,
         /// The page
-        #[arg(long, default_value = "docs/reliability.md")]
+        #[arg(long, default_value = "docs/reference/measured/reliability.md")]
         into: PathBuf,
     },
 }

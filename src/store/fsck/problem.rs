@@ -5,7 +5,7 @@ use serde::Serialize;
 /// The kinds with their words and meanings. Only lists: they stay readable as a table.
 macro_rules! problems {
     ($($name:ident = $word:literal, $meaning:literal;)+) => {
-        /// A kind of damage. `docs/fsck.md` has for each what `--repair` does.
+        /// A kind of damage. `docs/reference/fsck.md` has for each what `--repair` does.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
         #[serde(rename_all = "snake_case")]
         #[allow(missing_docs, reason = "each has its meaning beside it")]
@@ -73,11 +73,11 @@ mod tests {
 
     #[test]
     fn words_are_those_of_json_and_the_docs() {
-        let docs = include_str!("../../../docs/fsck.md");
+        let docs = include_str!("../../../docs/reference/fsck.md");
         for problem in Problem::ALL {
             assert_eq!(serde_json::to_string(problem).unwrap(), format!("\"{}\"", problem.as_str()));
             assert_eq!(Problem::of_word(problem.as_str()), Some(*problem));
-            assert!(docs.contains(&format!("| `{}` |", problem.as_str())), "docs/fsck.md has nothing of {}", problem.as_str());
+            assert!(docs.contains(&format!("| `{}` |", problem.as_str())), "docs/reference/fsck.md has nothing of {}", problem.as_str());
         }
     }
 }

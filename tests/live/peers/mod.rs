@@ -1,4 +1,4 @@
-//! The cases of other schedulers' own suites, as far as they apply, each under the name that it has there. docs/peers.md says which hold, which do not, and why.
+//! The cases of other schedulers' own suites, as far as they apply, each under the name that it has there. docs/explanation/peers.md says which hold, which do not, and why.
 //!
 //! - `bed`: a Kafka, a NATS, a Redis and a `dwell run` that takes each dialect on a topic of its own.
 //! - `etf1`, `timebridge`, `sky_uk`: schedulers of Kafka; `nats_schedules`: those of NATS's server; `delay_queue`: what clients of ouqiang's push.

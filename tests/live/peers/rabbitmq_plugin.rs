@@ -1,5 +1,5 @@
 //! What users of RabbitMQ's delayed-message plugin do, with Dwell in its place: the cases of the plugin's own suite (test/plugin_SUITE.erl), and what
-//! else its users rely on. docs/peers.md has the table of both.
+//! else its users rely on. docs/explanation/peers.md has the table of both.
 //!
 //! A delayed exchange `x` is a fanout that leads to the queue `delay.x`; what was bound to it is bound to `x.due`.
 
@@ -388,7 +388,7 @@ async fn a_restart_of_the_broker_loses_nothing(bed: &mut Bed) {
 /// The page says so.
 #[test]
 fn the_page_names_each_case_of_the_suite() {
-    let page = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/peers.md")).unwrap();
+    let page = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/explanation/peers.md")).unwrap();
     for case in [
         "wrong_exchange_argument_type",
         "exchange_argument_type_not_self",

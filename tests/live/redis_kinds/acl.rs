@@ -1,4 +1,4 @@
-//! The user that docs/redis.md makes for Dwell: the bridge, the commands and `fsck` work with it, and it may do nothing that is not needed.
+//! The user that docs/how-to/redis.md makes for Dwell: the bridge, the commands and `fsck` work with it, and it may do nothing that is not needed.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::commands::bed::SECRET;
 use crate::store::bed::{FAR, KEEP, MAIN, RETRY, request, settings};
 use crate::support::{namespace, wait_until};
 
-const DOC: &str = include_str!("../../../docs/redis.md");
+const DOC: &str = include_str!("../../../docs/how-to/redis.md");
 
 /// The line of the docs as words, behind `ACL SETUSER`, for this namespace, with what the list below it adds for these uses.
 pub(super) fn user(namespace: &str, uses: &[&str]) -> Vec<String> {
