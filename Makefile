@@ -2,7 +2,8 @@
 # `make help` says what there is.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo bench chaos fuzz upgrade test test-newer newer check fmt lint docs deny features tools servers kafka rabbitmq promtool clients browser openapi clean-servers
+.PHONY: help demo bench chaos fuzz upgrade test test-fast test-newer newer check fmt lint links docs docs-site deny features tools servers kafka rabbitmq promtool \
+	clients browser openapi reference clean-servers
 
 # Tests and demo start these themselves, on free ports of 127.0.0.1. `make servers` puts them there.
 BIN := $(CURDIR)/.servers/bin
@@ -52,7 +53,11 @@ chaos: tools servers kafka rabbitmq ## break Dwell, Redis and the broker under l
 test: tools servers kafka rabbitmq promtool clients browser ## run every test, on real servers of its own
 	@# The examples in the docs first, so that the tests' own summary stands last.
 	cargo test --workspace --locked --doc
-	$(SERVERS) $(KAFKA) $(RABBITMQ) $(PROMTOOL) $(CLIENTS) $(CHROMIUM) cargo test --workspace --locked --no-fail-fast --lib --bins --tests
+	$(SERVERS) $(KAFKA) $(RABBITMQ) $(PROMTOOL) $(CLIENTS) $(CHROMIUM) scripts/suites.sh cargo test --workspace --locked --no-fail-fast --lib --bins --tests
+
+# Unit tests, the command line, the docs, and the agents on a broker in memory.
+test-fast: tools servers ## run the tests that need no broker, with a Redis of their own: under two minutes once built
+	$(SERVERS) scripts/suites.sh cargo test --workspace --locked --no-fail-fast --lib --bins --test command_line --test docs --test it --test memory --test corpus
 
 # The same servers in the versions of Debian 13; Kafka and all else as in `test`.
 NEWER := $(CURDIR)/.servers/newer/bin
@@ -71,7 +76,7 @@ OLD := HEAD~20
 upgrade: tools servers ## an old binary beside the new one, on one namespace; OLD= a git revision
 	$(SERVERS) scripts/upgrade.sh $(OLD)
 
-check: fmt lint features docs deny ## formatting, lints, features, docs, licences and banned crates
+check: fmt lint features docs links deny ## formatting, lints, features, docs, links, licences and banned crates
 
 fmt: ## is every file formatted?
 	cargo fmt --all --check
@@ -93,6 +98,12 @@ features: tools ## does it build without any broker, is ring the only crypto pro
 
 docs: tools ## do the docs build, with every link?
 	RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --all-features --locked
+
+links: tools ## do all links in the docs lead somewhere, and are the generated pages current?
+	cargo test --locked --quiet --package dwell --test docs
+
+docs-site: ## build the docs as one searchable site: target/site/index.html
+	@scripts/docs-site.sh
 
 deny: ## licences, sources and banned crates (deny.toml)
 	scripts/deny.sh
@@ -120,6 +131,9 @@ clients: ## install what the tests run in Python: pika, confluent-kafka and nats
 
 openapi: tools ## write docs/reference/openapi.json anew
 	DWELL_WRITE_OPENAPI=1 cargo test --locked --lib openapi
+
+reference: openapi ## write every generated page of docs/reference anew
+	DWELL_WRITE_DOCS=1 cargo test --locked --package dwell --test docs current
 
 browser: ## find or install Chromium and its driver, for the tests of the dashboard
 	@scripts/browser.sh
