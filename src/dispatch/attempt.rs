@@ -1,0 +1,147 @@
+//! A claimed job becomes a publication, or is settled without one: too late, dying, or no time left on its lease.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use dwell_connectors::Destination;
+
+use super::settle_queue::Settlement;
+use crate::clock::{self, Instant, whole_ms};
+use crate::config::Delivery;
+use crate::job::{Confirm, DeadReason, Late};
+use crate::outgoing;
+use crate::publisher::{ANSWER, Attempt, Publisher};
+use crate::store::lease::Lease;
+use crate::store::settle::{Bury, Held, Release, Retry};
+use crate::telemetry::Metrics;
+use crate::telemetry::trace::{About, Span, Traces};
+
+/// What the attempts of one broker obey.
+pub(super) struct Rules {
+    /// `[delivery]`
+    pub(super) delivery: Delivery,
+    /// Where dead letters go; `None`: they stay in Redis only.
+    pub(super) dead: Option<Destination>,
+}
+
+impl Rules {
+    /// Where the next publication of a job goes.
+    pub(super) fn destination<'a>(&'a self, lease: &'a Lease) -> &'a Destination {
+        match (&self.dead, lease.state.reason) {
+            (Some(dead), Some(_)) => dead,
+            _ => &lease.record.job.to,
+        }
+    }
+
+    pub(super) fn publish_timeout(&self) -> Duration {
+        Duration::from_millis(self.delivery.publish_timeout_ms)
+    }
+}
+
+/// A publication without an outcome.
+#[derive(Debug)]
+pub(super) struct Unconfirmed {
+    /// The job and its lease, without body and headers.
+    pub(super) lease: Lease,
+    pub(super) published: Instant,
+    /// Without an answer by then the outcome is unknown.
+    pub(super) deadline: Instant,
+    pub(super) span: Span,
+}
+
+impl Unconfirmed {
+    /// What settles it.
+    #[must_use]
+    pub(super) fn held(&self) -> Held {
+        self.lease.held()
+    }
+}
+
+/// Makes the attempts of one broker.
+pub(super) struct Attempts {
+    rules: Arc<Rules>,
+    publisher: Publisher,
+    traces: Traces,
+    metrics: Metrics,
+}
+
+impl Attempts {
+    pub(super) fn new(rules: Arc<Rules>, publisher: Publisher, traces: Traces, metrics: Metrics) -> Self {
+        Attempts { rules, publisher, traces, metrics }
+    }
+
+    /// Where to publish a job, or how to settle it without a publication.
+    pub(super) fn destination<'a>(&'a self, lease: &'a Lease, now: Instant) -> Result<&'a Destination, Settlement> {
+        if now + self.rules.publish_timeout() + ANSWER > lease.deadline {
+            // This process was suspended, or the claim's answer was late. Another instance may hold the job by the
+            // time of a confirm.
+            return Err(give_back(lease, Duration::ZERO));
+        }
+        match lease.state.reason {
+            Some(reason) if self.rules.dead.is_none() => {
+                Err(Settlement::Bury(Bury { job: lease.held(), reason, error: lease.state.last_error.clone() }))
+            }
+            Some(_) => Ok(self.rules.destination(lease)),
+            None => self.late(lease).map_or_else(|| Ok(self.rules.destination(lease)), Err),
+        }
+    }
+
+    /// Applies the `late` policy to a first attempt. A rejected request that is kept dies until somebody requeues it.
+    fn late(&self, lease: &Lease) -> Option<Settlement> {
+        let job = &lease.record.job;
+        if let Some(refusal) = outgoing::refusal(&job.headers) {
+            return (lease.state.due_ms == 0).then(|| die(lease, DeadReason::Invalid, refusal));
+        }
+        let max_late_ms = job.max_late_ms.or(self.rules.delivery.max_late_ms)?;
+        // By the clock of the master that the job was claimed from: the masters of a cluster differ.
+        let late_ms = (lease.taken_us / 1000).saturating_sub(lease.state.due_ms);
+        if lease.state.attempt > 1 || late_ms <= i64::try_from(max_late_ms).unwrap_or(i64::MAX) {
+            return None;
+        }
+        match job.late.unwrap_or(self.rules.delivery.late) {
+            Late::Fire => None,
+            Late::Drop => {
+                self.metrics.late_dropped(1);
+                Some(Settlement::Drop(lease.held()))
+            }
+            Late::Dead => {
+                let error = format!("overdue by {late_ms} ms at its first attempt, max_late is {max_late_ms} ms");
+                Some(die(lease, DeadReason::Late, error))
+            }
+        }
+    }
+
+    /// Makes the publication of a job, and what is kept until its outcome.
+    pub(super) fn start(&self, mut lease: Lease, to: Destination, now: Instant) -> (Attempt, Unconfirmed) {
+        let (kind, job) = (self.publisher.kind(), &lease.record.job);
+        let message = match lease.state.reason {
+            Some(reason) => outgoing::dead_letter(&lease, kind, reason),
+            None => outgoing::attempt(&lease, kind),
+        };
+        let dedupe_id = outgoing::dedupe_id(&lease);
+        let timeout = self.rules.publish_timeout();
+        let timeout = match job.confirm {
+            Confirm::Broker => timeout.min(Duration::from_millis(u64::from(job.ttr_ms))),
+            Confirm::Consumer => timeout,
+        };
+        let about = About { system: kind, exchange: &to.exchange, address: &to.address, group: "", message: &message };
+        let mut span = self.traces.attempt(about, lease.state.attempt, job.trace.as_deref());
+        span.job(lease.id.as_str());
+        let (token, deadline) = (self.publisher.token(), now + timeout);
+        // The publication holds the body as long as it is needed; headers are not needed again either.
+        lease.record.job.body = bytes::Bytes::new();
+        lease.record.job.headers = dwell_connectors::Headers::default();
+        (Attempt { token, to, message, dedupe_id, deadline }, Unconfirmed { lease, published: now, deadline, span })
+    }
+}
+
+/// Sends a job on its way to the dead letters, without an attempt.
+fn die(lease: &Lease, reason: DeadReason, error: String) -> Settlement {
+    Settlement::Retry(Retry { job: lease.held(), wait_ms: 0, unpublished: true, dies: Some(reason), error })
+}
+
+/// Sends a job back to due without an attempt: after the pause, and never before it was due.
+pub(super) fn give_back(lease: &Lease, pause: Duration) -> Settlement {
+    let pause_ms = whole_ms(pause.max(lease.ready.saturating_duration_since(clock::now())));
+    Settlement::Release(Release { job: lease.held(), pause_ms, unpublished: true })
+}

@@ -1,0 +1,135 @@
+//! Which destinations may take another message: their shares of the window, and their pauses.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use dwell_connectors::{Destination, Token};
+
+use super::pauses::Pauses;
+use super::shares::{Response, SHARE_WAIT, ShareState, Shares};
+use crate::clock::Instant;
+use crate::config::Broker;
+use crate::telemetry::BrokerMetrics;
+
+/// The destinations of one broker.
+pub(super) struct Destinations {
+    broker: Arc<str>,
+    settings: Broker,
+    metrics: Option<BrokerMetrics>,
+    shares: Shares,
+    pauses: Pauses,
+}
+
+/// Whether a destination may take a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Admission {
+    /// It may: the message counts to its share.
+    Granted,
+    /// Perhaps in a moment: ask again after the next outcome.
+    Wait,
+    /// Not now: the job goes back to due for this time.
+    GiveBack(Duration),
+}
+
+impl Destinations {
+    /// The window has `jobs_max` jobs and `bytes_max` bytes.
+    pub(super) fn new(broker: Arc<str>, settings: Broker, metrics: Option<BrokerMetrics>, jobs_max: usize, bytes_max: u64) -> Self {
+        // Destinations that no pattern of `allow` names share one more entry: dead letters, and the target of an ingest.
+        let shares = Shares::new(jobs_max, bytes_max, settings.allow.len() + 1);
+        Destinations { broker, settings, metrics, shares, pauses: Pauses::default() }
+    }
+
+    /// Asks for a place for a message of `size` bytes, whose job has waited for one since `since`.
+    pub(super) fn admit(&mut self, to: &Destination, size: usize, since: Instant, now: Instant) -> Admission {
+        if let Some(left) = self.pauses.left(to, now) {
+            return Admission::GiveBack(left);
+        }
+        let Broker { allow, connector } = &self.settings;
+        let pattern = || allow.iter().position(|pattern| connector.allows(pattern, to)).unwrap_or(allow.len());
+        match self.shares.enter(to, size, now, pattern) {
+            ShareState::Taken => Admission::Granted,
+            ShareState::Soon if now < since + SHARE_WAIT && !self.pauses.has(to) => Admission::Wait,
+            ShareState::Soon | ShareState::Full => {
+                let wait = self.pauses.crowded(to, now);
+                self.count_pauses();
+                Admission::GiveBack(wait)
+            }
+        }
+    }
+
+    /// A message was handed over.
+    pub(super) fn sent(&mut self, to: &Destination, token: Token) {
+        self.pauses.sent(to, token);
+    }
+
+    /// A publication of `size` bytes has its outcome: frees its place in the share, and a confirm ends a pause.
+    pub(super) fn responded(&mut self, to: &Destination, size: usize, response: Response, now: Instant) {
+        if self.shares.leave(to, size, response, now) {
+            tracing::warn!(
+                broker = &*self.broker, %to,
+                "no destination of this pattern of `allow` confirms: together they get an eighth of the window until one confirms; \
+                 check that a stream, a queue or a partition leader takes their messages"
+            );
+        }
+        if matches!(response, Response::Confirmed(_))
+            && let Some(was_logged) = self.pauses.confirmed(to)
+        {
+            if was_logged {
+                tracing::info!(broker = &*self.broker, %to, "the destination confirms again");
+            }
+            self.count_pauses();
+        }
+    }
+
+    /// The destination refused a message after `took`. Returns how long the job waits.
+    pub(super) fn refused(&mut self, to: &Destination, token: Token, took: Duration, now: Instant) -> Duration {
+        let pause = self.pauses.refused(to, token, took, now);
+        self.count_pauses();
+        pause
+    }
+
+    /// The broker has no route to the destination: it answers, so it is not silent.
+    pub(super) fn unroutable(&mut self, to: &Destination, token: Token) {
+        if self.pauses.answered(to, token) {
+            self.count_pauses();
+        }
+    }
+
+    /// The outcome is unknown. `is_early`: the deadline has not passed.
+    pub(super) fn unknown(&mut self, to: &Destination, token: Token, is_early: bool, now: Instant, why: &str) {
+        if self.pauses.unknown(to, token, is_early, now) {
+            tracing::warn!(
+                broker = &*self.broker, %to, why,
+                "the destination does not confirm: its jobs wait, and one job at a time probes it; \
+                 check that a stream, a queue or a partition leader takes its messages"
+            );
+        }
+        self.count_pauses();
+    }
+
+    /// The outcome says nothing about the destination.
+    pub(super) fn inconclusive(&mut self, to: &Destination, token: Token) {
+        self.pauses.lapsed(to, token);
+    }
+
+    /// The connection is a new one: ends the pauses that the loss of the last one may have caused.
+    pub(super) fn reconnected(&mut self) {
+        if self.pauses.forgive() {
+            self.count_pauses();
+        }
+    }
+
+    /// Removes the state of destinations that nobody publishes to any more.
+    pub(super) fn forget(&mut self, now: Instant) {
+        self.shares.forget(now);
+        if self.pauses.forget(now) {
+            self.count_pauses();
+        }
+    }
+
+    fn count_pauses(&self) {
+        if let Some(metrics) = &self.metrics {
+            metrics.target_paused(self.pauses.count());
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! The jobs between their claim and their settlement: those that wait, and those that are published.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use dwell_connectors::{Outcome, Token};
+
+use super::Parts;
+use super::attempt::{Attempts, Rules, Unconfirmed, give_back};
+use super::destinations::{Admission, Destinations};
+use super::outcome::Outcomes;
+use super::settle_queue::Settlement;
+use super::settler::Settler;
+use super::waiting::Waiting;
+use super::window::Window;
+use crate::clock::{self, Instant};
+use crate::job::DeadReason;
+use crate::publisher::{Attempt, Publisher};
+use crate::store::lease::{Lease, Taken};
+use crate::store::settle::{Bury, Release};
+use crate::telemetry::{DuplicateCause, Metrics};
+
+/// The jobs of one broker that are claimed and not settled.
+pub(super) struct InFlight {
+    broker: Arc<str>,
+    publisher: Publisher,
+    metrics: Metrics,
+    attempts: Attempts,
+    outcomes: Outcomes,
+    destinations: Destinations,
+    window: Window,
+    waiting: Waiting,
+    unconfirmed: HashMap<Token, Unconfirmed>,
+}
+
+impl InFlight {
+    pub(super) fn new(parts: &Parts, broker: Arc<str>) -> Self {
+        let Parts { store, settings, publisher, rules, dead, metrics, traces, .. } = parts;
+        let (jobs_max, bytes_max) = (rules.max_in_flight, rules.max_in_flight_bytes);
+        let of_broker = metrics.broker(&broker);
+        let rules = Arc::new(Rules { delivery: rules.clone(), dead: dead.clone() });
+        InFlight {
+            attempts: Attempts::new(rules.clone(), publisher.clone(), traces.clone(), metrics.clone()),
+            outcomes: Outcomes::new(store.clone(), broker.clone(), rules, metrics.clone(), of_broker.clone()),
+            destinations: Destinations::new(broker.clone(), settings.clone(), of_broker, jobs_max, bytes_max),
+            broker,
+            publisher: publisher.clone(),
+            metrics: metrics.clone(),
+            window: Window::new(jobs_max, bytes_max),
+            waiting: Waiting::default(),
+            unconfirmed: HashMap::new(),
+        }
+    }
+
+    /// The bound on these jobs.
+    pub(super) fn window(&mut self) -> &mut Window {
+        &mut self.window
+    }
+
+    /// Whether no publication lacks an outcome.
+    #[must_use]
+    pub(super) fn is_confirmed(&self) -> bool {
+        self.unconfirmed.is_empty()
+    }
+
+    /// When a waiting job is due, or has waited too long.
+    #[must_use]
+    pub(super) fn next_at(&self) -> Option<Instant> {
+        self.waiting.next_at()
+    }
+
+    /// The connection to the broker is a new one.
+    pub(super) fn reconnected(&mut self) {
+        self.destinations.reconnected();
+    }
+
+    /// Takes the jobs of a claim: publishes what is due, keeps what is not due yet. Gives all back when `stopping`.
+    pub(super) async fn claimed(&mut self, bucket: u16, taken: Taken, stopping: bool, settler: &mut Settler) {
+        let now = clock::now();
+        self.destinations.forget(now);
+        for broken in taken.broken {
+            tracing::error!(id = %broken.id, bucket, why = broken.why, "a stored job cannot be read, it is kept among the dead");
+            self.window.add(0);
+            settler.push(bucket, Settlement::Bury(Bury { job: broken.held(), reason: DeadReason::Invalid, error: broken.why }));
+        }
+        let mut attempts = Vec::with_capacity(taken.jobs.len());
+        for lease in taken.jobs {
+            self.window.add(lease.size);
+            if stopping {
+                self.settle(&lease, give_back(&lease, Duration::ZERO), settler);
+            } else if lease.ready > now {
+                self.waiting.until_due(lease);
+            } else {
+                attempts.extend(self.attempt(lease, now, now, settler));
+            }
+        }
+        self.publish(attempts).await;
+    }
+
+    /// Publishes the waiting jobs that are due now or whose destination has a place now. Gives back those that waited
+    /// too long.
+    pub(super) async fn publish_ready(&mut self, settler: &mut Settler) {
+        let now = clock::now();
+        let mut attempts = Vec::new();
+        while let Some(lease) = self.waiting.pop_due(now) {
+            attempts.extend(self.attempt(lease, now, now, settler));
+        }
+        for (since, lease) in self.waiting.take_without_share(now) {
+            attempts.extend(self.attempt(lease, since, now, settler));
+        }
+        self.publish(attempts).await;
+    }
+
+    /// Gives back all jobs that wait.
+    pub(super) fn give_back_waiting(&mut self, settler: &mut Settler) {
+        for lease in self.waiting.drain() {
+            self.settle(&lease, give_back(&lease, Duration::ZERO), settler);
+        }
+    }
+
+    async fn publish(&self, attempts: Vec<Attempt>) {
+        if !attempts.is_empty() {
+            self.publisher.publish(attempts).await;
+        }
+    }
+
+    /// The publication of a job that may go out since `since`; `None` where the job waits, or is settled without one.
+    fn attempt(&mut self, lease: Lease, since: Instant, now: Instant, settler: &mut Settler) -> Option<Attempt> {
+        let to = match self.attempts.destination(&lease, now) {
+            Ok(to) => to,
+            Err(settlement) => {
+                self.settle(&lease, settlement, settler);
+                return None;
+            }
+        };
+        match self.destinations.admit(to, lease.size, since, now) {
+            Admission::Granted => {}
+            Admission::Wait => {
+                self.waiting.for_share(since, lease);
+                return None;
+            }
+            Admission::GiveBack(pause) => {
+                self.settle(&lease, give_back(&lease, pause), settler);
+                return None;
+            }
+        }
+        let to = to.clone();
+        let (attempt, unconfirmed) = self.attempts.start(lease, to, now);
+        self.destinations.sent(&attempt.to, attempt.token);
+        self.unconfirmed.insert(attempt.token, unconfirmed);
+        Some(attempt)
+    }
+
+    fn settle(&mut self, lease: &Lease, settlement: Settlement, settler: &mut Settler) {
+        settler.push(lease.bucket, settlement);
+        self.window.free_bytes(lease.size);
+    }
+
+    /// A publication has its outcome.
+    pub(super) fn concluded(&mut self, token: Token, outcome: Outcome, settler: &mut Settler) {
+        let Some(publication) = self.unconfirmed.remove(&token) else { return };
+        let (bucket, size) = (publication.lease.bucket, publication.lease.size);
+        self.window.free_bytes(size);
+        self.waiting.outcome_arrived();
+        match self.outcomes.conclude(publication, token, outcome, clock::now(), &mut self.destinations) {
+            Some(settlement) => settler.push(bucket, settlement),
+            None => self.window.free_jobs(1),
+        }
+    }
+
+    /// The drain time is over: gives back what has no outcome, with the step kept. The broker may have the messages.
+    pub(super) fn abandon(&mut self, settler: &mut Settler) {
+        let count = self.unconfirmed.len() as u64;
+        tracing::warn!(
+            broker = &*self.broker,
+            count,
+            "no confirm within shutdown.drain, the jobs are given back and may be published twice"
+        );
+        self.metrics.possible_duplicates(DuplicateCause::UnknownOutcome, count);
+        for (_, publication) in std::mem::take(&mut self.unconfirmed) {
+            let release = Release { job: publication.held(), pause_ms: 0, unpublished: false };
+            self.settle(&publication.lease, Settlement::Release(release), settler);
+        }
+    }
+}

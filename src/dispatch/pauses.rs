@@ -1,0 +1,353 @@
+//! Pauses destinations that refuse messages or do not confirm: their jobs wait in due and use up no attempt.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use dwell_connectors::{Destination, Token};
+
+use crate::clock::Instant;
+use crate::reconnect::jitter;
+
+/// The first pause.
+const PAUSE_MIN: Duration = Duration::from_millis(200);
+/// The longest pause: after this time a destination is tried again.
+const PAUSE_MAX: Duration = Duration::from_secs(4);
+/// The longest pause of a destination whose share of the window is full: it may confirm any moment.
+const PAUSE_MAX_CROWDED: Duration = Duration::from_secs(1);
+/// A destination is paused after this many unknown outcomes in a row.
+const UNKNOWN_MAX: u32 = 3;
+/// A refusal that took this long counts as no answer: each try holds a place in the window for as long.
+const SLOW: Duration = Duration::from_secs(2);
+/// About how many jobs of a paused destination are claimed and given back per second: the cost of its outage.
+const RATE: f64 = 1000.0;
+/// The jobs of a paused destination are spread over at most this time, even if they then exceed [`RATE`].
+const SPREAD_MAX: Duration = Duration::from_secs(30);
+/// A pause that ended this long ago is removed: no job waits for it, or one would have been tried.
+const FORGET: Duration = Duration::from_secs(30);
+/// The same for a destination that did not confirm: its jobs come up again by their retry arrays only.
+const FORGET_SILENT: Duration = Duration::from_secs(15 * 60);
+/// How often old pauses are removed.
+const CLEANUP: Duration = Duration::from_secs(1);
+
+/// The pauses of one broker's destinations.
+#[derive(Debug, Default)]
+pub(super) struct Pauses {
+    paused: HashMap<Destination, Pause>,
+    /// Destinations whose last outcomes are unknown.
+    unknown: HashMap<Destination, UnknownStreak>,
+    cleaned: Option<Instant>,
+}
+
+/// Unknown outcomes in a row.
+#[derive(Debug)]
+struct UnknownStreak {
+    count: u32,
+    last: Instant,
+    /// All came before their deadlines: the connection may have been lost.
+    early: bool,
+}
+
+#[derive(Debug)]
+struct Pause {
+    began: Instant,
+    until: Instant,
+    length: Duration,
+    max: Duration,
+    /// Over how long the jobs are spread after the end of the pause.
+    spread: Duration,
+    /// Jobs that were given back since the pause began.
+    given_back: u32,
+    /// After the end of the pause, one job at a time probes the destination: nothing is confirmed, and each try
+    /// holds a place in the window until its deadline.
+    one_at_a_time: bool,
+    /// The publication that probes the destination now.
+    probe: Option<Token>,
+    /// A lost connection may be the cause.
+    early: bool,
+    /// The log says that the destination does not confirm.
+    logged: bool,
+}
+
+impl Pause {
+    fn new(now: Instant, max: Duration) -> Self {
+        let until = now + jitter(PAUSE_MIN);
+        let (length, spread, given_back) = (PAUSE_MIN, PAUSE_MIN / 4, 0);
+        Pause { began: now, until, length, max, spread, given_back, one_at_a_time: false, probe: None, early: true, logged: false }
+    }
+
+    /// The destination refused again after the pause: doubles the pause, and adapts the spread to the rate of jobs
+    /// that were given back.
+    fn extend(&mut self, now: Instant) {
+        let rate = f64::from(self.given_back) / (now - self.began).as_secs_f64().max(f64::EPSILON);
+        self.length = (self.length * 2).min(self.max);
+        self.spread = self.spread.mul_f64((rate / RATE).min(SPREAD_MAX.as_secs_f64())).clamp(self.length / 4, SPREAD_MAX);
+        (self.began, self.until, self.given_back) = (now, now + jitter(self.length), 0);
+    }
+
+    /// How long another job waits.
+    fn wait(&mut self, now: Instant) -> Duration {
+        self.given_back = self.given_back.saturating_add(1);
+        let spread = self.spread.max(Duration::from_secs_f64(f64::from(self.given_back) / RATE)).min(SPREAD_MAX);
+        let left = if self.until > now { self.until - now } else { jitter(self.length) };
+        left + spread.mul_f64(rand::random_range(0.0..=1.0))
+    }
+}
+
+impl Pauses {
+    /// How many destinations are paused.
+    #[must_use]
+    pub(super) fn count(&self) -> usize {
+        self.paused.len()
+    }
+
+    /// Whether this destination is paused, or its pause ended and it has not been tried yet.
+    #[must_use]
+    pub(super) fn has(&self, to: &Destination) -> bool {
+        !self.paused.is_empty() && self.paused.contains_key(to)
+    }
+
+    /// The destination refused a message after `took`. Returns how long the job waits. Refusals during one pause
+    /// count once: a window full of them comes from one state of the queue.
+    pub(super) fn refused(&mut self, to: &Destination, token: Token, took: Duration, now: Instant) -> Duration {
+        self.unknown.remove(to);
+        if !self.paused.contains_key(to) {
+            self.paused.insert(to.clone(), Pause::new(now, PAUSE_MAX));
+        } else if let Some(pause) = self.paused.get_mut(to) {
+            let probed = pause.probe.take_if(|probe| *probe == token).is_some();
+            (pause.max, pause.early) = (PAUSE_MAX, pause.early && !probed);
+            if pause.until <= now {
+                pause.extend(now);
+            }
+        }
+        let Some(pause) = self.paused.get_mut(to) else { return PAUSE_MIN };
+        pause.one_at_a_time = took >= SLOW;
+        pause.until.saturating_duration_since(now)
+    }
+
+    /// The destination's share of the window is full. Returns how long the job waits in due.
+    pub(super) fn crowded(&mut self, to: &Destination, now: Instant) -> Duration {
+        if !self.paused.contains_key(to) {
+            self.paused.insert(to.clone(), Pause::new(now, PAUSE_MAX_CROWDED));
+        }
+        let Some(pause) = self.paused.get_mut(to) else { return PAUSE_MIN };
+        if pause.until <= now {
+            pause.extend(now);
+        }
+        pause.wait(now)
+    }
+
+    /// An outcome is unknown; `early`: its deadline has not passed. Returns whether to log that the destination does
+    /// not confirm.
+    pub(super) fn unknown(&mut self, to: &Destination, token: Token, early: bool, now: Instant) -> bool {
+        if !self.unknown.contains_key(to) {
+            self.unknown.insert(to.clone(), UnknownStreak { count: 0, last: now, early: true });
+        }
+        let Some(streak) = self.unknown.get_mut(to) else { return false };
+        (streak.count, streak.last, streak.early) = (streak.count.saturating_add(1), now, streak.early && early);
+        let (count, early) = (streak.count, streak.early);
+        if count < UNKNOWN_MAX && !self.paused.get(to).is_some_and(|pause| pause.one_at_a_time) {
+            self.lapsed(to, token);
+            return false;
+        }
+        if !self.paused.contains_key(to) {
+            self.paused.insert(to.clone(), Pause::new(now, PAUSE_MAX));
+        }
+        let Some(pause) = self.paused.get_mut(to) else { return false };
+        let probed = pause.probe.take_if(|probe| *probe == token).is_some();
+        (pause.one_at_a_time, pause.max, pause.early) = (true, PAUSE_MAX, early && !probed);
+        if probed || (pause.probe.is_none() && pause.until <= now) {
+            pause.extend(now);
+        }
+        let should_log = !pause.early && !pause.logged;
+        pause.logged |= should_log;
+        should_log
+    }
+
+    /// The outcome says nothing about the destination.
+    pub(super) fn lapsed(&mut self, to: &Destination, token: Token) {
+        if !self.paused.is_empty()
+            && let Some(pause) = self.paused.get_mut(to)
+        {
+            pause.probe.take_if(|probe| *probe == token);
+        }
+    }
+
+    /// The broker answered for the destination, so it is not silent. Returns whether that ended a pause.
+    pub(super) fn answered(&mut self, to: &Destination, token: Token) -> bool {
+        self.unknown.remove(to);
+        self.lapsed(to, token);
+        self.paused.get(to).is_some_and(|pause| pause.one_at_a_time) && self.paused.remove(to).is_some()
+    }
+
+    /// The destination confirmed a message: ends its pause. Returns, if it was paused, whether that was logged.
+    pub(super) fn confirmed(&mut self, to: &Destination) -> Option<bool> {
+        if !self.unknown.is_empty() {
+            self.unknown.remove(to);
+        }
+        if self.paused.is_empty() {
+            return None;
+        }
+        self.paused.remove(to).map(|pause| pause.logged)
+    }
+
+    /// The connection is a new one. Removes the pauses that the loss of the last one may have caused: early outcomes,
+    /// and refusals, because messages that a lost connection never sent count as refused. Outcomes of probes stay.
+    /// Returns whether a pause ended.
+    pub(super) fn forgive(&mut self) -> bool {
+        let before = self.paused.len();
+        self.paused.retain(|_, pause| !pause.early);
+        self.unknown.retain(|_, streak| !streak.early);
+        self.paused.len() < before
+    }
+
+    /// A message was published. Where its destination is paused, no other is published until this one has its outcome.
+    pub(super) fn sent(&mut self, to: &Destination, token: Token) {
+        if !self.paused.is_empty()
+            && let Some(pause) = self.paused.get_mut(to).filter(|pause| pause.one_at_a_time)
+        {
+            pause.probe = Some(token);
+        }
+    }
+
+    /// Removes destinations that nobody publishes to any more: producers name them, so they may be many. Returns
+    /// whether one was paused.
+    pub(super) fn forget(&mut self, now: Instant) -> bool {
+        if (self.paused.is_empty() && self.unknown.is_empty()) || self.cleaned.is_some_and(|cleaned| now < cleaned + CLEANUP) {
+            return false;
+        }
+        self.cleaned = Some(now);
+        let before = self.paused.len();
+        self.paused
+            .retain(|_, pause| pause.probe.is_some() || now < pause.until + if pause.one_at_a_time { FORGET_SILENT } else { FORGET });
+        self.unknown.retain(|_, streak| now < streak.last + FORGET_SILENT);
+        self.paused.len() < before
+    }
+
+    /// How long a job for this destination waits; `None` where it may be published. Waits are spread, so that jobs do
+    /// not come back all at once.
+    #[must_use]
+    pub(super) fn left(&mut self, to: &Destination, now: Instant) -> Option<Duration> {
+        if self.paused.is_empty() {
+            return None;
+        }
+        Some(self.paused.get_mut(to).filter(|pause| pause.until > now || pause.probe.is_some())?.wait(now))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cmp::Reverse;
+    use std::collections::BinaryHeap;
+
+    use super::*;
+    use crate::clock;
+
+    const QUICK: Duration = Duration::from_millis(1);
+
+    #[test]
+    fn a_destination_that_does_not_confirm_is_probed_by_one_job_at_a_time() {
+        let (mut pauses, to, now) = (Pauses::default(), Destination::new("silent"), clock::now());
+        assert_eq!([1, 2].map(|token| pauses.unknown(&to, token, false, now)), [false, false]);
+        assert!(pauses.left(&to, now).is_none(), "two in a row are chance");
+        assert!(pauses.unknown(&to, 3, false, now), "the third is logged");
+        assert!(!pauses.unknown(&to, 4, false, now) && pauses.left(&to, now).is_some());
+        let mut at = now;
+        for token in 10..14 {
+            at += PAUSE_MAX;
+            assert!(pauses.left(&to, at).is_none());
+            pauses.sent(&to, token);
+            at += Duration::from_secs(15);
+            assert!(pauses.left(&to, at).is_some() && !pauses.forget(at), "no other before its outcome");
+            // A late outcome of the first window changes nothing.
+            assert!(!pauses.unknown(&to, 5, false, at) && pauses.left(&to, at).is_some());
+            assert!(!pauses.unknown(&to, token, false, at) && pauses.left(&to, at).is_some());
+        }
+        assert_eq!(pauses.confirmed(&to), Some(true));
+        assert!(pauses.left(&to, at).is_none() && !pauses.unknown(&to, 20, false, at), "it starts over");
+    }
+
+    #[test]
+    fn a_new_connection_ends_pauses_from_a_lost_one_but_not_those_of_a_probe() {
+        let (mut pauses, to, now) = (Pauses::default(), Destination::new("a"), clock::now());
+        assert!((0..9).all(|token| !pauses.unknown(&to, token, true, now)), "nothing is logged");
+        assert_eq!((pauses.count(), pauses.forgive(), pauses.count()), (1, true, 0));
+        assert!((0..9).all(|token| !pauses.unknown(&to, token, true, now)));
+        pauses.sent(&to, 10);
+        assert!(pauses.unknown(&to, 10, true, now + PAUSE_MAX));
+        assert!(!pauses.forgive());
+        // A refusal, unless it is a probe's, may come from the lost connection; so may a full share of the window.
+        let (refuses, crowded) = (Destination::new("b"), Destination::new("c"));
+        pauses.refused(&refuses, 20, QUICK, now);
+        pauses.crowded(&crowded, now);
+        assert_eq!((pauses.count(), pauses.forgive(), pauses.count()), (3, true, 1));
+        pauses.refused(&refuses, 21, SLOW, now);
+        pauses.sent(&refuses, 22);
+        pauses.refused(&refuses, 22, SLOW, now + PAUSE_MAX);
+        assert_eq!((pauses.forgive(), pauses.count()), (false, 2));
+        assert!(pauses.answered(&refuses, 23));
+        // Any other answer ends the pause of a silent destination.
+        assert!(pauses.answered(&to, 10) && pauses.count() == 0);
+        pauses.refused(&to, 11, SLOW, now);
+        pauses.sent(&to, 12);
+        assert!(pauses.left(&to, now + PAUSE_MAX).is_some(), "after a slow refusal one job at a time probes, too");
+        pauses.lapsed(&to, 12);
+        assert!(pauses.left(&to, now + PAUSE_MAX).is_none());
+        // A quick refusal of another message arrives before the answer of the probe, which still ends the probe.
+        pauses.sent(&to, 13);
+        pauses.refused(&to, 14, QUICK, now + PAUSE_MAX);
+        assert!(!pauses.answered(&to, 13) && pauses.left(&to, now + 3 * PAUSE_MAX).is_none());
+    }
+
+    #[test]
+    fn a_destination_that_goes_on_refusing_is_paused_for_longer_up_to_the_bound() {
+        let (mut pauses, to, mut now) = (Pauses::default(), Destination::new("full"), clock::now());
+        let mut last = Duration::ZERO;
+        for _ in 0..12 {
+            last = pauses.refused(&to, 0, QUICK, now);
+            assert_eq!(pauses.refused(&to, 0, QUICK, now), last, "more refusals of one window do not extend it");
+            assert!(pauses.left(&to, now).is_some());
+            now += last;
+        }
+        assert!(last >= PAUSE_MAX / 2 && last <= PAUSE_MAX);
+        assert!(pauses.left(&to, now).is_none(), "the pause is over: one may be published");
+        assert!(pauses.left(&Destination::new("healthy"), now).is_none());
+        assert_eq!(pauses.confirmed(&to), Some(false));
+        assert_eq!(pauses.count(), 0);
+    }
+
+    #[test]
+    fn the_cost_of_a_pause_does_not_grow_with_the_jobs_that_wait() {
+        for (waiting, per_second) in [(10, 0..=50), (20_000, 500..=2000)] {
+            let (mut pauses, to, began) = (Pauses::default(), Destination::new("full"), clock::now());
+            // When each job is claimed next; the one that is published is refused.
+            let mut next: BinaryHeap<_> = (0..waiting).map(|_| Reverse(began)).collect();
+            let (mut given_back, mut longest) = (0, Duration::ZERO);
+            for second in 0..60 {
+                let end = began + Duration::from_secs(second + 1);
+                while next.peek().is_some_and(|Reverse(at)| *at < end) {
+                    let Some(Reverse(now)) = next.pop() else { break };
+                    let wait = pauses.left(&to, now).unwrap_or_else(|| pauses.refused(&to, 0, QUICK, now));
+                    next.push(Reverse(now + wait));
+                    if second >= 40 {
+                        (given_back, longest) = (given_back + 1, longest.max(wait));
+                    }
+                }
+            }
+            assert!(per_second.contains(&(given_back / 20)), "{waiting} waiting: {given_back} given back in 20 s");
+            assert!(waiting > 100 || longest <= PAUSE_MAX + PAUSE_MAX / 4, "{longest:?}");
+        }
+    }
+
+    #[test]
+    fn a_destination_that_nobody_publishes_to_any_more_is_forgotten() {
+        let (mut pauses, now) = (Pauses::default(), clock::now());
+        let (left, tried) = (Destination::new("left"), Destination::new("tried"));
+        pauses.refused(&left, 0, QUICK, now);
+        pauses.refused(&tried, 0, QUICK, now);
+        assert!(!pauses.forget(now + PAUSE_MIN));
+        pauses.refused(&tried, 0, QUICK, now + FORGET);
+        assert!(pauses.forget(now + PAUSE_MIN + FORGET));
+        assert_eq!(pauses.count(), 1);
+        assert!(pauses.left(&tried, now + FORGET).is_some());
+    }
+}

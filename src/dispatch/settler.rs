@@ -1,0 +1,136 @@
+//! Settles jobs in the store, in batches, and repeats each call until the store answers.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+
+use super::settle_queue::{SettleCall, SettleQueue, Settlement};
+use crate::clock;
+use crate::reconnect::Backoff;
+use crate::store::Store;
+use crate::store::error::{Class, StoreError};
+use crate::store::settle::{Over, Stood};
+use crate::telemetry::{DuplicateCause, Metrics};
+
+/// Settles the jobs of one broker.
+pub(super) struct Settler {
+    caller: Caller,
+    metrics: Metrics,
+    queue: SettleQueue,
+}
+
+/// A settle call that was answered or given up.
+pub(super) struct SettleAnswer {
+    pub(super) bucket: u16,
+    pub(super) call: SettleCall,
+    /// The result of each job; `None` where the call was given up.
+    results: Option<Vec<Stood>>,
+}
+
+impl SettleAnswer {
+    /// After how long each job that went back to due is due again.
+    pub(super) fn due_again(&self) -> impl Iterator<Item = Duration> {
+        let (retries, releases) = match &self.call {
+            SettleCall::Retry(jobs) if self.results.is_some() => (jobs.as_slice(), [].as_slice()),
+            SettleCall::Release(jobs) if self.results.is_some() => ([].as_slice(), jobs.as_slice()),
+            _ => Default::default(),
+        };
+        let waits = retries.iter().map(|retry| retry.wait_ms).chain(releases.iter().map(|release| release.pause_ms));
+        waits.map(Duration::from_millis)
+    }
+}
+
+impl Settler {
+    /// `lease`: how long a claim holds its jobs.
+    pub(super) fn new(store: Arc<Store>, broker: Arc<str>, lease: Duration, metrics: Metrics) -> Self {
+        Settler { caller: Caller { store, broker, lease }, metrics, queue: SettleQueue::default() }
+    }
+
+    pub(super) fn push(&mut self, bucket: u16, settlement: Settlement) {
+        self.queue.push(bucket, settlement);
+    }
+
+    /// The next call to the store, not running yet. It ends with an answer, or with `give_up`.
+    pub(super) fn next_call(&mut self, give_up: &CancellationToken) -> Option<impl Future<Output = SettleAnswer> + use<>> {
+        let (bucket, call) = self.queue.next()?;
+        let (caller, give_up) = (self.caller.clone(), give_up.clone());
+        Some(async move {
+            let results = caller.run(bucket, &call, &give_up).await;
+            SettleAnswer { bucket, call, results }
+        })
+    }
+
+    /// Ends a call and counts its results.
+    pub(super) fn answered(&mut self, answer: &SettleAnswer) {
+        let SettleAnswer { bucket, call, results } = answer;
+        self.queue.answered(*bucket, call);
+        let Some(results) = results else { return };
+        let count = |of: &[Stood]| results.iter().filter(|one| of.contains(one)).count() as u64;
+        let lost = count(&[Stood::Lost, Stood::TakenOver]);
+        if lost > 0 {
+            self.metrics.leases_lost(lost);
+            // A dropped job was not published. A hold is lost where the consumer confirmed before it.
+            if let SettleCall::Complete(Over::Fired, _) = call {
+                self.metrics.possible_duplicates(DuplicateCause::LeaseLost, count(&[Stood::TakenOver]));
+            }
+            let broker = &*self.caller.broker;
+            tracing::debug!(broker, bucket, lost, "jobs were not settled: they were cancelled, replaced or taken over");
+        }
+        if let SettleCall::Bury(jobs) = call {
+            for (job, _) in jobs.iter().zip(results).filter(|(_, result)| **result == Stood::Settled) {
+                self.metrics.dead(job.reason);
+            }
+        }
+    }
+}
+
+/// Makes the calls to the store.
+#[derive(Clone)]
+struct Caller {
+    store: Arc<Store>,
+    broker: Arc<str>,
+    lease: Duration,
+}
+
+impl Caller {
+    /// Calls until the store answers or `give_up`. In a damaged bucket, until the leases have expired: time does
+    /// not repair it.
+    ///
+    /// Returns the result of each job; `None` where the call was given up, and the leases expire by themselves.
+    /// A failed call may have settled the jobs all the same. The next call then finds no lease, and answers so
+    /// for the whole batch.
+    async fn run(&self, bucket: u16, call: &SettleCall, give_up: &CancellationToken) -> Option<Vec<Stood>> {
+        let (started, mut backoff) = (clock::now(), Backoff::link());
+        let broker = &*self.broker;
+        let mut failed = false;
+        loop {
+            match self.call(bucket, call).await {
+                Ok(results) if failed && !results.contains(&Stood::Settled) => return Some(vec![Stood::Settled; results.len()]),
+                Ok(results) => return Some(results),
+                Err(error) if error.class == Class::Script && started.elapsed() >= self.lease => {
+                    let hint = "run `dwell fsck --repair`; jobs that were delivered will be delivered again";
+                    tracing::error!(broker, bucket, %error, hint, jobs = call.len(), "settling failed until the leases expired");
+                    return None;
+                }
+                Err(error) => tracing::warn!(broker, bucket, %error, "settling failed, trying again"),
+            }
+            failed = true;
+            tokio::select! {
+                () = give_up.cancelled() => return None,
+                () = clock::sleep(backoff.pause()) => {}
+            }
+        }
+    }
+
+    async fn call(&self, bucket: u16, call: &SettleCall) -> Result<Vec<Stood>, StoreError> {
+        let (store, broker) = (&self.store, &*self.broker);
+        match call {
+            SettleCall::Complete(over, jobs) => store.complete(bucket, jobs, *over).await,
+            SettleCall::Hold(jobs) => store.hold(bucket, jobs).await,
+            SettleCall::Release(jobs) => store.release(bucket, broker, jobs).await,
+            SettleCall::Retry(jobs) => store.retry(bucket, broker, jobs).await,
+            SettleCall::Bury(jobs) => store.bury(bucket, jobs).await,
+        }
+    }
+}

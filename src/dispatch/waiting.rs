@@ -1,0 +1,64 @@
+//! Claimed jobs that are not published yet: not due, or without a place in the share of their destination.
+
+use std::collections::VecDeque;
+
+use super::due_queue::DueQueue;
+use super::shares::SHARE_WAIT;
+use crate::clock::Instant;
+use crate::store::lease::Lease;
+
+/// The claimed jobs of one broker that wait.
+#[derive(Debug, Default)]
+pub(super) struct Waiting {
+    not_due: DueQueue<Lease>,
+    /// Jobs that wait for their destination's share of the window, and since when.
+    without_share: VecDeque<(Instant, Lease)>,
+    /// An outcome arrived since `without_share` was last tried: a share may have a free place.
+    outcome_arrived: bool,
+}
+
+impl Waiting {
+    /// Keeps a job until it is due.
+    pub(super) fn until_due(&mut self, lease: Lease) {
+        self.not_due.push(lease.ready, lease);
+    }
+
+    /// Keeps a job until its destination's share has a place, or until [`SHARE_WAIT`] after `since`.
+    pub(super) fn for_share(&mut self, since: Instant, lease: Lease) {
+        self.without_share.push_back((since, lease));
+    }
+
+    /// An outcome arrived: a share may have a free place.
+    pub(super) fn outcome_arrived(&mut self) {
+        self.outcome_arrived = true;
+    }
+
+    pub(super) fn pop_due(&mut self, now: Instant) -> Option<Lease> {
+        self.not_due.pop_due(now)
+    }
+
+    /// The jobs whose share may have a place now, or that have waited too long.
+    pub(super) fn take_without_share(&mut self, now: Instant) -> VecDeque<(Instant, Lease)> {
+        if std::mem::take(&mut self.outcome_arrived) || self.share_wait_ends().is_some_and(|until| now >= until) {
+            std::mem::take(&mut self.without_share)
+        } else {
+            VecDeque::new()
+        }
+    }
+
+    fn share_wait_ends(&self) -> Option<Instant> {
+        self.without_share.front().map(|(since, _)| *since + SHARE_WAIT)
+    }
+
+    /// When the next job is due, or has waited too long.
+    #[must_use]
+    pub(super) fn next_at(&self) -> Option<Instant> {
+        [self.not_due.next_due(), self.share_wait_ends()].into_iter().flatten().min()
+    }
+
+    /// Takes all jobs.
+    pub(super) fn drain(&mut self) -> impl Iterator<Item = Lease> + use<> {
+        let without_share = std::mem::take(&mut self.without_share).into_iter().map(|(_, lease)| lease);
+        self.not_due.drain().chain(without_share)
+    }
+}
