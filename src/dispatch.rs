@@ -1,10 +1,11 @@
-//! Delivers the jobs of one broker: claims due jobs, publishes them, and settles them by the outcome.
+//! Delivers the jobs of one broker: claims due jobs, publishes them, and settles them by the
+//! outcome.
 //!
 //! One task owns the state; calls to the store and to the sink run beside it:
 //!
 //! - [`ClaimScheduler`] decides when to claim from which bucket.
-//! - [`InFlight`] has the jobs from their claim to their settlement. Its window bounds them in jobs and bytes; while
-//!   the window is full, nothing is claimed.
+//! - [`InFlight`] has the jobs from their claim to their settlement. Its window bounds them in jobs
+//!   and bytes; while the window is full, nothing is claimed.
 //! - [`Settler`] settles jobs in the store, in batches.
 
 mod attempt;
@@ -45,7 +46,8 @@ use claim_scheduler::{ClaimAnswer, ClaimScheduler};
 use in_flight::InFlight;
 use settler::{SettleAnswer, Settler};
 
-/// What a lease has over the publish timeout: the time for the answer of the claim, and for the settlement.
+/// What a lease has over the publish timeout: the time for the answer of the claim, and for the
+/// settlement.
 pub const LEASE_MARGIN: Duration = Duration::from_secs(5);
 /// Batches of outcomes that are taken before anything else gets a turn.
 const REPORTS_AT_ONCE: usize = 64;
@@ -105,7 +107,8 @@ impl Dispatch {
         }
     }
 
-    /// Delivers until `stop`. Then claims nothing more, waits for confirms until `give_up`, and gives back the rest.
+    /// Delivers until `stop`. Then claims nothing more, waits for confirms until `give_up`, and
+    /// gives back the rest.
     pub async fn run(mut self, stop: CancellationToken, give_up: CancellationToken) {
         let mut claims = FuturesUnordered::new();
         let mut settles = FuturesUnordered::new();

@@ -1,4 +1,5 @@
-//! A claimed job becomes a publication, or is settled without one: too late, dying, or no time left on its lease.
+//! A claimed job becomes a publication, or is settled without one: too late, dying, or no time left
+//! on its lease.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -73,8 +74,8 @@ impl Attempts {
     /// Where to publish a job, or how to settle it without a publication.
     pub(super) fn destination<'a>(&'a self, lease: &'a Lease, now: Instant) -> Result<&'a Destination, Settlement> {
         if now + self.rules.publish_timeout() + ANSWER > lease.deadline {
-            // This process was suspended, or the claim's answer was late. Another instance may hold the job by the
-            // time of a confirm.
+            // This process was suspended, or the claim's answer was late. Another instance may hold
+            // the job by the time of a confirm.
             return Err(give_back(lease, Duration::ZERO));
         }
         match lease.state.reason {
@@ -86,14 +87,16 @@ impl Attempts {
         }
     }
 
-    /// Applies the `late` policy to a first attempt. A rejected request that is kept dies until somebody requeues it.
+    /// Applies the `late` policy to a first attempt. A rejected request that is kept dies until
+    /// somebody requeues it.
     fn late(&self, lease: &Lease) -> Option<Settlement> {
         let job = &lease.record.job;
         if let Some(refusal) = outgoing::refusal(&job.headers) {
             return (lease.state.due_ms == 0).then(|| die(lease, DeadReason::Invalid, refusal));
         }
         let max_late_ms = job.max_late_ms.or(self.rules.delivery.max_late_ms)?;
-        // By the clock of the master that the job was claimed from: the masters of a cluster differ.
+        // By the clock of the master that the job was claimed from: the masters of a cluster
+        // differ.
         let late_ms = (lease.taken_us / 1000).saturating_sub(lease.state.due_ms);
         if lease.state.attempt > 1 || late_ms <= i64::try_from(max_late_ms).unwrap_or(i64::MAX) {
             return None;
@@ -128,7 +131,8 @@ impl Attempts {
         let mut span = self.traces.attempt(about, lease.state.attempt, job.trace.as_deref());
         span.job(lease.id.as_str());
         let (token, deadline) = (self.publisher.token(), now + timeout);
-        // The publication holds the body as long as it is needed; headers are not needed again either.
+        // The publication holds the body as long as it is needed; headers are not needed again
+        // either.
         lease.record.job.body = bytes::Bytes::new();
         lease.record.job.headers = dwell_connectors::Headers::default();
         (Attempt { token, to, message, dedupe_id, deadline }, Unconfirmed { lease, published: now, deadline, span })

@@ -1,11 +1,12 @@
-//! When each bucket is claimed from next: shortly before its earliest due time, not at a fixed interval.
+//! When each bucket is claimed from next: shortly before its earliest due time, not at a fixed
+//! interval.
 
 use std::time::Duration;
 
 use crate::clock::Instant;
 
-/// A bucket is claimed from this long before its next job is due: the time for the claim and its answer.
-/// One claim takes the rest of [`AHEAD`](crate::store::lease::AHEAD) along.
+/// A bucket is claimed from this long before its next job is due: the time for the claim and its
+/// answer. One claim takes the rest of [`AHEAD`](crate::store::lease::AHEAD) along.
 const LEAD: Duration = Duration::from_millis(3);
 /// Other instances leave the preferred reader of a bucket this much time.
 const DEFERENCE: Duration = Duration::from_millis(20);
@@ -50,8 +51,8 @@ impl BucketTimers {
         }
     }
 
-    /// Takes a bucket whose time has come, if `may_claim` allows it; buckets take turns. The bucket is
-    /// busy until [`BucketTimers::claimed`] or [`BucketTimers::failed`].
+    /// Takes a bucket whose time has come, if `may_claim` allows it; buckets take turns. The bucket
+    /// is busy until [`BucketTimers::claimed`] or [`BucketTimers::failed`].
     pub(super) fn take_due(&mut self, now: Instant, may_claim: impl Fn(usize) -> bool) -> Option<u16> {
         let buckets = self.at.len();
         let is_due = |bucket: &usize| !self.busy[*bucket] && self.at(*bucket) <= now && may_claim(*bucket);
@@ -79,8 +80,8 @@ impl BucketTimers {
         (self.at[bucket], self.backoff_until[bucket]) = (until, until);
     }
 
-    /// The claim from this bucket was answered with its next due time. Due times that were announced
-    /// meanwhile count too.
+    /// The claim from this bucket was answered with its next due time. Due times that were
+    /// announced meanwhile count too.
     pub(super) fn claimed(&mut self, bucket: u16, next: Option<Instant>, now: Instant) {
         let bucket = usize::from(bucket);
         self.busy[bucket] = false;

@@ -1,4 +1,5 @@
-//! Limits concurrent claims for each Redis master, so that a master that hangs delays only its own buckets.
+//! Limits concurrent claims for each Redis master, so that a master that hangs delays only its own
+//! buckets.
 
 use std::collections::HashMap;
 
@@ -6,7 +7,8 @@ use crate::store::Store;
 use crate::store::error::Class;
 use crate::store::link::Layout;
 
-/// Concurrent claims on a single server: Redis works on the next while the dispatcher publishes the last.
+/// Concurrent claims on a single server: Redis works on the next while the dispatcher publishes the
+/// last.
 const CLAIMS_MAX: usize = 4;
 /// Concurrent claims on each master of a cluster.
 const CLAIMS_PER_MASTER: usize = 2;

@@ -117,8 +117,8 @@ impl ClaimScheduler {
     }
 
     fn failed(&mut self, bucket: u16, error: &StoreError, now: Instant) {
-        // Damage and a moved slot concern one bucket, and so does every error of one master of a cluster. Any other
-        // error of a single server (loading, busy) concerns all buckets.
+        // Damage and a moved slot concern one bucket, and so does every error of one master of a
+        // cluster. Any other error of a single server (loading, busy) concerns all buckets.
         let is_own = self.store.is_spread() || matches!(error.class, Class::Script | Class::Moved);
         let backoff = if is_own { self.bucket_backoffs.entry(bucket).or_insert_with(Backoff::link) } else { &mut self.backoff };
         let until = now + backoff.pause();
@@ -155,8 +155,8 @@ impl ClaimScheduler {
         self.timers.all(clock::now());
     }
 
-    /// Gives back the jobs of claims whose answers were lost: no later claim does, and their leases would have to
-    /// expire first.
+    /// Gives back the jobs of claims whose answers were lost: no later claim does, and their leases
+    /// would have to expire first.
     pub(super) async fn reclaim_lost(&mut self) {
         while let Err(error) = self.store.reclaim_all_lost(&self.broker).await {
             let broker = &*self.broker;

@@ -34,7 +34,8 @@ pub(super) enum Admission {
 impl Destinations {
     /// The window has `jobs_max` jobs and `bytes_max` bytes.
     pub(super) fn new(broker: Arc<str>, settings: Broker, metrics: Option<BrokerMetrics>, jobs_max: usize, bytes_max: u64) -> Self {
-        // Destinations that no pattern of `allow` names share one more entry: dead letters, and the target of an ingest.
+        // Destinations that no pattern of `allow` names share one more entry: dead letters, and the
+        // target of an ingest.
         let shares = Shares::new(jobs_max, bytes_max, settings.allow.len() + 1);
         Destinations { broker, settings, metrics, shares, pauses: Pauses::default() }
     }
@@ -62,7 +63,8 @@ impl Destinations {
         self.pauses.sent(to, token);
     }
 
-    /// A publication of `size` bytes has its outcome: frees its place in the share, and a confirm ends a pause.
+    /// A publication of `size` bytes has its outcome: frees its place in the share, and a confirm
+    /// ends a pause.
     pub(super) fn responded(&mut self, to: &Destination, size: usize, response: Response, now: Instant) {
         if self.shares.leave(to, size, response, now) {
             tracing::warn!(

@@ -1,6 +1,7 @@
 //! Jobs that are claimed shortly before they are due.
 //!
-//! The claim's round trip to Redis is over when they fall due, and one claim takes what falls due within a few ms.
+//! The claim's round trip to Redis is over when they fall due, and one claim takes what falls due
+//! within a few ms.
 
 use std::collections::BTreeMap;
 

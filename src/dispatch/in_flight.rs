@@ -1,4 +1,5 @@
-//! The jobs between their claim and their settlement: those that wait, and those that are published.
+//! The jobs between their claim and their settlement: those that wait, and those that are
+//! published.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -75,7 +76,8 @@ impl InFlight {
         self.destinations.reconnected();
     }
 
-    /// Takes the jobs of a claim: publishes what is due, keeps what is not due yet. Gives all back when `stopping`.
+    /// Takes the jobs of a claim: publishes what is due, keeps what is not due yet. Gives all back
+    /// when `stopping`.
     pub(super) async fn claimed(&mut self, bucket: u16, taken: Taken, stopping: bool, settler: &mut Settler) {
         let now = clock::now();
         self.destinations.forget(now);
@@ -98,8 +100,8 @@ impl InFlight {
         self.publish(attempts).await;
     }
 
-    /// Publishes the waiting jobs that are due now or whose destination has a place now. Gives back those that waited
-    /// too long.
+    /// Publishes the waiting jobs that are due now or whose destination has a place now. Gives back
+    /// those that waited too long.
     pub(super) async fn publish_ready(&mut self, settler: &mut Settler) {
         let now = clock::now();
         let mut attempts = Vec::new();
@@ -125,7 +127,8 @@ impl InFlight {
         }
     }
 
-    /// The publication of a job that may go out since `since`; `None` where the job waits, or is settled without one.
+    /// The publication of a job that may go out since `since`; `None` where the job waits, or is
+    /// settled without one.
     fn attempt(&mut self, lease: Lease, since: Instant, now: Instant, settler: &mut Settler) -> Option<Attempt> {
         let to = match self.attempts.destination(&lease, now) {
             Ok(to) => to,
@@ -169,7 +172,8 @@ impl InFlight {
         }
     }
 
-    /// The drain time is over: gives back what has no outcome, with the step kept. The broker may have the messages.
+    /// The drain time is over: gives back what has no outcome, with the step kept. The broker may
+    /// have the messages.
     pub(super) fn abandon(&mut self, settler: &mut Settler) {
         let count = self.unconfirmed.len() as u64;
         tracing::warn!(

@@ -35,7 +35,8 @@ impl Outcomes {
         Outcomes { store, broker, rules, metrics, broker_metrics }
     }
 
-    /// Tells the destination of the outcome, and returns how to settle the job; `None` where the lease has expired.
+    /// Tells the destination of the outcome, and returns how to settle the job; `None` where the
+    /// lease has expired.
     pub(super) fn conclude(
         &self,
         mut publication: Unconfirmed,
@@ -118,7 +119,8 @@ impl Outcomes {
         }
     }
 
-    /// Whether a healthy destination would have confirmed in time: a job's time to run may be shorter than the round trip.
+    /// Whether a healthy destination would have confirmed in time: a job's time to run may be
+    /// shorter than the round trip.
     fn had_time(&self, publication: &Unconfirmed) -> bool {
         publication.deadline - publication.published >= self.rules.publish_timeout().min(PROMPT)
     }

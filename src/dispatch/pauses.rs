@@ -1,4 +1,5 @@
-//! Pauses destinations that refuse messages or do not confirm: their jobs wait in due and use up no attempt.
+//! Pauses destinations that refuse messages or do not confirm: their jobs wait in due and use up no
+//! attempt.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -16,15 +17,19 @@ const PAUSE_MAX: Duration = Duration::from_secs(4);
 const PAUSE_MAX_CROWDED: Duration = Duration::from_secs(1);
 /// A destination is paused after this many unknown outcomes in a row.
 const UNKNOWN_MAX: u32 = 3;
-/// A refusal that took this long counts as no answer: each try holds a place in the window for as long.
+/// A refusal that took this long counts as no answer: each try holds a place in the window for as
+/// long.
 const SLOW: Duration = Duration::from_secs(2);
-/// About how many jobs of a paused destination are claimed and given back per second: the cost of its outage.
+/// About how many jobs of a paused destination are claimed and given back per second: the cost of
+/// its outage.
 const RATE: f64 = 1000.0;
-/// The jobs of a paused destination are spread over at most this time, even if they then exceed [`RATE`].
+/// The jobs of a paused destination are spread over at most this time, even if they then exceed
+/// [`RATE`].
 const SPREAD_MAX: Duration = Duration::from_secs(30);
 /// A pause that ended this long ago is removed: no job waits for it, or one would have been tried.
 const FORGET: Duration = Duration::from_secs(30);
-/// The same for a destination that did not confirm: its jobs come up again by their retry arrays only.
+/// The same for a destination that did not confirm: its jobs come up again by their retry arrays
+/// only.
 const FORGET_SILENT: Duration = Duration::from_secs(15 * 60);
 /// How often old pauses are removed.
 const CLEANUP: Duration = Duration::from_secs(1);
@@ -57,8 +62,8 @@ struct Pause {
     spread: Duration,
     /// Jobs that were given back since the pause began.
     given_back: u32,
-    /// After the end of the pause, one job at a time probes the destination: nothing is confirmed, and each try
-    /// holds a place in the window until its deadline.
+    /// After the end of the pause, one job at a time probes the destination: nothing is confirmed,
+    /// and each try holds a place in the window until its deadline.
     one_at_a_time: bool,
     /// The publication that probes the destination now.
     probe: Option<Token>,
@@ -75,8 +80,8 @@ impl Pause {
         Pause { began: now, until, length, max, spread, given_back, one_at_a_time: false, probe: None, early: true, logged: false }
     }
 
-    /// The destination refused again after the pause: doubles the pause, and adapts the spread to the rate of jobs
-    /// that were given back.
+    /// The destination refused again after the pause: doubles the pause, and adapts the spread to
+    /// the rate of jobs that were given back.
     fn extend(&mut self, now: Instant) {
         let rate = f64::from(self.given_back) / (now - self.began).as_secs_f64().max(f64::EPSILON);
         self.length = (self.length * 2).min(self.max);
@@ -106,8 +111,8 @@ impl Pauses {
         !self.paused.is_empty() && self.paused.contains_key(to)
     }
 
-    /// The destination refused a message after `took`. Returns how long the job waits. Refusals during one pause
-    /// count once: a window full of them comes from one state of the queue.
+    /// The destination refused a message after `took`. Returns how long the job waits. Refusals
+    /// during one pause count once: a window full of them comes from one state of the queue.
     pub(super) fn refused(&mut self, to: &Destination, token: Token, took: Duration, now: Instant) -> Duration {
         self.unknown.remove(to);
         if !self.paused.contains_key(to) {
@@ -136,8 +141,8 @@ impl Pauses {
         pause.wait(now)
     }
 
-    /// An outcome is unknown; `early`: its deadline has not passed. Returns whether to log that the destination does
-    /// not confirm.
+    /// An outcome is unknown; `early`: its deadline has not passed. Returns whether to log that the
+    /// destination does not confirm.
     pub(super) fn unknown(&mut self, to: &Destination, token: Token, early: bool, now: Instant) -> bool {
         if !self.unknown.contains_key(to) {
             self.unknown.insert(to.clone(), UnknownStreak { count: 0, last: now, early: true });
@@ -172,14 +177,16 @@ impl Pauses {
         }
     }
 
-    /// The broker answered for the destination, so it is not silent. Returns whether that ended a pause.
+    /// The broker answered for the destination, so it is not silent. Returns whether that ended a
+    /// pause.
     pub(super) fn answered(&mut self, to: &Destination, token: Token) -> bool {
         self.unknown.remove(to);
         self.lapsed(to, token);
         self.paused.get(to).is_some_and(|pause| pause.one_at_a_time) && self.paused.remove(to).is_some()
     }
 
-    /// The destination confirmed a message: ends its pause. Returns, if it was paused, whether that was logged.
+    /// The destination confirmed a message: ends its pause. Returns, if it was paused, whether that
+    /// was logged.
     pub(super) fn confirmed(&mut self, to: &Destination) -> Option<bool> {
         if !self.unknown.is_empty() {
             self.unknown.remove(to);
@@ -190,9 +197,9 @@ impl Pauses {
         self.paused.remove(to).map(|pause| pause.logged)
     }
 
-    /// The connection is a new one. Removes the pauses that the loss of the last one may have caused: early outcomes,
-    /// and refusals, because messages that a lost connection never sent count as refused. Outcomes of probes stay.
-    /// Returns whether a pause ended.
+    /// The connection is a new one. Removes the pauses that the loss of the last one may have
+    /// caused: early outcomes, and refusals, because messages that a lost connection never sent
+    /// count as refused. Outcomes of probes stay. Returns whether a pause ended.
     pub(super) fn forgive(&mut self) -> bool {
         let before = self.paused.len();
         self.paused.retain(|_, pause| !pause.early);
@@ -200,7 +207,8 @@ impl Pauses {
         self.paused.len() < before
     }
 
-    /// A message was published. Where its destination is paused, no other is published until this one has its outcome.
+    /// A message was published. Where its destination is paused, no other is published until this
+    /// one has its outcome.
     pub(super) fn sent(&mut self, to: &Destination, token: Token) {
         if !self.paused.is_empty()
             && let Some(pause) = self.paused.get_mut(to).filter(|pause| pause.one_at_a_time)
@@ -209,8 +217,8 @@ impl Pauses {
         }
     }
 
-    /// Removes destinations that nobody publishes to any more: producers name them, so they may be many. Returns
-    /// whether one was paused.
+    /// Removes destinations that nobody publishes to any more: producers name them, so they may be
+    /// many. Returns whether one was paused.
     pub(super) fn forget(&mut self, now: Instant) -> bool {
         if (self.paused.is_empty() && self.unknown.is_empty()) || self.cleaned.is_some_and(|cleaned| now < cleaned + CLEANUP) {
             return false;
@@ -223,8 +231,8 @@ impl Pauses {
         self.paused.len() < before
     }
 
-    /// How long a job for this destination waits; `None` where it may be published. Waits are spread, so that jobs do
-    /// not come back all at once.
+    /// How long a job for this destination waits; `None` where it may be published. Waits are
+    /// spread, so that jobs do not come back all at once.
     #[must_use]
     pub(super) fn left(&mut self, to: &Destination, now: Instant) -> Option<Duration> {
         if self.paused.is_empty() {
@@ -275,7 +283,8 @@ mod tests {
         pauses.sent(&to, 10);
         assert!(pauses.unknown(&to, 10, true, now + PAUSE_MAX));
         assert!(!pauses.forgive());
-        // A refusal, unless it is a probe's, may come from the lost connection; so may a full share of the window.
+        // A refusal, unless it is a probe's, may come from the lost connection; so may a full share
+        // of the window.
         let (refuses, crowded) = (Destination::new("b"), Destination::new("c"));
         pauses.refused(&refuses, 20, QUICK, now);
         pauses.crowded(&crowded, now);
@@ -292,7 +301,8 @@ mod tests {
         assert!(pauses.left(&to, now + PAUSE_MAX).is_some(), "after a slow refusal one job at a time probes, too");
         pauses.lapsed(&to, 12);
         assert!(pauses.left(&to, now + PAUSE_MAX).is_none());
-        // A quick refusal of another message arrives before the answer of the probe, which still ends the probe.
+        // A quick refusal of another message arrives before the answer of the probe, which still
+        // ends the probe.
         pauses.sent(&to, 13);
         pauses.refused(&to, 14, QUICK, now + PAUSE_MAX);
         assert!(!pauses.answered(&to, 13) && pauses.left(&to, now + 3 * PAUSE_MAX).is_none());

@@ -76,8 +76,8 @@ pub(super) struct SettleQueue {
     release: BTreeMap<u16, Vec<Release>>,
     retry: BTreeMap<u16, Vec<Retry>>,
     bury: BTreeMap<u16, Vec<Bury>>,
-    /// Calls without an answer: one a bucket and kind. A bucket that does not answer delays no other, no
-    /// kind waits for another, and batches grow meanwhile.
+    /// Calls without an answer: one a bucket and kind. A bucket that does not answer delays no
+    /// other, no kind waits for another, and batches grow meanwhile.
     running: BTreeSet<(CallKind, u16)>,
 }
 
@@ -93,7 +93,8 @@ impl SettleQueue {
         }
     }
 
-    /// The next call of a bucket and kind without a running call. The call runs until [`SettleQueue::answered`].
+    /// The next call of a bucket and kind without a running call. The call runs until
+    /// [`SettleQueue::answered`].
     pub(super) fn next(&mut self) -> Option<(u16, SettleCall)> {
         let running = &self.running;
         let next = take(&mut self.complete, CallKind::Complete, running, |jobs| SettleCall::Complete(Over::Fired, jobs))

@@ -70,7 +70,8 @@ impl Settler {
         let lost = count(&[Stood::Lost, Stood::TakenOver]);
         if lost > 0 {
             self.metrics.leases_lost(lost);
-            // A dropped job was not published. A hold is lost where the consumer confirmed before it.
+            // A dropped job was not published. A hold is lost where the consumer confirmed before
+            // it.
             if let SettleCall::Complete(Over::Fired, _) = call {
                 self.metrics.possible_duplicates(DuplicateCause::LeaseLost, count(&[Stood::TakenOver]));
             }
@@ -94,12 +95,12 @@ struct Caller {
 }
 
 impl Caller {
-    /// Calls until the store answers or `give_up`. In a damaged bucket, until the leases have expired: time does
-    /// not repair it.
+    /// Calls until the store answers or `give_up`. In a damaged bucket, until the leases have
+    /// expired: time does not repair it.
     ///
-    /// Returns the result of each job; `None` where the call was given up, and the leases expire by themselves.
-    /// A failed call may have settled the jobs all the same. The next call then finds no lease, and answers so
-    /// for the whole batch.
+    /// Returns the result of each job; `None` where the call was given up, and the leases expire by
+    /// themselves. A failed call may have settled the jobs all the same. The next call then finds
+    /// no lease, and answers so for the whole batch.
     async fn run(&self, bucket: u16, call: &SettleCall, give_up: &CancellationToken) -> Option<Vec<Stood>> {
         let (started, mut backoff) = (clock::now(), Backoff::link());
         let broker = &*self.broker;

@@ -1,4 +1,5 @@
-//! The share of the window that each destination may use, so that one that does not answer leaves room for others.
+//! The share of the window that each destination may use, so that one that does not answer leaves
+//! room for others.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -7,15 +8,17 @@ use dwell_connectors::Destination;
 
 use crate::clock::Instant;
 
-/// A job that exceeds its destination's share waits this long before it is given back: a new destination may answer
-/// for the first time until then.
+/// A job that exceeds its destination's share waits this long before it is given back: a new
+/// destination may answer for the first time until then.
 pub(super) const SHARE_WAIT: Duration = Duration::from_millis(500);
 /// A destination is trusted for this long after a confirm.
 const TRUST: Duration = Duration::from_secs(60);
-/// A confirm that took longer earns no trust: the destination holds its places in the window for too long. An unknown
-/// outcome that came sooner, because the job's time to run was over, says nothing about the destination.
+/// A confirm that took longer earns no trust: the destination holds its places in the window for
+/// too long. An unknown outcome that came sooner, because the job's time to run was over, says
+/// nothing about the destination.
 pub(super) const PROMPT: Duration = Duration::from_secs(2);
-/// After this many destinations of one pattern in a row that did not confirm, the others of the pattern get less.
+/// After this many destinations of one pattern in a row that did not confirm, the others of the
+/// pattern get less.
 const SILENT_MAX: usize = 3;
 /// How many trusted destinations without publications are remembered.
 const REMEMBERED: usize = 4096;
@@ -30,7 +33,8 @@ pub(super) struct Amount {
 }
 
 impl Amount {
-    /// Whether another job of this size fits below the bound. A job larger than the bound goes alone.
+    /// Whether another job of this size fits below the bound. A job larger than the bound goes
+    /// alone.
     fn fits(self, bytes: usize, bound: Amount) -> bool {
         self.jobs == 0 || (self.jobs < bound.jobs && self.bytes.saturating_add(bytes) <= bound.bytes)
     }
@@ -79,13 +83,15 @@ pub(super) enum Response {
 /// The shares of one broker's destinations.
 #[derive(Debug)]
 pub(super) struct Shares {
-    /// The bound of an untrusted destination: half of the window. Beside other untrusted ones, half of what they
-    /// leave of `max`, so that a destination that was never tried finds a place. A destination that confirms slowly
-    /// has the same bound while others wait.
+    /// The bound of an untrusted destination: half of the window. Beside other untrusted ones, half
+    /// of what they leave of `max`, so that a destination that was never tried finds a place. A
+    /// destination that confirms slowly has the same bound while others wait.
     half: Amount,
-    /// The bound of a trusted destination, and of all untrusted ones together: the rest is left for trusted ones.
+    /// The bound of a trusted destination, and of all untrusted ones together: the rest is left for
+    /// trusted ones.
     max: Amount,
-    /// The bound of all untrusted destinations of one pattern, once [`SILENT_MAX`] of them did not confirm.
+    /// The bound of all untrusted destinations of one pattern, once [`SILENT_MAX`] of them did not
+    /// confirm.
     silent_pattern_max: Amount,
     targets: HashMap<Destination, Target>,
     /// Destinations with publications in flight.
@@ -98,8 +104,8 @@ pub(super) struct Shares {
     cleaned: Option<Instant>,
 }
 
-/// The destinations of one pattern of `allow`. Each may be of a single job (a subject for each customer): then only
-/// all of them together show whether they confirm.
+/// The destinations of one pattern of `allow`. Each may be of a single job (a subject for each
+/// customer): then only all of them together show whether they confirm.
 #[derive(Debug, Default)]
 struct Pattern {
     /// In flight to untrusted destinations.
@@ -145,8 +151,8 @@ impl Shares {
         }
     }
 
-    /// Takes a place for a message of `bytes`, if the share has one. `pattern`: the index of the pattern of a
-    /// destination that is not known yet.
+    /// Takes a place for a message of `bytes`, if the share has one. `pattern`: the index of the
+    /// pattern of a destination that is not known yet.
     pub(super) fn enter(&mut self, to: &Destination, bytes: usize, now: Instant, pattern: impl FnOnce() -> usize) -> ShareState {
         if !self.targets.contains_key(to) {
             self.targets.insert(to.clone(), Target { in_flight: Amount::default(), pattern: pattern(), confirmed: None });
@@ -190,8 +196,8 @@ impl Shares {
         if others || now < *pattern.full.get_or_insert(now) + SHARE_WAIT { ShareState::Soon } else { ShareState::Full }
     }
 
-    /// Frees the place of a message of `bytes`. Returns whether to log that the destinations of the pattern do not
-    /// confirm.
+    /// Frees the place of a message of `bytes`. Returns whether to log that the destinations of the
+    /// pattern do not confirm.
     pub(super) fn leave(&mut self, to: &Destination, bytes: usize, response: Response, now: Instant) -> bool {
         let Some(target) = self.targets.get_mut(to) else { return false };
         let Some(pattern) = self.patterns.get_mut(target.pattern) else { return false };

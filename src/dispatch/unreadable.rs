@@ -1,4 +1,5 @@
-//! Limits the warnings about jobs that this version cannot read: each claim from their bucket finds them again.
+//! Limits the warnings about jobs that this version cannot read: each claim from their bucket finds
+//! them again.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -13,7 +14,8 @@ const REPEAT: Duration = Duration::from_secs(60);
 pub(super) struct UnreadableJobs(HashMap<u16, (u32, Instant)>);
 
 impl UnreadableJobs {
-    /// Whether to log this count of a bucket: it rose, or the last log line is older than [`REPEAT`].
+    /// Whether to log this count of a bucket: it rose, or the last log line is older than
+    /// [`REPEAT`].
     pub(super) fn should_log(&mut self, bucket: u16, count: u32, now: Instant) -> bool {
         if count == 0 {
             return false;

@@ -1,4 +1,5 @@
-//! Claimed jobs that are not published yet: not due, or without a place in the share of their destination.
+//! Claimed jobs that are not published yet: not due, or without a place in the share of their
+//! destination.
 
 use std::collections::VecDeque;
 
@@ -23,7 +24,8 @@ impl Waiting {
         self.not_due.push(lease.ready, lease);
     }
 
-    /// Keeps a job until its destination's share has a place, or until [`SHARE_WAIT`] after `since`.
+    /// Keeps a job until its destination's share has a place, or until [`SHARE_WAIT`] after
+    /// `since`.
     pub(super) fn for_share(&mut self, since: Instant, lease: Lease) {
         self.without_share.push_back((since, lease));
     }

@@ -2,7 +2,8 @@
 
 use crate::store::inbound::{CALL_BYTES, CALL_JOBS};
 
-/// Counts claimed jobs until the store has settled them, and their bytes until their outcome is known.
+/// Counts claimed jobs until the store has settled them, and their bytes until their outcome is
+/// known.
 #[derive(Debug)]
 pub(super) struct Window {
     jobs_max: usize,
@@ -39,7 +40,8 @@ impl Window {
         self.bytes -= bytes;
     }
 
-    /// Adds a claimed job. A single job may be larger than the reservation; the window then overshoots by that job.
+    /// Adds a claimed job. A single job may be larger than the reservation; the window then
+    /// overshoots by that job.
     pub(super) fn add(&mut self, bytes: usize) {
         self.jobs += 1;
         self.bytes += bytes;
