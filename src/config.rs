@@ -18,10 +18,10 @@ mod walk;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use dwell_connectors::{BrokerConfig, Start, redacted};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use dwell_connectors::{BrokerConfig, Start};
+use dwell_engine::store::act::SweepRules;
 
+pub use dwell_engine::config::{Durability, Redis, RedisMode};
 pub use problem::Problem;
 pub(crate) use secret::read as read_secret;
 
@@ -117,49 +117,6 @@ pub struct Settings {
     pub shutdown: Shutdown,
 }
 
-/// What the URLs lead to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum RedisMode {
-    /// One server.
-    Single,
-    /// A Redis Cluster.
-    Cluster,
-    /// Sentinels that know the master.
-    Sentinel,
-}
-
-/// What the inbound ack waits for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub enum Durability {
-    /// Redis has it in memory.
-    #[serde(rename = "memory")]
-    Memory,
-    /// Redis has it on disk.
-    #[serde(rename = "fsync")]
-    Fsync,
-    /// A replica has it too.
-    #[serde(rename = "replica")]
-    Replica,
-    /// Redis has it on disk and a replica has it too.
-    #[serde(rename = "fsync+replica")]
-    FsyncReplica,
-}
-
-/// `[redis]`
-#[derive(Clone)]
-#[allow(missing_docs, reason = "the words of the contract")]
-pub struct Redis {
-    pub mode: RedisMode,
-    /// With passwords: never printed.
-    pub urls: Vec<String>,
-    pub master: String,
-    pub namespace: String,
-    pub buckets: u16,
-    pub durability: Durability,
-    pub assume_fsync: bool,
-}
-
 /// `[brokers.NAME]`
 #[derive(Debug, Clone)]
 pub struct Broker {
@@ -253,16 +210,8 @@ pub struct Shutdown {
     pub drain_ms: u64,
 }
 
-impl std::fmt::Debug for Redis {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Redis")
-            .field("mode", &self.mode)
-            .field("urls", &self.urls.iter().map(|url| redacted(url)).collect::<Vec<_>>())
-            .field("master", &self.master)
-            .field("namespace", &self.namespace)
-            .field("buckets", &self.buckets)
-            .field("durability", &self.durability)
-            .field("assume_fsync", &self.assume_fsync)
-            .finish()
+impl From<&Delivery> for SweepRules {
+    fn from(delivery: &Delivery) -> Self {
+        SweepRules { dead_retention_ms: delivery.dead_retention_ms, dedupe_window_ms: delivery.dedupe_window_ms }
     }
 }

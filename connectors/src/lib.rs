@@ -36,11 +36,10 @@ pub mod nats;
 mod secret;
 pub mod sink;
 pub mod source;
-mod url;
 
 pub use config::{BrokerConfig, Caution, CautionKind, Declared, FirstRead, Reader, Role};
+pub use dwell_core::{Destination, Header, Headers, Properties, Value, redacted};
 pub use error::{ConnectorError, ErrorKind};
-pub use message::{Destination, Header, Headers, Message, Position, Properties, Value};
+pub use message::{Message, Position};
 pub use sink::{Outcome, Outcomes, Publication, Sink, Token};
 pub use source::{Acks, Batch, BatchId, Source, SourceOptions, Start};
-pub use url::redacted;

@@ -35,16 +35,11 @@ pub(super) fn generated_id(message: &Message, rules: &Rules) -> JobId {
     let mut hasher = blake3::Hasher::new();
     let known = if position(&mut hasher, message, rules) { content(&mut hasher, message) } else { named(&mut hasher, message, rules) };
     if !known {
-        return random_id();
+        return JobId::random();
     }
     let mut id = [0; 16];
     id.copy_from_slice(&hasher.finalize().as_bytes()[..16]);
     id_of(id)
-}
-
-/// An id like no other.
-pub(super) fn random_id() -> JobId {
-    id_of(rand::random())
 }
 
 fn id_of(bytes: [u8; 16]) -> JobId {

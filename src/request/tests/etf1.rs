@@ -4,7 +4,7 @@ use bytes::Bytes;
 use dwell_connectors::{Message, Value};
 
 use super::*;
-use crate::job::{Action, Due};
+use crate::job::{Action, Conflict, Due};
 
 fn by_key() -> Rules {
     let mut rules = rules(Kind::Kafka);

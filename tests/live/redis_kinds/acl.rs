@@ -114,7 +114,7 @@ async fn the_user_of_the_docs_can_do_no_more_than_is_needed() {
             let command = command.split('|').next().unwrap().to_uppercase();
             assert!(
                 command == "SUBSCRIBE" || sources.contains(&format!("'{command}'")) || sources.contains(&format!("\"{command}\"")),
-                "nothing in src/store runs {command}"
+                "nothing in engine/src/store runs {command}"
             );
         }
         let mut fewer = all.clone();
@@ -127,7 +127,7 @@ async fn the_user_of_the_docs_can_do_no_more_than_is_needed() {
 
 /// The text of the store, but for the list of what it asks to be permitted.
 fn sources() -> String {
-    let mut folders = vec![std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/store")];
+    let mut folders = vec![std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("engine/src/store")];
     let mut all = String::new();
     while let Some(folder) = folders.pop() {
         for entry in std::fs::read_dir(folder).unwrap() {

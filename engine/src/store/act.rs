@@ -9,7 +9,6 @@ use super::error::{Class, StoreError};
 use super::inbound::{Answer, CALL_JOBS, time_argument};
 use super::record::{self, Generation};
 use super::scripts::Name;
-use crate::config::Delivery;
 use crate::job::{Action, DeadReason, Due};
 use crate::request::Act;
 
@@ -34,12 +33,6 @@ pub struct SweepRules {
     pub dead_retention_ms: u64,
     /// How long a job that is over is remembered, ms.
     pub dedupe_window_ms: u64,
-}
-
-impl From<&Delivery> for SweepRules {
-    fn from(delivery: &Delivery) -> Self {
-        SweepRules { dead_retention_ms: delivery.dead_retention_ms, dedupe_window_ms: delivery.dedupe_window_ms }
-    }
 }
 
 /// Where a job stands that is to `fail`, and the wait of that step, ms; empty where its array is at its end.

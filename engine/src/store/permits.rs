@@ -93,7 +93,7 @@ mod tests {
     use crate::store::scripts::Name;
 
     /// The line of a user that docs/how-to/redis.md gives, and what it adds for `fsck`.
-    const DOC: &str = include_str!("../../docs/how-to/redis.md");
+    const DOC: &str = include_str!("../../../docs/how-to/redis.md");
 
     #[test]
     fn what_the_scripts_run_is_asked_for_and_granted_by_the_docs() {

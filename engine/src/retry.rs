@@ -25,7 +25,7 @@ pub const CRASHES_MAX: u8 = 5;
 #[cfg(test)]
 mod tests {
     use bytes::Bytes;
-    use dwell_connectors::{Destination, Headers};
+    use dwell_core::{Destination, Headers};
 
     use super::*;
     use crate::job::Confirm;

@@ -1,7 +1,7 @@
 //! A job: what is delivered, where to and by which rules; and the words for its states, verdicts and ends.
 
 use bytes::Bytes;
-use dwell_connectors::{Destination, Headers, Properties};
+use dwell_core::{Destination, Headers, Properties};
 use serde::{Deserialize, Serialize};
 
 /// The id of a job: 1 to 256 bytes of UTF-8 without control characters.
@@ -26,6 +26,12 @@ impl JobId {
             return Err("an id must not contain control characters".to_owned());
         }
         Ok(JobId(text))
+    }
+
+    /// A new id: 32 hexadecimal digits, random.
+    #[must_use]
+    pub fn random() -> Self {
+        JobId(format!("{:032x}", rand::random::<u128>()))
     }
 
     /// The id as text.
@@ -59,7 +65,8 @@ pub enum Due {
 }
 
 /// Who confirms an attempt.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, schemars::JsonSchema, utoipa::ToSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema, utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Confirm {
     /// The broker, by its publish confirm.
@@ -70,7 +77,8 @@ pub enum Confirm {
 }
 
 /// What becomes of a job found overdue by more than `max_late` at its first attempt.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Late {
     /// It is published all the same.
@@ -203,7 +211,8 @@ impl DeadReason {
 }
 
 /// What is asked about a job that exists.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, utoipa::ToSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 #[allow(missing_docs, reason = "the words of the contract, §1 and §6")]
 pub enum Action {
@@ -233,9 +242,10 @@ impl Action {
 }
 
 /// The answer to a request. The scripts answer with the same words.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, utoipa::ToSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
-#[schema(as = VerdictWord)]
+#[cfg_attr(feature = "schema", schema(as = VerdictWord))]
 #[allow(missing_docs, reason = "the words of the contract, §6, where each is explained")]
 pub enum Verdict {
     Added,

@@ -1,6 +1,6 @@
 //! Tests of the stored formats: golden bytes, round trips, and no panic on any bytes.
 
-use dwell_connectors::{Destination, Header, Headers, Properties, Value};
+use dwell_core::{Destination, Header, Headers, Properties, Value};
 use proptest::prelude::*;
 
 use super::*;

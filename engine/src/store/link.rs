@@ -13,7 +13,7 @@ mod wire;
 use std::sync::Arc;
 use std::time::Duration;
 
-use dwell_connectors::redacted;
+use dwell_core::redacted;
 use futures_util::future::join_all;
 use redis::{Arg, Cmd, Pipeline, Value};
 

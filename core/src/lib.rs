@@ -1,0 +1,27 @@
+//! What the engine and the connectors share: the parts of a message, and a URL without its password.
+//!
+//! The engine knows no broker and the connectors know no Redis, so the types that both speak of stand
+//! here, beneath both. Nothing here does any input or output.
+//!
+//! - [`Destination`]: where a message goes.
+//! - [`Headers`], [`Header`], [`Value`]: the headers of a message.
+//! - [`Properties`]: the properties of an AMQP message.
+//! - [`redacted`]: a URL as logs and errors may show it.
+
+mod destination;
+mod headers;
+mod properties;
+mod url;
+mod value;
+
+pub use destination::Destination;
+pub use headers::{Header, Headers};
+pub use properties::Properties;
+pub use url::redacted;
+pub use value::Value;
+
+/// How many bytes an allocation of so many bytes takes: allocators round up.
+#[must_use]
+pub fn allocated(bytes: usize) -> usize {
+    bytes.next_multiple_of(16)
+}
