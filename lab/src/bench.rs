@@ -6,26 +6,26 @@
 //! - [`memory`]: what a waiting job costs Redis, and a full load Dwell; [`start`]: from exec to ready, and what an idle process uses.
 //! - [`ledger`]: what was sent and what came of it; [`spread`]: percentiles; [`machine`]: what it ran on.
 //! - [`figure`]: what each figure is; [`report`]: several runs, as JSON and as a table; [`pages`] and [`plot`]: the same for readers.
-//! - `party`: servers, instances, producer and consumer; `fill`: jobs that wait; `alone`: the parts of a ceiling; `cost`: who spent what; `number`: numbers for people.
+//! - `fixture`: servers, instances, producer and consumer; `fill`: jobs that wait; `alone`: the parts of a ceiling; `cost`: who spent what; `number`: numbers for people.
 
-mod alone;
+mod baseline;
 mod cost;
 pub mod drain;
-pub mod figure;
 mod fill;
+mod fixture;
 pub mod ingest;
 pub mod lateness;
 pub mod ledger;
 pub mod machine;
 pub mod memory;
+pub mod metric;
 mod number;
 pub mod pages;
-mod party;
+pub mod percentiles;
 pub mod plot;
 pub mod relay;
 pub mod report;
 pub mod scale;
-pub mod spread;
 pub mod start;
 
 use std::time::Duration;
@@ -40,7 +40,7 @@ const OUT: &str = "bench.out";
 /// How often a condition is looked at. Arrivals carry their own time.
 const LOOK: Duration = Duration::from_millis(20);
 /// Nothing arrived for so long: nothing will.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 /// After the last arrival duplicates are waited for.
 const LINGER: Duration = Duration::from_millis(500);
 

@@ -1,8 +1,8 @@
-//! What `dwell-lab demo` shows: private servers, a bridge between them, jobs with every fate that a job can have, and a book over them.
+//! What `dwell-lab demo` shows: private servers, a bridge between them, jobs with every fate that a job can have, and a expectations over them.
 //!
-//! - [`plan`]: what is sent, and what must become of it; [`book`]: what became of it; [`screen`]: where it is shown.
+//! - [`plan`]: what is sent, and what must become of it; [`expectations`]: what became of it; [`screen`]: where it is shown.
 
-pub mod book;
+pub mod expectations;
 pub mod plan;
 pub mod screen;
 
@@ -11,7 +11,6 @@ use std::time::Duration;
 use dwell_connectors::{Acks, Destination, Message, Role};
 use tokio::sync::mpsc;
 
-use book::{Book, Place, Summary};
 use dwell::bridge::{Bridge, Roles};
 use dwell::clock;
 use dwell::http::Readiness;
@@ -20,9 +19,10 @@ use dwell::store::error::StoreError;
 use dwell::store::read::Place as StoredIn;
 use dwell::telemetry::Metrics;
 use dwell::telemetry::trace::Traces;
+use dwell_testkit::environment::traffic::{Consumer, Producer};
+use dwell_testkit::environment::{Environment, Failure, Store};
 use dwell_testkit::servers::{BrokerKind, RedisOptions};
-use dwell_testkit::stage::traffic::{Consumer, Producer};
-use dwell_testkit::stage::{Failure, Stage, Store};
+use expectations::{Expectations, Place, Summary};
 use plan::{Fate, Planned};
 use screen::Screen;
 
@@ -33,7 +33,7 @@ const CANCEL_AFTER: Duration = Duration::from_secs(2);
 /// A job that is cancelled, or arrived, must not arrive (again) for so long after the last due time.
 const LINGER: Duration = Duration::from_millis(500);
 /// Longer than everything takes, though short of the 20 s that the demo may take: what has not come by then is lost.
-const PATIENCE: Duration = Duration::from_secs(15);
+const TIMEOUT: Duration = Duration::from_secs(15);
 /// How long the bridge may take to stop.
 const DRAIN: Duration = Duration::from_secs(3);
 
@@ -47,11 +47,11 @@ pub async fn run(kind: BrokerKind, silent: bool) -> Result<Summary, Failure> {
     let plan = plan::plan();
     let screen = Screen::new(silent, plan.len());
     let allow = [plan::ORDERS, plan::INVOICES, plan::PARCELS, plan::VERDICTS];
-    let stage = Stage::set_up(kind, Store::Private(RedisOptions::default()), &allow).await?;
-    stage.declare(&[plan::ORDERS, plan::VERDICTS], Role::Letters).await?;
-    screen.say(&format!("servers   {}", stage.describe()))?;
+    let environment = Environment::start(kind, Store::Private(RedisOptions::default()), &allow).await?;
+    environment.declare(&[plan::ORDERS, plan::VERDICTS], Role::Letters).await?;
+    screen.say(&format!("servers   {}", environment.describe()))?;
 
-    let settings = stage.settings();
+    let settings = environment.settings();
     let metrics = Metrics::new(["main"], ["main"]);
     let mut bridge =
         Box::pin(Bridge::start(settings, Roles { ingest: true, dispatch: true }, &metrics, &Traces::default(), &Readiness::new(["main"])))
@@ -59,8 +59,8 @@ pub async fn run(kind: BrokerKind, silent: bool) -> Result<Summary, Failure> {
     screen.say(&format!("bridge    {} -> redis -> targets", settings.ingest["main"].topic))?;
 
     let (seen, arrivals) = mpsc::unbounded_channel();
-    let mut show = Show { stage: &stage, screen: &screen, seen, consumers: Vec::new() };
-    let settings = stage.settings();
+    let mut show = Show { environment: &environment, screen: &screen, seen, consumers: Vec::new() };
+    let settings = environment.settings();
     let places = [(plan::ORDERS, Place::Target), (plan::VERDICTS, Place::Verdicts)];
     let letters = [(settings.delivery.dead.as_str(), Place::Dead), (settings.ingest["main"].rejected.as_str(), Place::Rejected)];
     for (topic, place) in places.into_iter().chain(letters) {
@@ -69,19 +69,19 @@ pub async fn run(kind: BrokerKind, silent: bool) -> Result<Summary, Failure> {
     let store = bridge.store().clone();
     let summary = tokio::select! {
         summary = Box::pin(show.play(plan, arrivals, &store)) => summary?,
-        failed = bridge.failed() => return Err(Failure::Course(failed.to_string())),
+        failed = bridge.failed() => return Err(Failure::Unexpected(failed.to_string())),
     };
     screen.clear();
     drop(show);
     if !bridge.stop(DRAIN).await {
-        return Err(Failure::Course(format!("the bridge did not stop within {} s", DRAIN.as_secs())));
+        return Err(Failure::Unexpected(format!("the bridge did not stop within {} s", DRAIN.as_secs())));
     }
-    stage.tear_down().await?;
+    environment.stop().await?;
     Ok(summary)
 }
 
 struct Show<'a> {
-    stage: &'a Stage,
+    environment: &'a Environment,
     screen: &'a Screen,
     seen: mpsc::UnboundedSender<Seen>,
     consumers: Vec<Consumer>,
@@ -90,7 +90,7 @@ struct Show<'a> {
 impl Show<'_> {
     async fn consume(&mut self, topic: &str, place: Place) -> Result<(), Failure> {
         let seen = self.seen.clone();
-        let consumer = Consumer::open(self.stage.broker(), topic, Acks::Explicit, move |at_us, messages| {
+        let consumer = Consumer::open(self.environment.broker(), topic, Acks::Explicit, move |at_us, messages| {
             // Nobody looks any more once the show is over.
             let _ = seen.send((place, at_us, messages));
         });
@@ -104,8 +104,8 @@ impl Show<'_> {
         mut arrivals: mpsc::UnboundedReceiver<Seen>,
         store: &dwell::store::Store,
     ) -> Result<Summary, Failure> {
-        let to = Destination::new(&self.stage.settings().ingest["main"].topic);
-        let mut producer = Producer::open(self.stage.broker()).await?;
+        let to = Destination::new(&self.environment.settings().ingest["main"].topic);
+        let mut producer = Producer::open(self.environment.broker()).await?;
         let (began, began_ms) = (clock::now(), clock::wall_ms());
         let messages: Vec<Message> = plan.iter().map(Planned::message).collect();
         let longest = plan.iter().map(|planned| planned.delay_ms).max().unwrap_or(0);
@@ -119,27 +119,27 @@ impl Show<'_> {
         producer.flush().await?;
         self.screen.say(&format!("sent      {} requests to {}, for later: 0.5 s to 6 s", plan.len(), to.address))?;
 
-        let mut book = Book::new(plan, began_ms);
+        let mut expectations = Expectations::new(plan, began_ms);
         let over = began + Duration::from_millis(longest) + LINGER;
         let mut look_at = clock::now();
-        while clock::now() < began + PATIENCE && (book.fulfilled() < book.len() || clock::now() < over) {
+        while clock::now() < began + TIMEOUT && (expectations.fulfilled() < expectations.len() || clock::now() < over) {
             tokio::select! {
                 Some((place, at_us, messages)) = arrivals.recv() => {
                     for message in &messages {
-                        self.screen.say(&book.saw(place, message, at_us))?;
+                        self.screen.say(&expectations.saw(place, message, at_us))?;
                     }
                 }
                 () = clock::sleep_until(look_at) => {
                     look_at = clock::now() + LOOK;
                     let counts = store.counts(&[]).await?;
                     let next = counts.next_due_ms.map(|due_ms| due_ms - counts.now_ms);
-                    self.screen.waiting(book.fulfilled(), counts.scheduled.iter().sum(), next);
+                    self.screen.waiting(expectations.fulfilled(), counts.scheduled.iter().sum(), next);
                     for id in &watched {
-                        self.look_at(id, &mut book, store).await?;
+                        self.look_at(id, &mut expectations, store).await?;
                     }
-                    if to_repair.first().is_some_and(|id| book.failures(id) >= 2) {
+                    if to_repair.first().is_some_and(|id| expectations.failures(id) >= 2) {
                         to_repair.clear();
-                        self.stage.declare(&[plan::INVOICES], Role::Letters).await?;
+                        self.environment.declare(&[plan::INVOICES], Role::Letters).await?;
                         self.consume(plan::INVOICES, Place::Target).await?;
                         self.screen.say(&format!("repaired  now {} is there", plan::INVOICES))?;
                     }
@@ -157,19 +157,19 @@ impl Show<'_> {
                 }
             }
         }
-        Ok(book.summary())
+        Ok(expectations.summary())
     }
 
     /// Says when an attempt of this job has failed.
-    async fn look_at(&self, id: &str, book: &mut Book, store: &dwell::store::Store) -> Result<(), Failure> {
-        let odd = |why| Failure::Course(format!("the id `{id}` is none: {why}"));
+    async fn look_at(&self, id: &str, expectations: &mut Expectations, store: &dwell::store::Store) -> Result<(), Failure> {
+        let odd = |why| Failure::Unexpected(format!("the id `{id}` is none: {why}"));
         let found = store.find(&JobId::new(id).map_err(odd)?).await.map_err(|error: StoreError| Failure::from(error))?;
         let Some((found, state)) = found.and_then(|found| Some((found.clone(), found.state?))) else { return Ok(()) };
         if found.place != StoredIn::Scheduled || state.step == 0 {
             return Ok(());
         }
         let left_ms = u64::try_from(found.score_ms - store.now_ms()).unwrap_or(0);
-        match book.failed(id, state.step, &state.last_error, left_ms) {
+        match expectations.failed(id, state.step, &state.last_error, left_ms) {
             Some(line) => Ok(self.screen.say(&line)?),
             None => Ok(()),
         }

@@ -7,15 +7,15 @@ use dwell_lab::chaos::checker::check;
 use dwell_lab::chaos::checker::verdict::Wrong;
 use dwell_lab::chaos::fault::FaultKind;
 use dwell_lab::chaos::history::{History, Op};
-use dwell_lab::chaos::world::WorldOptions;
+use dwell_lab::chaos::system::SystemOptions;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_promise_breaks_in_a_campaign_and_a_job_that_is_taken_out_of_its_record_is_lost() {
     let out = tempfile::tempdir().unwrap();
-    let world = WorldOptions { instances: 2, program: env!("CARGO_BIN_EXE_dwell-instance").into(), ..WorldOptions::default() };
+    let system = SystemOptions { instances: 2, program: env!("CARGO_BIN_EXE_dwell-instance").into(), ..SystemOptions::default() };
     let only = vec![FaultKind::DwellKill, FaultKind::RedisKill, FaultKind::LinkCutBroker, FaultKind::LinkDropAnswersRedis];
     let options = Options {
-        world,
+        system,
         seed: 1,
         duration: Duration::from_secs(15),
         rate: 60,
@@ -28,7 +28,7 @@ async fn no_promise_breaks_in_a_campaign_and_a_job_that_is_taken_out_of_its_reco
     println!("{}", outcome.report);
     assert!(outcome.verdict.is_sound(), "{}", outcome.verdict);
     let counts = outcome.verdict.counts;
-    assert!(!outcome.verdict.strikes.is_empty(), "nothing was broken");
+    assert!(!outcome.verdict.impacts.is_empty(), "nothing was broken");
     assert!(counts.delivered > 0 && counts.dead > 0 && counts.rejected > 0 && counts.answered > 0, "{counts}");
 
     // The same record with a hole.

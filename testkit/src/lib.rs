@@ -1,9 +1,9 @@
 //! What the tests and the laboratory of Dwell stand on. Not shipped.
 //!
 //! - [`servers`]: private Redis, NATS, RabbitMQ and Kafka servers, and `dwell run` itself, as child processes.
-//! - [`stage`]: such servers with settings that lead to them, a producer and a consumer.
+//! - [`environment`]: such servers with settings that lead to them, a producer and a consumer.
 //! - [`usage`]: CPU time and memory of processes.
 
+pub mod environment;
 pub mod servers;
-pub mod stage;
 pub mod usage;

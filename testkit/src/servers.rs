@@ -42,10 +42,10 @@ pub use self::redis_sentinel::{RedisSentinel, SentinelServer};
 pub use self::server::Server;
 
 /// How long a server may take to get ready or to end. Far more than any needs, so that only a broken one meets it.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// How often is looked whether it is so far.
-const TICK: Duration = Duration::from_millis(20);
+const POLL: Duration = Duration::from_millis(20);
 
 /// Why a private server could not be had.
 #[derive(Debug, thiserror::Error)]
@@ -86,7 +86,7 @@ pub enum ServerError {
         log: String,
     },
     /// It did not get ready, or did not end, in time.
-    #[error("{program} on port {port} {what} within {} s; its last words: {log}", PATIENCE.as_secs())]
+    #[error("{program} on port {port} {what} within {} s; its last words: {log}", TIMEOUT.as_secs())]
     Late {
         /// Its name.
         program: &'static str,
@@ -124,9 +124,9 @@ impl ServerError {
 
 /// Waits for what several servers have to agree on, as long as for one of them to get ready.
 async fn until(what: &str, condition: impl AsyncFn() -> bool) -> Result<(), ServerError> {
-    let waited = clock::timeout(PATIENCE, async {
+    let waited = clock::timeout(TIMEOUT, async {
         while !condition().await {
-            clock::sleep(TICK).await;
+            clock::sleep(POLL).await;
         }
     })
     .await;

@@ -16,7 +16,7 @@ use tokio::net::TcpStream;
 use crate::support::{DEADLINE, metric};
 
 /// NATS, Redis and settings; a broker for the test's own reading.
-struct Rig {
+struct Environment {
     nats: NatsServer,
     _redis: RedisServer,
     settings: Settings,
@@ -24,8 +24,8 @@ struct Rig {
     broker: BrokerConfig,
 }
 
-impl Rig {
-    async fn start(nats: &str) -> Rig {
+impl Environment {
+    async fn start(nats: &str) -> Environment {
         let nats = NatsServer::start(NatsOptions { config: nats.to_owned(), credentials: None }).await.unwrap();
         let redis = RedisServer::start(RedisOptions::default()).await.unwrap();
         let set = [
@@ -45,7 +45,7 @@ impl Rig {
         let broker = settings.brokers["main"].connector.clone();
         broker.declare(&Destination::new("orders.a"), Role::Letters).await.unwrap();
         let metrics = Metrics::new(["main"], ["main"]);
-        Rig { nats, _redis: redis, settings, metrics, broker }
+        Environment { nats, _redis: redis, settings, metrics, broker }
     }
 
     async fn run(&self) -> Bridge {
@@ -119,7 +119,7 @@ const GOOD: &[u8] = b"delay-for: 0\r\ndelay-target: orders.a\r\n";
 /// First, last and between, and the bridge is started anew in the middle.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn headers_that_no_client_can_read_are_rejected_and_hold_nothing_up() {
-    let rig = Rig::start("").await;
+    let env = Environment::start("").await;
     const COUNT: usize = 300;
     let odd: [(&[u8], &str); 4] = [
         (b"x: \xff\xfe\r\n", "bad_header"),
@@ -128,35 +128,35 @@ async fn headers_that_no_client_can_read_are_rejected_and_hold_nothing_up() {
         (b"delay-id: \xff\r\n", "bad_id"),
     ];
     let is_odd = |number: usize| number.is_multiple_of(37) || number == COUNT - 1;
-    let mut producer = Producer::connect(&rig.nats).await;
-    let mut bridge = rig.run().await;
+    let mut producer = Producer::connect(&env.nats).await;
+    let mut bridge = env.run().await;
     for number in 0..COUNT {
         if number == COUNT / 2 {
             // In the middle of it, and without a word.
             drop(bridge);
-            bridge = rig.run().await;
+            bridge = env.run().await;
         }
         let odd = if is_odd(number) { odd[number % odd.len()].0 } else { b"" };
         producer.send(&[GOOD, odd].concat(), number.to_string().as_bytes()).await;
     }
     let codes = (0..COUNT).filter(|number| is_odd(*number)).map(|number| (number.to_string().into_bytes(), odd[number % odd.len()].1));
     let codes: BTreeMap<Vec<u8>, &str> = codes.collect();
-    let rejected = rig.arrived("delay.rejected", codes.len()).await;
+    let rejected = env.arrived("delay.rejected", codes.len()).await;
     for (body, message) in &rejected {
         assert_eq!(message.headers.text("delayed-error"), codes.get(body).copied(), "{}", body.escape_ascii());
         assert_eq!(message.headers.text("delay-target"), Some("orders.a"), "what can pass is as it came");
         assert!(message.headers.text("delayed-error-detail").unwrap().contains("left out"), "{:?}", message.headers);
     }
-    let arrived = rig.arrived("orders.a", COUNT - codes.len()).await;
+    let arrived = env.arrived("orders.a", COUNT - codes.len()).await;
     assert!(arrived.keys().all(|body| !codes.contains_key(body)) && arrived.len() + rejected.len() == COUNT);
     assert!(bridge.stop(Duration::from_secs(10)).await);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_request_that_is_too_large_to_be_rejected_as_it_came_is_cut() {
-    let rig = Rig::start("max_payload: 4096\n").await;
-    let mut producer = Producer::connect(&rig.nats).await;
-    let _bridge = rig.run().await;
+    let env = Environment::start("max_payload: 4096\n").await;
+    let mut producer = Producer::connect(&env.nats).await;
+    let _bridge = env.run().await;
     // The two headers of ours make it too large; what it needs is in its own.
     let soon = b"delay-for: soon\r\n";
     let full = vec![b'x'; 4096 - b"NATS/1.0\r\n\r\n".len() - soon.len()];
@@ -164,12 +164,12 @@ async fn a_request_that_is_too_large_to_be_rejected_as_it_came_is_cut() {
     let long = [&soon[..], b"x: ", &[b'y'; 4000], b"\r\n"].concat();
     producer.send(&long, b"long headers").await;
     producer.send(GOOD, b"good").await;
-    rig.arrived("orders.a", 1).await;
-    let rejected = rig.arrived("delay.rejected", 2).await;
+    env.arrived("orders.a", 1).await;
+    let rejected = env.arrived("delay.rejected", 2).await;
     let cut = &rejected[&full[..full.len() / 2]];
     let detail = cut.headers.text("delayed-error-detail").unwrap();
     assert!(detail.contains(&format!("all 1 headers, the body from byte {} of {} on", full.len() / 2, full.len())), "{detail}");
     let bare = &rejected[&b"long headers"[..]];
     assert_eq!((bare.headers.len(), bare.headers.text("delayed-error")), (2, Some("bad_delay")));
-    assert_eq!(metric(&rig.metrics.encode(), r#"dwell_ingest_paused{reason="rejected"}"#), 0.0);
+    assert_eq!(metric(&env.metrics.encode(), r#"dwell_ingest_paused{reason="rejected"}"#), 0.0);
 }

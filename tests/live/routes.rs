@@ -1,35 +1,35 @@
 //! One contract over three brokers: the same stories from each broker, and to each, through one `dwell run`.
 //!
-//! - `trio`: the servers, the bridge, and what a story needs of them.
+//! - `env`: the servers, the bridge, and what a story needs of them.
 //! - `matrix`: the nine routes; `stories`: retries, dead letters, consumer confirm; `refusals`: what is rejected; `clients`: other libraries.
 //! - `group`: a Kafka group that loses instances; `cut_off`: an instance that loses Redis; `files`: the runnable files of config/; `migration`: from RabbitMQ's plugin, as its page says.
 
 mod clients;
 mod cut_off;
+pub(crate) mod environment;
 mod files;
 mod group;
 mod matrix;
 pub(crate) mod migration;
+mod outcomes;
 mod refusals;
-mod stories;
-pub(crate) mod trio;
 
-use trio::Trio;
+use environment::Environment;
 
 /// One test, because the three brokers take ten seconds to start; each story has names of its own.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_contract_holds_on_three_brokers() {
-    let trio = Trio::start().await;
-    matrix::each_job_arrives_once_in_time_and_equal(&trio).await;
+    let env = Environment::start().await;
+    matrix::each_job_arrives_once_in_time_and_equal(&env).await;
     tokio::join!(
-        stories::retries_are_numbered_and_end_among_the_dead(&trio),
-        stories::a_consumer_ends_its_job(&trio),
-        stories::a_cancel_has_a_verdict(&trio),
-        refusals::each_mistake_is_rejected_with_its_code(&trio),
+        outcomes::retries_are_numbered_and_end_among_the_dead(&env),
+        outcomes::a_consumer_ends_its_job(&env),
+        outcomes::a_cancel_has_a_verdict(&env),
+        refusals::each_mistake_is_rejected_with_its_code(&env),
     );
-    clients::other_libraries_speak_to_it(&trio).await;
+    clients::other_libraries_speak_to_it(&env).await;
     // From here on the same brokers, each time with another `dwell run`.
-    let mut trio = trio;
-    files::each_file_runs_as_it_stands(&mut trio).await;
-    trio.end().await;
+    let mut env = env;
+    files::each_file_runs_as_it_stands(&mut env).await;
+    env.end().await;
 }

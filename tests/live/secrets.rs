@@ -10,7 +10,7 @@ use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::commands::bed::program;
+use crate::commands::fixture::program;
 use crate::support::wait_until;
 use crate::traces::Collector;
 

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use dwell_connectors::{Acks, Destination, Message, Role};
+use dwell_testkit::environment::traffic::{Consumer, Producer};
+use dwell_testkit::environment::{Environment, Store};
 use dwell_testkit::servers::{BrokerKind, DwellServer};
-use dwell_testkit::stage::traffic::{Consumer, Producer};
-use dwell_testkit::stage::{Stage, Store};
 use opentelemetry_proto::tonic::collector::trace::v1::trace_service_server::{TraceService, TraceServiceServer};
 use opentelemetry_proto::tonic::collector::trace::v1::{ExportTraceServiceRequest, ExportTraceServiceResponse};
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
@@ -96,22 +96,23 @@ fn request(id: &str, target: &str) -> Message {
 async fn a_request_and_its_attempts_are_spans_that_know_of_each_other() {
     let collector = Collector::default();
     let (url, _serving) = collector.start().await;
-    let stage = Stage::set_up(BrokerKind::Nats, Store::Private(Default::default()), &["orders.>"]).await.unwrap();
-    stage.declare(&["orders.close"], Role::Letters).await.unwrap();
-    let mut dwell = DwellServer::prepare(env!("CARGO_BIN_EXE_dwell").into(), stage.text()).unwrap();
+    let environment = Environment::start(BrokerKind::Nats, Store::Private(Default::default()), &["orders.>"]).await.unwrap();
+    environment.declare(&["orders.close"], Role::Letters).await.unwrap();
+    let mut dwell = DwellServer::prepare(env!("CARGO_BIN_EXE_dwell").into(), environment.text()).unwrap();
     dwell.set_env([("OTEL_EXPORTER_OTLP_ENDPOINT", url.as_str())]);
     dwell.restart().await.unwrap();
     let seen: Arc<Mutex<Vec<Message>>> = Arc::default();
     let into = seen.clone();
-    let _consumer =
-        Consumer::open(stage.broker(), "orders.close", Acks::Explicit, move |_, messages| into.lock().extend(messages)).await.unwrap();
-    let mut producer = Producer::open(stage.broker()).await.unwrap();
+    let _consumer = Consumer::open(environment.broker(), "orders.close", Acks::Explicit, move |_, messages| into.lock().extend(messages))
+        .await
+        .unwrap();
+    let mut producer = Producer::open(environment.broker()).await.unwrap();
     let requests = [request("goes", "orders.close"), request("dies", "orders.nowhere"), request("wrong", "elsewhere")];
     producer.send(&Destination::new("delay.in"), requests).await.unwrap();
     producer.flush().await.unwrap();
 
     // What is not exported yet goes out at the end.
-    let store = dwell::store::Store::attach(&stage.settings().redis).await.unwrap();
+    let store = dwell::store::Store::attach(&environment.settings().redis).await.unwrap();
     wait_until("one has arrived and one is dead", async || {
         let dead: u64 = store.counts(&[]).await.unwrap().dead.iter().sum();
         (seen.lock().len() == 1 && dead == 1).then_some(())

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 /// One job.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct Course {
+struct Timeline {
     /// The answers to its cancel, each word once: a request that is delivered again is answered again.
     verdicts: Vec<String>,
     /// An answer was lost on its way, so that the next one may speak of its own effect.
@@ -17,7 +17,7 @@ struct Course {
 /// All jobs of a run.
 #[derive(Debug, Default)]
 pub(crate) struct Verdicts {
-    jobs: BTreeMap<String, Course>,
+    jobs: BTreeMap<String, Timeline>,
 }
 
 /// How many jobs were told what, how many of those arrived, and how many copies there were past the first.
@@ -46,8 +46,8 @@ impl Verdicts {
 
     /// The answer was given up on its way.
     pub(crate) fn unheard(&mut self, id: &str) {
-        if let Some(course) = self.jobs.get_mut(id) {
-            course.unheard = true;
+        if let Some(timeline) = self.jobs.get_mut(id) {
+            timeline.unheard = true;
         }
     }
 
@@ -57,36 +57,36 @@ impl Verdicts {
 
     /// The jobs that have no answer yet.
     pub(crate) fn unanswered(&self) -> Vec<String> {
-        self.jobs.iter().filter(|(_, course)| course.verdicts.is_empty() && !course.unheard).map(|(id, _)| id.clone()).collect()
+        self.jobs.iter().filter(|(_, timeline)| timeline.verdicts.is_empty() && !timeline.unheard).map(|(id, _)| id.clone()).collect()
     }
 
     pub(crate) fn tally(&self) -> Tally {
         let mut tally = Tally::default();
-        for course in self.jobs.values() {
-            let (told, arrived) = tally.verdicts.entry(course.verdicts.join("+")).or_default();
+        for timeline in self.jobs.values() {
+            let (told, arrived) = tally.verdicts.entry(timeline.verdicts.join("+")).or_default();
             *told += 1;
-            *arrived += usize::from(course.arrivals > 0);
-            tally.copies += course.arrivals.saturating_sub(1);
+            *arrived += usize::from(timeline.arrivals > 0);
+            tally.copies += timeline.arrivals.saturating_sub(1);
         }
         tally
     }
 
     /// Each job of which something was said that is not so.
     pub(crate) fn contradictions(&self) -> Vec<String> {
-        let wrong = |course: &Course| match &course.verdicts[..] {
-            [] if course.unheard => None,
+        let wrong = |timeline: &Timeline| match &timeline.verdicts[..] {
+            [] if timeline.unheard => None,
             [] => Some("has no answer"),
             [_, _, ..] => Some("has answers that differ"),
-            [verdict] => match (verdict.as_str(), course.arrivals) {
+            [verdict] => match (verdict.as_str(), timeline.arrivals) {
                 ("cancelled", 1..) => Some("is cancelled, and arrived"),
                 ("fired", 0) => Some("is fired, and did not arrive"),
                 // It was here when it was asked for: so it was confirmed, and forgotten since.
-                ("not_found", 0) if !course.unsure => Some("is neither here nor did it arrive"),
+                ("not_found", 0) if !timeline.unsure => Some("is neither here nor did it arrive"),
                 ("cancelled" | "fired" | "in_flight" | "cancelled_after_attempt" | "not_found", _) => None,
                 _ => Some("has a verdict that no cancel has"),
             },
         };
-        self.jobs.iter().filter_map(|(id, course)| Some(format!("{id} {}: {course:?}", wrong(course)?))).collect()
+        self.jobs.iter().filter_map(|(id, timeline)| Some(format!("{id} {}: {timeline:?}", wrong(timeline)?))).collect()
     }
 }
 
@@ -94,12 +94,12 @@ impl Verdicts {
 mod tests {
     use super::*;
 
-    fn one(verdicts: &[&str], arrivals: usize) -> Verdicts {
-        let mut book = Verdicts::default();
-        book.scheduled("x".to_owned());
-        verdicts.iter().for_each(|verdict| book.told("x", verdict));
-        (0..arrivals).for_each(|_| book.arrived("x"));
-        book
+    fn one(answers: &[&str], arrivals: usize) -> Verdicts {
+        let mut verdicts = Verdicts::default();
+        verdicts.scheduled("x".to_owned());
+        answers.iter().for_each(|answer| verdicts.told("x", answer));
+        (0..arrivals).for_each(|_| verdicts.arrived("x"));
+        verdicts
     }
 
     #[test]

@@ -1,10 +1,10 @@
 //! What the parties of a measurement cost: CPU time and memory of each, from one moment to another.
 
-use super::figure::{self, Run};
+use super::metric::{self, Run};
 use dwell::store::vitals::Vitals;
 use dwell_testkit::usage::Usage;
 
-/// What every party has used so far.
+/// What every fixture has used so far.
 #[derive(Debug, Clone)]
 pub(super) struct Meter {
     pub(super) dwell: Option<Usage>,
@@ -16,7 +16,7 @@ pub(super) struct Meter {
     pub(super) at_us: i64,
 }
 
-/// CPU time of every party from one moment to another, µs.
+/// CPU time of every fixture from one moment to another, µs.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Cost {
     pub(super) dwell_us: Option<f64>,
@@ -47,9 +47,9 @@ impl Cost {
     #[allow(clippy::cast_precision_loss, reason = "jobs of one run")]
     pub(super) fn note_per_job(&self, run: &mut Run, jobs: u64) {
         let each = |us: f64| us / jobs.max(1) as f64;
-        run.note(&figure::REDIS_LIFE, each(self.redis_us));
-        run.note_known(&figure::DWELL_CPU, self.dwell_us.map(each));
-        run.note_known(&figure::BROKER_CPU, self.broker_us.map(each));
+        run.note(&metric::REDIS_LIFE, each(self.redis_us));
+        run.note_known(&metric::DWELL_CPU, self.dwell_us.map(each));
+        run.note_known(&metric::BROKER_CPU, self.broker_us.map(each));
     }
 
     /// CPU of Dwell and of Redis, percent of one core, over the whole time.

@@ -1,14 +1,14 @@
 //! How fast jobs leave that are all due at one instant, and how that compares with a bare relay and with the scripts alone.
 
 use super::cost::Cost;
-use super::figure::{self, Run, over};
-use super::ledger::Tally;
+use super::ledger::RoundResult;
+use super::metric::{self, Run, over};
 
+use super::fixture::Fixture;
 use super::machine::Machine;
-use super::party::Party;
-use super::{IN, Options, alone, ms, per_second, relay};
+use super::{IN, Options, baseline, ms, per_second, relay};
 use dwell::clock;
-use dwell_testkit::stage::Failure;
+use dwell_testkit::environment::Failure;
 
 /// Jobs that go through first: connections, consumers and scripts are warm, and the rate is known.
 const WARM_UP: u64 = 2000;
@@ -27,7 +27,7 @@ pub(super) struct Drained {
     /// From the due instant to the first arrival.
     pub(super) first_ms: f64,
     /// What came of them.
-    pub(super) tally: Tally,
+    pub(super) result: RoundResult,
     /// From the first sent to the last settled.
     pub(super) cost: Cost,
 }
@@ -35,95 +35,95 @@ pub(super) struct Drained {
 /// Sends `jobs` jobs that are due at one instant, and measures from there; `beside`: the bare relay, the scripts alone and a SET in the same run.
 ///
 /// # Errors
-/// The servers or the connectors failed. Faults of the jobs are in the tally.
+/// The servers or the connectors failed. Faults of the jobs are in the result.
 pub async fn run(options: &Options, jobs: u64, beside: bool) -> Result<(Run, Machine), Failure> {
-    let mut party = Party::begin(options).await?;
+    let mut fixture = Fixture::running(options).await?;
     let mut run = Run::default();
-    let (warm_rate, warmed) = warm_up(&mut party, jobs).await?;
-    run.tally += warmed;
+    let (warm_rate, warmed) = warm_up(&mut fixture, jobs).await?;
+    run.result += warmed;
     let parts = if beside {
-        let relayed = relay::once(&mut party, jobs).await?;
-        let scripts = alone::scripts(&party, jobs).await?;
-        party.say(&format!("the scripts alone: {:.0}/s", scripts.per_s));
-        party.saved().await?;
-        run.tally += relayed.tally;
+        let relayed = relay::once(&mut fixture, jobs).await?;
+        let scripts = baseline::scripts(&fixture, jobs).await?;
+        fixture.say(&format!("the scripts alone: {:.0}/s", scripts.per_s));
+        fixture.saved().await?;
+        run.result += relayed.result;
         Some((relayed, scripts))
     } else {
         None
     };
-    let drained = once(&mut party, jobs, warm_rate).await?;
-    run.tally += drained.tally;
-    run.note(&figure::DRAIN, drained.per_s);
-    run.note(&figure::FIRST, drained.first_ms);
+    let drained = once(&mut fixture, jobs, warm_rate).await?;
+    run.result += drained.result;
+    run.note(&metric::DRAIN, drained.per_s);
+    run.note(&metric::FIRST, drained.first_ms);
     if let Some((relayed, scripts)) = parts {
-        let ceiling = figure::ceiling(relayed.per_s, scripts.per_s);
-        run.note(&figure::RELAY, relayed.per_s);
-        run.note(&figure::SCRIPTS, scripts.per_s);
-        run.note(&figure::CEILING, ceiling);
-        run.note(&figure::OF_CEILING, over(drained.per_s, ceiling));
-        run.note(&figure::OF_RELAY, over(drained.per_s, relayed.per_s));
-        run.note(&figure::SCRIPTS_CPU, scripts.cpu_us);
+        let ceiling = metric::ceiling(relayed.per_s, scripts.per_s);
+        run.note(&metric::RELAY, relayed.per_s);
+        run.note(&metric::SCRIPTS, scripts.per_s);
+        run.note(&metric::CEILING, ceiling);
+        run.note(&metric::OF_CEILING, over(drained.per_s, ceiling));
+        run.note(&metric::OF_RELAY, over(drained.per_s, relayed.per_s));
+        run.note(&metric::SCRIPTS_CPU, scripts.cpu_us);
     }
-    run.note(&figure::ACCEPT, drained.accept_per_s);
+    run.note(&metric::ACCEPT, drained.accept_per_s);
     drained.cost.note_per_job(&mut run, jobs);
     if beside {
-        let set_us = alone::set(&party, jobs).await?;
-        run.note(&figure::SET, set_us);
-        let life_us = run.value(&figure::REDIS_LIFE).unwrap_or_default();
-        run.note(&figure::LIFE_IN_SETS, over(life_us, set_us));
+        let set_us = baseline::set(&fixture, jobs).await?;
+        run.note(&metric::SET, set_us);
+        let life_us = run.value(&metric::REDIS_LIFE).unwrap_or_default();
+        run.note(&metric::LIFE_IN_SETS, over(life_us, set_us));
     }
-    party.note_memory(&mut run);
-    Ok((run, party.tear_down().await?))
+    fixture.note_memory(&mut run);
+    Ok((run, fixture.stop().await?))
 }
 
 /// Lets some jobs through; how many a second, and what came of them.
-pub(super) async fn warm_up(party: &mut Party, jobs: u64) -> Result<(f64, Tally), Failure> {
+pub(super) async fn warm_up(fixture: &mut Fixture, jobs: u64) -> Result<(f64, RoundResult), Failure> {
     let warm = jobs.min(WARM_UP);
-    party.new_round();
+    fixture.new_round();
     let began = clock::wall_us();
-    party.send(IN, warm, began / 1000).await?;
-    party.arrived(warm).await?;
-    let (last, tally) = {
-        let ledger = party.ledger.lock();
-        (ledger.last_us().unwrap_or(began), ledger.tally(i64::MAX))
+    fixture.send(IN, warm, began / 1000).await?;
+    fixture.arrived(warm).await?;
+    let (last, result) = {
+        let ledger = fixture.ledger.lock();
+        (ledger.last_us().unwrap_or(began), ledger.result(i64::MAX))
     };
     let rate = per_second(warm, last - began).max(1.0);
-    party.say(&format!("warmed up: {warm} jobs from producer to consumer at {rate:.0}/s"));
-    Ok((rate, tally))
+    fixture.say(&format!("warmed up: {warm} jobs from producer to consumer at {rate:.0}/s"));
+    Ok((rate, result))
 }
 
 /// One drain, where jobs are known to pass at `warm_rate` at least.
-pub(super) async fn once(party: &mut Party, jobs: u64, warm_rate: f64) -> Result<Drained, Failure> {
+pub(super) async fn once(fixture: &mut Fixture, jobs: u64, warm_rate: f64) -> Result<Drained, Failure> {
     // A cold process is slower than a warm one, so that this is ample.
     #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, reason = "some seconds")]
     let mut lead_ms = 2000 + (jobs as f64 / warm_rate * 1000.0) as i64;
-    let others = party.store.waiting().await?;
-    let mut judged = Tally::default();
+    let others = fixture.store.waiting().await?;
+    let mut judged = RoundResult::default();
     for _ in 0..ROUNDS {
-        party.new_round();
-        let before = party.meter().await?;
+        fixture.new_round();
+        let before = fixture.meter().await?;
         let began = clock::wall_us();
         let due_ms = began / 1000 + lead_ms;
-        party.send(IN, jobs, due_ms).await?;
-        if !party.stored(others + jobs, due_ms - CALM_MS).await? {
-            party.say(&format!("not all jobs were accepted within {lead_ms} ms; once more, with twice the time"));
-            party.arrived(jobs).await?;
-            judged += party.ledger.lock().tally(i64::MAX);
+        fixture.send(IN, jobs, due_ms).await?;
+        if !fixture.stored(others + jobs, due_ms - CALM_MS).await? {
+            fixture.say(&format!("not all jobs were accepted within {lead_ms} ms; once more, with twice the time"));
+            fixture.arrived(jobs).await?;
+            judged += fixture.ledger.lock().result(i64::MAX);
             lead_ms *= 2;
             continue;
         }
         let accept_per_s = per_second(jobs, clock::wall_us() - began);
-        party.say(&format!("{jobs} jobs wait, accepted at {accept_per_s:.0}/s; due in {:.0} ms", ms(due_ms * 1000 - clock::wall_us())));
-        party.arrived(jobs).await?;
-        let after = party.meter().await?;
-        let (tally, first, last) = {
-            let ledger = party.ledger.lock();
-            (ledger.tally(i64::MAX), ledger.first_us().unwrap_or(0), ledger.last_us().unwrap_or(0))
+        fixture.say(&format!("{jobs} jobs wait, accepted at {accept_per_s:.0}/s; due in {:.0} ms", ms(due_ms * 1000 - clock::wall_us())));
+        fixture.arrived(jobs).await?;
+        let after = fixture.meter().await?;
+        let (result, first, last) = {
+            let ledger = fixture.ledger.lock();
+            (ledger.result(i64::MAX), ledger.first_us().unwrap_or(0), ledger.last_us().unwrap_or(0))
         };
-        let per_s = per_second(tally.arrived, last - due_ms * 1000);
-        party.say(&format!("drained at {per_s:.0}/s"));
-        judged += tally;
-        return Ok(Drained { accept_per_s, per_s, first_ms: ms(first - due_ms * 1000), tally: judged, cost: after.since(&before) });
+        let per_s = per_second(result.arrived, last - due_ms * 1000);
+        fixture.say(&format!("drained at {per_s:.0}/s"));
+        judged += result;
+        return Ok(Drained { accept_per_s, per_s, first_ms: ms(first - due_ms * 1000), result: judged, cost: after.since(&before) });
     }
-    Err(Failure::Course(format!("jobs are not accepted as fast as they are sent: even {lead_ms} ms were not enough for {jobs}")))
+    Err(Failure::Unexpected(format!("jobs are not accepted as fast as they are sent: even {lead_ms} ms were not enough for {jobs}")))
 }

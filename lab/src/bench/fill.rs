@@ -6,14 +6,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use dwell_connectors::{Destination, Message, Position};
 use tokio::task::JoinSet;
 
+use super::fixture::request;
 use super::ledger::body;
-use super::party::request;
 use super::{IN, Options, per_second};
 use dwell::clock;
 use dwell::config::Redis;
 use dwell::request::{Request, Rules, Schedule, parse};
 use dwell::store::{Store, Unobserved};
-use dwell_testkit::stage::{Failure, Stage};
+use dwell_testkit::environment::{Environment, Failure};
 
 /// Connections, each with a batch on its way.
 const LINES: u64 = 4;
@@ -36,18 +36,18 @@ pub(super) struct Order {
 }
 
 /// Puts `options.pending` jobs into the namespace of the instances, that are due when all is over; how many a second.
-pub(super) async fn far(stage: &Stage, options: &Options) -> Result<f64, Failure> {
+pub(super) async fn far(environment: &Environment, options: &Options) -> Result<f64, Failure> {
     let (jobs, body, kind) = (options.pending, options.body, options.broker.as_str());
     let order = Order { jobs, body, kind, due_ms: clock::wall_ms() + FAR_MS, spread_ms: FAR_MS };
     (options.say)(&format!("filling the store with {jobs} jobs that are due in one to two hours"));
-    let rate = fill(stage, &stage.settings().redis, &order, options.say).await?;
+    let rate = fill(environment, &environment.settings().redis, &order, options.say).await?;
     (options.say)(&format!("{jobs} jobs wait, stored at {rate:.0}/s"));
     Ok(rate)
 }
 
 /// Puts jobs into a namespace; how many a second.
-pub(super) async fn fill(stage: &Stage, redis: &Redis, order: &Order, say: fn(&str)) -> Result<f64, Failure> {
-    let rules = Arc::new(Rules::new(stage.settings(), "main").map_err(Failure::Course)?);
+pub(super) async fn fill(environment: &Environment, redis: &Redis, order: &Order, say: fn(&str)) -> Result<f64, Failure> {
+    let rules = Arc::new(Rules::new(environment.settings(), "main").map_err(Failure::Unexpected)?);
     let next = Arc::new(AtomicU64::new(0));
     let began = clock::wall_us();
     let mut lines = JoinSet::new();
@@ -69,7 +69,7 @@ pub(super) async fn fill(stage: &Stage, redis: &Redis, order: &Order, say: fn(&s
         });
     }
     while let Some(line) = lines.join_next().await {
-        line.map_err(|error| Failure::Course(format!("filling the store failed: {error}")))??;
+        line.map_err(|error| Failure::Unexpected(format!("filling the store failed: {error}")))??;
     }
     Ok(per_second(order.jobs, clock::wall_us() - began))
 }
@@ -87,8 +87,8 @@ pub(super) fn schedules(rules: &Rules, order: &Order, numbers: std::ops::Range<u
             };
             match parse(&message, rules, clock::wall_ms()) {
                 Ok(Request::Schedule(schedule)) => Ok(*schedule),
-                Ok(Request::Act(_)) => Err(Failure::Course("a request to schedule was taken for an action".to_owned())),
-                Err(rejection) => Err(Failure::Course(format!("a request to fill the store is refused: {}", rejection.detail))),
+                Ok(Request::Act(_)) => Err(Failure::Unexpected("a request to schedule was taken for an action".to_owned())),
+                Err(rejection) => Err(Failure::Unexpected(format!("a request to fill the store is refused: {}", rejection.detail))),
             }
         })
         .collect()

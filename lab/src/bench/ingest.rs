@@ -1,11 +1,11 @@
 //! How fast requests come in: from the broker to the store, acknowledged. `dwell-lab bench schedule`.
 
-use super::figure::{self, Run, over};
+use super::fixture::Fixture;
 use super::machine::Machine;
-use super::party::Party;
-use super::{IN, LOOK, Options, PATIENCE, alone, per_second};
+use super::metric::{self, Run, over};
+use super::{IN, LOOK, Options, TIMEOUT, baseline, per_second};
 use dwell::clock;
-use dwell_testkit::stage::Failure;
+use dwell_testkit::environment::Failure;
 
 /// Jobs are due when all is over, ms.
 const FAR_MS: i64 = 3_600_000;
@@ -15,67 +15,67 @@ const FAR_MS: i64 = 3_600_000;
 /// # Errors
 /// The servers or the connectors failed.
 pub async fn run(options: &Options, jobs: u64, beside: bool) -> Result<(Run, Machine), Failure> {
-    let mut party = Party::gather(options).await?;
+    let mut fixture = Fixture::prepare(options).await?;
     let mut run = Run::default();
-    run.note_known(&figure::FILL, party.fill().await?);
+    run.note_known(&metric::FILL, fixture.fill().await?);
     let parts = if beside {
-        let source = alone::source(&mut party, jobs).await?;
-        party.say(&format!("the source alone: {source:.0}/s"));
-        let script = alone::schedule(&party, jobs).await?;
-        party.say(&format!("the script alone: {:.0}/s", script.per_s));
-        party.saved().await?;
+        let source = baseline::source(&mut fixture, jobs).await?;
+        fixture.say(&format!("the source alone: {source:.0}/s"));
+        let script = baseline::schedule(&fixture, jobs).await?;
+        fixture.say(&format!("the script alone: {:.0}/s", script.per_s));
+        fixture.saved().await?;
         Some((source, script))
     } else {
         None
     };
     let due_ms = clock::wall_ms() + FAR_MS;
-    party.new_round();
-    party.send(IN, jobs, due_ms).await?;
-    party.say(&format!("{jobs} requests wait on the broker"));
-    let others = party.store.waiting().await?;
-    party.start().await?;
-    let ingest = waits(&party, others, jobs).await?;
-    party.say(&format!("stored at {ingest:.0}/s"));
-    run.note(&figure::INGEST, ingest);
+    fixture.new_round();
+    fixture.send(IN, jobs, due_ms).await?;
+    fixture.say(&format!("{jobs} requests wait on the broker"));
+    let others = fixture.store.waiting().await?;
+    fixture.start().await?;
+    let ingest = waits(&fixture, others, jobs).await?;
+    fixture.say(&format!("stored at {ingest:.0}/s"));
+    run.note(&metric::INGEST, ingest);
     if let Some((source, script)) = parts {
-        let ceiling = figure::ceiling(source, script.per_s);
-        run.note(&figure::SOURCE, source);
-        run.note(&figure::SCHEDULE, script.per_s);
-        run.note(&figure::INGEST_CEILING, ceiling);
-        run.note(&figure::OF_INGEST_CEILING, over(ingest, ceiling));
-        run.note(&figure::SCHEDULE_CPU, script.cpu_us);
+        let ceiling = metric::ceiling(source, script.per_s);
+        run.note(&metric::SOURCE, source);
+        run.note(&metric::SCHEDULE, script.per_s);
+        run.note(&metric::INGEST_CEILING, ceiling);
+        run.note(&metric::OF_INGEST_CEILING, over(ingest, ceiling));
+        run.note(&metric::SCHEDULE_CPU, script.cpu_us);
     }
     let began = clock::wall_us();
-    party.send(IN, jobs, due_ms).await?;
-    waits(&party, others + jobs, jobs).await?;
-    run.note(&figure::ACCEPT, per_second(jobs, clock::wall_us() - began));
+    fixture.send(IN, jobs, due_ms).await?;
+    waits(&fixture, others + jobs, jobs).await?;
+    run.note(&metric::ACCEPT, per_second(jobs, clock::wall_us() - began));
     // None of them is due.
-    run.tally += party.ledger.lock().tally(clock::wall_ms());
-    party.note_memory(&mut run);
-    Ok((run, party.tear_down().await?))
+    run.result += fixture.ledger.lock().result(clock::wall_ms());
+    fixture.note_memory(&mut run);
+    Ok((run, fixture.stop().await?))
 }
 
 /// Waits until `jobs` more than `others` are stored: how many a second, from the first look at which there were some.
-async fn waits(party: &Party, others: u64, jobs: u64) -> Result<f64, Failure> {
+async fn waits(fixture: &Fixture, others: u64, jobs: u64) -> Result<f64, Failure> {
     let (mut first, mut seen, mut moved) = (None, others, clock::now());
     loop {
-        let waiting = party.store.waiting().await?;
+        let waiting = fixture.store.waiting().await?;
         let now_us = clock::wall_us();
         if waiting > seen {
             (seen, moved) = (waiting, clock::now());
             first.get_or_insert((now_us, waiting));
         }
         if waiting > others + jobs {
-            return Err(Failure::Course(format!("{} jobs are stored of {jobs} requests", waiting - others)));
+            return Err(Failure::Unexpected(format!("{} jobs are stored of {jobs} requests", waiting - others)));
         }
         if waiting == others + jobs {
             // All at the first look: too few for a rate, and the time between two looks is all that is known.
             let (since, had) = first.filter(|(_, had)| *had < waiting).unwrap_or((now_us - 1000 * i64::from(LOOK.subsec_millis()), others));
             return Ok(per_second(waiting - had, now_us - since));
         }
-        if clock::now().duration_since(moved) > PATIENCE {
+        if clock::now().duration_since(moved) > TIMEOUT {
             let stored = waiting.saturating_sub(others);
-            return Err(Failure::Course(format!("{stored} of {jobs} requests were stored, and then none for {} s", PATIENCE.as_secs())));
+            return Err(Failure::Unexpected(format!("{stored} of {jobs} requests were stored, and then none for {} s", TIMEOUT.as_secs())));
         }
         clock::sleep(LOOK).await;
     }

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use dwell_connectors::Destination;
 
-use super::figure::{self, Run};
+use super::fixture::{Fixture, request};
 use super::machine::Machine;
-use super::party::{Party, request};
-use super::spread::{Spread, Times};
+use super::metric::{self, Run};
+use super::percentiles::{Latencies, Percentiles};
 use super::{IN, Options, drain};
 use dwell::clock;
-use dwell_testkit::stage::Failure;
+use dwell_testkit::environment::Failure;
 
 /// A job is sent at least so long before it is due, ms.
 const LEAD_MS: std::ops::RangeInclusive<i64> = 1000..=3000;
@@ -57,92 +57,92 @@ impl std::fmt::Display for Rate {
 /// Fills the store with `options.pending` jobs, then sends jobs so that `rate` a second are due for `secs` seconds.
 ///
 /// # Errors
-/// The servers or the connectors failed. Faults of the jobs are in the tally.
+/// The servers or the connectors failed. Faults of the jobs are in the result.
 pub async fn run(options: &Options, rate: Rate, secs: u64) -> Result<(Run, Machine), Failure> {
-    let mut party = Party::begin(options).await?;
+    let mut fixture = Fixture::running(options).await?;
     let mut run = Run::default();
-    let (warm_rate, warmed) = drain::warm_up(&mut party, DRAIN_JOBS).await?;
-    run.tally += warmed;
+    let (warm_rate, warmed) = drain::warm_up(&mut fixture, DRAIN_JOBS).await?;
+    run.result += warmed;
     let (per_s, capacity, stored_at) = if let Rate::Of(rate) = rate {
         (rate, None, None)
     } else {
-        let drained = drain::once(&mut party, DRAIN_JOBS, warm_rate).await?;
-        run.tally += drained.tally;
+        let drained = drain::once(&mut fixture, DRAIN_JOBS, warm_rate).await?;
+        run.result += drained.result;
         #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "jobs a second")]
         let half = ((drained.per_s / 2.0) as u64).max(1);
         #[allow(clippy::cast_precision_loss, reason = "jobs a second")]
-        let capacity = half as f64 / figure::ceiling(drained.accept_per_s, drained.per_s).max(1.0);
+        let capacity = half as f64 / metric::ceiling(drained.accept_per_s, drained.per_s).max(1.0);
         let is_stored = rate == Rate::HalfStored;
         (half, (!is_stored).then_some(capacity), is_stored.then_some(drained.accept_per_s.max(1.0)))
     };
-    party.new_round();
+    fixture.new_round();
     let (before, behind_ms) = match stored_at {
-        None => (party.meter().await?, Some(steady(&mut party, per_s, secs).await?.p99_ms)),
+        None => (fixture.meter().await?, Some(steady(&mut fixture, per_s, secs).await?.p99_ms)),
         Some(accept_per_s) => {
-            stored(&mut party, per_s, secs, accept_per_s).await?;
-            (party.meter().await?, None)
+            stored(&mut fixture, per_s, secs, accept_per_s).await?;
+            (fixture.meter().await?, None)
         }
     };
-    party.arrived(per_s * secs).await?;
-    let cost = party.meter().await?.since(&before);
-    let (lateness, tally) = {
-        let ledger = party.ledger.lock();
-        (ledger.lateness(), ledger.tally(i64::MAX))
+    fixture.arrived(per_s * secs).await?;
+    let cost = fixture.meter().await?.since(&before);
+    let (lateness, result) = {
+        let ledger = fixture.ledger.lock();
+        (ledger.lateness(), ledger.result(i64::MAX))
     };
-    run.tally += tally;
+    run.result += result;
     run.note_lateness(&lateness);
     // Not over the time before the first is due.
     #[allow(clippy::cast_precision_loss, reason = "some seconds")]
     let (dwell, redis) = cost.cores_over(secs as f64 * 1e6);
     #[allow(clippy::cast_precision_loss, reason = "jobs of one run")]
-    let facts = [(&figure::EARLY, tally.early as f64), (&figure::RATE, per_s as f64)];
+    let facts = [(&metric::EARLY, result.early as f64), (&metric::RATE, per_s as f64)];
     facts.into_iter().for_each(|(kind, value)| run.note(kind, value));
-    run.note_known(&figure::BEHIND_P99, behind_ms);
-    run.note_known(&figure::CAPACITY, capacity);
-    run.note_known(&figure::DWELL_CORE, dwell);
-    run.note(&figure::REDIS_CORE, redis);
-    party.note_memory(&mut run);
-    Ok((run, party.tear_down().await?))
+    run.note_known(&metric::BEHIND_P99, behind_ms);
+    run.note_known(&metric::CAPACITY, capacity);
+    run.note_known(&metric::DWELL_CORE, dwell);
+    run.note(&metric::REDIS_CORE, redis);
+    fixture.note_memory(&mut run);
+    Ok((run, fixture.stop().await?))
 }
 
 /// Sends each job when it is its turn. Says how late it was with that.
-async fn steady(party: &mut Party, rate: u64, secs: u64) -> Result<Spread, Failure> {
+async fn steady(fixture: &mut Fixture, rate: u64, secs: u64) -> Result<Percentiles, Failure> {
     let start_ms = clock::wall_ms() + LEAD_MS.end() + 100;
     let mut plan: Vec<(i64, i64)> = dues(start_ms, rate, secs).map(|due_ms| (due_ms - rand::random_range(LEAD_MS), due_ms)).collect();
     plan.sort_unstable();
-    party.say(&format!("{} jobs, {rate} of them due each second for {secs} s", plan.len()));
+    fixture.say(&format!("{} jobs, {rate} of them due each second for {secs} s", plan.len()));
     let to = Destination::new(IN);
-    let mut sending = Times::new();
+    let mut sending = Latencies::new();
     let mut rest = plan.as_slice();
     while !rest.is_empty() {
         let now_us = clock::wall_us();
         let (turn, later) = rest.split_at(rest.partition_point(|(send_ms, _)| send_ms * 1000 <= now_us));
         turn.iter().for_each(|(send_ms, _)| sending.add(now_us - send_ms * 1000));
         let messages: Vec<_> = {
-            let mut ledger = party.ledger.lock();
+            let mut ledger = fixture.ledger.lock();
             turn.iter().map(|(_, due_ms)| request(ledger.enter(*due_ms), *due_ms)).collect()
         };
-        party.producer.send(&to, messages).await?;
+        fixture.producer.send(&to, messages).await?;
         rest = later;
         clock::sleep(BEAT).await;
     }
-    party.producer.flush().await?;
-    Ok(sending.spread())
+    fixture.producer.flush().await?;
+    Ok(sending.percentiles())
 }
 
 /// Stores all jobs, before the first is due.
-async fn stored(party: &mut Party, rate: u64, secs: u64, accept_per_s: f64) -> Result<(), Failure> {
+async fn stored(fixture: &mut Fixture, rate: u64, secs: u64, accept_per_s: f64) -> Result<(), Failure> {
     let jobs = rate * secs;
     #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, reason = "some seconds")]
     let lead_ms = 5000 + (jobs as f64 / accept_per_s * 2000.0) as i64;
-    let others = party.store.waiting().await?;
+    let others = fixture.store.waiting().await?;
     let start_ms = clock::wall_ms() + lead_ms;
-    party.say(&format!("{jobs} jobs, {rate} of them due each second for {secs} s, from {} s on", lead_ms / 1000));
-    party.send_due(IN, dues(start_ms, rate, secs)).await?;
-    if party.stored(others + jobs, start_ms).await? {
+    fixture.say(&format!("{jobs} jobs, {rate} of them due each second for {secs} s, from {} s on", lead_ms / 1000));
+    fixture.send_due(IN, dues(start_ms, rate, secs)).await?;
+    if fixture.stored(others + jobs, start_ms).await? {
         return Ok(());
     }
-    Err(Failure::Course(format!("{jobs} jobs were not accepted within {lead_ms} ms")))
+    Err(Failure::Unexpected(format!("{jobs} jobs were not accepted within {lead_ms} ms")))
 }
 
 /// When each is due.

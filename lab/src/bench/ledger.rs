@@ -4,7 +4,7 @@
 
 use bytes::Bytes;
 
-use super::spread::{Spread, Times};
+use super::percentiles::{Latencies, Percentiles};
 
 /// The least bytes of a body: it names its round and its job.
 pub const BODY_MIN: usize = 16;
@@ -15,7 +15,7 @@ pub struct Ledger {
     round: u64,
     size: usize,
     jobs: Vec<Job>,
-    times: Times,
+    times: Latencies,
     arrived: u64,
     damaged: u64,
     stray: u64,
@@ -32,7 +32,7 @@ struct Job {
 
 /// What came of a round.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub struct Tally {
+pub struct RoundResult {
     /// Jobs that were to arrive.
     pub sent: u64,
     /// Jobs that did, at least once.
@@ -54,7 +54,7 @@ impl Ledger {
     /// A round of this number, whose bodies have `size` bytes ([`BODY_MIN`] at least).
     #[must_use]
     pub fn new(round: u64, size: usize) -> Self {
-        let (jobs, times) = (Vec::new(), Times::new());
+        let (jobs, times) = (Vec::new(), Latencies::new());
         Ledger { round, size: size.max(BODY_MIN), jobs, times, arrived: 0, damaged: 0, stray: 0, first_us: None, last_us: None }
     }
 
@@ -116,16 +116,16 @@ impl Ledger {
 
     /// How late first arrivals were.
     #[must_use]
-    pub fn lateness(&self) -> Spread {
-        self.times.spread()
+    pub fn lateness(&self) -> Percentiles {
+        self.times.percentiles()
     }
 
     /// What came of it, of the jobs that are due by `until_ms` (epoch ms).
     #[must_use]
-    pub fn tally(&self, until_ms: i64) -> Tally {
+    pub fn result(&self, until_ms: i64) -> RoundResult {
         let of = || self.jobs.iter().filter(|job| job.due_us <= until_ms.saturating_mul(1000) || job.arrivals > 0);
         let count = |test: fn(&Job) -> bool| of().filter(|job| test(job)).count() as u64;
-        Tally {
+        RoundResult {
             sent: of().count() as u64,
             arrived: count(|job| job.arrivals > 0),
             lost: count(|job| job.arrivals == 0),
@@ -137,7 +137,7 @@ impl Ledger {
     }
 }
 
-impl Tally {
+impl RoundResult {
     /// What is wrong; `None` where every job arrived exactly once, none early, none damaged.
     #[must_use]
     pub fn wrong(&self) -> Option<String> {
@@ -154,8 +154,8 @@ impl Tally {
 }
 
 /// What came of several rounds.
-impl std::ops::AddAssign for Tally {
-    fn add_assign(&mut self, other: Tally) {
+impl std::ops::AddAssign for RoundResult {
+    fn add_assign(&mut self, other: RoundResult) {
         self.sent += other.sent;
         self.arrived += other.arrived;
         self.lost += other.lost;
@@ -166,9 +166,9 @@ impl std::ops::AddAssign for Tally {
     }
 }
 
-impl std::fmt::Display for Tally {
+impl std::fmt::Display for RoundResult {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Tally { sent, arrived, lost, duplicates, early, damaged, stray } = self;
+        let RoundResult { sent, arrived, lost, duplicates, early, damaged, stray } = self;
         write!(
             f,
             "{arrived} of {sent} arrived, {lost} lost, {duplicates} duplicates, {early} early, {damaged} damaged, {stray} of another round"
@@ -215,8 +215,8 @@ mod tests {
         for (late, body) in (0..).zip(&bodies) {
             ledger.arrived(body, DUE * 1000 + late);
         }
-        let tally = ledger.tally(DUE);
-        assert_eq!((tally.sent, tally.arrived, tally.wrong()), (100, 100, None));
+        let result = ledger.result(DUE);
+        assert_eq!((result.sent, result.arrived, result.wrong()), (100, 100, None));
         assert_eq!((ledger.first_us(), ledger.last_us()), (Some(DUE * 1000), Some(DUE * 1000 + 99)));
         assert!(bodies.iter().all(|body| body.len() == 40));
     }
@@ -236,9 +236,9 @@ mod tests {
         ledger.arrived(&bodies[0][..39], DUE * 1000);
         ledger.arrived(b"short", DUE * 1000);
         ledger.arrived(&body(7, 10, 40), DUE * 1000);
-        let tally = ledger.tally(DUE);
-        assert_eq!(tally, Tally { sent: 10, arrived: 9, lost: 1, duplicates: 2, early: 1, damaged: 4, stray: 0 });
-        assert_eq!(tally.wrong().unwrap(), "of 10 jobs: 1 lost, 2 duplicates, 1 early, 4 damaged");
+        let result = ledger.result(DUE);
+        assert_eq!(result, RoundResult { sent: 10, arrived: 9, lost: 1, duplicates: 2, early: 1, damaged: 4, stray: 0 });
+        assert_eq!(result.wrong().unwrap(), "of 10 jobs: 1 lost, 2 duplicates, 1 early, 4 damaged");
     }
 
     #[test]
@@ -246,7 +246,7 @@ mod tests {
         let (mut ledger, bodies) = round(1);
         ledger.arrived(&bodies[0], DUE * 1000);
         ledger.arrived(&bodies[0], DUE * 1000 - 1);
-        assert_eq!(ledger.tally(DUE).early, 1);
+        assert_eq!(ledger.result(DUE).early, 1);
     }
 
     #[test]
@@ -255,9 +255,9 @@ mod tests {
         let later = ledger.enter(DUE + 1);
         ledger.arrived(&bodies[0], DUE * 1000);
         ledger.arrived(&body(6, 0, 40), DUE * 1000);
-        assert_eq!((ledger.tally(DUE).sent, ledger.tally(DUE).wrong().unwrap().as_str()), (1, "of 1 jobs: 1 of another round"));
+        assert_eq!((ledger.result(DUE).sent, ledger.result(DUE).wrong().unwrap().as_str()), (1, "of 1 jobs: 1 of another round"));
         ledger.arrived(&later, DUE * 1000);
-        let tally = ledger.tally(DUE);
-        assert_eq!((tally.sent, tally.early), (2, 1), "what comes before its time is found though it is not waited for");
+        let result = ledger.result(DUE);
+        assert_eq!((result.sent, result.early), (2, 1), "what comes before its time is found though it is not waited for");
     }
 }

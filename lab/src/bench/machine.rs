@@ -5,7 +5,7 @@ use std::fs;
 use serde::{Deserialize, Serialize};
 
 use dwell::store::Store;
-use dwell_testkit::stage::{Failure, Stage};
+use dwell_testkit::environment::{Environment, Failure};
 
 /// A machine and what ran on it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -27,11 +27,11 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// This one, with the servers of this stage.
+    /// This one, with the servers of this environment.
     ///
     /// # Errors
     /// Redis did not answer.
-    pub async fn of(stage: &Stage, store: &Store) -> Result<Machine, Failure> {
+    pub async fn of(environment: &Environment, store: &Store) -> Result<Machine, Failure> {
         let read = |path: &str, name: &str| {
             let text = fs::read_to_string(path).unwrap_or_default();
             let value = text.lines().find_map(|line| line.strip_prefix(name)?.trim_start().strip_prefix(':'));
@@ -46,7 +46,7 @@ impl Machine {
             system: format!("{} {}", std::env::consts::OS, std::env::consts::ARCH),
             dwell: format!("{}{build}", env!("CARGO_PKG_VERSION")),
             redis: store.version().await?,
-            broker: stage.broker_version().await.unwrap_or_default(),
+            broker: environment.broker_version().await.unwrap_or_default(),
         })
     }
 }

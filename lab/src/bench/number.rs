@@ -1,6 +1,6 @@
 //! Numbers for people: as many digits as mean something, thousands apart, with their unit.
 
-use super::figure::Unit;
+use super::metric::Unit;
 
 /// A figure for people, with its unit.
 pub(super) fn show(value: f64, unit: Unit) -> String {

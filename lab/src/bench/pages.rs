@@ -2,8 +2,8 @@
 //!
 //! - `blocks`: what stands on a page; [`plots`]: the pictures; `beside`: peers; `markdown` and `html`: the two ways to write a page down.
 
-mod beside;
 mod blocks;
+mod comparison;
 mod html;
 mod markdown;
 pub mod plots;
@@ -12,7 +12,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::report::Report;
-use dwell_testkit::stage::Failure;
+use dwell_testkit::environment::Failure;
 
 /// Between these lines of performance.md stands what was measured; all else there is left as it is.
 const BEGIN: &str = "<!-- measured: written by `dwell-lab bench report`, changes are lost -->";
@@ -30,7 +30,7 @@ pub fn write(lines: &[PathBuf], peers: Option<&Path>, docs: Option<&Path>, html:
         let text = text_of(path)?;
         for (number, line) in (1..).zip(text.lines()).filter(|(_, line)| !line.trim().is_empty()) {
             let report: Report = serde_json::from_str(line).map_err(|error| {
-                Failure::Course(format!("{} line {number} is no report of `dwell-lab bench -o json`: {error}", path.display()))
+                Failure::Unexpected(format!("{} line {number} is no report of `dwell-lab bench -o json`: {error}", path.display()))
             })?;
             // Runs of the same may come in several lines.
             if !reports.iter_mut().any(|other| other.merge(&report)) {
@@ -38,7 +38,7 @@ pub fn write(lines: &[PathBuf], peers: Option<&Path>, docs: Option<&Path>, html:
             }
         }
     }
-    let peers = peers.map_or_else(|| Ok(Vec::new()), beside::read)?;
+    let peers = peers.map_or_else(|| Ok(Vec::new()), comparison::read)?;
     let blocks = blocks::blocks(&reports, &peers)?;
     if let Some(docs) = docs {
         let images = docs.join("images");
@@ -57,7 +57,7 @@ pub fn write(lines: &[PathBuf], peers: Option<&Path>, docs: Option<&Path>, html:
 }
 
 fn text_of(path: &Path) -> Result<String, Failure> {
-    fs::read_to_string(path).map_err(|error| Failure::Course(format!("cannot read {}: {error}", path.display())))
+    fs::read_to_string(path).map_err(|error| Failure::Unexpected(format!("cannot read {}: {error}", path.display())))
 }
 
 /// The page with this between its marks; behind all else where it has none.
@@ -71,7 +71,7 @@ fn spliced(page: &str, measured: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::figure::{self, Run};
+    use super::super::metric::{self, Run};
     use super::super::report::Setup;
     use super::*;
 
@@ -80,9 +80,9 @@ mod tests {
         let mut report = Report::new("lateness", setup, "dwell-lab bench lateness --pending 1000,1000000".to_owned());
         for more in [0.0, 0.5] {
             let mut run = Run::default();
-            run.note(&figure::LATE_P50, 1.0);
-            run.note(&figure::LATE_P99, p99 + more);
-            run.note(&figure::RATE, 2000.0);
+            run.note(&metric::LATE_P50, 1.0);
+            run.note(&metric::LATE_P99, p99 + more);
+            run.note(&metric::RATE, 2000.0);
             report.add(&run);
         }
         report

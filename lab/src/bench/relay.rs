@@ -6,13 +6,13 @@ use std::time::Duration;
 use dwell_connectors::{Acks, BatchId, BrokerConfig, Destination, Outcome, Publication, Role, SourceOptions, Start};
 use tokio_util::sync::CancellationToken;
 
-use super::figure::{self, Run};
-use super::ledger::Tally;
+use super::fixture::Fixture;
+use super::ledger::RoundResult;
 use super::machine::Machine;
-use super::party::Party;
+use super::metric::{self, Run};
 use super::{OUT, Options, per_second};
 use dwell::clock;
-use dwell_testkit::stage::Failure;
+use dwell_testkit::environment::Failure;
 
 /// Where the messages wait that it moves.
 const RELAY: &str = "bench.relay";
@@ -27,7 +27,7 @@ pub(super) struct Relayed {
     /// Messages a second, from the first arrival at the consumer to the last: opening is no part of it.
     pub(super) per_s: f64,
     /// What came of them.
-    pub(super) tally: Tally,
+    pub(super) result: RoundResult,
     /// CPU time of this process for one message, µs: the relay runs in it.
     pub(super) cpu_us: Option<f64>,
 }
@@ -35,38 +35,38 @@ pub(super) struct Relayed {
 /// The relay by itself, with as many messages.
 ///
 /// # Errors
-/// The servers or the connectors failed. Faults of the messages are in the tally.
+/// The servers or the connectors failed. Faults of the messages are in the result.
 pub async fn run(options: &Options, jobs: u64) -> Result<(Run, Machine), Failure> {
-    let mut party = Party::gather(options).await?;
-    let relayed = once(&mut party, jobs).await?;
-    let mut run = Run { tally: relayed.tally, ..Run::default() };
-    run.note(&figure::RELAY, relayed.per_s);
-    run.note_known(&figure::RELAY_CPU, relayed.cpu_us);
-    Ok((run, party.tear_down().await?))
+    let mut fixture = Fixture::prepare(options).await?;
+    let relayed = once(&mut fixture, jobs).await?;
+    let mut run = Run { result: relayed.result, ..Run::default() };
+    run.note(&metric::RELAY, relayed.per_s);
+    run.note_known(&metric::RELAY_CPU, relayed.cpu_us);
+    Ok((run, fixture.stop().await?))
 }
 
 /// Moves as many messages through the same connectors as the instances use, with nothing between source and sink.
-pub(super) async fn once(party: &mut Party, jobs: u64) -> Result<Relayed, Failure> {
-    party.stage.declare(&[RELAY], Role::Ingest).await?;
-    party.new_round();
-    party.send(RELAY, jobs, clock::wall_ms()).await?;
-    party.say(&format!("{jobs} messages wait for the bare relay"));
+pub(super) async fn once(fixture: &mut Fixture, jobs: u64) -> Result<Relayed, Failure> {
+    fixture.environment.declare(&[RELAY], Role::Ingest).await?;
+    fixture.new_round();
+    fixture.send(RELAY, jobs, clock::wall_ms()).await?;
+    fixture.say(&format!("{jobs} messages wait for the bare relay"));
     let stop = CancellationToken::new();
-    let before = party.meter().await?;
-    let relay = tokio::spawn(relay(party.stage.broker().clone(), RELAY.to_owned(), Destination::new(OUT), stop.clone()));
-    party.arrived(jobs).await?;
-    let cost = party.meter().await?.since(&before);
+    let before = fixture.meter().await?;
+    let relay = tokio::spawn(relay(fixture.environment.broker().clone(), RELAY.to_owned(), Destination::new(OUT), stop.clone()));
+    fixture.arrived(jobs).await?;
+    let cost = fixture.meter().await?.since(&before);
     stop.cancel();
-    relay.await.map_err(|error| Failure::Course(format!("the relay failed: {error}")))??;
-    let (took_us, tally) = {
-        let ledger = party.ledger.lock();
-        (ledger.last_us().zip(ledger.first_us()).map_or(0, |(last, first)| last - first), ledger.tally(i64::MAX))
+    relay.await.map_err(|error| Failure::Unexpected(format!("the relay failed: {error}")))??;
+    let (took_us, result) = {
+        let ledger = fixture.ledger.lock();
+        (ledger.last_us().zip(ledger.first_us()).map_or(0, |(last, first)| last - first), ledger.result(i64::MAX))
     };
-    let per_s = per_second(tally.arrived, took_us);
-    party.say(&format!("the bare relay moved them at {per_s:.0}/s"));
+    let per_s = per_second(result.arrived, took_us);
+    fixture.say(&format!("the bare relay moved them at {per_s:.0}/s"));
     #[allow(clippy::cast_precision_loss, reason = "jobs of one run")]
     let cpu_us = cost.generator_us.map(|us| us / jobs.max(1) as f64);
-    Ok(Relayed { per_s, tally, cpu_us })
+    Ok(Relayed { per_s, result, cpu_us })
 }
 
 /// Moves messages until told to stop. Each batch is acknowledged once all of it is confirmed; there is nothing that retries.
@@ -92,11 +92,11 @@ async fn relay(broker: BrokerConfig, from: String, to: Destination, stop: Cancel
             biased;
             () = stop.cancelled() => break,
             batch = outcomes.recv() => {
-                let Some(batch) = batch else { return Err(Failure::Course("the relay's link was lost".to_owned())) };
+                let Some(batch) = batch else { return Err(Failure::Unexpected("the relay's link was lost".to_owned())) };
                 in_flight -= batch.len();
                 for (token, outcome) in batch {
                     if outcome != Outcome::Confirmed {
-                        return Err(Failure::Course(format!("the relay: {outcome:?}")));
+                        return Err(Failure::Unexpected(format!("the relay: {outcome:?}")));
                     }
                     // The place within the batch is in the lower half.
                     let id = BatchId(token >> 32);

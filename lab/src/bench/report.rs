@@ -5,9 +5,9 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::figure::{Kind, Run, Unit};
-use super::ledger::Tally;
+use super::ledger::RoundResult;
 use super::machine::Machine;
+use super::metric::{Metric, Run, Unit};
 use super::number::{number, number_of, show};
 
 /// What was set.
@@ -81,7 +81,8 @@ pub struct Report {
     /// The names in the order of a table.
     pub order: Vec<String>,
     /// What came of all jobs of all runs.
-    pub tally: Tally,
+    #[serde(alias = "tally")]
+    pub result: RoundResult,
     /// What it ran on.
     pub machine: Machine,
     /// The command that measured it.
@@ -92,14 +93,14 @@ impl Report {
     /// Without a run yet.
     #[must_use]
     pub fn new(bench: &str, setup: Setup, command: String) -> Self {
-        let (bench, machine, tally) = (bench.to_owned(), Machine::default(), Tally::default());
-        Report { bench, setup, runs: 0, figures: BTreeMap::new(), order: Vec::new(), tally, machine, command }
+        let (bench, machine, result) = (bench.to_owned(), Machine::default(), RoundResult::default());
+        Report { bench, setup, runs: 0, figures: BTreeMap::new(), order: Vec::new(), result, machine, command }
     }
 
     /// Takes a run in.
     pub fn add(&mut self, run: &Run) {
         self.runs += 1;
-        self.tally += run.tally;
+        self.result += run.result;
         for (kind, value) in &run.figures {
             let figure = self.figures.entry(kind.name.to_owned()).or_insert_with(|| {
                 self.order.push(kind.name.to_owned());
@@ -114,7 +115,7 @@ impl Report {
         let same = (&self.bench, &self.setup, &self.command, &self.machine) == (&other.bench, &other.setup, &other.command, &other.machine);
         if same {
             self.runs += other.runs;
-            self.tally += other.tally;
+            self.result += other.result;
             for figure in other.in_order() {
                 match self.figures.get_mut(&figure.name) {
                     Some(own) => figure.runs.iter().for_each(|value| own.add(*value)),
@@ -130,7 +131,7 @@ impl Report {
 
     /// A figure of this kind.
     #[must_use]
-    pub fn get(&self, kind: &Kind) -> Option<&Figure> {
+    pub fn get(&self, kind: &Metric) -> Option<&Figure> {
         self.figures.get(kind.name)
     }
 
@@ -142,7 +143,7 @@ impl Report {
     /// What is wrong; `None` where nothing is.
     #[must_use]
     pub fn wrong(&self) -> Option<String> {
-        self.tally.wrong()
+        self.result.wrong()
     }
 }
 
@@ -199,8 +200,8 @@ impl fmt::Display for Report {
         for figure in self.in_order() {
             write!(f, "\n  {:width$}  {:>12}  {}", figure.name.replace('_', " "), figure.shown(), figure.range())?;
         }
-        if self.tally.sent > 0 {
-            write!(f, "\n  {:width$}  {}", "ledger", self.tally)?;
+        if self.result.sent > 0 {
+            write!(f, "\n  {:width$}  {}", "ledger", self.result)?;
         }
         write!(f, "\n  {:width$}  {}", "machine", self.machine)
     }
@@ -208,24 +209,24 @@ impl fmt::Display for Report {
 
 #[cfg(test)]
 mod tests {
-    use super::super::figure;
+    use super::super::metric;
     use super::*;
 
     #[test]
     fn runs_become_a_median_and_a_range_and_come_back_from_json() {
         let mut report = Report::new("drain", Setup { broker: "nats".to_owned(), ..Setup::default() }, "dwell-lab bench drain".to_owned());
         for rate in [30_000.0, 10_000.0, 20_000.0] {
-            let mut run = Run { tally: Tally { sent: 5, arrived: 5, ..Tally::default() }, ..Run::default() };
-            run.note(&figure::DRAIN, rate);
-            run.note(&figure::OF_CEILING, 0.5);
+            let mut run = Run { result: RoundResult { sent: 5, arrived: 5, ..RoundResult::default() }, ..Run::default() };
+            run.note(&metric::DRAIN, rate);
+            run.note(&metric::OF_CEILING, 0.5);
             report.add(&run);
         }
-        let figure = report.get(&figure::DRAIN).unwrap();
+        let figure = report.get(&metric::DRAIN).unwrap();
         assert_eq!((figure.median, figure.shown(), figure.range()), (20_000.0, "20 000/s".to_owned(), "10 000 – 30 000/s".to_owned()));
-        assert_eq!((report.runs, report.tally.sent, report.wrong()), (3, 15, None));
+        assert_eq!((report.runs, report.result.sent, report.wrong()), (3, 15, None));
         let mut twice = report.clone();
         assert!(twice.merge(&report) && !twice.merge(&Report::new("drain", Setup::default(), String::new())));
-        assert_eq!((twice.runs, twice.get(&figure::DRAIN).unwrap().runs.len(), twice.tally.sent), (6, 6, 30));
+        assert_eq!((twice.runs, twice.get(&metric::DRAIN).unwrap().runs.len(), twice.result.sent), (6, 6, 30));
         let again: Report = serde_json::from_str(&serde_json::to_string(&report).unwrap()).unwrap();
         assert_eq!(again.to_string(), report.to_string());
         assert!(again.in_order().map(|figure| figure.name.as_str()).eq(["drain", "of_ceiling"]));

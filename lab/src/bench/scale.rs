@@ -1,9 +1,9 @@
 //! Drains with other numbers of instances and buckets, in turns, so that all of them are compared on the same machine at the same time.
 
-use super::figure::{self, Run, over};
 use super::machine::Machine;
+use super::metric::{self, Run, over};
 use super::{Options, drain};
-use dwell_testkit::stage::Failure;
+use dwell_testkit::environment::Failure;
 
 /// One number of instances and of buckets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,11 +32,11 @@ pub async fn run(options: &Options, points: &[Point], jobs: u64) -> Result<Vec<(
     for Point { instances, buckets } in points {
         let options = Options { instances: *instances, buckets: *buckets, ..options.clone() };
         let (mut run, machine) = Box::pin(drain::run(&options, jobs, false)).await?;
-        let cpu = |run: &Run| Some(run.value(&figure::DWELL_CPU)? + run.value(&figure::REDIS_LIFE)?);
-        let drain = |run: &Run| run.value(&figure::DRAIN).unwrap_or_default();
+        let cpu = |run: &Run| Some(run.value(&metric::DWELL_CPU)? + run.value(&metric::REDIS_LIFE)?);
+        let drain = |run: &Run| run.value(&metric::DRAIN).unwrap_or_default();
         let first = runs.first().map_or((drain(&run), cpu(&run)), |(first, _)| (drain(first), cpu(first)));
-        run.note(&figure::AGAINST_FIRST, over(drain(&run), first.0));
-        run.note_known(&figure::CPU_AGAINST_FIRST, cpu(&run).zip(first.1).map(|(own, first)| over(own, first)));
+        run.note(&metric::AGAINST_FIRST, over(drain(&run), first.0));
+        run.note_known(&metric::CPU_AGAINST_FIRST, cpu(&run).zip(first.1).map(|(own, first)| over(own, first)));
         runs.push((run, machine));
     }
     Ok(runs)

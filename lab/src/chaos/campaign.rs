@@ -1,7 +1,7 @@
-//! A campaign: a world under load, faults by a plan, then calm until nothing is out, and the verdict.
+//! A campaign: a system under load, faults by a plan, then calm until nothing is out, and the verdict.
 
-mod calm;
-mod look;
+mod recovery;
+mod sample;
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -23,19 +23,20 @@ use rand::rngs::StdRng;
 
 use crate::chaos::checker::check;
 use crate::chaos::checker::verdict::Verdict;
-use crate::chaos::fault::{FaultKind, Struck};
-use crate::chaos::history::{DeadJob, End, FORMAT, Fault, Head, History, Op, Phase, Unreadable};
-use crate::chaos::ledger::Ledger;
+use crate::chaos::fault::{FaultKind, Injected};
+use crate::chaos::history::{DeadJob, End, FORMAT, Fault, History, Op, Phase, RunHeader, Unreadable};
+use crate::chaos::inject;
 use crate::chaos::load::{Load, LoadOptions, Places};
 use crate::chaos::plan::{Plan, Step};
+use crate::chaos::recorder::Recorder;
 use crate::chaos::report::Report;
-use crate::chaos::world::{self, World, WorldOptions};
+use crate::chaos::system::{self, System, SystemOptions};
 
 /// What a campaign is made of.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// What it runs on.
-    pub world: WorldOptions,
+    pub system: SystemOptions,
     /// What plan and load are drawn from.
     pub seed: u64,
     /// For how long faults go on.
@@ -68,7 +69,7 @@ pub struct Outcome {
 #[allow(missing_docs, reason = "what its parts say")]
 pub enum Error {
     #[error(transparent)]
-    World(#[from] world::Error),
+    System(#[from] system::Error),
     #[error(transparent)]
     Store(#[from] StoreError),
     #[error(transparent)]
@@ -78,7 +79,7 @@ pub enum Error {
     #[error("{0}: {1}")]
     Io(String, #[source] std::io::Error),
     #[error("{0}")]
-    Course(String),
+    Unexpected(String),
 }
 
 /// Where verdicts go; targets that come late; one that never comes.
@@ -105,7 +106,7 @@ const SAMPLE: Duration = Duration::from_secs(1);
 /// It is empty when it was so for as long: what the broker delivers again would be there.
 const EMPTY_FOR: Duration = Duration::from_secs(2);
 
-/// Destinations that the instances may publish to besides the targets of the world.
+/// Destinations that the instances may publish to besides the targets of the system.
 #[must_use]
 pub fn destinations() -> Vec<String> {
     LATE.iter().chain(&[NEVER, REPLIES]).map(|name| (*name).to_owned()).collect()
@@ -114,27 +115,27 @@ pub fn destinations() -> Vec<String> {
 /// Runs a campaign.
 ///
 /// # Errors
-/// The world could not be had, or the record not be written. What went wrong after that is in the verdict.
+/// The system could not be had, or the record not be written. What went wrong after that is in the verdict.
 pub async fn run(options: Options) -> Result<Outcome, Error> {
     let io = |what: &Path| {
         let what = what.display().to_string();
         move |error| Error::Io(what, error)
     };
-    if let Some(kind) = options.only.iter().find(|kind| !kind.applies(&options.world)) {
-        return Err(Error::Course(format!("{kind} cannot be done over {} with this durability", options.world.broker.as_str())));
+    if let Some(kind) = options.only.iter().find(|kind| !kind.applies(&options.system)) {
+        return Err(Error::Unexpected(format!("{kind} cannot be done over {} with this durability", options.system.broker.as_str())));
     }
     std::fs::create_dir_all(&options.out).map_err(io(&options.out))?;
-    let file = options.out.join(format!("history-{}-{}.jsonl", options.world.broker.as_str(), options.seed));
-    let world_options = WorldOptions { also: destinations(), more: MORE.to_owned(), ..options.world.clone() };
-    let world = World::start(world_options).await?;
-    (options.say)(&world.describe());
-    let lease_ms = i64::try_from(lease_of(&world.settings().delivery).as_millis()).unwrap_or(i64::MAX);
-    let ledger = Arc::new(Ledger::create(&file, &head(&options, lease_ms)).map_err(io(&file))?);
-    world.record_in(&ledger);
-    let maker = world.maker();
+    let file = options.out.join(format!("history-{}-{}.jsonl", options.system.broker.as_str(), options.seed));
+    let system_options = SystemOptions { also: destinations(), more: MORE.to_owned(), ..options.system.clone() };
+    let system = System::start(system_options).await?;
+    (options.say)(&system.describe());
+    let lease_ms = i64::try_from(lease_of(&system.settings().delivery).as_millis()).unwrap_or(i64::MAX);
+    let recorder = Arc::new(Recorder::create(&file, &head(&options, lease_ms)).map_err(io(&file))?);
+    system.record_in(&recorder);
+    let maker = system.maker();
     maker.make(REPLIES).await?;
     let places = Places {
-        targets: world.targets().to_vec(),
+        targets: system.targets().to_vec(),
         late: LATE.iter().map(|name| (*name).to_owned()).collect(),
         never: NEVER.to_owned(),
         replies: REPLIES.to_owned(),
@@ -142,32 +143,32 @@ pub async fn run(options: Options) -> Result<Outcome, Error> {
     let load = LoadOptions {
         seed: options.seed,
         rate: options.rate,
-        broker: world.broker().clone(),
+        broker: system.broker().clone(),
         maker,
-        http: (0..options.world.instances).map(|instance| world.http(instance)).collect(),
+        http: (0..options.system.instances).map(|instance| system.http(instance)).collect(),
         places,
         dead: DEAD.to_owned(),
         rejected: REJECTED.to_owned(),
     };
-    let mut load = Load::start(load, &ledger);
-    let campaign = Campaign { world: &world, ledger: &ledger, options: &options };
+    let mut load = Load::start(load, &recorder);
+    let campaign = Campaign { system: &system, recorder: &recorder, options: &options };
     let mut end = tokio::select! {
-        end = campaign.course(&mut load) => end,
+        end = campaign.timeline(&mut load) => end,
         never = campaign.sample() => never,
     };
     end.broken.extend(load.stop().await);
-    end.exits = world.stop_instances().await;
-    let logs = world.timeline();
-    if let Err(error) = world.stop_servers().await {
-        end.broken.push(format!("the world did not end: {error}"));
+    end.exits = system.stop_instances().await;
+    let logs = system.timeline();
+    if let Err(error) = system.stop_servers().await {
+        end.broken.push(format!("the system did not end: {error}"));
     }
-    ledger.record("campaign", Phase::Ok, Op::End(end));
-    ledger.flush().map_err(io(&file))?;
+    recorder.record("campaign", Phase::Ok, Op::End(end));
+    recorder.flush().map_err(io(&file))?;
     let history = History::read(&file)?;
     let verdict = check(&history);
     let report = Report::of(&history, &verdict);
     if !verdict.is_sound() {
-        let folder = options.out.join(format!("logs-{}-{}", options.world.broker.as_str(), options.seed));
+        let folder = options.out.join(format!("logs-{}-{}", options.system.broker.as_str(), options.seed));
         std::fs::create_dir_all(&folder).map_err(io(&folder))?;
         for (name, text) in logs {
             std::fs::write(folder.join(name), text).map_err(io(&folder))?;
@@ -176,15 +177,15 @@ pub async fn run(options: Options) -> Result<Outcome, Error> {
     Ok(Outcome { verdict, report, history: file })
 }
 
-fn head(options: &Options, lease_ms: i64) -> Head {
-    Head {
+fn head(options: &Options, lease_ms: i64) -> RunHeader {
+    RunHeader {
         format: FORMAT,
         seed: options.seed,
         commit: commit(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        broker: options.world.broker.as_str().to_owned(),
-        instances: options.world.instances,
-        durability: format!("{:?}", options.world.durability).to_lowercase(),
+        broker: options.system.broker.as_str().to_owned(),
+        instances: options.system.instances,
+        durability: format!("{:?}", options.system.durability).to_lowercase(),
         lease_ms,
         late_ms: LATE_MS + lease_ms,
         repeat: options.repeat.clone(),
@@ -198,17 +199,17 @@ fn commit() -> String {
 }
 
 struct Campaign<'a> {
-    world: &'a World,
-    ledger: &'a Ledger,
+    system: &'a System,
+    recorder: &'a Recorder,
     options: &'a Options,
 }
 
 impl Campaign<'_> {
-    async fn course(&self, load: &mut Load) -> End {
+    async fn timeline(&self, load: &mut Load) -> End {
         let mut broken = Vec::new();
-        if !self.until(WARM_UP, || self.ledger.arrivals() > 0).await {
+        if !self.until(WARM_UP, || self.recorder.arrivals() > 0).await {
             broken.push(format!("nothing arrived within {} s", WARM_UP.as_secs()));
-        } else if let Err(error) = self.strikes().await {
+        } else if let Err(error) = self.inject_faults().await {
             broken.push(error);
         }
         broken.extend(load.finish_sending().await.err());
@@ -222,52 +223,52 @@ impl Campaign<'_> {
     }
 
     /// One fault after another, until the time is over.
-    async fn strikes(&self) -> Result<(), String> {
+    async fn inject_faults(&self) -> Result<(), String> {
         let kinds = if self.options.only.is_empty() { FaultKind::all() } else { &self.options.only };
-        let kinds: Vec<FaultKind> = kinds.iter().copied().filter(|kind| kind.applies(self.world.options())).collect();
+        let kinds: Vec<FaultKind> = kinds.iter().copied().filter(|kind| kind.applies(self.system.options())).collect();
         let until = clock::now() + self.options.duration;
-        let mut calm = calm::Calm::default();
+        let mut recovery = recovery::Recovery::default();
         for step in Plan::new(self.options.seed, &kinds) {
             if clock::now() >= until {
                 break;
             }
-            let healed_us = self.strike(&step).await?;
+            let healed_us = self.inject_one(&step).await?;
             let began = clock::now();
             // What fell due after the heal has arrived.
-            if !self.until(RECOVERY, || self.ledger.newest_due_ms() * 1000 > healed_us).await {
+            if !self.until(RECOVERY, || self.recorder.newest_due_ms() * 1000 > healed_us).await {
                 return Err(format!("nothing arrived within {} s after {} was healed", RECOVERY.as_secs(), step.kind));
             }
             let arrive_ms = began.elapsed().as_millis();
-            let calm = calm.wait(self.world, self.ledger, healed_us).await;
-            (self.options.say)(&format!("  jobs arrive {arrive_ms} ms after, {calm} {} ms after", began.elapsed().as_millis()));
+            let recovered = recovery.wait(self.system, self.recorder, healed_us).await;
+            (self.options.say)(&format!("  jobs arrive {arrive_ms} ms after, {recovered} {} ms after", began.elapsed().as_millis()));
             clock::sleep(step.pause).await;
         }
         Ok(())
     }
 
-    async fn strike(&self, step: &Step) -> Result<i64, String> {
+    async fn inject_one(&self, step: &Step) -> Result<i64, String> {
         let entry = |began_us, healed_us, detail| {
             let kind = step.kind.to_string();
             Fault { kind, began_us, healed_us, in_flight: 0, detail, clock_step_us: None, beside: None }
         };
         let now_us = clock::wall_us();
         let hold_us = i64::try_from(step.hold.as_micros()).unwrap_or(i64::MAX);
-        self.ledger.record("faults", Phase::Invoke, Op::Fault(entry(now_us, now_us + hold_us, String::new())));
+        self.recorder.record("faults", Phase::Invoke, Op::Fault(entry(now_us, now_us + hold_us, String::new())));
         let mut rng = StdRng::seed_from_u64(step.seed);
-        let struck = clock::timeout(STRIKE, Box::pin(step.kind.strike(self.world, &mut rng, step.hold))).await;
-        let error = match struck {
-            Some(Ok(struck)) => {
-                let took_ms = (struck.healed_us - struck.began_us) / 1000;
-                (self.options.say)(&format!("{}: {}, {took_ms} ms, {} in flight", step.kind, struck.detail, struck.in_flight));
-                let Struck { began_us, healed_us, in_flight, detail, clock_step_us, beside, .. } = struck;
+        let injected = clock::timeout(STRIKE, Box::pin(inject::inject(step.kind, self.system, &mut rng, step.hold))).await;
+        let error = match injected {
+            Some(Ok(injected)) => {
+                let took_ms = (injected.healed_us - injected.began_us) / 1000;
+                (self.options.say)(&format!("{}: {}, {took_ms} ms, {} in flight", step.kind, injected.detail, injected.in_flight));
+                let Injected { began_us, healed_us, in_flight, detail, clock_step_us, beside, .. } = injected;
                 let fault = Fault { in_flight, clock_step_us, beside, ..entry(began_us, healed_us, detail) };
-                self.ledger.record("faults", Phase::Ok, Op::Fault(fault));
+                self.recorder.record("faults", Phase::Ok, Op::Fault(fault));
                 return Ok(healed_us);
             }
             Some(Err(error)) => error.to_string(),
             None => format!("it took more than {} s", STRIKE.as_secs()),
         };
-        self.ledger.record("faults", Phase::Info, Op::Fault(entry(now_us, clock::wall_us(), error.clone())));
+        self.recorder.record("faults", Phase::Info, Op::Fault(entry(now_us, clock::wall_us(), error.clone())));
         Err(format!("{}: {error}", step.kind))
     }
 
@@ -275,7 +276,7 @@ impl Campaign<'_> {
     async fn drain(&self) -> Result<End, StoreError> {
         let deadline = clock::now() + DRAIN;
         let store = loop {
-            match Store::attach(self.world.store_settings()).await {
+            match Store::attach(self.system.store_settings()).await {
                 Ok(store) => break store,
                 Err(error) if clock::now() >= deadline => return Err(error),
                 Err(_) => clock::sleep(LOOK).await,
@@ -286,7 +287,7 @@ impl Campaign<'_> {
             let counts = store.counts(&[]).await?;
             let left: u64 = counts.scheduled.iter().chain(&counts.reserved).sum();
             let now = clock::now();
-            let mut missing = self.ledger.missing();
+            let mut missing = self.recorder.missing();
             if left == 0 && !missing.jobs.is_empty() {
                 // One whose dead letter was not taken is nowhere else.
                 let kept: HashSet<String> = self.dead(&store).await?.into_iter().map(|dead| dead.id).collect();
@@ -305,7 +306,7 @@ impl Campaign<'_> {
         };
         let mut end = End { scheduled: counts.scheduled.iter().sum(), reserved: counts.reserved.iter().sum(), ..End::default() };
         end.dead = self.dead(&store).await?;
-        let delivery = &self.world.settings().delivery;
+        let delivery = &self.system.settings().delivery;
         let sweep = SweepRules { dead_retention_ms: delivery.dead_retention_ms, dedupe_window_ms: delivery.dedupe_window_ms };
         let lease_ms = u64::try_from(lease_of(delivery).as_millis()).unwrap_or(u64::MAX);
         let rules = Rules { lease_ms, retry_ms: delivery.retry_ms.clone(), sweep, repair: false };
@@ -318,7 +319,7 @@ impl Campaign<'_> {
                 finding.problem.as_str()
             ));
         };
-        fsck::run(self.world.store_settings(), rules, &mut found).await?;
+        fsck::run(self.system.store_settings(), rules, &mut found).await?;
         Ok(end)
     }
 
@@ -344,10 +345,10 @@ impl Campaign<'_> {
     /// Looks at each instance once a second, for ever.
     async fn sample<T>(&self) -> T {
         loop {
-            for instance in 0..self.options.world.instances {
-                self.world.look_after(instance);
-                if let Some(sample) = look::sample(self.world, instance).await {
-                    self.ledger.record("campaign", Phase::Ok, Op::Sample(sample));
+            for instance in 0..self.options.system.instances {
+                self.system.look_after(instance);
+                if let Some(sample) = sample::sample(self.system, instance).await {
+                    self.recorder.record("campaign", Phase::Ok, Op::Sample(sample));
                 }
             }
             clock::sleep(SAMPLE).await;

@@ -1,25 +1,25 @@
 //! The checker: a history in, a verdict out. Pure.
 //!
 //! - [`mod@verdict`]: what it says.
-//! - `course`: what is known of each job; `answers`: what was said of it.
+//! - `timeline`: what is known of each job; `answers`: what was said of it.
 //! - `lives`: a job that is carried out anew, because its request came again.
 //! - `windows`: the faults, and what each of them explains; `kinds`: what they can do.
 
 mod answers;
-mod course;
-mod kinds;
-mod lives;
+mod effects;
+mod redelivery;
 #[cfg(test)]
 mod tests;
+mod timeline;
 pub mod verdict;
 mod windows;
 
 use std::collections::{BTreeSet, HashMap};
 
-use course::{Came, Course, courses};
-use lives::Lives;
+use redelivery::Redelivery;
+use timeline::{Came, Timeline, timelines};
 use verdict::{Verdict, Wrong};
-use windows::{Copy, Windows};
+use windows::{Copy, FaultWindows};
 
 use crate::chaos::history::{DeadJob, End, Event, Fault, History, Job, Op, Phase};
 
@@ -30,21 +30,21 @@ const BESIDE_MS: i64 = 12_000;
 #[must_use]
 pub fn check(history: &History) -> Verdict {
     let faults: Vec<Fault> = history.events.iter().filter_map(healed).cloned().collect();
-    let mut checker = Checker { history, windows: Windows::new(history, &faults), verdict: Verdict::default() };
-    let courses = courses(&history.events, &faults);
+    let mut checker = Checker { history, windows: FaultWindows::new(history, &faults), verdict: Verdict::default() };
+    let timelines = timelines(&history.events, &faults);
     let end = history.events.iter().rev().find_map(|event| if let Op::End(end) = &event.op { Some(end) } else { None });
     let kept: HashMap<&str, &DeadJob> = end.iter().flat_map(|end| &end.dead).map(|dead| (&*dead.id, dead)).collect();
     let mut copies = Vec::new();
-    for (id, course) in &courses {
-        let lives = Lives::of(history, &checker.windows, course);
+    for (id, timeline) in &timelines {
+        let lives = Redelivery::of(history, &checker.windows, timeline);
         checker.verdict.counts.redelivered += lives.begun_again();
-        checker.job(id, course, &lives, kept.get(id).copied());
-        copies.extend(checker.again(id, course, &lives));
+        checker.job(id, timeline, &lives, kept.get(id).copied());
+        copies.extend(checker.again(id, timeline, &lives));
     }
     checker.windows.explain(copies, &mut checker.verdict);
     checker.windows.counted(&history.events, &mut checker.verdict);
     answers::doors(&history.events, &mut checker.verdict);
-    checker.verdict.strikes = checker.windows.strikes(courses.values());
+    checker.verdict.impacts = checker.windows.impacts(timelines.values());
     checker.end(end);
     checker.verdict
 }
@@ -58,110 +58,110 @@ fn healed(event: &Event) -> Option<&Fault> {
 
 struct Checker<'a> {
     history: &'a History,
-    windows: Windows<'a>,
+    windows: FaultWindows<'a>,
     verdict: Verdict,
 }
 
 impl Checker<'_> {
-    fn job(&mut self, id: &str, course: &Course<'_>, lives: &Lives<'_>, dead: Option<&DeadJob>) {
+    fn job(&mut self, id: &str, timeline: &Timeline<'_>, lives: &Redelivery<'_>, dead: Option<&DeadJob>) {
         let kept = dead.is_some();
-        let Some(job) = course.job else {
-            for came in course.deliveries.iter().chain(&course.deaths).chain(&course.rejections) {
+        let Some(job) = timeline.job else {
+            for came in timeline.deliveries.iter().chain(&timeline.deaths).chain(&timeline.rejections) {
                 self.verdict.find(Wrong::Unexpected, format!("`{id}` on {}: nobody asked for it", came.what.topic));
             }
-            for (at_us, action, res) in &course.replies {
+            for (at_us, action, res) in &timeline.replies {
                 self.verdict.find(Wrong::Unexpected, format!("`{id}`: `{res}` for `{action}` at {at_us}, and there is no such job"));
             }
             return;
         };
-        let came = !course.deliveries.is_empty();
+        let came = !timeline.deliveries.is_empty();
         let counts = &mut self.verdict.counts;
-        counts.taken += u64::from(course.certain);
-        counts.uncertain += u64::from(!course.certain && !course.refused);
-        counts.recovered += u64::from(!course.certain && came);
+        counts.taken += u64::from(timeline.certain);
+        counts.uncertain += u64::from(!timeline.certain && !timeline.refused);
+        counts.recovered += u64::from(!timeline.certain && came);
         counts.delivered += u64::from(came);
-        counts.dead += u64::from(!course.deaths.is_empty() || kept);
-        counts.rejected += u64::from(!course.rejections.is_empty());
-        counts.asked += course.asks.len() as u64;
-        counts.answered += course.asks.iter().filter(|ask| course.answer(ask.action).is_some()).count() as u64;
+        counts.dead += u64::from(!timeline.deaths.is_empty() || kept);
+        counts.rejected += u64::from(!timeline.rejections.is_empty());
+        counts.asked += timeline.asks.len() as u64;
+        counts.answered += timeline.asks.iter().filter(|ask| timeline.answer(ask.action).is_some()).count() as u64;
         match &job.refused {
-            Some(code) => self.bad_request(id, course, dead, code),
+            Some(code) => self.bad_request(id, timeline, dead, code),
             None => {
-                self.whereabouts(id, job, course, kept);
-                self.contents(id, job, course);
+                self.whereabouts(id, job, timeline, kept);
+                self.contents(id, job, timeline);
                 self.attempts(id, lives);
-                self.deaths(id, job, course, dead);
-                self.answers(id, job, course, kept);
-                self.lateness(id, job, course);
+                self.deaths(id, job, timeline, dead);
+                self.answers(id, job, timeline, kept);
+                self.lateness(id, job, timeline);
             }
         }
     }
 
     /// It must have come back, and nothing else.
-    fn bad_request(&mut self, id: &str, course: &Course<'_>, dead: Option<&DeadJob>, code: &str) {
-        if course.certain && course.rejections.is_empty() {
+    fn bad_request(&mut self, id: &str, timeline: &Timeline<'_>, dead: Option<&DeadJob>, code: &str) {
+        if timeline.certain && timeline.rejections.is_empty() {
             self.verdict.find(Wrong::Lost, format!("{id}: a bad request that did not come back"));
         }
-        for came in &course.rejections {
+        for came in &timeline.rejections {
             if came.what.reason != code {
                 self.verdict.find(Wrong::Refused, format!("{id}: came back with `{}` and not with `{code}`", came.what.reason));
             }
         }
-        for came in course.deliveries.iter().chain(&course.deaths) {
+        for came in timeline.deliveries.iter().chain(&timeline.deaths) {
             self.verdict.find(Wrong::Unexpected, format!("{id} on {}: a bad request", came.what.topic));
         }
         if let Some(dead) = dead {
             self.verdict.find(Wrong::Unexpected, format!("{id} is kept as dead of {:?}: a bad request", dead.reason));
         }
-        for (_, action, res) in &course.replies {
+        for (_, action, res) in &timeline.replies {
             self.verdict.find(Wrong::Unexpected, format!("{id}: `{res}` for `{action}`: a bad request"));
         }
     }
 
     /// It came where it was to come, or must not have.
-    fn whereabouts(&mut self, id: &str, job: &Job, course: &Course<'_>, kept: bool) {
-        let cancelled = course.may("cancel", &["cancelled", "cancelled_after_attempt", "in_flight"]);
-        let nowhere = course.deliveries.is_empty() && course.deaths.is_empty() && course.rejections.is_empty() && !kept;
-        if course.certain && nowhere && !cancelled && !self.is_refused(id, job, course) {
-            self.verdict.find(Wrong::Lost, format!("{id}: due {}, answers {:?}", job.due_ms, course.replies));
+    fn whereabouts(&mut self, id: &str, job: &Job, timeline: &Timeline<'_>, kept: bool) {
+        let cancelled = timeline.may("cancel", &["cancelled", "cancelled_after_attempt", "in_flight"]);
+        let nowhere = timeline.deliveries.is_empty() && timeline.deaths.is_empty() && timeline.rejections.is_empty() && !kept;
+        if timeline.certain && nowhere && !cancelled && !self.is_refused(id, job, timeline) {
+            self.verdict.find(Wrong::Lost, format!("{id}: due {}, answers {:?}", job.due_ms, timeline.replies));
         }
-        for came in &course.deliveries {
+        for came in &timeline.deliveries {
             if came.what.topic != job.target {
                 self.verdict.find(Wrong::Unexpected, format!("{id} on {}, not on {}", came.what.topic, job.target));
-            } else if course.refused && !course.certain {
+            } else if timeline.refused && !timeline.certain {
                 self.verdict.find(Wrong::Unexpected, format!("{id} on {}: the broker had refused it", came.what.topic));
             }
         }
-        for came in &course.rejections {
+        for came in &timeline.rejections {
             self.verdict.find(Wrong::Refused, format!("{id}: came back with `{}`", came.what.reason));
         }
     }
 
     /// Time and contents of each message.
-    fn contents(&mut self, id: &str, job: &Job, course: &Course<'_>) {
-        let earliest_us = course.earliest_us(job);
-        for came @ Came { what, .. } in &course.deliveries {
+    fn contents(&mut self, id: &str, job: &Job, timeline: &Timeline<'_>) {
+        let earliest_us = timeline.earliest_us(job);
+        for came @ Came { what, .. } in &timeline.deliveries {
             // What came with a later due time than it was asked for is measured by that.
             let due_us = what.due_ms.map_or(earliest_us, |due_ms| earliest_us.max(due_ms * 1000));
             if came.taken_us() + self.windows.ahead_us(came.taken_us()) < due_us {
                 self.verdict.find(Wrong::Early, format!("{id}: {} µs before {due_us}", due_us - came.taken_us()));
-            } else if self.is_stale(job, course, came) {
+            } else if self.is_stale(job, timeline, came) {
                 self.verdict.find(Wrong::Early, format!("{id}: at {} for {}, and it was moved", came.taken_us(), job.due_ms));
             }
         }
-        for came @ Came { what, .. } in course.deliveries.iter().chain(&course.deaths) {
+        for came @ Came { what, .. } in timeline.deliveries.iter().chain(&timeline.deaths) {
             if what.digest != job.digest {
                 self.verdict.find(Wrong::Damaged, format!("{id} on {}: {} and not {}", what.topic, what.digest, job.digest));
             }
             let behind_us = |asked_us| self.windows.behind_us(asked_us).max(self.windows.behind_us(came.taken_us()));
-            if !what.due_ms.is_some_and(|due_ms| course.may_be_due(job, due_ms, behind_us)) {
+            if !what.due_ms.is_some_and(|due_ms| timeline.may_be_due(job, due_ms, behind_us)) {
                 self.verdict.find(Wrong::Misdated, format!("{id} on {}: due {:?}, asked for {}", what.topic, what.due_ms, job.due_ms));
             }
         }
     }
 
     /// Each copy has an attempt of its own, and later ones higher ones.
-    fn attempts(&mut self, id: &str, lives: &Lives<'_>) {
+    fn attempts(&mut self, id: &str, lives: &Redelivery<'_>) {
         for came in lives.each() {
             self.life(id, came);
         }
@@ -171,7 +171,7 @@ impl Checker<'_> {
         let numbers: Vec<u32> = came.iter().map(|came| came.what.attempt.unwrap_or(0)).collect();
         let between = |of, one: &Came<'_>, other: &Came<'_>| self.windows.between(of, one.taken_us(), other.taken_us());
         // A master that was promoted may not know that it was begun.
-        let rolled_back = |one: &Came<'_>, other: &Came<'_>| between(kinds::rolls_back, one, other);
+        let rolled_back = |one: &Came<'_>, other: &Came<'_>| between(effects::rolls_back, one, other);
         let is_twice = |one: &Came<'_>, other: &Came<'_>| one.what.attempt == other.what.attempt && !rolled_back(one, other);
         let twins = came.iter().enumerate().flat_map(|(at, one)| came[at + 1..].iter().map(move |other| (one, other)));
         let (sent_again, twice): (Vec<_>, Vec<_>) =
@@ -180,31 +180,31 @@ impl Checker<'_> {
         let later: BTreeSet<_> = sent_again.iter().map(|(_, other)| std::ptr::from_ref(*other)).collect();
         self.verdict.counts.sent_again += later.len() as u64;
         // What was held back may come after what was sent later.
-        let falls = |pair: &[Came<'_>]| pair[0].what.attempt > pair[1].what.attempt && !between(kinds::reorders, &pair[0], &pair[1]);
+        let falls = |pair: &[Came<'_>]| pair[0].what.attempt > pair[1].what.attempt && !between(effects::reorders, &pair[0], &pair[1]);
         if numbers.contains(&0) || !twice.is_empty() || came.windows(2).any(falls) {
             self.verdict.find(Wrong::Misnumbered, format!("{id}: attempts {numbers:?}"));
         }
     }
 
     /// It died of something that the run gives, and its letter was written if it could be.
-    fn deaths(&mut self, id: &str, job: &Job, course: &Course<'_>, dead: Option<&DeadJob>) {
-        for Came { at_us, what } in &course.deaths {
-            self.death(id, job, course, (*at_us, &what.reason, what.attempt));
+    fn deaths(&mut self, id: &str, job: &Job, timeline: &Timeline<'_>, dead: Option<&DeadJob>) {
+        for Came { at_us, what } in &timeline.deaths {
+            self.death(id, job, timeline, (*at_us, &what.reason, what.attempt));
         }
-        let Some(dead) = dead.filter(|_| course.deaths.is_empty()) else { return };
+        let Some(dead) = dead.filter(|_| timeline.deaths.is_empty()) else { return };
         let end_us = self.history.events.last().map_or(i64::MAX, |event| event.t_us);
         // Records of before do not say of what it died.
         if let (Some(reason), attempt) = (&dead.reason, dead.attempt) {
-            self.death(id, job, course, (end_us, reason, attempt));
+            self.death(id, job, timeline, (end_us, reason, attempt));
         }
-        if !self.windows.fails_publish(id, job, course.earliest_us(job), end_us) {
+        if !self.windows.fails_publish(id, job, timeline.earliest_us(job), end_us) {
             self.verdict.find(Wrong::Lost, format!("{id}: it is dead, and there is no letter"));
         }
     }
 
-    fn death(&mut self, id: &str, job: &Job, course: &Course<'_>, (at_us, reason, attempt): (i64, &str, Option<u32>)) {
+    fn death(&mut self, id: &str, job: &Job, timeline: &Timeline<'_>, (at_us, reason, attempt): (i64, &str, Option<u32>)) {
         // A publish that failed is a failed attempt; a crash burns none, and neither does anything that is done to Redis.
-        let failed = job.absent || self.windows.fails_publish(id, job, course.earliest_us(job), at_us);
+        let failed = job.absent || self.windows.fails_publish(id, job, timeline.earliest_us(job), at_us);
         // Those of the settings outlast whatever a campaign breaks.
         let spent = job.retry_ms.as_ref().is_some_and(|waits| attempt.is_some_and(|attempt| attempt as usize > waits.len()));
         if reason != "retries_exhausted" || !failed || !spent {
@@ -213,18 +213,18 @@ impl Checker<'_> {
     }
 
     /// Once everything is whole, what is overdue is out within a bound.
-    fn lateness(&mut self, id: &str, job: &Job, course: &Course<'_>) {
-        let Some(came @ Came { what, .. }) = course.deliveries.first() else { return };
+    fn lateness(&mut self, id: &str, job: &Job, timeline: &Timeline<'_>) {
+        let Some(came @ Came { what, .. }) = timeline.deliveries.first() else { return };
         let at_us = came.taken_us();
         let due_us = what.due_ms.unwrap_or(job.due_ms) * 1000;
         // One that has failed before waits for its retries, too.
         let waits_ms = if what.attempt > Some(1) { job.retry_ms.iter().flatten().sum::<u64>() } else { 0 };
-        let whole_us = self.windows.unbroken_us(due_us.max(course.sent_us), at_us);
+        let whole_us = self.windows.unbroken_us(due_us.max(timeline.sent_us), at_us);
         let late_ms = whole_us / 1000 - i64::try_from(waits_ms).unwrap_or(i64::MAX);
         if late_ms > self.history.head.late_ms {
             self.verdict.find(Wrong::Late, format!("{id}: {late_ms} ms in which everything was whole"));
-        } else if let Some((late_us, fault)) = self.windows.beside_us((id, job), (course.sent_us, due_us), at_us)
-            && course.certain
+        } else if let Some((late_us, fault)) = self.windows.beside_us((id, job), (timeline.sent_us, due_us), at_us)
+            && timeline.certain
             && !job.absent
             && late_us / 1000 - i64::try_from(waits_ms).unwrap_or(i64::MAX) > BESIDE_MS
         {
@@ -250,15 +250,15 @@ impl Checker<'_> {
     }
 
     /// Every message past the first of a job: of what is delivered or dead together, and of what came back. Not what began a job anew.
-    fn again<'b>(&self, id: &'b str, course: &Course<'b>, lives: &Lives<'_>) -> Vec<Copy<'b>> {
+    fn again<'b>(&self, id: &'b str, timeline: &Timeline<'b>, lives: &Redelivery<'_>) -> Vec<Copy<'b>> {
         let mut copies = Vec::new();
-        let out: Vec<&Came<'_>> = course.deliveries.iter().chain(&course.deaths).collect();
-        for (mut list, of_job) in [(out, true), (course.rejections.iter().collect(), false)] {
+        let out: Vec<&Came<'_>> = timeline.deliveries.iter().chain(&timeline.deaths).collect();
+        for (mut list, of_job) in [(out, true), (timeline.rejections.iter().collect(), false)] {
             list.sort_by_key(|came| came.taken_us());
             for (at, pair) in list.windows(2).enumerate().filter(|(_, pair)| !lives.begins(pair[1])) {
                 let by_client = of_job && list[..=at].iter().any(|one| self.is_sent_again(one, pair[1]));
                 let (first_us, again_us) = (pair[0].taken_us(), pair[1].taken_us());
-                copies.push(Copy { id, job: course.job, first_us, again_us, of_job, by_client });
+                copies.push(Copy { id, job: timeline.job, first_us, again_us, of_job, by_client });
             }
         }
         copies

@@ -1,27 +1,23 @@
-//! The faults: what can be done to a world, to whom it can be done, and what a checker forgives for it.
+//! The faults: what can be done to a system, to whom it can be done, and what a checker forgives for it.
 
-mod story;
-pub(crate) mod watch;
+mod description;
 
 use std::time::Duration;
 
-use dwell::clock;
 use dwell_testkit::servers::BrokerKind;
-use rand::rngs::StdRng;
 use serde::{Deserialize, Serialize};
 
-pub use self::story::Story;
-use crate::chaos::faults;
-use crate::chaos::history::Beside;
-use crate::chaos::world::{Error, World, WorldOptions};
+pub use self::description::Description;
+use crate::chaos::history::Scope;
+use crate::chaos::system::SystemOptions;
 
 /// By how much Redis's clock jumps.
 pub(crate) const REDIS_CLOCK_JUMP: Duration = Duration::from_secs(5);
 
-/// One kind of fault. What each does is told by [`FaultKind::what_happens`].
+/// One kind of fault. What each does is told by [`FaultKind::description`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-#[allow(missing_docs, reason = "each has its story")]
+#[allow(missing_docs, reason = "each has its description")]
 pub enum FaultKind {
     DwellKill,
     DwellFreeze,
@@ -67,7 +63,7 @@ pub enum FaultKind {
 
 /// What came of a strike.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Struck {
+pub struct Injected {
     /// What was done.
     pub kind: FaultKind,
     /// From when on, wall clock, epoch µs.
@@ -83,7 +79,7 @@ pub struct Struck {
     pub clock_step_us: Option<i64>,
     /// Whom alone it concerned, where it concerns not all.
     #[serde(default)]
-    pub beside: Option<Beside>,
+    pub beside: Option<Scope>,
 }
 
 /// What a checker forgives of what came while a fault was on, and until it was overcome. Losses and false verdicts: never.
@@ -147,9 +143,9 @@ impl FaultKind {
         &Self::ALL
     }
 
-    /// Whether it can be done to such a world.
+    /// Whether it can be done to such a system.
     #[must_use]
-    pub fn applies(self, options: &WorldOptions) -> bool {
+    pub fn applies(self, options: &SystemOptions) -> bool {
         match self {
             FaultKind::RedisFailover => options.has_replica(),
             // Another goes on.
@@ -165,8 +161,8 @@ impl FaultKind {
 
     /// The fault in words.
     #[must_use]
-    pub fn what_happens(self) -> Story {
-        story::of(self)
+    pub fn description(self) -> Description {
+        description::of(self)
     }
 
     /// What a checker forgives for it.
@@ -185,31 +181,6 @@ impl FaultKind {
         };
         let early_us = if self == FaultKind::RedisClockJump { i64::try_from(REDIS_CLOCK_JUMP.as_micros()).unwrap_or(i64::MAX) } else { 0 };
         Allowance { duplicates_of_in_flight, duplicates_of_unreplicated: self == FaultKind::RedisFailover, early_us }
-    }
-
-    /// Does it, holds it for so long, and heals it, also where something failed on the way. Some take longer than they are held: what was killed
-    /// has to start, a freeze of an instance outlasts its lease. Faults of different servers and links may overlap; of the same they wait for each
-    /// other. Await it to its end: dropped, nothing heals what it broke.
-    ///
-    /// # Errors
-    /// It could not be done (it was healed all the same), or not be healed.
-    pub async fn strike(self, world: &World, rng: &mut StdRng, hold: Duration) -> Result<Struck, Error> {
-        if !self.applies(world.options()) {
-            return Err(Error::Course(format!("{self} cannot be done to {}", world.describe())));
-        }
-        let mut watch = watch::InFlight::begin(world).await;
-        let began_us = clock::wall_us();
-        let done = watch.during(world, Box::pin(faults::strike(self, world, rng, hold))).await?;
-        let healed_us = done.healed_us.unwrap_or_else(clock::wall_us);
-        Ok(Struck {
-            kind: self,
-            began_us,
-            healed_us,
-            in_flight: watch.most(),
-            detail: done.detail,
-            clock_step_us: done.clock_step_us,
-            beside: done.beside,
-        })
     }
 }
 
@@ -250,9 +221,9 @@ mod tests {
 
     #[test]
     fn a_fault_is_only_done_to_whom_it_can_be_done() {
-        let on = |broker| WorldOptions { broker, ..WorldOptions::default() };
+        let on = |broker| SystemOptions { broker, ..SystemOptions::default() };
         assert!(!FaultKind::RedisFailover.applies(&on(BrokerKind::Nats)));
-        assert!(FaultKind::RedisFailover.applies(&WorldOptions { durability: Durability::Replica, ..on(BrokerKind::Nats) }));
+        assert!(FaultKind::RedisFailover.applies(&SystemOptions { durability: Durability::Replica, ..on(BrokerKind::Nats) }));
         for broker in BrokerKind::ALL {
             assert_eq!(FaultKind::ConnectionBlocked.applies(&on(broker)), broker == BrokerKind::Amqp);
             assert_eq!(FaultKind::ConsumerDeleted.applies(&on(broker)), broker == BrokerKind::Nats);

@@ -1,7 +1,7 @@
 //! The record of a run, whole, as JSON lines: what was asked for, what came, what was broken and when. A run that failed can be read, and checked
 //! again, from it alone.
 //!
-//! The first line is the [`Head`], each other one an [`Event`]. All times are the wall clock of the one host, epoch µs (`…_us`) or ms (`…_ms`).
+//! The first line is the [`RunHeader`], each other one an [`Event`]. All times are the wall clock of the one host, epoch µs (`…_us`) or ms (`…_ms`).
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -18,7 +18,7 @@ pub const UNREADABLE: &str = "unreadable_job";
 
 /// The first line: what ran.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Head {
+pub struct RunHeader {
     /// [`FORMAT`]
     pub format: u32,
     /// What the plan and the load were drawn from.
@@ -78,11 +78,11 @@ pub enum Op {
     /// A job was asked for. `invoke` says which.
     Schedule(Schedule),
     /// Its cancel; of a message, `ok` is the broker's word that it has the request, and the verdict comes as a `reply`.
-    Cancel(Ask),
+    Cancel(ControlRequest),
     /// Its new time.
-    Reschedule(Ask),
+    Reschedule(ControlRequest),
     /// It shall go now.
-    Fire(Ask),
+    Fire(ControlRequest),
     /// A verdict came, by HTTP or as a message.
     Reply(Reply),
     /// A message on a target.
@@ -137,7 +137,7 @@ pub struct Job {
 
 /// Something is asked for a job.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Ask {
+pub struct ControlRequest {
     /// Whose.
     pub id: String,
     /// The new time, epoch ms: of a reschedule.
@@ -222,12 +222,12 @@ pub struct Fault {
     pub clock_step_us: Option<i64>,
     /// Who else is served as ever while it lasts, and from when on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub beside: Option<Beside>,
+    pub beside: Option<Scope>,
 }
 
 /// A fault that concerns some jobs alone: it must hold up no others.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Beside {
+pub struct Scope {
     /// From when on all others are served in time, epoch µs.
     pub from_us: i64,
     /// Whom it concerns.
@@ -342,7 +342,7 @@ impl From<DeadEntry> for DeadJob {
 #[derive(Debug, Clone, PartialEq)]
 pub struct History {
     /// What ran.
-    pub head: Head,
+    pub head: RunHeader,
     /// What happened, in the order in which it was recorded.
     pub events: Vec<Event>,
 }
@@ -367,7 +367,7 @@ impl History {
         let mut lines = (1..).zip(reader.lines());
         let (_, first) = lines.next().ok_or_else(|| unreadable(1, "it is empty".to_owned()))?;
         let first = first.map_err(|error| unreadable(1, error.to_string()))?;
-        let head: Head = serde_json::from_str(&first).map_err(|error| unreadable(1, error.to_string()))?;
+        let head: RunHeader = serde_json::from_str(&first).map_err(|error| unreadable(1, error.to_string()))?;
         if head.format != FORMAT {
             return Err(unreadable(1, format!("it has format {}, and this program reads {FORMAT}", head.format)));
         }
@@ -399,8 +399,8 @@ pub(crate) mod tests {
 
     use super::*;
 
-    pub(crate) fn head() -> Head {
-        Head {
+    pub(crate) fn head() -> RunHeader {
+        RunHeader {
             format: FORMAT,
             seed: 7,
             commit: "abc".to_owned(),
@@ -426,7 +426,7 @@ pub(crate) mod tests {
             broker: None,
         };
         let schedule = Schedule { id: "a".to_owned(), job: Some(job), res: String::new() };
-        let ask = Ask { id: "a".to_owned(), due_ms: Some(9), res: "in_flight".to_owned() };
+        let ask = ControlRequest { id: "a".to_owned(), due_ms: Some(9), res: "in_flight".to_owned() };
         let dead = DeadJob { id: "a".to_owned(), reason: Some("retries_exhausted".to_owned()), attempt: Some(3) };
         let end = End { dead: vec![dead], exits: vec!["dwell-0".to_owned()], ..End::default() };
         let ops = [(Phase::Invoke, Op::Schedule(schedule)), (Phase::Info, Op::Reschedule(ask)), (Phase::Ok, Op::End(end))];

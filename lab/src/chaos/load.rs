@@ -4,8 +4,8 @@
 //! - `draw`: what is asked for; `producer`: sends it; `http`: the other door; `reader`: what came.
 //! - `aside`: what a fault asks for by itself.
 
-pub(crate) mod aside;
 mod draw;
+pub(crate) mod extra;
 mod http;
 mod producer;
 mod reader;
@@ -25,9 +25,9 @@ use self::draw::{Draw, Drawn, Plan, request};
 use self::http::Answer;
 use self::producer::{Producer, Sent, asked};
 use self::reader::{Role, read};
-use crate::chaos::history::{Ask, Job, Op, Phase, Reply, Schedule};
-use crate::chaos::ledger::Ledger;
-use crate::chaos::world::Maker;
+use crate::chaos::history::{ControlRequest, Job, Op, Phase, Reply, Schedule};
+use crate::chaos::recorder::Recorder;
+use crate::chaos::system::Maker;
 
 /// How often the producer looks whether something is to be sent.
 const BEAT: Duration = Duration::from_millis(10);
@@ -80,7 +80,7 @@ pub struct Load {
 impl Load {
     /// Begins to read and to send.
     #[must_use]
-    pub fn start(options: LoadOptions, ledger: &Arc<Ledger>) -> Load {
+    pub fn start(options: LoadOptions, recorder: &Arc<Recorder>) -> Load {
         let mut readers = JoinSet::new();
         let places = &options.places;
         let targets = places.targets.iter().chain(&places.late).chain([&places.never]).map(|topic| (topic, Role::Target));
@@ -88,11 +88,11 @@ impl Load {
         for (topic, role) in targets.chain(others) {
             // Nobody makes it, so nobody could read it.
             if *topic != places.never {
-                readers.spawn(read(options.broker.clone(), topic.clone(), role, Arc::clone(ledger)));
+                readers.spawn(read(options.broker.clone(), topic.clone(), role, Arc::clone(recorder)));
             }
         }
         let stop = CancellationToken::new();
-        let sending = tokio::spawn(send(options, Arc::clone(ledger), stop.clone()));
+        let sending = tokio::spawn(send(options, Arc::clone(recorder), stop.clone()));
         Load { stop, sending, readers }
     }
 
@@ -125,9 +125,9 @@ fn whole(ended: Result<(), JoinError>) {
 }
 
 /// The open loop.
-async fn send(options: LoadOptions, ledger: Arc<Ledger>, stop: CancellationToken) {
+async fn send(options: LoadOptions, recorder: Arc<Recorder>, stop: CancellationToken) {
     let mut draw = Draw::new(options.seed, options.places.clone());
-    let mut producer = Producer::new(options.broker.clone(), Arc::clone(&ledger));
+    let mut producer = Producer::new(options.broker.clone(), Arc::clone(&recorder));
     let mut turns: BTreeMap<(i64, String), Plan> = BTreeMap::new();
     let (mut asking, mut making) = (JoinSet::new(), JoinSet::new());
     let began_ms = clock::wall_ms();
@@ -155,10 +155,10 @@ async fn send(options: LoadOptions, ledger: Arc<Ledger>, stop: CancellationToken
             let Drawn { id, job, message, ask, door } = draw.next(clock::wall_ms(), options.http.len(), late.map(String::as_str));
             turns.extend(ask.map(|plan| ((plan.at_ms, id.clone()), plan)));
             if let Some(instance) = door {
-                asking.spawn(schedule_by_http(options.http[instance], instance, id, job, message, Arc::clone(&ledger)));
+                asking.spawn(schedule_by_http(options.http[instance], instance, id, job, message, Arc::clone(&recorder)));
                 continue;
             }
-            ledger.record("producer", Phase::Invoke, Op::Schedule(Schedule { id: id.clone(), job: Some(job), res: String::new() }));
+            recorder.record("producer", Phase::Invoke, Op::Schedule(Schedule { id: id.clone(), job: Some(job), res: String::new() }));
             messages.push((Sent::Job(id), message));
         }
         let now_ms = clock::wall_ms();
@@ -166,12 +166,12 @@ async fn send(options: LoadOptions, ledger: Arc<Ledger>, stop: CancellationToken
         for ((_, id), plan) in std::mem::replace(&mut turns, later) {
             match plan.door {
                 Some(instance) => {
-                    asking.spawn(by_http(options.http[instance], instance, id, plan, Arc::clone(&ledger)));
+                    asking.spawn(by_http(options.http[instance], instance, id, plan, Arc::clone(&recorder)));
                 }
                 None => {
-                    ledger.record("producer", Phase::Invoke, asked(plan.action, ask(&id, &plan)));
+                    recorder.record("producer", Phase::Invoke, asked(plan.action, ask(&id, &plan)));
                     let message = request(&id, &plan, &options.places.replies);
-                    messages.push((Sent::Ask(id, plan.action, plan.due_ms), message));
+                    messages.push((Sent::ControlRequest(id, plan.action, plan.due_ms), message));
                 }
             }
         }
@@ -191,29 +191,29 @@ async fn send(options: LoadOptions, ledger: Arc<Ledger>, stop: CancellationToken
     making.join_all().await;
 }
 
-fn ask(id: &str, plan: &Plan) -> Ask {
-    Ask { id: id.to_owned(), due_ms: plan.due_ms, res: String::new() }
+fn ask(id: &str, plan: &Plan) -> ControlRequest {
+    ControlRequest { id: id.to_owned(), due_ms: plan.due_ms, res: String::new() }
 }
 
-async fn schedule_by_http(at: SocketAddr, instance: usize, id: String, job: Job, message: Message, ledger: Arc<Ledger>) {
+async fn schedule_by_http(at: SocketAddr, instance: usize, id: String, job: Job, message: Message, recorder: Arc<Recorder>) {
     let proc = format!("http-{instance}");
     let op = |job, res| Op::Schedule(Schedule { id: id.clone(), job, res });
-    ledger.record(&proc, Phase::Invoke, op(Some(job.clone()), String::new()));
+    recorder.record(&proc, Phase::Invoke, op(Some(job.clone()), String::new()));
     let (phase, res) = match http::schedule(at, &id, &job, &message).await {
         Answer::Verdict(res) => (Phase::Ok, res),
         Answer::Never(res) => (Phase::Fail, res),
         Answer::Unknown(res) => (Phase::Info, res),
     };
-    ledger.record(&proc, phase, op(None, res));
+    recorder.record(&proc, phase, op(None, res));
 }
 
-async fn by_http(at: SocketAddr, instance: usize, id: String, plan: Plan, ledger: Arc<Ledger>) {
+async fn by_http(at: SocketAddr, instance: usize, id: String, plan: Plan, recorder: Arc<Recorder>) {
     let proc = format!("http-{instance}");
-    ledger.record(&proc, Phase::Invoke, asked(plan.action, ask(&id, &plan)));
+    recorder.record(&proc, Phase::Invoke, asked(plan.action, ask(&id, &plan)));
     match http::ask(at, &id, &plan).await {
-        Answer::Verdict(res) => ledger.record(&proc, Phase::Ok, Op::Reply(Reply { id, action: plan.action.as_str().to_owned(), res })),
-        Answer::Never(res) => ledger.record(&proc, Phase::Fail, asked(plan.action, Ask { res, ..ask(&id, &plan) })),
-        Answer::Unknown(res) => ledger.record(&proc, Phase::Info, asked(plan.action, Ask { res, ..ask(&id, &plan) })),
+        Answer::Verdict(res) => recorder.record(&proc, Phase::Ok, Op::Reply(Reply { id, action: plan.action.as_str().to_owned(), res })),
+        Answer::Never(res) => recorder.record(&proc, Phase::Fail, asked(plan.action, ControlRequest { res, ..ask(&id, &plan) })),
+        Answer::Unknown(res) => recorder.record(&proc, Phase::Info, asked(plan.action, ControlRequest { res, ..ask(&id, &plan) })),
     }
 }
 

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use crate::chaos::fault::FaultKind;
-use crate::chaos::report::{Memory, Report, Run, Tally, median};
+use crate::chaos::report::{FaultSummary, Memory, Report, Run, median};
 
 /// What is between these two lines of the page is written by this program.
 const BEGIN: &str = "<!-- dwell-lab: from here on written by `dwell-lab chaos page` -->";
@@ -35,10 +35,10 @@ fn written(report: &Report) -> String {
         let _ = write!(text, "\nOf all {} faults together: recovery {middle} ms, at most {most} ms.\n", recoveries_ms.len());
     }
     for kind in FaultKind::all() {
-        let story = kind.what_happens();
+        let description = kind.description();
         // Writing to a string cannot fail.
-        let _ = write!(text, "\n### {kind}\n\n{}.\n\n", sentence(story.done));
-        let _ = write!(text, "- What happens: {}.\n- What you see: {}.\n", story.happens, story.seen);
+        let _ = write!(text, "\n### {kind}\n\n{}.\n\n", sentence(description.done));
+        let _ = write!(text, "- What happens: {}.\n- What you see: {}.\n", description.happens, description.seen);
         if let Some(tally) = report.faults.get(&kind.to_string()) {
             let _ = writeln!(text, "- Measured: {}.", measured(tally));
         }
@@ -86,8 +86,8 @@ fn sentence(words: &str) -> String {
     letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }
 
-fn measured(tally: &Tally) -> String {
-    let Tally { count, duplicates, first_ms, last_ms, lateness_ms, beside_ms } = tally;
+fn measured(tally: &FaultSummary) -> String {
+    let FaultSummary { count, duplicates, first_ms, last_ms, lateness_ms, beside_ms } = tally;
     let times = if *count == 1 { "once".to_owned() } else { format!("{count} times") };
     let number = |values: &[i64]| median(values).zip(values.iter().max().copied());
     let recovery = number(first_ms)
@@ -126,7 +126,8 @@ mod tests {
 
     #[test]
     fn only_what_is_between_the_markers_is_written_anew() {
-        let tally = Tally { count: 2, duplicates: 1, first_ms: vec![30, 10], last_ms: vec![90], lateness_ms: 400, beside_ms: Some(50) };
+        let tally =
+            FaultSummary { count: 2, duplicates: 1, first_ms: vec![30, 10], last_ms: vec![90], lateness_ms: 400, beside_ms: Some(50) };
         let report = Report { faults: BTreeMap::from([("redis-kill".to_owned(), tally)]), ..Report::default() };
         let first = page("# Mine\n\nMy words.\n", &Report::default());
         let second = page(&format!("{first}\nMore of mine.\n"), &report);

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::memory::Memory;
 use self::memory::memory;
-use crate::chaos::checker::verdict::{Counts, Strike, Verdict, Wrong};
+use crate::chaos::checker::verdict::{Counts, FaultImpact, Verdict, Wrong};
 use crate::chaos::history::History;
 
 /// Of one campaign, or of several.
@@ -20,7 +20,7 @@ pub struct Report {
     /// All of them together.
     pub counts: Counts,
     /// By the name of the fault.
-    pub faults: BTreeMap<String, Tally>,
+    pub faults: BTreeMap<String, FaultSummary>,
     /// What is wrong, with the run in front of each.
     pub findings: BTreeMap<Wrong, Vec<String>>,
 }
@@ -60,7 +60,7 @@ pub struct Run {
 
 /// What one kind of fault came to.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Tally {
+pub struct FaultSummary {
     /// How often.
     pub count: u64,
     /// Copies that it explains.
@@ -90,23 +90,23 @@ impl Report {
             instances: head.instances,
             durability: head.durability.clone(),
             seconds,
-            faults: verdict.strikes.len(),
-            struck_seconds: struck_seconds(&verdict.strikes),
+            faults: verdict.impacts.len(),
+            struck_seconds: struck_seconds(&verdict.impacts),
             checked_again: false,
             jobs: verdict.counts.taken,
             sound: verdict.is_sound(),
             repeat: head.repeat.clone(),
             memory: memory(&history.events),
         };
-        let mut faults: BTreeMap<String, Tally> = BTreeMap::new();
-        for strike in &verdict.strikes {
-            let tally = faults.entry(strike.kind.clone()).or_default();
+        let mut faults: BTreeMap<String, FaultSummary> = BTreeMap::new();
+        for impact in &verdict.impacts {
+            let tally = faults.entry(impact.kind.clone()).or_default();
             tally.count += 1;
-            tally.duplicates += strike.duplicates;
-            tally.first_ms.extend(strike.first_us.map(|us| us / 1000));
-            tally.last_ms.extend(strike.last_us.map(|us| us / 1000));
-            tally.lateness_ms = tally.lateness_ms.max(strike.lateness_us / 1000);
-            tally.beside_ms = tally.beside_ms.max(strike.beside_us.map(|us| us / 1000));
+            tally.duplicates += impact.duplicates;
+            tally.first_ms.extend(impact.first_us.map(|us| us / 1000));
+            tally.last_ms.extend(impact.last_us.map(|us| us / 1000));
+            tally.lateness_ms = tally.lateness_ms.max(impact.lateness_us / 1000);
+            tally.beside_ms = tally.beside_ms.max(impact.beside_us.map(|us| us / 1000));
         }
         let named = |what: &String| format!("{} {}: {what}", head.broker, head.seed);
         let findings = verdict.findings.iter().map(|(wrong, whats)| (*wrong, whats.iter().map(named).collect())).collect();
@@ -162,9 +162,9 @@ impl Run {
     }
 }
 
-fn struck_seconds(strikes: &[Strike]) -> i64 {
-    let began_us = strikes.iter().map(|strike| strike.began_us).min();
-    let healed_us = strikes.iter().map(|strike| strike.healed_us).max();
+fn struck_seconds(impacts: &[FaultImpact]) -> i64 {
+    let began_us = impacts.iter().map(|impact| impact.began_us).min();
+    let healed_us = impacts.iter().map(|impact| impact.healed_us).max();
     began_us.zip(healed_us).map_or(0, |(began_us, healed_us)| healed_us.saturating_sub(began_us) / 1_000_000)
 }
 
@@ -192,7 +192,7 @@ impl fmt::Display for Report {
         }
         writeln!(f, "{:26} {:>5} {:>6} {:>9} {:>9} {:>9} {:>9}", "fault", "times", "copies", "first ms", "at most", "all ms", "latest ms")?;
         for (kind, tally) in &self.faults {
-            let Tally { count, duplicates, first_ms, last_ms, lateness_ms, .. } = tally;
+            let FaultSummary { count, duplicates, first_ms, last_ms, lateness_ms, .. } = tally;
             let number = |value: Option<i64>| value.map_or_else(|| "-".to_owned(), |value| value.to_string());
             let (first, at_most) = (number(median(first_ms)), number(first_ms.iter().max().copied()));
             let all = number(last_ms.iter().max().copied());
@@ -213,9 +213,9 @@ mod tests {
     use super::*;
     use crate::chaos::history::tests::head;
 
-    fn strike(kind: &str, first_us: Option<i64>) -> Strike {
+    fn impact(kind: &str, first_us: Option<i64>) -> FaultImpact {
         let (last_us, detail) = (first_us.map(|us| us * 2), String::new());
-        Strike {
+        FaultImpact {
             kind: kind.to_owned(),
             began_us: 0,
             healed_us: 9_000_000,
@@ -231,7 +231,7 @@ mod tests {
     }
 
     fn report(wrong: Option<Wrong>) -> Report {
-        let mut verdict = Verdict { strikes: vec![strike("redis-kill", Some(5000)), strike("redis-kill", None)], ..Verdict::default() };
+        let mut verdict = Verdict { impacts: vec![impact("redis-kill", Some(5000)), impact("redis-kill", None)], ..Verdict::default() };
         verdict.counts.taken = 10;
         verdict.findings.extend(wrong.map(|wrong| (wrong, vec!["x".to_owned()])));
         Report::of(&History { head: head(), events: Vec::new() }, &verdict)

@@ -7,14 +7,14 @@ use std::time::Duration;
 pub(super) use args::Args;
 use args::What;
 
-use crate::bench::figure::Run;
 use crate::bench::machine::Machine;
+use crate::bench::metric::Run;
 use crate::bench::report::{Report, Setup};
 use crate::bench::{Options, drain, ingest, lateness, memory, pages, relay, scale, start};
 use dwell::cli::common::{Common, Form};
 use dwell::cli::exit::{Exit, Stop};
 use dwell::shutdown::Signals;
-use dwell_testkit::stage::Failure;
+use dwell_testkit::environment::Failure;
 
 /// Measures, prints what came of it, and fails where a job was lost, doubled, early or damaged.
 ///
@@ -90,7 +90,7 @@ async fn one(options: &Options, what: &What, rate: Option<lateness::Rate>) -> Re
         }
         What::Relay { jobs } => Box::pin(relay::run(options, jobs.jobs)).await,
         What::Start { times, secs, .. } => Box::pin(start::run(options, *times, Duration::from_secs(*secs))).await,
-        What::Scale { .. } | What::Report { .. } => Err(Failure::Course("it has no single point".to_owned())),
+        What::Scale { .. } | What::Report { .. } => Err(Failure::Unexpected("it has no single point".to_owned())),
     }
 }
 

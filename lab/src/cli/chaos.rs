@@ -12,7 +12,7 @@ use crate::chaos::fault::FaultKind;
 use crate::chaos::history::History;
 use crate::chaos::page::page;
 use crate::chaos::report::Report;
-use crate::chaos::world::WorldOptions;
+use crate::chaos::system::SystemOptions;
 use clap::Subcommand;
 use dwell::config::Durability;
 use dwell::units::parse_duration_ms;
@@ -120,16 +120,16 @@ type Failure = Box<dyn std::error::Error + Send + Sync>;
 async fn campaign(args: Run) -> Result<bool, Failure> {
     let seed = args.seed.unwrap_or_else(|| u64::from(rand::random::<u32>()));
     let name = format!("{}-{seed}", args.broker.as_str());
-    let world = WorldOptions {
+    let system = SystemOptions {
         broker: args.broker,
         instances: usize::from(args.instances),
         durability: args.durability,
-        ..WorldOptions::default()
+        ..SystemOptions::default()
     };
-    let world = WorldOptions { program: args.program.clone().unwrap_or(world.program), ..world };
+    let system = SystemOptions { program: args.program.clone().unwrap_or(system.program), ..system };
     let repeat = repeat(&args, seed);
     let options = Options {
-        world,
+        system,
         seed,
         duration: args.duration,
         rate: args.rate,
@@ -146,7 +146,7 @@ async fn campaign(args: Run) -> Result<bool, Failure> {
     }
     let running: Pin<Box<dyn Future<Output = _>>> = Box::pin(campaign::run(options));
     let outcome = running.await.map_err(|error| format!("{error}\nthe same again: dwell-lab chaos {repeat}"))?;
-    struck(&outcome.verdict).map_err(|error| format!("{error}\nthe same again: dwell-lab chaos {repeat}"))?;
+    injected(&outcome.verdict).map_err(|error| format!("{error}\nthe same again: dwell-lab chaos {repeat}"))?;
     std::fs::write(&file, serde_json::to_string_pretty(&outcome.report)?)?;
     println!("{}", outcome.report);
     if !outcome.verdict.is_sound() {
@@ -158,8 +158,8 @@ async fn campaign(args: Run) -> Result<bool, Failure> {
 }
 
 /// What nothing was done to proves nothing.
-fn struck(verdict: &Verdict) -> Result<(), Failure> {
-    if verdict.is_sound() && verdict.strikes.is_empty() {
+fn injected(verdict: &Verdict) -> Result<(), Failure> {
+    if verdict.is_sound() && verdict.impacts.is_empty() {
         return Err("no fault was done, so nothing was tried: let it run for longer".into());
     }
     Ok(())
@@ -189,7 +189,7 @@ fn repeat(args: &Run, seed: u64) -> String {
 fn again(file: &Path, into: Option<&Path>) -> Result<bool, Failure> {
     let history = History::read(file)?;
     let verdict = check(&history);
-    struck(&verdict).map_err(|error| format!("{}: {error}", file.display()))?;
+    injected(&verdict).map_err(|error| format!("{}: {error}", file.display()))?;
     let mut report = Report::of(&history, &verdict);
     report.runs.iter_mut().for_each(|run| run.checked_again = true);
     println!("{report}\n{verdict}");

@@ -26,9 +26,9 @@ fn sound(report: &Value, least: u64, figures: &[&str]) {
         let at = |field: &str| figure[field].as_f64().unwrap_or_else(|| panic!("{name}.{field}: {report}"));
         assert!(at("least") > 0.0 && at("least") <= at("median") && at("median") <= at("most"), "{name}: {figure}");
     }
-    let sent = report["tally"]["sent"].as_u64().unwrap();
+    let sent = report["result"]["sent"].as_u64().unwrap();
     let right = serde_json::json!({ "sent": sent, "arrived": sent, "lost": 0, "duplicates": 0, "early": 0, "damaged": 0, "stray": 0 });
-    assert_eq!(report["tally"], right, "{report}");
+    assert_eq!(report["result"], right, "{report}");
     assert!(sent >= least && (sent > 0) == (least > 0), "{report}");
     assert!(report["machine"]["cores"].as_u64().unwrap() > 0 && report["machine"]["redis"].as_str().unwrap().contains('.'), "{report}");
 }

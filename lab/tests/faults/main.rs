@@ -2,43 +2,43 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-mod drive;
+mod load;
 
 use std::time::Duration;
 
-use drive::Drive;
 use dwell::config::Durability;
 use dwell_lab::chaos::fault::FaultKind;
-use dwell_lab::chaos::world::{World, WorldOptions};
+use dwell_lab::chaos::system::{System, SystemOptions};
 use dwell_testkit::servers::BrokerKind;
+use load::Load;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_was_asked_for_arrives_after_faults_of_dwell_redis_and_the_link() {
-    let world = World::start(WorldOptions { instances: 2, ..WorldOptions::default() }).await.unwrap();
-    let drive = Drive::start(&world).await;
+    let system = System::start(SystemOptions { instances: 2, ..SystemOptions::default() }).await.unwrap();
+    let load = Load::start(&system).await;
     let mut rng = StdRng::seed_from_u64(1);
     for kind in [FaultKind::DwellKill, FaultKind::RedisKill, FaultKind::LinkDropAnswersBroker] {
-        let came = drive.strike(kind, &mut rng, Duration::from_millis(500)).await;
+        let came = load.inject(kind, &mut rng, Duration::from_millis(500)).await;
         println!("{came}");
         if kind == FaultKind::LinkDropAnswersBroker {
             assert!(came.counted("unknown") > 0, "no confirm was lost: {came}");
         }
     }
-    drive.end().await;
-    world.stop().await.unwrap();
+    load.end().await;
+    system.stop().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_clock_that_is_set_back_while_kafka_is_away_stops_nothing() {
-    let world = World::start(WorldOptions { broker: BrokerKind::Kafka, ..WorldOptions::default() }).await.unwrap();
-    let drive = Drive::start(&world).await;
+    let system = System::start(SystemOptions { broker: BrokerKind::Kafka, ..SystemOptions::default() }).await.unwrap();
+    let load = Load::start(&system).await;
     for kind in [FaultKind::LinkCutBroker, FaultKind::BrokerFreeze] {
-        println!("{}", drive.set_back_during(kind, Duration::from_secs(6)).await);
+        println!("{}", load.set_back_during(kind, Duration::from_secs(6)).await);
     }
-    drive.end().await;
-    world.stop().await.unwrap();
+    load.end().await;
+    system.stop().await.unwrap();
 }
 
 /// Every fault of one broker, one after the other, with a line for each: `DWELL_CHAOS_BROKER=kafka DWELL_CHAOS_FAULTS=broker-kill,link-cut-redis
@@ -50,18 +50,18 @@ async fn what_was_asked_for_arrives_after_every_fault() {
     let broker = BrokerKind::ALL.into_iter().find(|kind| kind.as_str() == named("DWELL_CHAOS_BROKER")).unwrap_or(BrokerKind::Nats);
     let faults = named("DWELL_CHAOS_FAULTS");
     let durability = serde_json::from_value(named("DWELL_CHAOS_DURABILITY").into()).unwrap_or(Durability::Replica);
-    let options = WorldOptions { broker, instances: 2, durability, ..WorldOptions::default() };
+    let options = SystemOptions { broker, instances: 2, durability, ..SystemOptions::default() };
     let kinds: Vec<FaultKind> = match faults.as_str() {
         "" => FaultKind::all().iter().copied().filter(|kind| kind.applies(&options)).collect(),
         list => list.split(',').map(|name| name.parse().unwrap()).collect(),
     };
-    let world = World::start(options).await.unwrap();
-    let drive = Drive::start(&world).await;
+    let system = System::start(options).await.unwrap();
+    let load = Load::start(&system).await;
     let number = |name: &str, default| named(name).parse().unwrap_or(default);
     let (hold, mut rng) = (Duration::from_millis(number("DWELL_CHAOS_HOLD", 2000)), StdRng::seed_from_u64(number("DWELL_CHAOS_SEED", 1)));
     for kind in kinds {
-        println!("{}", drive.strike(kind, &mut rng, hold).await);
+        println!("{}", load.inject(kind, &mut rng, hold).await);
     }
-    drive.end().await;
-    world.stop().await.unwrap();
+    load.end().await;
+    system.stop().await.unwrap();
 }

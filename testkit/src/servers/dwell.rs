@@ -8,8 +8,8 @@ use tokio::net::TcpStream;
 
 use super::ServerError;
 use super::port::Port;
-use super::process::{Look, Process};
-use super::server::{Kind, Server};
+use super::process::{Probe, Process};
+use super::server::{Server, ServerKind};
 use dwell::clock;
 
 /// A `dwell run` as a child. Its port is that of its probes.
@@ -22,11 +22,11 @@ pub struct Dwell {
     http: Port,
 }
 
-impl Kind for Dwell {
+impl ServerKind for Dwell {
     /// Ready: by its own word.
-    async fn look(&self, port: u16, _: &Path, _: u32) -> Look {
+    async fn probe(&self, port: u16, _: &Path, _: u32) -> Probe {
         let ready = clock::timeout(Duration::from_secs(2), get(port, "/readyz")).await;
-        if matches!(ready, Some(Ok(answer)) if answer.starts_with("HTTP/1.1 200")) { Look::Ready } else { Look::NotYet }
+        if matches!(ready, Some(Ok(answer)) if answer.starts_with("HTTP/1.1 200")) { Probe::Ready } else { Probe::NotYet }
     }
 }
 

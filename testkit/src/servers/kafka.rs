@@ -4,8 +4,8 @@ use std::path::Path;
 use std::process::Stdio;
 
 use super::port::Port;
-use super::process::{Look, Process};
-use super::server::{Kind, Server};
+use super::process::{Probe, Process};
+use super::server::{Server, ServerKind};
 use super::{ServerError, find};
 
 /// What the broker logs once it serves. It logs nothing else below a warning.
@@ -32,12 +32,12 @@ pub struct Kafka {
     link: Option<Port>,
 }
 
-impl Kind for Kafka {
+impl ServerKind for Kafka {
     /// Ready: by its log, of which each start begins a new one.
-    async fn look(&self, _: u16, dir: &Path, _: u32) -> Look {
+    async fn probe(&self, _: u16, dir: &Path, _: u32) -> Probe {
         match tokio::fs::read_to_string(dir.join("log")).await {
-            Ok(text) if text.contains(STARTED) => Look::Ready,
-            _ => Look::NotYet,
+            Ok(text) if text.contains(STARTED) => Probe::Ready,
+            _ => Probe::NotYet,
         }
     }
 }

@@ -6,8 +6,8 @@ use std::time::Duration;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::net::TcpStream;
 
-use super::process::{Look, Process};
-use super::server::{Kind, Server};
+use super::process::{Probe, Process};
+use super::server::{Server, ServerKind};
 use super::{ServerError, find};
 use dwell::clock;
 
@@ -29,11 +29,11 @@ pub struct Nats {
     options: NatsOptions,
 }
 
-impl Kind for Nats {
+impl ServerKind for Nats {
     /// Ready: the first line that a NATS server sends names it, and says that JetStream is up.
-    async fn look(&self, port: u16, dir: &Path, _: u32) -> Look {
-        let Some(info) = info(port).await else { return Look::NotYet };
-        if info["server_name"] == name(dir) && info["jetstream"] == true { Look::Ready } else { Look::NotYet }
+    async fn probe(&self, port: u16, dir: &Path, _: u32) -> Probe {
+        let Some(info) = info(port).await else { return Probe::NotYet };
+        if info["server_name"] == name(dir) && info["jetstream"] == true { Probe::Ready } else { Probe::NotYet }
     }
 }
 

@@ -10,14 +10,14 @@ use rustix::process::{Pid, Signal};
 use tempfile::TempDir;
 
 use super::port::Port;
-use super::{PATIENCE, ServerError};
+use super::{ServerError, TIMEOUT};
 use dwell::clock;
 
 /// How often a condition is looked at.
-const TICK: Duration = Duration::from_millis(5);
+const POLL: Duration = Duration::from_millis(5);
 
 /// What became of one look at a starting server.
-pub enum Look {
+pub enum Probe {
     /// It serves, and it is the child that was started, no other server on that port.
     Ready,
     /// It may yet.
@@ -89,16 +89,16 @@ impl Process {
 
     /// Starts the child and waits until `look` says that it serves; `look` is asked with the child's process id.
     /// A port that something else took meanwhile is waited for: the caller was told this one and no other.
-    pub(super) async fn start(&mut self, mut look: impl AsyncFnMut(u32) -> Look) -> Result<(), ServerError> {
-        let ready = clock::timeout(PATIENCE, async {
+    pub(super) async fn start(&mut self, mut look: impl AsyncFnMut(u32) -> Probe) -> Result<(), ServerError> {
+        let ready = clock::timeout(TIMEOUT, async {
             loop {
                 let pid = self.spawn()?;
                 let ended = loop {
-                    clock::sleep(TICK).await;
+                    clock::sleep(POLL).await;
                     if let Some(status) = self.ended()? {
                         break status;
                     }
-                    if matches!(look(pid).await, Look::Ready) {
+                    if matches!(look(pid).await, Probe::Ready) {
                         return Ok(());
                     }
                 };
@@ -134,12 +134,12 @@ impl Process {
         self.signal(Signal::TERM)?;
         // A frozen process would see the SIGTERM only when it goes on.
         self.signal(Signal::CONT)?;
-        let ended = clock::timeout(PATIENCE, async {
+        let ended = clock::timeout(TIMEOUT, async {
             loop {
                 if let Some(status) = self.ended()? {
                     return Ok(Some(status));
                 }
-                clock::sleep(TICK).await;
+                clock::sleep(POLL).await;
             }
         })
         .await;

@@ -7,8 +7,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use super::port::Port;
-use super::process::{Look, Process};
-use super::server::{Kind, Server};
+use super::process::{Probe, Process};
+use super::server::{Server, ServerKind};
 use super::{ServerError, find};
 use dwell::clock;
 
@@ -30,12 +30,12 @@ pub struct Rabbit {
     tools: Port,
 }
 
-impl Kind for Rabbit {
+impl ServerKind for Rabbit {
     /// Ready: it greets, with the name of its node. Its listener is the last step of its start.
-    async fn look(&self, port: u16, dir: &Path, _: u32) -> Look {
-        let Some(Ok(greeting)) = clock::timeout(Duration::from_secs(2), greeting(port)).await else { return Look::NotYet };
+    async fn probe(&self, port: u16, dir: &Path, _: u32) -> Probe {
+        let Some(Ok(greeting)) = clock::timeout(Duration::from_secs(2), greeting(port)).await else { return Probe::NotYet };
         let name = format!("{}@", name(dir));
-        if greeting.windows(name.len()).any(|part| part == name.as_bytes()) { Look::Ready } else { Look::NotYet }
+        if greeting.windows(name.len()).any(|part| part == name.as_bytes()) { Probe::Ready } else { Probe::NotYet }
     }
 }
 

@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::process::{Look, Process};
+use super::process::{Probe, Process};
 use super::resp::{self, At, ask};
-use super::server::{Kind, Server};
+use super::server::{Server, ServerKind};
 use super::{ServerError, find};
 use dwell::clock;
 
@@ -52,9 +52,9 @@ pub struct Redis {
     options: RedisOptions,
 }
 
-impl Kind for Redis {
-    async fn look(&self, port: u16, dir: &Path, pid: u32) -> Look {
-        look(port, dir, pid, &self.options).await
+impl ServerKind for Redis {
+    async fn probe(&self, port: u16, dir: &Path, pid: u32) -> Probe {
+        probe_server(port, dir, pid, &self.options).await
     }
 }
 
@@ -153,16 +153,16 @@ fn at(port: u16, dir: &Path, options: &RedisOptions) -> At {
 
 /// Ready: the data is loaded, the process that answers is the one that was started, and a replica has caught up: by its own word and by its
 /// master's, because only then does a WAIT count it.
-async fn look(port: u16, dir: &Path, pid: u32, options: &RedisOptions) -> Look {
-    let Some(Ok(own)) = clock::timeout(Duration::from_secs(2), info(&at(port, dir, options), options)).await else { return Look::NotYet };
+async fn probe_server(port: u16, dir: &Path, pid: u32, options: &RedisOptions) -> Probe {
+    let Some(Ok(own)) = clock::timeout(Duration::from_secs(2), info(&at(port, dir, options), options)).await else { return Probe::NotYet };
     let says = |line: &str| own.iter().any(|said| said == line);
     if !says(&format!("process_id:{pid}")) || !says("loading:0") {
-        return Look::NotYet;
+        return Probe::NotYet;
     }
-    let Some(master) = options.replica_of else { return Look::Ready };
-    let Some(Ok(masters)) = clock::timeout(Duration::from_secs(2), info(&At::Port(master), options)).await else { return Look::NotYet };
+    let Some(master) = options.replica_of else { return Probe::Ready };
+    let Some(Ok(masters)) = clock::timeout(Duration::from_secs(2), info(&At::Port(master), options)).await else { return Probe::NotYet };
     let online = masters.iter().any(|said| said.starts_with("slave") && said.contains(&format!("port={port},state=online")));
-    if says("master_link_status:up") && online { Look::Ready } else { Look::NotYet }
+    if says("master_link_status:up") && online { Probe::Ready } else { Probe::NotYet }
 }
 
 /// What INFO says.

@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-use super::process::{Look, Process};
+use super::process::{Probe, Process};
 use super::redis::{RedisOptions, RedisServer};
 use super::resp::{At, ask};
-use super::server::{Kind, Server};
+use super::server::{Server, ServerKind};
 use super::{ServerError, find, until};
 
 /// The name of the master.
@@ -22,11 +22,11 @@ pub type SentinelServer = Server<Sentinel>;
 #[derive(Debug)]
 pub struct Sentinel;
 
-impl Kind for Sentinel {
+impl ServerKind for Sentinel {
     /// Ready: the process that answers is the one that was started.
-    async fn look(&self, port: u16, _: &Path, pid: u32) -> Look {
+    async fn probe(&self, port: u16, _: &Path, pid: u32) -> Probe {
         let own = ask(&At::Port(port), None, &["INFO", "server"]).await.unwrap_or_default();
-        if own.iter().any(|line| *line == format!("process_id:{pid}")) { Look::Ready } else { Look::NotYet }
+        if own.iter().any(|line| *line == format!("process_id:{pid}")) { Probe::Ready } else { Probe::NotYet }
     }
 }
 

@@ -10,7 +10,7 @@ use super::ServerError;
 use dwell::clock;
 
 /// How long a command may take.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Where a server listens without TLS.
 #[derive(Debug, Clone)]
@@ -34,7 +34,7 @@ pub(super) async fn ask(at: &At, password: Option<&str>, words: &[&str]) -> io::
             At::Socket(path) => exchange(UnixStream::connect(path).await?, &request).await,
         }
     };
-    let answer = clock::timeout(PATIENCE, exchange).await.unwrap_or_else(|| Err(io::ErrorKind::TimedOut.into()))?;
+    let answer = clock::timeout(TIMEOUT, exchange).await.unwrap_or_else(|| Err(io::ErrorKind::TimedOut.into()))?;
     let mut lines: Vec<&str> = answer.lines().collect();
     // The answers to PING and AUTH.
     lines.pop();

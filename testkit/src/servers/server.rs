@@ -4,12 +4,12 @@ use std::path::Path;
 use std::process::ExitStatus;
 
 use super::ServerError;
-use super::process::{Look, Process};
+use super::process::{Probe, Process};
 
 /// What a kind of server adds to a process: its options, and when it is ready.
-pub trait Kind: Send + Sync {
+pub trait ServerKind: Send + Sync {
     /// Looks once at the child `pid` that listens on `port` and has the folder `dir`.
-    fn look(&self, port: u16, dir: &Path, pid: u32) -> impl Future<Output = Look> + Send;
+    fn probe(&self, port: u16, dir: &Path, pid: u32) -> impl Future<Output = Probe> + Send;
 }
 
 /// A private server. Dropped, it is killed, and its folder goes with its data.
@@ -19,7 +19,7 @@ pub struct Server<K> {
     pub(super) kind: K,
 }
 
-impl<K: Kind> Server<K> {
+impl<K: ServerKind> Server<K> {
     /// A server whose arguments are set, not started yet: [`Server::restart`] does.
     pub(super) fn over(process: Process, kind: K) -> Self {
         Server { process, kind }
@@ -74,7 +74,7 @@ impl<K: Kind> Server<K> {
     pub async fn restart(&mut self) -> Result<(), ServerError> {
         self.process.kill()?;
         let (port, dir) = (self.process.port(), self.process.dir().to_owned());
-        self.process.start(async |pid| self.kind.look(port, &dir, pid).await).await
+        self.process.start(async |pid| self.kind.probe(port, &dir, pid).await).await
     }
 
     /// How it ended, where it ended by itself and nobody was told yet.

@@ -13,15 +13,15 @@ use dwell_connectors::memory::Fault;
 use redis::AsyncCommands;
 use tokio::sync::watch;
 
-use super::rig::{ALL, Rig, attempt, attempts, request};
+use super::environment::{ALL, Environment, attempt, attempts, request};
 use crate::support::wait_until;
 
 /// Owners that claim a job and are never heard of again, each rescued from, until it is rescued so many times.
-async fn crash_on(rig: &Rig, id: &str, times: usize) {
-    let store = std::sync::Arc::new(rig.store().await);
+async fn crash_on(env: &Environment, id: &str, times: usize) {
+    let store = std::sync::Arc::new(env.store().await);
     let (_, fleet) = watch::channel(Fleet::alone("test"));
     let heads = Heads::new(store.clone(), Default::default(), fleet.clone());
-    let rescue = Rescue::new(store.clone(), rig.settings.delivery.clone(), rig.metrics.clone(), fleet, heads);
+    let rescue = Rescue::new(store.clone(), env.settings.delivery.clone(), env.metrics.clone(), fleet, heads);
     let id = JobId::new(id).unwrap();
     let bucket = store.keys().bucket_of(id.as_str());
     for _ in 0..times {
@@ -35,120 +35,120 @@ async fn crash_on(rig: &Rig, id: &str, times: usize) {
     }
 }
 
-async fn scheduled(set: &[(&str, &str)]) -> Rig {
-    let mut rig = Rig::idle(Default::default(), set).await;
-    rig.send(request("x", "0").with_header("delay-retry", "none"));
-    rig.run(Roles { ingest: true, dispatch: false }).await;
-    rig.taken().await;
-    rig
+async fn scheduled(set: &[(&str, &str)]) -> Environment {
+    let mut env = Environment::idle(Default::default(), set).await;
+    env.send(request("x", "0").with_header("delay-retry", "none"));
+    env.run(Roles { ingest: true, dispatch: false }).await;
+    env.taken().await;
+    env
 }
 
 #[tokio::test]
 async fn a_job_whose_owners_crash_five_times_in_a_row_is_dead() {
-    let mut rig = scheduled(&[]).await;
-    crash_on(&rig, "x", 5).await;
-    assert_eq!(rig.metric(r#"dwell_possible_duplicates_total{cause="rescued"}"#), 5.0);
-    rig.stop(Duration::from_secs(5)).await;
-    rig.run(ALL).await;
-    let dead = rig.arrived("delay.dead", 1).await.remove(0);
+    let mut env = scheduled(&[]).await;
+    crash_on(&env, "x", 5).await;
+    assert_eq!(env.metric(r#"dwell_possible_duplicates_total{cause="rescued"}"#), 5.0);
+    env.stop(Duration::from_secs(5)).await;
+    env.run(ALL).await;
+    let dead = env.arrived("delay.dead", 1).await.remove(0);
     assert_eq!((attempt(&dead), dead.headers.text("delayed-dead-reason")), (5, Some("crashed")));
-    assert_eq!(rig.until_place("x", Place::Dead).await.state.unwrap().reason, Some(DeadReason::Crashed));
-    rig.until_metric(r#"dwell_dead_total{reason="crashed"}"#, 1.0).await;
-    assert!(rig.broker.published("orders.a").is_empty());
+    assert_eq!(env.until_place("x", Place::Dead).await.state.unwrap().reason, Some(DeadReason::Crashed));
+    env.until_metric(r#"dwell_dead_total{reason="crashed"}"#, 1.0).await;
+    assert!(env.broker.published("orders.a").is_empty());
 }
 
 #[tokio::test]
 async fn four_crashes_do_not_end_a_job_though_it_has_a_single_attempt() {
-    let mut rig = scheduled(&[]).await;
-    crash_on(&rig, "x", 4).await;
-    rig.stop(Duration::from_secs(5)).await;
-    rig.run(ALL).await;
-    assert_eq!(attempts(&rig.arrived("orders.a", 1).await), [5]);
-    assert_eq!(rig.until_empty().await, 0);
+    let mut env = scheduled(&[]).await;
+    crash_on(&env, "x", 4).await;
+    env.stop(Duration::from_secs(5)).await;
+    env.run(ALL).await;
+    assert_eq!(attempts(&env.arrived("orders.a", 1).await), [5]);
+    assert_eq!(env.until_empty().await, 0);
 }
 
 #[tokio::test]
 async fn who_stood_still_for_longer_than_its_lease_burns_no_step() {
-    let rig = Rig::start(&[("delivery.publish_timeout", "1s")]).await;
-    rig.broker.fail_times("orders.a", 40, Fault::Silent { landed: true });
+    let env = Environment::start(&[("delivery.publish_timeout", "1s")]).await;
+    env.broker.fail_times("orders.a", 40, Fault::Silent { landed: true });
     for n in 0..40 {
-        rig.send(request(&format!("job-{n}"), "0").with_header("delay-retry", "none"));
+        env.send(request(&format!("job-{n}"), "0").with_header("delay-retry", "none"));
     }
-    rig.arrived("orders.a", 40).await;
+    env.arrived("orders.a", 40).await;
     // One thread runs all of it: so does a process stand still, and sees when it goes on that no answer came in time.
     #[allow(clippy::disallowed_methods, reason = "it is what stands still")]
     std::thread::sleep(Duration::from_secs(1) + LEASE_MARGIN + Duration::from_millis(200));
-    let mut tries = attempts(&rig.arrived("orders.a", 80).await);
+    let mut tries = attempts(&env.arrived("orders.a", 80).await);
     tries.sort_unstable();
     assert_eq!((&tries[..40], &tries[40..]), (&[1; 40][..], &[2; 40][..]));
-    assert_eq!(rig.until_empty().await, 0);
-    assert!(rig.broker.published("delay.dead").is_empty());
+    assert_eq!(env.until_empty().await, 0);
+    assert!(env.broker.published("delay.dead").is_empty());
 }
 
 #[tokio::test]
 async fn told_to_stop_it_waits_for_the_confirms_and_leaves_the_rest_untouched() {
-    let mut rig = Rig::start(&[("delivery.max_in_flight", "50")]).await;
-    rig.broker.fail_all(Fault::Delay(Duration::from_millis(300)));
+    let mut env = Environment::start(&[("delivery.max_in_flight", "50")]).await;
+    env.broker.fail_all(Fault::Delay(Duration::from_millis(300)));
     for n in 0..1000 {
-        rig.send(request(&format!("job-{n}"), "0"));
+        env.send(request(&format!("job-{n}"), "0"));
     }
-    rig.arrived("orders.a", 60).await;
-    assert!(rig.stop(Duration::from_secs(10)).await, "all was settled");
-    let published = rig.broker.published("orders.a").len();
+    env.arrived("orders.a", 60).await;
+    assert!(env.stop(Duration::from_secs(10)).await, "all was settled");
+    let published = env.broker.published("orders.a").len();
     assert!(published < 1000);
-    let store = rig.store().await;
+    let store = env.store().await;
     assert_eq!(store.counts(&[]).await.unwrap().reserved.iter().sum::<u64>(), 0);
-    rig.broker.heal();
-    rig.run(ALL).await;
-    let came = rig.arrived("orders.a", 1000).await;
-    assert_eq!(rig.until_empty().await, 0);
-    assert_eq!((came.len(), rig.broker.published("orders.a").len()), (1000, 1000));
+    env.broker.heal();
+    env.run(ALL).await;
+    let came = env.arrived("orders.a", 1000).await;
+    assert_eq!(env.until_empty().await, 0);
+    assert_eq!((came.len(), env.broker.published("orders.a").len()), (1000, 1000));
     assert!(attempts(&came).iter().all(|attempt| *attempt == 1), "no attempt was burned");
 }
 
 #[tokio::test]
 async fn what_has_no_confirm_within_the_drain_time_is_given_back() {
-    let mut rig = Rig::start(&[("delivery.publish_timeout", "25s")]).await;
-    rig.broker.fail_times("orders.a", 5, Fault::Hold);
+    let mut env = Environment::start(&[("delivery.publish_timeout", "25s")]).await;
+    env.broker.fail_times("orders.a", 5, Fault::Hold);
     for n in 0..5 {
-        rig.send(request(&format!("job-{n}"), "0").with_header("delay-retry", "none"));
+        env.send(request(&format!("job-{n}"), "0").with_header("delay-retry", "none"));
     }
-    rig.arrived("orders.a", 5).await;
-    assert!(rig.stop(Duration::from_secs(1)).await);
-    assert_eq!(rig.metric(r#"dwell_possible_duplicates_total{cause="unknown_outcome"}"#), 5.0);
-    rig.run(ALL).await;
-    let came = rig.arrived("orders.a", 10).await;
+    env.arrived("orders.a", 5).await;
+    assert!(env.stop(Duration::from_secs(1)).await);
+    assert_eq!(env.metric(r#"dwell_possible_duplicates_total{cause="unknown_outcome"}"#), 5.0);
+    env.run(ALL).await;
+    let came = env.arrived("orders.a", 10).await;
     assert_eq!(attempts(&came[5..]), [2; 5]);
-    assert_eq!(rig.until_empty().await, 0);
+    assert_eq!(env.until_empty().await, 0);
 }
 
 #[tokio::test]
 async fn what_a_crashed_instance_had_out_is_delivered_by_the_next() {
-    let mut rig = Rig::start(&[("delivery.publish_timeout", "100ms")]).await;
-    rig.broker.fail_times("orders.a", 5, Fault::Hold);
+    let mut env = Environment::start(&[("delivery.publish_timeout", "100ms")]).await;
+    env.broker.fail_times("orders.a", 5, Fault::Hold);
     for n in 0..5 {
-        rig.send(request(&format!("job-{n}"), "0").with_header("delay-retry", "none").with_header("delay-confirm", "broker"));
+        env.send(request(&format!("job-{n}"), "0").with_header("delay-retry", "none").with_header("delay-confirm", "broker"));
     }
-    rig.arrived("orders.a", 5).await;
-    rig.crash();
-    rig.run(ALL).await;
-    let came = rig.arrived("orders.a", 10).await;
+    env.arrived("orders.a", 5).await;
+    env.crash();
+    env.run(ALL).await;
+    let came = env.arrived("orders.a", 10).await;
     assert_eq!(attempts(&came[5..]), [2; 5]);
-    assert_eq!(rig.until_empty().await, 0);
-    assert_eq!(rig.metric(r#"dwell_possible_duplicates_total{cause="rescued"}"#), 5.0);
+    assert_eq!(env.until_empty().await, 0);
+    assert_eq!(env.metric(r#"dwell_possible_duplicates_total{cause="rescued"}"#), 5.0);
 }
 
 #[tokio::test]
 async fn damaged_records_are_buried_or_left_and_the_rest_goes_on() {
-    let mut rig = Rig::idle(Default::default(), &[("redis.buckets", "1")]).await;
+    let mut env = Environment::idle(Default::default(), &[("redis.buckets", "1")]).await;
     for id in ["metadata", "cut", "version", "nothing", "whole"] {
-        rig.send(request(id, "0"));
+        env.send(request(id, "0"));
     }
-    rig.run(Roles { ingest: true, dispatch: false }).await;
-    rig.taken().await;
-    let store: Store = rig.store().await;
+    env.run(Roles { ingest: true, dispatch: false }).await;
+    env.taken().await;
+    let store: Store = env.store().await;
     let jobs = store.keys().jobs(0).to_owned();
-    let mut link = crate::support::redis_link(rig.redis.url()).await;
+    let mut link = crate::support::redis_link(env.redis.url()).await;
     let record: Vec<u8> = link.hget(&jobs, "metadata").await.unwrap();
     let mut broken = record.clone();
     broken[42..52].fill(0xc1);
@@ -157,12 +157,12 @@ async fn damaged_records_are_buried_or_left_and_the_rest_goes_on() {
     for (id, bytes) in damage {
         link.hset::<_, _, _, ()>(&jobs, id, bytes).await.unwrap();
     }
-    rig.stop(Duration::from_secs(5)).await;
-    rig.run(ALL).await;
-    rig.arrived("orders.a", 1).await;
-    rig.send(request("later", "50ms"));
-    rig.arrived("orders.a", 2).await;
-    rig.until_metric(r#"dwell_dead_total{reason="invalid"}"#, 2.0).await;
+    env.stop(Duration::from_secs(5)).await;
+    env.run(ALL).await;
+    env.arrived("orders.a", 1).await;
+    env.send(request("later", "50ms"));
+    env.arrived("orders.a", 2).await;
+    env.until_metric(r#"dwell_dead_total{reason="invalid"}"#, 2.0).await;
     let mut dead: Vec<String> = link.zrange(store.keys().dead(0), 0, -1).await.unwrap();
     dead.sort_unstable();
     assert_eq!(dead, ["cut", "metadata"]);

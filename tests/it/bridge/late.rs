@@ -7,25 +7,25 @@ use dwell::store::read::Place;
 use dwell_connectors::Message;
 use dwell_connectors::memory::Fault;
 
-use super::rig::{ALL, Rig, attempts, request, to};
+use super::environment::{ALL, Environment, attempts, request, to};
 use crate::support::wait_until;
 
 /// Overdue by more than 50 ms, each with its policy.
-async fn overdue(requests: Vec<Message>, set: &[(&str, &str)]) -> Rig {
-    let mut rig = Rig::idle(Default::default(), set).await;
+async fn overdue(requests: Vec<Message>, set: &[(&str, &str)]) -> Environment {
+    let mut env = Environment::idle(Default::default(), set).await;
     let count = requests.len() as u64;
-    requests.into_iter().for_each(|request| rig.send(request));
-    rig.run(Roles { ingest: true, dispatch: false }).await;
-    rig.taken().await;
-    let store = rig.store().await;
+    requests.into_iter().for_each(|request| env.send(request));
+    env.run(Roles { ingest: true, dispatch: false }).await;
+    env.taken().await;
+    let store = env.store().await;
     wait_until("all are overdue", async || {
         let counts = store.counts(&[]).await.unwrap();
         (counts.overdue == count && counts.next_due_ms.is_some_and(|due| counts.now_ms - due > 300)).then_some(())
     })
     .await;
-    rig.stop(Duration::from_secs(5)).await;
-    rig.run(ALL).await;
-    rig
+    env.stop(Duration::from_secs(5)).await;
+    env.run(ALL).await;
+    env
 }
 
 fn policy(id: &str, late: &str) -> Message {
@@ -35,37 +35,37 @@ fn policy(id: &str, late: &str) -> Message {
 #[tokio::test]
 async fn each_policy_does_what_it_says() {
     let requests = vec![policy("fire", "fire"), policy("drop", "drop"), policy("dead", "dead"), to("orders.b", "plain", "100ms")];
-    let rig = overdue(requests, &[]).await;
-    assert_eq!(attempts(&rig.arrived("orders.a", 1).await), [1]);
-    assert_eq!(attempts(&rig.arrived("orders.b", 1).await), [1]);
-    let dead = rig.arrived("delay.dead", 1).await.remove(0);
+    let env = overdue(requests, &[]).await;
+    assert_eq!(attempts(&env.arrived("orders.a", 1).await), [1]);
+    assert_eq!(attempts(&env.arrived("orders.b", 1).await), [1]);
+    let dead = env.arrived("delay.dead", 1).await.remove(0);
     assert_eq!((dead.body.as_ref(), dead.headers.text("delayed-dead-reason")), (&b"dead"[..], Some("late")));
     assert_eq!(dead.headers.text("delayed-attempt"), Some("0"), "none was made");
     assert!(dead.headers.text("delayed-last-error").unwrap().contains("max_late is 50 ms"));
-    rig.until_place("dead", Place::Dead).await;
-    rig.until_over("drop").await;
-    rig.until_over("fire").await;
-    assert_eq!(rig.metric("dwell_late_dropped_total"), 1.0);
-    rig.until_metric(r#"dwell_dead_total{reason="late"}"#, 1.0).await;
-    assert_eq!(rig.broker.published("orders.a").len(), 1);
+    env.until_place("dead", Place::Dead).await;
+    env.until_over("drop").await;
+    env.until_over("fire").await;
+    assert_eq!(env.metric("dwell_late_dropped_total"), 1.0);
+    env.until_metric(r#"dwell_dead_total{reason="late"}"#, 1.0).await;
+    assert_eq!(env.broker.published("orders.a").len(), 1);
 }
 
 #[tokio::test]
 async fn the_settings_give_the_policy_of_those_that_bring_none() {
     let set = [("delivery.late", "drop"), ("delivery.max_late", "50ms")];
-    let rig = overdue(vec![request("x", "100ms"), request("y", "100ms").with_header("delay-max-late", "1h")], &set).await;
-    assert_eq!(rig.arrived("orders.a", 1).await[0].body, "y");
-    rig.until_over("x").await;
-    assert_eq!(rig.until_empty().await, 0);
-    assert_eq!(rig.broker.published("orders.a").len(), 1);
+    let env = overdue(vec![request("x", "100ms"), request("y", "100ms").with_header("delay-max-late", "1h")], &set).await;
+    assert_eq!(env.arrived("orders.a", 1).await[0].body, "y");
+    env.until_over("x").await;
+    assert_eq!(env.until_empty().await, 0);
+    assert_eq!(env.broker.published("orders.a").len(), 1);
 }
 
 #[tokio::test]
 async fn a_repeat_is_never_too_late() {
-    let rig = Rig::start(&[("delivery.retry", "300ms")]).await;
-    rig.broker.fail_times("orders.a", 1, Fault::Unroutable);
-    rig.send(policy("x", "drop").with_header("delay-retry", "300ms"));
-    assert_eq!(attempts(&rig.arrived("orders.a", 1).await), [2]);
-    rig.until_over("x").await;
-    assert_eq!(rig.metric("dwell_late_dropped_total"), 0.0);
+    let env = Environment::start(&[("delivery.retry", "300ms")]).await;
+    env.broker.fail_times("orders.a", 1, Fault::Unroutable);
+    env.send(policy("x", "drop").with_header("delay-retry", "300ms"));
+    assert_eq!(attempts(&env.arrived("orders.a", 1).await), [2]);
+    env.until_over("x").await;
+    assert_eq!(env.metric("dwell_late_dropped_total"), 0.0);
 }

@@ -7,20 +7,20 @@ use dwell::http::Readiness;
 use dwell_connectors::Message;
 use dwell_connectors::memory::Fault;
 
-use super::rig::{ALL, Rig, action, asking};
+use super::environment::{ALL, Environment, action, asking};
 use crate::support::verdicts::Verdicts;
 
 const JOBS: usize = 1500;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cancel_delivered_twice_has_one_verdict_and_it_is_true() {
-    let mut rig = Rig::idle(Default::default(), &[]).await;
-    rig.broker.lose_first_acks("delay.in");
+    let mut env = Environment::idle(Default::default(), &[]).await;
+    env.broker.lose_first_acks("delay.in");
     // Long enough on its way for a cancel to find it there.
-    rig.broker.fail("orders.a", Fault::Delay(Duration::from_millis(30)));
-    rig.run(ALL).await;
+    env.broker.fail("orders.a", Fault::Delay(Duration::from_millis(30)));
+    env.run(ALL).await;
     let other =
-        dwell::bridge::Bridge::start(&rig.settings, ALL, &rig.metrics, &Default::default(), &Readiness::new(["main"])).await.unwrap();
+        dwell::bridge::Bridge::start(&env.settings, ALL, &env.metrics, &Default::default(), &Readiness::new(["main"])).await.unwrap();
 
     let mut book = Verdicts::default();
     let first_ms = clock::wall_ms() + 1500;
@@ -28,7 +28,7 @@ async fn a_cancel_delivered_twice_has_one_verdict_and_it_is_true() {
         let due_ms = first_ms + i64::try_from(number).unwrap();
         book.scheduled(format!("x-{number}"));
         let message = Message::new("x").with_header("delay-id", format!("x-{number}")).with_header("delay-target", "orders.a");
-        rig.send(message.with_header("delay-until", due_ms.to_string()).with_header("delay-retry", "none"));
+        env.send(message.with_header("delay-until", due_ms.to_string()).with_header("delay-retry", "none"));
     }
     let mut asks: Vec<(i64, usize)> = (0..JOBS)
         .map(|number| {
@@ -44,20 +44,20 @@ async fn a_cancel_delivered_twice_has_one_verdict_and_it_is_true() {
     asks.sort_unstable();
     for (ask_ms, number) in asks {
         clock::sleep(Duration::from_millis((ask_ms - clock::wall_ms()).try_into().unwrap_or(0))).await;
-        rig.send(asking(action("cancel", &format!("x-{number}"))));
+        env.send(asking(action("cancel", &format!("x-{number}"))));
     }
-    rig.taken().await;
-    assert_eq!(rig.until_empty().await, 0);
-    assert!(rig.stop(Duration::from_secs(10)).await);
+    env.taken().await;
+    assert_eq!(env.until_empty().await, 0);
+    assert!(env.stop(Duration::from_secs(10)).await);
     assert!(other.stop(Duration::from_secs(10)).await);
 
-    let replies = rig.broker.published("replies");
+    let replies = env.broker.published("replies");
     assert!(replies.len() >= 2 * JOBS, "each cancel was answered twice: {}", replies.len());
     for reply in replies {
         let reply: serde_json::Value = serde_json::from_slice(&reply.body).unwrap();
         book.told(reply["id"].as_str().unwrap(), reply["verdict"].as_str().unwrap());
     }
-    for arrived in rig.broker.published("orders.a") {
+    for arrived in env.broker.published("orders.a") {
         book.arrived(arrived.headers.text("delayed-id").unwrap());
     }
     let tally = book.tally();

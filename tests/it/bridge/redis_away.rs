@@ -6,7 +6,7 @@ use dwell::store::read::Place;
 use dwell_connectors::Message;
 use dwell_testkit::servers::{AppendFsync, RedisOptions, find};
 
-use super::rig::{ALL, Rig, attempts, request};
+use super::environment::{ALL, Environment, attempts, request};
 use crate::support::wait_until;
 
 fn ids(messages: &[Message]) -> std::collections::BTreeSet<String> {
@@ -16,24 +16,24 @@ fn ids(messages: &[Message]) -> std::collections::BTreeSet<String> {
 #[tokio::test]
 async fn redis_is_killed_and_restarted_while_everything_runs() {
     let fsync = RedisOptions { appendonly: Some(AppendFsync::Always), ..RedisOptions::default() };
-    let mut rig = Rig::idle(fsync, &[("redis.durability", "fsync"), ("delivery.publish_timeout", "10s")]).await;
-    rig.run(ALL).await;
+    let mut env = Environment::idle(fsync, &[("redis.durability", "fsync"), ("delivery.publish_timeout", "10s")]).await;
+    env.run(ALL).await;
     for n in 0..2000 {
-        rig.send(request(&format!("before-{n}"), &format!("{}ms", n % 1000)));
+        env.send(request(&format!("before-{n}"), &format!("{}ms", n % 1000)));
     }
-    rig.arrived("orders.a", 300).await;
-    rig.redis.kill().unwrap();
+    env.arrived("orders.a", 300).await;
+    env.redis.kill().unwrap();
     for n in 0..500 {
-        rig.send(request(&format!("while-{n}"), "0"));
+        env.send(request(&format!("while-{n}"), "0"));
     }
-    rig.until_metric(r#"dwell_ingest_paused{reason="redis"}"#, 1.0).await;
-    assert!(rig.broker.unacked("delay.in", "dwell") >= 500, "nothing is acknowledged that is not stored");
-    rig.redis.restart().await.unwrap();
-    wait_until("all 2500 arrived", async || (ids(&rig.broker.published("orders.a")).len() == 2500).then_some(())).await;
-    assert_eq!(rig.until_empty().await, 0);
-    rig.until_metric(r#"dwell_ingest_paused{reason="redis"}"#, 0.0).await;
-    rig.taken().await;
-    let came = rig.broker.published("orders.a");
+    env.until_metric(r#"dwell_ingest_paused{reason="redis"}"#, 1.0).await;
+    assert!(env.broker.unacked("delay.in", "dwell") >= 500, "nothing is acknowledged that is not stored");
+    env.redis.restart().await.unwrap();
+    wait_until("all 2500 arrived", async || (ids(&env.broker.published("orders.a")).len() == 2500).then_some(())).await;
+    assert_eq!(env.until_empty().await, 0);
+    env.until_metric(r#"dwell_ingest_paused{reason="redis"}"#, 0.0).await;
+    env.taken().await;
+    let came = env.broker.published("orders.a");
     assert_eq!(came.len(), 2500, "the answers of settles are asked for again, not the publishes");
     assert!(attempts(&came).iter().all(|attempt| *attempt == 1));
 }
@@ -42,81 +42,81 @@ async fn redis_is_killed_and_restarted_while_everything_runs() {
 async fn a_full_redis_pauses_the_ingest_and_delivery_makes_room() {
     let full =
         RedisOptions { maxmemory: Some("5mb".to_owned()), maxmemory_policy: Some("noeviction".to_owned()), ..RedisOptions::default() };
-    let mut rig = Rig::idle(full, &[]).await;
-    rig.run(ALL).await;
+    let mut env = Environment::idle(full, &[]).await;
+    env.run(ALL).await;
     let body = "x".repeat(8 << 10);
     for n in 0..1000 {
         let request = Message::new(body.clone()).with_header("delay-id", format!("job-{n}"));
-        rig.send(request.with_header("delay-for", "1500ms").with_header("delay-target", "orders.a"));
+        env.send(request.with_header("delay-for", "1500ms").with_header("delay-target", "orders.a"));
     }
-    rig.until_metric(r#"dwell_ingest_paused{reason="redis_full"}"#, 1.0).await;
-    let came = rig.arrived("orders.a", 1000).await;
+    env.until_metric(r#"dwell_ingest_paused{reason="redis_full"}"#, 1.0).await;
+    let came = env.arrived("orders.a", 1000).await;
     assert!(attempts(&came).iter().all(|attempt| *attempt == 1));
     assert_eq!(ids(&came).len(), 1000);
-    rig.until_metric(r#"dwell_ingest_paused{reason="redis_full"}"#, 0.0).await;
-    rig.taken().await;
-    assert_eq!(rig.until_empty().await, 0);
-    assert_eq!(rig.broker.published("orders.a").len(), 1000);
+    env.until_metric(r#"dwell_ingest_paused{reason="redis_full"}"#, 0.0).await;
+    env.taken().await;
+    assert_eq!(env.until_empty().await, 0);
+    assert_eq!(env.broker.published("orders.a").len(), 1000);
 }
 
 #[tokio::test]
 async fn a_right_that_is_missing_for_a_while_rejects_nothing_and_loses_nothing() {
     let newer = find::redis_server_waitaof().unwrap();
     for program in [find::redis_server().unwrap(), newer, find::valkey_server().unwrap()] {
-        let mut rig = Rig::idle(RedisOptions { program: Some(program), ..RedisOptions::default() }, &[]).await;
-        rig.run(ALL).await;
+        let mut env = Environment::idle(RedisOptions { program: Some(program), ..RedisOptions::default() }, &[]).await;
+        env.run(ALL).await;
         // The first write of a script, and one in the middle: what was written before it stays.
         for right in ["hset", "zadd"] {
-            rig.redis.order(&["ACL", "SETUSER", "default", &format!("-{right}")]).await.unwrap();
+            env.redis.order(&["ACL", "SETUSER", "default", &format!("-{right}")]).await.unwrap();
             for n in 0..20 {
-                rig.send(request(&format!("{right}-{n}"), "1h"));
+                env.send(request(&format!("{right}-{n}"), "1h"));
             }
-            rig.until_metric(r#"dwell_ingest_paused{reason="redis"}"#, 1.0).await;
-            rig.redis.order(&["ACL", "SETUSER", "default", &format!("+{right}")]).await.unwrap();
+            env.until_metric(r#"dwell_ingest_paused{reason="redis"}"#, 1.0).await;
+            env.redis.order(&["ACL", "SETUSER", "default", &format!("+{right}")]).await.unwrap();
             for n in 0..20 {
-                rig.until_place(&format!("{right}-{n}"), Place::Scheduled).await;
+                env.until_place(&format!("{right}-{n}"), Place::Scheduled).await;
             }
-            rig.until_metric(r#"dwell_ingest_paused{reason="redis"}"#, 0.0).await;
+            env.until_metric(r#"dwell_ingest_paused{reason="redis"}"#, 0.0).await;
         }
-        rig.taken().await;
-        assert_eq!(rig.broker.published("delay.rejected").len(), 0);
+        env.taken().await;
+        assert_eq!(env.broker.published("delay.rejected").len(), 0);
     }
 }
 
 #[tokio::test]
 async fn told_to_stop_while_redis_is_away_it_ends_in_the_drain_time_and_the_broker_keeps_what_was_not_stored() {
     let fsync = RedisOptions { appendonly: Some(AppendFsync::Always), ..RedisOptions::default() };
-    let mut rig = Rig::idle(fsync, &[("redis.durability", "fsync")]).await;
-    rig.run(ALL).await;
-    rig.redis.kill().unwrap();
+    let mut env = Environment::idle(fsync, &[("redis.durability", "fsync")]).await;
+    env.run(ALL).await;
+    env.redis.kill().unwrap();
     for n in 0..10 {
-        rig.send(request(&format!("job-{n}"), "0"));
+        env.send(request(&format!("job-{n}"), "0"));
     }
-    rig.until_metric(r#"dwell_ingest_paused{reason="redis"}"#, 1.0).await;
+    env.until_metric(r#"dwell_ingest_paused{reason="redis"}"#, 1.0).await;
     let begun = std::time::Instant::now();
-    rig.stop(Duration::from_secs(1)).await;
+    env.stop(Duration::from_secs(1)).await;
     assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", begun.elapsed());
-    assert_eq!(rig.broker.unacked("delay.in", "dwell"), 10);
-    rig.redis.restart().await.unwrap();
-    rig.run(ALL).await;
-    assert_eq!(ids(&rig.arrived("orders.a", 10).await).len(), 10);
-    assert_eq!(rig.until_empty().await, 0);
+    assert_eq!(env.broker.unacked("delay.in", "dwell"), 10);
+    env.redis.restart().await.unwrap();
+    env.run(ALL).await;
+    assert_eq!(ids(&env.arrived("orders.a", 10).await).len(), 10);
+    assert_eq!(env.until_empty().await, 0);
 }
 
 #[tokio::test]
 async fn an_ingest_that_has_read_enough_ahead_of_the_store_says_so() {
-    let rig = Rig::start(&[]).await;
+    let env = Environment::start(&[]).await;
     let paused = r#"dwell_ingest_paused{reason="backpressure"}"#;
-    assert_eq!(rig.metric(paused), 0.0);
-    rig.redis.freeze().unwrap();
+    assert_eq!(env.metric(paused), 0.0);
+    env.redis.freeze().unwrap();
     // A batch of 2048 that is being stored, one that waits for it, and one more, which cannot be handed on.
     for n in 0..7000 {
-        rig.send(request(&format!("job-{n}"), "0"));
+        env.send(request(&format!("job-{n}"), "0"));
     }
-    rig.until_metric(paused, 1.0).await;
-    rig.redis.thaw().unwrap();
-    assert_eq!(ids(&rig.arrived("orders.a", 7000).await).len(), 7000);
-    rig.until_metric(paused, 0.0).await;
-    rig.taken().await;
-    assert_eq!(rig.until_empty().await, 0);
+    env.until_metric(paused, 1.0).await;
+    env.redis.thaw().unwrap();
+    assert_eq!(ids(&env.arrived("orders.a", 7000).await).len(), 7000);
+    env.until_metric(paused, 0.0).await;
+    env.taken().await;
+    assert_eq!(env.until_empty().await, 0);
 }

@@ -9,7 +9,7 @@ use dwell::store::read::Place;
 use dwell_connectors::Message;
 use dwell_connectors::memory::Broker;
 
-use super::rig::{ALL, Rig, request};
+use super::environment::{ALL, Environment, request};
 use crate::support::{DEADLINE, wait_until};
 
 /// More rounds than any loop may go.
@@ -28,20 +28,20 @@ fn leads_back(broker: &Broker, topic: &'static str) -> tokio::task::JoinHandle<(
 
 #[tokio::test]
 async fn a_rejected_request_that_goes_round_is_kept_among_the_dead() {
-    let rig = Rig::start(&[]).await;
-    let loops = ["delay.rejected", "delay.dead"].map(|topic| leads_back(&rig.broker, topic));
-    rig.send(request("x", "soon").with_header("shop", "7"));
+    let env = Environment::start(&[]).await;
+    let loops = ["delay.rejected", "delay.dead"].map(|topic| leads_back(&env.broker, topic));
+    env.send(request("x", "soon").with_header("shop", "7"));
     wait_until("the loop ends, or does not", async || {
-        let rounds = rig.broker.published("delay.rejected").len();
-        (rounds >= MANY || !rig.broker.published("delay.dead").is_empty()).then_some(())
+        let rounds = env.broker.published("delay.rejected").len();
+        (rounds >= MANY || !env.broker.published("delay.dead").is_empty()).then_some(())
     })
     .await;
     // One rejection, what is kept, and its dead letter, which came back too.
-    rig.until_metric(r#"dwell_ingest_total{ingest="main",result="rejected"}"#, 3.0).await;
-    rig.taken().await;
-    assert_eq!((rig.broker.published("delay.rejected").len(), rig.broker.published("delay.dead").len()), (1, 1));
-    assert_eq!(rig.until_empty().await, 1, "it is kept");
-    let letter = rig.broker.published("delay.dead").remove(0);
+    env.until_metric(r#"dwell_ingest_total{ingest="main",result="rejected"}"#, 3.0).await;
+    env.taken().await;
+    assert_eq!((env.broker.published("delay.rejected").len(), env.broker.published("delay.dead").len()), (1, 1));
+    assert_eq!(env.until_empty().await, 1, "it is kept");
+    let letter = env.broker.published("delay.dead").remove(0);
     let text = |name| letter.headers.text(name);
     assert_eq!((text("delay-for"), text("shop"), letter.body.as_ref()), (Some("soon"), Some("7"), &b"x"[..]));
     assert_eq!((text("delayed-error"), text("delayed-dead-reason")), (Some("bad_delay"), Some("invalid")));
@@ -51,83 +51,83 @@ async fn a_rejected_request_that_goes_round_is_kept_among_the_dead() {
 
 #[tokio::test]
 async fn a_request_that_is_put_back_and_still_bad_is_kept_with_its_new_error() {
-    let rig = Rig::start(&[("delivery.dead", "")]).await;
-    rig.send(request("x", "soon"));
-    let mut repaired: Message = rig.arrived("delay.rejected", 1).await.remove(0);
+    let env = Environment::start(&[("delivery.dead", "")]).await;
+    env.send(request("x", "soon"));
+    let mut repaired: Message = env.arrived("delay.rejected", 1).await.remove(0);
     assert_eq!(repaired.headers.text("delayed-error"), Some("bad_delay"));
     // As somebody corrects it, and not well.
     repaired.headers.retain(|header| header.name != "delay-for");
-    rig.send(repaired.with_header("delay-fro", "1s"));
-    rig.until_metric(r#"dwell_dead_total{reason="invalid"}"#, 1.0).await;
-    let store = rig.store().await;
+    env.send(repaired.with_header("delay-fro", "1s"));
+    env.until_metric(r#"dwell_dead_total{reason="invalid"}"#, 1.0).await;
+    let store = env.store().await;
     let counts = store.counts(&[]).await.unwrap();
     assert_eq!(counts.dead.iter().sum::<u64>(), 1);
-    assert_eq!(rig.broker.published("delay.rejected").len(), 1);
+    assert_eq!(env.broker.published("delay.rejected").len(), 1);
 }
 
 #[tokio::test]
 async fn a_request_that_was_rejected_and_is_good_now_is_a_request() {
-    let rig = Rig::start(&[]).await;
-    rig.send(request("x", "0").with_header("delayed-error", "bad_delay").with_header("delayed-error-detail", "x"));
-    let came = rig.arrived("orders.a", 1).await.remove(0);
+    let env = Environment::start(&[]).await;
+    env.send(request("x", "0").with_header("delayed-error", "bad_delay").with_header("delayed-error-detail", "x"));
+    let came = env.arrived("orders.a", 1).await.remove(0);
     assert_eq!((came.headers.text("delayed-error"), came.headers.text("delayed-error-detail")), (None, None));
 }
 
 /// Puts a rejected request back as it is: the id of the job that keeps it.
-async fn put_back(rig: &Rig) -> String {
-    rig.send(request("x", "soon"));
-    let rejected = rig.arrived("delay.rejected", 1).await.remove(0);
-    rig.send(rejected);
-    let letter = rig.arrived("delay.dead", 1).await.remove(0);
+async fn put_back(env: &Environment) -> String {
+    env.send(request("x", "soon"));
+    let rejected = env.arrived("delay.rejected", 1).await.remove(0);
+    env.send(rejected);
+    let letter = env.arrived("delay.dead", 1).await.remove(0);
     let id = letter.headers.text("delayed-id").unwrap().to_owned();
-    rig.until_place(&id, Place::Dead).await;
+    env.until_place(&id, Place::Dead).await;
     id
 }
 
 #[tokio::test]
 async fn a_kept_request_that_is_corrected_and_still_bad_is_kept_too() {
-    let rig = Rig::start(&[]).await;
-    let first = put_back(&rig).await;
-    let mut repaired = rig.broker.published("delay.dead").remove(0);
-    rig.send(repaired.clone());
+    let env = Environment::start(&[]).await;
+    let first = put_back(&env).await;
+    let mut repaired = env.broker.published("delay.dead").remove(0);
+    env.send(repaired.clone());
     repaired.headers.retain(|header| header.name != "delay-for");
-    rig.send(repaired.with_header("delay-for", "later"));
-    let letter = rig.arrived("delay.dead", 2).await.remove(1);
+    env.send(repaired.with_header("delay-for", "later"));
+    let letter = env.arrived("delay.dead", 2).await.remove(1);
     let text = |name| letter.headers.text(name);
     assert_eq!((text("delay-for"), text("delayed-error"), letter.body.as_ref()), (Some("later"), Some("bad_delay"), &b"x"[..]));
     assert_ne!(text("delayed-id"), Some(first.as_str()));
-    rig.taken().await;
-    assert_eq!(rig.until_empty().await, 2, "as it was put back first it is kept already");
+    env.taken().await;
+    assert_eq!(env.until_empty().await, 2, "as it was put back first it is kept already");
 }
 
 #[tokio::test]
 async fn a_kept_request_that_is_requeued_is_published_to_rejected() {
-    let rig = Rig::start(&[]).await;
-    let id = put_back(&rig).await;
+    let env = Environment::start(&[]).await;
+    let id = put_back(&env).await;
     let requeue = act_on(Action::Requeue, JobId::new(id.as_str()).unwrap(), None);
-    assert_eq!(rig.store().await.act(&requeue, &[]).await.unwrap().verdict.as_str(), "requeued");
-    let requeued = rig.arrived("delay.rejected", 2).await.remove(1);
+    assert_eq!(env.store().await.act(&requeue, &[]).await.unwrap().verdict.as_str(), "requeued");
+    let requeued = env.arrived("delay.rejected", 2).await.remove(1);
     assert_eq!((requeued.headers.text("delayed-error"), requeued.headers.text("delay-for")), (Some("bad_delay"), Some("soon")));
-    rig.until_over(&id).await;
+    env.until_over(&id).await;
     // Something leads it back in.
-    rig.send(requeued);
-    rig.until_place(&id, Place::Dead).await;
-    assert_eq!(rig.broker.published("delay.rejected").len(), 2);
+    env.send(requeued);
+    env.until_place(&id, Place::Dead).await;
+    assert_eq!(env.broker.published("delay.rejected").len(), 2);
 }
 
 #[tokio::test]
 async fn a_request_whose_keeper_crashed_is_kept_all_the_same() {
-    let mut rig = Rig::idle(Default::default(), &[("redis.buckets", "1")]).await;
-    rig.run(Roles { ingest: true, dispatch: false }).await;
-    rig.send(request("x", "soon").with_header("delayed-error", "bad_delay"));
-    rig.taken().await;
-    rig.stop(Duration::from_secs(5)).await;
+    let mut env = Environment::idle(Default::default(), &[("redis.buckets", "1")]).await;
+    env.run(Roles { ingest: true, dispatch: false }).await;
+    env.send(request("x", "soon").with_header("delayed-error", "bad_delay"));
+    env.taken().await;
+    env.stop(Duration::from_secs(5)).await;
     // An instance that takes it and ends.
-    let taken = rig.store().await.claim(0, "main", Duration::from_millis(100), 1, 1).await.unwrap();
+    let taken = env.store().await.claim(0, "main", Duration::from_millis(100), 1, 1).await.unwrap();
     assert_eq!(taken.jobs.len(), 1);
-    rig.run(ALL).await;
-    let letter = rig.arrived("delay.dead", 1).await.remove(0);
+    env.run(ALL).await;
+    let letter = env.arrived("delay.dead", 1).await.remove(0);
     assert_eq!(letter.headers.text("delayed-dead-reason"), Some("invalid"));
-    assert_eq!(rig.until_empty().await, 1);
-    assert!(rig.broker.published("delay.rejected").is_empty());
+    assert_eq!(env.until_empty().await, 1);
+    assert!(env.broker.published("delay.rejected").is_empty());
 }

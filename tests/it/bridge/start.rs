@@ -10,22 +10,22 @@ use dwell_connectors::memory::{self, Broker};
 use dwell_connectors::{BrokerConfig, ErrorKind};
 use dwell_testkit::servers::RedisOptions;
 
-use super::rig::{ALL, Rig, request};
+use super::environment::{ALL, Environment, request};
 use crate::support::{DEADLINE, wait_until};
 
 const TOPICS: [&str; 5] = ["delay.in", "delay.rejected", "delay.dead", "orders.a", "replies"];
 
-/// A rig, and a second broker `far` with an ingest of its own, which is away.
-async fn with_far(topics: &[&str]) -> (Rig, Broker) {
-    let mut rig = Rig::idle(RedisOptions::default(), &[]).await;
+/// A env, and a second broker `far` with an ingest of its own, which is away.
+async fn with_far(topics: &[&str]) -> (Environment, Broker) {
+    let mut env = Environment::idle(RedisOptions::default(), &[]).await;
     let far = Broker::with_topics(topics.iter().copied());
     far.refuse_open(ErrorKind::Disconnected);
-    let main = &rig.settings.brokers["main"];
+    let main = &env.settings.brokers["main"];
     let broker = config::Broker { connector: BrokerConfig::Memory(memory::Config::from(&far)), ..main.clone() };
-    let ingest = config::Ingest { broker: "far".to_owned(), ..rig.settings.ingest["main"].clone() };
-    rig.settings.brokers.insert("far".to_owned(), broker);
-    rig.settings.ingest.insert("far".to_owned(), ingest);
-    (rig, far)
+    let ingest = config::Ingest { broker: "far".to_owned(), ..env.settings.ingest["main"].clone() };
+    env.settings.brokers.insert("far".to_owned(), broker);
+    env.settings.ingest.insert("far".to_owned(), ingest);
+    (env, far)
 }
 
 fn waits_for(readiness: &Readiness) -> Vec<String> {
@@ -34,19 +34,19 @@ fn waits_for(readiness: &Readiness) -> Vec<String> {
 
 #[tokio::test]
 async fn a_broker_that_is_away_is_waited_for_while_the_other_works() {
-    let (mut rig, far) = with_far(&TOPICS).await;
-    let readiness = rig.begin(None).await.unwrap();
-    rig.send(request("near", "0"));
-    rig.send(request("to-far", "0").with_header("delay-broker", "far"));
-    rig.arrived("orders.a", 1).await;
-    rig.taken().await;
+    let (mut env, far) = with_far(&TOPICS).await;
+    let readiness = env.begin(None).await.unwrap();
+    env.send(request("near", "0"));
+    env.send(request("to-far", "0").with_header("delay-broker", "far"));
+    env.arrived("orders.a", 1).await;
+    env.taken().await;
     let told = wait_until("the other is named", async || Some(readiness.waiting()).filter(|waiting| waiting.len() == 2)).await;
     assert_eq!(waits_for(&readiness), ["brokers.far", "ingest.far"]);
     assert!(told[0].0 == Waiting::Broker("far".to_owned()) && told[0].1.contains("told to refuse"), "{told:?}");
     assert!(!readiness.is_ready());
-    assert_eq!(rig.metric(r#"dwell_broker_connected{broker="far"}"#), 0.0);
-    assert_eq!(rig.metric(r#"dwell_broker_connected{broker="main"}"#), 1.0);
-    let waiting = rig.until_place("to-far", Place::Scheduled).await;
+    assert_eq!(env.metric(r#"dwell_broker_connected{broker="far"}"#), 0.0);
+    assert_eq!(env.metric(r#"dwell_broker_connected{broker="main"}"#), 1.0);
+    let waiting = env.until_place("to-far", Place::Scheduled).await;
     assert!(waiting.state.is_none_or(|state| state.attempt == 0), "no attempt is burned");
 
     far.publish("delay.in", request("from-far", "0"));
@@ -54,17 +54,17 @@ async fn a_broker_that_is_away_is_waited_for_while_the_other_works() {
     assert_eq!(far.wait_published("orders.a", 2, DEADLINE).await.len(), 2);
     tokio::time::timeout(DEADLINE, readiness.all_reached()).await.expect("all is there");
     assert!(readiness.is_ready());
-    assert!(rig.stop(Duration::from_secs(5)).await);
+    assert!(env.stop(Duration::from_secs(5)).await);
 }
 
 #[tokio::test]
 async fn what_a_broker_lacks_that_comes_later_ends_the_instance() {
-    let (mut rig, far) = with_far(&["delay.in", "delay.rejected"]).await;
-    let readiness = rig.begin(None).await.unwrap();
-    rig.send(request("near", "0"));
-    rig.arrived("orders.a", 1).await;
+    let (mut env, far) = with_far(&["delay.in", "delay.rejected"]).await;
+    let readiness = env.begin(None).await.unwrap();
+    env.send(request("near", "0"));
+    env.arrived("orders.a", 1).await;
     far.heal();
-    match rig.failed().await {
+    match env.failed().await {
         Failure::Start(error) => {
             assert_eq!(error.cause, Cause::Refused);
             assert!(error.message.contains("broker `far`") && error.message.contains("delay.dead"), "{error}");
@@ -72,16 +72,16 @@ async fn what_a_broker_lacks_that_comes_later_ends_the_instance() {
         other => panic!("{other}"),
     }
     assert!(waits_for(&readiness).contains(&"ingest.far".to_owned()), "nothing of it is read");
-    assert!(rig.stop(Duration::from_secs(5)).await, "the other is drained");
+    assert!(env.stop(Duration::from_secs(5)).await, "the other is drained");
 }
 
 #[tokio::test]
 async fn what_refuses_us_is_not_waited_for() {
     for (kind, cause) in [(ErrorKind::Denied, Cause::Refused), (ErrorKind::Missing, Cause::Refused), (ErrorKind::Config, Cause::Settings)] {
-        let (mut rig, far) = with_far(&TOPICS).await;
+        let (mut env, far) = with_far(&TOPICS).await;
         far.refuse_open(kind);
-        let error = match rig.begin(None).await {
-            Ok(_) => match rig.failed().await {
+        let error = match env.begin(None).await {
+            Ok(_) => match env.failed().await {
                 Failure::Start(error) => error,
                 other => panic!("{other}"),
             },
@@ -93,11 +93,11 @@ async fn what_refuses_us_is_not_waited_for() {
 
 #[tokio::test]
 async fn a_redis_that_is_away_is_waited_for() {
-    let mut rig = Rig::idle(RedisOptions::default(), &[]).await;
-    rig.redis.kill().unwrap();
+    let mut env = Environment::idle(RedisOptions::default(), &[]).await;
+    env.redis.kill().unwrap();
     let metrics = dwell::telemetry::Metrics::new(["main"], ["main"]);
     let readiness = Readiness::new(["main"]);
-    let (settings, traces) = (rig.settings.clone(), Default::default());
+    let (settings, traces) = (env.settings.clone(), Default::default());
     let mut beginning = Box::pin(dwell::bridge::Bridge::begin(&settings, ALL, None, &metrics, &traces, &readiness));
     let paused = wait_until("redis is named", async || {
         readiness.waiting().iter().any(|(what, why)| *what == Waiting::Store && why.contains("redis://")).then(|| metrics.encode())
@@ -108,37 +108,37 @@ async fn a_redis_that_is_away_is_waited_for() {
     };
     assert_eq!(crate::support::metric(&paused, r#"dwell_ingest_paused{reason="redis"}"#), 1.0);
     assert!(crate::support::metric(&paused, r#"dwell_redis_errors_total{class="io"}"#) >= 1.0);
-    rig.send(request("while", "0"));
-    rig.redis.restart().await.unwrap();
+    env.send(request("while", "0"));
+    env.redis.restart().await.unwrap();
     let bridge = tokio::time::timeout(DEADLINE, beginning).await.expect("it begins with redis").unwrap();
-    rig.arrived("orders.a", 1).await;
+    env.arrived("orders.a", 1).await;
     assert_eq!(crate::support::metric(&metrics.encode(), r#"dwell_ingest_paused{reason="redis"}"#), 0.0);
     assert!(bridge.stop(Duration::from_secs(5)).await);
 }
 
 #[tokio::test]
 async fn an_ingest_reads_once_it_has_its_share() {
-    let mut rig = Rig::idle(RedisOptions::default(), &[]).await;
-    rig.broker.share_nothing_out();
-    let readiness = rig.begin(None).await.unwrap();
-    rig.send(request("x", "0"));
+    let mut env = Environment::idle(RedisOptions::default(), &[]).await;
+    env.broker.share_nothing_out();
+    let readiness = env.begin(None).await.unwrap();
+    env.send(request("x", "0"));
     wait_until("the link is open", async || (waits_for(&readiness) == ["ingest.main"]).then_some(())).await;
     // It is open as soon as the link is, or shortly after: an ingest that took this for reading would have said so by then.
     assert!(tokio::time::timeout(Duration::from_millis(300), readiness.all_reached()).await.is_err());
     assert!(!readiness.is_ready());
-    rig.broker.heal();
+    env.broker.heal();
     tokio::time::timeout(DEADLINE, readiness.all_reached()).await.expect("it reads");
-    rig.arrived("orders.a", 1).await;
+    env.arrived("orders.a", 1).await;
 }
 
 #[tokio::test]
 async fn a_start_waits_no_longer_than_it_is_told() {
-    let (mut rig, _far) = with_far(&TOPICS).await;
-    rig.begin(Some(Duration::from_millis(300))).await.unwrap();
-    assert!(matches!(rig.failed().await, Failure::Start(error) if error.cause == Cause::Unreachable && error.message.contains("refuse")));
-    rig.redis.kill().unwrap();
+    let (mut env, _far) = with_far(&TOPICS).await;
+    env.begin(Some(Duration::from_millis(300))).await.unwrap();
+    assert!(matches!(env.failed().await, Failure::Start(error) if error.cause == Cause::Unreachable && error.message.contains("refuse")));
+    env.redis.kill().unwrap();
     for patience in [0, 300] {
-        let error = rig.begin(Some(Duration::from_millis(patience))).await.err().unwrap();
+        let error = env.begin(Some(Duration::from_millis(patience))).await.err().unwrap();
         assert_eq!(error.cause, Cause::Unreachable, "{error}");
     }
 }

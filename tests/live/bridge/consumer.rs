@@ -10,8 +10,8 @@ use futures_util::future::join_all;
 use parking_lot::Mutex;
 use serde_json::Value;
 
+use super::environment::{Environment, TARGET, published};
 use super::load::Producer;
-use super::rig::{Rig, TARGET, published};
 use crate::support::{jetstream, wait_until};
 
 /// What a stream keeps ids for where nobody says otherwise.
@@ -28,17 +28,22 @@ fn word(action: &str, id: &str) -> Message {
 }
 
 /// What came on a subject, in its order.
-struct Mailbox(Arc<Mutex<Vec<Message>>>, #[allow(dead_code, reason = "reads as long as it lives")] dwell_testkit::stage::traffic::Consumer);
+struct Mailbox(
+    Arc<Mutex<Vec<Message>>>,
+    #[allow(dead_code, reason = "reads as long as it lives")] dwell_testkit::environment::traffic::Consumer,
+);
 
 impl Mailbox {
-    async fn of(rig: &Rig, subject: &str) -> Mailbox {
+    async fn of(env: &Environment, subject: &str) -> Mailbox {
         let came = Arc::<Mutex<Vec<Message>>>::default();
         let into = came.clone();
-        let reader =
-            dwell_testkit::stage::traffic::Consumer::open(&rig.broker(), subject, dwell_connectors::Acks::Explicit, move |_, messages| {
-                into.lock().extend(messages)
-            })
-            .await;
+        let reader = dwell_testkit::environment::traffic::Consumer::open(
+            &env.broker(),
+            subject,
+            dwell_connectors::Acks::Explicit,
+            move |_, messages| into.lock().extend(messages),
+        )
+        .await;
         Mailbox(came, reader.unwrap())
     }
 
@@ -65,10 +70,10 @@ fn of(came: &[Message], id: &str) -> Vec<u32> {
 
 #[tokio::test]
 async fn a_job_is_repeated_until_its_consumer_finishes_it_and_jetstream_swallows_no_repeat() {
-    let rig = Rig::with_dedupe("finish", RedisOptions::default(), RETRY, JETSTREAM_WINDOW).await;
-    let dwell = rig.dwell().await;
-    let (orders, replies) = tokio::join!(Mailbox::of(&rig, TARGET), Mailbox::of(&rig, "replies"));
-    let mut producer = rig.producer();
+    let env = Environment::with_dedupe("finish", RedisOptions::default(), RETRY, JETSTREAM_WINDOW).await;
+    let dwell = env.dwell().await;
+    let (orders, replies) = tokio::join!(Mailbox::of(&env, TARGET), Mailbox::of(&env, "replies"));
+    let mut producer = env.producer();
     ask(&mut producer, job("repeated", "0", "400ms")).await;
     let came = orders.until(3).await;
     let carried = |name| came[2].headers.text(name).unwrap();
@@ -81,16 +86,16 @@ async fn a_job_is_repeated_until_its_consumer_finishes_it_and_jetstream_swallows
     wait_until("the other is repeated to the last wait", async || (of(&orders.until(3).await, "after").len() == 5).then_some(())).await;
     assert_eq!(of(&orders.until(8).await, "repeated"), [1, 2, 3]);
     assert_eq!(of(&orders.until(8).await, "after"), [1, 2, 3, 4, 5]);
-    assert_eq!(published(&dwell, "confirmed").await, jetstream::messages(rig.nats.port(), "ORDERS").await, "none was swallowed");
+    assert_eq!(published(&dwell, "confirmed").await, jetstream::messages(env.nats.port(), "ORDERS").await, "none was swallowed");
     assert_eq!(published(&dwell, "confirmed").await, 8);
 }
 
 #[tokio::test]
 async fn a_late_finish_ends_it_and_cancel_answers_with_what_it_found() {
-    let rig = Rig::with_dedupe("late", RedisOptions::default(), r#"delivery.retry = ["1h"]"#, JETSTREAM_WINDOW).await;
-    let _dwell = rig.dwell().await;
-    let (orders, replies) = tokio::join!(Mailbox::of(&rig, TARGET), Mailbox::of(&rig, "replies"));
-    let (mut producer, store) = (rig.producer(), rig.store().await);
+    let env = Environment::with_dedupe("late", RedisOptions::default(), r#"delivery.retry = ["1h"]"#, JETSTREAM_WINDOW).await;
+    let _dwell = env.dwell().await;
+    let (orders, replies) = tokio::join!(Mailbox::of(&env, TARGET), Mailbox::of(&env, "replies"));
+    let (mut producer, store) = (env.producer(), env.store().await);
     let place = async |id: &str, held: bool| {
         let found = store.find(&dwell::job::JobId::new(id).unwrap()).await.unwrap();
         found.filter(|found| found.state.as_ref().is_none_or(|state| state.held) == held).map(|found| found.place)
@@ -121,19 +126,19 @@ async fn a_late_finish_ends_it_and_cancel_answers_with_what_it_found() {
 
 #[tokio::test]
 async fn a_ttr_that_ends_after_its_instance_was_killed_is_noticed_as_soon() {
-    let rig = Rig::with_dedupe("killed", RedisOptions::default(), r#"delivery.retry = ["1s", "1h"]"#, JETSTREAM_WINDOW).await;
-    let (mut killed, lives) = tokio::join!(rig.dwell(), rig.dwell());
+    let env = Environment::with_dedupe("killed", RedisOptions::default(), r#"delivery.retry = ["1s", "1h"]"#, JETSTREAM_WINDOW).await;
+    let (mut killed, lives) = tokio::join!(env.dwell(), env.dwell());
     for dwell in [&killed, &lives] {
         let log = dwell.dir().join("log");
         wait_until("they know of each other", async || std::fs::read_to_string(&log).unwrap().contains("\"instances\":2,").then_some(()))
             .await;
     }
-    let orders = Mailbox::of(&rig, TARGET).await;
+    let orders = Mailbox::of(&env, TARGET).await;
     let jobs = (0..64).map(|n| job(&format!("job-{n}"), "0", "3s"));
-    rig.producer().publish(jobs.collect()).await;
+    env.producer().publish(jobs.collect()).await;
     orders.until(64).await;
     // An attempt whose confirm was not settled yet is over with its lease, not with its TTR.
-    let store = rig.store().await;
+    let store = env.store().await;
     wait_until("all wait for their consumer", async || {
         let ids = (0..64).map(|n| dwell::job::JobId::new(format!("job-{n}")).unwrap());
         let found = join_all(ids.map(async |id| store.find(&id).await.unwrap())).await;

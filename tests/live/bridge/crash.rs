@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use dwell_testkit::servers::{AppendFsync, RedisOptions};
 
-use super::rig::Rig;
+use super::environment::Environment;
 
 const KILLS: usize = 5;
 const MAX_IN_FLIGHT: usize = 200;
@@ -15,60 +15,60 @@ const CAUGHT: usize = 10;
 async fn killed_five_times_under_load_it_loses_nothing_and_repeats_only_what_was_in_flight() {
     // The lease, and so how long what was in flight waits for another owner, is five seconds more than the publish timeout.
     let settings = format!("delivery.max_in_flight = {MAX_IN_FLIGHT}\ndelivery.publish_timeout = \"3s\"");
-    let rig = Rig::new("crash", RedisOptions::default(), &settings).await;
-    let mut dwell = rig.dwell().await;
-    let load = rig.load(60);
+    let env = Environment::new("crash", RedisOptions::default(), &settings).await;
+    let mut dwell = env.dwell().await;
+    let load = env.load(60);
     let mut in_flight = HashSet::new();
     for _ in 0..KILLS {
-        let arrived = rig.book.lock().distinct();
-        rig.until_arrived(arrived + 300).await;
-        let mut caught = rig.freeze_in_flight(&dwell, CAUGHT, &in_flight).await;
+        let arrived = env.ledger.lock().distinct();
+        env.until_arrived(arrived + 300).await;
+        let mut caught = env.freeze_in_flight(&dwell, CAUGHT, &in_flight).await;
         dwell.kill().unwrap();
         // A claim that was on its way took effect after its owner's end.
-        caught.extend(rig.in_flight().await);
+        caught.extend(env.in_flight().await);
         let fresh = caught.difference(&in_flight).count();
         assert!((CAUGHT..=MAX_IN_FLIGHT).contains(&fresh), "{fresh} jobs were in flight");
         in_flight.extend(caught);
         dwell.restart().await.unwrap();
     }
     load.finish().await;
-    let left = rig.settled().await;
+    let left = env.settled().await;
     assert_eq!(left.dead.iter().sum::<u64>(), 0);
 
-    let book = rig.book.lock();
-    let copies = book.sound();
-    let again = book.attempted_again();
-    println!("{} jobs, {} in flight at a kill, {} attempted again, {} copies", book.count(), in_flight.len(), again.len(), copies.len());
+    let ledger = env.ledger.lock();
+    let copies = ledger.sound();
+    let again = ledger.attempted_again();
+    println!("{} jobs, {} in flight at a kill, {} attempted again, {} copies", ledger.count(), in_flight.len(), again.len(), copies.len());
     let stray: Vec<&str> = copies.keys().map(String::as_str).chain(again).filter(|id| !in_flight.contains(*id)).collect();
     assert!(stray.is_empty(), "repeated, and not in flight at a kill: {stray:?}");
     assert!(copies.values().sum::<usize>() <= KILLS * MAX_IN_FLIGHT);
-    assert_eq!(book.uncertain(), 0, "the broker was up");
+    assert_eq!(ledger.uncertain(), 0, "the broker was up");
 }
 
 #[tokio::test]
 async fn killed_with_redis_while_it_holds_requests_it_loses_none_of_them() {
     let options = RedisOptions { appendonly: Some(AppendFsync::Always), ..RedisOptions::default() };
     let settings = "redis.durability = \"fsync\"\ndelivery.publish_timeout = \"3s\"";
-    let mut rig = Rig::new("crash-both", options, settings).await;
-    let mut dwell = rig.dwell().await;
-    let load = rig.load(60);
-    rig.until_arrived(300).await;
-    rig.redis.freeze().unwrap();
-    rig.until_held(100).await;
+    let mut env = Environment::new("crash-both", options, settings).await;
+    let mut dwell = env.dwell().await;
+    let load = env.load(60);
+    env.until_arrived(300).await;
+    env.redis.freeze().unwrap();
+    env.until_held(100).await;
     // What was on its way to Redis goes with both: only the broker still has it.
     dwell.kill().unwrap();
-    rig.redis.kill().unwrap();
-    rig.redis.restart().await.unwrap();
-    let in_flight = rig.in_flight().await;
+    env.redis.kill().unwrap();
+    env.redis.restart().await.unwrap();
+    let in_flight = env.in_flight().await;
     dwell.restart().await.unwrap();
-    let arrived = rig.book.lock().distinct();
-    rig.until_arrived(arrived + 500).await;
+    let arrived = env.ledger.lock().distinct();
+    env.until_arrived(arrived + 500).await;
     load.finish().await;
-    let left = rig.settled().await;
+    let left = env.settled().await;
 
     assert_eq!(left.dead.iter().sum::<u64>(), 0);
-    assert!(rig.redelivered().await >= 100, "the broker had them back");
-    let book = rig.book.lock();
-    let stray: Vec<String> = book.sound().into_keys().filter(|id| !in_flight.contains(id)).collect();
+    assert!(env.redelivered().await >= 100, "the broker had them back");
+    let ledger = env.ledger.lock();
+    let stray: Vec<String> = ledger.sound().into_keys().filter(|id| !in_flight.contains(id)).collect();
     assert!(stray.is_empty(), "repeated, and not in flight: {stray:?}");
 }

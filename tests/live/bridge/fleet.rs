@@ -6,9 +6,9 @@ use dwell::clock;
 use dwell_connectors::Destination;
 use dwell_testkit::servers::{DwellServer, RedisOptions};
 
+use super::environment::{Environment, SETTLE, TARGET, published, scraped};
 use super::load::mixed;
-use super::rig::{Rig, SETTLE, TARGET, published, scraped};
-use crate::store::bed::{MAIN, PAST, open, request};
+use crate::store::fixture::{MAIN, PAST, open, request};
 use crate::support::{redis_link, wait_until, wait_within};
 
 const JOBS: usize = 8000;
@@ -18,10 +18,10 @@ const CROWD: usize = 200;
 const SOON: Duration = Duration::from_secs(20);
 
 /// Has 200 others live beside this instance, each entered so, and waits until it knows of them.
-async fn crowd(rig: &Rig, dwell: &DwellServer, entry: impl Fn(usize) -> String) {
-    let mut link = redis_link(rig.redis.url()).await;
+async fn crowd(env: &Environment, dwell: &DwellServer, entry: impl Fn(usize) -> String) {
+    let mut link = redis_link(env.redis.url()).await;
     let mut enter = redis::cmd("ZADD");
-    enter.arg(format!("{}:instances", rig.settings.redis.namespace));
+    enter.arg(format!("{}:instances", env.settings.redis.namespace));
     for n in 0..CROWD {
         enter.arg(clock::wall_ms() + 3_600_000).arg(entry(n));
     }
@@ -34,58 +34,58 @@ async fn crowd(rig: &Rig, dwell: &DwellServer, entry: impl Fn(usize) -> String) 
 }
 
 /// A job that is due, of which no instance is told.
-async fn untold(rig: &Rig, id: &str) {
+async fn untold(env: &Environment, id: &str) {
     let mut due = request(id, 1, PAST);
     due.job.to = Destination::new(TARGET);
-    open(&rig.settings.redis, &[MAIN]).await.schedule(&[due]).await.unwrap();
+    open(&env.settings.redis, &[MAIN]).await.schedule(&[due]).await.unwrap();
 }
 
-async fn arrives_soon(rig: &Rig, id: &str) {
-    wait_within(SOON, &format!("{id} arrives"), async || (rig.book.lock().arrivals_of(id) == 1).then_some(())).await;
+async fn arrives_soon(env: &Environment, id: &str) {
+    wait_within(SOON, &format!("{id} arrives"), async || (env.ledger.lock().arrivals_of(id) == 1).then_some(())).await;
 }
 
 #[tokio::test]
 async fn instances_that_serve_other_brokers_do_not_slow_the_one_that_serves_this() {
-    let rig = Rig::new("crowd", RedisOptions::default(), "").await;
-    let dwell = rig.dwell().await;
-    crowd(&rig, &dwell, |n| format!("other-{n} elsewhere,far-off")).await;
+    let env = Environment::new("crowd", RedisOptions::default(), "").await;
+    let dwell = env.dwell().await;
+    crowd(&env, &dwell, |n| format!("other-{n} elsewhere,far-off")).await;
     for n in 0..4 {
-        untold(&rig, &format!("untold-{n}")).await;
+        untold(&env, &format!("untold-{n}")).await;
     }
     for n in 0..4 {
-        arrives_soon(&rig, &format!("untold-{n}")).await;
+        arrives_soon(&env, &format!("untold-{n}")).await;
     }
 }
 
 #[tokio::test]
 async fn a_listener_that_was_cut_reads_every_bucket_when_it_hears_again() {
-    let rig = Rig::new("deaf", RedisOptions::default(), "").await;
-    let dwell = rig.dwell().await;
+    let env = Environment::new("deaf", RedisOptions::default(), "").await;
+    let dwell = env.dwell().await;
     // Of an older version, which tells no brokers: each serves all of them.
-    crowd(&rig, &dwell, |n| format!("other-{n}")).await;
-    let mut link = redis_link(rig.redis.url()).await;
+    crowd(&env, &dwell, |n| format!("other-{n}")).await;
+    let mut link = redis_link(env.redis.url()).await;
     for n in 0..4 {
-        untold(&rig, &format!("untold-{n}")).await;
+        untold(&env, &format!("untold-{n}")).await;
         // The one that was cut before may not listen again yet: the job came by what it read as it began to.
         wait_until("a listener is cut", async || {
             let cut: u64 = redis::cmd("CLIENT").arg("KILL").arg("TYPE").arg("pubsub").query_async(&mut link).await.unwrap();
             (cut == 1).then_some(())
         })
         .await;
-        arrives_soon(&rig, &format!("untold-{n}")).await;
+        arrives_soon(&env, &format!("untold-{n}")).await;
     }
 }
 
 #[tokio::test]
 async fn two_instances_share_the_load_and_publish_no_job_twice() {
     // Many buckets, so that chance gives each instance its part of them.
-    let rig = Rig::new("fleet", RedisOptions::default(), "redis.buckets = 64").await;
-    let (one, two) = tokio::join!(rig.dwell(), rig.dwell());
-    let mut producer = rig.producer();
+    let env = Environment::new("fleet", RedisOptions::default(), "redis.buckets = 64").await;
+    let (one, two) = tokio::join!(env.dwell(), env.dwell());
+    let mut producer = env.producer();
     for chunk in 0..16 {
         producer.send(&mixed(chunk * JOBS / 16..(chunk + 1) * JOBS / 16)).await;
     }
-    let left = rig.settled().await;
+    let left = env.settled().await;
     assert_eq!(left.dead.iter().sum::<u64>(), 0);
 
     let parts = [published(&one, "confirmed").await, published(&two, "confirmed").await];
@@ -101,6 +101,6 @@ async fn two_instances_share_the_load_and_publish_no_job_twice() {
             assert_eq!(scraped(dwell, series).await, 0, "{series}");
         }
     }
-    let book = rig.book.lock();
-    assert_eq!((book.sound().len(), book.total(), book.attempts_burned(), book.uncertain()), (0, JOBS, 0, 0));
+    let ledger = env.ledger.lock();
+    assert_eq!((ledger.sound().len(), ledger.total(), ledger.attempts_burned(), ledger.uncertain()), (0, JOBS, 0, 0));
 }

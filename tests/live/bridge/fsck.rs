@@ -10,7 +10,7 @@ use dwell::store::act::SweepRules;
 use dwell::store::fsck::{self, Finding, Rules};
 use dwell_testkit::servers::RedisOptions;
 
-use super::rig::{Rig, published};
+use super::environment::{Environment, published};
 
 fn rules(settings: &Settings) -> Rules {
     let delivery = &settings.delivery;
@@ -34,14 +34,14 @@ async fn over_and_over(settings: Settings, stop: Arc<AtomicBool>) -> (usize, Vec
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn beside_two_instances_under_load_it_finds_nothing_and_changes_nothing() {
-    let rig = Rig::new("fsck", RedisOptions::default(), "").await;
-    let (one, two) = (rig.dwell().await, rig.dwell().await);
+    let env = Environment::new("fsck", RedisOptions::default(), "").await;
+    let (one, two) = (env.dwell().await, env.dwell().await);
     let stop = Arc::new(AtomicBool::new(false));
-    let repairs = tokio::spawn(over_and_over(rig.settings.clone(), stop.clone()));
-    let load = rig.load(60);
-    rig.until_arrived(4000).await;
+    let repairs = tokio::spawn(over_and_over(env.settings.clone(), stop.clone()));
+    let load = env.load(60);
+    env.until_arrived(4000).await;
     load.finish().await;
-    let left = rig.settled().await;
+    let left = env.settled().await;
     stop.store(true, Ordering::Relaxed);
     let (passes, findings) = repairs.await.unwrap();
 
@@ -49,27 +49,27 @@ async fn beside_two_instances_under_load_it_finds_nothing_and_changes_nothing() 
     assert!(passes >= 5, "{passes} passes");
     assert_eq!(left.dead.iter().sum::<u64>(), 0);
     assert_eq!(published(&one, "unknown").await + published(&two, "unknown").await, 0);
-    let book = rig.book.lock();
-    assert_eq!((book.sound().len(), book.attempts_burned(), book.uncertain()), (0, 0, 0));
+    let ledger = env.ledger.lock();
+    assert_eq!((ledger.sound().len(), ledger.attempts_burned(), ledger.uncertain()), (0, 0, 0));
 }
 
 #[tokio::test]
 async fn a_hundred_thousand_jobs_take_seconds_and_redis_answers_meanwhile() {
-    use crate::store::bed::{Bed, FAR, MAIN, request};
+    use crate::store::fixture::{FAR, Fixture, MAIN, request};
     const JOBS: u64 = 100_000;
-    let bed = Bed::with(16, &[MAIN]).await;
+    let fixture = Fixture::with(16, &[MAIN]).await;
     for from in (0..JOBS).step_by(2000) {
         let requests: Vec<_> = (from..from + 2000).map(|n| request(&format!("job-{n}"), n, FAR)).collect();
-        bed.store.schedule(&requests).await.unwrap();
+        fixture.store.schedule(&requests).await.unwrap();
     }
-    let rules = Rules { lease_ms: 20_000, retry_ms: Vec::new(), sweep: crate::store::bed::KEEP, repair: true };
-    let settings = bed.settings.clone();
+    let rules = Rules { lease_ms: 20_000, retry_ms: Vec::new(), sweep: crate::store::fixture::KEEP, repair: true };
+    let settings = fixture.settings.clone();
     let began = Instant::now();
     let checking = tokio::spawn(async move { fsck::run(&settings, rules, &mut |finding| panic!("{finding:?}")).await.unwrap() });
     let mut slowest = Duration::ZERO;
     while !checking.is_finished() {
         let asked = Instant::now();
-        bed.redis(&["PING"]).await;
+        fixture.redis(&["PING"]).await;
         slowest = slowest.max(asked.elapsed());
     }
     assert_eq!(checking.await.unwrap(), JOBS);

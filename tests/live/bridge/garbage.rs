@@ -10,10 +10,10 @@ use rand::{Rng as _, RngExt as _, SeedableRng as _};
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, ToRedisArgs};
 
+use super::environment::{Environment, SETTLE};
 use super::load::{Job, When};
-use super::rig::{Rig, SETTLE};
-use crate::commands::bed::run_with;
-use crate::store::bed::{FAR, request};
+use crate::commands::fixture::run_with;
+use crate::store::fixture::{FAR, request};
 use crate::support::{jetstream, wait_within};
 
 const BUCKETS: u16 = 8;
@@ -30,9 +30,9 @@ struct Vandal {
 }
 
 impl Vandal {
-    async fn new(rig: &Rig) -> Self {
-        let link = crate::support::redis_link(rig.redis.url()).await;
-        Vandal { link, namespace: rig.settings.redis.namespace.clone(), random: StdRng::seed_from_u64(7), written: 0 }
+    async fn new(env: &Environment) -> Self {
+        let link = crate::support::redis_link(env.redis.url()).await;
+        Vandal { link, namespace: env.settings.redis.namespace.clone(), random: StdRng::seed_from_u64(7), written: 0 }
     }
 
     fn key(&self, bucket: u16, part: &str) -> String {
@@ -139,11 +139,11 @@ fn complaints(dwell: &DwellServer) -> (usize, BTreeSet<String>) {
 
 #[tokio::test]
 async fn garbage_in_every_key_harms_no_job_and_does_not_drown_the_log() {
-    let rig = Rig::new("garbage", RedisOptions::default(), &format!("redis.buckets = {BUCKETS}")).await;
-    let (one, two) = (rig.dwell().await, rig.dwell().await);
-    let load = rig.load(20);
-    rig.until_arrived(200).await;
-    let mut vandal = Vandal::new(&rig).await;
+    let env = Environment::new("garbage", RedisOptions::default(), &format!("redis.buckets = {BUCKETS}")).await;
+    let (one, two) = (env.dwell().await, env.dwell().await);
+    let load = env.load(20);
+    env.until_arrived(200).await;
+    let mut vandal = Vandal::new(&env).await;
     let began = clock::now();
     for bucket in 0..BUCKETS {
         vandal.litter(bucket).await;
@@ -153,27 +153,27 @@ async fn garbage_in_every_key_harms_no_job_and_does_not_drown_the_log() {
     vandal.hset(meta, field, noise).await;
     let name = vandal.noise(20);
     vandal.zadd(instances.clone(), clock::wall_ms(), name).await;
-    let arrived = rig.book.lock().distinct();
-    rig.until_arrived(arrived + 1000).await;
+    let arrived = env.ledger.lock().distinct();
+    env.until_arrived(arrived + 1000).await;
 
     load.finish().await;
-    let count = rig.book.lock().count();
-    rig.until_arrived(count).await;
+    let count = env.ledger.lock().count();
+    env.until_arrived(count).await;
 
     // Keys of another type: nothing of these buckets can be delivered until they are repaired, and everything of the others is.
     let due_ms = clock::wall_ms() + 3000;
     let jobs: Vec<Job> = (0..400).map(|n| Job { id: format!("late-{n}"), when: When::At(due_ms) }).collect();
-    rig.producer().send(&jobs).await;
-    let port = rig.nats.port();
+    env.producer().send(&jobs).await;
+    let port = env.nats.port();
     wait_within(SETTLE, "every request is taken", async || (jetstream::messages(port, "REQUESTS").await == 0).then_some(())).await;
     for key in [vandal.key(0, "state"), vandal.key(1, "run"), instances] {
         vandal.does(redis::cmd("DEL").arg(&key)).await;
         vandal.does(redis::cmd("SET").arg(&key).arg("mine")).await;
     }
     assert!(clock::wall_ms() < due_ms, "the keys were broken before any of them was due");
-    let store = rig.store().await;
+    let store = env.store().await;
     let whole = jobs.iter().filter(|job| store.keys().bucket_of(&job.id) > 1).count();
-    rig.until_arrived(count + whole).await;
+    env.until_arrived(count + whole).await;
     let seconds = usize::try_from(began.elapsed().as_secs()).unwrap() + 1;
     for dwell in [&one, &two] {
         let (count, messages) = complaints(dwell);
@@ -182,7 +182,7 @@ async fn garbage_in_every_key_harms_no_job_and_does_not_drown_the_log() {
         assert!(count > 0, "damage is told");
     }
 
-    assert_eq!(rig.book.lock().distinct(), count + whole);
+    assert_eq!(env.ledger.lock().distinct(), count + whole);
     let config = one.dir().join("dwell.toml").display().to_string();
     let found = run_with(&["-c", &config, "-o", "json", "fsck"], b"");
     assert_eq!(found.code, 1, "{}", found.err);
@@ -196,10 +196,10 @@ async fn garbage_in_every_key_harms_no_job_and_does_not_drown_the_log() {
     let left = run_with(&["-c", &config, "-o", "json", "fsck"], b"");
     assert!(left.lines().iter().all(|line| line["problem"] == "unknown_version"), "{}", left.out);
 
-    rig.until_arrived(count + jobs.len()).await;
+    env.until_arrived(count + jobs.len()).await;
     let (copies, uncertain) = {
-        let book = rig.book.lock();
-        (book.sound().len(), book.uncertain())
+        let ledger = env.ledger.lock();
+        (ledger.sound().len(), ledger.uncertain())
     };
     assert_eq!((copies, uncertain), (0, 0), "no job was repeated");
     for mut dwell in [one, two] {

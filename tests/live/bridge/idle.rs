@@ -5,7 +5,7 @@ use std::time::Duration;
 use dwell_testkit::servers::{DwellServer, RedisOptions};
 use redis::aio::MultiplexedConnection;
 
-use super::rig::{Rig, SETTLE};
+use super::environment::{Environment, SETTLE};
 use crate::support::wait_within;
 
 /// What a Redis did between two looks.
@@ -38,12 +38,12 @@ async fn look(link: &mut MultiplexedConnection) -> (f64, f64) {
 
 /// Starts so many instances with nothing to do; what they ask of Redis over this time, and what they hold of memory, KiB each.
 async fn idle(instances: usize, span: Duration) -> (Asked, u64) {
-    let rig = Rig::new("idle", RedisOptions::default(), "").await;
+    let env = Environment::new("idle", RedisOptions::default(), "").await;
     let mut fleet: Vec<DwellServer> = Vec::new();
     for _ in 0..instances {
-        fleet.push(rig.dwell().await);
+        fleet.push(env.dwell().await);
     }
-    let mut link = crate::support::redis_link(rig.redis.url()).await;
+    let mut link = crate::support::redis_link(env.redis.url()).await;
     let last = &fleet[instances - 1];
     let knows = format!("\"instances\":{instances},");
     wait_within(SETTLE, "they know of each other", async || {

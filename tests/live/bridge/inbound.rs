@@ -8,10 +8,10 @@ use dwell_connectors::{BrokerConfig, Destination, Message, Outcome, Publication,
 use dwell_testkit::servers::{BrokerKind, BrokerServer, DwellServer, RedisOptions, RedisServer};
 use dwell_testkit::usage::Usage;
 
-use super::rig::scraped;
+use super::environment::scraped;
 use crate::support::{namespace, redis_link, wait_within};
 
-const PATIENCE: Duration = Duration::from_secs(240);
+const TIMEOUT: Duration = Duration::from_secs(240);
 /// With the settings as they are by default.
 const MOST: u64 = 256 << 20;
 /// So long the memory has to stay as it is, until all is read that is going to be.
@@ -45,9 +45,9 @@ async fn peak(kind: BrokerKind, messages: Vec<Message>) -> u64 {
     let count = messages.len() as u64;
     send(&broker, messages).await;
     let full = "dwell_ingest_paused{reason=\"redis_full\"}";
-    wait_within(PATIENCE, "the ingest waits", async || (scraped(&dwell, full).await == 1).then_some(())).await;
+    wait_within(TIMEOUT, "the ingest waits", async || (scraped(&dwell, full).await == 1).then_some(())).await;
     let (mut peak, mut since) = (0, clock::now());
-    let usage = wait_within(PATIENCE, "no more is read", async || {
+    let usage = wait_within(TIMEOUT, "no more is read", async || {
         let usage = Usage::of(dwell.pid())?;
         if usage.peak_rss > peak {
             (peak, since) = (usage.peak_rss, clock::now());
@@ -57,7 +57,7 @@ async fn peak(kind: BrokerKind, messages: Vec<Message>) -> u64 {
     .await;
     most("0").await;
     let scheduled = "dwell_ingest_total{ingest=\"main\",result=\"scheduled\"}";
-    wait_within(PATIENCE, "all is stored", async || (scraped(&dwell, scheduled).await >= count).then_some(())).await;
+    wait_within(TIMEOUT, "all is stored", async || (scraped(&dwell, scheduled).await >= count).then_some(())).await;
     usage.peak_rss
 }
 
@@ -77,7 +77,7 @@ async fn send(broker: &BrokerConfig, messages: Vec<Message>) {
         }
         sink.publish(batch).await;
         while open > 0 {
-            let batch = tokio::time::timeout(PATIENCE, outcomes.recv()).await.unwrap().unwrap();
+            let batch = tokio::time::timeout(TIMEOUT, outcomes.recv()).await.unwrap().unwrap();
             assert!(batch.iter().all(|(_, outcome)| *outcome == Outcome::Confirmed), "{batch:?}");
             open -= batch.len();
         }

@@ -10,7 +10,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::rig::{Book, TARGET};
+use super::environment::{SharedLedger, TARGET};
 use crate::support::wait_until;
 
 /// How long a producer waits for the broker's word on its requests.
@@ -81,15 +81,15 @@ pub(crate) fn mixed(numbers: std::ops::Range<usize>) -> Vec<Job> {
 /// Sends, and enters what the broker took into the ledger. Without the broker's word a job is entered as one that may come.
 pub(crate) struct Producer {
     broker: BrokerConfig,
-    book: Book,
+    ledger: SharedLedger,
     link: Option<(Box<dyn Sink>, Outcomes)>,
     next: Token,
 }
 
 impl Producer {
     /// Connects when it first sends.
-    pub(crate) fn new(broker: BrokerConfig, book: Book) -> Self {
-        Producer { broker, book, link: None, next: 0 }
+    pub(crate) fn new(broker: BrokerConfig, ledger: SharedLedger) -> Self {
+        Producer { broker, ledger, link: None, next: 0 }
     }
 
     /// Sends these jobs; returns when each is entered.
@@ -105,12 +105,12 @@ impl Producer {
         let outcomes = self.publish(messages).await;
         // Parts of a millisecond are rounded up.
         let to_ms = clock::wall_ms() + 1;
-        let mut book = self.book.lock();
+        let mut ledger = self.ledger.lock();
         for (job, outcome) in jobs.iter().zip(outcomes) {
             let due_ms = job.due_ms(from_ms, to_ms);
             match outcome {
-                Some(Outcome::Confirmed) => book.asked(&job.id, due_ms, &body(&job.id)),
-                _ => book.perhaps(&job.id, due_ms, &body(&job.id)),
+                Some(Outcome::Confirmed) => ledger.asked(&job.id, due_ms, &body(&job.id)),
+                _ => ledger.perhaps(&job.id, due_ms, &body(&job.id)),
             }
         }
     }

@@ -4,8 +4,8 @@ use dwell::clock;
 use dwell_connectors::{Message, Outcome};
 use dwell_testkit::servers::RedisOptions;
 
+use super::environment::{Environment, published, scraped};
 use super::load::mixed;
-use super::rig::{Rig, published, scraped};
 use crate::support::wait_until;
 
 const JOBS: usize = 3000;
@@ -26,9 +26,9 @@ fn other(id: &str, delay: &str, target: &str) -> Message {
 
 #[tokio::test]
 async fn after_a_run_without_faults_the_metrics_say_what_the_ledger_says() {
-    let rig = Rig::new("metrics", RedisOptions::default(), "").await;
-    let dwell = rig.dwell().await;
-    let mut producer = rig.producer();
+    let env = Environment::new("metrics", RedisOptions::default(), "").await;
+    let dwell = env.dwell().await;
+    let mut producer = env.producer();
     producer.send(&mixed(0..JOBS)).await;
 
     // Twice in a row, within one reader: the second changes nothing.
@@ -45,7 +45,7 @@ async fn after_a_run_without_faults_the_metrics_say_what_the_ledger_says() {
     messages.extend((0..DEAD).map(|n| other(&format!("dead-{n}"), "0", "orders.nobody").with_header("delay-retry", "none")));
     let outcomes = producer.publish(messages).await;
     assert!(outcomes.iter().all(|outcome| *outcome == Some(Outcome::Confirmed)), "{outcomes:?}");
-    rig.until_arrived(JOBS).await;
+    env.until_arrived(JOBS).await;
     let jobs = |state: &str| format!("dwell_jobs{{state=\"{state}\"}}");
     // The gauges are taken every few seconds.
     wait_until("the gauges show what is left", async || {
@@ -72,8 +72,8 @@ async fn after_a_run_without_faults_the_metrics_say_what_the_ledger_says() {
     ] {
         assert_eq!(scraped(&dwell, series).await, count as u64, "{series}");
     }
-    let store = rig.store().await.counts(&[]).await.unwrap();
+    let store = env.store().await.counts(&[]).await.unwrap();
     assert_eq!((store.scheduled.iter().sum::<u64>(), store.dead.iter().sum::<u64>()), (LATER as u64, DEAD as u64));
-    let book = rig.book.lock();
-    assert_eq!((book.sound().len(), book.count(), book.total(), book.attempts_burned()), (0, JOBS, JOBS, 0));
+    let ledger = env.ledger.lock();
+    assert_eq!((ledger.sound().len(), ledger.count(), ledger.total(), ledger.attempts_burned()), (0, JOBS, JOBS, 0));
 }

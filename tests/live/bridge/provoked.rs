@@ -6,12 +6,12 @@ use dwell_connectors::{Message, Outcome};
 use dwell_testkit::servers::{DwellServer, RedisOptions};
 use serde_json::json;
 
+use super::environment::{Environment, SETTLE, scraped};
 use super::load::Producer;
-use super::rig::{Rig, SETTLE, scraped};
 use crate::support::{jetstream, wait_within};
 
 const SETTINGS: &str = "delivery.publish_timeout = \"3s\"\ndelivery.retry = [\"200ms\", \"1h\"]";
-/// What only moves where Redis or Dwell is in a state that other tests make, or by a door that this one does not open.
+/// What only moves where Redis or Dwell is in a state that other tests make, or by a interface that this one does not open.
 const ELSEWHERE: [&str; 25] = [
     // Five crashes in a row; an attempt that is out when it is cancelled, or fails: `tests/it`.
     r#"dwell_possible_duplicates_total{cause="lease_lost"}"#,
@@ -84,13 +84,13 @@ fn unmoved(scrapes: &[String]) -> Vec<String> {
 
 #[tokio::test]
 async fn every_metric_moves_where_its_cause_is_made() {
-    let mut rig = Rig::new("provoked", RedisOptions::default(), SETTINGS).await;
-    let port = rig.nats.port();
+    let mut env = Environment::new("provoked", RedisOptions::default(), SETTINGS).await;
+    let port = env.nats.port();
     jetstream::make_stream(port, "FULL", &["orders.full"], json!({ "max_msgs": 1, "discard": "new" })).await;
     jetstream::make_stream(port, "SMALL", &["orders.small"], json!({ "max_msg_size": 10 })).await;
     jetstream::make_stream(port, "MORE", &["orders.new2"], json!({})).await;
-    let dwell = rig.dwell().await;
-    let mut producer = rig.producer();
+    let dwell = env.dwell().await;
+    let mut producer = env.producer();
 
     // What targets answer, and how jobs end.
     let once = |message: Message| message.with_header("delay-retry", "none");
@@ -127,33 +127,33 @@ async fn every_metric_moves_where_its_cause_is_made() {
     until(&dwell, r#"dwell_redis_seconds_count{script="fire"}"#, 1).await;
 
     // An instance that hangs with jobs in its hands: another takes them over, and its own settles come too late.
-    let other = rig.dwell().await;
-    let load = rig.load(60);
+    let other = env.dwell().await;
+    let load = env.load(60);
     // The first stands still meanwhile, so that what is claimed is claimed by the other.
     dwell.freeze().unwrap();
-    let of_first = rig.in_flight().await;
-    rig.freeze_in_flight(&other, 5, &of_first).await;
+    let of_first = env.in_flight().await;
+    env.freeze_in_flight(&other, 5, &of_first).await;
     dwell.thaw().unwrap();
     until(&dwell, r#"dwell_possible_duplicates_total{cause="rescued"}"#, 1).await;
     other.thaw().unwrap();
     until(&other, "dwell_leases_lost_total", 1).await;
 
     // A broker that says nothing, then one that is gone.
-    rig.freeze_in_flight(&dwell, 5, &HashSet::new()).await;
-    rig.nats.freeze().unwrap();
+    env.freeze_in_flight(&dwell, 5, &HashSet::new()).await;
+    env.nats.freeze().unwrap();
     dwell.thaw().unwrap();
     until(&dwell, r#"dwell_possible_duplicates_total{cause="unknown_outcome"}"#, 1).await;
-    rig.nats.kill().unwrap();
+    env.nats.kill().unwrap();
     wait_within(SETTLE, "the broker is away", async || {
         (scraped(&dwell, r#"dwell_broker_connected{broker="main"}"#).await == 0).then_some(())
     })
     .await;
     until(&dwell, "dwell_oldest_overdue_seconds", 1).await;
-    rig.nats.restart().await.unwrap();
+    env.nats.restart().await.unwrap();
     until(&dwell, r#"dwell_broker_connected{broker="main"}"#, 1).await;
 
     // A Redis that is gone.
-    rig.redis.kill().unwrap();
+    env.redis.kill().unwrap();
     until(&dwell, r#"dwell_ingest_paused{reason="redis"}"#, 1).await;
     until(&dwell, r#"dwell_redis_errors_total{class="io"}"#, 1).await;
     let scrapes = [dwell.metrics().await.unwrap(), other.metrics().await.unwrap()];

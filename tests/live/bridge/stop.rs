@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use dwell::clock;
 use dwell_testkit::servers::{DwellServer, RedisOptions};
 
+use super::environment::{Environment, scraped};
 use super::load::{Job, When};
-use super::rig::{Rig, scraped};
 use crate::support::wait_until;
 
 const DRAIN: Duration = Duration::from_secs(10);
@@ -14,13 +14,13 @@ const DRAIN: Duration = Duration::from_secs(10);
 const DUE: usize = 5000;
 
 /// An instance in the middle of very many jobs that are due.
-async fn busy(test: &str, settings: &str) -> (Rig, DwellServer) {
-    let rig = Rig::new(test, RedisOptions::default(), &format!("{settings}\nshutdown.drain = \"10s\"")).await;
-    let dwell = rig.dwell().await;
+async fn busy(test: &str, settings: &str) -> (Environment, DwellServer) {
+    let env = Environment::new(test, RedisOptions::default(), &format!("{settings}\nshutdown.drain = \"10s\"")).await;
+    let dwell = env.dwell().await;
     let due_ms = clock::wall_ms() + 4000;
     let jobs: Vec<Job> = (0..DUE).map(|n| Job { id: format!("due-{n}"), when: When::At(due_ms) }).collect();
-    rig.producer().send(&jobs).await;
-    (rig, dwell)
+    env.producer().send(&jobs).await;
+    (env, dwell)
 }
 
 /// Tells it to stop, and does this once it drains.
@@ -39,58 +39,58 @@ async fn told_to_stop(dwell: &mut DwellServer, meanwhile: impl FnOnce()) {
 }
 
 /// Nothing is out, much is left; the next instance delivers it, as if nothing had been.
-async fn the_next_delivers_the_rest(rig: &Rig) {
-    let counts = rig.store().await.counts(&[]).await.unwrap();
+async fn the_next_delivers_the_rest(env: &Environment) {
+    let counts = env.store().await.counts(&[]).await.unwrap();
     assert_eq!(counts.reserved.iter().sum::<u64>(), 0, "every claim was settled or given back");
     assert!(counts.overdue > 0, "it stopped under load");
-    let _next = rig.dwell().await;
-    let left = rig.settled().await;
+    let _next = env.dwell().await;
+    let left = env.settled().await;
     assert_eq!(left.dead.iter().sum::<u64>(), 0);
-    let book = rig.book.lock();
-    assert_eq!(book.sound().len(), 0, "what was confirmed is not sent again");
-    assert_eq!((book.attempts_burned(), book.uncertain()), (0, 0));
-    assert!(book.count() >= DUE);
+    let ledger = env.ledger.lock();
+    assert_eq!(ledger.sound().len(), 0, "what was confirmed is not sent again");
+    assert_eq!((ledger.attempts_burned(), ledger.uncertain()), (0, 0));
+    assert!(ledger.count() >= DUE);
 }
 
 #[tokio::test]
 async fn told_to_stop_under_load_it_drains_and_the_next_delivers_the_rest_as_first_attempts() {
-    let (rig, mut dwell) = busy("stop", "delivery.max_in_flight = 64").await;
-    let load = rig.load(60);
-    rig.until_arrived(500).await;
+    let (env, mut dwell) = busy("stop", "delivery.max_in_flight = 64").await;
+    let load = env.load(60);
+    env.until_arrived(500).await;
     told_to_stop(&mut dwell, || ()).await;
     // Requests that come while nobody reads.
     load.finish().await;
-    the_next_delivers_the_rest(&rig).await;
+    the_next_delivers_the_rest(&env).await;
 }
 
 #[tokio::test]
 async fn told_to_stop_it_waits_for_confirms_that_are_out() {
-    let (rig, mut dwell) = busy("stop-confirms", "delivery.max_in_flight = 64").await;
-    rig.until_arrived(500).await;
-    rig.nats.freeze().unwrap();
-    rig.until_in_flight(64).await;
-    told_to_stop(&mut dwell, || rig.nats.thaw().unwrap()).await;
-    the_next_delivers_the_rest(&rig).await;
+    let (env, mut dwell) = busy("stop-confirms", "delivery.max_in_flight = 64").await;
+    env.until_arrived(500).await;
+    env.nats.freeze().unwrap();
+    env.until_in_flight(64).await;
+    told_to_stop(&mut dwell, || env.nats.thaw().unwrap()).await;
+    the_next_delivers_the_rest(&env).await;
 }
 
 #[tokio::test]
 async fn told_to_stop_it_gives_back_what_a_claim_takes_meanwhile() {
-    let (rig, mut dwell) = busy("stop-claims", "").await;
-    rig.until_arrived(500).await;
+    let (env, mut dwell) = busy("stop-claims", "").await;
+    env.until_arrived(500).await;
     // Claims are out, and answered when it stops.
-    rig.redis.freeze().unwrap();
-    told_to_stop(&mut dwell, || rig.redis.thaw().unwrap()).await;
-    the_next_delivers_the_rest(&rig).await;
+    env.redis.freeze().unwrap();
+    told_to_stop(&mut dwell, || env.redis.thaw().unwrap()).await;
+    the_next_delivers_the_rest(&env).await;
 }
 
 #[tokio::test]
 async fn told_to_stop_it_gives_back_what_a_claim_took_whose_answer_was_lost() {
-    let (rig, mut dwell) = busy("stop-lost-claims", "").await;
-    rig.until_arrived(500).await;
-    rig.redis.freeze().unwrap();
+    let (env, mut dwell) = busy("stop-lost-claims", "").await;
+    env.until_arrived(500).await;
+    env.redis.freeze().unwrap();
     // Claims are out, and given up as lost.
     let timeouts = r#"dwell_redis_errors_total{class="timeout"}"#;
     wait_until("claims are lost", async || (scraped(&dwell, timeouts).await >= 4).then_some(())).await;
-    told_to_stop(&mut dwell, || rig.redis.thaw().unwrap()).await;
-    the_next_delivers_the_rest(&rig).await;
+    told_to_stop(&mut dwell, || env.redis.thaw().unwrap()).await;
+    the_next_delivers_the_rest(&env).await;
 }

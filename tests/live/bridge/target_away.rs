@@ -10,13 +10,13 @@ use dwell::clock;
 use dwell::config::{self, Overrides};
 use dwell::store::Store;
 use dwell_connectors::{Acks, BrokerConfig, Destination, Message, Role};
+use dwell_testkit::environment::traffic::{Consumer, Producer};
 use dwell_testkit::servers::{BrokerKind, BrokerServer, DwellServer, RedisOptions, RedisServer};
-use dwell_testkit::stage::traffic::{Consumer, Producer};
 use futures_util::future::try_join3;
 use parking_lot::Mutex;
 use tokio::time::{MissedTickBehavior, interval};
 
-use super::rig::SETTLE;
+use super::environment::SETTLE;
 use crate::support::wait_within;
 
 /// The target, on both brokers.
@@ -34,12 +34,12 @@ fn outage() -> Duration {
 
 /// Of one job: when it was due (epoch ms), and each arrival: when (epoch µs), with which attempt.
 #[derive(Debug, Default)]
-struct Course {
+struct Timeline {
     due_ms: i64,
     arrivals: Vec<(i64, u32)>,
 }
 
-type Book = Arc<Mutex<HashMap<String, Course>>>;
+type Timelines = Arc<Mutex<HashMap<String, Timeline>>>;
 
 #[tokio::test]
 async fn a_dead_target_slows_no_other_and_burns_no_attempt() {
@@ -66,32 +66,32 @@ async fn a_dead_target_slows_no_other_and_burns_no_attempt() {
     let mut dwell = DwellServer::start(env!("CARGO_BIN_EXE_dwell").into(), &text).await.unwrap();
     let store = Store::attach(&settings.redis).await.unwrap();
 
-    let book = Book::default();
-    let _served = read(&broker("served"), &book).await;
-    let reading = read(&broker("away"), &book).await;
+    let timelines = Timelines::default();
+    let _served = read(&broker("served"), &timelines).await;
+    let reading = read(&broker("away"), &timelines).await;
     let mut producer = Producer::open(&broker("served")).await.unwrap();
-    send(&mut producer, &book, "well", outage()).await;
+    send(&mut producer, &timelines, "well", outage()).await;
     until_empty(&store, "all of the time when both were well arrived").await;
 
     drop(reading);
     away.kill().unwrap();
     until_gone(&dwell).await;
-    send(&mut producer, &book, "away", outage()).await;
+    send(&mut producer, &timelines, "away", outage()).await;
     let waiting = format!("all that is left is for the broker that is away: {} jobs", outage().as_millis() as usize / 100 * PER_TICK);
     let left = outage().as_millis() as u64 / 100 * PER_TICK as u64;
     wait_within(SETTLE, &waiting, async || (alive(&store).await? == left).then_some(())).await;
     away.restart().await.unwrap();
     let back_us = clock::wall_us();
-    let _reading = read(&broker("away"), &book).await;
+    let _reading = read(&broker("away"), &timelines).await;
     until_empty(&store, "what waited for the broker that was away is out").await;
 
-    let book_now = || book.lock();
-    wait_within(SETTLE, "all is read", async || book_now().values().all(|course| !course.arrivals.is_empty()).then_some(())).await;
-    for (id, course) in book.lock().iter() {
-        assert!(matches!(course.arrivals[..], [(_, 1)]), "{id}: once, at the first attempt: {course:?}");
-        assert!(course.arrivals[0].0 >= course.due_ms * 1000, "{id} is early: {course:?}");
+    let book_now = || timelines.lock();
+    wait_within(SETTLE, "all is read", async || book_now().values().all(|timeline| !timeline.arrivals.is_empty()).then_some(())).await;
+    for (id, timeline) in timelines.lock().iter() {
+        assert!(matches!(timeline.arrivals[..], [(_, 1)]), "{id}: once, at the first attempt: {timeline:?}");
+        assert!(timeline.arrivals[0].0 >= timeline.due_ms * 1000, "{id} is early: {timeline:?}");
     }
-    let [before, during] = ["well", "away"].map(|phase| lateness_us(&book, &format!("served-{phase}-")));
+    let [before, during] = ["well", "away"].map(|phase| lateness_us(&timelines, &format!("served-{phase}-")));
     let ratio = |part: fn(&[i64]) -> i64| part(&during) as f64 / part(&before) as f64;
     println!(
         "away for {} s; lateness of the other broker's jobs: p50 {} µs before, {} µs meanwhile ({:.2} x); p99 {} µs before, {} µs meanwhile ({:.2} x)",
@@ -103,13 +103,13 @@ async fn a_dead_target_slows_no_other_and_burns_no_attempt() {
         p99(&during),
         ratio(p99)
     );
-    let first = book.lock().iter().filter(|(id, _)| id.starts_with("away-away-")).map(|(_, course)| course.arrivals[0].0).min();
+    let first = timelines.lock().iter().filter(|(id, _)| id.starts_with("away-away-")).map(|(_, timeline)| timeline.arrivals[0].0).min();
     println!("{left} jobs waited; from its return to the first of them {} ms", (first.unwrap() - back_us) / 1000);
     dwell.stop().await.unwrap();
 }
 
 /// Sends jobs to both brokers at a steady rate for so long.
-async fn send(producer: &mut Producer, book: &Book, phase: &str, during: Duration) {
+async fn send(producer: &mut Producer, timelines: &Timelines, phase: &str, during: Duration) {
     let mut ticks = interval(Duration::from_millis(100));
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     for tick in 0..during.as_millis() as usize / 100 {
@@ -121,7 +121,7 @@ async fn send(producer: &mut Producer, book: &Book, phase: &str, during: Duratio
                 let id = format!("{to}-{phase}-{}", tick * PER_TICK + n);
                 let message = Message::new("a body").with_header("delay-id", id.clone()).with_header("delay-target", TARGET);
                 messages.push(message.with_header("delay-broker", to).with_header("delay-until", due_ms.to_string()));
-                book.lock().insert(id, Course { due_ms, arrivals: Vec::new() });
+                timelines.lock().insert(id, Timeline { due_ms, arrivals: Vec::new() });
             }
         }
         producer.send(&Destination::new("delay.in"), messages).await.unwrap();
@@ -130,16 +130,16 @@ async fn send(producer: &mut Producer, book: &Book, phase: &str, during: Duratio
 }
 
 /// Enters what arrives.
-async fn read(broker: &BrokerConfig, book: &Book) -> Consumer {
-    let book = book.clone();
+async fn read(broker: &BrokerConfig, timelines: &Timelines) -> Consumer {
+    let timelines = timelines.clone();
     let enter = move |at_us: i64, messages: Vec<Message>| {
-        let mut book = book.lock();
+        let mut timelines = timelines.lock();
         for message in messages {
             let text = |name| message.headers.get(name).unwrap().written().unwrap().into_owned();
-            let course = book.get_mut(&text("delayed-id")).unwrap();
+            let timeline = timelines.get_mut(&text("delayed-id")).unwrap();
             // What the broker itself delivers again, because it ended before it had the reader's ack, is no second publication.
-            if !message.redelivered || course.arrivals.is_empty() {
-                course.arrivals.push((at_us, text("delayed-attempt").parse().unwrap()));
+            if !message.redelivered || timeline.arrivals.is_empty() {
+                timeline.arrivals.push((at_us, text("delayed-attempt").parse().unwrap()));
             }
         }
     };
@@ -160,13 +160,13 @@ async fn until_empty(store: &Store, what: &str) {
 /// Waits until the instance has seen that the broker is away.
 async fn until_gone(dwell: &DwellServer) {
     let series = r#"dwell_broker_connected{broker="away"}"#;
-    wait_within(SETTLE, "it is seen to be away", async || (super::rig::scraped(dwell, series).await == 0).then_some(())).await;
+    wait_within(SETTLE, "it is seen to be away", async || (super::environment::scraped(dwell, series).await == 0).then_some(())).await;
 }
 
-fn lateness_us(book: &Book, begins: &str) -> Vec<i64> {
-    let book = book.lock();
-    let jobs = book.iter().filter(|(id, _)| id.starts_with(begins));
-    let mut late: Vec<i64> = jobs.map(|(_, course)| course.arrivals[0].0 - course.due_ms * 1000).collect();
+fn lateness_us(timelines: &Timelines, begins: &str) -> Vec<i64> {
+    let timelines = timelines.lock();
+    let jobs = timelines.iter().filter(|(id, _)| id.starts_with(begins));
+    let mut late: Vec<i64> = jobs.map(|(_, timeline)| timeline.arrivals[0].0 - timeline.due_ms * 1000).collect();
     late.sort_unstable();
     late
 }

@@ -9,16 +9,16 @@ use dwell_testkit::servers::{DwellServer, RedisOptions};
 use redis::aio::MultiplexedConnection;
 use serde_json::{Value, json};
 
+use super::environment::{Environment, TARGET, published};
 use super::load::{Job, When};
-use super::rig::{Rig, TARGET, published};
-use crate::commands::bed::run_with;
+use crate::commands::fixture::run_with;
 use crate::support::wait_until;
 
 /// What an older version stored, as commands of Redis: `make upgrade` writes it where `DWELL_WRITE_NAMESPACE` says.
 const STORED: &str = include_str!("upgrade/namespace-v1.json");
 
-async fn raw(rig: &Rig) -> MultiplexedConnection {
-    crate::support::redis_link(rig.redis.url()).await
+async fn raw(env: &Environment) -> MultiplexedConnection {
+    crate::support::redis_link(env.redis.url()).await
 }
 
 fn text(bytes: &[u8]) -> String {
@@ -30,8 +30,8 @@ fn bytes(value: &Value) -> Vec<u8> {
 }
 
 /// Every key of the namespace but its instances, without its name: `[key, "HSET" or "ZADD", then pairs]`.
-async fn stored(rig: &Rig) -> Vec<Value> {
-    let (mut link, namespace) = (raw(rig).await, &rig.settings.redis.namespace);
+async fn stored(env: &Environment) -> Vec<Value> {
+    let (mut link, namespace) = (raw(env).await, &env.settings.redis.namespace);
     let mut keys: Vec<String> = redis::cmd("KEYS").arg(format!("*{namespace}*")).query_async(&mut link).await.unwrap();
     keys.sort();
     let mut lines = Vec::new();
@@ -50,10 +50,10 @@ async fn stored(rig: &Rig) -> Vec<Value> {
     lines
 }
 
-async fn restore(rig: &Rig, lines: &[Value]) {
-    let mut link = raw(rig).await;
+async fn restore(env: &Environment, lines: &[Value]) {
+    let mut link = raw(env).await;
     for line in lines {
-        let key = line[0].as_str().unwrap().replace("NAMESPACE", &rig.settings.redis.namespace);
+        let key = line[0].as_str().unwrap().replace("NAMESPACE", &env.settings.redis.namespace);
         for pair in line[2].as_array().unwrap() {
             let (first, second) = (bytes(&pair[0]), bytes(&pair[1]));
             let command = match line[1].as_str().unwrap() {
@@ -71,12 +71,12 @@ fn config(dwell: &DwellServer) -> String {
 
 #[tokio::test]
 async fn a_namespace_that_an_older_version_wrote_is_read() {
-    let rig = Rig::new("older", RedisOptions::default(), "").await;
-    restore(&rig, &serde_json::from_str::<Vec<Value>>(STORED).unwrap()).await;
-    let dwell = rig.dwell().await;
+    let env = Environment::new("older", RedisOptions::default(), "").await;
+    restore(&env, &serde_json::from_str::<Vec<Value>>(STORED).unwrap()).await;
+    let dwell = env.dwell().await;
     let config = config(&dwell);
     let run = |arguments: &[&str]| run_with(&[&["-c", &config, "-o", "json"], arguments].concat(), b"");
-    wait_until("what was due is delivered", async || (rig.book.lock().arrivals_of("overdue") == 1).then_some(())).await;
+    wait_until("what was due is delivered", async || (env.ledger.lock().arrivals_of("overdue") == 1).then_some(())).await;
     assert_eq!(run(&["fsck"]).code, 0, "{}", run(&["fsck"]).out);
     let waits = run(&["show", "waits", "--body"]).object();
     assert_eq!(
@@ -89,16 +89,16 @@ async fn a_namespace_that_an_older_version_wrote_is_read() {
     assert_eq!(run(&["cancel", "waits"]).object()["verdict"], "cancelled");
     assert_eq!(run(&["requeue", "dies"]).object()["verdict"], "requeued");
     assert_eq!(run(&["reschedule", "moved", "--for", "0"]).object()["verdict"], "rescheduled");
-    wait_until("what was moved is delivered", async || (rig.book.lock().arrivals_of("moved") == 1).then_some(())).await;
+    wait_until("what was moved is delivered", async || (env.ledger.lock().arrivals_of("moved") == 1).then_some(())).await;
 }
 
 #[tokio::test]
 #[ignore = "needs DWELL_OLD_PROGRAM, an older binary: make upgrade OLD=REVISION"]
 async fn an_upgrade_and_its_way_back_lose_and_repeat_nothing() {
     let old: PathBuf = std::env::var_os("DWELL_OLD_PROGRAM").expect("DWELL_OLD_PROGRAM names an older binary").into();
-    let rig = Rig::new("upgrade", RedisOptions::default(), "redis.buckets = 64").await;
+    let env = Environment::new("upgrade", RedisOptions::default(), "redis.buckets = 64").await;
     let start = async |program: Option<&PathBuf>| {
-        let mut dwell = program.map_or_else(|| rig.prepared(), |program| rig.prepared_as(program.clone()));
+        let mut dwell = program.map_or_else(|| env.prepared(), |program| env.prepared_as(program.clone()));
         dwell.restart().await.unwrap();
         dwell
     };
@@ -108,9 +108,9 @@ async fn an_upgrade_and_its_way_back_lose_and_repeat_nothing() {
     };
     let due_ms = clock::wall_ms() + 8000;
     let far: Vec<Job> = (0..300).map(|n| Job { id: format!("far-{n}"), when: When::At(due_ms) }).collect();
-    let load = rig.load(60);
+    let load = env.load(60);
     let mut first = start(Some(&old)).await;
-    rig.producer().send(&far).await;
+    env.producer().send(&far).await;
     more(&first).await;
     // Upgrade: the new beside the old, then alone.
     let mut second = start(None).await;
@@ -125,11 +125,11 @@ async fn an_upgrade_and_its_way_back_lose_and_repeat_nothing() {
     second.stop().await.unwrap();
     more(&third).await;
     load.finish().await;
-    let left = rig.settled().await;
+    let left = env.settled().await;
     assert_eq!(left.dead.iter().sum::<u64>(), 0);
-    let book = rig.book.lock();
-    println!("{} jobs", book.count());
-    assert_eq!((book.sound().len(), book.attempts_burned(), book.uncertain()), (0, 0, 0));
+    let ledger = env.ledger.lock();
+    println!("{} jobs", ledger.count());
+    assert_eq!((ledger.sound().len(), ledger.attempts_burned(), ledger.uncertain()), (0, 0, 0));
 }
 
 #[tokio::test]
@@ -137,10 +137,11 @@ async fn an_upgrade_and_its_way_back_lose_and_repeat_nothing() {
 async fn what_an_old_upgrade_partner_stores_is_written_down() {
     let Some(file) = std::env::var_os("DWELL_WRITE_NAMESPACE") else { return println!("skipped: DWELL_WRITE_NAMESPACE names no file") };
     let old: PathBuf = std::env::var_os("DWELL_OLD_PROGRAM").expect("DWELL_OLD_PROGRAM names an older binary").into();
-    let rig = Rig::new("written", RedisOptions::default(), "delivery.dead_retention = \"36500d\"\nlimits.max_delay = \"36500d\"").await;
-    let mut dwell = rig.prepared_as(old);
+    let env =
+        Environment::new("written", RedisOptions::default(), "delivery.dead_retention = \"36500d\"\nlimits.max_delay = \"36500d\"").await;
+    let mut dwell = env.prepared_as(old);
     dwell.restart().await.unwrap();
-    let mut producer = rig.producer();
+    let mut producer = env.producer();
     let at = |id: &str, ms: i64| Job { id: id.to_owned(), when: When::At(ms) };
     let far = 4_000_000_000_000;
     let mut messages =
@@ -153,7 +154,7 @@ async fn what_an_old_upgrade_partner_stores_is_written_down() {
             .with_header("delay-retry", "none"),
     );
     producer.publish(messages).await;
-    let store = rig.store().await;
+    let store = env.store().await;
     wait_until("all are there, one of them dead", async || {
         let counts = store.counts(&[]).await.unwrap();
         (counts.scheduled.iter().sum::<u64>() == 3 && counts.dead.iter().sum::<u64>() == 1).then_some(())
@@ -161,9 +162,9 @@ async fn what_an_old_upgrade_partner_stores_is_written_down() {
     .await;
     dwell.stop().await.unwrap();
     // One falls due while nobody is there.
-    let mut link = raw(&rig).await;
+    let mut link = raw(&env).await;
     let due = store.keys().due(store.keys().bucket_of("overdue"), "main");
     let _: i64 = redis::cmd("ZADD").arg(due).arg(1_000_000_000_000_i64).arg("overdue").query_async(&mut link).await.unwrap();
-    let lines = stored(&rig).await.iter().map(Value::to_string).collect::<Vec<_>>().join(",\n");
+    let lines = stored(&env).await.iter().map(Value::to_string).collect::<Vec<_>>().join(",\n");
     std::fs::write(file, format!("[\n{lines}\n]\n")).unwrap();
 }

@@ -3,7 +3,7 @@
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::bed::{Bed, SECRET, Said, run_with};
+use super::fixture::{Fixture, SECRET, Said, run_with};
 
 /// The names of the checks, in their order.
 fn names(said: &Said) -> Vec<String> {
@@ -27,10 +27,10 @@ const ALL: [&str; 12] = [
 
 #[tokio::test]
 async fn good_settings_pass_and_nothing_is_changed_before_or_after_the_first_start() {
-    let bed = Bed::new().await;
-    let before = bed.everything().await;
+    let fixture = Fixture::new().await;
+    let before = fixture.everything().await;
     assert_eq!(before.len(), 1, "one stream: {before:?}");
-    let said = bed.run(&["check", "-o", "json"]);
+    let said = fixture.run(&["check", "-o", "json"]);
     assert_eq!((said.code, said.err.as_str()), (0, ""), "{}", said.out);
     assert_eq!(names(&said), ALL);
     for line in said.lines() {
@@ -40,11 +40,11 @@ async fn good_settings_pass_and_nothing_is_changed_before_or_after_the_first_sta
     }
     assert!(said.out.contains("`dwell` is new: would be made, with 16 buckets"), "{}", said.out);
     assert!(said.out.contains("`delay.in` would be made (declare), and its reader `dwell`"), "{}", said.out);
-    assert_eq!(bed.everything().await, before);
+    assert_eq!(fixture.everything().await, before);
 
-    bed.sidecar().await.stop().await.unwrap();
-    let before = bed.everything().await;
-    let said = bed.run(&["check"]);
+    fixture.sidecar().await.stop().await.unwrap();
+    let before = fixture.everything().await;
+    let said = fixture.run(&["check"]);
     assert_eq!((said.code, said.err.as_str()), (0, ""), "{}", said.out);
     for line in [
         "\nok    redis.namespace  `dwell` has 16 buckets; brokers: main\n",
@@ -54,15 +54,15 @@ async fn good_settings_pass_and_nothing_is_changed_before_or_after_the_first_sta
     ] {
         assert!(said.out.contains(line), "{line}: {}", said.out);
     }
-    assert_eq!(bed.everything().await, before);
+    assert_eq!(fixture.everything().await, before);
 }
 
 #[tokio::test]
 async fn a_setting_of_the_namespace_is_followed_until_another_is_adopted() {
-    let bed = Bed::new().await;
-    bed.sidecar().await.stop().await.unwrap();
+    let fixture = Fixture::new().await;
+    fixture.sidecar().await.stop().await.unwrap();
     let rules = |arguments: &[&str]| {
-        let said = bed.run(&[&["check", "-o", "json"], arguments].concat());
+        let said = fixture.run(&[&["check", "-o", "json"], arguments].concat());
         assert_eq!(said.code, 0, "{said:?}");
         said.lines().into_iter().find(|line| line["check"] == "redis.rules").unwrap()
     };
@@ -78,8 +78,9 @@ async fn a_setting_of_the_namespace_is_followed_until_another_is_adopted() {
 
 #[tokio::test]
 async fn a_target_that_nothing_takes_is_a_warning() {
-    let bed = Bed::new().await;
-    let said = bed.run(&["check", "-o", "json", "--set", "brokers.main.allow=[\"orders.>\", \"invoices\", \"orders.close\", \"bills.>\"]"]);
+    let fixture = Fixture::new().await;
+    let said =
+        fixture.run(&["check", "-o", "json", "--set", "brokers.main.allow=[\"orders.>\", \"invoices\", \"orders.close\", \"bills.>\"]"]);
     assert_eq!(said.code, 0, "{said:?}");
     let lines = said.lines();
     let warnings: Vec<&Value> = lines.iter().filter(|line| line["check"] == "brokers.main.allow").collect();

@@ -3,12 +3,12 @@
 use dwell_testkit::servers::{AppendFsync, NatsOptions, RedisOptions};
 use serde_json::Value;
 
-use super::bed::{Bed, SECRET, run_with};
+use super::fixture::{Fixture, SECRET, run_with};
 
 /// Checks these settings, with `more` set. The lines that say more than `ok`; and `run`, where it is to fail, exits with the same code and says
 /// the first of them that says why.
-pub(super) fn check(bed: &Bed, settings: &str, more: &[&str], code: i32) -> Vec<Value> {
-    let config = bed.file("case.toml", &format!("{settings}[probes]\nlisten = \"127.0.0.1:0\"\n[http]\nlisten = \"127.0.0.1:0\"\n"));
+pub(super) fn check(fixture: &Fixture, settings: &str, more: &[&str], code: i32) -> Vec<Value> {
+    let config = fixture.file("case.toml", &format!("{settings}[probes]\nlisten = \"127.0.0.1:0\"\n[http]\nlisten = \"127.0.0.1:0\"\n"));
     let more: Vec<&str> = more.iter().flat_map(|setting| ["--set", setting]).collect();
     let said = run_with(&[&["-c", &config, "check", "-o", "json"][..], &more].concat(), b"");
     assert_eq!((said.code, said.err.as_str()), (code, ""), "{}", said.out);
@@ -38,110 +38,110 @@ pub(super) fn says(line: &Value, ok: bool, detail: &str, hint: &str) {
 
 #[tokio::test]
 async fn servers_that_are_away() {
-    let mut bed = Bed::new().await;
-    let settings = bed.settings(true);
-    bed.redis.kill().unwrap();
-    let lines = check(&bed, &settings, &[], 69);
-    says(line(&lines, "redis"), false, &format!("connecting to redis://127.0.0.1:{}: ", bed.redis.port()), "is Redis running there");
+    let mut fixture = Fixture::new().await;
+    let settings = fixture.settings(true);
+    fixture.redis.kill().unwrap();
+    let lines = check(&fixture, &settings, &[], 69);
+    says(line(&lines, "redis"), false, &format!("connecting to redis://127.0.0.1:{}: ", fixture.redis.port()), "is Redis running there");
     assert!(lines.iter().all(|line| line["check"].as_str().unwrap().starts_with("redis")), "the broker was looked at: {lines:?}");
-    bed.redis.restart().await.unwrap();
-    bed.nats.kill().unwrap();
-    let lines = check(&bed, &settings, &[], 69);
-    let away = format!("cannot connect to nats at nats://127.0.0.1:{}: ", bed.nats.port());
+    fixture.redis.restart().await.unwrap();
+    fixture.nats.kill().unwrap();
+    let lines = check(&fixture, &settings, &[], 69);
+    let away = format!("cannot connect to nats at nats://127.0.0.1:{}: ", fixture.nats.port());
     says(line(&lines, "brokers.main"), false, &away, "is the server running");
     says(line(&lines, "ingest.main"), false, "see brokers.main", "see to brokers.main first");
 }
 
 #[tokio::test]
 async fn destinations_that_are_missing() {
-    let bed = Bed::new().await;
-    let lines = check(&bed, &bed.settings(false), &[], 69);
+    let fixture = Fixture::new().await;
+    let lines = check(&fixture, &fixture.settings(false), &[], 69);
     let names: Vec<&str> = lines.iter().map(|line| line["check"].as_str().unwrap()).collect();
     assert_eq!(names, ["redis.durability", "delivery.dead", "ingest.main.rejected", "ingest.main"]);
     says(line(&lines, "delivery.dead"), false, "nothing takes messages at `delay.dead`, which delivery.dead names", "declare = true");
     says(line(&lines, "ingest.main.rejected"), false, "`delay.rejected`, which ingest.main.rejected names", "declare = true");
     says(line(&lines, "ingest.main"), false, "no stream has the subject `delay.in`", "declare = true");
-    assert_eq!(check(&bed, &bed.settings(true), &[], 0).len(), 1);
+    assert_eq!(check(&fixture, &fixture.settings(true), &[], 0).len(), 1);
 
-    bed.stream("IN", &["delay.in"]);
-    bed.stream("REJECTED", &["delay.rejected"]);
-    let lines = check(&bed, &bed.settings(false), &[], 69);
+    fixture.stream("IN", &["delay.in"]);
+    fixture.stream("REJECTED", &["delay.rejected"]);
+    let lines = check(&fixture, &fixture.settings(false), &[], 69);
     assert_eq!(lines.len(), 2, "only the dead letters are missing: {lines:?}");
     assert_eq!(line(&lines, "delivery.dead")["ok"], false);
-    assert_eq!(check(&bed, &bed.settings(false), &["delivery.dead="], 0).len(), 1, "dead letters may stay in Redis");
-    bed.stream("DEAD", &["delay.dead"]);
-    assert_eq!(check(&bed, &bed.settings(false), &[], 0).len(), 1);
-    bed.api("STREAM.DELETE.REJECTED", "");
-    says(line(&check(&bed, &bed.settings(false), &[], 69), "ingest.main.rejected"), false, "nothing takes messages", "make that");
+    assert_eq!(check(&fixture, &fixture.settings(false), &["delivery.dead="], 0).len(), 1, "dead letters may stay in Redis");
+    fixture.stream("DEAD", &["delay.dead"]);
+    assert_eq!(check(&fixture, &fixture.settings(false), &[], 0).len(), 1);
+    fixture.api("STREAM.DELETE.REJECTED", "");
+    says(line(&check(&fixture, &fixture.settings(false), &[], 69), "ingest.main.rejected"), false, "nothing takes messages", "make that");
 }
 
 #[tokio::test]
 async fn a_consumer_that_cannot_be_used_is_a_mistake_in_the_settings() {
-    let bed = Bed::new().await;
-    bed.stream("IN", &["delay.in"]);
+    let fixture = Fixture::new().await;
+    fixture.stream("IN", &["delay.in"]);
     let config = r#"{"stream_name":"IN","config":{"durable_name":"dwell","ack_policy":"none","filter_subject":"delay.in"}}"#;
-    bed.api("CONSUMER.DURABLE.CREATE.IN.dwell", config);
-    let lines = check(&bed, &bed.settings(true), &[], 78);
+    fixture.api("CONSUMER.DURABLE.CREATE.IN.dwell", config);
+    let lines = check(&fixture, &fixture.settings(true), &[], 78);
     says(line(&lines, "ingest.main"), false, "its ack policy is not explicit", "name another `group`");
-    assert_eq!(check(&bed, &bed.settings(true), &["ingest.main.group=other"], 0).len(), 1);
+    assert_eq!(check(&fixture, &fixture.settings(true), &["ingest.main.group=other"], 0).len(), 1);
 }
 
 #[tokio::test]
 async fn what_a_first_start_would_read_is_told() {
-    let bed = Bed::new().await;
-    bed.stream("IN", &["delay.in"]);
-    let settings = bed.settings(true);
-    assert_eq!(check(&bed, &settings, &[], 0).len(), 1, "nothing waits");
+    let fixture = Fixture::new().await;
+    fixture.stream("IN", &["delay.in"]);
+    let settings = fixture.settings(true);
+    assert_eq!(check(&fixture, &settings, &[], 0).len(), 1, "nothing waits");
     for number in 0..200 {
-        bed.publish("delay.in", &number.to_string());
+        fixture.publish("delay.in", &number.to_string());
     }
-    let lines = check(&bed, &settings, &[], 0);
+    let lines = check(&fixture, &settings, &[], 0);
     let waits = "its reader `dwell` would be made, and begin with the earliest message: up to 200 messages, the oldest of 20";
     says(line(&lines, "ingest.main"), true, waits, "set ingest.main.start (latest, or a time) or ingest.main.max_age");
-    assert_eq!(check(&bed, &settings, &["ingest.main.start=latest"], 0).len(), 1);
-    assert_eq!(check(&bed, &settings, &["ingest.main.group=other", "ingest.main.start=2020-01-01T00:00:00Z"], 0).len(), 2);
+    assert_eq!(check(&fixture, &settings, &["ingest.main.start=latest"], 0).len(), 1);
+    assert_eq!(check(&fixture, &settings, &["ingest.main.group=other", "ingest.main.start=2020-01-01T00:00:00Z"], 0).len(), 2);
     // A group that is known goes on where it was.
-    bed.sidecar().await.stop().await.unwrap();
-    assert_eq!(check(&bed, &settings, &[], 0).len(), 1);
+    fixture.sidecar().await.stop().await.unwrap();
+    assert_eq!(check(&fixture, &settings, &[], 0).len(), 1);
 }
 
 #[tokio::test]
 async fn a_topic_that_takes_rejected_in_is_a_mistake_in_the_settings() {
-    let bed = Bed::new().await;
+    let fixture = Fixture::new().await;
     let pattern = ["--set", "ingest.main.topic=delay.>"];
-    let said = bed.run(&[&["check", "-o", "json"][..], &pattern].concat());
-    assert_eq!((said.code, bed.run(&[&["run"][..], &pattern].concat()).code), (78, 78));
+    let said = fixture.run(&[&["check", "-o", "json"][..], &pattern].concat());
+    assert_eq!((said.code, fixture.run(&[&["run"][..], &pattern].concat()).code), (78, 78));
     let lines = said.lines();
     says(line(&lines, "ingest.main.rejected"), false, "`delay.rejected` is read by ingest.main (`delay.>`)", "a narrower topic");
     says(line(&lines, "delivery.dead"), false, "`delay.dead` is read by ingest.main (`delay.>`)", "a narrower topic");
-    bed.stream("REJECTED", &["delay.rejected"]);
+    fixture.stream("REJECTED", &["delay.rejected"]);
     let source = r#"{"name":"REJECTED","subject_transforms":[{"src":"delay.rejected","dest":"delay.in"}]}"#;
-    bed.api("STREAM.CREATE.IN", &format!(r#"{{"name":"IN","subjects":["delay.in"],"sources":[{source}]}}"#));
-    let lines = check(&bed, &bed.settings(true), &[], 78);
+    fixture.api("STREAM.CREATE.IN", &format!(r#"{{"name":"IN","subjects":["delay.in"],"sources":[{source}]}}"#));
+    let lines = check(&fixture, &fixture.settings(true), &[], 78);
     says(line(&lines, "ingest.main"), false, "takes in what is published at `delay.rejected`, as `delay.in`", "name another destination");
 }
 
 #[tokio::test]
 async fn a_namespace_with_other_buckets() {
-    let bed = Bed::new().await;
-    bed.sidecar().await.stop().await.unwrap();
-    let lines = check(&bed, &bed.settings(true), &["redis.buckets=4"], 78);
+    let fixture = Fixture::new().await;
+    fixture.sidecar().await.stop().await.unwrap();
+    let lines = check(&fixture, &fixture.settings(true), &["redis.buckets=4"], 78);
     says(line(&lines, "redis.namespace"), false, "`dwell` has 16 buckets, redis.buckets says 4", "set redis.buckets = 16");
-    assert_eq!(check(&bed, &bed.settings(true), &["redis.buckets=4", "redis.namespace=other"], 0).len(), 1);
+    assert_eq!(check(&fixture, &fixture.settings(true), &["redis.buckets=4", "redis.namespace=other"], 0).len(), 1);
 }
 
 #[tokio::test]
 async fn a_durability_that_this_redis_cannot_give() {
-    let bed = Bed::new().await;
-    let lines = check(&bed, &bed.settings(true), &["redis.durability=fsync"], 78);
+    let fixture = Fixture::new().await;
+    let lines = check(&fixture, &fixture.settings(true), &["redis.durability=fsync"], 78);
     says(line(&lines, "redis.durability"), false, "runs without AOF", "set appendonly yes");
-    let lines = check(&bed, &bed.settings(true), &["redis.durability=replica"], 78);
+    let lines = check(&fixture, &fixture.settings(true), &["redis.durability=replica"], 78);
     says(line(&lines, "redis.durability"), false, "replica", "replica");
 
     let options = RedisOptions { appendonly: Some(AppendFsync::Always), ..RedisOptions::default() };
-    let bed = Bed::with(options, NatsOptions::default()).await;
-    bed.stream("ORDERS", &["orders.>"]);
-    assert_eq!(check(&bed, &bed.settings(true), &["redis.durability=fsync"], 0), Vec::<Value>::new());
+    let fixture = Fixture::with(options, NatsOptions::default()).await;
+    fixture.stream("ORDERS", &["orders.>"]);
+    assert_eq!(check(&fixture, &fixture.settings(true), &["redis.durability=fsync"], 0), Vec::<Value>::new());
 }
 
 #[tokio::test]
@@ -151,19 +151,19 @@ async fn a_redis_that_throws_keys_away() {
         maxmemory_policy: Some(policy.to_owned()),
         ..RedisOptions::default()
     };
-    let bed = Bed::with(options("allkeys-lru"), NatsOptions::default()).await;
-    let lines = check(&bed, &bed.settings(true), &[], 78);
+    let fixture = Fixture::with(options("allkeys-lru"), NatsOptions::default()).await;
+    let lines = check(&fixture, &fixture.settings(true), &[], 78);
     says(line(&lines, "redis.maxmemory-policy"), false, "allkeys-lru: a full Redis would throw jobs away", "noeviction");
-    let bed = Bed::with(options("volatile-lru"), NatsOptions::default()).await;
-    let lines = check(&bed, &bed.settings(true), &[], 0);
+    let fixture = Fixture::with(options("volatile-lru"), NatsOptions::default()).await;
+    let lines = check(&fixture, &fixture.settings(true), &[], 0);
     says(line(&lines, "redis.maxmemory-policy"), true, "volatile-lru", "noeviction");
 }
 
 #[tokio::test]
 async fn a_replica_takes_no_writes() {
-    let bed = Bed::new().await;
-    let options = RedisOptions { replica_of: Some(bed.redis.port()), ..RedisOptions::default() };
-    let replica = Bed::with(options, NatsOptions::default()).await;
+    let fixture = Fixture::new().await;
+    let options = RedisOptions { replica_of: Some(fixture.redis.port()), ..RedisOptions::default() };
+    let replica = Fixture::with(options, NatsOptions::default()).await;
     let lines = check(&replica, &replica.settings(true), &[], 69);
     says(line(&lines, "redis"), false, "is a replica: it takes no writes", "point redis.urls at its master");
 }
@@ -173,16 +173,16 @@ async fn wrong_credentials_are_told_without_being_shown() {
     let redis = RedisOptions { password: Some("right".to_owned()), ..RedisOptions::default() };
     let nats =
         NatsOptions { config: "authorization { user: dwell, password: right }".to_owned(), credentials: Some("dwell:right".to_owned()) };
-    let bed = Bed::with(redis, nats).await;
-    let lines = check(&bed, &bed.settings(true), &[], 0);
+    let fixture = Fixture::with(redis, nats).await;
+    let lines = check(&fixture, &fixture.settings(true), &[], 0);
     assert_eq!(lines.len(), 2);
     says(line(&lines, "brokers.main.allow"), true, "nothing takes messages at `orders.>`", "make that destination");
-    let url = format!("redis.urls=redis://:{SECRET}@127.0.0.1:{}", bed.redis.port());
-    let lines = check(&bed, &bed.settings(true), &[&url], 69);
+    let url = format!("redis.urls=redis://:{SECRET}@127.0.0.1:{}", fixture.redis.port());
+    let lines = check(&fixture, &fixture.settings(true), &[&url], 69);
     says(line(&lines, "redis"), false, "uthentication", "check the user and the password in redis.urls");
-    let url = format!("redis.urls=redis://127.0.0.1:{}", bed.redis.port());
-    says(line(&check(&bed, &bed.settings(true), &[&url], 69), "redis"), false, "uthentication", "the password into redis.urls");
-    let port = bed.nats.port();
+    let url = format!("redis.urls=redis://127.0.0.1:{}", fixture.redis.port());
+    says(line(&check(&fixture, &fixture.settings(true), &[&url], 69), "redis"), false, "uthentication", "the password into redis.urls");
+    let port = fixture.nats.port();
     let mistakes = [
         [format!("brokers.main.url=nats://dwell:{SECRET}@127.0.0.1:{port}")].to_vec(),
         [format!("brokers.main.url=nats://{SECRET}@127.0.0.1:{port}")].to_vec(),
@@ -195,7 +195,7 @@ async fn wrong_credentials_are_told_without_being_shown() {
     ];
     for mistake in mistakes {
         let mistake: Vec<&str> = mistake.iter().map(String::as_str).collect();
-        let lines = check(&bed, &bed.settings(true), &mistake, 69);
+        let lines = check(&fixture, &fixture.settings(true), &mistake, 69);
         says(line(&lines, "brokers.main"), false, "authorization violation", "check user, password, token");
     }
 }

@@ -1,9 +1,9 @@
 //! `dwell fsck`: a namespace to be damaged by hand, with healthy jobs in every state, which must stay as they are.
 
 mod cluster;
+mod concurrent;
 mod jobs;
 mod keys;
-mod meanwhile;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,9 +14,9 @@ use dwell::store::settle::{Bury, Over, Stood};
 use redis::ToRedisArgs;
 use serde_json::Value;
 
-use super::bed::Said;
+use super::fixture::Said;
 use super::ls::Listed;
-use crate::store::bed::{FAR, LEASE, MAIN, PAST, action, held, one_of, request, retry};
+use crate::store::fixture::{FAR, LEASE, MAIN, PAST, action, held, one_of, request, retry};
 
 type Dump = BTreeMap<String, BTreeMap<Vec<u8>, Vec<u8>>>;
 
@@ -33,7 +33,7 @@ impl Damaged {
     }
 
     fn bucket(&self, id: &str) -> u16 {
-        self.listed.bed.store.keys().bucket_of(id)
+        self.listed.fixture.store.keys().bucket_of(id)
     }
 
     /// The key of this name in the bucket of this id.
@@ -42,50 +42,50 @@ impl Damaged {
     }
 
     fn key_in(&self, bucket: u16, name: &str) -> String {
-        format!("{{{}:{bucket:02}}}:{name}", self.listed.bed.settings.namespace)
+        format!("{{{}:{bucket:02}}}:{name}", self.listed.fixture.settings.namespace)
     }
 
     async fn redis(&self, command: &str, key: &str, rest: impl ToRedisArgs) {
-        let mut raw = self.listed.bed.raw.clone();
+        let mut raw = self.listed.fixture.raw.clone();
         let () = redis::cmd(command).arg(key).arg(rest).query_async::<redis::Value>(&mut raw).await.map(drop).unwrap();
     }
 
     async fn bytes(&self, id: &str, name: &str) -> Vec<u8> {
-        let mut raw = self.listed.bed.raw.clone();
+        let mut raw = self.listed.fixture.raw.clone();
         redis::cmd("HGET").arg(self.key(id, name)).arg(id).query_async(&mut raw).await.unwrap()
     }
 
     async fn score(&self, id: &str, name: &str) -> Option<f64> {
-        let mut raw = self.listed.bed.raw.clone();
+        let mut raw = self.listed.fixture.raw.clone();
         redis::cmd("ZSCORE").arg(self.key(id, name)).arg(id).query_async(&mut raw).await.unwrap()
     }
 
     /// A job that waits for a far time.
     async fn scheduled(&self, id: &str) {
-        self.listed.bed.put(request(id, number(id), FAR)).await;
+        self.listed.fixture.put(request(id, number(id), FAR)).await;
     }
 
     /// A job that is claimed.
     async fn claimed(&self, id: &str) -> Lease {
-        self.listed.bed.put(request(id, number(id), PAST)).await;
-        one_of(self.listed.bed.store.claim(self.bucket(id), MAIN, LEASE, 1, 1 << 20).await.unwrap())
+        self.listed.fixture.put(request(id, number(id), PAST)).await;
+        one_of(self.listed.fixture.store.claim(self.bucket(id), MAIN, LEASE, 1, 1 << 20).await.unwrap())
     }
 
     /// A job that waits for its second attempt.
     async fn retried(&self, id: &str) {
         let lease = self.claimed(id).await;
-        assert_eq!(self.listed.bed.store.retry(self.bucket(id), MAIN, &[retry(&lease, 1_000_000)]).await.unwrap(), [Stood::Settled]);
+        assert_eq!(self.listed.fixture.store.retry(self.bucket(id), MAIN, &[retry(&lease, 1_000_000)]).await.unwrap(), [Stood::Settled]);
     }
 
     async fn dead(&self, id: &str) {
         let lease = self.claimed(id).await;
         let bury = Bury { job: held(&lease), reason: DeadReason::Late, error: "too late".to_owned() };
-        assert_eq!(self.listed.bed.store.bury(self.bucket(id), &[bury]).await.unwrap(), [Stood::Settled]);
+        assert_eq!(self.listed.fixture.store.bury(self.bucket(id), &[bury]).await.unwrap(), [Stood::Settled]);
     }
 
     async fn completed(&self, id: &str) {
         let lease = self.claimed(id).await;
-        let store = &self.listed.bed.store;
+        let store = &self.listed.fixture.store;
         assert_eq!(store.complete(self.bucket(id), &[held(&lease)], Over::Fired).await.unwrap(), [Stood::Settled]);
     }
 
@@ -104,12 +104,12 @@ impl Damaged {
     }
 
     async fn dump(&self) -> Dump {
-        self.listed.bed.dump().await
+        self.listed.fixture.dump().await
     }
 
     /// Every key with its value, also keys that are not Dwell's. Not by DUMP: its bytes follow a hash's table, which Redis rebuilds in the background.
     async fn dump_strings_too(&self) -> (Dump, BTreeMap<String, Vec<u8>>) {
-        self.listed.bed.dump_strings_too().await
+        self.listed.fixture.dump_strings_too().await
     }
 
     /// Where this job is now.
@@ -128,22 +128,22 @@ impl Damaged {
         for n in 0..20 {
             self.scheduled(&format!("well-{n}")).await;
         }
-        self.listed.bed.act(&action(Action::Reschedule, "well-3", 900)).await;
-        self.listed.bed.act(&action(Action::Cancel, "well-4", 901)).await;
-        self.listed.bed.put(request("well-5", 902, Due::At(3_000_000_000_000))).await;
+        self.listed.fixture.act(&action(Action::Reschedule, "well-3", 900)).await;
+        self.listed.fixture.act(&action(Action::Cancel, "well-4", 901)).await;
+        self.listed.fixture.put(request("well-5", 902, Due::At(3_000_000_000_000))).await;
         self.claimed("well-claimed").await;
         self.retried("well-retried").await;
         self.dead("well-dead").await;
         self.completed("well-completed").await;
         let lease = self.claimed("well-held").await;
-        assert_eq!(self.listed.bed.store.hold(self.bucket("well-held"), &[(held(&lease), 1_000_000)]).await.unwrap(), [Stood::Settled]);
+        assert_eq!(self.listed.fixture.store.hold(self.bucket("well-held"), &[(held(&lease), 1_000_000)]).await.unwrap(), [Stood::Settled]);
         // The same id again, after it was over.
         self.completed("well-again").await;
-        self.listed.bed.put(request("well-again", 905, FAR)).await;
+        self.listed.fixture.put(request("well-again", 905, FAR)).await;
         // An attempted job that is fired goes before the due time of its schedule.
         self.retried("well-fired").await;
-        self.listed.bed.act(&action(Action::Reschedule, "well-fired", 903)).await;
-        self.listed.bed.act(&action(Action::Fire, "well-fired", 904)).await;
+        self.listed.fixture.act(&action(Action::Reschedule, "well-fired", 903)).await;
+        self.listed.fixture.act(&action(Action::Fire, "well-fired", 904)).await;
     }
 }
 

@@ -9,8 +9,8 @@ use dwell_connectors::Destination;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::bed::{Said, program, run_with};
-use crate::store::bed::{Bed, FAR, PAST, action, held, job, request};
+use super::fixture::{Said, program, run_with};
+use crate::store::fixture::{FAR, Fixture, PAST, action, held, job, request};
 use crate::support::wait_until;
 
 /// The base of due times in these tests: far ahead.
@@ -18,7 +18,7 @@ const T: i64 = 4_000_000_000_000;
 
 /// A namespace with jobs, and settings that lead there.
 pub(super) struct Listed {
-    pub(super) bed: Bed,
+    pub(super) fixture: Fixture,
     _folder: TempDir,
     pub(super) config: String,
 }
@@ -26,12 +26,12 @@ pub(super) struct Listed {
 impl Listed {
     pub(super) async fn new() -> Listed {
         // Several buckets and brokers: the list is one all the same.
-        let (bed, folder) = (Bed::with(4, &["main", "other"]).await, TempDir::new().unwrap());
+        let (fixture, folder) = (Fixture::with(4, &["main", "other"]).await, TempDir::new().unwrap());
         let path = folder.path().join("dwell.toml");
-        let redis = format!("[redis]\nurls = [\"{}\"]\nnamespace = \"{}\"\n", bed.settings.urls[0], bed.settings.namespace);
+        let redis = format!("[redis]\nurls = [\"{}\"]\nnamespace = \"{}\"\n", fixture.settings.urls[0], fixture.settings.namespace);
         let broker = "[brokers.main]\ntype = \"nats\"\nurl = \"nats://127.0.0.1:1\"\nallow = [\"orders.>\"]\n";
         std::fs::write(&path, format!("{redis}{broker}")).unwrap();
-        Listed { bed, _folder: folder, config: path.to_str().unwrap().to_owned() }
+        Listed { fixture, _folder: folder, config: path.to_str().unwrap().to_owned() }
     }
 
     pub(super) fn run(&self, arguments: &[&str]) -> Said {
@@ -48,7 +48,7 @@ impl Listed {
         let mut schedule = request(id, due_ms.unsigned_abs() + u64::from(id.as_bytes()[0]), dwell::job::Due::At(due_ms));
         broker.clone_into(&mut schedule.job.broker);
         schedule.job.to = Destination::new(target);
-        self.bed.put(schedule).await;
+        self.fixture.put(schedule).await;
     }
 }
 
@@ -91,7 +91,7 @@ async fn a_job_has_the_shape_of_the_contract_in_each_state() {
     schedule.job.key = Some(vec![0xff].into());
     schedule.job.headers.push("n", "1".into());
     schedule.job.headers.push("n", "2".into());
-    listed.bed.put(schedule).await;
+    listed.fixture.put(schedule).await;
     let scheduled = listed.run(&["ls", "-o", "json"]).object();
     let wanted = json!({
         "id": "s", "state": "scheduled", "due": "2096-10-02T07:06:40.000Z", "due_ms": T, "broker": "main", "exchange": "",
@@ -102,13 +102,13 @@ async fn a_job_has_the_shape_of_the_contract_in_each_state() {
     assert_eq!(scheduled, wanted);
 
     let claim = async |id: &str| {
-        listed.bed.put(request(id, 2, PAST)).await;
-        let bucket = listed.bed.store.keys().bucket_of(id);
-        let taken = listed.bed.store.claim(bucket, "main", crate::store::bed::LEASE, 1, 1 << 20).await.unwrap();
-        (bucket, crate::store::bed::one_of(taken))
+        listed.fixture.put(request(id, 2, PAST)).await;
+        let bucket = listed.fixture.store.keys().bucket_of(id);
+        let taken = listed.fixture.store.claim(bucket, "main", crate::store::fixture::LEASE, 1, 1 << 20).await.unwrap();
+        (bucket, crate::store::fixture::one_of(taken))
     };
     let (bucket, lease) = claim("r").await;
-    assert_eq!(listed.bed.store.hold(bucket, &[(held(&lease), 1_000_000)]).await.unwrap(), [Stood::Settled]);
+    assert_eq!(listed.fixture.store.hold(bucket, &[(held(&lease), 1_000_000)]).await.unwrap(), [Stood::Settled]);
     let reserved = listed.run(&["ls", "--state", "reserved", "-o", "json"]).object();
     let of = |job: &Value| (job["id"].clone(), job["state"].clone(), job["attempt"].clone(), job["awaiting_finish"].clone());
     assert_eq!(of(&reserved), (json!("r"), json!("reserved"), json!(1), json!(true)));
@@ -116,7 +116,7 @@ async fn a_job_has_the_shape_of_the_contract_in_each_state() {
 
     let (bucket, lease) = claim("x").await;
     let bury = Bury { job: held(&lease), reason: DeadReason::Invalid, error: "too large".to_owned() };
-    assert_eq!(listed.bed.store.bury(bucket, &[bury]).await.unwrap(), [Stood::Settled]);
+    assert_eq!(listed.fixture.store.bury(bucket, &[bury]).await.unwrap(), [Stood::Settled]);
     let dead = listed.run(&["ls", "--state", "dead", "-o", "json"]).object();
     assert_eq!(of(&dead), (json!("x"), json!("dead"), json!(1), json!(false)));
     assert_eq!((&dead["dead_reason"], &reserved["dead_reason"]), (&json!("invalid"), &Value::Null));
@@ -178,7 +178,7 @@ async fn watch_tells_each_job_when_it_is_new_or_has_changed_until_interrupted() 
     assert_eq!(lines.next().unwrap()["id"], "a");
     listed.put("b", T + 10, "main", "orders.close").await;
     assert_eq!(lines.next().unwrap()["id"], "b", "`a` stands still: it is not told again");
-    listed.bed.act(&action(Action::Reschedule, "b", 9)).await;
+    listed.fixture.act(&action(Action::Reschedule, "b", 9)).await;
     let again = lines.next().unwrap();
     assert_eq!((&again["id"], &again["due_ms"]), (&json!("b"), &json!(T)));
     kill_process(Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap(), Signal::INT).unwrap();
@@ -192,7 +192,7 @@ async fn a_body_is_not_fetched_for_a_list_of_large_jobs() {
     for id in ["a", "b", "c"] {
         let mut schedule = request(id, u64::from(id.as_bytes()[0]), FAR);
         schedule.job = job(vec![b'x'; 900_000]);
-        listed.bed.put(schedule).await;
+        listed.fixture.put(schedule).await;
     }
     let said = listed.run(&["ls", "-o", "json"]);
     assert!(said.out.len() < 3_000, "{} bytes", said.out.len());

@@ -1,9 +1,9 @@
 //! The commands as a shell runs them, against real servers.
 
-mod act;
-pub(crate) mod bed;
+mod actions;
 mod check;
 mod check_servers;
+pub(crate) mod fixture;
 mod fsck;
 mod ls;
 mod permissions;

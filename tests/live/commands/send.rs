@@ -5,7 +5,7 @@ use std::time::Duration;
 use dwell_connectors::{BrokerConfig, Destination, Role};
 use serde_json::{Value, json};
 
-use super::bed::Bed;
+use super::fixture::Fixture;
 use crate::support::wait_until;
 
 /// Epoch ms now.
@@ -18,25 +18,25 @@ fn header<'a>(headers: &'a str, name: &str) -> Option<&'a str> {
     headers.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
 }
 
-async fn declare(bed: &Bed, subject: &str) {
-    let broker: BrokerConfig = serde_json::from_value(json!({"type": "nats", "url": bed.nats.url()})).unwrap();
+async fn declare(fixture: &Fixture, subject: &str) {
+    let broker: BrokerConfig = serde_json::from_value(json!({"type": "nats", "url": fixture.nats.url()})).unwrap();
     broker.declare(&Destination::new(subject), Role::Ingest).await.unwrap();
 }
 
 #[tokio::test]
 async fn what_is_sent_is_seen_and_arrives_in_time_as_it_was() {
-    let bed = Bed::new().await;
-    let _sidecar = bed.sidecar().await;
+    let fixture = Fixture::new().await;
+    let _sidecar = fixture.sidecar().await;
     let body = b"line 1\n\x00\x1b[2J\xff\xfe";
     let sent_ms = now_ms();
     let arguments =
         ["--for", "1500ms", "--target", "orders.close", "--id", "order-17", "--header", "trace=a=b", "--header", "delay-retry=1s"];
-    let said = bed.run_with(&[&["send", "-o", "json"], &arguments[..], &["-"]].concat(), body);
+    let said = fixture.run_with(&[&["send", "-o", "json"], &arguments[..], &["-"]].concat(), body);
     assert_eq!((said.code, said.err.as_str()), (0, ""));
     assert_eq!(said.object(), json!({"id": "order-17", "ingest": "main", "broker": "main", "topic": "delay.in"}));
 
     let job = wait_until("the job", async || {
-        let said = bed.run(&["show", "order-17", "-o", "json"]);
+        let said = fixture.run(&["show", "order-17", "-o", "json"]);
         (said.code == 0).then(|| said.object())
     })
     .await;
@@ -45,53 +45,53 @@ async fn what_is_sent_is_seen_and_arrives_in_time_as_it_was() {
     assert_eq!((&job["target"], &job["retry"], &job["headers"]), (&json!("orders.close"), &json!(["1s"]), &json!({"trace": "a=b"})));
     assert_eq!(job["size"], body.len());
 
-    let (headers, arrived) = wait_until("its arrival", async || bed.last("ORDERS", "orders.close")).await;
+    let (headers, arrived) = wait_until("its arrival", async || fixture.last("ORDERS", "orders.close")).await;
     let arrived_ms = now_ms();
     assert_eq!(arrived, body);
     assert_eq!((header(&headers, "delayed-id"), header(&headers, "trace")), (Some("order-17"), Some("a=b")));
     assert_eq!(header(&headers, "delayed-due"), Some(due_ms.to_string().as_str()));
     assert!(arrived_ms >= due_ms, "never early: due {due_ms}, here at {arrived_ms}");
     assert!(arrived_ms < due_ms + 5_000, "due {due_ms}, here at {arrived_ms}");
-    wait_until("the end of the job", async || (bed.run(&["show", "order-17"]).code == 2).then_some(())).await;
-    assert_eq!(bed.messages("ORDERS"), 1);
+    wait_until("the end of the job", async || (fixture.run(&["show", "order-17"]).code == 2).then_some(())).await;
+    assert_eq!(fixture.messages("ORDERS"), 1);
 }
 
 #[tokio::test]
 async fn each_way_to_give_time_body_and_ingest() {
-    let bed = Bed::new().await;
-    declare(&bed, "delay.in").await;
-    declare(&bed, "later").await;
+    let fixture = Fixture::new().await;
+    declare(&fixture, "delay.in").await;
+    declare(&fixture, "later").await;
     let until = ["send", "--until", "2026-12-01T12:00:00+01:00", "--target", "orders.x", "order 18"];
-    let said = bed.run(&until);
+    let said = fixture.run(&until);
     assert_eq!(said.code, 0, "{}", said.err);
     let id = said.out.strip_prefix("sent ").unwrap().split(' ').next().unwrap();
     assert!(
-        id.len() == 32 && said.out.ends_with(&format!(" to delay.in on main (nats://127.0.0.1:{})\n", bed.nats.port())),
+        id.len() == 32 && said.out.ends_with(&format!(" to delay.in on main (nats://127.0.0.1:{})\n", fixture.nats.port())),
         "{}",
         said.out
     );
-    let (headers, body) = bed.last("DWELL_delay_in", "delay.in").unwrap();
+    let (headers, body) = fixture.last("DWELL_delay_in", "delay.in").unwrap();
     assert_eq!((header(&headers, "delay-id"), header(&headers, "delay-target")), (Some(id), Some("orders.x")));
     assert_eq!((header(&headers, "delay-until"), body.as_slice()), (Some("2026-12-01T12:00:00+01:00"), &b"order 18"[..]));
 
     // Another id each time where none is given; a body may be empty.
-    let again = bed.run(&["send", "--for", "PT15M", "--target", "orders.x", "-o", "json"]).object();
+    let again = fixture.run(&["send", "--for", "PT15M", "--target", "orders.x", "-o", "json"]).object();
     assert_ne!(again["id"], id);
-    assert_eq!(bed.last("DWELL_delay_in", "delay.in").unwrap().1, b"");
+    assert_eq!(fixture.last("DWELL_delay_in", "delay.in").unwrap().1, b"");
 
     let several = ["--set", "ingest.more.broker=main", "--set", "ingest.more.topic=later", "--set", "ingest.more.target=orders.y"];
-    let said = bed.run(&[&["send", "--for", "5000"], &several[..]].concat());
+    let said = fixture.run(&[&["send", "--for", "5000"], &several[..]].concat());
     assert_eq!((said.code, said.out.as_str()), (64, ""));
     assert!(said.err.contains("choose one with --ingest: main, more"), "{}", said.err);
-    let said = bed.run(&[&["send", "--for", "5000", "--ingest", "more", "-o", "json"], &several[..]].concat());
+    let said = fixture.run(&[&["send", "--for", "5000", "--ingest", "more", "-o", "json"], &several[..]].concat());
     assert_eq!((said.code, &said.object()["topic"]), (0, &json!("later")), "the ingest has a target: {}", said.err);
-    assert_eq!(bed.messages("DWELL_later"), 1);
+    assert_eq!(fixture.messages("DWELL_later"), 1);
 }
 
 #[tokio::test]
 async fn a_bad_request_is_refused_before_anything_is_sent() {
-    let bed = Bed::new().await;
-    declare(&bed, "delay.in").await;
+    let fixture = Fixture::new().await;
+    declare(&fixture, "delay.in").await;
     let good = ["--for", "1h", "--target", "orders.x"];
     for (arguments, says) in [
         (&["--target", "orders.x"][..], "--for <DURATION>|--until <TIME>"),
@@ -119,38 +119,38 @@ async fn a_bad_request_is_refused_before_anything_is_sent() {
         (&[&good[..], &["--set", "ingest.main.format=envelope"]].concat(), "envelope"),
         (&[&good[..], &["a", "b"]].concat(), "unexpected argument"),
     ] {
-        let said = bed.run(&[&["send"], arguments].concat());
+        let said = fixture.run(&[&["send"], arguments].concat());
         assert_eq!((said.code, said.out.as_str()), (64, ""), "{arguments:?}: {}", said.err);
         assert!(said.err.contains(says), "{arguments:?}: {}", said.err);
     }
-    let said = bed.run_with(&[&["send", "--set", "limits.max_body=4B"], &good[..], &["-"]].concat(), b"order");
+    let said = fixture.run_with(&[&["send", "--set", "limits.max_body=4B"], &good[..], &["-"]].concat(), b"order");
     assert_eq!(said.code, 64);
     assert!(said.err.contains("body_too_large: stdin has more than limits.max_body, 4B"), "{}", said.err);
-    assert_eq!(bed.messages("DWELL_delay_in"), 0);
+    assert_eq!(fixture.messages("DWELL_delay_in"), 0);
 }
 
 #[tokio::test]
 async fn what_the_broker_does_not_take_exits_69() {
-    let mut bed = Bed::new().await;
+    let mut fixture = Fixture::new().await;
     let request = ["send", "--for", "1h", "--target", "orders.x", "--id", "x", "body"];
-    let said = bed.run(&request);
+    let said = fixture.run(&request);
     assert_eq!((said.code, said.out.as_str()), (69, ""));
     assert!(said.err.contains("no stream has the subject `delay.in`") && said.err.contains("declare = true"), "{}", said.err);
 
     let config = r#"{"name":"IN","subjects":["delay.in"],"max_msgs":1,"discard":"new"}"#;
-    bed.api("STREAM.CREATE.IN", config);
-    assert_eq!(bed.run(&request).code, 0);
-    let said = bed.run(&request);
+    fixture.api("STREAM.CREATE.IN", config);
+    assert_eq!(fixture.run(&request).code, 0);
+    let said = fixture.run(&request);
     assert_eq!((said.code, said.out.as_str()), (69, ""));
     assert!(said.err.contains("maximum messages exceeded") && said.err.contains("send it again later"), "{}", said.err);
 
-    bed.nats.freeze().unwrap();
+    fixture.nats.freeze().unwrap();
     let hung = std::time::Instant::now();
-    let said = bed.run(&[&request[..], &["--set", "delivery.publish_timeout=500ms"]].concat());
+    let said = fixture.run(&[&request[..], &["--set", "delivery.publish_timeout=500ms"]].concat());
     assert_eq!((said.code, said.out.as_str()), (69, ""), "{}", said.err);
     assert!(hung.elapsed() < Duration::from_secs(30));
-    bed.nats.kill().unwrap();
-    let said = bed.run(&request);
+    fixture.nats.kill().unwrap();
+    let said = fixture.run(&request);
     assert_eq!((said.code, said.out.as_str()), (69, ""));
     assert!(said.err.contains("is the server running"), "{}", said.err);
     let value: Result<Value, _> = serde_json::from_str(&said.err);

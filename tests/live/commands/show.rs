@@ -5,7 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::json;
 
 use super::ls::Listed;
-use crate::store::bed::{FAR, request};
+use crate::store::fixture::{FAR, request};
 
 #[tokio::test]
 async fn an_unknown_id_exits_2_and_a_wrong_one_64() {
@@ -26,7 +26,7 @@ async fn a_job_shows_its_body_only_where_it_is_asked_for() {
     let listed = Listed::new().await;
     let mut schedule = request("x", 1, FAR);
     schedule.job.body = "order 17\nü".into();
-    listed.bed.put(schedule).await;
+    listed.fixture.put(schedule).await;
     let said = listed.run(&["show", "x"]);
     assert_eq!((said.code, said.err.as_str(), said.out.contains("order 17")), (0, "", false));
     for line in ["id          x\n", "state       scheduled\n", "due         2096-10-02 07:06:40+00:00 (in ", "target      orders.close\n"] {
@@ -51,10 +51,10 @@ async fn what_producers_wrote_does_not_steer_a_terminal() {
     schedule.job.key = Some(EVIL.into());
     schedule.job.to.address = format!("orders.{EVIL}");
     schedule.job.body = format!("one{EVIL}\ntwo").into();
-    listed.bed.put(schedule).await;
+    listed.fixture.put(schedule).await;
     let mut binary = request("y", 2, FAR);
     binary.job.body = vec![0, 0x1b, b'[', 0xff].into();
-    listed.bed.put(binary).await;
+    listed.fixture.put(binary).await;
 
     let shown = listed.run(&["show", "x", "--body"]).out;
     let plain = "a\\u{1b}[2J\\u{9b}31m\\u{7f}\\r\\u{8}b";

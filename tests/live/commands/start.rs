@@ -4,7 +4,7 @@ use dwell_testkit::servers::{DwellServer, NatsOptions, NatsServer};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use super::bed::{Bed, program, run_with};
+use super::fixture::{Fixture, program, run_with};
 use crate::support::wait_until;
 
 /// Head and body of an answer; empty where nobody listens yet.
@@ -22,24 +22,24 @@ async fn until_alive(port: u16) {
 }
 
 /// A second broker, and an ingest of its own.
-fn with_far(bed: &Bed, far: &NatsServer) -> String {
+fn with_far(fixture: &Fixture, far: &NatsServer) -> String {
     let of_far = format!("[brokers.far]\ntype = \"nats\"\nurl = \"{}\"\nallow = [\"orders.>\"]\n", far.url());
-    format!("{}{of_far}[ingest.far]\nbroker = \"far\"\ndeclare = true\n", bed.settings(true))
+    format!("{}{of_far}[ingest.far]\nbroker = \"far\"\ndeclare = true\n", fixture.settings(true))
 }
 
 #[tokio::test]
 async fn a_broker_that_is_away_keeps_nothing_else_from_working() {
-    let bed = Bed::new().await;
+    let fixture = Fixture::new().await;
     let mut far = NatsServer::start(NatsOptions::default()).await.unwrap();
     far.kill().unwrap();
-    let mut dwell = DwellServer::prepare(program(), &with_far(&bed, &far)).unwrap();
+    let mut dwell = DwellServer::prepare(program(), &with_far(&fixture, &far)).unwrap();
     let (port, log) = (dwell.port(), dwell.dir().join("log"));
     let course = async {
         until_alive(port).await;
         // Until the stream of its ingest is made, nothing takes the request.
         let send = ["send", "--for", "0s", "--target", "orders.a", "x"];
-        wait_until("a request is sent", async || (bed.run(&send).code == 0).then_some(())).await;
-        wait_until("a job of the first broker is delivered", async || (bed.messages("ORDERS") > 0).then_some(())).await;
+        wait_until("a request is sent", async || (fixture.run(&send).code == 0).then_some(())).await;
+        wait_until("a job of the first broker is delivered", async || (fixture.messages("ORDERS") > 0).then_some(())).await;
         let ready = get(port, "/readyz").await;
         assert!(ready.starts_with("HTTP/1.1 503") && ready.contains(r#""waiting_for":["brokers.far","ingest.far"]"#), "{ready}");
         assert!(ready.contains(&format!("cannot connect to nats at {}", far.url())), "{ready}");
@@ -58,11 +58,11 @@ async fn a_broker_that_is_away_keeps_nothing_else_from_working() {
 
 #[tokio::test]
 async fn a_redis_that_is_away_is_waited_for_and_told() {
-    let mut bed = Bed::new().await;
-    bed.redis.kill().unwrap();
-    let mut dwell = DwellServer::prepare(program(), &bed.settings(true)).unwrap();
+    let mut fixture = Fixture::new().await;
+    fixture.redis.kill().unwrap();
+    let mut dwell = DwellServer::prepare(program(), &fixture.settings(true)).unwrap();
     let (port, admin) = (dwell.port(), dwell.http_port());
-    let redis = &mut bed.redis;
+    let redis = &mut fixture.redis;
     let course = async {
         until_alive(port).await;
         let ready = wait_until("redis is named", async || {
@@ -82,16 +82,16 @@ async fn a_redis_that_is_away_is_waited_for_and_told() {
 
 #[tokio::test]
 async fn a_bounded_wait_ends_with_69() {
-    let mut bed = Bed::new().await;
+    let mut fixture = Fixture::new().await;
     let mut far = NatsServer::start(NatsOptions::default()).await.unwrap();
     far.kill().unwrap();
     let listeners = "[probes]\nlisten = \"127.0.0.1:0\"\n[http]\nlisten = \"127.0.0.1:0\"\n";
-    let config = bed.file("far.toml", &format!("{}{listeners}", with_far(&bed, &far)));
+    let config = fixture.file("far.toml", &format!("{}{listeners}", with_far(&fixture, &far)));
     for wait in ["0s", "1s"] {
         let said = run_with(&["-c", &config, "run", "--wait", wait], b"");
         assert!(said.code == 69 && said.err.contains(&far.url()), "{wait}: {said:?}");
     }
-    bed.redis.kill().unwrap();
+    fixture.redis.kill().unwrap();
     let said = run_with(&["-c", &config, "run", "--wait", "1s"], b"");
     assert!(said.code == 69 && said.err.contains("error: "), "{said:?}");
 }

@@ -10,9 +10,9 @@ use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 
-use super::bed::program;
+use super::fixture::program;
 use super::ls::Listed;
-use crate::store::bed::request;
+use crate::store::fixture::request;
 use crate::support::wait_until;
 
 const T: i64 = 4_000_000_000_000;
@@ -45,7 +45,7 @@ async fn interrupt(mut child: Child) {
 }
 
 async fn put(listed: &Listed, id: &str, after: i64) {
-    listed.bed.put(request(id, after.unsigned_abs() + 1, Due::At(T + after))).await;
+    listed.fixture.put(request(id, after.unsigned_abs() + 1, Due::At(T + after))).await;
 }
 
 /// How many columns of a terminal a line takes: the characters of the test's ids beyond ASCII take two, an ellipsis one.

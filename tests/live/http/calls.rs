@@ -4,16 +4,16 @@ use dwell_testkit::servers::{AppendFsync, NatsOptions, RedisOptions, find};
 use serde_json::{Value, json};
 
 use super::sidecar::Sidecar;
-use crate::commands::bed::Bed;
+use crate::commands::fixture::Fixture;
 use crate::support::wait_until;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_job_goes_from_http_to_its_target_byte_for_byte() {
-    let bed = Bed::new().await;
+    let fixture = Fixture::new().await;
     // It needs no ingest.
-    let settings = bed.settings(true);
+    let settings = fixture.settings(true);
     let (settings, _) = settings.split_once("[ingest").unwrap();
-    bed.stream("DEAD", &["delay.dead"]);
+    fixture.stream("DEAD", &["delay.dead"]);
     let sidecar = Sidecar::run(settings, "", &["--no-ingest"]).await;
     let bytes = [0_u8, 159, 146, 150, 255];
     let job = json!({"id": "a/b c", "for": 200, "target": "orders.x", "headers": {"tag": "t", "n": 7, "twice": ["1", "2"]},
@@ -24,7 +24,7 @@ async fn a_job_goes_from_http_to_its_target_byte_for_byte() {
     assert!(answer.head.contains("\r\nlocation: /v1/jobs/a%2fb%20c\r\n"), "{}", answer.head);
     assert_eq!((&added["id"], &added["broker"], &added["retry"]), (&json!("a/b c"), &json!("main"), &json!(["1s", "2s"])));
     assert_eq!((&added["size"], &added["ttr_ms"], &added["attempt"]), (&json!(5), &json!(10_000), &json!(0)));
-    let (head, body) = wait_until("the message on its target", async || bed.last("ORDERS", "orders.x")).await;
+    let (head, body) = wait_until("the message on its target", async || fixture.last("ORDERS", "orders.x")).await;
     assert_eq!(body, bytes);
     for line in ["delayed-id: a/b c\r\n", "delayed-attempt: 1\r\n", "tag: t\r\n", "n: 7\r\n", "twice: 1\r\n", "twice: 2\r\n"] {
         assert!(head.contains(line), "{line}: {head}");
@@ -40,7 +40,7 @@ async fn a_job_goes_from_http_to_its_target_byte_for_byte() {
         let job = answer.json();
         assert!(answer.status == 201 && job["id"].as_str().unwrap().len() == 32 && job["size"].as_u64().unwrap() <= 2, "{answer:?}");
     }
-    wait_until("all of them", async || (bed.messages("ORDERS") == 21).then_some(())).await;
+    wait_until("all of them", async || (fixture.messages("ORDERS") == 21).then_some(())).await;
     let lateness =
         wait_until("lateness", async || Some(sidecar.get("/v1/stats").json()["lateness"].clone()).filter(|seen| !seen.is_null()));
     let lateness = lateness.await;
@@ -49,8 +49,8 @@ async fn a_job_goes_from_http_to_its_target_byte_for_byte() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_broken_rule_has_its_code() {
-    let bed = Bed::new().await;
-    let sidecar = Sidecar::start(&bed, "").await;
+    let fixture = Fixture::new().await;
+    let sidecar = Sidecar::start(&fixture, "").await;
     let with = |more: Value| {
         let mut job = json!({"for": "1h", "target": "orders.x"});
         job.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
@@ -104,8 +104,8 @@ async fn each_broken_rule_has_its_code() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_makes_no_sense_is_a_problem_that_says_why() {
-    let bed = Bed::new().await;
-    let sidecar = Sidecar::start(&bed, "").await;
+    let fixture = Fixture::new().await;
+    let sidecar = Sidecar::start(&fixture, "").await;
     for (line, says) in [
         ("GET /v1/jobs?state=lost", "state: `lost` is none of scheduled, reserved, dead"),
         ("GET /v1/jobs?limit=0", "limit: 0 is not from 1 to 1000"),
@@ -168,8 +168,8 @@ async fn what_makes_no_sense_is_a_problem_that_says_why() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn jobs_are_listed_shown_and_counted_ahead() {
-    let bed = Bed::new().await;
-    let sidecar = Sidecar::start(&bed, "").await;
+    let fixture = Fixture::new().await;
+    let sidecar = Sidecar::start(&fixture, "").await;
     for (id, delay, target) in [("a", "10m", "orders.x"), ("b", "20m", "orders.y"), ("c", "3h", "orders.x")] {
         let added = sidecar.post("/v1/jobs", &json!({"id": id, "for": delay, "target": target, "body": "text"}));
         assert_eq!(added.status, 201, "{added:?}");
@@ -191,7 +191,7 @@ async fn jobs_are_listed_shown_and_counted_ahead() {
     let job = sidecar.get("/v1/jobs/a").json();
     assert!(job.get("body_base64").is_none() && job == sidecar.get("/v1/jobs/a?body=0").json(), "{job}");
     assert_eq!(sidecar.get("/v1/jobs/a?body=1").json()["body_base64"], base64(b"text"));
-    let command = bed.run(&["show", "a", "-o", "json"]).object();
+    let command = fixture.run(&["show", "a", "-o", "json"]).object();
     assert_eq!(command, job, "one shape");
 
     let horizon = sidecar.get("/v1/horizon?step=15m&to=1h").json();
@@ -207,9 +207,9 @@ async fn jobs_are_listed_shown_and_counted_ahead() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn several_brokers_want_one_named() {
-    let bed = Bed::new().await;
-    let one = bed.settings(true);
-    let other = format!("[brokers.other]\ntype = \"nats\"\nurl = \"{}\"\nallow = [\"orders.other\"]\n", bed.nats.url());
+    let fixture = Fixture::new().await;
+    let one = fixture.settings(true);
+    let other = format!("[brokers.other]\ntype = \"nats\"\nurl = \"{}\"\nallow = [\"orders.other\"]\n", fixture.nats.url());
     let job = |more: Value| {
         let mut job = json!({"for": "1h", "target": "orders.other"});
         job.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
@@ -230,8 +230,8 @@ async fn several_brokers_want_one_named() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn events_tell_stats_to_all_who_listen_and_say_when_redis_is_away() {
-    let mut bed = Bed::new().await;
-    let mut sidecar = Sidecar::start(&bed, "").await;
+    let mut fixture = Fixture::new().await;
+    let mut sidecar = Sidecar::start(&fixture, "").await;
     let (mut one, mut other) = (sidecar.events(), sidecar.events());
     let (name, stats) = one.next().unwrap();
     assert_eq!((name.as_str(), &stats["scheduled"]), ("stats", &json!(0)));
@@ -240,9 +240,9 @@ async fn events_tell_stats_to_all_who_listen_and_say_when_redis_is_away() {
     assert!(
         one.by_ref().take(5).any(|(_, stats)| stats["scheduled"] == 1) && other.by_ref().take(5).any(|(_, stats)| stats["scheduled"] == 1)
     );
-    bed.redis.kill().unwrap();
+    fixture.redis.kill().unwrap();
     assert!(one.by_ref().take(5).any(|(name, problem)| name == "problem" && problem["status"] == 503));
-    bed.redis.restart().await.unwrap();
+    fixture.redis.restart().await.unwrap();
     assert!(one.by_ref().take(20).any(|(name, _)| name == "stats"));
     // Who listens does not hold up the end.
     let pid = rustix::process::Pid::from_raw(i32::try_from(sidecar.pid()).unwrap()).unwrap();
@@ -256,9 +256,9 @@ async fn events_tell_stats_to_all_who_listen_and_say_when_redis_is_away() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_was_stored_is_not_called_a_failure_because_it_could_not_be_looked_at() {
-    let bed = Bed::new().await;
-    let sidecar = Sidecar::run(&bed.settings(true), "", &["--no-dispatch"]).await;
-    let mut raw = crate::support::redis_link(&bed.redis.url()).await;
+    let fixture = Fixture::new().await;
+    let sidecar = Sidecar::run(&fixture.settings(true), "", &["--no-dispatch"]).await;
+    let mut raw = crate::support::redis_link(&fixture.redis.url()).await;
     // A look at a job needs it, and a new job does not.
     let _: () = redis::cmd("ACL").arg("SETUSER").arg("default").arg("-zscore").query_async(&mut raw).await.unwrap();
     assert!(sidecar.get("/v1/jobs/x").status >= 500);
@@ -271,11 +271,11 @@ async fn what_was_stored_is_not_called_a_failure_because_it_could_not_be_looked_
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_job_of_a_later_version_is_a_problem_with_a_code() {
-    let bed = Bed::new().await;
-    let sidecar = Sidecar::run(&bed.settings(true), "", &["--no-dispatch"]).await;
+    let fixture = Fixture::new().await;
+    let sidecar = Sidecar::run(&fixture.settings(true), "", &["--no-dispatch"]).await;
     let job = json!({"id": "later", "for": "1h", "target": "orders.x", "body": "hello"});
     wait_until("it is stored", async || (sidecar.post("/v1/jobs", &job).status < 300).then_some(())).await;
-    let mut raw = crate::support::redis_link(&bed.redis.url()).await;
+    let mut raw = crate::support::redis_link(&fixture.redis.url()).await;
     let keys: Vec<String> = redis::cmd("KEYS").arg("*:jobs").query_async(&mut raw).await.unwrap();
     let _: () = redis::cmd("HSET").arg(&keys[0]).arg("later").arg("\x02 of a later version").query_async(&mut raw).await.unwrap();
     let cancelled = sidecar.call("DELETE /v1/jobs/later", None).problem(409);
@@ -293,9 +293,9 @@ fn base64(bytes: &[u8]) -> String {
 async fn calls_that_arrive_together_share_a_wait() {
     let program = Some(find::redis_server_waitaof().unwrap());
     let redis = RedisOptions { program, appendonly: Some(AppendFsync::EverySec), ..RedisOptions::default() };
-    let bed = Bed::with(redis, NatsOptions::default()).await;
-    bed.stream("ORDERS", &["orders.>"]);
-    let settings = bed.settings(true).replace("[redis]", "[redis]\ndurability = \"fsync\"");
+    let fixture = Fixture::with(redis, NatsOptions::default()).await;
+    fixture.stream("ORDERS", &["orders.>"]);
+    let settings = fixture.settings(true).replace("[redis]", "[redis]\ndurability = \"fsync\"");
     let sidecar = Sidecar::run(&settings, "", &[]).await;
     // Each waits for the next fsync, up to a second away; four at a time.
     let statuses = |line: fn(usize) -> (String, Option<Value>)| {
@@ -316,7 +316,7 @@ async fn calls_that_arrive_together_share_a_wait() {
     assert_eq!(added, [201; 40]);
     assert_eq!(statuses(|n| (format!("DELETE /v1/jobs/job-{n}"), None)), [200; 40]);
     let stats: String =
-        redis::cmd("INFO").arg("commandstats").query_async(&mut crate::support::redis_link(&bed.redis.url()).await).await.unwrap();
+        redis::cmd("INFO").arg("commandstats").query_async(&mut crate::support::redis_link(&fixture.redis.url()).await).await.unwrap();
     let waits = stats.lines().find_map(|line| line.strip_prefix("cmdstat_waitaof:calls=")).unwrap().split(',').next().unwrap();
     let waits: u64 = waits.parse().unwrap();
     assert!(waits <= 40, "80 calls waited {waits} times");

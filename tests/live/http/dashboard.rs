@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::browser::{plain_story, story};
 use super::sidecar::Sidecar;
-use crate::commands::bed::{Bed, SECRET};
+use crate::commands::fixture::{Fixture, SECRET};
 use crate::support::wait_until;
 
 /// Schedules a job with what a story does not say of it.
@@ -31,28 +31,28 @@ async fn reaches(sidecar: &Sidecar, id: &str, state: &str) {
 
 #[tokio::test]
 async fn a_job_is_seen_cancelled_and_gone() {
-    let bed = Bed::new().await;
-    let sidecar = Sidecar::start(&bed, "").await;
+    let fixture = Fixture::new().await;
+    let sidecar = Sidecar::start(&fixture, "").await;
     schedule(&sidecar, json!({"id": "order-17", "body": "{\"order\": 17}", "headers": {"tenant": "acme"}}));
     schedule(&sidecar, json!({"id": "stays", "for": "2h"}));
     plain_story(&sidecar, "cancel", &["order-17"]).await;
-    assert_eq!((sidecar.get("/v1/jobs/order-17").status, bed.messages("ORDERS")), (404, 0));
+    assert_eq!((sidecar.get("/v1/jobs/order-17").status, fixture.messages("ORDERS")), (404, 0));
 }
 
 #[tokio::test]
 async fn a_job_is_given_another_time_and_fired() {
-    let bed = Bed::new().await;
-    let sidecar = Sidecar::start(&bed, "").await;
+    let fixture = Fixture::new().await;
+    let sidecar = Sidecar::start(&fixture, "").await;
     schedule(&sidecar, json!({"id": "late", "body": "hello"}));
     plain_story(&sidecar, "reschedule_and_fire", &["late"]).await;
-    let (_, body) = wait_until("the job at its target", async || bed.last("ORDERS", "orders.close")).await;
+    let (_, body) = wait_until("the job at its target", async || fixture.last("ORDERS", "orders.close")).await;
     assert_eq!(body, b"hello");
 }
 
 #[tokio::test]
 async fn a_consumers_word_is_said_for_it() {
-    let bed = Bed::new().await;
-    let sidecar = Sidecar::start(&bed, "").await;
+    let fixture = Fixture::new().await;
+    let sidecar = Sidecar::start(&fixture, "").await;
     for id in ["done", "failing"] {
         schedule(&sidecar, json!({"id": id, "for": "0", "confirm": "consumer", "retry": [], "ttr": "1h"}));
         wait_until("its wait for a consumer", async || {
@@ -67,8 +67,8 @@ async fn a_consumers_word_is_said_for_it() {
 
 #[tokio::test]
 async fn lists_are_paged_and_searched() {
-    let bed = Bed::new().await;
-    let sidecar = Sidecar::start(&bed, "").await;
+    let fixture = Fixture::new().await;
+    let sidecar = Sidecar::start(&fixture, "").await;
     for number in 0..240 {
         let target = if number % 100 == 7 { "orders.rare" } else { "orders.close" };
         schedule(&sidecar, json!({"id": format!("job-{number:03}"), "for": format!("{}s", 3600 + 60 * number), "target": target}));
@@ -78,8 +78,8 @@ async fn lists_are_paged_and_searched() {
 
 #[tokio::test]
 async fn what_producers_write_is_text_and_every_id_has_an_address() {
-    let bed = Bed::new().await;
-    let sidecar = Sidecar::start(&bed, "").await;
+    let fixture = Fixture::new().await;
+    let sidecar = Sidecar::start(&fixture, "").await;
     let ids = ["<img src=x onerror=alert(1)>", "a/b?c=d#e%2f&f", "\u{fc}\u{1f600} \u{202e}x", "..%2f..", "jobs/x/fire"];
     for id in ids {
         let body = "</pre><script>alert(1)</script>";
@@ -90,8 +90,8 @@ async fn what_producers_write_is_text_and_every_id_has_an_address() {
 
 #[tokio::test]
 async fn dead_letters_tell_why_and_arrive_when_requeued() {
-    let bed = Bed::new().await;
-    let settings = bed.settings(true).replace("orders.>\"]", "orders.>\", \"lost.>\"]");
+    let fixture = Fixture::new().await;
+    let settings = fixture.settings(true).replace("orders.>\"]", "orders.>\", \"lost.>\"]");
     let sidecar = Sidecar::run(&settings, "", &[]).await;
     let ids = ["dead-1", "dead-2", "dead-3", "dead-4"];
     for id in ids {
@@ -100,29 +100,29 @@ async fn dead_letters_tell_why_and_arrive_when_requeued() {
     }
     story(&sidecar, "requeue", &ids, async |word: &str| {
         assert_eq!(word, "make the stream");
-        bed.stream("LOST", &["lost.>"]);
+        fixture.stream("LOST", &["lost.>"]);
     })
     .await;
     for id in ids {
-        let (_, body) = wait_until("the job at its target", async || bed.last("LOST", &format!("lost.{id}"))).await;
+        let (_, body) = wait_until("the job at its target", async || fixture.last("LOST", &format!("lost.{id}"))).await;
         assert_eq!(body, id.as_bytes());
     }
 }
 
 #[tokio::test]
 async fn servers_that_are_away_are_told() {
-    let (mut bed, mut second) = (Bed::new().await, Bed::new().await);
+    let (mut fixture, mut second) = (Fixture::new().await, Fixture::new().await);
     let broker = format!("[brokers.second]\ntype = \"nats\"\nurl = \"{}\"\nallow = [\"orders.>\"]\n", second.nats.url());
-    let sidecar = Sidecar::run(&format!("{}{broker}", bed.settings(true)), "", &[]).await;
+    let sidecar = Sidecar::run(&format!("{}{broker}", fixture.settings(true)), "", &[]).await;
     story(&sidecar, "servers", &[], async |word: &str| match word {
         "kill the broker" => {
             second.nats.kill().unwrap();
             schedule(&sidecar, json!({"id": "waits", "for": "0", "broker": "second"}));
         }
-        "kill redis" => bed.redis.kill().unwrap(),
+        "kill redis" => fixture.redis.kill().unwrap(),
         "start both" => {
             // What was in this Redis was in its memory alone.
-            tokio::try_join!(bed.redis.restart(), second.nats.restart()).unwrap();
+            tokio::try_join!(fixture.redis.restart(), second.nats.restart()).unwrap();
         }
         other => panic!("{other}"),
     })
@@ -131,8 +131,8 @@ async fn servers_that_are_away_are_told() {
 
 #[tokio::test]
 async fn a_line_that_is_lost_is_told_and_found_again() {
-    let bed = Bed::new().await;
-    let sidecar = Sidecar::start(&bed, "").await;
+    let fixture = Fixture::new().await;
+    let sidecar = Sidecar::start(&fixture, "").await;
     schedule(&sidecar, json!({"id": "before", "for": "2h"}));
     let pid = Pid::from_raw(i32::try_from(sidecar.pid()).unwrap()).unwrap();
     story(&sidecar, "line", &[], async |word: &str| match word {
@@ -146,9 +146,9 @@ async fn a_line_that_is_lost_is_told_and_found_again() {
 
 #[tokio::test]
 async fn a_token_is_asked_for_and_kept_in_the_tab_alone() {
-    let bed = Bed::new().await;
-    let token_file = bed.file("token", &format!("{SECRET}\n"));
-    let mut sidecar = Sidecar::start(&bed, &format!("token_file = \"{token_file}\"\n")).await;
+    let fixture = Fixture::new().await;
+    let token_file = fixture.file("token", &format!("{SECRET}\n"));
+    let mut sidecar = Sidecar::start(&fixture, &format!("token_file = \"{token_file}\"\n")).await;
     sidecar.token = Some(SECRET.to_owned());
     schedule(&sidecar, json!({"id": "secret-job"}));
     plain_story(&sidecar, "token", &[SECRET]).await;
@@ -157,8 +157,8 @@ async fn a_token_is_asked_for_and_kept_in_the_tab_alone() {
 
 #[tokio::test]
 async fn everything_can_be_done_with_a_keyboard() {
-    let bed = Bed::new().await;
-    let sidecar = Sidecar::start(&bed, "").await;
+    let fixture = Fixture::new().await;
+    let sidecar = Sidecar::start(&fixture, "").await;
     schedule(&sidecar, json!({"id": "order-17"}));
     plain_story(&sidecar, "keyboard", &["order-17"]).await;
     assert_eq!(sidecar.get("/v1/jobs/order-17").status, 404);
@@ -166,8 +166,8 @@ async fn everything_can_be_done_with_a_keyboard() {
 
 #[tokio::test]
 async fn every_page_is_accessible_in_either_theme_and_on_a_phone() {
-    let bed = Bed::new().await;
-    let settings = bed.settings(true).replace("orders.>\"]", "orders.>\", \"lost.>\"]");
+    let fixture = Fixture::new().await;
+    let settings = fixture.settings(true).replace("orders.>\"]", "orders.>\", \"lost.>\"]");
     let sidecar = Sidecar::run(&settings, "", &[]).await;
     let long = "i".repeat(200);
     schedule(
@@ -181,16 +181,16 @@ async fn every_page_is_accessible_in_either_theme_and_on_a_phone() {
 
 #[tokio::test]
 async fn a_theme_follows_the_system_until_one_is_chosen() {
-    let bed = Bed::new().await;
-    let sidecar = Sidecar::start(&bed, "").await;
+    let fixture = Fixture::new().await;
+    let sidecar = Sidecar::start(&fixture, "").await;
     plain_story(&sidecar, "themes", &[]).await;
 }
 
 #[tokio::test]
 async fn its_files_are_served_to_whoever_asks_and_bring_their_guards() {
-    let bed = Bed::new().await;
-    let token_file = bed.file("token", SECRET);
-    let sidecar = Sidecar::start(&bed, &format!("token_file = \"{token_file}\"\n")).await;
+    let fixture = Fixture::new().await;
+    let token_file = fixture.file("token", SECRET);
+    let sidecar = Sidecar::start(&fixture, &format!("token_file = \"{token_file}\"\n")).await;
     for (path, kind) in [("/", "text/html"), ("/assets/main.js", "text/javascript"), ("/assets/base.css", "text/css")] {
         let answer = sidecar.get(path);
         assert_eq!(answer.status, 200, "{answer:?}");

@@ -8,8 +8,8 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use super::sidecar::Sidecar;
-use crate::bridge::rig::Rig;
-use crate::commands::bed::Bed;
+use crate::bridge::environment::Environment;
+use crate::commands::fixture::Fixture;
 
 /// More than the listener takes.
 const CLIENTS: usize = 600;
@@ -44,8 +44,8 @@ fn resident_mib(dwell: &DwellServer) -> u64 {
 
 /// What the flood cost of memory.
 async fn survives(test: &str, bytes: &[u8]) -> u64 {
-    let rig = Rig::new(test, RedisOptions::default(), "").await;
-    let dwell = rig.dwell().await;
+    let env = Environment::new(test, RedisOptions::default(), "").await;
+    let dwell = env.dwell().await;
     alive(&dwell).await;
     let before = resident_mib(&dwell);
     let links = flood(dwell.port(), bytes).await;
@@ -79,8 +79,8 @@ async fn clients_that_are_slow_to_ask_silence_no_probe() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_stream_of_events_makes_no_room_for_others() {
-    let bed = Bed::new().await;
-    let sidecar = Sidecar::start(&bed, "").await;
+    let fixture = Fixture::new().await;
+    let sidecar = Sidecar::start(&fixture, "").await;
     let mut events = sidecar.events();
     let mut next = || events.next().expect("the stream goes on").0;
     assert_eq!(next(), "stats");

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::sidecar::Sidecar;
-use crate::commands::bed::Bed;
+use crate::commands::fixture::Fixture;
 use crate::support::wait_until;
 
 fn job(id: &str, headers: Value, body: &str) -> Value {
@@ -12,13 +12,13 @@ fn job(id: &str, headers: Value, body: &str) -> Value {
 
 #[tokio::test]
 async fn many_headers_and_large_ones_pass_are_refused_or_end_among_the_dead() {
-    let bed = Bed::new().await;
-    let sidecar = Sidecar::start(&bed, "").await;
+    let fixture = Fixture::new().await;
+    let sidecar = Sidecar::start(&fixture, "").await;
     let many = |count: usize| (0..count).map(|n| (format!("h-{n}"), json!("v"))).collect::<serde_json::Map<String, Value>>();
     let answer = sidecar.post("/v1/jobs", &job("many", many(4000).into(), "many"));
     assert_eq!(answer.status, 201, "{}", answer.text);
-    wait_until("it is delivered", async || (bed.messages("ORDERS") == 1).then_some(())).await;
-    let (headers, body) = bed.last("ORDERS", "orders.x").unwrap();
+    wait_until("it is delivered", async || (fixture.messages("ORDERS") == 1).then_some(())).await;
+    let (headers, body) = fixture.last("ORDERS", "orders.x").unwrap();
     assert!(body == b"many" && (0..4000).all(|n| headers.contains(&format!("\r\nh-{n}: v\r\n"))), "{}", headers.len());
 
     // Taken, because their bodies are small; and more than JetStream takes: 64 KiB of headers, and `max_payload` in all.
@@ -38,5 +38,5 @@ async fn many_headers_and_large_ones_pass_are_refused_or_end_among_the_dead() {
     let name = "n".repeat(70_000);
     let answer = sidecar.post("/v1/jobs", &job("name", json!({name: "x", "a b": "x"}), "name"));
     assert_eq!(answer.problem(400)["code"], "bad_header");
-    assert_eq!((bed.messages("ORDERS"), sidecar.get("/v1/stats").json()["dead"].clone()), (1, json!(2)));
+    assert_eq!((fixture.messages("ORDERS"), sidecar.get("/v1/stats").json()["dead"].clone()), (1, json!(2)));
 }

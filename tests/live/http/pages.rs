@@ -11,8 +11,8 @@ use dwell::store::settle::{Bury, Stood};
 use serde_json::Value;
 
 use super::sidecar::Sidecar;
-use crate::commands::bed::Bed;
-use crate::store::bed::{LEASE, MAIN, PAST, action, held, open, request, settings};
+use crate::commands::fixture::Fixture;
+use crate::store::fixture::{LEASE, MAIN, PAST, action, held, open, request, settings};
 
 /// How many jobs stand; `DWELL_PAGES` says another number.
 const STANDING: usize = 5_000;
@@ -79,9 +79,9 @@ fn all_of(sidecar: &Sidecar, state: &str, limit: usize, longest: &mut Duration) 
 
 async fn nothing_is_missing_or_twice(due: fn(u64) -> i64) {
     let count = standing();
-    let bed = Bed::new().await;
-    let sidecar = Sidecar::start(&bed, "").await;
-    let store = Arc::new(open(&settings(&bed.redis.url(), "dwell", 16), &[MAIN]).await);
+    let fixture = Fixture::new().await;
+    let sidecar = Sidecar::start(&fixture, "").await;
+    let store = Arc::new(open(&settings(&fixture.redis.url(), "dwell", 16), &[MAIN]).await);
     put(&store, count, |n| due(n as u64)).await;
     let (stop, done) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
     let coming = tokio::spawn(come_and_go(store.clone(), stop.clone(), due, done.clone()));
@@ -120,18 +120,18 @@ async fn jobs_of_spread_due_times_are_listed_once_while_others_come_and_go() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_dead_job_that_cannot_be_read_does_not_end_the_list_before_the_others() {
-    let bed = Bed::new().await;
-    let sidecar = Sidecar::run(&bed.settings(true), "", &["--no-dispatch"]).await;
-    let store = open(&settings(&bed.redis.url(), "dwell", 16), &[MAIN]).await;
+    let fixture = Fixture::new().await;
+    let sidecar = Sidecar::run(&fixture.settings(true), "", &["--no-dispatch"]).await;
+    let store = open(&settings(&fixture.redis.url(), "dwell", 16), &[MAIN]).await;
     for number in 0..9 {
         let id = format!("dead-{number}");
         store.schedule(&[request(&id, number, PAST)]).await.unwrap();
         let bucket = store.keys().bucket_of(&id);
-        let lease = crate::store::bed::one_of(store.claim(bucket, MAIN, LEASE, 1, 1 << 20).await.unwrap());
+        let lease = crate::store::fixture::one_of(store.claim(bucket, MAIN, LEASE, 1, 1 << 20).await.unwrap());
         let bury = Bury { job: held(&lease), reason: DeadReason::Invalid, error: String::new() };
         assert_eq!(store.bury(bucket, &[bury]).await.unwrap(), [Stood::Settled]);
     }
-    let mut raw = crate::support::redis_link(&bed.redis.url()).await;
+    let mut raw = crate::support::redis_link(&fixture.redis.url()).await;
     let jobs = store.keys().jobs(store.keys().bucket_of("dead-1")).to_owned();
     let _: () = redis::cmd("HSET").arg(jobs).arg("dead-1").arg("no record").query_async(&mut raw).await.unwrap();
     let mut longest = Duration::ZERO;

@@ -6,7 +6,7 @@ use dwell::http::openapi;
 use tokio::process::Command;
 
 use super::sidecar::Sidecar;
-use crate::commands::bed::Bed;
+use crate::commands::fixture::Fixture;
 use crate::support::python_libraries;
 
 /// How many requests are made up for each call; `DWELL_FUZZ` says another number.
@@ -26,8 +26,8 @@ async fn python(module: &str, args: &[&str], folder: &std::path::Path) {
 
 #[tokio::test]
 async fn the_document_is_an_openapi_document_and_served_as_it_is() {
-    let bed = Bed::new().await;
-    let sidecar = Sidecar::start(&bed, "").await;
+    let fixture = Fixture::new().await;
+    let sidecar = Sidecar::start(&fixture, "").await;
     let answer = sidecar.get("/openapi.json");
     assert_eq!((answer.status, answer.text == openapi::text()), (200, true));
     let folder = tempfile::tempdir().unwrap();
@@ -37,9 +37,9 @@ async fn the_document_is_an_openapi_document_and_served_as_it_is() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_fuzzer_finds_no_server_error_and_no_answer_that_the_document_does_not_describe() {
-    let bed = Bed::new().await;
+    let fixture = Fixture::new().await;
     // Any target, so that what it makes up is stored and published.
-    let settings = bed.settings(true).replace("allow = [\"orders.>\"]", "allow = [\">\"]");
+    let settings = fixture.settings(true).replace("allow = [\"orders.>\"]", "allow = [\">\"]");
     let sidecar = Sidecar::run(&settings, "", &[]).await;
     let folder = tempfile::tempdir().unwrap();
     let url = format!("http://{}/openapi.json", sidecar.address);

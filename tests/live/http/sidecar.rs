@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::commands::bed::{Bed, program};
+use crate::commands::fixture::{Fixture, program};
 use crate::support::{DEADLINE, wait_until};
 
 /// Dropped, it is killed.
@@ -48,9 +48,9 @@ impl Answer {
 }
 
 impl Sidecar {
-    /// On the servers of a bed, with these lines in `[http]`.
-    pub(super) async fn start(bed: &Bed, http: &str) -> Sidecar {
-        Sidecar::run(&bed.settings(true), http, &[]).await
+    /// On the servers of a fixture, with these lines in `[http]`.
+    pub(super) async fn start(fixture: &Fixture, http: &str) -> Sidecar {
+        Sidecar::run(&fixture.settings(true), http, &[]).await
     }
 
     /// With these settings and flags, ready.

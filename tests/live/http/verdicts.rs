@@ -1,4 +1,4 @@
-//! Each verdict of the contract by each door: a message with a reply, a command, HTTP. One builder brings the job to its place for all three.
+//! Each verdict of the contract by each interface: a message with a reply, a command, HTTP. One builder brings the job to its place for all three.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -6,21 +6,21 @@ use std::sync::Arc;
 use dwell::config::{self, Overrides};
 use dwell::job::{Action, Due, Verdict};
 use dwell_connectors::{Acks, Destination, Message};
-use dwell_testkit::stage::traffic::{Consumer, Producer};
+use dwell_testkit::environment::traffic::{Consumer, Producer};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use super::sidecar::{Answer, Sidecar};
-use crate::commands::bed::{Bed as Servers, run_with};
-use crate::store::acts::{ACTIONS, PLACES, bring, expected};
-use crate::store::bed::{Bed, FAR, MAIN, action, request};
+use crate::commands::fixture::{Fixture as Servers, run_with};
+use crate::store::actions::{ACTIONS, PLACES, bring, expected};
+use crate::store::fixture::{FAR, Fixture, MAIN, action, request};
 use crate::support::wait_until;
 
-const DOORS: [&str; 3] = ["message", "command", "http"];
+const INTERFACES: [&str; 3] = ["message", "command", "http"];
 
 /// An instance that reads requests and delivers nothing, so that each job stays where it is brought.
-struct Doors {
-    bed: Bed,
+struct Interfaces {
+    fixture: Fixture,
     sidecar: Sidecar,
     producer: tokio::sync::Mutex<Producer>,
     replies: Arc<Mutex<BTreeMap<String, Value>>>,
@@ -41,11 +41,11 @@ fn status(verdict: &str, action: Action) -> u16 {
     }
 }
 
-impl Doors {
-    async fn open() -> Doors {
+impl Interfaces {
+    async fn open() -> Interfaces {
         let servers = Servers::new().await;
-        let bed = Bed::on(&servers.redis.url(), 1, &[MAIN]).await;
-        let redis = format!("[redis]\nnamespace = \"{}\"\nbuckets = 1\n", bed.settings.namespace);
+        let fixture = Fixture::on(&servers.redis.url(), 1, &[MAIN]).await;
+        let redis = format!("[redis]\nnamespace = \"{}\"\nbuckets = 1\n", fixture.settings.namespace);
         let settings = servers.settings(true).replace("[redis]\n", &redis);
         let sidecar = Sidecar::run(&settings, "", &["--no-dispatch"]).await;
         let broker = config::load_from(Some(&sidecar.config()), &[], &Overrides::default()).unwrap().brokers["main"].connector.clone();
@@ -58,7 +58,7 @@ impl Doors {
             }
         });
         let producer = tokio::sync::Mutex::new(Producer::open(&broker).await.unwrap());
-        Doors { bed, sidecar, producer, replies, _consumer: consumer.await.unwrap(), _servers: servers }
+        Interfaces { fixture, sidecar, producer, replies, _consumer: consumer.await.unwrap(), _servers: servers }
     }
 
     /// Sends a request with these headers, and waits for its verdict.
@@ -95,9 +95,9 @@ impl Doors {
         verdict
     }
 
-    async fn act(&self, door: &str, what: Action, id: &str) -> Value {
+    async fn act(&self, interface: &str, what: Action, id: &str) -> Value {
         let later = what == Action::Reschedule;
-        match door {
+        match interface {
             "message" => {
                 let mut headers = vec![("delay-action", what.as_str().to_owned())];
                 headers.extend(later.then(|| ("delay-for", "1h".to_owned())));
@@ -111,26 +111,26 @@ impl Doors {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_action_answers_the_same_by_each_door() {
-    let doors = Doors::open().await;
+    let interfaces = Interfaces::open().await;
     let mut seen: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
     let mut message = 0;
     for place in PLACES {
         for what in ACTIONS {
             let (verdict, after) = expected(place, what);
             // To requeue is the word of a person, not of a message.
-            for door in DOORS.into_iter().filter(|door| *door != "message" || what != Action::Requeue) {
+            for interface in INTERFACES.into_iter().filter(|interface| *interface != "message" || what != Action::Requeue) {
                 message += 100;
-                let id = format!("{place}-{}-{door}", what.as_str());
-                bring(&doors.bed, place, &id, message).await;
-                let answer = doors.act(door, what, &id).await;
-                assert_eq!(answer["verdict"], verdict.as_str(), "{} of {place} by {door}", what.as_str());
+                let id = format!("{place}-{}-{interface}", what.as_str());
+                bring(&interfaces.fixture, place, &id, message).await;
+                let answer = interfaces.act(interface, what, &id).await;
+                assert_eq!(answer["verdict"], verdict.as_str(), "{} of {place} by {interface}", what.as_str());
                 assert_eq!((&answer["id"], &answer["action"]), (&json!(id), &json!(what.as_str())));
                 let keys: Vec<&String> = answer.as_object().unwrap().keys().collect();
-                assert_eq!(keys, ["action", "due_ms", "id", "verdict"], "one shape by {door}");
-                assert_eq!(doors.bed.place(&id).await, after, "{} of {place} by {door}", what.as_str());
-                seen.entry(door).or_default().insert(verdict.as_str().to_owned());
+                assert_eq!(keys, ["action", "due_ms", "id", "verdict"], "one shape by {interface}");
+                assert_eq!(interfaces.fixture.place(&id).await, after, "{} of {place} by {interface}", what.as_str());
+                seen.entry(interface).or_default().insert(verdict.as_str().to_owned());
                 // Out of the way of the next claim.
-                doors.bed.act(&action(Action::Cancel, &id, message + 61)).await;
+                interfaces.fixture.act(&action(Action::Cancel, &id, message + 61)).await;
             }
         }
     }
@@ -140,66 +140,66 @@ async fn every_action_answers_the_same_by_each_door() {
     let common = all.iter().map(|verdict| verdict.as_str().to_owned()).collect::<BTreeSet<_>>();
     let with_requeue = &common | &BTreeSet::from(["requeued".to_owned()]);
     assert_eq!(seen, BTreeMap::from([("command", with_requeue.clone()), ("http", with_requeue), ("message", common)]));
-    let cancels = doors.sidecar.log_lines().iter().filter(|line| line["method"] == "DELETE").count();
+    let cancels = interfaces.sidecar.log_lines().iter().filter(|line| line["method"] == "DELETE").count();
     assert_eq!(cancels, PLACES.len(), "one line a request");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_word_of_another_schedule_or_attempt_is_stale_by_each_door() {
-    let doors = Doors::open().await;
-    for door in DOORS {
-        let id = format!("held-{door}");
-        bring(&doors.bed, "held", &id, 1000 + door.len() as u64).await;
+    let interfaces = Interfaces::open().await;
+    for interface in INTERFACES {
+        let id = format!("held-{interface}");
+        bring(&interfaces.fixture, "held", &id, 1000 + interface.len() as u64).await;
         let word = async |what: Action, due: Option<i64>, attempt: Option<u32>| {
             let (due, attempt) = (due.map(|ms| ms.to_string()), attempt.map(|number| number.to_string()));
-            let answer = match door {
+            let answer = match interface {
                 "message" => {
                     let seen = [("delayed-due", due), ("delayed-attempt", attempt)];
                     let mut headers = vec![("delay-action", what.as_str().to_owned())];
                     headers.extend(seen.into_iter().filter_map(|(name, value)| Some((name, value?))));
-                    doors.message(&id, &headers).await
+                    interfaces.message(&id, &headers).await
                 }
                 "command" => {
                     let mut flags = Vec::new();
                     due.iter().for_each(|due| flags.extend(["--due", due.as_str()]));
                     attempt.iter().for_each(|attempt| flags.extend(["--attempt", attempt.as_str()]));
-                    doors.command(what.as_str(), &id, &flags)
+                    interfaces.command(what.as_str(), &id, &flags)
                 }
                 _ => {
                     let number = |text: Option<String>| text.map(|text| text.parse::<i64>().unwrap());
-                    doors.http(what, &id, Some(json!({"due_ms": number(due), "attempt": number(attempt)})))
+                    interfaces.http(what, &id, Some(json!({"due_ms": number(due), "attempt": number(attempt)})))
                 }
             };
             answer["verdict"].as_str().unwrap().to_owned()
         };
         let due = 1_000_000_000_000;
-        assert_eq!(word(Action::Finish, Some(due + 1), None).await, "stale", "{door}");
-        assert_eq!(word(Action::Fail, Some(due + 1), None).await, "stale", "{door}");
-        assert_eq!(word(Action::Fail, Some(due), Some(2)).await, "stale", "{door}");
-        assert_eq!(word(Action::Fail, Some(due), Some(1)).await, "failed", "{door}");
-        assert_eq!(word(Action::Finish, Some(due), Some(7)).await, "finished", "{door}: of any attempt");
+        assert_eq!(word(Action::Finish, Some(due + 1), None).await, "stale", "{interface}");
+        assert_eq!(word(Action::Fail, Some(due + 1), None).await, "stale", "{interface}");
+        assert_eq!(word(Action::Fail, Some(due), Some(2)).await, "stale", "{interface}");
+        assert_eq!(word(Action::Fail, Some(due), Some(1)).await, "failed", "{interface}");
+        assert_eq!(word(Action::Finish, Some(due), Some(7)).await, "finished", "{interface}: of any attempt");
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_schedule_has_its_verdict_by_message_and_by_http() {
-    let doors = Doors::open().await;
+    let interfaces = Interfaces::open().await;
     let far = dwell::clock::wall_ms() + 86_400_000;
-    for door in ["message", "http"] {
-        let id = format!("s-{door}");
+    for interface in ["message", "http"] {
+        let id = format!("s-{interface}");
         let ask = async |until: i64, policy: &str, id: &str| -> String {
-            match door {
+            match interface {
                 "message" => {
                     let headers = [
                         ("delay-until", until.to_string()),
                         ("delay-target", "orders.close".to_owned()),
                         ("delay-on-conflict", policy.to_owned()),
                     ];
-                    doors.message(id, &headers).await["verdict"].as_str().unwrap().to_owned()
+                    interfaces.message(id, &headers).await["verdict"].as_str().unwrap().to_owned()
                 }
                 _ => {
                     let body = json!({"id": id, "until": until, "target": "orders.close", "on_conflict": policy, "body": "body"});
-                    let answer = doors.sidecar.post("/v1/jobs", &body);
+                    let answer = interfaces.sidecar.post("/v1/jobs", &body);
                     let job = if answer.status == 409 { answer.problem(409)["job"].clone() } else { answer.json() };
                     assert_eq!((&job["id"], &job["state"], &job["target"]), (&json!(id), &json!("scheduled"), &json!("orders.close")));
                     let stands = if policy == "replace" { until } else { job["due_ms"].as_i64().unwrap() };
@@ -213,7 +213,7 @@ async fn a_schedule_has_its_verdict_by_message_and_by_http() {
                 }
             }
         };
-        let http = door == "http";
+        let http = interface == "http";
         let is = |verdict: &str, said: &str| match verdict {
             "added" | "replaced" if http => said == "added or replaced",
             "duplicate" | "kept" if http => said == "duplicate or kept",
@@ -227,19 +227,19 @@ async fn a_schedule_has_its_verdict_by_message_and_by_http() {
             (far + 2, "reject", "conflict"),
         ] {
             let said = ask(until, policy, &id).await;
-            assert!(is(verdict, &said), "{verdict} by {door}: {said}");
+            assert!(is(verdict, &said), "{verdict} by {interface}: {said}");
         }
         // Of a job that is dead, or that was published, a request makes a new one.
         for place in ["dead", "fired"] {
-            let id = format!("{place}-{door}");
-            bring(&doors.bed, place, &id, (1000 * place.len() + 10 * door.len()) as u64).await;
+            let id = format!("{place}-{interface}");
+            bring(&interfaces.fixture, place, &id, (1000 * place.len() + 10 * interface.len()) as u64).await;
             let said = ask(far, "reject", &id).await;
-            assert!(is("added", &said), "{place} by {door}: {said}");
+            assert!(is("added", &said), "{place} by {interface}: {said}");
         }
     }
     // What stood there is what the store says.
-    doors.bed.put(request("mine", 1, FAR)).await;
+    interfaces.fixture.put(request("mine", 1, FAR)).await;
     let Due::At(far_ms) = FAR else { unreachable!() };
-    let kept = doors.sidecar.post("/v1/jobs", &json!({"id": "mine", "for": "1h", "target": "orders.x", "on_conflict": "keep"}));
+    let kept = interfaces.sidecar.post("/v1/jobs", &json!({"id": "mine", "for": "1h", "target": "orders.x", "on_conflict": "keep"}));
     assert_eq!((kept.status, &kept.json()["due_ms"]), (200, &json!(far_ms)), "{kept:?}");
 }

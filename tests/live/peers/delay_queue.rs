@@ -6,31 +6,32 @@ use dwell_connectors::Message;
 use dwell_testkit::servers::BrokerKind;
 use serde_json::json;
 
-use super::bed::Bed;
+use super::fixture::Fixture;
 
 /// `/push`, `/delete` and `/finish`: the body of its README, with the command that stood in its URL.
-pub(super) async fn pushed_jobs(bed: &Bed) {
-    let target = bed.read(BrokerKind::Kafka, "out.order").await;
+pub(super) async fn pushed_jobs(fixture: &Fixture) {
+    let target = fixture.read(BrokerKind::Kafka, "out.order").await;
     let body = "{\"uid\": 10829378,\"created\": 1498657365 }";
     let push = |id: &str, delay: i64| {
         Message::new(json!({"command": "add", "topic": "out.order", "id": id, "delay": delay, "ttr": 120, "body": body}).to_string())
     };
     let word = |command: &str, id: &str| Message::new(json!({"command": command, "id": id}).to_string());
-    bed.send(
-        "delay.queue",
-        [push("15702398321", 1), push("pushed-deleted", 1), word("delete", "pushed-deleted"), push("pushed-waiting", 3600)],
-    )
-    .await;
+    fixture
+        .send(
+            "delay.queue",
+            [push("15702398321", 1), push("pushed-deleted", 1), word("delete", "pushed-deleted"), push("pushed-waiting", 3600)],
+        )
+        .await;
     let message = target.job("15702398321").await;
     assert_eq!(message.body, body);
-    let waiting = bed.store.find(&JobId::new("pushed-waiting").unwrap()).await.unwrap().unwrap();
+    let waiting = fixture.store.find(&JobId::new("pushed-waiting").unwrap()).await.unwrap().unwrap();
     assert_eq!(waiting.record.job.ttr_ms, 120_000);
-    bed.until_due("pushed-deleted", None).await;
+    fixture.until_due("pushed-deleted", None).await;
     assert_eq!(target.count("pushed-deleted"), 0);
 }
 
 /// What `/push` refuses: no topic, a delay or TTR out of range. An id is made where there is none, and a delay of 0 is now.
-pub(super) async fn what_push_refuses(bed: &Bed) {
+pub(super) async fn what_push_refuses(fixture: &Fixture) {
     let push = |more: serde_json::Value| {
         let mut job = json!({"command": "add", "topic": "out.order", "id": "pushed-bad", "delay": 1, "ttr": 120, "body": "dq-bad"});
         job.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
@@ -44,7 +45,7 @@ pub(super) async fn what_push_refuses(bed: &Bed) {
         (json!({"ttr": 0}), "bad_ttr"),
         (json!({"ttr": 86_401}), "bad_ttr"),
     ];
-    bed.send("delay.queue", cases.iter().map(|(more, _)| push(more.clone()))).await;
+    fixture.send("delay.queue", cases.iter().map(|(more, _)| push(more.clone()))).await;
     let codes: Vec<&str> = cases.iter().map(|(_, code)| *code).collect();
-    assert_eq!(bed.rejected("dq-bad", cases.len()).await, codes);
+    assert_eq!(fixture.rejected("dq-bad", cases.len()).await, codes);
 }

@@ -5,8 +5,8 @@ use dwell::job::JobId;
 use dwell_connectors::{Message, Value};
 use dwell_testkit::servers::BrokerKind;
 
-use super::bed::{Bed, now_ms};
-use crate::routes::trio::{request, text, texts};
+use super::fixture::{Fixture, now_ms};
+use crate::routes::environment::{request, text, texts};
 use crate::support::wait_until;
 
 /// A schedule as `FullMessage` of the suite makes it: its id is the message's key.
@@ -37,8 +37,8 @@ fn soon() -> i64 {
 const HOUR: i64 = 3_600;
 
 /// `TestDefaultKafkaRunner`: the target's key, also where it is nil or no text; and what the scheduler says on what it delivers.
-pub(super) async fn default_kafka_runner(bed: &Bed) {
-    let target = bed.read(BrokerKind::Kafka, "out.etf1").await;
+pub(super) async fn default_kafka_runner(fixture: &Fixture) {
+    let target = fixture.read(BrokerKind::Kafka, "out.etf1").await;
     let (epoch, before) = (soon(), now_ms() / 1_000);
     let make = |id: &str| schedule(id, "some value", epoch, "out.etf1");
     let binary = Bytes::from_static(b"\xff\0\xfe");
@@ -48,7 +48,7 @@ pub(super) async fn default_kafka_runner(bed: &Bed) {
         make("schedule-key3"),
         target_key(make("schedule-key4"), Value::Bytes(binary.clone())),
     ];
-    bed.send("schedules", messages).await;
+    fixture.send("schedules", messages).await;
     for (id, key) in [
         ("schedule-key", Some(Bytes::from("target-key"))),
         ("schedule-key2", None),
@@ -69,19 +69,19 @@ pub(super) async fn default_kafka_runner(bed: &Bed) {
 
 /// `TestDefaultKafkaRunner_issue30`, `_issue31`, `TestScheduler_outdated_schedule`: without grace the scheduler drops what is overdue. Dwell delivers it, unless
 /// it is told to drop what is later than a grace.
-pub(super) async fn outdated_schedules(bed: &Bed) {
-    let target = bed.read(BrokerKind::Kafka, "out.etf1-late").await;
+pub(super) async fn outdated_schedules(fixture: &Fixture) {
+    let target = fixture.read(BrokerKind::Kafka, "out.etf1-late").await;
     let second_ago = |id: &str| schedule(id, "some value", now_ms() / 1_000 - 1, "out.etf1-late");
     let dropped = second_ago("outdated").with_header("delay-late", "drop").with_header("delay-max-late", "500ms");
-    bed.send("schedules", [dropped, second_ago("within-grace")]).await;
+    fixture.send("schedules", [dropped, second_ago("within-grace")]).await;
     target.job("within-grace").await;
-    bed.until_due("outdated", None).await;
+    fixture.until_due("outdated", None).await;
     assert_eq!(target.count("outdated"), 0);
 }
 
 /// `TestScheduler_update_epoch`, `TestScheduler_live_schedules_not_today`: another message of the key is the schedule from then on.
-pub(super) async fn update_epoch(bed: &Bed) {
-    let target = bed.read(BrokerKind::Kafka, "out.etf1-update").await;
+pub(super) async fn update_epoch(fixture: &Fixture) {
+    let target = fixture.read(BrokerKind::Kafka, "out.etf1-update").await;
     let (epoch, later) = (soon(), now_ms() / 1_000 + HOUR);
     let make = |id: &str, body: &str, at: i64| schedule(id, body, at, "out.etf1-update");
     let messages = [
@@ -91,20 +91,20 @@ pub(super) async fn update_epoch(bed: &Bed) {
         make("later", "new", later),
         make("update-mark", "", epoch + 1),
     ];
-    bed.send("schedules", messages).await;
+    fixture.send("schedules", messages).await;
     assert_eq!(target.job("earlier").await.body, "new");
     target.job("update-mark").await;
     assert_eq!((target.count("earlier"), target.count("later")), (1, 0));
-    bed.until_due("later", Some(later * 1_000)).await;
+    fixture.until_due("later", Some(later * 1_000)).await;
 }
 
 /// `TestScheduler_deleted_schedule`, `TestStore_delete`: a message without a body deletes, whatever its epoch, or without any header.
-pub(super) async fn deleted_schedules(bed: &Bed) {
+pub(super) async fn deleted_schedules(fixture: &Fixture) {
     let epoch = now_ms() / 1_000 + HOUR;
     let ids = ["delete-1", "delete-2", "delete-3", "delete-4"];
-    bed.send("schedules", ids.map(|id| schedule(id, "value", epoch, "out.etf1"))).await;
+    fixture.send("schedules", ids.map(|id| schedule(id, "value", epoch, "out.etf1"))).await;
     for id in ids {
-        bed.until_due(id, Some(epoch * 1_000)).await;
+        fixture.until_due(id, Some(epoch * 1_000)).await;
     }
     let at = |id: &str, epoch_s: i64| deleted(schedule(id, "", epoch_s, "out.etf1"));
     let deletes = [
@@ -114,26 +114,26 @@ pub(super) async fn deleted_schedules(bed: &Bed) {
         deleted(keyed(Message::default(), "delete-4")),
         at("never-there", epoch),
     ];
-    bed.send("schedules", deletes).await;
+    fixture.send("schedules", deletes).await;
     for id in ids {
-        bed.until_due(id, None).await;
+        fixture.until_due(id, None).await;
     }
 }
 
 /// `TestStore_invalid`, `TestScheduler_ignore_invalid_schedules`: a blank id, an epoch below zero.
-pub(super) async fn invalid_schedules(bed: &Bed) {
+pub(super) async fn invalid_schedules(fixture: &Fixture) {
     let make = |id: &str, epoch_s: i64| schedule(id, "etf1-invalid", epoch_s, "out.etf1");
     let (past, future) = (now_ms() / 1_000 - 10, now_ms() / 1_000 + 10);
-    bed.send("schedules", [make("", past), make(" ", future), make("  ", 0), make("1", -1)]).await;
-    assert_eq!(bed.rejected("etf1-invalid", 4).await, ["bad_id", "bad_id", "bad_id", "bad_delay"]);
-    assert!(bed.store.find(&JobId::new("1").unwrap()).await.unwrap().is_none());
+    fixture.send("schedules", [make("", past), make(" ", future), make("  ", 0), make("1", -1)]).await;
+    assert_eq!(fixture.rejected("etf1-invalid", 4).await, ["bad_id", "bad_id", "bad_id", "bad_delay"]);
+    assert!(fixture.store.find(&JobId::new("1").unwrap()).await.unwrap().is_none());
 }
 
 /// `TestScheduleMessage_reschedule_check_headers`, `TestIsSchedulerMessage`, `TestScheduleRetry`: what was delivered is scheduled again, by the client library, which leaves
 /// out what begins with `scheduler-`, or with all its headers.
-pub(super) async fn scheduled_again_with_what_was_delivered(bed: &Bed) {
-    let target = bed.read(BrokerKind::Kafka, "out.etf1-again").await;
-    bed.send("schedules", [schedule("first", "value", now_ms() / 1_000, "out.etf1-again")]).await;
+pub(super) async fn scheduled_again_with_what_was_delivered(fixture: &Fixture) {
+    let target = fixture.read(BrokerKind::Kafka, "out.etf1-again").await;
+    fixture.send("schedules", [schedule("first", "value", now_ms() / 1_000, "out.etf1-again")]).await;
     let came = target.job("first").await;
     assert!(text(&came, "scheduler-key").is_some(), "IsSchedulerMessage");
     let again = |id: &str, keeps: fn(&str) -> bool| {
@@ -145,7 +145,7 @@ pub(super) async fn scheduled_again_with_what_was_delivered(bed: &Bed) {
         }
         message.with_header("retry-attempt", "1")
     };
-    bed.send("schedules", [again("by-library", |name| !name.starts_with("scheduler-")), again("with-all", |_| true)]).await;
+    fixture.send("schedules", [again("by-library", |name| !name.starts_with("scheduler-")), again("with-all", |_| true)]).await;
     for id in ["by-library", "with-all"] {
         let message = target.job(id).await;
         let keys: Vec<_> =
@@ -156,11 +156,11 @@ pub(super) async fn scheduled_again_with_what_was_delivered(bed: &Bed) {
 }
 
 /// `TestScheduler_issue8`: many schedules of one id, due now.
-pub(super) async fn many_schedules_of_one_id(bed: &Bed) {
-    let target = bed.read(BrokerKind::Kafka, "out.etf1-many").await;
+pub(super) async fn many_schedules_of_one_id(fixture: &Fixture) {
+    let target = fixture.read(BrokerKind::Kafka, "out.etf1-many").await;
     let epoch = now_ms() / 1_000;
     let many = (0..1_000).map(|_| schedule("many", "value", epoch, "out.etf1-many"));
-    bed.send("schedules", many.chain([schedule("many-mark", "value", epoch, "out.etf1-many")])).await;
+    fixture.send("schedules", many.chain([schedule("many-mark", "value", epoch, "out.etf1-many")])).await;
     target.job("many").await;
     wait_until("what is behind them is delivered", async || (target.count("many-mark") > 0).then_some(())).await;
 }

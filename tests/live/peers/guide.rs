@@ -9,8 +9,8 @@ use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 use tokio::process::{Child, Command};
 
+use crate::routes::environment::program;
 use crate::routes::migration::blocks;
-use crate::routes::trio::program;
 use crate::support::python_libraries;
 
 /// A page, from the next command that nobody has run yet.

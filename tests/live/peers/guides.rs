@@ -5,12 +5,12 @@ use dwell::config::{self, Overrides, Redis, Settings};
 use dwell::job::JobId;
 use dwell::store::Store;
 use dwell_connectors::{Acks, BrokerConfig, Destination, Message, Role, SourceOptions, Start};
+use dwell_testkit::environment::traffic::Producer;
 use dwell_testkit::servers::{KafkaOptions, KafkaServer, NatsOptions, NatsServer, RedisOptions, RedisServer, find};
-use dwell_testkit::stage::traffic::Producer;
 
-use super::bed::{now_ms, rfc3339};
+use super::fixture::{now_ms, rfc3339};
 use super::guide::Guide;
-use crate::routes::trio::{Reading, request, text};
+use crate::routes::environment::{Reading, request, text};
 use crate::support::wait_until;
 
 /// The settings of this text.

@@ -3,15 +3,15 @@
 use dwell_testkit::servers::BrokerKind;
 use serde_json::json;
 
-use super::bed::{Bed, now_ms, rfc3339};
-use crate::routes::trio::{request, texts};
+use super::fixture::{Fixture, now_ms, rfc3339};
+use crate::routes::environment::{request, texts};
 use crate::support::{jetstream, wait_until};
 
 type Headers<'a> = &'a [(&'a str, &'a str)];
 
 /// Whether this server has schedules of its own.
-async fn is_oracle(bed: &Bed) -> bool {
-    let version = bed.nats_version().await;
+async fn is_oracle(fixture: &Fixture) -> bool {
+    let version = fixture.nats_version().await;
     let bare = version.trim_start_matches(|letter: char| !letter.is_ascii_digit());
     let numbers: Vec<u32> = bare.split('.').map_while(|part| part.parse().ok()).collect();
     let has = numbers >= vec![2, 12];
@@ -22,22 +22,22 @@ async fn is_oracle(bed: &Bed) -> bool {
 }
 
 /// `TestJetStreamClusterScheduledDelayedMessage`, `TestJetStreamScheduledMessageNotTriggering`: the message at its time, with its headers.
-pub(super) async fn scheduled_delayed_message(bed: &Bed) {
-    if !is_oracle(bed).await {
+pub(super) async fn scheduled_delayed_message(fixture: &Fixture) {
+    if !is_oracle(fixture).await {
         return;
     }
-    let port = bed.nats_port();
+    let port = fixture.nats_port();
     let more = json!({ "allow_msg_schedules": true, "allow_msg_ttl": true });
     jetstream::make_stream(port, "NATIVE", &["native.>"], more).await;
-    let by_server = crate::routes::trio::Reading::open(bed.broker(BrokerKind::Nats), "native.publish").await;
-    let by_dwell = bed.read(BrokerKind::Nats, "out.nats").await;
+    let by_server = crate::routes::environment::Reading::open(fixture.broker(BrokerKind::Nats), "native.publish").await;
+    let by_dwell = fixture.read(BrokerKind::Nats, "out.nats").await;
     let due = now_ms() + 1_500;
     let when = format!("@at {}", rfc3339(due, 2));
     let headers = [("Nats-Schedule", when.as_str()), ("Header", "Value")];
     let target = |subject| [&headers[..], &[("Nats-Schedule-Target", subject)]].concat();
     let ack = jetstream::publish(port, "native.schedule", &target("native.publish"), "hello").await;
     assert_eq!(ack["stream"], "NATIVE", "{ack}");
-    bed.send("delay.in", [request("hello", &target("out.nats")).with_header("delay-broker", "nats")]).await;
+    fixture.send("delay.in", [request("hello", &target("out.nats")).with_header("delay-broker", "nats")]).await;
     for (reading, own) in [(&by_server, "Nats-"), (&by_dwell, "delayed-")] {
         let (at_us, message) = reading.until(1).await.remove(0);
         assert!(at_us / 1_000 >= due, "{own}: early");
@@ -48,11 +48,11 @@ pub(super) async fn scheduled_delayed_message(bed: &Bed) {
 }
 
 /// The refusals of `TestJetStreamClusterScheduledDelayedMessage`, and what Dwell does not do: the server's codes, and ours.
-pub(super) async fn refused_schedules(bed: &Bed) {
-    if !is_oracle(bed).await {
+pub(super) async fn refused_schedules(fixture: &Fixture) {
+    if !is_oracle(fixture).await {
         return;
     }
-    let port = bed.nats_port();
+    let port = fixture.nats_port();
     let more = json!({ "allow_msg_schedules": true, "allow_msg_ttl": true });
     jetstream::make_stream(port, "REFUSES", &["out.foo.*"], more).await;
     let at = ("Nats-Schedule", "@at 1970-01-01T00:00:00Z");
@@ -77,20 +77,20 @@ pub(super) async fn refused_schedules(bed: &Bed) {
         assert_eq!(!ack["error"].is_null(), refuses, "{headers:?}: {ack}");
     }
     let by_us = cases.map(|(headers, ..)| request("nats-refused", headers).with_header("delay-broker", "nats"));
-    bed.send("delay.in", by_us).await;
-    assert_eq!(bed.rejected("nats-refused", cases.len()).await, cases.map(|(_, _, code)| code));
+    fixture.send("delay.in", by_us).await;
+    assert_eq!(fixture.rejected("nats-refused", cases.len()).await, cases.map(|(_, _, code)| code));
 }
 
 /// `TestJetStreamScheduledMessageDeliveryPreservesTargetSchedule`, `TestJetStreamClusterScheduledDelayedMessageReversedHeaderOrder`, the past of `TestJetStreamScheduledMessageParse`: schedules of one target do not know of each other.
-pub(super) async fn of_one_target(bed: &Bed) {
-    let target = bed.read(BrokerKind::Kafka, "out.nats-many").await;
+pub(super) async fn of_one_target(fixture: &Fixture) {
+    let target = fixture.read(BrokerKind::Kafka, "out.nats-many").await;
     let schedule = |body: &str, ms: i64| {
         let when = format!("@at {}", rfc3339(ms, 0));
         request(body, &[("Nats-Schedule", &when), ("Nats-Schedule-Target", "out.nats-many")])
     };
     let now = now_ms();
     let reversed = request("past", &[("Nats-Schedule-Target", "out.nats-many"), ("Nats-Schedule", "@at 1970-01-01T00:00:00Z")]);
-    bed.send("delay.in", [schedule("late", now + 2_500), schedule("soon", now + 1_500), reversed]).await;
+    fixture.send("delay.in", [schedule("late", now + 2_500), schedule("soon", now + 1_500), reversed]).await;
     wait_until("all three in their order", async || {
         let seen: Vec<_> = target.now().into_iter().map(|(_, message)| message.body).collect();
         (seen == ["past", "soon", "late"]).then_some(())

@@ -7,13 +7,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 use dwell_connectors::{Acks, BrokerConfig, Destination, Message, Properties, Value, amqp};
+use dwell_testkit::environment::traffic::{Consumer, Producer};
 use dwell_testkit::servers::{DwellServer, RabbitOptions, RabbitServer, RedisOptions, RedisServer};
-use dwell_testkit::stage::traffic::{Consumer, Producer};
 use parking_lot::Mutex;
 use serde_json::json;
 
+use crate::routes::environment::{program, text};
 use crate::routes::migration::shell;
-use crate::routes::trio::{program, text};
 use crate::support::wait_until;
 
 /// The delayed exchanges, each with the type that `x-delayed-type` named, its queue and the keys by which that is bound.
@@ -30,7 +30,7 @@ const EXCHANGES: [(&str, &str, &str, &[&str]); 9] = [
     ("round", "direct", "q.round", &["k"]),
 ];
 
-struct Bed {
+struct Fixture {
     rabbit: RabbitServer,
     redis: RedisServer,
     dwell: DwellServer,
@@ -114,8 +114,8 @@ fn bodies(messages: &[Message]) -> Vec<String> {
     messages.iter().map(|message| String::from_utf8(message.body.to_vec()).unwrap()).collect()
 }
 
-impl Bed {
-    async fn start() -> Bed {
+impl Fixture {
+    async fn start() -> Fixture {
         let (rabbit, redis) = tokio::join!(RabbitServer::start(RabbitOptions::default()), RedisServer::start(RedisOptions::default()));
         let (rabbit, redis) = (rabbit.unwrap(), redis.unwrap());
         std::fs::write(rabbit.dir().join("before.json"), definitions()).unwrap();
@@ -123,7 +123,7 @@ impl Bed {
         let settings = settings(&rabbit.url(), &redis.url());
         let broker = BrokerConfig::Amqp(amqp::Config::at(rabbit.url()));
         let dwell = DwellServer::start(program(), &settings).await.unwrap();
-        Bed { rabbit, redis, dwell, broker, settings }
+        Fixture { rabbit, redis, dwell, broker, settings }
     }
 
     async fn send(&self, exchange: &str, key: &str, messages: impl IntoIterator<Item = Message>) {
@@ -178,28 +178,28 @@ impl Bed {
 /// One test, because RabbitMQ takes seven seconds to start; each story has an exchange of its own, or all of one that another left empty.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_cases_of_the_plugin_hold() {
-    let mut bed = Bed::start().await;
-    routes_as_the_type_says(&bed).await;
-    one_exchange_leads_to_another(&bed).await;
-    the_order_is_that_of_the_delays(&bed).await;
-    any_routing_key_is_taken_as_it_is(&bed).await;
-    equal_messages_are_each_delivered(&bed).await;
-    hidden_copies_stay_hidden(&bed).await;
-    a_message_may_come_back(&bed).await;
-    what_goes_round_for_ever_is_found(&bed).await;
-    an_exchange_that_leads_back_at_once_is_found_at_once(&bed).await;
-    the_time_to_live_begins_after_the_delay(&mut bed).await;
-    a_copy_that_expired_is_known(&mut bed).await;
-    an_exchange_that_takes_no_messages_is_told(&bed).await;
-    an_expired_queue_that_is_missing_is_told(&bed).await;
-    a_restart_of_the_broker_loses_nothing(&mut bed).await;
-    bed.dwell.stop().await.unwrap();
-    bed.rabbit.kill().unwrap();
-    bed.redis.stop().await.unwrap();
+    let mut fixture = Fixture::start().await;
+    routes_as_the_type_says(&fixture).await;
+    one_exchange_leads_to_another(&fixture).await;
+    the_order_is_that_of_the_delays(&fixture).await;
+    any_routing_key_is_taken_as_it_is(&fixture).await;
+    equal_messages_are_each_delivered(&fixture).await;
+    hidden_copies_stay_hidden(&fixture).await;
+    a_message_may_come_back(&fixture).await;
+    what_goes_round_for_ever_is_found(&fixture).await;
+    an_exchange_that_leads_back_at_once_is_found_at_once(&fixture).await;
+    the_time_to_live_begins_after_the_delay(&mut fixture).await;
+    a_copy_that_expired_is_known(&mut fixture).await;
+    an_exchange_that_takes_no_messages_is_told(&fixture).await;
+    an_expired_queue_that_is_missing_is_told(&fixture).await;
+    a_restart_of_the_broker_loses_nothing(&mut fixture).await;
+    fixture.dwell.stop().await.unwrap();
+    fixture.rabbit.kill().unwrap();
+    fixture.redis.stop().await.unwrap();
 }
 
 /// `routing_topic`, `routing_direct`, `routing_fanout`.
-async fn routes_as_the_type_says(bed: &Bed) {
+async fn routes_as_the_type_says(fixture: &Fixture) {
     let cases: [(&str, &[&str], usize); 3] = [
         ("topic", &["a.b.c", "a.z.c", "a.j.k", "b.b.c"], 3),
         ("direct", &["mykey", "noroute", "mykey"], 2),
@@ -207,40 +207,40 @@ async fn routes_as_the_type_says(bed: &Bed) {
     ];
     for (exchange, keys, _) in cases {
         for key in keys {
-            bed.send(exchange, key, [delayed(Value::I32(0))]).await;
+            fixture.send(exchange, key, [delayed(Value::I32(0))]).await;
         }
     }
     for (exchange, _, count) in cases {
-        assert_eq!(bodies(&bed.read(&format!("q.{exchange}"), count).await), vec!["0"; count]);
+        assert_eq!(bodies(&fixture.read(&format!("q.{exchange}"), count).await), vec!["0"; count]);
     }
 }
 
 /// `e2e_nodelay`, `e2e_delay`: what comes from one delayed exchange passes through another at once.
-async fn one_exchange_leads_to_another(bed: &Bed) {
-    bed.send("first", "", [0].map(|ms| delayed(Value::I32(ms)))).await;
-    assert_eq!(bodies(&bed.read("q.second", 1).await), ["0"]);
-    bed.send("first", "", [1500, 300, 900, 600].map(|ms| delayed(Value::I32(ms)))).await;
-    let seen = bed.read("q.second", 4).await;
+async fn one_exchange_leads_to_another(fixture: &Fixture) {
+    fixture.send("first", "", [0].map(|ms| delayed(Value::I32(ms)))).await;
+    assert_eq!(bodies(&fixture.read("q.second", 1).await), ["0"]);
+    fixture.send("first", "", [1500, 300, 900, 600].map(|ms| delayed(Value::I32(ms)))).await;
+    let seen = fixture.read("q.second", 4).await;
     assert_eq!(bodies(&seen), ["300", "600", "900", "1500"]);
     assert!(seen.iter().all(|message| text(message, "delayed-round").as_deref() == Some("1")), "{seen:?}");
 }
 
 /// `delay_order`, `string_delay_header`, `delayed_messages_count`, and a float as JavaScript sends it.
-async fn the_order_is_that_of_the_delays(bed: &Bed) {
-    bed.send("order", "", [6500, 5300, 6100].map(|ms| delayed(Value::I32(ms)))).await;
-    bed.send("order", "", ["5700"].map(|ms| delayed(Value::from(ms)))).await;
-    bed.send("order", "", [4900.7].map(|ms| delayed(Value::F64(ms)))).await;
-    wait_until("5 that wait", async || (bed.scheduled().await == 5).then_some(())).await;
-    assert_eq!(bodies(&bed.read("q.order", 5).await), ["4900.7", "5300", "5700", "6100", "6500"]);
-    assert_eq!(bed.scheduled().await, 0);
+async fn the_order_is_that_of_the_delays(fixture: &Fixture) {
+    fixture.send("order", "", [6500, 5300, 6100].map(|ms| delayed(Value::I32(ms)))).await;
+    fixture.send("order", "", ["5700"].map(|ms| delayed(Value::from(ms)))).await;
+    fixture.send("order", "", [4900.7].map(|ms| delayed(Value::F64(ms)))).await;
+    wait_until("5 that wait", async || (fixture.scheduled().await == 5).then_some(())).await;
+    assert_eq!(bodies(&fixture.read("q.order", 5).await), ["4900.7", "5300", "5700", "6100", "6500"]);
+    assert_eq!(fixture.scheduled().await, 0);
 }
 
-async fn any_routing_key_is_taken_as_it_is(bed: &Bed) {
+async fn any_routing_key_is_taken_as_it_is(fixture: &Fixture) {
     let keys = ["orders/eu/close", "a.*.b", "#", "x.#", "tab\there", "/", "**", ""];
     for key in keys {
-        bed.send("keys", key, [delayed(Value::I32(1))]).await;
+        fixture.send("keys", key, [delayed(Value::I32(1))]).await;
     }
-    let mut seen: Vec<String> = bed.read("q.keys", keys.len()).await.into_iter().map(|message| message.destination.address).collect();
+    let mut seen: Vec<String> = fixture.read("q.keys", keys.len()).await.into_iter().map(|message| message.destination.address).collect();
     let mut sent = keys.map(str::to_owned);
     seen.sort();
     sent.sort();
@@ -248,100 +248,100 @@ async fn any_routing_key_is_taken_as_it_is(bed: &Bed) {
 }
 
 /// Three with the same `message_id`, body and delay: one by one, so that each meets the one before, alive or over; and at once.
-async fn equal_messages_are_each_delivered(bed: &Bed) {
+async fn equal_messages_are_each_delivered(fixture: &Fixture) {
     let equal = |ms| with(delayed(Value::I32(ms)), |properties| properties.message_id = Some("same".to_owned()));
     for _ in 0..2 {
-        bed.send("order", "", [equal(1)]).await;
-        assert_eq!(bodies(&bed.read("q.order", 1).await), ["1"]);
+        fixture.send("order", "", [equal(1)]).await;
+        assert_eq!(bodies(&fixture.read("q.order", 1).await), ["1"]);
     }
-    bed.send("order", "", [equal(800), equal(800), equal(800)]).await;
-    let seen = bed.read("q.order", 3).await;
+    fixture.send("order", "", [equal(800), equal(800), equal(800)]).await;
+    let seen = fixture.read("q.order", 3).await;
     let ids: std::collections::BTreeSet<_> = seen.iter().map(|message| text(message, "delayed-id")).collect();
     assert_eq!(ids.len(), 3);
     assert!(seen.iter().all(|message| message.properties.as_ref().unwrap().message_id.as_deref() == Some("same")), "{seen:?}");
 }
 
 /// RabbitMQ takes `BCC` off before anybody reads it, so its keys are bound where it is seen: at the exchange that is published to.
-async fn hidden_copies_stay_hidden(bed: &Bed) {
+async fn hidden_copies_stay_hidden(fixture: &Fixture) {
     let mut message = delayed(Value::I32(300));
     message.headers.push("BCC", Value::List(vec!["audit".into()]));
-    bed.send("hidden", "k", [message, delayed(Value::I32(600))]).await;
-    assert_eq!(bodies(&bed.read("q.hidden", 2).await), ["300", "600"]);
-    let [copy] = bed.read("q.audit", 1).await.try_into().unwrap();
+    fixture.send("hidden", "k", [message, delayed(Value::I32(600))]).await;
+    assert_eq!(bodies(&fixture.read("q.hidden", 2).await), ["300", "600"]);
+    let [copy] = fixture.read("q.audit", 1).await.try_into().unwrap();
     assert_eq!((&copy.body[..], copy.headers.get("BCC")), (&b"300"[..], None));
 }
 
 /// A consumer publishes again what it received, as it was received, and once with a new delay.
-async fn a_message_may_come_back(bed: &Bed) {
-    bed.send("again", "k", [delayed(Value::I32(1))]).await;
+async fn a_message_may_come_back(fixture: &Fixture) {
+    fixture.send("again", "k", [delayed(Value::I32(1))]).await;
     for round in 1..=3 {
-        let [received] = bed.read("q.again", 1).await.try_into().unwrap();
+        let [received] = fixture.read("q.again", 1).await.try_into().unwrap();
         let mut again = received;
         if round == 3 {
             again.headers.push("x-delay", Value::I32(200));
         }
-        bed.send("again", "k", [again]).await;
+        fixture.send("again", "k", [again]).await;
     }
-    let [last] = bed.read("q.again", 1).await.try_into().unwrap();
+    let [last] = fixture.read("q.again", 1).await.try_into().unwrap();
     assert_eq!((text(&last, "delayed-round").as_deref(), text(&last, "delayed-attempt").as_deref()), (Some("3"), Some("1")), "{last:?}");
 }
 
 /// A queue that dead-letters into the delayed exchange, with nobody who reads it: RabbitMQ does not see this cycle.
-async fn what_goes_round_for_ever_is_found(bed: &Bed) {
-    bed.send("round", "k", [delayed(Value::I32(1))]).await;
-    let message = bed.a_rejected_loop("1").await;
+async fn what_goes_round_for_ever_is_found(fixture: &Fixture) {
+    fixture.send("round", "k", [delayed(Value::I32(1))]).await;
+    let message = fixture.a_rejected_loop("1").await;
     assert_eq!(text(&message, "delayed-round").as_deref(), Some("64"));
     let deaths = message.headers.get("x-death");
     assert!(matches!(deaths, Some(Value::List(deaths)) if deaths.len() == 1), "{deaths:?}");
 }
 
 /// Dwell publishes to the exchange that its queue is bound to, and a second queue reads along.
-async fn an_exchange_that_leads_back_at_once_is_found_at_once(bed: &Bed) {
-    bed.send("self", "k", [delayed(Value::I32(7))]).await;
-    let message = bed.a_rejected_loop("7").await;
+async fn an_exchange_that_leads_back_at_once_is_found_at_once(fixture: &Fixture) {
+    fixture.send("self", "k", [delayed(Value::I32(7))]).await;
+    let message = fixture.a_rejected_loop("7").await;
     assert_eq!(text(&message, "delayed-round"), None);
     // What was sent, and what Dwell made of it.
-    let seen = bed.read("q.self", 2).await;
+    let seen = fixture.read("q.self", 2).await;
     assert_eq!(seen.iter().filter(|message| text(message, "delayed-attempt").is_some()).count(), 1, "{seen:?}");
 }
 
 /// `expiration` counts from the delivery, however long the request waits to be read; and a queue of its own keeps it.
-async fn the_time_to_live_begins_after_the_delay(bed: &mut Bed) {
-    bed.dwell.stop().await.unwrap();
+async fn the_time_to_live_begins_after_the_delay(fixture: &mut Fixture) {
+    fixture.dwell.stop().await.unwrap();
     let message = with(delayed(Value::I32(700)), |properties| properties.expiration = Some("300".to_owned()));
-    bed.send("order", "", [message.with_header("tag", "kept")]).await;
-    wait_until("a request that expired", async || (bed.ready("delay.order").await == 0).then_some(())).await;
-    bed.restart_dwell().await;
-    let [seen] = bed.read("q.order", 1).await.try_into().unwrap();
+    fixture.send("order", "", [message.with_header("tag", "kept")]).await;
+    wait_until("a request that expired", async || (fixture.ready("delay.order").await == 0).then_some(())).await;
+    fixture.restart_dwell().await;
+    let [seen] = fixture.read("q.order", 1).await.try_into().unwrap();
     assert_eq!((&seen.body[..], text(&seen, "tag").as_deref()), (&b"700"[..], Some("kept")));
     assert_eq!(seen.properties.as_ref().unwrap().expiration.as_deref(), Some("300"));
     assert!(seen.headers.iter().all(|header| !header.name.starts_with("x-")), "{:?}", seen.headers);
 }
 
 /// What was stored, given back and then expired bears no mark of its first delivery: to Dwell it is as the same message once more.
-async fn a_copy_that_expired_is_known(bed: &mut Bed) {
+async fn a_copy_that_expired_is_known(fixture: &mut Fixture) {
     let request = with(delayed(Value::I32(1)).with_header("delay-id", "copy"), |properties| {
         (properties.message_id, properties.expiration) = (Some("copy".to_owned()), Some("2000".to_owned()));
     });
-    bed.send("order", "", [request.clone()]).await;
-    assert_eq!(bodies(&bed.read("q.order", 1).await), ["1"]);
-    bed.dwell.stop().await.unwrap();
-    bed.send("order", "", [request]).await;
-    wait_until("the copy expired", async || (bed.ready("delay.order.expired").await == 1).then_some(())).await;
-    bed.send("order", "", [delayed(Value::I32(50))]).await;
-    bed.restart_dwell().await;
-    assert_eq!(bodies(&bed.read("q.order", 1).await), ["50"]);
+    fixture.send("order", "", [request.clone()]).await;
+    assert_eq!(bodies(&fixture.read("q.order", 1).await), ["1"]);
+    fixture.dwell.stop().await.unwrap();
+    fixture.send("order", "", [request]).await;
+    wait_until("the copy expired", async || (fixture.ready("delay.order.expired").await == 1).then_some(())).await;
+    fixture.send("order", "", [delayed(Value::I32(50))]).await;
+    fixture.restart_dwell().await;
+    assert_eq!(bodies(&fixture.read("q.order", 1).await), ["50"]);
 }
 
 /// Not there: 69, as any destination that is missing. Not in `allow`: 78. Before a request is taken.
-async fn an_exchange_that_takes_no_messages_is_told(bed: &Bed) {
-    let file = bed.dwell.dir().join("other.toml");
+async fn an_exchange_that_takes_no_messages_is_told(fixture: &Fixture) {
+    let file = fixture.dwell.dir().join("other.toml");
     for (exchange, code, said) in [
         ("order.due", 0, "\"ok\":true"),
         ("missing.due", 69, "there is no exchange `missing.due`, which ingest.order.exchange names"),
         ("other.due", 78, "no pattern of brokers.main.allow is for the exchange `other.due`"),
     ] {
-        let settings = bed.settings.replace("exchange = \"order.due\"", &format!("exchange = \"{exchange}\""));
+        let settings = fixture.settings.replace("exchange = \"order.due\"", &format!("exchange = \"{exchange}\""));
         std::fs::write(&file, settings.replace("\"order.due/**\"", "\"order.due/**\", \"missing.due/**\"")).unwrap();
         let commands: &[&[&str]] = if code == 0 { &[&["check"]] } else { &[&["check"], &["run", "--wait", "0s"]] };
         for command in commands {
@@ -356,8 +356,8 @@ async fn an_exchange_that_takes_no_messages_is_told(bed: &Bed) {
 }
 
 /// Not there: 69, as a topic that is missing. With `declare` it is made.
-async fn an_expired_queue_that_is_missing_is_told(bed: &Bed) {
-    let file = bed.dwell.dir().join("expired.toml");
+async fn an_expired_queue_that_is_missing_is_told(fixture: &Fixture) {
+    let file = fixture.dwell.dir().join("expired.toml");
     let of_hidden = "[ingest.hidden]\nbroker = \"main\"\n";
     for (more, command, code, said) in [
         ("expired_queue = \"gone\"\n", "check", 69, "there is no queue `gone`, which `expired_queue` names"),
@@ -365,7 +365,7 @@ async fn an_expired_queue_that_is_missing_is_told(bed: &Bed) {
         ("expired_queue = \"gone\"\ndeclare = true\n", "check", 0, "`delay.hidden` or `gone` would be made (declare)"),
         ("expired_queue = \"delay.audit\"\n", "check", 78, "ingest.audit reads `delay.audit` too"),
     ] {
-        std::fs::write(&file, bed.settings.replace(of_hidden, &format!("{of_hidden}{more}"))).unwrap();
+        std::fs::write(&file, fixture.settings.replace(of_hidden, &format!("{of_hidden}{more}"))).unwrap();
         let mut dwell = tokio::process::Command::new(program());
         dwell.args([command, "--set", "probes.listen=127.0.0.1:0", "--set", "http.listen=127.0.0.1:0", "-o", "json", "-c"]).arg(&file);
         let wait: &[&str] = if command == "run" { &["--wait", "0s"] } else { &[] };
@@ -377,12 +377,12 @@ async fn an_expired_queue_that_is_missing_is_told(bed: &Bed) {
 }
 
 /// `node_restart_before_delay_expires`, `node_restart_after_delay_expires`.
-async fn a_restart_of_the_broker_loses_nothing(bed: &mut Bed) {
-    bed.send("order", "", [1000, 25_000].map(|ms| delayed(Value::I32(ms)))).await;
-    wait_until("the first is due", async || (bed.ready("q.order").await == 1).then_some(())).await;
-    bed.rabbit.stop().await.unwrap();
-    bed.rabbit.restart().await.unwrap();
-    assert_eq!(bodies(&bed.read("q.order", 2).await), ["1000", "25000"]);
+async fn a_restart_of_the_broker_loses_nothing(fixture: &mut Fixture) {
+    fixture.send("order", "", [1000, 25_000].map(|ms| delayed(Value::I32(ms)))).await;
+    wait_until("the first is due", async || (fixture.ready("q.order").await == 1).then_some(())).await;
+    fixture.rabbit.stop().await.unwrap();
+    fixture.rabbit.restart().await.unwrap();
+    assert_eq!(bodies(&fixture.read("q.order", 2).await), ["1000", "25000"]);
 }
 
 /// The page says so.

@@ -4,8 +4,8 @@ use bytes::Bytes;
 use dwell_connectors::Message;
 use dwell_testkit::servers::BrokerKind;
 
-use super::bed::{Bed, now_ms};
-use crate::routes::trio::request;
+use super::fixture::{Fixture, now_ms};
+use crate::routes::environment::request;
 
 fn schedule(id: &str, body: &str, at_ms: i64) -> Message {
     let until = at_ms.to_string();
@@ -15,8 +15,8 @@ fn schedule(id: &str, body: &str, at_ms: i64) -> Message {
 
 /// "schedule an event for the specified time", "… immediately if it has schedule time in the past", "cancel a schedule on a delete message", "cancel a schedule if it is
 /// updated".
-pub(super) async fn schedules_by_key(bed: &Bed) {
-    let target = bed.read(BrokerKind::Kafka, "out.sky").await;
+pub(super) async fn schedules_by_key(fixture: &Fixture) {
+    let target = fixture.read(BrokerKind::Kafka, "out.sky").await;
     let due = now_ms() + 1_500;
     let hour = now_ms() + 3_600_000;
     let delete = Message { key: Some(Bytes::from("sky-deleted")), ..Message::default() };
@@ -28,17 +28,17 @@ pub(super) async fn schedules_by_key(bed: &Bed) {
         schedule("sky-updated", "old", hour),
         schedule("sky-updated", "new", due),
     ];
-    bed.send("schedules", messages).await;
+    fixture.send("schedules", messages).await;
     target.job("sky-past").await;
     target.job("sky-future").await;
     assert_eq!(target.job("sky-updated").await.body, "new");
     assert!(target.first_ms("sky-past").unwrap() < due && target.first_ms("sky-future").unwrap() >= due);
-    bed.until_due("sky-deleted", None).await;
+    fixture.until_due("sky-deleted", None).await;
     assert_eq!((target.count("sky-deleted"), target.count("sky-updated")), (0, 1));
 }
 
 /// "schedule for the maximum finite duration if the scheduled time is too large": refused, so that nothing is early.
-pub(super) async fn a_time_far_away(bed: &Bed) {
-    bed.send("schedules", [schedule("sky-far", "sky-far", i64::MAX)]).await;
-    assert_eq!(bed.rejected("sky-far", 1).await, ["delay_too_long"]);
+pub(super) async fn a_time_far_away(fixture: &Fixture) {
+    fixture.send("schedules", [schedule("sky-far", "sky-far", i64::MAX)]).await;
+    assert_eq!(fixture.rejected("sky-far", 1).await, ["delay_too_long"]);
 }

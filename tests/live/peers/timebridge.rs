@@ -4,8 +4,8 @@ use bytes::Bytes;
 use dwell_connectors::Message;
 use dwell_testkit::servers::BrokerKind;
 
-use super::bed::{Bed, now_ms, rfc3339};
-use crate::routes::trio::{Reading, request, text};
+use super::fixture::{Fixture, now_ms, rfc3339};
+use crate::routes::environment::{Reading, request, text};
 use crate::support::wait_until;
 
 async fn bodied(reading: &Reading, body: &str) -> Message {
@@ -16,8 +16,8 @@ async fn bodied(reading: &Reading, body: &str) -> Message {
 }
 
 /// `ValidHeaders`, `OnlyTimebridgeHeaders`, `FutureMessages`, `DateTimeHandling`: key, value and other headers arrive at the time, and the two headers do not.
-pub(super) async fn valid_headers(bed: &Bed) {
-    let target = bed.read(BrokerKind::Kafka, "out.bridge").await;
+pub(super) async fn valid_headers(fixture: &Fixture) {
+    let target = fixture.read(BrokerKind::Kafka, "out.bridge").await;
     let due = now_ms() + 1_500;
     let mut messages = Vec::new();
     for (body, more) in [("tb-more", &[("Custom-Header", "custom-value"), ("another", "")][..]), ("tb-only", &[])] {
@@ -25,7 +25,7 @@ pub(super) async fn valid_headers(bed: &Bed) {
         let headers = [&[("X-Timebridge-When", when.as_str()), ("X-Timebridge-Where", "out.bridge")], more].concat();
         messages.push(Message { key: Some(Bytes::from_static(b"k\xff")), ..request(body, &headers) });
     }
-    bed.send("delay.in", messages).await;
+    fixture.send("delay.in", messages).await;
     for (body, more) in [("tb-more", 2), ("tb-only", 0)] {
         let message = bodied(&target, body).await;
         assert_eq!(message.key, Some(Bytes::from_static(b"k\xff")));
@@ -37,15 +37,15 @@ pub(super) async fn valid_headers(bed: &Bed) {
 }
 
 /// `UTC_Time`, `PlusThreeTimezone`, `MinusFiveTimezone`, `remains_PastTime`, `DateTimeHandling`: one moment at three offsets; the past is now; nanoseconds are never early.
-pub(super) async fn times(bed: &Bed) {
-    let target = bed.read(BrokerKind::Kafka, "out.bridge-times").await;
+pub(super) async fn times(fixture: &Fixture) {
+    let target = fixture.read(BrokerKind::Kafka, "out.bridge-times").await;
     let past = now_ms() - 60_000;
     let messages = [0, 3, -5].map(|hours| {
         let when = rfc3339(past, hours);
         request(&format!("tb-offset{hours}"), &[("X-Timebridge-When", &when), ("X-Timebridge-Where", "out.bridge-times")])
     });
     let nanoseconds = [("X-Timebridge-When", "2024-01-01T12:00:00.123456789Z"), ("X-Timebridge-Where", "out.bridge-times")];
-    bed.send("delay.in", messages.into_iter().chain([request("tb-nanoseconds", &nanoseconds)])).await;
+    fixture.send("delay.in", messages.into_iter().chain([request("tb-nanoseconds", &nanoseconds)])).await;
     assert_eq!(text(&bodied(&target, "tb-nanoseconds").await, "delayed-due").as_deref(), Some("1704110400124"));
     for hours in [0, 3, -5] {
         let message = bodied(&target, &format!("tb-offset{hours}")).await;
@@ -54,7 +54,7 @@ pub(super) async fn times(bed: &Bed) {
 }
 
 /// `MissingWhenHeader`, `MissingWhereHeader`, `InvalidWhenFormat`, `EmptyWhenValue`, `EmptyWhereValue`: to the error topic, as they came.
-pub(super) async fn bad_headers(bed: &Bed) {
+pub(super) async fn bad_headers(fixture: &Fixture) {
     let when = rfc3339(now_ms(), 0);
     let cases: [&[(&str, &str)]; 5] = [
         &[("X-Timebridge-Where", "out.bridge")],
@@ -63,19 +63,19 @@ pub(super) async fn bad_headers(bed: &Bed) {
         &[("X-Timebridge-When", ""), ("X-Timebridge-Where", "out.bridge")],
         &[("X-Timebridge-When", &when), ("X-Timebridge-Where", "")],
     ];
-    bed.send("delay.in", cases.map(|headers| request("tb-bad", headers))).await;
+    fixture.send("delay.in", cases.map(|headers| request("tb-bad", headers))).await;
     let codes = ["missing_delay", "missing_target", "bad_delay", "bad_delay", "missing_target"];
-    assert_eq!(bed.rejected("tb-bad", 5).await, codes);
+    assert_eq!(fixture.rejected("tb-bad", 5).await, codes);
 }
 
 /// `WriteWithoutKey`, `WriteEmptyMessage`.
-pub(super) async fn without_key_and_empty(bed: &Bed) {
-    let target = bed.read(BrokerKind::Kafka, "out.bridge-empty").await;
+pub(super) async fn without_key_and_empty(fixture: &Fixture) {
+    let target = fixture.read(BrokerKind::Kafka, "out.bridge-empty").await;
     let when = rfc3339(now_ms(), 0);
     let make = |body: &str| request(body, &[("X-Timebridge-When", &when), ("X-Timebridge-Where", "out.bridge-empty")]);
     let empty = Message { key: Some(Bytes::from("empty")), ..make("") };
     let none = Message { key: Some(Bytes::from("none")), has_body: false, ..make("") };
-    bed.send("delay.in", [make("tb-no-key"), empty, none]).await;
+    fixture.send("delay.in", [make("tb-no-key"), empty, none]).await;
     let seen = target.until(3).await;
     let mut came: Vec<_> = seen.iter().map(|(_, message)| (message.key.clone(), message.has_body, message.body.len())).collect();
     came.sort();

@@ -8,10 +8,10 @@ use dwell::store::fsck::{self, Rules};
 use dwell::store::{Store, Unobserved, fleet};
 use dwell_testkit::servers::{AppendFsync, RedisOptions, RedisServer, find};
 
-use super::kind::{all_commands, lines, rig};
+use super::kind::{all_commands, env, lines};
 use crate::bridge::load::mixed;
-use crate::commands::bed::SECRET;
-use crate::store::bed::{FAR, KEEP, MAIN, RETRY, request, settings};
+use crate::commands::fixture::SECRET;
+use crate::store::fixture::{FAR, KEEP, MAIN, RETRY, request, settings};
 use crate::support::{namespace, wait_until};
 
 const DOC: &str = include_str!("../../../docs/how-to/redis.md");
@@ -45,17 +45,17 @@ async fn the_user_of_the_docs_can_do_all_that_dwell_does() {
         let master = RedisServer::start(options.clone()).await.unwrap();
         let replica = RedisServer::start(RedisOptions { replica_of: Some(master.port()), ..options }).await.unwrap();
         let lines = lines("single", &logged_in(&[master.url()]), durability);
-        let (rig, file) = rig("acl", master, &lines).await;
-        let (one, _two) = tokio::join!(rig.dwell(), rig.dwell());
-        rig.producer().send(&mixed(0..300)).await;
+        let (env, file) = env("acl", master, &lines).await;
+        let (one, _two) = tokio::join!(env.dwell(), env.dwell());
+        env.producer().send(&mixed(0..300)).await;
         all_commands(&file).await;
-        rig.settled().await;
+        env.settled().await;
         let (copies, arrived) = {
-            let book = rig.book.lock();
-            (book.sound().len(), book.distinct())
+            let ledger = env.ledger.lock();
+            (ledger.sound().len(), ledger.distinct())
         };
         assert_eq!((copies, arrived), (0, 300));
-        let refused = rig.redis.order(&["ACL", "LOG"]).await.unwrap();
+        let refused = env.redis.order(&["ACL", "LOG"]).await.unwrap();
         let mut objects = refused.windows(2).filter(|pair| pair[0] == "object").map(|pair| pair[1].as_str());
         // What the client library says of itself when it connects, and what is asked only to know better.
         assert!(objects.all(|object| object == "client|setinfo" || object == "config|get"), "{refused:?}");

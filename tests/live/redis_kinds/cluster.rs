@@ -6,9 +6,9 @@ use dwell::store::fsck;
 use dwell_testkit::servers::{RedisCluster, RedisOptions};
 
 use super::acl;
-use super::kind::{Bystanders, all_commands, jobs, lines, nothing_lost, now_ms, per_tick, rig, tag, tell_recovery};
-use crate::bridge::rig::SETTLE;
-use crate::store::bed::{KEEP, RETRY};
+use super::kind::{Bystanders, all_commands, env, jobs, lines, nothing_lost, now_ms, per_tick, tag, tell_recovery};
+use crate::bridge::environment::SETTLE;
+use crate::store::fixture::{KEEP, RETRY};
 use crate::support::wait_within;
 
 #[tokio::test]
@@ -17,60 +17,60 @@ async fn slots_that_move_and_a_master_that_is_killed_lose_nothing_that_replicas_
     let user = acl::user("cluster-*", &["replica", "cluster", "fsck"]);
     let cluster = RedisCluster::start(RedisOptions { user, ..RedisOptions::default() }).await.unwrap();
     let lines = lines("cluster", &acl::logged_in(&cluster.urls()), "replica");
-    let (mut rig, file) = rig("cluster", cluster, &lines).await;
-    let settings = rig.settings.redis.clone();
+    let (mut env, file) = env("cluster", cluster, &lines).await;
+    let settings = env.settings.redis.clone();
     let bystanders = Bystanders::new(&settings).await;
     let buckets = settings.buckets;
     let mut slots = Vec::new();
     let mut masters = Vec::new();
     for bucket in 0..buckets {
-        let slot = rig.redis.slot_of(&tag(&settings, bucket)).await.unwrap();
+        let slot = env.redis.slot_of(&tag(&settings, bucket)).await.unwrap();
         slots.push(slot);
-        masters.push(rig.redis.master_of(slot).await.unwrap());
+        masters.push(env.redis.master_of(slot).await.unwrap());
     }
     assert!(masters.iter().collect::<HashSet<_>>().len() > 1, "{masters:?}");
 
-    let (_one, _two) = tokio::join!(rig.dwell(), rig.dwell());
+    let (_one, _two) = tokio::join!(env.dwell(), env.dwell());
     let checks = all_commands(&file).await;
     assert!(checks.iter().any(|check| check["detail"].as_str().unwrap().contains("3 masters, each with 1 replicas")), "{checks:?}");
-    let load = rig.load(per_tick());
+    let load = env.load(per_tick());
     let share = jobs(1200) / 4;
-    rig.until_arrived(share).await;
-    let meta = rig.redis.slot_of(&format!("{}:meta", settings.namespace)).await.unwrap();
+    env.until_arrived(share).await;
+    let meta = env.redis.slot_of(&format!("{}:meta", settings.namespace)).await.unwrap();
     let mut changed = HashSet::new();
     for (bucket, slot) in [(Some(0), slots[0]), (Some(1), slots[1]), (Some(2), slots[2]), (None, meta)] {
-        let from = rig.redis.master_of(slot).await.unwrap();
-        rig.redis.migrate(slot, (from + 1) % 3).await.unwrap();
+        let from = env.redis.master_of(slot).await.unwrap();
+        env.redis.migrate(slot, (from + 1) % 3).await.unwrap();
         changed.extend(bucket);
     }
-    rig.redis.whole().await.unwrap();
-    rig.until_arrived(2 * share).await;
+    env.redis.whole().await.unwrap();
+    env.until_arrived(2 * share).await;
 
-    let dead = rig.redis.master_of(slots[0]).await.unwrap();
+    let dead = env.redis.master_of(slots[0]).await.unwrap();
     let mut lost = HashSet::new();
     for (bucket, slot) in (0_u16..).zip(&slots) {
-        if rig.redis.master_of(*slot).await.unwrap() == dead {
+        if env.redis.master_of(*slot).await.unwrap() == dead {
             lost.insert(bucket);
         }
     }
     let killed_ms = now_ms();
-    rig.redis.nodes[dead].kill().unwrap();
-    rig.redis.failed_over(slots[0], dead).await.unwrap();
+    env.redis.nodes[dead].kill().unwrap();
+    env.redis.failed_over(slots[0], dead).await.unwrap();
     let over_ms = now_ms();
     // Its replica has taken over, and is alone: what it is given waits until it has one again.
-    rig.redis.nodes[dead].restart().await.unwrap();
-    rig.redis.whole().await.unwrap();
+    env.redis.nodes[dead].restart().await.unwrap();
+    env.redis.whole().await.unwrap();
     println!("cluster: another master after {} ms, a replica for it after {} ms", over_ms - killed_ms, now_ms() - killed_ms);
-    let arrived = rig.book.lock().distinct();
-    rig.until_arrived((arrived + share).max(4 * share)).await;
+    let arrived = env.ledger.lock().distinct();
+    env.until_arrived((arrived + share).max(4 * share)).await;
     load.finish().await;
     // The bystanders wait for ever: only what is asked of the bridge must come to its end.
     changed.extend(lost.iter().copied());
     bystanders.cancel(|bucket| changed.contains(&bucket)).await;
-    let left = rig.settled().await;
+    let left = env.settled().await;
     assert_eq!(left.dead.iter().sum::<u64>(), 0);
-    nothing_lost(&rig, "cluster");
-    tell_recovery(&rig, "cluster", over_ms, |id| lost.contains(&bystanders.store().keys().bucket_of(id)));
+    nothing_lost(&env, "cluster");
+    tell_recovery(&env, "cluster", over_ms, |id| lost.contains(&bystanders.store().keys().bucket_of(id)));
     all_commands(&file).await;
 }
 
@@ -80,10 +80,10 @@ async fn a_wake_up_reaches_who_listens_at_another_node() {
     let settings = dwell::config::Redis {
         mode: dwell::config::RedisMode::Cluster,
         urls: cluster.urls(),
-        ..crate::store::bed::settings("", &crate::support::namespace("wakes"), 16)
+        ..crate::store::fixture::settings("", &crate::support::namespace("wakes"), 16)
     };
-    let store = crate::store::bed::open(&settings, &["main"]).await;
-    let heads = store.schedule(&[crate::store::bed::request("a", 1, crate::store::bed::FAR)]).await.unwrap().heads;
+    let store = crate::store::fixture::open(&settings, &["main"]).await;
+    let heads = store.schedule(&[crate::store::fixture::request("a", 1, crate::store::fixture::FAR)]).await.unwrap().heads;
     for node in &cluster.nodes {
         let (sender, mut heard) = tokio::sync::mpsc::unbounded_channel();
         let at_one = dwell::config::Redis { urls: vec![node.url()], ..settings.clone() };
@@ -108,9 +108,9 @@ async fn damage_is_found_on_every_master() {
     let settings = dwell::config::Redis {
         mode: dwell::config::RedisMode::Cluster,
         urls: cluster.urls(),
-        ..crate::store::bed::settings("", &crate::support::namespace("damage"), 16)
+        ..crate::store::fixture::settings("", &crate::support::namespace("damage"), 16)
     };
-    let store = crate::store::bed::open(&settings, &["main"]).await;
+    let store = crate::store::fixture::open(&settings, &["main"]).await;
     let mut odd = HashSet::new();
     for bucket in 0..store.keys().buckets() {
         let key = format!("{}:odd", tag(&settings, bucket));

@@ -8,9 +8,9 @@ use dwell::config::{Redis, RedisMode};
 use dwell::job::{Action, Verdict};
 use dwell::store::{Store, Unobserved};
 
-use crate::bridge::rig::{NO_DEDUPE, Rig};
-use crate::commands::bed::{Said, run_with};
-use crate::store::bed::{FAR, PAST, RETRY, action, request};
+use crate::bridge::environment::{Environment, NO_DEDUPE};
+use crate::commands::fixture::{Said, run_with};
+use crate::store::fixture::{FAR, PAST, RETRY, action, request};
 use crate::support::{namespace, wait_until};
 
 /// A broker of the namespace that nobody delivers to.
@@ -32,11 +32,11 @@ pub(super) fn lines(mode: &str, urls: &[String], durability: &str) -> String {
 }
 
 /// A bridge on this Redis, not started yet, and its settings as a file.
-pub(super) async fn rig<R>(test: &str, redis: R, lines: &str) -> (Rig<R>, tempfile::NamedTempFile) {
-    let rig = Rig::over(test, redis, lines, "", NO_DEDUPE).await;
+pub(super) async fn env<R>(test: &str, redis: R, lines: &str) -> (Environment<R>, tempfile::NamedTempFile) {
+    let env = Environment::over(test, redis, lines, "", NO_DEDUPE).await;
     let file = tempfile::NamedTempFile::new().unwrap();
-    std::fs::write(file.path(), rig.text()).unwrap();
-    (rig, file)
+    std::fs::write(file.path(), env.text()).unwrap();
+    (env, file)
 }
 
 /// Runs a command with these settings; it must succeed.
@@ -68,26 +68,26 @@ pub(super) async fn all_commands(file: &tempfile::NamedTempFile) -> Vec<serde_js
 /// What may be said of a run in which a master was lost: no job lost, early or damaged. Completions that were not replicated are made again, and
 /// where the claim was lost with them, under the number that the first one had. Prints the copies.
 #[track_caller]
-pub(super) fn nothing_lost<R>(rig: &Rig<R>, story: &str) {
-    let book = rig.book.lock();
-    let report = book.report();
+pub(super) fn nothing_lost<R>(env: &Environment<R>, story: &str) {
+    let ledger = env.ledger.lock();
+    let report = ledger.report();
     let wrong = [&report.lost, &report.early, &report.misdated, &report.damaged, &report.unexpected];
     assert!(wrong.iter().all(|list| list.is_empty()), "{story}: {wrong:?}");
     println!(
         "{story}: {} jobs asked for, {} lost, {} arrived, {} copies past the first, {} of them under the number of the first",
-        book.count(),
+        ledger.count(),
         report.lost.len(),
-        book.distinct(),
+        ledger.distinct(),
         report.duplicates.values().sum::<usize>(),
         report.unnumbered.len()
     );
 }
 
 /// Prints how long after this time (epoch ms) the first job was delivered: of any, and of these buckets.
-pub(super) fn tell_recovery<R>(rig: &Rig<R>, story: &str, since_ms: i64, is_meant: impl Fn(&str) -> bool) {
-    let book = rig.book.lock();
+pub(super) fn tell_recovery<R>(env: &Environment<R>, story: &str, since_ms: i64, is_meant: impl Fn(&str) -> bool) {
+    let ledger = env.ledger.lock();
     let first = |meant: &dyn Fn(&str) -> bool| {
-        let times = book.arrivals().filter(|(id, arrival)| arrival.at_ms >= since_ms && meant(id)).map(|(_, arrival)| arrival.at_ms);
+        let times = ledger.arrivals().filter(|(id, arrival)| arrival.at_ms >= since_ms && meant(id)).map(|(_, arrival)| arrival.at_ms);
         times.min().map_or("none".to_owned(), |at_ms| format!("{} ms", at_ms - since_ms))
     };
     println!("{story}: first delivery after the failover: of any job {}, of the master's own {}", first(&|_| true), first(&is_meant));

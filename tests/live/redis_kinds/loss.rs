@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use tempfile::TempDir;
 use tokio::task::JoinSet;
 
-use crate::store::bed::{FAR, MAIN, open, request, settings};
+use crate::store::fixture::{FAR, MAIN, open, request, settings};
 use crate::support::{namespace, wait_until};
 
 /// Callers side by side.

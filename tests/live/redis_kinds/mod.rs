@@ -7,8 +7,8 @@
 
 mod acl;
 mod cluster;
+mod durability;
 mod frozen;
-mod gate;
 mod kind;
 mod loss;
 mod sentinel;

@@ -4,22 +4,22 @@ use std::path::PathBuf;
 
 use dwell_testkit::servers::{AppendFsync, RedisOptions, RedisServer, find};
 
-use super::kind::{all_commands, lines, rig};
+use super::kind::{all_commands, env, lines};
 use crate::bridge::load::mixed;
 
 async fn bridge_on(program: PathBuf, name: &str) {
     let options = RedisOptions { program: Some(program), appendonly: Some(AppendFsync::EverySec), ..RedisOptions::default() };
     let server = RedisServer::start(options).await.unwrap();
     let lines = lines("single", &[server.url()], "fsync");
-    let (rig, file) = rig("version", server, &lines).await;
-    let _dwell = rig.dwell().await;
-    rig.producer().send(&mixed(0..600)).await;
+    let (env, file) = env("version", server, &lines).await;
+    let _dwell = env.dwell().await;
+    env.producer().send(&mixed(0..600)).await;
     let checks = all_commands(&file).await;
     assert!(checks.iter().any(|check| check["detail"].as_str().unwrap().starts_with(name)), "{checks:?}");
-    let left = rig.settled().await;
+    let left = env.settled().await;
     assert_eq!(left.dead.iter().sum::<u64>(), 0);
-    let book = rig.book.lock();
-    assert_eq!((book.sound().len(), book.distinct(), book.attempts_burned()), (0, 600, 0));
+    let ledger = env.ledger.lock();
+    assert_eq!((ledger.sound().len(), ledger.distinct(), ledger.attempts_burned()), (0, 600, 0));
 }
 
 #[tokio::test]

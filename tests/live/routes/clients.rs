@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
 
-use super::trio::Trio;
+use super::environment::Environment;
 use crate::support::python_libraries;
 
 /// Runs a client, gives it lines, and returns the lines that it prints.
@@ -41,11 +41,11 @@ fn header<'a>(line: &'a Value, name: &str) -> Option<&'a Value> {
     line["headers"].as_array()?.iter().find(|pair| pair[0] == name).map(|pair| &pair[1])
 }
 
-pub(super) async fn other_libraries_speak_to_it(trio: &Trio) {
+pub(super) async fn other_libraries_speak_to_it(env: &Environment) {
     join_all(BrokerKind::ALL.map(|kind| async move {
         let target = format!("out.client-{}", kind.as_str());
-        trio.declare(kind, &target).await;
-        let address = trio.address(kind);
+        env.declare(kind, &target).await;
+        let address = env.address(kind);
         let bodies: Vec<String> = (0..20).map(|number| STANDARD.encode([0, 255, number])).collect();
         let requests: Vec<Value> = bodies
             .iter()

@@ -6,16 +6,16 @@ use dwell::config::{self, Overrides};
 use dwell::store::Store;
 use dwell_connectors::conformance::proxy::{Direction, Flow, Proxy};
 use dwell_connectors::{Destination, Message};
+use dwell_testkit::environment::traffic::Producer;
 use dwell_testkit::servers::{BrokerKind, BrokerServer, DwellServer, RedisOptions, RedisServer};
-use dwell_testkit::stage::traffic::Producer;
 
-use super::trio::program;
+use super::environment::program;
 use crate::support::wait_within;
 
 /// `DWELL_CUT_OFF_JOBS` names another number.
 const JOBS: usize = 600;
 /// More than `hold`, the calls to Redis that are under way, and a Kafka group that shares out anew.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_instance_on_nats_that_is_cut_off_gives_its_share_away() {
@@ -63,7 +63,7 @@ async fn gives_its_share_away(kind: BrokerKind) {
         producer.flush().await.unwrap();
     };
     let stored = async |count: usize| {
-        wait_within(PATIENCE, &format!("{count} requests to be stored"), async || {
+        wait_within(TIMEOUT, &format!("{count} requests to be stored"), async || {
             (store.counts(&[]).await.unwrap().scheduled.iter().sum::<u64>() == count as u64).then_some(())
         })
         .await;

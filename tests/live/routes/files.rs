@@ -5,7 +5,7 @@ use std::path::Path;
 use dwell_connectors::Message;
 use dwell_testkit::servers::BrokerKind;
 
-use super::trio::{Trio, request};
+use super::environment::{Environment, request};
 
 /// A file, where requests go in and jobs come out, and what a request adds to say so.
 type File = (&'static str, BrokerKind, BrokerKind, &'static [(&'static str, &'static str)]);
@@ -34,27 +34,27 @@ pub(super) fn settings(name: &str, redis: &str, address: impl Fn(BrokerKind) -> 
     text.replace("redis://127.0.0.1:6379", redis)
 }
 
-pub(super) async fn each_file_runs_as_it_stands(trio: &mut Trio) {
+pub(super) async fn each_file_runs_as_it_stands(env: &mut Environment) {
     for kind in BrokerKind::ALL {
-        trio.declare(kind, TARGET).await;
+        env.declare(kind, TARGET).await;
     }
     for (name, from, to, more) in FILES {
-        run(trio, name).await;
+        run(env, name).await;
         let headers = [&[("delay-for", "200ms"), ("delay-target", TARGET), ("delay-id", name)], more].concat();
-        trio.send(from, [request(name, &headers)]).await;
-        assert_eq!(trio.read(to, TARGET).await.job(name).await.body, name);
+        env.send(from, [request(name, &headers)]).await;
+        assert_eq!(env.read(to, TARGET).await.job(name).await.body, name);
         // What was rejected before was acknowledged: another reader of the group does not reject it again.
-        trio.send(from, [request(name, &[("delay-for", "no time")])]).await;
-        let rejected = trio.read(from, "delay.rejected").await.until(1).await;
+        env.send(from, [request(name, &[("delay-for", "no time")])]).await;
+        let rejected = env.read(from, "delay.rejected").await.until(1).await;
         assert!(rejected.iter().all(|(_, message)| message.body == name), "{rejected:?}");
     }
-    run(trio, "envelope").await;
+    run(env, "envelope").await;
     let body = r#"{"command":"add","topic":"orders.close","id":"enveloped","delay":1,"TTR":60,"body":{"order":17}}"#;
-    trio.send(BrokerKind::Nats, [Message::new(body)]).await;
-    assert_eq!(trio.read(BrokerKind::Nats, TARGET).await.job("enveloped").await.body, r#"{"order":17}"#);
+    env.send(BrokerKind::Nats, [Message::new(body)]).await;
+    assert_eq!(env.read(BrokerKind::Nats, TARGET).await.job("enveloped").await.body, r#"{"order":17}"#);
 }
 
-async fn run(trio: &mut Trio, name: &str) {
-    let settings = settings(name, &trio.redis(), |kind| trio.address(kind));
-    trio.run_instead(&settings).await;
+async fn run(env: &mut Environment, name: &str) {
+    let settings = settings(name, &env.redis(), |kind| env.address(kind));
+    env.run_instead(&settings).await;
 }

@@ -7,11 +7,11 @@ use dwell::clock;
 use dwell::config::{self, Overrides};
 use dwell::store::Store;
 use dwell_connectors::{Acks, Destination, Message, Role};
+use dwell_testkit::environment::traffic::{Consumer, Producer};
 use dwell_testkit::servers::{DwellServer, KafkaOptions, KafkaServer, RedisOptions, RedisServer};
-use dwell_testkit::stage::traffic::{Consumer, Producer};
 use parking_lot::Mutex;
 
-use super::trio::{Seen, program, text};
+use super::environment::{Seen, program, text};
 use crate::support::{DEADLINE, wait_within};
 
 /// Requests in the backlog; `DWELL_BACKLOG_JOBS` names another number.

@@ -8,7 +8,7 @@ use dwell_connectors::{Message, Value};
 use dwell_testkit::servers::BrokerKind;
 use futures_util::future::join_all;
 
-use super::trio::{Reading, Trio, text};
+use super::environment::{Environment, Reading, text};
 
 /// Jobs a route; `DWELL_ROUTE_JOBS` names another number.
 const JOBS: usize = 300;
@@ -54,13 +54,13 @@ fn target(from: BrokerKind) -> String {
     format!("out.from-{}", from.as_str())
 }
 
-pub(super) async fn each_job_arrives_once_in_time_and_equal(trio: &Trio) {
+pub(super) async fn each_job_arrives_once_in_time_and_equal(env: &Environment) {
     let jobs = std::env::var("DWELL_ROUTE_JOBS").map_or(JOBS, |text| text.parse().expect("DWELL_ROUTE_JOBS is a number"));
     let routes: Vec<(BrokerKind, BrokerKind)> = BrokerKind::ALL.iter().flat_map(|from| BrokerKind::ALL.map(|to| (*from, to))).collect();
     let mut readings: HashMap<(BrokerKind, BrokerKind), Reading> = HashMap::new();
     for (from, to) in &routes {
-        trio.declare(*to, &target(*from)).await;
-        readings.insert((*from, *to), trio.read(*to, &target(*from)).await);
+        env.declare(*to, &target(*from)).await;
+        readings.insert((*from, *to), env.read(*to, &target(*from)).await);
     }
     let now_ms = clock::wall_ms();
     let planned: BTreeMap<(usize, usize), Vec<Job>> = routes
@@ -74,7 +74,7 @@ pub(super) async fn each_job_arrives_once_in_time_and_equal(trio: &Trio) {
             .filter(|((place, _), _)| routes[*place].0 == from)
             .flat_map(|(_, jobs)| jobs.iter().map(|job| job.message.clone()))
             .collect();
-        trio.send(from, messages)
+        env.send(from, messages)
     }))
     .await;
     for ((place, _), sent) in &planned {

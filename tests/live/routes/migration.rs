@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 use tokio::process::Command;
 
 use super::clients::client;
+use super::environment::program;
 use super::files;
-use super::trio::program;
 
 /// What stands before: the plugin's exchange, but of an ordinary type, because no RabbitMQ has the plugin any more.
 const BEFORE: &str = r#"{

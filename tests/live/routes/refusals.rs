@@ -7,7 +7,7 @@ use dwell_connectors::Message;
 use dwell_testkit::servers::BrokerKind;
 use futures_util::future::join_all;
 
-use super::trio::{Trio, request, text, texts};
+use super::environment::{Environment, request, text, texts};
 
 /// A request, the mistake in it, and where it is sent.
 fn mistakes(kind: BrokerKind) -> Vec<(Code, &'static str, Message)> {
@@ -47,18 +47,18 @@ fn taken(kind: BrokerKind) -> &'static str {
     }
 }
 
-pub(super) async fn each_mistake_is_rejected_with_its_code(trio: &Trio) {
+pub(super) async fn each_mistake_is_rejected_with_its_code(env: &Environment) {
     join_all(BrokerKind::ALL.map(|kind| async move {
-        let rejected = trio.read(kind, "delay.rejected").await;
+        let rejected = env.read(kind, "delay.rejected").await;
         let first = [("delay-for", "1h"), ("delay-target", "out.none"), ("delay-id", taken(kind))];
-        trio.send(kind, [request("first", &first)]).await;
+        env.send(kind, [request("first", &first)]).await;
         let cases = mistakes(kind);
         let numbered = |topic: &str| -> Vec<Message> {
             let of_topic = cases.iter().enumerate().filter(|(_, (_, at, _))| *at == topic);
             of_topic.map(|(number, (_, _, message))| message.clone().with_header("case", number.to_string())).collect()
         };
-        trio.send(kind, numbered("delay.in")).await;
-        trio.send_to(kind, "delay.envelope", numbered("delay.envelope")).await;
+        env.send(kind, numbered("delay.in")).await;
+        env.send_to(kind, "delay.envelope", numbered("delay.envelope")).await;
         let seen: HashMap<usize, Message> = rejected
             .until(cases.len())
             .await

@@ -8,7 +8,7 @@ use dwell::request::{Act, Schedule};
 use dwell::store::act::SweepRules;
 use dwell::store::settle::{Retry, Stood};
 
-use super::bed::{Bed, KEEP, MAIN, PAST, RETRY, action, held, request, retry};
+use super::fixture::{Fixture, KEEP, MAIN, PAST, RETRY, action, held, request, retry};
 
 #[derive(Clone)]
 enum Message {
@@ -25,12 +25,12 @@ fn act(what: Action, message: u64) -> Message {
     Message::Act(Box::new(action(what, "a", message)))
 }
 
-async fn deliver(bed: &Bed, messages: &[Message]) -> Vec<Verdict> {
+async fn deliver(fixture: &Fixture, messages: &[Message]) -> Vec<Verdict> {
     let mut verdicts = Vec::new();
     for message in messages {
         verdicts.push(match message {
-            Message::Schedule(request) => bed.put((**request).clone()).await,
-            Message::Act(act) => bed.act(act).await,
+            Message::Schedule(request) => fixture.put((**request).clone()).await,
+            Message::Act(act) => fixture.act(act).await,
         });
     }
     verdicts
@@ -42,24 +42,24 @@ async fn with_one_redelivery(log: &[Message], last: Option<u64>) {
     for end in 1..=log.len() {
         for start in 0..end {
             for published_at in 0..=end {
-                let bed = Bed::new().await;
+                let fixture = Fixture::new().await;
                 let mut published = Vec::new();
                 let mut first = Vec::new();
                 for at in 0..end {
                     if at == published_at {
-                        for lease in bed.claim().await.jobs {
+                        for lease in fixture.claim().await.jobs {
                             published.push(lease.record.fingerprint);
-                            assert!(bed.complete(&lease).await);
+                            assert!(fixture.complete(&lease).await);
                         }
                     }
-                    first.extend(deliver(&bed, &log[at..=at]).await);
+                    first.extend(deliver(&fixture, &log[at..=at]).await);
                 }
-                let before = bed.dump().await;
-                let again = deliver(&bed, &log[start..end]).await;
+                let before = fixture.dump().await;
+                let again = deliver(&fixture, &log[start..end]).await;
                 assert_eq!(again, first[start..], "redelivered from {start} to {end}");
-                assert_eq!(bed.dump().await, before, "redelivered from {start} to {end}");
-                deliver(&bed, &log[end..]).await;
-                let live: Vec<_> = bed.claim().await.jobs.iter().map(|lease| lease.record.fingerprint).collect();
+                assert_eq!(fixture.dump().await, before, "redelivered from {start} to {end}");
+                deliver(&fixture, &log[end..]).await;
+                let live: Vec<_> = fixture.claim().await.jobs.iter().map(|lease| lease.record.fingerprint).collect();
                 match last.map(u64::to_be_bytes) {
                     Some(last) => assert!(live == [last] || (live.is_empty() && published.contains(&last)), "{live:?} {published:?}"),
                     None => assert!(live.is_empty()),
@@ -96,138 +96,138 @@ async fn cancel_of_nothing_then_schedule_with_one_redelivery() {
 
 #[tokio::test]
 async fn cancel_by_a_call_then_redelivery_after_the_dedupe_window() {
-    let bed = Bed::new().await;
-    deliver(&bed, &[s(1)]).await;
+    let fixture = Fixture::new().await;
+    deliver(&fixture, &[s(1)]).await;
     let call = Act {
         origin: dwell::request::Origin { fingerprint: *b"a call's", check: false, is_message: false },
         ..action(Action::Cancel, "a", 0)
     };
-    assert_eq!(bed.act(&call).await, Verdict::Cancelled);
+    assert_eq!(fixture.act(&call).await, Verdict::Cancelled);
     for _ in 0..3 {
-        bed.store.sweep(0, SweepRules { dedupe_window_ms: 0, ..KEEP }).await.unwrap();
+        fixture.store.sweep(0, SweepRules { dedupe_window_ms: 0, ..KEEP }).await.unwrap();
     }
-    assert_eq!(deliver(&bed, &[s(1)]).await, [Verdict::Added]);
-    assert_eq!(bed.place("a").await, "none");
+    assert_eq!(deliver(&fixture, &[s(1)]).await, [Verdict::Added]);
+    assert_eq!(fixture.place("a").await, "none");
 }
 
 #[tokio::test]
 async fn an_old_complete_does_not_end_a_new_schedule_claimed_at_once() {
     // A deadline as fence would be the same for both claims where they fall into one millisecond.
     for _ in 0..50 {
-        let bed = Bed::new().await;
-        deliver(&bed, &[s(1)]).await;
-        let old = bed.claim_one().await;
-        deliver(&bed, &[s(2)]).await;
-        let new = bed.claim_one().await;
-        assert!(!bed.complete(&old).await);
-        assert!(bed.complete(&new).await);
+        let fixture = Fixture::new().await;
+        deliver(&fixture, &[s(1)]).await;
+        let old = fixture.claim_one().await;
+        deliver(&fixture, &[s(2)]).await;
+        let new = fixture.claim_one().await;
+        assert!(!fixture.complete(&old).await);
+        assert!(fixture.complete(&new).await);
     }
 }
 
 #[tokio::test]
 async fn cancelled_is_said_only_of_what_was_never_published() {
-    let bed = Bed::new().await;
-    let cancel = async |message| bed.act(&action(Action::Cancel, "a", message)).await;
-    deliver(&bed, &[s(1)]).await;
+    let fixture = Fixture::new().await;
+    let cancel = async |message| fixture.act(&action(Action::Cancel, "a", message)).await;
+    deliver(&fixture, &[s(1)]).await;
     assert_eq!(cancel(2).await, Verdict::Cancelled);
-    deliver(&bed, &[s(3)]).await;
-    let lease = bed.claim_one().await;
+    deliver(&fixture, &[s(3)]).await;
+    let lease = fixture.claim_one().await;
     assert_eq!(cancel(4).await, Verdict::InFlight);
-    assert!(!bed.complete(&lease).await);
-    deliver(&bed, &[s(5)]).await;
-    assert!(bed.release(&bed.claim_one().await, true).await);
+    assert!(!fixture.complete(&lease).await);
+    deliver(&fixture, &[s(5)]).await;
+    assert!(fixture.release(&fixture.claim_one().await, true).await);
     assert_eq!(cancel(6).await, Verdict::Cancelled);
-    deliver(&bed, &[s(7)]).await;
-    assert!(bed.release(&bed.claim_one().await, false).await);
+    deliver(&fixture, &[s(7)]).await;
+    assert!(fixture.release(&fixture.claim_one().await, false).await);
     assert_eq!(cancel(8).await, Verdict::CancelledAfterAttempt);
-    deliver(&bed, &[s(9)]).await;
-    assert!(bed.complete(&bed.claim_one().await).await);
+    deliver(&fixture, &[s(9)]).await;
+    assert!(fixture.complete(&fixture.claim_one().await).await);
     assert_eq!(cancel(10).await, Verdict::Fired);
 }
 
 #[tokio::test]
 async fn cancelled_after_attempt_where_the_owner_paused_past_its_lease() {
-    let bed = Bed::new().await;
-    deliver(&bed, &[s(1)]).await;
-    let owner = bed.claim_for(Duration::ZERO).await.jobs.remove(0);
+    let fixture = Fixture::new().await;
+    deliver(&fixture, &[s(1)]).await;
+    let owner = fixture.claim_for(Duration::ZERO).await.jobs.remove(0);
     // By its own clock it may publish no more.
     assert!(owner.deadline <= dwell::clock::now());
-    assert!(bed.release(&bed.rescue_one().await, false).await);
-    assert_eq!(bed.act(&action(Action::Cancel, "a", 2)).await, Verdict::CancelledAfterAttempt);
-    deliver(&bed, &[s(3)]).await;
-    assert!(!bed.complete(&owner).await && !bed.retry(&owner, 0).await);
-    assert_eq!(bed.claim_one().await.record.job.body, "body 3");
+    assert!(fixture.release(&fixture.rescue_one().await, false).await);
+    assert_eq!(fixture.act(&action(Action::Cancel, "a", 2)).await, Verdict::CancelledAfterAttempt);
+    deliver(&fixture, &[s(3)]).await;
+    assert!(!fixture.complete(&owner).await && !fixture.retry(&owner, 0).await);
+    assert_eq!(fixture.claim_one().await.record.job.body, "body 3");
 }
 
 #[tokio::test]
 async fn late_finish_of_the_first_schedule_after_a_replace_by_the_second() {
-    let bed = Bed::new().await;
-    deliver(&bed, &[s(1)]).await;
-    assert!(bed.hold(&bed.claim_one().await, 1_000_000).await);
+    let fixture = Fixture::new().await;
+    deliver(&fixture, &[s(1)]).await;
+    assert!(fixture.hold(&fixture.claim_one().await, 1_000_000).await);
     let later = request("a", 2, dwell::job::Due::At(1_000_000_000_777));
-    bed.put(later).await;
+    fixture.put(later).await;
     // Never attempted: the word cannot be of this schedule.
-    assert_eq!(deliver(&bed, &[act(Action::Finish, 3)]).await, [Verdict::NotFound]);
-    let lease = bed.claim_one().await;
+    assert_eq!(deliver(&fixture, &[act(Action::Finish, 3)]).await, [Verdict::NotFound]);
+    let lease = fixture.claim_one().await;
     let of_the_first = Act { seen_due: Some(1_000_000_000_000), ..action(Action::Finish, "a", 4) };
-    assert_eq!(bed.act(&of_the_first).await, Verdict::Stale);
+    assert_eq!(fixture.act(&of_the_first).await, Verdict::Stale);
     let of_the_second = Act { seen_due: Some(lease.state.due_ms), ..action(Action::Finish, "a", 5) };
-    assert_eq!(bed.act(&of_the_second).await, Verdict::Finished);
+    assert_eq!(fixture.act(&of_the_second).await, Verdict::Finished);
 }
 
 #[tokio::test]
 async fn fail_before_the_hold_counts() {
-    let bed = Bed::new().await;
-    deliver(&bed, &[s(1)]).await;
-    let lease = bed.claim_one().await;
-    assert_eq!(deliver(&bed, &[act(Action::Fail, 2)]).await, [Verdict::Failed]);
-    assert!(!bed.hold(&lease, 1000).await);
-    assert_eq!(bed.place("a").await, "due:main");
+    let fixture = Fixture::new().await;
+    deliver(&fixture, &[s(1)]).await;
+    let lease = fixture.claim_one().await;
+    assert_eq!(deliver(&fixture, &[act(Action::Fail, 2)]).await, [Verdict::Failed]);
+    assert!(!fixture.hold(&lease, 1000).await);
+    assert_eq!(fixture.place("a").await, "due:main");
 }
 
 #[tokio::test]
 async fn fail_redelivered_fails_once() {
-    let bed = Bed::new().await;
+    let fixture = Fixture::new().await;
     let mut once_more = request("a", 1, PAST);
     once_more.job.retry = Some(vec![0]);
-    bed.put(once_more).await;
-    assert!(bed.hold(&bed.claim_one().await, 1_000_000).await);
-    assert_eq!(deliver(&bed, &[act(Action::Fail, 2)]).await, [Verdict::Failed]);
-    assert!(bed.hold(&bed.claim_one().await, 1_000_000).await);
-    assert_eq!(deliver(&bed, &[act(Action::Fail, 2)]).await, [Verdict::Failed]);
-    assert_eq!(bed.place("a").await, "run");
+    fixture.put(once_more).await;
+    assert!(fixture.hold(&fixture.claim_one().await, 1_000_000).await);
+    assert_eq!(deliver(&fixture, &[act(Action::Fail, 2)]).await, [Verdict::Failed]);
+    assert!(fixture.hold(&fixture.claim_one().await, 1_000_000).await);
+    assert_eq!(deliver(&fixture, &[act(Action::Fail, 2)]).await, [Verdict::Failed]);
+    assert_eq!(fixture.place("a").await, "run");
 }
 
 #[tokio::test]
 async fn late_fail_of_the_first_attempt_during_the_second_is_stale() {
-    let bed = Bed::new().await;
-    deliver(&bed, &[s(1)]).await;
-    let first = bed.claim_one().await;
-    assert!(bed.hold(&first, 0).await);
-    let late = bed.rescue_one().await;
-    assert!(bed.retry(&late, 0).await);
-    assert!(bed.hold(&bed.claim_one().await, 1_000_000).await);
+    let fixture = Fixture::new().await;
+    deliver(&fixture, &[s(1)]).await;
+    let first = fixture.claim_one().await;
+    assert!(fixture.hold(&first, 0).await);
+    let late = fixture.rescue_one().await;
+    assert!(fixture.retry(&late, 0).await);
+    assert!(fixture.hold(&fixture.claim_one().await, 1_000_000).await);
     let word = Act { seen_due: Some(first.state.due_ms), seen_attempt: Some(1), ..action(Action::Fail, "a", 2) };
-    assert_eq!(bed.store.act(&word, RETRY).await.unwrap().verdict, Verdict::Stale);
-    assert_eq!(bed.place("a").await, "run");
+    assert_eq!(fixture.store.act(&word, RETRY).await.unwrap().verdict, Verdict::Stale);
+    assert_eq!(fixture.place("a").await, "run");
 }
 
 #[tokio::test]
 async fn retry_none_killed_between_claim_and_publish_is_not_dead_unpublished() {
-    let bed = Bed::new().await;
+    let fixture = Fixture::new().await;
     let mut once = request("a", 1, PAST);
     once.job.retry = Some(Vec::new());
-    bed.put(once).await;
+    fixture.put(once).await;
     for _ in 0..4 {
-        bed.claim_for(Duration::ZERO).await;
-        let rescued = bed.rescue_one().await;
+        fixture.claim_for(Duration::ZERO).await;
+        let rescued = fixture.rescue_one().await;
         assert!(rescued.state.taken_over && rescued.state.step == 0 && rescued.state.reason.is_none());
-        assert!(bed.release(&rescued, false).await);
+        assert!(fixture.release(&rescued, false).await);
     }
-    let lease = bed.claim_one().await;
+    let lease = fixture.claim_one().await;
     assert_eq!((lease.state.step, lease.state.reason), (0, None));
     // Published and failed: now its only attempt is used up.
     let dies = Retry { dies: Some(DeadReason::RetriesExhausted), ..retry(&lease, 0) };
-    assert_eq!(bed.store.retry(0, MAIN, &[dies]).await.unwrap(), [Stood::Settled]);
-    assert_eq!(held(&bed.claim_one().await).id.as_str(), "a");
+    assert_eq!(fixture.store.retry(0, MAIN, &[dies]).await.unwrap(), [Stood::Settled]);
+    assert_eq!(held(&fixture.claim_one().await).id.as_str(), "a");
 }

@@ -10,32 +10,32 @@ use dwell::store::read::Place;
 use dwell::store::settle::{Release, Retry, Stood};
 use dwell_testkit::servers::{RedisOptions, RedisServer};
 
-use super::bed::{Bed, FAR, LEASE, MAIN, PAST, held, id, one_of, request};
+use super::fixture::{FAR, Fixture, LEASE, MAIN, PAST, held, id, one_of, request};
 use super::lossy::Lossy;
 use crate::support::wait_until;
 
 #[tokio::test]
 async fn a_claim_takes_what_is_due_in_order_and_tells_what_is_next() {
-    let bed = Bed::new().await;
-    let before = bed.store.read_clock().await.unwrap();
+    let fixture = Fixture::new().await;
+    let before = fixture.store.read_clock().await.unwrap();
     for (n, due) in [(1, Due::At(3000)), (2, Due::At(1000)), (3, Due::At(2000)), (4, FAR), (5, Due::At(4_000_000_000_001))] {
-        bed.put(request(&format!("job-{n}"), n, due)).await;
+        fixture.put(request(&format!("job-{n}"), n, due)).await;
     }
-    let taken = bed.claim().await;
+    let taken = fixture.claim().await;
     assert_eq!(taken.jobs.iter().map(|lease| lease.id.as_str()).collect::<Vec<_>>(), ["job-2", "job-3", "job-1"]);
     assert_eq!((taken.next_ms, taken.more, taken.unknown, taken.orphans), (Some(4_000_000_000_000), false, 0, 0));
     assert!(taken.now_us >= before);
     let first = &taken.jobs[0];
     assert_eq!((first.state.attempt, first.state.step, first.state.due_ms, first.state.crashes), (1, 0, 1000, 0));
     assert_eq!((first.state.generation, first.state.fence), (first.record.generation, first.fence));
-    assert_eq!(bed.place("job-1").await, "run");
-    let found = bed.store.find(&id("job-1")).await.unwrap().unwrap();
+    assert_eq!(fixture.place("job-1").await, "run");
+    let found = fixture.store.find(&id("job-1")).await.unwrap().unwrap();
     assert_eq!(found.place, Place::Reserved);
     assert!(found.score_ms >= before / 1000 + 600_000);
 
-    let empty = bed.claim().await;
+    let empty = fixture.claim().await;
     assert!(empty.jobs.is_empty() && empty.next_ms == Some(4_000_000_000_000));
-    assert_eq!(Bed::new().await.claim().await.next_ms, None);
+    assert_eq!(Fixture::new().await.claim().await.next_ms, None);
 }
 
 /// What is due within two minutes.
@@ -43,72 +43,72 @@ const SOON: Ask = Ask { lease: LEASE, most: 128, most_bytes: 1 << 20, ahead: Dur
 
 #[tokio::test]
 async fn what_is_due_in_a_moment_is_taken_too_and_says_when() {
-    let bed = Bed::new().await;
-    bed.put(request("soon", 1, Due::In(60_000))).await;
-    bed.put(request("now", 2, PAST)).await;
-    bed.put(request("later", 3, Due::In(180_000))).await;
-    let due_ms = bed.store.find(&id("soon")).await.unwrap().unwrap().score_ms;
-    let taken = bed.store.claim_ahead(0, MAIN, SOON).await.unwrap();
+    let fixture = Fixture::new().await;
+    fixture.put(request("soon", 1, Due::In(60_000))).await;
+    fixture.put(request("now", 2, PAST)).await;
+    fixture.put(request("later", 3, Due::In(180_000))).await;
+    let due_ms = fixture.store.find(&id("soon")).await.unwrap().unwrap().score_ms;
+    let taken = fixture.store.claim_ahead(0, MAIN, SOON).await.unwrap();
     let now = clock::now();
     let [past, soon] = &taken.jobs[..] else { panic!("{taken:?}") };
     assert_eq!((past.id.as_str(), soon.id.as_str(), soon.state.due_ms), ("now", "soon", due_ms));
     assert!(past.ready <= now && soon.ready - now <= Duration::from_secs(60) && soon.ready - now > Duration::from_secs(50));
-    assert_eq!(taken.next_ms, Some(bed.store.find(&id("later")).await.unwrap().unwrap().score_ms));
+    assert_eq!(taken.next_ms, Some(fixture.store.find(&id("later")).await.unwrap().unwrap().score_ms));
     // Not before it is due by Redis's clock, which is read after ours: that makes it look later by the way there, never earlier.
     let left_us = i64::try_from((soon.ready - clock::now()).as_micros()).unwrap();
-    assert!(bed.store.read_clock().await.unwrap() + left_us >= due_ms * 1000);
+    assert!(fixture.store.read_clock().await.unwrap() + left_us >= due_ms * 1000);
 
     // Given back, it is due no sooner.
     let back = [Release { job: held(soon), pause_ms: 0, unpublished: true }];
-    assert_eq!(bed.store.release(0, MAIN, &back).await.unwrap(), [Stood::Settled]);
-    let found = bed.store.find(&id("soon")).await.unwrap().unwrap();
+    assert_eq!(fixture.store.release(0, MAIN, &back).await.unwrap(), [Stood::Settled]);
+    let found = fixture.store.find(&id("soon")).await.unwrap().unwrap();
     assert_eq!((found.score_ms, found.state.unwrap().attempt), (due_ms, 0));
     // After an attempt its due time is that of the next one, which its holder knows.
-    let soon = one_of(bed.store.claim_ahead(0, MAIN, SOON).await.unwrap());
+    let soon = one_of(fixture.store.claim_ahead(0, MAIN, SOON).await.unwrap());
     let retried = [Retry { job: held(&soon), wait_ms: 60_000, unpublished: false, dies: None, error: "x".to_owned() }];
-    assert_eq!(bed.store.retry(0, MAIN, &retried).await.unwrap(), [Stood::Settled]);
-    let next_ms = bed.store.find(&id("soon")).await.unwrap().unwrap().score_ms;
-    let soon = one_of(bed.store.claim_ahead(0, MAIN, SOON).await.unwrap());
+    assert_eq!(fixture.store.retry(0, MAIN, &retried).await.unwrap(), [Stood::Settled]);
+    let next_ms = fixture.store.find(&id("soon")).await.unwrap().unwrap().score_ms;
+    let soon = one_of(fixture.store.claim_ahead(0, MAIN, SOON).await.unwrap());
     let pause_ms = clock::whole_ms(soon.ready - clock::now());
     let back = [Release { job: held(&soon), pause_ms, unpublished: true }];
-    assert_eq!(bed.store.release(0, MAIN, &back).await.unwrap(), [Stood::Settled]);
-    let found = bed.store.find(&id("soon")).await.unwrap().unwrap();
+    assert_eq!(fixture.store.release(0, MAIN, &back).await.unwrap(), [Stood::Settled]);
+    let found = fixture.store.find(&id("soon")).await.unwrap().unwrap();
     assert!(found.score_ms >= next_ms, "{} ms early", next_ms - found.score_ms);
 }
 
 #[tokio::test]
 async fn what_a_lost_claim_took_early_is_not_early_when_it_is_given_back() {
-    let bed = Bed::new().await;
-    bed.put(request("soon", 1, Due::In(60_000))).await;
-    let due_ms = bed.store.find(&id("soon")).await.unwrap().unwrap().score_ms;
-    let lossy = Lossy::beside(&bed).await;
-    lossy.lose_a_claim(&bed, 128, SOON.ahead).await;
-    assert_eq!(bed.place("soon").await, "run");
+    let fixture = Fixture::new().await;
+    fixture.put(request("soon", 1, Due::In(60_000))).await;
+    let due_ms = fixture.store.find(&id("soon")).await.unwrap().unwrap().score_ms;
+    let lossy = Lossy::beside(&fixture).await;
+    lossy.lose_a_claim(&fixture, 128, SOON.ahead).await;
+    assert_eq!(fixture.place("soon").await, "run");
     assert!(lossy.store.claim(0, MAIN, LEASE, 128, 1 << 20).await.unwrap().jobs.is_empty());
-    let found = bed.store.find(&id("soon")).await.unwrap().unwrap();
+    let found = fixture.store.find(&id("soon")).await.unwrap().unwrap();
     assert_eq!((found.score_ms, found.place, found.state.unwrap().attempt), (due_ms, Place::Scheduled, 0));
 }
 
 #[tokio::test]
 async fn a_large_record_that_would_not_fit_is_not_fetched() {
     let server = RedisServer::start(RedisOptions::default()).await.unwrap();
-    let bed = Bed::on(&server.url(), 1, &[MAIN]).await;
+    let fixture = Fixture::on(&server.url(), 1, &[MAIN]).await;
     for n in 1..=2 {
         let mut large = request(&format!("job-{n}"), n, PAST);
         large.job.body = vec![0; 600_000].into();
-        bed.put(large).await;
+        fixture.put(large).await;
     }
-    bed.redis(&["CONFIG", "RESETSTAT"]).await;
-    let taken = bed.store.claim(0, MAIN, LEASE, 128, 1 << 20).await.unwrap();
+    fixture.redis(&["CONFIG", "RESETSTAT"]).await;
+    let taken = fixture.store.claim(0, MAIN, LEASE, 128, 1 << 20).await.unwrap();
     assert_eq!((taken.jobs.len(), taken.more), (1, true));
-    let redis::Value::BulkString(stats) = bed.redis(&["INFO", "commandstats"]).await else { panic!() };
+    let redis::Value::BulkString(stats) = fixture.redis(&["INFO", "commandstats"]).await else { panic!() };
     let stats = String::from_utf8(stats).unwrap();
     assert!(stats.contains("cmdstat_hmget:calls=2,"), "of the record and its state: {stats}");
 }
 
 #[tokio::test]
 async fn a_claim_is_bounded_in_jobs_and_bytes() {
-    let bed = Bed::new().await;
+    let fixture = Fixture::new().await;
     let batch: Vec<_> = (0..10)
         .map(|n| {
             let mut request = request(&format!("job-{n}"), n, Due::At(n.cast_signed()));
@@ -116,9 +116,9 @@ async fn a_claim_is_bounded_in_jobs_and_bytes() {
             request
         })
         .collect();
-    bed.store.schedule(&batch).await.unwrap();
+    fixture.store.schedule(&batch).await.unwrap();
     let claim = async |most, bytes| {
-        let taken = bed.store.claim(0, MAIN, LEASE, most, bytes).await.unwrap();
+        let taken = fixture.store.claim(0, MAIN, LEASE, most, bytes).await.unwrap();
         (taken.jobs.len(), taken.more)
     };
     assert_eq!(claim(3, 1 << 20).await, (3, true));
@@ -132,7 +132,7 @@ async fn a_claim_is_bounded_in_jobs_and_bytes() {
 
 #[tokio::test]
 async fn each_job_is_claimed_once_in_order_whatever_its_size_and_what_stands_between() {
-    let bed = Bed::new().await;
+    let fixture = Fixture::new().await;
     let name = |n: usize| format!("job-{n:03}");
     // Mixed, so that slices grow, and meet what does not fit.
     let sizes = [100, 100, 40_000, 200, 400_000, 100, 300_000, 1_500_000, 100];
@@ -144,18 +144,18 @@ async fn each_job_is_claimed_once_in_order_whatever_its_size_and_what_stands_bet
         })
         .collect();
     for some in batch.chunks(8) {
-        bed.store.schedule(some).await.unwrap();
+        fixture.store.schedule(some).await.unwrap();
     }
     let (orphans, later): (Vec<usize>, Vec<usize>) = ((5..120).step_by(17).collect(), (0..120).step_by(13).collect());
     for &n in &orphans {
-        bed.redis(&["HDEL", &bed.key("jobs"), &name(n)]).await;
+        fixture.redis(&["HDEL", &fixture.key("jobs"), &name(n)]).await;
     }
     for &n in later.iter().filter(|n| !orphans.contains(n)) {
-        bed.redis(&["HSET", &bed.key("jobs"), &name(n), "\x02 of a later version"]).await;
+        fixture.redis(&["HSET", &fixture.key("jobs"), &name(n), "\x02 of a later version"]).await;
     }
     let mut came = Vec::new();
     loop {
-        let taken = bed.claim().await;
+        let taken = fixture.claim().await;
         let bytes: usize = taken.jobs.iter().map(|lease| lease.record.job.body.len()).sum();
         assert!(bytes <= 1 << 20 || taken.jobs.len() == 1, "{bytes} bytes in {} jobs", taken.jobs.len());
         came.extend(taken.jobs.iter().map(|lease| lease.id.as_str().to_owned()));
@@ -166,65 +166,65 @@ async fn each_job_is_claimed_once_in_order_whatever_its_size_and_what_stands_bet
     let healthy = |n: &usize| !orphans.contains(n) && !later.contains(n);
     assert_eq!(came, (0..120).filter(healthy).map(name).collect::<Vec<_>>());
     let left = (0..120).filter(|n| later.contains(n) && !orphans.contains(n)).count();
-    assert_eq!(bed.redis(&["ZCARD", &bed.key("due:main")]).await, redis::Value::Int(left as i64));
-    assert_eq!(bed.redis(&["ZCARD", &bed.key("run")]).await, redis::Value::Int(came.len() as i64));
+    assert_eq!(fixture.redis(&["ZCARD", &fixture.key("due:main")]).await, redis::Value::Int(left as i64));
+    assert_eq!(fixture.redis(&["ZCARD", &fixture.key("run")]).await, redis::Value::Int(came.len() as i64));
 }
 
 #[tokio::test]
 async fn what_many_claims_look_through_is_no_list() {
-    let bed = Bed::new().await;
+    let fixture = Fixture::new().await;
     let mut batch: Vec<_> = (0..16).map(|n| request(&format!("job-{n}"), n, PAST)).collect();
     // A producer may choose any id but one with control characters.
     batch.extend(["-", " ", "0", "\u{ff}"].map(|one| request(&one.repeat(65), 16 + u64::from(one.as_bytes()[0]), PAST)));
-    bed.store.schedule(&batch).await.unwrap();
-    assert_eq!(bed.claim().await.jobs.len(), 20);
-    let encoding = bed.redis(&["OBJECT", "ENCODING", &bed.key("run")]).await;
+    fixture.store.schedule(&batch).await.unwrap();
+    assert_eq!(fixture.claim().await.jobs.len(), 20);
+    let encoding = fixture.redis(&["OBJECT", "ENCODING", &fixture.key("run")]).await;
     assert_eq!(encoding, redis::Value::BulkString(b"skiplist".to_vec()));
-    assert_eq!(bed.redis(&["ZCARD", &bed.key("run")]).await, redis::Value::Int(20), "all of them, and nothing else");
+    assert_eq!(fixture.redis(&["ZCARD", &fixture.key("run")]).await, redis::Value::Int(20), "all of them, and nothing else");
 }
 
 #[tokio::test]
 async fn jobs_of_a_later_version_stay_and_hide_nothing() {
-    let bed = Bed::new().await;
+    let fixture = Fixture::new().await;
     let batch: Vec<_> = (0..400).map(|n| request(&format!("later-{n:03}"), n, Due::At(n.cast_signed()))).collect();
-    bed.store.schedule(&batch).await.unwrap();
+    fixture.store.schedule(&batch).await.unwrap();
     for n in 0..400 {
-        bed.redis(&["HSET", &bed.key("jobs"), &format!("later-{n:03}"), "\x02 of a later version"]).await;
+        fixture.redis(&["HSET", &fixture.key("jobs"), &format!("later-{n:03}"), "\x02 of a later version"]).await;
     }
-    bed.put(request("known", 1000, Due::At(500))).await;
-    let taken = bed.claim().await;
+    fixture.put(request("known", 1000, Due::At(500))).await;
+    let taken = fixture.claim().await;
     assert_eq!((taken.jobs.len(), taken.unknown), (1, 400));
     assert_eq!(taken.jobs[0].id.as_str(), "known");
-    assert_eq!(bed.place("later-399").await, "due:main");
+    assert_eq!(fixture.place("later-399").await, "due:main");
     // An action on one of them is refused, and so is a new schedule: neither knows what it would change.
-    let error = bed.store.act(&super::bed::action(dwell::job::Action::Cancel, "later-000", 2000), &[]).await.unwrap_err();
+    let error = fixture.store.act(&super::fixture::action(dwell::job::Action::Cancel, "later-000", 2000), &[]).await.unwrap_err();
     assert!(error.class == dwell::store::error::Class::Script && error.message.contains("DWELL_VERSION"), "{error}");
     for conflict in [Conflict::Replace, Conflict::Keep, Conflict::Reject] {
-        let error = bed.store.schedule(&[Schedule { conflict, ..request("later-000", 2001, FAR) }]).await.unwrap_err();
+        let error = fixture.store.schedule(&[Schedule { conflict, ..request("later-000", 2001, FAR) }]).await.unwrap_err();
         assert!(error.is_unreadable(), "{error}");
     }
-    let before = bed.redis(&["HGET", &bed.key("jobs"), "later-000"]).await;
+    let before = fixture.redis(&["HGET", &fixture.key("jobs"), "later-000"]).await;
     assert_eq!(before, redis::Value::BulkString(b"\x02 of a later version".to_vec()));
-    assert_eq!(bed.place("later-000").await, "due:main");
+    assert_eq!(fixture.place("later-000").await, "due:main");
 }
 
 #[tokio::test]
 async fn any_number_of_jobs_of_a_later_version_hides_nothing_and_each_is_looked_at_once() {
     const LATER: u64 = 2500;
-    let bed = Bed::new().await;
+    let fixture = Fixture::new().await;
     let later = |n: u64| format!("later-{n:04}");
     for n in 0..LATER / 100 {
         let batch: Vec<_> = (100 * n..100 * (n + 1)).map(|n| request(&later(n), n, Due::At(1000 + n.cast_signed()))).collect();
-        bed.store.schedule(&batch).await.unwrap();
+        fixture.store.schedule(&batch).await.unwrap();
     }
     for n in 0..LATER {
-        bed.redis(&["HSET", &bed.key("jobs"), &later(n), "\x02 of a later version"]).await;
+        fixture.redis(&["HSET", &fixture.key("jobs"), &later(n), "\x02 of a later version"]).await;
     }
-    bed.put(request("behind", 5000, Due::At(90_000))).await;
+    fixture.put(request("behind", 5000, Due::At(90_000))).await;
     let until_nothing = async || {
         let (mut ids, mut calls) = (Vec::new(), 0);
         loop {
-            let taken = bed.claim().await;
+            let taken = fixture.claim().await;
             ids.extend(taken.jobs.iter().map(|lease| lease.id.as_str().to_owned()));
             calls += 1;
             if !taken.more {
@@ -235,44 +235,44 @@ async fn any_number_of_jobs_of_a_later_version_hides_nothing_and_each_is_looked_
     };
     assert_eq!(until_nothing().await, (vec!["behind".to_owned()], 2500, 3));
     // Behind them, on and on: one call.
-    bed.put(request("behind again", 5001, Due::At(90_001))).await;
-    bed.put(request("further behind", 5002, Due::At(90_002))).await;
+    fixture.put(request("behind again", 5001, Due::At(90_001))).await;
+    fixture.put(request("further behind", 5002, Due::At(90_002))).await;
     assert_eq!(until_nothing().await, (vec!["behind again".to_owned(), "further behind".to_owned()], 2500, 1));
     // Among them, with a time that was over long ago.
-    bed.put(request("among", 5003, Due::At(1500))).await;
+    fixture.put(request("among", 5003, Due::At(1500))).await;
     assert_eq!(until_nothing().await.0, ["among"]);
     // Who can read them took some, also the last.
     for n in (0..700).chain([LATER - 1]) {
-        bed.redis(&["ZREM", &bed.key("due:main"), &later(n)]).await;
+        fixture.redis(&["ZREM", &fixture.key("due:main"), &later(n)]).await;
     }
-    bed.put(request("behind fewer", 5004, Due::At(90_003))).await;
+    fixture.put(request("behind fewer", 5004, Due::At(90_003))).await;
     let (ids, unknown, _) = until_nothing().await;
     assert_eq!((ids, unknown), (vec!["behind fewer".to_owned()], 1799));
     for n in 700..900 {
-        bed.redis(&["ZREM", &bed.key("due:main"), &later(n)]).await;
+        fixture.redis(&["ZREM", &fixture.key("due:main"), &later(n)]).await;
     }
-    bed.put(request("behind fewer still", 5005, Due::At(90_004))).await;
+    fixture.put(request("behind fewer still", 5005, Due::At(90_004))).await;
     assert_eq!(until_nothing().await, (vec!["behind fewer still".to_owned()], 1599, 1));
-    assert_eq!(bed.place(&later(1000)).await, "due:main");
+    assert_eq!(fixture.place(&later(1000)).await, "due:main");
 }
 
 #[tokio::test]
 async fn any_number_of_leases_of_a_later_version_hides_none_that_is_over() {
-    let bed = Bed::new().await;
+    let fixture = Fixture::new().await;
     for n in 0..12 {
         let batch: Vec<_> = (100 * n..100 * (n + 1)).map(|n| request(&format!("job-{n:04}"), n, PAST)).collect();
-        bed.store.schedule(&batch).await.unwrap();
+        fixture.store.schedule(&batch).await.unwrap();
     }
-    while bed.claim_for(Duration::ZERO).await.more {}
+    while fixture.claim_for(Duration::ZERO).await.more {}
     for n in 0..1200 {
-        bed.redis(&["HSET", &bed.key("jobs"), &format!("job-{n:04}"), "\x02 of a later version"]).await;
+        fixture.redis(&["HSET", &fixture.key("jobs"), &format!("job-{n:04}"), "\x02 of a later version"]).await;
     }
     // Leases that end later.
-    bed.put(request("behind", 5000, PAST)).await;
+    fixture.put(request("behind", 5000, PAST)).await;
     wait_until("its lease is over", async || {
-        bed.claim_for(Duration::from_millis(1)).await;
-        let first = bed.store.rescue(0, LEASE, 128, 1 << 20).await.unwrap();
-        let second = bed.store.rescue(0, LEASE, 128, 1 << 20).await.unwrap();
+        fixture.claim_for(Duration::from_millis(1)).await;
+        let first = fixture.store.rescue(0, LEASE, 128, 1 << 20).await.unwrap();
+        let second = fixture.store.rescue(0, LEASE, 128, 1 << 20).await.unwrap();
         first.jobs.iter().chain(&second.jobs).any(|lease| lease.id.as_str() == "behind").then_some(())
     })
     .await;
@@ -280,31 +280,31 @@ async fn any_number_of_leases_of_a_later_version_hides_none_that_is_over() {
 
 #[tokio::test]
 async fn what_a_claim_took_without_our_hearing_of_it_is_given_back_unburned() {
-    let bed = Bed::new().await;
-    bed.put(request("a", 1, PAST)).await;
-    bed.put(request("other", 2, PAST)).await;
+    let fixture = Fixture::new().await;
+    fixture.put(request("a", 1, PAST)).await;
+    fixture.put(request("other", 2, PAST)).await;
     // Taken by another instance, under another nonce: not touched.
-    let other: Lease = bed.store.claim(0, MAIN, LEASE, 1, 1).await.unwrap().jobs.remove(0);
-    let lossy = Lossy::beside(&bed).await;
-    lossy.lose_a_claim(&bed, 128, Duration::ZERO).await;
-    assert_eq!((bed.place("a").await, bed.place("other").await), ("run".to_owned(), "run".to_owned()));
+    let other: Lease = fixture.store.claim(0, MAIN, LEASE, 1, 1).await.unwrap().jobs.remove(0);
+    let lossy = Lossy::beside(&fixture).await;
+    lossy.lose_a_claim(&fixture, 128, Duration::ZERO).await;
+    assert_eq!((fixture.place("a").await, fixture.place("other").await), ("run".to_owned(), "run".to_owned()));
     let lease = one_of(lossy.store.claim(0, MAIN, LEASE, 128, 1 << 20).await.unwrap());
     assert_ne!(lease.id, other.id);
     assert_eq!(lease.state.attempt, 1);
-    assert!(bed.complete(&lease).await && bed.complete(&other).await);
+    assert!(fixture.complete(&lease).await && fixture.complete(&other).await);
 }
 
 #[tokio::test]
 async fn a_lost_claim_is_found_among_many_leases() {
-    let bed = Bed::new().await;
-    let lossy = Lossy::beside(&bed).await;
+    let fixture = Fixture::new().await;
+    let lossy = Lossy::beside(&fixture).await;
     for round in 0..12 {
         let batch: Vec<_> = (0..100).map(|n| request(&format!("job-{round}-{n}"), round * 100 + n, PAST)).collect();
-        bed.store.schedule(&batch).await.unwrap();
+        fixture.store.schedule(&batch).await.unwrap();
         if round == 8 {
-            lossy.lose_a_claim(&bed, 128, Duration::ZERO).await;
+            lossy.lose_a_claim(&fixture, 128, Duration::ZERO).await;
         } else {
-            super::bed::open(&bed.settings, &[MAIN]).await.claim(0, MAIN, LEASE, 128, 1 << 20).await.unwrap();
+            super::fixture::open(&fixture.settings, &[MAIN]).await.claim(0, MAIN, LEASE, 128, 1 << 20).await.unwrap();
         }
     }
     let taken = lossy.store.claim(0, MAIN, LEASE, 128, 1 << 20).await.unwrap();
@@ -314,10 +314,10 @@ async fn a_lost_claim_is_found_among_many_leases() {
 
 #[tokio::test]
 async fn claims_at_once_take_different_jobs_under_different_fences() {
-    let bed = Bed::new().await;
+    let fixture = Fixture::new().await;
     let batch: Vec<_> = (0..20).map(|n| request(&format!("job-{n}"), n, PAST)).collect();
-    bed.store.schedule(&batch).await.unwrap();
-    let claims = (0..4).map(|_| bed.store.claim(0, MAIN, LEASE, 5, 1 << 20));
+    fixture.store.schedule(&batch).await.unwrap();
+    let claims = (0..4).map(|_| fixture.store.claim(0, MAIN, LEASE, 5, 1 << 20));
     let taken = futures_util::future::try_join_all(claims).await.unwrap();
     let jobs: Vec<&Lease> = taken.iter().flat_map(|taken| &taken.jobs).collect();
     let ids: std::collections::HashSet<&str> = jobs.iter().map(|lease| lease.id.as_str()).collect();

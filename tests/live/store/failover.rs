@@ -5,35 +5,35 @@ use dwell::store::error::Class;
 use dwell::store::settle::{Over, Stood};
 use dwell_testkit::servers::{RedisOptions, RedisServer};
 
-use super::bed::{Bed, FAR, LEASE, MAIN, PAST, RETRY, action, held, open, request, settings};
+use super::fixture::{FAR, Fixture, LEASE, MAIN, PAST, RETRY, action, held, open, request, settings};
 use crate::support::{redis_link, wait_until};
 
 #[tokio::test]
 async fn a_failover_that_loses_claims_loses_no_job_and_tells_no_lie() {
     let master = RedisServer::start(RedisOptions::default()).await.unwrap();
     let replica = RedisServer::start(RedisOptions { replica_of: Some(master.port()), ..RedisOptions::default() }).await.unwrap();
-    let bed = Bed::on(&master.url(), 1, &[MAIN]).await;
+    let fixture = Fixture::on(&master.url(), 1, &[MAIN]).await;
     for (message, name) in [(1, "claimed"), (2, "completed"), (3, "cancelled")] {
-        bed.put(request(name, message, PAST)).await;
+        fixture.put(request(name, message, PAST)).await;
     }
-    bed.put(request("ahead", 4, FAR)).await;
-    let replicas: i64 = redis::cmd("WAIT").arg(1).arg(20_000).query_async(&mut bed.raw.clone()).await.unwrap();
+    fixture.put(request("ahead", 4, FAR)).await;
+    let replicas: i64 = redis::cmd("WAIT").arg(1).arg(20_000).query_async(&mut fixture.raw.clone()).await.unwrap();
     assert_eq!(replicas, 1);
 
     // The replica takes over while the master still answers: what follows is lost with the master.
     let mut promoted = redis_link(&replica.url()).await;
     redis::cmd("REPLICAOF").arg("NO").arg("ONE").exec_async(&mut promoted).await.unwrap();
-    let jobs = bed.claim().await.jobs;
+    let jobs = fixture.claim().await.jobs;
     let lease = |name: &str| jobs.iter().find(|lease| lease.id.as_str() == name).unwrap();
-    assert!(bed.complete(lease("completed")).await);
+    assert!(fixture.complete(lease("completed")).await);
     drop(master);
 
-    let store = open(&settings(&replica.url(), &bed.settings.namespace, 1), &[MAIN]).await;
+    let store = open(&settings(&replica.url(), &fixture.settings.namespace, 1), &[MAIN]).await;
     let cancel = |name, message| action(Action::Cancel, name, message);
     assert_eq!(store.act(&cancel("cancelled", 10), RETRY).await.unwrap().verdict, Verdict::CancelledAfterAttempt);
     assert_eq!(store.act(&cancel("ahead", 11), RETRY).await.unwrap().verdict, Verdict::Cancelled);
     // What was due so soon after the change may have been claimed before it: nobody knows of the claim.
-    let seen: String = redis::cmd("HGET").arg(bed.key("state")).arg("").query_async(&mut promoted).await.unwrap();
+    let seen: String = redis::cmd("HGET").arg(fixture.key("state")).arg("").query_async(&mut promoted).await.unwrap();
     let changed: i64 = seen.split_once(':').unwrap().1.parse().unwrap();
     let reach = i64::try_from(dwell::store::lease::AHEAD.as_millis()).unwrap();
     for (message, name, due, verdict) in
@@ -64,15 +64,15 @@ async fn a_failover_that_loses_claims_loses_no_job_and_tells_no_lie() {
 #[tokio::test]
 async fn a_master_that_became_a_replica_is_left() {
     let one = RedisServer::start(RedisOptions::default()).await.unwrap();
-    let bed = Bed::on(&one.url(), 1, &[MAIN]).await;
-    bed.put(request("a", 1, PAST)).await;
+    let fixture = Fixture::on(&one.url(), 1, &[MAIN]).await;
+    fixture.put(request("a", 1, PAST)).await;
     let other = RedisServer::start(RedisOptions::default()).await.unwrap();
     let port = other.port().to_string();
-    bed.redis(&["REPLICAOF", "127.0.0.1", &port]).await;
-    let error = bed.store.schedule(&[request("b", 2, PAST)]).await.unwrap_err();
+    fixture.redis(&["REPLICAOF", "127.0.0.1", &port]).await;
+    let error = fixture.store.schedule(&[request("b", 2, PAST)]).await.unwrap_err();
     assert_eq!(error.class, Class::Readonly, "{error}");
-    let error = bed.store.claim(0, MAIN, LEASE, 1, 1).await.unwrap_err();
+    let error = fixture.store.claim(0, MAIN, LEASE, 1, 1).await.unwrap_err();
     assert!(matches!(error.class, Class::Readonly | Class::NoScript), "{error}");
-    bed.redis(&["REPLICAOF", "NO", "ONE"]).await;
-    wait_until("it takes jobs again", async || bed.store.schedule(&[request("c", 3, PAST)]).await.ok()).await;
+    fixture.redis(&["REPLICAOF", "NO", "ONE"]).await;
+    wait_until("it takes jobs again", async || fixture.store.schedule(&[request("c", 3, PAST)]).await.ok()).await;
 }

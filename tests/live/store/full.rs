@@ -9,11 +9,11 @@ use dwell::store::error::Class;
 use dwell::store::settle::{Bury, Over, Stood};
 use dwell_testkit::servers::{RedisOptions, RedisServer};
 
-use super::bed::{Bed, FAR, KEEP, MAIN, PAST, RETRY, action, held, open, request, retry};
+use super::fixture::{FAR, Fixture, KEEP, MAIN, PAST, RETRY, action, held, open, request, retry};
 use super::lossy::Lossy;
 
-async fn memory(bed: &Bed) -> u64 {
-    let redis::Value::BulkString(info) = bed.redis(&["INFO", "memory"]).await else { panic!() };
+async fn memory(fixture: &Fixture) -> u64 {
+    let redis::Value::BulkString(info) = fixture.redis(&["INFO", "memory"]).await else { panic!() };
     let info = String::from_utf8(info).unwrap();
     info.lines().find_map(|line| line.strip_prefix("used_memory:")).unwrap().trim().parse().unwrap()
 }
@@ -21,24 +21,24 @@ async fn memory(bed: &Bed) -> u64 {
 #[tokio::test]
 async fn a_master_that_takes_no_writes_is_left_as_a_replica_is() {
     let server = RedisServer::start(RedisOptions::default()).await.unwrap();
-    let bed = Bed::on(&server.url(), 1, &[MAIN]).await;
-    bed.put(request("before", 1, PAST)).await;
-    bed.redis(&["CONFIG", "SET", "min-replicas-to-write", "1"]).await;
-    let error = bed.store.schedule(&[request("job", 2, PAST)]).await.unwrap_err();
+    let fixture = Fixture::on(&server.url(), 1, &[MAIN]).await;
+    fixture.put(request("before", 1, PAST)).await;
+    fixture.redis(&["CONFIG", "SET", "min-replicas-to-write", "1"]).await;
+    let error = fixture.store.schedule(&[request("job", 2, PAST)]).await.unwrap_err();
     assert_eq!(error.class, Class::Readonly, "{error}");
     // Behind one address there may be another master by now.
-    let connections = async || bed.redis(&["INFO", "stats"]).await;
+    let connections = async || fixture.redis(&["INFO", "stats"]).await;
     let count = |info: redis::Value| {
         let redis::Value::BulkString(info) = info else { panic!() };
         let info = String::from_utf8(info).unwrap();
         info.lines().find_map(|line| line.strip_prefix("total_connections_received:")).unwrap().trim().parse::<u64>().unwrap()
     };
     let before = count(connections().await);
-    assert_eq!(bed.store.schedule(&[request("job", 2, PAST)]).await.unwrap_err().class, Class::Readonly);
+    assert_eq!(fixture.store.schedule(&[request("job", 2, PAST)]).await.unwrap_err().class, Class::Readonly);
     assert!(count(connections().await) > before);
-    bed.redis(&["CONFIG", "SET", "min-replicas-to-write", "0"]).await;
-    bed.put(request("job", 2, PAST)).await;
-    assert_eq!(bed.claim().await.jobs.len(), 2);
+    fixture.redis(&["CONFIG", "SET", "min-replicas-to-write", "0"]).await;
+    fixture.put(request("job", 2, PAST)).await;
+    assert_eq!(fixture.claim().await.jobs.len(), 2);
 }
 
 fn large(n: u64) -> Schedule {
@@ -52,10 +52,10 @@ async fn a_full_redis_refuses_new_jobs_and_drains() {
     let options =
         RedisOptions { maxmemory: Some("12mb".to_owned()), maxmemory_policy: Some("noeviction".to_owned()), ..RedisOptions::default() };
     let server = RedisServer::start(options).await.unwrap();
-    let bed = Bed::on(&server.url(), 1, &[MAIN]).await;
+    let fixture = Fixture::on(&server.url(), 1, &[MAIN]).await;
     let mut stored = 0;
     let error = loop {
-        match bed.store.schedule(&[large(stored)]).await {
+        match fixture.store.schedule(&[large(stored)]).await {
             Ok(_) => stored += 1,
             Err(error) => break error,
         }
@@ -63,33 +63,33 @@ async fn a_full_redis_refuses_new_jobs_and_drains() {
     assert_eq!(error.class, Class::Oom, "{error}");
     assert!(stored > 50, "{stored}");
     // Nothing of the refused batch is there, also of a small one among large ones.
-    let before = bed.dump().await;
-    bed.redis(&["CONFIG", "SET", "maxmemory", "1mb"]).await;
-    assert_eq!(bed.store.schedule(&[request("small", 10_000, FAR), large(10_001)]).await.unwrap_err().class, Class::Oom);
-    assert_eq!(bed.dump().await, before);
+    let before = fixture.dump().await;
+    fixture.redis(&["CONFIG", "SET", "maxmemory", "1mb"]).await;
+    assert_eq!(fixture.store.schedule(&[request("small", 10_000, FAR), large(10_001)]).await.unwrap_err().class, Class::Oom);
+    assert_eq!(fixture.dump().await, before);
 
     // A Dwell that starts now opens the namespace, beats, and finds the scripts missing.
-    bed.redis(&["SCRIPT", "FLUSH"]).await;
-    let late = open(&bed.settings, &[MAIN]).await;
+    fixture.redis(&["SCRIPT", "FLUSH"]).await;
+    let late = open(&fixture.settings, &[MAIN]).await;
     assert_eq!(late.beat("late").await.unwrap(), ["late"]);
-    let full = memory(&bed).await;
+    let full = memory(&fixture).await;
 
     // A claim whose answer is lost is taken back.
-    let lossy = Lossy::beside(&bed).await;
-    lossy.lose_a_claim(&bed, 5, std::time::Duration::ZERO).await;
-    let jobs = lossy.store.claim(0, MAIN, super::bed::LEASE, 10, 1 << 20).await.unwrap().jobs;
+    let lossy = Lossy::beside(&fixture).await;
+    lossy.lose_a_claim(&fixture, 5, std::time::Duration::ZERO).await;
+    let jobs = lossy.store.claim(0, MAIN, super::fixture::LEASE, 10, 1 << 20).await.unwrap().jobs;
     assert_eq!(jobs.len(), 10);
-    assert!(bed.hold(&jobs[0], 0).await && bed.hold(&jobs[1], 1_000_000).await);
-    assert!(bed.release(&jobs[2], true).await);
-    assert!(bed.retry(&jobs[3], 1_000_000).await);
+    assert!(fixture.hold(&jobs[0], 0).await && fixture.hold(&jobs[1], 1_000_000).await);
+    assert!(fixture.release(&jobs[2], true).await);
+    assert!(fixture.retry(&jobs[3], 1_000_000).await);
     let bury = Bury { job: held(&jobs[4]), reason: DeadReason::Invalid, error: String::new() };
-    assert_eq!(bed.store.bury(0, &[bury]).await.unwrap(), [Stood::Settled]);
-    assert!(bed.complete(&jobs[5]).await);
-    assert_eq!(bed.store.rescue(0, Duration::ZERO, 128, 1 << 20).await.unwrap().jobs.len(), 1);
+    assert_eq!(fixture.store.bury(0, &[bury]).await.unwrap(), [Stood::Settled]);
+    assert!(fixture.complete(&jobs[5]).await);
+    assert_eq!(fixture.store.rescue(0, Duration::ZERO, 128, 1 << 20).await.unwrap().jobs.len(), 1);
     let mut message = 20_000;
     let mut act = async |what, id: &str| {
         message += 1;
-        bed.act(&action(what, id, message)).await
+        fixture.act(&action(what, id, message)).await
     };
     assert_eq!(act(Action::Finish, jobs[0].id.as_str()).await, Verdict::Finished);
     assert_eq!(act(Action::Fail, jobs[1].id.as_str()).await, Verdict::Failed);
@@ -98,27 +98,27 @@ async fn a_full_redis_refuses_new_jobs_and_drains() {
     let refused = [(Action::Reschedule, 2), (Action::Fire, 3), (Action::Requeue, 4), (Action::Fire, 5)];
     let mut words: Vec<_> = refused.iter().zip(30_000..).map(|((what, at), n)| action(*what, jobs[*at].id.as_str(), n)).collect();
     words.push(action(Action::Cancel, "nobody", 30_100));
-    let before = bed.dump().await;
+    let before = fixture.dump().await;
     for word in &words {
-        assert_eq!(bed.store.act(word, RETRY).await.map_err(|error| error.class).unwrap_err(), Class::Oom, "{word:?}");
+        assert_eq!(fixture.store.act(word, RETRY).await.map_err(|error| error.class).unwrap_err(), Class::Oom, "{word:?}");
     }
     for (word, verdict) in words[3..].iter().zip([Verdict::Fired, Verdict::NotFound]) {
         let origin = Origin { is_message: false, ..word.origin };
-        assert_eq!(bed.act(&Act { origin, ..word.clone() }).await, verdict);
+        assert_eq!(fixture.act(&Act { origin, ..word.clone() }).await, verdict);
     }
-    assert_eq!(bed.dump().await, before);
-    bed.redis(&["HDEL", &bed.key("state"), ""]).await;
-    assert!(bed.store.sweep(0, KEEP).await.unwrap().master_changed);
+    assert_eq!(fixture.dump().await, before);
+    fixture.redis(&["HDEL", &fixture.key("state"), ""]).await;
+    assert!(fixture.store.sweep(0, KEEP).await.unwrap().master_changed);
     loop {
-        let jobs: Vec<_> = bed.claim().await.jobs.iter().map(held).collect();
+        let jobs: Vec<_> = fixture.claim().await.jobs.iter().map(held).collect();
         if jobs.is_empty() {
             break;
         }
-        assert!(bed.store.complete(0, &jobs, Over::Fired).await.unwrap().iter().all(|stood| *stood == Stood::Settled));
+        assert!(fixture.store.complete(0, &jobs, Over::Fired).await.unwrap().iter().all(|stood| *stood == Stood::Settled));
     }
-    assert!(memory(&bed).await < full / 2, "{} of {full}", memory(&bed).await);
-    bed.redis(&["CONFIG", "SET", "maxmemory", "12mb"]).await;
-    assert_eq!(bed.put(large(30_000)).await, Verdict::Added);
+    assert!(memory(&fixture).await < full / 2, "{} of {full}", memory(&fixture).await);
+    fixture.redis(&["CONFIG", "SET", "maxmemory", "12mb"]).await;
+    assert_eq!(fixture.put(large(30_000)).await, Verdict::Added);
 }
 
 #[tokio::test]
@@ -126,20 +126,20 @@ async fn words_on_unknown_ids_do_not_grow_a_full_redis() {
     let options =
         RedisOptions { maxmemory: Some("100mb".to_owned()), maxmemory_policy: Some("noeviction".to_owned()), ..RedisOptions::default() };
     let server = RedisServer::start(options).await.unwrap();
-    let bed = Bed::on(&server.url(), 1, &[MAIN]).await;
-    bed.put(request("a", 1, PAST)).await;
-    bed.redis(&["CONFIG", "SET", "maxmemory", "1mb"]).await;
-    let before = memory(&bed).await;
+    let fixture = Fixture::on(&server.url(), 1, &[MAIN]).await;
+    fixture.put(request("a", 1, PAST)).await;
+    fixture.redis(&["CONFIG", "SET", "maxmemory", "1mb"]).await;
+    let before = memory(&fixture).await;
     for round in 0..10 {
         let words: Vec<Request> =
             (0..1000).map(|n| Request::Act(action(Action::Cancel, &format!("nobody-{n}"), 10 + round * 1000 + n))).collect();
         let asked: Vec<Asked<'_>> = words.iter().map(Asked::from).collect();
-        let answers = bed.store.apply(&asked, RETRY).await.answers;
+        let answers = fixture.store.apply(&asked, RETRY).await.answers;
         assert!(answers.iter().all(|answer| matches!(answer, Err(error) if error.class == Class::Oom)), "{:?}", answers[0]);
     }
-    let grown = memory(&bed).await.saturating_sub(before);
+    let grown = memory(&fixture).await.saturating_sub(before);
     assert!(grown < 300_000, "10 000 words added {grown} bytes");
-    assert!(bed.complete(&bed.claim_one().await).await);
+    assert!(fixture.complete(&fixture.claim_one().await).await);
 }
 
 #[tokio::test]
@@ -148,7 +148,7 @@ async fn a_redis_that_evicts_jobs_is_refused() {
         let options =
             RedisOptions { maxmemory: Some("12mb".to_owned()), maxmemory_policy: Some(policy.to_owned()), ..RedisOptions::default() };
         let server = RedisServer::start(options).await.unwrap();
-        let settings = super::bed::settings(&server.url(), "evicts", 16);
+        let settings = super::fixture::settings(&server.url(), "evicts", 16);
         let opened = dwell::store::Store::open(&settings, &[], std::sync::Arc::new(dwell::store::Unobserved)).await;
         match opened {
             Ok(_) => assert!(!refused, "{policy}"),
@@ -160,22 +160,22 @@ async fn a_redis_that_evicts_jobs_is_refused() {
 #[tokio::test]
 async fn a_key_of_another_type_is_an_error() {
     for name in ["jobs", "state", "run", "dead", "due:main", "gone", "gone_old", "acts", "acts_old"] {
-        let bed = Bed::new().await;
+        let fixture = Fixture::new().await;
         for n in 0..4 {
-            bed.put(request(&format!("job-{n}"), n, PAST)).await;
+            fixture.put(request(&format!("job-{n}"), n, PAST)).await;
         }
-        let lease = bed.store.claim(0, MAIN, super::bed::LEASE, 1, 1).await.unwrap().jobs.remove(0);
-        bed.redis(&["DEL", &bed.key(name)]).await;
-        bed.redis(&["SET", &bed.key(name), "damage"]).await;
+        let lease = fixture.store.claim(0, MAIN, super::fixture::LEASE, 1, 1).await.unwrap().jobs.remove(0);
+        fixture.redis(&["DEL", &fixture.key(name)]).await;
+        fixture.redis(&["SET", &fixture.key(name), "damage"]).await;
         let mut errors = Vec::new();
-        errors.extend(bed.store.schedule(&[request("job-1", 9, FAR)]).await.err());
-        errors.extend(bed.store.claim(0, MAIN, super::bed::LEASE, 10, 1 << 20).await.err());
-        errors.extend(bed.store.rescue(0, super::bed::LEASE, 10, 1 << 20).await.err());
-        errors.extend(bed.store.complete(0, &[held(&lease)], Over::Fired).await.err());
-        errors.extend(bed.store.retry(0, MAIN, &[retry(&lease, 0)]).await.err());
-        errors.extend(bed.store.sweep(0, KEEP).await.err());
+        errors.extend(fixture.store.schedule(&[request("job-1", 9, FAR)]).await.err());
+        errors.extend(fixture.store.claim(0, MAIN, super::fixture::LEASE, 10, 1 << 20).await.err());
+        errors.extend(fixture.store.rescue(0, super::fixture::LEASE, 10, 1 << 20).await.err());
+        errors.extend(fixture.store.complete(0, &[held(&lease)], Over::Fired).await.err());
+        errors.extend(fixture.store.retry(0, MAIN, &[retry(&lease, 0)]).await.err());
+        errors.extend(fixture.store.sweep(0, KEEP).await.err());
         for what in [Action::Cancel, Action::Fire, Action::Fail] {
-            errors.extend(bed.store.act(&action(what, "job-2", 10), RETRY).await.err());
+            errors.extend(fixture.store.act(&action(what, "job-2", 10), RETRY).await.err());
         }
         assert!(!errors.is_empty(), "{name}");
         for error in &errors {
@@ -186,45 +186,45 @@ async fn a_key_of_another_type_is_an_error() {
                 error.class
             );
         }
-        let _ = bed.store.counts(&[60]).await;
-        let _ = bed.store.find(&super::bed::id("job-3")).await;
+        let _ = fixture.store.counts(&[60]).await;
+        let _ = fixture.store.find(&super::fixture::id("job-3")).await;
     }
 }
 
 #[tokio::test]
 async fn a_state_that_is_cut_off_holds_up_no_other_job() {
-    let bed = Bed::new().await;
-    bed.put(request("cut", 1, PAST)).await;
-    let lease = bed.claim_one().await;
-    assert!(bed.release(&lease, false).await);
-    bed.redis(&["HSET", &bed.key("state"), "cut", "\u{1}..."]).await;
-    bed.put(request("whole", 2, PAST)).await;
-    let taken = bed.claim().await;
+    let fixture = Fixture::new().await;
+    fixture.put(request("cut", 1, PAST)).await;
+    let lease = fixture.claim_one().await;
+    assert!(fixture.release(&lease, false).await);
+    fixture.redis(&["HSET", &fixture.key("state"), "cut", "\u{1}..."]).await;
+    fixture.put(request("whole", 2, PAST)).await;
+    let taken = fixture.claim().await;
     assert_eq!((taken.jobs.len(), taken.jobs[0].id.as_str(), taken.unknown), (1, "whole", 1));
-    assert_eq!(bed.place("cut").await, "due:main");
+    assert_eq!(fixture.place("cut").await, "due:main");
     // A new schedule of that id is refused, and what else is in its batch is not.
-    let error = bed.store.schedule(&[request("cut", 3, PAST), request("new", 4, FAR)]).await.unwrap_err();
+    let error = fixture.store.schedule(&[request("cut", 3, PAST), request("new", 4, FAR)]).await.unwrap_err();
     assert!(error.is_unreadable(), "{error}");
-    assert_eq!((bed.place("cut").await, bed.place("new").await), ("due:main".to_owned(), "due:main".to_owned()));
+    assert_eq!((fixture.place("cut").await, fixture.place("new").await), ("due:main".to_owned(), "due:main".to_owned()));
 }
 
 #[tokio::test]
 async fn a_record_that_cannot_be_read_has_a_verdict_for_each_action() {
-    let bed = Bed::new().await;
-    bed.put(request("a", 1, PAST)).await;
-    let redis::Value::BulkString(mut record) = bed.redis(&["HGET", &bed.key("jobs"), "a"]).await else { panic!() };
+    let fixture = Fixture::new().await;
+    fixture.put(request("a", 1, PAST)).await;
+    let redis::Value::BulkString(mut record) = fixture.redis(&["HGET", &fixture.key("jobs"), "a"]).await else { panic!() };
     record[42..52].fill(0xc1);
-    let mut link = bed.raw.clone();
-    let _: () = redis::cmd("HSET").arg(bed.key("jobs")).arg("a").arg(record).query_async(&mut link).await.unwrap();
-    let broken = bed.claim().await.broken.remove(0);
+    let mut link = fixture.raw.clone();
+    let _: () = redis::cmd("HSET").arg(fixture.key("jobs")).arg("a").arg(record).query_async(&mut link).await.unwrap();
+    let broken = fixture.claim().await.broken.remove(0);
     let bury = Bury { job: broken.held(), reason: DeadReason::Invalid, error: broken.why };
-    assert_eq!(bed.store.bury(0, &[bury]).await.unwrap(), [Stood::Settled]);
+    assert_eq!(fixture.store.bury(0, &[bury]).await.unwrap(), [Stood::Settled]);
     // An action that is an error is tried for ever by the ingest that read it.
     for (message, (what, verdict)) in
         [(Action::Fire, Verdict::Dead), (Action::Fail, Verdict::Dead), (Action::Cancel, Verdict::CancelledAfterAttempt)]
             .into_iter()
             .enumerate()
     {
-        assert_eq!(bed.act(&action(what, "a", 10 + message as u64)).await, verdict, "{what:?}");
+        assert_eq!(fixture.act(&action(what, "a", 10 + message as u64)).await, verdict, "{what:?}");
     }
 }

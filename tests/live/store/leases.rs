@@ -6,65 +6,67 @@ use dwell::job::DeadReason;
 use dwell::store::read::Place;
 use dwell::store::settle::{Bury, Held, Over, Release, Retry, Stood};
 
-use super::bed::{Bed, LEASE, MAIN, PAST, held, id, request, retry};
+use super::fixture::{Fixture, LEASE, MAIN, PAST, held, id, request, retry};
 
 #[tokio::test]
 async fn leases_of_a_later_version_stay_and_hide_nothing() {
-    let bed = Bed::new().await;
+    let fixture = Fixture::new().await;
     let batch: Vec<_> = (0..300).map(|n| request(&format!("job-{n:03}"), n, PAST)).collect();
-    bed.store.schedule(&batch).await.unwrap();
+    fixture.store.schedule(&batch).await.unwrap();
     for _ in 0..3 {
-        bed.claim_for(Duration::ZERO).await;
+        fixture.claim_for(Duration::ZERO).await;
     }
     for n in 0..299 {
-        bed.redis(&["HSET", &bed.key("jobs"), &format!("job-{n:03}"), "\x02"]).await;
+        fixture.redis(&["HSET", &fixture.key("jobs"), &format!("job-{n:03}"), "\x02"]).await;
     }
-    let taken = bed.store.rescue(0, LEASE, 128, 1 << 20).await.unwrap();
+    let taken = fixture.store.rescue(0, LEASE, 128, 1 << 20).await.unwrap();
     assert_eq!((taken.jobs.len(), taken.unknown), (1, 299));
 }
 
 #[tokio::test]
 async fn a_record_that_cannot_be_read_is_handed_out_as_broken_and_can_be_buried() {
-    let bed = Bed::new().await;
-    bed.put(request("a", 1, PAST)).await;
-    let redis::Value::BulkString(mut bytes) = bed.redis(&["HGET", &bed.key("jobs"), "a"]).await else { panic!() };
+    let fixture = Fixture::new().await;
+    fixture.put(request("a", 1, PAST)).await;
+    let redis::Value::BulkString(mut bytes) = fixture.redis(&["HGET", &fixture.key("jobs"), "a"]).await else { panic!() };
     bytes.truncate(45);
-    redis::cmd("HSET").arg(bed.key("jobs")).arg("a").arg(bytes).exec_async(&mut bed.raw.clone()).await.unwrap();
-    let taken = bed.claim().await;
+    redis::cmd("HSET").arg(fixture.key("jobs")).arg("a").arg(bytes).exec_async(&mut fixture.raw.clone()).await.unwrap();
+    let taken = fixture.claim().await;
     assert_eq!((taken.jobs.len(), taken.broken.len()), (0, 1));
     let broken = &taken.broken[0];
     let bury = Bury { job: broken.held(), reason: DeadReason::Invalid, error: broken.why.clone() };
-    assert_eq!(bed.store.bury(0, &[bury]).await.unwrap(), [Stood::Settled]);
-    assert_eq!(bed.place("a").await, "dead");
+    assert_eq!(fixture.store.bury(0, &[bury]).await.unwrap(), [Stood::Settled]);
+    assert_eq!(fixture.place("a").await, "dead");
 }
 
 #[tokio::test]
 async fn ids_without_a_record_are_taken_out() {
-    let bed = Bed::new().await;
-    bed.put(request("due", 1, PAST)).await;
-    bed.put(request("run", 2, PAST)).await;
-    let taken = bed.claim_for(Duration::ZERO).await;
-    assert!(bed.release(&taken.jobs[0], true).await);
-    bed.redis(&["DEL", &bed.key("jobs")]).await;
-    let taken = bed.claim().await;
+    let fixture = Fixture::new().await;
+    fixture.put(request("due", 1, PAST)).await;
+    fixture.put(request("run", 2, PAST)).await;
+    let taken = fixture.claim_for(Duration::ZERO).await;
+    assert!(fixture.release(&taken.jobs[0], true).await);
+    fixture.redis(&["DEL", &fixture.key("jobs")]).await;
+    let taken = fixture.claim().await;
     assert_eq!((taken.jobs.len(), taken.orphans), (0, 1));
-    let taken = bed.store.rescue(0, LEASE, 128, 1 << 20).await.unwrap();
+    let taken = fixture.store.rescue(0, LEASE, 128, 1 << 20).await.unwrap();
     assert_eq!((taken.jobs.len(), taken.orphans), (0, 1));
-    assert_eq!((bed.place("due").await, bed.place("run").await), ("none".to_owned(), "none".to_owned()));
+    assert_eq!((fixture.place("due").await, fixture.place("run").await), ("none".to_owned(), "none".to_owned()));
 }
 
 /// Every way to end a lease, by name.
-async fn settle(bed: &Bed, name: &str, job: Held) -> bool {
+async fn settle(fixture: &Fixture, name: &str, job: Held) -> bool {
     let error = "no answer".to_owned();
     let answers = match name {
-        "complete" => bed.store.complete(0, &[job], Over::Fired).await,
-        "drop" => bed.store.complete(0, &[job], Over::Dropped).await,
-        "hold" => bed.store.hold(0, &[(job, 30_000)]).await,
-        "release" => bed.store.release(0, MAIN, &[Release { job, pause_ms: 1000, unpublished: false }]).await,
-        "undo" => bed.store.release(0, MAIN, &[Release { job, pause_ms: 1000, unpublished: true }]).await,
-        "retry" => bed.store.retry(0, MAIN, &[Retry { job, wait_ms: 1000, unpublished: false, dies: None, error }]).await,
-        "die" => bed.store.retry(0, MAIN, &[Retry { job, wait_ms: 1000, unpublished: false, dies: Some(DeadReason::Late), error }]).await,
-        "bury" => bed.store.bury(0, &[Bury { job, reason: DeadReason::RetriesExhausted, error }]).await,
+        "complete" => fixture.store.complete(0, &[job], Over::Fired).await,
+        "drop" => fixture.store.complete(0, &[job], Over::Dropped).await,
+        "hold" => fixture.store.hold(0, &[(job, 30_000)]).await,
+        "release" => fixture.store.release(0, MAIN, &[Release { job, pause_ms: 1000, unpublished: false }]).await,
+        "undo" => fixture.store.release(0, MAIN, &[Release { job, pause_ms: 1000, unpublished: true }]).await,
+        "retry" => fixture.store.retry(0, MAIN, &[Retry { job, wait_ms: 1000, unpublished: false, dies: None, error }]).await,
+        "die" => {
+            fixture.store.retry(0, MAIN, &[Retry { job, wait_ms: 1000, unpublished: false, dies: Some(DeadReason::Late), error }]).await
+        }
+        "bury" => fixture.store.bury(0, &[Bury { job, reason: DeadReason::RetriesExhausted, error }]).await,
         other => panic!("{other}"),
     };
     answers.unwrap()[0] == Stood::Settled
@@ -72,7 +74,7 @@ async fn settle(bed: &Bed, name: &str, job: Held) -> bool {
 
 #[tokio::test]
 async fn only_the_fence_of_the_lease_ends_it_and_only_once() {
-    let bed = Bed::new().await;
+    let fixture = Fixture::new().await;
     let after = [
         ("complete", "none"),
         ("drop", "none"),
@@ -85,35 +87,35 @@ async fn only_the_fence_of_the_lease_ends_it_and_only_once() {
     ];
     for (n, (name, place)) in after.into_iter().enumerate() {
         let n = n as u64;
-        bed.put(request(name, n, PAST)).await;
-        let lease = bed.claim_one().await;
-        let claimed = bed.dump().await;
+        fixture.put(request(name, n, PAST)).await;
+        let lease = fixture.claim_one().await;
+        let claimed = fixture.dump().await;
         for wrong in [[0; 8], [0xff; 8], n.to_be_bytes()] {
-            assert!(!settle(&bed, name, Held { id: id(name), fence: wrong, ..held(&lease) }).await, "{name}");
-            assert!(!settle(&bed, name, Held { id: id("nobody"), ..held(&lease) }).await, "{name}");
+            assert!(!settle(&fixture, name, Held { id: id(name), fence: wrong, ..held(&lease) }).await, "{name}");
+            assert!(!settle(&fixture, name, Held { id: id("nobody"), ..held(&lease) }).await, "{name}");
         }
-        assert_eq!(bed.dump().await, claimed, "{name}");
-        assert!(settle(&bed, name, held(&lease)).await, "{name}");
-        assert_eq!(bed.place(name).await, place, "{name}");
-        let settled = bed.dump().await;
+        assert_eq!(fixture.dump().await, claimed, "{name}");
+        assert!(settle(&fixture, name, held(&lease)).await, "{name}");
+        assert_eq!(fixture.place(name).await, place, "{name}");
+        let settled = fixture.dump().await;
         // The lease of a hold runs on: it says `done` again; all others are over.
-        assert_eq!(settle(&bed, name, held(&lease)).await, name == "hold", "{name}");
-        assert_eq!(bed.dump().await, settled, "{name}");
+        assert_eq!(settle(&fixture, name, held(&lease)).await, name == "hold", "{name}");
+        assert_eq!(fixture.dump().await, settled, "{name}");
         for other in ["complete", "hold", "release", "retry", "bury"] {
             if name != "hold" {
-                assert!(!settle(&bed, other, held(&lease)).await, "{name} then {other}");
+                assert!(!settle(&fixture, other, held(&lease)).await, "{name} then {other}");
             }
         }
-        assert_eq!(bed.dump().await, settled, "{name}");
+        assert_eq!(fixture.dump().await, settled, "{name}");
     }
 }
 
 #[tokio::test]
 async fn batches_are_settled_job_by_job() {
-    let bed = Bed::new().await;
+    let fixture = Fixture::new().await;
     let batch: Vec<_> = (0..128).map(|n| request(&format!("job-{n}"), n, PAST)).collect();
-    bed.store.schedule(&batch).await.unwrap();
-    let taken = bed.claim().await;
+    fixture.store.schedule(&batch).await.unwrap();
+    let taken = fixture.claim().await;
     assert_eq!(taken.jobs.len(), 128);
     let jobs: Vec<Held> = taken
         .jobs
@@ -121,130 +123,130 @@ async fn batches_are_settled_job_by_job() {
         .enumerate()
         .map(|(n, lease)| if n % 2 == 0 { held(lease) } else { Held { fence: [7; 8], ..held(lease) } })
         .collect();
-    let answers = bed.store.complete(0, &jobs, Over::Fired).await.unwrap();
+    let answers = fixture.store.complete(0, &jobs, Over::Fired).await.unwrap();
     assert!(answers.iter().enumerate().all(|(n, stood)| (*stood == Stood::Settled) == (n % 2 == 0)));
-    assert_eq!(bed.store.counts(&[]).await.unwrap().reserved, [64]);
-    assert_eq!(bed.store.complete(0, &[], Over::Fired).await.unwrap(), []);
+    assert_eq!(fixture.store.counts(&[]).await.unwrap().reserved, [64]);
+    assert_eq!(fixture.store.complete(0, &[], Over::Fired).await.unwrap(), []);
 }
 
 #[tokio::test]
 async fn a_release_that_undoes_keeps_the_attempt_and_any_other_counts_it() {
-    let bed = Bed::new().await;
-    bed.put(request("a", 1, PAST)).await;
-    let lease = bed.claim_one().await;
-    assert!(bed.release(&lease, true).await);
-    let lease = bed.claim_one().await;
+    let fixture = Fixture::new().await;
+    fixture.put(request("a", 1, PAST)).await;
+    let lease = fixture.claim_one().await;
+    assert!(fixture.release(&lease, true).await);
+    let lease = fixture.claim_one().await;
     assert_eq!(lease.state.attempt, 1);
-    assert!(bed.release(&lease, false).await);
-    let lease = bed.claim_one().await;
+    assert!(fixture.release(&lease, false).await);
+    let lease = fixture.claim_one().await;
     assert_eq!((lease.state.attempt, lease.state.step, lease.state.due_ms), (2, 0, 1_000_000_000_000));
 }
 
 #[tokio::test]
 async fn a_release_waits_out_its_pause() {
-    let bed = Bed::new().await;
-    bed.put(request("a", 1, PAST)).await;
-    let lease = bed.claim_one().await;
-    let before = bed.store.read_clock().await.unwrap() / 1000;
-    bed.store.release(0, MAIN, &[Release { job: held(&lease), pause_ms: 60_000, unpublished: true }]).await.unwrap();
-    let taken = bed.claim().await;
+    let fixture = Fixture::new().await;
+    fixture.put(request("a", 1, PAST)).await;
+    let lease = fixture.claim_one().await;
+    let before = fixture.store.read_clock().await.unwrap() / 1000;
+    fixture.store.release(0, MAIN, &[Release { job: held(&lease), pause_ms: 60_000, unpublished: true }]).await.unwrap();
+    let taken = fixture.claim().await;
     assert!(taken.jobs.is_empty());
     assert!(taken.next_ms.unwrap() >= before + 60_000);
 }
 
 #[tokio::test]
 async fn a_retry_moves_the_step_and_remembers_why() {
-    let bed = Bed::new().await;
-    bed.put(request("a", 1, PAST)).await;
+    let fixture = Fixture::new().await;
+    fixture.put(request("a", 1, PAST)).await;
     for step in 0..3 {
-        let lease = bed.claim_one().await;
+        let lease = fixture.claim_one().await;
         assert_eq!((lease.state.step, lease.state.attempt), (step, u32::from(step) + 1));
         assert_eq!(lease.state.last_error, if step == 0 { "" } else { "no answer" });
-        assert!(bed.retry(&lease, 0).await);
+        assert!(fixture.retry(&lease, 0).await);
     }
-    let lease = bed.claim_one().await;
+    let lease = fixture.claim_one().await;
     // A publish that was never begun counts no attempt, but the step is used.
     let unpublished = Retry { unpublished: true, error: "é".repeat(500), ..retry(&lease, 0) };
-    bed.store.retry(0, MAIN, &[unpublished]).await.unwrap();
-    let lease = bed.claim_one().await;
+    fixture.store.retry(0, MAIN, &[unpublished]).await.unwrap();
+    let lease = fixture.claim_one().await;
     assert_eq!((lease.state.step, lease.state.attempt, lease.state.last_error.len()), (4, 4, 300));
 }
 
 #[tokio::test]
 async fn a_dying_job_makes_no_attempt_and_stays_dying_until_it_is_buried() {
-    let bed = Bed::new().await;
-    bed.put(request("a", 1, PAST)).await;
-    let lease = bed.claim_one().await;
-    bed.store.retry(0, MAIN, &[Retry { dies: Some(DeadReason::RetriesExhausted), ..retry(&lease, 0) }]).await.unwrap();
+    let fixture = Fixture::new().await;
+    fixture.put(request("a", 1, PAST)).await;
+    let lease = fixture.claim_one().await;
+    fixture.store.retry(0, MAIN, &[Retry { dies: Some(DeadReason::RetriesExhausted), ..retry(&lease, 0) }]).await.unwrap();
     for _ in 0..2 {
-        let lease = bed.claim_one().await;
+        let lease = fixture.claim_one().await;
         assert_eq!((lease.state.attempt, lease.state.step, lease.state.reason), (1, 0, Some(DeadReason::RetriesExhausted)));
-        assert!(bed.release(&lease, true).await);
+        assert!(fixture.release(&lease, true).await);
     }
     // Not even a retry without a reason brings it back.
-    let lease = bed.claim_one().await;
-    assert!(bed.retry(&lease, 0).await);
-    let lease = bed.claim_one().await;
+    let lease = fixture.claim_one().await;
+    assert!(fixture.retry(&lease, 0).await);
+    let lease = fixture.claim_one().await;
     assert_eq!((lease.state.attempt, lease.state.reason), (1, Some(DeadReason::RetriesExhausted)));
-    bed.store.bury(0, &[Bury { job: held(&lease), reason: DeadReason::RetriesExhausted, error: "the end".to_owned() }]).await.unwrap();
-    let found = bed.store.find(&id("a")).await.unwrap().unwrap();
+    fixture.store.bury(0, &[Bury { job: held(&lease), reason: DeadReason::RetriesExhausted, error: "the end".to_owned() }]).await.unwrap();
+    let found = fixture.store.find(&id("a")).await.unwrap().unwrap();
     assert_eq!((found.place, found.state.unwrap().last_error.as_str()), (Place::Dead, "the end"));
 }
 
 #[tokio::test]
 async fn a_hold_waits_for_the_consumer_from_the_confirm_on() {
-    let bed = Bed::new().await;
-    bed.put(request("a", 1, PAST)).await;
-    let lease = bed.claim_for(Duration::from_secs(1)).await.jobs.remove(0);
-    assert!(bed.hold(&lease, 3_600_000).await);
-    let deadline = bed.store.find(&id("a")).await.unwrap().unwrap().score_ms;
-    assert!(deadline > bed.store.now_ms() + 3_000_000);
-    let rescued = bed.store.rescue(0, LEASE, 128, 1 << 20).await.unwrap();
+    let fixture = Fixture::new().await;
+    fixture.put(request("a", 1, PAST)).await;
+    let lease = fixture.claim_for(Duration::from_secs(1)).await.jobs.remove(0);
+    assert!(fixture.hold(&lease, 3_600_000).await);
+    let deadline = fixture.store.find(&id("a")).await.unwrap().unwrap().score_ms;
+    assert!(deadline > fixture.store.now_ms() + 3_000_000);
+    let rescued = fixture.store.rescue(0, LEASE, 128, 1 << 20).await.unwrap();
     assert_eq!((rescued.jobs.len(), rescued.next_ms), (0, Some(deadline)));
 }
 
 #[tokio::test]
 async fn a_rescue_tells_crashed_from_held_and_counts_a_crash_once_a_lease() {
-    let bed = Bed::new().await;
-    bed.put(request("held", 1, PAST)).await;
-    let lease = bed.claim_one().await;
-    assert!(bed.hold(&lease, 0).await);
-    let rescued = bed.rescue_one().await;
+    let fixture = Fixture::new().await;
+    fixture.put(request("held", 1, PAST)).await;
+    let lease = fixture.claim_one().await;
+    assert!(fixture.hold(&lease, 0).await);
+    let rescued = fixture.rescue_one().await;
     assert_eq!((rescued.state.held, rescued.state.taken_over, rescued.state.crashes), (true, false, 0));
-    assert!(!bed.complete(&lease).await);
-    assert!(bed.complete(&rescued).await);
+    assert!(!fixture.complete(&lease).await);
+    assert!(fixture.complete(&rescued).await);
 
-    bed.put(request("crashed", 2, PAST)).await;
+    fixture.put(request("crashed", 2, PAST)).await;
     for crash in 1..=5 {
-        let lease = bed.claim_for(Duration::ZERO).await.jobs.remove(0);
+        let lease = fixture.claim_for(Duration::ZERO).await.jobs.remove(0);
         assert_eq!((lease.state.attempt, lease.state.crashes), (u32::from(crash), crash - 1));
         // The first rescuer crashes as well: the second takes over from it, and counts nothing.
-        let first = bed.store.rescue(0, Duration::ZERO, 128, 1 << 20).await.unwrap().jobs.remove(0);
-        let second = bed.rescue_one().await;
+        let first = fixture.store.rescue(0, Duration::ZERO, 128, 1 << 20).await.unwrap().jobs.remove(0);
+        let second = fixture.rescue_one().await;
         assert_eq!((first.state.crashes, second.state.crashes, second.state.taken_over), (crash, crash, true));
-        assert!(!bed.release(&first, false).await);
+        assert!(!fixture.release(&first, false).await);
         // The owner that slept past its lease has lost it.
-        assert!(!bed.complete(&lease).await);
-        assert!(bed.release(&second, false).await);
+        assert!(!fixture.complete(&lease).await);
+        assert!(fixture.release(&second, false).await);
     }
     // An outcome ends the row.
-    let lease = bed.claim_one().await;
+    let lease = fixture.claim_one().await;
     assert_eq!(lease.state.crashes, 5);
-    assert!(bed.retry(&lease, 0).await);
-    assert_eq!(bed.claim_one().await.state.crashes, 0);
+    assert!(fixture.retry(&lease, 0).await);
+    assert_eq!(fixture.claim_one().await.state.crashes, 0);
 }
 
 #[tokio::test]
 async fn a_rescue_is_bounded_and_tells_of_more() {
-    let bed = Bed::new().await;
+    let fixture = Fixture::new().await;
     let batch: Vec<_> = (0..10).map(|n| request(&format!("job-{n}"), n, PAST)).collect();
-    bed.store.schedule(&batch).await.unwrap();
-    bed.claim_for(Duration::ZERO).await;
-    let taken = bed.store.rescue(0, LEASE, 4, 1 << 20).await.unwrap();
+    fixture.store.schedule(&batch).await.unwrap();
+    fixture.claim_for(Duration::ZERO).await;
+    let taken = fixture.store.rescue(0, LEASE, 4, 1 << 20).await.unwrap();
     assert_eq!((taken.jobs.len(), taken.more), (4, true));
-    let taken = bed.store.rescue(0, LEASE, 128, 1).await.unwrap();
+    let taken = fixture.store.rescue(0, LEASE, 128, 1).await.unwrap();
     assert_eq!((taken.jobs.len(), taken.more), (1, true));
-    let taken = bed.store.rescue(0, LEASE, 128, 1 << 20).await.unwrap();
+    let taken = fixture.store.rescue(0, LEASE, 128, 1 << 20).await.unwrap();
     assert_eq!((taken.jobs.len(), taken.more), (5, false));
     assert!(taken.next_ms.is_some());
 }

@@ -9,7 +9,7 @@ use dwell::store::lease::Ask;
 use dwell::store::scripts::Name;
 use dwell_connectors::conformance::proxy::{Direction, Flow, Proxy};
 
-use super::bed::{Bed, LEASE, MAIN, open};
+use super::fixture::{Fixture, LEASE, MAIN, open};
 use crate::support::wait_until;
 
 pub(super) struct Lossy {
@@ -18,19 +18,19 @@ pub(super) struct Lossy {
 }
 
 impl Lossy {
-    /// On the Redis and the namespace of a bed.
-    pub(super) async fn beside(bed: &Bed) -> Lossy {
-        let place = bed.settings.urls[0].trim_start_matches("redis://").to_owned();
+    /// On the Redis and the namespace of a fixture.
+    pub(super) async fn beside(fixture: &Fixture) -> Lossy {
+        let place = fixture.settings.urls[0].trim_start_matches("redis://").to_owned();
         let link = Proxy::start(place).await.unwrap();
-        let through = Redis { urls: vec![format!("redis://{}", link.address())], ..bed.settings.clone() };
+        let through = Redis { urls: vec![format!("redis://{}", link.address())], ..fixture.settings.clone() };
         Lossy { store: open(&through, &[MAIN]).await, link }
     }
 
     /// Claims up to so many of bucket 0, due so much later too, in a way that Redis's answer is lost.
-    pub(super) async fn lose_a_claim(&self, bed: &Bed, most: usize, ahead: Duration) -> StoreError {
+    pub(super) async fn lose_a_claim(&self, fixture: &Fixture, most: usize, ahead: Duration) -> StoreError {
         // Else what is lost is that Redis does not know the script.
-        bed.redis(&["SCRIPT", "LOAD", &Name::Claim.source()]).await;
-        let claimed = async || match bed.redis(&["ZCARD", &bed.key("run")]).await {
+        fixture.redis(&["SCRIPT", "LOAD", &Name::Claim.source()]).await;
+        let claimed = async || match fixture.redis(&["ZCARD", &fixture.key("run")]).await {
             redis::Value::Int(count) => count,
             other => panic!("{other:?}"),
         };

@@ -1,20 +1,20 @@
 //! The store on real Redis servers: every script, every verdict, and what faults do to them.
 
-pub(crate) mod acts;
-mod again;
+pub(crate) mod actions;
 mod batches;
-pub(crate) mod bed;
 mod cases;
 mod claims;
+mod connection;
+mod durability;
 mod failover;
+pub(crate) mod fixture;
 mod full;
-mod gate;
 mod late;
 mod leases;
-mod link;
 mod lossy;
-mod memories;
 mod model;
+mod remembered;
+mod repeated_calls;
 mod requests;
 mod speed;
 mod stalled;

@@ -5,16 +5,16 @@ mod op;
 mod reference;
 mod run;
 mod settled;
-mod world;
+mod system;
 
 use proptest::prelude::*;
 use proptest::test_runner::FileFailurePersistence;
 
 use op::op;
 use run::Run;
-use world::World;
+use system::System;
 
-use super::bed::shared;
+use super::fixture::shared;
 
 proptest! {
     #![proptest_config(ProptestConfig {
@@ -25,7 +25,7 @@ proptest! {
     fn scripts_and_reference_agree_whatever_happens(ops in (1..=2_u8).prop_flat_map(|ids| proptest::collection::vec(op(ids), 1..60))) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let server = runtime.block_on(shared());
-        World::load(&server.url());
+        System::load(&server.url());
         let mut run = Run::new(&server.url());
         for op in &ops {
             run.step(op);

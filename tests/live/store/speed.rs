@@ -3,19 +3,19 @@
 use dwell::store::settle::Over;
 use dwell_testkit::servers::{RedisOptions, RedisServer};
 
-use super::bed::{Bed, LEASE, MAIN, PAST, held, request};
+use super::fixture::{Fixture, LEASE, MAIN, PAST, held, request};
 
 /// CPU that the server used, user and system, µs.
-async fn cpu(bed: &Bed) -> f64 {
-    let redis::Value::BulkString(info) = bed.redis(&["INFO", "cpu"]).await else { panic!() };
+async fn cpu(fixture: &Fixture) -> f64 {
+    let redis::Value::BulkString(info) = fixture.redis(&["INFO", "cpu"]).await else { panic!() };
     let info = String::from_utf8(info).unwrap();
     let used = |name: &str| info.lines().find_map(|line| line.strip_prefix(name)).unwrap().trim().parse::<f64>().unwrap();
     (used("used_cpu_user_main_thread:") + used("used_cpu_sys_main_thread:")) * 1e6
 }
 
 /// µs inside scripts, as the server counts them.
-async fn inside(bed: &Bed) -> f64 {
-    let redis::Value::BulkString(info) = bed.redis(&["INFO", "commandstats"]).await else { panic!() };
+async fn inside(fixture: &Fixture) -> f64 {
+    let redis::Value::BulkString(info) = fixture.redis(&["INFO", "commandstats"]).await else { panic!() };
     let info = String::from_utf8(info).unwrap();
     let Some(line) = info.lines().find(|line| line.starts_with("cmdstat_evalsha:")) else { return 0.0 };
     line.split("usec=").nth(1).unwrap().split(',').next().unwrap().parse().unwrap()
@@ -26,7 +26,7 @@ async fn inside(bed: &Bed) -> f64 {
 async fn speed_of_a_life_of_200_byte_jobs_128_a_call() {
     const ROUNDS: u64 = 400;
     let server = RedisServer::start(RedisOptions::default()).await.unwrap();
-    let bed = Bed::on(&server.url(), 1, &[MAIN]).await;
+    let fixture = Fixture::on(&server.url(), 1, &[MAIN]).await;
     let mut spent = [(0.0, 0.0); 3];
     for round in 0..ROUNDS + 1 {
         let batch: Vec<_> = (0..128)
@@ -36,14 +36,14 @@ async fn speed_of_a_life_of_200_byte_jobs_128_a_call() {
                 request
             })
             .collect();
-        let mut marks = vec![(inside(&bed).await, cpu(&bed).await)];
-        bed.store.schedule(&batch).await.unwrap();
-        marks.push((inside(&bed).await, cpu(&bed).await));
-        let jobs: Vec<_> = bed.store.claim(0, MAIN, LEASE, 128, 1 << 20).await.unwrap().jobs.iter().map(held).collect();
+        let mut marks = vec![(inside(&fixture).await, cpu(&fixture).await)];
+        fixture.store.schedule(&batch).await.unwrap();
+        marks.push((inside(&fixture).await, cpu(&fixture).await));
+        let jobs: Vec<_> = fixture.store.claim(0, MAIN, LEASE, 128, 1 << 20).await.unwrap().jobs.iter().map(held).collect();
         assert_eq!(jobs.len(), 128);
-        marks.push((inside(&bed).await, cpu(&bed).await));
-        bed.store.complete(0, &jobs, Over::Fired).await.unwrap();
-        marks.push((inside(&bed).await, cpu(&bed).await));
+        marks.push((inside(&fixture).await, cpu(&fixture).await));
+        fixture.store.complete(0, &jobs, Over::Fired).await.unwrap();
+        marks.push((inside(&fixture).await, cpu(&fixture).await));
         // The first round loads scripts.
         for (at, pair) in marks.windows(2).enumerate().filter(|_| round > 0) {
             spent[at].0 += pair[1].0 - pair[0].0;

@@ -4,7 +4,7 @@ use dwell::job::{Action, Verdict};
 use dwell::request::Schedule;
 use dwell_connectors::conformance::proxy::{Direction, Flow};
 
-use super::bed::{Bed, FAR, RETRY, action, id, request};
+use super::fixture::{FAR, Fixture, RETRY, action, id, request};
 use super::lossy::Lossy;
 
 /// The first delivery of a message on a broker that does not tell one message from another.
@@ -15,15 +15,15 @@ fn unmarked(mut request: Schedule) -> Schedule {
 
 #[tokio::test]
 async fn a_schedule_that_its_caller_has_given_up_stores_nothing() {
-    let bed = Bed::new().await;
-    let stalled = Lossy::beside(&bed).await;
+    let fixture = Fixture::new().await;
+    let stalled = Lossy::beside(&fixture).await;
     // It opens the connection.
     stalled.store.schedule(&[request("first", 9, FAR)]).await.unwrap();
     stalled.link.set(Direction::Up, Flow::Stall);
     stalled.store.schedule(&[unmarked(request("a", 1, FAR))]).await.unwrap_err();
     // The message was given back: another instance stores it, and it is cancelled.
-    assert_eq!(bed.put(request("a", 1, FAR)).await, Verdict::Added);
-    assert_eq!(bed.act(&action(Action::Cancel, "a", 2)).await, Verdict::Cancelled);
+    assert_eq!(fixture.put(request("a", 1, FAR)).await, Verdict::Added);
+    assert_eq!(fixture.act(&action(Action::Cancel, "a", 2)).await, Verdict::Cancelled);
     stalled.link.heal();
     // Behind what stood still.
     assert!(stalled.store.find(&id("a")).await.unwrap().is_none());
@@ -34,17 +34,17 @@ async fn a_schedule_that_its_caller_has_given_up_stores_nothing() {
 
 #[tokio::test]
 async fn a_cancel_that_its_caller_has_given_up_touches_no_newer_job() {
-    let bed = Bed::new().await;
-    let stalled = Lossy::beside(&bed).await;
+    let fixture = Fixture::new().await;
+    let stalled = Lossy::beside(&fixture).await;
     // It opens the connection.
     stalled.store.schedule(&[request("first", 9, FAR)]).await.unwrap();
-    assert_eq!(bed.put(request("a", 1, FAR)).await, Verdict::Added);
+    assert_eq!(fixture.put(request("a", 1, FAR)).await, Verdict::Added);
     let mut cancel = action(Action::Cancel, "a", 2);
     cancel.origin.check = false;
     stalled.link.set(Direction::Up, Flow::Stall);
     stalled.store.act(&cancel, RETRY).await.unwrap_err();
-    assert_eq!(bed.act(&action(Action::Cancel, "a", 2)).await, Verdict::Cancelled);
-    assert_eq!(bed.put(request("a", 3, FAR)).await, Verdict::Added);
+    assert_eq!(fixture.act(&action(Action::Cancel, "a", 2)).await, Verdict::Cancelled);
+    assert_eq!(fixture.put(request("a", 3, FAR)).await, Verdict::Added);
     stalled.link.heal();
     assert!(stalled.store.find(&id("a")).await.unwrap().is_some());
 }

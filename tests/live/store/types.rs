@@ -2,7 +2,7 @@
 
 use dwell::store::settle::Over;
 
-use super::bed::{Bed, FAR, LEASE, MAIN, PAST, held, id, request};
+use super::fixture::{FAR, Fixture, LEASE, MAIN, PAST, held, id, request};
 
 /// Every key that may be missing in a bucket with jobs: what is there is of its own type.
 const MISSING: [&str; 7] = ["run", "state", "gone", "gone_old", "acts", "acts_old", "dead"];
@@ -10,14 +10,14 @@ const MISSING: [&str; 7] = ["run", "state", "gone", "gone_old", "acts", "acts_ol
 #[tokio::test]
 async fn a_claim_takes_nothing_while_a_key_is_of_another_type() {
     for name in MISSING {
-        let bed = Bed::new().await;
-        bed.put(request("job", 1, PAST)).await;
-        bed.redis(&["DEL", &bed.key(name)]).await;
-        bed.redis(&["SET", &bed.key(name), "foreign"]).await;
-        assert!(bed.store.claim(0, MAIN, LEASE, 128, 1 << 20).await.is_err(), "{name}");
-        bed.redis(&["DEL", &bed.key(name)]).await;
-        assert_eq!(bed.place("job").await, "due:main", "{name}");
-        let lease = bed.claim_one().await;
+        let fixture = Fixture::new().await;
+        fixture.put(request("job", 1, PAST)).await;
+        fixture.redis(&["DEL", &fixture.key(name)]).await;
+        fixture.redis(&["SET", &fixture.key(name), "foreign"]).await;
+        assert!(fixture.store.claim(0, MAIN, LEASE, 128, 1 << 20).await.is_err(), "{name}");
+        fixture.redis(&["DEL", &fixture.key(name)]).await;
+        assert_eq!(fixture.place("job").await, "due:main", "{name}");
+        let lease = fixture.claim_one().await;
         assert_eq!((lease.id, lease.state.attempt), (id("job"), 1), "{name}");
     }
 }
@@ -25,27 +25,27 @@ async fn a_claim_takes_nothing_while_a_key_is_of_another_type() {
 #[tokio::test]
 async fn a_request_is_stored_whole_or_not_at_all_while_a_key_is_of_another_type() {
     for name in ["due:main", "run", "gone", "gone_old", "acts", "acts_old", "dead"] {
-        let bed = Bed::new().await;
-        bed.redis(&["SET", &bed.key(name), "foreign"]).await;
-        assert!(bed.store.schedule(&[request("job", 1, FAR)]).await.is_err(), "{name}");
-        bed.redis(&["DEL", &bed.key(name)]).await;
+        let fixture = Fixture::new().await;
+        fixture.redis(&["SET", &fixture.key(name), "foreign"]).await;
+        assert!(fixture.store.schedule(&[request("job", 1, FAR)]).await.is_err(), "{name}");
+        fixture.redis(&["DEL", &fixture.key(name)]).await;
         // The broker delivers it again.
-        bed.put(request("job", 1, FAR)).await;
-        assert_eq!(bed.place("job").await, "due:main", "{name}");
+        fixture.put(request("job", 1, FAR)).await;
+        assert_eq!(fixture.place("job").await, "due:main", "{name}");
     }
 }
 
 #[tokio::test]
 async fn a_settle_ends_a_job_whole_or_not_at_all_while_a_key_is_of_another_type() {
     for name in ["gone", "gone_old", "acts", "acts_old", "dead"] {
-        let bed = Bed::new().await;
-        bed.put(request("job", 1, PAST)).await;
-        let lease = bed.claim_one().await;
-        bed.redis(&["SET", &bed.key(name), "foreign"]).await;
-        assert!(bed.store.complete(0, &[held(&lease)], Over::Fired).await.is_err(), "{name}");
-        bed.redis(&["DEL", &bed.key(name)]).await;
-        assert_eq!(bed.place("job").await, "run", "{name}");
-        assert!(bed.complete(&lease).await, "{name}");
-        assert_eq!(bed.place("job").await, "none", "{name}");
+        let fixture = Fixture::new().await;
+        fixture.put(request("job", 1, PAST)).await;
+        let lease = fixture.claim_one().await;
+        fixture.redis(&["SET", &fixture.key(name), "foreign"]).await;
+        assert!(fixture.store.complete(0, &[held(&lease)], Over::Fired).await.is_err(), "{name}");
+        fixture.redis(&["DEL", &fixture.key(name)]).await;
+        assert_eq!(fixture.place("job").await, "run", "{name}");
+        assert!(fixture.complete(&lease).await, "{name}");
+        assert_eq!(fixture.place("job").await, "none", "{name}");
     }
 }

@@ -1,7 +1,7 @@
 //! Verdicts: what an answer says is what happens, also when jobs are cancelled while they fall due.
 //!
-//! - `doors`: who cancels, and by what way.
+//! - `interfaces`: who cancels, and by what way.
 //! - `race`: thousands of jobs on three brokers, cancelled while they fall due.
 
-mod doors;
+mod interfaces;
 mod race;

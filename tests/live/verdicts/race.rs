@@ -10,8 +10,8 @@ use dwell_testkit::servers::BrokerKind;
 use futures_util::future::join_all;
 use parking_lot::Mutex;
 
-use super::doors::{Asks, DOORS, replies};
-use crate::routes::trio::{Reading, Trio, request, text};
+use super::interfaces::{Asks, INTERFACES, replies};
+use crate::routes::environment::{Environment, Reading, request, text};
 use crate::support::verdicts::{Tally, Verdicts};
 use crate::support::{DEADLINE, wait_within};
 
@@ -69,53 +69,53 @@ const RACES: [Race; 3] = [
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_said_of_a_job_that_falls_due_is_what_becomes_of_it() {
     let jobs = std::env::var("DWELL_RACE_JOBS").map_or(JOBS, |text| text.parse().expect("DWELL_RACE_JOBS is a number"));
-    let mut trio = Trio::start().await;
+    let mut env = Environment::start().await;
     for race in &RACES {
-        let settings = trio.text_with(&format!("max_in_flight = {MAX_IN_FLIGHT}\n{}\n", race.settings));
-        trio.run_many_instead(&settings, 2).await;
-        race.run(&mut trio, jobs).await;
+        let settings = env.text_with(&format!("max_in_flight = {MAX_IN_FLIGHT}\n{}\n", race.settings));
+        env.run_many_instead(&settings, 2).await;
+        race.run(&mut env, jobs).await;
     }
-    trio.end().await;
+    env.end().await;
 }
 
 impl Race {
-    async fn run(&self, trio: &mut Trio, jobs: usize) {
+    async fn run(&self, env: &mut Environment, jobs: usize) {
         let (target, replies) = (format!("out.{}", self.name), replies(self.name));
         let mut readings = Vec::new();
         for kind in BrokerKind::ALL {
             for destination in [&target, &replies] {
-                trio.declare(kind, destination).await;
-                readings.push(trio.read(kind, destination).await);
+                env.declare(kind, destination).await;
+                readings.push(env.read(kind, destination).await);
             }
         }
         join_all(BrokerKind::ALL.iter().zip(readings.iter().step_by(2)).map(async |(kind, reading)| {
-            trio.send(*kind, [request("first", &[("delay-for", "0"), ("delay-target", &target)])]).await;
+            env.send(*kind, [request("first", &[("delay-for", "0"), ("delay-target", &target)])]).await;
             reading.until(1).await;
         }))
         .await;
-        let book = Arc::new(Mutex::new(Verdicts::default()));
+        let verdicts = Arc::new(Mutex::new(Verdicts::default()));
         let first_ms = clock::wall_ms() + AHEAD_MS + i64::try_from(jobs / 10).unwrap();
         let due_ms = |number: usize| first_ms + i64::try_from(number * 1000 / RATE).unwrap();
         join_all(BrokerKind::ALL.iter().enumerate().map(async |(place, kind)| {
             let requests = (0..jobs).filter(|number| number % BrokerKind::ALL.len() == place).map(|number| {
                 let (id, due) = (self.id(number), due_ms(number).to_string());
-                book.lock().scheduled(id.clone());
+                verdicts.lock().scheduled(id.clone());
                 request(BODY, &[("delay-id", &id), ("delay-until", &due), ("delay-target", &target), ("delay-retry", "none")])
             });
-            trio.send(*kind, requests.collect::<Vec<_>>()).await;
+            env.send(*kind, requests.collect::<Vec<_>>()).await;
         }))
         .await;
-        self.until_stored(trio, jobs).await;
+        self.until_stored(env, jobs).await;
         assert!(clock::wall_ms() < first_ms + self.asked_ms[0].start, "{}: it took too long to send them", self.name);
 
-        let mut asks: Vec<Vec<(i64, String)>> = vec![Vec::new(); DOORS.len()];
+        let mut asks: Vec<Vec<(i64, String)>> = vec![Vec::new(); INTERFACES.len()];
         for number in 0..jobs {
             // Each client cancels jobs of all brokers.
             let after_ms = rand::random_range(self.asked_ms[rand::random_range(0..2)].clone());
-            asks[rand::random_range(0..DOORS.len())].push((due_ms(number) + after_ms, self.id(number)));
+            asks[rand::random_range(0..INTERFACES.len())].push((due_ms(number) + after_ms, self.id(number)));
         }
         let half_ms = due_ms(jobs / 2);
-        let mut killed = trio.dwells.pop().unwrap();
+        let mut killed = env.dwells.pop().unwrap();
         // Where a queue took no verdict in time, requests do not wait for theirs: what was on its way there is lost with its instance.
         let mut takes_answers_along = false;
         let crash = async {
@@ -127,29 +127,29 @@ impl Race {
                 killed.restart().await.unwrap();
             }
         };
-        let clients = join_all(DOORS.iter().zip(asks).map(|(door, mut asks)| {
+        let clients = join_all(INTERFACES.iter().zip(asks).map(|(interface, mut asks)| {
             asks.sort_unstable();
-            door.cancel(trio, self.name, Asks::from(asks), &book)
+            interface.cancel(env, self.name, Asks::from(asks), &verdicts)
         }));
         let sweep = async {
             if !self.sweep {
                 std::future::pending::<()>().await;
             }
             loop {
-                self.sweep(trio).await;
+                self.sweep(env).await;
             }
         };
         tokio::select! {
             ((), _) = async { tokio::join!(crash, clients) } => {}
             () = sweep => {}
         }
-        trio.dwells.push(killed);
-        self.settle(trio, &target, &readings, &book, takes_answers_along).await;
+        env.dwells.push(killed);
+        self.settle(env, &target, &readings, &verdicts, takes_answers_along).await;
 
-        let book = book.lock();
-        let tally = book.tally();
+        let verdicts = verdicts.lock();
+        let tally = verdicts.tally();
         println!("{}: {jobs} jobs, told and arrived: {:?}, copies {}", self.name, tally.verdicts, tally.copies);
-        assert_eq!(book.contradictions(), [""; 0], "{}", self.name);
+        assert_eq!(verdicts.contradictions(), [""; 0], "{}", self.name);
         self.judge(&tally, jobs);
     }
 
@@ -157,62 +157,62 @@ impl Race {
         format!("{}-{number}", self.name)
     }
 
-    async fn until_stored(&self, trio: &Trio, jobs: usize) {
+    async fn until_stored(&self, env: &Environment, jobs: usize) {
         wait_within(DEADLINE, &format!("{}: all requests are stored", self.name), async || {
-            let counts = trio.store().counts(&[]).await.unwrap();
+            let counts = env.store().counts(&[]).await.unwrap();
             (counts.scheduled.iter().sum::<u64>() == jobs as u64).then_some(())
         })
         .await;
     }
 
     /// Waits until each has its answer and nothing is out, and enters all that came.
-    async fn settle(&self, trio: &mut Trio, target: &str, readings: &[Reading], book: &Mutex<Verdicts>, may_lack_answers: bool) {
+    async fn settle(&self, env: &mut Environment, target: &str, readings: &[Reading], verdicts: &Mutex<Verdicts>, may_lack_answers: bool) {
         let patience = Instant::now() + DEADLINE * 2;
         loop {
             for (_, reply) in readings.iter().skip(1).step_by(2).flat_map(Reading::now) {
                 let reply: serde_json::Value = serde_json::from_slice(&reply.body).unwrap();
-                book.lock().told(reply["id"].as_str().unwrap(), reply["verdict"].as_str().unwrap());
+                verdicts.lock().told(reply["id"].as_str().unwrap(), reply["verdict"].as_str().unwrap());
             }
-            let counts = trio.store().counts(&[]).await.unwrap();
+            let counts = env.store().counts(&[]).await.unwrap();
             let left: u64 = counts.scheduled.iter().chain(&counts.reserved).sum();
             // A broker that stalls for publish_timeout may cost an answer, never the cancel.
-            for line in trio.complaints().lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok()) {
+            for line in env.complaints().lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok()) {
                 if let ("the verdict could not be delivered", Some(id)) =
                     (line["message"].as_str().unwrap_or_default(), line["id"].as_str())
                 {
-                    book.lock().unheard(id);
+                    verdicts.lock().unheard(id);
                 }
             }
-            let unanswered = book.lock().unanswered();
+            let unanswered = verdicts.lock().unanswered();
             if unanswered.is_empty() && left == 0 {
                 break;
             }
             if may_lack_answers && left == 0 && unanswered.len() <= LOST_ANSWERS && Instant::now() > patience - DEADLINE {
                 println!("{}: without an answer: {unanswered:?}", self.name);
-                unanswered.iter().for_each(|id| book.lock().unheard(id));
+                unanswered.iter().for_each(|id| verdicts.lock().unheard(id));
                 continue;
             }
             let said = format!("{}: {left} jobs are not over, {} have no answer: {unanswered:?}", self.name, unanswered.len());
-            assert!(Instant::now() < patience, "{said}\n{}", trio.complaints());
+            assert!(Instant::now() < patience, "{said}\n{}", env.complaints());
             clock::sleep(Duration::from_millis(100)).await;
         }
         // Of a job that was cancelled in flight the store knows no more, but its instance does.
-        trio.stop().await;
+        env.stop().await;
         for (kind, reading) in BrokerKind::ALL.iter().zip(readings.iter().step_by(2)) {
-            trio.send_to(*kind, target, [request(END, &[])]).await;
+            env.send_to(*kind, target, [request(END, &[])]).await;
             let all = wait_within(DEADLINE, "the end of a target", async || {
                 Some(reading.now()).filter(|seen| seen.iter().any(|(_, message)| message.body == END))
             })
             .await;
             for (_, message) in all.iter().filter(|(_, message)| message.body == BODY) {
-                book.lock().arrived(&text(message, "delayed-id").unwrap());
+                verdicts.lock().arrived(&text(message, "delayed-id").unwrap());
             }
         }
     }
 
-    async fn sweep(&self, trio: &Trio) {
-        for bucket in 0..trio.store().keys().buckets() {
-            trio.store().sweep(bucket, SweepRules { dead_retention_ms: 3_600_000, dedupe_window_ms: 1000 }).await.unwrap();
+    async fn sweep(&self, env: &Environment) {
+        for bucket in 0..env.store().keys().buckets() {
+            env.store().sweep(bucket, SweepRules { dead_retention_ms: 3_600_000, dedupe_window_ms: 1000 }).await.unwrap();
         }
         clock::sleep(Duration::from_millis(100)).await;
     }

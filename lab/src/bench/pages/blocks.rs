@@ -1,11 +1,11 @@
 //! What stands on a page of measurements: a section a measurement, its table, its pictures, and what each figure means.
 
-use super::super::figure::{self, KINDS, Kind};
+use super::super::metric::{self, KINDS, Metric};
 use super::super::number::number_of;
 use super::super::report::{Figure, Report, words_of};
-use super::beside::{self, Peer};
+use super::comparison::{self, Peer};
 use super::plots;
-use dwell_testkit::stage::Failure;
+use dwell_testkit::environment::Failure;
 
 /// A piece of a page.
 pub(super) enum Block {
@@ -30,7 +30,7 @@ struct Section {
     bench: &'static str,
     heading: &'static str,
     says: &'static str,
-    columns: &'static [&'static Kind],
+    columns: &'static [&'static Metric],
 }
 
 const SECTIONS: [Section; 7] = [
@@ -39,16 +39,16 @@ const SECTIONS: [Section; 7] = [
         heading: "Drain",
         says: "All jobs are due at one instant. The bare relay and the scripts alone are measured in the same run, on the same servers.",
         columns: &[
-            &figure::DRAIN,
-            &figure::RELAY,
-            &figure::SCRIPTS,
-            &figure::CEILING,
-            &figure::OF_CEILING,
-            &figure::ACCEPT,
-            &figure::REDIS_LIFE,
-            &figure::LIFE_IN_SETS,
-            &figure::DWELL_CPU,
-            &figure::PEAK_RSS,
+            &metric::DRAIN,
+            &metric::RELAY,
+            &metric::SCRIPTS,
+            &metric::CEILING,
+            &metric::OF_CEILING,
+            &metric::ACCEPT,
+            &metric::REDIS_LIFE,
+            &metric::LIFE_IN_SETS,
+            &metric::DWELL_CPU,
+            &metric::PEAK_RSS,
         ],
     },
     Section {
@@ -56,16 +56,16 @@ const SECTIONS: [Section; 7] = [
         heading: "Lateness",
         says: "A steady rate of jobs, sent by an open loop, while others wait. Lateness is receipt at the consumer minus due time.",
         columns: &[
-            &figure::LATE_P50,
-            &figure::LATE_P90,
-            &figure::LATE_P99,
-            &figure::LATE_P999,
-            &figure::LATE_MAX,
-            &figure::EARLY,
-            &figure::RATE,
-            &figure::CAPACITY,
-            &figure::DWELL_CORE,
-            &figure::REDIS_CORE,
+            &metric::LATE_P50,
+            &metric::LATE_P90,
+            &metric::LATE_P99,
+            &metric::LATE_P999,
+            &metric::LATE_MAX,
+            &metric::EARLY,
+            &metric::RATE,
+            &metric::CAPACITY,
+            &metric::DWELL_CORE,
+            &metric::REDIS_CORE,
         ],
     },
     Section {
@@ -73,38 +73,38 @@ const SECTIONS: [Section; 7] = [
         heading: "Ingest",
         says: "Requests from the broker to the store, acknowledged.",
         columns: &[
-            &figure::INGEST,
-            &figure::SOURCE,
-            &figure::SCHEDULE,
-            &figure::INGEST_CEILING,
-            &figure::OF_INGEST_CEILING,
-            &figure::ACCEPT,
-            &figure::SCHEDULE_CPU,
+            &metric::INGEST,
+            &metric::SOURCE,
+            &metric::SCHEDULE,
+            &metric::INGEST_CEILING,
+            &metric::OF_INGEST_CEILING,
+            &metric::ACCEPT,
+            &metric::SCHEDULE_CPU,
         ],
     },
     Section {
         bench: "scale",
         heading: "Instances and buckets",
         says: "Drains in turns, each compared with the first of its run. All instances share this machine.",
-        columns: &[&figure::DRAIN, &figure::AGAINST_FIRST, &figure::CPU_AGAINST_FIRST, &figure::ACCEPT],
+        columns: &[&metric::DRAIN, &metric::AGAINST_FIRST, &metric::CPU_AGAINST_FIRST, &metric::ACCEPT],
     },
     Section {
         bench: "memory",
         heading: "Memory",
         says: "What a waiting job costs Redis, and Dwell under a load of large bodies.",
-        columns: &[&figure::OVERHEAD, &figure::FILL, &figure::RSS, &figure::LOADED_RSS, &figure::SLOW_CALLS],
+        columns: &[&metric::OVERHEAD, &metric::FILL, &metric::RSS, &metric::LOADED_RSS, &metric::SLOW_CALLS],
     },
     Section {
         bench: "start",
         heading: "Start and idleness",
         says: "From exec to ready while jobs wait, and what a process uses that has nothing to do.",
-        columns: &[&figure::START, &figure::FIRST_START, &figure::RSS, &figure::IDLE_DWELL, &figure::IDLE_REDIS],
+        columns: &[&metric::START, &metric::FIRST_START, &metric::RSS, &metric::IDLE_DWELL, &metric::IDLE_REDIS],
     },
     Section {
         bench: "relay",
         heading: "Bare relay",
         says: "The connectors by themselves.",
-        columns: &[&figure::RELAY, &figure::RELAY_CPU],
+        columns: &[&metric::RELAY, &metric::RELAY_CPU],
     },
 ];
 
@@ -112,10 +112,10 @@ const SECTIONS: [Section; 7] = [
 pub(super) fn blocks(reports: &[Report], peers: &[Peer]) -> Result<Vec<Block>, Failure> {
     let mut blocks = vec![Block::Text("Medians; in parentheses the least and the most of all runs. Measured on:".to_owned())];
     blocks.push(Block::List(distinct(reports.iter().map(|report| report.machine.to_string()))));
-    let mut used: Vec<&'static Kind> = Vec::new();
+    let mut used: Vec<&'static Metric> = Vec::new();
     for Section { bench, heading, says, columns } in &SECTIONS {
         let own: Vec<&Report> = reports.iter().filter(|report| report.bench == *bench).collect();
-        let columns: Vec<&'static Kind> =
+        let columns: Vec<&'static Metric> =
             columns.iter().copied().filter(|kind| own.iter().any(|report| report.get(kind).is_some())).collect();
         if columns.is_empty() {
             continue;
@@ -129,21 +129,21 @@ pub(super) fn blocks(reports: &[Report], peers: &[Peer]) -> Result<Vec<Block>, F
         };
         blocks.push(Block::Table { head, rows: own.iter().map(row).collect() });
         let wrong: Vec<String> = own.iter().filter_map(|report| Some(format!("{}: {}", label(report), report.wrong()?))).collect();
-        let count: u64 = own.iter().map(|report| report.tally.sent).sum();
+        let count: u64 = own.iter().map(|report| report.result.sent).sum();
         if !wrong.is_empty() {
             blocks.push(Block::List(wrong));
         } else if count > 0 {
             blocks.push(Block::Text(format!("Of {} jobs none was lost, early, doubled or damaged.", number_of(count))));
         }
         for (name, plot) in plots::of(bench, &own) {
-            if let Some(svg) = plot.svg().map_err(|error| Failure::Course(format!("cannot draw {name}: {error}")))? {
+            if let Some(svg) = plot.svg().map_err(|error| Failure::Unexpected(format!("cannot draw {name}: {error}")))? {
                 blocks.push(Block::Picture { name: format!("performance-{name}.svg"), title: plot.title, svg });
             }
         }
         blocks.push(Block::Code(distinct(own.iter().map(|report| report.command.clone())).join("\n")));
         used.extend(columns);
     }
-    blocks.extend(beside::blocks(peers, reports));
+    blocks.extend(comparison::blocks(peers, reports));
     blocks.push(Block::Heading("What the figures are".to_owned()));
     let rows = KINDS.iter().filter(|kind| used.contains(kind)).map(|kind| vec![kind.name.replace('_', " "), kind.means.to_owned()]);
     blocks.push(Block::Table { head: vec!["figure".to_owned(), "what it is".to_owned()], rows: rows.collect() });

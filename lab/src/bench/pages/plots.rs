@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::super::figure::{self, Kind};
+use super::super::metric::{self, Metric};
 use super::super::number::number_of;
 use super::super::plot::{Line, Plot};
 use super::super::report::{Report, Setup, words_of};
@@ -40,15 +40,15 @@ fn lateness(reports: &[&Report]) -> Vec<(String, Plot)> {
     });
     let against_rate = by_pending.into_iter().map(|((broker, pending), own)| {
         let title = format!("Lateness against rate: {broker}, {} pending", number_of(pending));
-        let at = |report: &Report| report.get(&figure::RATE).map(|figure| figure.median);
+        let at = |report: &Report| report.get(&metric::RATE).map(|figure| figure.median);
         (format!("lateness-rate-{broker}-{pending}"), percentiles(title, "jobs/s", &own, at))
     });
     against_pending.chain(against_rate).filter(|(_, plot)| says_something(plot)).collect()
 }
 
 fn percentiles(title: String, x: &'static str, own: &[&Report], at: impl Fn(&Report) -> Option<f64>) -> Plot {
-    let kinds: [(&str, &Kind); 4] =
-        [("p50", &figure::LATE_P50), ("p99", &figure::LATE_P99), ("p99.9", &figure::LATE_P999), ("max", &figure::LATE_MAX)];
+    let kinds: [(&str, &Metric); 4] =
+        [("p50", &metric::LATE_P50), ("p99", &metric::LATE_P99), ("p99.9", &metric::LATE_P999), ("max", &metric::LATE_MAX)];
     let lines = kinds.into_iter().map(|(name, kind)| line(name.to_owned(), own, kind, &at)).collect();
     Plot { title, x, y: "ms after the due time", log_y: true, lines }
 }
@@ -60,7 +60,7 @@ fn scale(reports: &[&Report]) -> Vec<(String, Plot)> {
         let lines = brokers.iter().filter_map(|(broker, own)| {
             let first = own.first()?;
             let own: Vec<&Report> = own.iter().copied().filter(|report| same(report, first)).collect();
-            Some(line(broker.clone(), &own, &figure::DRAIN, |report| Some(at(report))))
+            Some(line(broker.clone(), &own, &metric::DRAIN, |report| Some(at(report))))
         });
         (name.to_owned(), Plot { title: title.to_owned(), x, y: "jobs/s", log_y: false, lines: lines.collect() })
     };
@@ -84,7 +84,7 @@ fn says_something(plot: &Plot) -> bool {
     plot.lines.iter().any(|line| line.points.windows(2).any(|pair| pair[0].0 < pair[1].0))
 }
 
-fn line(name: String, own: &[&Report], kind: &Kind, at: impl Fn(&Report) -> Option<f64>) -> Line {
+fn line(name: String, own: &[&Report], kind: &Metric, at: impl Fn(&Report) -> Option<f64>) -> Line {
     let mut points: Vec<(f64, f64)> = own.iter().filter_map(|report| Some((at(report)?, report.get(kind)?.median))).collect();
     points.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
     Line { name, points }

@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::course::{Asked, Came, Course};
+use super::timeline::{Asked, Came, Timeline};
 use super::verdict::{Verdict, Wrong};
-use super::{Checker, kinds};
+use super::{Checker, effects};
 use crate::chaos::history::{Event, Job, Op, Phase, UNREADABLE};
 
 /// So many questions without one answer are no accident.
@@ -12,35 +12,35 @@ const DEAF: u64 = 5;
 
 impl Checker<'_> {
     /// What was said of it, and what was not.
-    pub(super) fn answers(&mut self, id: &str, job: &Job, course: &Course<'_>, kept: bool) {
-        for (_, action, res) in &course.replies {
+    pub(super) fn answers(&mut self, id: &str, job: &Job, timeline: &Timeline<'_>, kept: bool) {
+        for (_, action, res) in &timeline.replies {
             match *action {
                 // Sent again while its record could not be read: see `damaged`.
                 "schedule" if *res == UNREADABLE => {}
                 // Sent again by its producer or the broker, it is known.
                 "schedule" if ["added", "duplicate"].contains(res) => {}
                 "schedule" => self.verdict.find(Wrong::FalseVerdict, format!("{id}: schedule is `{res}`, and it was sent once")),
-                _ if !course.has_asked(action) => {
+                _ if !timeline.has_asked(action) => {
                     self.verdict.find(Wrong::Unexpected, format!("{id}: `{res}` for `{action}`, which nobody asked"));
                 }
                 _ => {}
             }
         }
-        self.damaged(id, job, course);
-        for ask in &course.asks {
-            self.answer(id, job, course, ask, kept);
+        self.damaged(id, job, timeline);
+        for ask in &timeline.asks {
+            self.answer(id, job, timeline, ask, kept);
         }
     }
 
     /// Whether the job itself came back, because nobody could look up what there was of its id, and nothing says that it was stored.
-    pub(super) fn is_refused(&self, id: &str, job: &Job, course: &Course<'_>) -> bool {
-        let mut of_it = course.replies.iter().filter(|(_, action, _)| *action == "schedule").peekable();
+    pub(super) fn is_refused(&self, id: &str, job: &Job, timeline: &Timeline<'_>) -> bool {
+        let mut of_it = timeline.replies.iter().filter(|(_, action, _)| *action == "schedule").peekable();
         of_it.peek().is_some() && of_it.all(|(at_us, _, res)| *res == UNREADABLE && self.windows.refuses(id, job, *at_us))
     }
 
     /// That its record could not be read is said while that is so, and nothing else is.
-    fn damaged(&mut self, id: &str, job: &Job, course: &Course<'_>) {
-        for (heard_us, action, res) in &course.replies {
+    fn damaged(&mut self, id: &str, job: &Job, timeline: &Timeline<'_>) {
+        for (heard_us, action, res) in &timeline.replies {
             let lie = match (*res == UNREADABLE, self.windows.unreadable_us(id)) {
                 // Its answer may have been on its way when it was over.
                 (true, Some((from_us, to_us))) => *heard_us < from_us || *heard_us > to_us + self.history.head.lease_ms * 1000,
@@ -54,23 +54,23 @@ impl Checker<'_> {
         }
     }
 
-    fn answer(&mut self, id: &str, job: &Job, course: &Course<'_>, ask: &Asked, kept: bool) {
-        let heard: BTreeSet<&str> = course.replies.iter().filter(|(_, of, _)| *of == ask.action).map(|(_, _, res)| *res).collect();
+    fn answer(&mut self, id: &str, job: &Job, timeline: &Timeline<'_>, ask: &Asked, kept: bool) {
+        let heard: BTreeSet<&str> = timeline.replies.iter().filter(|(_, of, _)| *of == ask.action).map(|(_, _, res)| *res).collect();
         if heard.len() > 1 {
             self.verdict.find(Wrong::Differing, format!("{id}: {} answered with {heard:?}", ask.action));
         }
-        let (Some(verdict), Some(heard_us)) = (heard.first(), course.heard_us(ask.action)) else {
+        let (Some(verdict), Some(heard_us)) = (heard.first(), timeline.heard_us(ask.action)) else {
             self.unanswered(id, ask);
             return;
         };
-        let came = !course.deliveries.is_empty();
-        let died = kept || !course.deaths.is_empty();
-        let at_its_time = || course.deliveries.iter().chain(&course.deaths).any(|came| came.what.due_ms == ask.due_ms);
+        let came = !timeline.deliveries.is_empty();
+        let died = kept || !timeline.deaths.is_empty();
+        let at_its_time = || timeline.deliveries.iter().chain(&timeline.deaths).any(|came| came.what.due_ms == ask.due_ms);
         let lie = match (ask.action, *verdict) {
             ("cancel", "cancelled") => came || died,
-            ("cancel", "cancelled_after_attempt" | "in_flight") => self.comes_back(course, heard_us),
-            (_, "fired") => !course.deliveries.iter().any(|came| came.taken_us() <= self.windows.read_by_us(heard_us)),
-            (_, "not_found") => course.certain && !came && !died && !self.is_refused(id, job, course),
+            ("cancel", "cancelled_after_attempt" | "in_flight") => self.comes_back(timeline, heard_us),
+            (_, "fired") => !timeline.deliveries.iter().any(|came| came.taken_us() <= self.windows.read_by_us(heard_us)),
+            (_, "not_found") => timeline.certain && !came && !died && !self.is_refused(id, job, timeline),
             ("reschedule" | "fire", "dead") => !died,
             ("reschedule", "rescheduled") => !at_its_time() && !kept,
             ("fire", "firing") => !came && !died,
@@ -80,7 +80,7 @@ impl Checker<'_> {
             _ => true,
         };
         if lie {
-            let arrivals = course.deliveries.len();
+            let arrivals = timeline.deliveries.len();
             self.verdict.find(
                 Wrong::FalseVerdict,
                 format!("{id}: {} is `{verdict}`, and it came {arrivals} times, due {}", ask.action, job.due_ms),
@@ -89,11 +89,11 @@ impl Checker<'_> {
     }
 
     /// Whether more came after a cancel than the attempt that was out, or later than that one may.
-    fn comes_back(&self, course: &Course<'_>, heard_us: i64) -> bool {
-        let after: Vec<i64> = course.deliveries.iter().map(Came::taken_us).filter(|taken_us| *taken_us > heard_us).collect();
+    fn comes_back(&self, timeline: &Timeline<'_>, heard_us: i64) -> bool {
+        let after: Vec<i64> = timeline.deliveries.iter().map(Came::taken_us).filter(|taken_us| *taken_us > heard_us).collect();
         let by_us = self.windows.lands_by_us(heard_us);
         // What a broker that is away holds back may be more than one attempt.
-        let one = !self.windows.between(kinds::holds_back, course.sent_us, by_us);
+        let one = !self.windows.between(effects::holds_back, timeline.sent_us, by_us);
         after.iter().any(|taken_us| *taken_us > by_us) || (one && after.len() > 1)
     }
 
@@ -102,7 +102,7 @@ impl Checker<'_> {
         if !ask.confirmed {
             return;
         }
-        if self.windows.between(kinds::fails_publish, ask.at_us, ask.at_us + self.history.head.lease_ms * 1000) {
+        if self.windows.between(effects::fails_publish, ask.at_us, ask.at_us + self.history.head.lease_ms * 1000) {
             self.verdict.counts.untold += 1;
         } else {
             self.verdict.find(Wrong::Unanswered, format!("{id}: {} at {} has no answer", ask.action, ask.at_us));
@@ -110,16 +110,17 @@ impl Checker<'_> {
     }
 
     /// Whether this came for the time that it had before it was moved, and cannot have been out when it was.
-    pub(super) fn is_stale(&self, job: &Job, course: &Course<'_>, came: &Came<'_>) -> bool {
-        let moved = course.asks.iter().find(|ask| ask.action == "reschedule" && ask.due_ms != Some(job.due_ms));
-        let (Some(ask), Some("rescheduled"), Some(heard_us)) = (moved, course.answer("reschedule"), course.heard_us("reschedule")) else {
+    pub(super) fn is_stale(&self, job: &Job, timeline: &Timeline<'_>, came: &Came<'_>) -> bool {
+        let moved = timeline.asks.iter().find(|ask| ask.action == "reschedule" && ask.due_ms != Some(job.due_ms));
+        let (Some(ask), Some("rescheduled"), Some(heard_us)) = (moved, timeline.answer("reschedule"), timeline.heard_us("reschedule"))
+        else {
             return false;
         };
-        if came.what.due_ms != Some(job.due_ms) || self.windows.between(kinds::rolls_back, course.sent_us, came.taken_us()) {
+        if came.what.due_ms != Some(job.due_ms) || self.windows.between(effects::rolls_back, timeline.sent_us, came.taken_us()) {
             return false;
         }
         let afresh = |other: &Came<'_>| other.what.due_ms == ask.due_ms && other.what.attempt <= Some(1);
-        came.taken_us() > self.windows.lands_by_us(heard_us) || course.deliveries.iter().any(afresh)
+        came.taken_us() > self.windows.lands_by_us(heard_us) || timeline.deliveries.iter().any(afresh)
     }
 }
 

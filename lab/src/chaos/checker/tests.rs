@@ -2,16 +2,16 @@
 //! that come again, and what recovery is; `beside`: faults that concern some alone.
 
 mod answers;
-mod beside;
 mod bounds;
 mod faults;
+mod scope;
 
 use proptest::prelude::*;
 
 use super::verdict::{Verdict, Wrong};
 use super::*;
 use crate::chaos::history::tests::head;
-use crate::chaos::history::{Arrival, Ask, DeadJob, Fault, Job, Op, Place, Reply, Sample, Schedule};
+use crate::chaos::history::{Arrival, ControlRequest, DeadJob, Fault, Job, Op, Place, Reply, Sample, Schedule};
 
 const DUE_MS: i64 = 1_000_000;
 const DUE_US: i64 = DUE_MS * 1000;
@@ -90,8 +90,8 @@ impl Run {
     }
 
     /// Something is asked for it just before it is due.
-    fn ask(self, op: fn(Ask) -> Op, id: &str, due_ms: Option<i64>) -> Run {
-        let ask = Ask { id: id.to_owned(), due_ms, res: String::new() };
+    fn ask(self, op: fn(ControlRequest) -> Op, id: &str, due_ms: Option<i64>) -> Run {
+        let ask = ControlRequest { id: id.to_owned(), due_ms, res: String::new() };
         self.push(Event { phase: Phase::Invoke, ..ok(DUE_US - 200_000, op(ask)) })
     }
 
@@ -174,8 +174,8 @@ fn a_true_run_has_nothing_to_say() {
     let counts = verdict.counts;
     assert_eq!((counts.taken, counts.uncertain, counts.recovered, counts.delivered, counts.dead), (9, 2, 1, 6, 1));
     assert_eq!((counts.rejected, counts.asked, counts.answered, counts.duplicates), (1, 5, 4, 1));
-    let strike = &verdict.strikes[0];
-    assert_eq!((&*strike.kind, strike.in_flight, strike.duplicates, strike.overdue), ("redis-kill", 1, 1, 0));
+    let impact = &verdict.impacts[0];
+    assert_eq!((&*impact.kind, impact.in_flight, impact.duplicates, impact.overdue), ("redis-kill", 1, 1, 0));
     assert!(verdict.to_string().starts_with("sound: 9 jobs taken"), "{verdict}");
 }
 
@@ -295,8 +295,8 @@ fn what_is_left_at_the_end_is_found() {
 #[test]
 fn a_fault_says_when_what_was_overdue_came() {
     let run = Run::new().fault("redis-kill", 0).asked("x").came_so("x", DUE_US + 150_000, |_| ()).asked("y");
-    let strike = run.came_so("y", DUE_US + 300_000, |_| ()).check().strikes.remove(0);
-    assert_eq!((strike.overdue, strike.first_us, strike.last_us, strike.lateness_us), (2, Some(50_000), Some(200_000), 300_000));
+    let impact = run.came_so("y", DUE_US + 300_000, |_| ()).check().impacts.remove(0);
+    assert_eq!((impact.overdue, impact.first_us, impact.last_us, impact.lateness_us), (2, Some(50_000), Some(200_000), 300_000));
 }
 
 #[test]
@@ -305,7 +305,7 @@ fn a_copy_is_of_the_fault_that_was_on_and_not_of_one_that_was_over() {
     let run = Run::new().counted(DUE_US - 9_000_000, 0).fault_at("redis-kill", over, 9).fault("broker-freeze", 1).counted(DUE_US, 2);
     let verdict = run.asked("x").came("x").again("x", 2).check();
     assert!(verdict.is_sound(), "{verdict}");
-    assert_eq!(verdict.strikes.iter().map(|strike| strike.duplicates).collect::<Vec<_>>(), [0, 1]);
+    assert_eq!(verdict.impacts.iter().map(|impact| impact.duplicates).collect::<Vec<_>>(), [0, 1]);
 }
 
 proptest! {

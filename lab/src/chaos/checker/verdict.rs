@@ -126,7 +126,7 @@ impl std::ops::Add for Counts {
 
 /// A fault, and what came of it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Strike {
+pub struct FaultImpact {
     /// Its name.
     pub kind: String,
     /// From when, epoch µs.
@@ -160,7 +160,7 @@ pub struct Verdict {
     /// What is wrong, each with what is known of it.
     pub findings: BTreeMap<Wrong, Vec<String>>,
     /// Each fault in its turn.
-    pub strikes: Vec<Strike>,
+    pub impacts: Vec<FaultImpact>,
 }
 
 /// Of each kind of finding so many are written out for people.

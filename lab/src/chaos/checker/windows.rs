@@ -3,11 +3,11 @@
 use dwell::dispatch::LEASE_MARGIN;
 
 use super::Wrong;
-use super::course::{Came, Course};
-use super::kinds;
-use super::verdict::{Strike, Verdict};
+use super::effects;
+use super::timeline::{Came, Timeline};
+use super::verdict::{FaultImpact, Verdict};
 use crate::chaos::fault::{Allowance, FaultKind};
-use crate::chaos::history::{Beside, Event, Fault, Head, History, Job, Only, Op, Sample};
+use crate::chaos::history::{Event, Fault, History, Job, Only, Op, RunHeader, Sample, Scope};
 
 /// A message counts as read at most so much later than it was published, µs; and an instance is looked at once a second.
 const SLACK_US: i64 = 2_000_000;
@@ -33,29 +33,29 @@ pub(super) struct Copy<'a> {
 }
 
 /// What faults can explain.
-pub(super) struct Windows<'a> {
-    head: &'a Head,
-    windows: Vec<Window<'a>>,
+pub(super) struct FaultWindows<'a> {
+    head: &'a RunHeader,
+    windows: Vec<FaultWindow<'a>>,
 }
 
-struct Window<'a> {
+struct FaultWindow<'a> {
     fault: &'a Fault,
     /// Copies that it may explain yet.
     room: u64,
     copies: Vec<Copy<'a>>,
 }
 
-impl Window<'_> {
+impl FaultWindow<'_> {
     /// How many of its copies an instance has to have counted.
     fn owed(&self) -> usize {
         self.copies.iter().filter(|copy| !copy.by_client).count()
     }
 }
 
-impl<'a> Windows<'a> {
-    pub(super) fn new(history: &'a History, faults: &'a [Fault]) -> Windows<'a> {
-        let windows = faults.iter().map(|fault| Window { fault, room: room(fault, history), copies: Vec::new() });
-        Windows { head: &history.head, windows: windows.collect() }
+impl<'a> FaultWindows<'a> {
+    pub(super) fn new(history: &'a History, faults: &'a [Fault]) -> FaultWindows<'a> {
+        let windows = faults.iter().map(|fault| FaultWindow { fault, room: room(fault, history), copies: Vec::new() });
+        FaultWindows { head: &history.head, windows: windows.collect() }
     }
 
     /// How much of the time between these two nothing was broken, µs.
@@ -72,9 +72,9 @@ impl<'a> Windows<'a> {
 
     /// For how long this was not out though nothing that was broken concerned it, µs, and what was broken. Of what was sent since that broke.
     pub(super) fn beside_us(&self, (id, job): (&str, &Job), (sent_us, due_us): (i64, i64), at_us: i64) -> Option<(i64, &'a Fault)> {
-        let beside = |window: &Window<'a>| {
+        let beside = |window: &FaultWindow<'a>| {
             let fault = window.fault;
-            let Beside { from_us, only } = fault.beside.as_ref()?;
+            let Scope { from_us, only } = fault.beside.as_ref()?;
             let since_us = due_us.max(sent_us).max(*from_us);
             let late_us = at_us.min(fault.healed_us) - since_us;
             (sent_us >= fault.began_us && late_us > 0 && !only.concerns(id, job)).then_some((late_us, fault))
@@ -85,7 +85,7 @@ impl<'a> Windows<'a> {
     /// From when to when the record of this job could not be read, µs.
     pub(super) fn unreadable_us(&self, id: &str) -> Option<(i64, i64)> {
         self.windows.iter().map(|window| window.fault).find_map(|fault| match &fault.beside {
-            Some(Beside { from_us, only: Only::Jobs(ids) }) if ids.iter().any(|of| of == id) => Some((*from_us, fault.healed_us)),
+            Some(Scope { from_us, only: Only::Jobs(ids) }) if ids.iter().any(|of| of == id) => Some((*from_us, fault.healed_us)),
             _ => None,
         })
     }
@@ -96,17 +96,17 @@ impl<'a> Windows<'a> {
         let reach_us = self.head.lease_ms * 1000;
         self.windows.iter().map(|window| window.fault).any(|fault| {
             let concerned = fault.beside.as_ref().is_none_or(|beside| beside.only.concerns(id, job));
-            concerned && kinds::refuses(&fault.kind) && (fault.began_us..=fault.healed_us + reach_us).contains(&at_us)
+            concerned && effects::refuses(&fault.kind) && (fault.began_us..=fault.healed_us + reach_us).contains(&at_us)
         })
     }
 
     /// Whether a publish of this job may have failed between these times.
     pub(super) fn fails_publish(&self, id: &str, job: &Job, from_us: i64, to_us: i64) -> bool {
         let reach_us = self.head.lease_ms * 1000;
-        self.between(kinds::fails_publish, from_us, to_us)
+        self.between(effects::fails_publish, from_us, to_us)
             || self.windows.iter().map(|window| window.fault).any(|fault| {
                 let concerned = fault.beside.as_ref().is_some_and(|beside| beside.only.concerns(id, job));
-                concerned && kinds::silences(&fault.kind) && fault.began_us <= to_us && fault.healed_us + reach_us >= from_us
+                concerned && effects::silences(&fault.kind) && fault.began_us <= to_us && fault.healed_us + reach_us >= from_us
             })
     }
 
@@ -122,7 +122,7 @@ impl<'a> Windows<'a> {
 
     /// From the least to the most by which it may have been wrong then. A record that does not say which way it jumped is forgiven both.
     fn steps(&self, at_us: i64) -> impl Iterator<Item = (i64, i64)> {
-        let on = move |window: &&Window<'_>| window.fault.began_us <= at_us && at_us <= window.fault.healed_us + SLACK_US;
+        let on = move |window: &&FaultWindow<'_>| window.fault.began_us <= at_us && at_us <= window.fault.healed_us + SLACK_US;
         self.windows.iter().filter(on).filter_map(|window| match (allowance(window.fault).early_us, window.fault.clock_step_us) {
             (0, _) => None,
             (_, Some(step_us)) => Some((step_us, step_us)),
@@ -133,7 +133,9 @@ impl<'a> Windows<'a> {
     /// Whether something of this kind was broken between these times, or leases of then still ran.
     pub(super) fn between(&self, of: fn(&str) -> bool, from_us: i64, to_us: i64) -> bool {
         let reach_us = self.head.lease_ms * 1000;
-        self.windows.iter().any(|Window { fault, .. }| of(&fault.kind) && fault.began_us <= to_us && fault.healed_us + reach_us >= from_us)
+        self.windows
+            .iter()
+            .any(|FaultWindow { fault, .. }| of(&fault.kind) && fault.began_us <= to_us && fault.healed_us + reach_us >= from_us)
     }
 
     /// Whether a client may have sent by itself what landed at both times: something of the broker was broken between them, and it has not had
@@ -141,7 +143,7 @@ impl<'a> Windows<'a> {
     /// it gave up the one before because other messages ran out of time.
     pub(super) fn sends_again(&self, one_us: i64, other_us: i64) -> bool {
         let (from_us, to_us) = (one_us.min(other_us), one_us.max(other_us));
-        to_us - from_us <= timeout_us(self.head) + SLACK_US && self.between(kinds::breaks_broker, from_us, to_us)
+        to_us - from_us <= timeout_us(self.head) + SLACK_US && self.between(effects::breaks_broker, from_us, to_us)
     }
 
     /// Whether the request was not acknowledged yet when something broke that hands requests out again, and this came of it in time, after what had
@@ -151,7 +153,7 @@ impl<'a> Windows<'a> {
         let late_us = self.head.late_ms * 1000;
         self.windows.iter().map(|window| window.fault).any(|fault| {
             let could_us = due_ms.unwrap_or_default().saturating_mul(1000).max(fault.healed_us);
-            kinds::requeues(&fault.kind)
+            effects::requeues(&fault.kind)
                 && fault.began_us <= taken_us
                 && fault.healed_us >= sent_us - SLACK_US
                 && before_us <= fault.healed_us + late_us
@@ -176,8 +178,8 @@ impl<'a> Windows<'a> {
     pub(super) fn lands_by_us(&self, at_us: i64) -> i64 {
         let reach_us = self.head.lease_ms * 1000 + SLACK_US;
         let mut by_us = at_us + reach_us;
-        for Window { fault, .. } in &self.windows {
-            if kinds::holds_back(&fault.kind) && fault.began_us <= by_us && fault.healed_us >= at_us {
+        for FaultWindow { fault, .. } in &self.windows {
+            if effects::holds_back(&fault.kind) && fault.began_us <= by_us && fault.healed_us >= at_us {
                 by_us = by_us.max(fault.healed_us + reach_us);
             }
         }
@@ -187,7 +189,7 @@ impl<'a> Windows<'a> {
     /// Until when something that had landed at this time is read: a broker that is down hands out nothing.
     pub(super) fn read_by_us(&self, at_us: i64) -> i64 {
         let mut by_us = at_us + SLACK_US;
-        for Window { fault, .. } in &self.windows {
+        for FaultWindow { fault, .. } in &self.windows {
             if fault.kind.starts_with("broker-") && fault.began_us <= by_us && fault.healed_us >= at_us - SLACK_US {
                 by_us = by_us.max(fault.healed_us + self.head.lease_ms * 1000 + SLACK_US);
             }
@@ -201,21 +203,21 @@ impl<'a> Windows<'a> {
         copies.sort_by_key(|copy| copy.first_us);
         for copy in copies {
             let is_read_anew = self.is_read_anew(&copy);
-            let explains = |window: &&mut Window<'_>| {
+            let explains = |window: &&mut FaultWindow<'_>| {
                 let Fault { began_us, healed_us, .. } = *window.fault;
                 // What an instance held that is gone is taken over within its lease and five seconds; a batch that is read again waits for the broker's
                 // own patience.
                 let again_us = if copy.of_job { self.head.lease_ms * 1000 + TAKE_OVER_US } else { late_us };
                 // A target that is silent keeps its answers from nobody else.
-                let concerns = |beside: &Beside| copy.job.is_some_and(|job| beside.only.concerns(copy.id, job));
-                (!kinds::silences(&window.fault.kind) || window.fault.beside.as_ref().is_some_and(concerns))
+                let concerns = |beside: &Scope| copy.job.is_some_and(|job| beside.only.concerns(copy.id, job));
+                (!effects::silences(&window.fault.kind) || window.fault.beside.as_ref().is_some_and(concerns))
                     && (window.room > 0 || !copy.of_job)
                     && copy.first_us >= began_us - reach_us
                     && copy.first_us <= healed_us + reach_us
                     && (began_us..=healed_us + again_us).contains(&copy.again_us)
             };
             // Rather one that was on between the two than one whose leases still ran, and of those the last.
-            let turn = |window: &&mut Window<'_>| ((copy.first_us - window.fault.healed_us).max(0), window.fault.healed_us);
+            let turn = |window: &&mut FaultWindow<'_>| ((copy.first_us - window.fault.healed_us).max(0), window.fault.healed_us);
             match self.windows.iter_mut().filter(explains).min_by_key(turn) {
                 Some(window) => {
                     if copy.of_job {
@@ -236,7 +238,7 @@ impl<'a> Windows<'a> {
     /// Each copy that a fault outside of Dwell caused was counted by an instance when it became possible.
     pub(super) fn counted(&self, events: &[Event], verdict: &mut Verdict) {
         // A master that is promoted tells nobody what it did not know.
-        let known = || self.windows.iter().filter(|window| !window.copies.is_empty() && !kinds::rolls_back(&window.fault.kind));
+        let known = || self.windows.iter().filter(|window| !window.copies.is_empty() && !effects::rolls_back(&window.fault.kind));
         for window in known().filter(|window| !window.fault.kind.starts_with("dwell-")) {
             let from_us = window.fault.began_us - SLACK_US;
             let to_us = window.copies.iter().map(|copy| copy.again_us).max().unwrap_or(i64::MAX) + SLACK_US;
@@ -249,7 +251,7 @@ impl<'a> Windows<'a> {
             }
         }
         // No step pays for two. What an instance counted since it was last looked at dies with it.
-        let copies: usize = known().map(Window::owed).sum();
+        let copies: usize = known().map(FaultWindow::owed).sum();
         let killed = self.windows.iter().filter(|window| window.fault.kind == "dwell-kill").map(|window| window.fault.in_flight);
         let counted = increase(events, i64::MIN, i64::MAX) + killed.sum::<u64>();
         if counted < copies as u64 {
@@ -258,13 +260,13 @@ impl<'a> Windows<'a> {
     }
 
     /// What came of each fault.
-    pub(super) fn strikes<'b>(&self, courses: impl Iterator<Item = &'b Course<'b>> + Clone) -> Vec<Strike> {
+    pub(super) fn impacts<'b>(&self, timelines: impl Iterator<Item = &'b Timeline<'b>> + Clone) -> Vec<FaultImpact> {
         let lease_us = self.head.lease_ms * 1000;
         let healed_before =
             |began_us: i64| self.windows.iter().map(|window| window.fault.healed_us).filter(|at_us| *at_us <= began_us).max();
         let owes_from =
-            |window: &Window<'_>| (window.fault.began_us - lease_us).max(healed_before(window.fault.began_us).unwrap_or(i64::MIN));
-        self.windows.iter().map(|window| strike(window, owes_from(window), courses.clone())).collect()
+            |window: &FaultWindow<'_>| (window.fault.began_us - lease_us).max(healed_before(window.fault.began_us).unwrap_or(i64::MIN));
+        self.windows.iter().map(|window| impact(window, owes_from(window), timelines.clone())).collect()
     }
 }
 
@@ -274,7 +276,7 @@ fn allowance(fault: &Fault) -> Allowance {
 }
 
 /// How long a publish waits for its confirm, µs.
-fn timeout_us(head: &Head) -> i64 {
+fn timeout_us(head: &RunHeader) -> i64 {
     let margin_ms = i64::try_from(LEASE_MARGIN.as_millis()).unwrap_or(i64::MAX);
     (head.lease_ms - margin_ms).max(1) * 1000
 }
@@ -308,10 +310,10 @@ fn increase(events: &[Event], from_us: i64, to_us: i64) -> u64 {
 }
 
 /// What came of a fault that answers for the jobs due from `owes_from_us` on.
-fn strike<'a>(window: &Window<'_>, owes_from_us: i64, courses: impl Iterator<Item = &'a Course<'a>>) -> Strike {
+fn impact<'a>(window: &FaultWindow<'_>, owes_from_us: i64, timelines: impl Iterator<Item = &'a Timeline<'a>>) -> FaultImpact {
     let Fault { kind, began_us, healed_us, in_flight, detail, .. } = window.fault.clone();
     let duplicates = window.copies.len() as u64;
-    let mut strike = Strike {
+    let mut impact = FaultImpact {
         kind,
         began_us,
         healed_us,
@@ -326,33 +328,33 @@ fn strike<'a>(window: &Window<'_>, owes_from_us: i64, courses: impl Iterator<Ite
     };
     // What came after the heal: the first arrival, and when the first of it could have come.
     let mut after: Option<(i64, i64)> = None;
-    for course in courses {
-        let Some(came @ Came { what, .. }) = course.deliveries.first() else { continue };
+    for timeline in timelines {
+        let Some(came @ Came { what, .. }) = timeline.deliveries.first() else { continue };
         let at_us = came.taken_us();
-        let (Some(due_ms), false) = (what.due_ms, course.job.is_none_or(|job| job.absent)) else { continue };
+        let (Some(due_ms), false) = (what.due_ms, timeline.job.is_none_or(|job| job.absent)) else { continue };
         let due_us = due_ms * 1000;
         if at_us >= healed_us {
-            let could_us = due_us.max(course.sent_us);
+            let could_us = due_us.max(timeline.sent_us);
             let (first_us, since_us) = after.unwrap_or((at_us, could_us));
             after = Some((first_us.min(at_us), since_us.min(could_us)));
         }
-        // What was claimed when it struck had been due before; what was due before the heal of another is owed to that one.
+        // What was claimed when it injected had been due before; what was due before the heal of another is owed to that one.
         if !(owes_from_us..healed_us).contains(&due_us) {
             continue;
         }
-        strike.lateness_us = strike.lateness_us.max(at_us - due_us);
-        let served = |beside: &&Beside, job: &&Job| {
-            (course.certain && course.sent_us >= began_us) && beside.from_us <= due_us && !beside.only.concerns(&what.id, job)
+        impact.lateness_us = impact.lateness_us.max(at_us - due_us);
+        let served = |beside: &&Scope, job: &&Job| {
+            (timeline.certain && timeline.sent_us >= began_us) && beside.from_us <= due_us && !beside.only.concerns(&what.id, job)
         };
-        if window.fault.beside.as_ref().zip(course.job).is_some_and(|(beside, job)| served(&beside, &job)) {
-            strike.beside_us = strike.beside_us.max(Some(at_us - due_us.max(course.sent_us)));
+        if window.fault.beside.as_ref().zip(timeline.job).is_some_and(|(beside, job)| served(&beside, &job)) {
+            impact.beside_us = impact.beside_us.max(Some(at_us - due_us.max(timeline.sent_us)));
         }
         if at_us >= healed_us {
             let after_us = at_us - healed_us;
-            strike.overdue += 1;
-            strike.last_us = Some(strike.last_us.map_or(after_us, |last| last.max(after_us)));
+            impact.overdue += 1;
+            impact.last_us = Some(impact.last_us.map_or(after_us, |last| last.max(after_us)));
         }
     }
-    strike.first_us = after.map(|(first_us, since_us)| (first_us - since_us.max(healed_us)).max(0));
-    strike
+    impact.first_us = after.map(|(first_us, since_us)| (first_us - since_us.max(healed_us)).max(0));
+    impact
 }

@@ -7,7 +7,7 @@ use rand::{RngExt, SeedableRng};
 
 use super::Places;
 use crate::chaos::history::{Job, digest};
-use crate::chaos::world::SPARE;
+use crate::chaos::system::SPARE;
 
 /// A job is due so much after it is sent, ms.
 const AHEAD_MS: std::ops::Range<i64> = 200..5000;

@@ -13,7 +13,7 @@ use super::draw::{Action, NOTE, Plan};
 use crate::chaos::history::{Job, UNREADABLE};
 
 /// How long an answer may take.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What came of it.
 pub(super) enum Answer {
@@ -54,13 +54,13 @@ fn taken(answer: &str) -> Answer {
 }
 
 async fn asked(instance: SocketAddr, line: &str, body: &str, read: fn(&str) -> Answer) -> Answer {
-    let connecting = clock::timeout(PATIENCE, TcpStream::connect(instance));
+    let connecting = clock::timeout(TIMEOUT, TcpStream::connect(instance));
     let link = match connecting.await {
         Some(Ok(link)) => link,
         Some(Err(error)) => return Answer::Never(error.to_string()),
         None => return Answer::Never("no connection in time".to_owned()),
     };
-    match clock::timeout(PATIENCE, call(link, line, body)).await {
+    match clock::timeout(TIMEOUT, call(link, line, body)).await {
         Some(Ok(answer)) => read(&answer),
         Some(Err(error)) => Answer::Unknown(error.to_string()),
         None => Answer::Unknown("no answer in time".to_owned()),

@@ -10,8 +10,8 @@ use parking_lot::Mutex;
 use tokio::task::JoinSet;
 use tracing::debug;
 
-use crate::chaos::history::{Ask, Op, Phase, Schedule};
-use crate::chaos::ledger::Ledger;
+use crate::chaos::history::{ControlRequest, Op, Phase, Schedule};
+use crate::chaos::recorder::Recorder;
 
 use super::draw::Action;
 use super::whole;
@@ -29,7 +29,7 @@ const PROC: &str = "producer";
 /// A link to the broker that is opened anew when it is gone.
 pub(super) struct Producer {
     broker: BrokerConfig,
-    ledger: Arc<Ledger>,
+    recorder: Arc<Recorder>,
     link: Option<Box<dyn Sink>>,
     next: Token,
     /// What has no word of the broker yet.
@@ -43,7 +43,7 @@ pub(super) enum Sent {
     Job(String),
     /// Another schedule for the same id.
     Again(String),
-    Ask(String, Action, Option<i64>),
+    ControlRequest(String, Action, Option<i64>),
 }
 
 impl Sent {
@@ -51,13 +51,13 @@ impl Sent {
     pub(super) fn op(&self, res: String) -> Op {
         match self {
             Sent::Job(id) | Sent::Again(id) => Op::Schedule(Schedule { id: id.clone(), job: None, res }),
-            Sent::Ask(id, action, due_ms) => asked(*action, Ask { id: id.clone(), due_ms: *due_ms, res }),
+            Sent::ControlRequest(id, action, due_ms) => asked(*action, ControlRequest { id: id.clone(), due_ms: *due_ms, res }),
         }
     }
 }
 
 /// As the history calls it.
-pub(super) fn asked(action: Action, ask: Ask) -> Op {
+pub(super) fn asked(action: Action, ask: ControlRequest) -> Op {
     match action {
         Action::Cancel => Op::Cancel(ask),
         Action::Reschedule => Op::Reschedule(ask),
@@ -66,8 +66,8 @@ pub(super) fn asked(action: Action, ask: Ask) -> Op {
 }
 
 impl Producer {
-    pub(super) fn new(broker: BrokerConfig, ledger: Arc<Ledger>) -> Producer {
-        Producer { broker, ledger, link: None, next: 0, open: Arc::default(), listeners: JoinSet::new() }
+    pub(super) fn new(broker: BrokerConfig, recorder: Arc<Recorder>) -> Producer {
+        Producer { broker, recorder, link: None, next: 0, open: Arc::default(), listeners: JoinSet::new() }
     }
 
     /// Whether there is a link; without one it tries once.
@@ -85,7 +85,7 @@ impl Producer {
         match clock::timeout(CONNECT, self.broker.sink(CONFIRM)).await {
             Some(Ok((sink, outcomes))) => {
                 self.link = Some(sink);
-                self.listeners.spawn(listen(outcomes, Arc::clone(&self.open), Arc::clone(&self.ledger)));
+                self.listeners.spawn(listen(outcomes, Arc::clone(&self.open), Arc::clone(&self.recorder)));
                 true
             }
             failed => {
@@ -101,7 +101,7 @@ impl Producer {
     pub(super) async fn send(&mut self, messages: Vec<(Sent, Message)>) {
         let Some(sink) = &self.link else {
             for (sent, _) in messages {
-                self.ledger.record(PROC, Phase::Fail, sent.op("never sent".to_owned()));
+                self.recorder.record(PROC, Phase::Fail, sent.op("never sent".to_owned()));
             }
             return;
         };
@@ -113,7 +113,7 @@ impl Producer {
             let dedupe_id = match &sent {
                 Sent::Job(id) => format!("s-{id}"),
                 Sent::Again(id) => format!("r-{id}"),
-                Sent::Ask(id, action, _) => format!("{}-{id}", action.as_str()),
+                Sent::ControlRequest(id, action, _) => format!("{}-{id}", action.as_str()),
             };
             self.open.lock().insert(token, sent);
             batch.push(Publication { token, to: Destination::new(IN), message, dedupe_id, deadline: None });
@@ -134,12 +134,12 @@ impl Producer {
         };
         let _ = clock::timeout(CONFIRM * 2, all).await;
         for sent in self.open.lock().drain().map(|(_, sent)| sent) {
-            self.ledger.record(PROC, Phase::Info, sent.op("no word".to_owned()));
+            self.recorder.record(PROC, Phase::Info, sent.op("no word".to_owned()));
         }
     }
 }
 
-async fn listen(mut outcomes: Outcomes, open: Arc<Mutex<HashMap<Token, Sent>>>, ledger: Arc<Ledger>) {
+async fn listen(mut outcomes: Outcomes, open: Arc<Mutex<HashMap<Token, Sent>>>, recorder: Arc<Recorder>) {
     while let Some(batch) = outcomes.recv().await {
         for (token, outcome) in batch {
             let Some(sent) = open.lock().remove(&token) else { continue };
@@ -148,7 +148,7 @@ async fn listen(mut outcomes: Outcomes, open: Arc<Mutex<HashMap<Token, Sent>>>, 
                 Outcome::Unroutable(why) | Outcome::Refused(why) | Outcome::Invalid(why) => (Phase::Fail, why),
                 Outcome::Unknown(why) => (Phase::Info, why),
             };
-            ledger.record(PROC, phase, sent.op(res));
+            recorder.record(PROC, phase, sent.op(res));
         }
     }
 }

@@ -9,7 +9,7 @@ use tracing::debug;
 
 use super::draw::NOTE;
 use crate::chaos::history::{Arrival, Op, Phase, Place, Reply, digest};
-use crate::chaos::ledger::Ledger;
+use crate::chaos::recorder::Recorder;
 
 /// Between two tries to connect.
 const PAUSE: Duration = Duration::from_millis(200);
@@ -26,7 +26,7 @@ pub(super) enum Role {
 }
 
 /// Reads for ever; dropped, it ends.
-pub(super) async fn read(broker: BrokerConfig, topic: String, role: Role, ledger: Arc<Ledger>) {
+pub(super) async fn read(broker: BrokerConfig, topic: String, role: Role, recorder: Arc<Recorder>) {
     let proc = format!("reader {topic}");
     loop {
         let options = SourceOptions {
@@ -42,7 +42,7 @@ pub(super) async fn read(broker: BrokerConfig, topic: String, role: Role, ledger
             expired_queue: None,
         };
         match clock::timeout(CONNECT, broker.source(options)).await {
-            Some(Ok(source)) => drain(source, &topic, role, &ledger, &proc).await,
+            Some(Ok(source)) => drain(source, &topic, role, &recorder, &proc).await,
             // It may not be there yet.
             Some(Err(error)) => debug!(topic, %error, "reader has no link"),
             None => debug!(topic, "reader has no link in time"),
@@ -52,10 +52,10 @@ pub(super) async fn read(broker: BrokerConfig, topic: String, role: Role, ledger
 }
 
 /// Until the link is gone.
-async fn drain(source: Box<dyn Source>, topic: &str, role: Role, ledger: &Ledger, proc: &str) {
+async fn drain(source: Box<dyn Source>, topic: &str, role: Role, recorder: &Recorder, proc: &str) {
     while let Ok(batch) = source.recv().await {
         for message in &batch.messages {
-            ledger.record(proc, Phase::Ok, entry(message, topic, role));
+            recorder.record(proc, Phase::Ok, entry(message, topic, role));
         }
         if source.ack(batch.id).await.is_err() {
             return;

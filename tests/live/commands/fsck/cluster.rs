@@ -6,7 +6,7 @@ use dwell::config::{Redis, RedisMode};
 use dwell::store::fsck::{self, Problem as P, Rules};
 use dwell_testkit::servers::{RedisOptions, RedisServer};
 
-use crate::store::bed::{Bed, FAR, KEEP, MAIN, RETRY, request};
+use crate::store::fixture::{FAR, Fixture, KEEP, MAIN, RETRY, request};
 use crate::support::wait_until;
 
 /// A cluster of one node that has every slot.
@@ -36,21 +36,21 @@ async fn repair(settings: &Redis, buckets: u16) -> Vec<(P, bool)> {
 #[tokio::test]
 async fn the_number_of_buckets_is_told_by_the_jobs_in_a_cluster_too() {
     let server = cluster().await;
-    let bed = Bed::on(&server.url(), 4, &[MAIN]).await;
+    let fixture = Fixture::on(&server.url(), 4, &[MAIN]).await;
     for n in 0..40 {
-        bed.put(request(&format!("job-{n}"), n, FAR)).await;
+        fixture.put(request(&format!("job-{n}"), n, FAR)).await;
     }
-    let before = bed.dump().await;
-    let meta = format!("{}:meta", bed.settings.namespace);
-    bed.redis(&["HDEL", &meta, "buckets"]).await;
-    let damaged = bed.dump().await;
-    assert_eq!(repair(&bed.settings, 2).await, [(P::MetaBuckets, false)]);
-    assert_eq!(bed.dump().await, damaged, "by another number no job would be found: nothing is touched");
-    assert_eq!(repair(&bed.settings, 4).await, [(P::MetaBuckets, true)]);
-    assert_eq!(bed.dump().await, before);
+    let before = fixture.dump().await;
+    let meta = format!("{}:meta", fixture.settings.namespace);
+    fixture.redis(&["HDEL", &meta, "buckets"]).await;
+    let damaged = fixture.dump().await;
+    assert_eq!(repair(&fixture.settings, 2).await, [(P::MetaBuckets, false)]);
+    assert_eq!(fixture.dump().await, damaged, "by another number no job would be found: nothing is touched");
+    assert_eq!(repair(&fixture.settings, 4).await, [(P::MetaBuckets, true)]);
+    assert_eq!(fixture.dump().await, before);
 
-    bed.redis(&["DEL", &meta]).await;
-    assert_eq!(repair(&bed.settings, 2).await, [(P::MetaMissing, false)]);
-    assert_eq!(repair(&bed.settings, 4).await, [(P::MetaMissing, true), (P::MetaBroker, true)]);
-    assert_eq!(repair(&bed.settings, 4).await, []);
+    fixture.redis(&["DEL", &meta]).await;
+    assert_eq!(repair(&fixture.settings, 2).await, [(P::MetaMissing, false)]);
+    assert_eq!(repair(&fixture.settings, 4).await, [(P::MetaMissing, true), (P::MetaBroker, true)]);
+    assert_eq!(repair(&fixture.settings, 4).await, []);
 }

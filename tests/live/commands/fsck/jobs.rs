@@ -7,7 +7,7 @@ use dwell::store::fsck::Problem as P;
 use dwell::store::settle::{Over, Stood};
 
 use super::{Damaged, findings, healthy_part};
-use crate::store::bed::{action, held};
+use crate::store::fixture::{action, held};
 
 #[tokio::test]
 async fn every_damage_to_a_job_is_found_named_and_repaired() {
@@ -18,7 +18,7 @@ async fn every_damage_to_a_job_is_found_named_and_repaired() {
     // All jobs before any damage: a job that is due where it should not be would be claimed in place of another.
     d.scheduled("no-index").await;
     d.scheduled("no-index-moved").await;
-    d.listed.bed.act(&action(Action::Reschedule, "no-index-moved", 907)).await;
+    d.listed.fixture.act(&action(Action::Reschedule, "no-index-moved", 907)).await;
     d.dead("no-index-dead").await;
     let out = d.claimed("no-index-out").await;
     d.claimed("lost-record").await;
@@ -36,7 +36,7 @@ async fn every_damage_to_a_job_is_found_named_and_repaired() {
     d.retried("at-once").await;
     d.dead("dies-later").await;
     d.scheduled("early").await;
-    d.listed.bed.act(&action(Action::Reschedule, "early", 906)).await;
+    d.listed.fixture.act(&action(Action::Reschedule, "early", 906)).await;
     d.dead("old").await;
     d.dead("why").await;
     d.scheduled("not-over").await;
@@ -114,7 +114,7 @@ async fn every_damage_to_a_job_is_found_named_and_repaired() {
     assert_eq!(d.score("no-index-moved", "due:main").await, Some(4e12));
     d.is_in("no-index-dead", &["dead", "jobs", "state"]).await;
     d.is_in("no-index-out", &["jobs", "run", "state"]).await;
-    assert_eq!(d.listed.bed.store.complete(out.bucket, &[held(&out)], Over::Fired).await.unwrap(), [Stood::Settled]);
+    assert_eq!(d.listed.fixture.store.complete(out.bucket, &[held(&out)], Over::Fired).await.unwrap(), [Stood::Settled]);
     for id in ["no-record", "lost-record", "no-job", "cut", "garbled", "old"] {
         d.is_in(id, &[]).await;
     }
@@ -130,7 +130,7 @@ async fn every_damage_to_a_job_is_found_named_and_repaired() {
     for id in ["no-fence", "expired", "at-once", "fenced", "early"] {
         assert!(d.place(id).await.contains("due:main"), "{id}");
     }
-    assert_ne!(d.listed.bed.store.complete(old.bucket, &[held(&old)], Over::Fired).await.unwrap(), [Stood::Settled]);
+    assert_ne!(d.listed.fixture.store.complete(old.bucket, &[held(&old)], Over::Fired).await.unwrap(), [Stood::Settled]);
     assert_eq!((d.score("at-once", "due:main").await, d.score("early", "due:main").await), (Some(1e12), Some(4e12)));
     for (id, reason) in [("never", "invalid"), ("dies-later", "late"), ("why", "invalid"), ("no-index-dead", "late")] {
         let shown = d.listed.run(&["show", id]).out;

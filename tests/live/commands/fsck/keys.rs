@@ -6,19 +6,19 @@ use dwell::store::fsck::Problem as P;
 use serde_json::json;
 
 use super::{Damaged, findings, healthy_part};
-use crate::commands::bed::Said;
-use crate::store::bed::{FAR, request};
+use crate::commands::fixture::Said;
+use crate::store::fixture::{FAR, request};
 
 #[tokio::test]
 async fn damage_to_memories_keys_and_meta_is_found_named_and_repaired() {
     let d = Damaged::new().await;
     d.healthy().await;
-    let namespace = &d.listed.bed.settings.namespace;
+    let namespace = &d.listed.fixture.settings.namespace;
     let meta = format!("{namespace}:meta");
     let long_ago = "1000000000000";
     let mut other = request("other-1", 950, FAR);
     other.job.broker = "third".to_owned();
-    let store = crate::store::bed::open(&d.listed.bed.settings, &["third"]).await;
+    let store = crate::store::fixture::open(&d.listed.fixture.settings, &["third"]).await;
     store.schedule(&[other]).await.unwrap();
 
     let now_ms = dwell::clock::wall_ms().to_string();
@@ -51,7 +51,7 @@ async fn damage_to_memories_keys_and_meta_is_found_named_and_repaired() {
     assert_eq!((said.code, findings(&said)), (0, expected), "{}", said.err);
     assert_eq!((d.fsck(&[]).code, d.fsck(&[]).out), (0, String::new()));
     assert_eq!(d.score("other-1", "due:third").await, Some(4e12));
-    let mut raw = d.listed.bed.raw.clone();
+    let mut raw = d.listed.fixture.raw.clone();
     let aside: Vec<String> = redis::cmd("KEYS").arg(d.key_in(3, "quarantined:gone_old:*")).query_async(&mut raw).await.unwrap();
     let kept: String = redis::cmd("GET").arg(&aside[0]).query_async(&mut raw).await.unwrap();
     assert_eq!((aside.len(), kept.as_str()), (1, "mine"));
@@ -80,7 +80,7 @@ async fn what_another_program_wrote_is_named_and_left_in_place() {
 async fn a_namespace_that_lost_its_meta_is_told_by_its_jobs() {
     let d = Damaged::new().await;
     d.healthy().await;
-    let meta = format!("{}:meta", d.listed.bed.settings.namespace);
+    let meta = format!("{}:meta", d.listed.fixture.settings.namespace);
     let before = d.dump().await;
     let with = |buckets: &'static str| ["--set", buckets];
     let finding = |said: &Said| (said.code, said.lines());

@@ -6,7 +6,7 @@ use dwell::job::{Action, Conflict};
 
 use super::op::Op;
 use super::reference::{self, CLOCK, FAR, Fence, Reference, Request, STEPS, Taken, Word};
-use super::world::World;
+use super::system::System;
 
 const PAST: [i64; 2] = [1_000_000_000_000, 1_000_000_000_001];
 
@@ -42,7 +42,7 @@ pub(super) struct Instance {
 }
 
 pub(super) struct Run {
-    pub(super) world: World,
+    pub(super) system: System,
     pub(super) reference: Reference,
     pub(super) instances: [Instance; 2],
     pub(super) log: Vec<(Message, bool)>,
@@ -61,10 +61,10 @@ pub(super) struct Run {
 
 impl Run {
     pub(super) fn new(url: &str) -> Run {
-        let mut world = World::new(url);
-        let replica = (world.snapshot(), Reference::default());
+        let mut system = System::new(url);
+        let replica = (system.snapshot(), Reference::default());
         Run {
-            world,
+            system,
             reference: Reference::default(),
             instances: Default::default(),
             log: Vec::new(),
@@ -93,7 +93,7 @@ impl Run {
             Message::Schedule(request) => {
                 let lives = self.reference.lives;
                 let expected = self.reference.schedule(number, request, new);
-                let told = self.world.schedule(number, request, new);
+                let told = self.system.schedule(number, request, new);
                 assert_eq!((told.0.as_str(), told.1), expected);
                 if self.reference.lives > lives {
                     self.standing.insert(request.id, self.reference.lives);
@@ -110,7 +110,7 @@ impl Run {
                     (true, false) => "100000000",
                 };
                 let expected = self.reference.act(number, word, new, wait_is_over);
-                let told = self.world.act(number, word, new, read, wait);
+                let told = self.system.act(number, word, new, read, wait);
                 assert_eq!(told.0, expected.0, "{word:?}");
                 if expected.1 == Some(CLOCK) {
                     assert!(told.1.is_some());
@@ -128,7 +128,7 @@ impl Run {
             }
         }
         // The gate: what was answered is on the replica.
-        self.replica = (self.world.snapshot(), self.reference.clone());
+        self.replica = (self.system.snapshot(), self.reference.clone());
     }
 
     fn ended(&mut self, word: &Word, before: &reference::Job, verdict: &str) {
@@ -175,10 +175,10 @@ impl Run {
     fn claim(&mut self, by: usize, over: bool, early: bool) -> (Fence, Taken, Vec<(u8, u32)>) {
         if let Some((lost, reached)) = self.instances[by].lost.take() {
             let expected = self.reference.reclaim(lost, reached);
-            assert_eq!(self.world.reclaim(lost, reached), i64::try_from(expected).unwrap());
+            assert_eq!(self.system.reclaim(lost, reached), i64::try_from(expected).unwrap());
         }
         let fence = self.unique();
-        (fence, self.reference.claim(fence, over, early), self.world.claim(fence, over, early))
+        (fence, self.reference.claim(fence, over, early), self.system.claim(fence, over, early))
     }
 
     pub(super) fn step(&mut self, op: &Op) {
@@ -236,19 +236,19 @@ impl Run {
             Op::Rescue { by, over } => {
                 let fence = self.unique();
                 let ids = self.reference.rescue(fence, *over).into_iter().map(|id| (id, false)).collect();
-                let told = self.world.rescue(fence, *over);
+                let told = self.system.rescue(fence, *over);
                 self.take(*by, ids, told, fence, *over, true);
             }
             Op::Crash { by } => self.instances[*by] = Instance::default(),
-            Op::CatchUp => self.replica = (self.world.snapshot(), self.reference.clone()),
+            Op::CatchUp => self.replica = (self.system.snapshot(), self.reference.clone()),
             Op::FailOver => {
                 if !self.failed_over {
                     self.failed_over = true;
                     let lives = self.reference.lives;
-                    self.world.fail_over(&self.replica.0);
+                    self.system.fail_over(&self.replica.0);
                     self.reference = self.replica.1.clone();
                     self.reference.lives = lives;
-                    self.reference.changed = self.world.sweep();
+                    self.reference.changed = self.system.sweep();
                 }
             }
         }

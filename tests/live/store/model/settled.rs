@@ -5,7 +5,7 @@ use proptest::sample::Index;
 
 use super::reference::{How, Place};
 use super::run::Run;
-use super::world::name_of;
+use super::system::name_of;
 
 impl Run {
     pub(super) fn publish(&mut self, by: usize, which: Index) {
@@ -48,7 +48,7 @@ impl Run {
         };
         let unpublished = !held.published;
         let expected = self.reference.settle(held.id, held.fence, how, unpublished);
-        assert_eq!(self.world.settle(held.id, held.fence, how, unpublished), expected, "{how:?}");
+        assert_eq!(self.system.settle(held.id, held.fence, how, unpublished), expected, "{how:?}");
         // A drop is an end that was asked for, and is told by a metric.
         if expected && how == How::Drop {
             self.standing.remove(&held.id);
@@ -58,7 +58,7 @@ impl Run {
 
     /// The scripts and the reference hold the same, and nothing is lost.
     pub(super) fn check(&mut self) {
-        let dump = self.world.dump();
+        let dump = self.system.dump();
         let holds = |table: &str, id: u8| dump[table].get(name_of(id).as_bytes());
         for id in 0..2 {
             let places: Vec<&str> = ["due", "run", "dead"].into_iter().filter(|place| holds(place, id).is_some()).collect();

@@ -9,7 +9,7 @@ fn x() -> Run {
 }
 
 /// `x` was asked for something, and this was said.
-fn told(op: fn(Ask) -> Op, action: &str, verdict: &str) -> Run {
+fn told(op: fn(ControlRequest) -> Op, action: &str, verdict: &str) -> Run {
     x().ask(op, "x", None).told("x", action, verdict)
 }
 
@@ -56,7 +56,7 @@ fn after_a_cancel_only_the_attempt_that_is_out_may_land() {
 #[test]
 fn a_request_that_the_broker_has_is_answered() {
     let ask = |run: Run| {
-        let done = Op::Cancel(Ask { id: "x".to_owned(), due_ms: None, res: String::new() });
+        let done = Op::Cancel(ControlRequest { id: "x".to_owned(), due_ms: None, res: String::new() });
         run.asked("x").ask(Op::Cancel, "x", None).push(ok(DUE_US - 150_000, done)).check()
     };
     let wrong = |verdict: &Verdict| verdict.findings.keys().copied().collect::<Vec<_>>();
@@ -84,7 +84,7 @@ fn a_door_that_says_nothing_is_broken() {
     let asked = |count: usize| {
         (0..count).fold(Run::new(), |run, number| {
             let id = format!("x{number}");
-            let ask = Op::Cancel(Ask { id: id.clone(), due_ms: None, res: String::new() });
+            let ask = Op::Cancel(ControlRequest { id: id.clone(), due_ms: None, res: String::new() });
             run.asked(&id).came(&id).push(at_door(Event { phase: Phase::Invoke, ..ok(DUE_US, ask) }))
         })
     };

@@ -76,7 +76,7 @@ fn a_master_that_is_promoted_may_begin_an_attempt_again_and_nothing_else_may() {
     };
     let verdict = run("redis-failover", DUE_US + 2000);
     assert!(verdict.is_sound(), "{verdict}");
-    assert_eq!((verdict.counts.duplicates, verdict.strikes[0].duplicates), (1, 1), "it is a copy all the same");
+    assert_eq!((verdict.counts.duplicates, verdict.impacts[0].duplicates), (1, 1), "it is a copy all the same");
     // And only across the failover.
     let far = (DUE_US + 30 * SECOND, DUE_US + 31 * SECOND);
     let run_before =

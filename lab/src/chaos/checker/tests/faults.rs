@@ -131,21 +131,21 @@ fn recovery_is_until_the_first_job_that_can_come_and_owes_nothing_to_an_earlier_
         let job = Job { due_ms: due_us / 1000, ..job("t") };
         run.sent(id, Phase::Ok, job).came_so(id, at_us, |arrival| arrival.due_ms = Some(due_us / 1000))
     };
-    let strike = |run: Run| {
-        let strike = run.check().strikes.remove(0);
-        (strike.first_us, strike.overdue, strike.last_us)
+    let impact = |run: Run| {
+        let impact = run.check().impacts.remove(0);
+        (impact.first_us, impact.overdue, impact.last_us)
     };
-    assert_eq!(strike(at("x", DUE_US, DUE_US + 3 * SECOND, fault(Run::new()))), (Some(2 * SECOND), 1, Some(2 * SECOND)));
+    assert_eq!(impact(at("x", DUE_US, DUE_US + 3 * SECOND, fault(Run::new()))), (Some(2 * SECOND), 1, Some(2 * SECOND)));
     // Held up by something before it: it is no job of this fault, but one that could come.
     let run = at("old", DUE_US - 15 * SECOND, DUE_US + 30 * SECOND, fault(Run::new()));
-    assert_eq!(strike(run), (Some(29 * SECOND), 0, None));
-    // Claimed when it struck: it waits for the lease.
+    assert_eq!(impact(run), (Some(29 * SECOND), 0, None));
+    // Claimed when it injected: it waits for the lease.
     let run = at("claimed", DUE_US - 2 * SECOND, DUE_US + 7 * SECOND, fault(Run::new()));
-    assert_eq!(strike(run), (Some(6 * SECOND), 1, Some(6 * SECOND)));
+    assert_eq!(impact(run), (Some(6 * SECOND), 1, Some(6 * SECOND)));
     let run = at("x", DUE_US, DUE_US + 3 * SECOND, at("old", DUE_US - 15 * SECOND, DUE_US + 30 * SECOND, fault(Run::new())));
-    assert_eq!(strike(run), (Some(2 * SECOND), 1, Some(2 * SECOND)));
+    assert_eq!(impact(run), (Some(2 * SECOND), 1, Some(2 * SECOND)));
     // Nothing was to come until then.
     let run = at("later", DUE_US + 8 * SECOND, DUE_US + 9 * SECOND, fault(Run::new()));
-    assert_eq!(strike(run), (Some(SECOND), 0, None));
-    assert_eq!(strike(fault(Run::new()).asked("x").came("x")), (None, 0, None));
+    assert_eq!(impact(run), (Some(SECOND), 0, None));
+    assert_eq!(impact(fault(Run::new()).asked("x").came("x")), (None, 0, None));
 }

@@ -1,0 +1,179 @@
+//! What is measured: every figure with its unit and what it means, in one place for tables, JSON and pages.
+
+use serde::{Deserialize, Serialize};
+
+use super::ledger::RoundResult;
+use super::percentiles::Percentiles;
+
+/// A kind of figure.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Metric {
+    /// Its name in JSON; tables show it without the underscores.
+    pub name: &'static str,
+    /// Its unit.
+    pub unit: Unit,
+    /// What it is, in a sentence.
+    pub means: &'static str,
+}
+
+/// A unit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Unit {
+    /// Jobs, or messages, a second.
+    #[serde(rename = "1/s")]
+    PerSecond,
+    /// Seconds.
+    #[serde(rename = "s")]
+    Seconds,
+    /// Milliseconds.
+    #[serde(rename = "ms")]
+    Ms,
+    /// Microseconds.
+    #[serde(rename = "µs")]
+    Us,
+    /// Bytes.
+    #[serde(rename = "B")]
+    Bytes,
+    /// Of one.
+    #[serde(rename = "x")]
+    Ratio,
+    /// Percent of one core.
+    #[serde(rename = "%")]
+    Percent,
+    /// A count.
+    #[serde(rename = "")]
+    Count,
+}
+
+macro_rules! kinds {
+    ($($constant:ident $name:literal $unit:ident $means:literal;)*) => {
+        $(#[doc = $means] pub const $constant: Metric = Metric { name: $name, unit: Unit::$unit, means: $means };)*
+        /// Every kind of figure, in the order in which the pages explain them.
+        pub const KINDS: &[&Metric] = &[$(&$constant),*];
+    };
+}
+
+kinds! {
+    DRAIN "drain" PerSecond "Jobs that were all due at one instant, by the time from that instant to the last arrival at the consumer.";
+    ACCEPT "accept" PerSecond "Jobs from producer to store, confirmed by the broker on the way, from the first sent to the last stored; the producer shares the machine.";
+    FIRST "first" Ms "From the due instant to the first arrival at the consumer.";
+    RELAY "relay" PerSecond "As many messages through the same connectors with nothing between source and sink: read, published, confirmed, acknowledged.";
+    SCRIPTS "scripts" PerSecond "The scripts `claim` and `complete` for as many jobs on the same Redis by the same code, with no broker.";
+    CEILING "ceiling" PerSecond "What the parts allow where both take their time on the same cores: 1 / (1/relay + 1/scripts).";
+    OF_CEILING "of_ceiling" Ratio "The rate of Dwell over its ceiling.";
+    OF_RELAY "of_relay" Ratio "The rate of Dwell over that of the bare relay.";
+    INGEST "ingest" PerSecond "Requests that waited on the broker when Dwell started, by the time from the first stored to the last; each batch is acknowledged before the next is stored.";
+    SOURCE "source" PerSecond "As many messages read and acknowledged by the same connector, and nothing done with them.";
+    SCHEDULE "schedule_script" PerSecond "The script `schedule` for as many jobs on the same Redis by the same code, with no broker.";
+    INGEST_CEILING "ingest_ceiling" PerSecond "What the parts allow where both take their time on the same cores: 1 / (1/source + 1/schedule_script).";
+    OF_INGEST_CEILING "of_ingest_ceiling" Ratio "The ingest rate over its ceiling.";
+    REDIS_LIFE "redis_life" Us "CPU time of Redis's main thread for one job, from its schedule to the memory of its outcome.";
+    SCRIPTS_CPU "scripts_cpu" Us "CPU time of Redis's main thread for one job in `claim` and `complete`, alone.";
+    SCHEDULE_CPU "schedule_cpu" Us "CPU time of Redis's main thread for one job in `schedule`, alone.";
+    SET "set" Us "CPU time of Redis's main thread for one pipelined SET of the same body, in the same run.";
+    LIFE_IN_SETS "life_in_sets" Ratio "CPU time of Redis for one job over that for one SET of the same body.";
+    DWELL_CPU "dwell_cpu" Us "CPU time of all instances for one job, accepted and delivered.";
+    BROKER_CPU "broker_cpu" Us "CPU time of the broker for one job, accepted and delivered.";
+    RELAY_CPU "relay_cpu" Us "CPU time of the load generator with the relay in it, for one message.";
+    AGAINST_FIRST "against_first" Ratio "The drain rate over that of the first setting in the same run.";
+    CPU_AGAINST_FIRST "cpu_against_first" Ratio "CPU time for one job in Dwell and Redis over that of the first setting in the same run.";
+    LATE_P50 "late_p50" Ms "Receipt at the consumer minus due time: half of the jobs are at most this late.";
+    LATE_P90 "late_p90" Ms "The same: 90 % of the jobs.";
+    LATE_P99 "late_p99" Ms "The same: 99 % of the jobs.";
+    LATE_P999 "late_p999" Ms "The same: 99.9 % of the jobs.";
+    LATE_MAX "late_max" Ms "The same: the latest job.";
+    OVER_PEER "over_peer" Ratio "The figure of Dwell over that of a peer in the same round.";
+    EARLY "early" Count "Jobs that arrived before their due time.";
+    RATE "rate" PerSecond "Jobs that were due a second.";
+    CAPACITY "capacity" Ratio "The rate times (1/accept + 1/drain), as measured in the same run: near 1 the machine can do no more.";
+    BEHIND_P99 "behind_p99" Ms "How late the producer was with sending, 99 %; jobs are sent 1 to 3 s ahead, so that only seconds would show in the lateness.";
+    DWELL_CORE "dwell_core" Percent "CPU of all instances meanwhile, of one core.";
+    REDIS_CORE "redis_core" Percent "CPU of Redis meanwhile, of one core.";
+    RSS "rss" Bytes "Resident memory of one instance at the end.";
+    PEAK_RSS "peak_rss" Bytes "The most resident memory of one instance.";
+    FILL "fill" PerSecond "How fast the jobs that wait were put into the store, by the script `schedule` over several connections.";
+    OVERHEAD "overhead" Bytes "Memory of Redis for one waiting job, less its id and its body.";
+    LOADED_RSS "loaded_rss" Bytes "The most resident memory of one instance while large bodies come in and go out as fast as they can.";
+    SLOW_CALLS "slow_calls" Count "Calls that kept Redis for more than 20 ms, meanwhile and before; private Redis only.";
+    FIRST_START "first_start" Ms "From exec to ready, of the very first start: namespace and streams are made.";
+    START "start" Ms "From exec to ready, of each later start, looked at every 5 ms.";
+    IDLE_DWELL "idle_dwell" Percent "CPU of one instance that has nothing to do, of one core.";
+    IDLE_REDIS "idle_redis" Percent "CPU of Redis meanwhile, of one core.";
+}
+
+/// What one run came to.
+#[derive(Debug, Default)]
+pub struct Run {
+    /// The figures, in the order of a table. One kind may stand several times: each counts as a run.
+    pub figures: Vec<(&'static Metric, f64)>,
+    /// What came of the jobs; several rounds are one result.
+    pub result: RoundResult,
+}
+
+impl Run {
+    /// Notes a figure.
+    pub fn note(&mut self, kind: &'static Metric, value: f64) {
+        self.figures.push((kind, value));
+    }
+
+    /// Notes a figure where it is known.
+    pub fn note_known(&mut self, kind: &'static Metric, value: Option<f64>) {
+        self.figures.extend(value.map(|value| (kind, value)));
+    }
+
+    /// Notes our figure over a peer's.
+    pub fn note_ratio(&mut self, ours: f64, theirs: f64) {
+        self.note(&OVER_PEER, over(ours, theirs));
+    }
+
+    /// Notes how late jobs were.
+    pub fn note_lateness(&mut self, late: &Percentiles) {
+        let Percentiles { p50_ms, p90_ms, p99_ms, p999_ms, max_ms, .. } = *late;
+        let kinds: [(&'static Metric, f64); 5] =
+            [(&LATE_P50, p50_ms), (&LATE_P90, p90_ms), (&LATE_P99, p99_ms), (&LATE_P999, p999_ms), (&LATE_MAX, max_ms)];
+        self.figures.extend(kinds);
+    }
+
+    /// What was noted last of a kind.
+    #[must_use]
+    pub fn value(&self, kind: &Metric) -> Option<f64> {
+        self.figures.iter().rev().find(|(noted, _)| *noted == kind).map(|(_, value)| *value)
+    }
+}
+
+/// The kind of this name.
+#[must_use]
+pub fn kind_of(name: &str) -> Option<&'static Metric> {
+    KINDS.iter().copied().find(|kind| kind.name == name)
+}
+
+/// What two parts allow that take their time one after the other, or on the same cores: 1 / (1/a + 1/b).
+#[must_use]
+pub fn ceiling(a: f64, b: f64) -> f64 {
+    if a > 0.0 && b > 0.0 { 1.0 / (1.0 / a + 1.0 / b) } else { 0.0 }
+}
+
+/// `a` over `b`; zero where there is nothing to compare with.
+#[must_use]
+pub fn over(a: f64, b: f64) -> f64 {
+    if b > 0.0 { a / b } else { 0.0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ceiling_is_below_both_parts() {
+        assert!((ceiling(100.0, 100.0) - 50.0).abs() < 1e-9 && (ceiling(150.0, 75.0) - 50.0).abs() < 1e-9);
+        assert_eq!((ceiling(0.0, 5.0), over(1.0, 0.0)), (0.0, 0.0));
+    }
+
+    #[test]
+    fn every_kind_has_a_name_of_its_own() {
+        let mut names: Vec<&str> = KINDS.iter().map(|kind| kind.name).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), KINDS.len());
+    }
+}

@@ -1,0 +1,202 @@
+//! What is known of each job: what was asked for, what was answered, what came.
+
+use std::collections::{BTreeMap, HashSet};
+
+use super::effects;
+use crate::chaos::history::{Arrival, ControlRequest, Event, Fault, Job, Op, Phase, Place, UNREADABLE};
+
+/// One job.
+#[derive(Debug, Default)]
+pub(super) struct Timeline<'a> {
+    pub(super) job: Option<&'a Job>,
+    /// When it was first sent, epoch µs.
+    pub(super) sent_us: i64,
+    /// It was asked for by a message, which a broker may hand out again.
+    pub(super) by_message: bool,
+    /// The other side has it: it must come.
+    pub(super) certain: bool,
+    /// The other side refused it, for sure: it must not.
+    pub(super) refused: bool,
+    pub(super) asks: Vec<Asked>,
+    /// Action and verdict, in the order in which they were heard.
+    pub(super) replies: Vec<(i64, &'a str, &'a str)>,
+    pub(super) deliveries: Vec<Came<'a>>,
+    pub(super) deaths: Vec<Came<'a>>,
+    pub(super) rejections: Vec<Came<'a>>,
+}
+
+/// Something that was asked for it.
+#[derive(Debug)]
+pub(super) struct Asked {
+    pub(super) action: &'static str,
+    pub(super) at_us: i64,
+    /// The new time: of a reschedule.
+    pub(super) due_ms: Option<i64>,
+    /// The broker said that it has it; of HTTP there is the verdict alone.
+    pub(super) confirmed: bool,
+    /// A master may have done it and be gone since, before the verdict was heard.
+    pub(super) undone: bool,
+}
+
+/// A message that was read.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Came<'a> {
+    pub(super) at_us: i64,
+    pub(super) what: &'a Arrival,
+}
+
+impl Came<'_> {
+    /// When the broker took it, epoch µs: by its own word, which is in ms, or else when it was read.
+    pub(super) fn taken_us(&self) -> i64 {
+        self.what.taken_ms.map_or(self.at_us, |taken_ms| (taken_ms * 1000 + 999).min(self.at_us))
+    }
+}
+
+/// All jobs by their ids.
+pub(super) fn timelines<'a>(events: &'a [Event], faults: &[Fault]) -> BTreeMap<&'a str, Timeline<'a>> {
+    let mut timelines: BTreeMap<&str, Timeline<'_>> = BTreeMap::new();
+    let mut seen = Seen { places: HashSet::new(), faults };
+    for event in events {
+        match &event.op {
+            Op::Schedule(schedule) => {
+                let timeline = timelines.entry(&schedule.id).or_default();
+                match (event.phase, &schedule.job) {
+                    // Sent again, it is the same job.
+                    (Phase::Invoke, Some(job)) if timeline.job.is_none() => {
+                        (timeline.job, timeline.sent_us, timeline.by_message) = (Some(job), event.t_us, !event.proc.starts_with("http-"));
+                    }
+                    (Phase::Ok, _) => timeline.certain = true,
+                    (Phase::Fail, _) => timeline.refused = true,
+                    _ => {}
+                }
+            }
+            Op::Cancel(ask) => timelines.entry(&ask.id).or_default().asked("cancel", event, ask),
+            Op::Reschedule(ask) => timelines.entry(&ask.id).or_default().asked("reschedule", event, ask),
+            Op::Fire(ask) => timelines.entry(&ask.id).or_default().asked("fire", event, ask),
+            Op::Reply(reply) => {
+                let timeline = timelines.entry(&reply.id).or_default();
+                timeline.certain |= reply.action == "schedule" && reply.res != UNREADABLE;
+                timeline.replies.push((event.t_us, &reply.action, &reply.res));
+            }
+            // The job is where it was: that is the answer.
+            Op::Reject(what) if what.reason == UNREADABLE => {
+                let action = if what.action.is_empty() { "schedule" } else { &what.action };
+                timelines.entry(&what.id).or_default().replies.push((event.t_us, action, &what.reason));
+            }
+            Op::Deliver(what) | Op::Dead(what) | Op::Reject(what) => {
+                let timeline = timelines.entry(&what.id).or_default();
+                let came = Came { at_us: event.t_us, what };
+                let list = match &event.op {
+                    Op::Deliver(_) => &mut timeline.deliveries,
+                    Op::Dead(_) => &mut timeline.deaths,
+                    _ => &mut timeline.rejections,
+                };
+                if seen.is_new(list, came) {
+                    list.push(came);
+                }
+            }
+            _ => {}
+        }
+    }
+    timelines.values_mut().for_each(|timeline| timeline.undo(faults));
+    timelines
+}
+
+/// Tells a message that is read again from another one.
+struct Seen<'a> {
+    places: HashSet<(&'a Place, &'a str, Option<u32>)>,
+    faults: &'a [Fault],
+}
+
+impl<'a> Seen<'a> {
+    fn is_new(&mut self, before: &[Came<'a>], came: Came<'a>) -> bool {
+        if let Some(place) = &came.what.place {
+            // A log that was deleted and made anew counts from the start: so the message counts, too.
+            return self.places.insert((place, &came.what.id, came.what.attempt));
+        }
+        // AMQP has no places. A copy of Dwell's has an attempt of its own, so what is the same in everything is the same message, where the broker
+        // may have handed it out twice: it says so, or it was down itself. What else is broken is not between it and who reads.
+        let same = |other: &&Came<'_>| {
+            let (one, other) = (came.what, other.what);
+            (&one.topic, one.due_ms, one.attempt, &one.digest) == (&other.topic, other.due_ms, other.attempt, &other.digest)
+        };
+        let Some(first) = before.iter().find(same) else { return true };
+        let cut_off = self
+            .faults
+            .iter()
+            .any(|fault| fault.kind.starts_with("broker-") && fault.began_us <= came.at_us && fault.healed_us >= first.at_us);
+        !(came.what.redelivered || cut_off)
+    }
+}
+
+impl Timeline<'_> {
+    fn asked(&mut self, action: &'static str, event: &Event, ask: &ControlRequest) {
+        match event.phase {
+            Phase::Invoke => self.asks.push(Asked { action, at_us: event.t_us, due_ms: ask.due_ms, confirmed: false, undone: false }),
+            // It reached nobody.
+            Phase::Fail => self.asks.retain(|asked| asked.action != action),
+            Phase::Ok => self.asks.iter_mut().filter(|asked| asked.action == action).for_each(|asked| asked.confirmed = true),
+            Phase::Info => {}
+        }
+    }
+
+    /// Whether this was asked of it.
+    pub(super) fn has_asked(&self, action: &str) -> bool {
+        self.asks.iter().any(|ask| ask.action == action)
+    }
+
+    /// When the first verdict on this was heard, epoch µs.
+    pub(super) fn heard_us(&self, action: &str) -> Option<i64> {
+        self.replies.iter().find(|(_, of, _)| *of == action).map(|(t_us, ..)| *t_us)
+    }
+
+    /// The verdict on what was asked, `None` where it is unheard.
+    pub(super) fn answer(&self, action: &str) -> Option<&str> {
+        self.replies.iter().find(|(_, of, _)| *of == action).map(|(_, _, res)| *res)
+    }
+
+    /// Notes what may have been undone: a master took it, and was gone before anybody heard of it.
+    fn undo(&mut self, faults: &[Fault]) {
+        for at in 0..self.asks.len() {
+            let Asked { action, at_us, .. } = self.asks[at];
+            let heard_us = self.heard_us(action).unwrap_or(i64::MAX);
+            let gone = |fault: &Fault| effects::rolls_back(&fault.kind) && fault.began_us <= heard_us && fault.healed_us >= at_us;
+            self.asks[at].undone = faults.iter().any(gone);
+        }
+    }
+
+    /// Whether it was moved in this way, or may have been: nobody heard the verdict, or what was heard is of a master that knows nothing of it, and the
+    /// job went out meanwhile.
+    fn moved(&self, ask: &Asked, verdict: &str) -> bool {
+        self.may(ask.action, &[verdict]) || ask.undone && self.answer(ask.action) == Some("fired")
+    }
+
+    /// Whether what was asked was done, or may have been: nobody heard the verdict.
+    pub(super) fn may(&self, action: &str, verdicts: &[&str]) -> bool {
+        self.has_asked(action) && self.answer(action).is_none_or(|verdict| verdicts.contains(&verdict))
+    }
+
+    /// When it may first come, epoch µs.
+    pub(super) fn earliest_us(&self, job: &Job) -> i64 {
+        let mut earliest = job.due_ms * 1000;
+        for ask in &self.asks {
+            let time = match ask.action {
+                "fire" if self.moved(ask, "firing") => ask.at_us,
+                "reschedule" if self.moved(ask, "rescheduled") => ask.due_ms.map_or(earliest, |due_ms| due_ms * 1000),
+                _ => continue,
+            };
+            earliest = earliest.min(time);
+        }
+        earliest
+    }
+
+    /// Whether a message may carry this due time. `behind_us`: so much the clock of Redis may have been behind that of who asked.
+    pub(super) fn may_be_due(&self, job: &Job, due_ms: i64, behind_us: impl Fn(i64) -> i64) -> bool {
+        due_ms == job.due_ms
+            || self.asks.iter().any(|ask| match ask.action {
+                "fire" => due_ms >= (ask.at_us - behind_us(ask.at_us)) / 1000 && self.moved(ask, "firing"),
+                "reschedule" => ask.due_ms == Some(due_ms) && self.moved(ask, "rescheduled"),
+                _ => false,
+            })
+    }
+}

@@ -1,0 +1,150 @@
+//! Each fault: a file for whom it is done to. All hold what they break until it is whole again.
+
+mod amqp;
+mod broker;
+mod clocks;
+mod damaged;
+mod data;
+mod in_flight;
+mod nats;
+mod network;
+mod process;
+mod redis;
+mod silent;
+
+use std::time::Duration;
+
+use dwell::clock;
+use dwell_testkit::servers::{BrokerKind, ServerError};
+use rand::rngs::StdRng;
+
+use self::in_flight::InFlight;
+use crate::chaos::fault::{FaultKind, Injected};
+use crate::chaos::history::{Only, Scope};
+use crate::chaos::system::{Error, System};
+
+/// What was done.
+pub(crate) struct Done {
+    /// To whom, and how.
+    pub(crate) detail: String,
+    /// When it was whole again, wall clock, epoch µs, where something else was waited for after that.
+    pub(crate) healed_us: Option<i64>,
+    /// By how much a clock jumped, µs.
+    pub(crate) clock_step_us: Option<i64>,
+    /// Who else was served as ever.
+    pub(crate) beside: Option<Scope>,
+}
+
+impl From<String> for Done {
+    fn from(detail: String) -> Done {
+        Done { detail, healed_us: None, clock_step_us: None, beside: None }
+    }
+}
+
+impl Done {
+    /// It is whole now.
+    fn healed(detail: impl Into<String>) -> Done {
+        Done { healed_us: Some(clock::wall_us()), ..Done::from(detail.into()) }
+    }
+
+    /// It is whole now, and from then on it concerned these alone.
+    fn healed_beside(detail: impl Into<String>, from_us: i64, only: Only) -> Done {
+        Done { beside: Some(Scope { from_us, only }), ..Done::healed(detail) }
+    }
+}
+
+/// How often a server is started again that would not.
+const STARTS: usize = 10;
+
+/// Applies a fault, holds it for this time and heals it, even if a step fails. Some faults take longer than the hold time: a killed process
+/// has to start again, and a frozen instance stays frozen until its lease has expired. Faults on different servers and links may overlap;
+/// faults on the same one wait for each other. Await the future to its end: a dropped future heals nothing.
+///
+/// # Errors
+/// The fault could not be applied (it was healed all the same), or could not be healed.
+pub async fn inject(kind: FaultKind, system: &System, rng: &mut StdRng, hold: Duration) -> Result<Injected, Error> {
+    if !kind.applies(system.options()) {
+        return Err(Error::Unexpected(format!("{kind} cannot be injected into {}", system.describe())));
+    }
+    let mut in_flight = InFlight::begin(system).await;
+    let began_us = clock::wall_us();
+    let done = in_flight.during(system, Box::pin(apply(kind, system, rng, hold))).await?;
+    let healed_us = done.healed_us.unwrap_or_else(clock::wall_us);
+    Ok(Injected {
+        kind,
+        began_us,
+        healed_us,
+        in_flight: in_flight.most(),
+        detail: done.detail,
+        clock_step_us: done.clock_step_us,
+        beside: done.beside,
+    })
+}
+
+/// Applies a fault, holds it and heals it; describes the target and the method.
+async fn apply(kind: FaultKind, system: &System, rng: &mut StdRng, hold: Duration) -> Result<Done, Error> {
+    let nats = system.options().broker == BrokerKind::Nats;
+    let detail = match kind {
+        FaultKind::DwellKill => process::kill(system, rng, hold).await,
+        FaultKind::DwellFreeze => process::freeze(system, rng, hold).await,
+        FaultKind::DwellTerm => process::term(system, rng, hold).await,
+        FaultKind::InstanceCutOff => return network::instance_cut_off(system, rng, hold).await,
+        FaultKind::StartWithoutBroker => return process::start_without_broker(system, rng, hold).await,
+        FaultKind::RedisKill => return redis::kill(system, hold).await,
+        FaultKind::RedisFreeze => return redis::freeze(system, hold).await,
+        FaultKind::RedisRestart => return redis::restart(system, hold).await,
+        FaultKind::RedisFull => return redis::full(system, hold).await,
+        FaultKind::RedisReadonly => return redis::readonly(system, hold).await,
+        FaultKind::RedisNoReplicas => return redis::no_replicas(system, hold).await,
+        FaultKind::RedisBusy => return redis::busy(system, hold).await,
+        FaultKind::RedisScriptFlush => redis::script_flush(system, hold).await,
+        FaultKind::RedisClientKill => redis::client_kill(system, hold).await,
+        FaultKind::RedisFailover => return redis::failover(system, rng, hold).await,
+        FaultKind::LinkCutRedis => network::cut(&system.redis.link, hold).await,
+        FaultKind::LinkStallRedis => network::stall(&system.redis.link, hold).await,
+        FaultKind::LinkSlowRedis => network::slow(&system.redis.link, hold).await,
+        FaultKind::LinkDropAnswersRedis => network::drop_answers(&system.redis.link, hold).await,
+        FaultKind::LinkHalfOpenRedis => network::half_open(&system.redis.link, hold).await,
+        FaultKind::LinkCutBroker => network::cut(&system.broker.link, hold).await,
+        FaultKind::LinkStallBroker => network::stall(&system.broker.link, hold).await,
+        FaultKind::LinkSlowBroker => network::slow_or_thin(&system.broker.link, rng, hold).await,
+        FaultKind::LinkDropAnswersBroker => network::drop_answers(&system.broker.link, hold).await,
+        FaultKind::LinkHalfOpenBroker => network::half_open(&system.broker.link, hold).await,
+        FaultKind::BrokerKill => broker::kill(system, hold).await,
+        FaultKind::BrokerFreeze => broker::freeze(system, hold).await,
+        FaultKind::BrokerRestart => broker::restart(system, hold).await,
+        FaultKind::TargetFull if nats => nats::target_full(system, rng, hold).await,
+        FaultKind::TargetFull => amqp::target_full(system, rng, hold).await,
+        FaultKind::TargetDeleted if nats => nats::target_deleted(system, rng, hold).await,
+        FaultKind::TargetDeleted => amqp::target_deleted(system, rng, hold).await,
+        FaultKind::TargetSilent => return silent::target_silent(system, rng, hold).await,
+        FaultKind::ConsumerDeleted => nats::consumer_deleted(system, hold).await,
+        FaultKind::PermissionsWithdrawn if nats => nats::permissions_withdrawn(system, rng, hold).await,
+        FaultKind::PermissionsWithdrawn => amqp::permissions_withdrawn(system, hold).await,
+        FaultKind::ConnectionBlocked => amqp::connection_blocked(system, hold).await,
+        FaultKind::ClockJump => return clocks::of_instances(system, rng, hold).await,
+        FaultKind::RedisClockJump => return clocks::of_redis(system, rng, hold).await,
+        FaultKind::DiskFull => return data::disk_full(system, hold).await,
+        FaultKind::PoisonedRecords => data::poisoned_records(system, rng, hold).await,
+        FaultKind::RecordDamaged => return damaged::record_damaged(system, rng, hold).await,
+        FaultKind::WrongType => return data::wrong_type(system, rng, hold).await,
+    };
+    detail.map(Done::from)
+}
+
+/// After a break that may have failed, and its heal, which was tried in any case: the first error.
+fn both<T>(broken: Result<T, Error>, healed: Result<(), Error>) -> Result<T, Error> {
+    let value = broken?;
+    healed.map(|()| value)
+}
+
+/// Starts a server as whoever watches over it would: again where it ends, because what it needs may still be away.
+async fn start(mut once: impl AsyncFnMut() -> Result<(), ServerError>) -> Result<(), Error> {
+    let mut tries = 1;
+    loop {
+        match once().await {
+            Err(ServerError::Ended { .. }) if tries < STARTS => tries += 1,
+            result => return Ok(result?),
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! What happens to RabbitMQ alone.
+
+use std::time::Duration;
+
+use dwell::clock;
+use dwell_testkit::servers::{BrokerServer, RabbitServer};
+use rand::RngExt;
+use rand::rngs::StdRng;
+
+use super::both;
+use crate::chaos::system::{Error, System, USER, classic, rabbitmqctl};
+
+const POLICY: &str = "chaos-full";
+/// A queue that takes nothing.
+const TAKES_NOTHING: &str = r#"{"max-length":0,"overflow":"reject-publish"}"#;
+/// How long whoever reads a target may take to have it empty.
+const EMPTIED: Duration = Duration::from_secs(30);
+
+fn rabbit(server: &BrokerServer) -> Result<&RabbitServer, Error> {
+    match server {
+        BrokerServer::Amqp(server) => Ok(server),
+        other => Err(Error::Unexpected(format!("{other} is no RabbitMQ"))),
+    }
+}
+
+async fn fill(server: &RabbitServer, target: &str) -> Result<(), Error> {
+    rabbitmqctl(server, &["set_policy", POLICY, &format!("^{target}$"), TAKES_NOTHING, "--apply-to", "queues"]).await.map(drop)
+}
+
+async fn empty(server: &RabbitServer) -> Result<(), Error> {
+    rabbitmqctl(server, &["clear_policy", POLICY]).await.map(drop)
+}
+
+/// One of those that can be filled though somebody reads it.
+fn any<'a>(system: &'a System, rng: &mut StdRng) -> &'a str {
+    let count = classic(system.targets()).count();
+    classic(system.targets()).nth(rng.random_range(0..count)).unwrap_or_default()
+}
+
+pub(super) async fn target_full(system: &System, rng: &mut StdRng, hold: Duration) -> Result<String, Error> {
+    let target = any(system, rng);
+    let server = system.broker.server.lock().await;
+    let server = rabbit(&server)?;
+    let filled = fill(server, target).await;
+    if filled.is_ok() {
+        clock::sleep(hold).await;
+    }
+    both(filled, empty(server).await)?;
+    Ok(target.to_owned())
+}
+
+async fn read_empty(server: &RabbitServer, target: &str) -> Result<(), Error> {
+    let emptied = clock::timeout(EMPTIED, async {
+        loop {
+            let counts = rabbitmqctl(server, &["list_queues", "name", "messages", "--no-table-headers"]).await?;
+            let left = counts.lines().filter_map(|line| line.split_once('\t')).find(|(name, _)| *name == target);
+            match left {
+                Some((_, "0")) | None => return Ok(()),
+                Some(_) => {}
+            }
+        }
+    });
+    emptied.await.unwrap_or_else(|| Err(Error::Unexpected(format!("`{target}` was not read empty within {EMPTIED:?}"))))
+}
+
+/// It first takes nothing more and is read empty: what Dwell delivered before is not to go with the queue. Nor what is on its way into it, which
+/// RabbitMQ (3.10) confirms where the queue is gone before it refuses it: so nothing is on its way.
+pub(super) async fn target_deleted(system: &System, rng: &mut StdRng, hold: Duration) -> Result<String, Error> {
+    let target = any(system, rng);
+    let server = system.broker.server.lock().await;
+    let server = rabbit(&server)?;
+    let deleted = async {
+        fill(server, target).await?;
+        read_empty(server, target).await?;
+        let _silenced = super::network::silenced(&system.broker.link);
+        // Once more: what came before has been handled by then.
+        read_empty(server, target).await?;
+        rabbitmqctl(server, &["delete_queue", target]).await
+    };
+    let deleted = deleted.await;
+    if deleted.is_ok() {
+        clock::sleep(hold).await;
+    }
+    let healed = async {
+        empty(server).await?;
+        rabbitmqctl(server, &["import_definitions", &system.broker.definitions().display().to_string()]).await.map(drop)
+    };
+    both(deleted, healed.await)?;
+    Ok(target.to_owned())
+}
+
+/// Channels that are open keep the rights that they once had, so the connections are reset too.
+pub(super) async fn permissions_withdrawn(system: &System, hold: Duration) -> Result<String, Error> {
+    let server = system.broker.server.lock().await;
+    let server = rabbit(&server)?;
+    let withdrawn = rabbitmqctl(server, &["set_permissions", USER, "^$", "^$", "^$"]).await;
+    if withdrawn.is_ok() {
+        system.broker.link.reset();
+        clock::sleep(hold).await;
+    }
+    let given = rabbitmqctl(server, &["set_permissions", USER, ".*", ".*", ".*"]).await.map(drop);
+    both(withdrawn, given)?;
+    Ok(format!("user {USER}"))
+}
+
+pub(super) async fn connection_blocked(system: &System, hold: Duration) -> Result<String, Error> {
+    let server = system.broker.server.lock().await;
+    let server = rabbit(&server)?;
+    let blocked = rabbitmqctl(server, &["set_vm_memory_high_watermark", "0.0000001"]).await;
+    if blocked.is_ok() {
+        clock::sleep(hold).await;
+    }
+    let lifted = rabbitmqctl(server, &["set_vm_memory_high_watermark", "0.4"]).await.map(drop);
+    both(blocked, lifted)?;
+    Ok("memory alarm".to_owned())
+}

@@ -1,0 +1,67 @@
+//! What happens to wall clocks.
+
+use std::time::Duration;
+
+use dwell::clock;
+use rand::RngExt;
+use rand::rngs::StdRng;
+
+use super::{Done, both};
+use crate::chaos::system::{Error, HostClock, System};
+
+/// Of a second.
+const MICROS: i64 = 1_000_000;
+/// How long a jump may take to be seen, and how often it is looked for.
+const EFFECT: Duration = Duration::from_secs(5);
+const AGAIN: Duration = Duration::from_millis(10);
+/// By how much the clock of the instances jumps, s.
+const INSTANCES: i64 = 3600;
+
+/// Forward or back, and then back again.
+pub(super) async fn of_instances(system: &System, rng: &mut StdRng, hold: Duration) -> Result<Done, Error> {
+    let seconds = if rng.random() { INSTANCES } else { -INSTANCES };
+    jump(&system.clock, seconds, hold, async || {
+        for instance in &system.instances {
+            let pid = instance.server.lock().await.pid();
+            system.clock.is_in(pid)?;
+        }
+        system.clock.step_us().await
+    })
+    .await
+}
+
+/// By less: what is due in that time comes early, or late.
+pub(super) async fn of_redis(system: &System, rng: &mut StdRng, hold: Duration) -> Result<Done, Error> {
+    let seconds = crate::chaos::fault::REDIS_CLOCK_JUMP.as_secs().cast_signed();
+    let seconds = if rng.random() { seconds } else { -seconds };
+    jump(&system.redis.clock, seconds, hold, async || {
+        let pair = system.redis.pair.lock().await;
+        let mut connection = pair.connect().await?;
+        let (seconds, micros): (i64, i64) = redis::cmd("TIME").query_async(&mut connection).await?;
+        Ok(seconds * 1_000_000 + micros - clock::wall_us())
+    })
+    .await
+}
+
+/// `step_us`: by how much the clock is seen to be wrong.
+async fn jump(host: &HostClock, seconds: i64, hold: Duration, step_us: impl AsyncFn() -> Result<i64, Error>) -> Result<Done, Error> {
+    let wrong = match host.set(seconds) {
+        Ok(()) => clock::timeout(EFFECT, seen(seconds * MICROS, step_us))
+            .await
+            .unwrap_or_else(|| Err(Error::Unexpected(format!("the clock was not seen to jump by {seconds:+} s within {EFFECT:?}")))),
+        Err(error) => Err(error),
+    };
+    if wrong.is_ok() {
+        clock::sleep(hold).await;
+    }
+    both(wrong, host.set(0))?;
+    Ok(Done { clock_step_us: Some(seconds * MICROS), ..Done::healed(format!("{seconds:+} s")) })
+}
+
+/// Until the clock is wrong by so much, to a second and a half.
+async fn seen(wanted_us: i64, step_us: impl AsyncFn() -> Result<i64, Error>) -> Result<(), Error> {
+    while (step_us().await? - wanted_us).abs() > MICROS * 3 / 2 {
+        clock::sleep(AGAIN).await;
+    }
+    Ok(())
+}

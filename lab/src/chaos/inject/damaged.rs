@@ -1,0 +1,91 @@
+//! A record that an instance of a later version wrote: nobody can read it, and somebody asks something for its job.
+
+use std::time::Duration;
+
+use dwell::clock;
+use dwell::store::keys::Keys;
+use rand::RngExt;
+use rand::rngs::StdRng;
+use redis::aio::MultiplexedConnection;
+
+use super::{Done, both};
+use crate::chaos::history::{Job, Only};
+use crate::chaos::load::extra::{Action, Extra, job};
+use crate::chaos::system::{Error, System};
+
+/// The version of a later program.
+const LATER: u8 = 250;
+/// Sets the version of a record that has this one.
+const SET_VERSION: &str = "local record = redis.call('HGET', KEYS[1], ARGV[1]) \
+     if not record or string.byte(record, 1) ~= tonumber(ARGV[2]) then return 0 end \
+     redis.call('HSET', KEYS[1], ARGV[1], string.char(ARGV[3]) .. string.sub(record, 2)) return 1";
+/// Of each of these jobs one thing is asked: its cancel, its new time, that it goes now (by HTTP), and another time by another schedule. Two are due while nobody can read them; so long after they are asked for, ms.
+const DUE_MS: [i64; 4] = [8000, 8000, 35_000, 35_000];
+/// How long it may take until all are stored: before the first is due.
+const STORED: Duration = Duration::from_secs(7);
+/// How long the answers may take.
+const ANSWERED: Duration = Duration::from_secs(20);
+/// How often it is looked.
+const LOOK: Duration = Duration::from_millis(20);
+
+pub(super) async fn record_damaged(system: &System, rng: &mut StdRng, hold: Duration) -> Result<Done, Error> {
+    let settings = system.store_settings();
+    let keys = Keys::new(&settings.namespace, settings.buckets);
+    let mut aside = Extra::open(system).await?;
+    let ids: Vec<String> = DUE_MS.iter().map(|_| format!("d-{:016x}", rng.random::<u64>())).collect();
+    let target = &system.targets()[rng.random_range(0..system.targets().len())];
+    let now_ms = clock::wall_ms();
+    let jobs: Vec<_> = ids.iter().zip(DUE_MS).map(|(id, after_ms)| (id.clone(), job(target, now_ms + after_ms))).collect();
+    aside.jobs(jobs.clone()).await;
+    let pair = system.redis.pair.lock().await;
+    let mut connection = pair.connect().await?;
+    let damaged = damage(&mut connection, &keys, &ids).await;
+    let from_us = clock::wall_us();
+    if damaged.is_ok() {
+        let overdue = clock::sleep(hold.max(Duration::from_millis(9000)));
+        tokio::join!(overdue, clock::timeout(ANSWERED, ask(system, &mut aside, &jobs)));
+    }
+    let mut restored = Ok(());
+    for id in &ids {
+        restored = restored.and(set_version(&mut connection, &keys, id, (LATER, dwell::store::record::VERSION)).await.map(drop));
+    }
+    both(damaged, restored)?;
+    let recorder = system.recorder()?;
+    let set_aside: usize = ids.iter().map(|id| recorder.set_aside(id)).sum();
+    let done =
+        Done::healed_beside(format!("version {LATER} in {} records, {set_aside} requests came back", ids.len()), from_us, Only::Jobs(ids));
+    aside.close().await;
+    Ok(done)
+}
+
+/// Waits until each of them is stored.
+async fn damage(connection: &mut MultiplexedConnection, keys: &Keys, ids: &[String]) -> Result<(), Error> {
+    let damaged = clock::timeout(STORED, async {
+        for id in ids {
+            while !set_version(connection, keys, id, (dwell::store::record::VERSION, LATER)).await? {
+                clock::sleep(LOOK).await;
+            }
+        }
+        Ok(())
+    });
+    damaged.await.unwrap_or_else(|| Err(Error::Unexpected(format!("the jobs were not stored within {STORED:?}"))))
+}
+
+async fn set_version(connection: &mut MultiplexedConnection, keys: &Keys, id: &str, (from, to): (u8, u8)) -> Result<bool, Error> {
+    let mut call = redis::cmd("EVAL");
+    call.arg(SET_VERSION).arg(1).arg(keys.jobs(keys.bucket_of(id))).arg(id).arg(from).arg(to);
+    Ok(call.query_async(connection).await?)
+}
+
+/// Asks what is to be asked, and waits until each message has come back.
+async fn ask(system: &System, aside: &mut Extra<'_>, jobs: &[(String, Job)]) {
+    let (Ok(recorder), [cancelled, moved, fired, again]) = (system.recorder(), jobs) else { return };
+    let later_ms = clock::wall_ms() + 60_000;
+    aside.ask(&cancelled.0, Action::Cancel, None).await;
+    aside.ask(&moved.0, Action::Reschedule, Some(later_ms)).await;
+    aside.again(&again.0, Job { due_ms: later_ms, ..again.1.clone() }).await;
+    aside.ask_by_http(system.instances.len() - 1, &fired.0, Action::Fire).await;
+    while [cancelled, moved, again].iter().any(|(id, _)| recorder.set_aside(id) == 0) {
+        clock::sleep(LOOK).await;
+    }
+}

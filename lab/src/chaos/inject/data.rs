@@ -1,0 +1,115 @@
+//! What happens to what Redis keeps, and to where it keeps it.
+
+use std::time::Duration;
+
+use dwell::clock;
+use dwell::store::keys::Keys;
+use rand::RngExt;
+use rand::rngs::StdRng;
+use redis::aio::MultiplexedConnection;
+use rustix::process::{Pid, Resource, Rlimit, prlimit};
+
+use super::{Done, both};
+use crate::chaos::history::Only;
+use crate::chaos::system::{Error, System};
+
+/// How long Redis may take to write its file again.
+const WRITTEN: Duration = Duration::from_secs(30);
+
+/// A full disk: no file of Redis's may grow.
+pub(super) async fn disk_full(system: &System, hold: Duration) -> Result<Done, Error> {
+    let pair = system.redis.pair.lock().await;
+    let pid = pair.master.pid().and_then(|pid| i32::try_from(pid).ok()).and_then(Pid::from_raw);
+    let pid = pid.ok_or_else(|| Error::Unexpected("redis-server is not running".to_owned()))?;
+    let limit = |most: Option<u64>| {
+        let limit = Rlimit { current: most, maximum: None };
+        prlimit(Some(pid), Resource::Fsize, limit).map(drop).map_err(std::io::Error::from).map_err(Error::io("the limit of redis's files"))
+    };
+    let filled = limit(Some(1));
+    if filled.is_ok() {
+        clock::sleep(hold).await;
+    }
+    both(filled, limit(None))?;
+    let done = Done::healed("no file may grow");
+    let mut connection = pair.connect().await?;
+    let written = clock::timeout(WRITTEN, async {
+        loop {
+            let info: String = redis::cmd("INFO").arg("persistence").query_async(&mut connection).await?;
+            if info.contains("aof_last_write_status:ok") {
+                return Ok::<_, Error>(());
+            }
+            clock::sleep(Duration::from_millis(20)).await;
+        }
+    });
+    written.await.ok_or_else(|| Error::Unexpected(format!("redis did not write its file again within {WRITTEN:?}")))??;
+    Ok(done)
+}
+
+/// Writes records that no job has, due now. What is still there in the end is taken away by hand, as a person would with `dwell fsck`.
+pub(super) async fn poisoned_records(system: &System, rng: &mut StdRng, hold: Duration) -> Result<String, Error> {
+    let settings = system.store_settings();
+    let keys = Keys::new(&settings.namespace, settings.buckets);
+    let noise: Vec<u8> = (0..200).map(|_| rng.random()).collect();
+    let unknown = [&[250][..], &noise].concat();
+    // The version that is known, and noise behind it.
+    let known = [&[1][..], &noise].concat();
+    let records = [Some(noise), Some(unknown), Some(known), Some(Vec::new()), None];
+    let poisoned: Vec<(String, Option<Vec<u8>>)> =
+        records.into_iter().map(|record| (format!("poison-{:016x}", rng.random::<u64>()), record)).collect();
+    let pair = system.redis.pair.lock().await;
+    let mut connection = pair.connect().await?;
+    let planted = plant(&mut connection, &keys, &poisoned).await;
+    if planted.is_ok() {
+        clock::sleep(hold).await;
+    }
+    let mut removing = redis::pipe();
+    for (id, _) in &poisoned {
+        let bucket = keys.bucket_of(id);
+        for key in [keys.due(bucket, "main"), keys.run(bucket).to_owned(), keys.dead(bucket).to_owned()] {
+            removing.zrem(key, id).ignore();
+        }
+        removing.hdel(keys.jobs(bucket), id).ignore().hdel(keys.state(bucket), id).ignore();
+    }
+    let removed = removing.query_async::<()>(&mut connection).await.map_err(Error::from);
+    both(planted, removed)?;
+    Ok(format!("{} records", poisoned.len()))
+}
+
+async fn plant(connection: &mut MultiplexedConnection, keys: &Keys, poisoned: &[(String, Option<Vec<u8>>)]) -> Result<(), Error> {
+    let (seconds, _): (i64, i64) = redis::cmd("TIME").query_async(connection).await?;
+    let mut planting = redis::pipe();
+    for (id, record) in poisoned {
+        let bucket = keys.bucket_of(id);
+        if let Some(record) = record {
+            planting.hset(keys.jobs(bucket), id, record.as_slice()).ignore();
+        }
+        planting.zadd(keys.due(bucket, "main"), id, seconds * 1000).ignore();
+    }
+    Ok(planting.query_async::<()>(connection).await?)
+}
+
+/// A key that is not there becomes a string: scripts that touch it fail.
+pub(super) async fn wrong_type(system: &System, rng: &mut StdRng, hold: Duration) -> Result<Done, Error> {
+    let settings = system.store_settings();
+    let keys = Keys::new(&settings.namespace, settings.buckets);
+    let pair = system.redis.pair.lock().await;
+    let mut connection = pair.connect().await?;
+    let first = rng.random_range(0..settings.buckets);
+    for bucket in (first..settings.buckets).chain(0..first) {
+        // What a bucket has and is not there at every time, but may be: never one that holds anything.
+        for key in &keys.fixed(bucket)[..] {
+            let made: bool = redis::cmd("SETNX").arg(key).arg("of another type").query_async(&mut connection).await?;
+            if !made {
+                continue;
+            }
+            let from_us = clock::wall_us();
+            clock::sleep(hold).await;
+            // Unless a script has put its own in its place.
+            let heal = "if redis.call('TYPE', KEYS[1]).ok == 'string' then return redis.call('DEL', KEYS[1]) end return 0";
+            redis::cmd("EVAL").arg(heal).arg(1).arg(key).query_async::<()>(&mut connection).await?;
+            let only = Only::Bucket { number: bucket, of: settings.buckets };
+            return Ok(Done::healed_beside(format!("`{key}` was a string"), from_us, only));
+        }
+    }
+    Err(Error::Unexpected("every key of every bucket is in use".to_owned()))
+}

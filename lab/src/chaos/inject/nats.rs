@@ -1,0 +1,115 @@
+//! What happens to NATS alone.
+
+use std::time::Duration;
+
+use dwell::clock;
+use dwell_testkit::servers::{BrokerServer, NatsServer};
+use rand::RngExt;
+use rand::rngs::StdRng;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+
+use super::both;
+use crate::chaos::system::{Error, System, jetstream, nats_users};
+
+/// What the server logs once new settings count.
+const RELOADED: &str = "Reloaded server configuration";
+/// How long that may take.
+const RELOAD: Duration = Duration::from_secs(20);
+/// How long Dwell may take to make a consumer again that is gone: it sees that when it next waits in vain.
+const REMADE: Duration = Duration::from_secs(30);
+
+fn any<'a>(system: &'a System, rng: &mut StdRng) -> &'a str {
+    &system.targets()[rng.random_range(0..system.targets().len())]
+}
+
+pub(super) async fn target_full(system: &System, rng: &mut StdRng, hold: Duration) -> Result<String, Error> {
+    let target = any(system, rng);
+    // First what a limit does, then the limit: the other way round it would discard what is there.
+    changed(system, target, hold, &[json!({ "discard": "new" }), json!({ "max_bytes": 1 })]).await
+}
+
+/// The stream stays, with what the load has not read yet; but nobody takes messages on the subject any more.
+pub(super) async fn target_deleted(system: &System, rng: &mut StdRng, hold: Duration) -> Result<String, Error> {
+    let target = any(system, rng);
+    changed(system, target, hold, &[json!({ "subjects": [format!("{target}.away")] })]).await
+}
+
+async fn changed(system: &System, target: &str, hold: Duration, changes: &[Value]) -> Result<String, Error> {
+    // Nothing else may happen to the server meanwhile.
+    let _server = system.broker.server.lock().await;
+    let (port, stream) = (system.broker.port(), jetstream::stream_of(target));
+    let before = jetstream::config(port, &stream).await?;
+    let mut config = before.clone();
+    let mut broken = Ok(());
+    for change in changes {
+        if let (Value::Object(config), Value::Object(change)) = (&mut config, change.clone()) {
+            config.extend(change);
+        }
+        broken = jetstream::ask(port, &format!("STREAM.UPDATE.{stream}"), config.clone()).await.map(drop);
+        if broken.is_err() {
+            break;
+        }
+    }
+    if broken.is_ok() {
+        clock::sleep(hold).await;
+    }
+    let healed = jetstream::ask(port, &format!("STREAM.UPDATE.{stream}"), before).await.map(drop);
+    both(broken, healed)?;
+    Ok(target.to_owned())
+}
+
+/// There is nothing to heal: who reads makes it again, with Dwell's own patience; it is given that of the system.
+pub(super) async fn consumer_deleted(system: &System, hold: Duration) -> Result<String, Error> {
+    let _server = system.broker.server.lock().await;
+    jetstream::ask(system.broker.port(), "CONSUMER.DELETE.DWELL_delay_in.dwell", json!({})).await?;
+    clock::sleep(hold).await;
+    // Not made here: that is what Dwell has to do.
+    let port = system.broker.port();
+    let back = clock::timeout(REMADE, async {
+        while jetstream::ask(port, "CONSUMER.INFO.DWELL_delay_in.dwell", json!({})).await.is_err() {
+            clock::sleep(Duration::from_millis(50)).await;
+        }
+    });
+    if back.await.is_none() {
+        return Err(Error::Unexpected(format!("nobody made the consumer dwell of DWELL_delay_in again within {REMADE:?}")));
+    }
+    system.broker.make_consumer().await?;
+    Ok("consumer dwell of DWELL_delay_in".to_owned())
+}
+
+pub(super) async fn permissions_withdrawn(system: &System, rng: &mut StdRng, hold: Duration) -> Result<String, Error> {
+    let server = system.broker.server.lock().await;
+    let BrokerServer::Nats(server) = &*server else { return Err(Error::Unexpected(format!("{server} is no nats-server"))) };
+    let what = if rng.random() { ">" } else { any(system, rng) };
+    let withdrawn = reload(server, "{}", &format!("{{ publish: {{ deny: [\"{what}\"] }} }}")).await;
+    if withdrawn.is_ok() {
+        clock::sleep(hold).await;
+    }
+    let given = reload(server, &format!("{{ publish: {{ deny: [\"{what}\"] }} }}"), "{}").await;
+    both(withdrawn, given)?;
+    Ok(format!("may not publish on `{what}`"))
+}
+
+/// Other rights of the instances, without a restart.
+async fn reload(server: &NatsServer, from: &str, to: &str) -> Result<(), Error> {
+    let file = server.dir().join("nats.conf");
+    let log = server.dir().join("log");
+    let reloads = || std::fs::read_to_string(&log).unwrap_or_default().matches(RELOADED).count();
+    let text = std::fs::read_to_string(&file).map_err(Error::io(file.display().to_string()))?;
+    let changed = text.replace(&nats_users(from), &nats_users(to));
+    if changed == text {
+        return Err(Error::Unexpected(format!("{}: the rights of the instances are not as they were left", file.display())));
+    }
+    std::fs::write(&file, changed).map_err(Error::io(file.display().to_string()))?;
+    let before = reloads();
+    let pid = server.pid().and_then(|pid| i32::try_from(pid).ok()).and_then(Pid::from_raw);
+    let pid = pid.ok_or_else(|| Error::Unexpected("nats-server is not running".to_owned()))?;
+    kill_process(pid, Signal::HUP).map_err(std::io::Error::from).map_err(Error::io("a signal to nats-server"))?;
+    let waited = clock::timeout(RELOAD, async {
+        while reloads() == before {
+            clock::sleep(Duration::from_millis(10)).await;
+        }
+    });
+    waited.await.ok_or_else(|| Error::Unexpected(format!("nats-server did not take its new settings within {RELOAD:?}")))
+}

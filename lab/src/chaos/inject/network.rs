@@ -1,0 +1,130 @@
+//! What happens to a link.
+
+use std::time::Duration;
+
+use dwell::clock;
+use dwell_testkit::servers::BrokerKind;
+use rand::RngExt;
+use rand::rngs::StdRng;
+
+use super::Done;
+use crate::chaos::history::Only;
+use crate::chaos::proxy::{Direction, Flow, Proxy};
+use crate::chaos::system::{Error, System};
+
+/// One way.
+const SLOW: Duration = Duration::from_millis(100);
+/// Bytes a second, on each connection.
+const THIN: u32 = 20_000;
+
+/// How long the others may take to have what it gives back: with a Kafka session, and the lease of what it had claimed.
+const TAKEN_OVER: Duration = Duration::from_secs(13);
+/// How much longer it is cut off: others that are not served by then would be seen.
+const SERVED: Duration = Duration::from_secs(15);
+
+/// How long an instance may take to read something, and how often it is looked.
+const FOUND: Duration = Duration::from_secs(30);
+const LOOK: Duration = Duration::from_millis(200);
+
+/// Heals the link whatever happens.
+pub(super) struct Broken<'a>(&'a Proxy);
+
+impl Drop for Broken<'_> {
+    fn drop(&mut self) {
+        self.0.heal();
+    }
+}
+
+pub(super) async fn cut(link: &Proxy, hold: Duration) -> Result<String, Error> {
+    let _broken = Broken(link);
+    let open = link.open();
+    link.cut();
+    clock::sleep(hold).await;
+    Ok(format!("{open} connections"))
+}
+
+/// Every connection is reset, and new ones too, while this lives.
+pub(super) fn refused(link: &Proxy) -> Broken<'_> {
+    link.cut();
+    Broken(link)
+}
+
+/// Nothing goes from Dwell to the server while this lives.
+pub(super) fn silenced(link: &Proxy) -> Broken<'_> {
+    link.set(Direction::Up, Flow::Stall);
+    Broken(link)
+}
+
+pub(super) async fn stall(link: &Proxy, hold: Duration) -> Result<String, Error> {
+    flows(link, Some(Flow::Stall), Flow::Stall, hold).await
+}
+
+pub(super) async fn slow(link: &Proxy, hold: Duration) -> Result<String, Error> {
+    flows(link, Some(Flow::Delay(SLOW)), Flow::Delay(SLOW), hold).await
+}
+
+pub(super) async fn slow_or_thin(link: &Proxy, rng: &mut StdRng, hold: Duration) -> Result<String, Error> {
+    if rng.random() { slow(link, hold).await } else { flows(link, Some(Flow::Throttle(THIN)), Flow::Throttle(THIN), hold).await }
+}
+
+pub(super) async fn drop_answers(link: &Proxy, hold: Duration) -> Result<String, Error> {
+    flows(link, None, Flow::Drop, hold).await
+}
+
+/// An instance that reads requests: on Kafka, where a partition has one reader, the one whose count of requests rises; else any.
+async fn reader(system: &System, rng: &mut StdRng) -> Result<usize, Error> {
+    let any = rng.random_range(0..system.instances.len());
+    if system.options().broker != BrokerKind::Kafka {
+        return Ok(any);
+    }
+    let mut before: Vec<u64> = Vec::new();
+    let found = clock::timeout(FOUND, async {
+        loop {
+            let mut now = Vec::new();
+            for instance in &system.instances {
+                now.push(read_by(&instance.server.lock().await.metrics().await?));
+            }
+            if let Some(reader) = before.iter().zip(&now).position(|(before, now)| now > before) {
+                return Ok(reader);
+            }
+            before = now;
+            clock::sleep(LOOK).await;
+        }
+    });
+    found.await.unwrap_or_else(|| Err(Error::Unexpected(format!("no instance read a request within {FOUND:?}"))))
+}
+
+/// How many requests an instance has stored.
+fn read_by(metrics: &str) -> u64 {
+    let lines = metrics.lines().filter(|line| line.starts_with("dwell_ingest_total{"));
+    lines.filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok()).sum()
+}
+
+/// One instance has no Redis for longer than it holds requests; the others have.
+pub(super) async fn instance_cut_off(system: &System, rng: &mut StdRng, hold: Duration) -> Result<Done, Error> {
+    let number = reader(system, rng).await?;
+    let link = &system.instances[number].redis;
+    // So long it may hold requests that it cannot store.
+    let held = system.settings().ingest.values().map(|ingest| ingest.hold_ms).max().map_or(Duration::ZERO, Duration::from_millis);
+    let served_us = clock::wall_us() + i64::try_from((held + TAKEN_OVER).as_micros()).unwrap_or(i64::MAX);
+    let hold = hold.max(held + TAKEN_OVER + SERVED);
+    let (how, detail) = if rng.random() { ("reset", cut(link, hold).await?) } else { ("silent", stall(link, hold).await?) };
+    Ok(Done::healed_beside(format!("dwell-{number}, {how}: {detail}"), served_us, Only::Nobody))
+}
+
+pub(super) async fn half_open(link: &Proxy, hold: Duration) -> Result<String, Error> {
+    let open = link.open();
+    let _stranded = link.strand();
+    clock::sleep(hold).await;
+    Ok(format!("{open} connections"))
+}
+
+async fn flows(link: &Proxy, up: Option<Flow>, down: Flow, hold: Duration) -> Result<String, Error> {
+    let _broken = Broken(link);
+    if let Some(up) = up {
+        link.set(Direction::Up, up);
+    }
+    link.set(Direction::Down, down);
+    clock::sleep(hold).await;
+    Ok(format!("{} connections, {down:?}", link.open()))
+}

@@ -1,0 +1,91 @@
+//! A target that never answers: neither that it has a message, nor that there is no such target.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use dwell::clock;
+use dwell_testkit::servers::{BrokerServer, RabbitServer};
+use parking_lot::Mutex;
+use rand::RngExt;
+use rand::rngs::StdRng;
+
+use super::{Done, both};
+use crate::chaos::history::{Job, Only};
+use crate::chaos::load::extra::{Extra, job};
+use crate::chaos::system::{Error, SILENT, System, jetstream, kafka, rabbitmqctl};
+
+/// So many jobs for it are due at once: more than every window holds, several times over.
+const CROWD: usize = 1500;
+/// Each so many has a single attempt.
+const SINGLE: usize = 10;
+/// How long it is silent at least: several times as long as a publish waits.
+const SILENCE: Duration = Duration::from_secs(25);
+
+pub(super) async fn target_silent(system: &System, rng: &mut StdRng, hold: Duration) -> Result<Done, Error> {
+    let number = rng.random::<u32>();
+    let target = SILENT.replace('*', &number.to_string());
+    let mut aside = Extra::open(system).await?;
+    // Nothing else may happen to the server meanwhile.
+    let server = system.broker.server.lock().await;
+    let heard = Mutex::new(HashMap::new());
+    let silent = async {
+        silence(&server, &target).await?;
+        let now_ms = clock::wall_ms();
+        let crowd = (0..CROWD).map(|at| (format!("s-{number}-{at}"), single(job(&target, now_ms), at % SINGLE == 0)));
+        aside.jobs(crowd.collect()).await;
+        let from_us = clock::wall_us();
+        clock::sleep(hold.max(SILENCE)).await;
+        Ok(from_us)
+    };
+    let (silent, healed) = match &*server {
+        // Whoever listens there without a stream keeps the server from saying that nobody does.
+        BrokerServer::Nats(nats) => {
+            let listening = jetstream::listen(nats.port(), &target, &heard);
+            tokio::select! {
+                both = async { (silent.await, jetstream::make_target(nats.port(), &target).await) } => both,
+                ended = listening => (Err(Error::io("who listens on the silent subject")(ended)), Ok(())),
+            }
+        }
+        BrokerServer::Kafka(server) => (silent.await, kafka::lead(server, &target).await),
+        BrokerServer::Amqp(server) => (silent.await, wake(server, &target).await),
+    };
+    let from_us = both(silent, healed)?;
+    let heard = heard.into_inner();
+    let most = heard.values().max();
+    let heard = most.map_or_else(String::new, |most| {
+        format!("; a plain subscriber heard {} messages, at most {most} of one job", heard.values().sum::<u64>())
+    });
+    let done = Done::healed_beside(format!("{CROWD} jobs for {target}{heard}"), from_us, Only::Target(target.clone()));
+    aside.read(&target);
+    aside.close().await;
+    Ok(done)
+}
+
+fn single(job: Job, is_single: bool) -> Job {
+    Job { retry_ms: is_single.then(Vec::new), ..job }
+}
+
+async fn silence(server: &BrokerServer, target: &str) -> Result<(), Error> {
+    match server {
+        BrokerServer::Nats(_) => Ok(()),
+        BrokerServer::Kafka(server) => kafka::make_leaderless(server, target).await,
+        BrokerServer::Amqp(server) => suspend(server, target).await,
+    }
+}
+
+/// RabbitMQ has nothing that is silent by itself on one node: a queue whose process stands still is the nearest. What is sent to it is taken by its
+/// channel, and comes once it goes on.
+async fn suspend(server: &RabbitServer, target: &str) -> Result<(), Error> {
+    let made = format!("{{new, Q}} = rabbit_amqqueue:declare({}, true, false, [], none, <<\"chaos\">>)", name(target));
+    rabbitmqctl(server, &["eval", &format!("{made}, sys:suspend(amqqueue:get_pid(Q)).")]).await.map(drop)
+}
+
+async fn wake(server: &RabbitServer, target: &str) -> Result<(), Error> {
+    let found = format!("{{ok, Q}} = rabbit_amqqueue:lookup({})", name(target));
+    rabbitmqctl(server, &["eval", &format!("{found}, sys:resume(amqqueue:get_pid(Q)).")]).await.map(drop)
+}
+
+/// As the server names a queue.
+fn name(queue: &str) -> String {
+    format!("rabbit_misc:r(<<\"/\">>, queue, <<\"{queue}\">>)")
+}

@@ -1,0 +1,105 @@
+//! What a fault asks for by itself, written down as the rest of the load is.
+
+use std::sync::Arc;
+
+use dwell::clock;
+use dwell_connectors::Message;
+
+use super::by_http;
+pub(crate) use super::draw::Action;
+use super::draw::{NOTE, Plan, request};
+use super::producer::{Producer, Sent, asked};
+use super::reader::{Role, read};
+use crate::chaos::campaign::REPLIES;
+use crate::chaos::history::{ControlRequest, Job, Op, Phase, Schedule, digest};
+use crate::chaos::recorder::Recorder;
+use crate::chaos::system::{Error, System};
+
+const PROC: &str = "producer";
+/// How many jobs are handed over at once.
+const CHUNK: usize = 200;
+
+/// Somebody who asks for something.
+pub(crate) struct Extra<'a> {
+    system: &'a System,
+    recorder: Arc<Recorder>,
+    producer: Producer,
+}
+
+impl<'a> Extra<'a> {
+    pub(crate) async fn open(system: &'a System) -> Result<Extra<'a>, Error> {
+        let recorder = Arc::clone(system.recorder()?);
+        let mut producer = Producer::new(system.broker().clone(), Arc::clone(&recorder));
+        if !producer.ready().await {
+            return Err(Error::Unexpected("the fault has no link to the broker".to_owned()));
+        }
+        Ok(Extra { system, recorder, producer })
+    }
+
+    /// Asks for these jobs. Each tells its body by its id.
+    pub(crate) async fn jobs(&mut self, jobs: Vec<(String, Job)>) {
+        let mut messages = Vec::with_capacity(jobs.len());
+        for (id, mut job) in jobs {
+            let message = message(&id, &mut job);
+            self.recorder.record(PROC, Phase::Invoke, schedule(&id, Some(job)));
+            messages.push((Sent::Job(id), message));
+        }
+        while !messages.is_empty() {
+            let rest = messages.split_off(messages.len().min(CHUNK));
+            self.producer.send(std::mem::replace(&mut messages, rest)).await;
+        }
+    }
+
+    /// Asks for this job once more, with another time.
+    pub(crate) async fn again(&mut self, id: &str, mut job: Job) {
+        let message = message(id, &mut job);
+        self.recorder.record(PROC, Phase::Invoke, schedule(id, Some(job)));
+        self.producer.send(vec![(Sent::Again(id.to_owned()), message)]).await;
+    }
+
+    /// Asks this for it, by a message.
+    pub(crate) async fn ask(&mut self, id: &str, action: Action, due_ms: Option<i64>) {
+        let ask = ControlRequest { id: id.to_owned(), due_ms, res: String::new() };
+        self.recorder.record(PROC, Phase::Invoke, asked(action, ask));
+        let plan = Plan { at_ms: clock::wall_ms(), action, due_ms, door: None };
+        self.producer.send(vec![(Sent::ControlRequest(id.to_owned(), action, due_ms), request(id, &plan, REPLIES))]).await;
+    }
+
+    /// Asks this for it, by HTTP.
+    pub(crate) async fn ask_by_http(&self, instance: usize, id: &str, action: Action) {
+        let plan = Plan { at_ms: clock::wall_ms(), action, due_ms: None, door: Some(instance) };
+        by_http(self.system.http(instance), instance, id.to_owned(), plan, Arc::clone(&self.recorder)).await;
+    }
+
+    /// Reads this target from now on, for as long as the system is there.
+    pub(crate) fn read(&self, target: &str) {
+        let reader = read(self.system.broker().clone(), target.to_owned(), Role::Target, Arc::clone(&self.recorder));
+        self.system.readers.lock().spawn(reader);
+    }
+
+    /// Waits for the broker's word on what was asked by message.
+    pub(crate) async fn close(self) {
+        self.producer.finish().await;
+    }
+}
+
+/// A job for this target, as far as anybody but its body says.
+pub(crate) fn job(target: &str, due_ms: i64) -> Job {
+    Job { due_ms, target: target.to_owned(), digest: String::new(), retry_ms: None, absent: false, refused: None, broker: None }
+}
+
+/// The request for it; the job then knows what is to come.
+fn message(id: &str, job: &mut Job) -> Message {
+    let due_ms = job.due_ms.to_string();
+    job.digest = digest(id.as_bytes(), [(NOTE, &*due_ms)]);
+    let message = Message::new(id.to_owned()).with_header("delay-id", id).with_header("delay-target", &job.target);
+    let message = message.with_header("delay-until", &due_ms).with_header(NOTE, due_ms);
+    match &job.retry_ms {
+        Some(waits) if waits.is_empty() => message.with_header("delay-retry", "none"),
+        _ => message,
+    }
+}
+
+fn schedule(id: &str, job: Option<Job>) -> Op {
+    Op::Schedule(Schedule { id: id.to_owned(), job, res: String::new() })
+}

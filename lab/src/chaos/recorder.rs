@@ -1,0 +1,279 @@
+//! The recorder: records a run while it goes on, and knows what is still to come.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
+
+use dwell::clock;
+use parking_lot::Mutex;
+
+use crate::chaos::history::{ControlRequest, Event, Op, Phase, RunHeader, Schedule, UNREADABLE};
+
+/// Records events, by any number of tasks at once.
+#[derive(Debug)]
+pub struct Recorder {
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    file: BufWriter<File>,
+    /// The first error of the file: told at the end, because a record with a hole proves nothing.
+    error: Option<io::Error>,
+    jobs: HashMap<String, Timeline>,
+    /// When those are due that are to be delivered and are not yet, epoch ms.
+    open: HashMap<String, i64>,
+    arrivals: u64,
+    newest_due_ms: i64,
+}
+
+/// As much of a job as tells whether something of it is still to come.
+#[derive(Debug, Default)]
+struct Timeline {
+    certain: bool,
+    over: bool,
+    asked: bool,
+    answered: bool,
+    /// Somebody began to cancel it: until the answer it may be gone.
+    cancelling: bool,
+    /// How many requests for it came back because its record cannot be read.
+    set_aside: usize,
+}
+
+/// What is still to come.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Missing {
+    /// Jobs that were taken and are nowhere yet.
+    pub jobs: Vec<String>,
+    /// Requests by message that were taken and have no answer yet.
+    pub answers: Vec<String>,
+}
+
+impl Missing {
+    /// Nothing is.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.jobs.is_empty() && self.answers.is_empty()
+    }
+}
+
+impl Recorder {
+    /// Begins a record in this file.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn create(file: &Path, head: &RunHeader) -> io::Result<Recorder> {
+        let mut file = BufWriter::new(File::create(file)?);
+        writeln!(file, "{}", serde_json::to_string(head)?)?;
+        let state = State { file, error: None, jobs: HashMap::new(), open: HashMap::new(), arrivals: 0, newest_due_ms: 0 };
+        Ok(Recorder { state: Mutex::new(state) })
+    }
+
+    /// Records what happens now.
+    pub fn record(&self, proc: &str, phase: Phase, op: Op) {
+        let mut state = self.state.lock();
+        // Under the lock, so that the times of the file rise.
+        let event = Event { t_us: clock::wall_us(), proc: proc.to_owned(), phase, op };
+        state.note(&event);
+        let written = serde_json::to_string(&event).map_err(io::Error::from).and_then(|line| writeln!(state.file, "{line}"));
+        if let (Err(error), None) = (written, &state.error) {
+            state.error = Some(error);
+        }
+    }
+
+    /// What is still to come. A job whose request nobody confirmed is none.
+    #[must_use]
+    pub fn missing(&self) -> Missing {
+        let state = self.state.lock();
+        let of = |test: fn(&Timeline) -> bool| {
+            let mut ids: Vec<String> = state.jobs.iter().filter(|(_, timeline)| test(timeline)).map(|(id, _)| id.clone()).collect();
+            ids.sort_unstable();
+            ids
+        };
+        Missing {
+            jobs: of(|timeline| timeline.certain && !timeline.over && !timeline.cancelling),
+            answers: of(|timeline| timeline.asked && !timeline.answered),
+        }
+    }
+
+    /// Jobs that were taken, were due before this time, epoch ms, and are nowhere yet; but those whose target is not there.
+    #[must_use]
+    pub fn overdue(&self, before_ms: i64) -> Vec<String> {
+        let state = self.state.lock();
+        let waits = |id: &str| state.jobs.get(id).is_some_and(|timeline| timeline.certain && !timeline.over && !timeline.cancelling);
+        state.open.iter().filter(|(id, due_ms)| **due_ms < before_ms && waits(id)).map(|(id, _)| id.clone()).collect()
+    }
+
+    /// How many requests for this job came back because its record cannot be read.
+    #[must_use]
+    pub fn set_aside(&self, id: &str) -> usize {
+        self.state.lock().jobs.get(id).map_or(0, |timeline| timeline.set_aside)
+    }
+
+    /// How many messages were read so far, repeats included.
+    #[must_use]
+    pub fn arrivals(&self) -> u64 {
+        self.state.lock().arrivals
+    }
+
+    /// The latest due time of what was delivered so far, epoch ms.
+    #[must_use]
+    pub fn newest_due_ms(&self) -> i64 {
+        self.state.lock().newest_due_ms
+    }
+
+    /// Writes out what is not yet in the file.
+    ///
+    /// # Errors
+    /// Something of the record could not be written, now or before.
+    pub fn flush(&self) -> io::Result<()> {
+        let mut state = self.state.lock();
+        state.error.take().map_or(Ok(()), Err)?;
+        state.file.flush()
+    }
+}
+
+impl State {
+    fn note(&mut self, event: &Event) {
+        match (event.phase, &event.op) {
+            (Phase::Invoke, Op::Schedule(Schedule { id, job: Some(job), .. })) if !job.absent && job.refused.is_none() => {
+                self.open.insert(id.clone(), job.due_ms);
+            }
+            (Phase::Fail, Op::Schedule(schedule)) => drop(self.open.remove(&schedule.id)),
+            (Phase::Invoke, Op::Reschedule(ControlRequest { id, due_ms: Some(due_ms), .. })) => {
+                self.open.entry(id.clone()).and_modify(|due| *due = *due_ms);
+            }
+            (Phase::Ok, Op::Schedule(schedule)) => self.timeline(&schedule.id).certain = true,
+            (Phase::Invoke, Op::Cancel(ask)) => self.timeline(&ask.id).cancelling = true,
+            (Phase::Fail, Op::Cancel(ask)) => self.timeline(&ask.id).cancelling = false,
+            (Phase::Ok, Op::Cancel(ask) | Op::Reschedule(ask) | Op::Fire(ask)) => self.timeline(&ask.id).asked = true,
+            (_, Op::Reply(reply)) => {
+                let timeline = self.timeline(&reply.id);
+                if reply.action == "schedule" {
+                    timeline.certain = true;
+                } else {
+                    timeline.answered = true;
+                    timeline.cancelling = false;
+                    let cancelled = matches!(&*reply.res, "cancelled" | "cancelled_after_attempt" | "in_flight");
+                    if reply.action == "cancel" && cancelled {
+                        timeline.over = true;
+                        self.open.remove(&reply.id);
+                    }
+                }
+            }
+            // The job is where it was.
+            (_, Op::Reject(arrival)) if arrival.reason == UNREADABLE => {
+                let timeline = self.timeline(&arrival.id);
+                timeline.set_aside += 1;
+                // The job itself came back. Where there was one of its id that one is in Redis, if it is anywhere.
+                timeline.over |= arrival.action.is_empty();
+                timeline.answered = true;
+                timeline.cancelling = false;
+            }
+            (_, Op::Deliver(arrival) | Op::Dead(arrival) | Op::Reject(arrival)) => {
+                self.timeline(&arrival.id).over = true;
+                self.open.remove(&arrival.id);
+                self.arrivals += 1;
+                self.newest_due_ms = self.newest_due_ms.max(arrival.due_ms.unwrap_or(0));
+            }
+            _ => {}
+        }
+    }
+
+    fn timeline(&mut self, id: &str) -> &mut Timeline {
+        if !self.jobs.contains_key(id) {
+            self.jobs.insert(id.to_owned(), Timeline::default());
+        }
+        self.jobs.entry(id.to_owned()).or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::chaos::history::tests::head;
+    use crate::chaos::history::{Arrival, History, Job, Reply};
+
+    fn schedule(id: &str) -> Op {
+        Op::Schedule(Schedule { id: id.to_owned(), job: None, res: String::new() })
+    }
+
+    fn arrival(id: &str) -> Op {
+        let (id, topic, digest, reason) = (id.to_owned(), "t".to_owned(), String::new(), String::new());
+        Op::Deliver(Arrival {
+            id,
+            topic,
+            due_ms: None,
+            attempt: None,
+            digest,
+            place: None,
+            redelivered: false,
+            taken_ms: None,
+            reason,
+            action: String::new(),
+        })
+    }
+
+    #[test]
+    fn a_job_is_overdue_from_its_latest_time_until_it_came_or_was_cancelled() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let recorder = Recorder::create(file.path(), &head()).unwrap();
+        let sent = |id: &str, job: Job| {
+            let op = |job| Op::Schedule(Schedule { id: id.to_owned(), job, res: String::new() });
+            recorder.record("p", Phase::Invoke, op(Some(job)));
+            recorder.record("p", Phase::Ok, op(None));
+        };
+        let job =
+            Job { due_ms: 5, target: "t".to_owned(), digest: String::new(), retry_ms: None, absent: false, refused: None, broker: None };
+        sent("a", job.clone());
+        sent("never there", Job { absent: true, ..job.clone() });
+        sent("bad", Job { refused: Some("loop".to_owned()), ..job.clone() });
+        assert_eq!((recorder.overdue(5), recorder.overdue(6)), (vec![], vec!["a".to_owned()]));
+        let ask = |due_ms| ControlRequest { id: "a".to_owned(), due_ms, res: String::new() };
+        recorder.record("p", Phase::Invoke, Op::Reschedule(ask(Some(9))));
+        assert_eq!((recorder.overdue(9).len(), recorder.overdue(10).len()), (0, 1));
+        recorder.record("p", Phase::Invoke, Op::Cancel(ask(None)));
+        assert!(recorder.overdue(10).is_empty(), "it may be cancelled");
+        recorder.record("p", Phase::Fail, Op::Cancel(ask(None)));
+        assert_eq!(recorder.overdue(10).len(), 1);
+        recorder.record("r", Phase::Ok, arrival("a"));
+        assert!(recorder.overdue(10).is_empty());
+    }
+
+    #[test]
+    fn what_was_taken_is_missing_until_it_came_and_what_was_asked_until_it_is_answered() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let recorder = Recorder::create(file.path(), &head()).unwrap();
+        recorder.record("p", Phase::Ok, schedule("a"));
+        recorder.record("p", Phase::Info, schedule("b"));
+        recorder.record("p", Phase::Ok, schedule("c"));
+        let cancel = || Op::Cancel(ControlRequest { id: "c".to_owned(), due_ms: None, res: String::new() });
+        let missing = |jobs: &[&str], answers: &[&str]| {
+            let owned = |ids: &[&str]| ids.iter().map(|id| (*id).to_owned()).collect();
+            Missing { jobs: owned(jobs), answers: owned(answers) }
+        };
+        assert_eq!(recorder.missing(), missing(&["a", "c"], &[]));
+        recorder.record("r", Phase::Ok, arrival("a"));
+        recorder.record("p", Phase::Invoke, cancel());
+        assert_eq!(recorder.missing(), missing(&[], &[]), "it may be cancelled");
+        recorder.record("p", Phase::Fail, cancel());
+        assert_eq!(recorder.missing(), missing(&["c"], &[]));
+        recorder.record("p", Phase::Invoke, cancel());
+        recorder.record("p", Phase::Ok, cancel());
+        assert_eq!(recorder.missing(), missing(&[], &["c"]));
+        recorder.record("r", Phase::Ok, Op::Reply(Reply { id: "c".to_owned(), action: "cancel".to_owned(), res: "cancelled".to_owned() }));
+        assert!(recorder.missing().is_empty());
+        assert_eq!(recorder.arrivals(), 1);
+        // A request that came back because nobody can read the job: it is where it was.
+        recorder.record("p", Phase::Ok, schedule("d"));
+        let Op::Deliver(came) = arrival("d") else { panic!() };
+        let back = |action: &str| Op::Reject(Arrival { reason: UNREADABLE.to_owned(), action: action.to_owned(), ..came.clone() });
+        recorder.record("r", Phase::Ok, back("cancel"));
+        assert_eq!((recorder.missing(), recorder.set_aside("d"), recorder.set_aside("a")), (missing(&["d"], &[]), 1, 0));
+        recorder.record("r", Phase::Ok, back(""));
+        assert!(recorder.missing().is_empty());
+        recorder.flush().unwrap();
+        assert_eq!(History::read(file.path()).unwrap().events.len(), 12);
+    }
+}

@@ -1,0 +1,360 @@
+//! What a campaign runs on: a Redis, a broker, instances of Dwell, and the links between them, all real and each to be broken.
+
+mod broker;
+mod clock;
+pub(crate) mod jetstream;
+pub(crate) mod kafka;
+mod logs;
+mod redis;
+mod settings;
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use dwell::config::{self, Durability};
+use dwell_connectors::{BrokerConfig, ConnectorError, Destination};
+use dwell_testkit::servers::{BrokerKind, DwellServer, ServerError};
+use parking_lot::Mutex;
+use tempfile::TempDir;
+use tokio::task::JoinSet;
+
+pub(crate) use self::broker::{BrokerSide, USER, classic, nats_users, rabbitmqctl};
+pub(crate) use self::clock::HostClock;
+pub(crate) use self::redis::{Pair, RedisSide, order};
+pub(crate) use self::settings::{SILENT, SPARE};
+use crate::chaos::proxy::Proxy;
+use crate::chaos::recorder::Recorder;
+
+/// What a system is made of.
+#[derive(Debug, Clone)]
+pub struct SystemOptions {
+    /// Which broker.
+    pub broker: BrokerKind,
+    /// How many instances of Dwell share the namespace and the broker.
+    pub instances: usize,
+    /// What the inbound ack waits for. With `replica` there is one, and a failover can be had. `fsync` wants a Redis that has WAITAOF.
+    pub durability: Durability,
+    /// The program of the instances.
+    pub program: PathBuf,
+    /// `delivery.publish_timeout`. A lease is five seconds longer: short, so that what an instance leaves behind is soon taken over.
+    pub publish_timeout: Duration,
+    /// How many destinations the load has.
+    pub targets: usize,
+    /// Destinations that the instances may publish to besides those, and that nobody makes.
+    pub also: Vec<String>,
+    /// More settings of the instances, as dotted lines (`delivery.max_in_flight = 64`).
+    pub more: String,
+}
+
+impl Default for SystemOptions {
+    /// One instance, on NATS, with what `memory` promises; its program is `dwell` beside this one.
+    fn default() -> Self {
+        SystemOptions {
+            broker: BrokerKind::Nats,
+            instances: 1,
+            durability: Durability::Memory,
+            program: dwell_testkit::servers::find::dwell(),
+            publish_timeout: Duration::from_secs(3),
+            targets: 3,
+            also: Vec::new(),
+            more: String::new(),
+        }
+    }
+}
+
+impl SystemOptions {
+    /// Whether there is a replica.
+    #[must_use]
+    pub fn has_replica(&self) -> bool {
+        matches!(self.durability, Durability::Replica | Durability::FsyncReplica)
+    }
+
+    /// How long a claim holds.
+    #[must_use]
+    pub fn lease(&self) -> Duration {
+        self.publish_timeout + dwell::dispatch::LEASE_MARGIN
+    }
+}
+
+/// Why a system could not be had, broken or repaired.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A server did not do as it was told.
+    #[error(transparent)]
+    Server(#[from] ServerError),
+    /// The broker did not.
+    #[error(transparent)]
+    Connector(#[from] ConnectorError),
+    /// Redis did not.
+    #[error("redis: {0}")]
+    Redis(#[from] ::redis::RedisError),
+    /// A file, a folder, a process or a port could not be had.
+    #[error("{0}: {1}")]
+    Io(String, #[source] std::io::Error),
+    /// The settings of the instances are refused.
+    #[error("the settings of the instances are refused: {}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
+    Settings(Vec<config::Problem>),
+    /// Something went on otherwise than it must.
+    #[error("{0}")]
+    Unexpected(String),
+}
+
+impl Error {
+    pub(crate) fn io(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> Self {
+        let what = what.into();
+        move |error| Error::Io(what, error)
+    }
+}
+
+/// Servers, instances and links. Dropped, all of it ends, and what it held goes.
+pub struct System {
+    options: SystemOptions,
+    pub(crate) redis: RedisSide,
+    pub(crate) broker: BrokerSide,
+    pub(crate) instances: Vec<Instance>,
+    /// That of the instances.
+    pub(crate) clock: HostClock,
+    settings: config::Settings,
+    targets: Vec<String>,
+    /// What no instance may have done.
+    exits: Mutex<Vec<String>>,
+    /// Where faults write down what they ask for.
+    recorder: OnceLock<Arc<Recorder>>,
+    /// Readers of what faults asked for, which outlast them.
+    pub(crate) readers: Mutex<JoinSet<()>>,
+    _folder: TempDir,
+}
+
+/// One instance of Dwell.
+pub(crate) struct Instance {
+    pub(crate) server: tokio::sync::Mutex<DwellServer>,
+    /// Its own way to Redis, which leads on to that of all instances.
+    pub(crate) redis: Proxy,
+    dir: PathBuf,
+    probes: SocketAddr,
+    http: SocketAddr,
+}
+
+impl System {
+    /// Starts everything, and returns when every instance is ready and every target is there.
+    ///
+    /// # Errors
+    /// A program is not there, or did not start.
+    pub async fn start(options: SystemOptions) -> Result<System, Error> {
+        let targets: Vec<String> = (0..options.targets).map(|number| format!("chaos-{number}")).collect();
+        let (redis, broker) = tokio::try_join!(RedisSide::start(&options), BrokerSide::start(options.broker, &targets))?;
+        let straight = settings::text(&options, &redis.service_url(), &[broker.straight_settings(), broker.straight_settings()], &targets);
+        let settings = settings::read(&straight)?;
+        broker.declare(&settings.brokers["main"].connector, &targets).await?;
+        let folder = tempfile::tempdir().map_err(Error::io("a temporary folder"))?;
+        let clock = HostClock::new(folder.path(), "instances").await?;
+        let ways = [broker.link_settings(&broker.link), broker.link_settings(&broker.spare)];
+        let starting = (0..options.instances).map(async |_| {
+            let link = proxy().await?;
+            link.lead_to(redis.link.address().to_string());
+            let through = settings::text(&options, &format!("redis://{}", link.address()), &ways, &targets);
+            Instance::start(options.program.clone(), &through, &clock, link).await
+        });
+        let instances = futures_util::future::try_join_all(starting).await?;
+        let (exits, recorder, readers) = (Mutex::default(), OnceLock::new(), Mutex::default());
+        Ok(System { options, redis, broker, instances, clock, settings, targets, exits, recorder, readers, _folder: folder })
+    }
+
+    /// From now on faults that ask for something write it down there. The first one counts.
+    pub fn record_in(&self, recorder: &Arc<Recorder>) {
+        self.recorder.get_or_init(|| Arc::clone(recorder));
+    }
+
+    /// Where faults write down what they ask for.
+    pub(crate) fn recorder(&self) -> Result<&Arc<Recorder>, Error> {
+        self.recorder.get().ok_or_else(|| Error::Unexpected("nobody writes down what the fault asks for".to_owned()))
+    }
+
+    /// What it is made of.
+    #[must_use]
+    pub fn options(&self) -> &SystemOptions {
+        &self.options
+    }
+
+    /// Straight to the broker, past the links that break and as a user that keeps its rights: for producers and consumers of the load.
+    #[must_use]
+    pub fn broker(&self) -> &BrokerConfig {
+        &self.settings.brokers["main"].connector
+    }
+
+    /// Where `/v1` of an instance is.
+    #[must_use]
+    pub fn http(&self, instance: usize) -> SocketAddr {
+        self.instances[instance].http
+    }
+
+    /// Where `/livez`, `/readyz` and `/metrics` of an instance are.
+    #[must_use]
+    pub fn probes(&self, instance: usize) -> SocketAddr {
+        self.instances[instance].probes
+    }
+
+    /// Straight to Redis, past the links that break: to whichever is master, also after a failover.
+    #[must_use]
+    pub fn store_settings(&self) -> &config::Redis {
+        &self.settings.redis
+    }
+
+    /// All settings of the instances, but straight to Redis and the broker.
+    #[must_use]
+    pub fn settings(&self) -> &config::Settings {
+        &self.settings
+    }
+
+    /// The destinations of the load: subjects, topics or queues. They are there, and the instances may publish to them.
+    #[must_use]
+    pub fn targets(&self) -> &[String] {
+        &self.targets
+    }
+
+    /// How many jobs are claimed or held now; `None` where Redis does not say within half a second.
+    pub async fn reserved(&self) -> Option<u64> {
+        self.redis.reserved(self.settings.redis.buckets, i64::MAX).await
+    }
+
+    /// How many jobs are claimed since before this time, wall clock, epoch µs; `None` as above.
+    pub async fn reserved_since_before(&self, at_us: i64) -> Option<u64> {
+        let lease_us = i64::try_from(self.options.lease().as_micros()).unwrap_or(i64::MAX);
+        self.redis.reserved(self.settings.redis.buckets, at_us.saturating_add(lease_us) / 1000).await
+    }
+
+    /// The logs of the instances and the servers, of all their lives, for a run that failed: name and text.
+    #[must_use]
+    pub fn timeline(&self) -> Vec<(String, String)> {
+        let instances = self.instances.iter().enumerate().map(|(number, instance)| (format!("dwell-{number}"), instance.dir.clone()));
+        let servers = self.redis.dirs().into_iter().chain([(self.broker.kind().as_str().to_owned(), self.broker.dir().to_owned())]);
+        instances.chain(servers).flat_map(|(name, dir)| logs::read(&name, &dir)).collect()
+    }
+
+    /// Process ids and the like for people.
+    #[must_use]
+    pub fn describe(&self) -> String {
+        format!("{} instance(s) over {}, durability {:?}", self.options.instances, self.broker.kind().as_str(), self.options.durability)
+    }
+
+    /// What makes destinations here.
+    #[must_use]
+    pub fn maker(&self) -> Maker {
+        Maker { broker: self.broker().clone(), nats: (self.broker.kind() == BrokerKind::Nats).then(|| self.broker.port()) }
+    }
+
+    /// Looks whether an instance ended by itself; not while something is done to it.
+    pub(crate) fn look_after(&self, instance: usize) {
+        if let Ok(mut server) = self.instances[instance].server.try_lock() {
+            self.note_end(instance, &mut server);
+        }
+    }
+
+    /// The same, for who does something to it: what comes next would hide it.
+    pub(crate) fn note_end(&self, instance: usize, server: &mut DwellServer) {
+        match server.ended() {
+            Ok(None) => {}
+            Ok(Some(status)) => self.note(format!("dwell-{instance} ended by itself with {status}")),
+            Err(error) => self.note(format!("dwell-{instance}: {error}")),
+        }
+    }
+
+    /// Something that no instance may do.
+    pub(crate) fn note(&self, what: String) {
+        self.exits.lock().push(what);
+    }
+
+    /// Ends the instances by SIGTERM, with their claims given back. What no instance may have done until then: ended by itself, or not with 0, or
+    /// panicked.
+    pub async fn stop_instances(&self) -> Vec<String> {
+        for (number, instance) in self.instances.iter().enumerate() {
+            let mut server = instance.server.lock().await;
+            self.note_end(number, &mut server);
+            match server.stop().await {
+                Ok(Some(status)) if !status.success() => self.note(format!("dwell-{number} ended with {status} after SIGTERM")),
+                Ok(_) => {}
+                Err(error) => self.note(format!("dwell-{number}: {error}")),
+            }
+        }
+        let logs = self.instances.iter().enumerate().flat_map(|(number, instance)| logs::read(&format!("dwell-{number}"), &instance.dir));
+        let panics = logs.flat_map(|(name, text)| panics(&text).map(|line| format!("{name}: {line}")).collect::<Vec<_>>());
+        self.exits.lock().iter().cloned().chain(panics).collect()
+    }
+
+    /// Ends everything, in order: the instances by SIGTERM, with their claims given back.
+    ///
+    /// # Errors
+    /// Something did not end, or an instance not as it must.
+    pub async fn stop(self) -> Result<(), Error> {
+        let exits = self.stop_instances().await;
+        self.stop_servers().await?;
+        if exits.is_empty() { Ok(()) } else { Err(Error::Unexpected(exits.join("; "))) }
+    }
+
+    /// Ends what is not an instance; drop ends those that still run.
+    ///
+    /// # Errors
+    /// Something did not end.
+    pub async fn stop_servers(self) -> Result<(), Error> {
+        self.broker.stop().await?;
+        self.redis.stop().await
+    }
+}
+
+/// What makes destinations of the load.
+#[derive(Debug, Clone)]
+pub struct Maker {
+    broker: BrokerConfig,
+    /// The port of a NATS.
+    nats: Option<u16>,
+}
+
+impl Maker {
+    /// Makes a destination for letters. On NATS its stream forgets at once what it saw: no repeat of ours hides behind the server's own
+    /// deduplication.
+    ///
+    /// # Errors
+    /// It is not made, or nobody knows.
+    pub async fn make(&self, name: &str) -> Result<(), Error> {
+        match self.nats {
+            Some(port) => jetstream::make_target(port, name).await,
+            None => Ok(self.broker.declare(&Destination::new(name), dwell_connectors::Role::Letters).await.map(drop)?),
+        }
+    }
+}
+
+/// The lines of a log that tell of a panic.
+fn panics(log: &str) -> impl Iterator<Item = &str> {
+    log.lines().filter(|line| line.contains("panicked at"))
+}
+
+impl Instance {
+    async fn start(program: PathBuf, settings: &str, clock: &HostClock, redis: Proxy) -> Result<Self, Error> {
+        let mut server = DwellServer::prepare(program, settings)?;
+        server.set_env(clock.environment().iter().map(|(name, value)| (*name, value.as_str())));
+        server.keep_logs();
+        server.restart().await?;
+        let at = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        let (probes, http, dir) = (at(server.port()), at(server.http_port()), server.dir().to_owned());
+        Ok(Instance { server: tokio::sync::Mutex::new(server), redis, dir, probes, http })
+    }
+}
+
+/// A proxy to a place that is not known yet.
+async fn proxy() -> Result<Proxy, Error> {
+    // Nothing listens on it.
+    Proxy::start("127.0.0.1:1").await.map_err(Error::io("a proxy"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_is_seen_in_a_log() {
+        let log = "{\"level\":\"info\"}\nthread 'main' panicked at src/x.rs:1:2:\nno\n";
+        assert_eq!(panics(log).collect::<Vec<_>>(), ["thread 'main' panicked at src/x.rs:1:2:"]);
+    }
+}

@@ -1,0 +1,180 @@
+//! The broker, its link to the instances, and the user that they come as.
+
+use std::path::{Path, PathBuf};
+
+use dwell_connectors::{BrokerConfig, Destination, Role};
+use dwell_testkit::servers::{
+    BrokerKind, BrokerServer, KafkaOptions, KafkaServer, NatsOptions, NatsServer, RabbitOptions, RabbitServer, find,
+};
+use serde_json::json;
+use tempfile::TempDir;
+
+use super::{Error, jetstream, proxy};
+use crate::chaos::proxy::Proxy;
+
+/// As whom the instances come, with the same word as password: whoever else comes as somebody whose rights no fault touches.
+pub(crate) const USER: &str = "dwell";
+
+/// Where the instances put what they cannot deliver or understand: their defaults, which they would make themselves.
+const LETTERS: [&str; 2] = ["delay.dead", "delay.rejected"];
+
+/// How long JetStream leaves a request with a reader that is gone: what a dead instance held is soon given to others.
+const ACK_WAIT_NS: u64 = 5_000_000_000;
+
+const DEFINITIONS: &str = "definitions.json";
+
+/// The side of the broker.
+pub(crate) struct BrokerSide {
+    /// Held by a fault from first to last.
+    pub(crate) server: tokio::sync::Mutex<BrokerServer>,
+    /// The way of the instances.
+    pub(crate) link: Proxy,
+    /// Their way to the same broker under another name.
+    pub(crate) spare: Proxy,
+    kind: BrokerKind,
+    port: u16,
+    /// What the straight way is, as a client takes it.
+    address: String,
+    dir: PathBuf,
+    folder: TempDir,
+}
+
+impl BrokerSide {
+    pub(super) async fn start(kind: BrokerKind, targets: &[String]) -> Result<Self, Error> {
+        let folder = tempfile::tempdir().map_err(Error::io("a temporary folder"))?;
+        let (link, spare) = (proxy().await?, proxy().await?);
+        let (mut server, leads_to) = match kind {
+            BrokerKind::Nats => {
+                let options = NatsOptions { config: nats_users("{}"), credentials: Some("load:load".to_owned()) };
+                let server = NatsServer::start(options).await?;
+                let port = server.port();
+                (BrokerServer::Nats(server), port)
+            }
+            BrokerKind::Kafka => {
+                // When the broker took it, and not when whoever sent it says that he did: the clock of the instances may be wrong.
+                let config = "log.message.timestamp.type=LogAppendTime".to_owned();
+                let options = KafkaOptions { proxy: Some(link.address().port()), config };
+                let server = KafkaServer::start(options).await?;
+                let port = server.link_port().unwrap_or_else(|| server.port());
+                (BrokerServer::Kafka(server), port)
+            }
+            BrokerKind::Amqp => {
+                let file = folder.path().join(DEFINITIONS);
+                std::fs::write(&file, definitions(targets).to_string()).map_err(Error::io("the definitions of RabbitMQ"))?;
+                let server = RabbitServer::start(RabbitOptions { config: format!("load_definitions = {}", file.display()) }).await?;
+                let port = server.port();
+                (BrokerServer::Amqp(server), port)
+            }
+        };
+        server.keep_logs();
+        link.lead_to(format!("127.0.0.1:{leads_to}"));
+        spare.lead_to(format!("127.0.0.1:{leads_to}"));
+        let (port, address, dir) = (server.port(), server.address(), server.dir().to_owned());
+        Ok(BrokerSide { server: tokio::sync::Mutex::new(server), link, spare, kind, port, address, dir, folder })
+    }
+
+    pub(crate) fn kind(&self) -> BrokerKind {
+        self.kind
+    }
+
+    /// The port of the straight way.
+    pub(crate) fn port(&self) -> u16 {
+        self.port
+    }
+
+    pub(super) fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// The users and classic queues of RabbitMQ, as its tools read them.
+    pub(crate) fn definitions(&self) -> PathBuf {
+        self.folder.path().join(DEFINITIONS)
+    }
+
+    /// Lines of `[brokers.NAME]`, for the instances, by this way.
+    pub(super) fn link_settings(&self, way: &Proxy) -> String {
+        let at = way.address();
+        match self.kind {
+            BrokerKind::Nats => lines("nats", "url", &format!("nats://{USER}:{USER}@{at}")),
+            BrokerKind::Amqp => lines("amqp", "url", &format!("amqp://{USER}:{USER}@{at}")),
+            // The least that a broker takes unless it is told otherwise.
+            BrokerKind::Kafka => {
+                format!("{}properties = {{ \"session.timeout.ms\" = \"6000\" }}\n", lines("kafka", "bootstrap", &at.to_string()))
+            }
+        }
+    }
+
+    /// The same for everybody else.
+    pub(super) fn straight_settings(&self) -> String {
+        let key = if self.kind == BrokerKind::Kafka { "bootstrap" } else { "url" };
+        lines(self.kind.as_str(), key, &self.address)
+    }
+
+    /// Makes what instances and load want. On NATS with streams that forget at once what they saw, so that no repeat of ours hides behind the
+    /// server's own deduplication, and with a consumer that soon gives to others what a dead instance held.
+    pub(super) async fn declare(&self, broker: &BrokerConfig, targets: &[String]) -> Result<(), Error> {
+        if self.kind == BrokerKind::Nats {
+            let queue = json!({ "retention": "workqueue", "discard": "new" });
+            jetstream::make_stream(self.port, "DWELL_delay_in", "delay.in", queue).await?;
+            self.make_consumer().await?;
+            for target in targets.iter().map(String::as_str).chain(LETTERS) {
+                jetstream::make_target(self.port, target).await?;
+            }
+            return Ok(());
+        }
+        for target in targets {
+            broker.declare(&Destination::new(target), Role::Letters).await?;
+        }
+        Ok(())
+    }
+
+    /// The consumer of the instances' ingest, on NATS, if it is not there.
+    pub(crate) async fn make_consumer(&self) -> Result<(), Error> {
+        jetstream::make_consumer(self.port, "DWELL_delay_in", "dwell", "delay.in", ACK_WAIT_NS).await
+    }
+
+    pub(super) async fn stop(self) -> Result<(), Error> {
+        Ok(self.server.into_inner().stop().await?)
+    }
+}
+
+fn lines(kind: &str, key: &str, value: &str) -> String {
+    format!("type = \"{kind}\"\n{key} = {}\n", toml::Value::from(value))
+}
+
+/// The users of NATS, in its own words; the instances with these rights.
+pub(crate) fn nats_users(rights: &str) -> String {
+    format!("authorization {{ users: [ {{ user: load, password: load }}, {{ user: {USER}, password: {USER}, permissions: {rights} }} ] }}")
+}
+
+/// The targets that are classic queues on RabbitMQ; the others are quorum queues. Of a limit of none only these take nothing more, whoever reads:
+/// the others know that they are full only once they are.
+pub(crate) fn classic(targets: &[String]) -> impl Iterator<Item = &str> {
+    targets.iter().step_by(2).map(String::as_str)
+}
+
+/// `guest`, who may everything, the user of the instances, and the classic queues.
+fn definitions(targets: &[String]) -> serde_json::Value {
+    let user = |name: &str, tags: &str| json!({ "name": name, "password": name, "tags": tags });
+    let rights = |name: &str| json!({ "user": name, "vhost": "/", "configure": ".*", "write": ".*", "read": ".*" });
+    let queue = |name: &str| json!({ "name": name, "vhost": "/", "durable": true, "auto_delete": false, "arguments": {} });
+    json!({
+        "queues": classic(targets).map(queue).collect::<Vec<_>>(),
+        "users": [user("guest", "administrator"), user(USER, "")],
+        "vhosts": [{ "name": "/" }],
+        "permissions": [rights("guest"), rights(USER)],
+    })
+}
+
+/// Runs `rabbitmqctl` on this server.
+pub(crate) async fn rabbitmqctl(server: &RabbitServer, words: &[&str]) -> Result<String, Error> {
+    let program = find::rabbitmq_server()?.with_file_name("rabbitmqctl");
+    let mut command = tokio::process::Command::new(&program);
+    // The port in its surroundings is the server's own: the tool takes another.
+    command.envs(server.tools_environment()).env_remove("RABBITMQ_DIST_PORT");
+    command.args(["--quiet"]).args(words).stdin(std::process::Stdio::null()).kill_on_drop(true);
+    let output = command.output().await.map_err(Error::io(program.display().to_string()))?;
+    let said = [output.stdout, output.stderr].concat();
+    let said = String::from_utf8_lossy(&said).trim().to_owned();
+    if output.status.success() { Ok(said) } else { Err(Error::Unexpected(format!("rabbitmqctl {}: {said}", words.join(" ")))) }
+}

@@ -1,0 +1,75 @@
+//! A wall clock that can be made to jump, of the instances or of Redis: a small library that is preloaded into them.
+
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use dwell::clock;
+
+use super::Error;
+
+/// The library, in C: compiled by whatever compiled the rest.
+const SOURCE: &str = include_str!("clock.c");
+/// The variable that names the file with the seconds by which the clock is wrong.
+const OFFSET: &str = "CHAOS_CLOCK_OFFSET";
+
+/// The wall clock of one host, as it were.
+pub(crate) struct HostClock {
+    /// `None`: there is no C compiler.
+    library: Option<PathBuf>,
+    offset: PathBuf,
+}
+
+impl HostClock {
+    /// A clock that is right, with its files in this folder.
+    pub(super) async fn new(folder: &Path, host: &str) -> Result<Self, Error> {
+        let (source, library, offset) =
+            (folder.join(format!("{host}.c")), folder.join(format!("{host}.so")), folder.join(format!("{host}.offset")));
+        for (file, text) in [(&source, SOURCE), (&offset, "0\n")] {
+            std::fs::write(file, text).map_err(Error::io(file.display().to_string()))?;
+        }
+        let compiler = std::env::var_os("CC").unwrap_or_else(|| "cc".into());
+        let mut command = tokio::process::Command::new(compiler);
+        command.args(["-shared", "-fPIC", "-O1", "-o"]).arg(&library).arg(&source).arg("-ldl").stdin(Stdio::null());
+        let compiled = command.output().await.is_ok_and(|output| output.status.success());
+        Ok(HostClock { library: compiled.then_some(library), offset })
+    }
+
+    /// What a process needs in its environment to have this clock.
+    pub(super) fn environment(&self) -> Vec<(&'static str, String)> {
+        let Some(library) = &self.library else { return Vec::new() };
+        vec![("LD_PRELOAD", library.display().to_string()), (OFFSET, self.offset.display().to_string())]
+    }
+
+    /// By how much a process that has this clock sees it wrong, µs, to a second.
+    pub(crate) async fn step_us(&self) -> Result<i64, Error> {
+        let mut command = tokio::process::Command::new("date");
+        command.arg("+%s").envs(self.environment()).stdin(Stdio::null()).kill_on_drop(true);
+        let said = command.output().await.map_err(Error::io("date"))?;
+        let said = String::from_utf8_lossy(&said.stdout).trim().parse::<i64>();
+        let seconds = said.map_err(|_| Error::Unexpected("date said no time".to_owned()))?;
+        Ok(seconds * 1_000_000 - clock::wall_us())
+    }
+
+    /// Whether a process reads this clock: a program that was linked statically does not.
+    pub(crate) fn is_in(&self, pid: Option<u32>) -> Result<(), Error> {
+        let Some((pid, library)) = pid.zip(self.library.as_deref()) else { return Ok(()) };
+        let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).map_err(Error::io(format!("the libraries of process {pid}")))?;
+        if maps.contains(&*library.to_string_lossy()) {
+            Ok(())
+        } else {
+            Err(Error::Unexpected(format!("process {pid} has a clock of its own: nothing is preloaded into it")))
+        }
+    }
+
+    /// From now on it is wrong by so many seconds; within a hundredth of a second every process sees it.
+    pub(crate) fn set(&self, seconds: i64) -> Result<(), Error> {
+        if self.library.is_none() {
+            return Err(Error::Unexpected("no clock jumps without a C compiler: set CC, or install one".to_owned()));
+        }
+        // Never half a number.
+        let next = self.offset.with_extension("next");
+        std::fs::write(&next, format!("{seconds}\n"))
+            .and_then(|()| std::fs::rename(&next, &self.offset))
+            .map_err(Error::io(self.offset.display().to_string()))
+    }
+}

@@ -1,0 +1,120 @@
+//! JetStream's own interface, spoken by hand: only connectors know the client.
+
+use std::collections::HashMap;
+use std::io;
+use std::time::Duration;
+
+use dwell::clock;
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::TcpStream;
+
+use super::Error;
+
+/// How long one answer may take.
+const ANSWER: Duration = Duration::from_secs(5);
+/// How long a server that is starting may take to have its streams.
+const TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The stream of a target.
+pub(crate) fn stream_of(target: &str) -> String {
+    format!("TARGET_{}", target.replace('.', "_"))
+}
+
+/// Makes a stream for one subject. `more`: fields of its configuration.
+pub(crate) async fn make_stream(port: u16, name: &str, subject: &str, more: Value) -> Result<(), Error> {
+    let mut config = json!({ "name": name, "subjects": [subject], "storage": "file" });
+    if let (Value::Object(config), Value::Object(more)) = (&mut config, more) {
+        config.extend(more);
+    }
+    ask(port, &format!("STREAM.CREATE.{name}"), config).await.map(drop)
+}
+
+/// Makes the stream of a target, which tells repeats for a tenth of a second only.
+pub(crate) async fn make_target(port: u16, target: &str) -> Result<(), Error> {
+    make_stream(port, &stream_of(target), target, json!({ "duplicate_window": 100_000_000 })).await
+}
+
+/// Makes a durable pull consumer with explicit acks that the server waits for so many nanoseconds; one that is there becomes such.
+pub(crate) async fn make_consumer(port: u16, stream: &str, name: &str, filter: &str, ack_wait: u64) -> Result<(), Error> {
+    let config = json!({
+        "durable_name": name, "filter_subject": filter, "deliver_policy": "all", "ack_policy": "explicit",
+        "ack_wait": ack_wait, "max_deliver": -1, "max_ack_pending": 65_536,
+    });
+    let request = json!({ "stream_name": stream, "config": config });
+    ask(port, &format!("CONSUMER.DURABLE.CREATE.{stream}.{name}"), request).await.map(drop)
+}
+
+/// The configuration of a stream.
+pub(crate) async fn config(port: u16, stream: &str) -> Result<Value, Error> {
+    Ok(ask(port, &format!("STREAM.INFO.{stream}"), json!({})).await?["config"].take())
+}
+
+/// Asks the interface, again while the server is away or has no streams yet.
+pub(crate) async fn ask(port: u16, call: &str, request: Value) -> Result<Value, Error> {
+    let text = request.to_string();
+    let asked = clock::timeout(TIMEOUT, async {
+        loop {
+            match clock::timeout(ANSWER, once(port, call, &text)).await {
+                Some(Ok(answer)) if answer["error"]["code"] != 503 => return answer,
+                _ => clock::sleep(Duration::from_millis(50)).await,
+            }
+        }
+    });
+    let answer = asked.await.ok_or_else(|| Error::Unexpected(format!("nats: no answer to {call} within {TIMEOUT:?}")))?;
+    if answer["error"].is_null() { Ok(answer) } else { Err(Error::Unexpected(format!("nats: {call}: {}", answer["error"]))) }
+}
+
+async fn once(port: u16, call: &str, request: &str) -> io::Result<Value> {
+    let mut link = BufReader::new(TcpStream::connect(("127.0.0.1", port)).await?);
+    let inbox = format!("_INBOX.{:016x}", rand::random::<u64>());
+    let hello = json!({ "verbose": false, "pedantic": false, "headers": true, "user": "load", "pass": "load" });
+    let words = format!("CONNECT {hello}\r\nSUB {inbox} 1\r\nPUB $JS.API.{call} {inbox} {}\r\n{request}\r\n", request.len());
+    link.write_all(words.as_bytes()).await?;
+    let mut line = String::new();
+    loop {
+        line.clear();
+        if link.read_line(&mut line).await? == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        if line.starts_with("-ERR") {
+            return Err(io::Error::other(line));
+        }
+        if let Some(size) = line.strip_prefix("MSG ").and_then(|rest| rest.split_whitespace().last()?.parse::<usize>().ok()) {
+            let mut payload = vec![0; size];
+            link.read_exact(&mut payload).await?;
+            return serde_json::from_slice(&payload).map_err(io::Error::other);
+        }
+    }
+}
+
+/// Listens on a subject without a stream, and counts what comes by its id. Returns why it ended.
+pub(crate) async fn listen(port: u16, subject: &str, heard: &Mutex<HashMap<String, u64>>) -> io::Error {
+    let listening = async {
+        let mut link = BufReader::new(TcpStream::connect(("127.0.0.1", port)).await?);
+        let hello = json!({ "verbose": false, "pedantic": false, "headers": true, "user": "load", "pass": "load" });
+        link.write_all(format!("CONNECT {hello}\r\nSUB {subject} 1\r\nPING\r\n").as_bytes()).await?;
+        let mut line = String::new();
+        loop {
+            line.clear();
+            if link.read_line(&mut line).await? == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            if line.starts_with("PING") {
+                link.write_all(b"PONG\r\n").await?;
+            }
+            if let Some(size) = line.strip_prefix("HMSG ").and_then(|rest| rest.split_whitespace().last()?.parse::<usize>().ok()) {
+                let mut message = vec![0; size + 2];
+                link.read_exact(&mut message).await?;
+                let message = String::from_utf8_lossy(&message);
+                let id = message.lines().find_map(|line| line.strip_prefix("delayed-id:")).unwrap_or_default();
+                *heard.lock().entry(id.trim().to_owned()).or_default() += 1;
+            }
+        }
+    };
+    let ended: io::Result<std::convert::Infallible> = listening.await;
+    match ended {
+        Err(why) => why,
+    }
+}

@@ -1,0 +1,182 @@
+//! Redis, its replica where there is one, and the two ways to the master: the link of the instances, and one that no fault touches.
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use dwell::clock;
+use dwell::config::Durability;
+use dwell_testkit::servers::{AppendFsync, RedisOptions, RedisServer, find};
+use parking_lot::Mutex;
+use redis::aio::MultiplexedConnection;
+use tempfile::TempDir;
+
+use super::settings::NAMESPACE;
+use super::{Error, HostClock, SystemOptions, proxy};
+use crate::chaos::proxy::Proxy;
+
+/// How long an answer to a question about the state may take.
+const ASK: Duration = Duration::from_millis(500);
+/// How long an order may take.
+const ORDER: Duration = Duration::from_secs(10);
+
+/// The side of Redis.
+pub(crate) struct RedisSide {
+    /// Held by a fault from first to last.
+    pub(crate) pair: tokio::sync::Mutex<Pair>,
+    /// The way of all instances.
+    pub(crate) link: Proxy,
+    /// The way of everybody else, to whoever is master.
+    service: Proxy,
+    /// Its own and its replica's.
+    pub(crate) clock: HostClock,
+    asking: Mutex<Option<MultiplexedConnection>>,
+    dirs: Vec<(String, PathBuf)>,
+    _folder: TempDir,
+}
+
+/// A master, and its replica.
+pub(crate) struct Pair {
+    pub(crate) master: RedisServer,
+    pub(crate) replica: Option<RedisServer>,
+}
+
+impl RedisSide {
+    pub(super) async fn start(options: &SystemOptions) -> Result<Self, Error> {
+        let folder = tempfile::tempdir().map_err(Error::io("a temporary folder"))?;
+        let fsync = matches!(options.durability, Durability::Fsync | Durability::FsyncReplica);
+        let program = if fsync { find::redis_server_waitaof()? } else { find::redis_server()? };
+        let clock = HostClock::new(folder.path(), "redis").await?;
+        // With `everysec` Redis answers before it has written, for up to two seconds while a sync runs: killed then, on a busy disk, it forgets what
+        // the system does not have. That is no promise of Dwell's: here each write is the system's before its answer.
+        let appendonly = if fsync { AppendFsync::EverySec } else { AppendFsync::No };
+        let settings = RedisOptions {
+            appendonly: Some(appendonly),
+            program: Some(survivor(folder.path(), &program, &clock)?),
+            // A replica that was away for a moment is to catch up, not to begin anew.
+            more: vec![("repl-backlog-size".to_owned(), "64mb".to_owned()), ("repl-timeout".to_owned(), "5".to_owned())],
+            ..RedisOptions::default()
+        };
+        let mut master = RedisServer::start(settings.clone()).await?;
+        master.keep_logs();
+        let mut dirs = vec![("redis-0".to_owned(), master.dir().to_owned())];
+        let mut replica = None;
+        if options.has_replica() {
+            let mut server = RedisServer::start(RedisOptions { replica_of: Some(master.port()), ..settings }).await?;
+            server.keep_logs();
+            dirs.push(("redis-1".to_owned(), server.dir().to_owned()));
+            replica = Some(server);
+        }
+        let side = RedisSide {
+            link: proxy().await?,
+            service: proxy().await?,
+            clock,
+            asking: Mutex::default(),
+            dirs,
+            _folder: folder,
+            pair: tokio::sync::Mutex::new(Pair { master, replica }),
+        };
+        let port = side.pair.lock().await.master.port();
+        side.lead_to(port);
+        Ok(side)
+    }
+
+    /// The URL of everybody else.
+    pub(super) fn service_url(&self) -> String {
+        format!("redis://{}", self.service.address())
+    }
+
+    pub(super) fn dirs(&self) -> Vec<(String, PathBuf)> {
+        self.dirs.clone()
+    }
+
+    /// Both ways lead to this port of 127.0.0.1 from now on; what is open is reset.
+    pub(crate) fn lead_to(&self, port: u16) {
+        self.link.lead_to(format!("127.0.0.1:{port}"));
+        self.service.lead_to(format!("127.0.0.1:{port}"));
+    }
+
+    /// How many jobs are claimed whose lease ends before this, epoch ms; all: [`i64::MAX`].
+    pub(super) async fn reserved(&self, buckets: u16, before_ms: i64) -> Option<u64> {
+        let count = async {
+            let known = self.asking.lock().take();
+            let mut connection = match known {
+                Some(connection) => connection,
+                None => connect(&self.service_url(), ASK).await.ok()?,
+            };
+            let mut pipeline = redis::pipe();
+            for bucket in 0..buckets {
+                pipeline.cmd("ZCOUNT").arg(format!("{{{NAMESPACE}:{bucket:02}}}:run")).arg("-inf").arg(format!("({before_ms}"));
+            }
+            let counts: Vec<u64> = pipeline.query_async(&mut connection).await.ok()?;
+            // Only one that answered is used again.
+            *self.asking.lock() = Some(connection);
+            Some(counts.iter().sum())
+        };
+        clock::timeout(ASK, count).await.flatten()
+    }
+
+    pub(super) async fn stop(self) -> Result<(), Error> {
+        let mut pair = self.pair.into_inner();
+        if let Some(replica) = &mut pair.replica {
+            replica.stop().await?;
+        }
+        pair.master.stop().await?;
+        Ok(())
+    }
+}
+
+impl Pair {
+    /// A connection to the master, past every proxy.
+    pub(crate) async fn connect(&self) -> Result<MultiplexedConnection, Error> {
+        Ok(connect(&self.master.url(), ORDER).await?)
+    }
+
+    /// Gives the master an order.
+    pub(crate) async fn order(&self, words: &[&str]) -> Result<redis::Value, Error> {
+        order(&self.master, words).await
+    }
+
+    /// Waits until the replica, where there is one, has all that the master has.
+    pub(crate) async fn in_sync(&self) -> Result<(), Error> {
+        if self.replica.is_none() {
+            return Ok(());
+        }
+        let waited = clock::timeout(Duration::from_secs(60), async {
+            loop {
+                // One replica, within a second.
+                if let Ok(redis::Value::Int(1..)) = self.order(&["WAIT", "1", "1000"]).await {
+                    return;
+                }
+                clock::sleep(Duration::from_millis(50)).await;
+            }
+        });
+        waited.await.ok_or_else(|| Error::Unexpected("the replica was not in sync within a minute".to_owned()))
+    }
+}
+
+/// Gives this Redis an order.
+pub(crate) async fn order(server: &RedisServer, words: &[&str]) -> Result<redis::Value, Error> {
+    let mut connection = connect(&server.url(), ORDER).await?;
+    let mut command = redis::Cmd::new();
+    command.arg(words);
+    Ok(command.query_async(&mut connection).await?)
+}
+
+async fn connect(url: &str, limit: Duration) -> Result<MultiplexedConnection, redis::RedisError> {
+    let config = redis::AsyncConnectionConfig::new().set_connection_timeout(Some(limit)).set_response_timeout(Some(limit));
+    redis::Client::open(url)?.get_multiplexed_async_connection_with_config(&config).await
+}
+
+/// The program, with a clock that can jump; and a write beyond the most that a file may have is an error to it and not its end: so a full disk
+/// is made.
+fn survivor(folder: &Path, program: &Path, clock: &HostClock) -> Result<PathBuf, Error> {
+    let path = folder.join("redis-server");
+    let quoted = |text: String| format!("'{}'", text.replace('\'', r"'\''"));
+    let clock: String = clock.environment().into_iter().map(|(name, value)| format!("export {name}={}\n", quoted(value))).collect();
+    let program = quoted(program.display().to_string());
+    std::fs::write(&path, format!("#!/bin/sh\ntrap '' XFSZ\n{clock}exec {program} \"$@\"\n"))
+        .map_err(Error::io("the start script of redis"))?;
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).map_err(Error::io("the start script of redis"))?;
+    Ok(path)
+}

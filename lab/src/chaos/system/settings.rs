@@ -1,0 +1,47 @@
+//! The settings of the instances.
+
+use dwell::config::{self, Durability, Overrides, Settings};
+
+use super::{Error, SystemOptions};
+
+/// The namespace of every system: each has a Redis of its own.
+pub(super) const NAMESPACE: &str = "chaos";
+
+/// The name of the second broker of the instances: the same server by another way.
+pub(crate) const SPARE: &str = "spare";
+/// The targets that fall silent, as a pattern of any broker: each strike has one of its own.
+pub(crate) const SILENT: &str = "chaos-silent.*";
+
+/// As a file. `brokers`: the lines of the first one and of the second. The waits of a retry are short, and more than any fault burns; what is over is remembered for longer than a campaign's faults last.
+pub(super) fn text(options: &SystemOptions, redis: &str, [main, spare]: &[String; 2], targets: &[String]) -> String {
+    let targets = targets.iter().chain(&options.also).map(String::as_str).chain([SILENT]);
+    let allow: Vec<String> = targets.map(|target| quoted(&options.broker.pattern(target))).collect();
+    let allow = allow.join(", ");
+    let retry = [vec!["500ms"; 20], vec!["2s"; 40]].concat().iter().map(|wait| quoted(wait)).collect::<Vec<_>>().join(", ");
+    let durability = match options.durability {
+        Durability::Memory => "memory",
+        Durability::Fsync => "fsync",
+        Durability::Replica => "replica",
+        Durability::FsyncReplica => "fsync+replica",
+    };
+    format!(
+        "{}\nredis.urls = [{}]\nredis.namespace = \"{NAMESPACE}\"\nredis.durability = \"{durability}\"\n\
+         ingest.main.broker = \"main\"\ningest.main.declare = true\n\
+         delivery.publish_timeout = \"{}ms\"\ndelivery.retry = [{retry}]\ndelivery.dedupe_window = \"1h\"\n\n\
+         [brokers.main]\nallow = [{allow}]\n{main}\n[brokers.{SPARE}]\nallow = [{allow}]\n{spare}",
+        options.more,
+        quoted(redis),
+        options.publish_timeout.as_millis(),
+    )
+}
+
+/// Reads them as an instance would, without this process's environment: it is about other servers.
+pub(super) fn read(text: &str) -> Result<Settings, Error> {
+    let file = tempfile::NamedTempFile::new().map_err(Error::io("a temporary file"))?;
+    std::fs::write(file.path(), text).map_err(Error::io("a temporary file"))?;
+    config::load_from(Some(file.path()), &[], &Overrides::default()).map_err(Error::Settings)
+}
+
+fn quoted(text: &str) -> String {
+    toml::Value::from(text).to_string()
+}

@@ -1,0 +1,280 @@
+//! The demo's expectations: what was sent, what became of it, and whether that is what had to become of it. Pure.
+
+use std::borrow::Cow;
+
+use dwell_connectors::Message;
+use serde::Serialize;
+
+use super::plan::{Fate, Planned};
+use crate::bench::percentiles::{Latencies, Percentiles};
+use dwell::outgoing;
+
+/// Where a message was seen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// At its target.
+    Target,
+    /// Among the dead letters.
+    Dead,
+    /// Among the rejected requests.
+    Rejected,
+    /// Where verdicts go.
+    Verdicts,
+}
+
+/// The expectations.
+#[derive(Debug)]
+pub struct Expectations {
+    entries: Vec<Entry>,
+    times: Latencies,
+    /// What nobody expected.
+    odd: Vec<String>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    planned: Planned,
+    /// The earliest time at which it may arrive, epoch ms.
+    due_ms: i64,
+    arrivals: u32,
+    attempt: u32,
+    early: bool,
+    failures: u16,
+    /// The dead letter's reason, the rejection's code, or the verdict.
+    word: Option<String>,
+}
+
+/// What the demo comes to.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Summary {
+    /// Requests for a job.
+    pub sent: usize,
+    /// Jobs that arrived at their target.
+    pub arrived: usize,
+    /// Of these, after a failed attempt.
+    pub retried: usize,
+    /// Jobs that became dead letters.
+    pub dead: usize,
+    /// Jobs that were cancelled.
+    pub cancelled: usize,
+    /// Requests that were refused.
+    pub rejected: usize,
+    /// Jobs that nothing became of.
+    pub lost: usize,
+    /// Arrivals beyond the first of a job.
+    pub duplicates: u32,
+    /// Jobs that arrived before they were due.
+    pub early: usize,
+    /// Receipt minus due time, of first attempts.
+    pub lateness: Percentiles,
+    /// What is otherwise than it must be, each a sentence.
+    pub wrong: Vec<String>,
+}
+
+impl Expectations {
+    /// These requests were sent at this time (epoch ms) or later.
+    #[must_use]
+    pub fn new(plan: Vec<Planned>, sent_ms: i64) -> Self {
+        let entry = |planned: Planned| Entry {
+            due_ms: sent_ms + i64::try_from(planned.delay_ms).unwrap_or(i64::MAX / 2),
+            planned,
+            arrivals: 0,
+            attempt: 0,
+            early: false,
+            failures: 0,
+            word: None,
+        };
+        Expectations { entries: plan.into_iter().map(entry).collect(), times: Latencies::new(), odd: Vec::new() }
+    }
+
+    /// A message was seen at this time (epoch µs): a line that says so.
+    pub fn saw(&mut self, place: Place, message: &Message, at_us: i64) -> String {
+        match place {
+            Place::Target => self.arrived(message, at_us),
+            Place::Dead => {
+                let reason = message.headers.text("delayed-dead-reason").unwrap_or("?").to_owned();
+                let error = message.headers.text(outgoing::LAST_ERROR).unwrap_or_default().to_owned();
+                let attempt = written(message, outgoing::ATTEMPT).unwrap_or_else(|| "?".to_owned());
+                let id = message.headers.text(outgoing::ID).unwrap_or("?").to_owned();
+                self.word(&id, &reason);
+                line("dead", &id, &format!("attempt {attempt}: {error}; {reason}"))
+            }
+            Place::Rejected => {
+                let code = message.headers.text(outgoing::ERROR).unwrap_or("?").to_owned();
+                let id = message.headers.text("delay-id").unwrap_or("?").to_owned();
+                self.word(&id, &code);
+                line("rejected", &id, &format!("{code}: {}", message.headers.text(outgoing::ERROR_DETAIL).unwrap_or_default()))
+            }
+            Place::Verdicts => {
+                let answer: serde_json::Value = serde_json::from_slice(&message.body).unwrap_or_default();
+                let (id, verdict) = (answer["id"].as_str().unwrap_or("?"), answer["verdict"].as_str().unwrap_or("?"));
+                self.word(id, verdict);
+                line("verdict", id, verdict)
+            }
+        }
+    }
+
+    fn arrived(&mut self, message: &Message, at_us: i64) -> String {
+        let id = message.headers.text(outgoing::ID).unwrap_or("?").to_owned();
+        let number = |name: &str| written(message, name).and_then(|text| text.parse::<i64>().ok());
+        let attempt = number(outgoing::ATTEMPT).and_then(|attempt| u32::try_from(attempt).ok()).unwrap_or(0);
+        let due_ms = number(outgoing::DUE).unwrap_or(0);
+        let Some(entry) = self.entries.iter_mut().find(|entry| entry.planned.id == id) else {
+            self.odd.push(format!("a message with the unknown id {id} arrived"));
+            return line("odd", &id, "nobody sent this");
+        };
+        if message.body != entry.planned.body() {
+            self.odd.push(format!("{id} arrived with another body"));
+        }
+        if message.destination.address != entry.planned.target {
+            self.odd.push(format!("{id} arrived at {}, not at {}", message.destination, entry.planned.target));
+        }
+        entry.arrivals += 1;
+        entry.attempt = attempt;
+        // Neither before the delay that was asked for, nor before the time that the message itself names.
+        entry.early |= at_us < due_ms * 1000 || at_us < entry.due_ms * 1000;
+        let late_us = at_us - due_ms * 1000;
+        let asked = span(i64::try_from(entry.planned.delay_ms * 1000).unwrap_or(i64::MAX));
+        if attempt == 1 {
+            self.times.add(late_us);
+            line("arrived", &id, &format!("asked {asked}, {} late", span(late_us)))
+        } else {
+            line("arrived", &id, &format!("asked {asked}, {} late, with attempt {attempt}", span(late_us)))
+        }
+    }
+
+    fn word(&mut self, id: &str, word: &str) {
+        match self.entries.iter_mut().find(|entry| entry.planned.id == id) {
+            Some(Entry { word: said, .. }) if said.is_none() => *said = Some(word.to_owned()),
+            Some(Entry { word: said, .. }) => self.odd.push(format!("{id}: {word}, after {}", said.as_deref().unwrap_or_default())),
+            None => self.odd.push(format!("{word} for the unknown id {id}")),
+        }
+    }
+
+    /// So many attempts of this job have failed: a line where that is news.
+    pub fn failed(&mut self, id: &str, failures: u16, error: &str, next_in_ms: u64) -> Option<String> {
+        let entry = self.entries.iter_mut().find(|entry| entry.planned.id == id && entry.failures < failures)?;
+        entry.failures = failures;
+        Some(line("failed", id, &format!("attempt {failures}: {error}; again in {}", span(i64::try_from(next_in_ms * 1000).unwrap_or(0)))))
+    }
+
+    /// How many attempts of this job have failed.
+    #[must_use]
+    pub fn failures(&self, id: &str) -> u16 {
+        self.entries.iter().find(|entry| entry.planned.id == id).map_or(0, |entry| entry.failures)
+    }
+
+    /// Whose fate has come.
+    #[must_use]
+    pub fn fulfilled(&self) -> usize {
+        self.entries.iter().filter(|entry| entry.is_fulfilled()).count()
+    }
+
+    /// How many requests were sent.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// None was sent.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// What it comes to.
+    #[must_use]
+    pub fn summary(&self) -> Summary {
+        let count = |test: &dyn Fn(&Entry) -> bool| self.entries.iter().filter(|entry| test(entry)).count();
+        let fulfilled = |fate: fn(&Fate) -> bool| count(&|entry| fate(&entry.planned.fate) && entry.is_fulfilled());
+        let mut wrong: Vec<String> = self.entries.iter().filter_map(Entry::wrong).collect();
+        wrong.extend(self.odd.iter().cloned());
+        Summary {
+            sent: self.entries.len(),
+            arrived: count(&|entry| entry.arrivals > 0),
+            retried: count(&|entry| entry.arrivals > 0 && entry.attempt > 1),
+            dead: fulfilled(|fate| matches!(fate, Fate::Dies(_))),
+            cancelled: fulfilled(|fate| matches!(fate, Fate::Cancelled)),
+            rejected: fulfilled(|fate| matches!(fate, Fate::Rejected(_))),
+            lost: count(&|entry| entry.arrivals == 0 && entry.word.is_none()),
+            duplicates: self.entries.iter().map(|entry| entry.arrivals.saturating_sub(1)).sum(),
+            early: count(&|entry| entry.early),
+            lateness: self.times.percentiles(),
+            wrong,
+        }
+    }
+}
+
+impl Entry {
+    fn is_fulfilled(&self) -> bool {
+        match self.planned.fate {
+            Fate::Arrives(_) => self.arrivals > 0,
+            Fate::Dies(_) | Fate::Cancelled | Fate::Rejected(_) => self.word.is_some(),
+        }
+    }
+
+    fn wrong(&self) -> Option<String> {
+        let id = &self.planned.id;
+        let said = self.word.as_deref();
+        let arrivals = u32::from(matches!(self.planned.fate, Fate::Arrives(_)));
+        let expected = match self.planned.fate {
+            Fate::Arrives(_) => None,
+            Fate::Dies(reason) => Some(reason.as_str()),
+            Fate::Cancelled => Some("cancelled"),
+            Fate::Rejected(code) => Some(code.as_str()),
+        };
+        if self.early {
+            return Some(format!("{id} arrived before it was due"));
+        }
+        if self.arrivals == 0 && said.is_none() {
+            return Some(format!("{id} is lost"));
+        }
+        if self.arrivals != arrivals {
+            return Some(format!("{id} arrived {} times, not {arrivals}", self.arrivals));
+        }
+        if said != expected {
+            return Some(format!("{id}: {}, not {}", said.unwrap_or("nothing was said"), expected.unwrap_or("nothing")));
+        }
+        match self.planned.fate {
+            Fate::Arrives(attempt) if attempt != self.attempt => Some(format!("{id} arrived with attempt {}, not {attempt}", self.attempt)),
+            _ => None,
+        }
+    }
+}
+
+impl std::fmt::Display for Summary {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Summary { sent, arrived, retried, dead, cancelled, rejected, lost, duplicates, early, lateness, wrong } = self;
+        writeln!(
+            f,
+            "sent {sent}: {arrived} arrived ({retried} of them after failed attempts), {dead} dead, {cancelled} cancelled, {rejected} rejected"
+        )?;
+        writeln!(f, "lost {lost}, early {early}, duplicates {duplicates}")?;
+        let Percentiles { p50_ms, p99_ms, max_ms, .. } = lateness;
+        write!(f, "late by {p50_ms:.1} ms (p50), {p99_ms:.1} ms (p99), {max_ms:.1} ms (max)")?;
+        wrong.iter().try_for_each(|wrong| write!(f, "\nwrong: {wrong}"))
+    }
+}
+
+fn line(what: &str, id: &str, how: &str) -> String {
+    format!("{what:<9} {id:<10} {how}")
+}
+
+/// µs as people read them.
+#[allow(clippy::cast_precision_loss, reason = "some seconds")]
+fn span(us: i64) -> String {
+    let ms = us as f64 / 1000.0;
+    match ms.abs() {
+        ms_abs if ms_abs < 100.0 => format!("{ms:.1} ms"),
+        _ => format!("{:.2} s", ms / 1000.0),
+    }
+}
+
+/// A header that is a number on AMQP and text elsewhere.
+fn written(message: &Message, name: &str) -> Option<String> {
+    message.headers.get(name)?.written().map(Cow::into_owned)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests;

@@ -1,0 +1,199 @@
+//! A environment for the demo and the load generator: private servers, the settings that lead to them, and what producers and consumers do there.
+//!
+//! - [`Environment`]: the servers and the settings.
+//! - [`traffic`]: a producer and a consumer, over the same connectors as the bridge.
+
+pub mod traffic;
+
+use dwell_connectors::{BrokerConfig, ConnectorError, Destination, Role};
+
+use crate::servers::{BrokerKind, BrokerServer, DwellServer, RedisOptions, RedisServer, ServerError, find};
+use dwell::bridge::StartError;
+use dwell::cli::exit::{Exit, Stop};
+use dwell::config::{self, Overrides, Problem, Settings};
+use dwell::store::error::StoreError;
+
+/// Which Redis.
+#[derive(Debug, Clone)]
+pub enum Store {
+    /// A private one.
+    Private(RedisOptions),
+    /// One that runs already, at this URL; at several, with commas between them, a Cluster.
+    At(String),
+}
+
+/// Why there is no show.
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "what the parts of a environment say")]
+pub enum Failure {
+    #[error(transparent)]
+    Server(#[from] ServerError),
+    #[error(transparent)]
+    Connector(#[from] ConnectorError),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error(transparent)]
+    Start(#[from] StartError),
+    #[error("the settings of the environment are refused: {}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
+    Settings(Vec<Problem>),
+    #[error(transparent)]
+    Io(#[from] std::io::Error),
+    /// Something went on otherwise than it must.
+    #[error("{0}")]
+    Unexpected(String),
+}
+
+impl Failure {
+    /// What a person can do about it; empty where there is nothing to say.
+    #[must_use]
+    pub fn hint(&self) -> &str {
+        match self {
+            Failure::Connector(error) => &error.hint,
+            Failure::Store(error) => &error.hint,
+            Failure::Start(error) => &error.hint,
+            Failure::Server(_) | Failure::Settings(_) | Failure::Io(_) | Failure::Unexpected(_) => "",
+        }
+    }
+}
+
+impl From<Failure> for Stop {
+    fn from(failure: Failure) -> Self {
+        let exit = match failure {
+            Failure::Io(error) => return error.into(),
+            Failure::Unexpected(_) | Failure::Settings(_) => Exit::Failed,
+            Failure::Server(_) | Failure::Connector(_) | Failure::Store(_) | Failure::Start(_) => Exit::Unavailable,
+        };
+        Stop::because(exit, failure.to_string(), failure.hint())
+    }
+}
+
+/// Private servers, and settings that lead to them. Dropped, the servers end and their folders go.
+pub struct Environment {
+    redis: Option<RedisServer>,
+    broker: BrokerServer,
+    text: String,
+    settings: Settings,
+}
+
+impl Environment {
+    /// Starts the servers, and makes the settings: those of the default but for a namespace of its own, what producers may reach (`allow`:
+    /// subjects, topics or queues) and `declare`.
+    pub async fn start(kind: BrokerKind, store: Store, allow: &[&str]) -> Result<Environment, Failure> {
+        Self::start_with(kind, store, allow, "").await
+    }
+
+    /// The same, with more lines of `[redis]` (`buckets = 4`).
+    pub async fn start_with(kind: BrokerKind, store: Store, allow: &[&str], of_redis: &str) -> Result<Environment, Failure> {
+        let starting_redis = async {
+            match store {
+                Store::Private(options) => {
+                    let redis = RedisServer::start(options).await?;
+                    let url = redis.url();
+                    Ok::<_, Failure>((Some(redis), url))
+                }
+                Store::At(url) => Ok((None, url)),
+            }
+        };
+        let starting_broker = async { Ok(BrokerServer::start(kind).await?) };
+        let ((redis, redis_url), broker) = tokio::try_join!(starting_redis, starting_broker)?;
+        let text = settings_text(&redis_url, of_redis, &broker, allow);
+        let folder = tempfile::tempdir()?;
+        let file = folder.path().join("dwell.toml");
+        std::fs::write(&file, &text)?;
+        // Without this process's environment: it is about other servers.
+        let settings = config::load_from(Some(&file), &[], &Overrides::default()).map_err(Failure::Settings)?;
+        Ok(Environment { redis, broker, text, settings })
+    }
+
+    /// What `dwell run` is given.
+    #[must_use]
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// The same as a file.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// The broker, for producers and consumers.
+    #[must_use]
+    pub fn broker(&self) -> &BrokerConfig {
+        &self.settings.brokers["main"].connector
+    }
+
+    /// Makes these destinations, as whoever consumes there would.
+    pub async fn declare(&self, destinations: &[&str], role: Role) -> Result<(), Failure> {
+        for destination in destinations {
+            self.broker().declare(&Destination::new(*destination), role).await?;
+        }
+        Ok(())
+    }
+
+    /// Starts a `dwell run` on the settings.
+    pub async fn dwell(&self) -> Result<DwellServer, Failure> {
+        Ok(DwellServer::start(find::dwell(), &self.text).await?)
+    }
+
+    /// As [`Environment::dwell`], not started yet.
+    pub fn dwell_to_start(&self) -> Result<DwellServer, Failure> {
+        Ok(DwellServer::prepare(find::dwell(), &self.text)?)
+    }
+
+    /// The broker's name and version, where it tells.
+    pub async fn broker_version(&self) -> Option<String> {
+        self.broker.version().await
+    }
+
+    /// The private Redis; `None` where there is another.
+    #[must_use]
+    pub fn redis(&self) -> Option<&RedisServer> {
+        self.redis.as_ref()
+    }
+
+    /// The process id of the private Redis.
+    #[must_use]
+    pub fn redis_pid(&self) -> Option<u32> {
+        self.redis.as_ref().and_then(RedisServer::pid)
+    }
+
+    /// The process id of the broker.
+    #[must_use]
+    pub fn broker_pid(&self) -> Option<u32> {
+        self.broker.pid()
+    }
+
+    /// The servers, for people: names and ports.
+    #[must_use]
+    pub fn describe(&self) -> String {
+        let redis =
+            self.redis.as_ref().map_or_else(|| "a redis of yours".to_owned(), |redis| format!("redis-server on port {}", redis.port()));
+        format!("{redis}, {}", self.broker)
+    }
+
+    /// Ends the servers, in order.
+    pub async fn stop(mut self) -> Result<(), Failure> {
+        self.broker.stop().await?;
+        if let Some(redis) = &mut self.redis {
+            redis.stop().await?;
+        }
+        Ok(())
+    }
+}
+
+fn settings_text(redis: &str, of_redis: &str, broker: &BrokerServer, allow: &[&str]) -> String {
+    let quoted = |text: &str| toml::Value::from(text).to_string();
+    let allow: Vec<String> = allow.iter().map(|destination| quoted(&broker.kind().pattern(destination))).collect();
+    let namespace = format!("testkit-{:08x}", rand::random::<u32>());
+    // A password may have a comma in it.
+    let nodes: Vec<&str> = if redis.split(',').all(|url| url.contains("://")) { redis.split(',').collect() } else { vec![redis] };
+    let urls: Vec<String> = nodes.iter().map(|url| quoted(url.trim())).collect();
+    let mode = if urls.len() > 1 { "cluster" } else { "single" };
+    format!(
+        "[redis]\nmode = \"{mode}\"\nurls = [{}]\nnamespace = \"{namespace}\"\n{of_redis}\n\n[brokers.main]\n{}allow = [{}]\n\n[ingest.main]\nbroker = \"main\"\ndeclare = true\n",
+        urls.join(", "),
+        broker.settings(),
+        allow.join(", ")
+    )
+}

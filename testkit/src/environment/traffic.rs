@@ -1,0 +1,151 @@
+//! A producer and a consumer, over the same connectors as the bridge.
+
+use std::time::Duration;
+
+use dwell_connectors::{
+    Acks, BrokerConfig, ConnectorError, Destination, Message, Outcome, Outcomes, Publication, Sink, SourceOptions, Start, Token,
+};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use super::Failure;
+use dwell::clock;
+
+/// Publications without a confirm that a producer has at most.
+const WINDOW: usize = 2048;
+/// The most publications handed over at once.
+const CHUNK: usize = 256;
+/// About as many bytes are without a confirm at most: NATS refuses what is more than 128 MiB before it is written.
+const WINDOW_BYTES: usize = 32 << 20;
+/// How long a confirm may take.
+const CONFIRM: Duration = Duration::from_secs(15);
+
+/// Publishes with confirms, many at a time.
+pub struct Producer {
+    sink: Box<dyn Sink>,
+    outcomes: Outcomes,
+    next: Token,
+    open: usize,
+}
+
+impl Producer {
+    /// Connects.
+    pub async fn open(broker: &BrokerConfig) -> Result<Self, Failure> {
+        let (sink, outcomes) = broker.sink(CONFIRM).await?;
+        Ok(Producer { sink, outcomes, next: 0, open: 0 })
+    }
+
+    /// Publishes in order; returns when all are handed over, the last of them perhaps without their confirm.
+    pub async fn send(&mut self, to: &Destination, messages: impl IntoIterator<Item = Message>) -> Result<(), Failure> {
+        let (mut chunk, mut most) = (Vec::with_capacity(CHUNK), WINDOW);
+        for message in messages {
+            // As many as the largest so far allows.
+            most = most.min((WINDOW_BYTES / message.body.len().max(1)).max(2));
+            chunk.push(Publication { token: self.next, to: to.clone(), message, dedupe_id: String::new(), deadline: None });
+            self.next += 1;
+            if chunk.len() >= CHUNK.min(most / 2) {
+                self.hand_over(std::mem::take(&mut chunk), most).await?;
+            }
+        }
+        self.hand_over(chunk, most).await
+    }
+
+    /// Publishes these once no more than `most` are without a confirm.
+    async fn hand_over(&mut self, chunk: Vec<Publication>, most: usize) -> Result<(), Failure> {
+        while let Ok(batch) = self.outcomes.try_recv() {
+            self.confirmed(batch)?;
+        }
+        while self.open > 0 && self.open + chunk.len() > most {
+            self.wait().await?;
+        }
+        if !chunk.is_empty() {
+            self.open += chunk.len();
+            self.sink.publish(chunk).await;
+        }
+        Ok(())
+    }
+
+    /// Waits until everything is confirmed.
+    pub async fn flush(&mut self) -> Result<(), Failure> {
+        while self.open > 0 {
+            self.wait().await?;
+        }
+        Ok(())
+    }
+
+    async fn wait(&mut self) -> Result<(), Failure> {
+        match self.outcomes.recv().await {
+            Some(batch) => self.confirmed(batch),
+            None => Err(Failure::Unexpected("the broker's connection was lost while publishing".to_owned())),
+        }
+    }
+
+    fn confirmed(&mut self, batch: Vec<(Token, Outcome)>) -> Result<(), Failure> {
+        self.open -= batch.len();
+        match batch.into_iter().find(|(_, outcome)| *outcome != Outcome::Confirmed) {
+            None => Ok(()),
+            Some((_, outcome)) => Err(Failure::Unexpected(format!("the broker did not take a message: {outcome:?}"))),
+        }
+    }
+}
+
+/// Reads a destination until dropped.
+pub struct Consumer {
+    stop: CancellationToken,
+    task: JoinHandle<Result<(), ConnectorError>>,
+}
+
+impl Consumer {
+    /// Connects, and hands every batch to `seen` with the wall-clock time (epoch µs) at which it was received.
+    pub async fn open(
+        broker: &BrokerConfig,
+        topic: &str,
+        acks: Acks,
+        mut seen: impl FnMut(i64, Vec<Message>) + Send + 'static,
+    ) -> Result<Self, Failure> {
+        let options = SourceOptions {
+            topic: topic.to_owned(),
+            group: "testkit".to_owned(),
+            max_batch: 1024,
+            max_batch_bytes: 16 << 20,
+            max_unsettled: 16_384,
+            max_unsettled_bytes: 64 << 20,
+            acks,
+            start: Start::Earliest,
+            apart: Vec::new(),
+            expired_queue: None,
+        };
+        let source = broker.source(options).await?;
+        let stop = CancellationToken::new();
+        let stopped = stop.clone();
+        let task = tokio::spawn(async move {
+            loop {
+                let batch = tokio::select! {
+                    () = stopped.cancelled() => return source.close().await,
+                    batch = source.recv() => batch?,
+                };
+                seen(clock::wall_us(), batch.messages);
+                source.ack(batch.id).await?;
+            }
+        });
+        Ok(Consumer { stop, task })
+    }
+
+    /// Fails where it has ended by itself.
+    pub async fn check(&mut self) -> Result<(), Failure> {
+        if !self.task.is_finished() {
+            return Ok(());
+        }
+        match (&mut self.task).await {
+            Ok(Err(error)) => Err(error.into()),
+            Ok(Ok(())) => Err(Failure::Unexpected("a consumer of the environment ended".to_owned())),
+            Err(error) => Err(Failure::Unexpected(format!("a consumer of the environment failed: {error}"))),
+        }
+    }
+}
+
+impl Drop for Consumer {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}

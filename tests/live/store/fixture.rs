@@ -1,0 +1,276 @@
+//! What the tests of the store stand on: a namespace of its own in a shared Redis, requests in a line, and a look at every key.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use bytes::Bytes;
+use dwell::config::{Durability, Redis, RedisMode};
+use dwell::job::{Action, Confirm, Conflict, Due, Job, JobId, Verdict};
+use dwell::request::{Act, Origin, Schedule};
+use dwell::store::act::SweepRules;
+use dwell::store::inbound::Answer;
+use dwell::store::lease::{Lease, Taken};
+use dwell::store::settle::{Held, Over, Release, Retry, Stood};
+use dwell::store::{Store, Unobserved};
+use dwell_connectors::{Destination, Headers};
+use dwell_testkit::servers::{RedisOptions, RedisServer};
+use redis::aio::MultiplexedConnection;
+
+use crate::support::{namespace, redis_link};
+
+/// Long ago: due at once, by any clock.
+pub(crate) const PAST: Due = Due::At(1_000_000_000_000);
+/// Not within the life of a test.
+pub(crate) const FAR: Due = Due::At(4_000_000_000_000);
+pub(crate) const LEASE: Duration = Duration::from_secs(600);
+pub(crate) const MAIN: &str = "main";
+/// The retry array of jobs that bring none.
+pub(crate) const RETRY: &[u64] = &[1_000_000, 2_000_000];
+/// Nothing that a sweep could remove.
+pub(crate) const KEEP: SweepRules = SweepRules { dead_retention_ms: 1 << 40, dedupe_window_ms: 1 << 40 };
+
+/// The one Redis of this test binary, while any test uses it.
+pub(crate) async fn shared() -> Arc<RedisServer> {
+    static SHARED: tokio::sync::Mutex<Weak<RedisServer>> = tokio::sync::Mutex::const_new(Weak::new());
+    let mut shared = SHARED.lock().await;
+    if let Some(server) = shared.upgrade() {
+        return server;
+    }
+    let server = Arc::new(RedisServer::start(RedisOptions::default()).await.unwrap());
+    *shared = Arc::downgrade(&server);
+    server
+}
+
+pub(crate) fn settings(url: &str, namespace: &str, buckets: u16) -> Redis {
+    Redis {
+        mode: RedisMode::Single,
+        urls: vec![url.to_owned()],
+        master: String::new(),
+        namespace: namespace.to_owned(),
+        buckets,
+        durability: Durability::Memory,
+        assume_fsync: false,
+    }
+}
+
+pub(crate) async fn open(settings: &Redis, brokers: &[&str]) -> Store {
+    let brokers: Vec<String> = brokers.iter().map(|broker| (*broker).to_owned()).collect();
+    Store::open(settings, &brokers, Arc::new(Unobserved)).await.unwrap()
+}
+
+/// A namespace of one bucket, so that every id is in bucket 0.
+pub(crate) struct Fixture {
+    pub(crate) store: Store,
+    pub(crate) raw: MultiplexedConnection,
+    pub(crate) settings: Redis,
+    _server: Option<Arc<RedisServer>>,
+}
+
+impl Fixture {
+    pub(crate) async fn new() -> Fixture {
+        Fixture::with(1, &[MAIN]).await
+    }
+
+    pub(crate) async fn with(buckets: u16, brokers: &[&str]) -> Fixture {
+        let server = shared().await;
+        let mut fixture = Fixture::on(&server.url(), buckets, brokers).await;
+        fixture._server = Some(server);
+        fixture
+    }
+
+    /// On a server of the test's own.
+    pub(crate) async fn on(url: &str, buckets: u16, brokers: &[&str]) -> Fixture {
+        let settings = settings(url, &namespace("store"), buckets);
+        Fixture { store: open(&settings, brokers).await, raw: redis_link(url).await, settings, _server: None }
+    }
+
+    pub(crate) async fn one(&self, request: Schedule) -> Answer {
+        self.store.schedule(&[request]).await.unwrap().answers[0]
+    }
+
+    /// Schedules and answers the verdict.
+    pub(crate) async fn put(&self, request: Schedule) -> Verdict {
+        self.one(request).await.verdict
+    }
+
+    pub(crate) async fn act(&self, act: &Act) -> Verdict {
+        self.store.act(act, RETRY).await.unwrap().verdict
+    }
+
+    pub(crate) async fn claim(&self) -> Taken {
+        self.claim_for(LEASE).await
+    }
+
+    pub(crate) async fn claim_for(&self, lease: Duration) -> Taken {
+        self.store.claim(0, MAIN, lease, 128, 1 << 20).await.unwrap()
+    }
+
+    /// Claims exactly one.
+    pub(crate) async fn claim_one(&self) -> Lease {
+        one_of(self.claim().await)
+    }
+
+    pub(crate) async fn rescue_one(&self) -> Lease {
+        one_of(self.store.rescue(0, LEASE, 128, 1 << 20).await.unwrap())
+    }
+
+    pub(crate) async fn complete(&self, lease: &Lease) -> bool {
+        self.store.complete(0, &[held(lease)], Over::Fired).await.unwrap()[0] == Stood::Settled
+    }
+
+    pub(crate) async fn hold(&self, lease: &Lease, ttr_ms: u32) -> bool {
+        self.store.hold(0, &[(held(lease), ttr_ms)]).await.unwrap()[0] == Stood::Settled
+    }
+
+    pub(crate) async fn release(&self, lease: &Lease, unpublished: bool) -> bool {
+        let release = Release { job: held(lease), pause_ms: 0, unpublished };
+        self.store.release(0, MAIN, &[release]).await.unwrap()[0] == Stood::Settled
+    }
+
+    pub(crate) async fn retry(&self, lease: &Lease, wait_ms: u64) -> bool {
+        self.store.retry(0, MAIN, &[retry(lease, wait_ms)]).await.unwrap()[0] == Stood::Settled
+    }
+
+    /// Every key of the namespace with all it holds, in order; the times at which turns began are left out.
+    pub(crate) async fn dump(&self) -> BTreeMap<String, BTreeMap<Vec<u8>, Vec<u8>>> {
+        let (dump, strings) = self.dump_strings_too().await;
+        assert!(strings.is_empty(), "{:?} are strings", strings.keys());
+        dump
+    }
+
+    /// The same, and the strings, which are not Dwell's.
+    pub(crate) async fn dump_strings_too(&self) -> (BTreeMap<String, BTreeMap<Vec<u8>, Vec<u8>>>, BTreeMap<String, Vec<u8>>) {
+        let mut raw = self.raw.clone();
+        let mut keys: Vec<String> = redis::cmd("KEYS").arg(format!("*{}*", self.settings.namespace)).query_async(&mut raw).await.unwrap();
+        keys.sort();
+        let (mut dump, mut strings) = (BTreeMap::new(), BTreeMap::new());
+        for key in keys {
+            let kind: String = redis::cmd("TYPE").arg(&key).query_async(&mut raw).await.unwrap();
+            let read = match kind.as_str() {
+                "hash" => redis::cmd("HGETALL").arg(&key).to_owned(),
+                "zset" => redis::cmd("ZRANGE").arg(&key).arg(0).arg(-1).arg("WITHSCORES").to_owned(),
+                "string" => {
+                    let value: Vec<u8> = redis::cmd("GET").arg(&key).query_async(&mut raw).await.unwrap();
+                    strings.insert(key, value);
+                    continue;
+                }
+                other => panic!("{key} is a {other}"),
+            };
+            let mut entries: BTreeMap<Vec<u8>, Vec<u8>> = read.query_async(&mut raw).await.unwrap();
+            if key.contains(":gone") || key.contains(":acts") {
+                entries.remove(&Vec::new());
+            }
+            if !entries.is_empty() {
+                dump.insert(key, entries);
+            }
+        }
+        (dump, strings)
+    }
+
+    /// The same without what is remembered of actions and of jobs that are over.
+    pub(crate) async fn jobs(&self) -> BTreeMap<String, BTreeMap<Vec<u8>, Vec<u8>>> {
+        let mut dump = self.dump().await;
+        dump.retain(|key, _| !key.contains(":gone") && !key.contains(":acts"));
+        dump
+    }
+
+    /// Where this id is, which must be one place; `none` where it is nowhere, and then nothing is left of it.
+    pub(crate) async fn place(&self, id: &str) -> String {
+        let dump = self.dump().await;
+        let mut places = places(&dump, id);
+        assert!(places.len() <= 1, "{id} is in {places:?}");
+        let has =
+            |name: &str| dump.iter().any(|(key, entries)| key.ends_with(&format!("}}:{name}")) && entries.contains_key(id.as_bytes()));
+        let Some(place) = places.pop() else {
+            assert!(!has("jobs") && !has("state"), "{id} is indexed nowhere and yet is in jobs or state");
+            return "none".to_owned();
+        };
+        assert!(has("jobs"), "{id} is in {place} without a record");
+        place
+    }
+
+    /// One command, its answer as it comes.
+    pub(crate) async fn redis(&self, line: &[&str]) -> redis::Value {
+        let mut command = redis::cmd(line[0]);
+        command.arg(&line[1..]);
+        command.query_async(&mut self.raw.clone()).await.unwrap()
+    }
+
+    /// The key of this name in bucket 0.
+    pub(crate) fn key(&self, name: &str) -> String {
+        format!("{{{}:00}}:{name}", self.settings.namespace)
+    }
+}
+
+fn places(dump: &BTreeMap<String, BTreeMap<Vec<u8>, Vec<u8>>>, id: &str) -> Vec<String> {
+    dump.iter()
+        .filter(|(_, entries)| entries.contains_key(id.as_bytes()))
+        .filter_map(|(key, _)| key.split_once("}:").map(|(_, name)| name.to_owned()))
+        .filter(|name| name.starts_with("due:") || name == "run" || name == "dead")
+        .collect()
+}
+
+pub(crate) fn one_of(taken: Taken) -> Lease {
+    assert_eq!((taken.jobs.len(), taken.broken.len()), (1, 0));
+    taken.jobs.into_iter().next().unwrap()
+}
+
+pub(crate) fn held(lease: &Lease) -> Held {
+    lease.held()
+}
+
+pub(crate) fn retry(lease: &Lease, wait_ms: u64) -> Retry {
+    Retry { job: held(lease), wait_ms, unpublished: false, dies: None, error: "no answer".to_owned() }
+}
+
+pub(crate) fn id(text: &str) -> JobId {
+    JobId::new(text).unwrap()
+}
+
+/// The `number`th inbound message: its first delivery.
+pub(crate) fn origin(number: u64) -> Origin {
+    Origin { fingerprint: number.to_be_bytes(), check: true, is_message: true }
+}
+
+pub(crate) fn job(body: impl Into<Bytes>) -> Job {
+    Job {
+        broker: MAIN.to_owned(),
+        to: Destination::new("orders.close"),
+        key: None,
+        headers: Headers::default(),
+        properties: None,
+        ttr_ms: 30_000,
+        confirm: Confirm::Broker,
+        retry: None,
+        late: None,
+        max_late_ms: None,
+        created_ms: 0,
+        origin: "nats".to_owned(),
+        trace: None,
+        round: 0,
+        has_body: true,
+        body: body.into(),
+    }
+}
+
+/// The `message`th inbound message schedules this id; its body names the message.
+pub(crate) fn request(name: &str, message: u64, due: Due) -> Schedule {
+    Schedule {
+        id: id(name),
+        generated: false,
+        first: None,
+        apart: false,
+        due,
+        conflict: Conflict::Replace,
+        job: job(format!("body {message}")),
+        origin: origin(message),
+        reply_to: None,
+    }
+}
+
+/// The `message`th inbound message asks for this.
+pub(crate) fn action(action: Action, name: &str, message: u64) -> Act {
+    let due = (action == Action::Reschedule).then_some(FAR);
+    Act { action, id: id(name), due, seen_due: None, seen_attempt: None, origin: origin(message), reply_to: None }
+}
