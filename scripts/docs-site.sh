@@ -29,6 +29,7 @@ description = "Delayed delivery for the Kafka, RabbitMQ or NATS JetStream that y
 language = "en"
 [output.html]
 default-theme = "light"
+no-section-label = true
 preferred-dark-theme = "navy"
 [output.html.search]
 use-boolean-and = true
