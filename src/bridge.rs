@@ -22,7 +22,6 @@ use crate::dispatch::{self, Dispatch};
 use crate::fleet::{self, Fleet, Heads};
 use crate::http::Readiness;
 use crate::publisher::Publisher;
-use crate::request::{Kind, destination};
 use crate::rescue::Rescue;
 use crate::store::Store;
 use crate::store::error::{Class, StoreError};
@@ -196,8 +195,7 @@ impl Bridge {
         for link in links {
             let Link { name, publisher, reports } = link;
             let Some((heads, broker)) = head_receivers.remove(&name).zip(settings.brokers.get(&name)) else { continue };
-            let dead =
-                Some(&settings.delivery.dead).filter(|dead| !dead.is_empty()).map(|dead| destination(Kind::of(publisher.kind()), dead));
+            let dead = Some(&settings.delivery.dead).filter(|dead| !dead.is_empty()).map(|dead| publisher.connector().destination(dead));
             let parts = dispatch::Parts {
                 store: store.clone(),
                 broker: name,

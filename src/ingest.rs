@@ -133,8 +133,8 @@ impl Ingest {
     pub fn cautions(&self) -> impl Future<Output = ()> + Send + use<> {
         let (name, source, options) = (self.name.clone(), self.source.clone(), self.options.clone());
         async move {
-            // Only queues drop what comes back.
-            let cautions = if source.kind() == "amqp" { source.cautions(&options).await.unwrap_or_default() } else { Vec::new() };
+            // Only queues drop messages.
+            let cautions = if source.capabilities().log { Vec::new() } else { source.cautions(&options).await.unwrap_or_default() };
             for Caution { message, hint, .. } in cautions {
                 tracing::warn!(ingest = name, queue = options.topic, what = message, hint, "requests may be lost where they are read");
             }

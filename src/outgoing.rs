@@ -1,6 +1,6 @@
 //! What is published: a job's attempt, a dead letter, a rejected request, a verdict. Pure.
 
-use dwell_connectors::{Header, Headers, Message, Value};
+use dwell_connectors::{Capabilities, Header, Headers, Message, Value};
 
 use crate::job::{Action, Confirm, DeadReason, JobId};
 use crate::store::inbound::Answer;
@@ -28,14 +28,9 @@ pub const ERROR: &str = "delayed-error";
 /// What was wrong with it.
 pub const ERROR_DETAIL: &str = "delayed-error-detail";
 
-/// What `CC` and `BCC` were, on an AMQP dead letter or rejected request.
-pub const CC: &str = "delayed-cc";
-/// See [`CC`].
-pub const BCC: &str = "delayed-bcc";
-
-/// A number in a header: an integer on AMQP, text elsewhere.
-fn number(broker_kind: &str, value: i64) -> Value {
-    if broker_kind == "amqp" { Value::I64(value) } else { Value::Text(value.to_string()) }
+/// A number in a header: an integer where header values have types, else text.
+fn number(broker: &Capabilities, value: i64) -> Value {
+    if broker.typed_headers { Value::I64(value) } else { Value::Text(value.to_string()) }
 }
 
 /// Whether this message was rejected before: it carries the code of its rejection.
@@ -50,30 +45,30 @@ pub fn refusal(headers: &Headers) -> Option<String> {
     Some(format!("{}: {}", headers.text(ERROR)?, headers.text(ERROR_DETAIL).unwrap_or_default()))
 }
 
-/// One attempt of a job, for a broker of this kind: body, key, properties and headers as they came, and what Dwell says of it.
+/// One attempt of a job, for a broker of these capabilities: body, key, properties and headers as received, and the `delayed-*` headers.
 #[must_use]
-pub fn attempt(lease: &Lease, broker_kind: &str) -> Message {
+pub fn attempt(lease: &Lease, broker: &Capabilities) -> Message {
     let job = &lease.record.job;
     let mut headers = job.headers.clone();
     headers.push(ID, Value::Text(lease.id.as_str().to_owned()));
-    headers.push(ATTEMPT, number(broker_kind, i64::from(lease.state.attempt)));
-    headers.push(DUE, number(broker_kind, lease.state.due_ms));
+    headers.push(ATTEMPT, number(broker, i64::from(lease.state.attempt)));
+    headers.push(DUE, number(broker, lease.state.due_ms));
     if job.round > 0 {
-        headers.push(ROUND, number(broker_kind, job.round.into()));
+        headers.push(ROUND, number(broker, job.round.into()));
     }
     let mut properties = job.properties.clone();
-    if broker_kind == "amqp" && job.origin != "amqp" {
-        // From another kind of broker: persistent, or a restart of the broker would lose what we call delivered.
-        properties.get_or_insert_default().delivery_mode = Some(2);
+    // A restart of the broker must not lose a delivered message. A message from the same kind of broker keeps its producer's choice.
+    if let Some(mode) = broker.delivery_mode.filter(|_| job.origin != broker.kind) {
+        properties.get_or_insert_default().delivery_mode = Some(mode);
     }
     Message { body: job.body.clone(), has_body: job.has_body, key: job.key.clone(), headers, properties, ..Message::default() }
 }
 
 /// A dead letter: the last attempt, with the reason and the last error.
 #[must_use]
-pub fn dead_letter(lease: &Lease, broker_kind: &str, reason: DeadReason) -> Message {
-    let mut message = attempt(lease, broker_kind);
-    without_copies(&mut message, broker_kind);
+pub fn dead_letter(lease: &Lease, broker: &Capabilities, reason: DeadReason) -> Message {
+    let mut message = attempt(lease, broker);
+    without_copies(&mut message, broker);
     message.headers.push(DEAD_REASON, Value::Text(reason.as_str().to_owned()));
     message.headers.push(LAST_ERROR, Value::Text(one_line(&lease.state.last_error)));
     message
@@ -104,22 +99,20 @@ pub fn verdict(id: &JobId, action: Action, answer: Answer) -> Message {
     Message::new(json).with_header("content-type", "application/json")
 }
 
-/// On AMQP `CC` and `BCC` are more queues for a copy. A letter goes to its own destination alone, so there they stand as what they were: a note.
-fn without_copies(message: &mut Message, broker_kind: &str) {
-    if broker_kind != "amqp" {
-        return;
-    }
-    for (copies, note) in [("CC", CC), ("BCC", BCC)] {
-        if message.headers.iter().any(|header| header.name == copies) {
-            // A note of an earlier rejection gives way.
+/// Renames copy headers (`CC` becomes `delayed-cc`), so that a dead letter or a rejected request goes to its own destination alone.
+fn without_copies(message: &mut Message, broker: &Capabilities) {
+    for copies in broker.copy_headers {
+        let note = format!("delayed-{}", copies.to_ascii_lowercase());
+        if message.headers.iter().any(|header| header.name == *copies) {
+            // Replaces the value of an earlier rejection.
             message.headers.retain(|header| header.name != note);
-            let named = |header: Header| if header.name == copies { Header { name: note.to_owned(), ..header } } else { header };
+            let named = |header: Header| if header.name == *copies { Header { name: note.clone(), ..header } } else { header };
             message.headers = std::mem::take(&mut message.headers).into_iter().map(named).collect();
         }
     }
 }
 
-/// Text for a header: NATS headers end at a line break.
+/// Text for a header: on some brokers a header ends at a line break.
 fn one_line(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }

@@ -85,10 +85,10 @@ impl Publisher {
         (Publisher { inner: Arc::new(inner) }, receiver)
     }
 
-    /// The kind of broker, as in `type`.
+    /// The broker.
     #[must_use]
-    pub fn kind(&self) -> &'static str {
-        self.inner.config.kind()
+    pub fn connector(&self) -> &BrokerConfig {
+        &self.inner.config
     }
 
     /// The longest wait for an outcome.

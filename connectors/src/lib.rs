@@ -5,7 +5,9 @@
 //! - [`source`]: where messages are read: batches in, one acknowledgement a batch.
 //! - [`sink`]: where messages are published: batches of (token, message) in, batches of (token, [`Outcome`]) out.
 //! - [`error`]: what went wrong, and what the caller does next.
-//! - [`config`]: the settings of one broker, and how to open its sources and sinks.
+//! - [`connector`]: the contract of a broker: names, header rules, how its sources and sinks are opened; [`capabilities`]: how brokers differ, as data.
+//! - [`config`]: the list of brokers, a line each.
+//! - [`stand_ins`]: headers for what another broker has no field for.
 //! - [`memory`]: a broker in this process, for tests of logic and for faults that no server can be made to show.
 //! - [`amqp`]: AMQP 0-9-1, RabbitMQ's.
 //! - [`nats`]: NATS JetStream.
@@ -20,9 +22,11 @@ mod address;
 pub mod amqp;
 #[cfg(any(feature = "amqp", feature = "nats"))]
 mod batches;
+pub mod capabilities;
 pub mod config;
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
+pub mod connector;
 pub mod error;
 #[cfg(feature = "fuzz")]
 pub mod fuzz;
@@ -36,8 +40,11 @@ pub mod nats;
 mod secret;
 pub mod sink;
 pub mod source;
+pub mod stand_ins;
 
-pub use config::{BrokerConfig, Caution, CautionKind, Declared, FirstRead, Reader, Role};
+pub use capabilities::Capabilities;
+pub use config::BrokerConfig;
+pub use connector::{Caution, CautionKind, Connector, Declared, FirstRead, Reader, Role};
 pub use dwell_core::{Destination, Header, Headers, Properties, Value, redacted};
 pub use error::{ConnectorError, ErrorKind};
 pub use message::{Message, Position};

@@ -55,7 +55,7 @@ impl std::fmt::Display for Outcome {
 /// The channel is bounded by what is in flight, which the caller bounds.
 pub type Outcomes = mpsc::UnboundedReceiver<Vec<(Token, Outcome)>>;
 
-/// An open sink. An open value is a connection: [`crate::BrokerConfig::sink`] returns it ready, with its [`Outcomes`].
+/// An open sink. An open value is a connection: [`crate::Connector::sink`] returns it ready, with its [`Outcomes`].
 ///
 /// `publish` hands a batch to the client and returns when the client has taken it, not when it is confirmed; it may be called by several
 /// tasks. The bound on what is in flight is the caller's, in front of the client's own queues. The sink sets no deadline of its own shorter than

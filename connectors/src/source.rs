@@ -66,7 +66,7 @@ pub struct SourceOptions {
     pub expired_queue: Option<String>,
 }
 
-/// An open source. An open value is a connection: there is no `connect`, [`crate::BrokerConfig::source`] returns it ready.
+/// An open source. An open value is a connection: there is no `connect`, [`crate::Connector::source`] returns it ready.
 ///
 /// One task calls `recv`; `ack` and `nack` may be called by any, also while `recv` waits. Whatever is neither acked nor nacked is delivered
 /// again by the broker, to this or another reader, once the value is dropped or the broker's own patience ends. While the value lives the

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use dwell::job::Due;
 use dwell::outgoing;
-use dwell::request::{Kind, Rules, Schedule};
+use dwell::request::{Rules, Schedule};
 use dwell::store::lease::Lease;
 use dwell::store::record::{self, Record, State};
 use dwell_connectors::{Destination, Header, Message};
@@ -17,7 +17,7 @@ const FRAME: usize = 1 << 20;
 /// The destination may be published to.
 fn reachable(to: &Destination, broker: &str, rules: &Rules) {
     let known = &rules.brokers[broker];
-    let kind = known.kind.as_str();
+    let kind = known.connector.kind();
     assert!(!naive::never(kind, to), "{to:?} belongs to the broker");
     assert!(known.allow.iter().any(|pattern| naive::allows(kind, pattern, to)), "{to:?} is not allowed");
     let read = |topic: &String| to.exchange.is_empty() && (*topic == to.address || kind == "nats" && naive::allows(kind, topic, to));
@@ -37,11 +37,11 @@ const OURS: [&str; 8] = [
 ];
 
 /// The header neither speaks to Dwell nor acts on the target's broker.
-fn passes(header: &Header, kind: Kind) {
+fn passes(header: &Header, kind: &str) {
     let name = header.name.to_ascii_lowercase();
     let starts = |prefix: &&str| name.starts_with(prefix);
     assert!(!["delay-", "delayed-", "nats-schedule-"].iter().any(starts) && !OURS.contains(&name.as_str()), "{name}");
-    if kind == Kind::Nats {
+    if kind == "nats" {
         assert!(!starts(&"nats-expected-") && !["nats-rollup", "nats-ttl", "nats-msg-id"].contains(&name.as_str()), "{name}");
     }
 }
@@ -49,13 +49,13 @@ fn passes(header: &Header, kind: Kind) {
 /// Everything that an accepted request promises; `from`: the kind of broker that it came from, empty for HTTP.
 pub(crate) fn kept(schedule: &Schedule, rules: &Rules, from: &str) {
     let job = &schedule.job;
-    let kind = rules.brokers[&job.broker].kind;
+    let kind = rules.brokers[&job.broker].connector.kind();
     reachable(&job.to, &job.broker, rules);
     if let Some(to) = &schedule.reply_to {
         reachable(to, &rules.ingest.broker, rules);
     }
     job.headers.iter().for_each(|header| passes(header, kind));
-    for header in job.headers.iter().filter(|header| kind == Kind::Amqp && ["CC", "BCC"].contains(&header.name.as_str())) {
+    for header in job.headers.iter().filter(|header| kind == "amqp" && ["CC", "BCC"].contains(&header.name.as_str())) {
         let dwell_connectors::Value::List(keys) = &header.value else { panic!("{header:?}") };
         for key in keys {
             let address = key.as_text().expect("a copy's routing key is text").to_owned();
@@ -71,8 +71,8 @@ pub(crate) fn kept(schedule: &Schedule, rules: &Rules, from: &str) {
     }
     comes_back(schedule);
     let record = record::decode(Bytes::from(record::encode(schedule, *b"generate"))).expect("what was written is read");
-    if let Err(why) = dwell_connectors::fuzz::publishable(kind.as_str(), attempt(record, &schedule.id), FRAME) {
-        panic!("accepted from {from:?} to {}, and can never be published: {why}: {:?}", kind.as_str(), job.headers);
+    if let Err(why) = dwell_connectors::fuzz::publishable(kind, attempt(record, &schedule.id), FRAME) {
+        panic!("accepted from {from:?} to {kind}, and can never be published: {why}: {:?}", job.headers);
     }
 }
 
@@ -111,5 +111,5 @@ pub(crate) fn attempt(record: Record, id: &dwell::job::JobId) -> Message {
         record,
         size: 0,
     };
-    outgoing::attempt(&lease, kind)
+    outgoing::attempt(&lease, crate::rules::broker(kind).capabilities())
 }

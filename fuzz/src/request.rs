@@ -7,7 +7,7 @@ use dwell_connectors::{Destination, Header, Headers, Message, Position, Properti
 
 use crate::input::Input;
 use crate::promises;
-use crate::rules::{KINDS, NOW, rules};
+use crate::rules::{KINDS, NOW, broker, rules};
 
 /// Names that mean something, so that an input reaches them in a byte.
 const NAMES: [&str; 32] = [
@@ -119,7 +119,7 @@ fn carried(header: Header, kind: &str) -> Option<Header> {
 /// Whatever the broker makes of it: step by step less is sent, and the last step is one that every broker takes.
 fn rejected(message: Message, rejection: &Rejection, kind: &str) {
     let has_copies = |message: &Message| message.headers.iter().any(|header| header.name == "CC" || header.name == "BCC");
-    let mut rejected = Rejected::new(message, rejection, kind);
+    let mut rejected = Rejected::new(message, rejection, broker(kind).capabilities());
     let mut last = rejected.message();
     assert!(kind != "amqp" || !has_copies(&last), "a rejected request goes to its own destination alone");
     for _ in 0..20 {

@@ -5,7 +5,7 @@ use std::sync::{Arc, LazyLock};
 
 use dwell::config::{Ingest, Limits};
 use dwell::job::Confirm;
-use dwell::request::{BrokerRules, Kind, Rules};
+use dwell::request::{BrokerRules, Rules};
 use dwell_connectors::{BrokerConfig, Start, amqp, kafka, nats};
 
 /// Redis's time: 2026-01-31T12:00:00Z.
@@ -26,7 +26,7 @@ pub(crate) fn broker(kind: &str) -> BrokerConfig {
 
 fn known(kind: &str, allow: &[&str], topics: &[&str]) -> (String, BrokerRules) {
     let owned = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
-    let rules = BrokerRules { kind: Kind::of(kind), naming: Arc::new(broker(kind)), allow: owned(allow), ingest_topics: owned(topics) };
+    let rules = BrokerRules { connector: Arc::new(broker(kind)), allow: owned(allow), ingest_topics: owned(topics) };
     (kind.to_owned(), rules)
 }
 
@@ -43,7 +43,7 @@ pub(crate) fn rules(kind: &str, envelope: bool, immediate: bool) -> Rules {
     let direct = kind.is_empty();
     Rules {
         name: "main".to_owned(),
-        kind: if direct { Kind::Direct } else { Kind::of(kind) },
+        source: (!direct).then(|| broker(kind).capabilities()),
         ingest: Ingest {
             broker: if direct { "nats" } else { kind }.to_owned(),
             topic: "delay.in".to_owned(),

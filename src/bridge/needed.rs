@@ -4,7 +4,6 @@ use dwell_connectors::{Declared, Destination, Role, Sink};
 
 use super::{Cause, Roles, StartError};
 use crate::config::{Broker, Settings};
-use crate::request::{Kind, destination};
 
 /// A destination that must take messages before anything runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,18 +19,17 @@ pub struct Needed {
 /// The destinations that are needed on this broker.
 #[must_use]
 pub fn needed(settings: &Settings, roles: Roles, name: &str, broker: &Broker) -> Vec<Needed> {
-    let kind = Kind::of(broker.connector.kind());
     let mut needed = Vec::new();
     if roles.dispatch && !settings.delivery.dead.is_empty() {
         let declare = settings.ingest.values().any(|ingest| ingest.declare);
-        needed.push(Needed { setting: "delivery.dead".to_owned(), to: destination(kind, &settings.delivery.dead), declare });
+        needed.push(Needed { setting: "delivery.dead".to_owned(), to: broker.connector.destination(&settings.delivery.dead), declare });
     }
     if roles.ingest {
         let of_broker = settings.ingest.iter().filter(|(_, ingest)| ingest.broker == name);
         for (ingest_name, ingest) in of_broker {
             needed.push(Needed {
                 setting: format!("ingest.{ingest_name}.rejected"),
-                to: destination(kind, &ingest.rejected),
+                to: broker.connector.destination(&ingest.rejected),
                 declare: ingest.declare,
             });
             if !ingest.exchange.is_empty() {

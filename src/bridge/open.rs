@@ -16,7 +16,7 @@ use crate::config::{Broker, Settings};
 use crate::http::Waiting;
 use crate::ingest::{self, Ingest};
 use crate::publisher::{Publisher, Reports};
-use crate::request::{Kind, Rules, destination};
+use crate::request::Rules;
 use crate::store::{Observer, Store};
 use crate::telemetry::{Metrics, PauseReason};
 
@@ -128,7 +128,7 @@ pub(super) fn ingests(
         let agent = Ingest::new(ingest::Parts {
             rules: Rules::new(settings, name).map_err(bad)?,
             source: broker.connector.clone(),
-            rejected: destination(Kind::of(broker.connector.kind()), &ingest.rejected),
+            rejected: broker.connector.destination(&ingest.rejected),
             publisher: publisher.clone(),
             apply: apply.clone(),
             readiness: wait.readiness.clone(),

@@ -116,10 +116,10 @@ impl Attempts {
 
     /// Makes the publication of a job, and what is kept until its outcome.
     pub(super) fn start(&self, mut lease: Lease, to: Destination, now: Instant) -> (Attempt, Unconfirmed) {
-        let (kind, job) = (self.publisher.kind(), &lease.record.job);
+        let (connector, job) = (self.publisher.connector(), &lease.record.job);
         let message = match lease.state.reason {
-            Some(reason) => outgoing::dead_letter(&lease, kind, reason),
-            None => outgoing::attempt(&lease, kind),
+            Some(reason) => outgoing::dead_letter(&lease, connector.capabilities(), reason),
+            None => outgoing::attempt(&lease, connector.capabilities()),
         };
         let dedupe_id = outgoing::dedupe_id(&lease);
         let timeout = self.rules.publish_timeout();
@@ -127,7 +127,7 @@ impl Attempts {
             Confirm::Broker => timeout.min(Duration::from_millis(u64::from(job.ttr_ms))),
             Confirm::Consumer => timeout,
         };
-        let about = About { system: kind, exchange: &to.exchange, address: &to.address, group: "", message: &message };
+        let about = About { connector, exchange: &to.exchange, address: &to.address, group: "", message: &message };
         let mut span = self.traces.attempt(about, lease.state.attempt, job.trace.as_deref());
         span.job(lease.id.as_str());
         let (token, deadline) = (self.publisher.token(), now + timeout);

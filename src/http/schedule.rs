@@ -16,7 +16,7 @@ use super::api::Api;
 use super::extract::Json as Body;
 use super::text::{Text, TextOrBytes, decode, header_values};
 use crate::job::Verdict;
-use crate::request::{Code, Kind, Rejection, Request, Rules, Schedule, asked};
+use crate::request::{Code, Rejection, Request, Rules, Schedule, asked};
 use crate::view;
 
 /// A new job. Values are as in the `delay-*` headers of a message, and judged by the same rules.
@@ -119,12 +119,12 @@ impl NewJob {
             (None, None) => Bytes::new(),
         };
         let broker = self.broker.as_deref().unwrap_or(&rules.ingest.broker);
-        let on_amqp = rules.brokers.get(broker).is_some_and(|broker| broker.kind == Kind::Amqp);
+        let has_lists = rules.brokers.get(broker).is_some_and(|broker| broker.capabilities().typed_headers);
         let mut message = Message::new(body);
         message.key = self.key.map(|key| key.0);
         for (name, value) in self.headers {
             let bad = |why| Rejection::new(Code::BadHeader, format!("header {}: {why}", crate::units::quote(&name)));
-            let values = header_values(value, on_amqp).map_err(bad)?;
+            let values = header_values(value, has_lists).map_err(bad)?;
             values.into_iter().for_each(|value| message.headers.push(name.clone(), value));
         }
         let retry = self.retry.map(|waits| match waits.is_empty() {

@@ -70,7 +70,7 @@ pub(super) fn decode(base64: &str) -> Result<Bytes, String> {
     STANDARD.decode(base64).map(Bytes::from).map_err(|error| format!("this is no base64 with padding: {error}"))
 }
 
-/// A header's values: several where a list stands for a name that stands several times. On AMQP a list is a value.
+/// A header's values: several where a list means a repeated name. `lists`: a list is one value.
 pub(super) fn header_values(json: serde_json::Value, lists: bool) -> Result<Vec<Value>, String> {
     match json {
         serde_json::Value::Array(values) if lists => Ok(vec![Value::List(values.into_iter().map(header_value).collect::<Result<_, _>>()?)]),

@@ -29,7 +29,7 @@ impl Ingest {
         let mut rejections = Rejections::new();
         for message in messages {
             let about = About {
-                system: self.source.kind(),
+                connector: &self.source,
                 exchange: "",
                 address: &self.options.topic,
                 group: &self.options.group,

@@ -32,10 +32,10 @@ impl Ingest {
     /// Publishes bad requests to `rejected`, many at once, each as often as it takes, and as much of it as the broker takes; false when given up.
     pub(super) async fn reject(&self, rejections: Rejections, give_up: &CancellationToken) -> bool {
         let Some(rejections) = self.keep_returned(rejections, give_up).await else { return false };
-        let kind = self.publisher.kind();
+        let capabilities = self.publisher.connector().capabilities();
         let attempt = |(request, rejection): (Message, Rejection)| Attempt {
             position: request.position.clone(),
-            rejected: Rejected::new(request, &rejection, kind),
+            rejected: Rejected::new(request, &rejection, capabilities),
             rejection,
             invalid: String::new(),
         };

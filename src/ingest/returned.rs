@@ -62,7 +62,7 @@ impl Ingest {
 
     /// The job that keeps it.
     fn kept(&self, request: &Message, rejection: &Rejection) -> Request {
-        let mut rejected = Rejected::new(request.clone(), rejection, self.publisher.kind());
+        let mut rejected = Rejected::new(request.clone(), rejection, self.publisher.connector().capabilities());
         rejected.cut(usize::try_from(self.rules.limits.max_body).unwrap_or(usize::MAX));
         let mut message = rejected.message();
         // What an earlier job said of it, which the letter of this one says anew.

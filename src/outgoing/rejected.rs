@@ -1,6 +1,6 @@
 //! A refused request on its way to `rejected`: as it came, and with less of it where the broker would never take that.
 
-use dwell_connectors::{Header, Message, Value};
+use dwell_connectors::{Capabilities, Header, Message, Value};
 
 use super::{ERROR, ERROR_DETAIL, one_line, without_copies};
 use crate::request::Rejection;
@@ -34,12 +34,12 @@ enum Headers {
 }
 
 impl Rejected {
-    /// As it came, on a broker of this kind, but for what an earlier rejection said of it: a request may come back, and two values of one name would be
+    /// As it came, on a broker of these capabilities, but for what an earlier rejection said of it: a request may come back, and two values of one name would be
     /// read as the first of them.
     #[must_use]
-    pub fn new(mut request: Message, rejection: &Rejection, broker_kind: &str) -> Self {
+    pub fn new(mut request: Message, rejection: &Rejection, broker: &Capabilities) -> Self {
         request.headers.retain(|header| ![ERROR, ERROR_DETAIL].iter().any(|ours| header.name.eq_ignore_ascii_case(ours)));
-        without_copies(&mut request, broker_kind);
+        without_copies(&mut request, broker);
         let body = request.body.len();
         let (code, detail) = (rejection.code.as_str(), one_line(&rejection.detail));
         Rejected { request, code, detail, headers: Headers::All, body, key: true }
@@ -135,8 +135,10 @@ fn is_plain(header: &Header) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::outgoing::CC;
     use crate::request::Code;
+
+    const PLAIN: Capabilities = Capabilities::new("plain", "plain", "topic");
+    const COPIES: Capabilities = Capabilities { copy_headers: &["CC", "BCC"], ..PLAIN };
 
     fn request() -> Message {
         let mut message = Message::new("12345").with_header("a", "1").with_header("b c", "2").with_header("d", "3\r4");
@@ -156,7 +158,7 @@ mod tests {
 
     #[test]
     fn more_is_left_out_step_by_step_and_named() {
-        let mut rejected = Rejected::new(request(), &Rejection::new(Code::BadHeader, "why"), "nats");
+        let mut rejected = Rejected::new(request(), &Rejection::new(Code::BadHeader, "why"), &PLAIN);
         let all = ("a b c d e delayed-error delayed-error-detail", "12345", true, "why");
         let steps = [
             ("a delayed-error delayed-error-detail", "12345", true, "the headers `b c`, `d`, `e`"),
@@ -181,9 +183,9 @@ mod tests {
 
     #[test]
     fn what_is_not_there_is_not_left_out() {
-        let mut rejected = Rejected::new(Message::new(""), &Rejection::new(Code::BadHeader, "why"), "nats");
+        let mut rejected = Rejected::new(Message::new(""), &Rejection::new(Code::BadHeader, "why"), &PLAIN);
         assert!(!rejected.leave_out());
-        let mut rejected = Rejected::new(Message::new("").with_header("a", "b"), &Rejection::new(Code::BadHeader, "x".repeat(500)), "nats");
+        let mut rejected = Rejected::new(Message::new("").with_header("a", "b"), &Rejection::new(Code::BadHeader, "x".repeat(500)), &PLAIN);
         assert!(rejected.leave_out() && shown(&rejected).3.len() < 300);
         assert!(!rejected.leave_out());
         assert_eq!(shown(&rejected).3, "x".repeat(500));
@@ -192,7 +194,7 @@ mod tests {
     #[test]
     fn what_was_said_of_it_before_is_not_said_again() {
         let request = Message::new("").with_header("delayed-error", "old").with_header("a", "b").with_header("Delayed-Error-Detail", "old");
-        let message = Rejected::new(request, &Rejection::new(Code::BadHeader, "new"), "nats").message();
+        let message = Rejected::new(request, &Rejection::new(Code::BadHeader, "new"), &PLAIN).message();
         let all: Vec<_> = message.headers.iter().map(|header| (header.name.as_str(), header.value.as_text())).collect();
         assert_eq!(all, [("a", Some("b")), (ERROR, Some("bad_header")), (ERROR_DETAIL, Some("new"))]);
     }
@@ -200,16 +202,16 @@ mod tests {
     #[test]
     fn copies_to_other_queues_are_a_note() {
         let request = || Message::new("").with_header("CC", "a").with_header("cc", "b").with_header("BCC", "c");
-        let names = |kind| {
-            let message = Rejected::new(request(), &Rejection::new(Code::BadHeader, "why"), kind).message();
+        let names = |broker| {
+            let message = Rejected::new(request(), &Rejection::new(Code::BadHeader, "why"), broker).message();
             message.headers.iter().take(3).map(|header| header.name.clone()).collect::<Vec<_>>()
         };
-        assert_eq!(names("amqp"), ["delayed-cc", "cc", "delayed-bcc"]);
-        let again = Rejected::new(request().with_header("delayed-cc", "old"), &Rejection::new(Code::BadHeader, "why"), "amqp").message();
+        assert_eq!(names(&COPIES), ["delayed-cc", "cc", "delayed-bcc"]);
+        let again = Rejected::new(request().with_header("delayed-cc", "old"), &Rejection::new(Code::BadHeader, "why"), &COPIES).message();
         assert_eq!(
-            again.headers.iter().filter(|header| header.name == CC).map(|header| header.value.as_text()).collect::<Vec<_>>(),
+            again.headers.iter().filter(|header| header.name == "delayed-cc").map(|header| header.value.as_text()).collect::<Vec<_>>(),
             [Some("a")]
         );
-        assert_eq!(names("kafka"), ["CC", "cc", "BCC"]);
+        assert_eq!(names(&PLAIN), ["CC", "cc", "BCC"]);
     }
 }

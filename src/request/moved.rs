@@ -1,10 +1,11 @@
 //! What becomes of a job that is to go to another broker than it was scheduled for.
 
-use dwell_connectors::{Destination, Message};
+use dwell_connectors::Destination;
+use dwell_connectors::stand_ins::stand_ins;
 
 use super::reject::{Code, Rejection};
-use super::rules::{Kind, Rules, destination};
-use super::{foreign, headers, target};
+use super::rules::Rules;
+use super::{headers, target};
 use crate::config::Settings;
 use crate::job::Job;
 use crate::units::quote;
@@ -22,9 +23,9 @@ impl Moving {
     /// To this broker; `None` where the settings do not name it.
     #[must_use]
     pub fn to(settings: &Settings, broker: &str) -> Option<Self> {
-        let kind = Kind::of(settings.brokers.get(broker)?.connector.kind());
+        let connector = &settings.brokers.get(broker)?.connector;
         let targets = settings.ingest.values().filter(|ingest| ingest.broker == broker).map(|ingest| &ingest.target);
-        let own = targets.filter(|target| !target.is_empty()).map(|target| destination(kind, target)).collect();
+        let own = targets.filter(|target| !target.is_empty()).map(|target| connector.destination(target)).collect();
         Some(Moving { rules: Rules::direct(settings), broker: broker.to_owned(), own })
     }
 
@@ -32,20 +33,19 @@ impl Moving {
     pub fn job(&self, job: Job) -> Result<Job, Rejection> {
         let unknown = || Rejection::new(Code::UnknownBroker, format!("there is no broker {} in the settings", quote(&self.broker)));
         let known = self.rules.brokers.get(&self.broker).ok_or_else(unknown)?;
-        if !job.to.exchange.is_empty() && known.kind != Kind::Amqp {
+        if !job.to.exchange.is_empty() && !known.capabilities().exchanges {
             let exchange = quote(&job.to.exchange);
             let why = format!("it is for the exchange {exchange}, and broker {} has no exchanges", quote(&self.broker));
             return Err(Rejection::new(Code::TargetNotAllowed, why));
         }
         target::judge(&job.to, &self.broker, known, self.own.contains(&job.to))?;
-        let from = if job.origin.is_empty() { Kind::Direct } else { Kind::of(&job.origin) };
-        let message = Message { properties: job.properties.clone(), ..Message::default() };
-        let stand_ins = foreign::stand_ins(job.key.as_deref(), job.has_body, &message, known.kind);
-        let headers = headers::passed(&job.headers, &stand_ins, from, known, &job.to)?;
+        let capabilities = known.capabilities();
+        let stand_ins = stand_ins(job.key.as_deref(), job.has_body, job.properties.as_deref(), capabilities);
+        let headers = headers::passed(&job.headers, &stand_ins, &job.origin, known, &job.to)?;
         Ok(Job {
             broker: self.broker.clone(),
-            key: job.key.filter(|_| foreign::keeps_key(known.kind)),
-            properties: job.properties.filter(|_| foreign::keeps_properties(known.kind)),
+            key: job.key.filter(|_| capabilities.keys),
+            properties: job.properties.filter(|_| capabilities.properties),
             headers,
             ..job
         })

@@ -2,7 +2,7 @@
 
 use dwell_connectors::{Header, Message};
 
-use super::rules::{Kind, Rules};
+use super::rules::Rules;
 use super::{Origin, control};
 use crate::job::JobId;
 
@@ -53,7 +53,7 @@ pub(super) fn is_first(message: &Message, rules: &Rules) -> bool {
 
 fn message_id<'a>(message: &'a Message, rules: &Rules) -> Option<&'a str> {
     let id = message.properties.as_ref()?.message_id.as_deref()?;
-    (rules.kind == Kind::Amqp && !id.is_empty()).then_some(id)
+    (rules.source.is_some_and(|source| !source.log) && !id.is_empty()).then_some(id)
 }
 
 /// The id of the job that keeps a bad request, and its origin. `request` as it came, `message` as it is kept. The second half of the id tells the content

@@ -1,11 +1,12 @@
 //! The way of a message: what it asks, when, where to, and by which rules.
 
+use dwell_connectors::stand_ins::stand_ins;
 use dwell_connectors::{Destination, Message};
 
 use super::control::{self, Control, Key};
 use super::reject::{Code, Rejection};
-use super::rules::{Kind, Rules};
-use super::{Act, Origin, Request, Schedule, dialect, envelope, etf1, foreign, headers, origin, rounds, target};
+use super::rules::Rules;
+use super::{Act, Origin, Request, Schedule, dialect, envelope, etf1, headers, origin, rounds, target};
 use crate::job::{Action, Confirm, Conflict, Due, Job, JobId, Late};
 use crate::outgoing::ATTEMPT;
 use crate::units::{quote, show_duration_ms, show_size, show_time_ms};
@@ -13,7 +14,7 @@ use crate::units::{quote, show_duration_ms, show_size, show_time_ms};
 /// Reads a message as a request. `now_ms` is about Redis's time: it decides only which timestamps are ahead of now, and what is beyond `max_delay`.
 pub fn parse(message: &Message, rules: &Rules, now_ms: i64) -> Result<Request, Rejection> {
     check_age(message, rules, now_ms)?;
-    headers::check(&message.headers, rules.kind)?;
+    headers::check(&message.headers, rules.source)?;
     let mut control = control::read(&message.headers)?;
     if let Some(action) = etf1::deletion(&control, message, rules)? {
         control.action = Some(action);
@@ -91,8 +92,9 @@ fn schedule(control: Control, message: &Message, body: Option<bytes::Bytes>, rul
         Key::Own => message.key.clone(),
         Key::Named(key) => key,
     };
-    let stand_ins = foreign::stand_ins(key.as_deref(), has_body, message, target.rules.kind);
-    let mut passed = headers::passed(&message.headers, &stand_ins, rules.kind, target.rules, &target.to)?;
+    let capabilities = target.rules.capabilities();
+    let stand_ins = stand_ins(key.as_deref(), has_body, message.properties.as_deref(), capabilities);
+    let mut passed = headers::passed(&message.headers, &stand_ins, rules.origin(), target.rules, &target.to)?;
     if let Some(id) = &control.id {
         etf1::stamp(&mut passed, id, message, rules);
     }
@@ -111,16 +113,16 @@ fn schedule(control: Control, message: &Message, body: Option<bytes::Bytes>, rul
         job: Job {
             broker: target.broker.to_owned(),
             to: target.to,
-            key: key.filter(|_| foreign::keeps_key(target.rules.kind)),
+            key: key.filter(|_| capabilities.keys),
             headers: passed,
-            properties: message.properties.clone().filter(|_| foreign::keeps_properties(target.rules.kind)),
+            properties: message.properties.clone().filter(|_| capabilities.properties),
             ttr_ms,
             confirm: control.confirm.unwrap_or(rules.confirm),
             retry: control.retry_ms,
             late: control.late,
             max_late_ms: control.max_late_ms,
             created_ms: now_ms,
-            origin: rules.kind.as_str().to_owned(),
+            origin: rules.origin().to_owned(),
             trace: None,
             round,
             has_body,
@@ -156,7 +158,7 @@ pub fn kept(request: &Message, message: Message, rejected: Destination, rules: &
             late: Some(Late::Dead),
             max_late_ms: Some(0),
             created_ms: now_ms,
-            origin: rules.kind.as_str().to_owned(),
+            origin: rules.origin().to_owned(),
             trace: None,
             round: 0,
             has_body,
@@ -220,16 +222,17 @@ pub fn due_within(
 
 /// The message's own time where `delay-for` counts from it; `None` where it counts from receipt, which Redis's clock decides.
 fn counted_from(message: &Message, rules: &Rules) -> Option<i64> {
-    // The timestamp of AMQP is the producer's word, and in seconds.
-    let by_receipt = rules.ingest.from_receipt || rules.kind == Kind::Amqp;
-    // A part of a millisecond counts as one, so that no delay is over early.
+    // A queue has no time of its own; a producer's is in seconds, and not to be relied on.
+    let by_receipt = rules.ingest.from_receipt || rules.source.is_none_or(|source| !source.log);
+    // Rounded up, so that no delay ends early.
     message.timestamp_ms.filter(|ms| !by_receipt && *ms >= 0).map(|ms| ms.saturating_add(message.timestamp_is_cut.into()))
 }
 
-/// Refuses what is older than `max_age`: by the broker's time, on AMQP by the producer's where it set one. What was delivered before was young enough
-/// then, and may be stored; Kafka does not tell that.
+/// Refuses a message older than `max_age`, by the broker's time, or else by the producer's. A redelivered message was young enough at its first delivery
+/// and may be stored, so its age is checked only where the broker does not report redeliveries.
 fn check_age(message: &Message, rules: &Rules, now_ms: i64) -> Result<(), Rejection> {
-    let Some(most) = rules.ingest.max_age_ms.filter(|_| !message.redelivered || rules.kind == Kind::Kafka) else { return Ok(()) };
+    let reports_redelivery = rules.source.is_none_or(|source| source.reports_redelivery);
+    let Some(most) = rules.ingest.max_age_ms.filter(|_| !message.redelivered || !reports_redelivery) else { return Ok(()) };
     let by_producer = || i64::try_from(message.properties.as_ref()?.timestamp?).ok()?.checked_mul(1000);
     let sent_ms = message.timestamp_ms.filter(|ms| *ms >= 0).or_else(by_producer);
     let Some(sent_ms) = sent_ms.filter(|sent_ms| i128::from(now_ms) - i128::from(*sent_ms) > i128::from(most)) else { return Ok(()) };

@@ -3,7 +3,7 @@
 use dwell_connectors::Message;
 
 use super::reject::{Code, Rejection};
-use super::rules::{Kind, Rules};
+use super::rules::Rules;
 use super::target::Target;
 use crate::outgoing::{ATTEMPT, DEAD_REASON, ROUND};
 use crate::units::quote;
@@ -30,7 +30,9 @@ pub(super) fn of(message: &Message, rules: &Rules) -> Result<u32, Rejection> {
 /// Whether a message of ours may come back without a delay: RabbitMQ's plugin lets it pass at once, from one delayed exchange to another, republished
 /// as it was received, or dead-lettered by its queue. A dead letter of ours is none of these.
 pub(super) fn may_lack_delay(message: &Message, rules: &Rules) -> bool {
-    rules.kind == Kind::Amqp && rules.ingest.missing_delay_immediate && message.headers.get(DEAD_REASON).is_none()
+    rules.source.is_some_and(|source| source.exchanges)
+        && rules.ingest.missing_delay_immediate
+        && message.headers.get(DEAD_REASON).is_none()
 }
 
 /// Refuses a message of ours without a delay whose target is where it came from: that led back here, and would at once again.

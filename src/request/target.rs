@@ -1,10 +1,10 @@
 //! Where a request may send: its target, and where its verdict goes.
 
-use dwell_connectors::{Destination, Message};
+use dwell_connectors::{Capabilities, Destination, Message};
 
 use super::control::Control;
 use super::reject::{Code, Rejection};
-use super::rules::{BrokerRules, Kind, Rules, destination};
+use super::rules::{BrokerRules, Rules};
 use crate::units::quote;
 
 /// Where a job goes.
@@ -20,7 +20,7 @@ pub(super) fn resolve<'a>(control: &Control, message: &Message, rules: &'a Rules
     let name = control.broker.as_deref().unwrap_or(&rules.ingest.broker);
     let (broker, known) = rules.brokers.get_key_value(name).ok_or_else(|| unknown_broker(name, rules))?;
     let exchange = control.exchange.as_deref().filter(|exchange| !exchange.is_empty());
-    if let (Some(exchange), false) = (exchange, known.kind == Kind::Amqp) {
+    if let (Some(exchange), false) = (exchange, known.capabilities().exchanges) {
         return Err(Rejection::new(
             Code::BadHeader,
             format!("delay-exchange is {}, and broker {} has no exchanges: leave it out", quote(exchange), quote(broker)),
@@ -34,15 +34,15 @@ pub(super) fn resolve<'a>(control: &Control, message: &Message, rules: &'a Rules
 /// Whether a job may go there on this broker. `is_own`: the settings name it as the target of an ingest.
 pub(super) fn judge(to: &Destination, broker: &str, known: &BrokerRules, is_own: bool) -> Result<(), Rejection> {
     if to.address.is_empty() && to.exchange.is_empty() {
-        return Err(Rejection::new(Code::MissingTarget, format!("the target is empty: name it in {}", place(known.kind))));
+        return Err(Rejection::new(Code::MissingTarget, format!("the target is empty: name it in {}", place(known.capabilities()))));
     }
-    if let Some(why) = known.naming.forbidden(to) {
+    if let Some(why) = known.connector.forbidden(to) {
         return Err(Rejection::new(Code::TargetNotAllowed, format!("target {}: {}", quote(&to.to_string()), one_line(&why))));
     }
     if known.reads(to) {
         return Err(Rejection::new(
             Code::Loop,
-            format!("target {} is what an ingest reads: name another in {}", quote(&to.to_string()), place(known.kind)),
+            format!("target {} is what an ingest reads: name another in {}", quote(&to.to_string()), place(known.capabilities())),
         ));
     }
     if !is_own && !known.allows(to) {
@@ -56,12 +56,12 @@ pub(super) fn reply_to(control: &Control, rules: &Rules) -> Result<Option<Destin
     let Some(text) = control.reply_to.as_deref() else { return Ok(None) };
     let broker = &rules.ingest.broker;
     let known = rules.brokers.get(broker).ok_or_else(|| unknown_broker(broker, rules))?;
-    let to = destination(known.kind, text);
+    let to = known.connector.destination(text);
     let refuse = |why: &str| Rejection::new(Code::TargetNotAllowed, format!("delay-reply-to {}: {why}", quote(text)));
     if to.address.is_empty() && to.exchange.is_empty() {
         return Err(refuse("it is empty: leave it out, or name a destination"));
     }
-    if let Some(why) = known.naming.forbidden(&to) {
+    if let Some(why) = known.connector.forbidden(&to) {
         return Err(refuse(&one_line(&why)));
     }
     if known.reads(&to) {
@@ -75,42 +75,40 @@ pub(super) fn reply_to(control: &Control, rules: &Rules) -> Result<Option<Destin
 
 /// What the request names as its target, not yet judged.
 fn address(control: &Control, message: &Message, rules: &Rules, broker: &BrokerRules) -> Result<Destination, Rejection> {
-    let on_amqp = broker.kind == Kind::Amqp;
-    let exchange = if on_amqp { control.exchange.as_deref().unwrap_or(&rules.ingest.exchange) } else { "" };
+    let has_exchanges = broker.capabilities().exchanges;
+    let exchange = if has_exchanges { control.exchange.as_deref().unwrap_or(&rules.ingest.exchange) } else { "" };
     if let Some(target) = &control.target {
         return Ok(Destination { exchange: exchange.to_owned(), address: target.clone() });
     }
     // A named exchange is not given up for the ingest's own target: that would be the wrong place.
-    let names_exchange = on_amqp && control.exchange.is_some();
+    let names_exchange = has_exchanges && control.exchange.is_some();
     if !rules.ingest.target.is_empty() && !names_exchange {
-        return Ok(destination(broker.kind, &rules.ingest.target));
+        return Ok(broker.connector.destination(&rules.ingest.target));
     }
-    if on_amqp && rules.kind == Kind::Amqp && rules.ingest.target.is_empty() {
+    if has_exchanges && rules.source.is_some_and(|source| source.exchanges) && rules.ingest.target.is_empty() {
         return Ok(Destination { exchange: exchange.to_owned(), address: message.destination.address.clone() });
     }
     if names_exchange {
         return Err(Rejection::new(Code::MissingTarget, "delay-exchange stands without delay-target: send the routing key too"));
     }
-    if rules.kind == Kind::Direct {
+    if rules.source.is_none() {
         return Err(Rejection::new(Code::MissingTarget, "the request names no target: name it in `target`"));
     }
     Err(Rejection::new(
         Code::MissingTarget,
-        format!("the request names no target, and ingest.{} has no `target`: name it in {}", rules.name, place(broker.kind)),
+        format!("the request names no target, and ingest.{} has no `target`: name it in {}", rules.name, place(broker.capabilities())),
     ))
 }
 
 /// The ingest's own target needs no entry in `allow`, on the broker that it was written for.
 fn is_ingest_target(to: &Destination, broker: &str, rules: &Rules) -> bool {
-    !rules.ingest.target.is_empty() && broker == rules.ingest.broker && *to == destination(rules.kind, &rules.ingest.target)
+    let own = || rules.brokers.get(broker).is_some_and(|known| *to == known.connector.destination(&rules.ingest.target));
+    !rules.ingest.target.is_empty() && broker == rules.ingest.broker && own()
 }
 
-fn place(kind: Kind) -> &'static str {
-    match kind {
-        Kind::Nats | Kind::Memory | Kind::Direct => "delay-target, as a subject",
-        Kind::Kafka => "delay-target, as a topic",
-        Kind::Amqp => "delay-target, as a routing key (with delay-exchange, or a queue without)",
-    }
+fn place(capabilities: &Capabilities) -> String {
+    let Capabilities { address, exchanges, .. } = capabilities;
+    format!("delay-target, as a {address}{}", if *exchanges { " (with delay-exchange, or a queue without)" } else { "" })
 }
 
 fn not_allowed(what: &str, to: &Destination, broker: &str) -> Rejection {

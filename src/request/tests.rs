@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use dwell_connectors::{Destination, Message, Position, Start, Value};
+use dwell_connectors::{BrokerConfig, Destination, Message, Position, Start, Value, amqp, kafka, memory, nats};
 
 use super::*;
 use crate::config::{Ingest, Limits};
@@ -11,11 +11,11 @@ use crate::job::Confirm;
 
 mod accepted;
 mod actions;
-mod amqp;
 mod asked;
 mod dialects;
 mod envelopes;
 mod etf1;
+mod exchanges;
 mod foreign;
 mod moved;
 mod origins;
@@ -27,30 +27,28 @@ const NOW: i64 = 1_769_860_800_000;
 const MINUTE: u64 = 60_000;
 const DAY: u64 = 86_400_000;
 
-/// Patterns of NATS; `exchange/key` on AMQP, where a `*` at the end is any rest.
-#[derive(Debug)]
-struct Names(Kind);
+/// The brokers of the rules; `Direct` is none, as over HTTP.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Nats,
+    Kafka,
+    Amqp,
+    Memory,
+    Direct,
+}
 
-impl Naming for Names {
-    fn allows(&self, pattern: &str, to: &Destination) -> bool {
-        if self.0 == Kind::Amqp {
-            let text = format!("{}/{}", to.exchange, to.address);
-            return pattern.strip_suffix('*').map_or(text == pattern, |start| text.starts_with(start));
-        }
-        match pattern.strip_suffix(".>") {
-            Some(start) => to.address.strip_prefix(start).is_some_and(|rest| rest.len() > 1 && rest.starts_with('.')),
-            None => pattern == to.address,
-        }
-    }
-
-    fn forbidden(&self, to: &Destination) -> Option<String> {
-        (to.address.contains(['*', '>']) || to.address.starts_with('$')).then(|| "is a wildcard,\nor the broker's own".to_owned())
+fn connector(kind: Kind) -> BrokerConfig {
+    match kind {
+        Kind::Nats => BrokerConfig::Nats(nats::Config::at("nats://127.0.0.1:4222")),
+        Kind::Kafka => BrokerConfig::Kafka(kafka::Config::at("127.0.0.1:9092")),
+        Kind::Amqp => BrokerConfig::Amqp(amqp::Config::at("amqp://127.0.0.1:5672")),
+        Kind::Memory | Kind::Direct => BrokerConfig::Memory(memory::Config::from(&memory::Broker::new())),
     }
 }
 
 fn broker(kind: Kind, allow: &[&str], topics: &[&str]) -> BrokerRules {
     let owned = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
-    BrokerRules { kind, naming: Arc::new(Names(kind)), allow: owned(allow), ingest_topics: owned(topics) }
+    BrokerRules { connector: Arc::new(connector(kind)), allow: owned(allow), ingest_topics: owned(topics) }
 }
 
 /// An ingest `main` on the broker of this kind, and one broker of each kind beside it.
@@ -59,13 +57,13 @@ fn rules(kind: Kind) -> Rules {
         ("nats".to_owned(), broker(Kind::Nats, &["orders.>", "replies.a"], &["delay.in", "late.>"])),
         ("kafka".to_owned(), broker(Kind::Kafka, &["orders", "replies"], &["delay-in"])),
         ("amqp".to_owned(), broker(Kind::Amqp, &["/orders", "shop/close.*", "fan/", "/replies"], &["delay.in"])),
-        ("memory".to_owned(), broker(Kind::Memory, &["orders.>"], &["delay.in"])),
+        ("memory".to_owned(), broker(Kind::Memory, &["orders.*"], &["delay.in"])),
     ]);
     Rules {
         name: "main".to_owned(),
-        kind,
+        source: (kind != Kind::Direct).then(|| connector(kind).capabilities()),
         ingest: Ingest {
-            broker: kind.as_str().to_owned(),
+            broker: if kind == Kind::Direct { "" } else { connector(kind).kind() }.to_owned(),
             topic: "delay.in".to_owned(),
             group: "dwell".to_owned(),
             envelope: false,

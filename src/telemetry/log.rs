@@ -3,13 +3,14 @@
 use std::fmt::{self, Debug};
 use std::io::{self, IsTerminal};
 
+use dwell_connectors::{BrokerConfig, Capabilities};
 use tracing::field::Field;
 use tracing_subscriber::field::MakeExt;
 use tracing_subscriber::filter::{EnvFilter, ParseError};
 use tracing_subscriber::fmt::format::{Writer, debug_fn};
 
-/// Which filter applies where neither `DWELL_LOG` nor `RUST_LOG` is set. The clients' own logs only where they matter.
-const DEFAULT_FILTER: &str = "info,async_nats=warn,lapin=off";
+/// The level where neither `DWELL_LOG` nor `RUST_LOG` is set.
+const DEFAULT_LEVEL: &str = "info";
 
 /// Why logging could not start.
 #[derive(Debug, thiserror::Error)]
@@ -62,12 +63,19 @@ fn shown(c: char) -> impl Iterator<Item = char> {
 fn filter(variable: impl Fn(&str) -> Option<String>) -> Result<EnvFilter, LogError> {
     for name in ["DWELL_LOG", "RUST_LOG"] {
         if let Some(value) = variable(name).filter(|value| !value.trim().is_empty()) {
-            // AMQP's client logs returned messages with their bodies: only for who asks for it by name.
-            let filter = if value.contains("lapin") { value.clone() } else { format!("{value},lapin=off") };
+            // A library that logs message bodies does so only where the user names the library.
+            let is_named = |directive: &str| directive.split('=').next().is_some_and(|library| value.contains(library));
+            let added = BrokerConfig::KINDS.iter().filter(|kind| kind.logs_bodies && !is_named(kind.log_filter));
+            let filter = joined(&value, added);
             return EnvFilter::builder().parse(&filter).map_err(|error| LogError::Filter { variable: name, value, error });
         }
     }
-    Ok(EnvFilter::new(DEFAULT_FILTER))
+    Ok(EnvFilter::new(joined(DEFAULT_LEVEL, BrokerConfig::KINDS.iter().filter(|kind| !kind.log_filter.is_empty()))))
+}
+
+/// The filter, and the directives of these client libraries.
+fn joined<'a>(filter: &str, kinds: impl Iterator<Item = &'a &'a Capabilities>) -> String {
+    [filter].into_iter().chain(kinds.map(|kind| kind.log_filter)).collect::<Vec<_>>().join(",")
 }
 
 #[cfg(test)]
@@ -88,6 +96,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg(feature = "amqp")]
     fn the_client_that_logs_bodies_is_silent_unless_named() {
         for (value, silent) in [("", true), ("debug", true), ("debug,lapin=warn", false)] {
             let shown = filter(|_| Some(value.to_owned())).unwrap().to_string();

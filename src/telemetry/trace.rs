@@ -12,7 +12,7 @@ mod otlp;
 #[path = "trace/none.rs"]
 mod otlp;
 
-use dwell_connectors::Message;
+use dwell_connectors::{BrokerConfig, Message};
 
 pub use otlp::{Span, Traces};
 
@@ -29,8 +29,8 @@ pub struct TraceError(pub String);
 /// What a span is about.
 #[derive(Debug, Clone, Copy)]
 pub struct About<'a> {
-    /// The broker's kind: `nats`, `kafka`, `amqp`.
-    pub system: &'static str,
+    /// The broker of the message.
+    pub connector: &'a BrokerConfig,
     /// The attempt's exchange; empty for a request, and where there is none.
     pub exchange: &'a str,
     /// The ingest's topic, or the attempt's subject, topic or routing key.

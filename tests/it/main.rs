@@ -9,5 +9,6 @@ mod support;
 
 #[cfg(feature = "nats")]
 mod bridge;
+mod broker_names;
 mod publisher;
 mod tidy;

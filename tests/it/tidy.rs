@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Every file under these folders whose name ends so.
-fn files(folders: &[&str], ending: &str) -> Vec<PathBuf> {
+pub(crate) fn files(folders: &[&str], ending: &str) -> Vec<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut folders: Vec<PathBuf> = folders.iter().map(|folder| root.join(folder)).collect();
     let mut found = Vec::new();

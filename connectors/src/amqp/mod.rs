@@ -17,6 +17,7 @@
 //! - A nack from a queue is a refusal. One from an exchange leaves open whether other queues took the message.
 
 mod config;
+mod connector;
 mod delivery;
 mod desk;
 mod expired;
@@ -38,14 +39,13 @@ mod ready;
 mod scrub;
 mod server;
 mod shelf;
-pub(crate) mod sink;
-pub(crate) mod source;
+mod sink;
+mod source;
 mod tally;
 mod values;
 mod waiting;
 mod window;
 
 pub use self::config::Config;
-pub(crate) use self::names::{allows, allows_exchange, forbidden, pattern_problem};
-pub(crate) use self::queue::{declare, declare_source};
+pub(crate) use self::connector::CAPABILITIES;
 pub use crate::secret::{Secret, Urls};

@@ -13,6 +13,7 @@
 
 mod again;
 mod config;
+mod connector;
 mod delivery;
 mod first;
 #[cfg(feature = "fuzz")]
@@ -23,8 +24,8 @@ mod outcome;
 mod properties;
 mod reader;
 mod shelf;
-pub(crate) mod sink;
-pub(crate) mod source;
+mod sink;
+mod source;
 mod starts;
 mod topic;
 mod track;
@@ -32,5 +33,5 @@ mod window;
 mod writer;
 
 pub use self::config::Config;
+pub(crate) use self::connector::CAPABILITIES;
 pub use self::properties::Properties;
-pub(crate) use self::topic::{allows, cautions, declare, forbidden};

@@ -3,6 +3,7 @@
 //! [`Broker`] is both sides: `Config::from(&broker)` is what sources and sinks are opened with, and the broker itself is the test's hand: make
 //! topics, publish, read what was published, inject a [`Fault`], cut every link. All waiting is tokio time, so a paused clock works.
 
+mod connector;
 mod fault;
 mod sink;
 mod source;
@@ -19,8 +20,7 @@ use tokio::time::Instant;
 pub use self::fault::Fault;
 use self::fault::Faults;
 use self::topic::Topic;
-pub(crate) use self::{sink::open as sink, source::look, source::open as source};
-use crate::{ConnectorError, Declared, Destination, ErrorKind, Message, Position, Role};
+use crate::{ConnectorError, Declared, ErrorKind, Message, Position};
 
 /// The settings of a memory broker: a handle to it.
 #[derive(Debug, Clone)]
@@ -267,6 +267,14 @@ impl Broker {
         self.shared.state.lock().unshared = true;
     }
 
+    fn declare(&self, topic: &str) -> Result<Declared, ConnectorError> {
+        let mut state = self.shared.state.lock();
+        state.may_open()?;
+        let existed = state.topics.contains_key(topic);
+        state.topics.entry(topic.to_owned()).or_default();
+        Ok(if existed { Declared::Existed } else { Declared::Created })
+    }
+
     fn lines(&self) -> Vec<Arc<sink::Line>> {
         self.shared.state.lock().sinks.iter().filter_map(Weak::upgrade).collect()
     }
@@ -289,28 +297,6 @@ impl State {
             None => Ok(()),
         }
     }
-}
-
-pub(crate) fn declare(config: &Config, to: &Destination, _: Role) -> Result<Declared, ConnectorError> {
-    let mut state = config.broker.shared.state.lock();
-    state.may_open()?;
-    let existed = state.topics.contains_key(&to.address);
-    state.topics.entry(to.address.clone()).or_default();
-    Ok(if existed { Declared::Existed } else { Declared::Created })
-}
-
-/// A pattern is a topic, or ends in `*`, which is any rest.
-pub(crate) fn allows(pattern: &str, to: &Destination) -> bool {
-    match pattern.strip_suffix('*') {
-        Some(start) => to.address.starts_with(start),
-        None => to.address == pattern,
-    }
-}
-
-/// No name, or a pattern.
-pub(crate) fn forbidden(to: &Destination) -> Option<String> {
-    let wrong = to.address.is_empty() || to.address.contains('*');
-    wrong.then(|| format!("`{to}` is no topic"))
 }
 
 fn position(topic: &str, offset: u64) -> Position {

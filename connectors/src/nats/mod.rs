@@ -10,6 +10,7 @@ mod answer;
 mod apart;
 mod block;
 mod config;
+mod connector;
 mod consumer;
 mod delivery;
 #[cfg(feature = "fuzz")]
@@ -23,14 +24,13 @@ mod replies;
 mod room;
 mod server;
 mod shelf;
-pub(crate) mod sink;
-pub(crate) mod source;
+mod sink;
+mod source;
 mod stream;
 mod subject;
 mod unreadable;
 mod window;
 
 pub use self::config::Config;
-pub(crate) use self::stream::declare;
-pub(crate) use self::subject::{allows, forbidden};
+pub(crate) use self::connector::CAPABILITIES;
 pub use crate::secret::{Secret, Urls};

@@ -9,7 +9,6 @@ use super::Check;
 use crate::bridge::{Needed, Roles, needed, nothing_takes};
 use crate::config::{Broker, Ingest, Settings};
 use crate::ingest::source_options;
-use crate::request::{Kind, destination};
 use crate::units::show_time_ms;
 
 /// What `dwell run` does without flags.
@@ -119,13 +118,12 @@ fn first_read(check: String, ingest: &Ingest, first: Option<FirstRead>) -> Check
     }
 }
 
-/// Targets that `allow` names where nothing takes messages: their jobs would fail, retry and die. Of a pattern only NATS tells it.
+/// Targets of `allow` that do not exist: their jobs would fail, retry and die. Not every broker can look up a pattern.
 async fn of_targets(name: &str, broker: &Broker, sink: &dyn Sink) -> Vec<Check> {
-    let kind = Kind::of(broker.connector.kind());
     let mut checks = Vec::new();
     for pattern in &broker.allow {
-        let to = destination(kind, pattern);
-        let tells = kind == Kind::Nats || !broker.connector.is_pattern(pattern);
+        let to = broker.connector.destination(pattern);
+        let tells = broker.connector.capabilities().finds_patterns || !broker.connector.is_pattern(pattern);
         if tells && matches!(sink.exists(&to).await, Ok(false)) {
             checks.push(Check::warning(
                 format!("brokers.{name}.allow"),

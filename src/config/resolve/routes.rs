@@ -7,7 +7,6 @@ use dwell_connectors::{BrokerConfig, Destination, Start};
 use super::Resolver;
 use crate::config::rules::Wrong;
 use crate::config::{Broker, Ingest, Problem, nearest, raw, rules};
-use crate::request::{Kind, destination, reads};
 
 impl Resolver<'_> {
     pub(super) fn brokers(&mut self) -> BTreeMap<String, Broker> {
@@ -15,7 +14,7 @@ impl Resolver<'_> {
         let names = self.names("brokers");
         if names.is_empty() && !self.problems.iter().any(|problem| problem.key.starts_with("brokers")) {
             let source = self.layers.source_around(&["brokers".to_owned(), String::new()]);
-            let hint = "add [brokers.main] with type, url and allow (config/nats.toml is an example), and name the file with --config";
+            let hint = "add [brokers.main] with type, url and allow (config/ has examples), and name the file with --config";
             self.problems.push(Problem {
                 key: "brokers".to_owned(),
                 source,
@@ -66,33 +65,19 @@ impl Resolver<'_> {
             for (field, text) in [("rejected", &raw.rejected), ("target", &raw.target)] {
                 self.destination(&format!("{key}.{field}"), text, connector);
             }
-            let kind = connector.map_or("amqp", BrokerConfig::kind);
-            if let Some(why) = connector.filter(|_| kind == "kafka").and_then(|kafka| kafka.forbidden(&Destination::new(&raw.topic))) {
-                self.note(&format!("{key}.topic"), (format!("this cannot be read: {why}"), "name one topic".to_owned()));
-            }
-            if !raw.exchange.is_empty() && kind != "amqp" {
-                self.note(&format!("{key}.exchange"), (format!("a broker of type \"{kind}\" has no exchanges"), "remove it".to_owned()));
-            }
-            if !raw.expired_queue.is_empty() && kind != "amqp" {
-                let wrong = format!("a broker of type \"{kind}\" leads what expires to no queue");
-                self.note(&format!("{key}.expired_queue"), (wrong, "remove it".to_owned()));
-            }
-            self.check(&format!("{key}.expired_queue"), rules::printable(&raw.expired_queue));
-            if raw.id_from == raw::IdFrom::Key && connector.is_some() && kind != "kafka" {
-                self.note(&format!("{key}.id_from"), (format!("messages of type \"{kind}\" have no key"), "remove it".to_owned()));
-            }
-            if let Some(broker) = brokers.get(&raw.broker).filter(|_| !raw.exchange.is_empty() && kind == "amqp") {
-                self.exchange(&format!("{key}.exchange"), &raw, broker);
-            }
             let start = self.check(&format!("{key}.start"), rules::start(&raw.start)).unwrap_or_default();
-            if start != Start::Earliest && connector.is_some() && kind == "amqp" {
-                let wrong = ("a queue has no log: all that waits in it is read".to_owned(), "remove it, or see max_age".to_owned());
-                self.note(&format!("{key}.start"), wrong);
+            self.check(&format!("{key}.expired_queue"), rules::printable(&raw.expired_queue));
+            if let Some(broker) = brokers.get(&raw.broker) {
+                self.not_applicable(&key, &raw, start, broker);
+                if !raw.exchange.is_empty() && broker.connector.capabilities().exchanges {
+                    self.exchange(&format!("{key}.exchange"), &raw, broker);
+                }
             }
             let max_age = Some(raw.max_age.trim()).filter(|age| !age.is_empty());
             let max_age_ms = max_age.and_then(|age| self.check(&format!("{key}.max_age"), rules::duration(age, 1, rules::LONGEST_MS)));
             // The one place that gives the expired queue a name.
-            let made = || (raw.declare && connector.is_some() && kind == "amqp").then(|| format!("{}.expired", raw.topic));
+            let has_expired = connector.is_some_and(|connector| connector.capabilities().expired_queue);
+            let made = || (raw.declare && has_expired).then(|| format!("{}.expired", raw.topic));
             let expired_queue = Some(raw.expired_queue.clone()).filter(|name| !name.is_empty()).or_else(made);
             let hold = self.check(&format!("{key}.hold"), rules::duration(&raw.hold, 1000, rules::LONGEST_MS));
             let ingest = Ingest {
@@ -122,6 +107,29 @@ impl Resolver<'_> {
             }
         }
         ingests
+    }
+
+    /// Settings of an ingest that its kind of broker does not have.
+    fn not_applicable(&mut self, key: &str, raw: &raw::Ingest, start: Start, broker: &Broker) {
+        let capabilities = broker.connector.capabilities();
+        let kind = capabilities.kind;
+        if let Some(why) = broker.connector.unreadable(&raw.topic) {
+            self.note(&format!("{key}.topic"), (format!("this cannot be read: {why}"), "name one topic".to_owned()));
+        }
+        if !raw.exchange.is_empty() && !capabilities.exchanges {
+            self.note(&format!("{key}.exchange"), (format!("a broker of type \"{kind}\" has no exchanges"), "remove it".to_owned()));
+        }
+        if !raw.expired_queue.is_empty() && !capabilities.expired_queue {
+            let wrong = format!("a broker of type \"{kind}\" cannot dead-letter expired messages to a queue");
+            self.note(&format!("{key}.expired_queue"), (wrong, "remove it".to_owned()));
+        }
+        if raw.id_from == raw::IdFrom::Key && !capabilities.keys {
+            self.note(&format!("{key}.id_from"), (format!("messages of type \"{kind}\" have no key"), "remove it".to_owned()));
+        }
+        if start != Start::Earliest && !capabilities.log {
+            let wrong = ("a queue has no log: every waiting message is read".to_owned(), "remove it, or see max_age".to_owned());
+            self.note(&format!("{key}.start"), wrong);
+        }
     }
 
     /// An exchange that cannot be published to; or one that no request can reach, where that is the default target: each would be rejected. Beside a
@@ -158,10 +166,10 @@ impl Resolver<'_> {
         }
     }
 
-    /// Kafka lets nobody but its members say where a group begins. One that reads another topic too has members when this ingest joins.
+    /// Where a group's members decide its start, an ingest with a start of its own needs a group of its own.
     fn begin_apart(&mut self, brokers: &BTreeMap<String, Broker>, ingests: &BTreeMap<String, Ingest>) {
-        let is_kafka = |name: &str| brokers.get(name).is_some_and(|broker| broker.connector.kind() == "kafka");
-        for (name, ingest) in ingests.iter().filter(|(_, ingest)| ingest.start != Start::Earliest && is_kafka(&ingest.broker)) {
+        let shares_start = |name: &str| brokers.get(name).is_some_and(|broker| broker.connector.capabilities().start_is_the_groups);
+        for (name, ingest) in ingests.iter().filter(|(_, ingest)| ingest.start != Start::Earliest && shares_start(&ingest.broker)) {
             let mut others = ingests.iter().filter(|(other, _)| *other != name);
             if let Some((other, _)) = others.find(|(_, other)| other.broker == ingest.broker && other.group == ingest.group) {
                 let what = format!(
@@ -184,10 +192,7 @@ impl Resolver<'_> {
     ) {
         let connector = brokers.get(broker).map(|broker| &broker.connector);
         let is_read = |topic: &str| match connector {
-            Some(connector) => {
-                let kind = Kind::of(connector.kind());
-                reads(kind, connector, topic, &destination(kind, text))
-            }
+            Some(connector) => connector.reads(topic, &connector.destination(text)),
             None => topic == text,
         };
         let of_broker = ingests.iter().filter(|(_, ingest)| !text.is_empty() && ingest.broker == broker);
@@ -203,7 +208,7 @@ impl Resolver<'_> {
         if text.is_empty() {
             return;
         }
-        if let Some(why) = broker.and_then(|broker| broker.forbidden(&destination(Kind::of(broker.kind()), text))) {
+        if let Some(why) = broker.and_then(|broker| broker.forbidden(&broker.destination(text))) {
             self.note(key, (format!("`{text}` cannot be published to: {why}"), "name another".to_owned()));
         }
     }

@@ -72,7 +72,11 @@ fn every_rule_is_kept() {
         ("[ingest.z]\nbroker = \"main\"\ntopic = \"b\"\nmax_age = \"0\"", "ingest.z.max_age", "too small"),
         (other("kafka", "bootstrap = \"h\"", "topic = \"^delay.*\"").as_str(), "ingest.z.topic", "cannot be read: `^delay.*` is a pattern"),
         (other("amqp", "url = \"amqp://h\"", "rejected = \"/delay.in\"").as_str(), "ingest.z.rejected", "for ever"),
-        ("[ingest.z]\nbroker = \"main\"\ntopic = \"b\"\nexpired_queue = \"x\"", "ingest.z.expired_queue", "leads what expires to no queue"),
+        (
+            "[ingest.z]\nbroker = \"main\"\ntopic = \"b\"\nexpired_queue = \"x\"",
+            "ingest.z.expired_queue",
+            "cannot dead-letter expired messages",
+        ),
         (other("kafka", "bootstrap = \"h\"", "expired_queue = \"x\"").as_str(), "ingest.z.expired_queue", "of type \"kafka\""),
         (other("amqp", "url = \"amqp://h\"", "expired_queue = \"x \"").as_str(), "ingest.z.expired_queue", "white space"),
         (

@@ -8,7 +8,7 @@ use crate::request::{asked, due_within};
 fn direct(broker: &str) -> Rules {
     let own = rules(Kind::Nats);
     let ingest = Ingest { broker: broker.to_owned(), topic: String::new(), from_receipt: true, ..own.ingest.clone() };
-    Rules { name: String::new(), kind: Kind::Direct, ingest, ..own }
+    Rules { name: String::new(), source: None, ingest, ..own }
 }
 
 fn ask(fields: &[(&str, &str)], message: &Message, broker: &str) -> Result<Schedule, Rejection> {

@@ -1,6 +1,7 @@
 //! What one kind of broker has and another has not: keys, bodies that are not there, properties, types of headers.
 
 use bytes::Bytes;
+use dwell_connectors::stand_ins::{KEY, KEY_BASE64, TOMBSTONE};
 use dwell_connectors::{Message, Properties, Value};
 
 use super::*;

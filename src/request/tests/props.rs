@@ -143,7 +143,7 @@ fn keeps_its_promises(schedule: &Schedule, message: &Message, rules: &Rules, now
         );
     }
     let broker = &rules.brokers[&job.broker];
-    prop_assert!(broker.allows(&job.to) && !broker.reads(&job.to) && broker.naming.forbidden(&job.to).is_none());
+    prop_assert!(broker.allows(&job.to) && !broker.reads(&job.to) && broker.connector.forbidden(&job.to).is_none());
     prop_assert!(job.body.len() as u64 <= rules.limits.max_body);
     prop_assert!((1..=rules.limits.max_ttr_ms).contains(&job.ttr_ms));
     prop_assert!(job.retry.as_ref().is_none_or(|waits| waits.len() <= rules.limits.max_retries));
@@ -153,7 +153,7 @@ fn keeps_its_promises(schedule: &Schedule, message: &Message, rules: &Rules, now
         Due::At(at_ms) => prop_assert!(at_ms >= 0 && i128::from(at_ms) - i128::from(now_ms) <= i128::from(max_ms)),
     }
     if let Some(asked_ms) = message.headers.text("delay-for").and_then(|text| crate::units::parse_duration_ms(text).ok()) {
-        let expected = match message.timestamp_ms.filter(|ms| *ms >= 0 && rules.kind != Kind::Amqp) {
+        let expected = match message.timestamp_ms.filter(|ms| *ms >= 0 && rules.origin() != "amqp") {
             Some(from) if from <= now_ms => Due::At(from.saturating_add_unsigned(asked_ms)),
             Some(from) => Due::Earlier { at_ms: from.saturating_add_unsigned(asked_ms), in_ms: asked_ms },
             None => Due::In(asked_ms),

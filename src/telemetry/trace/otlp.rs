@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use dwell_connectors::Headers;
+use dwell_connectors::{Destination, Headers, Value};
 use opentelemetry::propagation::{Extractor, TextMapPropagator};
 use opentelemetry::trace::{Link, Span as _, SpanContext, SpanKind, Status, TraceContextExt, Tracer as _, TracerProvider as _};
 use opentelemetry::{Context, KeyValue};
@@ -74,15 +74,17 @@ impl Traces {
 
     fn begin(&self, operation: &'static str, kind: SpanKind, about: About<'_>, mut more: Vec<KeyValue>, link: Option<&str>) -> Span {
         let Some(made) = &self.made else { return Span::default() };
-        let destination = destination(about);
+        let About { connector, exchange, address, group, message } = about;
+        let to = Destination { exchange: exchange.to_owned(), address: address.to_owned() };
+        let destination = connector.span_destination(&to);
         more.extend([
             KeyValue::new("messaging.operation.name", operation),
             KeyValue::new("messaging.operation.type", operation),
             KeyValue::new("messaging.destination.name", destination.clone()),
         ]);
-        more.extend(of_system(about));
+        more.extend(connector.span_attributes(&to, group, message).into_iter().map(attribute));
         // The message's own context is a link too, for those who tell the way of a message by links alone.
-        let parent = parent(&about.message.headers);
+        let parent = parent(&message.headers);
         let links = link.and_then(read).into_iter().chain(valid(&parent)).map(Link::with_context).collect();
         let builder =
             made.tracer.span_builder(format!("{operation} {destination}")).with_kind(kind).with_attributes(more).with_links(links);
@@ -147,36 +149,12 @@ fn read(traceparent: &str) -> Option<SpanContext> {
     valid(&parent(&headers))
 }
 
-/// What a span is about, as the conventions write it for this broker: on RabbitMQ, the exchange and the routing key.
-fn destination(about: About<'_>) -> String {
-    match (about.exchange, about.address) {
-        ("", "") => "amq.default".to_owned(),
-        ("", one) | (one, "") => one.to_owned(),
-        (exchange, key) => format!("{exchange}:{key}"),
+fn attribute((name, value): (&'static str, Value)) -> KeyValue {
+    match value {
+        Value::Bool(value) => KeyValue::new(name, value),
+        Value::I64(value) => KeyValue::new(name, value),
+        other => KeyValue::new(name, other.plain().unwrap_or_default().into_owned()),
     }
-}
-
-/// What the conventions ask for besides, of this broker alone.
-fn of_system(about: About<'_>) -> Vec<KeyValue> {
-    let About { system, address, group, message, .. } = about;
-    let mut more = vec![KeyValue::new("messaging.system", if system == "amqp" { "rabbitmq" } else { system })];
-    let sends = group.is_empty();
-    if system == "amqp" && sends && !address.is_empty() {
-        more.push(KeyValue::new("messaging.rabbitmq.destination.routing_key", address.to_owned()));
-    }
-    if system == "kafka" {
-        if !sends {
-            more.push(KeyValue::new("messaging.consumer.group.name", group.to_owned()));
-        }
-        if !message.has_body {
-            more.push(KeyValue::new("messaging.kafka.message.tombstone", true));
-        }
-        if let Some(at) = &message.position {
-            more.push(KeyValue::new("messaging.destination.partition.id", at.partition.to_string()));
-            more.push(KeyValue::new("messaging.kafka.offset", i64::try_from(at.offset).unwrap_or(i64::MAX)));
-        }
-    }
-    more
 }
 
 struct Carrier<'a>(&'a Headers);
@@ -188,40 +166,5 @@ impl Extractor for Carrier<'_> {
 
     fn keys(&self) -> Vec<&str> {
         vec![TRACEPARENT, TRACESTATE]
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use dwell_connectors::{Message, Position};
-
-    use super::*;
-
-    fn told(about: About<'_>) -> Vec<(String, String)> {
-        of_system(about).into_iter().map(|pair| (pair.key.to_string(), pair.value.to_string())).collect()
-    }
-
-    #[test]
-    fn each_broker_is_told_as_the_conventions_write_it() {
-        let message = Message { position: Some(Position { log: "in".to_owned(), partition: 3, offset: 42 }), ..Message::default() };
-        let about = |system, exchange, address, group| About { system, exchange, address, group, message: &message };
-        let named = |exchange, address| destination(about("amqp", exchange, address, ""));
-        assert_eq!(
-            [named("shop", "close"), named("", "orders"), named("fan", ""), named("", "")],
-            ["shop:close", "orders", "fan", "amq.default"]
-        );
-        let pairs = |pairs: &[(&str, &str)]| pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect::<Vec<_>>();
-        let sent = [("messaging.system", "rabbitmq"), ("messaging.rabbitmq.destination.routing_key", "close")];
-        assert_eq!(told(about("amqp", "shop", "close", "")), pairs(&sent));
-        assert_eq!(told(about("amqp", "", "delay.in", "dwell")), pairs(&sent[..1]));
-        assert_eq!(told(about("nats", "", "delay.in", "dwell")), pairs(&[("messaging.system", "nats")]));
-        let read = [
-            ("messaging.system", "kafka"),
-            ("messaging.consumer.group.name", "dwell"),
-            ("messaging.kafka.message.tombstone", "true"),
-            ("messaging.destination.partition.id", "3"),
-            ("messaging.kafka.offset", "42"),
-        ];
-        assert_eq!(told(about("kafka", "", "delay.in", "dwell")), pairs(&read));
     }
 }

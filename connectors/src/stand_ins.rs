@@ -1,48 +1,38 @@
-//! What a message carries besides body and headers, where the target's broker has no place for it: written as headers, never dropped.
+//! Headers that carry what the target's broker has no field for: the key, a missing body, AMQP properties. Nothing is lost between brokers.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use dwell_connectors::{Header, Message, Properties, Value};
 
-use super::rules::Kind;
+use crate::{Capabilities, Header, Properties, Value};
 
 /// The Kafka key, on a broker without keys.
 pub const KEY: &str = "kafka-key";
-/// The same in base64, where it is not UTF-8 and the broker has text only.
+/// The Kafka key in base64, where the key is not UTF-8 and header values are text.
 pub const KEY_BASE64: &str = "kafka-key-base64";
-/// `true` on what was a Kafka tombstone: a message without a body, which is not one of an empty body.
+/// `true` for a Kafka tombstone: a message without a body, which differs from an empty body.
 pub const TOMBSTONE: &str = "kafka-tombstone";
 
-/// The headers that stand in for what a broker of this kind has no place for.
-pub(super) fn stand_ins(key: Option<&[u8]>, has_body: bool, message: &Message, to: Kind) -> Vec<Header> {
+/// The headers that carry what a broker of these capabilities has no field for.
+#[must_use]
+pub fn stand_ins(key: Option<&[u8]>, has_body: bool, properties: Option<&Properties>, to: &Capabilities) -> Vec<Header> {
     let mut headers = Vec::new();
     let mut add = |name: &str, value: Value| headers.push(Header { name: name.to_owned(), value });
-    if let (Some(key), false) = (key, keeps_key(to)) {
+    if let (Some(key), false) = (key, to.keys) {
         match std::str::from_utf8(key) {
             Ok(text) if !text.chars().any(char::is_control) => add(KEY, Value::Text(text.to_owned())),
-            _ if to == Kind::Nats => add(KEY_BASE64, Value::Text(STANDARD.encode(key))),
-            _ => add(KEY, Value::Bytes(key.to_vec().into())),
+            _ if to.byte_headers => add(KEY, Value::Bytes(key.to_vec().into())),
+            _ => add(KEY_BASE64, Value::Text(STANDARD.encode(key))),
         }
     }
-    if !has_body && !keeps_key(to) {
+    if !has_body && !to.keys {
         add(TOMBSTONE, Value::Text("true".to_owned()));
     }
-    if let (Some(properties), false) = (&message.properties, keeps_properties(to)) {
+    if let (Some(properties), false) = (properties, to.properties) {
         for (name, value) in texts(properties) {
             add(name, Value::Text(value));
         }
     }
     headers
-}
-
-/// Whether messages have a key there, and tell "no body" from an empty one.
-pub(super) fn keeps_key(kind: Kind) -> bool {
-    matches!(kind, Kind::Kafka | Kind::Memory)
-}
-
-/// Whether messages have AMQP properties there.
-pub(super) fn keeps_properties(kind: Kind) -> bool {
-    matches!(kind, Kind::Amqp | Kind::Memory)
 }
 
 /// The properties that are set, as text.

@@ -48,6 +48,14 @@ fn the_routing_key_is_no_subject_elsewhere() {
 }
 
 #[test]
+fn a_reason_stays_on_one_line() {
+    for name in ["delay-target", "delay-reply-to"] {
+        let message = amqp("orders", &[("delay-for", "1s"), (name, "amq.\r\nforged")]);
+        assert_eq!(refused(&message, &rules(Kind::Amqp)), Code::TargetNotAllowed);
+    }
+}
+
+#[test]
 fn delays_count_from_receipt() {
     assert_eq!(scheduled(&amqp("orders", &[("delay-for", "1s")]), &rules(Kind::Amqp)).due, Due::In(1_000));
 }
@@ -134,11 +142,4 @@ fn properties_and_typed_headers_are_kept() {
     let job = scheduled(&message, &rules(Kind::Amqp)).job;
     assert_eq!(job.properties.as_deref(), Some(&properties));
     assert_eq!(job.headers.get("table"), Some(&Value::Table(vec![("a".to_owned(), Value::Null)])));
-}
-
-#[test]
-fn a_slash_means_an_exchange_on_amqp_alone() {
-    assert_eq!(destination(Kind::Amqp, "/queue"), at("", "queue"));
-    assert_eq!(destination(Kind::Amqp, "ex/a/b"), at("ex", "a/b"));
-    assert_eq!(destination(Kind::Kafka, "a/b"), at("", "a/b"));
 }

@@ -1,0 +1,150 @@
+//! AMQP 0-9-1 as a [`Connector`].
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use super::config::Config;
+use super::{names, queue, sink, source};
+use crate::{
+    Capabilities, Caution, Connector, ConnectorError, Declared, Destination, Header, Message, Outcomes, Reader, Role, Sink, Source,
+    SourceOptions, Value,
+};
+
+/// How AMQP differs from other brokers.
+pub(crate) const CAPABILITIES: Capabilities = Capabilities {
+    exchanges: true,
+    log: false,
+    expired_queue: true,
+    properties: true,
+    delivery_mode: Some(2),
+    typed_headers: true,
+    byte_headers: true,
+    unique_headers: true,
+    copy_headers: &["CC", "BCC"],
+    // The library logs returned messages with their bodies.
+    log_filter: "lapin=off",
+    logs_bodies: true,
+    ..Capabilities::new("amqp", "AMQP", "routing key")
+};
+/// The longest header name, in bytes.
+const MOST_NAME_BYTES: usize = 255;
+
+#[async_trait]
+impl Connector for Config {
+    fn capabilities(&self) -> &'static Capabilities {
+        &CAPABILITIES
+    }
+
+    fn place(&self) -> String {
+        Config::place(self)
+    }
+
+    fn problems(&self) -> Vec<String> {
+        Config::problems(self)
+    }
+
+    /// `exchange/routing.key`, or a queue.
+    fn destination(&self, text: &str) -> Destination {
+        let (exchange, key) = text.split_once('/').unwrap_or(("", text));
+        Destination { exchange: exchange.to_owned(), address: key.to_owned() }
+    }
+
+    fn allows(&self, pattern: &str, to: &Destination) -> bool {
+        names::allows(pattern, to)
+    }
+
+    fn forbidden(&self, to: &Destination) -> Option<String> {
+        names::forbidden(to)
+    }
+
+    fn is_pattern(&self, pattern: &str) -> bool {
+        pattern.contains('*')
+    }
+
+    fn pattern_problem(&self, pattern: &str) -> Option<(String, String)> {
+        names::pattern_problem(pattern)
+    }
+
+    fn allows_exchange(&self, pattern: &str, exchange: &str) -> bool {
+        names::allows_exchange(pattern, exchange)
+    }
+
+    fn carries(&self, header: &Header, _is_own: bool) -> Result<bool, String> {
+        if header.name.len() > MOST_NAME_BYTES {
+            return Err(format!("the name is longer than {MOST_NAME_BYTES} bytes, which AMQP does not take"));
+        }
+        Ok(true)
+    }
+
+    /// The exchange and the routing key.
+    fn span_destination(&self, to: &Destination) -> String {
+        match (to.exchange.as_str(), to.address.as_str()) {
+            ("", "") => "amq.default".to_owned(),
+            ("", one) | (one, "") => one.to_owned(),
+            (exchange, key) => format!("{exchange}:{key}"),
+        }
+    }
+
+    fn span_attributes(&self, to: &Destination, group: &str, _message: &Message) -> Vec<(&'static str, Value)> {
+        let mut attributes = vec![("messaging.system", "rabbitmq".into())];
+        if group.is_empty() && !to.address.is_empty() {
+            attributes.push(("messaging.rabbitmq.destination.routing_key", to.address.as_str().into()));
+        }
+        attributes
+    }
+
+    async fn source(&self, options: SourceOptions) -> Result<Box<dyn Source>, ConnectorError> {
+        source::open(self, options).await
+    }
+
+    async fn look(&self, options: &SourceOptions) -> Result<Reader, ConnectorError> {
+        source::look(self, options).await
+    }
+
+    async fn cautions(&self, options: &SourceOptions) -> Result<Vec<Caution>, ConnectorError> {
+        source::cautions(self, options).await
+    }
+
+    async fn sink(&self, publish_timeout: Duration) -> Result<(Box<dyn Sink>, Outcomes), ConnectorError> {
+        let (sink, outcomes) = sink::open(self, publish_timeout).await?;
+        Ok((Box::new(sink), outcomes))
+    }
+
+    async fn declare(&self, to: &Destination, _role: Role) -> Result<Declared, ConnectorError> {
+        queue::declare(self, to).await
+    }
+
+    async fn declare_source(&self, options: &SourceOptions) -> Result<Declared, ConnectorError> {
+        queue::declare_source(self, options).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn to(exchange: &str, address: &str) -> Destination {
+        Destination { exchange: exchange.to_owned(), address: address.to_owned() }
+    }
+
+    #[test]
+    fn a_slash_parts_the_exchange_from_its_key() {
+        let config = Config::at("amqp://h");
+        let read = ["/queue", "queue", "ex/a/b"].map(|text| config.destination(text));
+        assert_eq!(read, [to("", "queue"), to("", "queue"), to("ex", "a/b")]);
+    }
+
+    #[test]
+    fn a_span_has_the_exchange_and_the_key() {
+        let config = Config::at("amqp://h");
+        let named = |exchange, key| config.span_destination(&to(exchange, key));
+        assert_eq!(
+            [named("shop", "close"), named("", "orders"), named("fan", ""), named("", "")],
+            ["shop:close", "orders", "fan", "amq.default"]
+        );
+        let sent = [("messaging.system", "rabbitmq".into()), ("messaging.rabbitmq.destination.routing_key", "close".into())];
+        assert_eq!(config.span_attributes(&to("shop", "close"), "", &Message::default()), sent);
+        assert_eq!(config.span_attributes(&to("", "delay.in"), "dwell", &Message::default()), sent[..1]);
+    }
+}

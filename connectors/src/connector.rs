@@ -1,0 +1,161 @@
+//! The contract of a broker: its capabilities, its names, and how its sources and sinks are opened.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use crate::{Capabilities, ConnectorError, Destination, Header, Message, Outcomes, Sink, Source, SourceOptions, Value};
+
+/// Use of a destination. Decides what `declare` creates.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// Read by an ingest.
+    Ingest,
+    /// Receives rejected requests or dead letters.
+    Letters,
+}
+
+/// State of the consumer that a source would use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reader {
+    /// The consumer exists and fits.
+    Exists,
+    /// The consumer exists; [`Connector::source`] would update its settings.
+    Changed,
+    /// [`Connector::source`] would create the consumer; what it would read first, where the broker tells.
+    Made(Option<FirstRead>),
+}
+
+/// Messages that a new consumer would read first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct FirstRead {
+    /// The number of messages, at most.
+    pub messages: u64,
+    /// The time of the oldest message, epoch ms, where known.
+    pub oldest_ms: Option<i64>,
+}
+
+/// A risk that is no error: an operator should know before anything is read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Caution {
+    /// The kind of risk.
+    pub kind: CautionKind,
+    /// The finding, for people.
+    pub message: String,
+    /// What an operator can do.
+    pub hint: String,
+}
+
+/// The kind of risk of a [`Caution`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CautionKind {
+    /// Producers set the time of a message.
+    ProducerTime,
+    /// The broker drops a message that is redelivered too often.
+    Drops,
+    /// A message that expires before it is read is dropped, or moved to a queue that nothing reads.
+    Expires,
+}
+
+/// Result of `declare`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Declared {
+    /// It existed.
+    Existed,
+    /// It was created.
+    Created,
+}
+
+/// One broker of the settings. A broker's folder implements this for its `Config`; [`crate::BrokerConfig`] is the list of brokers.
+#[async_trait]
+pub trait Connector: std::fmt::Debug + Send + Sync {
+    /// How this kind of broker differs from others.
+    fn capabilities(&self) -> &'static Capabilities;
+
+    /// The kind of broker, as in `type`.
+    fn kind(&self) -> &'static str {
+        self.capabilities().kind
+    }
+
+    /// The address of the broker for people: the URL without its password.
+    fn place(&self) -> String;
+
+    /// The mistakes in these settings that show without a connection, each as a sentence.
+    fn problems(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// A destination as settings and `reply_to` fields write it.
+    fn destination(&self, text: &str) -> Destination {
+        Destination::new(text)
+    }
+
+    /// Whether this pattern of `allow` matches a destination that a producer names.
+    fn allows(&self, pattern: &str, to: &Destination) -> bool;
+
+    /// Why nobody may publish here: a wildcard, or a destination of the broker or of its clients (`$JS.>`, `_INBOX.>`).
+    fn forbidden(&self, to: &Destination) -> Option<String>;
+
+    /// Whether this pattern of `allow` can match several destinations.
+    fn is_pattern(&self, pattern: &str) -> bool {
+        self.forbidden(&Destination::new(pattern)).is_some()
+    }
+
+    /// Why this is no pattern of `allow`, and what to write instead.
+    fn pattern_problem(&self, _pattern: &str) -> Option<(String, String)> {
+        None
+    }
+
+    /// Whether this pattern of `allow` matches any destination on this exchange.
+    fn allows_exchange(&self, _pattern: &str, _exchange: &str) -> bool {
+        false
+    }
+
+    /// Why an ingest cannot read this topic.
+    fn unreadable(&self, _topic: &str) -> Option<String> {
+        None
+    }
+
+    /// Whether a reader of this topic receives what is published to the destination, as far as the names tell.
+    fn reads(&self, topic: &str, to: &Destination) -> bool {
+        to.exchange.is_empty() && topic == to.address
+    }
+
+    /// Whether a header can be published here. `Ok(false)`: the header is dropped, because it would change the publication.
+    /// `Err`: why the message is refused. `is_own`: the message was read from this kind of broker.
+    fn carries(&self, _header: &Header, _is_own: bool) -> Result<bool, String> {
+        Ok(true)
+    }
+
+    /// The destination of a span about a message, by OpenTelemetry's semantic conventions.
+    fn span_destination(&self, to: &Destination) -> String {
+        to.address.clone()
+    }
+
+    /// Attributes of a span about a message, by OpenTelemetry's semantic conventions for this system. `group` is empty for a publication.
+    fn span_attributes(&self, _to: &Destination, _group: &str, _message: &Message) -> Vec<(&'static str, Value)> {
+        vec![("messaging.system", self.kind().into())]
+    }
+
+    /// Opens a source: connected, its consumer found or created, ready for `recv`. Creates a missing consumer, never a topic.
+    async fn source(&self, options: SourceOptions) -> Result<Box<dyn Source>, ConnectorError>;
+
+    /// Checks whether a source could be opened, and changes nothing. The errors are those of [`Connector::source`]: `Missing` for the topic.
+    async fn look(&self, options: &SourceOptions) -> Result<Reader, ConnectorError>;
+
+    /// Risks of what a source would read, where the broker shows them. Changes nothing.
+    async fn cautions(&self, _options: &SourceOptions) -> Result<Vec<Caution>, ConnectorError> {
+        Ok(Vec::new())
+    }
+
+    /// Opens a sink. A publication without an answer for `publish_timeout` is reported as unknown.
+    async fn sink(&self, publish_timeout: Duration) -> Result<(Box<dyn Sink>, Outcomes), ConnectorError>;
+
+    /// Creates a missing destination; leaves an existing one unchanged.
+    async fn declare(&self, to: &Destination, role: Role) -> Result<Declared, ConnectorError>;
+
+    /// Creates what a source of these options reads, where missing; leaves what exists unchanged.
+    async fn declare_source(&self, options: &SourceOptions) -> Result<Declared, ConnectorError> {
+        self.declare(&Destination::new(&options.topic), Role::Ingest).await
+    }
+}

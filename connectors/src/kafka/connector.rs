@@ -1,0 +1,114 @@
+//! Kafka as a [`Connector`].
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use super::config::Config;
+use super::{sink, source, topic};
+use crate::{
+    Capabilities, Caution, Connector, ConnectorError, Declared, Destination, Header, Message, Outcomes, Reader, Role, Sink, Source,
+    SourceOptions, Value,
+};
+
+/// How Kafka differs from other brokers.
+pub(crate) const CAPABILITIES: Capabilities = Capabilities {
+    start_is_the_groups: true,
+    reports_redelivery: false,
+    keys: true,
+    byte_headers: true,
+    ..Capabilities::new("kafka", "Kafka", "topic")
+};
+
+#[async_trait]
+impl Connector for Config {
+    fn capabilities(&self) -> &'static Capabilities {
+        &CAPABILITIES
+    }
+
+    fn place(&self) -> String {
+        Config::place(self)
+    }
+
+    fn problems(&self) -> Vec<String> {
+        Config::problems(self)
+    }
+
+    fn allows(&self, pattern: &str, to: &Destination) -> bool {
+        topic::allows(pattern, to)
+    }
+
+    fn forbidden(&self, to: &Destination) -> Option<String> {
+        topic::forbidden(to)
+    }
+
+    fn unreadable(&self, topic: &str) -> Option<String> {
+        topic::forbidden(&Destination::new(topic))
+    }
+
+    fn carries(&self, header: &Header, _is_own: bool) -> Result<bool, String> {
+        if header.name.contains('\0') {
+            return Err("the name has a NUL byte, which the Kafka client does not take".to_owned());
+        }
+        match &header.value {
+            Value::Null | Value::Bytes(_) => Ok(true),
+            value if value.plain().is_some() => Ok(true),
+            _ => Err("the value is neither text, a number nor bytes, and Kafka has no other: send text".to_owned()),
+        }
+    }
+
+    fn span_attributes(&self, _to: &Destination, group: &str, message: &Message) -> Vec<(&'static str, Value)> {
+        let mut attributes = vec![("messaging.system", "kafka".into())];
+        if !group.is_empty() {
+            attributes.push(("messaging.consumer.group.name", group.into()));
+        }
+        if !message.has_body {
+            attributes.push(("messaging.kafka.message.tombstone", Value::Bool(true)));
+        }
+        if let Some(at) = &message.position {
+            attributes.push(("messaging.destination.partition.id", Value::Text(at.partition.to_string())));
+            attributes.push(("messaging.kafka.offset", Value::I64(i64::try_from(at.offset).unwrap_or(i64::MAX))));
+        }
+        attributes
+    }
+
+    async fn source(&self, options: SourceOptions) -> Result<Box<dyn Source>, ConnectorError> {
+        Ok(Box::new(source::open(self, options).await?))
+    }
+
+    async fn look(&self, options: &SourceOptions) -> Result<Reader, ConnectorError> {
+        source::look(self, options).await
+    }
+
+    async fn cautions(&self, options: &SourceOptions) -> Result<Vec<Caution>, ConnectorError> {
+        topic::cautions(self, &options.topic).await
+    }
+
+    async fn sink(&self, publish_timeout: Duration) -> Result<(Box<dyn Sink>, Outcomes), ConnectorError> {
+        let (sink, outcomes) = sink::open(self, publish_timeout).await?;
+        Ok((Box::new(sink), outcomes))
+    }
+
+    async fn declare(&self, to: &Destination, role: Role) -> Result<Declared, ConnectorError> {
+        topic::declare(self, to, role).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Position;
+
+    #[test]
+    fn a_span_of_a_read_tombstone_has_its_group_and_position() {
+        let message = Message { position: Some(Position { log: "in".to_owned(), partition: 3, offset: 42 }), ..Message::default() };
+        let expected = [
+            ("messaging.system", "kafka".into()),
+            ("messaging.consumer.group.name", "dwell".into()),
+            ("messaging.kafka.message.tombstone", Value::Bool(true)),
+            ("messaging.destination.partition.id", "3".into()),
+            ("messaging.kafka.offset", Value::I64(42)),
+        ];
+        assert_eq!(Config::at("h:1").span_attributes(&Destination::new("in"), "dwell", &message), expected);
+    }
+}

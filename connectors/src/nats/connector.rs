@@ -1,0 +1,100 @@
+//! NATS JetStream as a [`Connector`].
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use super::config::Config;
+use super::{sink, source, stream, subject};
+use crate::{
+    Capabilities, Connector, ConnectorError, Declared, Destination, Header, Outcomes, Reader, Role, Sink, Source, SourceOptions, Value,
+};
+
+/// How NATS differs from other brokers.
+pub(crate) const CAPABILITIES: Capabilities = Capabilities {
+    header_lines: true,
+    finds_patterns: true,
+    log_filter: "async_nats=warn",
+    ..Capabilities::new("nats", "NATS", "subject")
+};
+/// Headers that change a publication.
+const CONTROLS: [&str; 3] = ["nats-rollup", "nats-ttl", "nats-msg-id"];
+
+#[async_trait]
+impl Connector for Config {
+    fn capabilities(&self) -> &'static Capabilities {
+        &CAPABILITIES
+    }
+
+    fn place(&self) -> String {
+        Config::place(self)
+    }
+
+    fn problems(&self) -> Vec<String> {
+        Config::problems(self)
+    }
+
+    fn allows(&self, pattern: &str, to: &Destination) -> bool {
+        subject::allows(pattern, to)
+    }
+
+    fn forbidden(&self, to: &Destination) -> Option<String> {
+        subject::forbidden(to)
+    }
+
+    fn reads(&self, topic: &str, to: &Destination) -> bool {
+        to.exchange.is_empty() && (topic == to.address || subject::allows(topic, to))
+    }
+
+    fn carries(&self, header: &Header, is_own: bool) -> Result<bool, String> {
+        let name = header.name.to_ascii_lowercase();
+        if is_own {
+            // The sink sets its own `Nats-Msg-Id`.
+            if name.starts_with("nats-expected-") || CONTROLS.contains(&name.as_str()) {
+                return Ok(false);
+            }
+        } else if name.starts_with("nats-") {
+            return Err("it would control NATS, and the request comes from another broker: leave it out".to_owned());
+        }
+        if name.is_empty() || !name.bytes().all(|byte| byte.is_ascii_graphic() && byte != b':') {
+            return Err("NATS does not take this name: use visible ASCII without a colon".to_owned());
+        }
+        match &header.value {
+            Value::Text(text) if text.contains(['\r', '\n']) => {
+                Err("the value has more than one line, which NATS does not take".to_owned())
+            }
+            value if value.plain().is_some() => Ok(true),
+            _ => Err("the value is not text, and NATS has only text: send text".to_owned()),
+        }
+    }
+
+    async fn source(&self, options: SourceOptions) -> Result<Box<dyn Source>, ConnectorError> {
+        Ok(Box::new(source::open(self, options).await?))
+    }
+
+    async fn look(&self, options: &SourceOptions) -> Result<Reader, ConnectorError> {
+        source::look(self, options).await
+    }
+
+    async fn sink(&self, publish_timeout: Duration) -> Result<(Box<dyn Sink>, Outcomes), ConnectorError> {
+        let (sink, outcomes) = sink::open(self, publish_timeout).await?;
+        Ok((Box::new(sink), outcomes))
+    }
+
+    async fn declare(&self, to: &Destination, role: Role) -> Result<Declared, ConnectorError> {
+        stream::declare(self, to, role).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Message;
+
+    #[test]
+    fn a_span_has_the_system_and_the_subject() {
+        let (config, to) = (Config::at("nats://h"), Destination::new("delay.in"));
+        assert_eq!(config.span_attributes(&to, "dwell", &Message::default()), [("messaging.system", "nats".into())]);
+        assert_eq!(config.span_destination(&to), "delay.in");
+    }
+}

@@ -1,0 +1,54 @@
+//! Only `connectors/` knows brokers by name: a new broker is one folder and one line, and changes nothing in `src/`.
+
+use std::fs;
+use std::path::Path;
+
+use super::tidy::files;
+
+/// Text in `src/` that may name a broker: the file, the text, and the reason.
+const ALLOWED: [(&str, &str, &str); 2] = [
+    ("src/request/dialect.rs", "nats-schedule", "headers of another scheduler, a format that any broker can carry"),
+    ("src/http/openapi.rs", "for Kafka, RabbitMQ and NATS JetStream", "describes the product"),
+];
+
+/// The folders of `connectors/src` that implement `Connector`, without the memory broker, and further names of these brokers.
+fn names() -> Vec<String> {
+    let folders = files(&["connectors/src"], "/connector.rs");
+    let folders = folders.iter().filter_map(|path| path.parent()?.file_name()?.to_str().map(str::to_owned));
+    let names: Vec<String> = folders.filter(|name| name != "src" && name != "memory").collect();
+    assert!(names.len() >= 3, "{names:?}");
+    names.into_iter().chain(["rabbit", "lapin", "jetstream"].map(str::to_owned)).collect()
+}
+
+/// The code of a file: no comments, nothing from the tests on.
+fn code(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let lines = text.lines().enumerate().take_while(|(_, line)| !line.starts_with("#[cfg(test)]"));
+    let lines = lines.filter(|(_, line)| !line.trim_start().starts_with("//"));
+    lines.map(|(number, line)| (number + 1, line.split_once(" // ").map_or(line, |(code, _)| code)))
+}
+
+#[test]
+fn no_code_outside_the_connectors_names_a_broker() {
+    let (names, root) = (names(), Path::new(env!("CARGO_MANIFEST_DIR")));
+    let mut unused: Vec<_> = ALLOWED.iter().collect();
+    let mut found = Vec::new();
+    for path in files(&["src"], ".rs") {
+        let shown = path.strip_prefix(root).unwrap().display().to_string();
+        if shown.ends_with("tests.rs") || shown.contains("/tests/") {
+            continue;
+        }
+        for (number, line) in code(&fs::read_to_string(&path).unwrap()) {
+            let mut rest = line.to_owned();
+            for entry in ALLOWED.iter().filter(|(file, text, _)| *file == shown && line.contains(text)) {
+                rest = rest.replace(entry.1, "");
+                unused.retain(|other| *other != entry);
+            }
+            let rest = rest.to_lowercase();
+            if names.iter().any(|name| rest.contains(name)) {
+                found.push(format!("{shown}:{number}: {}", line.trim()));
+            }
+        }
+    }
+    assert!(found.is_empty(), "ask `Capabilities` or `Connector` in connectors/ instead of naming a broker: {found:#?}");
+    assert!(unused.is_empty(), "nothing needs these exceptions any more: {unused:?}");
+}
