@@ -20,10 +20,10 @@ fn names() -> Vec<String> {
     names.into_iter().chain(["rabbit", "lapin", "jetstream"].map(str::to_owned)).collect()
 }
 
-/// The code of a file: no comments, nothing from the tests on.
+/// The code of a file: no comments, no features, nothing from the tests on.
 fn code(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let lines = text.lines().enumerate().take_while(|(_, line)| !line.starts_with("#[cfg(test)]"));
-    let lines = lines.filter(|(_, line)| !line.trim_start().starts_with("//"));
+    let lines = lines.filter(|(_, line)| !["//", "#[cfg("].iter().any(|start| line.trim_start().starts_with(start)));
     lines.map(|(number, line)| (number + 1, line.split_once(" // ").map_or(line, |(code, _)| code)))
 }
 
