@@ -9,7 +9,7 @@ use crate::pages::{root, text_of};
 /// The words that a closed set is written as: of lines `TYPE::Variant => "word"`.
 fn words_of(type_name: &str) -> BTreeSet<String> {
     let start = format!("{type_name}::");
-    let mut folders: Vec<PathBuf> = ["src", "engine", "connectors", "message"].iter().map(|folder| root().join(folder)).collect();
+    let mut folders: Vec<PathBuf> = ["src", "core", "engine", "connectors"].iter().map(|folder| root().join(folder)).collect();
     let mut words = BTreeSet::new();
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(&folder).into_iter().flatten() {
