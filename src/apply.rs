@@ -6,14 +6,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::clock;
-use crate::fleet::Heads;
+use crate::fleet::WakeUps;
 use crate::job::{Action, Verdict};
 use crate::reconnect::Backoff;
 use crate::request::{Act, Request};
 use crate::store::Store;
-use crate::store::batch::{Applied, Asked};
+use crate::store::batch::{Applied, RequestRef};
 use crate::store::error::{Class, StoreError};
-use crate::store::inbound::{Answer, Head};
+use crate::store::schedule::{Answer, WakeUp};
 use crate::telemetry::Metrics;
 use crate::telemetry::trace::Traces;
 
@@ -73,12 +73,12 @@ impl<'a> Sent<'a> {
     }
 
     /// Sends those that have no answer yet, in their order; the buckets whose readers must wake earlier than they think.
-    pub async fn send(&mut self, store: &Store, default_retry_ms: &[u64]) -> Vec<Head> {
+    pub async fn send(&mut self, store: &Store, default_retry_ms: &[u64]) -> Vec<WakeUp> {
         let (mut sending, mut all_heads) = (std::mem::take(&mut self.open), Vec::new());
         while !sending.is_empty() {
-            let asked: Vec<Asked<'_>> = sending.iter().map(|at| (&self.requests[*at]).into()).collect();
-            let Applied { answers, heads } = store.apply(&asked, default_retry_ms).await;
-            all_heads.extend(heads);
+            let asked: Vec<RequestRef<'_>> = sending.iter().map(|at| (&self.requests[*at]).into()).collect();
+            let Applied { answers, wake_ups } = store.apply(&asked, default_retry_ms).await;
+            all_heads.extend(wake_ups);
             for (at, answer) in std::mem::take(&mut sending).into_iter().zip(answers) {
                 match &answer {
                     Ok(Answer { verdict: Verdict::Duplicate, .. }) if self.requests[at].take_another_id() => sending.push(at),
@@ -120,8 +120,8 @@ impl<'a> Sent<'a> {
 pub struct Apply {
     /// The store.
     pub store: Arc<Store>,
-    /// Whom to wake for new heads.
-    pub heads: Heads,
+    /// Whom to wake for wake-ups.
+    pub wake_ups: WakeUps,
     /// Counts.
     pub metrics: Metrics,
     /// Spans.
@@ -138,8 +138,8 @@ impl Apply {
     pub async fn all(&self, requests: &mut [Request], patience: &mut impl Patience) -> Vec<Result<Answer, StoreError>> {
         let mut sent = Sent::new(requests);
         loop {
-            let heads = sent.send(&self.store, &self.retry_ms).await;
-            self.heads.wake(heads).await;
+            let wake_ups = sent.send(&self.store, &self.retry_ms).await;
+            self.wake_ups.wake(wake_ups).await;
             match sent.failed() {
                 Some(error) if patience.again(error).await => sent.keep(|at| patience.is_wanted(at)),
                 _ => break,

@@ -19,7 +19,7 @@ use crate::apply::{Apply, Together};
 use crate::clock;
 use crate::config::Settings;
 use crate::dispatch::{self, Dispatch};
-use crate::fleet::{self, Fleet, Heads};
+use crate::fleet::{self, Fleet, WakeUps};
 use crate::http::Readiness;
 use crate::publisher::Publisher;
 use crate::rescue::Rescue;
@@ -175,11 +175,11 @@ impl Bridge {
                 ((link.name.clone(), sender), (link.name.clone(), receiver))
             })
             .unzip();
-        let heads = Heads::new(store.clone(), head_senders, fleet.clone());
+        let wake_ups = WakeUps::new(store.clone(), head_senders, fleet.clone());
         let publishers: HashMap<String, Publisher> = links.iter().map(|link| (link.name.clone(), link.publisher.clone())).collect();
         let apply = Apply {
             store: store.clone(),
-            heads: heads.clone(),
+            wake_ups: wake_ups.clone(),
             metrics: metrics.clone(),
             traces: traces.clone(),
             retry_ms: settings.delivery.retry_ms.clone(),
@@ -194,7 +194,7 @@ impl Bridge {
         }
         for link in links {
             let Link { name, publisher, reports } = link;
-            let Some((heads, broker)) = head_receivers.remove(&name).zip(settings.brokers.get(&name)) else { continue };
+            let Some((wake_ups, broker)) = head_receivers.remove(&name).zip(settings.brokers.get(&name)) else { continue };
             let dead = Some(&settings.delivery.dead).filter(|dead| !dead.is_empty()).map(|dead| publisher.connector().destination(dead));
             let parts = dispatch::Parts {
                 store: store.clone(),
@@ -207,7 +207,7 @@ impl Bridge {
                 metrics: metrics.clone(),
                 traces: traces.clone(),
                 fleet: fleet.clone(),
-                heads,
+                wake_ups,
             };
             let (stop, give_up) = (bridge.stop.clone(), bridge.give_up.clone());
             bridge.workers.spawn(async move {
@@ -215,7 +215,7 @@ impl Bridge {
                 Ok("a dispatcher")
             });
         }
-        bridge.start_helpers(settings, roles, metrics, fleet_sender, fleet, heads);
+        bridge.start_helpers(settings, roles, metrics, fleet_sender, fleet, wake_ups);
         Ok(bridge)
     }
 
@@ -226,7 +226,7 @@ impl Bridge {
         metrics: &Metrics,
         sender: watch::Sender<Fleet>,
         fleet: watch::Receiver<Fleet>,
-        heads: Heads,
+        wake_ups: WakeUps,
     ) {
         let sweep = Sweep::new(self.store.clone(), &settings.delivery, metrics.clone(), fleet.clone());
         let stop = self.helpers_stop.clone();
@@ -237,7 +237,7 @@ impl Bridge {
         if !roles.dispatch {
             return;
         }
-        let rescue = Rescue::new(self.store.clone(), settings.delivery.clone(), metrics.clone(), fleet, heads.clone());
+        let rescue = Rescue::new(self.store.clone(), settings.delivery.clone(), metrics.clone(), fleet, wake_ups.clone());
         // What it took over it also settles, before the drain: so it stops with the workers.
         let stop = self.stop.clone();
         self.workers.spawn(async move {
@@ -251,7 +251,7 @@ impl Bridge {
         });
         let (redis, channel, stop) = (settings.redis.clone(), self.store.keys().wake(), self.helpers_stop.clone());
         self.helpers.spawn(async move {
-            fleet::hear(redis, channel, heads, stop).await;
+            fleet::hear(redis, channel, wake_ups, stop).await;
             Ok("the listener")
         });
     }

@@ -39,7 +39,7 @@ use crate::config::{Broker, Delivery};
 use crate::fleet::Fleet;
 use crate::publisher::{Publisher, Reports};
 use crate::store::Store;
-use crate::store::inbound::Head;
+use crate::store::schedule::WakeUp;
 use crate::telemetry::Metrics;
 use crate::telemetry::trace::Traces;
 use claim_scheduler::{ClaimAnswer, ClaimScheduler};
@@ -57,7 +57,7 @@ pub struct Dispatch {
     publisher: Publisher,
     reports: Reports,
     fleet: watch::Receiver<Fleet>,
-    heads: mpsc::UnboundedReceiver<Head>,
+    wake_ups: mpsc::UnboundedReceiver<WakeUp>,
     scheduler: ClaimScheduler,
     in_flight: InFlight,
     settler: Settler,
@@ -86,7 +86,7 @@ pub struct Parts {
     /// The living instances.
     pub fleet: watch::Receiver<Fleet>,
     /// Wake-ups: jobs of this broker that others scheduled.
-    pub heads: mpsc::UnboundedReceiver<Head>,
+    pub wake_ups: mpsc::UnboundedReceiver<WakeUp>,
 }
 
 impl Dispatch {
@@ -103,7 +103,7 @@ impl Dispatch {
             publisher: parts.publisher,
             reports: parts.reports,
             fleet: parts.fleet,
-            heads: parts.heads,
+            wake_ups: parts.wake_ups,
         }
     }
 
@@ -152,7 +152,7 @@ impl Dispatch {
                     }
                 }
                 () = give_up.cancelled(), if stopping && !self.in_flight.is_confirmed() => self.in_flight.abandon(&mut self.settler),
-                Some(head) = self.heads.recv(), if !stopping => self.scheduler.wake_up(&head),
+                Some(head) = self.wake_ups.recv(), if !stopping => self.scheduler.wake_up(&head),
                 Ok(()) = self.fleet.changed(), if !stopping => self.scheduler.set_fleet(&self.fleet.borrow_and_update()),
                 Ok(()) = connected.changed() => {
                     if *connected.borrow() {

@@ -1,4 +1,4 @@
-//! The instances of a namespace: who lives, who reads which bucket first, and how new heads reach every reader.
+//! The instances of a namespace: who lives, who reads which bucket first, and how wake-ups reach every reader.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::config::Redis;
 use crate::reconnect::Backoff;
 use crate::store::Store;
 use crate::store::fleet::listen;
-use crate::store::inbound::Head;
+use crate::store::schedule::WakeUp;
 
 /// How often an instance beats. Well under the 10 s after which it counts as silent.
 const BEAT: Duration = Duration::from_secs(3);
@@ -92,23 +92,23 @@ impl Fleet {
     }
 }
 
-/// Where new heads go: to the dispatchers of this process, and to the other instances.
+/// Where wake-ups go: to the dispatchers of this process, and to the other instances.
 #[derive(Clone)]
-pub struct Heads {
-    dispatchers: Arc<HashMap<String, mpsc::UnboundedSender<Head>>>,
+pub struct WakeUps {
+    dispatchers: Arc<HashMap<String, mpsc::UnboundedSender<WakeUp>>>,
     store: Arc<Store>,
     fleet: watch::Receiver<Fleet>,
 }
 
-impl Heads {
+impl WakeUps {
     /// For the dispatchers of these brokers.
     #[must_use]
-    pub fn new(store: Arc<Store>, dispatchers: HashMap<String, mpsc::UnboundedSender<Head>>, fleet: watch::Receiver<Fleet>) -> Self {
-        Heads { dispatchers: Arc::new(dispatchers), store, fleet }
+    pub fn new(store: Arc<Store>, dispatchers: HashMap<String, mpsc::UnboundedSender<WakeUp>>, fleet: watch::Receiver<Fleet>) -> Self {
+        WakeUps { dispatchers: Arc::new(dispatchers), store, fleet }
     }
 
     /// Wakes the dispatcher of this process.
-    pub fn wake_own(&self, head: Head) {
+    pub fn wake_own(&self, head: WakeUp) {
         if let Some(dispatcher) = self.dispatchers.get(&head.broker) {
             // A dispatcher that ended needs no wake-up.
             let _ = dispatcher.send(head);
@@ -117,23 +117,23 @@ impl Heads {
 
     /// Wakes the dispatchers of this process, and the other instances where there are any. For a broker that this process does not deliver to
     /// there must be: an instance that delivers nothing does not follow who lives.
-    pub async fn wake(&self, heads: Vec<Head>) {
-        let foreign: Vec<Head> = {
+    pub async fn wake(&self, wake_ups: Vec<WakeUp>) {
+        let foreign: Vec<WakeUp> = {
             let fleet = self.fleet.borrow();
-            let is_foreign = |head: &&Head| !self.dispatchers.contains_key(&head.broker) || fleet.has_others(&head.broker);
-            heads.iter().filter(is_foreign).cloned().collect()
+            let is_foreign = |head: &&WakeUp| !self.dispatchers.contains_key(&head.broker) || fleet.has_others(&head.broker);
+            wake_ups.iter().filter(is_foreign).cloned().collect()
         };
         if let Err(error) = self.store.wake_others(&foreign).await {
             tracing::debug!(%error, "wake-ups were not sent, the floor poll of the others finds the jobs");
         }
-        heads.into_iter().for_each(|head| self.wake_own(head));
+        wake_ups.into_iter().for_each(|head| self.wake_own(head));
     }
 
-    /// Has the dispatchers of this process read every bucket: heads of which others told may not have been heard.
+    /// Has the dispatchers of this process read every bucket: wake-ups of which others told may not have been heard.
     fn wake_all(&self) {
         for broker in self.dispatchers.keys() {
             for bucket in 0..self.store.keys().buckets() {
-                self.wake_own(Head { bucket, due_ms: 0, broker: broker.clone() });
+                self.wake_own(WakeUp { bucket, due_ms: 0, broker: broker.clone() });
             }
         }
     }
@@ -167,12 +167,12 @@ pub async fn beat(store: Arc<Store>, fleet: watch::Sender<Fleet>, stop: Cancella
 }
 
 /// Listens for the wake-ups of other instances until told to stop. What was said while nobody listened is made up for by reading every bucket.
-pub async fn hear(settings: Redis, channel: String, heads: Heads, stop: CancellationToken) {
+pub async fn hear(settings: Redis, channel: String, wake_ups: WakeUps, stop: CancellationToken) {
     let mut backoff = Backoff::link();
     loop {
         let began = clock::now();
-        let listening = || heads.wake_all();
-        let heard = |head| heads.wake_own(head);
+        let listening = || wake_ups.wake_all();
+        let heard = |head| wake_ups.wake_own(head);
         tokio::select! {
             () = stop.cancelled() => return,
             ended = listen(&settings, &channel, listening, heard) => {

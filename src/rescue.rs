@@ -11,15 +11,15 @@ use tokio_util::sync::CancellationToken;
 use crate::clock::{self, Instant};
 use crate::config::Delivery;
 use crate::dispatch::lease_of;
-use crate::fleet::{Fleet, Heads};
+use crate::fleet::{Fleet, WakeUps};
 use crate::job::DeadReason;
 use crate::reconnect::jitter;
 use crate::retry::{self, CRASHES_MAX, Next};
 use crate::store::Store;
 use crate::store::error::{Class, StoreError};
-use crate::store::inbound::{CALL_BYTES, CALL_JOBS, Head};
 use crate::store::lease::Lease;
-use crate::store::settle::{Bury, Release, Retry, Stood};
+use crate::store::schedule::{CALL_BYTES, CALL_JOBS, WakeUp};
+use crate::store::settle::{Bury, Release, Retry, SettleResult};
 use crate::telemetry::{DuplicateCause, Metrics};
 
 /// How often the preferred reader of a bucket looks for leases past their time: what a crash adds to the lease.
@@ -36,14 +36,14 @@ pub struct Rescue {
     rules: Delivery,
     metrics: Metrics,
     fleet: watch::Receiver<Fleet>,
-    heads: Heads,
+    wake_ups: WakeUps,
 }
 
 impl Rescue {
     /// An agent that is not running yet.
     #[must_use]
-    pub fn new(store: Arc<Store>, rules: Delivery, metrics: Metrics, fleet: watch::Receiver<Fleet>, heads: Heads) -> Self {
-        Rescue { store, rules, metrics, fleet, heads }
+    pub fn new(store: Arc<Store>, rules: Delivery, metrics: Metrics, fleet: watch::Receiver<Fleet>, wake_ups: WakeUps) -> Self {
+        Rescue { store, rules, metrics, fleet, wake_ups }
     }
 
     /// Rescues until told to stop.
@@ -76,7 +76,7 @@ impl Rescue {
         let layout = self.store.layout();
         let mut groups: HashMap<Option<String>, Vec<(u16, bool)>> = HashMap::new();
         for (bucket, preferred) in buckets {
-            let home = layout.as_ref().and_then(|layout| self.store.home(layout, bucket));
+            let home = layout.as_ref().and_then(|layout| self.store.master_of(layout, bucket));
             groups.entry(home).or_default().push((bucket, preferred));
         }
         groups.into_values().collect()
@@ -111,7 +111,7 @@ impl Rescue {
                 Ok(deadline) => next = next.into_iter().chain(deadline.filter(|_| preferred)).min(),
                 Err(error) => {
                     tracing::debug!(bucket, %error, "rescuing failed, trying again");
-                    if self.store.is_spread() && is_away(&error) {
+                    if self.store.is_cluster() && is_away(&error) {
                         // The others of this master would be waited for as long, and the other masters' next pass with them.
                         break;
                     }
@@ -127,7 +127,7 @@ impl Rescue {
             let taken = self.store.rescue(bucket, lease_of(&self.rules), CALL_JOBS, CALL_BYTES).await?;
             let broken = taken.broken.into_iter().map(|broken| {
                 tracing::error!(id = %broken.id, bucket, why = broken.why, "a stored job cannot be read, it is kept among the dead");
-                Bury { job: broken.held(), reason: DeadReason::Invalid, error: broken.why }
+                Bury { job: broken.token(), reason: DeadReason::Invalid, error: broken.why }
             });
             let mut buries: Vec<Bury> = broken.collect();
             for (broker, leases) in by_broker(taken.jobs) {
@@ -135,7 +135,11 @@ impl Rescue {
             }
             if !buries.is_empty() {
                 let stood = self.store.bury(bucket, &buries).await?;
-                buries.iter().zip(stood).filter(|(_, stood)| *stood == Stood::Settled).for_each(|(bury, _)| self.metrics.dead(bury.reason));
+                buries
+                    .iter()
+                    .zip(stood)
+                    .filter(|(_, stood)| *stood == SettleResult::Settled)
+                    .for_each(|(bury, _)| self.metrics.dead(bury.reason));
             }
             if !taken.more {
                 let ahead_us = taken.next_ms.map(|ms| ms.saturating_mul(1000).saturating_sub(taken.now_us));
@@ -147,7 +151,7 @@ impl Rescue {
     async fn settle(&self, bucket: u16, broker: &str, leases: Vec<Lease>, buries: &mut Vec<Bury>) -> Result<(), StoreError> {
         let (mut releases, mut retries) = (Vec::new(), Vec::new());
         for lease in leases {
-            let job = lease.held();
+            let job = lease.token();
             if lease.state.held {
                 let error = "the consumer did not finish it within the ttr".to_owned();
                 let (wait_ms, dies) = match retry::next(&lease.record.job, &lease.state, &self.rules.retry_ms, DeadReason::RetriesExhausted)
@@ -179,7 +183,7 @@ impl Rescue {
         let soonest = retries.iter().map(|retry| retry.wait_ms).chain(releases.iter().map(|_| 0)).min();
         if let Some(wait_ms) = soonest {
             let due_ms = self.store.now_ms() + i64::try_from(wait_ms).unwrap_or(i64::MAX / 2);
-            self.heads.wake(vec![Head { bucket, broker: broker.to_owned(), due_ms }]).await;
+            self.wake_ups.wake(vec![WakeUp { bucket, broker: broker.to_owned(), due_ms }]).await;
         }
         Ok(())
     }

@@ -12,9 +12,9 @@ use utoipa::openapi::schema::SchemaType;
 use utoipa::openapi::{Object, ObjectBuilder, Type};
 
 use crate::job::{self, Action, Confirm, JobId};
-use crate::store::inbound::Answer;
-use crate::store::read::{Found, Place};
+use crate::store::read::{Place, StoredJob};
 use crate::store::record::Record;
+use crate::store::schedule::Answer;
 use crate::units::{show_duration_ms, show_time_ms};
 
 mod stats;
@@ -71,7 +71,7 @@ pub struct Job {
 impl Job {
     /// A job as it was found. `default_retry_ms` is the array of one that brought none.
     #[must_use]
-    pub fn of(found: &Found, default_retry_ms: &[u64]) -> Self {
+    pub fn of(found: &StoredJob, default_retry_ms: &[u64]) -> Self {
         let job = &found.record.job;
         let state = found.state.as_ref();
         let due_ms = found.due_ms();
@@ -104,12 +104,12 @@ impl Job {
     pub fn asked(id: &JobId, job: job::Job, due_ms: i64, default_retry_ms: &[u64]) -> Self {
         let size = job.body.len();
         let record = Record { job, generated: false, generation: [0; 8], fingerprint: [0; 8] };
-        Job::of(&Found { id: id.clone(), place: Place::Scheduled, score_ms: due_ms, record, state: None, size }, default_retry_ms)
+        Job::of(&StoredJob { id: id.clone(), place: Place::Scheduled, score_ms: due_ms, record, state: None, size }, default_retry_ms)
     }
 
     /// The same with its body, which `found` must hold.
     #[must_use]
-    pub fn with_body(mut self, found: &Found) -> Self {
+    pub fn with_body(mut self, found: &StoredJob) -> Self {
         self.body_base64 = Some(STANDARD.encode(&found.record.job.body));
         self
     }
@@ -204,7 +204,7 @@ mod tests {
     use super::*;
     use crate::store::read::Counts;
 
-    fn found() -> Found {
+    fn found() -> StoredJob {
         let headers = [("a", "1"), ("b", "2"), ("a", "3")].into_iter().fold(Headers::default(), |mut headers, (name, value)| {
             headers.push(name, Value::from(value));
             headers
@@ -228,7 +228,7 @@ mod tests {
             body: "hello".into(),
         };
         let record = Record { job, generated: false, generation: [0; 8], fingerprint: [0; 8] };
-        Found { id: JobId::new("x").unwrap(), place: Place::Scheduled, score_ms: 1_800_000_000_000, record, state: None, size: 5 }
+        StoredJob { id: JobId::new("x").unwrap(), place: Place::Scheduled, score_ms: 1_800_000_000_000, record, state: None, size: 5 }
     }
 
     #[test]

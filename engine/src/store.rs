@@ -1,34 +1,34 @@
 //! The only place that knows Redis: jobs in buckets, each step a script, each script idempotent.
 //!
 //! - [`keys`]: every key; [`record`]: what a job looks like in Redis; [`scripts`]: the Lua files.
-//! - [`link`]: connections, rebuilt when they break; [`gate`]: those that wait for durability; [`meta`]: what a namespace is.
-//! - [`batch`]: requests, behind the gate; [`inbound`]: `schedule`; [`lease`]: `claim` and `rescue`; [`settle`]: `complete` to `bury`; [`act`]: `cancel` to `requeue`; [`read`], [`list`] and `horizon`: what is there; [`fleet`]: the instances.
+//! - [`client`]: connections, rebuilt when they break; [`gate`]: those that wait for durability; [`meta`]: what a namespace is.
+//! - [`batch`]: requests, behind the gate; [`schedule`]: `schedule`; [`lease`]: `claim` and `rescue`; [`settle`]: `complete` to `bury`; [`act`]: `cancel` to `requeue`; [`read`], [`list`] and `horizon`: what is there; [`fleet`]: the instances.
 //! - [`transfer`]: jobs of one broker become those of another.
 //! - [`fsck`]: damage, found and repaired.
-//! - [`permits`]: what the user may do; [`survey`]: what a start would find; both change nothing. [`vitals`]: what Redis spends.
+//! - [`acl`]: what the user may do; [`preflight`]: what a start would find; both change nothing. [`redis_stats`]: what Redis spends.
 
+pub mod acl;
 pub mod act;
 mod answer;
 pub mod batch;
+pub mod client;
 pub mod error;
 pub mod fleet;
 pub mod fsck;
 pub mod gate;
 mod horizon;
-pub mod inbound;
 pub mod keys;
 pub mod lease;
-pub mod link;
 pub mod list;
 pub mod meta;
-pub mod permits;
+pub mod preflight;
 pub mod read;
 pub mod record;
+pub mod redis_stats;
+pub mod schedule;
 pub mod scripts;
 pub mod settle;
-pub mod survey;
 pub mod transfer;
-pub mod vitals;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -39,10 +39,10 @@ use redis::{Cmd, Value};
 
 use crate::clock::{self, Instant};
 use crate::config::Redis;
+use client::{RedisClient, SlotLayout};
 use error::{Class, StoreError};
 use gate::Gate;
 use keys::Keys;
-use link::{Layout, Link};
 use scripts::{Name, Scripts};
 
 /// Hears of every call to Redis: the metrics do.
@@ -66,7 +66,7 @@ impl Observer for Unobserved {
 pub struct Store {
     keys: Keys,
     scripts: Scripts,
-    link: Link,
+    link: RedisClient,
     gate: Gate,
     observer: Arc<dyn Observer>,
     /// What it joined the namespace with: the settings, and its own brokers. `None` where it only reads and acts.
@@ -87,12 +87,12 @@ impl Store {
     /// Opens the namespace, which is made where it is new, and makes these brokers known to it. Refuses (class `Settings`) where the namespace
     /// has another number of buckets or another schema, or where Redis cannot give the durability or would evict jobs.
     pub async fn open(settings: &Redis, brokers: &[String], observer: Arc<dyn Observer>) -> Result<Store, StoreError> {
-        let link = Link::new(settings);
+        let link = RedisClient::new(settings);
         let facts = meta::facts(&link).await?;
         meta::refuse_replica(settings, &facts)?;
         let waits = gate::waits_of(settings, &facts)?;
         meta::refuse_eviction(&facts)?;
-        permits::refuse_unpermitted(&link, &Keys::new(&settings.namespace, settings.buckets)).await?;
+        acl::refuse_unpermitted(&link, &Keys::new(&settings.namespace, settings.buckets)).await?;
         let known = meta::join(&link, settings, brokers).await?;
         let joined = Some((settings.clone(), brokers.into()));
         let store = Store { joined, ..Store::over(settings, link, Gate::new(settings, Ok(waits)), known, observer) };
@@ -104,7 +104,7 @@ impl Store {
     /// Opens a namespace that exists, for reading and for actions of people: joins nothing. `Err` of class `Settings` where it does not exist.
     /// Where Redis cannot give the durability, it can be read, and actions are refused.
     pub async fn attach(settings: &Redis) -> Result<Store, StoreError> {
-        let link = Link::new(settings);
+        let link = RedisClient::new(settings);
         let facts = meta::facts(&link).await?;
         let waits = gate::waits_of(settings, &facts);
         let known = meta::read(&link, settings).await?;
@@ -112,7 +112,7 @@ impl Store {
         Ok(Store::over(&settings, link, Gate::new(&settings, waits), known, Arc::new(Unobserved)))
     }
 
-    fn over(settings: &Redis, link: Link, gate: Gate, known: meta::Meta, observer: Arc<dyn Observer>) -> Store {
+    fn over(settings: &Redis, link: RedisClient, gate: Gate, known: meta::Meta, observer: Arc<dyn Observer>) -> Store {
         Store {
             keys: Keys::new(&settings.namespace, known.buckets),
             scripts: Scripts::default(),
@@ -136,20 +136,20 @@ impl Store {
 
     /// Whether the buckets may be on several masters.
     #[must_use]
-    pub fn is_spread(&self) -> bool {
-        self.link.is_spread()
+    pub fn is_cluster(&self) -> bool {
+        self.link.is_cluster()
     }
 
     /// Where the masters of a cluster were when they were last asked for; `None` where there is no cluster, or they never were.
     #[must_use]
-    pub fn layout(&self) -> Option<Layout> {
+    pub fn layout(&self) -> Option<SlotLayout> {
         self.link.layout()
     }
 
     /// The master that this bucket had then, as host and port.
     #[must_use]
-    pub fn home(&self, layout: &Layout, bucket: u16) -> Option<String> {
-        layout.home(self.keys.jobs(bucket).as_bytes())
+    pub fn master_of(&self, layout: &SlotLayout, bucket: u16) -> Option<String> {
+        layout.master_of(self.keys.jobs(bucket).as_bytes())
     }
 
     /// Every broker of the namespace, also those of other instances.

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use dwell::job::{Conflict, Due, JobId};
 use dwell::request::{Origin, Schedule};
-use dwell::store::read::{Found, Place};
+use dwell::store::read::{Place, StoredJob};
 use dwell::store::record::{self, State};
 use dwell::view;
 
@@ -36,6 +36,6 @@ pub(crate) fn target(bytes: &[u8]) {
         let _ = dwell_connectors::fuzz::publishable(kind, promises::attempt(read.clone(), &id), 4096);
     }
     let size = read.job.body.len();
-    let found = Found { id, place: Place::Dead, score_ms: i64::MAX, record: read, state: state.ok(), size };
+    let found = StoredJob { id, place: Place::Dead, score_ms: i64::MAX, record: read, state: state.ok(), size };
     let _ = format!("{:?}", view::Job::of(&found, &[1]).with_body(&found));
 }

@@ -9,7 +9,7 @@ use tokio::sync::{Semaphore, SemaphorePermit, oneshot};
 use super::{Few, Patience};
 use crate::request::Request;
 use crate::store::error::StoreError;
-use crate::store::inbound::Answer;
+use crate::store::schedule::Answer;
 
 /// The most batches that are under way at a time: as many as wait side by side at the gate. Who comes meanwhile leaves with the next.
 const UNDER_WAY: usize = 4;

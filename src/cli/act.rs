@@ -91,9 +91,9 @@ async fn run(
     let mut request = [Request::Act(Act { seen_due: seen.0, seen_attempt: seen.1, ..act_on(action, id.clone(), due) })];
     let (mut sent, mut patience) = (Sent::new(&mut request), Few::default());
     loop {
-        let heads = sent.send(&store, &settings.delivery.retry_ms).await;
+        let wake_ups = sent.send(&store, &settings.delivery.retry_ms).await;
         // A wake-up that is lost costs a floor poll; the verdict stands.
-        let _ = store.wake_others(&heads).await;
+        let _ = store.wake_others(&wake_ups).await;
         match sent.failed() {
             Some(error) if patience.again(error).await => {}
             _ => break,

@@ -7,8 +7,8 @@ use super::table::{Column, table, width};
 use crate::clock;
 use crate::dispatch::lease_of;
 use crate::store::act::SweepRules;
+use crate::store::client::RedisClient;
 use crate::store::fsck::{self, Finding, Rules};
-use crate::store::link::Link;
 use crate::store::meta::look;
 
 const COLUMNS: [Column; 5] = [
@@ -31,7 +31,7 @@ pub(super) async fn run(common: &Common, args: &Args) -> Result<Exit, Stop> {
     let settings = common.settings()?;
     let delivery = &settings.delivery;
     // Which may be damaged: then it is judged by the settings.
-    let known = look(&Link::new(&settings.redis), &settings.redis).await.ok().flatten();
+    let known = look(&RedisClient::new(&settings.redis), &settings.redis).await.ok().flatten();
     let own = SweepRules::from(delivery);
     let rules = Rules {
         lease_ms: clock::whole_ms(lease_of(delivery)),

@@ -84,11 +84,11 @@ async fn transfer(common: &Common, from: &str, to: &str) -> Result<Exit, Stop> {
     };
     let done = store.transfer(from, to, judge).await?;
     // A wake-up that is lost costs a floor poll.
-    let _ = store.wake_others(&done.heads).await;
+    let _ = store.wake_others(&done.wake_ups).await;
     if let Some(stop) = closed {
         return Err(stop);
     }
-    let Transferred { scheduled, dead, reserved, refused, unreadable, heads: _ } = done;
+    let Transferred { scheduled, dead, reserved, refused, unreadable, wake_ups: _ } = done;
     let moved = Moved { broker: from, to, scheduled, dead, reserved, refused, unreadable };
     common.answer(&moved, &text(&moved))?;
     Ok(if reserved + refused + unreadable == 0 { Exit::Ok } else { Exit::NotFound })

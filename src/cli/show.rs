@@ -6,7 +6,7 @@ use super::exit::{Exit, Stop};
 use super::table::{clean, local, relative};
 use crate::job::JobId;
 use crate::store::Store;
-use crate::store::read::Found;
+use crate::store::read::StoredJob;
 use crate::units::{show_duration_ms, show_size};
 use crate::view;
 
@@ -43,7 +43,7 @@ pub(super) async fn run(common: &Common, args: &Args) -> Result<Exit, Stop> {
     Ok(Exit::Ok)
 }
 
-fn text(found: &Found, job: &view::Job, now_ms: i64) -> String {
+fn text(found: &StoredJob, job: &view::Job, now_ms: i64) -> String {
     let time = |ms: i64| format!("{} ({})", local(ms), relative(ms, now_ms));
     let state = match (job.awaiting_finish, found.state.as_ref().and_then(|state| state.reason)) {
         (true, _) => format!("{}, awaiting its consumer's finish until {}", job.state, time(found.score_ms)),

@@ -13,7 +13,7 @@ use crate::job::{Confirm, DeadReason, Late};
 use crate::outgoing;
 use crate::publisher::{ANSWER, Attempt, Publisher};
 use crate::store::lease::Lease;
-use crate::store::settle::{Bury, Held, Release, Retry};
+use crate::store::settle::{Bury, LeaseToken, Release, Retry};
 use crate::telemetry::Metrics;
 use crate::telemetry::trace::{About, Span, Traces};
 
@@ -53,8 +53,8 @@ pub(super) struct Unconfirmed {
 impl Unconfirmed {
     /// What settles it.
     #[must_use]
-    pub(super) fn held(&self) -> Held {
-        self.lease.held()
+    pub(super) fn held(&self) -> LeaseToken {
+        self.lease.token()
     }
 }
 
@@ -80,7 +80,7 @@ impl Attempts {
         }
         match lease.state.reason {
             Some(reason) if self.rules.dead.is_none() => {
-                Err(Settlement::Bury(Bury { job: lease.held(), reason, error: lease.state.last_error.clone() }))
+                Err(Settlement::Bury(Bury { job: lease.token(), reason, error: lease.state.last_error.clone() }))
             }
             Some(_) => Ok(self.rules.destination(lease)),
             None => self.late(lease).map_or_else(|| Ok(self.rules.destination(lease)), Err),
@@ -105,7 +105,7 @@ impl Attempts {
             Late::Fire => None,
             Late::Drop => {
                 self.metrics.late_dropped(1);
-                Some(Settlement::Drop(lease.held()))
+                Some(Settlement::Drop(lease.token()))
             }
             Late::Dead => {
                 let error = format!("overdue by {late_ms} ms at its first attempt, max_late is {max_late_ms} ms");
@@ -141,11 +141,11 @@ impl Attempts {
 
 /// Sends a job on its way to the dead letters, without an attempt.
 fn die(lease: &Lease, reason: DeadReason, error: String) -> Settlement {
-    Settlement::Retry(Retry { job: lease.held(), wait_ms: 0, unpublished: true, dies: Some(reason), error })
+    Settlement::Retry(Retry { job: lease.token(), wait_ms: 0, unpublished: true, dies: Some(reason), error })
 }
 
 /// Sends a job back to due without an attempt: after the pause, and never before it was due.
 pub(super) fn give_back(lease: &Lease, pause: Duration) -> Settlement {
     let pause_ms = whole_ms(pause.max(lease.ready.saturating_duration_since(clock::now())));
-    Settlement::Release(Release { job: lease.held(), pause_ms, unpublished: true })
+    Settlement::Release(Release { job: lease.token(), pause_ms, unpublished: true })
 }

@@ -4,8 +4,8 @@
 use std::collections::HashMap;
 
 use crate::store::Store;
+use crate::store::client::SlotLayout;
 use crate::store::error::Class;
-use crate::store::link::Layout;
 
 /// Concurrent claims on a single server: Redis works on the next while the dispatcher publishes the
 /// last.
@@ -20,7 +20,7 @@ pub(super) struct ClaimLimits {
     by_bucket: Vec<usize>,
     masters: Vec<Master>,
     by_address: HashMap<String, usize>,
-    layout: Option<Layout>,
+    layout: Option<SlotLayout>,
 }
 
 #[derive(Debug, Default)]
@@ -42,7 +42,7 @@ impl ClaimLimits {
         if self.layout.as_ref().is_some_and(|known| known.is(&layout)) {
             return;
         }
-        self.learn((0..store.keys().buckets()).map(|bucket| store.home(&layout, bucket)));
+        self.learn((0..store.keys().buckets()).map(|bucket| store.master_of(&layout, bucket)));
         self.layout = Some(layout);
     }
 

@@ -13,8 +13,8 @@ use crate::fleet::Fleet;
 use crate::reconnect::Backoff;
 use crate::store::Store;
 use crate::store::error::{Class, StoreError};
-use crate::store::inbound::Head;
-use crate::store::lease::{AHEAD, Ask, Taken};
+use crate::store::lease::{AHEAD, ClaimRequest, Claimed};
+use crate::store::schedule::WakeUp;
 
 /// Schedules the claims for one broker.
 pub(super) struct ClaimScheduler {
@@ -37,7 +37,7 @@ pub(super) struct ClaimAnswer {
     /// Jobs and bytes that the window holds for the claim.
     pub(super) reserved: (usize, usize),
     master: usize,
-    answer: Result<Taken, StoreError>,
+    answer: Result<Claimed, StoreError>,
 }
 
 impl ClaimScheduler {
@@ -67,7 +67,7 @@ impl ClaimScheduler {
         let (master, is_probe) = self.limits.begin(bucket);
         let reserved = window.reserve(is_probe);
         let (store, broker) = (self.store.clone(), self.broker.clone());
-        let ask = Ask { lease: self.lease, most: reserved.0, most_bytes: reserved.1, ahead: AHEAD };
+        let ask = ClaimRequest { lease: self.lease, most: reserved.0, most_bytes: reserved.1, ahead: AHEAD };
         Some(async move {
             let answer = store.claim_ahead(bucket, &broker, ask).await;
             ClaimAnswer { bucket, reserved, master, answer }
@@ -87,7 +87,7 @@ impl ClaimScheduler {
     }
 
     /// Ends a claim and sets the next time of its bucket. Returns what was claimed.
-    pub(super) fn answered(&mut self, claim: ClaimAnswer, now: Instant) -> Option<Taken> {
+    pub(super) fn answered(&mut self, claim: ClaimAnswer, now: Instant) -> Option<Claimed> {
         let ClaimAnswer { bucket, master, answer, .. } = claim;
         self.limits.end(master, answer.as_ref().err().map(|error| error.class));
         let taken = match answer {
@@ -119,7 +119,7 @@ impl ClaimScheduler {
     fn failed(&mut self, bucket: u16, error: &StoreError, now: Instant) {
         // Damage and a moved slot concern one bucket, and so does every error of one master of a
         // cluster. Any other error of a single server (loading, busy) concerns all buckets.
-        let is_own = self.store.is_spread() || matches!(error.class, Class::Script | Class::Moved);
+        let is_own = self.store.is_cluster() || matches!(error.class, Class::Script | Class::Moved);
         let backoff = if is_own { self.bucket_backoffs.entry(bucket).or_insert_with(Backoff::link) } else { &mut self.backoff };
         let until = now + backoff.pause();
         tracing::warn!(broker = &*self.broker, bucket, %error, hint = error.hint, "claiming failed, trying again");
@@ -140,7 +140,7 @@ impl ClaimScheduler {
     }
 
     /// Another agent or instance scheduled a job.
-    pub(super) fn wake_up(&mut self, head: &Head) {
+    pub(super) fn wake_up(&mut self, head: &WakeUp) {
         let ahead_us = head.due_ms.saturating_mul(1000).saturating_sub(self.store.now_us());
         self.timers.job_due(head.bucket, clock::now() + micros(ahead_us));
     }

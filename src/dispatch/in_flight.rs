@@ -18,7 +18,7 @@ use super::window::Window;
 use crate::clock::{self, Instant};
 use crate::job::DeadReason;
 use crate::publisher::{Attempt, Publisher};
-use crate::store::lease::{Lease, Taken};
+use crate::store::lease::{Claimed, Lease};
 use crate::store::settle::{Bury, Release};
 use crate::telemetry::{DuplicateCause, Metrics};
 
@@ -78,13 +78,13 @@ impl InFlight {
 
     /// Takes the jobs of a claim: publishes what is due, keeps what is not due yet. Gives all back
     /// when `stopping`.
-    pub(super) async fn claimed(&mut self, bucket: u16, taken: Taken, stopping: bool, settler: &mut Settler) {
+    pub(super) async fn claimed(&mut self, bucket: u16, taken: Claimed, stopping: bool, settler: &mut Settler) {
         let now = clock::now();
         self.destinations.forget(now);
         for broken in taken.broken {
             tracing::error!(id = %broken.id, bucket, why = broken.why, "a stored job cannot be read, it is kept among the dead");
             self.window.add(0);
-            settler.push(bucket, Settlement::Bury(Bury { job: broken.held(), reason: DeadReason::Invalid, error: broken.why }));
+            settler.push(bucket, Settlement::Bury(Bury { job: broken.token(), reason: DeadReason::Invalid, error: broken.why }));
         }
         let mut attempts = Vec::with_capacity(taken.jobs.len());
         for lease in taken.jobs {

@@ -2,18 +2,18 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::store::inbound::CALL_JOBS;
-use crate::store::settle::{Bury, Held, Over, Release, Retry};
+use crate::store::schedule::CALL_JOBS;
+use crate::store::settle::{Bury, Completion, LeaseToken, Release, Retry};
 
 /// How one job is settled.
 #[derive(Debug)]
 pub(super) enum Settlement {
     /// Delivered.
-    Complete(Held),
+    Complete(LeaseToken),
     /// Dropped as too late.
-    Drop(Held),
-    /// Held until its consumer confirms; ttr in ms.
-    Hold(Held, u32),
+    Drop(LeaseToken),
+    /// LeaseToken until its consumer confirms; ttr in ms.
+    Hold(LeaseToken, u32),
     /// Back to due, with the retry step kept.
     Release(Release),
     /// The next retry step, or the way to the dead letters.
@@ -25,8 +25,8 @@ pub(super) enum Settlement {
 /// The jobs of one call to the store.
 #[derive(Debug, Clone)]
 pub(super) enum SettleCall {
-    Complete(Over, Vec<Held>),
-    Hold(Vec<(Held, u32)>),
+    Complete(Completion, Vec<LeaseToken>),
+    Hold(Vec<(LeaseToken, u32)>),
     Release(Vec<Release>),
     Retry(Vec<Retry>),
     Bury(Vec<Bury>),
@@ -45,8 +45,8 @@ enum CallKind {
 impl SettleCall {
     fn kind(&self) -> CallKind {
         match self {
-            SettleCall::Complete(Over::Fired, _) => CallKind::Complete,
-            SettleCall::Complete(Over::Dropped, _) => CallKind::Drop,
+            SettleCall::Complete(Completion::Fired, _) => CallKind::Complete,
+            SettleCall::Complete(Completion::Dropped, _) => CallKind::Drop,
             SettleCall::Hold(_) => CallKind::Hold,
             SettleCall::Release(_) => CallKind::Release,
             SettleCall::Retry(_) => CallKind::Retry,
@@ -70,9 +70,9 @@ impl SettleCall {
 /// Settlements by kind and bucket.
 #[derive(Debug, Default)]
 pub(super) struct SettleQueue {
-    complete: BTreeMap<u16, Vec<Held>>,
-    dropped: BTreeMap<u16, Vec<Held>>,
-    hold: BTreeMap<u16, Vec<(Held, u32)>>,
+    complete: BTreeMap<u16, Vec<LeaseToken>>,
+    dropped: BTreeMap<u16, Vec<LeaseToken>>,
+    hold: BTreeMap<u16, Vec<(LeaseToken, u32)>>,
     release: BTreeMap<u16, Vec<Release>>,
     retry: BTreeMap<u16, Vec<Retry>>,
     bury: BTreeMap<u16, Vec<Bury>>,
@@ -97,12 +97,12 @@ impl SettleQueue {
     /// [`SettleQueue::answered`].
     pub(super) fn next(&mut self) -> Option<(u16, SettleCall)> {
         let running = &self.running;
-        let next = take(&mut self.complete, CallKind::Complete, running, |jobs| SettleCall::Complete(Over::Fired, jobs))
+        let next = take(&mut self.complete, CallKind::Complete, running, |jobs| SettleCall::Complete(Completion::Fired, jobs))
             .or_else(|| take(&mut self.hold, CallKind::Hold, running, SettleCall::Hold))
             .or_else(|| take(&mut self.retry, CallKind::Retry, running, SettleCall::Retry))
             .or_else(|| take(&mut self.release, CallKind::Release, running, SettleCall::Release))
             .or_else(|| take(&mut self.bury, CallKind::Bury, running, SettleCall::Bury))
-            .or_else(|| take(&mut self.dropped, CallKind::Drop, running, |jobs| SettleCall::Complete(Over::Dropped, jobs)))?;
+            .or_else(|| take(&mut self.dropped, CallKind::Drop, running, |jobs| SettleCall::Complete(Completion::Dropped, jobs)))?;
         self.running.insert((next.1.kind(), next.0));
         Some(next)
     }

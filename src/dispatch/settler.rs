@@ -10,7 +10,7 @@ use crate::clock;
 use crate::reconnect::Backoff;
 use crate::store::Store;
 use crate::store::error::{Class, StoreError};
-use crate::store::settle::{Over, Stood};
+use crate::store::settle::{Completion, SettleResult};
 use crate::telemetry::{DuplicateCause, Metrics};
 
 /// Settles the jobs of one broker.
@@ -25,7 +25,7 @@ pub(super) struct SettleAnswer {
     pub(super) bucket: u16,
     pub(super) call: SettleCall,
     /// The result of each job; `None` where the call was given up.
-    results: Option<Vec<Stood>>,
+    results: Option<Vec<SettleResult>>,
 }
 
 impl SettleAnswer {
@@ -66,20 +66,20 @@ impl Settler {
         let SettleAnswer { bucket, call, results } = answer;
         self.queue.answered(*bucket, call);
         let Some(results) = results else { return };
-        let count = |of: &[Stood]| results.iter().filter(|one| of.contains(one)).count() as u64;
-        let lost = count(&[Stood::Lost, Stood::TakenOver]);
+        let count = |of: &[SettleResult]| results.iter().filter(|one| of.contains(one)).count() as u64;
+        let lost = count(&[SettleResult::Lost, SettleResult::TakenOver]);
         if lost > 0 {
             self.metrics.leases_lost(lost);
             // A dropped job was not published. A hold is lost where the consumer confirmed before
             // it.
-            if let SettleCall::Complete(Over::Fired, _) = call {
-                self.metrics.possible_duplicates(DuplicateCause::LeaseLost, count(&[Stood::TakenOver]));
+            if let SettleCall::Complete(Completion::Fired, _) = call {
+                self.metrics.possible_duplicates(DuplicateCause::LeaseLost, count(&[SettleResult::TakenOver]));
             }
             let broker = &*self.caller.broker;
             tracing::debug!(broker, bucket, lost, "jobs were not settled: they were cancelled, replaced or taken over");
         }
         if let SettleCall::Bury(jobs) = call {
-            for (job, _) in jobs.iter().zip(results).filter(|(_, result)| **result == Stood::Settled) {
+            for (job, _) in jobs.iter().zip(results).filter(|(_, result)| **result == SettleResult::Settled) {
                 self.metrics.dead(job.reason);
             }
         }
@@ -101,13 +101,15 @@ impl Caller {
     /// Returns the result of each job; `None` where the call was given up, and the leases expire by
     /// themselves. A failed call may have settled the jobs all the same. The next call then finds
     /// no lease, and answers so for the whole batch.
-    async fn run(&self, bucket: u16, call: &SettleCall, give_up: &CancellationToken) -> Option<Vec<Stood>> {
+    async fn run(&self, bucket: u16, call: &SettleCall, give_up: &CancellationToken) -> Option<Vec<SettleResult>> {
         let (started, mut backoff) = (clock::now(), Backoff::link());
         let broker = &*self.broker;
         let mut failed = false;
         loop {
             match self.call(bucket, call).await {
-                Ok(results) if failed && !results.contains(&Stood::Settled) => return Some(vec![Stood::Settled; results.len()]),
+                Ok(results) if failed && !results.contains(&SettleResult::Settled) => {
+                    return Some(vec![SettleResult::Settled; results.len()]);
+                }
                 Ok(results) => return Some(results),
                 Err(error) if error.class == Class::Script && started.elapsed() >= self.lease => {
                     let hint = "run `dwell fsck --repair`; jobs that were delivered will be delivered again";
@@ -124,7 +126,7 @@ impl Caller {
         }
     }
 
-    async fn call(&self, bucket: u16, call: &SettleCall) -> Result<Vec<Stood>, StoreError> {
+    async fn call(&self, bucket: u16, call: &SettleCall) -> Result<Vec<SettleResult>, StoreError> {
         let (store, broker) = (&self.store, &*self.broker);
         match call {
             SettleCall::Complete(over, jobs) => store.complete(bucket, jobs, *over).await,

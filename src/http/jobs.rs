@@ -11,7 +11,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::Problem;
 use super::api::Api;
 use super::extract::{Id, InPath, Query};
-use crate::store::list::{self, Spot};
+use crate::store::list::{self, Cursor};
 use crate::store::read::Place;
 use crate::units::{parse_time_ms, quote};
 use crate::view;
@@ -147,15 +147,15 @@ impl Filter {
 }
 
 /// A place in a list as text that nobody needs to understand.
-fn cursor(place: Place, spot: &Spot) -> String {
+fn cursor(place: Place, spot: &Cursor) -> String {
     URL_SAFE_NO_PAD.encode(format!("{} {} {}", place.as_str(), spot.at_ms, spot.id))
 }
 
 /// The place that a cursor of this list means.
-fn spot(place: Place, cursor: &str) -> Option<Spot> {
+fn spot(place: Place, cursor: &str) -> Option<Cursor> {
     let text = String::from_utf8(URL_SAFE_NO_PAD.decode(cursor).ok()?).ok()?;
     let (at_ms, id) = text.strip_prefix(place.as_str())?.strip_prefix(' ')?.split_once(' ')?;
-    Some(Spot { at_ms: at_ms.parse().ok()?, id: id.to_owned() })
+    Some(Cursor { at_ms: at_ms.parse().ok()?, id: id.to_owned() })
 }
 
 #[cfg(test)]
@@ -165,7 +165,7 @@ mod tests {
     #[test]
     fn a_cursor_leads_back_to_its_place_and_to_no_other() {
         for id in ["x", "a b  c ", "ü\u{1F600}"] {
-            let at = Spot { at_ms: -5, id: id.to_owned() };
+            let at = Cursor { at_ms: -5, id: id.to_owned() };
             let text = cursor(Place::Dead, &at);
             assert_eq!(spot(Place::Dead, &text), Some(at));
             assert_eq!(spot(Place::Scheduled, &text), None);

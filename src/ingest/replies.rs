@@ -13,7 +13,7 @@ use crate::job::{Action, JobId};
 use crate::outgoing;
 use crate::publisher::{OVERSLEPT, Publisher};
 use crate::reconnect::Backoff;
-use crate::store::inbound::Answer;
+use crate::store::schedule::Answer;
 use crate::telemetry::{IngestMetrics, PublishOutcome};
 
 /// The most verdicts that are waited for at once: they stand beside the window of the dispatcher.

@@ -4,10 +4,10 @@ use redis::Cmd;
 
 use super::Store;
 use super::answer::Items;
-use super::batch::Asked;
+use super::batch::RequestRef;
 use super::error::{Class, StoreError};
-use super::inbound::{Answer, CALL_JOBS, time_argument};
 use super::record::{self, Generation};
+use super::schedule::{Answer, CALL_JOBS, time_argument};
 use super::scripts::Name;
 use crate::job::{Action, DeadReason, Due};
 use crate::request::Act;
@@ -51,7 +51,7 @@ impl Store {
         if act.action == Action::Schedule {
             return Err(StoreError::new(Class::Other, "`schedule` is not an action on a job that exists"));
         }
-        let answer = self.apply(&[Asked::Act(act)], default_retry).await.answers.pop();
+        let answer = self.apply(&[RequestRef::Act(act)], default_retry).await.answers.pop();
         answer.unwrap_or_else(|| Err(StoreError::new(Class::Other, "redis: an action has no answer")))
     }
 

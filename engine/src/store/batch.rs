@@ -9,11 +9,11 @@ use redis::{Cmd, Value};
 use super::Store;
 use super::act::{Step, act_arguments, script_of};
 use super::answer::Items;
+use super::client::{RESPONSE_TIMEOUT, Redirects, RedisClient};
 use super::error::{Class, StoreError};
-use super::inbound::{Answer, CALL_BYTES, CALL_JOBS, Head, read_answer, schedule_arguments, schedule_deadline};
 use super::keys::Keys;
-use super::link::{Link, Moves, RESPONSE_TIMEOUT};
 use super::record::{self, Generation};
+use super::schedule::{Answer, CALL_BYTES, CALL_JOBS, WakeUp, read_answer, schedule_arguments, schedule_deadline};
 use super::scripts::Name;
 use crate::clock::{self, Instant};
 use crate::job::Action;
@@ -28,27 +28,27 @@ const READS: usize = 32;
 
 /// One request of a batch.
 #[derive(Debug, Clone, Copy)]
-pub enum Asked<'a> {
+pub enum RequestRef<'a> {
     /// A new job.
     Schedule(&'a Schedule),
     /// An action on a job that exists.
     Act(&'a Act),
 }
 
-impl<'a> From<&'a Request> for Asked<'a> {
+impl<'a> From<&'a Request> for RequestRef<'a> {
     fn from(request: &'a Request) -> Self {
         match request {
-            Request::Schedule(schedule) => Asked::Schedule(schedule),
-            Request::Act(act) => Asked::Act(act),
+            Request::Schedule(schedule) => RequestRef::Schedule(schedule),
+            Request::Act(act) => RequestRef::Act(act),
         }
     }
 }
 
-impl<'a> Asked<'a> {
+impl<'a> RequestRef<'a> {
     fn id(self) -> &'a str {
         match self {
-            Asked::Schedule(schedule) => schedule.id.as_str(),
-            Asked::Act(act) => act.id.as_str(),
+            RequestRef::Schedule(schedule) => schedule.id.as_str(),
+            RequestRef::Act(act) => act.id.as_str(),
         }
     }
 }
@@ -60,7 +60,7 @@ pub struct Applied {
     /// other error it is to be sent again, in the order of the batch.
     pub answers: Vec<Result<Answer, StoreError>>,
     /// The buckets whose readers must wake earlier than they think.
-    pub heads: Vec<Head>,
+    pub wake_ups: Vec<WakeUp>,
 }
 
 /// One call of a script: schedules of one bucket, bounded, with ids that differ; or one action.
@@ -74,7 +74,7 @@ pub(super) struct Group {
 
 /// A request as its script gets it, the same each time that it is sent.
 struct Item<'a> {
-    asked: Asked<'a>,
+    asked: RequestRef<'a>,
     bucket: u16,
     /// Of a schedule.
     record: Vec<u8>,
@@ -88,7 +88,7 @@ struct Pass<'a> {
     items: Vec<Item<'a>>,
     /// Places of those to send.
     open: Vec<usize>,
-    heads: Vec<Head>,
+    wake_ups: Vec<WakeUp>,
     /// Per bucket: when the earliest job is due that an action has moved.
     moved: BTreeMap<u16, i64>,
 }
@@ -96,9 +96,9 @@ struct Pass<'a> {
 impl Store {
     /// Applies requests, those for one id in their order. `default_retry` is the array of a job that brings none. What is sent again may have
     /// `origin.check` set: what was applied of it then changes nothing and answers the same.
-    pub async fn apply(&self, asked: &[Asked<'_>], default_retry: &[u64]) -> Applied {
+    pub async fn apply(&self, asked: &[RequestRef<'_>], default_retry: &[u64]) -> Applied {
         let mut pass = Pass::new(asked, &self.keys);
-        let (mut loaded, mut attempts, mut moves) = (false, 0, Moves::default());
+        let (mut loaded, mut attempts, mut moves) = (false, 0, Redirects::default());
         while !pass.open.is_empty() {
             let steps = match self.steps(&pass, default_retry).await {
                 Ok(steps) => steps,
@@ -170,7 +170,7 @@ impl Store {
             .open
             .iter()
             .filter_map(|at| match pass.items[*at].asked {
-                Asked::Act(act) if act.action == Action::Fail => Some((*at, act)),
+                RequestRef::Act(act) if act.action == Action::Fail => Some((*at, act)),
                 _ => None,
             })
             .collect();
@@ -200,8 +200,8 @@ impl Store {
         for at in &group.members {
             let item = &items[*at];
             match item.asked {
-                Asked::Schedule(schedule) => schedule_arguments(&mut call, schedule, &item.record),
-                Asked::Act(act) => act_arguments(&mut call, act, item.generation, steps.get(at), deadline_us),
+                RequestRef::Schedule(schedule) => schedule_arguments(&mut call, schedule, &item.record),
+                RequestRef::Act(act) => act_arguments(&mut call, act, item.generation, steps.get(at), deadline_us),
             }
         }
         if group.name == Name::Schedule {
@@ -219,12 +219,12 @@ impl Store {
             }
         });
         match read {
-            Ok((answers, heads)) => {
+            Ok((answers, wake_ups)) => {
                 group.members.iter().zip(answers).for_each(|(at, answer)| match answer {
                     Ok(answer) => pass.answer(*at, answer),
                     error => pass.items[*at].answer = error,
                 });
-                pass.heads.extend(heads);
+                pass.wake_ups.extend(wake_ups);
             }
             Err(error) => {
                 // Its caller does not know this clock.
@@ -249,7 +249,7 @@ impl Store {
     }
 
     /// Makes the scripts of these calls known to the masters that have them.
-    async fn load_groups(&self, link: &Link, waves: &[Vec<Group>], calls: &[Vec<Cmd>]) -> Result<(), StoreError> {
+    async fn load_groups(&self, link: &RedisClient, waves: &[Vec<Group>], calls: &[Vec<Cmd>]) -> Result<(), StoreError> {
         for name in Name::ALL {
             let groups = waves.iter().flatten().zip(calls.iter().flatten());
             let of_name: Vec<&Cmd> = groups.filter(|(group, _)| group.name == name).map(|(_, call)| call).collect();
@@ -277,16 +277,16 @@ impl Store {
 }
 
 impl<'a> Pass<'a> {
-    fn new(asked: &[Asked<'a>], keys: &Keys) -> Self {
+    fn new(asked: &[RequestRef<'a>], keys: &Keys) -> Self {
         let unsent = || Err(StoreError::new(Class::Other, "redis: a request was not sent"));
-        let item = |asked: &Asked<'a>| {
+        let item = |asked: &RequestRef<'a>| {
             let record = match asked {
-                Asked::Schedule(schedule) => record::encode(schedule, schedule.first.unwrap_or_else(rand::random)),
-                Asked::Act(_) => Vec::new(),
+                RequestRef::Schedule(schedule) => record::encode(schedule, schedule.first.unwrap_or_else(rand::random)),
+                RequestRef::Act(_) => Vec::new(),
             };
             Item { asked: *asked, bucket: keys.bucket_of(asked.id()), record, generation: rand::random(), answer: unsent() }
         };
-        Pass { items: asked.iter().map(item).collect(), open: (0..asked.len()).collect(), heads: Vec::new(), moved: BTreeMap::new() }
+        Pass { items: asked.iter().map(item).collect(), open: (0..asked.len()).collect(), wake_ups: Vec::new(), moved: BTreeMap::new() }
     }
 
     /// One group a script call. The second request for an id stands in the second wave, and so on: a wave is sent once none of the one before it
@@ -307,11 +307,11 @@ impl<'a> Pass<'a> {
             let groups = &mut waves[wave];
             let new = |name| Group { name, bucket: *bucket, bytes: 0, members: Vec::new() };
             let place = match asked {
-                Asked::Act(act) => {
+                RequestRef::Act(act) => {
                     groups.push(new(script_of(act.action)));
                     groups.len() - 1
                 }
-                Asked::Schedule(_) => {
+                RequestRef::Schedule(_) => {
                     let unfilled = unfilled.entry((wave, *bucket)).or_insert(usize::MAX);
                     let has_room = |group: &Group| group.members.len() < CALL_JOBS && group.bytes + record.len() <= CALL_BYTES;
                     if !groups.get(*unfilled).is_some_and(has_room) {
@@ -329,7 +329,7 @@ impl<'a> Pass<'a> {
 
     fn answer(&mut self, at: usize, answer: Answer) {
         let item = &mut self.items[at];
-        if let (Asked::Act(act), Some(due_ms)) = (item.asked, answer.due_ms)
+        if let (RequestRef::Act(act), Some(due_ms)) = (item.asked, answer.due_ms)
             && matches!(act.action, Action::Reschedule | Action::Fire | Action::Requeue | Action::Fail)
         {
             self.moved.entry(item.bucket).and_modify(|first| *first = due_ms.min(*first)).or_insert(due_ms);
@@ -363,8 +363,8 @@ impl<'a> Pass<'a> {
 
     fn applied(mut self, brokers: &[String]) -> Applied {
         for (bucket, due_ms) in self.moved {
-            self.heads.extend(brokers.iter().map(|broker| Head { bucket, broker: broker.clone(), due_ms }));
+            self.wake_ups.extend(brokers.iter().map(|broker| WakeUp { bucket, broker: broker.clone(), due_ms }));
         }
-        Applied { answers: self.items.into_iter().map(|item| item.answer).collect(), heads: self.heads }
+        Applied { answers: self.items.into_iter().map(|item| item.answer).collect(), wake_ups: self.wake_ups }
     }
 }

@@ -6,9 +6,9 @@ use futures_util::StreamExt;
 use redis::Value;
 
 use super::Store;
+use super::client::place;
 use super::error::{Class, StoreError};
-use super::inbound::Head;
-use super::link::place;
+use super::schedule::WakeUp;
 use crate::clock;
 use crate::config::Redis;
 
@@ -63,13 +63,13 @@ impl Store {
         self.link.command("leaving the fleet", redis::cmd("ZREM").arg(self.keys.instances()).arg(instance)).await.map(drop)
     }
 
-    /// Tells the other instances of new heads. A wake-up may be lost: a floor poll stands under it.
-    pub async fn wake_others(&self, heads: &[Head]) -> Result<(), StoreError> {
+    /// Tells the other instances of wake-ups. A wake-up may be lost: a floor poll stands under it.
+    pub async fn wake_others(&self, wake_ups: &[WakeUp]) -> Result<(), StoreError> {
         let mut pipeline = redis::pipe();
-        for head in heads {
+        for head in wake_ups {
             pipeline.cmd("PUBLISH").arg(self.keys.wake()).arg(format!("{} {} {}", head.bucket, head.due_ms, head.broker));
         }
-        if heads.is_empty() { Ok(()) } else { self.link.pipeline("PUBLISH", &pipeline).await.map(drop) }
+        if wake_ups.is_empty() { Ok(()) } else { self.link.pipeline("PUBLISH", &pipeline).await.map(drop) }
     }
 }
 
@@ -79,13 +79,13 @@ pub async fn listen(
     settings: &Redis,
     channel: &str,
     listening: impl FnOnce() + Send,
-    mut heard: impl FnMut(Head) + Send,
+    mut heard: impl FnMut(WakeUp) + Send,
 ) -> Result<(), StoreError> {
     let failed = |error: &redis::RedisError| StoreError::from_redis(&format!("listening for wake-ups at {}", place(settings)), error);
     let silent = || StoreError::new(Class::Timeout, format!("redis: no answer from {} to who listens for wake-ups", place(settings)));
     let subscribing = async {
         // In a cluster any node hears what is published at any.
-        let client = super::link::endpoint::client(settings).await?;
+        let client = super::client::endpoint::client(settings).await?;
         let (mut link, messages) = client.get_async_pubsub().await.map_err(|error| failed(&error))?.split();
         link.subscribe(channel).await.map_err(|error| failed(&error))?;
         Ok((link, messages))
@@ -108,7 +108,7 @@ pub async fn listen(
         if let (Some(Ok(bucket)), Some(Ok(due_ms)), Some(broker)) =
             (parts.next().map(str::parse), parts.next().map(str::parse), parts.next())
         {
-            heard(Head { bucket, due_ms, broker: broker.to_owned() });
+            heard(WakeUp { bucket, due_ms, broker: broker.to_owned() });
         }
     }
 }

@@ -49,13 +49,13 @@ pub struct Rules {
 }
 
 /// Hears of each finding.
-pub type Found<'a> = &'a mut (dyn FnMut(Finding) + Send + Sync);
+pub type FindingSink<'a> = &'a mut (dyn FnMut(Finding) + Send + Sync);
 
 /// Looks through the namespace that the settings name, and tells every finding. Answers how many jobs were looked at.
 ///
 /// # Errors
 /// Redis cannot be reached or refuses, there is no such namespace, or it has a schema that this program does not know. What was told stands.
-pub async fn run(settings: &Redis, rules: Rules, found: Found<'_>) -> Result<u64, StoreError> {
+pub async fn run(settings: &Redis, rules: Rules, found: FindingSink<'_>) -> Result<u64, StoreError> {
     let Some(store) = namespace::open(settings, &rules, found).await? else { return Ok(0) };
     let mut fsck = Fsck { store, rules, found, jobs: 0, moved: Vec::new(), brokers: BTreeSet::new() };
     for bucket in 0..fsck.store.keys.buckets() {
@@ -73,7 +73,7 @@ pub async fn run(settings: &Redis, rules: Rules, found: Found<'_>) -> Result<u64
 struct Fsck<'a> {
     store: Store,
     rules: Rules,
-    found: Found<'a>,
+    found: FindingSink<'a>,
     /// Jobs that were looked at.
     jobs: u64,
     /// Jobs that were taken into their own buckets.

@@ -9,9 +9,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use futures_util::future::join_all;
 use redis::{Cmd, Pipeline, Value};
 
+use super::client::{Part, RedisClient};
 use super::error::{Class, StoreError};
-use super::link::{Link, Part};
-use super::meta::Facts;
+use super::meta::ServerFacts;
 use crate::config::{Durability, Redis};
 
 /// How long one wait may take, ms: less than the time-out of an answer.
@@ -31,7 +31,7 @@ pub enum Wait {
 }
 
 /// What to wait for at this level on this server, or why the server cannot give it.
-pub fn waits_of(settings: &Redis, facts: &Facts) -> Result<Wait, StoreError> {
+pub fn waits_of(settings: &Redis, facts: &ServerFacts) -> Result<Wait, StoreError> {
     let refuse = |why: String, hint: &str| Err(StoreError::new(Class::Settings, format!("redis: durability: {why}")).hint(hint));
     if settings.durability == Durability::Memory {
         return Ok(Wait::None);
@@ -52,7 +52,7 @@ pub fn waits_of(settings: &Redis, facts: &Facts) -> Result<Wait, StoreError> {
             "set appendonly yes in redis.conf; or redis.assume_fsync = true where the server fsyncs each write but does not tell; or redis.durability = \"memory\"",
         );
     }
-    // Asked for under `always` too, where it costs nothing: a server that takes over later may be set up otherwise.
+    // RequestRef for under `always` too, where it costs nothing: a server that takes over later may be set up otherwise.
     if facts.waitaof && !told {
         return Ok(Wait::Aof(replicas));
     }
@@ -67,7 +67,7 @@ pub fn waits_of(settings: &Redis, facts: &Facts) -> Result<Wait, StoreError> {
 
 /// The connections of the gate.
 pub struct Gate {
-    links: Vec<Link>,
+    links: Vec<RedisClient>,
     next: AtomicUsize,
     /// Or why nothing can pass: Redis cannot give the durability.
     wait: Result<Wait, StoreError>,
@@ -78,18 +78,18 @@ impl Gate {
     #[must_use]
     pub fn new(settings: &Redis, wait: Result<Wait, StoreError>) -> Self {
         let links = if matches!(wait, Ok(Wait::Replicas(_) | Wait::Aof(_))) { WAITING_LINKS } else { 1 };
-        Gate { links: (0..links).map(|_| Link::new(settings)).collect(), next: AtomicUsize::new(0), wait }
+        Gate { links: (0..links).map(|_| RedisClient::new(settings)).collect(), next: AtomicUsize::new(0), wait }
     }
 
     /// The link that the next call shall use.
-    pub fn link(&self) -> &Link {
+    pub fn link(&self) -> &RedisClient {
         &self.links[self.next.fetch_add(1, Ordering::Relaxed) % self.links.len()]
     }
 
     /// Sends the calls and waits until they are as durable as asked; of one key each wave only once none of the one before is to be sent again.
     /// The answer to each call, in a row. One with an error that is unreadable failed by itself; one with any other error is to be sent again by
     /// the caller, behind those that stood before it, whether it was applied or not.
-    pub async fn pass(&self, link: &Link, doing: &str, waves: &[Vec<Cmd>]) -> Vec<Result<Value, StoreError>> {
+    pub async fn pass(&self, link: &RedisClient, doing: &str, waves: &[Vec<Cmd>]) -> Vec<Result<Value, StoreError>> {
         let count = waves.iter().map(Vec::len).sum();
         let parts = async { Ok((self.wait.clone()?, link.parts(waves).await?)) };
         let (wait, parts) = match parts.await {
@@ -111,7 +111,7 @@ impl Gate {
     }
 }
 
-async fn pass_part(link: &Link, wait: Wait, doing: &str, part: &Part<'_>) -> Result<Vec<Result<Value, StoreError>>, StoreError> {
+async fn pass_part(link: &RedisClient, wait: Wait, doing: &str, part: &Part<'_>) -> Result<Vec<Result<Value, StoreError>>, StoreError> {
     let answers = calls_and_wait(wait, doing, part).await;
     match &answers {
         Ok(answers) => answers.iter().filter_map(|answer| answer.as_ref().err()).for_each(|error| link.failed(&part.wire, error)),

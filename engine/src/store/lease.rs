@@ -11,7 +11,7 @@ use super::error::{Class, StoreError};
 use super::read::score;
 use super::record::{self, Fence, Record, State};
 use super::scripts::Name;
-use super::settle::Held;
+use super::settle::LeaseToken;
 use crate::clock::{self, Instant, whole_ms};
 use crate::job::JobId;
 
@@ -50,7 +50,7 @@ pub struct Lease {
 
 /// A job under a lease whose record cannot be read: it can only be buried.
 #[derive(Debug, Clone)]
-pub struct Broken {
+pub struct UnreadableLease {
     /// Whose.
     pub id: JobId,
     /// Its bucket.
@@ -64,26 +64,26 @@ pub struct Broken {
 impl Lease {
     /// What settles it.
     #[must_use]
-    pub fn held(&self) -> Held {
-        Held { id: self.id.clone(), fence: self.fence, fingerprint: self.record.fingerprint }
+    pub fn token(&self) -> LeaseToken {
+        LeaseToken { id: self.id.clone(), fence: self.fence, fingerprint: self.record.fingerprint }
     }
 }
 
-impl Broken {
+impl UnreadableLease {
     /// What settles it.
     #[must_use]
-    pub fn held(&self) -> Held {
-        Held { id: self.id.clone(), fence: self.fence, fingerprint: [0; 8] }
+    pub fn token(&self) -> LeaseToken {
+        LeaseToken { id: self.id.clone(), fence: self.fence, fingerprint: [0; 8] }
     }
 }
 
 /// What a `claim` or `rescue` took.
 #[derive(Debug, Default)]
-pub struct Taken {
+pub struct Claimed {
     /// The jobs.
     pub jobs: Vec<Lease>,
     /// Jobs that cannot be read.
-    pub broken: Vec<Broken>,
+    pub broken: Vec<UnreadableLease>,
     /// The next time at which there is something, epoch ms by Redis's clock.
     pub next_ms: Option<i64>,
     /// Redis's clock when it was taken, epoch µs.
@@ -123,7 +123,7 @@ pub struct LostClaim {
 
 /// What a claim is to take.
 #[derive(Debug, Clone, Copy)]
-pub struct Ask {
+pub struct ClaimRequest {
     /// How long it holds.
     pub lease: Duration,
     /// At most so many jobs.
@@ -136,14 +136,14 @@ pub struct Ask {
 
 impl Store {
     /// Takes jobs of one bucket that are due on this broker, at most so many and so many bytes (at least one): [`Store::claim_ahead`] of nothing.
-    pub async fn claim(&self, bucket: u16, broker: &str, lease: Duration, most: usize, most_bytes: usize) -> Result<Taken, StoreError> {
-        self.claim_ahead(bucket, broker, Ask { lease, most, most_bytes, ahead: Duration::ZERO }).await
+    pub async fn claim(&self, bucket: u16, broker: &str, lease: Duration, most: usize, most_bytes: usize) -> Result<Claimed, StoreError> {
+        self.claim_ahead(bucket, broker, ClaimRequest { lease, most, most_bytes, ahead: Duration::ZERO }).await
     }
 
     /// Takes jobs of one bucket that are due on this broker, or will be in a moment. Before that, gives back what earlier claims of this bucket and
     /// broker took without our hearing of it.
-    pub async fn claim_ahead(&self, bucket: u16, broker: &str, ask: Ask) -> Result<Taken, StoreError> {
-        let Ask { lease, most, most_bytes, ahead } = ask;
+    pub async fn claim_ahead(&self, bucket: u16, broker: &str, ask: ClaimRequest) -> Result<Claimed, StoreError> {
+        let ClaimRequest { lease, most, most_bytes, ahead } = ask;
         self.reclaim_lost(bucket, broker).await?;
         let fence: Fence = rand::random();
         let sent = clock::now();
@@ -151,7 +151,7 @@ impl Store {
         let mut call = self.script_call(Name::Claim, bucket, &[broker.to_owned()]);
         call.arg(&fence[..]).arg(lease_ms).arg(most).arg(most_bytes).arg(whole_ms(ahead));
         let known = self.pass_over(bucket, broker, &mut call);
-        // Taken before the call, and generously early: only a bound for the search.
+        // Claimed before the call, and generously early: only a bound for the search.
         let least_deadline_ms = self.now_ms() + i64::try_from(lease_ms).unwrap_or(i64::MAX / 2) - 60_000;
         let answer = match self.call(Name::Claim, &call).await {
             Ok(value) => self.read_taken("claim", (bucket, broker), fence, (sent, lease), known, value),
@@ -220,7 +220,7 @@ impl Store {
     }
 
     /// Takes over leases past their time, at most so many.
-    pub async fn rescue(&self, bucket: u16, lease: Duration, most: usize, most_bytes: usize) -> Result<Taken, StoreError> {
+    pub async fn rescue(&self, bucket: u16, lease: Duration, most: usize, most_bytes: usize) -> Result<Claimed, StoreError> {
         let fence: Fence = rand::random();
         let sent = clock::now();
         let mut call = self.script_call(Name::Rescue, bucket, &[]);
@@ -265,10 +265,10 @@ impl Store {
         (sent, lease): (Instant, Duration),
         known: Option<Instant>,
         value: Value,
-    ) -> Result<Taken, StoreError> {
+    ) -> Result<Claimed, StoreError> {
         let deadline = sent + lease;
         let mut items = Items::new(script, value)?;
-        let mut taken = Taken { now_us: items.int()?, next_ms: items.maybe_number()?, more: items.int()? == 1, ..Taken::default() };
+        let mut taken = Claimed { now_us: items.int()?, next_ms: items.maybe_number()?, more: items.int()? == 1, ..Claimed::default() };
         taken.unknown = u32::try_from(items.int()?).unwrap_or(u32::MAX);
         let (last, score) = (items.bytes()?, items.bytes()?);
         self.found_unread((bucket, set), Unread { count: taken.unknown, last, score, since: known.unwrap_or(sent) });
@@ -295,7 +295,7 @@ impl Store {
                 (Ok(state), Ok(record)) => {
                     taken.jobs.push(Lease { id, bucket, fence, deadline, taken_us: taken.now_us, ready, state, record, size })
                 }
-                (Err(why), _) | (_, Err(why)) => taken.broken.push(Broken { id, bucket, fence, why: why.to_string() }),
+                (Err(why), _) | (_, Err(why)) => taken.broken.push(UnreadableLease { id, bucket, fence, why: why.to_string() }),
             }
         }
         Ok(taken)

@@ -1,4 +1,4 @@
-//! The jobs of a namespace by due time. Held are the jobs that are answered, without their bodies, and a page of ids a sorted set.
+//! The jobs of a namespace by due time. LeaseToken are the jobs that are answered, without their bodies, and a page of ids a sorted set.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -10,15 +10,15 @@ use redis::{Pipeline, Value};
 use self::run::Run;
 use super::Store;
 use super::error::StoreError;
-use super::inbound::{CALL_BYTES, CALL_JOBS};
-use super::read::{Found, Place};
+use super::read::{Place, StoredJob};
 use super::record::{self, State};
+use super::schedule::{CALL_BYTES, CALL_JOBS};
 use crate::job::JobId;
 
 mod run;
 
 /// By id, the job or why it cannot be read.
-type Fetched = BTreeMap<String, Result<Found, String>>;
+type Fetched = BTreeMap<String, Result<StoredJob, String>>;
 
 /// How many buckets are fetched from side by side: each may bring a record of the largest size.
 const BUCKETS: usize = 4;
@@ -37,14 +37,14 @@ pub struct Query {
     /// Only for this target: subject, topic or routing key; or exchange/routing key.
     pub target: Option<String>,
     /// Only what follows this job: the `next` of the page before.
-    pub after: Option<Spot>,
+    pub after: Option<Cursor>,
     /// How many at most.
     pub limit: usize,
 }
 
 /// A place in the order of the list.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Spot {
+pub struct Cursor {
     /// Epoch ms.
     pub at_ms: i64,
     /// The job's id.
@@ -55,9 +55,9 @@ pub struct Spot {
 #[derive(Debug, Default)]
 pub struct Page {
     /// The jobs, by due time, then by id; their bodies are left out.
-    pub jobs: Vec<Found>,
+    pub jobs: Vec<StoredJob>,
     /// Where to go on, where more may follow.
-    pub next: Option<Spot>,
+    pub next: Option<Cursor>,
     /// Ids whose record cannot be read, and why.
     pub unreadable: Vec<(String, String)>,
 }
@@ -66,7 +66,7 @@ pub struct Page {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Candidate {
     /// Its due time.
-    spot: Spot,
+    spot: Cursor,
     bucket: u16,
     score_ms: i64,
 }
@@ -95,21 +95,21 @@ impl Store {
         let count = (2 * query.limit / runs.len().max(1) + 8).min(PAGE);
         try_join_all(runs.iter_mut().map(|run| self.seek(run))).await?;
         try_join_all(runs.iter_mut().map(|run| self.read_on(run, count))).await?;
-        let mut heads: BinaryHeap<Reverse<(Spot, usize)>> =
+        let mut wake_ups: BinaryHeap<Reverse<(Cursor, usize)>> =
             runs.iter_mut().enumerate().filter_map(|(at, run)| Some(Reverse((run.ahead.pop_front()?, at)))).collect();
         let mut page = Page::default();
         loop {
             let wanted = if query.target.is_some() { PAGE } else { PAGE.min(query.limit - page.jobs.len()) };
             let mut batch = Vec::with_capacity(wanted);
             while batch.len() < wanted
-                && let Some(Reverse((spot, at))) = heads.pop()
+                && let Some(Reverse((spot, at))) = wake_ups.pop()
             {
                 let run = &mut runs[at];
                 self.read_on(run, count).await?;
-                heads.extend(run.ahead.pop_front().map(|next| Reverse((next, at))));
+                wake_ups.extend(run.ahead.pop_front().map(|next| Reverse((next, at))));
                 batch.push(Candidate { score_ms: spot.at_ms, bucket: run.bucket, spot });
             }
-            let last = heads.is_empty();
+            let last = wake_ups.is_empty();
             if self.add(&mut page, &batch, query, !last).await? || last {
                 return Ok(page);
             }
@@ -181,7 +181,7 @@ impl Store {
     }
 
     /// Their due times, by their states.
-    async fn with_due_times(&self, bucket: u16, spots: Vec<Spot>) -> Result<Vec<Candidate>, StoreError> {
+    async fn with_due_times(&self, bucket: u16, spots: Vec<Cursor>) -> Result<Vec<Candidate>, StoreError> {
         let mut command = redis::cmd("HMGET");
         command.arg(self.keys.state(bucket)).arg(spots.iter().map(|spot| spot.id.as_str()).collect::<Vec<_>>());
         let Value::Array(states) = self.link.command("listing", &command).await? else { return Ok(Vec::new()) };
@@ -191,7 +191,7 @@ impl Store {
         };
         let candidates = spots.into_iter().zip(states).map(|(spot, state)| {
             let at_ms = due(state).unwrap_or(spot.at_ms);
-            Candidate { bucket, score_ms: spot.at_ms, spot: Spot { at_ms, id: spot.id } }
+            Candidate { bucket, score_ms: spot.at_ms, spot: Cursor { at_ms, id: spot.id } }
         });
         Ok(candidates.collect())
     }
@@ -252,7 +252,7 @@ impl Store {
 }
 
 /// The job without its body.
-fn decode(candidate: &Candidate, place: Place, record: Bytes, state: Value) -> Result<Found, String> {
+fn decode(candidate: &Candidate, place: Place, record: Bytes, state: Value) -> Result<StoredJob, String> {
     let mut record = record::decode(record).map_err(|why| why.to_string())?;
     let state = match state {
         Value::BulkString(bytes) => Some(State::decode(&bytes).map_err(|why| why.to_string())?),
@@ -260,18 +260,18 @@ fn decode(candidate: &Candidate, place: Place, record: Bytes, state: Value) -> R
     };
     let size = std::mem::take(&mut record.job.body).len();
     let id = JobId::new(candidate.spot.id.as_str())?;
-    Ok(Found { id, place, score_ms: candidate.score_ms, record, state, size })
+    Ok(StoredJob { id, place, score_ms: candidate.score_ms, record, state, size })
 }
 
 impl Query {
     /// Whether it falls between `from` and `to`, behind `after`.
-    fn spans(&self, spot: &Spot) -> bool {
+    fn spans(&self, spot: &Cursor) -> bool {
         self.from_ms.is_none_or(|from| spot.at_ms >= from)
             && self.to_ms.is_none_or(|to| spot.at_ms < to)
             && self.after.as_ref().is_none_or(|after| spot > after)
     }
 
-    fn is_for(&self, found: &Found) -> bool {
+    fn is_for(&self, found: &StoredJob) -> bool {
         let to = &found.record.job.to;
         self.target.as_ref().is_none_or(|target| *target == to.address || *target == to.to_string())
     }

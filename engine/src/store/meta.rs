@@ -4,9 +4,9 @@ use futures_util::future::try_join_all;
 use redis::Value;
 
 use super::act::SweepRules;
+use super::client::{RedisClient, info_field, place};
 use super::error::{Class, StoreError};
 use super::keys::Keys;
-use super::link::{Link, info_field, place};
 use crate::config::{Redis, RedisMode};
 
 /// The schema of keys and records that this program writes.
@@ -44,7 +44,7 @@ impl Meta {
 
 /// What INFO tells of the server.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Facts {
+pub struct ServerFacts {
     /// `redis` or `valkey` and its version.
     pub version: String,
     /// WAITAOF is there (Redis 7.2, Valkey).
@@ -70,20 +70,20 @@ pub struct Facts {
 }
 
 /// Asks the server what it is and can do. In a cluster every master, and the weakest of them counts.
-pub async fn facts(link: &Link) -> Result<Facts, StoreError> {
+pub async fn facts(link: &RedisClient) -> Result<ServerFacts, StoreError> {
     let masters = link.masters().await?;
     let all = try_join_all(masters.iter().map(facts_of)).await?;
-    Ok(all.into_iter().reduce(Facts::weakest).unwrap_or_default())
+    Ok(all.into_iter().reduce(ServerFacts::weakest).unwrap_or_default())
 }
 
-impl Facts {
+impl ServerFacts {
     /// What can be counted on where either of both may be asked.
-    fn weakest(self, other: Facts) -> Facts {
+    fn weakest(self, other: ServerFacts) -> ServerFacts {
         let number =
             |version: &str| -> Vec<u32> { version.split(|c: char| !c.is_ascii_digit()).filter_map(|part| part.parse().ok()).collect() };
-        let fsync = |facts: &Facts| ["no", "everysec", "always"].iter().position(|word| facts.appendfsync.as_deref() == Some(word));
+        let fsync = |facts: &ServerFacts| ["no", "everysec", "always"].iter().position(|word| facts.appendfsync.as_deref() == Some(word));
         let danger = |policy: &str| if policy.starts_with("allkeys-") { 2 } else { u8::from(policy != "noeviction") };
-        let full = |facts: &Facts| {
+        let full = |facts: &ServerFacts| {
             let most = if facts.max_memory > 0 { facts.max_memory } else { facts.system_memory };
             facts.used_memory.saturating_mul(1000).checked_div(most).unwrap_or(0)
         };
@@ -93,11 +93,11 @@ impl Facts {
         let appendfsync = if fsync(&other) < fsync(&self) { other.appendfsync.clone() } else { self.appendfsync.clone() };
         let policy = if danger(&other.policy) > danger(&self.policy) { other.policy.clone() } else { self.policy.clone() };
         let fuller = if full(&other) > full(&self) { other } else { self };
-        Facts { version, waitaof, aof, appendfsync, policy, masters, replicas, ..fuller }
+        ServerFacts { version, waitaof, aof, appendfsync, policy, masters, replicas, ..fuller }
     }
 }
 
-async fn facts_of(link: &Link) -> Result<Facts, StoreError> {
+async fn facts_of(link: &RedisClient) -> Result<ServerFacts, StoreError> {
     let info = text(link.command("INFO", redis::cmd("INFO").arg("everything")).await?);
     let field = |name| info_field(&info, name).unwrap_or_default().to_owned();
     let valkey = field("valkey_version");
@@ -110,7 +110,7 @@ async fn facts_of(link: &Link) -> Result<Facts, StoreError> {
         Ok(Value::Map(items)) => items.into_iter().next().map(|(_, value)| text(value)),
         _ => None,
     };
-    Ok(Facts {
+    Ok(ServerFacts {
         version: format!("{flavour} {number}"),
         waitaof: at >= (7, 2),
         aof: field("aof_enabled") == "1",
@@ -126,7 +126,7 @@ async fn facts_of(link: &Link) -> Result<Facts, StoreError> {
 }
 
 /// A replica takes no writes. In a cluster one that became one a moment ago is left by itself.
-pub fn refuse_replica(settings: &Redis, facts: &Facts) -> Result<(), StoreError> {
+pub fn refuse_replica(settings: &Redis, facts: &ServerFacts) -> Result<(), StoreError> {
     if facts.role == "slave" && settings.mode != RedisMode::Cluster {
         return Err(StoreError::new(Class::Readonly, format!("redis: {} is a replica: it takes no writes", place(settings)))
             .hint("point redis.urls at its master, or use redis.mode = \"sentinel\""));
@@ -135,7 +135,7 @@ pub fn refuse_replica(settings: &Redis, facts: &Facts) -> Result<(), StoreError>
 }
 
 /// A policy that evicts keys without a time to live would evict jobs.
-pub fn refuse_eviction(facts: &Facts) -> Result<(), StoreError> {
+pub fn refuse_eviction(facts: &ServerFacts) -> Result<(), StoreError> {
     if facts.policy.starts_with("allkeys-") {
         return Err(StoreError::new(
             Class::Settings,
@@ -147,7 +147,7 @@ pub fn refuse_eviction(facts: &Facts) -> Result<(), StoreError> {
 }
 
 /// Joins the namespace: makes it where it is new, and adds these brokers. Another number of buckets or another schema refuses.
-pub async fn join(link: &Link, settings: &Redis, brokers: &[String]) -> Result<Meta, StoreError> {
+pub async fn join(link: &RedisClient, settings: &Redis, brokers: &[String]) -> Result<Meta, StoreError> {
     let key = Keys::new(&settings.namespace, settings.buckets).meta();
     let present = fields(link, &key).await?;
     if let Some(meta) = meta_of(&key, &present)? {
@@ -170,7 +170,7 @@ pub async fn join(link: &Link, settings: &Redis, brokers: &[String]) -> Result<M
 }
 
 /// Keeps these rules in the namespace where it has none, and answers those that it has: the first instance that brings one decides.
-pub(super) async fn keep(link: &Link, keys: &Keys, own: SweepRules) -> Result<SweepRules, StoreError> {
+pub(super) async fn keep(link: &RedisClient, keys: &Keys, own: SweepRules) -> Result<SweepRules, StoreError> {
     let known = read_as(link, keys).await?;
     let missing =
         [(DEAD_RETENTION, known.dead_retention_ms, own.dead_retention_ms), (DEDUPE_WINDOW, known.dedupe_window_ms, own.dedupe_window_ms)];
@@ -188,7 +188,7 @@ pub(super) async fn keep(link: &Link, keys: &Keys, own: SweepRules) -> Result<Sw
 
 /// Makes a namespace that exists keep these rules, for all its instances.
 pub async fn adopt(settings: &Redis, rules: SweepRules) -> Result<(), StoreError> {
-    let link = Link::new(settings);
+    let link = RedisClient::new(settings);
     let key = Keys::new(&settings.namespace, settings.buckets).meta();
     read(&link, settings).await?;
     let mut command = redis::cmd("HSET");
@@ -197,7 +197,7 @@ pub async fn adopt(settings: &Redis, rules: SweepRules) -> Result<(), StoreError
 }
 
 /// Makes a broker known to a namespace that is there.
-pub(super) async fn admit(link: &Link, keys: &Keys, broker: &str) -> Result<(), StoreError> {
+pub(super) async fn admit(link: &RedisClient, keys: &Keys, broker: &str) -> Result<(), StoreError> {
     if read_as(link, keys).await?.brokers.iter().any(|known| known == broker) {
         return Ok(());
     }
@@ -221,20 +221,20 @@ pub fn agree(meta: &Meta, settings: &Redis) -> Result<(), StoreError> {
 }
 
 /// Looks what the namespace is: `None` where it does not exist. Refuses a schema that this program does not know.
-pub async fn look(link: &Link, settings: &Redis) -> Result<Option<Meta>, StoreError> {
+pub async fn look(link: &RedisClient, settings: &Redis) -> Result<Option<Meta>, StoreError> {
     let key = Keys::new(&settings.namespace, settings.buckets).meta();
     meta_of(&key, &fields(link, &key).await?)
 }
 
 /// Reads what the namespace is. Refuses where it does not exist, or has a schema that this program does not know.
-pub async fn read(link: &Link, settings: &Redis) -> Result<Meta, StoreError> {
+pub async fn read(link: &RedisClient, settings: &Redis) -> Result<Meta, StoreError> {
     read_as(link, &Keys::new(&settings.namespace, settings.buckets)).await.map_err(|mut error| {
         error.message = format!("{} ({})", error.message, place(settings));
         error
     })
 }
 
-pub(super) async fn read_as(link: &Link, keys: &Keys) -> Result<Meta, StoreError> {
+pub(super) async fn read_as(link: &RedisClient, keys: &Keys) -> Result<Meta, StoreError> {
     let key = keys.meta();
     meta_of(&key, &fields(link, &key).await?)?.ok_or_else(|| {
         StoreError::new(Class::Settings, format!("redis: there is no namespace at `{key}`"))
@@ -268,7 +268,7 @@ pub(super) fn refuse_schema(key: &str, schema: &str) -> Result<(), StoreError> {
     Ok(())
 }
 
-pub(super) async fn fields(link: &Link, key: &str) -> Result<Vec<(String, String)>, StoreError> {
+pub(super) async fn fields(link: &RedisClient, key: &str) -> Result<Vec<(String, String)>, StoreError> {
     Ok(match link.command("HGETALL meta", redis::cmd("HGETALL").arg(key)).await? {
         Value::Array(items) => {
             let mut items = items.into_iter().map(text);
@@ -299,7 +299,7 @@ mod tests {
 
     #[test]
     fn a_cluster_is_as_good_as_its_weakest_master() {
-        let strong = Facts {
+        let strong = ServerFacts {
             version: "redis 7.10.1".to_owned(),
             waitaof: true,
             aof: true,
@@ -312,7 +312,7 @@ mod tests {
             max_memory: 1000,
             system_memory: 0,
         };
-        let weak = Facts {
+        let weak = ServerFacts {
             version: "redis 7.2.9".to_owned(),
             appendfsync: Some("everysec".to_owned()),
             policy: "allkeys-lru".to_owned(),
@@ -321,9 +321,9 @@ mod tests {
             max_memory: 10,
             ..strong.clone()
         };
-        let wanted = Facts { masters: 2, ..weak.clone() };
+        let wanted = ServerFacts { masters: 2, ..weak.clone() };
         assert_eq!((strong.clone().weakest(weak.clone()), weak.clone().weakest(strong.clone())), (wanted.clone(), wanted));
-        let silent = Facts { appendfsync: None, aof: false, waitaof: false, ..strong.clone() };
+        let silent = ServerFacts { appendfsync: None, aof: false, waitaof: false, ..strong.clone() };
         let both = strong.weakest(silent);
         assert_eq!((both.appendfsync, both.aof, both.waitaof), (None, false, false));
     }

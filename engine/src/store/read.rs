@@ -33,7 +33,7 @@ impl Place {
 
 /// A job that was found.
 #[derive(Debug, Clone)]
-pub struct Found {
+pub struct StoredJob {
     /// Whose.
     pub id: JobId,
     /// Where it is.
@@ -48,7 +48,7 @@ pub struct Found {
     pub size: usize,
 }
 
-impl Found {
+impl StoredJob {
     /// When it falls due next; of a job that is reserved or dead, when its schedule was due. Epoch ms.
     #[must_use]
     pub fn due_ms(&self) -> i64 {
@@ -82,7 +82,7 @@ pub struct Counts {
 
 impl Store {
     /// Looks a job up.
-    pub async fn find(&self, id: &JobId) -> Result<Option<Found>, StoreError> {
+    pub async fn find(&self, id: &JobId) -> Result<Option<StoredJob>, StoreError> {
         let bucket = self.keys.bucket_of(id.as_str());
         let brokers = self.brokers();
         let mut pipeline = Pipeline::new();
@@ -113,7 +113,7 @@ impl Store {
             (None, None, None) => (Place::Reserved, 0),
         };
         let size = record.job.body.len();
-        Ok(Some(Found { id: id.clone(), place, score_ms, record, state, size }))
+        Ok(Some(StoredJob { id: id.clone(), place, score_ms, record, state, size }))
     }
 
     /// Counts everything; `within` are spans from now in seconds.

@@ -137,9 +137,9 @@ pub fn replaced(bytes: &[u8]) -> bool {
 /// What changes of a job, as the scripts keep it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct State {
-    /// Held for its consumer's word.
+    /// LeaseToken for its consumer's word.
     pub held: bool,
-    /// Taken over from an owner that crashed.
+    /// Claimed over from an owner that crashed.
     pub taken_over: bool,
     /// Crashes in a row of owners that held it.
     pub crashes: u8,

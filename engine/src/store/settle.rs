@@ -11,7 +11,7 @@ use crate::job::{DeadReason, JobId};
 
 /// What to settle: a job by its lease.
 #[derive(Debug, Clone)]
-pub struct Held {
+pub struct LeaseToken {
     /// Whose.
     pub id: JobId,
     /// What proves the lease.
@@ -22,7 +22,7 @@ pub struct Held {
 
 /// What became of a settle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stood {
+pub enum SettleResult {
     /// The lease stood: it is settled.
     Settled,
     /// Nothing changed: the lease is gone; and for a `complete`, the same job does not go on, as far as is known.
@@ -34,7 +34,7 @@ pub enum Stood {
 
 /// How a job left for good.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Over {
+pub enum Completion {
     /// The broker confirmed it.
     Fired,
     /// It was too late for its `max_late`.
@@ -45,7 +45,7 @@ pub enum Over {
 #[derive(Debug, Clone)]
 pub struct Release {
     /// Which job.
-    pub job: Held,
+    pub job: LeaseToken,
     /// From now, ms.
     pub pause_ms: u64,
     /// No publish was made, for sure: the attempt does not count.
@@ -56,7 +56,7 @@ pub struct Release {
 #[derive(Debug, Clone)]
 pub struct Retry {
     /// Which job.
-    pub job: Held,
+    pub job: LeaseToken,
     /// From now, ms.
     pub wait_ms: u64,
     /// No publish was made, for sure: the attempt does not count.
@@ -71,7 +71,7 @@ pub struct Retry {
 #[derive(Debug, Clone)]
 pub struct Bury {
     /// Which job.
-    pub job: Held,
+    pub job: LeaseToken,
     /// Why.
     pub reason: DeadReason,
     /// What went wrong last.
@@ -80,11 +80,11 @@ pub struct Bury {
 
 impl Store {
     /// The jobs are over. What became of each.
-    pub async fn complete(&self, bucket: u16, jobs: &[Held], over: Over) -> Result<Vec<Stood>, StoreError> {
+    pub async fn complete(&self, bucket: u16, jobs: &[LeaseToken], over: Completion) -> Result<Vec<SettleResult>, StoreError> {
         let mut call = self.script_call(Name::Complete, bucket, &[]);
         call.arg(match over {
-            Over::Fired => "f",
-            Over::Dropped => "d",
+            Completion::Fired => "f",
+            Completion::Dropped => "d",
         });
         for job in jobs {
             call.arg(job.id.as_str()).arg([job.fence, job.fingerprint].as_flattened());
@@ -93,7 +93,7 @@ impl Store {
     }
 
     /// The jobs wait for their consumers' word, each for its ttr in ms. What became of each.
-    pub async fn hold(&self, bucket: u16, jobs: &[(Held, u32)]) -> Result<Vec<Stood>, StoreError> {
+    pub async fn hold(&self, bucket: u16, jobs: &[(LeaseToken, u32)]) -> Result<Vec<SettleResult>, StoreError> {
         let mut call = self.script_call(Name::Hold, bucket, &[]);
         for (job, ttr_ms) in jobs {
             call.arg(job.id.as_str()).arg(&job.fence[..]).arg(ttr_ms);
@@ -102,7 +102,7 @@ impl Store {
     }
 
     /// The jobs go back to due of this broker, their step kept. What became of each.
-    pub async fn release(&self, bucket: u16, broker: &str, jobs: &[Release]) -> Result<Vec<Stood>, StoreError> {
+    pub async fn release(&self, bucket: u16, broker: &str, jobs: &[Release]) -> Result<Vec<SettleResult>, StoreError> {
         let mut call = self.script_call(Name::Release, bucket, &[broker.to_owned()]);
         for release in jobs {
             call.arg(release.job.id.as_str()).arg(&release.job.fence[..]).arg(release.pause_ms).arg(u8::from(release.unpublished));
@@ -111,7 +111,7 @@ impl Store {
     }
 
     /// The attempts failed: the jobs go back to due of this broker at the next step, or on their way to the dead letters.
-    pub async fn retry(&self, bucket: u16, broker: &str, jobs: &[Retry]) -> Result<Vec<Stood>, StoreError> {
+    pub async fn retry(&self, bucket: u16, broker: &str, jobs: &[Retry]) -> Result<Vec<SettleResult>, StoreError> {
         let mut call = self.script_call(Name::Retry, bucket, &[broker.to_owned()]);
         for retry in jobs {
             call.arg(retry.job.id.as_str())
@@ -125,7 +125,7 @@ impl Store {
     }
 
     /// The jobs are dead.
-    pub async fn bury(&self, bucket: u16, jobs: &[Bury]) -> Result<Vec<Stood>, StoreError> {
+    pub async fn bury(&self, bucket: u16, jobs: &[Bury]) -> Result<Vec<SettleResult>, StoreError> {
         let mut call = self.script_call(Name::Bury, bucket, &[]);
         for bury in jobs {
             call.arg(bury.job.id.as_str())
@@ -136,7 +136,7 @@ impl Store {
         self.settle(Name::Bury, &call, jobs.len()).await
     }
 
-    async fn settle(&self, name: Name, call: &Cmd, count: usize) -> Result<Vec<Stood>, StoreError> {
+    async fn settle(&self, name: Name, call: &Cmd, count: usize) -> Result<Vec<SettleResult>, StoreError> {
         let mut items = Items::new(name.as_str(), self.call(name, call).await?)?;
         if items.left() != count {
             return Err(StoreError::new(
@@ -146,9 +146,9 @@ impl Store {
         }
         let stood = (0..count).map(|_| {
             Ok(match items.text()?.as_str() {
-                "done" => Stood::Settled,
-                "taken_over" => Stood::TakenOver,
-                _ => Stood::Lost,
+                "done" => SettleResult::Settled,
+                "taken_over" => SettleResult::TakenOver,
+                _ => SettleResult::Lost,
             })
         });
         stood.collect()

@@ -7,12 +7,12 @@ use redis::{Pipeline, Value};
 
 use super::Store;
 use super::answer::Items;
+use super::client::Redirects;
 use super::error::{Class, StoreError};
-use super::inbound::{CALL_BYTES, CALL_JOBS, Head};
-use super::link::Moves;
 use super::meta;
 use super::read::{Place, score};
 use super::record::{self, Record};
+use super::schedule::{CALL_BYTES, CALL_JOBS, WakeUp};
 use super::scripts::Name;
 use crate::clock;
 use crate::job::{Job, JobId};
@@ -34,7 +34,7 @@ pub struct Transferred {
     /// Left: their records cannot be read.
     pub unreadable: u64,
     /// The earliest that fell due on the other broker, of each bucket.
-    pub heads: Vec<Head>,
+    pub wake_ups: Vec<WakeUp>,
 }
 
 /// Why a job stays that waits or is dead.
@@ -136,7 +136,7 @@ impl Store {
         Ok(page)
     }
 
-    /// Moves those of a page that are of the broker and may move, 1 MiB at a time: how many stay in their set.
+    /// Redirects those of a page that are of the broker and may move, 1 MiB at a time: how many stay in their set.
     async fn transfer_page<J>(&self, walk: &mut Walk<'_, J>, place: Place, page: &[(String, i64)]) -> Result<usize, StoreError>
     where
         J: FnMut(&JobId, Record) -> Option<Job>,
@@ -212,7 +212,7 @@ impl Store {
             }
             gone += 1;
         }
-        done.heads.extend(earliest.map(|due_ms| Head { bucket, due_ms, broker: brokers[1].clone() }));
+        done.wake_ups.extend(earliest.map(|due_ms| WakeUp { bucket, due_ms, broker: brokers[1].clone() }));
         Ok(chunk.len() - gone)
     }
 
@@ -223,7 +223,7 @@ impl Store {
             call.arg(leaver.id.as_str()).arg(&leaver.record[..]);
         }
         let (link, calls) = (self.gate.link(), [vec![call]]);
-        let mut moves = Moves::default();
+        let mut moves = Redirects::default();
         let mut loaded = false;
         let answer = loop {
             let answer = self.gate.pass(link, Name::Move.as_str(), &calls).await.pop().unwrap_or(Ok(Value::Nil));

@@ -15,10 +15,10 @@ use dwell::clock;
 use dwell::config::Redis;
 use dwell::ingest::source_options;
 use dwell::request::Rules;
-use dwell::store::inbound::{CALL_BYTES, CALL_JOBS};
 use dwell::store::lease::Lease;
-use dwell::store::settle::{Held, Over, Stood};
-use dwell::store::vitals::Vitals;
+use dwell::store::redis_stats::RedisStats;
+use dwell::store::schedule::{CALL_BYTES, CALL_JOBS};
+use dwell::store::settle::{Completion, LeaseToken, SettleResult};
 use dwell::store::{Store, Unobserved};
 use dwell_testkit::environment::Failure;
 
@@ -71,10 +71,10 @@ async fn empty(store: &Store, bucket: u16) -> Result<u64, Failure> {
     let mut done = 0;
     loop {
         let taken = store.claim(bucket, "main", LEASE, CALL_JOBS, CALL_BYTES).await?;
-        let held: Vec<Held> = taken.jobs.iter().map(Lease::held).collect();
+        let held: Vec<LeaseToken> = taken.jobs.iter().map(Lease::token).collect();
         if !held.is_empty() {
-            let stood = store.complete(bucket, &held, Over::Fired).await?;
-            done += stood.iter().filter(|stood| **stood == Stood::Settled).count() as u64;
+            let stood = store.complete(bucket, &held, Completion::Fired).await?;
+            done += stood.iter().filter(|stood| **stood == SettleResult::Settled).count() as u64;
         }
         if !taken.more {
             return Ok(done);
@@ -140,7 +140,7 @@ pub(super) async fn source(fixture: &mut Fixture, jobs: u64) -> Result<f64, Fail
 }
 
 #[allow(clippy::cast_precision_loss, reason = "jobs of one run")]
-async fn pace(store: &Store, before: &Vitals, jobs: u64, took_us: i64) -> Result<Pace, Failure> {
+async fn pace(store: &Store, before: &RedisStats, jobs: u64, took_us: i64) -> Result<Pace, Failure> {
     let after = store.vitals().await?;
     Ok(Pace { per_s: per_second(jobs, took_us), cpu_us: (after.cpu_us - before.cpu_us) / jobs.max(1) as f64 })
 }

@@ -1,7 +1,7 @@
 //! What the parties of a measurement cost: CPU time and memory of each, from one moment to another.
 
 use super::metric::{self, Run};
-use dwell::store::vitals::Vitals;
+use dwell::store::redis_stats::RedisStats;
 use dwell_testkit::usage::Usage;
 
 /// What every fixture has used so far.
@@ -11,7 +11,7 @@ pub(super) struct Meter {
     pub(super) broker: Option<Usage>,
     pub(super) generator: Option<Usage>,
     /// By Redis's own word.
-    pub(super) vitals: Vitals,
+    pub(super) vitals: RedisStats,
     /// When, epoch µs.
     pub(super) at_us: i64,
 }

@@ -11,7 +11,7 @@ use super::machine::Machine;
 use super::metric::{self, Run};
 use super::{IN, LINGER, LOOK, OUT, Options, TIMEOUT, fill};
 use dwell::clock;
-use dwell::store::vitals::Vitals;
+use dwell::store::redis_stats::RedisStats;
 use dwell::store::{Store, Unobserved};
 use dwell_testkit::environment::traffic::{Consumer, Producer};
 use dwell_testkit::environment::{Environment, Failure, Store as StoreOf};
@@ -146,7 +146,7 @@ impl Fixture {
     }
 
     /// Waits while Redis writes its data anew: that is no part of what is measured.
-    pub(super) async fn saved(&self) -> Result<Vitals, Failure> {
+    pub(super) async fn saved(&self) -> Result<RedisStats, Failure> {
         let began = clock::now();
         loop {
             let vitals = self.store.vitals().await?;

@@ -3,10 +3,10 @@
 use super::Check;
 use crate::config::{Durability, Redis, RedisMode, Settings};
 use crate::store::act::SweepRules;
+use crate::store::client::place;
 use crate::store::gate::Wait;
-use crate::store::link::place;
-use crate::store::meta::Facts;
-use crate::store::survey::{Survey, survey};
+use crate::store::meta::ServerFacts;
+use crate::store::preflight::{Preflight, preflight};
 use crate::units::show_duration_ms;
 
 /// More of the memory in use than this is worth a look, in percent.
@@ -15,8 +15,8 @@ const MEMORY_PERCENT: u64 = 80;
 pub(super) async fn checks(all: &Settings) -> Vec<Check> {
     let brokers: Vec<&str> = all.brokers.keys().map(String::as_str).collect();
     let settings = &all.redis;
-    let survey = match survey(settings).await {
-        Ok(survey) => survey,
+    let preflight = match preflight(settings).await {
+        Ok(preflight) => preflight,
         Err(error) => {
             let away = Check::of_error("redis", error);
             let others =
@@ -26,22 +26,22 @@ pub(super) async fn checks(all: &Settings) -> Vec<Check> {
         }
     };
     vec![
-        server(settings, &survey),
-        permissions(&survey),
-        namespace(settings, &survey),
-        rules(SweepRules::from(&all.delivery), &survey),
-        durability(settings, &survey),
-        policy(&survey),
-        memory(&survey.facts),
+        server(settings, &preflight),
+        permissions(&preflight),
+        namespace(settings, &preflight),
+        rules(SweepRules::from(&all.delivery), &preflight),
+        durability(settings, &preflight),
+        policy(&preflight),
+        memory(&preflight.facts),
     ]
     .into_iter()
-    .chain(stranded(&survey, &brokers))
+    .chain(stranded(&preflight, &brokers))
     .collect()
 }
 
 /// Jobs of brokers that these settings do not name. Those of another instance may.
-fn stranded(survey: &Survey, brokers: &[&str]) -> Vec<Check> {
-    let foreign = survey.waiting.iter().filter(|(name, count)| *count > 0 && !brokers.contains(&name.as_str()));
+fn stranded(preflight: &Preflight, brokers: &[&str]) -> Vec<Check> {
+    let foreign = preflight.waiting.iter().filter(|(name, count)| *count > 0 && !brokers.contains(&name.as_str()));
     let check = |(name, count): &(String, u64)| {
         let detail = format!("{count} jobs wait for the broker `{name}`, which these settings do not name");
         let hint = format!("where no other instance has it: name it again, or move them: dwell requeue --broker {name} --to NEW");
@@ -50,9 +50,9 @@ fn stranded(survey: &Survey, brokers: &[&str]) -> Vec<Check> {
     foreign.map(check).collect()
 }
 
-fn server(settings: &Redis, survey: &Survey) -> Check {
-    let facts = &survey.facts;
-    match &survey.writable {
+fn server(settings: &Redis, preflight: &Preflight) -> Check {
+    let facts = &preflight.facts;
+    match &preflight.writable {
         Ok(()) if settings.mode == RedisMode::Cluster => {
             let detail =
                 format!("{} at {}, {} masters, each with {} replicas", facts.version, place(settings), facts.masters, facts.replicas);
@@ -63,22 +63,22 @@ fn server(settings: &Redis, survey: &Survey) -> Check {
     }
 }
 
-fn permissions(survey: &Survey) -> Check {
+fn permissions(preflight: &Preflight) -> Check {
     const NAME: &str = "redis.permissions";
-    match &survey.permitted {
+    match &preflight.permitted {
         Ok(()) => Check::good(NAME, "the user may do all that is needed"),
         Err(error) => Check::of_error(NAME, error.clone()),
     }
 }
 
 /// Redis's own word for a replica is an old one.
-fn role(facts: &Facts) -> &str {
+fn role(facts: &ServerFacts) -> &str {
     if facts.role == "slave" { "replica" } else { &facts.role }
 }
 
-fn namespace(settings: &Redis, survey: &Survey) -> Check {
+fn namespace(settings: &Redis, preflight: &Preflight) -> Check {
     const NAME: &str = "redis.namespace";
-    match &survey.namespace {
+    match &preflight.namespace {
         Ok(Some(meta)) => {
             let brokers = if meta.brokers.is_empty() { "none".to_owned() } else { meta.brokers.join(", ") };
             Check::good(NAME, format!("`{}` has {} buckets; brokers: {brokers}", settings.namespace, meta.buckets))
@@ -91,13 +91,13 @@ fn namespace(settings: &Redis, survey: &Survey) -> Check {
 }
 
 /// The settings that the namespace keeps for all its instances.
-fn rules(own: SweepRules, survey: &Survey) -> Check {
+fn rules(own: SweepRules, preflight: &Preflight) -> Check {
     const NAME: &str = "redis.rules";
     let say = |rules: SweepRules| {
         let (retention, window) = (show_duration_ms(rules.dead_retention_ms), show_duration_ms(rules.dedupe_window_ms));
         format!("delivery.dead_retention {retention}, delivery.dedupe_window {window}")
     };
-    match &survey.namespace {
+    match &preflight.namespace {
         Ok(Some(meta)) if meta.rules_or(own) != own => Check::warning(
             NAME,
             format!("the namespace keeps {}, which are followed; the settings say {}", say(meta.rules_or(own)), say(own)),
@@ -108,7 +108,7 @@ fn rules(own: SweepRules, survey: &Survey) -> Check {
     }
 }
 
-fn durability(settings: &Redis, survey: &Survey) -> Check {
+fn durability(settings: &Redis, preflight: &Preflight) -> Check {
     const NAME: &str = "redis.durability";
     let level = match settings.durability {
         Durability::Memory => "memory",
@@ -116,8 +116,8 @@ fn durability(settings: &Redis, survey: &Survey) -> Check {
         Durability::Replica => "replica",
         Durability::FsyncReplica => "fsync+replica",
     };
-    match &survey.durability {
-        Ok(Wait::None) if settings.durability == Durability::Memory && !survey.facts.aof => Check::warning(
+    match &preflight.durability {
+        Ok(Wait::None) if settings.durability == Durability::Memory && !preflight.facts.aof => Check::warning(
             NAME,
             format!("{level}: what was acknowledged is gone when Redis ends, because it keeps no append-only file"),
             "set appendonly yes in redis.conf, and redis.durability = \"fsync\" where no job may be lost",
@@ -137,11 +137,11 @@ fn durability(settings: &Redis, survey: &Survey) -> Check {
     }
 }
 
-fn policy(survey: &Survey) -> Check {
+fn policy(preflight: &Preflight) -> Check {
     const NAME: &str = "redis.maxmemory-policy";
-    match &survey.eviction {
+    match &preflight.eviction {
         Err(error) => Check::of_error(NAME, error.clone()),
-        Ok(()) => match survey.facts.policy.as_str() {
+        Ok(()) => match preflight.facts.policy.as_str() {
             "" => Check::warning(NAME, "the server does not tell", "make sure that it is noeviction: allkeys-* would throw jobs away"),
             volatile if volatile.starts_with("volatile-") => Check::warning(
                 NAME,
@@ -153,7 +153,7 @@ fn policy(survey: &Survey) -> Check {
     }
 }
 
-fn memory(facts: &Facts) -> Check {
+fn memory(facts: &ServerFacts) -> Check {
     const NAME: &str = "redis.memory";
     let used = whole(facts.used_memory);
     let (most, of) = match (facts.max_memory, facts.system_memory) {
@@ -180,7 +180,8 @@ mod tests {
 
     #[test]
     fn memory_that_runs_out_is_a_warning() {
-        let facts = |used_memory, max_memory, system_memory| Facts { used_memory, max_memory, system_memory, ..Facts::default() };
+        let facts =
+            |used_memory, max_memory, system_memory| ServerFacts { used_memory, max_memory, system_memory, ..ServerFacts::default() };
         assert_eq!(memory(&facts(79, 100, 1000)).hint, "");
         let full = memory(&facts(81 << 20, 100 << 20, 1000 << 20));
         assert!(
@@ -192,8 +193,8 @@ mod tests {
 
     #[test]
     fn a_policy_that_spares_our_keys_is_a_warning() {
-        let facts = Facts { policy: "volatile-lru".to_owned(), ..Facts::default() };
-        let survey = Survey {
+        let facts = ServerFacts { policy: "volatile-lru".to_owned(), ..ServerFacts::default() };
+        let preflight = Preflight {
             facts,
             writable: Ok(()),
             permitted: Ok(()),
@@ -202,7 +203,7 @@ mod tests {
             namespace: Ok(None),
             waiting: Vec::new(),
         };
-        let check = policy(&survey);
+        let check = policy(&preflight);
         assert!(check.ok && !check.hint.is_empty(), "{check:?}");
     }
 }

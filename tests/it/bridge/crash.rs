@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use dwell::bridge::Roles;
 use dwell::dispatch::LEASE_MARGIN;
-use dwell::fleet::{Fleet, Heads};
+use dwell::fleet::{Fleet, WakeUps};
 use dwell::job::{DeadReason, JobId};
 use dwell::rescue::Rescue;
 use dwell::store::Store;
@@ -20,8 +20,8 @@ use crate::support::wait_until;
 async fn crash_on(env: &Environment, id: &str, times: usize) {
     let store = std::sync::Arc::new(env.store().await);
     let (_, fleet) = watch::channel(Fleet::alone("test"));
-    let heads = Heads::new(store.clone(), Default::default(), fleet.clone());
-    let rescue = Rescue::new(store.clone(), env.settings.delivery.clone(), env.metrics.clone(), fleet, heads);
+    let wake_ups = WakeUps::new(store.clone(), Default::default(), fleet.clone());
+    let rescue = Rescue::new(store.clone(), env.settings.delivery.clone(), env.metrics.clone(), fleet, wake_ups);
     let id = JobId::new(id).unwrap();
     let bucket = store.keys().bucket_of(id.as_str());
     for _ in 0..times {

@@ -7,7 +7,7 @@ use dwell::config::{self, Overrides, Settings};
 use dwell::http::Readiness;
 use dwell::job::JobId;
 use dwell::store::Store;
-use dwell::store::read::{Found, Place};
+use dwell::store::read::{Place, StoredJob};
 use dwell::telemetry::Metrics;
 use dwell_connectors::memory::{self, Broker};
 use dwell_connectors::{BrokerConfig, Message};
@@ -106,7 +106,7 @@ impl Environment {
     }
 
     /// Waits until this job is in this place.
-    pub(super) async fn until_place(&self, id: &str, place: Place) -> Found {
+    pub(super) async fn until_place(&self, id: &str, place: Place) -> StoredJob {
         let store = self.store().await;
         let id = JobId::new(id).unwrap();
         wait_until(&format!("`{id}` is {}", place.as_str()), async || store.find(&id).await.unwrap().filter(|found| found.place == place))

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dwell::apply::Apply;
-use dwell::fleet::{Fleet, Heads};
+use dwell::fleet::{Fleet, WakeUps};
 use dwell::http::Readiness;
 use dwell::ingest::{Ingest, Parts};
 use dwell::publisher::Publisher;
@@ -225,7 +225,7 @@ async fn a_verdict_waits_for_the_link_that_it_is_published_on() {
         rejected: Destination::new("delay.rejected"),
         publisher: publisher.clone(),
         apply: Apply {
-            heads: Heads::new(store.clone(), Default::default(), fleet),
+            wake_ups: WakeUps::new(store.clone(), Default::default(), fleet),
             store,
             retry_ms: Vec::new(),
             metrics: env.metrics.clone(),

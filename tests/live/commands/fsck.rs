@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use dwell::job::{Action, DeadReason, Due};
 use dwell::store::fsck::Problem;
 use dwell::store::lease::Lease;
-use dwell::store::settle::{Bury, Over, Stood};
+use dwell::store::settle::{Bury, Completion, SettleResult};
 use redis::ToRedisArgs;
 use serde_json::Value;
 
@@ -74,19 +74,22 @@ impl Damaged {
     /// A job that waits for its second attempt.
     async fn retried(&self, id: &str) {
         let lease = self.claimed(id).await;
-        assert_eq!(self.listed.fixture.store.retry(self.bucket(id), MAIN, &[retry(&lease, 1_000_000)]).await.unwrap(), [Stood::Settled]);
+        assert_eq!(
+            self.listed.fixture.store.retry(self.bucket(id), MAIN, &[retry(&lease, 1_000_000)]).await.unwrap(),
+            [SettleResult::Settled]
+        );
     }
 
     async fn dead(&self, id: &str) {
         let lease = self.claimed(id).await;
         let bury = Bury { job: held(&lease), reason: DeadReason::Late, error: "too late".to_owned() };
-        assert_eq!(self.listed.fixture.store.bury(self.bucket(id), &[bury]).await.unwrap(), [Stood::Settled]);
+        assert_eq!(self.listed.fixture.store.bury(self.bucket(id), &[bury]).await.unwrap(), [SettleResult::Settled]);
     }
 
     async fn completed(&self, id: &str) {
         let lease = self.claimed(id).await;
         let store = &self.listed.fixture.store;
-        assert_eq!(store.complete(self.bucket(id), &[held(&lease)], Over::Fired).await.unwrap(), [Stood::Settled]);
+        assert_eq!(store.complete(self.bucket(id), &[held(&lease)], Completion::Fired).await.unwrap(), [SettleResult::Settled]);
     }
 
     fn expect(&mut self, id: &str, problem: Problem) {
@@ -136,7 +139,10 @@ impl Damaged {
         self.dead("well-dead").await;
         self.completed("well-completed").await;
         let lease = self.claimed("well-held").await;
-        assert_eq!(self.listed.fixture.store.hold(self.bucket("well-held"), &[(held(&lease), 1_000_000)]).await.unwrap(), [Stood::Settled]);
+        assert_eq!(
+            self.listed.fixture.store.hold(self.bucket("well-held"), &[(held(&lease), 1_000_000)]).await.unwrap(),
+            [SettleResult::Settled]
+        );
         // The same id again, after it was over.
         self.completed("well-again").await;
         self.listed.fixture.put(request("well-again", 905, FAR)).await;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use dwell::job::{Action, DeadReason, Due};
 use dwell::store::Store;
-use dwell::store::settle::{Bury, Stood};
+use dwell::store::settle::{Bury, SettleResult};
 use serde_json::Value;
 
 use super::sidecar::Sidecar;
@@ -129,7 +129,7 @@ async fn a_dead_job_that_cannot_be_read_does_not_end_the_list_before_the_others(
         let bucket = store.keys().bucket_of(&id);
         let lease = crate::store::fixture::one_of(store.claim(bucket, MAIN, LEASE, 1, 1 << 20).await.unwrap());
         let bury = Bury { job: held(&lease), reason: DeadReason::Invalid, error: String::new() };
-        assert_eq!(store.bury(bucket, &[bury]).await.unwrap(), [Stood::Settled]);
+        assert_eq!(store.bury(bucket, &[bury]).await.unwrap(), [SettleResult::Settled]);
     }
     let mut raw = crate::support::redis_link(&fixture.redis.url()).await;
     let jobs = store.keys().jobs(store.keys().bucket_of("dead-1")).to_owned();

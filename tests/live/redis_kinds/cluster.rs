@@ -83,7 +83,7 @@ async fn a_wake_up_reaches_who_listens_at_another_node() {
         ..crate::store::fixture::settings("", &crate::support::namespace("wakes"), 16)
     };
     let store = crate::store::fixture::open(&settings, &["main"]).await;
-    let heads = store.schedule(&[crate::store::fixture::request("a", 1, crate::store::fixture::FAR)]).await.unwrap().heads;
+    let wake_ups = store.schedule(&[crate::store::fixture::request("a", 1, crate::store::fixture::FAR)]).await.unwrap().wake_ups;
     for node in &cluster.nodes {
         let (sender, mut heard) = tokio::sync::mpsc::unbounded_channel();
         let at_one = dwell::config::Redis { urls: vec![node.url()], ..settings.clone() };
@@ -92,11 +92,11 @@ async fn a_wake_up_reaches_who_listens_at_another_node() {
             let _ = dwell::store::fleet::listen(&at_one, &channel, || {}, move |head| drop(sender.send(head))).await;
         });
         let head = wait_within(SETTLE, "a wake-up is heard", async || {
-            store.wake_others(&heads).await.unwrap();
+            store.wake_others(&wake_ups).await.unwrap();
             heard.try_recv().ok()
         })
         .await;
-        assert_eq!([head], heads[..]);
+        assert_eq!([head], wake_ups[..]);
         listening.abort();
     }
     assert_eq!(store.beat("one").await.unwrap(), ["one"]);

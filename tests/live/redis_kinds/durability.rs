@@ -6,7 +6,7 @@ use dwell::config::{Durability, Redis, RedisMode};
 use dwell::job::{Action, DeadReason, Due, Verdict};
 use dwell::store::Store;
 use dwell::store::error::Class;
-use dwell::store::settle::{Bury, Stood};
+use dwell::store::settle::{Bury, SettleResult};
 use dwell_testkit::servers::{RedisCluster, RedisOptions, RedisServer, find};
 
 use super::kind::tag;
@@ -158,7 +158,7 @@ async fn memories_that_are_full_turn_over_only_once_a_slot_that_leaves_has_arriv
         store.schedule(&[request(&ids[3], 1, PAST)]).await.unwrap();
         let lease = store.claim(3, MAIN, LEASE, 1, 1 << 20).await.unwrap().jobs.remove(0);
         let bury = Bury { job: held(&lease), reason: DeadReason::Invalid, error: String::new() };
-        assert_eq!(store.bury(3, &[bury]).await.unwrap(), [Stood::Settled]);
+        assert_eq!(store.bury(3, &[bury]).await.unwrap(), [SettleResult::Settled]);
         for (message, id) in (2..).zip(&ids[..3]) {
             store.schedule(&[request(id, message, Due::At(3_900_000_000_000))]).await.unwrap();
         }

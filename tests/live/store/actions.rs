@@ -4,7 +4,7 @@ use dwell::job::{Action, DeadReason, Due, Verdict};
 use dwell::request::Act;
 use dwell::store::lease::Lease;
 use dwell::store::record::Generation;
-use dwell::store::settle::{Bury, Over, Retry, Stood};
+use dwell::store::settle::{Bury, Completion, Retry, SettleResult};
 
 use super::fixture::{FAR, Fixture, KEEP, LEASE, MAIN, PAST, RETRY, action, held, id, request, retry};
 
@@ -51,7 +51,7 @@ pub(crate) async fn bring(fixture: &Fixture, place: &str, name: &str, message: u
         "in_flight" | "taken_over" => true,
         "returned" => {
             let release = dwell::store::settle::Release { job: held(&lease), pause_ms: 1_000_000, unpublished: true };
-            fixture.store.release(0, MAIN, &[release]).await.unwrap()[0] == Stood::Settled
+            fixture.store.release(0, MAIN, &[release]).await.unwrap()[0] == SettleResult::Settled
         }
         "retrying" => fixture.retry(&lease, 1_000_000).await,
         "held" => fixture.hold(&lease, 1_000_000).await,
@@ -59,11 +59,11 @@ pub(crate) async fn bring(fixture: &Fixture, place: &str, name: &str, message: u
             fixture.hold(&lease, 0).await;
             fixture.rescue_one().await.state.held
         }
-        "dying" => fixture.store.retry(0, MAIN, &[dies]).await.unwrap()[0] == Stood::Settled,
-        "dead" => fixture.store.bury(0, &[bury]).await.unwrap()[0] == Stood::Settled,
+        "dying" => fixture.store.retry(0, MAIN, &[dies]).await.unwrap()[0] == SettleResult::Settled,
+        "dead" => fixture.store.bury(0, &[bury]).await.unwrap()[0] == SettleResult::Settled,
         "fired" => fixture.complete(&lease).await,
         "finished" => fixture.act(&action(Action::Finish, name, message + 1)).await == Verdict::Finished,
-        "dropped" => fixture.store.complete(0, &[held(&lease)], Over::Dropped).await.unwrap()[0] == Stood::Settled,
+        "dropped" => fixture.store.complete(0, &[held(&lease)], Completion::Dropped).await.unwrap()[0] == SettleResult::Settled,
         other => panic!("{other}"),
     };
     assert!(done, "{place}");
@@ -201,7 +201,7 @@ async fn a_fire_is_the_same_schedule_now() {
     fixture.put(request("back", 4, PAST)).await;
     let lease = fixture.claim_one().await;
     let pause = dwell::store::settle::Release { job: held(&lease), pause_ms: 1_000_000, unpublished: true };
-    assert_eq!(fixture.store.release(0, MAIN, &[pause]).await.unwrap(), [Stood::Settled]);
+    assert_eq!(fixture.store.release(0, MAIN, &[pause]).await.unwrap(), [SettleResult::Settled]);
     let answer = fixture.store.act(&action(Action::Fire, "back", 5), RETRY).await.unwrap();
     let again = fixture.claim_one().await;
     assert_eq!((answer.due_ms, again.state.due_ms, again.state.attempt), (Some(lease.state.due_ms), lease.state.due_ms, 1));
@@ -284,7 +284,7 @@ async fn after_a_change_of_master_what_was_due_before_it_may_have_been_published
     // A later claim that was taken back, or a new time, does not make it sure.
     for lease in fixture.claim().await.jobs {
         let pause = dwell::store::settle::Release { job: held(&lease), pause_ms: 1_000_000, unpublished: true };
-        assert_eq!(fixture.store.release(0, MAIN, &[pause]).await.unwrap(), [Stood::Settled]);
+        assert_eq!(fixture.store.release(0, MAIN, &[pause]).await.unwrap(), [SettleResult::Settled]);
     }
     assert_eq!(fixture.act(&action(Action::Cancel, "returned", 12)).await, Verdict::CancelledAfterAttempt);
     assert_eq!(fixture.act(&action(Action::Reschedule, "moved", 13)).await, Verdict::Rescheduled);

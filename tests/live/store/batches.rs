@@ -2,7 +2,7 @@
 
 use dwell::job::{Action, Verdict};
 use dwell::request::Request;
-use dwell::store::batch::Asked;
+use dwell::store::batch::RequestRef;
 use dwell::store::error::Class;
 use dwell_testkit::servers::{RedisOptions, RedisServer};
 
@@ -17,7 +17,7 @@ fn word(what: Action, name: &str, message: u64) -> Request {
 }
 
 async fn apply(fixture: &Fixture, requests: &[Request]) -> Vec<Result<Verdict, Class>> {
-    let asked: Vec<Asked<'_>> = requests.iter().map(Asked::from).collect();
+    let asked: Vec<RequestRef<'_>> = requests.iter().map(RequestRef::from).collect();
     let applied = fixture.store.apply(&asked, RETRY).await;
     applied.answers.into_iter().map(|answer| answer.map(|answer| answer.verdict).map_err(|error| error.class)).collect()
 }

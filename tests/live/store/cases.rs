@@ -6,7 +6,7 @@ use std::time::Duration;
 use dwell::job::{Action, DeadReason, Verdict};
 use dwell::request::{Act, Schedule};
 use dwell::store::act::SweepRules;
-use dwell::store::settle::{Retry, Stood};
+use dwell::store::settle::{Retry, SettleResult};
 
 use super::fixture::{Fixture, KEEP, MAIN, PAST, RETRY, action, held, request, retry};
 
@@ -228,6 +228,6 @@ async fn retry_none_killed_between_claim_and_publish_is_not_dead_unpublished() {
     assert_eq!((lease.state.step, lease.state.reason), (0, None));
     // Published and failed: now its only attempt is used up.
     let dies = Retry { dies: Some(DeadReason::RetriesExhausted), ..retry(&lease, 0) };
-    assert_eq!(fixture.store.retry(0, MAIN, &[dies]).await.unwrap(), [Stood::Settled]);
+    assert_eq!(fixture.store.retry(0, MAIN, &[dies]).await.unwrap(), [SettleResult::Settled]);
     assert_eq!(held(&fixture.claim_one().await).id.as_str(), "a");
 }

@@ -5,9 +5,9 @@ use std::time::Duration;
 use dwell::clock;
 use dwell::job::{Conflict, Due};
 use dwell::request::Schedule;
-use dwell::store::lease::{Ask, Lease};
+use dwell::store::lease::{ClaimRequest, Lease};
 use dwell::store::read::Place;
-use dwell::store::settle::{Release, Retry, Stood};
+use dwell::store::settle::{Release, Retry, SettleResult};
 use dwell_testkit::servers::{RedisOptions, RedisServer};
 
 use super::fixture::{FAR, Fixture, LEASE, MAIN, PAST, held, id, one_of, request};
@@ -39,7 +39,7 @@ async fn a_claim_takes_what_is_due_in_order_and_tells_what_is_next() {
 }
 
 /// What is due within two minutes.
-const SOON: Ask = Ask { lease: LEASE, most: 128, most_bytes: 1 << 20, ahead: Duration::from_secs(120) };
+const SOON: ClaimRequest = ClaimRequest { lease: LEASE, most: 128, most_bytes: 1 << 20, ahead: Duration::from_secs(120) };
 
 #[tokio::test]
 async fn what_is_due_in_a_moment_is_taken_too_and_says_when() {
@@ -60,18 +60,18 @@ async fn what_is_due_in_a_moment_is_taken_too_and_says_when() {
 
     // Given back, it is due no sooner.
     let back = [Release { job: held(soon), pause_ms: 0, unpublished: true }];
-    assert_eq!(fixture.store.release(0, MAIN, &back).await.unwrap(), [Stood::Settled]);
+    assert_eq!(fixture.store.release(0, MAIN, &back).await.unwrap(), [SettleResult::Settled]);
     let found = fixture.store.find(&id("soon")).await.unwrap().unwrap();
     assert_eq!((found.score_ms, found.state.unwrap().attempt), (due_ms, 0));
     // After an attempt its due time is that of the next one, which its holder knows.
     let soon = one_of(fixture.store.claim_ahead(0, MAIN, SOON).await.unwrap());
     let retried = [Retry { job: held(&soon), wait_ms: 60_000, unpublished: false, dies: None, error: "x".to_owned() }];
-    assert_eq!(fixture.store.retry(0, MAIN, &retried).await.unwrap(), [Stood::Settled]);
+    assert_eq!(fixture.store.retry(0, MAIN, &retried).await.unwrap(), [SettleResult::Settled]);
     let next_ms = fixture.store.find(&id("soon")).await.unwrap().unwrap().score_ms;
     let soon = one_of(fixture.store.claim_ahead(0, MAIN, SOON).await.unwrap());
     let pause_ms = clock::whole_ms(soon.ready - clock::now());
     let back = [Release { job: held(&soon), pause_ms, unpublished: true }];
-    assert_eq!(fixture.store.release(0, MAIN, &back).await.unwrap(), [Stood::Settled]);
+    assert_eq!(fixture.store.release(0, MAIN, &back).await.unwrap(), [SettleResult::Settled]);
     let found = fixture.store.find(&id("soon")).await.unwrap().unwrap();
     assert!(found.score_ms >= next_ms, "{} ms early", next_ms - found.score_ms);
 }

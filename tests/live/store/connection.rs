@@ -40,8 +40,8 @@ async fn a_store_that_is_opened_has_seen_the_clock_of_redis() {
 #[tokio::test]
 async fn a_namespace_that_no_broker_joined_yet_can_be_looked_at() {
     let fixture = Fixture::with(2, &[]).await;
-    let survey = dwell::store::survey::survey(&fixture.settings).await.unwrap();
-    assert_eq!((survey.namespace.is_ok(), survey.waiting), (true, Vec::new()));
+    let preflight = dwell::store::preflight::preflight(&fixture.settings).await.unwrap();
+    assert_eq!((preflight.namespace.is_ok(), preflight.waiting), (true, Vec::new()));
 }
 
 #[tokio::test]
@@ -201,13 +201,13 @@ async fn the_fleet_knows_its_living_and_wakes_them() {
     });
     let mut request = request("a", 1, FAR);
     request.job.broker = MAIN.to_owned();
-    let heads = fixture.store.schedule(&[request]).await.unwrap().heads;
+    let wake_ups = fixture.store.schedule(&[request]).await.unwrap().wake_ups;
     let head = wait_until("a wake-up is heard", async || {
-        fixture.store.wake_others(&heads).await.unwrap();
+        fixture.store.wake_others(&wake_ups).await.unwrap();
         heard.try_recv().ok()
     })
     .await;
-    assert_eq!([head], heads[..]);
+    assert_eq!([head], wake_ups[..]);
     listening.abort();
 }
 

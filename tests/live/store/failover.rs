@@ -2,7 +2,7 @@
 
 use dwell::job::{Action, Due, Verdict};
 use dwell::store::error::Class;
-use dwell::store::settle::{Over, Stood};
+use dwell::store::settle::{Completion, SettleResult};
 use dwell_testkit::servers::{RedisOptions, RedisServer};
 
 use super::fixture::{FAR, Fixture, LEASE, MAIN, PAST, RETRY, action, held, open, request, settings};
@@ -43,17 +43,17 @@ async fn a_failover_that_loses_claims_loses_no_job_and_tells_no_lie() {
         assert_eq!(store.act(&cancel(name, message + 10), RETRY).await.unwrap().verdict, verdict, "{name}");
     }
     // Its confirm comes before the job is claimed again: it will land twice.
-    let early = store.complete(0, &[held(lease("claimed"))], Over::Fired).await.unwrap();
-    assert_eq!(early, [Stood::TakenOver]);
+    let early = store.complete(0, &[held(lease("claimed"))], Completion::Fired).await.unwrap();
+    assert_eq!(early, [SettleResult::TakenOver]);
     // What was completed is published once more, under the same id and generation.
     let taken = store.claim(0, MAIN, LEASE, 10, 1 << 20).await.unwrap().jobs;
     assert_eq!(taken.len(), 2);
     let again = taken.iter().find(|lease| lease.id.as_str() == "completed").unwrap();
     assert_eq!(again.state.generation, lease("completed").state.generation);
     // The owner of the lost claim cannot end the new one.
-    assert_eq!(store.complete(0, &[held(lease("claimed"))], Over::Fired).await.unwrap(), [Stood::TakenOver]);
+    assert_eq!(store.complete(0, &[held(lease("claimed"))], Completion::Fired).await.unwrap(), [SettleResult::TakenOver]);
     for lease in &taken {
-        assert_eq!(store.complete(0, &[held(lease)], Over::Fired).await.unwrap(), [Stood::Settled]);
+        assert_eq!(store.complete(0, &[held(lease)], Completion::Fired).await.unwrap(), [SettleResult::Settled]);
     }
     // The inbound messages, redelivered, are known.
     let first = store.schedule(&[request("claimed", 1, PAST), request("cancelled", 3, PAST)]).await.unwrap();

@@ -9,9 +9,9 @@ use dwell::config::{Durability, Redis, RedisMode};
 use dwell::job::{Action, Confirm, Conflict, Due, Job, JobId, Verdict};
 use dwell::request::{Act, Origin, Schedule};
 use dwell::store::act::SweepRules;
-use dwell::store::inbound::Answer;
-use dwell::store::lease::{Lease, Taken};
-use dwell::store::settle::{Held, Over, Release, Retry, Stood};
+use dwell::store::lease::{Claimed, Lease};
+use dwell::store::schedule::Answer;
+use dwell::store::settle::{Completion, LeaseToken, Release, Retry, SettleResult};
 use dwell::store::{Store, Unobserved};
 use dwell_connectors::{Destination, Headers};
 use dwell_testkit::servers::{RedisOptions, RedisServer};
@@ -98,11 +98,11 @@ impl Fixture {
         self.store.act(act, RETRY).await.unwrap().verdict
     }
 
-    pub(crate) async fn claim(&self) -> Taken {
+    pub(crate) async fn claim(&self) -> Claimed {
         self.claim_for(LEASE).await
     }
 
-    pub(crate) async fn claim_for(&self, lease: Duration) -> Taken {
+    pub(crate) async fn claim_for(&self, lease: Duration) -> Claimed {
         self.store.claim(0, MAIN, lease, 128, 1 << 20).await.unwrap()
     }
 
@@ -116,20 +116,20 @@ impl Fixture {
     }
 
     pub(crate) async fn complete(&self, lease: &Lease) -> bool {
-        self.store.complete(0, &[held(lease)], Over::Fired).await.unwrap()[0] == Stood::Settled
+        self.store.complete(0, &[held(lease)], Completion::Fired).await.unwrap()[0] == SettleResult::Settled
     }
 
     pub(crate) async fn hold(&self, lease: &Lease, ttr_ms: u32) -> bool {
-        self.store.hold(0, &[(held(lease), ttr_ms)]).await.unwrap()[0] == Stood::Settled
+        self.store.hold(0, &[(held(lease), ttr_ms)]).await.unwrap()[0] == SettleResult::Settled
     }
 
     pub(crate) async fn release(&self, lease: &Lease, unpublished: bool) -> bool {
         let release = Release { job: held(lease), pause_ms: 0, unpublished };
-        self.store.release(0, MAIN, &[release]).await.unwrap()[0] == Stood::Settled
+        self.store.release(0, MAIN, &[release]).await.unwrap()[0] == SettleResult::Settled
     }
 
     pub(crate) async fn retry(&self, lease: &Lease, wait_ms: u64) -> bool {
-        self.store.retry(0, MAIN, &[retry(lease, wait_ms)]).await.unwrap()[0] == Stood::Settled
+        self.store.retry(0, MAIN, &[retry(lease, wait_ms)]).await.unwrap()[0] == SettleResult::Settled
     }
 
     /// Every key of the namespace with all it holds, in order; the times at which turns began are left out.
@@ -211,13 +211,13 @@ fn places(dump: &BTreeMap<String, BTreeMap<Vec<u8>, Vec<u8>>>, id: &str) -> Vec<
         .collect()
 }
 
-pub(crate) fn one_of(taken: Taken) -> Lease {
+pub(crate) fn one_of(taken: Claimed) -> Lease {
     assert_eq!((taken.jobs.len(), taken.broken.len()), (1, 0));
     taken.jobs.into_iter().next().unwrap()
 }
 
-pub(crate) fn held(lease: &Lease) -> Held {
-    lease.held()
+pub(crate) fn held(lease: &Lease) -> LeaseToken {
+    lease.token()
 }
 
 pub(crate) fn retry(lease: &Lease, wait_ms: u64) -> Retry {

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use dwell::job::{Action, DeadReason, Verdict};
 use dwell::request::{Act, Origin, Request, Schedule};
-use dwell::store::batch::Asked;
+use dwell::store::batch::RequestRef;
 use dwell::store::error::Class;
-use dwell::store::settle::{Bury, Over, Stood};
+use dwell::store::settle::{Bury, Completion, SettleResult};
 use dwell_testkit::servers::{RedisOptions, RedisServer};
 
 use super::fixture::{FAR, Fixture, KEEP, MAIN, PAST, RETRY, action, held, open, request, retry};
@@ -83,7 +83,7 @@ async fn a_full_redis_refuses_new_jobs_and_drains() {
     assert!(fixture.release(&jobs[2], true).await);
     assert!(fixture.retry(&jobs[3], 1_000_000).await);
     let bury = Bury { job: held(&jobs[4]), reason: DeadReason::Invalid, error: String::new() };
-    assert_eq!(fixture.store.bury(0, &[bury]).await.unwrap(), [Stood::Settled]);
+    assert_eq!(fixture.store.bury(0, &[bury]).await.unwrap(), [SettleResult::Settled]);
     assert!(fixture.complete(&jobs[5]).await);
     assert_eq!(fixture.store.rescue(0, Duration::ZERO, 128, 1 << 20).await.unwrap().jobs.len(), 1);
     let mut message = 20_000;
@@ -114,7 +114,7 @@ async fn a_full_redis_refuses_new_jobs_and_drains() {
         if jobs.is_empty() {
             break;
         }
-        assert!(fixture.store.complete(0, &jobs, Over::Fired).await.unwrap().iter().all(|stood| *stood == Stood::Settled));
+        assert!(fixture.store.complete(0, &jobs, Completion::Fired).await.unwrap().iter().all(|stood| *stood == SettleResult::Settled));
     }
     assert!(memory(&fixture).await < full / 2, "{} of {full}", memory(&fixture).await);
     fixture.redis(&["CONFIG", "SET", "maxmemory", "12mb"]).await;
@@ -133,7 +133,7 @@ async fn words_on_unknown_ids_do_not_grow_a_full_redis() {
     for round in 0..10 {
         let words: Vec<Request> =
             (0..1000).map(|n| Request::Act(action(Action::Cancel, &format!("nobody-{n}"), 10 + round * 1000 + n))).collect();
-        let asked: Vec<Asked<'_>> = words.iter().map(Asked::from).collect();
+        let asked: Vec<RequestRef<'_>> = words.iter().map(RequestRef::from).collect();
         let answers = fixture.store.apply(&asked, RETRY).await.answers;
         assert!(answers.iter().all(|answer| matches!(answer, Err(error) if error.class == Class::Oom)), "{:?}", answers[0]);
     }
@@ -171,7 +171,7 @@ async fn a_key_of_another_type_is_an_error() {
         errors.extend(fixture.store.schedule(&[request("job-1", 9, FAR)]).await.err());
         errors.extend(fixture.store.claim(0, MAIN, super::fixture::LEASE, 10, 1 << 20).await.err());
         errors.extend(fixture.store.rescue(0, super::fixture::LEASE, 10, 1 << 20).await.err());
-        errors.extend(fixture.store.complete(0, &[held(&lease)], Over::Fired).await.err());
+        errors.extend(fixture.store.complete(0, &[held(&lease)], Completion::Fired).await.err());
         errors.extend(fixture.store.retry(0, MAIN, &[retry(&lease, 0)]).await.err());
         errors.extend(fixture.store.sweep(0, KEEP).await.err());
         for what in [Action::Cancel, Action::Fire, Action::Fail] {
@@ -217,8 +217,8 @@ async fn a_record_that_cannot_be_read_has_a_verdict_for_each_action() {
     let mut link = fixture.raw.clone();
     let _: () = redis::cmd("HSET").arg(fixture.key("jobs")).arg("a").arg(record).query_async(&mut link).await.unwrap();
     let broken = fixture.claim().await.broken.remove(0);
-    let bury = Bury { job: broken.held(), reason: DeadReason::Invalid, error: broken.why };
-    assert_eq!(fixture.store.bury(0, &[bury]).await.unwrap(), [Stood::Settled]);
+    let bury = Bury { job: broken.token(), reason: DeadReason::Invalid, error: broken.why };
+    assert_eq!(fixture.store.bury(0, &[bury]).await.unwrap(), [SettleResult::Settled]);
     // An action that is an error is tried for ever by the ingest that read it.
     for (message, (what, verdict)) in
         [(Action::Fire, Verdict::Dead), (Action::Fail, Verdict::Dead), (Action::Cancel, Verdict::CancelledAfterAttempt)]

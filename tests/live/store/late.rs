@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use dwell::job::{Action, DeadReason, Verdict};
 use dwell::store::lease::Lease;
-use dwell::store::settle::{Bury, Over, Retry, Stood};
+use dwell::store::settle::{Bury, Completion, Retry, SettleResult};
 
 use super::fixture::{Fixture, MAIN, PAST, action, request, retry};
 
@@ -14,22 +14,22 @@ async fn claimed(fixture: &Fixture, message: u64) -> Lease {
     fixture.claim_one().await
 }
 
-async fn complete(fixture: &Fixture, lease: &Lease) -> Stood {
-    fixture.store.complete(0, &[lease.held()], Over::Fired).await.unwrap()[0]
+async fn complete(fixture: &Fixture, lease: &Lease) -> SettleResult {
+    fixture.store.complete(0, &[lease.token()], Completion::Fired).await.unwrap()[0]
 }
 
 #[tokio::test]
 async fn a_job_that_was_replaced_has_landed_once() {
     let fixture = Fixture::new().await;
     let before = claimed(&fixture, 0).await;
-    assert_eq!(complete(&fixture, &before).await, Stood::Settled);
+    assert_eq!(complete(&fixture, &before).await, SettleResult::Settled);
     let old = claimed(&fixture, 1).await;
     fixture.put(request("a", 2, PAST)).await;
-    assert_eq!(complete(&fixture, &old).await, Stood::Lost);
+    assert_eq!(complete(&fixture, &old).await, SettleResult::Lost);
     let new = fixture.claim_one().await;
-    assert_eq!(complete(&fixture, &old).await, Stood::Lost, "claimed");
-    assert_eq!(complete(&fixture, &new).await, Stood::Settled);
-    assert_eq!(complete(&fixture, &old).await, Stood::Lost, "fired");
+    assert_eq!(complete(&fixture, &old).await, SettleResult::Lost, "claimed");
+    assert_eq!(complete(&fixture, &new).await, SettleResult::Settled);
+    assert_eq!(complete(&fixture, &old).await, SettleResult::Lost, "fired");
 }
 
 #[tokio::test]
@@ -38,7 +38,7 @@ async fn a_job_that_was_cancelled_or_finished_has_landed_once() {
     for (word, verdict, message) in [(Action::Cancel, Verdict::InFlight, 1), (Action::Finish, Verdict::Finished, 3)] {
         let lease = claimed(&fixture, message).await;
         assert_eq!(fixture.act(&action(word, "a", message + 1)).await, verdict);
-        assert_eq!(complete(&fixture, &lease).await, Stood::Lost);
+        assert_eq!(complete(&fixture, &lease).await, SettleResult::Lost);
     }
 }
 
@@ -49,11 +49,11 @@ async fn a_job_that_dies_makes_no_attempt_any_more() {
     let owner = fixture.claim_for(Duration::ZERO).await.jobs.remove(0);
     let rescued = fixture.rescue_one().await;
     let dies = Retry { dies: Some(DeadReason::Crashed), ..retry(&rescued, 0) };
-    assert_eq!(fixture.store.retry(0, MAIN, &[dies]).await.unwrap(), [Stood::Settled]);
-    assert_eq!(complete(&fixture, &owner).await, Stood::Lost);
-    let bury = Bury { job: fixture.claim_one().await.held(), reason: DeadReason::Crashed, error: String::new() };
-    assert_eq!(fixture.store.bury(0, &[bury]).await.unwrap(), [Stood::Settled]);
-    assert_eq!(complete(&fixture, &owner).await, Stood::Lost);
+    assert_eq!(fixture.store.retry(0, MAIN, &[dies]).await.unwrap(), [SettleResult::Settled]);
+    assert_eq!(complete(&fixture, &owner).await, SettleResult::Lost);
+    let bury = Bury { job: fixture.claim_one().await.token(), reason: DeadReason::Crashed, error: String::new() };
+    assert_eq!(fixture.store.bury(0, &[bury]).await.unwrap(), [SettleResult::Settled]);
+    assert_eq!(complete(&fixture, &owner).await, SettleResult::Lost);
 }
 
 #[tokio::test]
@@ -62,11 +62,11 @@ async fn a_job_that_was_taken_over_goes_on() {
     fixture.put(request("a", 1, PAST)).await;
     let owner = fixture.claim_for(Duration::ZERO).await.jobs.remove(0);
     let rescued = fixture.rescue_one().await;
-    assert_eq!(complete(&fixture, &owner).await, Stood::TakenOver);
+    assert_eq!(complete(&fixture, &owner).await, SettleResult::TakenOver);
     assert!(fixture.release(&rescued, false).await);
-    assert_eq!(complete(&fixture, &owner).await, Stood::TakenOver, "due again");
+    assert_eq!(complete(&fixture, &owner).await, SettleResult::TakenOver, "due again");
     let next = fixture.claim_one().await;
-    assert_eq!(complete(&fixture, &owner).await, Stood::TakenOver, "claimed");
-    assert_eq!(complete(&fixture, &next).await, Stood::Settled);
-    assert_eq!(complete(&fixture, &owner).await, Stood::TakenOver, "fired by another");
+    assert_eq!(complete(&fixture, &owner).await, SettleResult::TakenOver, "claimed");
+    assert_eq!(complete(&fixture, &next).await, SettleResult::Settled);
+    assert_eq!(complete(&fixture, &owner).await, SettleResult::TakenOver, "fired by another");
 }

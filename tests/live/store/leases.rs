@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use dwell::job::DeadReason;
 use dwell::store::read::Place;
-use dwell::store::settle::{Bury, Held, Over, Release, Retry, Stood};
+use dwell::store::settle::{Bury, Completion, LeaseToken, Release, Retry, SettleResult};
 
 use super::fixture::{Fixture, LEASE, MAIN, PAST, held, id, request, retry};
 
@@ -33,8 +33,8 @@ async fn a_record_that_cannot_be_read_is_handed_out_as_broken_and_can_be_buried(
     let taken = fixture.claim().await;
     assert_eq!((taken.jobs.len(), taken.broken.len()), (0, 1));
     let broken = &taken.broken[0];
-    let bury = Bury { job: broken.held(), reason: DeadReason::Invalid, error: broken.why.clone() };
-    assert_eq!(fixture.store.bury(0, &[bury]).await.unwrap(), [Stood::Settled]);
+    let bury = Bury { job: broken.token(), reason: DeadReason::Invalid, error: broken.why.clone() };
+    assert_eq!(fixture.store.bury(0, &[bury]).await.unwrap(), [SettleResult::Settled]);
     assert_eq!(fixture.place("a").await, "dead");
 }
 
@@ -54,11 +54,11 @@ async fn ids_without_a_record_are_taken_out() {
 }
 
 /// Every way to end a lease, by name.
-async fn settle(fixture: &Fixture, name: &str, job: Held) -> bool {
+async fn settle(fixture: &Fixture, name: &str, job: LeaseToken) -> bool {
     let error = "no answer".to_owned();
     let answers = match name {
-        "complete" => fixture.store.complete(0, &[job], Over::Fired).await,
-        "drop" => fixture.store.complete(0, &[job], Over::Dropped).await,
+        "complete" => fixture.store.complete(0, &[job], Completion::Fired).await,
+        "drop" => fixture.store.complete(0, &[job], Completion::Dropped).await,
         "hold" => fixture.store.hold(0, &[(job, 30_000)]).await,
         "release" => fixture.store.release(0, MAIN, &[Release { job, pause_ms: 1000, unpublished: false }]).await,
         "undo" => fixture.store.release(0, MAIN, &[Release { job, pause_ms: 1000, unpublished: true }]).await,
@@ -69,7 +69,7 @@ async fn settle(fixture: &Fixture, name: &str, job: Held) -> bool {
         "bury" => fixture.store.bury(0, &[Bury { job, reason: DeadReason::RetriesExhausted, error }]).await,
         other => panic!("{other}"),
     };
-    answers.unwrap()[0] == Stood::Settled
+    answers.unwrap()[0] == SettleResult::Settled
 }
 
 #[tokio::test]
@@ -91,8 +91,8 @@ async fn only_the_fence_of_the_lease_ends_it_and_only_once() {
         let lease = fixture.claim_one().await;
         let claimed = fixture.dump().await;
         for wrong in [[0; 8], [0xff; 8], n.to_be_bytes()] {
-            assert!(!settle(&fixture, name, Held { id: id(name), fence: wrong, ..held(&lease) }).await, "{name}");
-            assert!(!settle(&fixture, name, Held { id: id("nobody"), ..held(&lease) }).await, "{name}");
+            assert!(!settle(&fixture, name, LeaseToken { id: id(name), fence: wrong, ..held(&lease) }).await, "{name}");
+            assert!(!settle(&fixture, name, LeaseToken { id: id("nobody"), ..held(&lease) }).await, "{name}");
         }
         assert_eq!(fixture.dump().await, claimed, "{name}");
         assert!(settle(&fixture, name, held(&lease)).await, "{name}");
@@ -117,16 +117,16 @@ async fn batches_are_settled_job_by_job() {
     fixture.store.schedule(&batch).await.unwrap();
     let taken = fixture.claim().await;
     assert_eq!(taken.jobs.len(), 128);
-    let jobs: Vec<Held> = taken
+    let jobs: Vec<LeaseToken> = taken
         .jobs
         .iter()
         .enumerate()
-        .map(|(n, lease)| if n % 2 == 0 { held(lease) } else { Held { fence: [7; 8], ..held(lease) } })
+        .map(|(n, lease)| if n % 2 == 0 { held(lease) } else { LeaseToken { fence: [7; 8], ..held(lease) } })
         .collect();
-    let answers = fixture.store.complete(0, &jobs, Over::Fired).await.unwrap();
-    assert!(answers.iter().enumerate().all(|(n, stood)| (*stood == Stood::Settled) == (n % 2 == 0)));
+    let answers = fixture.store.complete(0, &jobs, Completion::Fired).await.unwrap();
+    assert!(answers.iter().enumerate().all(|(n, stood)| (*stood == SettleResult::Settled) == (n % 2 == 0)));
     assert_eq!(fixture.store.counts(&[]).await.unwrap().reserved, [64]);
-    assert_eq!(fixture.store.complete(0, &[], Over::Fired).await.unwrap(), []);
+    assert_eq!(fixture.store.complete(0, &[], Completion::Fired).await.unwrap(), []);
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 use dwell::job::{Action, DeadReason, Verdict};
 use dwell::request::{Act, Origin, Schedule};
 use dwell::store::act::{SweepRules, Swept};
-use dwell::store::settle::{Bury, Over, Stood};
+use dwell::store::settle::{Bury, Completion, SettleResult};
 
 use super::fixture::{FAR, Fixture, KEEP, PAST, action, held, request};
 
@@ -76,7 +76,7 @@ async fn no_more_than_two_tables_of_4096_are_remembered() {
         let batch: Vec<Schedule> = (0..128).map(|n| request(&format!("job-{round:02}-{n:03}"), round * 128 + n, PAST)).collect();
         fixture.store.schedule(&batch).await.unwrap();
         let jobs: Vec<_> = fixture.claim().await.jobs.iter().map(held).collect();
-        assert!(fixture.store.complete(0, &jobs, Over::Fired).await.unwrap().iter().all(|stood| *stood == Stood::Settled));
+        assert!(fixture.store.complete(0, &jobs, Completion::Fired).await.unwrap().iter().all(|stood| *stood == SettleResult::Settled));
         assert!(count(&fixture, "gone").await <= 4097 && count(&fixture, "gone_old").await <= 4097 + 128);
     }
     // The newest 4096 at least are known, the oldest of 10 240 are not.

@@ -3,8 +3,8 @@
 use dwell::apply::Sent;
 use dwell::job::{Action, Conflict, Due, Verdict};
 use dwell::request::{Origin, Request, Schedule};
-use dwell::store::inbound::Answer;
-use dwell::store::settle::{Bury, Over};
+use dwell::store::schedule::Answer;
+use dwell::store::settle::{Bury, Completion};
 use dwell_connectors::conformance::proxy::{Direction, Flow};
 
 use super::fixture::{FAR, Fixture, PAST, RETRY, action, held, id, origin, request};
@@ -133,7 +133,7 @@ async fn an_outcome_without_a_generation_still_answers() {
     let plain = request("b", 2, PAST);
     fixture.store.schedule(&[call.clone(), plain.clone()]).await.unwrap();
     let jobs: Vec<_> = fixture.claim().await.jobs.iter().map(held).collect();
-    fixture.store.complete(0, &jobs, Over::Fired).await.unwrap();
+    fixture.store.complete(0, &jobs, Completion::Fired).await.unwrap();
     // As an instance of before writes it.
     const CUT: &str = "for _, id in ipairs(ARGV) do redis.call('HSET', KEYS[1], id, redis.call('HGET', KEYS[1], id):sub(1, 18)) end";
     fixture.redis(&["EVAL", CUT, "1", &fixture.key("gone"), "a", "b"]).await;

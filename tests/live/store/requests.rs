@@ -2,9 +2,9 @@
 
 use dwell::job::{Action, Conflict, Due, Verdict};
 use dwell::request::{Act, Schedule};
-use dwell::store::inbound::{Answer, Head};
 use dwell::store::record;
-use dwell::store::settle::{Bury, Stood};
+use dwell::store::schedule::{Answer, WakeUp};
+use dwell::store::settle::{Bury, SettleResult};
 
 use super::fixture::{FAR, Fixture, MAIN, PAST, action, held, id, open, origin, request};
 
@@ -25,7 +25,7 @@ async fn a_new_job_is_added_and_waits() {
     let fixture = Fixture::new().await;
     let scheduled = fixture.store.schedule(&[request("a", 1, FAR)]).await.unwrap();
     assert_eq!(scheduled.answers, [answer(Verdict::Added, FAR)]);
-    assert_eq!(scheduled.heads, [Head { bucket: 0, broker: MAIN.to_owned(), due_ms: 4_000_000_000_000 }]);
+    assert_eq!(scheduled.wake_ups, [WakeUp { bucket: 0, broker: MAIN.to_owned(), due_ms: 4_000_000_000_000 }]);
     assert_eq!(fixture.place("a").await, "due:main");
     let found = fixture.store.find(&id("a")).await.unwrap().unwrap();
     assert_eq!((found.score_ms, found.state), (4_000_000_000_000, None));
@@ -37,14 +37,14 @@ async fn a_new_job_is_added_and_waits() {
 async fn only_a_new_head_is_told() {
     let fixture = Fixture::new().await;
     fixture.put(request("a", 1, Due::At(3_000_000_000_000))).await;
-    assert_eq!(fixture.store.schedule(&[request("b", 2, FAR)]).await.unwrap().heads, []);
-    let heads = fixture
+    assert_eq!(fixture.store.schedule(&[request("b", 2, FAR)]).await.unwrap().wake_ups, []);
+    let wake_ups = fixture
         .store
         .schedule(&[request("c", 3, Due::At(2_000_000_000_001)), request("d", 4, Due::At(2_000_000_000_000))])
         .await
         .unwrap()
-        .heads;
-    assert_eq!(heads, [Head { bucket: 0, broker: MAIN.to_owned(), due_ms: 2_000_000_000_000 }]);
+        .wake_ups;
+    assert_eq!(wake_ups, [WakeUp { bucket: 0, broker: MAIN.to_owned(), due_ms: 2_000_000_000_000 }]);
 }
 
 #[tokio::test]
@@ -153,7 +153,7 @@ async fn redelivery_answers_as_before_whatever_became_of_the_job() {
             let bury = || Bury { job: held(&lease), reason: dwell::job::DeadReason::Invalid, error: "too large".to_owned() };
             match name {
                 "completed" => assert!(fixture.complete(&lease).await),
-                "dead" | "requeued" => assert_eq!(fixture.store.bury(0, &[bury()]).await.unwrap(), [Stood::Settled]),
+                "dead" | "requeued" => assert_eq!(fixture.store.bury(0, &[bury()]).await.unwrap(), [SettleResult::Settled]),
                 "retried" => assert!(fixture.retry(&lease, 1_000_000).await),
                 _ => assert!(fixture.hold(&lease, 1_000_000).await),
             }

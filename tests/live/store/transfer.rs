@@ -67,7 +67,7 @@ async fn what_is_refused_hides_nothing_behind_it() {
     let stays = |id: &JobId| id.as_str().ends_with(['0', '1', '2', '3', '4', '5', '6', '7']);
     let done = fixture.store.transfer(MAIN, OTHER, |id, record| if stays(id) { None } else { to_other(id, record) }).await.unwrap();
     assert_eq!((done.scheduled, done.refused), (140, 560));
-    assert_eq!(done.heads.iter().filter(|head| head.broker == OTHER).count(), done.heads.len());
+    assert_eq!(done.wake_ups.iter().filter(|head| head.broker == OTHER).count(), done.wake_ups.len());
     let counts = fixture.store.counts(&[]).await.unwrap();
     assert_eq!(counts.brokers, [(MAIN.to_owned(), 560), (OTHER.to_owned(), 140)]);
     let found = fixture.store.find(&id("job-9")).await.unwrap().unwrap();

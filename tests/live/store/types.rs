@@ -1,6 +1,6 @@
 //! A key of another type, as a foreign hand leaves it: calls fail as long as it is there, and change nothing.
 
-use dwell::store::settle::Over;
+use dwell::store::settle::Completion;
 
 use super::fixture::{FAR, Fixture, LEASE, MAIN, PAST, held, id, request};
 
@@ -42,7 +42,7 @@ async fn a_settle_ends_a_job_whole_or_not_at_all_while_a_key_is_of_another_type(
         fixture.put(request("job", 1, PAST)).await;
         let lease = fixture.claim_one().await;
         fixture.redis(&["SET", &fixture.key(name), "foreign"]).await;
-        assert!(fixture.store.complete(0, &[held(&lease)], Over::Fired).await.is_err(), "{name}");
+        assert!(fixture.store.complete(0, &[held(&lease)], Completion::Fired).await.is_err(), "{name}");
         fixture.redis(&["DEL", &fixture.key(name)]).await;
         assert_eq!(fixture.place("job").await, "run", "{name}");
         assert!(fixture.complete(&lease).await, "{name}");

@@ -11,11 +11,11 @@ use crate::retry::{self, Next};
 use crate::store::Store;
 use crate::store::answer::Items;
 use crate::store::error::{Class, StoreError};
-use crate::store::inbound::{CALL_BYTES, CALL_JOBS};
 use crate::store::meta::BROKER_PREFIX;
 use crate::store::record::{self, State};
+use crate::store::schedule::{CALL_BYTES, CALL_JOBS};
 use crate::store::scripts::Name;
-use crate::store::settle::{Held, Retry, Stood};
+use crate::store::settle::{LeaseToken, Retry, SettleResult};
 
 /// How often one id is judged again after it was repaired: more than there are problems that hide another.
 const ROUNDS: u8 = 8;
@@ -195,8 +195,8 @@ impl Fsck<'_> {
         };
         let error = "the consumer did not finish it within the ttr".to_owned();
         let retry =
-            Retry { job: Held { id, fence: state.fence, fingerprint: record.fingerprint }, wait_ms, unpublished: false, dies, error };
-        Ok(self.store.retry(bucket, &record.job.broker, &[retry]).await?.first() == Some(&Stood::Settled))
+            Retry { job: LeaseToken { id, fence: state.fence, fingerprint: record.fingerprint }, wait_ms, unpublished: false, dies, error };
+        Ok(self.store.retry(bucket, &record.job.broker, &[retry]).await?.first() == Some(&SettleResult::Settled))
     }
 
     /// Brings what was put aside into the bucket of its id. It stays aside where another job has that id.

@@ -6,7 +6,7 @@ use crate::job::Verdict;
 use crate::store::act::ACTS_TURN_MS;
 use crate::store::answer::Items;
 use crate::store::error::{Class, StoreError};
-use crate::store::inbound::CALL_JOBS;
+use crate::store::schedule::CALL_JOBS;
 use crate::store::scripts::Name;
 
 /// The four by their place among the keys, from 1.

@@ -6,21 +6,21 @@ use std::sync::Arc;
 use redis::Value;
 
 use super::scan::Scan;
-use super::{Finding, Found, Problem, Rules, bytes};
+use super::{Finding, FindingSink, Problem, Rules, bytes};
 use crate::config::Redis;
+use crate::store::client::RedisClient;
 use crate::store::error::StoreError;
 use crate::store::gate::{self, Gate};
 use crate::store::keys::{Keys, Part};
-use crate::store::link::Link;
 use crate::store::meta::{self, BROKER_PREFIX, Meta};
-use crate::store::{Store, Unobserved, permits};
+use crate::store::{Store, Unobserved, acl};
 
 /// Of each bucket so many ids are looked at, to find out how many buckets there are.
 const SAMPLE: usize = 32;
 
 /// Opens the namespace also where what it says of itself is damaged. `None` where nothing in it can be judged; that was told.
-pub(super) async fn open(settings: &Redis, rules: &Rules, found: Found<'_>) -> Result<Option<Store>, StoreError> {
-    let link = Link::new(settings);
+pub(super) async fn open(settings: &Redis, rules: &Rules, found: FindingSink<'_>) -> Result<Option<Store>, StoreError> {
+    let link = RedisClient::new(settings);
     let facts = meta::facts(&link).await?;
     if rules.repair {
         meta::refuse_replica(settings, &facts)?;
@@ -31,7 +31,7 @@ pub(super) async fn open(settings: &Redis, rules: &Rules, found: Found<'_>) -> R
         Store::over(&settings, link.clone(), Gate::new(&settings, gate::waits_of(&settings, &facts)), known, Arc::new(Unobserved))
     };
     let store = over(settings.buckets, Vec::new());
-    permits::refuse_unpermitted_fsck(&link, &store.keys).await?;
+    acl::refuse_unpermitted_fsck(&link, &store.keys).await?;
     // Before anything is judged or repaired: another version's keys may be of other types. A meta of another type is damage, told below.
     if let Ok(fields) = meta::fields(&link, &store.keys.meta()).await
         && let Some((_, schema)) = fields.iter().find(|(name, _)| name == "schema")

@@ -3,8 +3,8 @@
 use redis::Value;
 
 use super::bytes;
+use crate::store::client::RedisClient;
 use crate::store::error::StoreError;
-use crate::store::link::Link;
 
 /// The most bytes that a page should have: what Redis sends in about a millisecond.
 const PAGE_BYTES: usize = 1 << 20;
@@ -35,7 +35,7 @@ impl Scan {
     }
 
     /// The next page, which may be empty; `None` at the end. Elements may come more than once.
-    pub(super) async fn next(&mut self, link: &Link) -> Result<Option<Vec<Vec<u8>>>, StoreError> {
+    pub(super) async fn next(&mut self, link: &RedisClient) -> Result<Option<Vec<Vec<u8>>>, StoreError> {
         if self.ended {
             return Ok(None);
         }

@@ -4,11 +4,11 @@ use std::collections::VecDeque;
 
 use redis::Value;
 
-use super::Spot;
+use super::Cursor;
 use crate::store::Store;
 use crate::store::error::StoreError;
-use crate::store::inbound::CALL_JOBS;
 use crate::store::read::score;
+use crate::store::schedule::CALL_JOBS;
 
 /// How many members a page reads again, so that a few that went meanwhile do not move it past its place.
 const OVERLAP: usize = 8;
@@ -20,14 +20,14 @@ pub(super) struct Run {
     pub(super) bucket: u16,
     key: String,
     /// Read, and not taken yet.
-    pub(super) ahead: VecDeque<Spot>,
+    pub(super) ahead: VecDeque<Cursor>,
     /// Where the next page begins, but for the overlap: so many places behind the first member of this score or more.
     score: Option<i64>,
     offset: usize,
     /// How many places it goes back where the next page begins too far on.
     back: usize,
     /// Nothing up to here is given (again).
-    floor: Option<Spot>,
+    floor: Option<Cursor>,
     /// Scores end before this.
     end: Option<i64>,
     pub(super) ended: bool,
@@ -35,7 +35,7 @@ pub(super) struct Run {
 
 impl Run {
     /// Reads scores from `from` (included) to `to` (excluded), behind `after`.
-    pub(super) fn new(bucket: u16, key: String, from: Option<i64>, to: Option<i64>, after: Option<&Spot>) -> Self {
+    pub(super) fn new(bucket: u16, key: String, from: Option<i64>, to: Option<i64>, after: Option<&Cursor>) -> Self {
         let score = from.max(after.map(|spot| spot.at_ms));
         let (ahead, floor) = (VecDeque::new(), after.cloned());
         Run { bucket, key, ahead, score, offset: 0, back: OVERLAP, floor, end: to, ended: false }
@@ -47,7 +47,7 @@ impl Run {
     }
 
     /// Takes a page in that began there: what is new of it goes to `ahead`.
-    fn take(&mut self, page: Vec<Spot>, asked: usize) {
+    fn take(&mut self, page: Vec<Cursor>, asked: usize) {
         let begin = self.begin();
         let joins = page.first().is_some_and(|first| self.floor.as_ref().is_some_and(|floor| first <= floor));
         if begin > 0 && !joins {
@@ -121,7 +121,7 @@ impl Store {
 }
 
 /// Members and scores, as RESP2 and RESP3 answer them. An id that is not UTF-8 was never written by Dwell.
-fn spots(value: Value) -> Vec<Spot> {
+fn spots(value: Value) -> Vec<Cursor> {
     let Value::Array(items) = value else { return Vec::new() };
     let mut items = items.into_iter();
     let mut spots = Vec::new();
@@ -136,7 +136,7 @@ fn spots(value: Value) -> Vec<Spot> {
         if let (Some(Value::BulkString(id)), Some(at_ms)) = (id, ms.and_then(score))
             && let Ok(id) = String::from_utf8(id)
         {
-            spots.push(Spot { at_ms, id });
+            spots.push(Cursor { at_ms, id });
         }
     }
     spots
@@ -146,12 +146,12 @@ fn spots(value: Value) -> Vec<Spot> {
 mod tests {
     use super::*;
 
-    fn spot(at_ms: i64, id: &str) -> Spot {
-        Spot { at_ms, id: id.to_owned() }
+    fn spot(at_ms: i64, id: &str) -> Cursor {
+        Cursor { at_ms, id: id.to_owned() }
     }
 
     /// What a sorted set answers where it has these members, and the page after it.
-    fn read(run: &mut Run, members: &[Spot], count: usize) -> Vec<String> {
+    fn read(run: &mut Run, members: &[Cursor], count: usize) -> Vec<String> {
         let mut pages = 0;
         while run.ahead.is_empty() && !run.ended {
             let asked = count + run.offset - run.begin();
@@ -163,13 +163,13 @@ mod tests {
         run.ahead.drain(..).map(|spot| spot.id).collect()
     }
 
-    fn members(ids: impl IntoIterator<Item = u32>) -> Vec<Spot> {
+    fn members(ids: impl IntoIterator<Item = u32>) -> Vec<Cursor> {
         ids.into_iter().map(|number| spot(5, &format!("{number:05}"))).collect()
     }
 
     #[test]
     fn members_of_one_score_are_told_apart_by_their_place() {
-        let set: Vec<Spot> = [vec![spot(1, "a")], members(0..100), vec![spot(9, "z")]].concat();
+        let set: Vec<Cursor> = [vec![spot(1, "a")], members(0..100), vec![spot(9, "z")]].concat();
         let mut run = Run::new(0, String::new(), None, None, None);
         let mut all = Vec::new();
         while !run.ended {

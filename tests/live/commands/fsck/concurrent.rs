@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use dwell::store::fsck::{self, Finding, Problem as P, Rules};
 use dwell::store::record;
-use dwell::store::settle::Stood;
+use dwell::store::settle::SettleResult;
 use redis::Commands as _;
 
 use super::{Damaged, findings};
@@ -57,7 +57,7 @@ async fn a_newer_version_without_the_fields_of_this_one_is_refused_and_left_as_i
     assert_eq!(d.dump_strings_too().await, before);
 }
 
-/// Held for a consumer whose TTR is over for long.
+/// LeaseToken for a consumer whose TTR is over for long.
 async fn forgotten(d: &Damaged, name: &str, retry_ms: &[u64]) {
     let mut schedule = request(name, super::number(name), crate::store::fixture::PAST);
     schedule.job.retry = Some(retry_ms.to_vec());
@@ -66,7 +66,7 @@ async fn forgotten(d: &Damaged, name: &str, retry_ms: &[u64]) {
     let lease =
         crate::store::fixture::one_of(d.listed.fixture.store.claim(bucket, MAIN, crate::store::fixture::LEASE, 1, 1 << 20).await.unwrap());
     assert_eq!(lease.id, id(name));
-    assert_eq!(d.listed.fixture.store.hold(bucket, &[(held(&lease), 1)]).await.unwrap(), [Stood::Settled]);
+    assert_eq!(d.listed.fixture.store.hold(bucket, &[(held(&lease), 1)]).await.unwrap(), [SettleResult::Settled]);
     d.redis("ZADD", &d.key(name, "run"), ("1000000000000", name)).await;
 }
 

@@ -4,9 +4,9 @@ use redis::Cmd;
 
 use super::Store;
 use super::answer::Items;
-use super::batch::{Applied, Asked, Group};
+use super::batch::{Applied, Group, RequestRef};
+use super::client::Redirects;
 use super::error::{Class, StoreError, UNREADABLE};
-use super::link::Moves;
 use super::scripts::Name;
 use crate::job::{Conflict, Due, Verdict};
 use crate::request::Schedule;
@@ -26,7 +26,7 @@ pub struct Answer {
 
 /// A job that is now the first of its bucket to fall due on its broker.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Head {
+pub struct WakeUp {
     /// The bucket.
     pub bucket: u16,
     /// The broker.
@@ -41,18 +41,18 @@ pub struct Scheduled {
     /// One a request, in their order.
     pub answers: Vec<Answer>,
     /// The buckets whose readers must wake earlier than they think.
-    pub heads: Vec<Head>,
+    pub wake_ups: Vec<WakeUp>,
 }
 
-/// The answers of one call, one a member, and the heads that it put there.
-pub(super) type CallAnswers = (Vec<Result<Answer, StoreError>>, Vec<Head>);
+/// The answers of one call, one a member, and the wake-ups that it put there.
+pub(super) type CallAnswers = (Vec<Result<Answer, StoreError>>, Vec<WakeUp>);
 
 impl Store {
     /// Stores jobs, as [`apply`](Store::apply) does. On an error nothing is known of any of them: send the same requests again.
     pub async fn schedule(&self, requests: &[Schedule]) -> Result<Scheduled, StoreError> {
-        let asked: Vec<Asked<'_>> = requests.iter().map(Asked::Schedule).collect();
-        let Applied { answers, heads } = self.apply(&asked, &[]).await;
-        Ok(Scheduled { answers: answers.into_iter().collect::<Result<_, _>>()?, heads })
+        let asked: Vec<RequestRef<'_>> = requests.iter().map(RequestRef::Schedule).collect();
+        let Applied { answers, wake_ups } = self.apply(&asked, &[]).await;
+        Ok(Scheduled { answers: answers.into_iter().collect::<Result<_, _>>()?, wake_ups })
     }
 
     /// Whether the store takes requests: an empty batch, for one of the buckets, goes the way of each, through the durability gate. A full Redis and
@@ -60,7 +60,7 @@ impl Store {
     pub async fn takes_requests(&self) -> Result<(), StoreError> {
         let bucket = rand::random_range(0..self.keys.buckets());
         let calls = [vec![self.script_call(Name::Schedule, bucket, &self.brokers())]];
-        let (mut loaded, mut moves) = (false, Moves::default());
+        let (mut loaded, mut moves) = (false, Redirects::default());
         loop {
             let link = self.gate.link();
             match self.gate.pass(link, "schedule", &calls).await.pop() {
@@ -79,7 +79,7 @@ impl Store {
         }
     }
 
-    /// The answers of one call, one a member, and the heads that it put there.
+    /// The answers of one call, one a member, and the wake-ups that it put there.
     pub(super) fn read_scheduled(&self, group: &Group, mut items: Items) -> Result<CallAnswers, StoreError> {
         let now_us = items.int()?;
         let count = items.int()?;
@@ -91,14 +91,14 @@ impl Store {
         }
         self.saw_clock(now_us);
         let answers = group.members.iter().map(|_| read_answer(&mut items)).collect();
-        let mut heads = Vec::new();
+        let mut wake_ups = Vec::new();
         while items.left() >= 2 {
             let broker = items.text()?;
             if let Some(due_ms) = items.maybe_number()? {
-                heads.push(Head { bucket: group.bucket, broker, due_ms });
+                wake_ups.push(WakeUp { bucket: group.bucket, broker, due_ms });
             }
         }
-        Ok((answers, heads))
+        Ok((answers, wake_ups))
     }
 }
 

@@ -1,18 +1,18 @@
 //! What a start would find in Redis, changing nothing: the same questions as [`Store::open`](super::Store::open) asks, all of them answered.
 
+use super::acl;
+use super::client::RedisClient;
 use super::error::StoreError;
 use super::gate::{self, Wait};
 use super::keys::Keys;
-use super::link::Link;
-use super::meta::{self, Facts, Meta};
-use super::permits;
+use super::meta::{self, Meta, ServerFacts};
 use crate::config::Redis;
 
 /// The answers, each with the error that a start would stop with.
 #[derive(Debug)]
-pub struct Survey {
+pub struct Preflight {
     /// What the server tells of itself.
-    pub facts: Facts,
+    pub facts: ServerFacts,
     /// Whether it takes writes.
     pub writable: Result<(), StoreError>,
     /// Whether the user may do what Dwell does.
@@ -28,8 +28,8 @@ pub struct Survey {
 }
 
 /// Surveys a Redis. `Err`: it cannot be reached, and nothing is known.
-pub async fn survey(settings: &Redis) -> Result<Survey, StoreError> {
-    let link = Link::new(settings);
+pub async fn preflight(settings: &Redis) -> Result<Preflight, StoreError> {
+    let link = RedisClient::new(settings);
     let facts = meta::facts(&link).await?;
     let namespace = meta::look(&link, settings).await.and_then(|found| match found {
         Some(meta) => meta::agree(&meta, settings).map(|()| Some(meta)),
@@ -39,10 +39,10 @@ pub async fn survey(settings: &Redis) -> Result<Survey, StoreError> {
         Ok(Some(meta)) => waiting(&link, settings, meta).await?,
         _ => Vec::new(),
     };
-    Ok(Survey {
+    Ok(Preflight {
         waiting,
         writable: meta::refuse_replica(settings, &facts),
-        permitted: permits::refuse_unpermitted(&link, &Keys::new(&settings.namespace, settings.buckets)).await,
+        permitted: acl::refuse_unpermitted(&link, &Keys::new(&settings.namespace, settings.buckets)).await,
         durability: gate::waits_of(settings, &facts),
         eviction: meta::refuse_eviction(&facts),
         namespace,
@@ -50,7 +50,7 @@ pub async fn survey(settings: &Redis) -> Result<Survey, StoreError> {
     })
 }
 
-async fn waiting(link: &Link, settings: &Redis, meta: &Meta) -> Result<Vec<(String, u64)>, StoreError> {
+async fn waiting(link: &RedisClient, settings: &Redis, meta: &Meta) -> Result<Vec<(String, u64)>, StoreError> {
     let keys = Keys::new(&settings.namespace, meta.buckets);
     let mut counts: Vec<(String, u64)> = meta.brokers.iter().map(|broker| (broker.clone(), 0)).collect();
     for bucket in 0..keys.buckets() {

@@ -2,9 +2,9 @@
 
 use redis::Value;
 
+use super::client::RedisClient;
 use super::error::{Class, StoreError};
 use super::keys::Keys;
-use super::link::Link;
 
 /// KEYS: one of the namespace, for its slot. ARGV: commands, each as the number of its words and the words. Answers the commands that the
 /// caller may not run, once each; nothing where the server has no way to ask (Redis before 7.0). Runs none of them.
@@ -57,16 +57,16 @@ const OF_FSCK: [Permit; 7] =
     [("HRANDFIELD", &["1"]), ("HSCAN", &["0"]), ("PERSIST", &[]), ("PTTL", &[]), ("RENAMENX", &["-"]), ("TYPE", &[]), ("ZSCAN", &["0"])];
 
 /// Refuses where the user lacks what Dwell runs: a start would else only find out with its first job.
-pub async fn refuse_unpermitted(link: &Link, keys: &Keys) -> Result<(), StoreError> {
+pub async fn refuse_unpermitted(link: &RedisClient, keys: &Keys) -> Result<(), StoreError> {
     refuse(link, keys, &[], &[]).await
 }
 
 /// Refuses where the user lacks what `fsck` runs, with and without `--repair`.
-pub async fn refuse_unpermitted_fsck(link: &Link, keys: &Keys) -> Result<(), StoreError> {
+pub async fn refuse_unpermitted_fsck(link: &RedisClient, keys: &Keys) -> Result<(), StoreError> {
     refuse(link, keys, &OF_FSCK, &[&["SCAN", "0"]]).await
 }
 
-async fn refuse(link: &Link, keys: &Keys, more_on_a_key: &[Permit], more: &[&[&str]]) -> Result<(), StoreError> {
+async fn refuse(link: &RedisClient, keys: &Keys, more_on_a_key: &[Permit], more: &[&[&str]]) -> Result<(), StoreError> {
     let key = keys.run(0);
     let mut command = redis::cmd("EVAL");
     command.arg(ASK).arg(1).arg(key);

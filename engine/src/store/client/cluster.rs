@@ -8,8 +8,8 @@ use futures_util::future::select_ok;
 use parking_lot::RwLock;
 use redis::{ConnectionInfo, Value};
 
+use super::connection::{Connection, To};
 use super::endpoint;
-use super::wire::{To, Wire};
 use crate::config::Redis;
 use crate::store::error::{Class, StoreError};
 
@@ -25,25 +25,25 @@ type Address = (String, u16);
 /// The masters that serve, by slots.
 pub(super) struct Cluster {
     settings: Redis,
-    map: RwLock<Option<Arc<Map>>>,
+    map: RwLock<Option<Arc<SlotMap>>>,
     /// The map that was last asked for, forgotten or not.
-    last: RwLock<Option<Arc<Map>>>,
+    last: RwLock<Option<Arc<SlotMap>>>,
     asking: tokio::sync::Mutex<()>,
     /// Who is asked again only where no other answers: the node whose map proved old, and the one that failed.
-    doubted: RwLock<Vec<Wire>>,
+    doubted: RwLock<Vec<Connection>>,
     /// Who is asked: the places of the settings, and the masters, because the former may all have gone.
-    known: RwLock<HashMap<Address, Wire>>,
+    known: RwLock<HashMap<Address, Connection>>,
 }
 
 /// Who has what.
-pub(super) struct Map {
+pub(super) struct SlotMap {
     /// First and last slot, and the place of its master among `masters`.
     ranges: Vec<(u16, u16, usize)>,
-    pub(super) masters: Vec<Wire>,
+    pub(super) masters: Vec<Connection>,
     /// How many slots it was told of since it was asked for: their ranges stand first.
     told: usize,
     /// Who gave it.
-    source: Wire,
+    source: Connection,
 }
 
 impl Cluster {
@@ -60,7 +60,7 @@ impl Cluster {
     }
 
     /// The map, asked for where there is none.
-    pub(super) async fn map(&self) -> Result<Arc<Map>, StoreError> {
+    pub(super) async fn map(&self) -> Result<Arc<SlotMap>, StoreError> {
         let current = self.map.read().clone();
         match current {
             Some(map) => Ok(map),
@@ -69,16 +69,16 @@ impl Cluster {
         }
     }
 
-    async fn ask_all(&self) -> Result<Arc<Map>, StoreError> {
+    async fn ask_all(&self) -> Result<Arc<SlotMap>, StoreError> {
         let _one_at_a_time = self.asking.lock().await;
         if let Some(map) = self.map.read().clone() {
             return Ok(map);
         }
         let seeds = self.seeds()?;
-        let known: Vec<Wire> = {
+        let known: Vec<Connection> = {
             let mut known = self.known.write();
             for (address, info) in seeds {
-                known.entry(address).or_insert_with(|| Wire::new(To::Node(Box::new(info))));
+                known.entry(address).or_insert_with(|| Connection::new(To::Node(Box::new(info))));
             }
             known.values().cloned().collect()
         };
@@ -95,13 +95,13 @@ impl Cluster {
     }
 
     /// Who is doubted, and who is not: a node that does not know of a failover yet, and is near, would be the first to answer each time.
-    fn by_doubt(&self, known: Vec<Wire>) -> (Vec<Wire>, Vec<Wire>) {
+    fn by_doubt(&self, known: Vec<Connection>) -> (Vec<Connection>, Vec<Connection>) {
         let doubted = self.doubted.read();
         known.into_iter().partition(|wire| doubted.iter().any(|other| other.is(wire)))
     }
 
     /// A master said that another has this slot: its word counts until the map is asked for anew, which it is where it had to be repaired often.
-    pub(super) fn moved(&self, node: &Wire, slot: u16, to: &str) {
+    pub(super) fn moved(&self, node: &Connection, slot: u16, to: &str) {
         // In this order, as where a map is learned.
         let (mut known, mut current) = (self.known.write(), self.map.write());
         let Some(map) = current.clone().filter(|map| map.told < TOLD_MAX) else {
@@ -125,11 +125,11 @@ impl Cluster {
         });
         let ranges =
             std::iter::once((slot, slot, at)).chain(map.ranges.iter().copied().filter(|range| *range != (slot, slot, at))).collect();
-        *current = Some(Arc::new(Map { ranges, masters, told: map.told + 1, source: map.source.clone() }));
+        *current = Some(Arc::new(SlotMap { ranges, masters, told: map.told + 1, source: map.source.clone() }));
     }
 
     /// The master of this slot. A map without one may have been learned while the cluster was being made: it is asked for anew.
-    pub(super) fn master<'m>(&self, map: &'m Arc<Map>, slot: u16) -> Result<&'m Wire, StoreError> {
+    pub(super) fn master<'m>(&self, map: &'m Arc<SlotMap>, slot: u16) -> Result<&'m Connection, StoreError> {
         map.of(slot).inspect_err(|_| {
             let mut current = self.map.write();
             if current.as_ref().is_some_and(|current| Arc::ptr_eq(current, map)) {
@@ -140,13 +140,13 @@ impl Cluster {
     }
 
     /// The last map, even if it may be old.
-    pub(super) fn last(&self) -> Option<Arc<Map>> {
+    pub(super) fn last(&self) -> Option<Arc<SlotMap>> {
         self.last.read().clone()
     }
 
     /// The map may be old: the next call asks again, and others than this one, which failed, before it. A map in which it is no master says
     /// already what its failure could tell.
-    pub(super) fn forget(&self, failed: &Wire) {
+    pub(super) fn forget(&self, failed: &Connection) {
         let mut current = self.map.write();
         let mut doubted = self.doubted.write();
         match &*current {
@@ -162,7 +162,7 @@ impl Cluster {
         Ok(endpoint::infos(&self.settings)?.into_iter().map(|info| (endpoint::address(&info), info)).collect())
     }
 
-    async fn ask(&self, node: Wire) -> Result<Arc<Map>, StoreError> {
+    async fn ask(&self, node: Connection) -> Result<Arc<SlotMap>, StoreError> {
         let seeds = self.seeds()?;
         let mut command = redis::cmd("CLUSTER");
         command.arg("SLOTS");
@@ -180,7 +180,7 @@ impl Cluster {
     }
 
     /// Keeps the wires to those that are masters still.
-    fn learn(&self, seeds: &[(Address, ConnectionInfo)], found: Vec<(u16, u16, Address)>, source: &Wire) -> Arc<Map> {
+    fn learn(&self, seeds: &[(Address, ConnectionInfo)], found: Vec<(u16, u16, Address)>, source: &Connection) -> Arc<SlotMap> {
         let mut known = self.known.write();
         let mut places: HashMap<Address, usize> = HashMap::new();
         let (mut ranges, mut masters) = (Vec::new(), Vec::new());
@@ -193,19 +193,19 @@ impl Cluster {
         }
         known.retain(|address, _| seeds.iter().any(|(seed, _)| seed == address));
         known.extend(places.into_iter().map(|(address, at)| (address, masters[at].clone())));
-        let map = Arc::new(Map { ranges, masters, told: 0, source: source.clone() });
+        let map = Arc::new(SlotMap { ranges, masters, told: 0, source: source.clone() });
         *self.last.write() = Some(map.clone());
         *self.map.write() = Some(map.clone());
         map
     }
 }
 
-fn node_wire(seeds: &[(Address, ConnectionInfo)], host: &str, port: u16) -> Wire {
-    Wire::new(To::Node(Box::new(endpoint::elsewhere(&seeds[0].1, host, port))))
+fn node_wire(seeds: &[(Address, ConnectionInfo)], host: &str, port: u16) -> Connection {
+    Connection::new(To::Node(Box::new(endpoint::elsewhere(&seeds[0].1, host, port))))
 }
 
-impl Map {
-    pub(super) fn of(&self, slot: u16) -> Result<&Wire, StoreError> {
+impl SlotMap {
+    pub(super) fn of(&self, slot: u16) -> Result<&Connection, StoreError> {
         let range = self.ranges.iter().find(|(first, last, _)| (*first..=*last).contains(&slot));
         range.map(|(_, _, at)| &self.masters[*at]).ok_or_else(|| {
             StoreError::new(Class::Unserved, format!("redis: no master of the cluster has slot {slot}"))
@@ -293,7 +293,7 @@ mod tests {
         let (dead, other) = (map.of(0).unwrap(), map.of(10).unwrap());
         let asked = || {
             let all = vec![near.clone(), far.clone(), dead.clone(), other.clone()];
-            cluster.by_doubt(all).1.iter().map(Wire::place).collect::<Vec<_>>()
+            cluster.by_doubt(all).1.iter().map(Connection::place).collect::<Vec<_>>()
         };
         // Several calls fail, of both masters.
         cluster.forget(dead);

@@ -4,15 +4,15 @@ use futures_util::future::try_join_all;
 use redis::{Pipeline, Value};
 
 use super::Store;
+use super::client::{RedisClient, info_field};
 use super::error::StoreError;
-use super::link::{Link, info_field};
 
 /// SETs in one pipeline.
 const SETS: u64 = 512;
 
 /// What the masters have spent and hold, all together.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Vitals {
+pub struct RedisStats {
     /// CPU time of the main threads so far, µs; of all threads where the server does not tell them apart (Redis 6.2 and older).
     pub cpu_us: f64,
     /// Memory of data, bytes: without buffers of clients and of the append-only file.
@@ -23,10 +23,10 @@ pub struct Vitals {
 
 impl Store {
     /// What Redis has spent so far.
-    pub async fn vitals(&self) -> Result<Vitals, StoreError> {
+    pub async fn vitals(&self) -> Result<RedisStats, StoreError> {
         let masters = self.link.masters().await?;
         let all = try_join_all(masters.iter().map(vitals_of)).await?;
-        Ok(all.into_iter().fold(Vitals::default(), |sum, one| Vitals {
+        Ok(all.into_iter().fold(RedisStats::default(), |sum, one| RedisStats {
             cpu_us: sum.cpu_us + one.cpu_us,
             data_bytes: sum.data_bytes + one.data_bytes,
             is_saving: sum.is_saving || one.is_saving,
@@ -85,7 +85,7 @@ impl Store {
     }
 }
 
-async fn vitals_of(link: &Link) -> Result<Vitals, StoreError> {
+async fn vitals_of(link: &RedisClient) -> Result<RedisStats, StoreError> {
     let info = match link.command("INFO", redis::cmd("INFO").arg("everything")).await? {
         Value::BulkString(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
         Value::VerbatimString { text, .. } => text,
@@ -94,14 +94,14 @@ async fn vitals_of(link: &Link) -> Result<Vitals, StoreError> {
     Ok(read(&info))
 }
 
-fn read(info: &str) -> Vitals {
+fn read(info: &str) -> RedisStats {
     let number = |name: &str| info_field(info, name).and_then(|text| text.parse::<f64>().ok());
     let seconds =
         |name: &str| number(&format!("used_cpu_{name}_main_thread")).or_else(|| number(&format!("used_cpu_{name}"))).unwrap_or(0.0);
     let bytes = |name: &str| info_field(info, name).and_then(|text| text.parse::<u64>().ok()).unwrap_or(0);
     let buffers = bytes("mem_aof_buffer") + bytes("mem_clients_normal");
     let is_saving = ["rdb_bgsave_in_progress", "aof_rewrite_in_progress", "aof_rewrite_scheduled"].iter().any(|name| bytes(name) > 0);
-    Vitals { cpu_us: (seconds("user") + seconds("sys")) * 1e6, data_bytes: bytes("used_memory").saturating_sub(buffers), is_saving }
+    RedisStats { cpu_us: (seconds("user") + seconds("sys")) * 1e6, data_bytes: bytes("used_memory").saturating_sub(buffers), is_saving }
 }
 
 #[cfg(test)]
@@ -111,7 +111,7 @@ mod tests {
     #[test]
     fn the_main_thread_counts_where_it_is_told() {
         let info = "used_memory:1000\r\nmem_aof_buffer:8\r\nmem_clients_normal:92\r\naof_rewrite_in_progress:1\r\nused_cpu_sys:9.0\r\nused_cpu_user:9.0\r\n";
-        assert_eq!(read(info), Vitals { cpu_us: 18e6, data_bytes: 900, is_saving: true });
+        assert_eq!(read(info), RedisStats { cpu_us: 18e6, data_bytes: 900, is_saving: true });
         let newer = format!("{info}used_cpu_sys_main_thread:1.0\r\nused_cpu_user_main_thread:2.5\r\n");
         assert_eq!(read(&newer).cpu_us, 3.5e6);
     }

@@ -32,7 +32,7 @@ pub(super) enum To {
 
 /// One connection, cheap to clone.
 #[derive(Clone)]
-pub(in crate::store) struct Wire {
+pub(in crate::store) struct Connection {
     inner: Arc<Inner>,
 }
 
@@ -53,15 +53,15 @@ struct Live {
     generation: u64,
 }
 
-impl Wire {
+impl Connection {
     /// A wire that is not open yet.
     pub(super) fn new(to: To) -> Self {
         let (current, opening) = (RwLock::new(None), tokio::sync::Mutex::new(None));
-        Wire { inner: Arc::new(Inner { to, current, opening, failures: AtomicU64::new(0), timeouts: AtomicU32::new(0) }) }
+        Connection { inner: Arc::new(Inner { to, current, opening, failures: AtomicU64::new(0), timeouts: AtomicU32::new(0) }) }
     }
 
     /// Whether both are the same connection.
-    pub(super) fn is(&self, other: &Wire) -> bool {
+    pub(super) fn is(&self, other: &Connection) -> bool {
         Arc::ptr_eq(&self.inner, &other.inner)
     }
 
@@ -227,7 +227,7 @@ mod tests {
         // The system takes connections for it; nobody answers.
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let client = redis::Client::open(format!("redis://{}", listener.local_addr().unwrap())).unwrap();
-        let wire = Wire::new(To::Node(Box::new(client.get_connection_info().clone())));
+        let wire = Connection::new(To::Node(Box::new(client.get_connection_info().clone())));
         let time = redis::cmd("TIME");
         let answers = futures_util::future::join_all((0..8).map(|_| wire.command("TIME", &time))).await;
         assert!(answers.iter().all(|answer| matches!(answer, Err(error) if error.class == Class::Timeout)), "{answers:?}");

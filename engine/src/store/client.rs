@@ -1,14 +1,14 @@
 //! A link to Redis in each of its modes: to one server, or to every master of a cluster.
 //!
-//! - `endpoint`: where the settings lead. `wire`: one connection to one server. `cluster`: which master has which slots.
+//! - `endpoint`: where the settings lead. `connection`: one connection to one server. `cluster`: which master has which slots.
 //!
 //! A command is never sent twice, but where a master of a cluster says that it did not run it; a pipeline is sent again as a whole where any of it
 //! was not run because a slot moved, so what stood before that is run twice. Of any other call that failed is not known what came of it: the caller
 //! sends it again, and the scripts are idempotent.
 
 mod cluster;
+mod connection;
 pub(super) mod endpoint;
-mod wire;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,9 +17,9 @@ use dwell_core::redacted;
 use futures_util::future::join_all;
 use redis::{Arg, Cmd, Pipeline, Value};
 
-use self::cluster::{Cluster, Map, slot_of};
-use self::wire::To;
-pub(super) use self::wire::{RESPONSE_TIMEOUT, Wire};
+use self::cluster::{Cluster, SlotMap, slot_of};
+use self::connection::To;
+pub(super) use self::connection::{Connection, RESPONSE_TIMEOUT};
 use super::error::{Class, StoreError};
 use crate::clock;
 use crate::config::{Redis, RedisMode};
@@ -31,41 +31,41 @@ const MOVE_PAUSE: Duration = Duration::from_millis(10);
 
 /// A link, cheap to clone, opened on first use.
 #[derive(Clone)]
-pub struct Link(Route);
+pub struct RedisClient(Route);
 
 #[derive(Clone)]
 enum Route {
-    One(Wire),
+    One(Connection),
     Cluster(Arc<Cluster>),
 }
 
 /// Which master had which slots when the cluster was last asked.
 #[derive(Clone)]
-pub struct Layout(Arc<Map>);
+pub struct SlotLayout(Arc<SlotMap>);
 
-impl Layout {
+impl SlotLayout {
     /// Whether both are one answer.
     #[must_use]
-    pub fn is(&self, other: &Layout) -> bool {
+    pub fn is(&self, other: &SlotLayout) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    pub(super) fn home(&self, key: &[u8]) -> Option<String> {
-        self.0.of(slot_of(key)).ok().map(Wire::place)
+    pub(super) fn master_of(&self, key: &[u8]) -> Option<String> {
+        self.0.of(slot_of(key)).ok().map(Connection::place)
     }
 }
 
-impl std::fmt::Debug for Layout {
+impl std::fmt::Debug for SlotLayout {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Layout of {} masters", self.0.masters.len())
+        write!(f, "SlotLayout of {} masters", self.0.masters.len())
     }
 }
 
 /// How often one call has followed slots that moved.
 #[derive(Debug, Default)]
-pub(super) struct Moves(u32);
+pub(super) struct Redirects(u32);
 
-impl Moves {
+impl Redirects {
     /// Whether the call is to be sent again, because a master did not run it; returns when the map is new.
     pub(super) async fn follow(&mut self, error: &StoreError) -> bool {
         if error.class != Class::Moved || self.0 >= MOVES_MAX {
@@ -86,7 +86,7 @@ enum Call<'a> {
 }
 
 impl Call<'_> {
-    async fn over(self, wire: &Wire, doing: &str) -> Result<Vec<Value>, StoreError> {
+    async fn over(self, wire: &Connection, doing: &str) -> Result<Vec<Value>, StoreError> {
         match self {
             Call::One(command) => wire.command(doing, command).await.map(|answer| vec![answer]),
             Call::Many(pipeline) => wire.pipeline(doing, pipeline).await,
@@ -96,16 +96,16 @@ impl Call<'_> {
 
 /// The calls of one master, wave by wave: each with its place in the whole.
 pub(super) struct Part<'a> {
-    pub(super) wire: Wire,
+    pub(super) wire: Connection,
     pub(super) waves: Vec<Vec<(usize, &'a Cmd)>>,
 }
 
-impl Link {
+impl RedisClient {
     /// A link that is not open yet.
     #[must_use]
     pub fn new(settings: &Redis) -> Self {
-        Link(match settings.mode {
-            RedisMode::Single | RedisMode::Sentinel => Route::One(Wire::new(To::Named(settings.clone()))),
+        RedisClient(match settings.mode {
+            RedisMode::Single | RedisMode::Sentinel => Route::One(Connection::new(To::Named(settings.clone()))),
             RedisMode::Cluster => Route::Cluster(Arc::new(Cluster::new(settings))),
         })
     }
@@ -126,22 +126,22 @@ impl Link {
         self.routed(doing, key, Call::Many(pipeline)).await
     }
 
-    pub(super) fn is_spread(&self) -> bool {
+    pub(super) fn is_cluster(&self) -> bool {
         matches!(self.0, Route::Cluster(_))
     }
 
-    pub(super) fn layout(&self) -> Option<Layout> {
+    pub(super) fn layout(&self) -> Option<SlotLayout> {
         match &self.0 {
             Route::One(_) => None,
-            Route::Cluster(cluster) => cluster.last().map(Layout),
+            Route::Cluster(cluster) => cluster.last().map(SlotLayout),
         }
     }
 
     /// A link to each master: where there is no cluster, this one.
-    pub async fn masters(&self) -> Result<Vec<Link>, StoreError> {
+    pub async fn masters(&self) -> Result<Vec<RedisClient>, StoreError> {
         Ok(match &self.0 {
             Route::One(_) => vec![self.clone()],
-            Route::Cluster(cluster) => cluster.map().await?.masters.iter().cloned().map(|wire| Link(Route::One(wire))).collect(),
+            Route::Cluster(cluster) => cluster.map().await?.masters.iter().cloned().map(|wire| RedisClient(Route::One(wire))).collect(),
         })
     }
 
@@ -153,7 +153,7 @@ impl Link {
             Route::One(wire) => vec![wire.clone()],
             Route::Cluster(cluster) => {
                 let map = cluster.map().await?;
-                let mut wires: Vec<Wire> = Vec::new();
+                let mut wires: Vec<Connection> = Vec::new();
                 for call in calls {
                     let wire = cluster.master(&map, slot_of(key_of(call).unwrap_or_default()))?;
                     if !wires.iter().any(|other| other.is(wire)) {
@@ -193,7 +193,7 @@ impl Link {
     }
 
     /// A call over this wire failed: where that can mean that the map is old, another is asked for.
-    pub(super) fn failed(&self, wire: &Wire, error: &StoreError) {
+    pub(super) fn failed(&self, wire: &Connection, error: &StoreError) {
         let Route::Cluster(cluster) = &self.0 else { return };
         match error.class {
             Class::Moved => match &error.moved {
@@ -212,7 +212,7 @@ impl Link {
             Route::One(wire) => return call.over(wire, doing).await,
             Route::Cluster(cluster) => cluster,
         };
-        let mut moves = Moves::default();
+        let mut moves = Redirects::default();
         loop {
             let map = cluster.map().await?;
             let wire = match key {
