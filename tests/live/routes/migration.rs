@@ -53,12 +53,14 @@ pub(crate) async fn shell(rabbit: &RabbitServer, folder: &Path, commands: &str) 
 async fn producers_and_consumers_of_the_plugin_change_nothing() {
     let page = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/migrate-from-rabbitmq-plugin.md")).unwrap();
     let (commands, definitions) = (blocks(&page, "sh"), blocks(&page, "json"));
-    assert_eq!((commands.len(), definitions.len()), (4, 2), "the page has other steps than this test");
-    let [seen, second, held, changed] = commands.try_into().unwrap();
+    assert_eq!((commands.len(), definitions.len()), (5, 3), "the page has other steps than this test");
+    let [seen, second, held, changed, back] = commands.try_into().unwrap();
     let (rabbit, redis) = tokio::join!(RabbitServer::start(RabbitOptions::default()), RedisServer::start(RedisOptions::default()));
     let (rabbit, redis) = (rabbit.unwrap(), redis.unwrap());
     let folder = tempfile::tempdir().unwrap();
-    for (name, text) in [("standing.json", BEFORE), ("due.json", &definitions[0]), ("fanout.json", &definitions[1])] {
+    let [due, fanout, direct] = definitions.try_into().unwrap();
+    let direct = direct.replace("x-delayed-message", "direct").replace("\"x-delayed-type\": \"direct\"", "");
+    for (name, text) in [("standing.json", BEFORE), ("due.json", &due), ("fanout.json", &fanout), ("back.json", &direct)] {
         std::fs::write(folder.path().join(name), text).unwrap();
     }
     shell(&rabbit, folder.path(), "rabbitmqctl import_definitions standing.json").await;
@@ -88,6 +90,15 @@ async fn producers_and_consumers_of_the_plugin_change_nothing() {
     assert!(seen.iter().all(|line| line["from"] == "my-exchange.due/order.close"), "{seen:?}");
     let names: Vec<&str> = seen[3]["headers"].as_array().unwrap().iter().map(|pair| pair[0].as_str().unwrap()).collect();
     assert!(names.contains(&"tag") && names.contains(&"delayed-id") && !names.contains(&"x-delay"), "{names:?}");
+
+    // The way back: the exchange takes what is new, and Dwell delivers what it has.
+    client(BrokerKind::Amqp, &["send", &rabbit.url()], &[message("held", json!([["x-delay", 5_000]]))]).await;
+    shell(&rabbit, folder.path(), &back).await;
+    client(BrokerKind::Amqp, &["send", &rabbit.url()], &[message("new", json!([]))]).await;
+    let seen = client(BrokerKind::Amqp, &["read", &rabbit.url(), "orders", "2", "60"], &[]).await;
+    let mut from: Vec<&str> = seen.iter().map(|line| line["from"].as_str().unwrap()).collect();
+    from.sort_unstable();
+    assert_eq!(from, ["my-exchange.due/order.close", "my-exchange/order.close"], "{seen:?}");
     dwell.stop().await.unwrap();
 
     // Several exchanges, as the page has them.
