@@ -2,6 +2,7 @@
 #![allow(missing_docs, reason = "tests")]
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 
+mod architecture;
 mod codes;
 mod commands;
 mod links;
