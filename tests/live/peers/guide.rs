@@ -21,10 +21,10 @@ pub(super) struct Guide {
 }
 
 impl Guide {
-    /// The page docs/NAME.md, with config/FILE.toml beside it, where these addresses stand for those that are written there.
+    /// The page docs/how-to/NAME.md, with config/FILE.toml beside it, where these addresses stand for those that are written there.
     pub(super) fn open(name: &str, file: &str, addresses: &[(&'static str, String)]) -> Guide {
         let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-        let page = std::fs::read_to_string(root.join(format!("docs/{name}.md"))).unwrap();
+        let page = std::fs::read_to_string(root.join(format!("docs/how-to/{name}.md"))).unwrap();
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir(folder.path().join("config")).unwrap();
         std::fs::create_dir(folder.path().join("bin")).unwrap();

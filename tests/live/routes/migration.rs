@@ -1,4 +1,4 @@
-//! docs/migrate-from-rabbitmq-plugin.md, run as it is written: its files, its commands, and a producer that changes nothing.
+//! docs/how-to/migrate-from-rabbitmq-plugin.md, run as it is written: its files, its commands, and a producer that changes nothing.
 
 use std::path::Path;
 
@@ -51,7 +51,7 @@ pub(crate) async fn shell(rabbit: &RabbitServer, folder: &Path, commands: &str) 
 
 #[tokio::test]
 async fn producers_and_consumers_of_the_plugin_change_nothing() {
-    let page = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/migrate-from-rabbitmq-plugin.md")).unwrap();
+    let page = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/how-to/migrate-from-rabbitmq-plugin.md")).unwrap();
     let (commands, definitions) = (blocks(&page, "sh"), blocks(&page, "json"));
     assert_eq!((commands.len(), definitions.len()), (5, 3), "the page has other steps than this test");
     let [seen, second, held, changed, back] = commands.try_into().unwrap();
