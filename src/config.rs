@@ -1,7 +1,8 @@
-//! The settings: file, then environment, then flags; read, checked, and every mistake reported at once.
+//! The settings: a file, then the environment, then flags. All mistakes are reported at once.
 //!
-//! [`raw`] says what may be written, and documents it; `layers` merges and remembers where each value was written; `walk` finds unknown
-//! keys and values of the wrong kind by the `shape` that the schema of [`raw`] gives; `resolve` checks the rest and makes [`Settings`].
+//! [`raw`] defines and documents the settings as written. `layers` merges the sources and records
+//! where each value was written. `walk` finds unknown keys and values of the wrong type, by the
+//! `shape` of the schema of [`raw`]. `resolve` checks the rest and makes [`Settings`].
 
 mod layers;
 pub mod problem;
@@ -27,17 +28,17 @@ pub(crate) use secret::read as read_secret;
 
 use crate::job::{Confirm, Late};
 
-/// What flags set: it wins over the environment, which wins over the file.
+/// Settings from flags. Flags override the environment, which overrides the file.
 #[derive(Debug, Clone, Default)]
 pub struct Overrides {
-    /// Setting and value, as `("delivery.ttr", "10s")`; lists as `a,b`.
+    /// Settings with their values, such as `("delivery.ttr", "10s")`; lists as `a,b`.
     pub set: Vec<(String, String)>,
 }
 
 /// Reads the settings: defaults, then the file, then this process's environment, then flags.
 ///
 /// # Errors
-/// Every mistake, in the order of the settings; never empty. None of them holds a secret.
+/// Every mistake, in the order of the settings; never empty. No mistake shows a secret.
 pub fn load(file: Option<&Path>, overrides: Overrides) -> Result<Settings, Vec<Problem>> {
     let mut env = Vec::new();
     let mut problems = Vec::new();
@@ -46,8 +47,7 @@ pub fn load(file: Option<&Path>, overrides: Overrides) -> Result<Settings, Vec<P
         match value.into_string() {
             Ok(value) => env.push((name, value)),
             Err(_) if layers::is_setting(&name) => {
-                let (message, hint) =
-                    ("the value of this variable is not UTF-8 text".to_owned(), "write it as such, or into a file".to_owned());
+                let (message, hint) = ("the value of this variable is not UTF-8 text".to_owned(), "write UTF-8, or use a file".to_owned());
                 problems.push(Problem { key: String::new(), source: name, message, hint });
             }
             Err(_) => {}
@@ -57,7 +57,7 @@ pub fn load(file: Option<&Path>, overrides: Overrides) -> Result<Settings, Vec<P
         Ok(settings) if problems.is_empty() => Ok(settings),
         result => {
             problems.extend(result.err().unwrap_or_default());
-            // A URL may stand where none belongs.
+            // A user may write a URL in the wrong setting.
             for problem in &mut problems {
                 problem.message = secret::without_passwords(&problem.message);
                 problem.hint = secret::without_passwords(&problem.hint);
@@ -67,7 +67,7 @@ pub fn load(file: Option<&Path>, overrides: Overrides) -> Result<Settings, Vec<P
     }
 }
 
-/// As [`load`], with these variables for the environment.
+/// As [`load`], with these variables as the environment.
 ///
 /// # Errors
 /// As [`load`].
@@ -90,7 +90,7 @@ pub fn schema() -> serde_json::Value {
     schemars::schema_for!(raw::Settings).to_value()
 }
 
-/// The candidate that is most like `word`, if one is like it at all.
+/// The candidate most similar to `word`, if any is similar.
 fn nearest<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let distances = candidates.map(|candidate| (strsim::damerau_levenshtein(&word.to_lowercase(), candidate), candidate));
     distances.filter(|(distance, candidate)| *distance <= 1 + candidate.len() / 4).min().map(|(_, candidate)| candidate)
@@ -122,13 +122,13 @@ pub struct Settings {
 pub struct Broker {
     /// The connector and its own settings.
     pub connector: BrokerConfig,
-    /// Targets that producers may reach.
+    /// The targets that producers may use.
     pub allow: Vec<String>,
 }
 
 /// `[ingest.NAME]`
 #[derive(Debug, Clone)]
-#[allow(missing_docs, reason = "the words of the contract")]
+#[allow(missing_docs, reason = "`raw` documents the settings")]
 pub struct Ingest {
     pub broker: String,
     pub topic: String,
@@ -138,7 +138,8 @@ pub struct Ingest {
     /// `delay_from = "receipt"`
     pub from_receipt: bool,
     pub declare: bool,
-    /// Where what expires in the topic's queue goes; where `declare` is set, that has a default.
+    /// The queue that receives messages which expire in the topic's queue. With `declare` the name
+    /// has a default.
     pub expired_queue: Option<String>,
     pub rejected: String,
     pub target: String,
@@ -153,7 +154,7 @@ pub struct Ingest {
 }
 
 impl Ingest {
-    /// The names of what it reads.
+    /// The topics and queues that the ingest reads.
     pub fn reads(&self) -> impl Iterator<Item = &str> {
         std::iter::once(self.topic.as_str()).chain(self.expired_queue.as_deref())
     }
@@ -161,7 +162,7 @@ impl Ingest {
 
 /// `[delivery]`; durations in ms.
 #[derive(Debug, Clone)]
-#[allow(missing_docs, reason = "the words of the contract")]
+#[allow(missing_docs, reason = "`raw` documents the settings")]
 pub struct Delivery {
     pub ttr_ms: u32,
     pub publish_timeout_ms: u64,
@@ -178,7 +179,7 @@ pub struct Delivery {
 
 /// `[limits]`
 #[derive(Debug, Clone)]
-#[allow(missing_docs, reason = "the words of the contract")]
+#[allow(missing_docs, reason = "`raw` documents the settings")]
 pub struct Limits {
     pub max_delay_ms: u64,
     pub max_body: u64,
@@ -190,7 +191,7 @@ pub struct Limits {
 
 /// `[http]`
 #[derive(Debug, Clone)]
-#[allow(missing_docs, reason = "the words of the contract")]
+#[allow(missing_docs, reason = "`raw` documents the settings")]
 pub struct Http {
     pub listen: String,
     pub token_file: Option<PathBuf>,
@@ -198,14 +199,14 @@ pub struct Http {
 
 /// `[probes]`
 #[derive(Debug, Clone)]
-#[allow(missing_docs, reason = "the words of the contract")]
+#[allow(missing_docs, reason = "`raw` documents the settings")]
 pub struct Probes {
     pub listen: String,
 }
 
 /// `[shutdown]`
 #[derive(Debug, Clone)]
-#[allow(missing_docs, reason = "the words of the contract")]
+#[allow(missing_docs, reason = "`raw` documents the settings")]
 pub struct Shutdown {
     pub drain_ms: u64,
 }

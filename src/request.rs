@@ -1,7 +1,15 @@
-//! A message becomes a request, or is refused with a code. Pure: no clock, no network, never a panic.
+//! Turns a message into a request, or rejects the message with a code. Pure: no clock, no network,
+//! no panics.
 //!
-//! In reading order: `parse` is the way of a message; `control` is what it asks, whichever form it came in, and reads the `delay-*` headers; `dialect` reads the
-//! headers of other schedulers (`etf1` what one of them makes of keys), `envelope` a JSON body; `target` says where it may go, `headers` what passes on, `origin` tells it from every other; `rounds` counts how often one of ours came back; `moved` judges a job that goes to another broker; `rules` are the settings it is judged by, and `reject` why it is refused.
+//! In reading order:
+//! - `parse`: from a message to a request; `control`: the fields of a request, and the `delay-*`
+//!   headers that set them.
+//! - `dialect`: the headers of other schedulers; `etf1`: one scheduler's use of message keys;
+//!   `envelope`: a JSON body.
+//! - `target`: the target and whether it is allowed; `headers`: which headers pass to the target.
+//! - `origin`: the identity of a message; `rounds`: how often a message returned; `moved`: jobs
+//!   that move to another broker.
+//! - `rules`: the settings that apply; `reject`: why a request is rejected.
 
 mod control;
 mod dialect;
@@ -19,7 +27,7 @@ mod target;
 mod tests;
 
 pub use moved::Moving;
-pub use parse::{act_on, asked, due_within, kept, parse};
+pub use parse::{act_on, due_within, from_fields, kept, parse};
 pub use reject::{Code, Rejection};
 pub use rules::{BrokerRules, Rules};
 

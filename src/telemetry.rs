@@ -1,4 +1,4 @@
-//! What operators see: logs on stderr, and the metrics of the contract (§7).
+//! What operators see: logs on stderr, and the metrics.
 //!
 //! - [`log`]: tracing to stderr, for people on a terminal, JSON elsewhere.
 //! - [`metrics`]: every metric, its name and help text in one place, and the handles that the agents count with.

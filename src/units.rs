@@ -1,4 +1,4 @@
-//! Durations, sizes and times as people write them.
+//! Parses and formats durations, sizes and times for people.
 
 #[cfg(test)]
 mod tests;
@@ -10,20 +10,21 @@ const UNITS: [(&str, u64); 6] = [("w", 604_800_000), ("d", 86_400_000), ("h", 3_
 const SIZES: [(&str, u64); 7] =
     [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("GB", 1_000_000_000), ("MB", 1_000_000), ("kB", 1_000), ("B", 1)];
 
-/// Fractions are counted in units of 10⁻⁹ ms, so that nothing is rounded before the end.
+/// Fractions are counted in units of 10⁻⁹ ms, so that only the sum is rounded.
 const PARTS_PER_MS: u128 = 1_000_000_000;
 
-/// No duration is longer: times are signed 64-bit ms.
+/// The longest duration: times are signed 64-bit ms.
 const LONGEST_MS: u64 = i64::MAX as u64;
 
-/// An integer time below this is taken for seconds: 10¹¹ ms is March 1973, 10¹¹ s is the year 5138.
+/// A smaller integer is probably a time in seconds: 10¹¹ ms is March 1973, 10¹¹ s is the year 5138.
 const LEAST_EPOCH_MS: i64 = 100_000_000_000;
 
 const DURATION_FORMS: &str = "write 5000 (ms), 90s, 1h30m or PT15M";
 const TIME_FORMS: &str = "write 2026-01-31T12:00:00Z, 2026-01-31T12:00:00+02:00 or epoch milliseconds";
 
-/// A duration in ms: an integer is ms; or a sum of `ms s m h d w` (`1h30m`, each unit once); or ISO 8601 of fixed length (`PT15M`, `P1D`; a day is 24 h).
-/// Units take decimal fractions (`1.5h`), ISO 8601 in its last part only; what is finer than a millisecond is rounded up, so that no delay ends early.
+/// A duration in ms: an integer is ms; or a sum of `ms s m h d w` (`1h30m`, each unit once); or ISO
+/// 8601 of fixed length (`PT15M`, `P1D`; a day is 24 h). Units take decimal fractions (`1.5h`), ISO
+/// 8601 only in its last part. Rounds up to a millisecond, so that no delay ends early.
 pub fn parse_duration_ms(text: &str) -> Result<u64, String> {
     let trimmed = text.trim();
     let iso = trimmed.strip_prefix(['P', 'p']);
@@ -41,7 +42,7 @@ pub fn parse_duration_ms(text: &str) -> Result<u64, String> {
         Flaw::Form => format!("{} is not a duration: {DURATION_FORMS}", quote(text)),
         Flaw::Twice => format!("{} names a unit twice: {DURATION_FORMS}", quote(text)),
         Flaw::Calendar => {
-            format!("{} has years or months, whose length depends on the calendar: write it in days or hours (P30D, 720h)", quote(text))
+            format!("{} has years or months, which differ in length: write days or hours (P30D, 720h)", quote(text))
         }
         Flaw::TooLong => too_long(text),
     })?;
@@ -51,7 +52,7 @@ pub fn parse_duration_ms(text: &str) -> Result<u64, String> {
     }
 }
 
-/// Durations in ms, divided by commas (`2m,10m,1h`); `none` is the empty list.
+/// Durations in ms, separated by commas (`2m,10m,1h`); `none` is the empty list.
 pub fn parse_durations_ms(text: &str) -> Result<Vec<u64>, String> {
     if text.trim() == "none" {
         return Ok(Vec::new());
@@ -72,15 +73,11 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
     let (Some(factor), false) = (factor, number.is_empty()) else {
         return Err(format!("{} is not a size: write 1048576, 1MiB or 64KiB (B, KiB, MiB, GiB, kB, MB, GB)", quote(text)));
     };
-    number
-        .parse::<u64>()
-        .ok()
-        .and_then(|n| n.checked_mul(factor))
-        .ok_or_else(|| format!("{} is more bytes than can be counted", quote(text)))
+    number.parse::<u64>().ok().and_then(|n| n.checked_mul(factor)).ok_or_else(|| format!("{} is larger than 2^64 bytes", quote(text)))
 }
 
-/// A time, epoch ms: RFC 3339 with an offset (what is finer than a millisecond is rounded up; before 1970 it is negative), or epoch milliseconds (an integer
-/// below 10^11 is refused: seconds taken for milliseconds).
+/// A time in epoch ms: RFC 3339 with an offset (rounded up to a millisecond; negative before 1970),
+/// or epoch milliseconds. An integer below 10^11 is an error: it is probably in seconds.
 pub fn parse_time_ms(text: &str) -> Result<i64, String> {
     let trimmed = text.trim();
     let digits = trimmed.strip_prefix('-').unwrap_or(trimmed);
@@ -88,7 +85,7 @@ pub fn parse_time_ms(text: &str) -> Result<i64, String> {
         return epoch_ms(text, trimmed);
     }
     if !has_offset(trimmed) && has_offset(&format!("{trimmed}Z")) {
-        return Err(format!("{} has no offset, so it is no one moment: add Z for UTC, or +02:00", quote(text)));
+        return Err(format!("{} has no offset: add Z for UTC, or an offset as +02:00", quote(text)));
     }
     let wrong = || format!("{} is not a time: {TIME_FORMS}", quote(text));
     if !has_offset(trimmed) {
@@ -97,12 +94,13 @@ pub fn parse_time_ms(text: &str) -> Result<i64, String> {
     let time: jiff::Timestamp = trimmed.parse().map_err(|_| wrong())?;
     let nanos = time.as_nanosecond();
     let ms = nanos.div_euclid(1_000_000) + i128::from(nanos.rem_euclid(1_000_000) > 0);
-    // jiff reads the leap second :60 as :59, which would be early.
+    // jiff reads the leap second :60 as :59, which is early.
     let leap = if trimmed.get(17..19) == Some("60") { 1_000 } else { 0 };
     i64::try_from(ms + leap).map_err(|_| wrong())
 }
 
-/// A duration in ms as people write it: `90s` is `1m30s`, and days are the largest unit. [`parse_duration_ms`] reads it back.
+/// A duration for people: 90 000 ms is `1m30s`, and days are the largest unit.
+/// [`parse_duration_ms`] reads it back.
 #[must_use]
 pub fn show_duration_ms(ms: u64) -> String {
     if ms == 0 {
@@ -119,20 +117,23 @@ pub fn show_duration_ms(ms: u64) -> String {
     text
 }
 
-/// A size in bytes as people write it, in the largest unit of 1024 that divides it: `1MiB`, `1000B`. [`parse_size`] reads it back.
+/// A size for people, in the largest unit of 1024 that divides it: `1MiB`, `1000B`. [`parse_size`]
+/// reads it back.
 #[must_use]
 pub fn show_size(bytes: u64) -> String {
     let (name, unit) = SIZES[..3].iter().find(|(_, unit)| bytes > 0 && bytes.is_multiple_of(*unit)).unwrap_or(&("B", 1));
     format!("{}{name}", bytes / unit)
 }
 
-/// A time, epoch ms, as RFC 3339 in UTC: `2026-01-31T12:00:00.000Z`. Times past the year 9999 stay milliseconds.
+/// A time, epoch ms, as RFC 3339 in UTC: `2026-01-31T12:00:00.000Z`. Times past the year 9999 stay
+/// milliseconds.
 #[must_use]
 pub fn show_time_ms(ms: i64) -> String {
     jiff::Timestamp::from_millisecond(ms).map_or_else(|_| format!("{ms}"), |time| format!("{time:.3}"))
 }
 
-/// A value from outside, for a message to people: in backquotes, at most 48 characters, control characters escaped.
+/// A value from outside for a message: in backquotes, at most 48 characters, control characters
+/// escaped.
 pub(crate) fn quote(text: &str) -> String {
     const LONGEST: usize = 48;
     let mut shown = String::new();
@@ -157,7 +158,7 @@ enum Flaw {
 }
 
 fn too_long(text: &str) -> String {
-    format!("{} is longer than any clock counts", quote(text))
+    format!("{} is longer than 2^63 milliseconds", quote(text))
 }
 
 /// `1h30m` in 10⁻⁹ ms.
@@ -231,19 +232,20 @@ fn scaled(number: &str, unit_ms: u64) -> Result<u128, Flaw> {
     Ok((u128::from(whole) * PARTS_PER_MS + u128::from(fraction)) * u128::from(unit_ms))
 }
 
-/// An integer time. `shown` is the text as it came.
+/// An integer time. `shown`: the text as received.
 fn epoch_ms(shown: &str, digits: &str) -> Result<i64, String> {
     if digits.starts_with('-') {
         return Err(format!("{} is negative: {TIME_FORMS}", quote(shown)));
     }
-    let ms: i64 = digits.parse().map_err(|_| format!("{} is past every clock: {TIME_FORMS}", quote(shown)))?;
+    let ms: i64 = digits.parse().map_err(|_| format!("{} is too large: {TIME_FORMS}", quote(shown)))?;
     if ms < LEAST_EPOCH_MS {
         return Err(format!("{} looks like seconds: an integer is epoch milliseconds, of 12 digits or more", quote(shown)));
     }
     Ok(ms)
 }
 
-/// Whether the text has the shape of an RFC 3339 time with its offset. jiff reads more than that (dates alone, zone names in brackets).
+/// Whether the text has the form of an RFC 3339 time with an offset. jiff accepts more: dates
+/// alone, zone names in brackets.
 fn has_offset(text: &str) -> bool {
     const SHAPE: &[u8; 19] = b"dddd-dd-ddTdd:dd:dd";
     let bytes = text.as_bytes();

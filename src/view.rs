@@ -1,4 +1,4 @@
-//! Jobs, verdicts and counts as commands, verdict messages and HTTP show them: one shape each (contract §6).
+//! Jobs, verdicts and counts as commands, verdict messages and HTTP show them: one shape each.
 
 use std::collections::HashMap;
 
@@ -23,7 +23,7 @@ pub use stats::{Broker, Bucket, Horizon, Ingest, Instance, Lateness, Met, Stats,
 
 /// A job.
 #[derive(Debug, Clone, Serialize, ToSchema)]
-#[allow(missing_docs, reason = "the words of the contract, §6; the others are explained")]
+#[allow(missing_docs, reason = "docs/reference/http.md explains the others")]
 pub struct Job {
     pub id: String,
     /// `scheduled`, `reserved` or `dead`.
@@ -117,7 +117,7 @@ impl Job {
 
 /// The answer to a request.
 #[derive(Debug, Clone, Serialize, ToSchema)]
-#[allow(missing_docs, reason = "the words of the contract, §6")]
+#[allow(missing_docs, reason = "docs/reference/http.md explains the words")]
 pub struct Verdict {
     pub id: String,
     pub action: Action,

@@ -1,6 +1,8 @@
-//! How one kind of broker differs from the others, as data: the rest of Dwell asks this, and never for a broker's name.
+//! How one kind of broker differs from the others, as data: the rest of Dwell asks this, and never
+//! for a broker's name.
 
-/// The differences between kinds of brokers. [`Capabilities::new`] is a broker with a log, text headers and plain addresses.
+/// The differences between kinds of brokers. [`Capabilities::new`] is a broker with a log, text
+/// headers and plain addresses.
 #[derive(Debug)]
 pub struct Capabilities {
     /// The kind, as in `type` of `[brokers.NAME]`.
@@ -11,13 +13,16 @@ pub struct Capabilities {
     pub address: &'static str,
     /// A destination is an exchange with a routing key.
     pub exchanges: bool,
-    /// A topic is a log: positions and times are the broker's, and a new group chooses where to start. Otherwise a topic is a queue.
+    /// A topic is a log: positions and times are the broker's, and a new group chooses where to
+    /// start. Otherwise a topic is a queue.
     pub log: bool,
-    /// Only the members of a group decide where the group starts, so ingests with different starts need different groups.
+    /// Only the members of a group decide where the group starts, so ingests with different starts
+    /// need different groups.
     pub start_is_the_groups: bool,
     /// The broker reports redeliveries, so `redelivered` is false for a first delivery.
     pub reports_redelivery: bool,
-    /// A queue can dead-letter its expired messages to another queue, which the source reads too (`expired_queue`).
+    /// A queue can dead-letter its expired messages to another queue, which the source reads too
+    /// (`expired_queue`).
     pub expired_queue: bool,
     /// A message can have a key, and a missing body differs from an empty one.
     pub keys: bool,
@@ -31,15 +36,18 @@ pub struct Capabilities {
     pub byte_headers: bool,
     /// A header name occurs at most once.
     pub unique_headers: bool,
-    /// Headers arrive as lines of text. A line that is no header arrives as a header without a name.
+    /// Headers arrive as lines of text. A line that is no header arrives as a header without a
+    /// name.
     pub header_lines: bool,
-    /// Headers whose values are further routing keys on the destination's exchange, each of which gets a copy.
+    /// Headers whose values are further routing keys on the destination's exchange, each of which
+    /// gets a copy.
     pub copy_headers: &'static [&'static str],
     /// [`crate::Sink::exists`] accepts a pattern.
     pub finds_patterns: bool,
     /// Log directive for the client library, such as `library=warn`; empty for none.
     pub log_filter: &'static str,
-    /// The client library logs message bodies: the directive applies also beside a user's own filter.
+    /// The client library logs message bodies: the directive applies also beside a user's own
+    /// filter.
     pub logs_bodies: bool,
 }
 

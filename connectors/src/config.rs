@@ -1,11 +1,13 @@
-//! The list of brokers: a line each. `[brokers.NAME]` deserializes into a [`BrokerConfig`] by its `type`.
+//! The list of brokers: a line each. `[brokers.NAME]` deserializes into a [`BrokerConfig`] by its
+//! `type`.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{Capabilities, Connector, memory};
 
-/// From each line, `Variant(folder, "cargo feature")`: the variant of [`BrokerConfig`], its implementation of [`Connector`], and its [`Capabilities`].
+/// From each line, `Variant(folder, "cargo feature")`: the variant of [`BrokerConfig`], its
+/// implementation of [`Connector`], and its [`Capabilities`].
 macro_rules! brokers {
     ($($(#[$doc:meta])* $name:ident($folder:ident, $feature:literal),)+) => {
         /// One `[brokers.NAME]`, without the keys that are not the connector's (`allow`).

@@ -22,7 +22,8 @@ pub enum Reader {
     Exists,
     /// The consumer exists; [`Connector::source`] would update its settings.
     Changed,
-    /// [`Connector::source`] would create the consumer; what it would read first, where the broker tells.
+    /// [`Connector::source`] would create the consumer; what it would read first, where the broker
+    /// tells.
     Made(Option<FirstRead>),
 }
 
@@ -66,7 +67,8 @@ pub enum Declared {
     Created,
 }
 
-/// One broker of the settings. A broker's folder implements this for its `Config`; [`crate::BrokerConfig`] is the list of brokers.
+/// One broker of the settings. A broker's folder implements this for its `Config`;
+/// [`crate::BrokerConfig`] is the list of brokers.
 #[async_trait]
 pub trait Connector: std::fmt::Debug + Send + Sync {
     /// How this kind of broker differs from others.
@@ -93,7 +95,8 @@ pub trait Connector: std::fmt::Debug + Send + Sync {
     /// Whether this pattern of `allow` matches a destination that a producer names.
     fn allows(&self, pattern: &str, to: &Destination) -> bool;
 
-    /// Why nobody may publish here: a wildcard, or a destination of the broker or of its clients (`$JS.>`, `_INBOX.>`).
+    /// Why nobody may publish here: a wildcard, or a destination of the broker or of its clients
+    /// (`$JS.>`, `_INBOX.>`).
     fn forbidden(&self, to: &Destination) -> Option<String>;
 
     /// Whether this pattern of `allow` can match several destinations.
@@ -116,13 +119,15 @@ pub trait Connector: std::fmt::Debug + Send + Sync {
         None
     }
 
-    /// Whether a reader of this topic receives what is published to the destination, as far as the names tell.
+    /// Whether a reader of this topic receives what is published to the destination, as far as the
+    /// names tell.
     fn reads(&self, topic: &str, to: &Destination) -> bool {
         to.exchange.is_empty() && topic == to.address
     }
 
-    /// Whether a header can be published here. `Ok(false)`: the header is dropped, because it would change the publication.
-    /// `Err`: why the message is refused. `is_own`: the message was read from this kind of broker.
+    /// Whether a header can be published here. `Ok(false)`: the header is dropped, because it would
+    /// change the publication. `Err`: why the message is refused. `is_own`: the message was read
+    /// from this kind of broker.
     fn carries(&self, _header: &Header, _is_own: bool) -> Result<bool, String> {
         Ok(true)
     }
@@ -132,15 +137,18 @@ pub trait Connector: std::fmt::Debug + Send + Sync {
         to.address.clone()
     }
 
-    /// Attributes of a span about a message, by OpenTelemetry's semantic conventions for this system. `group` is empty for a publication.
+    /// Attributes of a span about a message, by OpenTelemetry's semantic conventions for this
+    /// system. `group` is empty for a publication.
     fn span_attributes(&self, _to: &Destination, _group: &str, _message: &Message) -> Vec<(&'static str, Value)> {
         vec![("messaging.system", self.kind().into())]
     }
 
-    /// Opens a source: connected, its consumer found or created, ready for `recv`. Creates a missing consumer, never a topic.
+    /// Opens a source: connected, its consumer found or created, ready for `recv`. Creates a
+    /// missing consumer, never a topic.
     async fn source(&self, options: SourceOptions) -> Result<Box<dyn Source>, ConnectorError>;
 
-    /// Checks whether a source could be opened, and changes nothing. The errors are those of [`Connector::source`]: `Missing` for the topic.
+    /// Checks whether a source could be opened, and changes nothing. The errors are those of
+    /// [`Connector::source`]: `Missing` for the topic.
     async fn look(&self, options: &SourceOptions) -> Result<Reader, ConnectorError>;
 
     /// Risks of what a source would read, where the broker shows them. Changes nothing.

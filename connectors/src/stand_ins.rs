@@ -1,4 +1,5 @@
-//! Headers that carry what the target's broker has no field for: the key, a missing body, AMQP properties. Nothing is lost between brokers.
+//! Headers that carry what the target's broker has no field for: the key, a missing body, AMQP
+//! properties. Nothing is lost between brokers.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;

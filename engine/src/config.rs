@@ -36,7 +36,7 @@ pub enum Durability {
 
 /// `[redis]`
 #[derive(Clone)]
-#[allow(missing_docs, reason = "the words of the contract")]
+#[allow(missing_docs, reason = "docs/reference/settings.md explains each setting")]
 pub struct Redis {
     pub mode: RedisMode,
     /// With passwords: never printed.

@@ -214,7 +214,7 @@ impl DeadReason {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
-#[allow(missing_docs, reason = "the words of the contract, §1 and §6")]
+#[allow(missing_docs, reason = "docs/reference has the words")]
 pub enum Action {
     Schedule,
     Cancel,
@@ -246,7 +246,7 @@ impl Action {
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "schema", schema(as = VerdictWord))]
-#[allow(missing_docs, reason = "the words of the contract, §6, where each is explained")]
+#[allow(missing_docs, reason = "docs/reference/http.md explains each word")]
 pub enum Verdict {
     Added,
     Replaced,

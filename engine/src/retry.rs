@@ -19,7 +19,7 @@ pub fn next(job: &Job, state: &State, default_retry: &[u64], reason: DeadReason)
     waits.get(usize::from(state.step)).map_or(Next::Dies(reason), |ms| Next::Wait(*ms))
 }
 
-/// Crashes in a row of its owners that a job survives; with the next it dies (contract §2: five crashes in a row).
+/// Crashes in a row of its owners that a job survives; with the next it dies.
 pub const CRASHES_MAX: u8 = 5;
 
 #[cfg(test)]

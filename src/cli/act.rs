@@ -112,7 +112,7 @@ fn text(verdict: &view::Verdict) -> String {
     format!("{}: {}{due}: {}", clean(&verdict.id), verdict.verdict.as_str(), meaning(verdict.action, verdict.verdict))
 }
 
-/// What a verdict means to who asked (contract §6).
+/// The meaning of a verdict, for the user of a command.
 fn meaning(action: Action, verdict: Verdict) -> &'static str {
     match (verdict, action) {
         (Verdict::Cancelled, _) => "it will not be published, and never was",

@@ -1,4 +1,4 @@
-//! File, environment and flags, laid over each other; every value remembers where it was written.
+//! File, environment and flags, merged. Every value keeps its source.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -11,11 +11,12 @@ use super::{Overrides, Problem, secret};
 const FILE: &str = "file";
 const ENVIRONMENT: &str = "environment";
 const FLAGS: &str = "flags";
-/// Before every variable that is a setting; a variable without a further `__` is none (`DWELL_CONFIG`, or `DWELL_PORT` of a Kubernetes service).
+/// Prefix of variables that are settings. Such a variable has a `__` too, unlike `DWELL_CONFIG` and
+/// the `DWELL_PORT` of a Kubernetes service.
 pub(super) const PREFIX: &str = "DWELL_";
 pub(super) const SEPARATOR: &str = "__";
 
-/// What was written, merged, not yet checked.
+/// The merged settings, not checked yet.
 pub(super) struct Layers {
     /// A table of the sections.
     pub(super) value: Value,
@@ -25,7 +26,8 @@ pub(super) struct Layers {
 }
 
 impl Layers {
-    /// Reads and merges. What cannot be read is a problem, and the rest goes on without it.
+    /// Reads and merges the sources. An unreadable source is a problem; the others are merged
+    /// without it.
     pub(super) fn read(file: Option<&Path>, env: &[(String, String)], overrides: &Overrides) -> (Layers, Vec<Problem>) {
         let mut problems = Vec::new();
         let mut lines = BTreeMap::new();
@@ -49,7 +51,7 @@ impl Layers {
         (Layers { value, figment, file: file.map(Path::to_owned), lines }, problems)
     }
 
-    /// Whether the value came as plain text, whose type is still to be found: from a variable or a flag.
+    /// Whether the value is text of no known type: from a variable or a flag.
     pub(super) fn is_plain(&self, tag: Tag) -> bool {
         matches!(self.layer(tag), Some(ENVIRONMENT | FLAGS))
     }
@@ -57,7 +59,7 @@ impl Layers {
     /// Where the setting was written; `default` if nowhere.
     pub(super) fn source(&self, path: &[String]) -> String {
         let Some(value) = find(&self.value, path) else { return "default".to_owned() };
-        // A table may be of several layers: its file is where to look first, else the first of its settings.
+        // A table may come from several layers: prefer the file, else name its first setting.
         let mut leaves = Vec::new();
         add_leaves(value, &mut path.to_vec(), &mut leaves);
         if leaves.iter().any(|(_, tag)| self.layer(*tag) == Some(FILE)) {
@@ -67,7 +69,7 @@ impl Layers {
             Some((leaf, Some(ENVIRONMENT))) => variable(leaf),
             Some((leaf, Some(FLAGS))) => format!("--set {}", leaf.join(".")),
             Some(_) => "default".to_owned(),
-            // An empty table: only a file can hold one.
+            // Only a file can hold an empty table.
             None => self.place(path),
         }
     }
@@ -76,7 +78,7 @@ impl Layers {
         self.figment.get_metadata(tag).map(|metadata| metadata.name.as_ref())
     }
 
-    /// Where a setting that is missing would stand: with the nearest table around it.
+    /// The source for a missing setting: that of the nearest table around it.
     pub(super) fn source_around(&self, path: &[String]) -> String {
         let around = (1..path.len()).rev().map(|length| &path[..length]).find(|path| find(&self.value, path).is_some());
         match (around, &self.file) {
@@ -86,7 +88,7 @@ impl Layers {
         }
     }
 
-    /// Whether anybody wrote the setting.
+    /// Whether any source sets this.
     pub(super) fn is_set(&self, path: &[&str]) -> bool {
         find(&self.value, &path.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>()).is_some()
     }
@@ -100,7 +102,7 @@ impl Layers {
     }
 }
 
-/// Whether a variable of this name is meant as a setting.
+/// Whether a variable of this name is a setting.
 pub(super) fn is_setting(name: &str) -> bool {
     name.strip_prefix(PREFIX).is_some_and(|rest| rest.contains(SEPARATOR))
 }
@@ -139,7 +141,7 @@ impl Provider for Layer {
     }
 }
 
-/// The variables that are settings. Their values stay text: guessing types would break a password of digits.
+/// The variables that are settings. Their values stay text: a password may look like a number.
 fn environment(env: &[(String, String)]) -> Dict {
     let mut settings: Vec<(Vec<String>, &String)> = Vec::new();
     for (name, text) in env {
@@ -166,7 +168,8 @@ fn insert(dict: &mut Dict, path: &[String], text: &str) {
     dict.insert(name.clone(), inner.into());
 }
 
-/// The file's table, and the line of each key. Errors quote nothing of the file: the line at fault may hold a password.
+/// The file's table, and the line of each key. Errors quote nothing of the file: the line may hold
+/// a password.
 fn read_file(path: &Path) -> Result<(Dict, BTreeMap<Vec<String>, usize>), Problem> {
     let problem = |source: String, message: String, hint: &str| Problem { key: String::new(), source, message, hint: hint.to_owned() };
     let file = path.display().to_string();

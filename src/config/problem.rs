@@ -1,13 +1,15 @@
-//! A mistake in the settings: which setting, where it was written, what is wrong, what to do. Never a secret.
+//! A mistake in the settings: the setting, where it was written, what is wrong and what to do.
+//! Never shows a secret.
 
 use serde::Serialize;
 
 /// One mistake in the settings. All of them are reported at once.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Problem {
-    /// The setting, as `delivery.ttr`; empty where the file as a whole is meant.
+    /// The setting, such as `delivery.ttr`; empty for the file as a whole.
     pub key: String,
-    /// Where it was written: `dwell.toml:12`, `DWELL_DELIVERY__TTR`, `--set delivery.ttr`, or `default`.
+    /// Where it was written: `dwell.toml:12`, `DWELL_DELIVERY__TTR`, `--set delivery.ttr`, or
+    /// `default`.
     pub source: String,
     /// What is wrong.
     pub message: String,

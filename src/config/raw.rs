@@ -1,4 +1,5 @@
-//! The settings as they are written: durations and sizes are text. The docs of the fields are the manual: `dwell schema` prints them.
+//! The settings as written: durations and sizes are text. `dwell schema` prints the docs of the
+//! fields as the manual.
 
 use std::collections::BTreeMap;
 
@@ -9,26 +10,28 @@ use serde::{Deserialize, Serialize};
 use super::{Durability, RedisMode};
 use crate::job::{Confirm, Late};
 
-/// Settings of Dwell: a TOML file, then environment variables (`DWELL_REDIS__NAMESPACE`), then `--set redis.namespace=…`.
+/// Settings of Dwell: a TOML file, then environment variables (`DWELL_REDIS__NAMESPACE`), then
+/// `--set redis.namespace=…`.
 #[derive(Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(title = "Dwell settings")]
 pub struct Settings {
     /// Where jobs are kept.
     pub redis: Redis,
-    /// The brokers, by name: lower-case letters, digits, `-` and `_`, at most 64.
+    /// The brokers, each with a name: up to 64 lower-case letters, digits, `-` and `_`.
     pub brokers: BTreeMap<String, Broker>,
-    /// Where delay requests are read, by name: lower-case letters, digits, `-` and `_`, at most 64.
+    /// The topics with delay requests, each with a name: up to 64 lower-case letters, digits, `-`
+    /// and `_`.
     pub ingest: BTreeMap<String, Ingest>,
     /// How due jobs are published.
     pub delivery: Delivery,
-    /// What a request may ask for.
+    /// The limits of a request.
     pub limits: Limits,
     /// Admin API and dashboard.
     pub http: Http,
     /// `/livez`, `/readyz` and `/metrics`.
     pub probes: Probes,
-    /// What SIGTERM does.
+    /// The drain after SIGTERM.
     pub shutdown: Shutdown,
 }
 
@@ -36,23 +39,26 @@ pub struct Settings {
 #[derive(Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Redis {
-    /// What the URLs lead to.
+    /// The kind of Redis at the URLs.
     pub mode: RedisMode,
-    /// One server; or several of a cluster; or several sentinels. `redis://` or, with TLS, `rediss://user:password@host:port/db`.
+    /// The URL of one server, or the URLs of a cluster's servers or of sentinels:
+    /// `redis://user:password@host:port/db`, or `rediss://` for TLS.
     pub urls: Vec<String>,
-    /// A file that holds the URLs instead, one a line: for URLs with passwords.
+    /// A file with the URLs, one per line, instead of `urls`: for URLs with passwords.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub urls_file: Option<String>,
-    /// The name of the master that the sentinels watch.
+    /// The name of the master that the sentinels monitor.
     pub master: String,
     /// Prefix of every key. Instances with the same namespace share their jobs.
     pub namespace: String,
-    /// Into how many parts the jobs are split, 1 to 1024. Fixed when the namespace is first used.
+    /// The number of parts that the jobs are split into, 1 to 1024. Fixed by the first use of the
+    /// namespace.
     #[schemars(range(min = 1, max = 1024))]
     pub buckets: u16,
-    /// What the inbound ack waits for.
+    /// What must have the job before the request is acknowledged.
     pub durability: Durability,
-    /// The server is known to fsync each write, but does not tell (managed Redis).
+    /// Assume that the server syncs each write to disk although it does not report that (managed
+    /// Redis).
     pub assume_fsync: bool,
 }
 
@@ -71,11 +77,11 @@ impl Default for Redis {
     }
 }
 
-/// A broker: its kind, how to reach it, and what producers may reach on it.
+/// A broker: its kind, its address, and the targets that producers may use.
 #[derive(Clone, Serialize, Deserialize, JsonSchema)]
 #[schemars(extend("unevaluatedProperties" = false))]
 pub struct Broker {
-    /// Patterns of the targets that producers may reach, in the broker's own wildcards.
+    /// Patterns of the targets that producers may use, with the broker's own wildcards.
     pub allow: Vec<String>,
     /// The kind, and the settings of that kind.
     #[serde(flatten)]
@@ -87,38 +93,42 @@ pub struct Broker {
 #[serde(default, deny_unknown_fields)]
 #[schemars(extend("required" = ["broker"]))]
 pub struct Ingest {
-    /// The name of the broker that is read, as in `[brokers.NAME]`.
+    /// The broker to read, by its name in `[brokers.NAME]`.
     #[schemars(transform = without_default)]
     pub broker: String,
-    /// The topic, queue or subject that is read.
+    /// The topic, queue or subject to read.
     pub topic: String,
     /// The consumer group or durable consumer. Instances with the same group share the messages.
     pub group: String,
-    /// Where a request's rules stand: in `delay-*` headers, or with the body in a JSON envelope.
+    /// The format of a request: `delay-*` headers, or a JSON envelope around the body.
     pub format: Format,
-    /// What `delay-for` counts from: the message's own timestamp, or its receipt.
+    /// The start of `delay-for`: the message's own timestamp, or its receipt.
     pub delay_from: DelayFrom,
-    /// Create what is missing: the topic, quorum queue or stream of the ingest, `rejected` and `dead`.
+    /// Create what is missing: the topic, quorum queue or stream of the ingest, `rejected` and
+    /// `dead`.
     pub declare: bool,
-    /// AMQP: the queue to which the dead-letter exchange of the topic's queue leads what expires there; it is read too. Empty: none, or with
-    /// `declare` the topic's name and `.expired`, which is made.
+    /// AMQP: the queue that the dead-letter exchange of the topic's queue routes expired messages
+    /// to. Dwell reads this queue too. Empty: none, or with `declare` the topic's name and
+    /// `.expired`, which is created.
     pub expired_queue: String,
-    /// Where bad requests go, on the same broker.
+    /// The destination of rejected requests, on the same broker.
     pub rejected: String,
-    /// Where requests go that name no target. Empty: they are rejected.
+    /// The target of requests that name none. Empty: such requests are rejected.
     pub target: String,
-    /// AMQP: publish on this exchange where a request names none.
+    /// AMQP: the exchange of requests that name none.
     pub exchange: String,
-    /// What becomes of a message without a delay.
+    /// What happens to a message without a delay.
     pub missing_delay: MissingDelay,
-    /// Kafka: `key` takes a message's key as the job's id where the message names none, and a tombstone cancels. Empty: an id is made.
+    /// Kafka: `key` makes the message's key the job id where the message has no `delay-id`, and a
+    /// tombstone cancels the job. Empty: Dwell generates an id.
     pub id_from: IdFrom,
-    /// How long requests are held while Redis is away, before they are given back for another instance. At least 1s.
+    /// How long to hold requests while Redis is unreachable, before they go back to the broker for
+    /// another instance. At least 1s.
     pub hold: String,
-    /// Where a group or durable consumer begins that is new: `earliest`, `latest` or a time (RFC 3339). One that the broker knows goes on where it
-    /// was. Not for queues: they have no log.
+    /// Where a new group or durable consumer starts: `earliest`, `latest` or a time (RFC 3339). An
+    /// existing one continues where it was. Not for queues, which have no log.
     pub start: String,
-    /// How old a request's message may be; an older one is rejected as `too_old`. Empty: none is too old.
+    /// The maximum age of a request; an older one is rejected as `too_old`. Empty: no maximum.
     pub max_age: String,
 }
 
@@ -148,17 +158,17 @@ fn without_default(schema: &mut schemars::Schema) {
     schema.remove("default");
 }
 
-/// Where a request's rules stand.
+/// The format of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Format {
     /// In `delay-*` headers; the body is opaque.
     Headers,
-    /// The body is JSON that holds the rules and the body to publish.
+    /// The body is JSON with the fields of the request and the body to publish.
     Envelope,
 }
 
-/// What `delay-for` counts from.
+/// The start of `delay-for`.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum DelayFrom {
@@ -168,21 +178,21 @@ pub enum DelayFrom {
     Receipt,
 }
 
-/// What becomes of a message without a delay.
+/// What happens to a message without a delay.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum MissingDelay {
-    /// It goes to `rejected`.
+    /// The message goes to `rejected`.
     Reject,
-    /// It is published at once.
+    /// The message is published at once.
     Immediate,
 }
 
-/// What the id of a job is taken from where its message names none.
+/// The id of a job whose message has no `delay-id`.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum IdFrom {
-    /// It is made.
+    /// Generated.
     #[serde(rename = "")]
     Made,
     /// The message's key.
@@ -193,28 +203,32 @@ pub enum IdFrom {
 #[derive(Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Delivery {
-    /// How long one attempt may take until its consumer confirms it. At most `limits.max_ttr`.
+    /// How long one attempt may take until its consumer confirms. At most `limits.max_ttr`.
     pub ttr: String,
-    /// An attempt without a broker's confirm in this time has failed. 100ms to 10m.
+    /// An attempt without the broker's confirm in this time has failed. 100ms to 10m.
     pub publish_timeout: String,
-    /// Waits between attempts; at its end the job is dead. Empty: a single attempt.
+    /// The waits between attempts; after the last one the job is dead. Empty: a single attempt.
     pub retry: Vec<String>,
     /// Who confirms an attempt.
     pub confirm: Confirm,
-    /// What becomes of a job found overdue by more than `max_late`.
+    /// What happens to a job that is overdue by more than `max_late`.
     pub late: Late,
-    /// How much overdue a job may be at its first attempt. Empty: it is never too late.
+    /// How long a job may be overdue at its first attempt. Empty: for any time.
     pub max_late: String,
-    /// Where dead letters go, on the target's broker. Empty: they are kept in Redis only.
+    /// The destination of dead letters, on the target's broker. Empty: dead jobs stay in Redis
+    /// only.
     pub dead: String,
-    /// How long dead jobs are kept in Redis. The namespace keeps it: what stands there is followed, until `dwell check --adopt`.
+    /// How long dead jobs stay in Redis. The namespace stores this value, and the stored value
+    /// applies until `dwell check --adopt`.
     pub dead_retention: String,
-    /// How long a job that is over is remembered, so that its redelivered request changes nothing. At least 1s. The namespace keeps it, as above.
+    /// How long Redis remembers a completed job, so that its redelivered request changes nothing.
+    /// At least 1s. The namespace stores this value too.
     pub dedupe_window: String,
-    /// How many jobs may be out for publishing at once.
+    /// How many jobs may wait for a confirm at once.
     #[schemars(range(min = 1, max = 1_000_000))]
     pub max_in_flight: u64,
-    /// How many bytes of jobs may be out for publishing at once: `64MiB`, `100kB`. At least `limits.max_body`.
+    /// How many bytes of jobs may wait for a confirm at once: `64MiB`, `100kB`. At least
+    /// `limits.max_body`.
     pub max_in_flight_bytes: String,
 }
 
@@ -236,24 +250,24 @@ impl Default for Delivery {
     }
 }
 
-/// What a request may ask for.
+/// The limits of a request.
 #[derive(Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Limits {
-    /// The longest delay; a request beyond it is rejected.
+    /// The longest delay; a request with a longer one is rejected.
     pub max_delay: String,
     /// The largest body. At most 256MiB.
     pub max_body: String,
-    /// The most steps of a retry array.
+    /// The maximum number of waits in `delay-retry`.
     #[schemars(range(min = 0, max = 1000))]
     pub max_retries: u64,
-    /// How often a message that Dwell published may come back as a new request.
+    /// How often a message that Dwell published may return as a new request.
     #[schemars(range(min = 0, max = 1_000_000_000))]
     pub max_rounds: u64,
     /// The longest time to run where the consumer confirms. At most 49d.
     pub max_ttr: String,
-    /// How many bytes of memory may be read and not stored, for each ingest: `64MiB`, `100kB`. At least `limits.max_body`. Empty: 64MiB, or `max_body`
-    /// where that is more.
+    /// How many bytes of memory the read and not yet stored requests of each ingest may take:
+    /// `64MiB`, `100kB`. At least `limits.max_body`. Empty: 64MiB, or `max_body` if larger.
     pub max_inbound_bytes: String,
 }
 
@@ -274,9 +288,9 @@ impl Default for Limits {
 #[derive(Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Http {
-    /// IP address and port. Without a token only a loopback address.
+    /// The IP address and port to listen on. Without a token only a loopback address.
     pub listen: String,
-    /// A file that holds the bearer token. Empty: no token.
+    /// A file with the bearer token. Empty: no token.
     pub token_file: String,
 }
 
@@ -290,7 +304,7 @@ impl Default for Http {
 #[derive(Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Probes {
-    /// IP address and port.
+    /// The IP address and port to listen on.
     pub listen: String,
 }
 
@@ -300,11 +314,11 @@ impl Default for Probes {
     }
 }
 
-/// What SIGTERM does.
+/// The drain after SIGTERM.
 #[derive(Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Shutdown {
-    /// How long to wait for confirms before unfinished claims are given back. At most 1h.
+    /// How long to wait for confirms before unfinished claims are released. At most 1h.
     pub drain: String,
 }
 

@@ -1,4 +1,5 @@
-//! From what was written to [`Settings`]: units, names, references and secrets, every mistake noted and none in the way of the next.
+//! Turns the settings as written into [`Settings`]: units, names, references and secrets. Collects
+//! every mistake.
 
 mod routes;
 mod sections;
@@ -11,10 +12,10 @@ use super::layers::Layers;
 use super::rules::Wrong;
 use super::{Problem, Settings, secret};
 
-/// In the order of the file.
+/// The sections in the order of the file.
 const SECTIONS: [&str; 8] = ["redis", "brokers", "ingest", "delivery", "limits", "http", "probes", "shutdown"];
 
-/// The settings, or every problem: those found before and those found here.
+/// The settings, or every problem, including those found before.
 pub(super) fn resolve(layers: &Layers, value: &Value, problems: Vec<Problem>) -> Result<Settings, Vec<Problem>> {
     let mut resolver = Resolver { layers, value, problems };
     let redis = resolver.redis();
@@ -34,7 +35,7 @@ pub(super) fn resolve(layers: &Layers, value: &Value, problems: Vec<Problem>) ->
         (Some(redis), Some(delivery), Some(limits), Some(http), Some(probes), Some(shutdown)) => {
             Ok(Settings { redis, brokers, ingest, delivery, limits, http, probes, shutdown })
         }
-        // A section is missing only where a problem was noted.
+        // Without problems every section exists.
         _ => Err(problems),
     }
 }
@@ -56,7 +57,8 @@ impl Resolver<'_> {
         if self.value.as_dict().is_some_and(|value| value.contains_key(name)) { self.entry(name, false) } else { Some(T::default()) }
     }
 
-    /// The table of this key. Kinds of values were checked before: what serde still refuses is a rule of a connector's own.
+    /// The table of this key. `walk` checked the types of values, so serde can only fail by a
+    /// connector's own rule.
     fn entry<T: DeserializeOwned>(&mut self, key: &str, noted: bool) -> Option<T> {
         let value = self.value.clone().find(key)?;
         match value.deserialize() {
@@ -80,13 +82,13 @@ impl Resolver<'_> {
     }
 }
 
-/// What serde refused, without the value, which may be a secret.
+/// Why serde failed, without the value, which may be secret.
 fn refusal(kind: &Kind, key: &str) -> String {
     match kind {
         Kind::MissingField(name) => format!("`{name}` is missing"),
         Kind::UnknownField(name, _) => format!("there is no setting `{name}`"),
         Kind::InvalidType(_, wanted) | Kind::InvalidValue(_, wanted) | Kind::InvalidLength(_, wanted) => format!("this is not {wanted}"),
-        Kind::DuplicateField(name) => format!("`{name}` stands here twice"),
+        Kind::DuplicateField(name) => format!("`{name}` is repeated"),
         Kind::UnknownVariant(_, words) => format!("this is not one of {}", words.join(", ")),
         Kind::Message(message) if !key.split('.').any(secret::is_secret) && !key.starts_with("brokers.") => message.clone(),
         Kind::Message(_) | Kind::ISizeOutOfRange(_) | Kind::USizeOutOfRange(_) | Kind::Unsupported(_) | Kind::UnsupportedKey(..) => {

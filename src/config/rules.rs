@@ -1,4 +1,4 @@
-//! What single values must be like, each rule a function: the value, or what is wrong with it.
+//! Rules for single values, a function each: the parsed value, or what is wrong.
 
 use std::net::SocketAddr;
 
@@ -6,7 +6,7 @@ use dwell_connectors::Start;
 
 use crate::units;
 
-/// A hundred years: beyond it sums of times would leave what Redis counts exactly.
+/// A hundred years: Redis counts sums of such times exactly.
 pub(super) const LONGEST_MS: u64 = 36_525 * 24 * 3600 * 1000;
 
 /// What is wrong, and its hint.
@@ -16,7 +16,7 @@ pub(super) fn wrong<T>(message: impl Into<String>, hint: impl Into<String>) -> R
     Err((message.into(), hint.into()))
 }
 
-/// The name of a broker or an ingest: it becomes part of keys, variables and labels.
+/// The name of a broker or an ingest, which becomes part of keys, variables and labels.
 pub(super) fn name(name: &str) -> Result<(), Wrong> {
     let known = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'_');
     if (1..=64).contains(&name.len()) && name.bytes().all(known) {
@@ -25,10 +25,10 @@ pub(super) fn name(name: &str) -> Result<(), Wrong> {
     wrong("this name cannot be used", "write 1 to 64 lower-case letters, digits, - and _")
 }
 
-/// A namespace: a brace would move keys to other slots of a cluster.
+/// A namespace. A brace would change the hash tag, and so the cluster slot, of the keys.
 pub(super) fn namespace(text: &str) -> Result<(), Wrong> {
     if text.is_empty() {
-        return wrong("the namespace is empty", "name it, as \"dwell\"");
+        return wrong("the namespace is empty", "name one, such as \"dwell\"");
     }
     if text.len() > 128 {
         return wrong(format!("the namespace has {} bytes", text.len()), "write at most 128");
@@ -39,7 +39,7 @@ pub(super) fn namespace(text: &str) -> Result<(), Wrong> {
     Ok(())
 }
 
-/// Text that must be there and must be of printable characters.
+/// Required text of printable characters.
 pub(super) fn address(text: &str) -> Result<(), Wrong> {
     if text.trim().is_empty() {
         return wrong("this is empty", "name it");
@@ -61,13 +61,13 @@ pub(super) fn duration(text: &str, least_ms: u64, most_ms: u64) -> Result<u64, W
     within("duration", text, ms, (least_ms, most_ms), units::show_duration_ms)
 }
 
-/// Where a group begins that is new.
+/// Where a new group starts.
 pub(super) fn start(text: &str) -> Result<Start, Wrong> {
     match text.trim() {
         "earliest" => Ok(Start::Earliest),
         "latest" => Ok(Start::Latest),
         time => {
-            let wrong = |message| (message, "write earliest, latest or a time, as 2026-01-31T12:00:00Z".to_owned());
+            let wrong = |message| (message, "write earliest, latest or a time such as 2026-01-31T12:00:00Z".to_owned());
             units::parse_time_ms(time).map(Start::At).map_err(wrong)
         }
     }
@@ -94,17 +94,18 @@ pub(super) fn listen(text: &str) -> Result<SocketAddr, Wrong> {
     text.parse().or_else(|_| wrong(format!("`{text}` is not an IP address with a port"), "write 127.0.0.1:7464 or [::1]:7464"))
 }
 
-/// A Redis URL: its scheme, host and port. Says nothing of what stands in it, because a password may.
+/// Checks scheme, host and port of a Redis URL. Messages quote nothing else, because a URL may hold
+/// a password.
 pub(super) fn redis_url(url: &str) -> Result<(), Wrong> {
     let hint = "write redis://127.0.0.1:6379, or rediss://user:password@host:6379 for TLS";
     let Some((scheme, rest)) = url.split_once("://") else {
         return wrong("this is not a URL", hint);
     };
     if !matches!(scheme, "redis" | "rediss") {
-        // Only a plain word is sure to be no part of a password.
+        // Only a plain word is certainly no part of a password.
         let shown =
             if scheme.len() <= 10 && scheme.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'+') { scheme } else { "this" };
-        return wrong(format!("`{shown}` is not a scheme of Redis"), hint);
+        return wrong(format!("`{shown}` is not a Redis scheme"), hint);
     }
     let place = rest.split(['/', '?']).next().unwrap_or_default();
     let host_port = place.rsplit_once('@').map_or(place, |(_, host_port)| host_port);
@@ -118,7 +119,7 @@ pub(super) fn redis_url(url: &str) -> Result<(), Wrong> {
     if port.is_some_and(|port| port.parse::<u16>().map_or(true, |port| port == 0)) {
         return wrong(
             "the URL's port is not a number from 1 to 65535",
-            "write the port behind the host; in a password write @ / : ? as %40 %2F %3A %3F",
+            "write the port after the host; in a password write @ / : ? as %40 %2F %3A %3F",
         );
     }
     Ok(())

@@ -1,12 +1,13 @@
-//! What must not be printed, and where it is read from.
+//! Secrets: which settings hold one, hiding them in messages, reading them from files.
 
 use std::path::Path;
 
 use dwell_connectors::redacted;
 
-/// The text with every URL in it as [`redacted`] has it: up to the last `@` before the value's end, since a password may hold anything.
+/// The text with every URL redacted by [`redacted`]. A URL reaches to the last `@` of its value,
+/// because a password may contain any character.
 pub(super) fn without_passwords(text: &str) -> String {
-    // Where the scheme begins that ends here.
+    // The start of the scheme that ends at `at`.
     let begin = |text: &str, at: usize| text[..at].trim_end_matches(|c: char| c.is_ascii_alphanumeric() || "+-.".contains(c)).len();
     let (mut shown, mut rest) = (String::with_capacity(text.len()), text);
     while let Some(at) = rest.find("://") {
@@ -14,12 +15,12 @@ pub(super) fn without_passwords(text: &str) -> String {
         shown.push_str(&rest[..start]);
         let after = &rest[at + 3..];
         let value = &after[..after.find(['"', '`', '\n']).unwrap_or(after.len())];
-        // Another URL may stand behind it, outside of quotes.
+        // Another URL may follow, outside of quotes.
         let value = &value[..value.find("://").map_or(value.len(), |next| begin(value, next))];
         let word = |from: usize| value[from..].find(char::is_whitespace).map_or(value.len(), |end| from + end);
         let end = at + 3 + word(value.rfind('@').map_or(0, |at| at + 1));
         let url = &rest[start..end];
-        // An example of ours names no password.
+        // The example in Dwell's own hints.
         if url.contains("://user:password@") {
             shown.push_str(url);
         } else {
@@ -31,25 +32,25 @@ pub(super) fn without_passwords(text: &str) -> String {
     shown
 }
 
-/// Whether the value of a setting of this name must not be printed.
+/// Whether the value of a setting of this name is secret.
 pub(super) fn is_secret(key: &str) -> bool {
     let named = ["url", "password", "token", "secret", "seed", "properties"].iter().any(|word| key.contains(word));
     named && !key.ends_with("_file")
 }
 
-/// What a secret's file holds, without white space around it; or why it cannot be had.
+/// The content of a secret's file, trimmed; or why the file cannot be read.
 pub(crate) fn read(path: &Path) -> Result<String, String> {
     let text = std::fs::read_to_string(path).map_err(|error| format!("cannot read {}: {}", path.display(), reason(&error)))?;
     let text = text.trim();
     if text.is_empty() { Err(format!("{} is empty", path.display())) } else { Ok(text.to_owned()) }
 }
 
-/// The system's reason, in words.
+/// The reason of an I/O error, in words.
 pub(super) fn reason(error: &std::io::Error) -> String {
     match error.kind() {
         std::io::ErrorKind::NotFound => "no such file".to_owned(),
         std::io::ErrorKind::PermissionDenied => "permission denied".to_owned(),
-        std::io::ErrorKind::InvalidData => "it is not UTF-8 text".to_owned(),
+        std::io::ErrorKind::InvalidData => "the file is not UTF-8 text".to_owned(),
         _ => error.to_string(),
     }
 }

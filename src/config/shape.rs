@@ -1,38 +1,39 @@
-//! Which keys and values the settings may have: read from the JSON Schema, so that the structs stay the only place that says so.
+//! The keys and value types of the settings, read from the JSON Schema, so that only the structs
+//! define them.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use serde_json::Value;
 
-/// What may stand in one place of the settings.
+/// The allowed values of one setting.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Shape {
     /// Named keys.
     Table(Table),
-    /// Any names, one shape: `[brokers.NAME]`.
+    /// Any keys with values of one shape: `[brokers.NAME]`.
     Named(Box<Shape>),
     List(Box<Shape>),
     /// One of these words.
     Word(Vec<String>),
     Text,
-    /// One text, or a list of them.
+    /// A text or a list of texts.
     Texts,
     Switch,
     Integer {
         min: i128,
         max: i128,
     },
-    /// Nothing is known: serde decides.
+    /// Unknown: serde decides.
     Any,
 }
 
-/// A table with named keys, of which some may depend on the word of one of them (`type`).
+/// A table with named keys. Some keys may depend on the value of one key (`type`).
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Table {
     pub(super) keys: BTreeMap<String, Key>,
     pub(super) required: Vec<String>,
-    /// The key that decides, and the further keys by its word.
+    /// The deciding key, and the further keys by its value.
     pub(super) variants: Option<(String, BTreeMap<String, Table>)>,
 }
 
@@ -40,7 +41,7 @@ pub(super) struct Table {
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Key {
     pub(super) shape: Shape,
-    /// What it means, in a sentence or two.
+    /// Its documentation.
     pub(super) doc: String,
 }
 
@@ -54,7 +55,7 @@ impl Shape {
         &SHAPE
     }
 
-    /// Every path to a key, with `*` where any name may stand.
+    /// Every path to a key, with `*` for any name.
     pub(super) fn paths(&self) -> Vec<Vec<String>> {
         let mut paths = Vec::new();
         self.add_paths(&mut Vec::new(), &mut paths);
@@ -77,7 +78,7 @@ impl Shape {
 }
 
 impl Table {
-    /// The keys that a table has whose deciding key says `word`, and those that it must have.
+    /// The allowed and the required keys of a table whose deciding key has the value `word`.
     pub(super) fn keys_for(&self, word: Option<&str>) -> (BTreeMap<&str, &Key>, Vec<&str>) {
         let variant = self.variants.as_ref().and_then(|(_, tables)| tables.get(word?));
         let tables = || std::iter::once(self).chain(variant);
@@ -99,7 +100,8 @@ impl Table {
     }
 }
 
-/// Reads the part of JSON Schema that schemars writes for structs, maps, lists, enums and tagged enums.
+/// Reads the part of JSON Schema that schemars writes for structs, maps, lists, enums and tagged
+/// enums.
 struct Reader<'a> {
     root: &'a Value,
 }
@@ -167,7 +169,8 @@ impl<'a> Reader<'a> {
         table.variants.get_or_insert_with(|| (tag, BTreeMap::new())).1.insert(word, keys);
     }
 
-    /// The schema itself, and what it refers to: `$ref`, `allOf`, and the side of an `anyOf` that is not null.
+    /// The schema and its referenced parts: `$ref`, `allOf`, and the part of an `anyOf` that is not
+    /// null.
     fn parts(&self, schema: &'a Value) -> Vec<&'a Value> {
         let mut parts = vec![schema];
         let target = schema.get("$ref").and_then(Value::as_str).and_then(|name| self.root.pointer(name.strip_prefix('#')?));
@@ -185,7 +188,7 @@ fn names(value: &Value) -> impl Iterator<Item = &str> {
     value.as_str().into_iter().chain(value.as_array().into_iter().flatten().filter_map(Value::as_str))
 }
 
-/// The words of an enum without fields, however it is written.
+/// The words of an enum without fields, in any of its schema forms.
 fn words(parts: &[&Value]) -> Option<Vec<String>> {
     let mut words = Vec::new();
     for part in parts {

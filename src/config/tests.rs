@@ -1,4 +1,5 @@
-//! Tests of the settings as a whole: precedence and sources; their rules, mistakes, secrets and files each in a module.
+//! Tests of the settings as a whole: precedence and sources; their rules, mistakes, secrets and
+//! files each in a module.
 
 mod files;
 mod mistakes;

@@ -1,4 +1,5 @@
-//! What was written against what may be written: every unknown key and every value of the wrong kind, all at once.
+//! Compares the settings with their shape: finds every unknown key and every value of the wrong
+//! type.
 
 use figment::value::{Dict, Num, Value};
 
@@ -7,14 +8,16 @@ use super::secret;
 use super::shape::{Shape, Table};
 use super::{Problem, nearest};
 
-/// The value without what is wrong in it, plain text turned into what its place asks for; and a problem for each thing that is wrong.
+/// The value without its wrong parts, with untyped text converted to the expected types; and a
+/// problem for each wrong part.
 pub(super) fn walk(layers: &Layers, shape: &Shape) -> (Value, Vec<Problem>) {
     let mut walk = Walk { layers, all: shape.paths(), problems: Vec::new() };
     let value = walk.value(layers.value.clone(), shape, &mut Vec::new()).unwrap_or_else(|| Dict::new().into());
     (value, walk.problems)
 }
 
-/// Variables with `_` where a setting has `__`: without a word they would do nothing.
+/// Problems of variables with `_` where a setting has `__`, which would otherwise be ignored
+/// silently.
 pub(super) fn near_misses(env: &[(String, String)], shape: &Shape) -> Vec<Problem> {
     let mut problems = Vec::new();
     for (name, _) in env {
@@ -33,7 +36,7 @@ pub(super) fn near_misses(env: &[(String, String)], shape: &Shape) -> Vec<Proble
     problems
 }
 
-/// The path that `redis_urls` or `ingest_main_topic` was meant for.
+/// The path that `redis_urls` or `ingest_main_topic` probably means.
 fn meant(text: &str, mut path: Vec<String>) -> Option<Vec<String>> {
     let Some(star) = path.iter().position(|name| name == "*") else {
         return (path.join("_") == text).then_some(path);
@@ -77,7 +80,7 @@ impl Walk<'_> {
             }
             (Shape::Texts, value @ Value::Array(..)) => self.value(value, &Shape::List(Box::new(Shape::Text)), path),
             (Shape::List(item), Value::String(tag, text)) if plain => {
-                // As in the file, or with commas alone.
+                // As in the file, or separated by commas.
                 let parts: Vec<String> = serde_json::from_str(&text)
                     .unwrap_or_else(|_| text.split(',').map(str::trim).filter(|part| !part.is_empty()).map(str::to_owned).collect());
                 let values = parts.into_iter().map(|part| Value::String(tag, part)).collect();
@@ -100,7 +103,7 @@ impl Walk<'_> {
             }
             (Shape::Integer { .. }, Value::String(tag, text)) if plain && text.trim().parse::<i64>().is_ok() => {
                 let number = text.trim().parse().unwrap_or(0);
-                // Again as the number that it is: the bounds are checked once, above.
+                // As a number, so that the arm above checks the bounds.
                 self.value(Value::Num(tag, if number < 0 { Num::I64(number) } else { Num::U64(number.unsigned_abs()) }), shape, path)
             }
             (Shape::Switch, Value::String(tag, text)) if plain && matches!(text.trim(), "true" | "false") => {
@@ -120,7 +123,7 @@ impl Walk<'_> {
 
     fn table(&mut self, dict: Dict, table: &Table, path: &mut Vec<String>) -> Dict {
         let word = table.variants.as_ref().and_then(|(tag, _)| dict.get(tag)?.as_str());
-        // Of an unknown kind nothing is known but the kinds: one mistake, one problem.
+        // The keys of an unknown `type` are unknown too: report one problem only.
         let unknown_kind = table.variants.as_ref().is_some_and(|(_, tables)| word.is_none_or(|word| !tables.contains_key(word)));
         let (keys, required) = table.keys_for(word);
         let mut kept = Dict::new();
@@ -151,7 +154,8 @@ impl Walk<'_> {
         kept
     }
 
-    /// What was meant by a key that is not known: one like it in the same table, or the same in another.
+    /// The probable meaning of an unknown key: a similar key of this table, or the same key of
+    /// another table.
     fn instead<'b>(&self, name: &str, keys: impl Iterator<Item = &'b str> + Clone, path: &[String]) -> String {
         if let Some(key) = nearest(name, keys.clone()) {
             return format!("did you mean `{key}`?");

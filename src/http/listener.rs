@@ -68,7 +68,7 @@ pub enum ListenError {
 }
 
 impl ListenError {
-    /// The exit code of the contract, §5.
+    /// The exit code of a port in use.
     #[must_use]
     pub fn exit_code(&self) -> u8 {
         match self {

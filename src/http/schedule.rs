@@ -16,7 +16,7 @@ use super::api::Api;
 use super::extract::Json as Body;
 use super::text::{Text, TextOrBytes, decode, header_values};
 use crate::job::Verdict;
-use crate::request::{Code, Rejection, Request, Rules, Schedule, asked};
+use crate::request::{Code, Rejection, Request, Rules, Schedule, from_fields};
 use crate::view;
 
 /// A new job. Values are as in the `delay-*` headers of a message, and judged by the same rules.
@@ -146,8 +146,8 @@ impl NewJob {
             ("max-late", text(self.max_late)),
             ("on-conflict", self.on_conflict),
         ];
-        let said: Vec<(&str, String)> = fields.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
-        Ok(asked(&said, &message, rules, now_ms)?)
+        let given: Vec<(&str, String)> = fields.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
+        Ok(from_fields(&given, &message, rules, now_ms)?)
     }
 }
 

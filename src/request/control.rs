@@ -1,4 +1,4 @@
-//! What a request asks, whichever form it came in; and how `delay-*` headers say it.
+//! The fields of a request, whatever its form, and how `delay-*` headers set them.
 
 use std::borrow::Cow;
 
@@ -9,18 +9,18 @@ use super::reject::{Code, Rejection};
 use crate::job::{Action, Confirm, Conflict, JobId, Late};
 use crate::units::{parse_duration_ms, parse_durations_ms, parse_time_ms, quote};
 
-/// What a request asks. `None`: it says nothing on it.
+/// The fields of a request; `None` where the request leaves one out.
 #[derive(Debug, Default)]
 pub(super) struct Control {
     pub(super) action: Option<Action>,
     pub(super) id: Option<JobId>,
-    /// One of both, or the request is ambiguous.
+    /// At most one of `delay_for` and `delay_until`; a request with both is ambiguous.
     pub(super) delay_for: Option<u64>,
     pub(super) delay_until: Option<i64>,
     pub(super) target: Option<String>,
     pub(super) exchange: Option<String>,
     pub(super) broker: Option<String>,
-    /// The key of what is delivered; no `delay-*` header says it.
+    /// The key of the delivered message; no `delay-*` header sets it.
     pub(super) key: Key,
     pub(super) ttr_ms: Option<u64>,
     pub(super) confirm: Option<Confirm>,
@@ -31,23 +31,24 @@ pub(super) struct Control {
     pub(super) reply_to: Option<String>,
 }
 
-/// The key of what is delivered.
+/// The key of the delivered message.
 #[derive(Debug, Default, PartialEq)]
 pub(super) enum Key {
-    /// That of the message.
+    /// The key of the request message.
     #[default]
     Own,
-    /// This one, or none.
+    /// This key, or none.
     Named(Option<Bytes>),
 }
 
 impl Control {
-    /// Whether it says when, in either way.
+    /// Whether the request has a delay, in either form.
     pub(super) fn has_delay(&self) -> bool {
         self.delay_for.is_some() || self.delay_until.is_some()
     }
 
-    /// Takes what one `delay-*` header says. `name` without its prefix, in lower case; `shown` is the name that whoever sent it knows.
+    /// Sets the field of one `delay-*` header. `name`: without the prefix, in lower case. `shown`:
+    /// the name for error messages.
     pub(super) fn take(&mut self, name: &str, shown: &str, value: &str) -> Result<(), Rejection> {
         let trimmed = value.trim();
         let refuse = |code| move |why: String| Rejection::new(code, format!("{shown}: {why}"));
@@ -71,7 +72,7 @@ impl Control {
     }
 }
 
-/// The control headers without their prefix, with the code of a value that is not even text.
+/// The control headers without their prefix, and the rejection code of a value that is not text.
 const NAMES: [(&str, Code); 14] = [
     ("for", Code::BadDelay),
     ("until", Code::BadDelay),
@@ -111,12 +112,12 @@ pub(super) fn read(headers: &Headers) -> Result<Control, Rejection> {
             let known: Vec<&str> = NAMES.iter().map(|(name, _)| *name).collect();
             return Err(Rejection::new(
                 Code::BadHeader,
-                format!("{} is no control header: delay- goes with {}", quote(&header.name), known.join(", ")),
+                format!("{} is not a control header; those are delay- with {}", quote(&header.name), known.join(", ")),
             ));
         };
         let (name, code) = NAMES[index];
         if std::mem::replace(&mut seen[index], true) {
-            return Err(Rejection::new(Code::BadHeader, format!("delay-{name} stands twice: send it once")));
+            return Err(Rejection::new(Code::BadHeader, format!("delay-{name} is repeated: send it once")));
         }
         let value = header
             .value
@@ -127,22 +128,23 @@ pub(super) fn read(headers: &Headers) -> Result<Control, Rejection> {
     Ok(control)
 }
 
-/// The value of this header, where it stands; refused where it stands twice.
+/// The value of this header, if any. A repeated header is rejected.
 pub(super) fn single<'a>(headers: &'a Headers, name: &str) -> Result<Option<&'a Value>, Rejection> {
     let mut values = headers.iter().filter(|header| header.name.eq_ignore_ascii_case(name)).map(|header| &header.value);
     let first = values.next();
     if values.next().is_some() {
-        return Err(Rejection::new(Code::BadHeader, format!("{name} stands twice: send it once")));
+        return Err(Rejection::new(Code::BadHeader, format!("{name} is repeated: send it once")));
     }
     Ok(first)
 }
 
-/// The value of this header as text, where it stands; refused where it stands twice or is neither text nor an integer.
+/// The value of this header as text, if any. A repeated header, or a value that is neither text nor
+/// an integer, is rejected.
 pub(super) fn once<'a>(headers: &'a Headers, name: &str) -> Result<Option<Cow<'a, str>>, Rejection> {
     once_as(headers, name, Value::written)
 }
 
-/// The same, where it is read so; `None` for what is refused.
+/// Like [`once`], with another way to read the value; a value that reads as `None` is rejected.
 pub(super) fn once_as<'a>(
     headers: &'a Headers,
     name: &str,
@@ -154,15 +156,15 @@ pub(super) fn once_as<'a>(
     Ok(Some(text))
 }
 
-/// One of these words, or a sentence that names them.
+/// The value of one of these words, or an error that lists the words.
 fn word<T: Copy>(text: &str, words: &[(&str, T)]) -> Result<T, String> {
     words.iter().find(|(word, _)| *word == text).map(|(_, value)| *value).ok_or_else(|| {
         let known: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
-        format!("{} is none of {}", quote(text), known.join(", "))
+        format!("{} is not one of {}", quote(text), known.join(", "))
     })
 }
 
-/// What follows the prefix, ASCII case ignored.
+/// The rest of the name after the prefix, ignoring ASCII case.
 pub(super) fn strip_prefix_ignore_case<'a>(name: &'a str, prefix: &str) -> Option<&'a str> {
     let (head, rest) = name.split_at_checked(prefix.len())?;
     head.eq_ignore_ascii_case(prefix).then_some(rest)

@@ -1,4 +1,5 @@
-//! The headers of other schedulers, read so that a migration needs no producer change. What `delay-*` says wins.
+//! The headers of other schedulers, so that a migration needs no change in producers. `delay-*`
+//! headers take precedence.
 
 use std::borrow::Cow;
 
@@ -12,12 +13,13 @@ use crate::units::{parse_time_ms, quote};
 const TIMES: [&str; 4] = ["x-delay", EPOCH, "x-timebridge-when", "nats-schedule"];
 const TARGETS: [&str; 3] = [etf1::TARGET, "x-timebridge-where", "nats-schedule-target"];
 
-/// Fills in what the control headers leave open. `immediate`: the ingest says `missing_delay = "immediate"`.
+/// Sets the fields that no `delay-*` header sets. `immediate`: the ingest has `missing_delay =
+/// "immediate"`.
 pub(super) fn fill(control: &mut Control, headers: &Headers, immediate: bool) -> Result<(), Rejection> {
     if !control.has_delay() {
         time(control, headers, immediate)?;
     }
-    plain(headers)?;
+    reject_options(headers)?;
     if control.target.is_none() {
         control.target = target(headers)?;
     }
@@ -27,7 +29,7 @@ pub(super) fn fill(control: &mut Control, headers: &Headers, immediate: bool) ->
     Ok(())
 }
 
-/// Whether a header belongs to a dialect: it is not passed on.
+/// Whether a header belongs to another scheduler's format. Such headers are not passed on.
 pub(super) fn owns(name: &str) -> bool {
     TIMES.iter().chain(&TARGETS).any(|own| name.eq_ignore_ascii_case(own))
         || name.eq_ignore_ascii_case(TARGET_KEY)
@@ -40,7 +42,7 @@ fn time(control: &mut Control, headers: &Headers, immediate: bool) -> Result<(),
         let read = if name == "x-delay" { number } else { Value::written };
         let Some(value) = once_as(headers, name, read)? else { continue };
         if let Some(other) = from.replace(name) {
-            return Err(Rejection::new(Code::AmbiguousDelay, format!("{other} and {name} both say when: send one")));
+            return Err(Rejection::new(Code::AmbiguousDelay, format!("{other} and {name} both give a delay: send one")));
         }
         let value = value.trim();
         let refuse = |why: String| Rejection::new(Code::BadDelay, format!("{name}: {why}"));
@@ -68,12 +70,12 @@ fn target(headers: &Headers) -> Result<Option<String>, Rejection> {
     Ok(found.map(|(_, target)| target))
 }
 
-/// Text, an integer, or a float: a client whose language has one kind of number sends whatever has a fraction so.
+/// Text, an integer or a float: clients in languages with a single number type send floats.
 fn number(value: &Value) -> Option<Cow<'_, str>> {
     if matches!(value, Value::F32(_) | Value::F64(_)) { value.plain() } else { value.written() }
 }
 
-/// RabbitMQ's plugin and LavinMQ: a number of ms, whose fraction is cut.
+/// RabbitMQ's plugin and LavinMQ: a number of milliseconds; a fraction is cut off.
 fn x_delay(value: &str, immediate: bool) -> Result<u64, String> {
     let wrong = || format!("{} is not a number of milliseconds", quote(value));
     let (whole, fraction) = value.split_once('.').unwrap_or((value, "0"));
@@ -96,23 +98,24 @@ fn epoch_seconds(value: &str) -> Result<i64, String> {
     Ok(seconds.saturating_mul(1_000))
 }
 
-/// NATS's schedules: only the form of one moment.
+/// NATS schedules: only `@at`, a single time.
 fn at(value: &str) -> Result<i64, String> {
     let time = value
         .strip_prefix("@at ")
-        .ok_or_else(|| format!("{} is not `@at` and an RFC 3339 time: repeating schedules are not read", quote(value)))?;
+        .ok_or_else(|| format!("{} is not `@at` and an RFC 3339 time: repeating schedules are not supported", quote(value)))?;
     parse_time_ms(time)
 }
 
-/// What else such a schedule may ask is not done, whatever says when: it would be lost. `-Next` is what a server says on what it delivers.
-fn plain(headers: &Headers) -> Result<(), Rejection> {
+/// Rejects the other options of a NATS schedule, also beside `delay-*` headers: Dwell would ignore
+/// them. `-Next` is set by the server on delivered messages.
+fn reject_options(headers: &Headers) -> Result<(), Rejection> {
     let read = ["target", "next"];
     let other = headers.iter().find(|header| {
         let rest = strip_prefix_ignore_case(&header.name, "nats-schedule-");
         rest.is_some_and(|rest| !read.iter().any(|name| rest.eq_ignore_ascii_case(name)))
     });
     other.map_or(Ok(()), |header| {
-        let detail = format!("{} asks for what Dwell does not do: leave it out", quote(&header.name));
+        let detail = format!("{} is not supported: leave it out", quote(&header.name));
         Err(Rejection::new(Code::BadHeader, detail))
     })
 }

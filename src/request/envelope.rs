@@ -1,4 +1,4 @@
-//! `format = "envelope"`: the request as JSON in the body. What `delay-*` headers say wins.
+//! `format = "envelope"`: the request as JSON in the body. `delay-*` headers take precedence.
 
 use bytes::Bytes;
 use dwell_connectors::Message;
@@ -11,7 +11,8 @@ use super::reject::{Code, Rejection};
 use crate::job::{Action, JobId};
 use crate::units::{parse_duration_ms, parse_time_ms, quote};
 
-/// The keys. Values stay JSON, so that each wrong one is refused with its own code; an unknown key may be a typing error, and is refused too.
+/// The keys. Values stay JSON, so that each wrong value gets its own code. An unknown key may be a
+/// typing error and is rejected.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Envelope {
@@ -21,10 +22,10 @@ struct Envelope {
     delay: Option<Value>,
     #[serde(rename = "delayTime")]
     delay_time: Option<Value>,
-    /// The originals read it in any case.
+    /// The original scheduler ignores the case of this key.
     #[serde(rename = "TTR", alias = "ttr", alias = "Ttr", alias = "tTr", alias = "ttR", alias = "TTr", alias = "TtR", alias = "tTR")]
     ttr: Option<Value>,
-    /// Kept as text: numbers would lose digits and objects their order.
+    /// Kept as text: parsed numbers would lose digits and parsed objects their order.
     #[serde(default, deserialize_with = "present")]
     body: Option<Box<RawValue>>,
 }
@@ -34,12 +35,15 @@ fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Box<RawV
     Box::<RawValue>::deserialize(deserializer).map(Some)
 }
 
-/// Fills in what the control headers leave open; answers the body that is to be published, empty for `delete` and `finish`.
+/// Sets the fields that no control header sets. Returns the body to publish, empty for `delete` and
+/// `finish`.
 pub(super) fn fill(control: &mut Control, message: &Message) -> Result<Bytes, Rejection> {
     let envelope: Envelope = serde_json::from_slice(&message.body).map_err(|error| {
-        // The error's own text may hold a piece of the body.
+        // The error's own text may quote the body.
         let what = match error.classify() {
-            serde_json::error::Category::Data => "is no object of command, topic, id, delay or delayTime, TTR and body, each at most once",
+            serde_json::error::Category::Data => {
+                "is not an object with command, topic, id, delay or delayTime, TTR and body, each at most once"
+            }
             _ => "is not JSON",
         };
         Rejection::new(Code::BadEnvelope, format!("the body {what} (line {}, column {})", error.line(), error.column()))
@@ -48,7 +52,7 @@ pub(super) fn fill(control: &mut Control, message: &Message) -> Result<Bytes, Re
         Some(Value::String(command)) if command == "add" => Action::Schedule,
         Some(Value::String(command)) if command == "delete" => Action::Cancel,
         Some(Value::String(command)) if command == "finish" => Action::Finish,
-        Some(other) => return Err(Rejection::new(Code::BadAction, format!("command {} is none of add, delete, finish", shown(other)))),
+        Some(other) => return Err(Rejection::new(Code::BadAction, format!("command {} is not one of add, delete, finish", shown(other)))),
         None => return Err(Rejection::new(Code::BadAction, "the envelope has no command: write add, delete or finish")),
     };
     let action = *control.action.get_or_insert(action);
@@ -77,13 +81,13 @@ pub(super) fn fill(control: &mut Control, message: &Message) -> Result<Bytes, Re
 fn published(body: &RawValue) -> Result<Bytes, Rejection> {
     if body.get().starts_with('"') {
         let text: String = serde_json::from_str(body.get())
-            .map_err(|_| Rejection::new(Code::BadEnvelope, "the body in the envelope is no Unicode text"))?;
+            .map_err(|_| Rejection::new(Code::BadEnvelope, "the body in the envelope is not Unicode text"))?;
         return Ok(Bytes::from(text));
     }
     Ok(Bytes::from(compact(body.get())))
 }
 
-/// Valid JSON without the white space between its tokens; every token as it came.
+/// Valid JSON without the white space between its tokens; the tokens are unchanged.
 fn compact(json: &str) -> String {
     let mut text = String::with_capacity(json.len());
     let (mut quoted, mut escaped) = (false, false);
@@ -115,26 +119,26 @@ fn id(value: &Value) -> Result<JobId, Rejection> {
 fn topic(value: &Value) -> Result<String, Rejection> {
     match value {
         Value::String(text) => Ok(text.clone()),
-        other => Err(Rejection::new(Code::MissingTarget, format!("topic {} is no text", shown(other)))),
+        other => Err(Rejection::new(Code::MissingTarget, format!("topic {} is not text", shown(other)))),
     }
 }
 
 /// A number of seconds, or the same as text.
 fn seconds(value: &Value, name: &str, code: Code) -> Result<u64, Rejection> {
     number(value)
-        .ok_or_else(|| format!("{} is no number of seconds", shown(value)))
+        .ok_or_else(|| format!("{} is not a number of seconds", shown(value)))
         .and_then(|number| parse_duration_ms(&format!("{number}s")))
         .map_err(|why| Rejection::new(code, format!("{name}: {why}")))
 }
 
 fn epoch_ms(value: &Value) -> Result<i64, Rejection> {
     number(value)
-        .ok_or_else(|| format!("{} is no number of epoch milliseconds", shown(value)))
+        .ok_or_else(|| format!("{} is not a number of epoch milliseconds", shown(value)))
         .and_then(|number| parse_time_ms(&number))
         .map_err(|why| Rejection::new(Code::BadDelay, format!("delayTime: {why}")))
 }
 
-/// A JSON number, or text made of its characters alone, so that no unit slips in.
+/// A JSON number, or text of digits, `.` and `-` alone, so that no unit is accepted.
 fn number(value: &Value) -> Option<String> {
     let text = match value {
         Value::Number(number) => number.to_string(),

@@ -1,5 +1,6 @@
-//! Schedules of etf1/kafka-message-scheduler. The dialect's time and target are read with those of the others; here is what it makes of the message's key: the
-//! schedule's id, while the target's key is a header of its own, and a message without a body deletes.
+//! Schedules of etf1/kafka-message-scheduler: the message's key is the schedule's id, a header
+//! holds the key to deliver, and a message without a body deletes. `dialect` reads the time and the
+//! target.
 
 use bytes::Bytes;
 use dwell_connectors::{Headers, Message, Value};
@@ -12,11 +13,12 @@ use crate::job::{Action, JobId};
 pub(super) const EPOCH: &str = "scheduler-epoch";
 pub(super) const TARGET: &str = "scheduler-target-topic";
 pub(super) const TARGET_KEY: &str = "scheduler-target-key";
-/// What the scheduler says of a schedule on what it delivers.
+/// Headers that the scheduler sets on a delivered message.
 const STAMPS: [&str; 3] = ["scheduler-timestamp", "scheduler-key", "scheduler-topic"];
 
-/// A message without a body deletes the schedule of its key, whatever headers it has: the scheduler's own tombstones have all of the schedule. One that
-/// asks in headers of ours is to be delivered as it is.
+/// The action of a message without a body: it deletes the schedule of its key, whatever other
+/// headers it has, because the scheduler's tombstones repeat the schedule's headers. With a
+/// `delay-*` header the message is delivered without a body.
 pub(super) fn deletion(control: &Control, message: &Message, rules: &Rules) -> Result<Option<Action>, Rejection> {
     let asks = control.has_delay() || control.action.is_some_and(|action| action != Action::Schedule);
     if message.has_body || asks {
@@ -25,9 +27,9 @@ pub(super) fn deletion(control: &Control, message: &Message, rules: &Rules) -> R
     if rules.ingest.id_from_key && control.action.is_none() {
         return Ok(Some(Action::Cancel));
     }
-    if speaks(&message.headers) {
+    if has_headers(&message.headers) {
         let why = if rules.ingest.id_from_key {
-            "delay-action is schedule: leave it out, or say when in delay-for".to_owned()
+            "delay-action is schedule: leave it out, or send delay-for".to_owned()
         } else {
             format!("ingest.{}.id_from is empty: set it to key", rules.name)
         };
@@ -36,7 +38,7 @@ pub(super) fn deletion(control: &Control, message: &Message, rules: &Rules) -> R
     Ok(None)
 }
 
-/// The message's key as the id.
+/// The message's key as the job id.
 pub(super) fn id(message: &Message, rules: &Rules) -> Result<JobId, Rejection> {
     let refuse = |why: &str| {
         let name = &rules.name;
@@ -50,9 +52,9 @@ pub(super) fn id(message: &Message, rules: &Rules) -> Result<JobId, Rejection> {
     JobId::new(text).map_err(|why| refuse(&why))
 }
 
-/// The key of what is delivered, where the message speaks this dialect.
+/// The key of the delivered message, where the message has headers of this scheduler.
 pub(super) fn target_key(headers: &Headers) -> Result<Option<Key>, Rejection> {
-    if !speaks(headers) {
+    if !has_headers(headers) {
         return Ok(None);
     }
     let key = match single(headers, TARGET_KEY)? {
@@ -68,12 +70,12 @@ pub(super) fn target_key(headers: &Headers) -> Result<Option<Key>, Rejection> {
     Ok(Some(Key::Named(key)))
 }
 
-/// Says on what is delivered which schedule it was, as the scheduler does.
+/// Sets the headers that the scheduler sets on a delivered message.
 pub(super) fn stamp(passed: &mut Headers, id: &JobId, message: &Message, rules: &Rules) {
-    if !rules.ingest.id_from_key || !speaks(&message.headers) {
+    if !rules.ingest.id_from_key || !has_headers(&message.headers) {
         return;
     }
-    // Of a message that was delivered before and is scheduled again.
+    // A message that was delivered before and is scheduled again has old ones.
     passed.retain(|header| !STAMPS.iter().any(|name| header.name.eq_ignore_ascii_case(name)));
     let [timestamp, key, topic] = STAMPS;
     if let Some(ms) = message.timestamp_ms.filter(|ms| *ms >= 0) {
@@ -83,6 +85,6 @@ pub(super) fn stamp(passed: &mut Headers, id: &JobId, message: &Message, rules: 
     passed.push(topic, Value::Text(message.destination.address.clone()));
 }
 
-fn speaks(headers: &Headers) -> bool {
+fn has_headers(headers: &Headers) -> bool {
     [EPOCH, TARGET, TARGET_KEY].into_iter().any(|name| headers.get(name).is_some())
 }

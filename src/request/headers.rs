@@ -1,4 +1,5 @@
-//! Which headers pass to the target: all but control headers and headers that would change the publication there.
+//! Which headers pass to the target: all but control headers and headers that would change the
+//! publication there.
 
 use std::collections::HashSet;
 
@@ -10,7 +11,8 @@ use super::reject::{Code, Rejection};
 use super::rules::BrokerRules;
 use crate::units::quote;
 
-/// Refuses a header line that is no header, where the source's broker delivers headers as lines: it may be a misspelt control header.
+/// Refuses a header line that is no header, where the source's broker delivers headers as lines: it
+/// may be a misspelt control header.
 pub(super) fn check(headers: &Headers, from: Option<&Capabilities>) -> Result<(), Rejection> {
     let nameless = headers.iter().find(|header| from.is_some_and(|from| from.header_lines) && header.name.is_empty());
     nameless.map_or(Ok(()), |header| {
@@ -19,7 +21,8 @@ pub(super) fn check(headers: &Headers, from: Option<&Capabilities>) -> Result<()
     })
 }
 
-/// The headers that pass from a broker of kind `from` to `to` on `broker`, in order, followed by the stand-ins.
+/// The headers that pass from a broker of kind `from` to `to` on `broker`, in order, followed by
+/// the stand-ins.
 pub(super) fn passed(
     headers: &Headers,
     stand_ins: &[Header],

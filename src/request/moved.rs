@@ -1,4 +1,4 @@
-//! What becomes of a job that is to go to another broker than it was scheduled for.
+//! Jobs that move to another broker than the one they were scheduled for.
 
 use dwell_connectors::Destination;
 use dwell_connectors::stand_ins::stand_ins;
@@ -10,17 +10,17 @@ use crate::config::Settings;
 use crate::job::Job;
 use crate::units::quote;
 
-/// What jobs are judged by that go to another broker of the settings.
+/// The rules for jobs that move to another broker of the settings.
 #[derive(Debug)]
 pub struct Moving {
     pub(super) rules: Rules,
     pub(super) broker: String,
-    /// What ingests on that broker send to where a request names no target: it needs no entry in `allow`.
+    /// The default targets of the ingests on that broker. They need no entry in `allow`.
     pub(super) own: Vec<Destination>,
 }
 
 impl Moving {
-    /// To this broker; `None` where the settings do not name it.
+    /// Moves to this broker; `None` where the settings have no such broker.
     #[must_use]
     pub fn to(settings: &Settings, broker: &str) -> Option<Self> {
         let connector = &settings.brokers.get(broker)?.connector;
@@ -29,13 +29,14 @@ impl Moving {
         Some(Moving { rules: Rules::direct(settings), broker: broker.to_owned(), own })
     }
 
-    /// The job as it is published there: by the rules of a request for that broker. Key, properties and headers become what they would have.
+    /// The job for that broker, by the rules of a request for it: key, properties and headers are
+    /// converted the same way.
     pub fn job(&self, job: Job) -> Result<Job, Rejection> {
         let unknown = || Rejection::new(Code::UnknownBroker, format!("there is no broker {} in the settings", quote(&self.broker)));
         let known = self.rules.brokers.get(&self.broker).ok_or_else(unknown)?;
         if !job.to.exchange.is_empty() && !known.capabilities().exchanges {
             let exchange = quote(&job.to.exchange);
-            let why = format!("it is for the exchange {exchange}, and broker {} has no exchanges", quote(&self.broker));
+            let why = format!("the target is the exchange {exchange}, and broker {} has no exchanges", quote(&self.broker));
             return Err(Rejection::new(Code::TargetNotAllowed, why));
         }
         target::judge(&job.to, &self.broker, known, self.own.contains(&job.to))?;

@@ -1,4 +1,5 @@
-//! What tells one inbound message from every other: its fingerprint, and the id of a job that came without one.
+//! The identity of an inbound message: its fingerprint, and the id of a job without an id of its
+//! own.
 
 use dwell_connectors::{Header, Message};
 
@@ -6,9 +7,9 @@ use super::rules::Rules;
 use super::{Origin, control};
 use crate::job::JobId;
 
-/// Headers that RabbitMQ changes from one delivery of a message to the next.
+/// Headers that RabbitMQ changes between deliveries of one message.
 const CHANGING: [&str; 2] = ["x-delivery-count", "x-acquired-count"];
-/// Half of the digits of an id that is made here.
+/// Half of the digits of a generated id.
 const HALF: usize = 16;
 
 /// The fingerprint of an inbound message.
@@ -25,12 +26,13 @@ pub(super) fn origin(message: &Message, rules: &Rules) -> Origin {
             fingerprint.copy_from_slice(&hasher.finalize().as_bytes()[..8]);
             Origin { fingerprint, check, is_message: true }
         }
-        // Like no other, and looked up all the same: a call whose answer was lost is made again.
+        // Unique, and looked up nevertheless: the client repeats a call whose answer was lost.
         None => Origin { fingerprint: rand::random(), check: true, is_message: true },
     }
 }
 
-/// The id of a job that came without one: the same for every delivery of one message where the broker lets that be told, else random.
+/// The id of a job without one: equal for all deliveries of one message where the broker identifies
+/// messages, else random.
 pub(super) fn generated_id(message: &Message, rules: &Rules) -> JobId {
     let mut hasher = blake3::Hasher::new();
     let known = if position(&mut hasher, message, rules) { content(&mut hasher, message) } else { named(&mut hasher, message, rules) };
@@ -46,7 +48,8 @@ fn id_of(bytes: [u8; 16]) -> JobId {
     JobId::new(hex(&bytes)).expect("32 hexadecimal digits are an id")
 }
 
-/// Whether the id of its job would be that of every message with the same content, though the broker says that it was not delivered before.
+/// Whether a message with the same content would get the same id, although the broker reports a
+/// first delivery.
 pub(super) fn is_first(message: &Message, rules: &Rules) -> bool {
     message.position.is_none() && message_id(message, rules).is_some() && !message.redelivered
 }
@@ -56,13 +59,15 @@ fn message_id<'a>(message: &'a Message, rules: &Rules) -> Option<&'a str> {
     (rules.source.is_some_and(|source| !source.log) && !id.is_empty()).then_some(id)
 }
 
-/// The id of the job that keeps a bad request, and its origin. `request` as it came, `message` as it is kept. The second half of the id tells the content
-/// from every other: what is published of the job and comes back unchanged finds that job again, and no other job is found by a header.
+/// The id and the origin of the job that keeps a bad request. `request`: as received; `message`: as
+/// kept. The second half of the id is a hash of the content: a message of this job that returns
+/// unchanged finds the job, and a header that names another job's id finds none.
 pub(super) fn kept(request: &Message, message: &Message, rules: &Rules) -> (JobId, Origin) {
-    let named = |first: &str| format!("{first}{}", &told(first, message).to_hex()[..HALF]);
+    let named = |first: &str| format!("{first}{}", &content_hash(first, message).to_hex()[..HALF]);
     let known = request.headers.text("delayed-id").filter(|id| id.get(..HALF).is_some_and(|first| named(first) == *id));
     let (id, check) = match known.and_then(|id| JobId::new(id).ok()) {
-        // While its job is there a dead letter changes nothing. A requeued one, which left, is kept anew.
+        // A dead letter changes nothing while its job exists. A message that was requeued and
+        // published becomes a new job.
         Some(id) => (id, request.headers.get("delayed-dead-reason").is_some()),
         None => {
             let id = JobId::new(named(&generated_id(request, rules).as_str()[..HALF])).expect("32 hexadecimal digits are an id");
@@ -74,8 +79,9 @@ pub(super) fn kept(request: &Message, message: &Message, rules: &Rules) -> (JobI
     (id, Origin { fingerprint, check, is_message: true })
 }
 
-/// Body and `delay-*` headers, which no broker changes on a way round; bindings and shovels add headers of their own.
-fn told(first: &str, message: &Message) -> blake3::Hash {
+/// A hash of body and `delay-*` headers, which no broker changes. Bindings and shovels add other
+/// headers.
+fn content_hash(first: &str, message: &Message) -> blake3::Hash {
     let header = |header: &Header| {
         Some((control::strip_prefix_ignore_case(&header.name, "delay-")?.to_ascii_lowercase(), header.value.written()?.into_owned()))
     };
@@ -90,7 +96,7 @@ fn told(first: &str, message: &Message) -> blake3::Hash {
     hasher.finalize()
 }
 
-/// Broker, position and timestamp; false where the broker has no positions.
+/// Hashes broker, position and timestamp; false where the broker has no positions.
 fn position(hasher: &mut blake3::Hasher, message: &Message, rules: &Rules) -> bool {
     let Some(position) = &message.position else { return false };
     feed(hasher, rules.ingest.broker.as_bytes());
@@ -101,7 +107,8 @@ fn position(hasher: &mut blake3::Hasher, message: &Message, rules: &Rules) -> bo
     true
 }
 
-/// AMQP: the producer's `message_id` and the whole content, read from this queue; false without a `message_id`.
+/// Hashes queue, `message_id` and content, for brokers without positions; false without a
+/// `message_id`.
 fn named(hasher: &mut blake3::Hasher, message: &Message, rules: &Rules) -> bool {
     let Some(id) = message_id(message, rules) else { return false };
     feed(hasher, rules.ingest.broker.as_bytes());
@@ -110,7 +117,8 @@ fn named(hasher: &mut blake3::Hasher, message: &Message, rules: &Rules) -> bool 
     content(hasher, message)
 }
 
-/// Everything that the producer wrote. False where it cannot be encoded (nested past every limit): two messages must never look the same.
+/// Hashes everything that the producer wrote. False where the encoding fails (nested too deep): two
+/// messages must never have one hash.
 fn content(hasher: &mut blake3::Hasher, message: &Message) -> bool {
     feed(hasher, &message.body);
     feed(hasher, message.destination.exchange.as_bytes());
@@ -119,7 +127,7 @@ fn content(hasher: &mut blake3::Hasher, message: &Message) -> bool {
     rmp_serde::encode::write(hasher, &(message.has_body, &message.key, headers, &message.properties)).is_ok()
 }
 
-/// With its length before it, so that two fields cannot look like one.
+/// Hashes the length first, so that two fields cannot equal one.
 fn feed(hasher: &mut blake3::Hasher, bytes: &[u8]) {
     hasher.update(&(bytes.len() as u64).to_le_bytes());
     hasher.update(bytes);

@@ -1,4 +1,4 @@
-//! The way of a message: what it asks, when, where to, and by which rules.
+//! Turns a message into a request: action, time, target, checked by the rules.
 
 use dwell_connectors::stand_ins::stand_ins;
 use dwell_connectors::{Destination, Message};
@@ -11,7 +11,8 @@ use crate::job::{Action, Confirm, Conflict, Due, Job, JobId, Late};
 use crate::outgoing::ATTEMPT;
 use crate::units::{quote, show_duration_ms, show_size, show_time_ms};
 
-/// Reads a message as a request. `now_ms` is about Redis's time: it decides only which timestamps are ahead of now, and what is beyond `max_delay`.
+/// Reads a message as a request. `now_ms` is approximately Redis's time. It only decides which
+/// timestamps lie in the future and which delays exceed `max_delay`.
 pub fn parse(message: &Message, rules: &Rules, now_ms: i64) -> Result<Request, Rejection> {
     check_age(message, rules, now_ms)?;
     headers::check(&message.headers, rules.source)?;
@@ -35,11 +36,11 @@ pub fn parse(message: &Message, rules: &Rules, now_ms: i64) -> Result<Request, R
     }
 }
 
-/// Reads a request that came as fields: each with the name of a `delay-*` header without its prefix, and a value as there. The message holds the
-/// rest: body, key, headers.
-pub fn asked(fields: &[(&str, String)], message: &Message, rules: &Rules, now_ms: i64) -> Result<Schedule, Rejection> {
+/// Reads a request that arrives as fields, each named as a `delay-*` header without its prefix. The
+/// message holds the rest: body, key, headers.
+pub fn from_fields(fields: &[(&str, String)], message: &Message, rules: &Rules, now_ms: i64) -> Result<Schedule, Rejection> {
     if let Some(header) = message.headers.iter().find(|header| control::strip_prefix_ignore_case(&header.name, "delay-").is_some()) {
-        let detail = format!("header {} would speak to Dwell: say it in a field of the request", quote(&header.name));
+        let detail = format!("header {} is a control header: use the field of the request", quote(&header.name));
         return Err(Rejection::new(Code::BadHeader, detail));
     }
     let mut control = Control::default();
@@ -49,15 +50,15 @@ pub fn asked(fields: &[(&str, String)], message: &Message, rules: &Rules, now_ms
     schedule(control, message, None, rules, now_ms)
 }
 
-/// Reads a word on one job that came as fields; `due` is the new time of a reschedule, by [`due_within`].
+/// An action that arrives as fields. `due`: the new time of a reschedule, by [`due_within`].
 #[must_use]
 pub fn act_on(action: Action, id: JobId, due: Option<Due>) -> Act {
-    // Like no other, and looked up all the same: on a cluster the client sends a call again by itself where its answer was lost.
+    // Unique, and looked up nevertheless: the cluster client repeats a call whose answer was lost.
     let origin = Origin { fingerprint: rand::random(), check: true, is_message: false };
     Act { action, id, due, seen_due: None, seen_attempt: None, origin, reply_to: None }
 }
 
-/// A new job. `body`: what the envelope holds.
+/// A new job. `body`: the body in the envelope.
 fn schedule(control: Control, message: &Message, body: Option<bytes::Bytes>, rules: &Rules, now_ms: i64) -> Result<Schedule, Rejection> {
     let round = rounds::of(message, rules)?;
     let asked = due(&control, message, rules, now_ms)?;
@@ -101,7 +102,7 @@ fn schedule(control: Control, message: &Message, body: Option<bytes::Bytes>, rul
     let generated = control.id.is_none();
     let origin = origin::origin(message, rules);
     let apart = generated && origin::is_first(message, rules);
-    // An id that was made here names this message alone: whatever it meets, it replaces nothing.
+    // A generated id belongs to this message alone and replaces nothing.
     let conflict = if generated { Conflict::Keep } else { control.conflict.unwrap_or_default() };
     Ok(Schedule {
         id: control.id.unwrap_or_else(|| origin::generated_id(message, rules)),
@@ -133,8 +134,8 @@ fn schedule(control: Control, message: &Message, body: Option<bytes::Bytes>, rul
     })
 }
 
-/// A bad request that is kept among the dead: a job for `rejected` that is due at 0, by which it dies, and is published once it is requeued. `request` as it
-/// came, `message` as it would be rejected.
+/// A bad request as a dead job: a job for `rejected`, due at 0 and therefore too late, which is
+/// published once it is requeued. `request`: as received; `message`: as it would be rejected.
 #[must_use]
 pub fn kept(request: &Message, message: Message, rejected: Destination, rules: &Rules, now_ms: i64) -> Schedule {
     let (id, origin) = origin::kept(request, &message, rules);
@@ -180,17 +181,17 @@ fn act(action: Action, control: Control, message: &Message, rules: &Rules, now_m
         _ => (None, None),
     };
     let reply_to: Option<Destination> = target::reply_to(&control, rules)?;
-    let id: JobId =
-        control.id.ok_or_else(|| Rejection::new(Code::BadAction, format!("{} needs a delay-id: whose job?", action.as_str())))?;
+    let id: JobId = control.id.ok_or_else(|| Rejection::new(Code::BadAction, format!("{} needs a delay-id", action.as_str())))?;
     Ok(Act { action, id, due: new_due, seen_due, seen_attempt, origin: origin::origin(message, rules), reply_to })
 }
 
-/// When, within `max_delay`; `None` where the request does not say.
+/// The due time, within `max_delay`; `None` where the request has none.
 fn due(control: &Control, message: &Message, rules: &Rules, now_ms: i64) -> Result<Option<Due>, Rejection> {
     due_within(control.delay_for, control.delay_until, counted_from(message, rules), rules.limits.max_delay_ms, now_ms)
 }
 
-/// How long (ms, from `from_ms` or from receipt) or when (epoch ms), not beyond `max_ms`; `None` where neither is said.
+/// The due time of a delay (ms, from `from_ms` or from receipt) or of a time (epoch ms), at most
+/// `max_ms` ahead; `None` without both.
 pub fn due_within(
     delay_for: Option<u64>,
     delay_until: Option<i64>,
@@ -201,13 +202,11 @@ pub fn due_within(
     let too_long = |what: String| {
         Rejection::new(
             Code::DelayTooLong,
-            format!("{what} is beyond limits.max_delay, {}: it would not be fired early", show_duration_ms(max_ms)),
+            format!("{what} exceeds limits.max_delay, {}: Dwell does not fire early", show_duration_ms(max_ms)),
         )
     };
     match (delay_for, delay_until) {
-        (Some(_), Some(_)) => {
-            Err(Rejection::new(Code::AmbiguousDelay, "the request says both how long and when: send delay-for or delay-until"))
-        }
+        (Some(_), Some(_)) => Err(Rejection::new(Code::AmbiguousDelay, "the request has both delay-for and delay-until: send one")),
         (None, None) => Ok(None),
         (Some(ms), None) if ms > max_ms => Err(too_long(format!("a delay of {}", show_duration_ms(ms)))),
         (Some(ms), None) => Ok(Some(match from_ms {
@@ -220,7 +219,8 @@ pub fn due_within(
     }
 }
 
-/// The message's own time where `delay-for` counts from it; `None` where it counts from receipt, which Redis's clock decides.
+/// The message's own time where `delay-for` counts from it; `None` where `delay-for` counts from
+/// receipt, by Redis's clock.
 fn counted_from(message: &Message, rules: &Rules) -> Option<i64> {
     // A queue has no time of its own; a producer's is in seconds, and not to be relied on.
     let by_receipt = rules.ingest.from_receipt || rules.source.is_none_or(|source| !source.log);
@@ -228,8 +228,9 @@ fn counted_from(message: &Message, rules: &Rules) -> Option<i64> {
     message.timestamp_ms.filter(|ms| !by_receipt && *ms >= 0).map(|ms| ms.saturating_add(message.timestamp_is_cut.into()))
 }
 
-/// Refuses a message older than `max_age`, by the broker's time, or else by the producer's. A redelivered message was young enough at its first delivery
-/// and may be stored, so its age is checked only where the broker does not report redeliveries.
+/// Refuses a message older than `max_age`, by the broker's time, or else by the producer's. A
+/// redelivered message was young enough at its first delivery and may be stored, so its age is
+/// checked only where the broker does not report redeliveries.
 fn check_age(message: &Message, rules: &Rules, now_ms: i64) -> Result<(), Rejection> {
     let reports_redelivery = rules.source.is_none_or(|source| source.reports_redelivery);
     let Some(most) = rules.ingest.max_age_ms.filter(|_| !message.redelivered || !reports_redelivery) else { return Ok(()) };
@@ -238,7 +239,7 @@ fn check_age(message: &Message, rules: &Rules, now_ms: i64) -> Result<(), Reject
     let Some(sent_ms) = sent_ms.filter(|sent_ms| i128::from(now_ms) - i128::from(*sent_ms) > i128::from(most)) else { return Ok(()) };
     let (sent, name, most) = (show_time_ms(sent_ms), &rules.name, show_duration_ms(most));
     let detail = format!(
-        "the request was sent at {sent}, and ingest.{name}.max_age is {most}: see whether it was carried out before you send it again"
+        "the request was sent at {sent}, and ingest.{name}.max_age is {most}: check whether it was carried out before you send it again"
     );
     Err(Rejection::new(Code::TooOld, detail))
 }
@@ -261,20 +262,19 @@ fn check_retry(control: &Control, rules: &Rules) -> Result<(), Rejection> {
     }
     if let Some(wait) = waits.iter().find(|wait| **wait > rules.limits.max_delay_ms) {
         let most = show_duration_ms(rules.limits.max_delay_ms);
-        return Err(Rejection::new(Code::BadRetry, format!("a wait of {} is beyond limits.max_delay, {most}", show_duration_ms(*wait))));
+        return Err(Rejection::new(Code::BadRetry, format!("a wait of {} exceeds limits.max_delay, {most}", show_duration_ms(*wait))));
     }
     Ok(())
 }
 
-/// What a consumer carries back from the message that it received.
+/// A header that a consumer copies from the message that it received.
 fn carried<T: std::str::FromStr>(message: &Message, name: &str) -> Result<Option<T>, Rejection> {
     let Some(text) = control::once(&message.headers, name)? else { return Ok(None) };
-    text.trim()
-        .parse()
-        .map(Some)
-        .map_err(|_| Rejection::new(Code::BadHeader, format!("{name}: {} is not what Dwell wrote: carry it back unchanged", quote(&text))))
+    text.trim().parse().map(Some).map_err(|_| {
+        Rejection::new(Code::BadHeader, format!("{name}: {} is not a value that Dwell sets: send the header unchanged", quote(&text)))
+    })
 }
 
 pub(crate) fn missing_delay() -> Rejection {
-    Rejection::new(Code::MissingDelay, "the request does not say when: send delay-for (90s, PT15M) or delay-until (2026-01-31T12:00:00Z)")
+    Rejection::new(Code::MissingDelay, "the request has no delay: send delay-for (90s, PT15M) or delay-until (2026-01-31T12:00:00Z)")
 }

@@ -1,11 +1,12 @@
-//! Why a request is refused: the code of the contract, and what was wrong.
+//! Why a request is rejected: a code, and what was wrong.
 
 use crate::job::JobId;
 use crate::store::error::StoreError;
 
-/// Why a request is refused. The words of `delayed-error`.
+/// Why a request is rejected: the words of `delayed-error`, which docs/reference/error-codes.md
+/// explains.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[allow(missing_docs, reason = "the words of the contract, §1, where each is explained")]
+#[allow(missing_docs, reason = "docs/reference/error-codes.md explains each word")]
 pub enum Code {
     MissingDelay,
     BadDelay,
@@ -28,7 +29,7 @@ pub enum Code {
 }
 
 impl Code {
-    /// Every code, in the order of the contract.
+    /// Every code.
     pub const ALL: [Code; 18] = [
         Code::MissingDelay,
         Code::BadDelay,
@@ -50,7 +51,7 @@ impl Code {
         Code::Loop,
     ];
 
-    /// The word of the contract.
+    /// The word in `delayed-error`.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -76,36 +77,38 @@ impl Code {
     }
 }
 
-/// A refused request: the message goes to the ingest's `rejected` destination with both as `delayed-error` and `delayed-error-detail`.
+/// Why a request is rejected. The message goes to `rejected` with both fields as `delayed-error`
+/// and `delayed-error-detail`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{}: {detail}", code.as_str())]
 pub struct Rejection {
     /// The code.
     pub code: Code,
-    /// What was wrong and what to write instead, on one line. Never the body; values from the message are shortened.
+    /// What was wrong and what to send instead, on one line. Never contains the body; shortens
+    /// values of the message.
     pub detail: String,
 }
 
 impl Rejection {
-    /// A refusal with this code.
+    /// A rejection with this code.
     pub fn new(code: Code, detail: impl Into<String>) -> Self {
         Rejection { code, detail: detail.into() }
     }
 
-    /// The refusal of a request for a job that the store cannot read.
+    /// The rejection of a request for a job that the store cannot read.
     #[must_use]
     pub fn unreadable(id: &JobId, error: &StoreError) -> Self {
         let (id, StoreError { message, hint, .. }) = (crate::units::quote(id.as_str()), error);
-        Rejection::new(Code::UnreadableJob, format!("what is stored of {id} cannot be read, and nothing changed: {message}; {hint}"))
+        Rejection::new(Code::UnreadableJob, format!("the stored job {id} cannot be read, and nothing changed: {message}; {hint}"))
     }
 
-    /// The refusal of a `delay-on-conflict: reject` whose id exists: only the store knows.
+    /// The rejection of a `delay-on-conflict: reject` whose id exists, as the store reports.
     #[must_use]
     pub fn conflict(id: &JobId) -> Self {
         Rejection::new(
             Code::Conflict,
             format!(
-                "a job with the id {} exists, and delay-on-conflict is reject: take another id, or replace",
+                "a job with the id {} exists, and delay-on-conflict is reject: send another id, or replace",
                 crate::units::quote(id.as_str())
             ),
         )

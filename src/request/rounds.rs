@@ -1,4 +1,5 @@
-//! How often a message of ours has come back: each time it is a new request, up to a bound that finds what goes round for ever.
+//! Counts how often a message that Dwell published returns as a request. A limit stops endless
+//! loops.
 
 use dwell_connectors::Message;
 
@@ -8,7 +9,8 @@ use super::target::Target;
 use crate::outgoing::{ATTEMPT, DEAD_REASON, ROUND};
 use crate::units::quote;
 
-/// Which time the message comes back; 0 where Dwell did not publish it. Refused beyond `limits.max_rounds`.
+/// How often the message has returned; 0 where Dwell did not publish it. More than
+/// `limits.max_rounds` is rejected.
 pub(super) fn of(message: &Message, rules: &Rules) -> Result<u32, Rejection> {
     if message.headers.get(ATTEMPT).is_none() {
         return Ok(0);
@@ -20,22 +22,24 @@ pub(super) fn of(message: &Message, rules: &Rules) -> Result<u32, Rejection> {
             Code::Loop,
             format!(
                 "Dwell has published the message {round} times, and limits.max_rounds is {most}: something between the target and this ingest \
-                 sends it round"
+                 sends it back"
             ),
         ));
     }
     Ok(round)
 }
 
-/// Whether a message of ours may come back without a delay: RabbitMQ's plugin lets it pass at once, from one delayed exchange to another, republished
-/// as it was received, or dead-lettered by its queue. A dead letter of ours is none of these.
+/// Whether a message that Dwell published may return without a delay. RabbitMQ's plugin delivers
+/// such a message at once: when it passes from one delayed exchange to another, is republished as
+/// received, or is dead-lettered by its queue. Dwell's own dead letters are excluded.
 pub(super) fn may_lack_delay(message: &Message, rules: &Rules) -> bool {
     rules.source.is_some_and(|source| source.exchanges)
         && rules.ingest.missing_delay_immediate
         && message.headers.get(DEAD_REASON).is_none()
 }
 
-/// Refuses a message of ours without a delay whose target is where it came from: that led back here, and would at once again.
+/// Rejects a returned message without a delay whose target is the destination that it came from: it
+/// would return at once.
 pub(super) fn leads_on(message: &Message, target: &Target<'_>, rules: &Rules) -> Result<(), Rejection> {
     if *target.broker != rules.ingest.broker || target.to != message.destination {
         return Ok(());
@@ -43,14 +47,15 @@ pub(super) fn leads_on(message: &Message, target: &Target<'_>, rules: &Rules) ->
     let to = quote(&target.to.to_string());
     Err(Rejection::new(
         Code::Loop,
-        format!("Dwell published the message to {to}, by which it came back without a delay, and would again: name another target"),
+        format!("Dwell published the message to {to}, and it returned from there without a delay: name another target"),
     ))
 }
 
-/// A framework copied our headers, or a target leads back here: it would go round for ever.
+/// A framework copied Dwell's headers, or a target leads back to the ingest: the message would loop
+/// for ever.
 pub(super) fn without_delay() -> Rejection {
     Rejection::new(
         Code::Loop,
-        "the message was published by Dwell and comes back without a delay: something between the target and this ingest sends it round",
+        "the message was published by Dwell and returns without a delay: something between the target and this ingest sends it back",
     )
 }

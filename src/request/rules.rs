@@ -1,4 +1,4 @@
-//! The settings that a request is judged by, laid out for parsing.
+//! The settings that apply to a request, arranged for parsing.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,14 +8,15 @@ use dwell_connectors::{BrokerConfig, Capabilities, Destination, Start};
 use crate::config::{self, Limits, Settings};
 use crate::job::Confirm;
 
-/// What the requests of one ingest are judged by.
+/// The settings that apply to the requests of one ingest.
 #[derive(Debug, Clone)]
 pub struct Rules {
     /// The ingest's name in the settings.
     pub name: String,
     /// `[ingest.NAME]`
     pub ingest: config::Ingest,
-    /// The kind of broker that the ingest reads; `None` for requests over HTTP and from the command line.
+    /// The kind of broker that the ingest reads; `None` for requests over HTTP and from the command
+    /// line.
     pub source: Option<&'static Capabilities>,
     /// `delivery.ttr`, ms.
     pub ttr_ms: u32,
@@ -28,7 +29,7 @@ pub struct Rules {
 }
 
 impl Rules {
-    /// The rules of this ingest; an error where the settings know no such ingest, or not its broker.
+    /// The rules of this ingest; an error where the settings lack the ingest or its broker.
     pub fn new(settings: &Settings, ingest: &str) -> Result<Self, String> {
         let own = settings.ingest.get(ingest).ok_or_else(|| format!("there is no [ingest.{ingest}] in the settings"))?;
         let brokers = brokers(settings);
@@ -47,7 +48,8 @@ impl Rules {
         })
     }
 
-    /// The rules of requests that come over HTTP. One without a broker is for that of the only ingest, or else for the only broker.
+    /// The rules of requests over HTTP. The default broker is that of the only ingest, or else the
+    /// only broker.
     #[must_use]
     pub fn direct(settings: &Settings) -> Self {
         let only_ingest = settings.ingest.values().next().filter(|_| settings.ingest.len() == 1).map(|ingest| &ingest.broker);
@@ -97,14 +99,14 @@ fn brokers(settings: &Settings) -> BTreeMap<String, BrokerRules> {
     settings.brokers.iter().map(rules).collect()
 }
 
-/// What a request needs to know of one broker.
+/// The settings of one broker that apply to requests.
 #[derive(Debug, Clone)]
 pub struct BrokerRules {
     /// Its names and what it carries.
     pub connector: Arc<BrokerConfig>,
-    /// Targets that producers may reach, in the broker's own patterns.
+    /// The targets that producers may use, in the broker's own patterns.
     pub allow: Vec<String>,
-    /// What the ingests on this broker read: no request may be sent there.
+    /// The topics that ingests on this broker read. No request may target them.
     pub ingest_topics: Vec<String>,
 }
 
@@ -115,7 +117,7 @@ impl BrokerRules {
         self.connector.capabilities()
     }
 
-    /// Whether a pattern of the settings lets producers reach this destination.
+    /// Whether a pattern of `allow` matches this destination.
     #[must_use]
     pub fn allows(&self, to: &Destination) -> bool {
         self.allow.iter().any(|pattern| self.connector.allows(pattern, to))

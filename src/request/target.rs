@@ -1,4 +1,4 @@
-//! Where a request may send: its target, and where its verdict goes.
+//! The target of a request and the destination of its verdict.
 
 use dwell_connectors::{Capabilities, Destination, Message};
 
@@ -7,7 +7,7 @@ use super::reject::{Code, Rejection};
 use super::rules::{BrokerRules, Rules};
 use crate::units::quote;
 
-/// Where a job goes.
+/// The target of a job.
 #[derive(Debug)]
 pub(super) struct Target<'a> {
     pub(super) broker: &'a str,
@@ -15,7 +15,8 @@ pub(super) struct Target<'a> {
     pub(super) to: Destination,
 }
 
-/// The target of a request: what it names, else the ingest's own, else on AMQP the routing key that it came with.
+/// The target that the request names, else the ingest's default, else the routing key of the
+/// request message.
 pub(super) fn resolve<'a>(control: &Control, message: &Message, rules: &'a Rules) -> Result<Target<'a>, Rejection> {
     let name = control.broker.as_deref().unwrap_or(&rules.ingest.broker);
     let (broker, known) = rules.brokers.get_key_value(name).ok_or_else(|| unknown_broker(name, rules))?;
@@ -31,7 +32,7 @@ pub(super) fn resolve<'a>(control: &Control, message: &Message, rules: &'a Rules
     Ok(Target { broker, rules: known, to })
 }
 
-/// Whether a job may go there on this broker. `is_own`: the settings name it as the target of an ingest.
+/// Whether this broker accepts the target. `is_own`: the target is the default target of an ingest.
 pub(super) fn judge(to: &Destination, broker: &str, known: &BrokerRules, is_own: bool) -> Result<(), Rejection> {
     if to.address.is_empty() && to.exchange.is_empty() {
         return Err(Rejection::new(Code::MissingTarget, format!("the target is empty: name it in {}", place(known.capabilities()))));
@@ -42,7 +43,7 @@ pub(super) fn judge(to: &Destination, broker: &str, known: &BrokerRules, is_own:
     if known.reads(to) {
         return Err(Rejection::new(
             Code::Loop,
-            format!("target {} is what an ingest reads: name another in {}", quote(&to.to_string()), place(known.capabilities())),
+            format!("an ingest reads the target {}: name another in {}", quote(&to.to_string()), place(known.capabilities())),
         ));
     }
     if !is_own && !known.allows(to) {
@@ -51,7 +52,7 @@ pub(super) fn judge(to: &Destination, broker: &str, known: &BrokerRules, is_own:
     Ok(())
 }
 
-/// Where the verdict goes: on the ingest's broker, and allowed there as any target.
+/// The destination of the verdict: on the ingest's broker, and in its `allow`.
 pub(super) fn reply_to(control: &Control, rules: &Rules) -> Result<Option<Destination>, Rejection> {
     let Some(text) = control.reply_to.as_deref() else { return Ok(None) };
     let broker = &rules.ingest.broker;
@@ -59,13 +60,13 @@ pub(super) fn reply_to(control: &Control, rules: &Rules) -> Result<Option<Destin
     let to = known.connector.destination(text);
     let refuse = |why: &str| Rejection::new(Code::TargetNotAllowed, format!("delay-reply-to {}: {why}", quote(text)));
     if to.address.is_empty() && to.exchange.is_empty() {
-        return Err(refuse("it is empty: leave it out, or name a destination"));
+        return Err(refuse("the value is empty: leave it out, or name a destination"));
     }
     if let Some(why) = known.connector.forbidden(&to) {
         return Err(refuse(&one_line(&why)));
     }
     if known.reads(&to) {
-        return Err(refuse("an ingest reads it, and a verdict is no request"));
+        return Err(refuse("an ingest reads this destination, and a verdict is not a request"));
     }
     if !known.allows(&to) {
         return Err(not_allowed("delay-reply-to", &to, broker));
@@ -73,14 +74,14 @@ pub(super) fn reply_to(control: &Control, rules: &Rules) -> Result<Option<Destin
     Ok(Some(to))
 }
 
-/// What the request names as its target, not yet judged.
+/// The target of the request, not checked yet.
 fn address(control: &Control, message: &Message, rules: &Rules, broker: &BrokerRules) -> Result<Destination, Rejection> {
     let has_exchanges = broker.capabilities().exchanges;
     let exchange = if has_exchanges { control.exchange.as_deref().unwrap_or(&rules.ingest.exchange) } else { "" };
     if let Some(target) = &control.target {
         return Ok(Destination { exchange: exchange.to_owned(), address: target.clone() });
     }
-    // A named exchange is not given up for the ingest's own target: that would be the wrong place.
+    // A request that names an exchange does not mean the ingest's default target.
     let names_exchange = has_exchanges && control.exchange.is_some();
     if !rules.ingest.target.is_empty() && !names_exchange {
         return Ok(broker.connector.destination(&rules.ingest.target));
@@ -89,10 +90,10 @@ fn address(control: &Control, message: &Message, rules: &Rules, broker: &BrokerR
         return Ok(Destination { exchange: exchange.to_owned(), address: message.destination.address.clone() });
     }
     if names_exchange {
-        return Err(Rejection::new(Code::MissingTarget, "delay-exchange stands without delay-target: send the routing key too"));
+        return Err(Rejection::new(Code::MissingTarget, "the request has delay-exchange without delay-target: send the routing key too"));
     }
     if rules.source.is_none() {
-        return Err(Rejection::new(Code::MissingTarget, "the request names no target: name it in `target`"));
+        return Err(Rejection::new(Code::MissingTarget, "the request names no target: add `target`"));
     }
     Err(Rejection::new(
         Code::MissingTarget,
@@ -100,7 +101,7 @@ fn address(control: &Control, message: &Message, rules: &Rules, broker: &BrokerR
     ))
 }
 
-/// The ingest's own target needs no entry in `allow`, on the broker that it was written for.
+/// The default target of the ingest needs no entry in `allow`, on the ingest's own broker.
 fn is_ingest_target(to: &Destination, broker: &str, rules: &Rules) -> bool {
     let own = || rules.brokers.get(broker).is_some_and(|known| *to == known.connector.destination(&rules.ingest.target));
     !rules.ingest.target.is_empty() && broker == rules.ingest.broker && own()
@@ -112,7 +113,7 @@ fn place(capabilities: &Capabilities) -> String {
 }
 
 fn not_allowed(what: &str, to: &Destination, broker: &str) -> Rejection {
-    Rejection::new(Code::TargetNotAllowed, format!("{what} {}: `allow` of [brokers.{broker}] does not list it", quote(&to.to_string())))
+    Rejection::new(Code::TargetNotAllowed, format!("{what} {}: `allow` of [brokers.{broker}] does not match it", quote(&to.to_string())))
 }
 
 fn unknown_broker(name: &str, rules: &Rules) -> Rejection {
@@ -120,7 +121,7 @@ fn unknown_broker(name: &str, rules: &Rules) -> Rejection {
     if name.is_empty() {
         return Rejection::new(
             Code::UnknownBroker,
-            format!("the settings have several brokers: name one in `broker`: {}", known.join(", ")),
+            format!("the settings have several brokers: name one of these in `broker`: {}", known.join(", ")),
         );
     }
     Rejection::new(
@@ -129,7 +130,7 @@ fn unknown_broker(name: &str, rules: &Rules) -> Rejection {
     )
 }
 
-/// A connector's reason may repeat the destination as it came; a header has one line.
+/// A connector's reason may quote the destination unescaped, and a header is one line.
 fn one_line(why: &str) -> String {
     why.chars().map(|c| if c.is_control() { ' ' } else { c }).take(200).collect()
 }

@@ -11,11 +11,11 @@ use crate::job::Confirm;
 
 mod accepted;
 mod actions;
-mod asked;
 mod dialects;
 mod envelopes;
 mod etf1;
 mod exchanges;
+mod fields;
 mod foreign;
 mod moved;
 mod origins;

@@ -1,4 +1,5 @@
-//! Tests of durations, sizes and times: the accepted forms, the refused ones, and that no text panics.
+//! Tests of durations, sizes and times: the accepted forms, the refused ones, and that no text
+//! panics.
 
 use proptest::prelude::*;
 
@@ -71,9 +72,9 @@ fn what_is_no_duration_is_refused_with_its_reason() {
         ("-5s", "negative"),
         ("-PT5M", "negative"),
         ("PT-5M", "negative"),
-        ("P1M", "calendar"),
-        ("P1Y", "calendar"),
-        ("P1Y2M3D", "calendar"),
+        ("P1M", "differ in length"),
+        ("P1Y", "differ in length"),
+        ("P1Y2M3D", "differ in length"),
         ("9223372036854775808", "longer"),
         ("18446744073709551616", "longer"),
         ("99999999999999999999999999999999s", "longer"),
@@ -167,7 +168,7 @@ fn what_is_no_time_is_refused_with_its_reason() {
         ("1769860800", "seconds"),
         ("0", "seconds"),
         ("-1769860800000", "negative"),
-        ("9223372036854775808", "clock"),
+        ("9223372036854775808", "too large"),
     ];
     for (text, reason) in cases {
         let error = parse_time_ms(text).expect_err(text);

@@ -40,7 +40,7 @@ pub struct Stats {
 
 /// The jobs of one bucket.
 #[derive(Debug, Clone, Serialize, ToSchema)]
-#[allow(missing_docs, reason = "the words of the contract, §6")]
+#[allow(missing_docs, reason = "docs/reference/http.md explains the words")]
 pub struct Bucket {
     pub scheduled: u64,
     pub reserved: u64,

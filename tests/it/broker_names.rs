@@ -1,4 +1,5 @@
-//! Only `connectors/` knows brokers by name: a new broker is one folder and one line, and changes nothing in `src/`.
+//! Only `connectors/` knows brokers by name: a new broker is one folder and one line, and changes
+//! nothing in `src/`.
 
 use std::fs;
 use std::path::Path;
@@ -11,7 +12,8 @@ const ALLOWED: [(&str, &str, &str); 2] = [
     ("src/http/openapi.rs", "for Kafka, RabbitMQ and NATS JetStream", "describes the product"),
 ];
 
-/// The folders of `connectors/src` that implement `Connector`, without the memory broker, and further names of these brokers.
+/// The folders of `connectors/src` that implement `Connector`, without the memory broker, and
+/// further names of these brokers.
 fn names() -> Vec<String> {
     let folders = files(&["connectors/src"], "/connector.rs");
     let folders = folders.iter().filter_map(|path| path.parent()?.file_name()?.to_str().map(str::to_owned));

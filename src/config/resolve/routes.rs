@@ -1,4 +1,4 @@
-//! The sections that stand by name: brokers, ingests, and what they refer to.
+//! The sections with names: brokers, ingests, and their destinations.
 
 use std::collections::BTreeMap;
 
@@ -25,7 +25,7 @@ impl Resolver<'_> {
         for name in names {
             let key = format!("brokers.{name}");
             self.check(&key, rules::name(&name));
-            // What is missing or wrong in it was noted before; serde would name only the first.
+            // `walk` reported what is missing or wrong; serde would report only the first.
             let noted = self.problems.iter().any(|problem| problem.key.starts_with(&format!("{key}.")));
             let Some(raw) = self.entry::<raw::Broker>(&key, noted) else { continue };
             for pattern in &raw.allow {
@@ -36,7 +36,8 @@ impl Resolver<'_> {
                 }
             }
             for message in raw.connector.problems() {
-                // The connector begins with the setting that it means, where it means one.
+                // A connector's message starts with the setting in backquotes, where one setting is
+                // wrong.
                 let setting = message.strip_prefix('`').and_then(|rest| rest.split_once('`')).map_or("", |(setting, _)| setting);
                 let key = if self.layers.is_set(&["brokers", &name, setting]) { format!("{key}.{setting}") } else { key.clone() };
                 self.note(&key, with_hint(message));
@@ -63,19 +64,19 @@ impl Resolver<'_> {
             }
             let connector = brokers.get(&raw.broker).map(|broker| &broker.connector);
             for (field, text) in [("rejected", &raw.rejected), ("target", &raw.target)] {
-                self.destination(&format!("{key}.{field}"), text, connector);
+                self.check_destination(&format!("{key}.{field}"), text, connector);
             }
             let start = self.check(&format!("{key}.start"), rules::start(&raw.start)).unwrap_or_default();
             self.check(&format!("{key}.expired_queue"), rules::printable(&raw.expired_queue));
             if let Some(broker) = brokers.get(&raw.broker) {
-                self.not_applicable(&key, &raw, start, broker);
+                self.check_applicable(&key, &raw, start, broker);
                 if !raw.exchange.is_empty() && broker.connector.capabilities().exchanges {
-                    self.exchange(&format!("{key}.exchange"), &raw, broker);
+                    self.check_exchange(&format!("{key}.exchange"), &raw, broker);
                 }
             }
             let max_age = Some(raw.max_age.trim()).filter(|age| !age.is_empty());
             let max_age_ms = max_age.and_then(|age| self.check(&format!("{key}.max_age"), rules::duration(age, 1, rules::LONGEST_MS)));
-            // The one place that gives the expired queue a name.
+            // The only place that names the expired queue.
             let has_expired = connector.is_some_and(|connector| connector.capabilities().expired_queue);
             let made = || (raw.declare && has_expired).then(|| format!("{}.expired", raw.topic));
             let expired_queue = Some(raw.expired_queue.clone()).filter(|name| !name.is_empty()).or_else(made);
@@ -97,20 +98,20 @@ impl Resolver<'_> {
                 start,
                 max_age_ms,
             };
-            self.read_once(&key, &ingest, &ingests);
+            self.check_read_once(&key, &ingest, &ingests);
             ingests.insert(name, ingest);
         }
-        self.begin_apart(brokers, &ingests);
+        self.check_group_starts(brokers, &ingests);
         for (name, ingest) in &ingests {
             for (field, text) in [("rejected", &ingest.rejected), ("target", &ingest.target)] {
-                self.not_read(&format!("ingest.{name}.{field}"), text, &ingest.broker, brokers, &ingests);
+                self.check_not_read(&format!("ingest.{name}.{field}"), text, &ingest.broker, brokers, &ingests);
             }
         }
         ingests
     }
 
     /// Settings of an ingest that its kind of broker does not have.
-    fn not_applicable(&mut self, key: &str, raw: &raw::Ingest, start: Start, broker: &Broker) {
+    fn check_applicable(&mut self, key: &str, raw: &raw::Ingest, start: Start, broker: &Broker) {
         let capabilities = broker.connector.capabilities();
         let kind = capabilities.kind;
         if let Some(why) = broker.connector.unreadable(&raw.topic) {
@@ -132,22 +133,22 @@ impl Resolver<'_> {
         }
     }
 
-    /// An exchange that cannot be published to; or one that no request can reach, where that is the default target: each would be rejected. Beside a
-    /// `target` only a request that names another one is for the exchange.
-    fn exchange(&mut self, key: &str, ingest: &raw::Ingest, broker: &Broker) {
+    /// Reports an exchange that is forbidden, or one that `allow` never matches: without a `target`
+    /// every request would be rejected.
+    fn check_exchange(&mut self, key: &str, ingest: &raw::Ingest, broker: &Broker) {
         let (exchange, name) = (&ingest.exchange, &ingest.broker);
         let to = Destination { exchange: exchange.clone(), address: String::new() };
         if let Some(why) = broker.connector.forbidden(&to) {
-            self.note(key, (format!("`{exchange}` cannot be published to: {why}"), "name another".to_owned()));
+            self.note(key, (format!("nothing may be published to `{exchange}`: {why}"), "name another".to_owned()));
         } else if ingest.target.is_empty() && !broker.allow.iter().any(|pattern| broker.connector.allows_exchange(pattern, exchange)) {
             let wrong =
-                format!("no pattern of brokers.{name}.allow is for the exchange `{exchange}`: every request for it would be rejected");
+                format!("no pattern of brokers.{name}.allow matches the exchange `{exchange}`: every request for it would be rejected");
             self.note(key, (wrong, format!("add \"{exchange}/**\" to brokers.{name}.allow")));
         }
     }
 
-    /// Each ingest reads what no other does.
-    fn read_once(&mut self, key: &str, ingest: &Ingest, others: &BTreeMap<String, Ingest>) {
+    /// Reports a topic or queue that two ingests read.
+    fn check_read_once(&mut self, key: &str, ingest: &Ingest, others: &BTreeMap<String, Ingest>) {
         let reader = |name: &str| others.iter().find(|(_, other)| other.broker == ingest.broker && other.reads().any(|read| read == name));
         if let Some((other, there)) = reader(&ingest.topic) {
             let what = if there.topic == ingest.topic { "topic" } else { "queue (`expired_queue`)" };
@@ -161,19 +162,20 @@ impl Resolver<'_> {
             reader(expired).map(|(other, _)| format!("ingest.{other}"))
         };
         if let Some(other) = twice {
-            let hint = "name the queue to which the dead-letter exchange of this topic's queue leads, and no other".to_owned();
+            let hint = "name the queue that the dead-letter exchange of this topic's queue routes to, and no other".to_owned();
             self.note(&format!("{key}.expired_queue"), (format!("{other} reads `{expired}` too"), hint));
         }
     }
 
-    /// Where a group's members decide its start, an ingest with a start of its own needs a group of its own.
-    fn begin_apart(&mut self, brokers: &BTreeMap<String, Broker>, ingests: &BTreeMap<String, Ingest>) {
+    /// Where a group's members decide its start, an ingest with a start of its own needs a group of
+    /// its own.
+    fn check_group_starts(&mut self, brokers: &BTreeMap<String, Broker>, ingests: &BTreeMap<String, Ingest>) {
         let shares_start = |name: &str| brokers.get(name).is_some_and(|broker| broker.connector.capabilities().start_is_the_groups);
         for (name, ingest) in ingests.iter().filter(|(_, ingest)| ingest.start != Start::Earliest && shares_start(&ingest.broker)) {
             let mut others = ingests.iter().filter(|(other, _)| *other != name);
             if let Some((other, _)) = others.find(|(_, other)| other.broker == ingest.broker && other.group == ingest.group) {
                 let what = format!(
-                    "ingest.{other} is of the same group `{}`: a group that has a member takes no beginning from another ingest",
+                    "ingest.{other} has the same group `{}`, and a group with a member ignores the start of another ingest",
                     ingest.group
                 );
                 self.note(&format!("ingest.{name}.start"), (what, format!("name another group in ingest.{name}")));
@@ -181,8 +183,8 @@ impl Resolver<'_> {
         }
     }
 
-    /// A destination in the settings that no ingest on this broker reads: what is sent there would go round for ever.
-    pub(super) fn not_read(
+    /// Reports a destination that an ingest on this broker reads: messages would loop for ever.
+    pub(super) fn check_not_read(
         &mut self,
         key: &str,
         text: &str,
@@ -198,29 +200,29 @@ impl Resolver<'_> {
         let of_broker = ingests.iter().filter(|(_, ingest)| !text.is_empty() && ingest.broker == broker);
         let mut read = of_broker.flat_map(|(name, ingest)| ingest.reads().map(move |topic| (name, topic)));
         if let Some((name, topic)) = read.find(|(_, topic)| is_read(topic)) {
-            let wrong = format!("`{text}` is read by ingest.{name} (`{topic}`): messages would go round for ever");
+            let wrong = format!("`{text}` is read by ingest.{name} (`{topic}`): messages would loop for ever");
             self.note(key, (wrong, "name a destination that no ingest reads, or a narrower topic".to_owned()));
         }
     }
 
-    /// A destination in the settings: empty, or one that the broker would let us publish to.
-    pub(super) fn destination(&mut self, key: &str, text: &str, broker: Option<&BrokerConfig>) {
+    /// Reports a destination that is forbidden; an empty one is allowed.
+    pub(super) fn check_destination(&mut self, key: &str, text: &str, broker: Option<&BrokerConfig>) {
         if text.is_empty() {
             return;
         }
         if let Some(why) = broker.and_then(|broker| broker.forbidden(&broker.destination(text))) {
-            self.note(key, (format!("`{text}` cannot be published to: {why}"), "name another".to_owned()));
+            self.note(key, (format!("nothing may be published to `{text}`: {why}"), "name another".to_owned()));
         }
     }
 }
 
-/// What a connector says of its settings, parted into what is wrong and its hint.
+/// Splits a connector's message into what is wrong and the hint.
 fn with_hint(message: String) -> Wrong {
     match message.rsplit_once(": ") {
         Some((wrong, hint)) if ["write ", "keep "].iter().any(|word| hint.starts_with(word)) => (wrong.to_owned(), hint.to_owned()),
         Some((_, why)) if message.contains(": cannot read ") && !why.is_empty() => {
             (message, "check the path and its permissions".to_owned())
         }
-        _ => (message, "write it as config/default.toml has it".to_owned()),
+        _ => (message, "config/default.toml has an example".to_owned()),
     }
 }

@@ -1,4 +1,4 @@
-//! The sections that stand once: Redis, delivery, limits, addresses, shutdown.
+//! The sections without names: Redis, delivery, limits, listeners, shutdown.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -7,16 +7,17 @@ use super::Resolver;
 use crate::config::rules::{self, LONGEST_MS, Wrong};
 use crate::config::{Broker, Delivery, Http, Ingest, Limits, Probes, Redis, RedisMode, Shutdown, raw, secret};
 
-/// 49 days: the TTR stands in 32 bits of a record.
+/// 49 days: a record stores the TTR in 32 bits.
 const LONGEST_TTR_MS: u64 = 49 * 24 * 3600 * 1000;
-/// Redis holds at most 512 MiB in a value, and the record holds more than the body.
+/// A Redis value has at most 512 MiB, and a record holds more than the body.
 const LARGEST_BODY: u64 = 256 * 1024 * 1024;
-/// Each client library takes as much for a bound.
+/// Every client library accepts this limit.
 const LARGEST_INBOUND: u64 = 1 << 30;
-/// What is read and not stored, where nothing is set: instances with one ingest stay below 256 MiB.
+/// The default bound of read and unstored bytes, which keeps an instance with one ingest below 256
+/// MiB.
 const USUAL_INBOUND: u64 = 64 << 20;
 
-/// The hint of a size below `limits.max_body`.
+/// Adds the reason to the hint for a size below `limits.max_body`.
 fn at_least_a_body((message, hint): Wrong) -> Wrong {
     (message, if hint.contains("at least") { format!("{hint}, which is limits.max_body") } else { hint })
 }
@@ -27,7 +28,7 @@ impl Resolver<'_> {
         self.check("redis.namespace", rules::namespace(&raw.namespace));
         let key = if raw.urls_file.is_some() { "redis.urls_file" } else { "redis.urls" };
         if raw.urls_file.is_some() && self.layers.is_set(&["redis", "urls"]) {
-            self.note("redis.urls", ("`urls` and `urls_file` are both given".to_owned(), "remove one of them".to_owned()));
+            self.note("redis.urls", ("`urls` and `urls_file` are both set".to_owned(), "remove one of them".to_owned()));
         }
         let urls = match &raw.urls_file {
             None => raw.urls,
@@ -43,7 +44,7 @@ impl Resolver<'_> {
             let here = |(message, hint): Wrong| (if urls.len() == 1 { message } else { format!("URL {}: {message}", at + 1) }, hint);
             self.check(key, rules::redis_url(url).map_err(here));
             if urls[..at].contains(url) {
-                self.note(key, (format!("URL {} stands here twice", at + 1), "remove one of them".to_owned()));
+                self.note(key, (format!("URL {} is repeated", at + 1), "remove one of them".to_owned()));
             }
         }
         match (raw.mode, urls.len()) {
@@ -52,8 +53,8 @@ impl Resolver<'_> {
                 self.note(
                     key,
                     (
-                        format!("mode \"single\" takes one URL, here are {}", urls.len()),
-                        "leave one, or set redis.mode to cluster or sentinel".to_owned(),
+                        format!("mode \"single\" takes one URL, but there are {}", urls.len()),
+                        "keep one, or set redis.mode to cluster or sentinel".to_owned(),
                     ),
                 );
             }
@@ -121,10 +122,10 @@ impl Resolver<'_> {
         };
         self.check("delivery.dead", rules::printable(&raw.dead));
         for broker in brokers.values() {
-            self.destination("delivery.dead", &raw.dead, Some(&broker.connector));
+            self.check_destination("delivery.dead", &raw.dead, Some(&broker.connector));
         }
         for name in brokers.keys() {
-            self.not_read("delivery.dead", &raw.dead, name, brokers, ingests);
+            self.check_not_read("delivery.dead", &raw.dead, name, brokers, ingests);
         }
         let dead_retention = self.check("delivery.dead_retention", rules::duration(&raw.dead_retention, 0, LONGEST_MS));
         let dedupe_window = self.check("delivery.dedupe_window", rules::duration(&raw.dedupe_window, 1000, LONGEST_MS));
@@ -155,7 +156,7 @@ impl Resolver<'_> {
         let has_token = !http.token_file.is_empty();
         if let Some(address) = admin.filter(|address| !has_token && !address.ip().is_loopback()) {
             let hint = format!("listen on 127.0.0.1:{}, or set http.token_file", address.port());
-            self.note("http.listen", (format!("`{address}` can be reached from elsewhere, and there is no token"), hint));
+            self.note("http.listen", (format!("`{address}` is reachable from other hosts, and there is no token"), hint));
         }
         if has_token {
             let hint = "name a file that holds the token".to_owned();

@@ -17,7 +17,8 @@ fn the_file_of_defaults_equals_the_code() {
     Given::file(text).settings();
 }
 
-/// Each setting stands in the file of defaults, commented out where it has none, with a few words on it.
+/// Each setting stands in the file of defaults, commented out where it has none, with a few words
+/// on it.
 #[test]
 fn the_file_of_defaults_names_every_setting() {
     let mut named = Vec::new();

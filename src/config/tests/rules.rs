@@ -18,12 +18,12 @@ fn every_rule_is_kept() {
         ("[redis]\nnamespace = \"a{b}\"", "redis.namespace", "brace"),
         ("[redis]\nnamespace = \"a\\u0007\"", "redis.namespace", "control"),
         ("[redis]\nurls = []", "redis.urls", "no URL"),
-        ("[redis]\nurls = [\"http://h\"]", "redis.urls", "`http` is not a scheme"),
+        ("[redis]\nurls = [\"http://h\"]", "redis.urls", "`http` is not a Redis scheme"),
         ("[redis]\nurls = [\"h:6379\"]", "redis.urls", "not a URL"),
         ("[redis]\nurls = [\"redis://:6379\"]", "redis.urls", "no host"),
         ("[redis]\nurls = [\"redis://h:port\"]", "redis.urls", "port"),
         ("[redis]\nurls = [\"redis://h\", \"redis://i\"]", "redis.urls", "takes one URL"),
-        ("[redis]\nmode = \"cluster\"\nurls = [\"redis://h\", \"redis://h\"]", "redis.urls", "twice"),
+        ("[redis]\nmode = \"cluster\"\nurls = [\"redis://h\", \"redis://h\"]", "redis.urls", "is repeated"),
         ("[redis]\nmode = \"sentinel\"\nmaster = \"\"", "redis.master", "empty"),
         ("[redis]\nurls_file = \"/nowhere/urls\"", "redis.urls_file", "no such file"),
         ("[redis]\ndurability = \"disk\"", "redis.durability", "\"fsync+replica\""),
@@ -41,7 +41,7 @@ fn every_rule_is_kept() {
         ("[ingest.z]\nbroker = \"main\"\ntopic = \"b\"\nrejected = \"\"", "ingest.z.rejected", "empty"),
         ("[ingest.z]\nbroker = \"main\"\ntopic = \"b\"\nrejected = \"b\"", "ingest.z.rejected", "for ever"),
         ("[ingest.z]\nbroker = \"main\"\ntopic = \"b\"\ntarget = \"b\"", "ingest.z.target", "for ever"),
-        ("[ingest.z]\nbroker = \"main\"\ntopic = \"b\"\ntarget = \"a.*\"", "ingest.z.target", "cannot be published to"),
+        ("[ingest.z]\nbroker = \"main\"\ntopic = \"b\"\ntarget = \"a.*\"", "ingest.z.target", "nothing may be published to"),
         ("[ingest.z]\nbroker = \"main\"\ntopic = \"b\"\nexchange = \"x\"", "ingest.z.exchange", "has no exchanges"),
         ("[ingest.z]\nbroker = \"main\"\ntopic = \"b\"\nid_from = \"key\"", "ingest.z.id_from", "have no key"),
         ("[ingest.z]\nbroker = \"main\"\ntopic = \"b\"\nid_from = \"keys\"", "ingest.z.id_from", "did you mean \"key\"?"),
@@ -67,7 +67,7 @@ fn every_rule_is_kept() {
         (
             other("kafka", "bootstrap = \"h:9092\"", "start = \"latest\"\n[ingest.y]\nbroker = \"o\"\ntopic = \"b\"").as_str(),
             "ingest.z.start",
-            "ingest.y is of the same group `dwell`",
+            "ingest.y has the same group `dwell`",
         ),
         ("[ingest.z]\nbroker = \"main\"\ntopic = \"b\"\nmax_age = \"0\"", "ingest.z.max_age", "too small"),
         (other("kafka", "bootstrap = \"h\"", "topic = \"^delay.*\"").as_str(), "ingest.z.topic", "cannot be read: `^delay.*` is a pattern"),
@@ -106,7 +106,7 @@ fn every_rule_is_kept() {
             "ingest.zz.expired_queue",
             "ingest.z reads `b` too",
         ),
-        ("[delivery]\ndead = \"dead.*\"", "delivery.dead", "cannot be published to"),
+        ("[delivery]\ndead = \"dead.*\"", "delivery.dead", "nothing may be published to"),
         ("[delivery]\ndedupe_window = \"0\"", "delivery.dedupe_window", "too small"),
         ("[delivery]\nmax_in_flight = 0", "delivery.max_in_flight", "from 1"),
         ("[delivery]\nmax_in_flight_bytes = \"1kB\"", "delivery.max_in_flight_bytes", "limits.max_body"),
@@ -178,7 +178,7 @@ fn an_exchange_that_no_request_may_reach_is_a_mistake() {
     // No default target: nothing is rejected by it.
     with("other").set("ingest.z.target", "orders").settings();
     for (exchange, part) in
-        [("other", "no pattern of brokers.rabbit.allow is for the exchange `other`"), ("amq.topic", "cannot be published to")]
+        [("other", "no pattern of brokers.rabbit.allow matches the exchange `other`"), ("amq.topic", "nothing may be published to")]
     {
         let problem = with(exchange).problem();
         assert_eq!(problem.key, "ingest.z.exchange", "{problem}");

@@ -102,8 +102,8 @@ fn each_mistake_in_an_envelope_has_its_code() {
     assert_eq!(refused(&json(vec![0xff]), &envelope_rules()), Code::BadEnvelope);
     assert_eq!(refused(&json("[".repeat(100_000)), &envelope_rules()), Code::BadEnvelope);
     let detail = |text: &'static str| parse(&json(text), &envelope_rules(), NOW).expect_err(text).detail;
-    assert_eq!(detail(r#"{"command":"push"}"#), "command `push` is none of add, delete, finish");
-    assert_eq!(detail(r#"{"command":{"a":"b"}}"#), r#"command `{"a":"b"}` is none of add, delete, finish"#);
+    assert_eq!(detail(r#"{"command":"push"}"#), "command `push` is not one of add, delete, finish");
+    assert_eq!(detail(r#"{"command":{"a":"b"}}"#), r#"command `{"a":"b"}` is not one of add, delete, finish"#);
     let secret = parse(&json(r#"{"command":"add","password":"hunter2"}"#), &envelope_rules(), NOW).expect_err("an unknown key");
     assert!(!secret.detail.contains("hunter2") && !secret.detail.contains("password"));
 }

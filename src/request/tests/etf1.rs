@@ -1,4 +1,5 @@
-//! Schedules of etf1/kafka-message-scheduler: the message's key is the schedule's id, the target's key a header of its own, and a tombstone deletes.
+//! Schedules of etf1/kafka-message-scheduler: the message's key is the schedule's id, the target's
+//! key a header of its own, and a tombstone deletes.
 
 use bytes::Bytes;
 use dwell_connectors::{Message, Value};
@@ -80,8 +81,7 @@ fn a_tombstone_cancels_whatever_headers_it_has() {
     let ours = tombstone(scheduling("vid1")).with_header("delay-for", "1s");
     assert!(!scheduled(&ours, &by_key()).job.has_body);
     let both = parse(&tombstone(scheduling("vid1")).with_header("delay-action", "schedule"), &by_key(), NOW).unwrap_err();
-    let said =
-        "a message without a body deletes the schedule of its key, and delay-action is schedule: leave it out, or say when in delay-for";
+    let said = "a message without a body deletes the schedule of its key, and delay-action is schedule: leave it out, or send delay-for";
     assert_eq!((both.code, both.detail.as_str()), (Code::BadAction, said));
     let empty = Message { body: Bytes::new(), ..scheduling("vid1") };
     assert!(scheduled(&empty, &by_key()).job.has_body, "an empty body is none");

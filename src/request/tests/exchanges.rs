@@ -1,4 +1,5 @@
-//! What AMQP has of its own: exchanges, routing keys, CC and BCC, and no clock that could be counted from.
+//! What AMQP has of its own: exchanges, routing keys, CC and BCC, and no clock that could be
+//! counted from.
 
 use dwell_connectors::{Destination, Message, Properties, Value};
 

@@ -1,4 +1,5 @@
-//! What one kind of broker has and another has not: keys, bodies that are not there, properties, types of headers.
+//! What one kind of broker has and another has not: keys, bodies that are not there, properties,
+//! types of headers.
 
 use bytes::Bytes;
 use dwell_connectors::stand_ins::{KEY, KEY_BASE64, TOMBSTONE};

@@ -238,7 +238,8 @@ fn headers_that_nats_cannot_carry_on_are_refused_at_the_door() {
     ] {
         assert_eq!(refused(&with(message(&[("delay-for", "1s")]), name, value.clone()), &rules), Code::BadHeader, "{name} {value:?}");
     }
-    // A line that is no header may have been meant for Dwell; other odd headers are nothing to an action, and dropped ones to nobody.
+    // A line that is no header may have been meant for Dwell; other odd headers are nothing to an
+    // action, and dropped ones to nobody.
     let cancel = message(&[("delay-action", "cancel"), ("delay-id", "x")]);
     assert_eq!(refused(&with(cancel.clone(), "", "delay-id y".into()), &rules), Code::BadHeader);
     acted(&with(cancel, "x", bytes.clone()), &rules);

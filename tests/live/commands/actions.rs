@@ -86,7 +86,7 @@ async fn what_cannot_be_asked_for_exits_before_anything_changes() {
     let before = fixture.dump().await;
     for (arguments, says) in [
         (&["reschedule", "x"][..], "--for"),
-        (&["reschedule", "x", "--for", "400d"], "delay_too_long: a delay of 400d is beyond limits.max_delay, 366d"),
+        (&["reschedule", "x", "--for", "400d"], "delay_too_long: a delay of 400d exceeds limits.max_delay, 366d"),
         (&["reschedule", "x", "--until", "2999-01-01T00:00:00Z"], "delay_too_long"),
         (&["reschedule", "x", "--until", "2026-01-01T00:00:00"], "offset"),
         (&["reschedule", "x", "--for", "1h", "--until", "2026-01-01T00:00:00Z"], "cannot be used with"),

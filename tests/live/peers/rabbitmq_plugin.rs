@@ -339,7 +339,7 @@ async fn an_exchange_that_takes_no_messages_is_told(fixture: &Fixture) {
     for (exchange, code, said) in [
         ("order.due", 0, "\"ok\":true"),
         ("missing.due", 69, "there is no exchange `missing.due`, which ingest.order.exchange names"),
-        ("other.due", 78, "no pattern of brokers.main.allow is for the exchange `other.due`"),
+        ("other.due", 78, "no pattern of brokers.main.allow matches the exchange `other.due`"),
     ] {
         let settings = fixture.settings.replace("exchange = \"order.due\"", &format!("exchange = \"{exchange}\""));
         std::fs::write(&file, settings.replace("\"order.due/**\"", "\"order.due/**\", \"missing.due/**\"")).unwrap();

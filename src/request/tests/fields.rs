@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::job::{Conflict, Due};
-use crate::request::{asked, due_within};
+use crate::request::{due_within, from_fields};
 
 /// The rules of HTTP where this is the broker of a request that names none.
 fn direct(broker: &str) -> Rules {
@@ -13,7 +13,7 @@ fn direct(broker: &str) -> Rules {
 
 fn ask(fields: &[(&str, &str)], message: &Message, broker: &str) -> Result<Schedule, Rejection> {
     let fields: Vec<(&str, String)> = fields.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
-    asked(&fields, message, &direct(broker), NOW)
+    from_fields(&fields, message, &direct(broker), NOW)
 }
 
 #[test]
@@ -40,9 +40,12 @@ fn what_is_wrong_is_told_by_the_name_of_the_field() {
     let refused = code(&[("for", "1h"), ("target", "orders.a"), ("max-late", "soon")], &empty, "nats");
     assert!(refused.code == Code::BadHeader && refused.detail.starts_with("max_late: "), "{refused}");
     let refused = code(&[("for", "1h")], &empty, "amqp");
-    assert_eq!(refused.to_string(), "missing_target: the request names no target: name it in `target`");
+    assert_eq!(refused.to_string(), "missing_target: the request names no target: add `target`");
     let refused = code(&[("for", "1h"), ("target", "orders.a")], &empty, "");
-    assert_eq!(refused.to_string(), "unknown_broker: the settings have several brokers: name one in `broker`: amqp, kafka, memory, nats");
+    assert_eq!(
+        refused.to_string(),
+        "unknown_broker: the settings have several brokers: name one of these in `broker`: amqp, kafka, memory, nats"
+    );
     let refused = code(&[("for", "1h"), ("target", "orders.a")], &empty.clone().with_header("Delay-Ttr", "1s"), "nats");
     assert!(refused.code == Code::BadHeader && refused.detail.contains("Delay-Ttr"), "{refused}");
     let refused = code(&[("for", "1h"), ("target", "orders.a")], &empty.clone().with_header("Nats-Msg-Id", "1"), "nats");
