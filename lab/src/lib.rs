@@ -9,3 +9,4 @@ pub mod bench;
 pub mod chaos;
 pub mod cli;
 pub mod demo;
+pub mod markers;

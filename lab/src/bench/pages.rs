@@ -12,11 +12,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::report::Report;
+use crate::markers::Markers;
 use dwell_testkit::environment::Failure;
 
-/// Between these lines of performance.md stands what was measured; all else there is left as it is.
-const BEGIN: &str = "<!-- measured: written by `dwell-lab bench report`, changes are lost -->";
-const END: &str = "<!-- measured: end -->";
+/// The measured part of performance.md.
+const MEASURED: Markers =
+    Markers { begin: "<!-- measured: written by `dwell-lab bench report`, changes are lost -->", end: "<!-- measured: end -->" };
 /// The page where there is none yet.
 const PAGE: &str = "# Performance\n\n`make bench` measures this on your machine.\n\n";
 
@@ -47,8 +48,8 @@ pub fn write(lines: &[PathBuf], peers: Option<&Path>, docs: Option<&Path>, html:
             fs::write(images.join(name), svg)?;
         }
         let path = docs.join("performance.md");
-        let present = fs::read_to_string(&path).unwrap_or_else(|_| format!("{PAGE}{BEGIN}\n{END}\n"));
-        fs::write(&path, spliced(&present, &markdown::page(&blocks)))?;
+        let present = fs::read_to_string(&path).unwrap_or_else(|_| PAGE.to_owned());
+        fs::write(&path, MEASURED.splice(&present, &markdown::page(&blocks)))?;
     }
     if let Some(html) = html {
         fs::write(html, html::page(&blocks))?;
@@ -58,15 +59,6 @@ pub fn write(lines: &[PathBuf], peers: Option<&Path>, docs: Option<&Path>, html:
 
 fn text_of(path: &Path) -> Result<String, Failure> {
     fs::read_to_string(path).map_err(|error| Failure::Unexpected(format!("cannot read {}: {error}", path.display())))
-}
-
-/// The page with this between its marks; behind all else where it has none.
-fn spliced(page: &str, measured: &str) -> String {
-    let (before, after) = match (page.find(BEGIN), page.find(END)) {
-        (Some(begin), Some(end)) if begin < end => (&page[..begin], &page[end + END.len()..]),
-        _ => (page, "\n"),
-    };
-    format!("{before}{BEGIN}\n\n{}\n{END}{after}", measured.trim_end())
 }
 
 #[cfg(test)]
@@ -94,7 +86,7 @@ mod tests {
         let path = |name: &str| folder.path().join(name);
         let lines = [lateness(1000, 3.0), lateness(1_000_000, 4.0)].map(|report| serde_json::to_string(&report).unwrap());
         fs::write(path("lines"), lines.join("\n")).unwrap();
-        fs::write(path("performance.md"), format!("# Mine\n\n{BEGIN}\nold\n{END}\n\nMore of mine.\n")).unwrap();
+        fs::write(path("performance.md"), format!("# Mine\n\n{}\nold\n{}\n\nMore of mine.\n", MEASURED.begin, MEASURED.end)).unwrap();
         let peer = |value: u32| {
             format!(
                 "{{\"peer\":\"other 1.0\",\"bench\":\"lateness\",\"broker\":\"nats\",\"pending\":1000,\"rate\":\"2000\",\"figure\":\"late_p99\",\"value\":{value}}}\n"

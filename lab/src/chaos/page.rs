@@ -4,22 +4,17 @@ use std::fmt::Write as _;
 
 use crate::chaos::fault::FaultKind;
 use crate::chaos::report::{FaultSummary, Memory, Report, Run, median};
+use crate::markers::Markers;
 
-/// What is between these two lines of the page is written by this program.
-const BEGIN: &str = "<!-- dwell-lab: from here on written by `dwell-lab chaos page` -->";
-const END: &str = "<!-- dwell-lab: to here -->";
+/// The generated part of the page.
+const WRITTEN: Markers =
+    Markers { begin: "<!-- dwell-lab: from here on written by `dwell-lab chaos page` -->", end: "<!-- dwell-lab: to here -->" };
 
-/// The page with its written part anew; a page without one gets it at its end.
+/// Replaces the generated part of the page. An empty page gets a title.
 #[must_use]
 pub fn page(old: &str, report: &Report) -> String {
-    let written = written(report);
-    match (old.split_once(BEGIN), old.split_once(END)) {
-        (Some((before, _)), Some((_, after))) => format!("{before}{BEGIN}\n{written}{END}{after}"),
-        _ => format!(
-            "{}{BEGIN}\n{written}{END}\n",
-            if old.is_empty() { "# Reliability\n\n".to_owned() } else { format!("{}\n\n", old.trim_end()) }
-        ),
-    }
+    let old = if old.is_empty() { "# Reliability\n" } else { old };
+    WRITTEN.splice(old, &written(report))
 }
 
 fn written(report: &Report) -> String {
@@ -133,7 +128,7 @@ mod tests {
         let second = page(&format!("{first}\nMore of mine.\n"), &report);
         assert!(second.starts_with("# Mine\n\nMy words.\n") && second.ends_with("\nMore of mine.\n"), "{second}");
         assert!(second.contains("- Measured: 2 times; recovery 30 ms, at most 30 ms; all that fell due meanwhile was out after 90 ms, at most 90 ms; 1 copy; the latest job 400 ms after its time, of those that it does not concern 50 ms.\n"));
-        assert_eq!(second.matches(BEGIN).count(), 1);
+        assert_eq!(second.matches(WRITTEN.begin).count(), 1);
         for kind in FaultKind::all() {
             assert!(second.contains(&format!("\n### {kind}\n")), "{kind}");
         }
