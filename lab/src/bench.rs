@@ -1,10 +1,10 @@
-//! The load generator: real servers, `dwell run` as child processes, a ledger over every job. Each measurement has servers of its own for each
+//! The load generator: real servers, `dwell run` as child processes, a round over every job. Each measurement has servers of its own for each
 //! run, so that no run inherits anything; what is compared is measured in one run, on the same servers.
 //!
 //! - [`drain`]: many jobs due at one instant, beside a bare relay and the scripts alone; [`relay`]: that relay by itself.
 //! - [`lateness`]: a steady rate of jobs while many wait; [`ingest`]: requests from broker to store; [`scale`]: [`drain`] over instances and buckets.
 //! - [`memory`]: what a waiting job costs Redis, and a full load Dwell; [`start`]: from exec to ready, and what an idle process uses.
-//! - [`ledger`]: what was sent and what came of it; [`spread`]: percentiles; [`machine`]: what it ran on.
+//! - [`round`]: what was sent and what came of it; [`spread`]: percentiles; [`machine`]: what it ran on.
 //! - [`figure`]: what each figure is; [`report`]: several runs, as JSON and as a table; [`pages`] and [`plot`]: the same for readers.
 //! - `fixture`: servers, instances, producer and consumer; `fill`: jobs that wait; `alone`: the parts of a ceiling; `cost`: who spent what; `number`: numbers for people.
 
@@ -15,7 +15,6 @@ mod fill;
 mod fixture;
 pub mod ingest;
 pub mod lateness;
-pub mod ledger;
 pub mod machine;
 pub mod memory;
 pub mod metric;
@@ -25,6 +24,7 @@ pub mod percentiles;
 pub mod plot;
 pub mod relay;
 pub mod report;
+pub mod round;
 pub mod scale;
 pub mod start;
 

@@ -7,8 +7,7 @@ mod demo;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use dwell::cli::common::Common;
-use dwell::cli::exit::{Exit, Stop};
+use dwell::cli::{self, common::Common};
 
 /// Shows Dwell at work, measures it, and breaks it on purpose
 #[derive(Debug, Parser)]
@@ -30,32 +29,18 @@ enum Command {
     Chaos(chaos::Args),
 }
 
-/// What the program does, from its command line to its exit code.
+/// Runs the program, from its command line to its exit code.
 pub async fn main() -> ExitCode {
-    // Redis and NATS take the process's provider of cryptography: it must be there before their first TLS connection. One that is there stays.
-    let _ = rustls::crypto::ring::default_provider().install_default();
-    let Cli { common, command } = match Cli::try_parse() {
+    cli::prepare();
+    let Cli { common, command } = match cli::parse() {
         Ok(cli) => cli,
-        Err(error) => {
-            // Nothing is left to tell anybody when stderr is closed too.
-            let _ = error.print();
-            return if error.use_stderr() { Exit::Usage.into() } else { Exit::Ok.into() };
-        }
+        Err(exit) => return exit,
     };
-    let done = match command {
+    cli::finish(match command {
         Command::Demo(args) => Box::pin(demo::run(&common, &args)).await,
         Command::Bench(args) => Box::pin(bench::run(&common, &args)).await,
         Command::Chaos(args) => return Box::pin(chaos::run(args)).await,
-    };
-    done.unwrap_or_else(told).into()
-}
-
-/// Says on stderr why a command stopped early.
-fn told(stop: Stop) -> Exit {
-    if stop.exit() != Exit::Ok {
-        eprintln!("{stop}");
-    }
-    stop.exit()
+    })
 }
 
 #[cfg(test)]

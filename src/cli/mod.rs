@@ -70,38 +70,53 @@ enum Command {
 
 /// What the program does, from its command line to its exit code.
 pub async fn main() -> ExitCode {
-    // Redis and NATS take the process's provider of cryptography: it must be there before their first TLS connection. One that is there stays.
-    let _ = rustls::crypto::ring::default_provider().install_default();
+    prepare();
     match Cli::read() {
         Ok(cli) => cli.run().await,
         Err(exit) => exit,
     }
 }
 
+/// Installs the process-wide provider of cryptography, which the first TLS connection to Redis or NATS needs. An installed one stays.
+pub fn prepare() {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+}
+
+/// Reads the command line of this process.
+///
+/// # Errors
+/// The exit code, after the help, the version or the mistake in the command line is printed.
+pub fn parse<C: Parser>() -> Result<C, ExitCode> {
+    C::try_parse().map_err(|error| {
+        // A closed stderr leaves nobody to tell.
+        let _ = error.print();
+        if error.use_stderr() { Exit::Usage.into() } else { Exit::Ok.into() }
+    })
+}
+
+/// The exit code of a command. Prints on stderr why a command stopped early.
+pub fn finish(done: Result<Exit, Stop>) -> ExitCode {
+    done.unwrap_or_else(|stop| {
+        if stop.exit() != Exit::Ok {
+            eprintln!("{stop}");
+        }
+        stop.exit()
+    })
+    .into()
+}
+
 impl Cli {
     /// Reads the command line of this process.
     ///
     /// # Errors
-    /// The code to exit with, after help, version or what is wrong with the command line was printed.
+    /// See [`parse`].
     pub fn read() -> Result<Self, ExitCode> {
-        Cli::try_parse().map_err(|error| {
-            // Nothing is left to tell anybody when stderr is closed too.
-            let _ = error.print();
-            if error.use_stderr() { Exit::Usage.into() } else { Exit::Ok.into() }
-        })
+        parse()
     }
 
-    /// Runs the command to its end, and says on stderr why it stopped early.
+    /// Runs the command to its end.
     pub async fn run(self) -> ExitCode {
-        match self.command.run(&self.common).await {
-            Ok(exit) => exit.into(),
-            Err(stop) => {
-                if stop.exit() != Exit::Ok {
-                    eprintln!("{stop}");
-                }
-                stop.exit().into()
-            }
-        }
+        finish(self.command.run(&self.common).await)
     }
 }
 

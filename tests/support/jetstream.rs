@@ -3,9 +3,9 @@
 use std::io;
 use std::time::Duration;
 
+use dwell_testkit::jetstream;
 use serde_json::{Value, json};
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
-use tokio::net::TcpStream;
+use tokio::io::AsyncBufReadExt;
 
 use super::wait_until;
 
@@ -42,7 +42,7 @@ pub(crate) async fn until_patience_ends(port: u16, stream: &str, filter: &str, a
 /// Asks for one message: how many times it was delivered so far; `None` where there is none within a second.
 async fn delivery(port: u16, stream: &str, consumer: &str) -> io::Result<Option<u64>> {
     let call = format!("CONSUMER.MSG.NEXT.{stream}.{consumer}");
-    let mut link = call_api(port, &call, &json!({ "batch": 1, "expires": 1_000_000_000 }).to_string()).await?;
+    let mut link = jetstream::call(port, None, &call, &json!({ "batch": 1, "expires": 1_000_000_000 }).to_string()).await?;
     let mut line = String::new();
     let arrival = async {
         loop {
@@ -89,7 +89,7 @@ async fn ask(port: u16, call: &str, request: Value) -> Value {
 }
 
 async fn once(port: u16, call: &str, request: &Value) -> io::Result<Value> {
-    answer(call_api(port, call, &request.to_string())).await
+    jetstream::answer(jetstream::call(port, None, call, &request.to_string())).await
 }
 
 /// Publishes a message with these headers, as they stand here, and gives what the stream answers: an ack, or `error`.
@@ -97,44 +97,7 @@ pub(crate) async fn publish(port: u16, subject: &str, headers: &[(&str, &str)], 
     let headers: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
     let head = format!("NATS/1.0\r\n{headers}\r\n");
     let (size, whole) = (head.len(), head.len() + body.len());
-    answer(call(port, |inbox| format!("HPUB {subject} {inbox} {size} {whole}\r\n{head}{body}\r\n"))).await.unwrap()
-}
-
-/// What comes back on this link.
-async fn answer(link: impl Future<Output = io::Result<BufReader<TcpStream>>>) -> io::Result<Value> {
-    let exchange = async {
-        let mut link = link.await?;
-        let mut line = String::new();
-        loop {
-            line.clear();
-            if link.read_line(&mut line).await? == 0 {
-                return Err(io::ErrorKind::UnexpectedEof.into());
-            }
-            if line.starts_with("-ERR") {
-                return Err(io::Error::other(line));
-            }
-            let size = line.strip_prefix("MSG ").and_then(|rest| rest.split_whitespace().last()?.parse::<usize>().ok());
-            if let Some(size) = size {
-                let mut payload = vec![0; size];
-                link.read_exact(&mut payload).await?;
-                return serde_json::from_slice(&payload).map_err(io::Error::other);
-            }
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(5), exchange).await?
-}
-
-/// A link on which the answer to this call will come.
-async fn call_api(port: u16, api: &str, request: &str) -> io::Result<BufReader<TcpStream>> {
-    call(port, |inbox| format!("PUB $JS.API.{api} {inbox} {}\r\n{request}\r\n", request.len())).await
-}
-
-/// A link on which the answer to these words, made with an inbox, will come.
-async fn call(port: u16, words: impl FnOnce(&str) -> String) -> io::Result<BufReader<TcpStream>> {
-    let mut link = BufReader::new(TcpStream::connect(("127.0.0.1", port)).await?);
-    let inbox = format!("_INBOX.{:016x}", rand::random::<u64>());
-    let hello = "{\"verbose\":false,\"pedantic\":false,\"headers\":true}";
-    let words = format!("CONNECT {hello}\r\nSUB {inbox} 1\r\n{}", words(&inbox));
-    link.write_all(words.as_bytes()).await?;
-    Ok(link)
+    jetstream::answer(jetstream::open(port, None, |inbox| format!("HPUB {subject} {inbox} {size} {whole}\r\n{head}{body}\r\n")))
+        .await
+        .unwrap()
 }

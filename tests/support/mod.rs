@@ -2,7 +2,6 @@
 #![allow(dead_code, reason = "each test program uses its part")]
 
 pub(crate) mod jetstream;
-pub(crate) mod ledger;
 pub(crate) mod verdicts;
 
 use std::path::{Path, PathBuf};

@@ -11,6 +11,9 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use tempfile::TempDir;
 
+/// The settings that every private Kafka has.
+const COMMON: &str = include_str!("../../../testkit/src/servers/kafka.properties");
+
 /// Starts the rest of its arguments, says their process id, and kills them when its input ends. The first argument is a folder that goes then, or empty.
 const HOLD: &str = r#"goes=$1; shift; "$@" </dev/null >/dev/null & java=$!; echo $java; cat >/dev/null; kill -9 $java; wait $java
 [ -z "$goes" ] || rm -rf "$goes""#;
@@ -63,28 +66,16 @@ impl KafkaServer {
         let [port, controller] = ports.map(|listener| listener.local_addr().unwrap().port());
         let data = folder.path().join("data");
         let usual = format!(
-            "process.roles=broker,controller
-node.id=1
-controller.quorum.voters=1@127.0.0.1:{controller}
+            "controller.quorum.voters=1@127.0.0.1:{controller}
 listeners=CLIENTS://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}
 advertised.listeners=CLIENTS://127.0.0.1:{port}
 inter.broker.listener.name=CLIENTS
-controller.listener.names=CONTROLLER
 listener.security.protocol.map=CONTROLLER:PLAINTEXT,CLIENTS:{protocol}
 log.dirs={}
-offsets.topic.replication.factor=1
-offsets.topic.num.partitions=1
-transaction.state.log.replication.factor=1
-transaction.state.log.min.isr=1
-group.initial.rebalance.delay.ms=0
-broker.session.timeout.ms=1000
-broker.heartbeat.interval.ms=200
-auto.create.topics.enable=false
-message.max.bytes=4194304
 ",
             data.display()
         );
-        std::fs::write(folder.path().join("server.properties"), usual + settings).unwrap();
+        std::fs::write(folder.path().join("server.properties"), [COMMON, &usual, settings].concat()).unwrap();
         let server = KafkaServer { folder, goes: String::new(), port, running: Mutex::new(None) };
         let format = server
             .java("kafka.tools.StorageTool", &["format", "-t", "4L6g3nShT-eMCtK--X86sw", "-c", "server.properties"])

@@ -9,7 +9,7 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 
 use super::fill::{self, Order};
 use super::fixture::Fixture;
-use super::ledger::body;
+use super::round::body;
 use super::{TIMEOUT, per_second};
 use dwell::clock;
 use dwell::config::Redis;

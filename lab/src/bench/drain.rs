@@ -1,8 +1,8 @@
 //! How fast jobs leave that are all due at one instant, and how that compares with a bare relay and with the scripts alone.
 
 use super::cost::Cost;
-use super::ledger::RoundResult;
 use super::metric::{self, Run, over};
+use super::round::RoundResult;
 
 use super::fixture::Fixture;
 use super::machine::Machine;
@@ -84,8 +84,8 @@ pub(super) async fn warm_up(fixture: &mut Fixture, jobs: u64) -> Result<(f64, Ro
     fixture.send(IN, warm, began / 1000).await?;
     fixture.arrived(warm).await?;
     let (last, result) = {
-        let ledger = fixture.ledger.lock();
-        (ledger.last_us().unwrap_or(began), ledger.result(i64::MAX))
+        let round = fixture.round.lock();
+        (round.last_us().unwrap_or(began), round.result(i64::MAX))
     };
     let rate = per_second(warm, last - began).max(1.0);
     fixture.say(&format!("warmed up: {warm} jobs from producer to consumer at {rate:.0}/s"));
@@ -108,7 +108,7 @@ pub(super) async fn once(fixture: &mut Fixture, jobs: u64, warm_rate: f64) -> Re
         if !fixture.stored(others + jobs, due_ms - CALM_MS).await? {
             fixture.say(&format!("not all jobs were accepted within {lead_ms} ms; once more, with twice the time"));
             fixture.arrived(jobs).await?;
-            judged += fixture.ledger.lock().result(i64::MAX);
+            judged += fixture.round.lock().result(i64::MAX);
             lead_ms *= 2;
             continue;
         }
@@ -117,8 +117,8 @@ pub(super) async fn once(fixture: &mut Fixture, jobs: u64, warm_rate: f64) -> Re
         fixture.arrived(jobs).await?;
         let after = fixture.meter().await?;
         let (result, first, last) = {
-            let ledger = fixture.ledger.lock();
-            (ledger.result(i64::MAX), ledger.first_us().unwrap_or(0), ledger.last_us().unwrap_or(0))
+            let round = fixture.round.lock();
+            (round.result(i64::MAX), round.first_us().unwrap_or(0), round.last_us().unwrap_or(0))
         };
         let per_s = per_second(result.arrived, last - due_ms * 1000);
         fixture.say(&format!("drained at {per_s:.0}/s"));

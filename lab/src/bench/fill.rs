@@ -7,7 +7,7 @@ use dwell_connectors::{Destination, Message, Position};
 use tokio::task::JoinSet;
 
 use super::fixture::request;
-use super::ledger::body;
+use super::round::body;
 use super::{IN, Options, per_second};
 use dwell::clock;
 use dwell::config::Redis;

@@ -1,4 +1,4 @@
-//! The parties of a measurement: servers, instances, a producer, a consumer, and the ledger between these two.
+//! The parties of a measurement: servers, instances, a producer, a consumer, and the round between these two.
 
 use std::sync::Arc;
 
@@ -6,9 +6,9 @@ use dwell_connectors::{Acks, Destination, Message, Role};
 use parking_lot::Mutex;
 
 use super::cost::Meter;
-use super::ledger::Ledger;
 use super::machine::Machine;
 use super::metric::{self, Run};
+use super::round::Round;
 use super::{IN, LINGER, LOOK, OUT, Options, TIMEOUT, fill};
 use dwell::clock;
 use dwell::store::redis_stats::RedisStats;
@@ -29,7 +29,7 @@ pub(super) struct Fixture {
     pub(super) store: Store,
     pub(super) producer: Producer,
     pub(super) consumer: Consumer,
-    pub(super) ledger: Arc<Mutex<Ledger>>,
+    pub(super) round: Arc<Mutex<Round>>,
     pub(super) machine: Machine,
     pub(super) options: Options,
     rounds: u64,
@@ -52,17 +52,17 @@ impl Fixture {
         environment.declare(&[OUT], Role::Letters).await?;
         let store = Store::open(&environment.settings().redis, &["main".to_owned()], Arc::new(Unobserved)).await?;
         let machine = Machine::of(&environment, &store).await?;
-        let ledger = Arc::new(Mutex::new(Ledger::new(0, options.body)));
-        let seen = ledger.clone();
+        let round = Arc::new(Mutex::new(Round::new(0, options.body)));
+        let seen = round.clone();
         // What a consumer costs the broker is not what is measured, and the clients of others acknowledge nothing either.
         let consumer = Consumer::open(environment.broker(), OUT, Acks::None, move |at_us, messages| {
-            let mut ledger = seen.lock();
-            messages.iter().for_each(|message| ledger.arrived(&message.body, at_us));
+            let mut round = seen.lock();
+            messages.iter().for_each(|message| round.arrived(&message.body, at_us));
         });
         let (consumer, producer) = (consumer.await?, Producer::open(environment.broker()).await?);
         let dwells = (0..options.instances.max(1)).map(|_| environment.dwell_to_start()).collect::<Result<Vec<_>, _>>()?;
         (options.say)(&format!("{}; {}", environment.describe(), machine));
-        Ok(Fixture { environment, dwells, store, producer, consumer, ledger, machine, options: options.clone(), rounds: 0 })
+        Ok(Fixture { environment, dwells, store, producer, consumer, round, machine, options: options.clone(), rounds: 0 })
     }
 
     /// The same with instances that run, and what `options.pending` asks for in the store.
@@ -94,7 +94,7 @@ impl Fixture {
     /// Begins a new round: what arrives of the one before does not count any more.
     pub(super) fn new_round(&mut self) {
         self.rounds += 1;
-        *self.ledger.lock() = Ledger::new(self.rounds, self.options.body);
+        *self.round.lock() = Round::new(self.rounds, self.options.body);
     }
 
     /// Enters jobs that are due at one time, and sends them.
@@ -104,8 +104,8 @@ impl Fixture {
 
     /// As [`Fixture::send`], one for each of these times.
     pub(super) async fn send_due(&mut self, to: &str, dues_ms: impl Iterator<Item = i64> + Send + 'static) -> Result<(), Failure> {
-        let ledger = self.ledger.clone();
-        let messages = dues_ms.map(move |due_ms| request(ledger.lock().enter(due_ms), due_ms));
+        let round = self.round.clone();
+        let messages = dues_ms.map(move |due_ms| request(round.lock().enter(due_ms), due_ms));
         self.producer.send(&Destination::new(to), messages).await?;
         self.producer.flush().await
     }
@@ -114,7 +114,7 @@ impl Fixture {
     pub(super) async fn arrived(&mut self, jobs: u64) -> Result<(), Failure> {
         let (mut count, mut since) = (0, clock::now());
         loop {
-            let now = self.ledger.lock().count();
+            let now = self.round.lock().count();
             if now >= jobs {
                 break;
             }

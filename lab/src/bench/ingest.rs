@@ -50,7 +50,7 @@ pub async fn run(options: &Options, jobs: u64, beside: bool) -> Result<(Run, Mac
     waits(&fixture, others + jobs, jobs).await?;
     run.note(&metric::ACCEPT, per_second(jobs, clock::wall_us() - began));
     // None of them is due.
-    run.result += fixture.ledger.lock().result(clock::wall_ms());
+    run.result += fixture.round.lock().result(clock::wall_ms());
     fixture.note_memory(&mut run);
     Ok((run, fixture.stop().await?))
 }

@@ -86,8 +86,8 @@ pub async fn run(options: &Options, rate: Rate, secs: u64) -> Result<(Run, Machi
     fixture.arrived(per_s * secs).await?;
     let cost = fixture.meter().await?.since(&before);
     let (lateness, result) = {
-        let ledger = fixture.ledger.lock();
-        (ledger.lateness(), ledger.result(i64::MAX))
+        let round = fixture.round.lock();
+        (round.lateness(), round.result(i64::MAX))
     };
     run.result += result;
     run.note_lateness(&lateness);
@@ -119,8 +119,8 @@ async fn steady(fixture: &mut Fixture, rate: u64, secs: u64) -> Result<Percentil
         let (turn, later) = rest.split_at(rest.partition_point(|(send_ms, _)| send_ms * 1000 <= now_us));
         turn.iter().for_each(|(send_ms, _)| sending.add(now_us - send_ms * 1000));
         let messages: Vec<_> = {
-            let mut ledger = fixture.ledger.lock();
-            turn.iter().map(|(_, due_ms)| request(ledger.enter(*due_ms), *due_ms)).collect()
+            let mut round = fixture.round.lock();
+            turn.iter().map(|(_, due_ms)| request(round.enter(*due_ms), *due_ms)).collect()
         };
         fixture.producer.send(&to, messages).await?;
         rest = later;

@@ -25,7 +25,7 @@ pub struct Load {
 /// # Errors
 /// The servers or the connectors failed. Faults of the jobs are in the result.
 pub async fn run(options: &Options, load: Load) -> Result<(Run, Machine), Failure> {
-    // The consumer's ledger is for the load: what waits never arrives.
+    // The consumer's round is for the load: what waits never arrives.
     let mut fixture = Fixture::prepare(&Options { body: load.body, ..options.clone() }).await?;
     let mut run = Run::default();
     fixture.start().await?;
@@ -42,7 +42,7 @@ pub async fn run(options: &Options, load: Load) -> Result<(Run, Machine), Failur
         fixture.new_round();
         fixture.send(IN, load.jobs, clock::wall_ms()).await?;
         fixture.arrived(load.jobs).await?;
-        run.result += fixture.ledger.lock().result(i64::MAX);
+        run.result += fixture.round.lock().result(i64::MAX);
         note_peak(&fixture, &mut run, &metric::LOADED_RSS, |usage| usage.peak_rss);
     }
     if let Some(redis) = fixture.environment.redis() {

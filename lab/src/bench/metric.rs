@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::ledger::RoundResult;
 use super::percentiles::Percentiles;
+use super::round::RoundResult;
 
 /// A kind of figure.
 #[derive(Debug, PartialEq, Eq)]

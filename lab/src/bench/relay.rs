@@ -7,9 +7,9 @@ use dwell_connectors::{Acks, BatchId, BrokerConfig, Destination, Outcome, Public
 use tokio_util::sync::CancellationToken;
 
 use super::fixture::Fixture;
-use super::ledger::RoundResult;
 use super::machine::Machine;
 use super::metric::{self, Run};
+use super::round::RoundResult;
 use super::{OUT, Options, per_second};
 use dwell::clock;
 use dwell_testkit::environment::Failure;
@@ -59,8 +59,8 @@ pub(super) async fn once(fixture: &mut Fixture, jobs: u64) -> Result<Relayed, Fa
     stop.cancel();
     relay.await.map_err(|error| Failure::Unexpected(format!("the relay failed: {error}")))??;
     let (took_us, result) = {
-        let ledger = fixture.ledger.lock();
-        (ledger.last_us().zip(ledger.first_us()).map_or(0, |(last, first)| last - first), ledger.result(i64::MAX))
+        let round = fixture.round.lock();
+        (round.last_us().zip(round.first_us()).map_or(0, |(last, first)| last - first), round.result(i64::MAX))
     };
     let per_s = per_second(result.arrived, took_us);
     fixture.say(&format!("the bare relay moved them at {per_s:.0}/s"));

@@ -5,10 +5,10 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::ledger::RoundResult;
 use super::machine::Machine;
 use super::metric::{Metric, Run, Unit};
 use super::number::{number, number_of, show};
+use super::round::RoundResult;
 
 /// What was set.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -201,7 +201,7 @@ impl fmt::Display for Report {
             write!(f, "\n  {:width$}  {:>12}  {}", figure.name.replace('_', " "), figure.shown(), figure.range())?;
         }
         if self.result.sent > 0 {
-            write!(f, "\n  {:width$}  {}", "ledger", self.result)?;
+            write!(f, "\n  {:width$}  {}", "round", self.result)?;
         }
         write!(f, "\n  {:width$}  {}", "machine", self.machine)
     }

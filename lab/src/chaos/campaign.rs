@@ -158,7 +158,7 @@ pub async fn run(options: Options) -> Result<Outcome, Error> {
     };
     end.broken.extend(load.stop().await);
     end.exits = system.stop_instances().await;
-    let logs = system.timeline();
+    let logs = system.logs();
     if let Err(error) = system.stop_servers().await {
         end.broken.push(format!("the system did not end: {error}"));
     }

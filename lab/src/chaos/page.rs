@@ -32,8 +32,8 @@ fn written(report: &Report) -> String {
     for kind in FaultKind::all() {
         let description = kind.description();
         // Writing to a string cannot fail.
-        let _ = write!(text, "\n### {kind}\n\n{}.\n\n", sentence(description.done));
-        let _ = write!(text, "- What happens: {}.\n- What you see: {}.\n", description.happens, description.seen);
+        let _ = write!(text, "\n### {kind}\n\n{}.\n\n", sentence(&description.injected));
+        let _ = write!(text, "- What happens: {}.\n- What you see: {}.\n", sentence(&description.effect), sentence(&description.visible));
         if let Some(tally) = report.faults.get(&kind.to_string()) {
             let _ = writeln!(text, "- Measured: {}.", measured(tally));
         }

@@ -227,7 +227,7 @@ impl System {
 
     /// The logs of the instances and the servers, of all their lives, for a run that failed: name and text.
     #[must_use]
-    pub fn timeline(&self) -> Vec<(String, String)> {
+    pub fn logs(&self) -> Vec<(String, String)> {
         let instances = self.instances.iter().enumerate().map(|(number, instance)| (format!("dwell-{number}"), instance.dir.clone()));
         let servers = self.redis.dirs().into_iter().chain([(self.broker.kind().as_str().to_owned(), self.broker.dir().to_owned())]);
         instances.chain(servers).flat_map(|(name, dir)| logs::read(&name, &dir)).collect()

@@ -203,7 +203,7 @@ impl<'a> Load<'a> {
     /// Leaves the logs in the folder of `DWELL_CHAOS_LOGS`.
     fn leave_logs(&self) {
         let Some(folder) = std::env::var_os("DWELL_CHAOS_LOGS") else { return };
-        for (name, text) in self.system.timeline() {
+        for (name, text) in self.system.logs() {
             std::fs::write(std::path::Path::new(&folder).join(name), text).unwrap();
         }
     }

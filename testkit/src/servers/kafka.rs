@@ -101,6 +101,9 @@ impl KafkaServer {
     }
 }
 
+/// The settings that every private Kafka has.
+const COMMON: &str = include_str!("kafka.properties");
+
 /// One node, replicas of one, no waiting for more members of a group, and a controller that lets a broker that was killed come back within a second.
 fn config(options: &KafkaOptions, [port, controller]: [u16; 2], link: Option<u16>, dir: &Path) -> String {
     let (listens, says) = match link.zip(options.proxy) {
@@ -108,24 +111,12 @@ fn config(options: &KafkaOptions, [port, controller]: [u16; 2], link: Option<u16
         None => (String::new(), String::new()),
     };
     format!(
-        "process.roles=broker,controller
-node.id=1
-controller.quorum.voters=1@127.0.0.1:{controller}
+        "{COMMON}controller.quorum.voters=1@127.0.0.1:{controller}
 listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}{listens}
 advertised.listeners=PLAINTEXT://127.0.0.1:{port}{says}
 inter.broker.listener.name=PLAINTEXT
-controller.listener.names=CONTROLLER
 listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,LINK:PLAINTEXT
 log.dirs={}
-offsets.topic.replication.factor=1
-offsets.topic.num.partitions=1
-transaction.state.log.replication.factor=1
-transaction.state.log.min.isr=1
-group.initial.rebalance.delay.ms=0
-broker.session.timeout.ms=1000
-broker.heartbeat.interval.ms=200
-auto.create.topics.enable=false
-message.max.bytes=4194304
 {}
 ",
         dir.join("data").display(),

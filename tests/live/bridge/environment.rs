@@ -17,8 +17,8 @@ use tokio::task::JoinSet;
 
 use super::load::{Load, Producer};
 use crate::support::jetstream::{self, make_consumer, make_stream};
-use crate::support::ledger::{Arrival, Ledger};
 use crate::support::{metric, namespace, wait_within};
+use dwell_testkit::ledger::{Arrival, Ledger};
 
 /// Where the jobs of the ledger go.
 pub(crate) const TARGET: &str = "orders.new";

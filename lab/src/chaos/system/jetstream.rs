@@ -5,6 +5,7 @@ use std::io;
 use std::time::Duration;
 
 use dwell::clock;
+use dwell_testkit::jetstream;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
@@ -12,8 +13,6 @@ use tokio::net::TcpStream;
 
 use super::Error;
 
-/// How long one answer may take.
-const ANSWER: Duration = Duration::from_secs(5);
 /// How long a server that is starting may take to have its streams.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -56,37 +55,14 @@ pub(crate) async fn ask(port: u16, call: &str, request: Value) -> Result<Value, 
     let text = request.to_string();
     let asked = clock::timeout(TIMEOUT, async {
         loop {
-            match clock::timeout(ANSWER, once(port, call, &text)).await {
-                Some(Ok(answer)) if answer["error"]["code"] != 503 => return answer,
+            match jetstream::answer(jetstream::call(port, Some(("load", "load")), call, &text)).await {
+                Ok(answer) if answer["error"]["code"] != 503 => return answer,
                 _ => clock::sleep(Duration::from_millis(50)).await,
             }
         }
     });
     let answer = asked.await.ok_or_else(|| Error::Unexpected(format!("nats: no answer to {call} within {TIMEOUT:?}")))?;
     if answer["error"].is_null() { Ok(answer) } else { Err(Error::Unexpected(format!("nats: {call}: {}", answer["error"]))) }
-}
-
-async fn once(port: u16, call: &str, request: &str) -> io::Result<Value> {
-    let mut link = BufReader::new(TcpStream::connect(("127.0.0.1", port)).await?);
-    let inbox = format!("_INBOX.{:016x}", rand::random::<u64>());
-    let hello = json!({ "verbose": false, "pedantic": false, "headers": true, "user": "load", "pass": "load" });
-    let words = format!("CONNECT {hello}\r\nSUB {inbox} 1\r\nPUB $JS.API.{call} {inbox} {}\r\n{request}\r\n", request.len());
-    link.write_all(words.as_bytes()).await?;
-    let mut line = String::new();
-    loop {
-        line.clear();
-        if link.read_line(&mut line).await? == 0 {
-            return Err(io::ErrorKind::UnexpectedEof.into());
-        }
-        if line.starts_with("-ERR") {
-            return Err(io::Error::other(line));
-        }
-        if let Some(size) = line.strip_prefix("MSG ").and_then(|rest| rest.split_whitespace().last()?.parse::<usize>().ok()) {
-            let mut payload = vec![0; size];
-            link.read_exact(&mut payload).await?;
-            return serde_json::from_slice(&payload).map_err(io::Error::other);
-        }
-    }
 }
 
 /// Listens on a subject without a stream, and counts what comes by its id. Returns why it ended.

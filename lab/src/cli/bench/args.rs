@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Subcommand;
 
-use crate::bench::ledger::BODY_MIN;
+use crate::bench::round::BODY_MIN;
 use crate::bench::{Aof, lateness};
 use dwell_testkit::servers::BrokerKind;
 

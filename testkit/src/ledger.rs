@@ -7,7 +7,7 @@ use bytes::Bytes;
 
 /// Everything that was asked for and everything that arrived.
 #[derive(Debug, Default)]
-pub(crate) struct Ledger {
+pub struct Ledger {
     asked: HashMap<String, Asked>,
     arrived: HashMap<String, Vec<Arrival>>,
     /// Where the broker has what arrived: its own redelivery to the test is no arrival.
@@ -25,46 +25,46 @@ struct Asked {
 
 /// One message on a target.
 #[derive(Debug, Clone)]
-pub(crate) struct Arrival {
+pub struct Arrival {
     /// Its place in the target's log.
-    pub(crate) position: u64,
+    pub position: u64,
     /// When the broker took it, epoch ms.
-    pub(crate) at_ms: i64,
+    pub at_ms: i64,
     /// `delayed-attempt`
-    pub(crate) attempt: u32,
+    pub attempt: u32,
     /// `delayed-due`
-    pub(crate) due_ms: i64,
+    pub due_ms: i64,
     /// As it came.
-    pub(crate) body: Bytes,
+    pub body: Bytes,
 }
 
 /// What the ledger says. Ids, sorted.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Report {
+pub struct Report {
     /// Asked for, confirmed, and never came.
-    pub(crate) lost: Vec<String>,
+    pub lost: Vec<String>,
     /// Came before its time.
-    pub(crate) early: Vec<String>,
+    pub early: Vec<String>,
     /// Came with a due time that was not asked for.
-    pub(crate) misdated: Vec<String>,
+    pub misdated: Vec<String>,
     /// Came with another body.
-    pub(crate) damaged: Vec<String>,
+    pub damaged: Vec<String>,
     /// Came, and was never asked for.
-    pub(crate) unexpected: Vec<String>,
+    pub unexpected: Vec<String>,
     /// A copy that does not carry a higher attempt than the one before it.
-    pub(crate) unnumbered: Vec<String>,
+    pub unnumbered: Vec<String>,
     /// Came more than once, with the number of copies past the first.
-    pub(crate) duplicates: BTreeMap<String, usize>,
+    pub duplicates: BTreeMap<String, usize>,
 }
 
 impl Ledger {
     /// A request was accepted by the broker.
-    pub(crate) fn asked(&mut self, id: &str, due_ms: RangeInclusive<i64>, body: &[u8]) {
+    pub fn asked(&mut self, id: &str, due_ms: RangeInclusive<i64>, body: &[u8]) {
         self.enter(id, due_ms, body, true);
     }
 
     /// A request was sent, and the broker did not say that it took it: it may have.
-    pub(crate) fn perhaps(&mut self, id: &str, due_ms: RangeInclusive<i64>, body: &[u8]) {
+    pub fn perhaps(&mut self, id: &str, due_ms: RangeInclusive<i64>, body: &[u8]) {
         self.enter(id, due_ms, body, false);
     }
 
@@ -74,56 +74,56 @@ impl Ledger {
     }
 
     /// A message was read from a target. The same place twice is the same message.
-    pub(crate) fn arrived(&mut self, id: &str, arrival: Arrival) {
+    pub fn arrived(&mut self, id: &str, arrival: Arrival) {
         if self.seen.insert(arrival.position) {
             self.arrived.entry(id.to_owned()).or_default().push(arrival);
         }
     }
 
     /// How many requests must arrive.
-    pub(crate) fn count(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.asked.values().filter(|asked| asked.certain).count()
     }
 
     /// How many requests may arrive.
-    pub(crate) fn uncertain(&self) -> usize {
+    pub fn uncertain(&self) -> usize {
         self.asked.len() - self.count()
     }
 
     /// How many different ids arrived.
-    pub(crate) fn distinct(&self) -> usize {
+    pub fn distinct(&self) -> usize {
         self.arrived.len()
     }
 
     /// How many messages of this id arrived.
-    pub(crate) fn arrivals_of(&self, id: &str) -> usize {
+    pub fn arrivals_of(&self, id: &str) -> usize {
         self.arrived.get(id).map_or(0, Vec::len)
     }
 
     /// Every message that arrived, and whose.
-    pub(crate) fn arrivals(&self) -> impl Iterator<Item = (&str, &Arrival)> {
+    pub fn arrivals(&self) -> impl Iterator<Item = (&str, &Arrival)> {
         self.arrived.iter().flat_map(|(id, arrivals)| arrivals.iter().map(move |arrival| (id.as_str(), arrival)))
     }
 
     /// How many messages arrived, copies included.
-    pub(crate) fn total(&self) -> usize {
+    pub fn total(&self) -> usize {
         self.seen.len()
     }
 
     /// Ids that came with a higher attempt than 1.
-    pub(crate) fn attempted_again(&self) -> Vec<&str> {
+    pub fn attempted_again(&self) -> Vec<&str> {
         let again = self.arrived.iter().filter(|(_, arrivals)| arrivals.iter().any(|arrival| arrival.attempt > 1));
         again.map(|(id, _)| id.as_str()).collect()
     }
 
     /// Attempts past the first of each id, by the highest number that came.
-    pub(crate) fn attempts_burned(&self) -> u64 {
+    pub fn attempts_burned(&self) -> u64 {
         let highest = |arrivals: &Vec<Arrival>| arrivals.iter().map(|arrival| arrival.attempt).max().unwrap_or(1);
         self.arrived.values().map(|arrivals| u64::from(highest(arrivals)) - 1).sum()
     }
 
     /// What there is to say.
-    pub(crate) fn report(&self) -> Report {
+    pub fn report(&self) -> Report {
         let mut report = Report::default();
         for (id, asked) in &self.asked {
             let mut arrivals: Vec<&Arrival> = self.arrived.get(id).into_iter().flatten().collect();
@@ -157,14 +157,14 @@ impl Ledger {
 
     /// The report, where nothing but duplicates may be wrong: the copies past the first of each id.
     #[track_caller]
-    pub(crate) fn sound(&self) -> BTreeMap<String, usize> {
+    pub fn sound(&self) -> BTreeMap<String, usize> {
         self.sound_where(&HashSet::new())
     }
 
     /// As [`Ledger::sound`], where these were in the hands of a process that was stopped and went on: what it had begun to send goes out when it
     /// wakes, after the attempts that others made meanwhile. Their order is free; no attempt comes twice.
     #[track_caller]
-    pub(crate) fn sound_where(&self, stopped: &HashSet<String>) -> BTreeMap<String, usize> {
+    pub fn sound_where(&self, stopped: &HashSet<String>) -> BTreeMap<String, usize> {
         let mut report = self.report();
         report.unnumbered.retain(|id| {
             let attempts: Vec<u32> = self.arrived.get(id).into_iter().flatten().map(|arrival| arrival.attempt).collect();

@@ -1,4 +1,4 @@
-//! The ledger: what was sent, with its due time; what arrived of it; and what is wrong with that. Pure.
+//! The round: what was sent, with its due time; what arrived of it; and what is wrong with that. Pure.
 //!
 //! Every body names its job and is made of it, so that a body which arrives is compared byte for byte without being kept.
 
@@ -11,8 +11,8 @@ pub const BODY_MIN: usize = 16;
 
 /// One round of jobs.
 #[derive(Debug)]
-pub struct Ledger {
-    round: u64,
+pub struct Round {
+    id: u64,
     size: usize,
     jobs: Vec<Job>,
     times: Latencies,
@@ -50,19 +50,19 @@ pub struct RoundResult {
     pub stray: u64,
 }
 
-impl Ledger {
+impl Round {
     /// A round of this number, whose bodies have `size` bytes ([`BODY_MIN`] at least).
     #[must_use]
-    pub fn new(round: u64, size: usize) -> Self {
+    pub fn new(id: u64, size: usize) -> Self {
         let (jobs, times) = (Vec::new(), Latencies::new());
-        Ledger { round, size: size.max(BODY_MIN), jobs, times, arrived: 0, damaged: 0, stray: 0, first_us: None, last_us: None }
+        Round { id, size: size.max(BODY_MIN), jobs, times, arrived: 0, damaged: 0, stray: 0, first_us: None, last_us: None }
     }
 
     /// Enters a job that is due at this time (epoch ms), and gives its body.
     pub fn enter(&mut self, due_ms: i64) -> Bytes {
         let index = self.jobs.len() as u64;
         self.jobs.push(Job { due_us: due_ms * 1000, arrivals: 0, early: false });
-        body(self.round, index, self.size)
+        body(self.id, index, self.size)
     }
 
     /// A body arrived at this time (epoch µs).
@@ -71,12 +71,12 @@ impl Ledger {
             self.damaged += 1;
             return;
         };
-        if round != self.round && received == body(round, index, self.size) {
+        if round != self.id && received == body(round, index, self.size) {
             self.stray += 1;
             return;
         }
         let place = usize::try_from(index).ok().and_then(|index| self.jobs.get_mut(index));
-        let Some(job) = place.filter(|_| received == body(self.round, index, self.size)) else {
+        let Some(job) = place.filter(|_| received == body(self.id, index, self.size)) else {
             self.damaged += 1;
             return;
         };
@@ -203,61 +203,61 @@ mod tests {
 
     const DUE: i64 = 1_000_000;
 
-    fn round(jobs: usize) -> (Ledger, Vec<Bytes>) {
-        let mut ledger = Ledger::new(7, 40);
-        let bodies = (0..jobs).map(|_| ledger.enter(DUE)).collect();
-        (ledger, bodies)
+    fn started(jobs: usize) -> (Round, Vec<Bytes>) {
+        let mut round = Round::new(7, 40);
+        let bodies = (0..jobs).map(|_| round.enter(DUE)).collect();
+        (round, bodies)
     }
 
     #[test]
     fn a_round_without_faults_is_right() {
-        let (mut ledger, bodies) = round(100);
+        let (mut round, bodies) = started(100);
         for (late, body) in (0..).zip(&bodies) {
-            ledger.arrived(body, DUE * 1000 + late);
+            round.arrived(body, DUE * 1000 + late);
         }
-        let result = ledger.result(DUE);
+        let result = round.result(DUE);
         assert_eq!((result.sent, result.arrived, result.wrong()), (100, 100, None));
-        assert_eq!((ledger.first_us(), ledger.last_us()), (Some(DUE * 1000), Some(DUE * 1000 + 99)));
+        assert_eq!((round.first_us(), round.last_us()), (Some(DUE * 1000), Some(DUE * 1000 + 99)));
         assert!(bodies.iter().all(|body| body.len() == 40));
     }
 
     #[test]
     fn every_planted_fault_is_counted_and_named() {
-        let (mut ledger, bodies) = round(10);
+        let (mut round, bodies) = started(10);
         for body in &bodies[2..] {
-            ledger.arrived(body, DUE * 1000);
+            round.arrived(body, DUE * 1000);
         }
-        ledger.arrived(&bodies[1], DUE * 1000 - 1);
-        ledger.arrived(&bodies[5], DUE * 1000 + 5);
-        ledger.arrived(&bodies[5], DUE * 1000 + 6);
+        round.arrived(&bodies[1], DUE * 1000 - 1);
+        round.arrived(&bodies[5], DUE * 1000 + 5);
+        round.arrived(&bodies[5], DUE * 1000 + 6);
         let mut bent = bodies[0].to_vec();
         bent[39] ^= 1;
-        ledger.arrived(&bent, DUE * 1000);
-        ledger.arrived(&bodies[0][..39], DUE * 1000);
-        ledger.arrived(b"short", DUE * 1000);
-        ledger.arrived(&body(7, 10, 40), DUE * 1000);
-        let result = ledger.result(DUE);
+        round.arrived(&bent, DUE * 1000);
+        round.arrived(&bodies[0][..39], DUE * 1000);
+        round.arrived(b"short", DUE * 1000);
+        round.arrived(&body(7, 10, 40), DUE * 1000);
+        let result = round.result(DUE);
         assert_eq!(result, RoundResult { sent: 10, arrived: 9, lost: 1, duplicates: 2, early: 1, damaged: 4, stray: 0 });
         assert_eq!(result.wrong().unwrap(), "of 10 jobs: 1 lost, 2 duplicates, 1 early, 4 damaged");
     }
 
     #[test]
     fn an_early_copy_behind_a_good_one_is_early_too() {
-        let (mut ledger, bodies) = round(1);
-        ledger.arrived(&bodies[0], DUE * 1000);
-        ledger.arrived(&bodies[0], DUE * 1000 - 1);
-        assert_eq!(ledger.result(DUE).early, 1);
+        let (mut round, bodies) = started(1);
+        round.arrived(&bodies[0], DUE * 1000);
+        round.arrived(&bodies[0], DUE * 1000 - 1);
+        assert_eq!(round.result(DUE).early, 1);
     }
 
     #[test]
     fn what_is_due_later_is_not_lost_yet_and_other_rounds_count_apart() {
-        let (mut ledger, bodies) = round(1);
-        let later = ledger.enter(DUE + 1);
-        ledger.arrived(&bodies[0], DUE * 1000);
-        ledger.arrived(&body(6, 0, 40), DUE * 1000);
-        assert_eq!((ledger.result(DUE).sent, ledger.result(DUE).wrong().unwrap().as_str()), (1, "of 1 jobs: 1 of another round"));
-        ledger.arrived(&later, DUE * 1000);
-        let result = ledger.result(DUE);
+        let (mut round, bodies) = started(1);
+        let later = round.enter(DUE + 1);
+        round.arrived(&bodies[0], DUE * 1000);
+        round.arrived(&body(6, 0, 40), DUE * 1000);
+        assert_eq!((round.result(DUE).sent, round.result(DUE).wrong().unwrap().as_str()), (1, "of 1 jobs: 1 of another round"));
+        round.arrived(&later, DUE * 1000);
+        let result = round.result(DUE);
         assert_eq!((result.sent, result.early), (2, 1), "what comes before its time is found though it is not waited for");
     }
 }

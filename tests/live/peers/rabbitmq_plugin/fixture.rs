@@ -1,0 +1,106 @@
+//! RabbitMQ with the topology of the suite, and a `dwell run` on it.
+
+use std::sync::Arc;
+
+use dwell_connectors::{Acks, BrokerConfig, Destination, Message, Properties, Value, amqp};
+use dwell_testkit::environment::traffic::{Consumer, Producer};
+use dwell_testkit::servers::{DwellServer, RabbitOptions, RabbitServer, RedisOptions, RedisServer};
+use parking_lot::Mutex;
+
+use super::topology::{definitions, settings};
+use crate::routes::environment::{program, text};
+use crate::routes::migration::shell;
+use crate::support::wait_until;
+
+pub(super) struct Fixture {
+    pub(super) rabbit: RabbitServer,
+    pub(super) redis: RedisServer,
+    pub(super) dwell: DwellServer,
+    broker: BrokerConfig,
+    pub(super) settings: String,
+}
+
+/// A message as the suite publishes it: its body is its delay.
+pub(super) fn delayed(delay: impl Into<Value>) -> Message {
+    let delay = delay.into();
+    let body = match &delay {
+        Value::Text(text) => text.clone(),
+        Value::I32(ms) => ms.to_string(),
+        Value::F64(ms) => ms.to_string(),
+        other => format!("{other:?}"),
+    };
+    let properties = Properties { delivery_mode: Some(2), ..Properties::default() };
+    let mut message = Message { properties: Some(Box::new(properties)), ..Message::new(body) };
+    message.headers.push("x-delay", delay);
+    message
+}
+
+pub(super) fn with(mut message: Message, change: impl FnOnce(&mut Properties)) -> Message {
+    change(message.properties.as_mut().unwrap());
+    message
+}
+
+pub(super) fn bodies(messages: &[Message]) -> Vec<String> {
+    messages.iter().map(|message| String::from_utf8(message.body.to_vec()).unwrap()).collect()
+}
+
+impl Fixture {
+    pub(super) async fn start() -> Fixture {
+        let (rabbit, redis) = tokio::join!(RabbitServer::start(RabbitOptions::default()), RedisServer::start(RedisOptions::default()));
+        let (rabbit, redis) = (rabbit.unwrap(), redis.unwrap());
+        std::fs::write(rabbit.dir().join("before.json"), definitions()).unwrap();
+        shell(&rabbit, rabbit.dir(), "rabbitmqctl import_definitions before.json").await;
+        let settings = settings(&rabbit.url(), &redis.url());
+        let broker = BrokerConfig::Amqp(amqp::Config::at(rabbit.url()));
+        let dwell = DwellServer::start(program(), &settings).await.unwrap();
+        Fixture { rabbit, redis, dwell, broker, settings }
+    }
+
+    pub(super) async fn send(&self, exchange: &str, key: &str, messages: impl IntoIterator<Item = Message>) {
+        let mut producer = Producer::open(&self.broker).await.unwrap();
+        producer.send(&Destination { exchange: exchange.to_owned(), address: key.to_owned() }, messages).await.unwrap();
+        producer.flush().await.unwrap();
+    }
+
+    /// Reads so many messages from this queue, in their order.
+    pub(super) async fn read(&self, queue: &str, count: usize) -> Vec<Message> {
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let into = seen.clone();
+        let consumer = Consumer::open(&self.broker, queue, Acks::Explicit, move |_, messages| into.lock().extend(messages));
+        let _consumer = consumer.await.unwrap();
+        wait_until(&format!("{count} messages in {queue}"), async || (seen.lock().len() >= count).then_some(())).await;
+        let seen = seen.lock().clone();
+        assert_eq!(seen.len(), count, "{queue}: {:?}", bodies(&seen));
+        seen
+    }
+
+    /// Waits for a loop with this body that was rejected.
+    pub(super) async fn a_rejected_loop(&self, body: &str) -> Message {
+        let is_it = |message: &&Message| message.body == body && text(message, "delayed-error").as_deref() == Some("loop");
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let into = seen.clone();
+        let reading = Consumer::open(&self.broker, "delay.rejected", Acks::Explicit, move |_, messages| into.lock().extend(messages));
+        let _reading = reading.await.unwrap();
+        wait_until("a rejected loop", async || seen.lock().iter().find(is_it).cloned()).await
+    }
+
+    /// How many messages are ready in this queue.
+    pub(super) async fn ready(&self, queue: &str) -> u64 {
+        let said = self.rabbit.dir().join("queues");
+        shell(&self.rabbit, self.rabbit.dir(), "rabbitmqctl -q list_queues name messages_ready > queues").await;
+        let lines = std::fs::read_to_string(said).unwrap();
+        let line = lines.lines().find_map(|line| line.strip_prefix(&format!("{queue}\t"))).unwrap_or_else(|| panic!("{queue}: {lines}"));
+        line.trim().parse().unwrap()
+    }
+
+    /// What `dwell stats` counts as waiting.
+    pub(super) async fn scheduled(&self) -> u64 {
+        let file = self.dwell.dir().join("dwell.toml");
+        let output = tokio::process::Command::new(program()).args(["stats", "-o", "json", "-c"]).arg(file).output().await.unwrap();
+        serde_json::from_slice::<serde_json::Value>(&output.stdout).unwrap()["scheduled"].as_u64().unwrap()
+    }
+
+    pub(super) async fn restart_dwell(&mut self) {
+        self.dwell = DwellServer::start(program(), &self.settings).await.unwrap();
+    }
+}
