@@ -1,12 +1,19 @@
-//! The load generator: real servers, `dwell run` as child processes, a round over every job. Each measurement has servers of its own for each
-//! run, so that no run inherits anything; what is compared is measured in one run, on the same servers.
+//! The load generator: real servers, `dwell run` as child processes, and a check of every job. Each
+//! run of a measurement has its own servers. Values that are compared come from one run on the same
+//! servers.
 //!
-//! - [`drain`]: many jobs due at one instant, beside a bare relay and the scripts alone; [`relay`]: that relay by itself.
-//! - [`lateness`]: a steady rate of jobs while many wait; [`ingest`]: requests from broker to store; [`scale`]: [`drain`] over instances and buckets.
-//! - [`memory`]: what a waiting job costs Redis, and a full load Dwell; [`start`]: from exec to ready, and what an idle process uses.
-//! - [`round`]: what was sent and what came of it; [`spread`]: percentiles; [`machine`]: what it ran on.
-//! - [`figure`]: what each figure is; [`report`]: several runs, as JSON and as a table; [`pages`] and [`plot`]: the same for readers.
-//! - `fixture`: servers, instances, producer and consumer; `fill`: jobs that wait; `alone`: the parts of a ceiling; `cost`: who spent what; `number`: numbers for people.
+//! - [`drain`]: many jobs due at one instant, beside a bare relay and the scripts alone; [`relay`]:
+//!   that relay.
+//! - [`lateness`]: a steady rate of jobs while many wait; [`ingest`]: requests from broker to
+//!   store; [`scale`]: [`drain`] over instances and buckets.
+//! - [`memory`]: what a waiting job costs Redis, and a full load Dwell; [`start`]: from exec to
+//!   ready, and what an idle process uses.
+//! - [`round`]: the jobs that were sent and that arrived; [`percentiles`]: latencies; [`machine`]:
+//!   the machine.
+//! - [`metric`]: the meaning of each value; [`report`]: several runs, as JSON and as a table;
+//!   [`pages`] and [`plot`]: for readers.
+//! - `fixture`: servers, instances, producer and consumer; `fill`: jobs that wait; `baseline`: the
+//!   upper bound; `cost`: CPU and memory; `number`: numbers for people.
 
 mod baseline;
 mod cost;
@@ -33,15 +40,15 @@ use std::time::Duration;
 use dwell_testkit::servers::{AppendFsync, BrokerKind};
 use report::Setup;
 
-/// Where producers send.
+/// The destination of requests.
 const IN: &str = "delay.in";
-/// Where jobs go.
+/// The target of the jobs.
 const OUT: &str = "bench.out";
-/// How often a condition is looked at. Arrivals carry their own time.
+/// The interval between two checks of a condition. Arrivals have times of their own.
 const LOOK: Duration = Duration::from_millis(20);
-/// Nothing arrived for so long: nothing will.
+/// After this time without an arrival, no more arrivals are expected.
 const TIMEOUT: Duration = Duration::from_secs(60);
-/// After the last arrival duplicates are waited for.
+/// The wait for duplicates after the last arrival.
 const LINGER: Duration = Duration::from_millis(500);
 
 /// When the append-only file of the private Redis is synced.
@@ -65,7 +72,7 @@ impl From<Aof> for Option<AppendFsync> {
     }
 }
 
-/// What all measurements share.
+/// The options of all measurements.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// The broker.
@@ -80,14 +87,14 @@ pub struct Options {
     pub buckets: u16,
     /// Bytes of each body.
     pub body: usize,
-    /// Jobs that wait for later meanwhile.
+    /// Jobs that only wait.
     pub pending: u64,
-    /// Where progress is said: not on stdout, which is for the answer.
+    /// Prints progress, not to stdout, which is for the result.
     pub say: fn(&str),
 }
 
 impl Options {
-    /// The same for a report.
+    /// The options in the form of a report.
     #[must_use]
     pub fn setup(&self) -> Setup {
         let redis = match (&self.redis, self.aof) {

@@ -1,6 +1,8 @@
-//! What `dwell-lab demo` shows: private servers, a bridge between them, jobs with every fate that a job can have, and a expectations over them.
+//! `dwell-lab demo`: private servers, a bridge between them, jobs of every fate, and their expected
+//! results.
 //!
-//! - [`plan`]: what is sent, and what must become of it; [`expectations`]: what became of it; [`screen`]: where it is shown.
+//! - [`plan`]: the requests and their expected fate; [`expectations`]: the actual fate; [`screen`]:
+//!   the output.
 
 pub mod expectations;
 pub mod plan;
@@ -26,23 +28,23 @@ use expectations::{Expectations, Place, Summary};
 use plan::{Fate, Planned};
 use screen::Screen;
 
-/// How often the store is asked what waits.
+/// The interval between two queries of the store.
 const LOOK: Duration = Duration::from_millis(100);
-/// When the cancel is sent, after the jobs.
+/// The time of the cancel, after the jobs were sent.
 const CANCEL_AFTER: Duration = Duration::from_secs(2);
-/// A job that is cancelled, or arrived, must not arrive (again) for so long after the last due time.
+/// The wait for unexpected arrivals after the last due time.
 const LINGER: Duration = Duration::from_millis(500);
-/// Longer than everything takes, though short of the 20 s that the demo may take: what has not come by then is lost.
+/// Jobs without a result after this time count as lost. The whole demo may take 20 s.
 const TIMEOUT: Duration = Duration::from_secs(15);
-/// How long the bridge may take to stop.
+/// The longest stop of the bridge.
 const DRAIN: Duration = Duration::from_secs(3);
 
 type Seen = (Place, i64, Vec<Message>);
 
-/// Shows everything, and says what came of it.
+/// Runs the demo.
 ///
 /// # Errors
-/// The servers, the bridge or the connectors failed. What is wrong with the jobs is in the summary.
+/// The servers, the bridge or the connectors failed. Wrong jobs are in the summary.
 pub async fn run(kind: BrokerKind, silent: bool) -> Result<Summary, Failure> {
     let plan = plan::plan();
     let screen = Screen::new(silent, plan.len());
@@ -91,7 +93,7 @@ impl Show<'_> {
     async fn consume(&mut self, topic: &str, place: Place) -> Result<(), Failure> {
         let seen = self.seen.clone();
         let consumer = Consumer::open(self.environment.broker(), topic, Acks::Explicit, move |at_us, messages| {
-            // Nobody looks any more once the show is over.
+            // The receiver is gone once the demo has ended.
             let _ = seen.send((place, at_us, messages));
         });
         self.consumers.push(consumer.await?);
@@ -160,7 +162,7 @@ impl Show<'_> {
         Ok(expectations.summary())
     }
 
-    /// Says when an attempt of this job has failed.
+    /// Prints a line for every new failed attempt of this job.
     async fn look_at(&self, id: &str, expectations: &mut Expectations, store: &dwell::store::Store) -> Result<(), Failure> {
         let odd = |why| Failure::Unexpected(format!("the id `{id}` is none: {why}"));
         let found = store.find(&JobId::new(id).map_err(odd)?).await.map_err(|error: StoreError| Failure::from(error))?;

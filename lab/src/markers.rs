@@ -1,4 +1,5 @@
-//! Pages that people and programs write together: the generated part stands between two marker lines.
+//! Pages that people and programs write together: the generated part stands between two marker
+//! lines.
 
 /// The two marker lines around the generated part of a page.
 #[derive(Debug, Clone, Copy)]
@@ -10,7 +11,8 @@ pub struct Markers {
 }
 
 impl Markers {
-    /// Replaces the generated part of a page and leaves the rest as it is. Appends the part to a page without markers.
+    /// Replaces the generated part of a page and leaves the rest as it is. Appends the part to a
+    /// page without markers.
     #[must_use]
     pub fn splice(self, page: &str, generated: &str) -> String {
         let Markers { begin, end } = self;

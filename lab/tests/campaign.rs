@@ -1,4 +1,5 @@
-//! A short campaign with a fixed seed: no promise breaks, and the checker would have seen it. `make chaos` is the long form.
+//! A short campaign with a fixed seed: no promise breaks, and the checker would have seen it. `make
+//! chaos` is the long form.
 
 use std::time::Duration;
 

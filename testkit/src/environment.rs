@@ -1,4 +1,5 @@
-//! A environment for the demo and the load generator: private servers, the settings that lead to them, and what producers and consumers do there.
+//! An environment for the demo and the load generator: private servers, and the settings that lead
+//! to them.
 //!
 //! - [`Environment`]: the servers and the settings.
 //! - [`traffic`]: a producer and a consumer, over the same connectors as the bridge.
@@ -13,16 +14,16 @@ use dwell::cli::exit::{Exit, Stop};
 use dwell::config::{self, Overrides, Problem, Settings};
 use dwell::store::error::StoreError;
 
-/// Which Redis.
+/// The Redis of an environment.
 #[derive(Debug, Clone)]
 pub enum Store {
-    /// A private one.
+    /// A private Redis.
     Private(RedisOptions),
-    /// One that runs already, at this URL; at several, with commas between them, a Cluster.
+    /// A running Redis at this URL, or a Cluster at several URLs with commas between them.
     At(String),
 }
 
-/// Why there is no show.
+/// The environment or its traffic failed.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "what the parts of a environment say")]
 pub enum Failure {
@@ -38,13 +39,13 @@ pub enum Failure {
     Settings(Vec<Problem>),
     #[error(transparent)]
     Io(#[from] std::io::Error),
-    /// Something went on otherwise than it must.
+    /// An unexpected result.
     #[error("{0}")]
     Unexpected(String),
 }
 
 impl Failure {
-    /// What a person can do about it; empty where there is nothing to say.
+    /// What the user can do about it; empty where nothing helps.
     #[must_use]
     pub fn hint(&self) -> &str {
         match self {
@@ -67,7 +68,7 @@ impl From<Failure> for Stop {
     }
 }
 
-/// Private servers, and settings that lead to them. Dropped, the servers end and their folders go.
+/// Private servers, and settings that lead to them. The servers stop when the value is dropped.
 pub struct Environment {
     redis: Option<RedisServer>,
     broker: BrokerServer,
@@ -76,13 +77,14 @@ pub struct Environment {
 }
 
 impl Environment {
-    /// Starts the servers, and makes the settings: those of the default but for a namespace of its own, what producers may reach (`allow`:
-    /// subjects, topics or queues) and `declare`.
+    /// Starts the servers and makes the settings: the defaults, a namespace of its own, `declare`,
+    /// and the
+    /// destinations that producers may name (`allow`: subjects, topics or queues).
     pub async fn start(kind: BrokerKind, store: Store, allow: &[&str]) -> Result<Environment, Failure> {
         Self::start_with(kind, store, allow, "").await
     }
 
-    /// The same, with more lines of `[redis]` (`buckets = 4`).
+    /// As [`Environment::start`], with more lines of `[redis]` (`buckets = 4`).
     pub async fn start_with(kind: BrokerKind, store: Store, allow: &[&str], of_redis: &str) -> Result<Environment, Failure> {
         let starting_redis = async {
             match store {
@@ -100,18 +102,18 @@ impl Environment {
         let folder = tempfile::tempdir()?;
         let file = folder.path().join("dwell.toml");
         std::fs::write(&file, &text)?;
-        // Without this process's environment: it is about other servers.
+        // This process's environment variables do not apply: they may name other servers.
         let settings = config::load_from(Some(&file), &[], &Overrides::default()).map_err(Failure::Settings)?;
         Ok(Environment { redis, broker, text, settings })
     }
 
-    /// What `dwell run` is given.
+    /// The settings of `dwell run`.
     #[must_use]
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
 
-    /// The same as a file.
+    /// The settings as the text of a file.
     #[must_use]
     pub fn text(&self) -> &str {
         &self.text
@@ -123,7 +125,7 @@ impl Environment {
         &self.settings.brokers["main"].connector
     }
 
-    /// Makes these destinations, as whoever consumes there would.
+    /// Creates these destinations, as their consumers would.
     pub async fn declare(&self, destinations: &[&str], role: Role) -> Result<(), Failure> {
         for destination in destinations {
             self.broker().declare(&Destination::new(*destination), role).await?;
@@ -131,22 +133,22 @@ impl Environment {
         Ok(())
     }
 
-    /// Starts a `dwell run` on the settings.
+    /// Starts a `dwell run` with these settings.
     pub async fn dwell(&self) -> Result<DwellServer, Failure> {
         Ok(DwellServer::start(find::dwell(), &self.text).await?)
     }
 
-    /// As [`Environment::dwell`], not started yet.
+    /// As [`Environment::dwell`], but not started yet.
     pub fn dwell_to_start(&self) -> Result<DwellServer, Failure> {
         Ok(DwellServer::prepare(find::dwell(), &self.text)?)
     }
 
-    /// The broker's name and version, where it tells.
+    /// The broker's name and version, if known.
     pub async fn broker_version(&self) -> Option<String> {
         self.broker.version().await
     }
 
-    /// The private Redis; `None` where there is another.
+    /// The private Redis; `None` if the environment uses another one.
     #[must_use]
     pub fn redis(&self) -> Option<&RedisServer> {
         self.redis.as_ref()
@@ -164,7 +166,7 @@ impl Environment {
         self.broker.pid()
     }
 
-    /// The servers, for people: names and ports.
+    /// The names and ports of the servers, for people.
     #[must_use]
     pub fn describe(&self) -> String {
         let redis =
@@ -172,7 +174,7 @@ impl Environment {
         format!("{redis}, {}", self.broker)
     }
 
-    /// Ends the servers, in order.
+    /// Stops the servers in order.
     pub async fn stop(mut self) -> Result<(), Failure> {
         self.broker.stop().await?;
         if let Some(redis) = &mut self.redis {
@@ -186,7 +188,7 @@ fn settings_text(redis: &str, of_redis: &str, broker: &BrokerServer, allow: &[&s
     let quoted = |text: &str| toml::Value::from(text).to_string();
     let allow: Vec<String> = allow.iter().map(|destination| quoted(&broker.kind().pattern(destination))).collect();
     let namespace = format!("testkit-{:08x}", rand::random::<u32>());
-    // A password may have a comma in it.
+    // A password may contain a comma.
     let nodes: Vec<&str> = if redis.split(',').all(|url| url.contains("://")) { redis.split(',').collect() } else { vec![redis] };
     let urls: Vec<String> = nodes.iter().map(|url| quoted(url.trim())).collect();
     let mode = if urls.len() > 1 { "cluster" } else { "single" };

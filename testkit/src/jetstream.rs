@@ -1,4 +1,4 @@
-//! JetStream's API over plain TCP: only the connectors depend on a NATS client, and they hide what the tests have to see.
+//! JetStream's API over plain TCP: a client library would hide what the tests have to check.
 
 use std::io;
 use std::time::Duration;
@@ -11,7 +11,8 @@ use tokio::net::TcpStream;
 /// How long one answer may take.
 const ANSWER: Duration = Duration::from_secs(5);
 
-/// Connects, with user and password where the server has users, subscribes to a fresh inbox and sends these protocol lines, which get the inbox.
+/// Connects, logs in if the server has users, subscribes to a fresh inbox and sends the protocol
+/// lines that `lines` makes for it.
 ///
 /// # Errors
 /// The server cannot be reached.
@@ -26,7 +27,7 @@ pub async fn open(port: u16, login: Option<(&str, &str)>, lines: impl FnOnce(&st
     Ok(link)
 }
 
-/// Connects, and sends this call of the API; its answer comes to the inbox.
+/// Connects and sends this call of the API. The answer arrives in the inbox.
 ///
 /// # Errors
 /// The server cannot be reached.

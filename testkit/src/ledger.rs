@@ -1,69 +1,70 @@
-//! The ledger: what was asked for, what arrived, and what that says: lost, early, misdated, damaged, unexpected, duplicates.
+//! The ledger: the requests, the messages that arrived, and the differences: lost, early, misdated,
+//! damaged, unexpected, duplicates.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::RangeInclusive;
 
 use bytes::Bytes;
 
-/// Everything that was asked for and everything that arrived.
+/// All requests and all arrivals.
 #[derive(Debug, Default)]
 pub struct Ledger {
     asked: HashMap<String, Asked>,
     arrived: HashMap<String, Vec<Arrival>>,
-    /// Where the broker has what arrived: its own redelivery to the test is no arrival.
+    /// The positions of the arrivals: a redelivery to the reader is not a second arrival.
     seen: HashSet<u64>,
 }
 
 #[derive(Debug)]
 struct Asked {
-    /// Epoch ms: the times that the promise can mean. One, where the producer named it.
+    /// The allowed due times, epoch ms: one if the producer named it.
     due_ms: RangeInclusive<i64>,
     body: [u8; 32],
-    /// The broker confirmed the request: it must arrive. Else it may.
+    /// The broker confirmed the request, so the message must arrive. Otherwise it may.
     certain: bool,
 }
 
 /// One message on a target.
 #[derive(Debug, Clone)]
 pub struct Arrival {
-    /// Its place in the target's log.
+    /// The position in the target's log.
     pub position: u64,
-    /// When the broker took it, epoch ms.
+    /// The broker's time of receipt, epoch ms.
     pub at_ms: i64,
     /// `delayed-attempt`
     pub attempt: u32,
     /// `delayed-due`
     pub due_ms: i64,
-    /// As it came.
+    /// The body.
     pub body: Bytes,
 }
 
-/// What the ledger says. Ids, sorted.
+/// The differences: ids, sorted.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// Asked for, confirmed, and never came.
+    /// Confirmed requests without an arrival.
     pub lost: Vec<String>,
-    /// Came before its time.
+    /// Arrivals before their due time.
     pub early: Vec<String>,
-    /// Came with a due time that was not asked for.
+    /// Arrivals with an unrequested due time.
     pub misdated: Vec<String>,
-    /// Came with another body.
+    /// Arrivals with another body.
     pub damaged: Vec<String>,
-    /// Came, and was never asked for.
+    /// Arrivals without a request.
     pub unexpected: Vec<String>,
-    /// A copy that does not carry a higher attempt than the one before it.
+    /// Copies whose attempt is not higher than that of the copy before.
     pub unnumbered: Vec<String>,
-    /// Came more than once, with the number of copies past the first.
+    /// Ids with more than one arrival, and the number of copies past the first.
     pub duplicates: BTreeMap<String, usize>,
 }
 
 impl Ledger {
-    /// A request was accepted by the broker.
+    /// The broker accepted a request.
     pub fn asked(&mut self, id: &str, due_ms: RangeInclusive<i64>, body: &[u8]) {
         self.enter(id, due_ms, body, true);
     }
 
-    /// A request was sent, and the broker did not say that it took it: it may have.
+    /// A request was sent, and the broker did not confirm it: it may have stored it.
     pub fn perhaps(&mut self, id: &str, due_ms: RangeInclusive<i64>, body: &[u8]) {
         self.enter(id, due_ms, body, false);
     }
@@ -73,56 +74,56 @@ impl Ledger {
         assert!(self.asked.insert(id.to_owned(), asked).is_none(), "`{id}` was asked for twice");
     }
 
-    /// A message was read from a target. The same place twice is the same message.
+    /// A message was read from a target. The same position again is the same message.
     pub fn arrived(&mut self, id: &str, arrival: Arrival) {
         if self.seen.insert(arrival.position) {
             self.arrived.entry(id.to_owned()).or_default().push(arrival);
         }
     }
 
-    /// How many requests must arrive.
+    /// The number of requests that must arrive.
     pub fn count(&self) -> usize {
         self.asked.values().filter(|asked| asked.certain).count()
     }
 
-    /// How many requests may arrive.
+    /// The number of requests that may arrive.
     pub fn uncertain(&self) -> usize {
         self.asked.len() - self.count()
     }
 
-    /// How many different ids arrived.
+    /// The number of distinct ids that arrived.
     pub fn distinct(&self) -> usize {
         self.arrived.len()
     }
 
-    /// How many messages of this id arrived.
+    /// The number of arrivals of this id.
     pub fn arrivals_of(&self, id: &str) -> usize {
         self.arrived.get(id).map_or(0, Vec::len)
     }
 
-    /// Every message that arrived, and whose.
+    /// All arrivals with their ids.
     pub fn arrivals(&self) -> impl Iterator<Item = (&str, &Arrival)> {
         self.arrived.iter().flat_map(|(id, arrivals)| arrivals.iter().map(move |arrival| (id.as_str(), arrival)))
     }
 
-    /// How many messages arrived, copies included.
+    /// The number of arrivals, copies included.
     pub fn total(&self) -> usize {
         self.seen.len()
     }
 
-    /// Ids that came with a higher attempt than 1.
+    /// Ids with an attempt above 1.
     pub fn attempted_again(&self) -> Vec<&str> {
         let again = self.arrived.iter().filter(|(_, arrivals)| arrivals.iter().any(|arrival| arrival.attempt > 1));
         again.map(|(id, _)| id.as_str()).collect()
     }
 
-    /// Attempts past the first of each id, by the highest number that came.
+    /// Attempts past the first of each id, counted by the highest attempt that arrived.
     pub fn attempts_burned(&self) -> u64 {
         let highest = |arrivals: &Vec<Arrival>| arrivals.iter().map(|arrival| arrival.attempt).max().unwrap_or(1);
         self.arrived.values().map(|arrivals| u64::from(highest(arrivals)) - 1).sum()
     }
 
-    /// What there is to say.
+    /// Compares requests and arrivals.
     pub fn report(&self) -> Report {
         let mut report = Report::default();
         for (id, asked) in &self.asked {
@@ -131,7 +132,8 @@ impl Ledger {
             if arrivals.is_empty() && asked.certain {
                 report.lost.push(id.clone());
             }
-            // The broker's clock is Redis's: one host. What came with a later due time than it was asked for is measured by that.
+            // The broker's clock is Redis's: both run on this host. A message with a later due time
+            // is measured by that due time.
             if arrivals.iter().any(|arrival| arrival.at_ms < *asked.due_ms.start() || arrival.at_ms < arrival.due_ms) {
                 report.early.push(id.clone());
             }
@@ -155,14 +157,15 @@ impl Ledger {
         report
     }
 
-    /// The report, where nothing but duplicates may be wrong: the copies past the first of each id.
+    /// The report if nothing but duplicates is wrong: the copies past the first of each id.
     #[track_caller]
     pub fn sound(&self) -> BTreeMap<String, usize> {
         self.sound_where(&HashSet::new())
     }
 
-    /// As [`Ledger::sound`], where these were in the hands of a process that was stopped and went on: what it had begun to send goes out when it
-    /// wakes, after the attempts that others made meanwhile. Their order is free; no attempt comes twice.
+    /// As [`Ledger::sound`], for ids that a frozen process held: after it resumes it sends what it
+    /// had begun, behind the attempts of others. The order of their attempts is free, and no
+    /// attempt occurs twice.
     #[track_caller]
     pub fn sound_where(&self, stopped: &HashSet<String>) -> BTreeMap<String, usize> {
         let mut report = self.report();
@@ -206,7 +209,7 @@ mod tests {
         ledger
     }
 
-    /// The three, and a fourth that arrives so.
+    /// The three arrivals and a fourth one like this.
     fn fourth(arrivals: &[Arrival]) -> Report {
         let mut ledger = three();
         ledger.asked("d", 100..=100, b"d");
@@ -219,7 +222,7 @@ mod tests {
         let mut ledger = three();
         ledger.perhaps("d", 100..=100, b"d");
         assert_eq!(ledger.report(), Report::default());
-        // The broker's own redelivery to the reader.
+        // The broker redelivers to the reader.
         ledger.arrived("a", arrival(u64::from(b'a'), 100, "a"));
         assert_eq!((ledger.sound().len(), ledger.total(), ledger.distinct(), ledger.attempts_burned()), (0, 3, 3, 0));
         assert_eq!((ledger.count(), ledger.uncertain()), (3, 1));

@@ -1,15 +1,17 @@
-//! Private servers: a redis-server, nats-server, rabbitmq-server or Kafka broker of our own, on a free loopback port, in a folder that goes when the value goes.
+//! Private servers: a redis-server, nats-server, rabbitmq-server or Kafka broker on a free loopback
+//! port, in a temporary folder.
 //!
-//! The tests and the laboratory run on them. They are real servers, started as child processes and ended by their process
-//! id, so that a caller can do to them what happens in production: kill them, stop them, freeze them, start them again on the same port
-//! and data. In reading order:
-//! - [`RedisServer`], [`NatsServer`], [`RabbitServer`] and [`KafkaServer`]: one kind of server each: its options, its arguments, when it is ready, its URL.
-//! - [`RedisCluster`] and [`RedisSentinel`]: several of them that take over from each other.
-//! - [`BrokerServer`]: a broker of whichever kind.
-//! - [`DwellServer`]: `dwell run` itself, as a child, for whoever wants its CPU time or its end.
-//! - [`Server`]: what can be done to each of them; `process`: the child, its port, its folder, its signals.
+//! The servers are real: child processes that a caller can kill, stop, freeze and restart on the
+//! same port and data. In reading order:
+//! - [`RedisServer`], [`NatsServer`], [`RabbitServer`] and [`KafkaServer`]: options, arguments,
+//!   readiness and URL of each kind.
+//! - [`RedisCluster`] and [`RedisSentinel`]: several Redis servers with failover.
+//! - [`BrokerServer`]: a broker of any kind.
+//! - [`DwellServer`]: `dwell run` as a child process.
+//! - [`Server`]: the operations on every server; `process`: the child, its port, its folder, its
+//!   signals.
 //! - `port`: a port that no other run takes at the same time.
-//! - [`find`]: where the programs are.
+//! - [`find`]: the paths of the programs.
 
 mod broker;
 mod dwell;
@@ -41,16 +43,16 @@ pub use self::redis_cluster::RedisCluster;
 pub use self::redis_sentinel::{RedisSentinel, SentinelServer};
 pub use self::server::Server;
 
-/// How long a server may take to get ready or to end. Far more than any needs, so that only a broken one meets it.
+/// The longest start and stop. Far above the usual time, so that only a broken server reaches it.
 const TIMEOUT: Duration = Duration::from_secs(120);
 
-/// How often is looked whether it is so far.
+/// The interval between two checks of a condition.
 const POLL: Duration = Duration::from_millis(20);
 
-/// Why a private server could not be had.
+/// A private server failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ServerError {
-    /// No program of this name was found.
+    /// The program was not found.
     #[error(
         "no {program} found: looked at {variable}, in .servers/bin and on PATH; run `make servers`, or install {program}, or set {variable} to its path"
     )]
@@ -60,20 +62,20 @@ pub enum ServerError {
         /// The environment variable that names its path.
         variable: &'static str,
     },
-    /// No jars of Kafka were found.
+    /// The jars of Kafka were not found.
     #[error(
         "no Kafka found: looked at DWELL_KAFKA_LIBS and .servers/kafka; run `make kafka`, or set DWELL_KAFKA_LIBS to a folder of its jars"
     )]
     NoKafka,
-    /// The program would not run.
+    /// The program did not start.
     #[error("cannot start {}: {error}", program.display())]
     Spawn {
         /// Its path.
         program: PathBuf,
-        /// What the system said.
+        /// The error of the operating system.
         error: io::Error,
     },
-    /// It ended before it was ready, for another reason than a taken port.
+    /// The process ended before it was ready, and not because of a taken port.
     #[error("{program} on port {port} ended before it was ready ({status}); its last words: {log}")]
     Ended {
         /// Its name.
@@ -85,7 +87,7 @@ pub enum ServerError {
         /// The last lines of its log.
         log: String,
     },
-    /// It did not get ready, or did not end, in time.
+    /// The process did not start or end in time.
     #[error("{program} on port {port} {what} within {} s; its last words: {log}", TIMEOUT.as_secs())]
     Late {
         /// Its name.
@@ -97,7 +99,7 @@ pub enum ServerError {
         /// The last lines of its log.
         log: String,
     },
-    /// It is not running, and was asked for something that only a running server does.
+    /// The operation needs a running server.
     #[error("{program} on port {port} is not running")]
     NotRunning {
         /// Its name.
@@ -105,12 +107,12 @@ pub enum ServerError {
         /// Its port.
         port: u16,
     },
-    /// A folder, a file or a port could not be had.
+    /// A folder, a file or a port is not available.
     #[error("cannot prepare {what}: {error}")]
     Prepare {
-        /// What.
+        /// Which one.
         what: String,
-        /// What the system said.
+        /// The error of the operating system.
         error: io::Error,
     },
 }
@@ -122,7 +124,7 @@ impl ServerError {
     }
 }
 
-/// Waits for what several servers have to agree on, as long as for one of them to get ready.
+/// Waits for a condition on several servers, with the timeout of a start.
 async fn until(what: &str, condition: impl AsyncFn() -> bool) -> Result<(), ServerError> {
     let waited = clock::timeout(TIMEOUT, async {
         while !condition().await {

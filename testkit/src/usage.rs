@@ -1,4 +1,4 @@
-//! What processes use: CPU time and memory, as `/proc` tells. Elsewhere than on Linux nothing is known.
+//! CPU time and memory of processes, from `/proc`: known on Linux only.
 
 use std::fs;
 use std::ops::Sub;
@@ -14,12 +14,12 @@ pub struct Usage {
     pub system_s: f64,
     /// Resident memory now, bytes.
     pub rss: u64,
-    /// The most that it was, bytes.
+    /// The peak, bytes.
     pub peak_rss: u64,
 }
 
 impl Usage {
-    /// Of these processes together; `None` where one cannot be read.
+    /// The sum over these processes; `None` if one of them cannot be read.
     #[must_use]
     pub fn of(pids: impl IntoIterator<Item = u32>) -> Option<Usage> {
         pids.into_iter().try_fold(Usage::default(), |sum, pid| {
@@ -35,14 +35,14 @@ impl Usage {
         })
     }
 
-    /// CPU seconds, all together.
+    /// CPU seconds, user and kernel.
     #[must_use]
     pub fn cpu_s(&self) -> f64 {
         self.user_s + self.system_s
     }
 }
 
-/// The CPU time since; memory as it is now.
+/// The CPU time since `before`; the memory is the current one.
 impl Sub for Usage {
     type Output = Usage;
 
@@ -53,7 +53,8 @@ impl Sub for Usage {
 
 #[allow(clippy::cast_precision_loss, reason = "ticks of a process that ran less than a million years")]
 fn parse(stat: &str, status: &str, ticks_per_second: u64) -> Option<Usage> {
-    // The name stands in parentheses and may hold anything, so what counts begins behind the last one.
+    // The name stands in parentheses and may contain any character, so parsing starts after the
+    // last parenthesis.
     let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace().skip(11);
     let mut seconds = || Some(fields.next()?.parse::<u64>().ok()? as f64 / ticks_per_second as f64);
     let (user_s, system_s) = (seconds()?, seconds()?);

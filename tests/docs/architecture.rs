@@ -21,7 +21,8 @@ fn named(page: &str) -> Vec<(String, String)> {
     named
 }
 
-/// Does this code define the name, a function, type or constant? Of `Type::name` the file must have both words.
+/// Does this code define the name, a function, type or constant? Of `Type::name` the file must have
+/// both words.
 fn defines(code: &str, name: &str) -> bool {
     let (owner, own) = name.rsplit_once("::").map_or((None, name), |(owner, own)| (Some(owner), own));
     let own = own.trim_end_matches("()");

@@ -15,7 +15,8 @@ pub(crate) fn text_of(path: impl AsRef<Path>) -> String {
     fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// Every Markdown file for people: those of the root, and those below docs, deploy, engine and core.
+/// Every Markdown file for people: those of the root, and those below docs, deploy, engine and
+/// core.
 pub(crate) fn pages() -> Vec<PathBuf> {
     let mut found: Vec<PathBuf> = fs::read_dir(root()).unwrap().map(|entry| entry.unwrap().path()).collect();
     let mut folders: Vec<PathBuf> = ["docs", "deploy", "engine", "core"].iter().map(|folder| root().join(folder)).collect();
@@ -41,7 +42,8 @@ pub(crate) fn printed(arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Fails where the page of docs/reference is not the generated one. With DWELL_WRITE_DOCS it is written instead.
+/// Fails where the page of docs/reference is not the generated one. With DWELL_WRITE_DOCS it is
+/// written instead.
 pub(crate) fn assert_current(name: &str, generated: &str) {
     let path = root().join("docs/reference").join(name);
     if std::env::var_os("DWELL_WRITE_DOCS").is_some() {

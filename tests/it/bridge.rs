@@ -1,4 +1,5 @@
-//! The whole bridge in this process: a broker in memory, whose faults can be chosen, and a real Redis.
+//! The whole bridge in this process: a broker in memory, whose faults can be chosen, and a real
+//! Redis.
 
 mod consumer;
 mod crash;

@@ -1,4 +1,5 @@
-//! Tests in this process: house rules, and the agents on a broker in memory with a Redis of their own.
+//! Tests in this process: house rules, and the agents on a broker in memory with a Redis of their
+//! own.
 #![recursion_limit = "256"]
 #![allow(missing_docs, reason = "tests")]
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]

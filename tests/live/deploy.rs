@@ -1,4 +1,5 @@
-//! What `deploy/` holds for Prometheus and Grafana, judged by promtool and against a real scrape: every metric, label and value that it names exists.
+//! What `deploy/` holds for Prometheus and Grafana, judged by promtool and against a real scrape:
+//! every metric, label and value that it names exists.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;

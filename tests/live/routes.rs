@@ -1,8 +1,11 @@
-//! One contract over three brokers: the same stories from each broker, and to each, through one `dwell run`.
+//! One contract over three brokers: the same stories from each broker, and to each, through one
+//! `dwell run`.
 //!
 //! - `env`: the servers, the bridge, and what a story needs of them.
-//! - `matrix`: the nine routes; `stories`: retries, dead letters, consumer confirm; `refusals`: what is rejected; `clients`: other libraries.
-//! - `group`: a Kafka group that loses instances; `cut_off`: an instance that loses Redis; `files`: the runnable files of config/; `migration`: from RabbitMQ's plugin, as its page says.
+//! - `matrix`: the nine routes; `stories`: retries, dead letters, consumer confirm; `refusals`:
+//!   what is rejected; `clients`: other libraries.
+//! - `group`: a Kafka group that loses instances; `cut_off`: an instance that loses Redis; `files`:
+//!   the runnable files of config/; `migration`: from RabbitMQ's plugin, as its page says.
 
 mod clients;
 mod cut_off;

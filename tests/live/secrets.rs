@@ -1,5 +1,6 @@
-//! A secret of its own in every place that can hold one; then everything runs, well and badly, as loud as it can, and nothing that comes out of it
-//! holds any of them: output, logs, errors, answers over HTTP, metrics, spans.
+//! A secret of its own in every place that can hold one; then everything runs, well and badly, as
+//! loud as it can, and nothing that comes out of it holds any of them: output, logs, errors,
+//! answers over HTTP, metrics, spans.
 
 use std::collections::BTreeSet;
 use std::process::{Command, Stdio};

@@ -1,4 +1,5 @@
-//! JetStream's own interface, spoken by hand: streams and consumers as a test wants them, and what the server says of them.
+//! JetStream's own interface, spoken by hand: streams and consumers as a test wants them, and what
+//! the server says of them.
 
 use std::io;
 use std::time::Duration;
@@ -30,8 +31,9 @@ async fn make_bounded_consumer(port: u16, stream: &str, name: &str, filter: &str
     ask(port, &format!("CONSUMER.DURABLE.CREATE.{stream}.{name}"), json!({ "stream_name": stream, "config": config })).await;
 }
 
-/// Takes a message of this stream (which must have one), gives no sign of life, and returns when the server has lost its patience and delivers
-/// it again: whoever took one before this call and was as silent has lost it too.
+/// Takes a message of this stream (which must have one), gives no sign of life, and returns when
+/// the server has lost its patience and delivers it again: whoever took one before this call and
+/// was as silent has lost it too.
 pub(crate) async fn until_patience_ends(port: u16, stream: &str, filter: &str, ack_wait: Duration) {
     make_bounded_consumer(port, stream, "silent", filter, ack_wait, 1).await;
     wait_until("a message is taken", async || delivery(port, stream, "silent").await.ok().flatten()).await;
@@ -39,7 +41,8 @@ pub(crate) async fn until_patience_ends(port: u16, stream: &str, filter: &str, a
     wait_until("it is delivered again", async || delivery(port, stream, "silent").await.ok().flatten().filter(|times| *times > 1)).await;
 }
 
-/// Asks for one message: how many times it was delivered so far; `None` where there is none within a second.
+/// Asks for one message: how many times it was delivered so far; `None` where there is none within
+/// a second.
 async fn delivery(port: u16, stream: &str, consumer: &str) -> io::Result<Option<u64>> {
     let call = format!("CONSUMER.MSG.NEXT.{stream}.{consumer}");
     let mut link = jetstream::call(port, None, &call, &json!({ "batch": 1, "expires": 1_000_000_000 }).to_string()).await?;
@@ -50,7 +53,8 @@ async fn delivery(port: u16, stream: &str, consumer: &str) -> io::Result<Option<
             if link.read_line(&mut line).await? == 0 {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
-            // $JS.ACK.<stream>.<consumer>.<deliveries>.…: the subject on which a delivery is acknowledged.
+            // $JS.ACK.<stream>.<consumer>.<deliveries>.…: the subject on which a delivery is
+            // acknowledged.
             if let Some((_, acks)) = line.split_once("$JS.ACK.") {
                 return Ok(acks.split('.').nth(2).and_then(|times| times.parse().ok()));
             }
@@ -92,7 +96,8 @@ async fn once(port: u16, call: &str, request: &Value) -> io::Result<Value> {
     jetstream::answer(jetstream::call(port, None, call, &request.to_string())).await
 }
 
-/// Publishes a message with these headers, as they stand here, and gives what the stream answers: an ack, or `error`.
+/// Publishes a message with these headers, as they stand here, and gives what the stream answers:
+/// an ack, or `error`.
 pub(crate) async fn publish(port: u16, subject: &str, headers: &[(&str, &str)], body: &str) -> Value {
     let headers: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
     let head = format!("NATS/1.0\r\n{headers}\r\n");

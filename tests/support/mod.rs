@@ -1,4 +1,5 @@
-//! What the tests share: a fresh namespace, waiting for a condition with a deadline, a ledger, what verdicts promise, JetStream by hand. Servers come from `dwell_testkit::servers`.
+//! What the tests share: a fresh namespace, waiting for a condition with a deadline, a ledger, what
+//! verdicts promise, JetStream by hand. Servers come from `dwell_testkit::servers`.
 #![allow(dead_code, reason = "each test program uses its part")]
 
 pub(crate) mod jetstream;
@@ -9,7 +10,8 @@ use std::time::Duration;
 
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
-/// How long a test waits for what must come. Far more than it takes, so that only a broken build meets it.
+/// How long a test waits for what must come. Far more than it takes, so that only a broken build
+/// meets it.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(30);
 
 /// A namespace that no other test has, so that tests may share a Redis.
@@ -17,7 +19,8 @@ pub(crate) fn namespace(test: &str) -> String {
     format!("{test}-{:08x}", rand::random::<u32>())
 }
 
-/// A link of the test's own to a Redis. The client's own patience, half a second, is too little on a busy machine.
+/// A link of the test's own to a Redis. The client's own patience, half a second, is too little on
+/// a busy machine.
 pub(crate) async fn redis_link(url: impl AsRef<str>) -> redis::aio::MultiplexedConnection {
     let patient = redis::AsyncConnectionConfig::new().set_response_timeout(Some(DEADLINE)).set_connection_timeout(Some(DEADLINE));
     redis::Client::open(url.as_ref()).unwrap().get_multiplexed_async_connection_with_config(&patient).await.unwrap()

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 /// One job.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Timeline {
-    /// The answers to its cancel, each word once: a request that is delivered again is answered again.
+    /// The answers to its cancel, each word once: a request that is delivered again is answered
+    /// again.
     verdicts: Vec<String>,
     /// An answer was lost on its way, so that the next one may speak of its own effect.
     unsure: bool,
@@ -20,7 +21,8 @@ pub(crate) struct Verdicts {
     jobs: BTreeMap<String, Timeline>,
 }
 
-/// How many jobs were told what, how many of those arrived, and how many copies there were past the first.
+/// How many jobs were told what, how many of those arrived, and how many copies there were past the
+/// first.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tally {
     pub(crate) verdicts: BTreeMap<String, (usize, usize)>,

@@ -1,4 +1,5 @@
-//! The parts of a ceiling, each alone: the scripts on the same Redis with no broker, and the source with no Redis. And a bare SET, as a yardstick.
+//! The parts of the upper bound, measured alone: the scripts on the same Redis without a broker,
+//! the source without Redis, and a bare SET.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,22 +23,22 @@ use dwell::store::settle::{Completion, LeaseToken, SettleResult};
 use dwell::store::{Store, Unobserved};
 use dwell_testkit::environment::Failure;
 
-/// Where the messages wait that the source alone reads.
+/// The queue that only the source reads.
 const SOURCE: &str = "bench.source";
-/// Batches of requests that are on their way at once.
+/// Batches of requests in flight at once.
 const BATCHES: usize = 2;
-/// Jobs in a batch: as many as an ingest hands over at once.
+/// Jobs in a batch: as many as an ingest passes on at once.
 const BATCH: u64 = 1024;
 /// How long a lease holds here.
 const LEASE: Duration = Duration::from_secs(60);
 
-/// How fast scripts are, and what a job costs Redis's main thread in them, µs.
+/// The rate of the scripts, and the CPU time of Redis's main thread for one job, µs.
 pub(super) struct Pace {
     pub(super) per_s: f64,
     pub(super) cpu_us: f64,
 }
 
-/// A namespace of its own on the same Redis.
+/// A separate namespace on the same Redis.
 fn elsewhere(fixture: &Fixture) -> Redis {
     let redis = fixture.environment.settings().redis.clone();
     Redis { namespace: format!("{}-alone-{:08x}", redis.namespace, rand::random::<u32>()), ..redis }
@@ -51,7 +52,7 @@ fn order(fixture: &Fixture, jobs: u64) -> Order {
     Order { jobs, body: fixture.options.body, kind: fixture.options.broker.as_str(), due_ms: clock::wall_ms(), spread_ms: 0 }
 }
 
-/// `claim` and `complete` of so many jobs that are due: each bucket goes its way, all of them side by side over one connection.
+/// `claim` and `complete` of this many due jobs: all buckets in parallel over one connection.
 pub(super) async fn scripts(fixture: &Fixture, jobs: u64) -> Result<Pace, Failure> {
     let redis = elsewhere(fixture);
     fill::fill(&fixture.environment, &redis, &order(fixture, jobs), fixture.options.say).await?;
@@ -82,7 +83,7 @@ async fn empty(store: &Store, bucket: u16) -> Result<u64, Failure> {
     }
 }
 
-/// `schedule` of so many jobs, in batches as an ingest has them; the requests are read beforehand.
+/// `schedule` of this many jobs in the batches of an ingest; the requests are parsed beforehand.
 pub(super) async fn schedule(fixture: &Fixture, jobs: u64) -> Result<Pace, Failure> {
     let redis = elsewhere(fixture);
     let store = open(&redis).await?;
@@ -97,12 +98,12 @@ pub(super) async fn schedule(fixture: &Fixture, jobs: u64) -> Result<Pace, Failu
     pace(&store, &before, jobs, clock::wall_us() - began).await
 }
 
-/// What one pipelined SET of the same body costs Redis's main thread, µs.
+/// The CPU time of Redis's main thread for one pipelined SET of the same body, µs.
 #[allow(clippy::cast_precision_loss, reason = "keys of one run")]
 pub(super) async fn set(fixture: &Fixture, keys: u64) -> Result<f64, Failure> {
     let body = body(0, 0, fixture.options.body);
     let before = fixture.store.vitals().await?;
-    // Taken away whatever came of it: the Redis may be somebody's.
+    // Removed in any case: the Redis may belong to somebody.
     let set = fixture.store.set(keys, &body).await;
     let after = fixture.store.vitals().await;
     fixture.store.unset(keys).await?;
@@ -111,7 +112,8 @@ pub(super) async fn set(fixture: &Fixture, keys: u64) -> Result<f64, Failure> {
     Ok((after.cpu_us - before.cpu_us) / keys.max(1) as f64)
 }
 
-/// Sends so many requests to a place of their own, and reads and acknowledges them as an ingest does: how many a second.
+/// Sends this many requests to a separate destination, reads and acknowledges them as an ingest
+/// does, and returns the rate.
 pub(super) async fn source(fixture: &mut Fixture, jobs: u64) -> Result<f64, Failure> {
     fixture.environment.declare(&[SOURCE], Role::Ingest).await?;
     fixture.new_round();
@@ -120,7 +122,7 @@ pub(super) async fn source(fixture: &mut Fixture, jobs: u64) -> Result<f64, Fail
     let own = source_options(&settings.ingest["main"], &settings.limits);
     let options = SourceOptions { topic: SOURCE.to_owned(), group: "source".to_owned(), ..own };
     let source = fixture.environment.broker().source(options).await?;
-    // From the first batch on: opening is no part of it, and so is not the batch that ends it.
+    // The rate starts at the first batch, so that neither opening nor that batch counts.
     let (mut began_us, mut first, mut read) = (0, 0, 0);
     while read < jobs {
         let Some(batch) = clock::timeout(TIMEOUT, source.recv()).await else {

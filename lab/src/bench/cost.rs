@@ -1,22 +1,22 @@
-//! What the parties of a measurement cost: CPU time and memory of each, from one moment to another.
+//! CPU time and memory of Dwell, Redis, the broker and the load generator over an interval.
 
 use super::metric::{self, Run};
 use dwell::store::redis_stats::RedisStats;
 use dwell_testkit::usage::Usage;
 
-/// What every fixture has used so far.
+/// What each of them has used so far.
 #[derive(Debug, Clone)]
 pub(super) struct Meter {
     pub(super) dwell: Option<Usage>,
     pub(super) broker: Option<Usage>,
     pub(super) generator: Option<Usage>,
-    /// By Redis's own word.
+    /// As Redis reports it.
     pub(super) vitals: RedisStats,
-    /// When, epoch µs.
+    /// The time, epoch µs.
     pub(super) at_us: i64,
 }
 
-/// CPU time of every fixture from one moment to another, µs.
+/// The CPU time over an interval, µs.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Cost {
     pub(super) dwell_us: Option<f64>,
@@ -28,7 +28,7 @@ pub(super) struct Cost {
 }
 
 impl Meter {
-    /// The cost from `before` to this.
+    /// The cost since `before`.
     #[allow(clippy::cast_precision_loss, reason = "µs of one run")]
     pub(super) fn since(&self, before: &Meter) -> Cost {
         let us = |now: Option<Usage>, before: Option<Usage>| Some((now? - before?).cpu_s() * 1e6);
@@ -43,7 +43,7 @@ impl Meter {
 }
 
 impl Cost {
-    /// Notes what one of so many jobs cost Redis, Dwell and the broker.
+    /// Notes the cost of one job for Redis, Dwell and the broker.
     #[allow(clippy::cast_precision_loss, reason = "jobs of one run")]
     pub(super) fn note_per_job(&self, run: &mut Run, jobs: u64) {
         let each = |us: f64| us / jobs.max(1) as f64;
@@ -52,12 +52,12 @@ impl Cost {
         run.note_known(&metric::BROKER_CPU, self.broker_us.map(each));
     }
 
-    /// CPU of Dwell and of Redis, percent of one core, over the whole time.
+    /// CPU of Dwell and of Redis over the whole time, percent of one core.
     pub(super) fn cores(&self) -> (Option<f64>, f64) {
         self.cores_over(self.took_us)
     }
 
-    /// The same where the work took only so long of it, µs.
+    /// As above, for work that took this part of the time, µs.
     pub(super) fn cores_over(&self, took_us: f64) -> (Option<f64>, f64) {
         let percent = |us: f64| if took_us > 0.0 { us / took_us * 100.0 } else { 0.0 };
         (self.dwell_us.map(percent), percent(self.redis_us))

@@ -1,4 +1,5 @@
-//! How fast jobs leave that are all due at one instant, and how that compares with a bare relay and with the scripts alone.
+//! The drain rate of jobs that are all due at one instant, compared with a bare relay and with the
+//! scripts alone.
 
 use super::cost::Cost;
 use super::metric::{self, Run, over};
@@ -10,11 +11,11 @@ use super::{IN, Options, baseline, ms, per_second, relay};
 use dwell::clock;
 use dwell_testkit::environment::Failure;
 
-/// Jobs that go through first: connections, consumers and scripts are warm, and the rate is known.
+/// Jobs for the warm-up: they open connections and load scripts, and show the rate.
 const WARM_UP: u64 = 2000;
-/// Between the moment when all jobs wait and the instant at which they are due, ms.
+/// The pause between the last stored job and the due instant, ms.
 const CALM_MS: i64 = 500;
-/// How often the instant is set anew because jobs were not accepted before it.
+/// How often the due instant is postponed because jobs were not accepted before it.
 const ROUNDS: u32 = 4;
 
 /// One drain.
@@ -26,16 +27,17 @@ pub(super) struct Drained {
     pub(super) per_s: f64,
     /// From the due instant to the first arrival.
     pub(super) first_ms: f64,
-    /// What came of them.
+    /// The result of the jobs.
     pub(super) result: RoundResult,
-    /// From the first sent to the last settled.
+    /// From the first sent job to the last settled one.
     pub(super) cost: Cost,
 }
 
-/// Sends `jobs` jobs that are due at one instant, and measures from there; `beside`: the bare relay, the scripts alone and a SET in the same run.
+/// Sends `jobs` jobs that are due at one instant and measures from that instant; `beside`: adds the
+/// bare relay, the scripts alone and a SET.
 ///
 /// # Errors
-/// The servers or the connectors failed. Faults of the jobs are in the result.
+/// The servers or the connectors failed. Wrong jobs are in the result.
 pub async fn run(options: &Options, jobs: u64, beside: bool) -> Result<(Run, Machine), Failure> {
     let mut fixture = Fixture::running(options).await?;
     let mut run = Run::default();
@@ -76,7 +78,7 @@ pub async fn run(options: &Options, jobs: u64, beside: bool) -> Result<(Run, Mac
     Ok((run, fixture.stop().await?))
 }
 
-/// Lets some jobs through; how many a second, and what came of them.
+/// Runs some jobs, and returns their rate and their result.
 pub(super) async fn warm_up(fixture: &mut Fixture, jobs: u64) -> Result<(f64, RoundResult), Failure> {
     let warm = jobs.min(WARM_UP);
     fixture.new_round();
@@ -92,9 +94,9 @@ pub(super) async fn warm_up(fixture: &mut Fixture, jobs: u64) -> Result<(f64, Ro
     Ok((rate, result))
 }
 
-/// One drain, where jobs are known to pass at `warm_rate` at least.
+/// One drain of jobs that are stored at `warm_rate` at least.
 pub(super) async fn once(fixture: &mut Fixture, jobs: u64, warm_rate: f64) -> Result<Drained, Failure> {
-    // A cold process is slower than a warm one, so that this is ample.
+    // A cold process is slower than a warm one, so this time is ample.
     #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, reason = "some seconds")]
     let mut lead_ms = 2000 + (jobs as f64 / warm_rate * 1000.0) as i64;
     let others = fixture.store.waiting().await?;

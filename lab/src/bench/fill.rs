@@ -1,4 +1,5 @@
-//! Fills the store with jobs as an ingest would make them, straight through the script `schedule`, over several connections.
+//! Fills the store with jobs as an ingest would, with the script `schedule`, over several
+//! connections.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,27 +16,28 @@ use dwell::request::{Request, Rules, Schedule, parse};
 use dwell::store::{Store, Unobserved};
 use dwell_testkit::environment::{Environment, Failure};
 
-/// Connections, each with a batch on its way.
+/// Connections, each with one batch in flight.
 const LINES: u64 = 4;
-/// Jobs in a batch: as many as an ingest hands over at once.
+/// Jobs in a batch: as many as an ingest passes on at once.
 const BATCH: u64 = 1024;
-/// Jobs that only wait are due so much later, ms: an hour, and spread over another.
+/// The delay of jobs that only wait, ms: an hour, spread over another hour.
 const FAR_MS: i64 = 3_600_000;
-/// Ledgers count their rounds from below.
+/// The number of this round. Other rounds count up from zero.
 const ROUND: u64 = u64::MAX;
 
-/// What jobs to make.
+/// The jobs to create.
 #[derive(Clone)]
 pub(super) struct Order {
     pub(super) jobs: u64,
     pub(super) body: usize,
     pub(super) kind: &'static str,
-    /// When the earliest is due, epoch ms, and over which span the others are spread, ms.
+    /// The earliest due time, epoch ms, and the span over which the others are spread, ms.
     pub(super) due_ms: i64,
     pub(super) spread_ms: i64,
 }
 
-/// Puts `options.pending` jobs into the namespace of the instances, that are due when all is over; how many a second.
+/// Stores `options.pending` jobs, due after the measurement, in the namespace of the instances.
+/// Returns the rate.
 pub(super) async fn far(environment: &Environment, options: &Options) -> Result<f64, Failure> {
     let (jobs, body, kind) = (options.pending, options.body, options.broker.as_str());
     let order = Order { jobs, body, kind, due_ms: clock::wall_ms() + FAR_MS, spread_ms: FAR_MS };
@@ -45,7 +47,7 @@ pub(super) async fn far(environment: &Environment, options: &Options) -> Result<
     Ok(rate)
 }
 
-/// Puts jobs into a namespace; how many a second.
+/// Stores jobs in a namespace. Returns the rate.
 pub(super) async fn fill(environment: &Environment, redis: &Redis, order: &Order, say: fn(&str)) -> Result<f64, Failure> {
     let rules = Arc::new(Rules::new(environment.settings(), "main").map_err(Failure::Unexpected)?);
     let next = Arc::new(AtomicU64::new(0));
@@ -74,14 +76,14 @@ pub(super) async fn fill(environment: &Environment, redis: &Redis, order: &Order
     Ok(per_second(order.jobs, clock::wall_us() - began))
 }
 
-/// What an ingest makes of the messages of these numbers.
+/// The requests that an ingest makes of the messages with these numbers.
 pub(super) fn schedules(rules: &Rules, order: &Order, numbers: std::ops::Range<u64>) -> Result<Vec<Schedule>, Failure> {
     numbers
         .map(|number| {
             let spread = if order.spread_ms > 0 { rand::random_range(0..order.spread_ms) } else { 0 };
             let message = Message {
                 destination: Destination::new(IN),
-                // AMQP has none: there an id is drawn.
+                // AMQP messages have no number: their id is random.
                 position: (order.kind != "amqp").then(|| Position { log: IN.to_owned(), partition: 0, offset: number }),
                 ..request(body(ROUND, number, order.body), order.due_ms + spread)
             };

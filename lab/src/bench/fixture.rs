@@ -1,4 +1,5 @@
-//! The parties of a measurement: servers, instances, a producer, a consumer, and the round between these two.
+//! The fixture of a measurement: servers, instances, a producer, a consumer, and the round between
+//! these two.
 
 use std::sync::Arc;
 
@@ -18,14 +19,14 @@ use dwell_testkit::environment::{Environment, Failure, Store as StoreOf};
 use dwell_testkit::servers::{DwellServer, RedisOptions};
 use dwell_testkit::usage::Usage;
 
-/// How long Redis may write an append-only file anew, or a snapshot, before it is measured all the same.
+/// The longest wait for Redis to finish a rewrite of its append-only file or a snapshot.
 const SAVING: std::time::Duration = std::time::Duration::from_secs(900);
 
-/// Everybody who takes part.
+/// The fixture.
 pub(super) struct Fixture {
     pub(super) environment: Environment,
     pub(super) dwells: Vec<DwellServer>,
-    /// To fill, to count what waits and to ask Redis what it spends; not the store of the instances.
+    /// Fills, counts and asks Redis for its statistics. The instances have stores of their own.
     pub(super) store: Store,
     pub(super) producer: Producer,
     pub(super) consumer: Consumer,
@@ -36,12 +37,12 @@ pub(super) struct Fixture {
 }
 
 impl Fixture {
-    /// Servers, producer and consumer; no instance runs yet, and nothing waits.
+    /// Starts servers, producer and consumer. No instance runs yet, and no job waits.
     pub(super) async fn prepare(options: &Options) -> Result<Fixture, Failure> {
         let store = match &options.redis {
             Some(url) => StoreOf::At(url.clone()),
             None => {
-                // What keeps Redis for more than 20 ms is kept by it, for `slow_calls`.
+                // Redis logs calls above 20 ms, for `slow_calls`.
                 let more = vec![("slowlog-log-slower-than".to_owned(), "20000".to_owned())];
                 StoreOf::Private(RedisOptions { appendonly: options.aof.into(), more, ..RedisOptions::default() })
             }
@@ -54,7 +55,8 @@ impl Fixture {
         let machine = Machine::of(&environment, &store).await?;
         let round = Arc::new(Mutex::new(Round::new(0, options.body)));
         let seen = round.clone();
-        // What a consumer costs the broker is not what is measured, and the clients of others acknowledge nothing either.
+        // The cost of the consumer's acknowledgements must not count, and the clients of other
+        // schedulers do not acknowledge either.
         let consumer = Consumer::open(environment.broker(), OUT, Acks::None, move |at_us, messages| {
             let mut round = seen.lock();
             messages.iter().for_each(|message| round.arrived(&message.body, at_us));
@@ -65,7 +67,7 @@ impl Fixture {
         Ok(Fixture { environment, dwells, store, producer, consumer, round, machine, options: options.clone(), rounds: 0 })
     }
 
-    /// The same with instances that run, and what `options.pending` asks for in the store.
+    /// As [`Fixture::prepare`], with running instances and `options.pending` jobs in the store.
     pub(super) async fn running(options: &Options) -> Result<Fixture, Failure> {
         let mut fixture = Self::prepare(options).await?;
         fixture.fill().await?;
@@ -73,7 +75,7 @@ impl Fixture {
         Ok(fixture)
     }
 
-    /// Puts the jobs that shall wait into the store; how many a second.
+    /// Stores the jobs that only wait. Returns the rate.
     pub(super) async fn fill(&mut self) -> Result<Option<f64>, Failure> {
         if self.options.pending == 0 {
             return Ok(None);
@@ -91,18 +93,18 @@ impl Fixture {
         Ok(())
     }
 
-    /// Begins a new round: what arrives of the one before does not count any more.
+    /// Starts a new round: later arrivals of the previous round do not count.
     pub(super) fn new_round(&mut self) {
         self.rounds += 1;
         *self.round.lock() = Round::new(self.rounds, self.options.body);
     }
 
-    /// Enters jobs that are due at one time, and sends them.
+    /// Enters jobs with one due time, and sends them.
     pub(super) async fn send(&mut self, to: &str, jobs: u64, due_ms: i64) -> Result<(), Failure> {
         self.send_due(to, (0..jobs).map(move |_| due_ms)).await
     }
 
-    /// As [`Fixture::send`], one for each of these times.
+    /// As [`Fixture::send`], with a due time for each job.
     pub(super) async fn send_due(&mut self, to: &str, dues_ms: impl Iterator<Item = i64> + Send + 'static) -> Result<(), Failure> {
         let round = self.round.clone();
         let messages = dues_ms.map(move |due_ms| request(round.lock().enter(due_ms), due_ms));
@@ -110,7 +112,7 @@ impl Fixture {
         self.producer.flush().await
     }
 
-    /// Waits until so many jobs arrived, or none for too long.
+    /// Waits for this many arrivals, or until none arrives for too long.
     pub(super) async fn arrived(&mut self, jobs: u64) -> Result<(), Failure> {
         let (mut count, mut since) = (0, clock::now());
         loop {
@@ -131,7 +133,8 @@ impl Fixture {
         Ok(())
     }
 
-    /// Waits until the store holds so many jobs, or until `deadline_ms` (epoch). True: it does, and there is time left.
+    /// Waits until the store holds this many jobs; false if it does not before `deadline_ms`
+    /// (epoch).
     pub(super) async fn stored(&self, jobs: u64, deadline_ms: i64) -> Result<bool, Failure> {
         loop {
             let waiting = self.store.waiting().await?;
@@ -145,7 +148,7 @@ impl Fixture {
         }
     }
 
-    /// Waits while Redis writes its data anew: that is no part of what is measured.
+    /// Waits for Redis to finish a rewrite or a snapshot, which must not count.
     pub(super) async fn saved(&self) -> Result<RedisStats, Failure> {
         let began = clock::now();
         loop {
@@ -185,7 +188,7 @@ impl Fixture {
         (self.options.say)(text);
     }
 
-    /// Ends everybody, in order.
+    /// Stops all processes in order.
     pub(super) async fn stop(mut self) -> Result<Machine, Failure> {
         for dwell in &mut self.dwells {
             dwell.stop().await?;
@@ -196,7 +199,7 @@ impl Fixture {
     }
 }
 
-/// A request as producers send it. Ids are left to Dwell.
+/// A request as producers send it. Dwell makes the id.
 pub(super) fn request(body: bytes::Bytes, due_ms: i64) -> Message {
     Message::new(body).with_header("delay-until", due_ms.to_string()).with_header("delay-target", OUT)
 }

@@ -1,4 +1,5 @@
-//! How fast requests come in: from the broker to the store, acknowledged. `dwell-lab bench schedule`.
+//! The ingest rate: requests from the broker to the store, acknowledged. `dwell-lab bench
+//! schedule`.
 
 use super::fixture::Fixture;
 use super::machine::Machine;
@@ -7,10 +8,11 @@ use super::{IN, LOOK, Options, TIMEOUT, baseline, per_second};
 use dwell::clock;
 use dwell_testkit::environment::Failure;
 
-/// Jobs are due when all is over, ms.
+/// The delay of the jobs, which must not fall due during the measurement, ms.
 const FAR_MS: i64 = 3_600_000;
 
-/// `jobs` requests wait on the broker when the instances start, and as many are then sent while they run; `beside`: the source and the script alone.
+/// Starts the instances on a backlog of `jobs` requests, then sends as many while they run;
+/// `beside`: adds the source and the script alone.
 ///
 /// # Errors
 /// The servers or the connectors failed.
@@ -49,13 +51,14 @@ pub async fn run(options: &Options, jobs: u64, beside: bool) -> Result<(Run, Mac
     fixture.send(IN, jobs, due_ms).await?;
     waits(&fixture, others + jobs, jobs).await?;
     run.note(&metric::ACCEPT, per_second(jobs, clock::wall_us() - began));
-    // None of them is due.
+    // No job is due yet.
     run.result += fixture.round.lock().result(clock::wall_ms());
     fixture.note_memory(&mut run);
     Ok((run, fixture.stop().await?))
 }
 
-/// Waits until `jobs` more than `others` are stored: how many a second, from the first look at which there were some.
+/// Waits until `jobs` more than `others` are stored. Returns the rate since the first check that
+/// saw one.
 async fn waits(fixture: &Fixture, others: u64, jobs: u64) -> Result<f64, Failure> {
     let (mut first, mut seen, mut moved) = (None, others, clock::now());
     loop {
@@ -69,7 +72,8 @@ async fn waits(fixture: &Fixture, others: u64, jobs: u64) -> Result<f64, Failure
             return Err(Failure::Unexpected(format!("{} jobs are stored of {jobs} requests", waiting - others)));
         }
         if waiting == others + jobs {
-            // All at the first look: too few for a rate, and the time between two looks is all that is known.
+            // All jobs were stored at the first check: the interval between two checks is the only
+            // known time.
             let (since, had) = first.filter(|(_, had)| *had < waiting).unwrap_or((now_us - 1000 * i64::from(LOOK.subsec_millis()), others));
             return Ok(per_second(waiting - had, now_us - since));
         }

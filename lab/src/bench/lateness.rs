@@ -1,5 +1,6 @@
-//! How late jobs are at a steady rate, while many others wait. An open loop: each job is sent when it is its turn, whatever became of those
-//! before it, and its lateness counts from its due time, so that no stall hides behind jobs that were not sent.
+//! The lateness of jobs at a steady rate while others wait. An open loop: each job is sent at its
+//! time, whatever happened to earlier ones. Lateness counts from the due time, so that a stall
+//! cannot hide behind jobs that were not sent.
 
 use std::time::Duration;
 
@@ -13,21 +14,22 @@ use super::{IN, Options, drain};
 use dwell::clock;
 use dwell_testkit::environment::Failure;
 
-/// A job is sent at least so long before it is due, ms.
+/// The least time between sending and due time, ms.
 const LEAD_MS: std::ops::RangeInclusive<i64> = 1000..=3000;
-/// How often the producer looks whether a job is to be sent.
+/// The interval at which the producer sends the jobs that are next.
 const BEAT: Duration = Duration::from_millis(5);
-/// Jobs by which the drain rate is found of which half is asked for.
+/// The number of jobs of the drain that the rate `half` comes from.
 const DRAIN_JOBS: u64 = 50_000;
 
-/// Jobs due a second.
+/// The rate of due jobs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rate {
-    /// So many.
+    /// Jobs a second.
     Of(u64),
-    /// Half of what a drain just before does a second, while as many come in.
+    /// Half of the drain rate just before; requests arrive at the same rate.
     Half,
-    /// The same, but all of them are stored before the first is due, as in that drain: nothing comes in meanwhile.
+    /// Half of the drain rate; all jobs are stored before the first is due, so that no requests
+    /// arrive meanwhile.
     HalfStored,
 }
 
@@ -54,10 +56,11 @@ impl std::fmt::Display for Rate {
     }
 }
 
-/// Fills the store with `options.pending` jobs, then sends jobs so that `rate` a second are due for `secs` seconds.
+/// Fills the store with `options.pending` jobs, then sends jobs so that `rate` a second are due for
+/// `secs` seconds.
 ///
 /// # Errors
-/// The servers or the connectors failed. Faults of the jobs are in the result.
+/// The servers or the connectors failed. Wrong jobs are in the result.
 pub async fn run(options: &Options, rate: Rate, secs: u64) -> Result<(Run, Machine), Failure> {
     let mut fixture = Fixture::running(options).await?;
     let mut run = Run::default();
@@ -91,7 +94,7 @@ pub async fn run(options: &Options, rate: Rate, secs: u64) -> Result<(Run, Machi
     };
     run.result += result;
     run.note_lateness(&lateness);
-    // Not over the time before the first is due.
+    // The time before the first due job does not count.
     #[allow(clippy::cast_precision_loss, reason = "some seconds")]
     let (dwell, redis) = cost.cores_over(secs as f64 * 1e6);
     #[allow(clippy::cast_precision_loss, reason = "jobs of one run")]
@@ -105,7 +108,7 @@ pub async fn run(options: &Options, rate: Rate, secs: u64) -> Result<(Run, Machi
     Ok((run, fixture.stop().await?))
 }
 
-/// Sends each job when it is its turn. Says how late it was with that.
+/// Sends each job at its time. Returns the lateness of sending.
 async fn steady(fixture: &mut Fixture, rate: u64, secs: u64) -> Result<Percentiles, Failure> {
     let start_ms = clock::wall_ms() + LEAD_MS.end() + 100;
     let mut plan: Vec<(i64, i64)> = dues(start_ms, rate, secs).map(|due_ms| (due_ms - rand::random_range(LEAD_MS), due_ms)).collect();
@@ -130,7 +133,7 @@ async fn steady(fixture: &mut Fixture, rate: u64, secs: u64) -> Result<Percentil
     Ok(sending.percentiles())
 }
 
-/// Stores all jobs, before the first is due.
+/// Stores all jobs before the first is due.
 async fn stored(fixture: &mut Fixture, rate: u64, secs: u64, accept_per_s: f64) -> Result<(), Failure> {
     let jobs = rate * secs;
     #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, reason = "some seconds")]
@@ -145,7 +148,7 @@ async fn stored(fixture: &mut Fixture, rate: u64, secs: u64, accept_per_s: f64) 
     Err(Failure::Unexpected(format!("{jobs} jobs were not accepted within {lead_ms} ms")))
 }
 
-/// When each is due.
+/// The due time of each job.
 fn dues(start_ms: i64, rate: u64, secs: u64) -> impl Iterator<Item = i64> + Send + 'static {
     (0..rate * secs).map(move |job| start_ms + i64::try_from(job * 1000 / rate).unwrap_or(i64::MAX))
 }

@@ -1,4 +1,4 @@
-//! What was measured on: cores, memory and versions. No names of hosts.
+//! The machine of a measurement: cores, memory and versions, without host names.
 
 use std::fs;
 
@@ -12,13 +12,13 @@ use dwell_testkit::environment::{Environment, Failure};
 pub struct Machine {
     /// Cores that this process may use.
     pub cores: usize,
-    /// What the processor calls itself; empty where the system does not tell.
+    /// The name of the processor; empty if unknown.
     pub processor: String,
-    /// Memory, bytes; 0 where the system does not tell.
+    /// Memory, bytes; 0 if unknown.
     pub memory: u64,
     /// `linux x86_64`
     pub system: String,
-    /// This program: its version, and whether it was built for speed.
+    /// This program: its version and its build profile.
     pub dwell: String,
     /// Redis's name and version.
     pub redis: String,
@@ -27,7 +27,7 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// This one, with the servers of this environment.
+    /// This machine, with the servers of this environment.
     ///
     /// # Errors
     /// Redis did not answer.

@@ -1,4 +1,4 @@
-//! What a waiting job costs Redis, and how much memory Dwell takes when large bodies come and go as fast as they can.
+//! The memory of a waiting job in Redis, and the memory of Dwell under a load of large bodies.
 
 use super::fixture::Fixture;
 use super::machine::Machine;
@@ -8,24 +8,24 @@ use dwell::clock;
 use dwell_testkit::environment::Failure;
 use dwell_testkit::usage::Usage;
 
-/// Bytes of an id that Dwell makes.
+/// Bytes of a generated id.
 const ID: usize = 32;
 
 /// Large bodies, all due at one instant.
 #[derive(Debug, Clone, Copy)]
 pub struct Load {
-    /// How many.
+    /// The number of bodies.
     pub jobs: u64,
     /// Bytes of each.
     pub body: usize,
 }
 
-/// Fills the store with `options.pending` jobs, then lets the load through.
+/// Fills the store with `options.pending` jobs, then runs the load.
 ///
 /// # Errors
-/// The servers or the connectors failed. Faults of the jobs are in the result.
+/// The servers or the connectors failed. Wrong jobs are in the result.
 pub async fn run(options: &Options, load: Load) -> Result<(Run, Machine), Failure> {
-    // The consumer's round is for the load: what waits never arrives.
+    // The consumer's round is that of the load: the waiting jobs never arrive.
     let mut fixture = Fixture::prepare(&Options { body: load.body, ..options.clone() }).await?;
     let mut run = Run::default();
     fixture.start().await?;
@@ -52,7 +52,7 @@ pub async fn run(options: &Options, load: Load) -> Result<(Run, Machine), Failur
     Ok((run, fixture.stop().await?))
 }
 
-/// Notes this of the instance that has the most of it.
+/// Notes the highest value of all instances.
 #[allow(clippy::cast_precision_loss, reason = "bytes of a process")]
 fn note_peak(fixture: &Fixture, run: &mut Run, kind: &'static metric::Metric, of: fn(&Usage) -> u64) {
     let most = fixture.pids().filter_map(|pid| Usage::of([pid])).map(|usage| of(&usage)).max();

@@ -1,18 +1,18 @@
-//! What is measured: every figure with its unit and what it means, in one place for tables, JSON and pages.
+//! The metrics: name, unit and meaning, in one place for tables, JSON and pages.
 
 use serde::{Deserialize, Serialize};
 
 use super::percentiles::Percentiles;
 use super::round::RoundResult;
 
-/// A kind of figure.
+/// A metric.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Metric {
-    /// Its name in JSON; tables show it without the underscores.
+    /// The name in JSON; tables show it without underscores.
     pub name: &'static str,
     /// Its unit.
     pub unit: Unit,
-    /// What it is, in a sentence.
+    /// The meaning, in a sentence.
     pub means: &'static str,
 }
 
@@ -34,7 +34,7 @@ pub enum Unit {
     /// Bytes.
     #[serde(rename = "B")]
     Bytes,
-    /// Of one.
+    /// A ratio.
     #[serde(rename = "x")]
     Ratio,
     /// Percent of one core.
@@ -48,7 +48,7 @@ pub enum Unit {
 macro_rules! kinds {
     ($($constant:ident $name:literal $unit:ident $means:literal;)*) => {
         $(#[doc = $means] pub const $constant: Metric = Metric { name: $name, unit: Unit::$unit, means: $means };)*
-        /// Every kind of figure, in the order in which the pages explain them.
+        /// Every metric, in the order of the pages.
         pub const KINDS: &[&Metric] = &[$(&$constant),*];
     };
 }
@@ -101,32 +101,33 @@ kinds! {
     IDLE_REDIS "idle_redis" Percent "CPU of Redis meanwhile, of one core.";
 }
 
-/// What one run came to.
+/// The result of one run.
 #[derive(Debug, Default)]
 pub struct Run {
-    /// The figures, in the order of a table. One kind may stand several times: each counts as a run.
+    /// The values in the order of a table. A metric that occurs several times counts as several
+    /// runs.
     pub figures: Vec<(&'static Metric, f64)>,
-    /// What came of the jobs; several rounds are one result.
+    /// The result of the jobs of all rounds.
     pub result: RoundResult,
 }
 
 impl Run {
-    /// Notes a figure.
+    /// Notes a value.
     pub fn note(&mut self, kind: &'static Metric, value: f64) {
         self.figures.push((kind, value));
     }
 
-    /// Notes a figure where it is known.
+    /// Notes a value if it is known.
     pub fn note_known(&mut self, kind: &'static Metric, value: Option<f64>) {
         self.figures.extend(value.map(|value| (kind, value)));
     }
 
-    /// Notes our figure over a peer's.
+    /// Notes the ratio of our value to a peer's.
     pub fn note_ratio(&mut self, ours: f64, theirs: f64) {
         self.note(&OVER_PEER, over(ours, theirs));
     }
 
-    /// Notes how late jobs were.
+    /// Notes the lateness of the jobs.
     pub fn note_lateness(&mut self, late: &Percentiles) {
         let Percentiles { p50_ms, p90_ms, p99_ms, p999_ms, max_ms, .. } = *late;
         let kinds: [(&'static Metric, f64); 5] =
@@ -134,26 +135,26 @@ impl Run {
         self.figures.extend(kinds);
     }
 
-    /// What was noted last of a kind.
+    /// The last value of a metric.
     #[must_use]
     pub fn value(&self, kind: &Metric) -> Option<f64> {
         self.figures.iter().rev().find(|(noted, _)| *noted == kind).map(|(_, value)| *value)
     }
 }
 
-/// The kind of this name.
+/// The metric of this name.
 #[must_use]
 pub fn kind_of(name: &str) -> Option<&'static Metric> {
     KINDS.iter().copied().find(|kind| kind.name == name)
 }
 
-/// What two parts allow that take their time one after the other, or on the same cores: 1 / (1/a + 1/b).
+/// The rate of two parts that run one after the other, or share the cores: 1 / (1/a + 1/b).
 #[must_use]
 pub fn ceiling(a: f64, b: f64) -> f64 {
     if a > 0.0 && b > 0.0 { 1.0 / (1.0 / a + 1.0 / b) } else { 0.0 }
 }
 
-/// `a` over `b`; zero where there is nothing to compare with.
+/// `a` / `b`, or zero if `b` is zero.
 #[must_use]
 pub fn over(a: f64, b: f64) -> f64 {
     if b > 0.0 { a / b } else { 0.0 }

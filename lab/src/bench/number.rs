@@ -1,8 +1,8 @@
-//! Numbers for people: as many digits as mean something, thousands apart, with their unit.
+//! Numbers for people: significant digits, thousands separators, unit.
 
 use super::metric::Unit;
 
-/// A figure for people, with its unit.
+/// A value with its unit.
 pub(super) fn show(value: f64, unit: Unit) -> String {
     let unit_word = match unit {
         Unit::PerSecond => "/s",
@@ -18,7 +18,7 @@ pub(super) fn show(value: f64, unit: Unit) -> String {
     format!("{}{unit_word}", number(value, unit))
 }
 
-/// Three digits that mean something, or so; thousands apart.
+/// About three significant digits, with thousands separators.
 pub(super) fn number(value: f64, unit: Unit) -> String {
     let (value, unit) = match unit {
         Unit::Bytes if value >= f64::from(10 << 20) => (value / f64::from(1 << 20), Unit::Ms),
@@ -35,7 +35,7 @@ pub(super) fn number(value: f64, unit: Unit) -> String {
     let (whole, rest) = text.split_at(text.find('.').unwrap_or(text.len()));
     let mut grouped = String::new();
     for (place, digit) in whole.chars().enumerate() {
-        // Only from five digits on, as is usual.
+        // Separators from five digits on, as is usual.
         if place > 0 && whole.len() > 4 && (whole.len() - place) % 3 == 0 && !grouped.ends_with('-') {
             grouped.push(' ');
         }
@@ -44,7 +44,7 @@ pub(super) fn number(value: f64, unit: Unit) -> String {
     grouped + rest
 }
 
-/// A count for people, thousands apart.
+/// A count with thousands separators.
 #[must_use]
 #[allow(clippy::cast_precision_loss, reason = "for people")]
 pub(super) fn number_of(count: u64) -> String {

@@ -1,6 +1,7 @@
-//! Pages of what was measured: performance.md with its pictures, and one self-contained HTML file.
+//! The pages of the measurements: performance.md with its plots, and one self-contained HTML file.
 //!
-//! - `blocks`: what stands on a page; [`plots`]: the pictures; `beside`: peers; `markdown` and `html`: the two ways to write a page down.
+//! - `blocks`: the contents of a page; [`plots`]: the plots; `comparison`: peers; `markdown` and
+//!   `html`: the two formats.
 
 mod blocks;
 mod comparison;
@@ -18,13 +19,14 @@ use dwell_testkit::environment::Failure;
 /// The measured part of performance.md.
 const MEASURED: Markers =
     Markers { begin: "<!-- measured: written by `dwell-lab bench report`, changes are lost -->", end: "<!-- measured: end -->" };
-/// The page where there is none yet.
+/// The page if there is none yet.
 const PAGE: &str = "# Performance\n\n`make bench` measures this on your machine.\n\n";
 
-/// Reads lines of JSON, those of peers too, and writes `docs`/performance.md with `docs`/images, and `html`, where they are asked for.
+/// Reads lines of JSON, and those of peers, and writes `docs`/performance.md with `docs`/images,
+/// and `html`, as asked.
 ///
 /// # Errors
-/// A file cannot be read or written, or a line is no report.
+/// A file cannot be read or written, or a line is not a report.
 pub fn write(lines: &[PathBuf], peers: Option<&Path>, docs: Option<&Path>, html: Option<&Path>) -> Result<(), Failure> {
     let mut reports: Vec<Report> = Vec::new();
     for path in lines {
@@ -33,7 +35,7 @@ pub fn write(lines: &[PathBuf], peers: Option<&Path>, docs: Option<&Path>, html:
             let report: Report = serde_json::from_str(line).map_err(|error| {
                 Failure::Unexpected(format!("{} line {number} is no report of `dwell-lab bench -o json`: {error}", path.display()))
             })?;
-            // Runs of the same may come in several lines.
+            // Runs of one setup may be on several lines.
             if !reports.iter_mut().any(|other| other.merge(&report)) {
                 reports.push(report);
             }

@@ -1,23 +1,23 @@
-//! How times spread: percentiles of a histogram.
+//! Percentiles of latencies.
 
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
-/// The longest time that is told from longer ones, µs: a day.
+/// The longest recorded latency, µs: a day.
 const LONGEST_US: u64 = 86_400_000_000;
 
-/// Latencies in µs, counted.
+/// A histogram of latencies, µs.
 #[derive(Debug)]
 pub struct Latencies {
     histogram: Histogram<u64>,
 }
 
-/// Percentiles in ms.
+/// Percentiles, ms.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct Percentiles {
-    /// How many were counted.
+    /// The number of latencies.
     pub count: u64,
-    /// Half of them are at most this, ms.
+    /// The median, ms.
     pub p50_ms: f64,
     /// 90 %, ms.
     pub p90_ms: f64,
@@ -25,7 +25,7 @@ pub struct Percentiles {
     pub p99_ms: f64,
     /// 99.9 %, ms.
     pub p999_ms: f64,
-    /// The longest, ms.
+    /// The maximum, ms.
     pub max_ms: f64,
 }
 
@@ -36,19 +36,19 @@ impl Default for Latencies {
 }
 
 impl Latencies {
-    /// None yet.
+    /// An empty histogram.
     #[must_use]
     pub fn new() -> Self {
-        // Three digits of any time from 1 µs to a day: bounds that the histogram takes.
+        // Three digits of any time from 1 µs to a day: valid bounds of a histogram.
         Latencies { histogram: Histogram::new_with_bounds(1, LONGEST_US, 3).expect("1 < LONGEST_US / 2, and 3 digits are at most 5") }
     }
 
-    /// One more, in µs; a negative one counts as zero.
+    /// Adds a latency, µs; a negative one counts as zero.
     pub fn add(&mut self, us: i64) {
         self.histogram.saturating_record(u64::try_from(us).unwrap_or(0));
     }
 
-    /// How they spread.
+    /// The percentiles.
     #[must_use]
     #[allow(clippy::cast_precision_loss, reason = "a day has fewer µs than 2^53")]
     pub fn percentiles(&self) -> Percentiles {

@@ -1,4 +1,5 @@
-//! Line plots as SVG, readable on light and on dark: colours are named in a style that follows the reader's theme.
+//! Line plots as SVG, readable in light and dark themes: the colours come from a style that follows
+//! the reader's theme.
 
 use plotters::coord::Shift;
 use plotters::coord::combinators::BindKeyPoints;
@@ -10,22 +11,22 @@ use super::number::number_of;
 /// A line.
 #[derive(Debug, Clone)]
 pub struct Line {
-    /// What it is.
+    /// The label.
     pub name: String,
-    /// Its points, by x.
+    /// The points, sorted by x.
     pub points: Vec<(f64, f64)>,
 }
 
 /// A plot.
 #[derive(Debug, Clone)]
 pub struct Plot {
-    /// What it shows.
+    /// The title.
     pub title: String,
-    /// What the x axis is.
+    /// The label of the x axis.
     pub x: &'static str,
-    /// What the y axis is.
+    /// The label of the y axis.
     pub y: &'static str,
-    /// Whether powers of ten of y are as far from each other; x always is.
+    /// Whether the y axis is logarithmic; the x axis always is.
     pub log_y: bool,
     /// The lines.
     pub lines: Vec<Line>,
@@ -33,13 +34,14 @@ pub struct Plot {
 
 /// Width and height.
 const SIZE: (u32, u32) = (720, 400);
-/// Width of the lines' names beside the plot.
+/// The width of the labels beside the plot.
 const NAMES: u32 = 90;
-/// Stand-ins that the style replaces: plotters knows only fixed colours.
+/// Placeholders that the style replaces: plotters has only fixed colours.
 const INK: RGBColor = RGBColor(1, 1, 1);
 const GRID: RGBColor = RGBColor(2, 2, 2);
 const GROUND: RGBColor = RGBColor(3, 3, 3);
-/// As many lines as are told apart; readable on both grounds, also by those who confuse red and green.
+/// Colours that are distinguishable in both themes, also for readers with red-green colour
+/// blindness.
 const COLOURS: [(RGBColor, &str, &str); 6] = [
     (RGBColor(4, 4, 4), "#0b62c4", "#6cb0ff"),
     (RGBColor(5, 5, 5), "#b45309", "#ffb454"),
@@ -50,10 +52,10 @@ const COLOURS: [(RGBColor, &str, &str); 6] = [
 ];
 
 impl Plot {
-    /// The picture; `None` where there is nothing to draw.
+    /// The plot as SVG; `None` without points.
     ///
     /// # Errors
-    /// What cannot be drawn, as plotters says it.
+    /// An error of plotters.
     pub fn svg(&self) -> Result<Option<String>, String> {
         let points = || self.lines.iter().flat_map(|line| &line.points);
         let (Some(x), Some(y)) = (range(points().map(|point| point.0)), range(points().map(|point| point.1))) else { return Ok(None) };
@@ -61,7 +63,7 @@ impl Plot {
         let drawn = {
             let area = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
             if self.log_y {
-                // A power of ten below and above, so that the axis has marks.
+                // A power of ten below and above, so that the axis has labels.
                 let y = 10f64.powf(y.start.max(0.01).log10().floor())..10f64.powf(y.end.max(0.1).log10().ceil());
                 self.draw(&area, x, y.log_scale())
             } else {
@@ -82,7 +84,7 @@ impl Plot {
         let mut ticks: Vec<f64> = self.lines.iter().flat_map(|line| line.points.iter().map(|point| point.0)).collect();
         ticks.sort_unstable_by(f64::total_cmp);
         ticks.dedup();
-        // Names beside the plot, where they hide no line.
+        // Labels beside the plot, where they hide no line.
         let (left, right) = area.split_horizontally(SIZE.0 - NAMES);
         let mut chart = ChartBuilder::on(&left)
             .caption(&self.title, style(17))
@@ -114,14 +116,14 @@ impl Plot {
     }
 }
 
-/// The least and the most; `None` where there is nothing.
+/// The minimum and the maximum; `None` without values.
 fn range(values: impl Iterator<Item = f64>) -> Option<std::ops::Range<f64>> {
     values.fold(None, |range, value| {
         Some(range.map_or(value..value, |range: std::ops::Range<f64>| range.start.min(value)..range.end.max(value)))
     })
 }
 
-/// A number on an axis: thousands apart, and no digits that say nothing.
+/// A number on an axis.
 fn label(value: f64) -> String {
     if value >= 10.0 {
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a mark of an axis")]
@@ -131,7 +133,7 @@ fn label(value: f64) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// Names for the stand-ins, and what they are on light and on dark.
+/// The names of the placeholders, and their colours in both themes.
 fn themed(svg: &str) -> String {
     let (mut text, mut light, mut dark) = (svg.to_owned(), String::new(), String::new());
     let others = [(INK, "#1f2933", "#e5e7eb"), (GRID, "#d8dee6", "#3b4452"), (GROUND, "#ffffff", "#151a21")];

@@ -1,4 +1,5 @@
-//! A bare relay: source to sink, confirmed, acknowledged. What the connectors do without Dwell between them.
+//! A bare relay: source to sink, confirmed and acknowledged. The rate of the connectors without
+//! Dwell.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -14,28 +15,28 @@ use super::{OUT, Options, per_second};
 use dwell::clock;
 use dwell_testkit::environment::Failure;
 
-/// Where the messages wait that it moves.
+/// The queue that the relay reads.
 const RELAY: &str = "bench.relay";
-/// As many out at once as `delivery.max_in_flight` allows.
+/// The in-flight window: that of `delivery.max_in_flight`.
 const WINDOW: usize = 1024;
-/// Half of it, so that one batch is read while one is out.
+/// Half of the window, so that one batch is read while another is in flight.
 const BATCH: usize = WINDOW / 2;
 
-/// What it did.
+/// The result of the relay.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Relayed {
-    /// Messages a second, from the first arrival at the consumer to the last: opening is no part of it.
+    /// Messages a second, from the first arrival at the consumer to the last.
     pub(super) per_s: f64,
-    /// What came of them.
+    /// The result of the messages.
     pub(super) result: RoundResult,
-    /// CPU time of this process for one message, µs: the relay runs in it.
+    /// CPU time of this process for one message, µs.
     pub(super) cpu_us: Option<f64>,
 }
 
-/// The relay by itself, with as many messages.
+/// The relay alone, with this many messages.
 ///
 /// # Errors
-/// The servers or the connectors failed. Faults of the messages are in the result.
+/// The servers or the connectors failed. Wrong messages are in the result.
 pub async fn run(options: &Options, jobs: u64) -> Result<(Run, Machine), Failure> {
     let mut fixture = Fixture::prepare(options).await?;
     let relayed = once(&mut fixture, jobs).await?;
@@ -45,7 +46,7 @@ pub async fn run(options: &Options, jobs: u64) -> Result<(Run, Machine), Failure
     Ok((run, fixture.stop().await?))
 }
 
-/// Moves as many messages through the same connectors as the instances use, with nothing between source and sink.
+/// Moves this many messages through the connectors of the instances.
 pub(super) async fn once(fixture: &mut Fixture, jobs: u64) -> Result<Relayed, Failure> {
     fixture.environment.declare(&[RELAY], Role::Ingest).await?;
     fixture.new_round();
@@ -69,7 +70,8 @@ pub(super) async fn once(fixture: &mut Fixture, jobs: u64) -> Result<Relayed, Fa
     Ok(Relayed { per_s, result, cpu_us })
 }
 
-/// Moves messages until told to stop. Each batch is acknowledged once all of it is confirmed; there is nothing that retries.
+/// Moves messages until told to stop. Acknowledges a batch once all of it is confirmed; never
+/// retries.
 async fn relay(broker: BrokerConfig, from: String, to: Destination, stop: CancellationToken) -> Result<(), Failure> {
     let options = SourceOptions {
         topic: from,
@@ -98,7 +100,7 @@ async fn relay(broker: BrokerConfig, from: String, to: Destination, stop: Cancel
                     if outcome != Outcome::Confirmed {
                         return Err(Failure::Unexpected(format!("the relay: {outcome:?}")));
                     }
-                    // The place within the batch is in the lower half.
+                    // The lower half of the token is the index within the batch.
                     let id = BatchId(token >> 32);
                     let Some(left) = open.get_mut(&id) else { continue };
                     *left -= 1;

@@ -1,4 +1,4 @@
-//! What several runs came to: a line of JSON, from which pages are made, and a table for people.
+//! The report of several runs: a line of JSON for the pages, and a table for people.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,12 +10,12 @@ use super::metric::{Metric, Run, Unit};
 use super::number::{number, number_of, show};
 use super::round::RoundResult;
 
-/// What was set.
+/// The setup of a measurement.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Setup {
     /// `nats`, `kafka`, `amqp`
     pub broker: String,
-    /// Which Redis, and how it keeps its data.
+    /// Which Redis, and its persistence.
     pub redis: String,
     /// How many `dwell run`.
     pub instances: usize,
@@ -23,24 +23,25 @@ pub struct Setup {
     pub buckets: u16,
     /// Bytes of each body.
     pub body: usize,
-    /// Jobs, where a number of them is sent.
+    /// The number of sent jobs, if it is fixed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub jobs: Option<u64>,
-    /// Jobs that wait for later meanwhile.
+    /// Jobs that only wait.
     #[serde(default)]
     pub pending: u64,
-    /// Jobs due a second: a number, `half` of the drain rate, or `half-stored`: the same, all stored before.
+    /// Jobs due a second: a number, `half` of the drain rate, or `half-stored`: the same, with all
+    /// jobs stored before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate: Option<String>,
-    /// For how long, seconds.
+    /// The duration, seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secs: Option<u64>,
-    /// Large bodies that go through: how many, and bytes of each.
+    /// The load of large bodies: how many, and bytes of each.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub load: Option<(u64, usize)>,
 }
 
-/// A [`Setup::rate`] in words; `unit` stands behind a number.
+/// A [`Setup::rate`] in words; `unit` follows a number.
 #[must_use]
 pub fn words_of(rate: &str, unit: &str) -> String {
     match rate {
@@ -50,54 +51,54 @@ pub fn words_of(rate: &str, unit: &str) -> String {
     }
 }
 
-/// A figure over all runs.
+/// A metric over all runs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Figure {
-    /// Of which kind, by its name.
+    /// The name of the metric.
     pub name: String,
     /// Its unit.
     pub unit: Unit,
-    /// The middle one of all; of an even number the mean of both in the middle.
+    /// The median.
     pub median: f64,
-    /// The least.
+    /// The minimum.
     pub least: f64,
-    /// The most.
+    /// The maximum.
     pub most: f64,
-    /// Each, in the order in which they were measured.
+    /// The values in the order of the runs.
     pub runs: Vec<f64>,
 }
 
 /// A measurement of one setup.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Report {
-    /// Which: `drain`, `lateness`, …
+    /// Its name: `drain`, `lateness`, …
     pub bench: String,
-    /// What was set.
+    /// The setup.
     pub setup: Setup,
-    /// How many runs.
+    /// The number of runs.
     pub runs: usize,
-    /// What was measured, by name.
+    /// The values by name.
     pub figures: BTreeMap<String, Figure>,
     /// The names in the order of a table.
     pub order: Vec<String>,
-    /// What came of all jobs of all runs.
+    /// The result of all jobs of all runs.
     #[serde(alias = "tally")]
     pub result: RoundResult,
-    /// What it ran on.
+    /// The machine.
     pub machine: Machine,
-    /// The command that measured it.
+    /// The command line.
     pub command: String,
 }
 
 impl Report {
-    /// Without a run yet.
+    /// A report without runs.
     #[must_use]
     pub fn new(bench: &str, setup: Setup, command: String) -> Self {
         let (bench, machine, result) = (bench.to_owned(), Machine::default(), RoundResult::default());
         Report { bench, setup, runs: 0, figures: BTreeMap::new(), order: Vec::new(), result, machine, command }
     }
 
-    /// Takes a run in.
+    /// Adds a run.
     pub fn add(&mut self, run: &Run) {
         self.runs += 1;
         self.result += run.result;
@@ -110,7 +111,7 @@ impl Report {
         }
     }
 
-    /// Takes in the runs of another report of the same; false where it is of something else.
+    /// Adds the runs of another report of the same setup; false if the setup differs.
     pub fn merge(&mut self, other: &Report) -> bool {
         let same = (&self.bench, &self.setup, &self.command, &self.machine) == (&other.bench, &other.setup, &other.command, &other.machine);
         if same {
@@ -129,18 +130,18 @@ impl Report {
         same
     }
 
-    /// A figure of this kind.
+    /// The value of this metric.
     #[must_use]
     pub fn get(&self, kind: &Metric) -> Option<&Figure> {
         self.figures.get(kind.name)
     }
 
-    /// All figures in the order of a table.
+    /// All values in the order of a table.
     pub fn in_order(&self) -> impl Iterator<Item = &Figure> {
         self.order.iter().filter_map(|name| self.figures.get(name))
     }
 
-    /// What is wrong; `None` where nothing is.
+    /// What is wrong; `None` if all is well.
     #[must_use]
     pub fn wrong(&self) -> Option<String> {
         self.result.wrong()
@@ -157,20 +158,20 @@ impl Figure {
         self.median = if sorted.len() % 2 == 1 { sorted[middle] } else { f64::midpoint(sorted[middle - 1], sorted[middle]) };
     }
 
-    /// The median for people, with its unit.
+    /// The median with its unit.
     #[must_use]
     pub fn shown(&self) -> String {
         show(self.median, self.unit)
     }
 
-    /// The least and the most for people, beside a median; empty where both are the same.
+    /// The minimum and the maximum beside a median; empty if both are the same.
     #[must_use]
     pub fn range_without_unit(&self) -> String {
         let (least, most) = (number(self.least, self.unit), number(self.most, self.unit));
         if least == most { String::new() } else { format!("{least} – {most}") }
     }
 
-    /// The least and the most for people; empty where there was one run.
+    /// The minimum and the maximum; empty for a single run.
     #[must_use]
     pub fn range(&self) -> String {
         if self.runs.len() < 2 { String::new() } else { format!("{} – {}", number(self.least, self.unit), show(self.most, self.unit)) }

@@ -1,12 +1,13 @@
-//! The round: what was sent, with its due time; what arrived of it; and what is wrong with that. Pure.
+//! A round of jobs: what was sent, what arrived, and what is wrong. Pure.
 //!
-//! Every body names its job and is made of it, so that a body which arrives is compared byte for byte without being kept.
+//! A body is computed from its round and its job, so that an arrival is compared byte for byte
+//! without keeping the body.
 
 use bytes::Bytes;
 
 use super::percentiles::{Latencies, Percentiles};
 
-/// The least bytes of a body: it names its round and its job.
+/// The shortest body: it contains the numbers of its round and its job.
 pub const BODY_MIN: usize = 16;
 
 /// One round of jobs.
@@ -30,35 +31,35 @@ struct Job {
     early: bool,
 }
 
-/// What came of a round.
+/// The result of a round.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct RoundResult {
-    /// Jobs that were to arrive.
+    /// Jobs that had to arrive.
     pub sent: u64,
-    /// Jobs that did, at least once.
+    /// Jobs that arrived at least once.
     pub arrived: u64,
-    /// Jobs that did not.
+    /// Jobs that did not arrive.
     pub lost: u64,
     /// Arrivals beyond the first of a job.
     pub duplicates: u64,
-    /// Jobs that arrived before they were due.
+    /// Jobs that arrived before their due time.
     pub early: u64,
-    /// Arrivals with a body that nobody sent.
+    /// Arrivals with an unknown body.
     pub damaged: u64,
-    /// Arrivals of jobs of another round: of one that is over, or of those that only wait.
+    /// Arrivals of jobs of another round: an earlier one, or the jobs that only wait.
     #[serde(default)]
     pub stray: u64,
 }
 
 impl Round {
-    /// A round of this number, whose bodies have `size` bytes ([`BODY_MIN`] at least).
+    /// A round of this number with bodies of `size` bytes ([`BODY_MIN`] at least).
     #[must_use]
     pub fn new(id: u64, size: usize) -> Self {
         let (jobs, times) = (Vec::new(), Latencies::new());
         Round { id, size: size.max(BODY_MIN), jobs, times, arrived: 0, damaged: 0, stray: 0, first_us: None, last_us: None }
     }
 
-    /// Enters a job that is due at this time (epoch ms), and gives its body.
+    /// Enters a job with this due time (epoch ms). Returns its body.
     pub fn enter(&mut self, due_ms: i64) -> Bytes {
         let index = self.jobs.len() as u64;
         self.jobs.push(Job { due_us: due_ms * 1000, arrivals: 0, early: false });
@@ -90,37 +91,37 @@ impl Round {
         }
     }
 
-    /// How many jobs are entered.
+    /// The number of entered jobs.
     #[must_use]
     pub fn entered(&self) -> u64 {
         self.jobs.len() as u64
     }
 
-    /// How many jobs arrived at least once.
+    /// The number of jobs that arrived at least once.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.arrived
     }
 
-    /// When the last first arrival was, epoch µs.
+    /// The time of the last first arrival, epoch µs.
     #[must_use]
     pub fn last_us(&self) -> Option<i64> {
         self.last_us
     }
 
-    /// When the first arrival was, epoch µs.
+    /// The time of the first arrival, epoch µs.
     #[must_use]
     pub fn first_us(&self) -> Option<i64> {
         self.first_us
     }
 
-    /// How late first arrivals were.
+    /// The lateness of first arrivals.
     #[must_use]
     pub fn lateness(&self) -> Percentiles {
         self.times.percentiles()
     }
 
-    /// What came of it, of the jobs that are due by `until_ms` (epoch ms).
+    /// The result of the jobs that are due by `until_ms` (epoch ms).
     #[must_use]
     pub fn result(&self, until_ms: i64) -> RoundResult {
         let of = || self.jobs.iter().filter(|job| job.due_us <= until_ms.saturating_mul(1000) || job.arrivals > 0);
@@ -138,7 +139,7 @@ impl Round {
 }
 
 impl RoundResult {
-    /// What is wrong; `None` where every job arrived exactly once, none early, none damaged.
+    /// What is wrong; `None` if every job arrived exactly once, on time and intact.
     #[must_use]
     pub fn wrong(&self) -> Option<String> {
         let faults = [
@@ -153,7 +154,7 @@ impl RoundResult {
     }
 }
 
-/// What came of several rounds.
+/// The sum of several rounds.
 impl std::ops::AddAssign for RoundResult {
     fn add_assign(&mut self, other: RoundResult) {
         self.sent += other.sent;
@@ -176,7 +177,7 @@ impl std::fmt::Display for RoundResult {
     }
 }
 
-/// Round, index, and noise that only these two make.
+/// Round, index, and noise that depends on both.
 pub(super) fn body(round: u64, index: u64, size: usize) -> Bytes {
     let mut body = Vec::with_capacity(size + 8);
     body.extend(round.to_be_bytes());

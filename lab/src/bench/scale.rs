@@ -1,11 +1,12 @@
-//! Drains with other numbers of instances and buckets, in turns, so that all of them are compared on the same machine at the same time.
+//! Drain rates for several numbers of instances and buckets, measured in turns, so that they share
+//! the machine and the time.
 
 use super::machine::Machine;
 use super::metric::{self, Run, over};
 use super::{Options, drain};
 use dwell_testkit::environment::Failure;
 
-/// One number of instances and of buckets.
+/// A number of instances and of buckets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Point {
     /// How many `dwell run`.
@@ -14,7 +15,8 @@ pub struct Point {
     pub buckets: u16,
 }
 
-/// Every number of instances with the first of buckets, then every other number of buckets with the first of instances.
+/// Every number of instances with the first number of buckets, then every other number of buckets
+/// with the first number of instances.
 #[must_use]
 pub fn points(instances: &[usize], buckets: &[u16]) -> Vec<Point> {
     let (Some(&one), Some(&usual)) = (instances.first(), buckets.first()) else { return Vec::new() };
@@ -23,10 +25,10 @@ pub fn points(instances: &[usize], buckets: &[u16]) -> Vec<Point> {
     over_instances.chain(over_buckets).collect()
 }
 
-/// One drain at each point, compared with the first.
+/// One drain at each point, compared with the first point.
 ///
 /// # Errors
-/// The servers or the connectors failed. Faults of the jobs are in the tallies.
+/// The servers or the connectors failed. Wrong jobs are in the results.
 pub async fn run(options: &Options, points: &[Point], jobs: u64) -> Result<Vec<(Run, Machine)>, Failure> {
     let mut runs: Vec<(Run, Machine)> = Vec::new();
     for Point { instances, buckets } in points {

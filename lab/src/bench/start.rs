@@ -1,4 +1,4 @@
-//! From exec to ready, and what a process uses that has nothing to do, while jobs wait.
+//! The time from exec to ready, and the resources of an idle process while jobs wait.
 
 use std::time::Duration;
 
@@ -10,13 +10,14 @@ use dwell::clock;
 use dwell_testkit::environment::Failure;
 use dwell_testkit::usage::Usage;
 
-/// After a start, before idleness is measured: what it begins with is over.
+/// The pause between the start and the idle measurement.
 const CALM: Duration = Duration::from_secs(2);
 
-/// Starts `dwell run` so many times, after a first time that makes what is missing; then leaves it alone for so long.
+/// Starts `dwell run` this many times, after a first start that creates what is missing; then
+/// measures it idle for this time.
 ///
 /// # Errors
-/// The servers failed, or Dwell did not get ready.
+/// The servers failed, or Dwell did not become ready.
 pub async fn run(options: &Options, times: usize, idle: Duration) -> Result<(Run, Machine), Failure> {
     let mut fixture = Fixture::prepare(&Options { instances: 1, ..options.clone() }).await?;
     let mut run = Run::default();

@@ -1,4 +1,4 @@
-//! `dwell` itself, built along with this package: so its tests never run an older one.
+//! `dwell`, built together with this package, so that its tests never run an older build.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,5 @@
-//! A campaign: a system under load, faults by a plan, then calm until nothing is out, and the verdict.
+//! A campaign: a system under load, faults by a plan, then calm until nothing is out, and the
+//! verdict.
 
 mod recovery;
 mod sample;
@@ -89,9 +90,11 @@ const NEVER: &str = "chaos-never";
 /// Where the instances put what they cannot deliver or understand: their defaults.
 const DEAD: &str = "delay.dead";
 const REJECTED: &str = "delay.rejected";
-/// A window that a target which never answers can fill, and a patience with Redis that is over while a fault lasts.
+/// A window that a target which never answers can fill, and a patience with Redis that is over
+/// while a fault lasts.
 const MORE: &str = "delivery.max_in_flight = 128\ningest.main.hold = \"3s\"";
-/// Once everything is whole, what is overdue is out within a lease, and JetStream's own patience with a reader that is gone, and then some.
+/// Once everything is whole, what is overdue is out within a lease, and JetStream's own patience
+/// with a reader that is gone, and then some.
 const LATE_MS: i64 = 45_000;
 /// How long the first job may take to arrive.
 const WARM_UP: Duration = Duration::from_secs(60);
@@ -115,7 +118,8 @@ pub fn destinations() -> Vec<String> {
 /// Runs a campaign.
 ///
 /// # Errors
-/// The system could not be had, or the record not be written. What went wrong after that is in the verdict.
+/// The system could not be had, or the record not be written. What went wrong after that is in the
+/// verdict.
 pub async fn run(options: Options) -> Result<Outcome, Error> {
     let io = |what: &Path| {
         let what = what.display().to_string();

@@ -23,7 +23,8 @@ use windows::{Copy, FaultWindows};
 
 use crate::chaos::history::{DeadJob, End, Event, Fault, History, Job, Op, Phase};
 
-/// What a fault does not concern is out within so much while it lasts, ms. A machine that is busy with ten other things has to do it, too.
+/// What a fault does not concern is out within so much while it lasts, ms. A machine that is busy
+/// with ten other things has to do it, too.
 const BESIDE_MS: i64 = 12_000;
 
 /// Checks a run.
@@ -203,7 +204,8 @@ impl Checker<'_> {
     }
 
     fn death(&mut self, id: &str, job: &Job, timeline: &Timeline<'_>, (at_us, reason, attempt): (i64, &str, Option<u32>)) {
-        // A publish that failed is a failed attempt; a crash burns none, and neither does anything that is done to Redis.
+        // A publish that failed is a failed attempt; a crash burns none, and neither does anything
+        // that is done to Redis.
         let failed = job.absent || self.windows.fails_publish(id, job, timeline.earliest_us(job), at_us);
         // Those of the settings outlast whatever a campaign breaks.
         let spent = job.retry_ms.as_ref().is_some_and(|waits| attempt.is_some_and(|attempt| attempt as usize > waits.len()));
@@ -249,7 +251,8 @@ impl Checker<'_> {
         }
     }
 
-    /// Every message past the first of a job: of what is delivered or dead together, and of what came back. Not what began a job anew.
+    /// Every message past the first of a job: of what is delivered or dead together, and of what
+    /// came back. Not what began a job anew.
     fn again<'b>(&self, id: &'b str, timeline: &Timeline<'b>, lives: &Redelivery<'_>) -> Vec<Copy<'b>> {
         let mut copies = Vec::new();
         let out: Vec<&Came<'_>> = timeline.deliveries.iter().chain(&timeline.deaths).collect();

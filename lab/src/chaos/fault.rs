@@ -1,4 +1,5 @@
-//! The faults: what can be done to a system, to whom it can be done, and what a checker forgives for it.
+//! The faults: what can be done to a system, to whom it can be done, and what a checker forgives
+//! for it.
 
 mod description;
 
@@ -68,9 +69,11 @@ pub struct Injected {
     pub kind: FaultKind,
     /// From when on, wall clock, epoch µs.
     pub began_us: i64,
-    /// When what was broken was whole again (a killed process: started, and ready), wall clock, epoch µs.
+    /// When what was broken was whole again (a killed process: started, and ready), wall clock,
+    /// epoch µs.
     pub healed_us: i64,
-    /// The most jobs that were claimed or held at a time, from just before to the heal, as far as Redis could be asked.
+    /// The most jobs that were claimed or held at a time, from just before to the heal, as far as
+    /// Redis could be asked.
     pub in_flight: u64,
     /// To whom it was done, and how.
     pub detail: String,
@@ -82,7 +85,8 @@ pub struct Injected {
     pub beside: Option<Scope>,
 }
 
-/// What a checker forgives of what came while a fault was on, and until it was overcome. Losses and false verdicts: never.
+/// What a checker forgives of what came while a fault was on, and until it was overcome. Losses and
+/// false verdicts: never.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Allowance {
     /// A second copy of what was in flight.
@@ -152,8 +156,8 @@ impl FaultKind {
             FaultKind::InstanceCutOff => options.instances > 1,
             FaultKind::ConnectionBlocked => options.broker == BrokerKind::Amqp,
             FaultKind::ConsumerDeleted => options.broker == BrokerKind::Nats,
-            // Kafka has no full topics; and with a topic go the arrivals that the load has not read yet, and the offsets that it knows them by.
-            // Rights need an authorizer.
+            // Kafka has no full topics; and with a topic go the arrivals that the load has not read
+            // yet, and the offsets that it knows them by. Rights need an authorizer.
             FaultKind::TargetFull | FaultKind::TargetDeleted | FaultKind::PermissionsWithdrawn => options.broker != BrokerKind::Kafka,
             _ => true,
         }
@@ -169,9 +173,11 @@ impl FaultKind {
     #[must_use]
     pub fn allows(self) -> Allowance {
         let duplicates_of_in_flight = match self {
-            // Everything is given back or settled before the end; nothing comes between a publish and its settle.
+            // Everything is given back or settled before the end; nothing comes between a publish
+            // and its settle.
             FaultKind::RedisScriptFlush | FaultKind::PoisonedRecords | FaultKind::ClockJump | FaultKind::DwellTerm => false,
-            // What is published is settled all the same, if slowly; and what is refused is not there.
+            // What is published is settled all the same, if slowly; and what is refused is not
+            // there.
             FaultKind::RedisFull | FaultKind::LinkSlowRedis | FaultKind::RedisClockJump | FaultKind::TargetFull => false,
             // What it read is read again, and that is one job.
             FaultKind::ConsumerDeleted => false,

@@ -1,7 +1,8 @@
-//! The record of a run, whole, as JSON lines: what was asked for, what came, what was broken and when. A run that failed can be read, and checked
-//! again, from it alone.
+//! The record of a run, whole, as JSON lines: what was asked for, what came, what was broken and
+//! when. A run that failed can be read, and checked again, from it alone.
 //!
-//! The first line is the [`RunHeader`], each other one an [`Event`]. All times are the wall clock of the one host, epoch µs (`…_us`) or ms (`…_ms`).
+//! The first line is the [`RunHeader`], each other one an [`Event`]. All times are the wall clock
+//! of the one host, epoch µs (`…_us`) or ms (`…_ms`).
 
 mod arrivals;
 mod faults;
@@ -88,7 +89,8 @@ pub struct Event {
 pub enum Op {
     /// A job was asked for. `invoke` says which.
     Schedule(Schedule),
-    /// Its cancel; of a message, `ok` is the broker's word that it has the request, and the verdict comes as a `reply`.
+    /// Its cancel; of a message, `ok` is the broker's word that it has the request, and the verdict
+    /// comes as a `reply`.
     Cancel(ControlRequest),
     /// Its new time.
     Reschedule(ControlRequest),
@@ -102,7 +104,8 @@ pub enum Op {
     Dead(Arrival),
     /// A request came back.
     Reject(Arrival),
-    /// Something was broken. `invoke`: now. `ok`: it is whole again. `info`: the campaign itself could not do it.
+    /// Something was broken. `invoke`: now. `ok`: it is whole again. `info`: the campaign itself
+    /// could not do it.
     Fault(Fault),
     /// A look at an instance.
     Sample(Sample),

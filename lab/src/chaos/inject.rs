@@ -27,7 +27,8 @@ use crate::chaos::system::{Error, System};
 pub(crate) struct Done {
     /// To whom, and how.
     pub(crate) detail: String,
-    /// When it was whole again, wall clock, epoch µs, where something else was waited for after that.
+    /// When it was whole again, wall clock, epoch µs, where something else was waited for after
+    /// that.
     pub(crate) healed_us: Option<i64>,
     /// By how much a clock jumped, µs.
     pub(crate) clock_step_us: Option<i64>,
@@ -56,9 +57,10 @@ impl Done {
 /// How often a server is started again that would not.
 const STARTS: usize = 10;
 
-/// Applies a fault, holds it for this time and heals it, even if a step fails. Some faults take longer than the hold time: a killed process
-/// has to start again, and a frozen instance stays frozen until its lease has expired. Faults on different servers and links may overlap;
-/// faults on the same one wait for each other. Await the future to its end: a dropped future heals nothing.
+/// Applies a fault, holds it for this time and heals it, even if a step fails. Some faults take
+/// longer than the hold time: a killed process has to start again, and a frozen instance stays
+/// frozen until its lease has expired. Faults on different servers and links may overlap; faults on
+/// the same one wait for each other. Await the future to its end: a dropped future heals nothing.
 ///
 /// # Errors
 /// The fault could not be applied (it was healed all the same), or could not be healed.
@@ -138,7 +140,8 @@ fn both<T>(broken: Result<T, Error>, healed: Result<(), Error>) -> Result<T, Err
     healed.map(|()| value)
 }
 
-/// Starts a server as whoever watches over it would: again where it ends, because what it needs may still be away.
+/// Starts a server as whoever watches over it would: again where it ends, because what it needs may
+/// still be away.
 async fn start(mut once: impl AsyncFnMut() -> Result<(), ServerError>) -> Result<(), Error> {
     let mut tries = 1;
     loop {

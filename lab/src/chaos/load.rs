@@ -1,5 +1,5 @@
-//! The load: an open loop of requests at a set rate, and readers of everything that comes of them. Straight on the broker and on the instances,
-//! past the links that break.
+//! The load: an open loop of requests at a set rate, and readers of everything that comes of them.
+//! Straight on the broker and on the instances, past the links that break.
 //!
 //! - `draw`: what is asked for; `producer`: sends it; `http`: the other door; `reader`: what came.
 //! - `aside`: what a fault asks for by itself.

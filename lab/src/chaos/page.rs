@@ -1,4 +1,5 @@
-//! `docs/reference/measured/reliability.md`: what was broken, what happens then, and what a person sees; written from the faults and a report, between markers.
+//! `docs/reference/measured/reliability.md`: what was broken, what happens then, and what a person
+//! sees; written from the faults and a report, between markers.
 
 use std::fmt::Write as _;
 

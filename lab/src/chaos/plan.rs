@@ -1,4 +1,5 @@
-//! The plan of a campaign: which faults in which order, for how long, and how long between. One seed, one plan.
+//! The plan of a campaign: which faults in which order, for how long, and how long between. One
+//! seed, one plan.
 
 use std::time::Duration;
 

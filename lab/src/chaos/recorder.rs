@@ -97,7 +97,8 @@ impl Recorder {
         }
     }
 
-    /// Jobs that were taken, were due before this time, epoch ms, and are nowhere yet; but those whose target is not there.
+    /// Jobs that were taken, were due before this time, epoch ms, and are nowhere yet; but those
+    /// whose target is not there.
     #[must_use]
     pub fn overdue(&self, before_ms: i64) -> Vec<String> {
         let state = self.state.lock();
@@ -166,7 +167,8 @@ impl State {
             (_, Op::Reject(arrival)) if arrival.reason == UNREADABLE => {
                 let timeline = self.timeline(&arrival.id);
                 timeline.set_aside += 1;
-                // The job itself came back. Where there was one of its id that one is in Redis, if it is anywhere.
+                // The job itself came back. Where there was one of its id that one is in Redis, if
+                // it is anywhere.
                 timeline.over |= arrival.action.is_empty();
                 timeline.answered = true;
                 timeline.cancelling = false;

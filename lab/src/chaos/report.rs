@@ -1,4 +1,5 @@
-//! What campaigns came to: by kind of fault, how often, how many copies, how long until it was over; memory; what was wrong. Of several runs one.
+//! What campaigns came to: by kind of fault, how often, how many copies, how long until it was
+//! over; memory; what was wrong. Of several runs one.
 
 mod memory;
 
@@ -67,7 +68,8 @@ pub struct FaultSummary {
     pub duplicates: u64,
     /// From each heal, or from when the first job after it was due, until one came, ms.
     pub first_ms: Vec<i64>,
-    /// From each heal until the last job came that fell due while the fault lasted, ms; of those that left one.
+    /// From each heal until the last job came that fell due while the fault lasted, ms; of those
+    /// that left one.
     pub last_ms: Vec<i64>,
     /// The most that a job was late which fell due meanwhile, ms.
     pub lateness_ms: i64,

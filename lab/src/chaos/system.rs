@@ -1,4 +1,5 @@
-//! What a campaign runs on: a Redis, a broker, instances of Dwell, and the links between them, all real and each to be broken.
+//! What a campaign runs on: a Redis, a broker, instances of Dwell, and the links between them, all
+//! real and each to be broken.
 
 mod broker;
 mod clock;
@@ -34,11 +35,13 @@ pub struct SystemOptions {
     pub broker: BrokerKind,
     /// How many instances of Dwell share the namespace and the broker.
     pub instances: usize,
-    /// What the inbound ack waits for. With `replica` there is one, and a failover can be had. `fsync` wants a Redis that has WAITAOF.
+    /// What the inbound ack waits for. With `replica` there is one, and a failover can be had.
+    /// `fsync` wants a Redis that has WAITAOF.
     pub durability: Durability,
     /// The program of the instances.
     pub program: PathBuf,
-    /// `delivery.publish_timeout`. A lease is five seconds longer: short, so that what an instance leaves behind is soon taken over.
+    /// `delivery.publish_timeout`. A lease is five seconds longer: short, so that what an instance
+    /// leaves behind is soon taken over.
     pub publish_timeout: Duration,
     /// How many destinations the load has.
     pub targets: usize,
@@ -178,7 +181,8 @@ impl System {
         &self.options
     }
 
-    /// Straight to the broker, past the links that break and as a user that keeps its rights: for producers and consumers of the load.
+    /// Straight to the broker, past the links that break and as a user that keeps its rights: for
+    /// producers and consumers of the load.
     #[must_use]
     pub fn broker(&self) -> &BrokerConfig {
         &self.settings.brokers["main"].connector
@@ -208,7 +212,8 @@ impl System {
         &self.settings
     }
 
-    /// The destinations of the load: subjects, topics or queues. They are there, and the instances may publish to them.
+    /// The destinations of the load: subjects, topics or queues. They are there, and the instances
+    /// may publish to them.
     #[must_use]
     pub fn targets(&self) -> &[String] {
         &self.targets
@@ -225,7 +230,8 @@ impl System {
         self.redis.reserved(self.settings.redis.buckets, at_us.saturating_add(lease_us) / 1000).await
     }
 
-    /// The logs of the instances and the servers, of all their lives, for a run that failed: name and text.
+    /// The logs of the instances and the servers, of all their lives, for a run that failed: name
+    /// and text.
     #[must_use]
     pub fn logs(&self) -> Vec<(String, String)> {
         let instances = self.instances.iter().enumerate().map(|(number, instance)| (format!("dwell-{number}"), instance.dir.clone()));
@@ -266,8 +272,8 @@ impl System {
         self.exits.lock().push(what);
     }
 
-    /// Ends the instances by SIGTERM, with their claims given back. What no instance may have done until then: ended by itself, or not with 0, or
-    /// panicked.
+    /// Ends the instances by SIGTERM, with their claims given back. What no instance may have done
+    /// until then: ended by itself, or not with 0, or panicked.
     pub async fn stop_instances(&self) -> Vec<String> {
         for (number, instance) in self.instances.iter().enumerate() {
             let mut server = instance.server.lock().await;
@@ -312,8 +318,8 @@ pub struct Maker {
 }
 
 impl Maker {
-    /// Makes a destination for letters. On NATS its stream forgets at once what it saw: no repeat of ours hides behind the server's own
-    /// deduplication.
+    /// Makes a destination for letters. On NATS its stream forgets at once what it saw: no repeat
+    /// of ours hides behind the server's own deduplication.
     ///
     /// # Errors
     /// It is not made, or nobody knows.

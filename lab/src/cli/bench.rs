@@ -1,4 +1,4 @@
-//! `dwell-lab bench`: load on real servers, and what came of it.
+//! `dwell-lab bench`: load on real servers, and its results.
 
 mod args;
 
@@ -16,10 +16,10 @@ use dwell::cli::exit::{Exit, Stop};
 use dwell::shutdown::Signals;
 use dwell_testkit::environment::Failure;
 
-/// Measures, prints what came of it, and fails where a job was lost, doubled, early or damaged.
+/// Measures and prints the results. Fails if a job was lost, duplicated, early or damaged.
 ///
 /// # Errors
-/// The same, or the servers failed, or it was interrupted.
+/// A job was wrong, the servers failed, or a signal arrived.
 pub(super) async fn run(common: &Common, args: &Args) -> Result<Exit, Stop> {
     super::demo::start_log()?;
     if let What::Report { lines, peers, docs, html } = &args.what {
@@ -31,12 +31,12 @@ pub(super) async fn run(common: &Common, args: &Args) -> Result<Exit, Stop> {
     let mut signals = Signals::new()?;
     tokio::select! {
         exit = Box::pin(measure(common, args)) => exit,
-        // What was started ends with the future.
+        // The child processes end with the future.
         signal = signals.next() => Err(Stop::because(Exit::Failed, format!("{signal}: stopped"), "")),
     }
 }
 
-/// A flag that this measurement would not follow.
+/// A flag that does not apply to this measurement.
 fn unused(args: &Args) -> Option<&'static str> {
     let is_scale = matches!(args.what, What::Scale { .. });
     let has_one = matches!(args.what, What::Start { .. } | What::Relay { .. });
@@ -49,7 +49,8 @@ fn unused(args: &Args) -> Option<&'static str> {
     .find_map(|(is_unused, flag)| is_unused.then_some(flag))
 }
 
-/// Every point of what is measured, run by run, so that a machine that slows down slows all of them; then a report of each.
+/// Measures every point once in each run, so that a slower machine affects all points alike.
+/// Returns a report for each point.
 async fn measure(common: &Common, args: &Args) -> Result<Exit, Stop> {
     let say: fn(&str) = if common.output == Form::Text { |text| eprintln!("{text}") } else { |_| {} };
     let mut reports = reports(args);
@@ -111,7 +112,7 @@ fn points(args: &Args) -> Vec<scale::Point> {
     scale::points(&args.instances.iter().copied().map(usize::from).collect::<Vec<_>>(), &args.buckets)
 }
 
-/// What is measured one after the other, but for `scale`.
+/// The points of a measurement other than `scale`.
 fn settings(args: &Args, say: fn(&str)) -> Vec<(Options, Option<lateness::Rate>)> {
     let of = |pending: u64| Options { pending, ..options(args, say) };
     match &args.what {
@@ -124,7 +125,7 @@ fn settings(args: &Args, say: fn(&str)) -> Vec<(Options, Option<lateness::Rate>)
     }
 }
 
-/// A report without a run for each point.
+/// The empty report of each point.
 fn reports(args: &Args) -> Vec<Report> {
     let (bench, jobs, secs) = match &args.what {
         What::Drain { jobs, .. } => ("drain", Some(jobs.jobs), None),
@@ -136,7 +137,7 @@ fn reports(args: &Args) -> Vec<Report> {
         What::Start { secs, .. } => ("start", None, Some(*secs)),
         What::Report { .. } => return Vec::new(),
     };
-    // The path of the program, and where a Redis is, are nobody's concern.
+    // The path of the program and the URL of Redis are not part of a report.
     let words = std::env::args().skip(1).map(|word| if word.contains("://") { "URL".to_owned() } else { word });
     let command = std::iter::once("dwell-lab".to_owned()).chain(words).collect::<Vec<_>>().join(" ");
     let load = if let What::Memory { load_jobs, load_body, .. } = &args.what { Some((*load_jobs, *load_body)) } else { None };

@@ -139,7 +139,7 @@ async fn campaign(args: Run) -> Result<bool, Failure> {
         say: |line| eprintln!("{line}"),
     };
     let file = args.out.join(format!("report-{name}.json"));
-    // What is left of an earlier run is not the report of this one, whatever becomes of it.
+    // A report of an earlier run must not pass for the report of this one.
     match std::fs::remove_file(&file) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(format!("{}: {error}", file.display()).into()),
         _ => {}
@@ -157,7 +157,7 @@ async fn campaign(args: Run) -> Result<bool, Failure> {
     Ok(outcome.verdict.is_sound())
 }
 
-/// What nothing was done to proves nothing.
+/// A run without faults proves nothing.
 fn injected(verdict: &Verdict) -> Result<(), Failure> {
     if verdict.is_sound() && verdict.impacts.is_empty() {
         return Err("no fault was done, so nothing was tried: let it run for longer".into());

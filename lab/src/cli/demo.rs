@@ -1,4 +1,4 @@
-//! `dwell-lab demo`: real servers of its own, a bridge, jobs, what arrives and how late.
+//! `dwell-lab demo`: real servers, a bridge, jobs, and their lateness.
 
 use crate::demo;
 use dwell::cli::common::{Common, Form};
@@ -15,7 +15,7 @@ pub(super) struct Args {
     pub broker: BrokerKind,
 }
 
-/// Logs only where they are asked for: they would stand between what is shown.
+/// Starts the log only if `DWELL_LOG` is set: log lines would disturb the output.
 pub(super) fn start_log() -> Result<(), Stop> {
     if std::env::var_os("DWELL_LOG").is_some() {
         log::start().map_err(|error| Stop::because(Exit::Usage, error.to_string(), ""))?;
@@ -23,10 +23,10 @@ pub(super) fn start_log() -> Result<(), Stop> {
     Ok(())
 }
 
-/// Shows the bridge at work, and fails where something becomes of a job that must not.
+/// Runs the demo. Fails if a job deviates from its expected fate.
 ///
 /// # Errors
-/// The same, or the servers failed, or it was interrupted.
+/// A job deviates, the servers failed, or a signal arrived.
 pub(super) async fn run(common: &Common, args: &Args) -> Result<Exit, Stop> {
     start_log()?;
     let mut signals = Signals::new()?;

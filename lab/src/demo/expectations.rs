@@ -1,4 +1,4 @@
-//! The demo's expectations: what was sent, what became of it, and whether that is what had to become of it. Pure.
+//! The expected and the actual fate of every job of the demo. Pure.
 
 use std::borrow::Cow;
 
@@ -9,7 +9,7 @@ use super::plan::{Fate, Planned};
 use crate::bench::percentiles::{Latencies, Percentiles};
 use dwell::outgoing;
 
-/// Where a message was seen.
+/// The destination of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place {
     /// At its target.
@@ -22,57 +22,57 @@ pub enum Place {
     Verdicts,
 }
 
-/// The expectations.
+/// The expectations of the demo.
 #[derive(Debug)]
 pub struct Expectations {
     entries: Vec<Entry>,
     times: Latencies,
-    /// What nobody expected.
+    /// Unexpected events.
     odd: Vec<String>,
 }
 
 #[derive(Debug)]
 struct Entry {
     planned: Planned,
-    /// The earliest time at which it may arrive, epoch ms.
+    /// The earliest allowed arrival, epoch ms.
     due_ms: i64,
     arrivals: u32,
     attempt: u32,
     early: bool,
     failures: u16,
-    /// The dead letter's reason, the rejection's code, or the verdict.
+    /// The reason of the dead letter, the code of the rejection, or the verdict.
     word: Option<String>,
 }
 
-/// What the demo comes to.
+/// The result of the demo.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Summary {
     /// Requests for a job.
     pub sent: usize,
     /// Jobs that arrived at their target.
     pub arrived: usize,
-    /// Of these, after a failed attempt.
+    /// Jobs that arrived after a failed attempt.
     pub retried: usize,
     /// Jobs that became dead letters.
     pub dead: usize,
     /// Jobs that were cancelled.
     pub cancelled: usize,
-    /// Requests that were refused.
+    /// Rejected requests.
     pub rejected: usize,
-    /// Jobs that nothing became of.
+    /// Jobs without any result.
     pub lost: usize,
     /// Arrivals beyond the first of a job.
     pub duplicates: u32,
-    /// Jobs that arrived before they were due.
+    /// Jobs that arrived before their due time.
     pub early: usize,
     /// Receipt minus due time, of first attempts.
     pub lateness: Percentiles,
-    /// What is otherwise than it must be, each a sentence.
+    /// Deviations from the expectations, each a sentence.
     pub wrong: Vec<String>,
 }
 
 impl Expectations {
-    /// These requests were sent at this time (epoch ms) or later.
+    /// The requests of a plan, sent at this time (epoch ms) or later.
     #[must_use]
     pub fn new(plan: Vec<Planned>, sent_ms: i64) -> Self {
         let entry = |planned: Planned| Entry {
@@ -87,7 +87,7 @@ impl Expectations {
         Expectations { entries: plan.into_iter().map(entry).collect(), times: Latencies::new(), odd: Vec::new() }
     }
 
-    /// A message was seen at this time (epoch µs): a line that says so.
+    /// Records a message with its time of receipt (epoch µs). Returns a line for the screen.
     pub fn saw(&mut self, place: Place, message: &Message, at_us: i64) -> String {
         match place {
             Place::Target => self.arrived(message, at_us),
@@ -131,7 +131,7 @@ impl Expectations {
         }
         entry.arrivals += 1;
         entry.attempt = attempt;
-        // Neither before the delay that was asked for, nor before the time that the message itself names.
+        // Neither before the requested delay, nor before the due time that the message names.
         entry.early |= at_us < due_ms * 1000 || at_us < entry.due_ms * 1000;
         let late_us = at_us - due_ms * 1000;
         let asked = span(i64::try_from(entry.planned.delay_ms * 1000).unwrap_or(i64::MAX));
@@ -151,38 +151,38 @@ impl Expectations {
         }
     }
 
-    /// So many attempts of this job have failed: a line where that is news.
+    /// Records the failed attempts of a job. Returns a line for the screen if the number is new.
     pub fn failed(&mut self, id: &str, failures: u16, error: &str, next_in_ms: u64) -> Option<String> {
         let entry = self.entries.iter_mut().find(|entry| entry.planned.id == id && entry.failures < failures)?;
         entry.failures = failures;
         Some(line("failed", id, &format!("attempt {failures}: {error}; again in {}", span(i64::try_from(next_in_ms * 1000).unwrap_or(0)))))
     }
 
-    /// How many attempts of this job have failed.
+    /// The number of failed attempts of this job.
     #[must_use]
     pub fn failures(&self, id: &str) -> u16 {
         self.entries.iter().find(|entry| entry.planned.id == id).map_or(0, |entry| entry.failures)
     }
 
-    /// Whose fate has come.
+    /// The number of jobs whose fate is known.
     #[must_use]
     pub fn fulfilled(&self) -> usize {
         self.entries.iter().filter(|entry| entry.is_fulfilled()).count()
     }
 
-    /// How many requests were sent.
+    /// The number of sent requests.
     #[must_use]
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// None was sent.
+    /// Whether no request was sent.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// What it comes to.
+    /// The result.
     #[must_use]
     pub fn summary(&self) -> Summary {
         let count = |test: &dyn Fn(&Entry) -> bool| self.entries.iter().filter(|entry| test(entry)).count();
@@ -260,7 +260,7 @@ fn line(what: &str, id: &str, how: &str) -> String {
     format!("{what:<9} {id:<10} {how}")
 }
 
-/// µs as people read them.
+/// A duration for people, from µs.
 #[allow(clippy::cast_precision_loss, reason = "some seconds")]
 fn span(us: i64) -> String {
     let ms = us as f64 / 1000.0;
@@ -270,7 +270,7 @@ fn span(us: i64) -> String {
     }
 }
 
-/// A header that is a number on AMQP and text elsewhere.
+/// A header, which is a number on AMQP and text elsewhere.
 fn written(message: &Message, name: &str) -> Option<String> {
     message.headers.get(name)?.written().map(Cow::into_owned)
 }

@@ -1,55 +1,55 @@
-//! What the demo sends: ordinary jobs, and one of each fate that a job can have.
+//! The requests of the demo: ordinary jobs, and one job of each fate.
 
 use dwell_connectors::Message;
 
 use dwell::job::DeadReason;
 use dwell::request::Code;
 
-/// Where ordinary jobs go.
+/// The target of ordinary jobs.
 pub const ORDERS: &str = "orders.close";
-/// Nothing takes messages here until two attempts have failed.
+/// This target does not exist until two attempts have failed.
 pub const INVOICES: &str = "invoices.send";
-/// Nothing ever takes messages here.
+/// This target never exists.
 pub const PARCELS: &str = "parcels.track";
-/// Where the verdict of the cancel goes.
+/// The destination of the cancel's verdict.
 pub const VERDICTS: &str = "demo.verdicts";
-/// How many jobs are ordinary.
+/// The number of ordinary jobs.
 const ORDERS_COUNT: u64 = 30;
-/// The shortest delay of them, and how much longer each is than the one before, ms: the last is due after 6 s.
+/// The shortest delay, and the difference between two delays, ms: the last job is due after 6 s.
 const FIRST_MS: u64 = 500;
 const STEP_MS: u64 = 190;
 
-/// What must become of a job.
+/// The expected fate of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fate {
-    /// It arrives, with this attempt.
+    /// Arrives with this attempt.
     Arrives(u32),
-    /// It becomes a dead letter.
+    /// Becomes a dead letter.
     Dies(DeadReason),
-    /// It is cancelled before it is due.
+    /// Is cancelled before its due time.
     Cancelled,
-    /// The request is refused.
+    /// Is rejected.
     Rejected(Code),
 }
 
-/// One request to be sent.
+/// A request of the plan.
 #[derive(Debug, Clone)]
 pub struct Planned {
     /// The job's id.
     pub id: String,
-    /// Where to.
+    /// The target.
     pub target: &'static str,
-    /// `delay-for`, as it is written.
+    /// The value of `delay-for`.
     pub delay: String,
-    /// The same in ms; 0 where it cannot be read.
+    /// The delay in ms; 0 if the value is invalid.
     pub delay_ms: u64,
-    /// `delay-retry`, where it is not that of the settings.
+    /// `delay-retry`, if it differs from the settings.
     pub retry: Option<&'static str>,
-    /// What must become of it.
+    /// The expected fate.
     pub fate: Fate,
 }
 
-/// Everything that is sent at the beginning.
+/// All requests of the demo.
 #[must_use]
 pub fn plan() -> Vec<Planned> {
     let mut plan: Vec<Planned> = (0..ORDERS_COUNT)
@@ -83,14 +83,14 @@ impl Planned {
         }
     }
 
-    /// The body: no text, so that nothing may take it for one.
+    /// The body: bytes that are not valid text.
     #[must_use]
     pub fn body(&self) -> Vec<u8> {
         [&[0, 0xff, 0xfe][..], self.id.as_bytes(), b" \r\n\0"].concat()
     }
 }
 
-/// The request that cancels a job, and asks for the verdict.
+/// The request that cancels a job and asks for the verdict.
 #[must_use]
 pub fn cancel(id: &str) -> Message {
     Message::new("").with_header("delay-action", "cancel").with_header("delay-id", id).with_header("delay-reply-to", VERDICTS)

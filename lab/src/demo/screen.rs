@@ -1,21 +1,22 @@
-//! Where the demo is shown: lines over a progress bar in a terminal, plain lines elsewhere, or nowhere.
+//! The output of the demo: lines above a progress bar in a terminal, plain lines elsewhere, or
+//! nothing.
 
 use std::io::{self, IsTerminal, Write};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-/// Where the demo is shown.
+/// The output of the demo.
 pub enum Screen {
-    /// A terminal: lines, and under them what waits.
+    /// A terminal: lines, and a progress bar below them.
     Live(ProgressBar),
     /// Lines only.
     Plain,
-    /// Nothing: somebody wants one JSON object.
+    /// Nothing: the caller wants one JSON object.
     Silent,
 }
 
 impl Screen {
-    /// Lines on stdout, with a bar of this many steps where that is a terminal; nothing where `silent`.
+    /// Lines on stdout, with a bar of this many steps in a terminal; nothing if `silent`.
     #[must_use]
     pub fn new(silent: bool, steps: usize) -> Self {
         if silent {
@@ -25,14 +26,14 @@ impl Screen {
             return Screen::Plain;
         }
         let bar = ProgressBar::with_draw_target(Some(steps as u64), ProgressDrawTarget::stdout());
-        // The template is a constant that is known to parse.
+        // The template is a valid constant.
         if let Ok(style) = ProgressStyle::with_template("{bar:30.cyan/dim} {pos}/{len}  {msg}") {
             bar.set_style(style.progress_chars("━━─"));
         }
         Screen::Live(bar)
     }
 
-    /// A line.
+    /// Prints a line.
     ///
     /// # Errors
     /// Stdout is closed.
@@ -51,7 +52,7 @@ impl Screen {
         }
     }
 
-    /// How far it is and what waits, where that can be shown and changed.
+    /// Shows the progress and the next due time in a terminal.
     pub fn waiting(&self, done: usize, waiting: u64, next_in_ms: Option<i64>) {
         let Screen::Live(bar) = self else { return };
         bar.set_position(done as u64);
@@ -59,7 +60,7 @@ impl Screen {
         bar.set_message(format!("{waiting} waiting{next}"));
     }
 
-    /// Takes the bar away.
+    /// Removes the bar.
     pub fn clear(&self) {
         if let Screen::Live(bar) = self {
             bar.finish_and_clear();

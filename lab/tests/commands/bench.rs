@@ -1,4 +1,5 @@
-//! `dwell-lab bench` as a shell runs it, with the least of loads: every measurement, its figures as JSON, and the pages made of them.
+//! `dwell-lab bench` as a shell runs it, with the least of loads: every measurement, its figures as
+//! JSON, and the pages made of them.
 
 use std::fs;
 
@@ -17,8 +18,8 @@ fn measured(arguments: &[&str]) -> (Vec<Value>, String) {
     (out.lines().map(|line| serde_json::from_str(line).unwrap()).collect(), out)
 }
 
-/// The same of one object, which has these figures above zero, and lost nothing of what was sent: so much at least, with the warm-up and what was
-/// measured once more because the machine was busy.
+/// The same of one object, which has these figures above zero, and lost nothing of what was sent:
+/// so much at least, with the warm-up and what was measured once more because the machine was busy.
 #[track_caller]
 fn sound(report: &Value, least: u64, figures: &[&str]) {
     for name in figures {

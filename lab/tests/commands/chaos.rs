@@ -1,4 +1,5 @@
-//! The commands around a campaign say no where nothing was tried, or is counted twice. Exit code 2, and no server is needed.
+//! The commands around a campaign say no where nothing was tried, or is counted twice. Exit code 2,
+//! and no server is needed.
 
 use std::path::Path;
 use std::process::{Command, Output};

@@ -56,7 +56,8 @@ pub(crate) struct Outcome {
     first: Duration,
     /// From the heal until everything that was due before it had come.
     all: Duration,
-    /// Attempts that landed beyond the first of each job so far. (What the broker delivers again to the reader is no copy.)
+    /// Attempts that landed beyond the first of each job so far. (What the broker delivers again to
+    /// the reader is no copy.)
     copies: usize,
     /// What the instances counted of it.
     counted: BTreeMap<String, u64>,
@@ -105,7 +106,8 @@ impl<'a> Load<'a> {
         self.endure(kind, async || inject(kind, self.system, rng, hold).await).await
     }
 
-    /// Sets the clock of the instances back by an hour while this other fault is on, which outlasts that.
+    /// Sets the clock of the instances back by an hour while this other fault is on, which outlasts
+    /// that.
     pub(crate) async fn set_back_during(&self, other: FaultKind, hold: Duration) -> Outcome {
         // The clock jumps forward first, and back at the heal.
         let seed = (0..).find(|seed| StdRng::seed_from_u64(*seed).random()).unwrap();
@@ -149,7 +151,8 @@ impl<'a> Load<'a> {
         let came = self.came.lock();
         let overdue = due.iter().filter(|(_, (due, certain))| *certain && *due * 1000 <= healed);
         let last = overdue.filter_map(|(number, _)| came.get(number)?.iter().map(|(at, _)| *at).min()).max().unwrap_or(healed);
-        // Redis's clock is the one that counts, and here it is this host's unless it was made to jump.
+        // Redis's clock is the one that counts, and here it is this host's unless it was made to
+        // jump.
         let slack = kind.allows().early_us;
         let early = |number, copies: &[(i64, i64)]| {
             let (due, _) = due.get(number).copied().unwrap_or_default();

@@ -11,11 +11,11 @@ use tokio_util::sync::CancellationToken;
 use super::Failure;
 use dwell::clock;
 
-/// Publications without a confirm that a producer has at most.
+/// The most publications of a producer without a confirm.
 const WINDOW: usize = 2048;
 /// The most publications handed over at once.
 const CHUNK: usize = 256;
-/// About as many bytes are without a confirm at most: NATS refuses what is more than 128 MiB before it is written.
+/// The most bytes without a confirm, roughly: NATS refuses more than 128 MiB of unwritten data.
 const WINDOW_BYTES: usize = 32 << 20;
 /// How long a confirm may take.
 const CONFIRM: Duration = Duration::from_secs(15);
@@ -35,11 +35,12 @@ impl Producer {
         Ok(Producer { sink, outcomes, next: 0, open: 0 })
     }
 
-    /// Publishes in order; returns when all are handed over, the last of them perhaps without their confirm.
+    /// Publishes in order. Returns once the broker client has all of them; the last confirms may be
+    /// outstanding.
     pub async fn send(&mut self, to: &Destination, messages: impl IntoIterator<Item = Message>) -> Result<(), Failure> {
         let (mut chunk, mut most) = (Vec::with_capacity(CHUNK), WINDOW);
         for message in messages {
-            // As many as the largest so far allows.
+            // The largest body so far limits the window.
             most = most.min((WINDOW_BYTES / message.body.len().max(1)).max(2));
             chunk.push(Publication { token: self.next, to: to.clone(), message, dedupe_id: String::new(), deadline: None });
             self.next += 1;
@@ -50,7 +51,7 @@ impl Producer {
         self.hand_over(chunk, most).await
     }
 
-    /// Publishes these once no more than `most` are without a confirm.
+    /// Publishes these once at most `most` publications are without a confirm.
     async fn hand_over(&mut self, chunk: Vec<Publication>, most: usize) -> Result<(), Failure> {
         while let Ok(batch) = self.outcomes.try_recv() {
             self.confirmed(batch)?;
@@ -65,7 +66,7 @@ impl Producer {
         Ok(())
     }
 
-    /// Waits until everything is confirmed.
+    /// Waits for all confirms.
     pub async fn flush(&mut self) -> Result<(), Failure> {
         while self.open > 0 {
             self.wait().await?;
@@ -89,14 +90,14 @@ impl Producer {
     }
 }
 
-/// Reads a destination until dropped.
+/// Reads a destination until it is dropped.
 pub struct Consumer {
     stop: CancellationToken,
     task: JoinHandle<Result<(), ConnectorError>>,
 }
 
 impl Consumer {
-    /// Connects, and hands every batch to `seen` with the wall-clock time (epoch µs) at which it was received.
+    /// Connects, and passes every batch to `seen` with its wall-clock time of receipt (epoch µs).
     pub async fn open(
         broker: &BrokerConfig,
         topic: &str,
@@ -131,7 +132,7 @@ impl Consumer {
         Ok(Consumer { stop, task })
     }
 
-    /// Fails where it has ended by itself.
+    /// Returns the error if the consumer has stopped by itself.
     pub async fn check(&mut self) -> Result<(), Failure> {
         if !self.task.is_finished() {
             return Ok(());

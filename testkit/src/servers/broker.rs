@@ -1,4 +1,4 @@
-//! A private broker of any kind, for whoever does not care which.
+//! A private broker of any kind.
 
 use std::path::Path;
 
@@ -19,7 +19,7 @@ impl BrokerKind {
     /// All of them.
     pub const ALL: [BrokerKind; 3] = [BrokerKind::Nats, BrokerKind::Kafka, BrokerKind::Amqp];
 
-    /// The word, as in `type`.
+    /// The value of `type`.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -29,7 +29,7 @@ impl BrokerKind {
         }
     }
 
-    /// The pattern of `allow` for a subject, a topic, or a queue by way of the default exchange.
+    /// The pattern in `allow` for a subject, a topic, or a queue behind the default exchange.
     #[must_use]
     pub fn pattern(self, destination: &str) -> String {
         match self {
@@ -39,7 +39,7 @@ impl BrokerKind {
     }
 }
 
-/// A private broker. Dropped, it is killed, and what it holds goes.
+/// A private broker. It is killed and its data is removed when the value is dropped.
 #[derive(Debug)]
 #[allow(missing_docs, reason = "one for each kind")]
 pub enum BrokerServer {
@@ -49,7 +49,7 @@ pub enum BrokerServer {
 }
 
 impl BrokerServer {
-    /// Starts one as it is by default, and returns it ready.
+    /// Starts a broker with default options and returns it ready.
     pub async fn start(kind: BrokerKind) -> Result<Self, ServerError> {
         Ok(match kind {
             BrokerKind::Nats => BrokerServer::Nats(NatsServer::start(NatsOptions::default()).await?),
@@ -68,7 +68,7 @@ impl BrokerServer {
         }
     }
 
-    /// The lines of `[brokers.NAME]` that lead to it: its type, and its address.
+    /// The lines of `[brokers.NAME]`: type and address.
     #[must_use]
     pub fn settings(&self) -> String {
         let address = match self {
@@ -78,7 +78,7 @@ impl BrokerServer {
         format!("type = \"{}\"\n{address} = {}\n", self.kind().as_str(), toml::Value::from(self.address()))
     }
 
-    /// Its address, as its own clients take it.
+    /// The address in the form that its clients take.
     #[must_use]
     pub fn address(&self) -> String {
         match self {
@@ -88,7 +88,7 @@ impl BrokerServer {
         }
     }
 
-    /// Name and version (`nats-server 2.11.4`), where it tells.
+    /// Name and version (`nats-server 2.11.4`), if known.
     pub async fn version(&self) -> Option<String> {
         match self {
             BrokerServer::Nats(server) => Some(format!("nats-server {}", server.version().await?)),
@@ -97,7 +97,7 @@ impl BrokerServer {
         }
     }
 
-    /// The port on 127.0.0.1: the same over restarts.
+    /// The port on 127.0.0.1, which stays the same over restarts.
     #[must_use]
     pub fn port(&self) -> u16 {
         match self {
@@ -107,7 +107,7 @@ impl BrokerServer {
         }
     }
 
-    /// The process id; `None` while it is down.
+    /// The process id; `None` if the broker is down.
     #[must_use]
     pub fn pid(&self) -> Option<u32> {
         match self {
@@ -117,7 +117,7 @@ impl BrokerServer {
         }
     }
 
-    /// From now on a start leaves the log of the one before as `log.0`, `log.1`, … in its folder.
+    /// Keeps the log of every earlier start as `log.0`, `log.1`, … in its folder.
     pub fn keep_logs(&mut self) {
         match self {
             BrokerServer::Nats(server) => server.keep_logs(),
@@ -135,7 +135,7 @@ impl BrokerServer {
         }
     }
 
-    /// SIGTERM, and waits for its end.
+    /// SIGTERM; waits for the end of the process.
     pub async fn stop(&mut self) -> Result<(), ServerError> {
         match self {
             BrokerServer::Nats(server) => server.stop().await.map(drop),
@@ -144,7 +144,7 @@ impl BrokerServer {
         }
     }
 
-    /// SIGSTOP: it keeps its connections and answers nothing, as a host that hangs.
+    /// SIGSTOP: the broker keeps its connections and answers nothing.
     pub fn freeze(&self) -> Result<(), ServerError> {
         match self {
             BrokerServer::Nats(server) => server.freeze(),
@@ -162,7 +162,7 @@ impl BrokerServer {
         }
     }
 
-    /// The folder with its data, its configuration and its `log`.
+    /// The folder with data, configuration and `log`.
     #[must_use]
     pub fn dir(&self) -> &Path {
         match self {
@@ -172,7 +172,8 @@ impl BrokerServer {
         }
     }
 
-    /// Starts it on the same port and data, and returns when it is ready. One that runs is killed first.
+    /// Starts the broker on the same port and data, and returns once it is ready. A running broker
+    /// is killed first.
     pub async fn restart(&mut self) -> Result<(), ServerError> {
         match self {
             BrokerServer::Nats(server) => server.restart().await,

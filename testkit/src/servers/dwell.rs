@@ -1,4 +1,4 @@
-//! A private `dwell run`: with probes on a port of its own.
+//! A private `dwell run`, with the probes on a port of its own.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -12,18 +12,18 @@ use super::process::{Probe, Process};
 use super::server::{Server, ServerKind};
 use dwell::clock;
 
-/// A `dwell run` as a child. Its port is that of its probes.
+/// A `dwell run` as a child. Its port is that of the probes.
 pub type DwellServer = Server<Dwell>;
 
-/// What is its own.
+/// What only this kind has.
 #[derive(Debug)]
 pub struct Dwell {
-    /// Of `[http]`.
+    /// The port of `[http]`.
     http: Port,
 }
 
 impl ServerKind for Dwell {
-    /// Ready: by its own word.
+    /// Ready once `/readyz` answers 200.
     async fn probe(&self, port: u16, _: &Path, _: u32) -> Probe {
         let ready = clock::timeout(Duration::from_secs(2), get(port, "/readyz")).await;
         if matches!(ready, Some(Ok(answer)) if answer.starts_with("HTTP/1.1 200")) { Probe::Ready } else { Probe::NotYet }
@@ -31,14 +31,15 @@ impl ServerKind for Dwell {
 }
 
 impl DwellServer {
-    /// Starts `program run` with this settings file and returns it ready. The settings leave `[probes]` and `[http]` out.
+    /// Starts `program run` with these settings and returns it ready. The settings must not have
+    /// `[probes]` or `[http]`.
     pub async fn start(program: PathBuf, settings: &str) -> Result<Self, ServerError> {
         let mut server = Self::prepare(program, settings)?;
         server.restart().await?;
         Ok(server)
     }
 
-    /// As [`DwellServer::start`], not started yet: [`DwellServer::restart`] does.
+    /// As [`DwellServer::start`], but not started: [`DwellServer::restart`] starts it.
     pub fn prepare(program: PathBuf, settings: &str) -> Result<Self, ServerError> {
         let mut process = Process::new("dwell", program)?;
         let file = process.dir().join("dwell.toml");
@@ -51,18 +52,18 @@ impl DwellServer {
         Ok(Server::over(process, Dwell { http }))
     }
 
-    /// The port of its `[http]`: the same over restarts.
+    /// The port of `[http]`, which stays the same over restarts.
     #[must_use]
     pub fn http_port(&self) -> u16 {
         self.kind.http.number
     }
 
-    /// What this path of its `[probes]` answers, head and body, over a connection of its own.
+    /// The answer of this path of `[probes]`, head and body, over a new connection.
     pub async fn get(&self, path: &str) -> std::io::Result<String> {
         get(self.port(), path).await
     }
 
-    /// What `/metrics` says now.
+    /// The answer of `/metrics`.
     pub async fn metrics(&self) -> Result<String, ServerError> {
         let port = self.port();
         let answer = clock::timeout(Duration::from_secs(10), get(port, "/metrics")).await;

@@ -1,4 +1,4 @@
-//! Where the programs of the servers are.
+//! The paths of the server programs.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,8 @@ pub fn redis_server() -> Result<PathBuf, ServerError> {
     find(&["redis-server", "valkey-server"], "DWELL_REDIS_SERVER")
 }
 
-/// The path of a Redis that has WAITAOF (7.2, Valkey): `DWELL_REDIS_WAITAOF_SERVER`, else `.servers/bin`, else PATH.
+/// The path of a Redis that has WAITAOF (7.2, Valkey): `DWELL_REDIS_WAITAOF_SERVER`, else
+/// `.servers/bin`, else PATH.
 pub fn redis_server_waitaof() -> Result<PathBuf, ServerError> {
     find(&["redis-server-waitaof"], "DWELL_REDIS_WAITAOF_SERVER")
 }
@@ -48,7 +49,8 @@ pub fn promtool() -> Result<PathBuf, ServerError> {
     find(&["promtool"], "DWELL_PROMTOOL")
 }
 
-/// `dwell` itself: `DWELL_PROGRAM`, else beside this program, or a folder up, where cargo keeps tests. Where there is none the start says so.
+/// `dwell` itself: `DWELL_PROGRAM`, else the folder of this program, else the folder above, where
+/// cargo keeps tests. The start reports a missing file.
 #[must_use]
 pub fn dwell() -> PathBuf {
     if let Some(named) = env::var_os("DWELL_PROGRAM").filter(|path| !path.is_empty()) {
@@ -59,14 +61,15 @@ pub fn dwell() -> PathBuf {
     beside.find(|path| is_program(path)).unwrap_or_else(|| "dwell".into())
 }
 
-/// `.servers/bin` comes before PATH: what `make servers` left there is known to be new enough.
+/// `.servers/bin` comes before PATH: `make servers` installs versions that are new enough.
 fn find(programs: &[&'static str], variable: &'static str) -> Result<PathBuf, ServerError> {
     let not_found = ServerError::NotFound { program: programs[0], variable };
     if let Some(named) = env::var_os(variable).filter(|path| !path.is_empty()) {
         let named = PathBuf::from(named);
         return if is_program(&named) { Ok(named) } else { Err(not_found) };
     }
-    // The folder of a checkout, also from a folder inside it: cargo runs tests of a package in that package's folder.
+    // The folder of a checkout, also from inside a package: cargo runs the tests of a package in
+    // its folder.
     let here = env::current_dir().unwrap_or_default();
     let checkout = here.ancestors().map(|folder| folder.join(".servers/bin")).find(|bin| bin.is_dir());
     let path = env::var_os("PATH").unwrap_or_default();

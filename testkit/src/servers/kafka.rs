@@ -8,32 +8,34 @@ use super::process::{Probe, Process};
 use super::server::{Server, ServerKind};
 use super::{ServerError, find};
 
-/// What the broker logs once it serves. It logs nothing else below a warning.
+/// The log line of a broker that serves. Other lines below a warning are not logged.
 const STARTED: &str = "Kafka Server started";
 
-/// How a private Kafka is set up. The default: no credentials, topics of one partition, none made by itself, messages up to 4 MiB.
+/// The options of a private Kafka. Default: no credentials, one partition a topic, no automatic
+/// topics, messages up to 4 MiB.
 #[derive(Debug, Clone, Default)]
 pub struct KafkaOptions {
     /// More lines of its `server.properties` (`num.partitions=3`).
     pub config: String,
-    /// The port on 127.0.0.1 of a proxy to [`KafkaServer::link_port`]: who comes by it is told to come back by it. Others speak to the broker itself.
+    /// The port on 127.0.0.1 of a proxy to [`KafkaServer::link_port`]. Clients that connect through
+    /// the proxy are led back to it.
     pub proxy: Option<u16>,
 }
 
 /// A private Kafka broker.
 pub type KafkaServer = Server<Kafka>;
 
-/// What is its own.
+/// What only this kind has.
 #[derive(Debug)]
 pub struct Kafka {
-    /// The controller's port, which brokers speak to.
+    /// The port of the controller.
     controller: Port,
-    /// The port that a proxy leads to.
+    /// The port that the proxy leads to.
     link: Option<Port>,
 }
 
 impl ServerKind for Kafka {
-    /// Ready: by its log, of which each start begins a new one.
+    /// Ready once the log says so. Each start begins a new log.
     async fn probe(&self, _: u16, dir: &Path, _: u32) -> Probe {
         match tokio::fs::read_to_string(dir.join("log")).await {
             Ok(text) if text.contains(STARTED) => Probe::Ready,
@@ -43,10 +45,10 @@ impl ServerKind for Kafka {
 }
 
 impl KafkaServer {
-    /// The name of its cluster. Any will do: no two of these know of each other.
+    /// The cluster's name. All private clusters share it: they do not know each other.
     pub const CLUSTER: &str = "4L6g3nShT-eMCtK--X86sw";
 
-    /// Starts one and returns it ready. Takes three seconds or so.
+    /// Starts a broker and returns it ready, after about three seconds.
     pub async fn start(options: KafkaOptions) -> Result<Self, ServerError> {
         let (java, libs) = (find::java()?, find::kafka_libs()?);
         let mut process = Process::new("kafka", java.clone())?;
@@ -56,7 +58,7 @@ impl KafkaServer {
         let config = config(&options, [process.port(), controller.number], link.as_ref().map(|link| link.number), process.dir());
         std::fs::write(&file, config).map_err(ServerError::prepare(format!("the file {}", file.display())))?;
         let args = |class: &str, rest: &[&str]| {
-            // A small heap, and no time spent on code that will not run for long.
+            // A small heap and the fast compiler: the process is short-lived.
             let fixed = ["-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"];
             let mut args: Vec<String> = fixed.iter().map(|&arg| arg.to_owned()).collect();
             args.push("-Dorg.slf4j.simpleLogger.log.kafka.server.KafkaRaftServer=info".to_owned());
@@ -75,19 +77,19 @@ impl KafkaServer {
         Server::started(process, Kafka { controller, link }).await
     }
 
-    /// The port of its controller, which brokers speak to.
+    /// The port of the controller.
     #[must_use]
     pub fn controller_port(&self) -> u16 {
         self.kind.controller.number
     }
 
-    /// Where the proxy of its options must lead; `None` without one.
+    /// The port that the proxy of the options must lead to; `None` without a proxy.
     #[must_use]
     pub fn link_port(&self) -> Option<u16> {
         self.kind.link.as_ref().map(|link| link.number)
     }
 
-    /// The version: that of its jars.
+    /// The version of the jars.
     pub fn version(&self) -> Option<String> {
         let jars = std::fs::read_dir(find::kafka_libs().ok()?).ok()?;
         let names = jars.filter_map(|jar| jar.ok()?.file_name().into_string().ok());
@@ -104,7 +106,7 @@ impl KafkaServer {
 /// The settings that every private Kafka has.
 const COMMON: &str = include_str!("kafka.properties");
 
-/// One node, replicas of one, no waiting for more members of a group, and a controller that lets a broker that was killed come back within a second.
+/// The settings of one server.
 fn config(options: &KafkaOptions, [port, controller]: [u16; 2], link: Option<u16>, dir: &Path) -> String {
     let (listens, says) = match link.zip(options.proxy) {
         Some((link, proxy)) => (format!(",LINK://127.0.0.1:{link}"), format!(",LINK://127.0.0.1:{proxy}")),

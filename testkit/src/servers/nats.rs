@@ -11,26 +11,26 @@ use super::server::{Server, ServerKind};
 use super::{ServerError, find};
 use dwell::clock;
 
-/// How a private NATS is set up. The default: JetStream on disk, no credentials.
+/// The options of a private NATS. Default: JetStream on disk, no credentials.
 #[derive(Debug, Clone, Default)]
 pub struct NatsOptions {
     /// More lines of its configuration file (`authorization { … }`, `max_payload: 1MB`).
     pub config: String,
-    /// `user:password` to be put into the URL, where `config` asks for them.
+    /// `user:password` for the URL, if `config` asks for them.
     pub credentials: Option<String>,
 }
 
 /// A private nats-server.
 pub type NatsServer = Server<Nats>;
 
-/// What is its own.
+/// What only this kind has.
 #[derive(Debug)]
 pub struct Nats {
     options: NatsOptions,
 }
 
 impl ServerKind for Nats {
-    /// Ready: the first line that a NATS server sends names it, and says that JetStream is up.
+    /// Ready once the first line of the server has its name and says that JetStream is enabled.
     async fn probe(&self, port: u16, dir: &Path, _: u32) -> Probe {
         let Some(info) = info(port).await else { return Probe::NotYet };
         if info["server_name"] == name(dir) && info["jetstream"] == true { Probe::Ready } else { Probe::NotYet }
@@ -48,12 +48,12 @@ impl NatsServer {
         Server::started(process, Nats { options }).await
     }
 
-    /// The version, by its own word.
+    /// The version that the server reports.
     pub async fn version(&self) -> Option<String> {
         info(self.port()).await?["version"].as_str().map(str::to_owned)
     }
 
-    /// `nats://127.0.0.1:PORT`, with the credentials where there are any.
+    /// `nats://127.0.0.1:PORT`, with the credentials if there are any.
     #[must_use]
     pub fn url(&self) -> String {
         let credentials = self.kind.options.credentials.as_ref().map_or(String::new(), |credentials| format!("{credentials}@"));
@@ -61,13 +61,13 @@ impl NatsServer {
     }
 }
 
-/// What the server says of itself in its first line.
+/// The INFO line of the server.
 async fn info(port: u16) -> Option<serde_json::Value> {
     let greeting = clock::timeout(Duration::from_secs(2), greeting(port)).await?.ok()?;
     serde_json::from_str(greeting.strip_prefix("INFO ")?).ok()
 }
 
-/// The server's name: its folder's, which no other server has.
+/// The server's name: that of its folder, which is unique.
 fn name(dir: &Path) -> String {
     dir.file_name().map_or(String::new(), |name| name.to_string_lossy().into_owned())
 }

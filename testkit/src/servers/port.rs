@@ -1,4 +1,4 @@
-//! A loopback port that is free, and stays ours while its server is down.
+//! A free loopback port, reserved while its server is down.
 
 use std::collections::HashSet;
 use std::env;
@@ -8,11 +8,11 @@ use std::net::{Ipv4Addr, TcpListener};
 
 use super::ServerError;
 
-/// Below the range from which Linux gives ports to outgoing connections (32768 and up): one of those could take the port of a server
-/// that is down for a moment.
+/// Below the range of outgoing connections on Linux (32768 and up), which could take the port of a
+/// server that is down.
 const RANGE: std::ops::Range<u16> = 15_000..32_000;
 
-/// A port. No other run of ours on this machine is given it while the value lives: it holds a lock on a file of that number.
+/// A port, reserved by a lock on a file of that number while the value lives.
 #[derive(Debug)]
 pub(super) struct Port {
     pub(super) number: u16,
@@ -20,7 +20,7 @@ pub(super) struct Port {
 }
 
 impl Port {
-    /// A port on which nothing listens and that no other run holds.
+    /// Finds a port without a listener that no other run has reserved.
     pub(super) fn reserve() -> Result<Port, ServerError> {
         let folder = env::temp_dir().join(format!("dwell-ports-{}", rustix::process::getuid().as_raw()));
         fs::create_dir_all(&folder).map_err(ServerError::prepare(format!("the folder {}", folder.display())))?;

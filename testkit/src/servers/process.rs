@@ -1,4 +1,5 @@
-//! What all private servers share: a child process with a port, a folder and a log, and the signals that happen to it.
+//! What all private servers share: a child process with a port, a folder and a log, and its
+//! signals.
 
 use std::fs::{self, File};
 use std::io;
@@ -13,37 +14,37 @@ use super::port::Port;
 use super::{ServerError, TIMEOUT};
 use dwell::clock;
 
-/// How often a condition is looked at.
+/// The interval between two checks of a condition.
 const POLL: Duration = Duration::from_millis(5);
 
-/// What became of one look at a starting server.
+/// The result of one readiness check.
 pub enum Probe {
-    /// It serves, and it is the child that was started, no other server on that port.
+    /// The started child itself serves on the port.
     Ready,
-    /// It may yet.
+    /// The child may still become ready.
     NotYet,
 }
 
-/// One server. Dropped, it is killed, and its folder goes.
+/// One server process. It is killed and its folder is removed when the value is dropped.
 #[derive(Debug)]
 pub(super) struct Process {
     name: &'static str,
     program: PathBuf,
-    /// The arguments that the kind of server gave for this port and folder.
+    /// The arguments for this port and folder.
     args: Vec<String>,
-    /// Variables that it gave.
+    /// The environment variables of the child.
     env: Vec<(String, String)>,
     port: Port,
     child: Option<Child>,
-    /// Each start leaves the log of the one before as `log.0`, `log.1`, …
+    /// Each start keeps the log of the one before as `log.0`, `log.1`, …
     keeps_logs: bool,
     starts: u32,
-    /// After the child: it is dropped last, when nothing writes to it any more.
+    /// Declared after the child, so that it is dropped last, when no process writes to it.
     dir: TempDir,
 }
 
 impl Process {
-    /// Takes a port and a folder; starts nothing yet.
+    /// Reserves a port and a folder, and starts nothing.
     pub(super) fn new(name: &'static str, program: PathBuf) -> Result<Self, ServerError> {
         let dir = tempfile::Builder::new().prefix("dwell-").tempdir().map_err(ServerError::prepare("a temporary folder"))?;
         Ok(Process {
@@ -67,7 +68,7 @@ impl Process {
         self.dir.path()
     }
 
-    /// The process id while it runs.
+    /// The process id of the running child.
     pub(super) fn pid(&self) -> Option<u32> {
         self.child.as_ref().map(Child::id)
     }
@@ -77,18 +78,19 @@ impl Process {
         self.args = args;
     }
 
-    /// Sets variables for this and every later start, besides the process's own.
+    /// Adds variables for this and every later start.
     pub(super) fn set_env(&mut self, env: Vec<(String, String)>) {
         self.env = env;
     }
 
-    /// From now on a start leaves the logs of those before.
+    /// Keeps the logs of earlier starts.
     pub(super) fn keep_logs(&mut self) {
         self.keeps_logs = true;
     }
 
-    /// Starts the child and waits until `look` says that it serves; `look` is asked with the child's process id.
-    /// A port that something else took meanwhile is waited for: the caller was told this one and no other.
+    /// Starts the child and waits until `look` reports it ready; `look` gets the child's process
+    /// id.
+    /// A taken port is waited for: the caller already knows its number.
     pub(super) async fn start(&mut self, mut look: impl AsyncFnMut(u32) -> Probe) -> Result<(), ServerError> {
         let ready = clock::timeout(TIMEOUT, async {
             loop {
@@ -118,21 +120,22 @@ impl Process {
         }
     }
 
-    /// SIGKILL, and the end of the process.
+    /// SIGKILL; waits for the end of the process.
     pub(super) fn kill(&mut self) -> Result<(), ServerError> {
         let Some(mut child) = self.child.take() else { return Ok(()) };
-        // An error means that it is gone already.
+        // An error means that the process has already ended.
         let _ = child.kill();
         child.wait().map(drop).map_err(ServerError::prepare("the end of the process"))
     }
 
-    /// SIGTERM, and waits for the end of the process: how it ended, `None` where it did not run.
+    /// SIGTERM; waits for the end of the process. Returns the exit status, `None` if it was not
+    /// running.
     pub(super) async fn stop(&mut self) -> Result<Option<ExitStatus>, ServerError> {
         if self.child.is_none() {
             return Ok(None);
         }
         self.signal(Signal::TERM)?;
-        // A frozen process would see the SIGTERM only when it goes on.
+        // A frozen process handles SIGTERM only after it resumes.
         self.signal(Signal::CONT)?;
         let ended = clock::timeout(TIMEOUT, async {
             loop {
@@ -146,7 +149,7 @@ impl Process {
         ended.unwrap_or_else(|| Err(self.late("did not end")))
     }
 
-    /// SIGSTOP: it keeps its port and its connections, and answers nothing.
+    /// SIGSTOP: the process keeps its port and its connections, and answers nothing.
     pub(super) fn freeze(&self) -> Result<(), ServerError> {
         self.signal(Signal::STOP)
     }
@@ -158,14 +161,14 @@ impl Process {
 
     fn spawn(&mut self) -> Result<u32, ServerError> {
         if self.keeps_logs {
-            // Its error: there was no start before this one.
+            // Fails if there was no earlier start.
             let _ = fs::rename(self.log_path(), self.dir.path().join(format!("log.{}", self.starts)));
             self.starts += 1;
         }
         let log = File::create(self.log_path()).map_err(ServerError::prepare("the server's log"))?;
         let also = log.try_clone().map_err(ServerError::prepare("the server's log"))?;
         let mut command = Command::new(&self.program);
-        // Settings of whoever runs us are not this child's. How much it logs is.
+        // Settings of the caller's environment must not reach the child, except for the log level.
         for (name, _) in std::env::vars_os() {
             if name.to_string_lossy().starts_with("DWELL_") && name != "DWELL_LOG" {
                 command.env_remove(name);
@@ -185,7 +188,7 @@ impl Process {
         Ok(pid)
     }
 
-    /// The exit status, once it has ended.
+    /// The exit status of an ended child.
     pub(super) fn ended(&mut self) -> Result<Option<ExitStatus>, ServerError> {
         let Some(child) = &mut self.child else { return Ok(None) };
         let status = child.try_wait().map_err(ServerError::prepare("the end of the process"))?;
@@ -198,7 +201,7 @@ impl Process {
     fn signal(&self, signal: Signal) -> Result<(), ServerError> {
         let gone = || ServerError::NotRunning { program: self.name, port: self.port() };
         let pid = self.pid().and_then(|pid| i32::try_from(pid).ok()).and_then(Pid::from_raw).ok_or_else(gone)?;
-        // The child was not waited for yet, so the id is still its own.
+        // The child was not waited for, so its id is still valid.
         rustix::process::kill_process(pid, signal)
             .map_err(io::Error::from)
             .map_err(ServerError::prepare(format!("a signal to {}", self.name)))

@@ -12,26 +12,28 @@ use super::server::{Server, ServerKind};
 use super::{ServerError, find};
 use dwell::clock;
 
-/// How a private RabbitMQ is set up. The default: the user `guest` with the password `guest`, and no plugin.
+/// The options of a private RabbitMQ. Default: the user `guest` with the password `guest`, no
+/// plugins.
 #[derive(Debug, Clone, Default)]
 pub struct RabbitOptions {
     /// More lines of its `rabbitmq.conf` (`max_message_size = 1048576`).
     pub config: String,
 }
 
-/// A private RabbitMQ. A name server of Erlang's (epmd) that it started for the machine stays when it goes. Killed, it has what it confirmed of
-/// durable queues after a restart; but RabbitMQ 3.10 loses the leader of a quorum queue that was made in the last seconds.
+/// A private RabbitMQ. Erlang's name server (epmd) that it may start keeps running. After a kill,
+/// durable queues keep confirmed messages; but RabbitMQ 3.10 loses the leader of a quorum queue
+/// that was created in the last seconds.
 pub type RabbitServer = Server<Rabbit>;
 
-/// What is its own.
+/// What only this kind has.
 #[derive(Debug)]
 pub struct Rabbit {
-    /// For its own tools.
+    /// The Erlang cookie of its command-line tools.
     tools: Port,
 }
 
 impl ServerKind for Rabbit {
-    /// Ready: it greets, with the name of its node. Its listener is the last step of its start.
+    /// Ready once it greets with the name of its node: the listener is the last step of the start.
     async fn probe(&self, port: u16, dir: &Path, _: u32) -> Probe {
         let Some(Ok(greeting)) = clock::timeout(Duration::from_secs(2), greeting(port)).await else { return Probe::NotYet };
         let name = format!("{}@", name(dir));
@@ -40,7 +42,7 @@ impl ServerKind for Rabbit {
 }
 
 impl RabbitServer {
-    /// Starts one and returns it ready. Takes seven seconds or so.
+    /// Starts a node and returns it ready, after about seven seconds.
     pub async fn start(options: RabbitOptions) -> Result<Self, ServerError> {
         let mut process = Process::new("rabbitmq-server", find::rabbitmq_server()?)?;
         let tools = Port::reserve()?;
@@ -52,10 +54,10 @@ impl RabbitServer {
         Server::started(process, Rabbit { tools }).await
     }
 
-    /// The version, by its own word.
+    /// The version that the server reports.
     pub async fn version(&self) -> Option<String> {
         let greeting = clock::timeout(Duration::from_secs(2), greeting(self.port())).await?.ok()?;
-        // In a field table: the name, `S`, the length in four bytes, the text.
+        // A field table holds the name, `S`, the length in four bytes, the text.
         let name = b"\x07versionS";
         let text = greeting.windows(name.len()).position(|part| part == name).and_then(|at| greeting.get(at + name.len()..))?;
         let (length, text) = text.split_first_chunk::<4>()?;
@@ -63,20 +65,20 @@ impl RabbitServer {
         Some(String::from_utf8_lossy(text).into_owned())
     }
 
-    /// What its own tools (`rabbitmqctl`) need in their environment to speak to it.
+    /// The environment of its command-line tools (`rabbitmqctl`).
     #[must_use]
     pub fn tools_environment(&self) -> Vec<(String, String)> {
         surroundings(self.dir(), self.kind.tools.number)
     }
 
-    /// `amqp://127.0.0.1:PORT`: as `guest`, on the vhost `/`.
+    /// `amqp://127.0.0.1:PORT`, as `guest` on the vhost `/`.
     #[must_use]
     pub fn url(&self) -> String {
         format!("amqp://127.0.0.1:{}", self.port())
     }
 }
 
-/// The node's name without its host: its folder's, which no other node of the machine has.
+/// The node's name without its host: that of its folder, which is unique.
 fn name(dir: &Path) -> String {
     let folder = dir.file_name().map_or(String::new(), |name| name.to_string_lossy().into_owned());
     folder.chars().filter(|letter| letter.is_ascii_alphanumeric() || *letter == '-').collect()
@@ -90,7 +92,7 @@ fn config(options: &RabbitOptions, port: u16) -> String {
     )
 }
 
-/// What it reads from its surroundings: nothing of the machine's own RabbitMQ.
+/// The environment of the node, without the settings of an installed RabbitMQ.
 fn surroundings(dir: &Path, tools: u16) -> Vec<(String, String)> {
     let path = |name: &str| dir.join(name).display().to_string();
     let pairs = [
@@ -105,14 +107,14 @@ fn surroundings(dir: &Path, tools: u16) -> Vec<(String, String)> {
         ("RABBITMQ_PID_FILE", path("pid")),
         ("RABBITMQ_DIST_PORT", tools.to_string()),
         ("ERL_EPMD_ADDRESS", "127.0.0.1".to_owned()),
-        // With these its start script becomes the server, under the same process id.
+        // These make the start script become the server, with the same process id.
         ("RABBITMQ_ALLOW_INPUT", "1".to_owned()),
         ("RABBITMQ_SERVER_START_ARGS", "-noinput".to_owned()),
     ];
     pairs.map(|(name, value)| (name.to_owned(), value)).to_vec()
 }
 
-/// The frame that the server sends first.
+/// The first frame of the server.
 async fn greeting(port: u16) -> std::io::Result<Vec<u8>> {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).await?;
     stream.write_all(b"AMQP\0\0\x09\x01").await?;

@@ -12,30 +12,31 @@ use dwell::clock;
 /// `appendfsync`: when the append-only file reaches the disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AppendFsync {
-    /// Before a write is answered.
+    /// Before each answer to a write.
     Always,
-    /// Each second.
+    /// Every second.
     EverySec,
-    /// When the system sees fit.
+    /// When the operating system decides.
     No,
 }
 
-/// How a private Redis is set up. The default: no persistence, no password, no limits.
+/// The options of a private Redis. Default: no persistence, no password, no limits.
 #[derive(Debug, Clone, Default)]
 pub struct RedisOptions {
-    /// With an append-only file, and when it is synced. `None`: none, a restart forgets everything.
+    /// The append-only file, and when it is synced. `None`: no persistence.
     pub appendonly: Option<AppendFsync>,
     /// `maxmemory`, as in its configuration file (`64mb`).
     pub maxmemory: Option<String>,
     /// `maxmemory-policy`.
     pub maxmemory_policy: Option<String>,
-    /// The port of the Redis on 127.0.0.1 that this one replicates, with the same password; it is ready only once it has all that one has.
+    /// The port on 127.0.0.1 of the master, which has the same password. The replica is ready once
+    /// it has caught up.
     pub replica_of: Option<u16>,
     /// `requirepass`, and `masterauth` for a replica. No spaces.
     pub password: Option<String>,
-    /// The folder of `ca.pem`, `server.pem` and `server.key`: it speaks TLS alone.
+    /// The folder of `ca.pem`, `server.pem` and `server.key`, for a server that speaks only TLS.
     pub tls: Option<PathBuf>,
-    /// A user, word by word as in its configuration file: name, `on`, password, rights.
+    /// A user, word by word as in the configuration file: name, `on`, password, permissions.
     pub user: Vec<String>,
     /// The program; `None`: [`find::redis_server`].
     pub program: Option<PathBuf>,
@@ -46,7 +47,7 @@ pub struct RedisOptions {
 /// A private redis-server.
 pub type RedisServer = Server<Redis>;
 
-/// What is its own.
+/// What only this kind has.
 #[derive(Debug)]
 pub struct Redis {
     options: RedisOptions,
@@ -66,14 +67,14 @@ impl RedisServer {
         Server::started(process, Redis { options }).await
     }
 
-    /// From its next start on it replicates the Redis on this port of 127.0.0.1, or none.
+    /// Makes it replicate the Redis on this port of 127.0.0.1, or none, from its next start.
     pub fn follow(&mut self, master: Option<u16>) {
         self.kind.options.replica_of = master;
         let args = args(&self.kind.options, self.port(), self.dir());
         self.process.set_args(args);
     }
 
-    /// `redis://127.0.0.1:PORT` or `rediss://…`, with the password where there is one.
+    /// `redis://127.0.0.1:PORT` or `rediss://…`, with the password if there is one.
     #[must_use]
     pub fn url(&self) -> String {
         let password = self.kind.options.password.as_ref().map_or(String::new(), |password| format!(":{password}@"));
@@ -81,7 +82,7 @@ impl RedisServer {
         format!("{scheme}://{password}127.0.0.1:{}", self.port())
     }
 
-    /// Gives it a command and answers the lines of its answer, without the marks of the protocol.
+    /// Runs a command and returns the lines of its answer, without protocol marks.
     pub async fn order(&self, words: &[&str]) -> Result<Vec<String>, ServerError> {
         resp::order(&at(self.port(), self.dir(), &self.kind.options), self.kind.options.password.as_deref(), words).await
     }
@@ -93,7 +94,8 @@ fn args(options: &RedisOptions, port: u16, dir: &Path) -> Vec<String> {
         ("dir", dir.display().to_string()),
         ("save", String::new()),
         ("daemonize", "no".to_owned()),
-        // Without a disk between, a replica waits for others to come and gets no writes until its first ack, a second later.
+        // Diskless replication delays a new replica, and sends it no writes until its first ack a
+        // second later.
         ("repl-diskless-sync", "no".to_owned()),
     ];
     match &options.tls {
@@ -142,7 +144,7 @@ fn args(options: &RedisOptions, port: u16, dir: &Path) -> Vec<String> {
     args
 }
 
-/// Where a server is looked at that speaks TLS alone on its port.
+/// The address without TLS of a server that speaks only TLS on its port.
 fn socket(dir: &Path) -> PathBuf {
     dir.join("redis.sock")
 }
@@ -151,8 +153,9 @@ fn at(port: u16, dir: &Path, options: &RedisOptions) -> At {
     if options.tls.is_some() { At::Socket(socket(dir)) } else { At::Port(port) }
 }
 
-/// Ready: the data is loaded, the process that answers is the one that was started, and a replica has caught up: by its own word and by its
-/// master's, because only then does a WAIT count it.
+/// Ready once the data is loaded, the answering process is the started one, and a replica has
+/// caught up: by its own report and by the report of its master, because only then does WAIT count
+/// it.
 async fn probe_server(port: u16, dir: &Path, pid: u32, options: &RedisOptions) -> Probe {
     let Some(Ok(own)) = clock::timeout(Duration::from_secs(2), info(&at(port, dir, options), options)).await else { return Probe::NotYet };
     let says = |line: &str| own.iter().any(|said| said == line);
@@ -165,7 +168,7 @@ async fn probe_server(port: u16, dir: &Path, pid: u32, options: &RedisOptions) -
     if says("master_link_status:up") && online { Probe::Ready } else { Probe::NotYet }
 }
 
-/// What INFO says.
+/// The answer to INFO.
 async fn info(at: &At, options: &RedisOptions) -> std::io::Result<Vec<String>> {
     ask(at, options.password.as_deref(), &["INFO"]).await
 }

@@ -4,25 +4,25 @@ use super::port::Port;
 use super::redis::{RedisOptions, RedisServer};
 use super::{ServerError, until};
 
-/// Masters; as many replicas.
+/// The number of masters, and of replicas.
 const MASTERS: usize = 3;
-/// Every slot there is.
+/// The number of slots.
 const SLOTS: u16 = 16_384;
-/// After so long a master that does not answer counts as gone, ms.
+/// The time after which a silent master counts as failed, ms.
 const NODE_TIMEOUT: &str = "2000";
-/// Keys that are moved at once.
+/// The number of keys that move together.
 const KEYS_AT_ONCE: &str = "50";
 
-/// A private Redis Cluster. Dropped, its nodes are killed, and their folders go.
+/// A private Redis Cluster. Its nodes are killed when the value is dropped.
 #[derive(Debug)]
 pub struct RedisCluster {
-    /// The first three began as masters, the others as their replicas, in this order.
+    /// The first three nodes start as masters, the others as their replicas, in this order.
     pub nodes: Vec<RedisServer>,
-    /// Of the links between the nodes.
+    /// The ports of the links between the nodes.
     _ports: Vec<Port>,
 }
 
-/// What a node says of a node.
+/// What one node reports about another.
 #[derive(Debug)]
 struct Node {
     port: u16,
@@ -32,11 +32,12 @@ struct Node {
 }
 
 impl RedisCluster {
-    /// Starts the nodes with these options each, joins them, and returns when every node can be written to and every replica has caught up.
+    /// Starts the nodes with these options, joins them, and returns once every node accepts writes
+    /// and every replica has caught up.
     pub async fn start(options: RedisOptions) -> Result<Self, ServerError> {
         let mut cluster = RedisCluster { nodes: Vec::new(), _ports: Vec::new() };
         for _ in 0..2 * MASTERS {
-            // The port of the links: the default is beyond the last port for many.
+            // The default port of the links is above 65535 for many nodes.
             let port = Port::reserve()?;
             let mut options = options.clone();
             options.more.extend(
@@ -72,13 +73,14 @@ impl RedisCluster {
         self.whole().await
     }
 
-    /// The places that a client is given: of every node.
+    /// The URLs of all nodes.
     #[must_use]
     pub fn urls(&self) -> Vec<String> {
         self.nodes.iter().map(RedisServer::url).collect()
     }
 
-    /// Waits until every node says that all is well, and every master of slots has a replica that has caught up.
+    /// Waits until every node reports a healthy cluster, and every master of slots has a replica
+    /// that has caught up.
     pub async fn whole(&self) -> Result<(), ServerError> {
         for node in &self.nodes {
             until("the cluster is whole", async || {
@@ -98,12 +100,12 @@ impl RedisCluster {
         Ok(())
     }
 
-    /// The place in `nodes` of the master that has this slot, by the word of those that run.
+    /// The index in `nodes` of the master of this slot, as the running nodes report it.
     pub async fn master_of(&self, slot: u16) -> Result<usize, ServerError> {
         self.master_but(slot, None).await
     }
 
-    /// Asks nothing of this node.
+    /// As [`RedisCluster::master_of`], without asking this node.
     async fn master_but(&self, slot: u16, dead: Option<usize>) -> Result<usize, ServerError> {
         for (_, node) in self.nodes.iter().enumerate().filter(|(at, node)| Some(*at) != dead && node.pid().is_some()) {
             let nodes = view(node).await.unwrap_or_default();
@@ -146,14 +148,14 @@ impl RedisCluster {
         Ok(())
     }
 
-    /// Waits until a node that runs, other than this one, is the master of this slot. This one may be frozen.
+    /// Waits until another running node is the master of this slot. The given node may be frozen.
     pub async fn failed_over(&self, slot: u16, dead: usize) -> Result<usize, ServerError> {
         until("another master", async || self.master_but(slot, Some(dead)).await.is_ok_and(|at| at != dead)).await?;
         self.master_but(slot, Some(dead)).await
     }
 }
 
-/// What this node sees; `None` where it does not answer, or has not met some of them yet.
+/// The view of this node; `None` if it does not answer or does not know all nodes yet.
 async fn view(node: &RedisServer) -> Option<Vec<Node>> {
     let lines = node.order(&["CLUSTER", "NODES"]).await.ok()?;
     lines.iter().filter(|line| !line.is_empty()).map(|line| parse(line)).collect()

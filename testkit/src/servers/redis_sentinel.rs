@@ -10,7 +10,7 @@ use super::{ServerError, find, until};
 
 /// The name of the master.
 const MASTER: &str = "mymaster";
-/// After so long a master that does not answer counts as gone, ms.
+/// The time after which a silent master counts as failed, ms.
 const DOWN_AFTER: u32 = 1500;
 const SENTINELS: usize = 3;
 const REPLICAS: usize = 2;
@@ -18,29 +18,30 @@ const REPLICAS: usize = 2;
 /// A sentinel.
 pub type SentinelServer = Server<Sentinel>;
 
-/// What is its own: nothing.
+/// This kind has nothing of its own.
 #[derive(Debug)]
 pub struct Sentinel;
 
 impl ServerKind for Sentinel {
-    /// Ready: the process that answers is the one that was started.
+    /// Ready once the started process itself answers.
     async fn probe(&self, port: u16, _: &Path, pid: u32) -> Probe {
         let own = ask(&At::Port(port), None, &["INFO", "server"]).await.unwrap_or_default();
         if own.iter().any(|line| *line == format!("process_id:{pid}")) { Probe::Ready } else { Probe::NotYet }
     }
 }
 
-/// A master that replicas take over from. Dropped, all of it is killed, and its folders go.
+/// A master with replicas and sentinels. All processes are killed when the value is dropped.
 #[derive(Debug)]
 pub struct RedisSentinel {
-    /// The first one began as the master.
+    /// The first server starts as the master.
     pub servers: Vec<RedisServer>,
-    /// Who watch it.
+    /// The sentinels that watch the servers.
     pub sentinels: Vec<SentinelServer>,
 }
 
 impl RedisSentinel {
-    /// Starts the servers with these options each, and the sentinels, and returns when these know all of it.
+    /// Starts the servers with these options, and the sentinels, and returns once the sentinels
+    /// know all servers.
     pub async fn start(options: RedisOptions) -> Result<Self, ServerError> {
         let password = options.password.clone();
         let master = RedisServer::start(options.clone()).await?;
@@ -71,7 +72,7 @@ impl RedisSentinel {
         Ok(all)
     }
 
-    /// The places of the sentinels, with the password of the servers where there is one.
+    /// The URLs of the sentinels, with the password of the servers if there is one.
     #[must_use]
     pub fn urls(&self) -> Vec<String> {
         let url = self.servers[0].url();
@@ -79,7 +80,8 @@ impl RedisSentinel {
         self.sentinels.iter().map(|sentinel| format!("redis://{login}127.0.0.1:{}", sentinel.port())).collect()
     }
 
-    /// The place in `servers` of the master that the sentinels name; `None` where they do not agree, or name none that runs.
+    /// The index in `servers` of the master; `None` if the sentinels disagree or the master is
+    /// down.
     pub async fn master(&self) -> Option<usize> {
         let mut named = Vec::new();
         for sentinel in self.sentinels.iter().filter(|sentinel| sentinel.pid().is_some()) {
@@ -105,7 +107,7 @@ impl RedisSentinel {
         Ok(())
     }
 
-    /// Waits until the sentinels name another master than this one.
+    /// Waits until the sentinels agree on another master.
     pub async fn failed_over(&self, dead: usize) -> Result<usize, ServerError> {
         until("another master", async || self.master().await.is_some_and(|at| at != dead)).await?;
         Ok(self.master().await.unwrap_or(dead))

@@ -1,4 +1,4 @@
-//! Redis spoken by hand, a command a connection: only the store knows the Redis client.
+//! A minimal Redis client, one command a connection.
 
 use std::io;
 use std::time::Duration;
@@ -12,14 +12,15 @@ use dwell::clock;
 /// How long a command may take.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Where a server listens without TLS.
+/// The address of a server without TLS.
 #[derive(Debug, Clone)]
 pub(super) enum At {
     Port(u16),
     Socket(std::path::PathBuf),
 }
 
-/// What the server answers to this command: its text without the marks of the protocol around it, a line each; what it refuses is an error.
+/// Runs a command and returns the lines of its answer, without protocol marks; a refusal is an
+/// error.
 pub(super) async fn ask(at: &At, password: Option<&str>, words: &[&str]) -> io::Result<Vec<String>> {
     let mut request = String::new();
     for words in [&["AUTH", password.unwrap_or_default()][..], words, &["PING"]] {
@@ -52,7 +53,7 @@ pub(super) async fn ask(at: &At, password: Option<&str>, words: &[&str]) -> io::
     }
 }
 
-/// As [`ask`], where a refusal is the failure to prepare a server.
+/// As [`ask`]; a refusal is a [`ServerError`].
 pub(super) async fn order(at: &At, password: Option<&str>, words: &[&str]) -> Result<Vec<String>, ServerError> {
     ask(at, password, words).await.map_err(ServerError::prepare(format!("{} at {at:?}", words.join(" "))))
 }
@@ -60,7 +61,7 @@ pub(super) async fn order(at: &At, password: Option<&str>, words: &[&str]) -> Re
 async fn exchange(mut link: impl AsyncRead + AsyncWrite + Unpin, request: &str) -> io::Result<String> {
     link.write_all(request.as_bytes()).await?;
     let mut answer = Vec::new();
-    // A sentinel knows no QUIT: the answer to the last command is the end.
+    // A sentinel has no QUIT: the answer to the last command ends the exchange.
     while !(answer.ends_with(b"+PONG\r\n") || answer.ends_with(b"-NOAUTH Authentication required.\r\n")) {
         if link.read_buf(&mut answer).await? == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());

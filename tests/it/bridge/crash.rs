@@ -16,7 +16,8 @@ use tokio::sync::watch;
 use super::environment::{ALL, Environment, attempt, attempts, request};
 use crate::support::wait_until;
 
-/// Owners that claim a job and are never heard of again, each rescued from, until it is rescued so many times.
+/// Owners that claim a job and are never heard of again, each rescued from, until it is rescued so
+/// many times.
 async fn crash_on(env: &Environment, id: &str, times: usize) {
     let store = std::sync::Arc::new(env.store().await);
     let (_, fleet) = watch::channel(Fleet::alone("test"));
@@ -75,7 +76,8 @@ async fn who_stood_still_for_longer_than_its_lease_burns_no_step() {
         env.send(request(&format!("job-{n}"), "0").with_header("delay-retry", "none"));
     }
     env.arrived("orders.a", 40).await;
-    // One thread runs all of it: so does a process stand still, and sees when it goes on that no answer came in time.
+    // One thread runs all of it: so does a process stand still, and sees when it goes on that no
+    // answer came in time.
     #[allow(clippy::disallowed_methods, reason = "it is what stands still")]
     std::thread::sleep(Duration::from_secs(1) + LEASE_MARGIN + Duration::from_millis(200));
     let mut tries = attempts(&env.arrived("orders.a", 80).await);

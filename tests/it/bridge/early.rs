@@ -10,7 +10,8 @@ use crate::support::wait_until;
 
 const COUNT: usize = 2000;
 
-/// Jobs of which one is due every other ms, so that at any time a few are claimed and not due yet; once a part of them has arrived.
+/// Jobs of which one is due every other ms, so that at any time a few are claimed and not due yet;
+/// once a part of them has arrived.
 async fn underway(env: &Environment) {
     for n in 0..COUNT {
         env.send(request(&format!("job-{n}"), &format!("{}ms", 8000 + 2 * n)));

@@ -18,7 +18,8 @@ use crate::support::{DEADLINE, metric, wait_until};
 /// What an instance does where a test says nothing else.
 pub(super) const ALL: Roles = Roles { ingest: true, dispatch: true };
 
-/// Redis, broker and bridge. The broker has every topic that the settings name, and `orders.a`, `orders.b` and `replies`.
+/// Redis, broker and bridge. The broker has every topic that the settings name, and `orders.a`,
+/// `orders.b` and `replies`.
 pub(super) struct Environment {
     pub(super) redis: RedisServer,
     pub(super) broker: Broker,
@@ -49,7 +50,8 @@ impl Environment {
         (self.bridge, self.metrics) = (Some(bridge), metrics);
     }
 
-    /// Starts an instance that waits for what is away, for this long at most where that is said: what it is waiting for, once Redis is there.
+    /// Starts an instance that waits for what is away, for this long at most where that is said:
+    /// what it is waiting for, once Redis is there.
     pub(super) async fn begin(&mut self, patience: Option<Duration>) -> Result<Readiness, StartError> {
         self.metrics = counters(&self.settings);
         let readiness = Readiness::new(self.settings.ingest.keys().map(String::as_str));

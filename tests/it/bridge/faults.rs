@@ -199,7 +199,8 @@ async fn a_bad_request_that_is_too_large_for_rejected_is_cut_and_says_so() {
 #[tokio::test]
 async fn a_bad_request_that_rejected_does_not_take_at_all_waits_and_goes_out_whole() {
     let env = Environment::start(&[]).await;
-    // As it came, without headers, and with 4, 2, 1 and no bytes of the body; then as it came again.
+    // As it came, without headers, and with 4, 2, 1 and no bytes of the body; then as it came
+    // again.
     env.broker.fail_times("delay.rejected", 6, Fault::Invalid);
     env.broker.fail("delay.rejected", Fault::Refused);
     env.send(Message::new("no delay").with_header("delay-target", "orders.a"));

@@ -32,7 +32,8 @@ async fn a_cancel_delivered_twice_has_one_verdict_and_it_is_true() {
     }
     let mut asks: Vec<(i64, usize)> = (0..JOBS)
         .map(|number| {
-            // Some long before, some long after: on a busy machine those between may all come too late.
+            // Some long before, some long after: on a busy machine those between may all come too
+            // late.
             let ahead_ms = match number % 10 {
                 0 => 1000,
                 1 => -200,

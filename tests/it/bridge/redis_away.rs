@@ -109,7 +109,8 @@ async fn an_ingest_that_has_read_enough_ahead_of_the_store_says_so() {
     let paused = r#"dwell_ingest_paused{reason="backpressure"}"#;
     assert_eq!(env.metric(paused), 0.0);
     env.redis.freeze().unwrap();
-    // A batch of 2048 that is being stored, one that waits for it, and one more, which cannot be handed on.
+    // A batch of 2048 that is being stored, one that waits for it, and one more, which cannot be
+    // handed on.
     for n in 0..7000 {
         env.send(request(&format!("job-{n}"), "0"));
     }

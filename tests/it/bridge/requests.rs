@@ -122,7 +122,8 @@ async fn the_redelivery_of_a_whole_batch_changes_nothing_and_answers_the_same() 
     env.send(asking(request("replaced", "1h")));
     env.send(asking(request("replaced", "1s")));
     env.send(request("bad", "soon"));
-    // The last reply is not answered for: the batch is applied and cannot be acknowledged before the link is cut.
+    // The last reply is not answered for: the batch is applied and cannot be acknowledged before
+    // the link is cut.
     env.broker.fail_times("replies", 8, Fault::Delay(Duration::ZERO));
     env.broker.fail_times("replies", 1, Fault::Hold);
     env.run(super::environment::ALL).await;
@@ -185,7 +186,8 @@ async fn what_is_refused_behind_a_verdict_without_a_confirm_is_not_waited_for_ei
     for id in ["a", "b", "c"] {
         env.send(asking(request(id, "1h")));
     }
-    // As on RabbitMQ: one goes ahead, the others are refused while it has no confirm, and then one of them goes ahead.
+    // As on RabbitMQ: one goes ahead, the others are refused while it has no confirm, and then one
+    // of them goes ahead.
     env.broker.fail_times("replies", 1, Fault::Hold);
     env.broker.fail_times("replies", 2, Fault::Refused);
     env.broker.fail("replies", Fault::Hold);
@@ -204,7 +206,8 @@ async fn a_verdict_that_may_not_have_been_taken_is_published_again() {
     env.taken().await;
     assert_eq!(verdicts(&env.broker.published("replies")), ["added"]);
     assert_eq!(env.metric(r#"dwell_replies_total{ingest="main",outcome="confirmed"}"#), 1.0);
-    // Where one of two queues behind an exchange is full, every outcome is unknown: the other has no more than one copy of each.
+    // Where one of two queues behind an exchange is full, every outcome is unknown: the other has
+    // no more than one copy of each.
     env.broker.fail("replies", Fault::Unknown { landed: true });
     env.send(asking(request("b", "1h")));
     env.taken().await;

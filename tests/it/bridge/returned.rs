@@ -15,7 +15,8 @@ use crate::support::{DEADLINE, wait_until};
 /// More rounds than any loop may go.
 const MANY: usize = 100;
 
-/// Brings what comes on this topic back into the ingest, as a binding or a mirror does; [`MANY`] times at most.
+/// Brings what comes on this topic back into the ingest, as a binding or a mirror does; [`MANY`]
+/// times at most.
 fn leads_back(broker: &Broker, topic: &'static str) -> tokio::task::JoinHandle<()> {
     let broker = broker.clone();
     tokio::spawn(async move {

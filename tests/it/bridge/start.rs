@@ -1,4 +1,5 @@
-//! A start with a server away: what can work works, the rest is waited for, and what is wrong with it ends the start all the same.
+//! A start with a server away: what can work works, the rest is waited for, and what is wrong with
+//! it ends the start all the same.
 
 use std::time::Duration;
 
@@ -123,7 +124,8 @@ async fn an_ingest_reads_once_it_has_its_share() {
     let readiness = env.begin(None).await.unwrap();
     env.send(request("x", "0"));
     wait_until("the link is open", async || (waits_for(&readiness) == ["ingest.main"]).then_some(())).await;
-    // It is open as soon as the link is, or shortly after: an ingest that took this for reading would have said so by then.
+    // It is open as soon as the link is, or shortly after: an ingest that took this for reading
+    // would have said so by then.
     assert!(tokio::time::timeout(Duration::from_millis(300), readiness.all_reached()).await.is_err());
     assert!(!readiness.is_ready());
     env.broker.heal();

@@ -1,4 +1,5 @@
-//! The sweep goes on where one bucket is damaged, makes a namespace again that Redis lost, follows what the namespace keeps, and counts.
+//! The sweep goes on where one bucket is damaged, makes a namespace again that Redis lost, follows
+//! what the namespace keeps, and counts.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -97,7 +98,8 @@ async fn the_gauges_that_are_read_are_young_in_a_large_fleet_too() {
         let begun = std::time::Instant::now();
         let _: () = link.zadd(store.keys().due(0, "main"), format!("job-{count}"), 4_000_000_000_000_i64).await.unwrap();
         crate::support::wait_until("the job is counted", async || (jobs().await >= f64::from(count)).then_some(())).await;
-        // The first may have come with the first count of all; the second comes after a whole pause.
+        // The first may have come with the first count of all; the second comes after a whole
+        // pause.
         assert!(begun.elapsed() < Duration::from_secs(9), "{count}: counted after {:?}", begun.elapsed());
     }
     stop.cancel();

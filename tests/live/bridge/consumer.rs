@@ -81,7 +81,8 @@ async fn a_job_is_repeated_until_its_consumer_finishes_it_and_jetstream_swallows
     ask(&mut producer, finish.with_header("delayed-attempt", carried("delayed-attempt"))).await;
     assert_eq!(replies.verdict(0).await, ("repeated".to_owned(), "finished".to_owned()));
 
-    // A job that is repeated as often as the array allows has all the time that the finished one would have had to come again.
+    // A job that is repeated as often as the array allows has all the time that the finished one
+    // would have had to come again.
     ask(&mut producer, job("after", "0", "400ms")).await;
     wait_until("the other is repeated to the last wait", async || (of(&orders.until(3).await, "after").len() == 5).then_some(())).await;
     assert_eq!(of(&orders.until(8).await, "repeated"), [1, 2, 3]);

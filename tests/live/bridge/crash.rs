@@ -13,7 +13,8 @@ const CAUGHT: usize = 10;
 
 #[tokio::test]
 async fn killed_five_times_under_load_it_loses_nothing_and_repeats_only_what_was_in_flight() {
-    // The lease, and so how long what was in flight waits for another owner, is five seconds more than the publish timeout.
+    // The lease, and so how long what was in flight waits for another owner, is five seconds more
+    // than the publish timeout.
     let settings = format!("delivery.max_in_flight = {MAX_IN_FLIGHT}\ndelivery.publish_timeout = \"3s\"");
     let env = Environment::new("crash", RedisOptions::default(), &settings).await;
     let mut dwell = env.dwell().await;

@@ -1,4 +1,5 @@
-//! The bench of these tests: private servers, the streams, the settings, and a reader that enters every arrival into the ledger.
+//! The bench of these tests: private servers, the streams, the settings, and a reader that enters
+//! every arrival into the ledger.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -22,12 +23,14 @@ use dwell_testkit::ledger::{Arrival, Ledger};
 
 /// Where the jobs of the ledger go.
 pub(crate) const TARGET: &str = "orders.new";
-/// How long JetStream waits for a sign of life of who holds a request. Short, so that what a crashed instance held comes back soon, and so that
-/// who holds requests through an outage has to say so.
+/// How long JetStream waits for a sign of life of who holds a request. Short, so that what a
+/// crashed instance held comes back soon, and so that who holds requests through an outage has to
+/// say so.
 pub(crate) const ACK_WAIT: Duration = Duration::from_secs(5);
 /// How long a story may take to settle. Far more than any takes on a busy machine.
 pub(crate) const SETTLE: Duration = Duration::from_secs(120);
-/// JetStream's least: what comes again later is stored again, so that no repeat of ours hides behind the server's own deduplication.
+/// JetStream's least: what comes again later is stored again, so that no repeat of ours hides
+/// behind the server's own deduplication.
 pub(crate) const NO_DEDUPE: Duration = Duration::from_millis(100);
 
 /// The ledger, shared by who writes into it.
@@ -44,8 +47,9 @@ pub(crate) struct Environment<R = RedisServer> {
 }
 
 impl Environment {
-    /// Everything but Dwell, with these settings (`delivery.max_in_flight = 64`, a line each) beside those that lead to the servers. The target's
-    /// stream forgets messages at once: no repeat hides behind its deduplication.
+    /// Everything but Dwell, with these settings (`delivery.max_in_flight = 64`, a line each)
+    /// beside those that lead to the servers. The target's stream forgets messages at once: no
+    /// repeat hides behind its deduplication.
     pub(crate) async fn new(test: &str, redis: RedisOptions, more: &str) -> Environment {
         Environment::with_dedupe(test, redis, more, NO_DEDUPE).await
     }
@@ -68,7 +72,8 @@ impl Environment {
         wait_within(SETTLE, &format!("{least} jobs are in flight"), async || (claims.ids().await.len() >= least).then_some(())).await;
     }
 
-    /// Stops the instance in the middle of deliveries, by SIGSTOP, when it has so many jobs in flight, `but` these: all that it has claimed then.
+    /// Stops the instance in the middle of deliveries, by SIGSTOP, when it has so many jobs in
+    /// flight, `but` these: all that it has claimed then.
     pub(crate) async fn freeze_in_flight(&self, dwell: &DwellServer, least: usize, but: &HashSet<String>) -> HashSet<String> {
         let mut claims = Claims::of(self).await;
         wait_within(SETTLE, &format!("it has {least} jobs in flight"), async || {
@@ -146,7 +151,8 @@ impl<R> Environment<R> {
         Producer::new(self.broker(), self.ledger.clone())
     }
 
-    /// A producer that sends so many jobs of mixed delays each tenth of a second, until told to stop.
+    /// A producer that sends so many jobs of mixed delays each tenth of a second, until told to
+    /// stop.
     pub(crate) fn load(&self, per_tick: usize) -> Load {
         Load::start(self.producer(), per_tick)
     }
@@ -156,7 +162,8 @@ impl<R> Environment<R> {
         wait_within(SETTLE, &format!("{count} jobs have arrived"), async || (self.ledger.lock().distinct() >= count).then_some(())).await;
     }
 
-    /// Waits until every request is taken, no job waits or is out, and the reader has all that is on the target. Says what is left: the dead.
+    /// Waits until every request is taken, no job waits or is out, and the reader has all that is
+    /// on the target. Says what is left: the dead.
     pub(crate) async fn settled(&self) -> Counts {
         let port = self.nats.port();
         wait_within(SETTLE, "every request is taken", async || (jetstream::messages(port, "REQUESTS").await == 0).then_some(())).await;

@@ -1,4 +1,5 @@
-//! Several instances on one namespace: they share the load, and one hears of its jobs whatever the others serve.
+//! Several instances on one namespace: they share the load, and one hears of its jobs whatever the
+//! others serve.
 
 use std::time::Duration;
 
@@ -66,7 +67,8 @@ async fn a_listener_that_was_cut_reads_every_bucket_when_it_hears_again() {
     let mut link = redis_link(env.redis.url()).await;
     for n in 0..4 {
         untold(&env, &format!("untold-{n}")).await;
-        // The one that was cut before may not listen again yet: the job came by what it read as it began to.
+        // The one that was cut before may not listen again yet: the job came by what it read as it
+        // began to.
         wait_until("a listener is cut", async || {
             let cut: u64 = redis::cmd("CLIENT").arg("KILL").arg("TYPE").arg("pubsub").query_async(&mut link).await.unwrap();
             (cut == 1).then_some(())

@@ -1,4 +1,5 @@
-//! `fsck --repair`, over and over, beside instances under load: no false finding, nothing lost, nothing repeated. And over 100 000 jobs.
+//! `fsck --repair`, over and over, beside instances under load: no false finding, nothing lost,
+//! nothing repeated. And over 100 000 jobs.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

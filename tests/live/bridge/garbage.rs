@@ -1,4 +1,5 @@
-//! Garbage written by hand into every key of a namespace while two instances deliver: it harms no job but its own, and does not drown the log.
+//! Garbage written by hand into every key of a namespace while two instances deliver: it harms no
+//! job but its own, and does not drown the log.
 
 use std::collections::BTreeSet;
 
@@ -160,7 +161,8 @@ async fn garbage_in_every_key_harms_no_job_and_does_not_drown_the_log() {
     let count = env.ledger.lock().count();
     env.until_arrived(count).await;
 
-    // Keys of another type: nothing of these buckets can be delivered until they are repaired, and everything of the others is.
+    // Keys of another type: nothing of these buckets can be delivered until they are repaired, and
+    // everything of the others is.
     let due_ms = clock::wall_ms() + 3000;
     let jobs: Vec<Job> = (0..400).map(|n| Job { id: format!("late-{n}"), when: When::At(due_ms) }).collect();
     env.producer().send(&jobs).await;

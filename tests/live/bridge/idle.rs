@@ -36,7 +36,8 @@ async fn look(link: &mut MultiplexedConnection) -> (f64, f64) {
     (asked.map(calls_of).iter().sum(), number(&cpu, "used_cpu_user_main_thread") + number(&cpu, "used_cpu_sys_main_thread"))
 }
 
-/// Starts so many instances with nothing to do; what they ask of Redis over this time, and what they hold of memory, KiB each.
+/// Starts so many instances with nothing to do; what they ask of Redis over this time, and what
+/// they hold of memory, KiB each.
 async fn idle(instances: usize, span: Duration) -> (Asked, u64) {
     let env = Environment::new("idle", RedisOptions::default(), "").await;
     let mut fleet: Vec<DwellServer> = Vec::new();
@@ -64,11 +65,13 @@ fn resident(pid: u32) -> u64 {
     status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap().trim().trim_end_matches(" kB").parse().unwrap()
 }
 
-/// The floor poll, rescues and sweeps are the fleet's, whatever its size; heartbeats and gauges each instance's.
+/// The floor poll, rescues and sweeps are the fleet's, whatever its size; heartbeats and gauges
+/// each instance's.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_idle_fleet_asks_little_more_of_redis_than_one_instance() {
     let (asked, _) = idle(6, Duration::from_secs(5)).await;
-    // One alone: 64 polls of buckets, 16 looks for leases and their clock, which a script reads too, and 26 counts for the gauges a second.
+    // One alone: 64 polls of buckets, 16 looks for leases and their clock, which a script reads
+    // too, and 26 counts for the gauges a second.
     println!("{asked:?}");
     assert!((100.0..900.0).contains(&asked.calls), "{asked:?}");
 }

@@ -17,7 +17,8 @@ const MOST: u64 = 256 << 20;
 /// So long the memory has to stay as it is, until all is read that is going to be.
 const STILL: Duration = Duration::from_secs(3);
 
-/// Sends these while Redis is full, and says how much memory the instance took at most. Then there is room, and all of it has to be stored.
+/// Sends these while Redis is full, and says how much memory the instance took at most. Then there
+/// is room, and all of it has to be stored.
 async fn peak(kind: BrokerKind, messages: Vec<Message>) -> u64 {
     let redis = RedisServer::start(RedisOptions::default()).await.unwrap();
     let server = BrokerServer::start(kind).await.unwrap();
@@ -96,7 +97,8 @@ async fn large_bodies_of_rabbitmq_are_read_as_far_as_there_is_room() {
 
 #[tokio::test]
 async fn many_small_headers_of_nats_are_read_as_far_as_there_is_room() {
-    // Distinct names of five letters: nine bytes each on the wire, and less than the 64 KiB of headers that JetStream takes in a message.
+    // Distinct names of five letters: nine bytes each on the wire, and less than the 64 KiB of
+    // headers that JetStream takes in a message.
     let letter = |number: u32| char::from(b'a' + u8::try_from(number % 26).unwrap());
     let name = |number: u32| [17_576, 676, 26, 1].map(|place| letter(number / place)).iter().collect::<String>();
     let message = (0..6500).map(name).fold(Message::new("x"), |message, name| message.with_header(format!("x{name}"), ""));

@@ -1,4 +1,5 @@
-//! Several instances on one namespace: all take part, one is killed, one sleeps through its lease, one has a wrong clock.
+//! Several instances on one namespace: all take part, one is killed, one sleeps through its lease,
+//! one has a wrong clock.
 
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
@@ -12,10 +13,12 @@ use super::load::{Job, When};
 use crate::preload::compiled;
 use crate::support::wait_within;
 
-/// A lease is five seconds more. A machine that is busy confirms after a second at times, and each such job comes twice.
+/// A lease is five seconds more. A machine that is busy confirms after a second at times, and each
+/// such job comes twice.
 const SETTINGS: &str = "redis.buckets = 64\ndelivery.max_in_flight = 200\ndelivery.publish_timeout = \"4s\"";
 
-/// How long what a killed instance held may wait for another: its lease, and a look each second; the rest is for a busy machine.
+/// How long what a killed instance held may wait for another: its lease, and a look each second;
+/// the rest is for a busy machine.
 const TAKEN_OVER: Duration = Duration::from_secs(30);
 
 /// How many of these jobs have not arrived.
@@ -65,7 +68,8 @@ async fn of_four_instances_one_is_killed_and_one_sleeps_and_every_job_arrives() 
     let log = fleet[1].dir().join("log");
     let logged = std::fs::read_to_string(&log).unwrap().len();
     fleet[1].thaw().unwrap();
-    // What it slept over is in its hands, or in the answer to a claim, which comes too late when it wakes.
+    // What it slept over is in its hands, or in the answer to a claim, which comes too late when it
+    // wakes.
     wait_within(SETTLE, "it finds that it lost them", async || {
         let is_claim_lost = std::fs::read_to_string(&log).unwrap()[logged..].contains("claiming failed");
         (is_claim_lost || scraped(&fleet[1], "dwell_leases_lost_total").await > 0).then_some(())
@@ -86,11 +90,13 @@ async fn of_four_instances_one_is_killed_and_one_sleeps_and_every_job_arrives() 
     assert_eq!(ledger.uncertain(), 0, "the broker was up");
 }
 
-/// Longer than any attempt of an instance that runs: it has its confirm or gave up after `publish_timeout`. Shorter than a lease.
+/// Longer than any attempt of an instance that runs: it has its confirm or gave up after
+/// `publish_timeout`. Shorter than a lease.
 const AN_ATTEMPT: Duration = Duration::from_secs(5);
 
-/// Stops an instance, by SIGSTOP, that has jobs in flight: all that were in flight at a stop. Who has claimed a job is not told, so it is seen by
-/// what is left when the others have ended what they had.
+/// Stops an instance, by SIGSTOP, that has jobs in flight: all that were in flight at a stop. Who
+/// has claimed a job is not told, so it is seen by what is left when the others have ended what
+/// they had.
 async fn put_to_sleep(env: &Environment, sleeper: &DwellServer, others: [&DwellServer; 2]) -> HashSet<String> {
     let confirmed = async || published(others[0], "confirmed").await + published(others[1], "confirmed").await;
     let mut ids = HashSet::new();

@@ -78,7 +78,8 @@ pub(crate) fn mixed(numbers: std::ops::Range<usize>) -> Vec<Job> {
     numbers.map(job).collect()
 }
 
-/// Sends, and enters what the broker took into the ledger. Without the broker's word a job is entered as one that may come.
+/// Sends, and enters what the broker took into the ledger. Without the broker's word a job is
+/// entered as one that may come.
 pub(crate) struct Producer {
     broker: BrokerConfig,
     ledger: SharedLedger,
@@ -115,7 +116,8 @@ impl Producer {
         }
     }
 
-    /// Sends these messages to the ingest: per message the broker's word, `None` where there is none.
+    /// Sends these messages to the ingest: per message the broker's word, `None` where there is
+    /// none.
     pub(crate) async fn publish(&mut self, messages: Vec<Message>) -> Vec<Option<Outcome>> {
         let count = messages.len();
         let (sink, outcomes) = match &mut self.link {

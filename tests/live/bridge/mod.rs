@@ -1,4 +1,5 @@
-//! The main job end to end: `dwell run` as a process of its own, a real Redis, a real NATS, faults, and a ledger over all of it.
+//! The main job end to end: `dwell run` as a process of its own, a real Redis, a real NATS, faults,
+//! and a ledger over all of it.
 //!
 //! - [`env`]: the servers, the streams, the reader that fills the ledger.
 //! - [`load`]: a producer, and jobs of mixed delays.

@@ -18,7 +18,8 @@ async fn a_killed_nats_burns_only_attempts_whose_outcome_is_unknown_and_loses_no
     let dwell = env.dwell().await;
     let load = env.load(60);
     env.until_arrived(500).await;
-    // What NATS took is confirmed, and the confirms are lost with it, or not: Dwell looks only after.
+    // What NATS took is confirmed, and the confirms are lost with it, or not: Dwell looks only
+    // after.
     env.freeze_in_flight(&dwell, LEAST, &HashSet::new()).await;
     env.nats.kill().unwrap();
     dwell.thaw().unwrap();

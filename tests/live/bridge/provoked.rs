@@ -11,7 +11,8 @@ use super::load::Producer;
 use crate::support::{jetstream, wait_within};
 
 const SETTINGS: &str = "delivery.publish_timeout = \"3s\"\ndelivery.retry = [\"200ms\", \"1h\"]";
-/// What only moves where Redis or Dwell is in a state that other tests make, or by a interface that this one does not open.
+/// What only moves where Redis or Dwell is in a state that other tests make, or by a interface that
+/// this one does not open.
 const ELSEWHERE: [&str; 25] = [
     // Five crashes in a row; an attempt that is out when it is cancelled, or fails: `tests/it`.
     r#"dwell_possible_duplicates_total{cause="lease_lost"}"#,
@@ -126,7 +127,8 @@ async fn every_metric_moves_where_its_cause_is_made() {
     until(&dwell, r#"dwell_dead_total{reason="failed"}"#, 1).await;
     until(&dwell, r#"dwell_redis_seconds_count{script="fire"}"#, 1).await;
 
-    // An instance that hangs with jobs in its hands: another takes them over, and its own settles come too late.
+    // An instance that hangs with jobs in its hands: another takes them over, and its own settles
+    // come too late.
     let other = env.dwell().await;
     let load = env.load(60);
     // The first stands still meanwhile, so that what is claimed is claimed by the other.

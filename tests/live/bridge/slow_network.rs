@@ -1,7 +1,8 @@
-//! A broker behind a long wire: as many jobs are out as the window holds, so that none comes late or twice by it.
+//! A broker behind a long wire: as many jobs are out as the window holds, so that none comes late
+//! or twice by it.
 //!
-//! `DWELL_WIRE_MS=300 DWELL_WIRE_RATE=300 DWELL_WIRE_TTR=30s DWELL_WIRE_SECONDS=10` make it another trial, `DWELL_WIRE_PROGRAM` that of another program;
-//! the figures are printed (`--nocapture`).
+//! `DWELL_WIRE_MS=300 DWELL_WIRE_RATE=300 DWELL_WIRE_TTR=30s DWELL_WIRE_SECONDS=10` make it another
+//! trial, `DWELL_WIRE_PROGRAM` that of another program; the figures are printed (`--nocapture`).
 
 use std::collections::HashMap;
 use std::path::PathBuf;

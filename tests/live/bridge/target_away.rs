@@ -1,6 +1,8 @@
-//! A target broker that is away while another is served: the other does not notice, and the dead one's jobs wait without burning an attempt.
+//! A target broker that is away while another is served: the other does not notice, and the dead
+//! one's jobs wait without burning an attempt.
 //!
-//! `DWELL_AWAY_SECONDS=600` makes it the outage of ten minutes; the figures are printed (`--nocapture`).
+//! `DWELL_AWAY_SECONDS=600` makes it the outage of ten minutes; the figures are printed
+//! (`--nocapture`).
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -137,7 +139,8 @@ async fn read(broker: &BrokerConfig, timelines: &Timelines) -> Consumer {
         for message in messages {
             let text = |name| message.headers.get(name).unwrap().written().unwrap().into_owned();
             let timeline = timelines.get_mut(&text("delayed-id")).unwrap();
-            // What the broker itself delivers again, because it ended before it had the reader's ack, is no second publication.
+            // What the broker itself delivers again, because it ended before it had the reader's
+            // ack, is no second publication.
             if !message.redelivered || timeline.arrivals.is_empty() {
                 timeline.arrivals.push((at_us, text("delayed-attempt").parse().unwrap()));
             }

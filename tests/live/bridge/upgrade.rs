@@ -14,7 +14,8 @@ use super::load::{Job, When};
 use crate::commands::fixture::run_with;
 use crate::support::wait_until;
 
-/// What an older version stored, as commands of Redis: `make upgrade` writes it where `DWELL_WRITE_NAMESPACE` says.
+/// What an older version stored, as commands of Redis: `make upgrade` writes it where
+/// `DWELL_WRITE_NAMESPACE` says.
 const STORED: &str = include_str!("upgrade/namespace-v1.json");
 
 async fn raw(env: &Environment) -> MultiplexedConnection {
@@ -29,7 +30,8 @@ fn bytes(value: &Value) -> Vec<u8> {
     STANDARD.decode(value.as_str().unwrap()).unwrap()
 }
 
-/// Every key of the namespace but its instances, without its name: `[key, "HSET" or "ZADD", then pairs]`.
+/// Every key of the namespace but its instances, without its name: `[key, "HSET" or "ZADD", then
+/// pairs]`.
 async fn stored(env: &Environment) -> Vec<Value> {
     let (mut link, namespace) = (raw(env).await, &env.settings.redis.namespace);
     let mut keys: Vec<String> = redis::cmd("KEYS").arg(format!("*{namespace}*")).query_async(&mut link).await.unwrap();

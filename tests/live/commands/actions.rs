@@ -1,4 +1,5 @@
-//! `dwell cancel|reschedule|fire|finish|fail|requeue`: every verdict of the contract, its line and its exit code, without a sidecar.
+//! `dwell cancel|reschedule|fire|finish|fail|requeue`: every verdict of the contract, its line and
+//! its exit code, without a sidecar.
 
 use dwell::job::{Action, Verdict};
 use serde_json::Value;

@@ -1,4 +1,5 @@
-//! `dwell check` where nothing is wrong, or where it shows without a server: what it says, and that it changes nothing.
+//! `dwell check` where nothing is wrong, or where it shows without a server: what it says, and that
+//! it changes nothing.
 
 use serde_json::Value;
 use tempfile::TempDir;

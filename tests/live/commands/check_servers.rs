@@ -1,12 +1,13 @@
-//! `dwell check` against servers on which something is wrong: its line, its hint, its exit code, and that `dwell run` exits the same.
+//! `dwell check` against servers on which something is wrong: its line, its hint, its exit code,
+//! and that `dwell run` exits the same.
 
 use dwell_testkit::servers::{AppendFsync, NatsOptions, RedisOptions};
 use serde_json::Value;
 
 use super::fixture::{Fixture, SECRET, run_with};
 
-/// Checks these settings, with `more` set. The lines that say more than `ok`; and `run`, where it is to fail, exits with the same code and says
-/// the first of them that says why.
+/// Checks these settings, with `more` set. The lines that say more than `ok`; and `run`, where it
+/// is to fail, exits with the same code and says the first of them that says why.
 pub(super) fn check(fixture: &Fixture, settings: &str, more: &[&str], code: i32) -> Vec<Value> {
     let config = fixture.file("case.toml", &format!("{settings}[probes]\nlisten = \"127.0.0.1:0\"\n[http]\nlisten = \"127.0.0.1:0\"\n"));
     let more: Vec<&str> = more.iter().flat_map(|setting| ["--set", setting]).collect();

@@ -1,4 +1,5 @@
-//! What the tests of the commands stand on: private servers, settings that lead to them, the binary, and a look at what is there.
+//! What the tests of the commands stand on: private servers, settings that lead to them, the
+//! binary, and a look at what is there.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -44,7 +45,8 @@ impl Said {
     }
 }
 
-/// Runs `dwell` with these arguments to its end, with this on stdin. No secret may be seen, and nothing that steers a terminal.
+/// Runs `dwell` with these arguments to its end, with this on stdin. No secret may be seen, and
+/// nothing that steers a terminal.
 pub(crate) fn run_with(arguments: &[&str], stdin: &[u8]) -> Said {
     run_in(&[], arguments, stdin)
 }
@@ -63,7 +65,8 @@ pub(crate) fn run_in(variables: &[(&str, &str)], arguments: &[&str], stdin: &[u8
         .unwrap();
     let pid = Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
     let (ended, watched) = std::sync::mpsc::channel::<()>();
-    // A command that hangs is a failure, not a test that never ends. It was not waited for yet, so the id is its own.
+    // A command that hangs is a failure, not a test that never ends. It was not waited for yet, so
+    // the id is its own.
     let watchdog = std::thread::spawn(move || {
         if watched.recv_timeout(DEADLINE) == Err(RecvTimeoutError::Timeout) {
             kill_process(pid, Signal::KILL).unwrap();
@@ -189,7 +192,8 @@ impl Fixture {
         self.api(&format!("STREAM.INFO.{stream}"), "")["state"]["messages"].as_u64().unwrap_or(0)
     }
 
-    /// The last message on a subject of a stream: its headers as they stand on the wire, and its body.
+    /// The last message on a subject of a stream: its headers as they stand on the wire, and its
+    /// body.
     pub(crate) fn last(&self, stream: &str, subject: &str) -> Option<(String, Vec<u8>)> {
         use base64::{Engine, engine::general_purpose::STANDARD};
         let found = self.api(&format!("STREAM.MSG.GET.{stream}"), &json!({"last_by_subj": subject}).to_string());
@@ -197,7 +201,8 @@ impl Fixture {
         (!found["message"].is_null()).then(|| (String::from_utf8(field("hdrs")).unwrap(), field("data")))
     }
 
-    /// Everything that is there: every key of Redis with what it holds, every stream with its state, every consumer.
+    /// Everything that is there: every key of Redis with what it holds, every stream with its
+    /// state, every consumer.
     pub(crate) async fn everything(&self) -> BTreeMap<String, String> {
         let mut all = BTreeMap::new();
         let mut raw = crate::support::redis_link(self.redis.url()).await;

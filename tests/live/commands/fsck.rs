@@ -1,4 +1,5 @@
-//! `dwell fsck`: a namespace to be damaged by hand, with healthy jobs in every state, which must stay as they are.
+//! `dwell fsck`: a namespace to be damaged by hand, with healthy jobs in every state, which must
+//! stay as they are.
 
 mod cluster;
 mod concurrent;
@@ -110,7 +111,8 @@ impl Damaged {
         self.listed.fixture.dump().await
     }
 
-    /// Every key with its value, also keys that are not Dwell's. Not by DUMP: its bytes follow a hash's table, which Redis rebuilds in the background.
+    /// Every key with its value, also keys that are not Dwell's. Not by DUMP: its bytes follow a
+    /// hash's table, which Redis rebuilds in the background.
     async fn dump_strings_too(&self) -> (Dump, BTreeMap<String, Vec<u8>>) {
         self.listed.fixture.dump_strings_too().await
     }

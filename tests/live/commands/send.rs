@@ -1,4 +1,5 @@
-//! `dwell send`: a request as a producer sends it, then the job, then what arrives; and what is refused before anything is sent.
+//! `dwell send`: a request as a producer sends it, then the job, then what arrives; and what is
+//! refused before anything is sent.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! `dwell run` with a server away at its start: what can work works, the rest is waited for and named, and `--wait` bounds it.
+//! `dwell run` with a server away at its start: what can work works, the rest is waited for and
+//! named, and `--wait` bounds it.
 
 use dwell_testkit::servers::{DwellServer, NatsOptions, NatsServer};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

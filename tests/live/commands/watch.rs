@@ -1,4 +1,5 @@
-//! `dwell ls` on a terminal and in a pipe: as wide and as long as there is room, and drawn again where it watches.
+//! `dwell ls` on a terminal and in a pipe: as wide and as long as there is room, and drawn again
+//! where it watches.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
@@ -48,7 +49,8 @@ async fn put(listed: &Listed, id: &str, after: i64) {
     listed.fixture.put(request(id, after.unsigned_abs() + 1, Due::At(T + after))).await;
 }
 
-/// How many columns of a terminal a line takes: the characters of the test's ids beyond ASCII take two, an ellipsis one.
+/// How many columns of a terminal a line takes: the characters of the test's ids beyond ASCII take
+/// two, an ellipsis one.
 fn columns(line: &str) -> usize {
     line.chars().map(|c| if c.is_ascii() || c == '…' { 1 } else { 2 }).sum()
 }

@@ -1,4 +1,5 @@
-//! Stories of the dashboard in headless Chromium: `tests/browser`. They click; this side holds the servers and does what a story asks for.
+//! Stories of the dashboard in headless Chromium: `tests/browser`. They click; this side holds the
+//! servers and does what a story asks for.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;

@@ -1,4 +1,5 @@
-//! Clients that only hold connections: whoever asks next is answered, who is being answered is left alone, and memory stays small.
+//! Clients that only hold connections: whoever asks next is answered, who is being answered is left
+//! alone, and memory stays small.
 
 use std::time::{Duration, Instant};
 
@@ -16,7 +17,8 @@ const CLIENTS: usize = 600;
 /// How long a client of the flood tries to send its bytes: whoever is not read is stuck.
 const STUCK: Duration = Duration::from_millis(50);
 
-/// Opens so many connections and sends these bytes on each, as far as they are taken. Reads nothing.
+/// Opens so many connections and sends these bytes on each, as far as they are taken. Reads
+/// nothing.
 async fn flood(port: u16, bytes: &[u8]) -> Vec<TcpStream> {
     let mut links = Vec::new();
     for _ in 0..CLIENTS {

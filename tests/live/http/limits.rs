@@ -1,4 +1,5 @@
-//! Very many headers, and very large ones: refused with a code, or passed, or dead with a reason; never lost, and the sidecar lives.
+//! Very many headers, and very large ones: refused with a code, or passed, or dead with a reason;
+//! never lost, and the sidecar lives.
 
 use serde_json::{Value, json};
 
@@ -21,7 +22,8 @@ async fn many_headers_and_large_ones_pass_are_refused_or_end_among_the_dead() {
     let (headers, body) = fixture.last("ORDERS", "orders.x").unwrap();
     assert!(body == b"many" && (0..4000).all(|n| headers.contains(&format!("\r\nh-{n}: v\r\n"))), "{}", headers.len());
 
-    // Taken, because their bodies are small; and more than JetStream takes: 64 KiB of headers, and `max_payload` in all.
+    // Taken, because their bodies are small; and more than JetStream takes: 64 KiB of headers, and
+    // `max_payload` in all.
     for (id, headers) in [("more", many(10_000).into()), ("large", json!({"h": "x".repeat(1 << 20)}))] {
         let answer = sidecar.post("/v1/jobs", &job(id, headers, id));
         assert_eq!(answer.status, 201, "{}", answer.text);

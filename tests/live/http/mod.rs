@@ -1,10 +1,12 @@
 //! The listeners of a running sidecar, on real servers.
 //!
 //! - `sidecar`: a `dwell run` and a client of its API.
-//! - `verdicts`: each verdict by each interface; `calls`: each call and its statuses; `pages`: lists that stand still while jobs come and go.
+//! - `verdicts`: each verdict by each interface; `calls`: each call and its statuses; `pages`:
+//!   lists that stand still while jobs come and go.
 //! - `dashboard`: what people do in it, through `browser`.
 //! - `flood`: clients that only hold connections.
-//! - `guard`: tokens, addresses, other origins; `schema`: what a validator and a fuzzer say of openapi.json.
+//! - `guard`: tokens, addresses, other origins; `schema`: what a validator and a fuzzer say of
+//!   openapi.json.
 
 mod access;
 mod browser;

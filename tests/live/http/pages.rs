@@ -1,4 +1,5 @@
-//! Lists by pages, while jobs come and go: no job that was there all the time is missing, and none is twice.
+//! Lists by pages, while jobs come and go: no job that was there all the time is missing, and none
+//! is twice.
 
 use std::collections::HashSet;
 use std::sync::Arc;

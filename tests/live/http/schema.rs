@@ -11,7 +11,8 @@ use crate::support::python_libraries;
 
 /// How many requests are made up for each call; `DWELL_FUZZ` says another number.
 const EXAMPLES: &str = "25";
-/// What the requests are made up from, so that each run tries the same ones; `DWELL_FUZZ_SEED` says another number.
+/// What the requests are made up from, so that each run tries the same ones; `DWELL_FUZZ_SEED` says
+/// another number.
 const SEED: &str = "1";
 
 /// Runs a Python module to its end; panics with its output where it fails.
@@ -45,7 +46,8 @@ async fn a_fuzzer_finds_no_server_error_and_no_answer_that_the_document_does_not
     let url = format!("http://{}/openapi.json", sidecar.address);
     let examples = std::env::var("DWELL_FUZZ").unwrap_or_else(|_| EXAMPLES.to_owned());
     let seed = std::env::var("DWELL_FUZZ_SEED").unwrap_or_else(|_| SEED.to_owned());
-    // Not all that the rules of requests refuse can be said in a schema; a job that was due is gone; and events have no end.
+    // Not all that the rules of requests refuse can be said in a schema; a job that was due is
+    // gone; and events have no end.
     let but = ["--exclude-checks", "positive_data_acceptance,ensure_resource_availability", "--exclude-path", "/v1/events"];
     let run = [
         "run",

@@ -1,4 +1,5 @@
-//! A `dwell run` of which the address of `[http]` is known, and a client of its API that speaks the bytes of HTTP itself.
+//! A `dwell run` of which the address of `[http]` is known, and a client of its API that speaks the
+//! bytes of HTTP itself.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;

@@ -1,4 +1,5 @@
-//! Each verdict of the contract by each interface: a message with a reply, a command, HTTP. One builder brings the job to its place for all three.
+//! Each verdict of the contract by each interface: a message with a reply, a command, HTTP. One
+//! builder brings the job to its place for all three.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -18,7 +19,8 @@ use crate::support::wait_until;
 
 const INTERFACES: [&str; 3] = ["message", "command", "http"];
 
-/// An instance that reads requests and delivers nothing, so that each job stays where it is brought.
+/// An instance that reads requests and delivers nothing, so that each job stays where it is
+/// brought.
 struct Interfaces {
     fixture: Fixture,
     sidecar: Sidecar,

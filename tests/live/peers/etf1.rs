@@ -36,7 +36,8 @@ fn soon() -> i64 {
 
 const HOUR: i64 = 3_600;
 
-/// `TestDefaultKafkaRunner`: the target's key, also where it is nil or no text; and what the scheduler says on what it delivers.
+/// `TestDefaultKafkaRunner`: the target's key, also where it is nil or no text; and what the
+/// scheduler says on what it delivers.
 pub(super) async fn default_kafka_runner(fixture: &Fixture) {
     let target = fixture.read(BrokerKind::Kafka, "out.etf1").await;
     let (epoch, before) = (soon(), now_ms() / 1_000);
@@ -67,8 +68,9 @@ pub(super) async fn default_kafka_runner(fixture: &Fixture) {
     }
 }
 
-/// `TestDefaultKafkaRunner_issue30`, `_issue31`, `TestScheduler_outdated_schedule`: without grace the scheduler drops what is overdue. Dwell delivers it, unless
-/// it is told to drop what is later than a grace.
+/// `TestDefaultKafkaRunner_issue30`, `_issue31`, `TestScheduler_outdated_schedule`: without grace
+/// the scheduler drops what is overdue. Dwell delivers it, unless it is told to drop what is later
+/// than a grace.
 pub(super) async fn outdated_schedules(fixture: &Fixture) {
     let target = fixture.read(BrokerKind::Kafka, "out.etf1-late").await;
     let second_ago = |id: &str| schedule(id, "some value", now_ms() / 1_000 - 1, "out.etf1-late");
@@ -79,7 +81,8 @@ pub(super) async fn outdated_schedules(fixture: &Fixture) {
     assert_eq!(target.count("outdated"), 0);
 }
 
-/// `TestScheduler_update_epoch`, `TestScheduler_live_schedules_not_today`: another message of the key is the schedule from then on.
+/// `TestScheduler_update_epoch`, `TestScheduler_live_schedules_not_today`: another message of the
+/// key is the schedule from then on.
 pub(super) async fn update_epoch(fixture: &Fixture) {
     let target = fixture.read(BrokerKind::Kafka, "out.etf1-update").await;
     let (epoch, later) = (soon(), now_ms() / 1_000 + HOUR);
@@ -98,7 +101,8 @@ pub(super) async fn update_epoch(fixture: &Fixture) {
     fixture.until_due("later", Some(later * 1_000)).await;
 }
 
-/// `TestScheduler_deleted_schedule`, `TestStore_delete`: a message without a body deletes, whatever its epoch, or without any header.
+/// `TestScheduler_deleted_schedule`, `TestStore_delete`: a message without a body deletes, whatever
+/// its epoch, or without any header.
 pub(super) async fn deleted_schedules(fixture: &Fixture) {
     let epoch = now_ms() / 1_000 + HOUR;
     let ids = ["delete-1", "delete-2", "delete-3", "delete-4"];
@@ -129,8 +133,9 @@ pub(super) async fn invalid_schedules(fixture: &Fixture) {
     assert!(fixture.store.find(&JobId::new("1").unwrap()).await.unwrap().is_none());
 }
 
-/// `TestScheduleMessage_reschedule_check_headers`, `TestIsSchedulerMessage`, `TestScheduleRetry`: what was delivered is scheduled again, by the client library, which leaves
-/// out what begins with `scheduler-`, or with all its headers.
+/// `TestScheduleMessage_reschedule_check_headers`, `TestIsSchedulerMessage`, `TestScheduleRetry`:
+/// what was delivered is scheduled again, by the client library, which leaves out what begins with
+/// `scheduler-`, or with all its headers.
 pub(super) async fn scheduled_again_with_what_was_delivered(fixture: &Fixture) {
     let target = fixture.read(BrokerKind::Kafka, "out.etf1-again").await;
     fixture.send("schedules", [schedule("first", "value", now_ms() / 1_000, "out.etf1-again")]).await;

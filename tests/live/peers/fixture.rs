@@ -39,7 +39,8 @@ pub(super) struct Fixture {
     dwell: DwellServer,
     settings: Settings,
     pub(super) store: Store,
-    /// What Kafka's ingests reject. One reading for all cases, which would share the topic out otherwise.
+    /// What Kafka's ingests reject. One reading for all cases, which would share the topic out
+    /// otherwise.
     rejected: Reading,
 }
 

@@ -1,4 +1,5 @@
-//! A page of docs/ that is followed: its commands in their order, as a shell runs them, on servers of a test.
+//! A page of docs/ that is followed: its commands in their order, as a shell runs them, on servers
+//! of a test.
 
 use std::collections::VecDeque;
 use std::os::unix::fs::PermissionsExt;
@@ -21,7 +22,8 @@ pub(super) struct Guide {
 }
 
 impl Guide {
-    /// The page docs/how-to/NAME.md, with config/FILE.toml beside it, where these addresses stand for those that are written there.
+    /// The page docs/how-to/NAME.md, with config/FILE.toml beside it, where these addresses stand
+    /// for those that are written there.
     pub(super) fn open(name: &str, file: &str, addresses: &[(&'static str, String)]) -> Guide {
         let root = Path::new(env!("CARGO_MANIFEST_DIR"));
         let page = std::fs::read_to_string(root.join(format!("docs/how-to/{name}.md"))).unwrap();

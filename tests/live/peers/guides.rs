@@ -1,4 +1,5 @@
-//! The pages that lead from other schedulers to Dwell, followed word by word, with what such a scheduler would do meanwhile.
+//! The pages that lead from other schedulers to Dwell, followed word by word, with what such a
+//! scheduler would do meanwhile.
 
 use bytes::Bytes;
 use dwell::config::{self, Overrides, Redis, Settings};
@@ -44,7 +45,8 @@ async fn until_there(store: &Store, id: &str, there: bool) {
     wait_until(&format!("{id} is there: {there}"), async || (store.find(&key).await.unwrap().is_some() == there).then_some(())).await;
 }
 
-/// The tools of Kafka as this page calls them: what is not among the server's jars does nothing here, and is waited for otherwise.
+/// The tools of Kafka as this page calls them: what is not among the server's jars does nothing
+/// here, and is waited for otherwise.
 fn kafka_tools(guide: &Guide) {
     let (java, libs) = (find::java().unwrap(), find::kafka_libs().unwrap());
     guide.tool("kafka-configs.sh", &format!("exec {} -cp '{}/*' kafka.admin.ConfigCommand \"$@\"", java.display(), libs.display()));

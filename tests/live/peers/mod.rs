@@ -1,7 +1,10 @@
-//! The cases of other schedulers' own suites, as far as they apply, each under the name that it has there. docs/explanation/peers.md says which hold, which do not, and why.
+//! The cases of other schedulers' own suites, as far as they apply, each under the name that it has
+//! there. docs/explanation/peers.md says which hold, which do not, and why.
 //!
-//! - `fixture`: a Kafka, a NATS, a Redis and a `dwell run` that takes each dialect on a topic of its own.
-//! - `etf1`, `timebridge`, `sky_uk`: schedulers of Kafka; `nats_schedules`: those of NATS's server; `delay_queue`: what clients of ouqiang's push.
+//! - `fixture`: a Kafka, a NATS, a Redis and a `dwell run` that takes each dialect on a topic of
+//!   its own.
+//! - `etf1`, `timebridge`, `sky_uk`: schedulers of Kafka; `nats_schedules`: those of NATS's server;
+//!   `delay_queue`: what clients of ouqiang's push.
 //! - `guides`: the pages that lead from them to Dwell, followed word by word; `guide`: how.
 //! - `rabbitmq_plugin`: RabbitMQ's delayed-message plugin, on servers of its own.
 

@@ -1,4 +1,5 @@
-//! nats-server: message schedules (ADR-51), with the server beside Dwell as the oracle. A server of 2.12 or later keeps such messages for itself, so Dwell gets them by Kafka.
+//! nats-server: message schedules (ADR-51), with the server beside Dwell as the oracle. A server of
+//! 2.12 or later keeps such messages for itself, so Dwell gets them by Kafka.
 
 use dwell_testkit::servers::BrokerKind;
 use serde_json::json;
@@ -21,7 +22,8 @@ async fn is_oracle(fixture: &Fixture) -> bool {
     has
 }
 
-/// `TestJetStreamClusterScheduledDelayedMessage`, `TestJetStreamScheduledMessageNotTriggering`: the message at its time, with its headers.
+/// `TestJetStreamClusterScheduledDelayedMessage`, `TestJetStreamScheduledMessageNotTriggering`: the
+/// message at its time, with its headers.
 pub(super) async fn scheduled_delayed_message(fixture: &Fixture) {
     if !is_oracle(fixture).await {
         return;
@@ -47,7 +49,8 @@ pub(super) async fn scheduled_delayed_message(fixture: &Fixture) {
     }
 }
 
-/// The refusals of `TestJetStreamClusterScheduledDelayedMessage`, and what Dwell does not do: the server's codes, and ours.
+/// The refusals of `TestJetStreamClusterScheduledDelayedMessage`, and what Dwell does not do: the
+/// server's codes, and ours.
 pub(super) async fn refused_schedules(fixture: &Fixture) {
     if !is_oracle(fixture).await {
         return;
@@ -81,7 +84,9 @@ pub(super) async fn refused_schedules(fixture: &Fixture) {
     assert_eq!(fixture.rejected("nats-refused", cases.len()).await, cases.map(|(_, _, code)| code));
 }
 
-/// `TestJetStreamScheduledMessageDeliveryPreservesTargetSchedule`, `TestJetStreamClusterScheduledDelayedMessageReversedHeaderOrder`, the past of `TestJetStreamScheduledMessageParse`: schedules of one target do not know of each other.
+/// `TestJetStreamScheduledMessageDeliveryPreservesTargetSchedule`,
+/// `TestJetStreamClusterScheduledDelayedMessageReversedHeaderOrder`, the past of
+/// `TestJetStreamScheduledMessageParse`: schedules of one target do not know of each other.
 pub(super) async fn of_one_target(fixture: &Fixture) {
     let target = fixture.read(BrokerKind::Kafka, "out.nats-many").await;
     let schedule = |body: &str, ms: i64| {

@@ -1,7 +1,9 @@
-//! What users of RabbitMQ's delayed-message plugin do, with Dwell in its place: the cases of the plugin's own suite (test/plugin_SUITE.erl), and what
-//! else its users rely on. docs/explanation/peers.md has the table of both.
+//! What users of RabbitMQ's delayed-message plugin do, with Dwell in its place: the cases of the
+//! plugin's own suite (test/plugin_SUITE.erl), and what else its users rely on.
+//! docs/explanation/peers.md has the table of both.
 //!
-//! A delayed exchange `x` is a fanout that leads to the queue `delay.x`; what was bound to it is bound to `x.due`.
+//! A delayed exchange `x` is a fanout that leads to the queue `delay.x`; what was bound to it is
+//! bound to `x.due`.
 
 mod cycles;
 mod expiry;
@@ -14,7 +16,8 @@ use std::path::Path;
 
 use fixture::Fixture;
 
-/// One test, because RabbitMQ takes seven seconds to start; each story has an exchange of its own, or all of one that another left empty.
+/// One test, because RabbitMQ takes seven seconds to start; each story has an exchange of its own,
+/// or all of one that another left empty.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_cases_of_the_plugin_hold() {
     let mut fixture = Fixture::start().await;

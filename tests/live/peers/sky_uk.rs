@@ -1,4 +1,5 @@
-//! sky-uk/kafka-message-scheduler: what its schedules promise, asked for by `delay-*` headers. Its own form, Avro or JSON with Base64 in it, is not read.
+//! sky-uk/kafka-message-scheduler: what its schedules promise, asked for by `delay-*` headers. Its
+//! own form, Avro or JSON with Base64 in it, is not read.
 
 use bytes::Bytes;
 use dwell_connectors::Message;
@@ -13,8 +14,8 @@ fn schedule(id: &str, body: &str, at_ms: i64) -> Message {
     Message { key: Some(Bytes::copy_from_slice(id.as_bytes())), ..message }
 }
 
-/// "schedule an event for the specified time", "… immediately if it has schedule time in the past", "cancel a schedule on a delete message", "cancel a schedule if it is
-/// updated".
+/// "schedule an event for the specified time", "… immediately if it has schedule time in the past",
+/// "cancel a schedule on a delete message", "cancel a schedule if it is updated".
 pub(super) async fn schedules_by_key(fixture: &Fixture) {
     let target = fixture.read(BrokerKind::Kafka, "out.sky").await;
     let due = now_ms() + 1_500;
@@ -37,7 +38,8 @@ pub(super) async fn schedules_by_key(fixture: &Fixture) {
     assert_eq!((target.count("sky-deleted"), target.count("sky-updated")), (0, 1));
 }
 
-/// "schedule for the maximum finite duration if the scheduled time is too large": refused, so that nothing is early.
+/// "schedule for the maximum finite duration if the scheduled time is too large": refused, so that
+/// nothing is early.
 pub(super) async fn a_time_far_away(fixture: &Fixture) {
     fixture.send("schedules", [schedule("sky-far", "sky-far", i64::MAX)]).await;
     assert_eq!(fixture.rejected("sky-far", 1).await, ["delay_too_long"]);

@@ -15,7 +15,8 @@ async fn bodied(reading: &Reading, body: &str) -> Message {
     .await
 }
 
-/// `ValidHeaders`, `OnlyTimebridgeHeaders`, `FutureMessages`, `DateTimeHandling`: key, value and other headers arrive at the time, and the two headers do not.
+/// `ValidHeaders`, `OnlyTimebridgeHeaders`, `FutureMessages`, `DateTimeHandling`: key, value and
+/// other headers arrive at the time, and the two headers do not.
 pub(super) async fn valid_headers(fixture: &Fixture) {
     let target = fixture.read(BrokerKind::Kafka, "out.bridge").await;
     let due = now_ms() + 1_500;
@@ -36,7 +37,8 @@ pub(super) async fn valid_headers(fixture: &Fixture) {
     assert!(target.now().iter().all(|(at_us, _)| at_us / 1_000 >= due), "early");
 }
 
-/// `UTC_Time`, `PlusThreeTimezone`, `MinusFiveTimezone`, `remains_PastTime`, `DateTimeHandling`: one moment at three offsets; the past is now; nanoseconds are never early.
+/// `UTC_Time`, `PlusThreeTimezone`, `MinusFiveTimezone`, `remains_PastTime`, `DateTimeHandling`:
+/// one moment at three offsets; the past is now; nanoseconds are never early.
 pub(super) async fn times(fixture: &Fixture) {
     let target = fixture.read(BrokerKind::Kafka, "out.bridge-times").await;
     let past = now_ms() - 60_000;
@@ -53,7 +55,8 @@ pub(super) async fn times(fixture: &Fixture) {
     }
 }
 
-/// `MissingWhenHeader`, `MissingWhereHeader`, `InvalidWhenFormat`, `EmptyWhenValue`, `EmptyWhereValue`: to the error topic, as they came.
+/// `MissingWhenHeader`, `MissingWhereHeader`, `InvalidWhenFormat`, `EmptyWhenValue`,
+/// `EmptyWhereValue`: to the error topic, as they came.
 pub(super) async fn bad_headers(fixture: &Fixture) {
     let when = rfc3339(now_ms(), 0);
     let cases: [&[(&str, &str)]; 5] = [

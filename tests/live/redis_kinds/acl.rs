@@ -1,4 +1,5 @@
-//! The user that docs/how-to/redis.md makes for Dwell: the bridge, the commands and `fsck` work with it, and it may do nothing that is not needed.
+//! The user that docs/how-to/redis.md makes for Dwell: the bridge, the commands and `fsck` work
+//! with it, and it may do nothing that is not needed.
 
 use std::sync::Arc;
 
@@ -16,7 +17,8 @@ use crate::support::{namespace, wait_until};
 
 const DOC: &str = include_str!("../../../docs/how-to/redis.md");
 
-/// The line of the docs as words, behind `ACL SETUSER`, for this namespace, with what the list below it adds for these uses.
+/// The line of the docs as words, behind `ACL SETUSER`, for this namespace, with what the list
+/// below it adds for these uses.
 pub(super) fn user(namespace: &str, uses: &[&str]) -> Vec<String> {
     let line = DOC.split_once("ACL SETUSER ").unwrap().1.split_once("```").unwrap().0.replace("\\\n", " ");
     let more = uses.iter().flat_map(|wanted| {
@@ -57,7 +59,8 @@ async fn the_user_of_the_docs_can_do_all_that_dwell_does() {
         assert_eq!((copies, arrived), (0, 300));
         let refused = env.redis.order(&["ACL", "LOG"]).await.unwrap();
         let mut objects = refused.windows(2).filter(|pair| pair[0] == "object").map(|pair| pair[1].as_str());
-        // What the client library says of itself when it connects, and what is asked only to know better.
+        // What the client library says of itself when it connects, and what is asked only to know
+        // better.
         assert!(objects.all(|object| object == "client|setinfo" || object == "config|get"), "{refused:?}");
         drop((one, replica));
     };

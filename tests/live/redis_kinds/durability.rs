@@ -1,4 +1,5 @@
-//! The durability gate on a cluster: each master waits for its own replica, and a batch follows its slots.
+//! The durability gate on a cluster: each master waits for its own replica, and a batch follows its
+//! slots.
 
 use std::collections::HashMap;
 
@@ -188,7 +189,8 @@ async fn memories_that_are_full_turn_over_only_once_a_slot_that_leaves_has_arriv
     }
 }
 
-/// Puts something into each key of a bucket, so that none is missing as a script begins: the master that has them.
+/// Puts something into each key of a bucket, so that none is missing as a script begins: the master
+/// that has them.
 async fn every_key_is_there<'a>(cluster: &'a RedisCluster, settings: &Redis, bucket: u16) -> &'a RedisServer {
     let slot = cluster.slot_of(&tag(settings, bucket)).await.unwrap();
     let source = &cluster.nodes[cluster.master_of(slot).await.unwrap()];
@@ -202,7 +204,8 @@ async fn every_key_is_there<'a>(cluster: &'a RedisCluster, settings: &Redis, buc
     source
 }
 
-/// The slot of a bucket begins to leave for the next master: the slot, and the master that it leaves.
+/// The slot of a bucket begins to leave for the next master: the slot, and the master that it
+/// leaves.
 async fn begin_to_leave(cluster: &RedisCluster, settings: &Redis, bucket: u16) -> (u16, usize) {
     let slot = cluster.slot_of(&tag(settings, bucket)).await.unwrap();
     let from = cluster.master_of(slot).await.unwrap();

@@ -37,7 +37,8 @@ async fn buckets_of_other_masters_are_delivered_while_one_hangs() {
     let more = ["cluster-require-full-coverage no", "cluster-replica-no-failover yes"]
         .map(|line| line.split_once(' ').map(|(name, value)| (name.to_owned(), value.to_owned())).unwrap());
     let cluster = RedisCluster::start(RedisOptions { more: more.into(), ..RedisOptions::default() }).await.unwrap();
-    // So many that the buckets of one master, tried in turn, would keep the others waiting for minutes.
+    // So many that the buckets of one master, tried in turn, would keep the others waiting for
+    // minutes.
     let lines = format!("{}\nredis.buckets = 512", lines("cluster", &cluster.urls(), "memory"));
     let (env, _file) = env("hangs", cluster, &lines).await;
     let _dwell = env.dwell().await;

@@ -47,7 +47,8 @@ pub(super) fn command(file: &tempfile::NamedTempFile, arguments: &[&str]) -> Sai
     said
 }
 
-/// Every command once, beside an instance that runs: what there is to look at, an action, and no damage. Answers the lines of `check`.
+/// Every command once, beside an instance that runs: what there is to look at, an action, and no
+/// damage. Answers the lines of `check`.
 pub(super) async fn all_commands(file: &tempfile::NamedTempFile) -> Vec<serde_json::Value> {
     let checks = command(file, &["check", "-o", "json"]).lines();
     assert!(checks.iter().any(|check| check["check"] == "redis.durability"), "{checks:?}");
@@ -65,8 +66,9 @@ pub(super) async fn all_commands(file: &tempfile::NamedTempFile) -> Vec<serde_js
     checks
 }
 
-/// What may be said of a run in which a master was lost: no job lost, early or damaged. Completions that were not replicated are made again, and
-/// where the claim was lost with them, under the number that the first one had. Prints the copies.
+/// What may be said of a run in which a master was lost: no job lost, early or damaged. Completions
+/// that were not replicated are made again, and where the claim was lost with them, under the
+/// number that the first one had. Prints the copies.
 #[track_caller]
 pub(super) fn nothing_lost<R>(env: &Environment<R>, story: &str) {
     let ledger = env.ledger.lock();
@@ -83,7 +85,8 @@ pub(super) fn nothing_lost<R>(env: &Environment<R>, story: &str) {
     );
 }
 
-/// Prints how long after this time (epoch ms) the first job was delivered: of any, and of these buckets.
+/// Prints how long after this time (epoch ms) the first job was delivered: of any, and of these
+/// buckets.
 pub(super) fn tell_recovery<R>(env: &Environment<R>, story: &str, since_ms: i64, is_meant: impl Fn(&str) -> bool) {
     let ledger = env.ledger.lock();
     let first = |meant: &dyn Fn(&str) -> bool| {
@@ -98,7 +101,8 @@ pub(super) fn now_ms() -> i64 {
     clock::wall_ms()
 }
 
-/// Jobs that nobody delivers, one due long ago and one that is not due yet per bucket: what a cancel says of them after a failover.
+/// Jobs that nobody delivers, one due long ago and one that is not due yet per bucket: what a
+/// cancel says of them after a failover.
 pub(super) struct Bystanders {
     store: Store,
     /// By bucket.
@@ -132,7 +136,8 @@ impl Bystanders {
         &self.store
     }
 
-    /// Cancels all of them: `cancelled` is never said of one that was due before the master of its bucket changed.
+    /// Cancels all of them: `cancelled` is never said of one that was due before the master of its
+    /// bucket changed.
     pub(super) async fn cancel(&self, has_changed: impl Fn(u16) -> bool) {
         for (message, (bucket, (due, ahead))) in (100_000_u64..).step_by(2).zip(&self.ids) {
             let cancel = async |id: &str, message| {

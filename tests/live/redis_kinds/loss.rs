@@ -1,5 +1,6 @@
-//! What each durability level keeps of what it acknowledged: a power cut, which leaves of the append-only file what was synced, and a replica that
-//! takes over while its master goes on. Prints the figures.
+//! What each durability level keeps of what it acknowledged: a power cut, which leaves of the
+//! append-only file what was synced, and a replica that takes over while its master goes on. Prints
+//! the figures.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -19,7 +20,8 @@ const CALLERS: u64 = 4;
 /// Jobs a call.
 const BATCH: u64 = 10;
 
-/// Callers that schedule one batch after another until the store refuses one, and what was acknowledged to them.
+/// Callers that schedule one batch after another until the store refuses one, and what was
+/// acknowledged to them.
 struct Callers {
     acked: Arc<Mutex<Vec<String>>>,
     tasks: JoinSet<()>,
@@ -139,7 +141,8 @@ async fn a_power_cut_takes_what_was_not_synced_and_nothing_of_what_fsync_acknowl
     assert_eq!((always.1, always.2, waited.1, waited.2), (0, 0, 0, 0));
 }
 
-/// How many were acknowledged, before the replica took over and after, and how many of both it does not have.
+/// How many were acknowledged, before the replica took over and after, and how many of both it does
+/// not have.
 async fn promoted(program: Option<PathBuf>, durability: Durability) -> (usize, usize, usize) {
     let options = RedisOptions { program, appendonly: Some(AppendFsync::EverySec), ..RedisOptions::default() };
     let master = RedisServer::start(options.clone()).await.unwrap();

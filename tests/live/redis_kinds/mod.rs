@@ -1,7 +1,9 @@
 //! The bridge on Redis of every kind, and what each durability level keeps of what it acknowledged.
 //!
-//! - [`kind`]: jobs under load on a kind of Redis, what came of them, the commands, and a figure or two.
-//! - [`cluster`] (its durability [`gate`], masters [`frozen`]), [`sentinel`], [`tls`], [`acl`], [`versions`]: a kind each. [`loss`]: power cut, replicas that lag.
+//! - [`kind`]: jobs under load on a kind of Redis, what came of them, the commands, and a figure or
+//!   two.
+//! - [`cluster`] (its durability [`gate`], masters [`frozen`]), [`sentinel`], [`tls`], [`acl`],
+//!   [`versions`]: a kind each. [`loss`]: power cut, replicas that lag.
 //!
 //! `DWELL_KIND_JOBS=20000` is the long form of those with failovers.
 

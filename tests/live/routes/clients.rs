@@ -1,4 +1,5 @@
-//! Clients of each broker's own ecosystem, which are not the libraries that Dwell uses: tests/clients.
+//! Clients of each broker's own ecosystem, which are not the libraries that Dwell uses:
+//! tests/clients.
 
 use std::process::Stdio;
 

@@ -43,7 +43,8 @@ pub(super) async fn each_file_runs_as_it_stands(env: &mut Environment) {
         let headers = [&[("delay-for", "200ms"), ("delay-target", TARGET), ("delay-id", name)], more].concat();
         env.send(from, [request(name, &headers)]).await;
         assert_eq!(env.read(to, TARGET).await.job(name).await.body, name);
-        // What was rejected before was acknowledged: another reader of the group does not reject it again.
+        // What was rejected before was acknowledged: another reader of the group does not reject it
+        // again.
         env.send(from, [request(name, &[("delay-for", "no time")])]).await;
         let rejected = env.read(from, "delay.rejected").await.until(1).await;
         assert!(rejected.iter().all(|(_, message)| message.body == name), "{rejected:?}");

@@ -1,4 +1,5 @@
-//! A backlog on a Kafka topic of three partitions, read by a group of instances that are killed and stopped under load.
+//! A backlog on a Kafka topic of three partitions, read by a group of instances that are killed and
+//! stopped under load.
 
 use std::collections::HashMap;
 use std::sync::Arc;

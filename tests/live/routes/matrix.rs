@@ -13,7 +13,8 @@ use super::environment::{Environment, Reading, text};
 /// Jobs a route; `DWELL_ROUTE_JOBS` names another number.
 const JOBS: usize = 300;
 const BODY: usize = 200;
-/// When the jobs are due, from now on, ms: spread, and not before the last was sent on a quick machine.
+/// When the jobs are due, from now on, ms: spread, and not before the last was sent on a quick
+/// machine.
 const SPREAD_MS: std::ops::Range<i64> = 500..4000;
 
 /// What is sent on one route.

@@ -1,4 +1,5 @@
-//! docs/how-to/migrate-from-rabbitmq-plugin.md, run as it is written: its files, its commands, and a producer that changes nothing.
+//! docs/how-to/migrate-from-rabbitmq-plugin.md, run as it is written: its files, its commands, and
+//! a producer that changes nothing.
 
 use std::path::Path;
 
@@ -12,14 +13,16 @@ use super::clients::client;
 use super::environment::program;
 use super::files;
 
-/// What stands before: the plugin's exchange, but of an ordinary type, because no RabbitMQ has the plugin any more.
+/// What stands before: the plugin's exchange, but of an ordinary type, because no RabbitMQ has the
+/// plugin any more.
 const BEFORE: &str = r#"{
   "exchanges": [{"name": "my-exchange", "vhost": "/", "type": "direct", "durable": true, "auto_delete": false, "internal": false, "arguments": {}}],
   "queues": [{"name": "orders", "vhost": "/", "durable": true, "auto_delete": false, "arguments": {}}],
   "bindings": [{"source": "my-exchange", "vhost": "/", "destination": "orders", "destination_type": "queue", "routing_key": "order.close", "arguments": {}}]
 }"#;
 
-/// The blocks of this language on the page, in order, without the indent of the list that they stand in.
+/// The blocks of this language on the page, in order, without the indent of the list that they
+/// stand in.
 pub(crate) fn blocks(page: &str, language: &str) -> Vec<String> {
     let fence = format!("```{language}");
     let mut blocks = Vec::new();

@@ -1,4 +1,5 @@
-//! The actions: each on a job in every place, with its verdict and what becomes of the job; redelivered; and the rules of each.
+//! The actions: each on a job in every place, with its verdict and what becomes of the job;
+//! redelivered; and the rules of each.
 
 use dwell::job::{Action, DeadReason, Due, Verdict};
 use dwell::request::Act;
@@ -26,7 +27,8 @@ pub(crate) const PLACES: [&str; 14] = [
 ];
 pub(crate) const ACTIONS: [Action; 6] = [Action::Cancel, Action::Reschedule, Action::Fire, Action::Finish, Action::Fail, Action::Requeue];
 
-/// Brings a job of this name to this place. A failed attempt is the job's first where there was one.
+/// Brings a job of this name to this place. A failed attempt is the job's first where there was
+/// one.
 pub(crate) async fn bring(fixture: &Fixture, place: &str, name: &str, message: u64) {
     if place == "nowhere" {
         return;

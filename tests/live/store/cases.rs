@@ -1,5 +1,6 @@
-//! The stories that broke earlier designs, each told once on the real scripts: logs of inbound messages delivered again from every point, fences,
-//! verdicts, and the consumer's word. The property test tells them at random.
+//! The stories that broke earlier designs, each told once on the real scripts: logs of inbound
+//! messages delivered again from every point, fences, verdicts, and the consumer's word. The
+//! property test tells them at random.
 
 use std::time::Duration;
 
@@ -36,8 +37,9 @@ async fn deliver(fixture: &Fixture, messages: &[Message]) -> Vec<Verdict> {
     verdicts
 }
 
-/// Every way in which the log can be read with one crash before an acknowledgement: up to `end`, again from `start`, and on; with the job claimed
-/// and published at one point in between, or never. `last`: the message whose schedule must stand or have been published at the end.
+/// Every way in which the log can be read with one crash before an acknowledgement: up to `end`,
+/// again from `start`, and on; with the job claimed and published at one point in between, or
+/// never. `last`: the message whose schedule must stand or have been published at the end.
 async fn with_one_redelivery(log: &[Message], last: Option<u64>) {
     for end in 1..=log.len() {
         for start in 0..end {

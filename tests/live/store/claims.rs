@@ -54,7 +54,8 @@ async fn what_is_due_in_a_moment_is_taken_too_and_says_when() {
     assert_eq!((past.id.as_str(), soon.id.as_str(), soon.state.due_ms), ("now", "soon", due_ms));
     assert!(past.ready <= now && soon.ready - now <= Duration::from_secs(60) && soon.ready - now > Duration::from_secs(50));
     assert_eq!(taken.next_ms, Some(fixture.store.find(&id("later")).await.unwrap().unwrap().score_ms));
-    // Not before it is due by Redis's clock, which is read after ours: that makes it look later by the way there, never earlier.
+    // Not before it is due by Redis's clock, which is read after ours: that makes it look later by
+    // the way there, never earlier.
     let left_us = i64::try_from((soon.ready - clock::now()).as_micros()).unwrap();
     assert!(fixture.store.read_clock().await.unwrap() + left_us >= due_ms * 1000);
 
@@ -196,7 +197,8 @@ async fn jobs_of_a_later_version_stay_and_hide_nothing() {
     assert_eq!((taken.jobs.len(), taken.unknown), (1, 400));
     assert_eq!(taken.jobs[0].id.as_str(), "known");
     assert_eq!(fixture.place("later-399").await, "due:main");
-    // An action on one of them is refused, and so is a new schedule: neither knows what it would change.
+    // An action on one of them is refused, and so is a new schedule: neither knows what it would
+    // change.
     let error = fixture.store.act(&super::fixture::action(dwell::job::Action::Cancel, "later-000", 2000), &[]).await.unwrap_err();
     assert!(error.class == dwell::store::error::Class::Script && error.message.contains("DWELL_VERSION"), "{error}");
     for conflict in [Conflict::Replace, Conflict::Keep, Conflict::Reject] {

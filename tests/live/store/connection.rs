@@ -1,4 +1,5 @@
-//! The link to Redis: what breaks it, and that the next call stands on a new one; scripts that the server forgot; what a namespace is.
+//! The link to Redis: what breaks it, and that the next call stands on a new one; scripts that the
+//! server forgot; what a namespace is.
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! The durability gate: what each level asks of each server, what is refused, and what a wait that comes up short does.
+//! The durability gate: what each level asks of each server, what is refused, and what a wait that
+//! comes up short does.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -160,7 +161,8 @@ async fn a_replica_is_waited_for_and_one_that_hangs_is_an_error_that_heals_itsel
 
 #[tokio::test]
 async fn a_verdict_that_is_told_again_is_as_durable_as_one_that_is_new() {
-    // Newer servers wait for what the connection itself has written, and a verdict that is told again may come over another.
+    // Newer servers wait for what the connection itself has written, and a verdict that is told
+    // again may come over another.
     let told_again = async |program: Option<PathBuf>| {
         let master = start(program.clone(), None).await;
         let replica = replica_of(&master, program).await;

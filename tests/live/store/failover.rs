@@ -1,4 +1,5 @@
-//! One failover to a real replica that lost the claim: fences protect, and `cancelled` is not said of what may have been published.
+//! One failover to a real replica that lost the claim: fences protect, and `cancelled` is not said
+//! of what may have been published.
 
 use dwell::job::{Action, Due, Verdict};
 use dwell::store::error::Class;
@@ -32,7 +33,8 @@ async fn a_failover_that_loses_claims_loses_no_job_and_tells_no_lie() {
     let cancel = |name, message| action(Action::Cancel, name, message);
     assert_eq!(store.act(&cancel("cancelled", 10), RETRY).await.unwrap().verdict, Verdict::CancelledAfterAttempt);
     assert_eq!(store.act(&cancel("ahead", 11), RETRY).await.unwrap().verdict, Verdict::Cancelled);
-    // What was due so soon after the change may have been claimed before it: nobody knows of the claim.
+    // What was due so soon after the change may have been claimed before it: nobody knows of the
+    // claim.
     let seen: String = redis::cmd("HGET").arg(fixture.key("state")).arg("").query_async(&mut promoted).await.unwrap();
     let changed: i64 = seen.split_once(':').unwrap().1.parse().unwrap();
     let reach = i64::try_from(dwell::store::lease::AHEAD.as_millis()).unwrap();

@@ -1,4 +1,5 @@
-//! What the tests of the store stand on: a namespace of its own in a shared Redis, requests in a line, and a look at every key.
+//! What the tests of the store stand on: a namespace of its own in a shared Redis, requests in a
+//! line, and a look at every key.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -132,7 +133,8 @@ impl Fixture {
         self.store.retry(0, MAIN, &[retry(lease, wait_ms)]).await.unwrap()[0] == SettleResult::Settled
     }
 
-    /// Every key of the namespace with all it holds, in order; the times at which turns began are left out.
+    /// Every key of the namespace with all it holds, in order; the times at which turns began are
+    /// left out.
     pub(crate) async fn dump(&self) -> BTreeMap<String, BTreeMap<Vec<u8>, Vec<u8>>> {
         let (dump, strings) = self.dump_strings_too().await;
         assert!(strings.is_empty(), "{:?} are strings", strings.keys());
@@ -175,7 +177,8 @@ impl Fixture {
         dump
     }
 
-    /// Where this id is, which must be one place; `none` where it is nowhere, and then nothing is left of it.
+    /// Where this id is, which must be one place; `none` where it is nowhere, and then nothing is
+    /// left of it.
     pub(crate) async fn place(&self, id: &str) -> String {
         let dump = self.dump().await;
         let mut places = places(&dump, id);

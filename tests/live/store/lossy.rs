@@ -26,7 +26,8 @@ impl Lossy {
         Lossy { store: open(&through, &[MAIN]).await, link }
     }
 
-    /// Claims up to so many of bucket 0, due so much later too, in a way that Redis's answer is lost.
+    /// Claims up to so many of bucket 0, due so much later too, in a way that Redis's answer is
+    /// lost.
     pub(super) async fn lose_a_claim(&self, fixture: &Fixture, most: usize, ahead: Duration) -> StoreError {
         // Else what is lost is that Redis does not know the script.
         fixture.redis(&["SCRIPT", "LOAD", &Name::Claim.source()]).await;

@@ -1,5 +1,6 @@
-//! The property: random lives of one or two ids over two instances, with redelivery, lost answers, crashes, leases that run out and a failover.
-//! The real scripts and a reference of maps must agree at every step; every call is repeated at once and must change nothing.
+//! The property: random lives of one or two ids over two instances, with redelivery, lost answers,
+//! crashes, leases that run out and a failover. The real scripts and a reference of maps must agree
+//! at every step; every call is repeated at once and must change nothing.
 
 mod op;
 mod reference;

@@ -1,4 +1,5 @@
-//! What is remembered of jobs that are over and of messages that were applied: for how long, and how much.
+//! What is remembered of jobs that are over and of messages that were applied: for how long, and
+//! how much.
 
 use dwell::job::{Action, DeadReason, Verdict};
 use dwell::request::{Act, Origin, Schedule};
@@ -118,7 +119,8 @@ async fn what_changed_nothing_is_remembered_only_where_its_repeat_could_change_a
         let act = action(what, name, n);
         Act { origin: Origin { is_message: false, ..act.origin }, ..act }
     };
-    // A call is not repeated once it is answered, and a word that names its schedule is for no other.
+    // A call is not repeated once it is answered, and a word that names its schedule is for no
+    // other.
     for what in [Action::Cancel, Action::Reschedule, Action::Fire, Action::Finish, Action::Fail, Action::Requeue] {
         assert_eq!(fixture.act(&called(what, "nobody", 1)).await, Verdict::NotFound);
     }

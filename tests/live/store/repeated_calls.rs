@@ -17,7 +17,8 @@ fn first(number: u64, due: Due, generation: &[u8; 8]) -> Schedule {
     Schedule { generated: true, first: Some(*generation), apart: true, origin, ..request("a", number, due) }
 }
 
-/// The same call again answers as before; another delivery of equal content is another message still.
+/// The same call again answers as before; another delivery of equal content is another message
+/// still.
 async fn is_answered_as_before(fixture: &Fixture, call: &Schedule, verdict: Verdict) {
     for check in [false, true] {
         let again = Schedule { origin: Origin { check, ..call.origin }, ..call.clone() };

@@ -1,4 +1,5 @@
-//! `schedule`: each verdict, redelivery after everything that can have happened since, and what a batch is.
+//! `schedule`: each verdict, redelivery after everything that can have happened since, and what a
+//! batch is.
 
 use dwell::job::{Action, Conflict, Due, Verdict};
 use dwell::request::{Act, Schedule};
@@ -176,7 +177,8 @@ async fn redelivery_answers_as_before_whatever_became_of_the_job() {
         } else {
             redelivered(&fixture, &first, added).await;
         }
-        // A new message with the id of a job that is over or dead is a new job; the old one's message is still known.
+        // A new message with the id of a job that is over or dead is a new job; the old one's
+        // message is still known.
         let second = request(name, message + 50, FAR);
         let expected = if ["retried", "held"].contains(&name) { Verdict::Replaced } else { Verdict::Added };
         assert_eq!(fixture.put(second.clone()).await, expected, "{name}");
@@ -255,7 +257,8 @@ async fn requests_for_one_id_in_one_batch_are_applied_in_order() {
 #[tokio::test]
 async fn a_request_is_not_applied_where_an_earlier_one_for_its_id_was_refused() {
     let fixture = Fixture::new().await;
-    // Another instance brought a broker that this one meets only now: the call with the first of the two requests for `x` is refused.
+    // Another instance brought a broker that this one meets only now: the call with the first of
+    // the two requests for `x` is refused.
     let mut elsewhere = request("y", 1, FAR);
     elsewhere.job.broker = "other".to_owned();
     open(&fixture.settings, &["other"]).await.schedule(&[elsewhere]).await.unwrap();
@@ -306,7 +309,8 @@ async fn brokers_of_other_instances_are_learned_when_they_are_met() {
     let mut other = request("a", 1, FAR);
     other.job.broker = "other".to_owned();
     younger.schedule(std::slice::from_ref(&other)).await.unwrap();
-    // An action, a replace of the job there, and a schedule of a job to there: each by an instance that did not know that broker.
+    // An action, a replace of the job there, and a schedule of a job to there: each by an instance
+    // that did not know that broker.
     assert_eq!(*elder.brokers(), ["main".to_owned()]);
     assert_eq!(elder.act(&action(Action::Fire, "a", 2), &[]).await.unwrap().verdict, Verdict::Firing);
     assert_eq!(*elder.brokers(), ["main".to_owned(), "other".to_owned()]);

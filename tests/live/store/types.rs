@@ -1,4 +1,5 @@
-//! A key of another type, as a foreign hand leaves it: calls fail as long as it is there, and change nothing.
+//! A key of another type, as a foreign hand leaves it: calls fail as long as it is there, and
+//! change nothing.
 
 use dwell::store::settle::Completion;
 

@@ -1,4 +1,5 @@
-//! Who cancels: producers on each broker, a client of the admin API, and whoever has a link to the store.
+//! Who cancels: producers on each broker, a client of the admin API, and whoever has a link to the
+//! store.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -46,7 +47,8 @@ pub(super) fn replies(race: &str) -> String {
 }
 
 impl Interface {
-    /// Asks for each when its time has come. Answers to messages arrive at [`replies`], others are entered.
+    /// Asks for each when its time has come. Answers to messages arrive at [`replies`], others are
+    /// entered.
     pub(super) async fn cancel(self, env: &Environment, race: &str, mut asks: Asks, verdicts: &Mutex<Verdicts>) {
         let mut producer = match self {
             Interface::Message(kind) => Some(Producer::open(env.broker(kind)).await.unwrap()),
@@ -85,7 +87,8 @@ async fn next(asks: &mut Asks) -> Option<Vec<String>> {
     Some(asks.drain(..ripe).map(|(_, id)| id).collect())
 }
 
-/// On RabbitMQ a request without a `message_id` is not known when it comes again, as after a kill between its answer and its ack.
+/// On RabbitMQ a request without a `message_id` is not known when it comes again, as after a kill
+/// between its answer and its ack.
 fn cancel(interface: Interface, id: &str, race: &str) -> Message {
     let properties = matches!(interface, Interface::Message(BrokerKind::Amqp))
         .then(|| Box::new(Properties { message_id: Some(format!("cancel-{id}")), ..Properties::default() }));

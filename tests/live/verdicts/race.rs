@@ -1,4 +1,5 @@
-//! Thousands of jobs on three brokers, cancelled by five clients while they fall due, under two instances.
+//! Thousands of jobs on three brokers, cancelled by five clients while they fall due, under two
+//! instances.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -19,8 +20,8 @@ use crate::support::{DEADLINE, wait_within};
 const JOBS: usize = 1200;
 /// How many fall due a second.
 const RATE: usize = 1000;
-/// From the first request until the first job is due, and a tenth of a millisecond a job: longer than it takes to send them all, while Kafka
-/// shares the topic out among two readers.
+/// From the first request until the first job is due, and a tenth of a millisecond a job: longer
+/// than it takes to send them all, while Kafka shares the topic out among two readers.
 const AHEAD_MS: i64 = 6000;
 /// Of each instance, so that the copies after a kill are bounded.
 const MAX_IN_FLIGHT: usize = 200;
@@ -47,7 +48,8 @@ struct Race {
 
 const RACES: [Race; 3] = [
     Race { name: "plain", settings: "", asked_ms: [-60..0, -20..40], kill: false, sweep: false, brings: &["cancelled", "fired"] },
-    // The lease, and so how long what was in flight waits for another owner, is five seconds more than the publish timeout.
+    // The lease, and so how long what was in flight waits for another owner, is five seconds more
+    // than the publish timeout.
     Race {
         name: "killed",
         settings: "publish_timeout = \"3s\"",
@@ -116,7 +118,8 @@ impl Race {
         }
         let half_ms = due_ms(jobs / 2);
         let mut killed = env.dwells.pop().unwrap();
-        // Where a queue took no verdict in time, requests do not wait for theirs: what was on its way there is lost with its instance.
+        // Where a queue took no verdict in time, requests do not wait for theirs: what was on its
+        // way there is lost with its instance.
         let mut takes_answers_along = false;
         let crash = async {
             if self.kill {

@@ -1,4 +1,5 @@
-//! What stands on a page of measurements: a section a measurement, its table, its pictures, and what each figure means.
+//! The contents of a page: a section for each measurement with its table, its plots, and the
+//! meaning of each metric.
 
 use super::super::metric::{self, KINDS, Metric};
 use super::super::number::number_of;
@@ -17,7 +18,7 @@ pub(super) enum Block {
         head: Vec<String>,
         rows: Vec<Vec<String>>,
     },
-    /// A file name, what it shows, and the picture.
+    /// File name, caption and plot.
     Picture {
         name: String,
         title: String,
@@ -108,7 +109,7 @@ const SECTIONS: [Section; 7] = [
     },
 ];
 
-/// The page.
+/// The blocks of the page.
 pub(super) fn blocks(reports: &[Report], peers: &[Peer]) -> Result<Vec<Block>, Failure> {
     let mut blocks = vec![Block::Text("Medians; in parentheses the least and the most of all runs. Measured on:".to_owned())];
     blocks.push(Block::List(distinct(reports.iter().map(|report| report.machine.to_string()))));
@@ -150,7 +151,7 @@ pub(super) fn blocks(reports: &[Report], peers: &[Peer]) -> Result<Vec<Block>, F
     Ok(blocks)
 }
 
-/// What tells a row from the others.
+/// What distinguishes a row from the others.
 fn label(report: &Report) -> String {
     let setup = &report.setup;
     let mut parts = vec![setup.broker.clone()];
@@ -176,7 +177,7 @@ fn label(report: &Report) -> String {
     parts.join(", ")
 }
 
-/// A figure in a table.
+/// A value in a table.
 pub(super) fn cell(figure: &Figure) -> String {
     let range = figure.range_without_unit();
     if range.is_empty() { figure.shown() } else { format!("{} ({range})", figure.shown()) }

@@ -1,4 +1,5 @@
-//! Others beside Dwell: figures of peers that were measured in turns with it, on the same machine, and the ratio of each round.
+//! Comparison with peers, measured in turns with Dwell on the same machine, with the ratio of each
+//! round.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,7 +13,7 @@ use super::blocks::{Block, cell};
 use super::text_of;
 use dwell_testkit::environment::Failure;
 
-/// A figure of a peer, as `scripts/beside.py` writes it.
+/// A value of a peer, as `scripts/beside.py` writes it.
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct Peer {
     #[serde(flatten)]
@@ -20,23 +21,23 @@ pub(super) struct Peer {
     value: f64,
 }
 
-/// Of whom, and what of Dwell it is compared with.
+/// The peer, and the setup of Dwell that it is compared with.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 struct What {
-    /// The name of the figure, one of ours.
+    /// The name of a metric of ours.
     figure: String,
     bench: String,
     broker: String,
-    /// Jobs that wait and jobs a second, where that matters.
+    /// Waiting jobs and jobs a second, if they matter.
     #[serde(default)]
     pending: u64,
     #[serde(default)]
     rate: Option<String>,
-    /// Who, with the version and what matters of its settings.
+    /// The peer with its version and relevant settings.
     peer: String,
 }
 
-/// The lines of a file.
+/// Reads the lines of a file.
 pub(super) fn read(path: &Path) -> Result<Vec<Peer>, Failure> {
     let text = text_of(path)?;
     let lines = (1..).zip(text.lines()).filter(|(_, line)| !line.trim().is_empty());
@@ -48,7 +49,8 @@ pub(super) fn read(path: &Path) -> Result<Vec<Peer>, Failure> {
         .collect()
 }
 
-/// A table of them; the first round of a peer is compared with the first of ours, and so on. Nothing where there are none.
+/// A table of the peers; the first round of a peer is compared with our first round, and so on.
+/// Empty without peers.
 pub(super) fn blocks(peers: &[Peer], reports: &[Report]) -> Vec<Block> {
     let mut rounds: BTreeMap<&What, Vec<f64>> = BTreeMap::new();
     for peer in peers {

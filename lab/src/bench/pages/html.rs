@@ -1,4 +1,4 @@
-//! A page as one HTML file that needs nothing else: style and pictures are in it.
+//! The page as one HTML file with its style and plots.
 
 use super::blocks::Block;
 

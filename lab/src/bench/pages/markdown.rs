@@ -1,4 +1,4 @@
-//! A page as Markdown; its pictures are files of their own.
+//! The page as Markdown, with its plots in separate files.
 
 use std::fmt::Write;
 
@@ -22,7 +22,7 @@ pub(super) fn page(blocks: &[Block]) -> String {
     page
 }
 
-/// The files of its pictures.
+/// The files of the plots.
 pub(super) fn pictures(blocks: &[Block]) -> impl Iterator<Item = (&str, &str)> {
     blocks.iter().filter_map(|block| match block {
         Block::Picture { name, svg, .. } => Some((name.as_str(), svg.as_str())),

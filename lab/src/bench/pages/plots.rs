@@ -1,4 +1,4 @@
-//! Which pictures are made of which measurements.
+//! The plots of each measurement.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use super::super::number::number_of;
 use super::super::plot::{Line, Plot};
 use super::super::report::{Report, Setup, words_of};
 
-/// The pictures of these reports of one measurement, each with a name for its file.
+/// The plots of these reports of one measurement, each with a file name.
 #[must_use]
 pub fn of(bench: &str, reports: &[&Report]) -> Vec<(String, Plot)> {
     match bench {
@@ -17,17 +17,19 @@ pub fn of(bench: &str, reports: &[&Report]) -> Vec<(String, Plot)> {
     }
 }
 
-/// Percentiles against what waits, a picture a broker and rate; and against the rate, a picture a broker and number of those that wait.
+/// Percentiles over the number of waiting jobs, a plot for each broker and rate; and over the rate,
+/// a plot for each broker and number of waiting jobs.
 fn lateness(reports: &[&Report]) -> Vec<(String, Plot)> {
     let rate = |report: &Report| report.setup.rate.clone().unwrap_or_default();
     let per_second = |rate: &str| words_of(rate, " jobs/s");
-    // A picture is of one setup, but for what it is drawn against. Several commands may have measured the same: a line has one point there, of the most runs.
+    // All points of a plot share the setup but for its x axis. If several commands measured the
+    // same point, the one with most runs counts.
     let rest = |report: &Report| Setup { broker: String::new(), pending: 0, rate: None, ..report.setup.clone() };
     let own: Vec<&Report> = reports.iter().copied().filter(|report| rest(report) == rest(reports[0])).collect();
     let same = grouped(&own, |report| (report.setup.broker.clone(), report.setup.pending, rate(report)));
     let reports: Vec<&Report> = same.into_values().filter_map(|own| own.into_iter().rev().max_by_key(|report| report.runs)).collect();
     let by_rate = grouped(&reports, |report| (report.setup.broker.clone(), rate(report)));
-    // With as many coming in: a rate without that is no point of the same line.
+    // A rate with incoming requests and one without are different lines.
     let coming: Vec<&Report> = reports.into_iter().filter(|report| rate(report) != "half-stored").collect();
     let by_pending = grouped(&coming, |report| (report.setup.broker.clone(), report.setup.pending));
     let against_pending = by_rate.into_iter().map(|((broker, rate), own)| {
@@ -53,7 +55,7 @@ fn percentiles(title: String, x: &'static str, own: &[&Report], at: impl Fn(&Rep
     Plot { title, x, y: "ms after the due time", log_y: true, lines }
 }
 
-/// Drain rates against instances and against buckets, a line a broker.
+/// Drain rates over instances and over buckets, a line for each broker.
 fn scale(reports: &[&Report]) -> Vec<(String, Plot)> {
     let brokers = grouped(reports, |report| report.setup.broker.clone());
     let plot = |name: &str, title: &str, x: &'static str, same: fn(&Report, &Report) -> bool, at: fn(&Report) -> f64| {
@@ -79,7 +81,7 @@ fn scale(reports: &[&Report]) -> Vec<(String, Plot)> {
     plots.into_iter().filter(|(_, plot)| says_something(plot)).collect()
 }
 
-/// A line of one point is none.
+/// A line needs two points.
 fn says_something(plot: &Plot) -> bool {
     plot.lines.iter().any(|line| line.points.windows(2).any(|pair| pair[0].0 < pair[1].0))
 }

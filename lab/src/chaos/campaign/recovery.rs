@@ -1,4 +1,5 @@
-//! Between two faults: until what the first one held up is out, so that the second one is measured by itself.
+//! Between two faults: until what the first one held up is out, so that the second one is measured
+//! by itself.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -9,8 +10,9 @@ use super::LOOK;
 use crate::chaos::recorder::Recorder;
 use crate::chaos::system::System;
 
-/// How long that may take: a lease, what a broker waits for a reader that is gone, and some more. Who is not out by then is not waited for again: it
-/// may be one that died and whose letter was not taken.
+/// How long that may take: a lease, what a broker waits for a reader that is gone, and some more.
+/// Who is not out by then is not waited for again: it may be one that died and whose letter was not
+/// taken.
 const CALM: Duration = Duration::from_secs(14);
 
 /// Knows for whom it waited in vain.
@@ -18,7 +20,8 @@ const CALM: Duration = Duration::from_secs(14);
 pub(super) struct Recovery(HashSet<String>);
 
 impl Recovery {
-    /// Waits until each job that was due before the heal is out, and no claim is older than it. What came of it, for people.
+    /// Waits until each job that was due before the heal is out, and no claim is older than it.
+    /// What came of it, for people.
     pub(super) async fn wait(&mut self, system: &System, recorder: &Recorder, healed_us: i64) -> String {
         let began = clock::now();
         loop {

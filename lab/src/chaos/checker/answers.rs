@@ -32,7 +32,8 @@ impl Checker<'_> {
         }
     }
 
-    /// Whether the job itself came back, because nobody could look up what there was of its id, and nothing says that it was stored.
+    /// Whether the job itself came back, because nobody could look up what there was of its id, and
+    /// nothing says that it was stored.
     pub(super) fn is_refused(&self, id: &str, job: &Job, timeline: &Timeline<'_>) -> bool {
         let mut of_it = timeline.replies.iter().filter(|(_, action, _)| *action == "schedule").peekable();
         of_it.peek().is_some() && of_it.all(|(at_us, _, res)| *res == UNREADABLE && self.windows.refuses(id, job, *at_us))
@@ -109,7 +110,8 @@ impl Checker<'_> {
         }
     }
 
-    /// Whether this came for the time that it had before it was moved, and cannot have been out when it was.
+    /// Whether this came for the time that it had before it was moved, and cannot have been out
+    /// when it was.
     pub(super) fn is_stale(&self, job: &Job, timeline: &Timeline<'_>, came: &Came<'_>) -> bool {
         let moved = timeline.asks.iter().find(|ask| ask.action == "reschedule" && ask.due_ms != Some(job.due_ms));
         let (Some(ask), Some("rescheduled"), Some(heard_us)) = (moved, timeline.answer("reschedule"), timeline.heard_us("reschedule"))

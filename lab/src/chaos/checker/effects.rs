@@ -1,6 +1,8 @@
-//! What kinds of faults can do: each thing that is forgiven asks for a fault that causes it, not for any.
+//! What kinds of faults can do: each thing that is forgiven asks for a fault that causes it, not
+//! for any.
 
-/// Whether a publish fails of it, so that attempts are burned and letters and answers are not taken. What is done to Dwell or to Redis fails none.
+/// Whether a publish fails of it, so that attempts are burned and letters and answers are not
+/// taken. What is done to Dwell or to Redis fails none.
 pub(super) fn fails_publish(kind: &str) -> bool {
     let at_target = ["target-deleted", "target-full", "permissions-withdrawn", "connection-blocked"];
     at_broker(kind) || at_target.contains(&kind)
@@ -16,7 +18,8 @@ pub(super) fn refuses(kind: &str) -> bool {
     kind == "wrong-type"
 }
 
-/// Whether something that was sent before may land after what is sent later: it is on its way, or in an instance that sleeps.
+/// Whether something that was sent before may land after what is sent later: it is on its way, or
+/// in an instance that sleeps.
 pub(super) fn holds_back(kind: &str) -> bool {
     at_broker(kind) || ["connection-blocked", "dwell-freeze"].contains(&kind)
 }
@@ -31,8 +34,8 @@ pub(super) fn reorders(kind: &str) -> bool {
     holds_back(kind) || rolls_back(kind)
 }
 
-/// Whether a request that was handed out is handed out again, while who had it first is still at it and may read it last. Who was killed reads
-/// nothing, and who was told to stop gives back first.
+/// Whether a request that was handed out is handed out again, while who had it first is still at it
+/// and may read it last. Who was killed reads nothing, and who was told to stop gives back first.
 pub(super) fn requeues(kind: &str) -> bool {
     breaks_broker(kind) || ["dwell-freeze", "permissions-withdrawn", "instance-cut-off"].contains(&kind)
 }

@@ -1,5 +1,7 @@
-//! RabbitMQ does not number its messages: a request that was handed out again and is read last without the mark `redelivered` is a new job, whose
-//! attempts begin at 1 again ("rather a duplicate than a loss"). Only around a fault that hands requests out again, and only of what came by message.
+//! RabbitMQ does not number its messages: a request that was handed out again and is read last
+//! without the mark `redelivered` is a new job, whose attempts begin at 1 again ("rather a
+//! duplicate than a loss"). Only around a fault that hands requests out again, and only of what
+//! came by message.
 
 use super::timeline::{Came, Timeline};
 use super::windows::FaultWindows;

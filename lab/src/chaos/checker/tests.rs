@@ -1,5 +1,6 @@
-//! A true run has nothing to say, and each planted fault is found, alone. `bounds`: what is forgiven, and that no more is; `faults`: requests
-//! that come again, and what recovery is; `beside`: faults that concern some alone.
+//! A true run has nothing to say, and each planted fault is found, alone. `bounds`: what is
+//! forgiven, and that no more is; `faults`: requests that come again, and what recovery is;
+//! `beside`: faults that concern some alone.
 
 mod answers;
 mod bounds;

@@ -46,7 +46,8 @@ pub(super) struct Came<'a> {
 }
 
 impl Came<'_> {
-    /// When the broker took it, epoch µs: by its own word, which is in ms, or else when it was read.
+    /// When the broker took it, epoch µs: by its own word, which is in ms, or else when it was
+    /// read.
     pub(super) fn taken_us(&self) -> i64 {
         self.what.taken_ms.map_or(self.at_us, |taken_ms| (taken_ms * 1000 + 999).min(self.at_us))
     }
@@ -111,11 +112,13 @@ struct Seen<'a> {
 impl<'a> Seen<'a> {
     fn is_new(&mut self, before: &[Came<'a>], came: Came<'a>) -> bool {
         if let Some(place) = &came.what.place {
-            // A log that was deleted and made anew counts from the start: so the message counts, too.
+            // A log that was deleted and made anew counts from the start: so the message counts,
+            // too.
             return self.places.insert((place, &came.what.id, came.what.attempt));
         }
-        // AMQP has no places. A copy of Dwell's has an attempt of its own, so what is the same in everything is the same message, where the broker
-        // may have handed it out twice: it says so, or it was down itself. What else is broken is not between it and who reads.
+        // AMQP has no places. A copy of Dwell's has an attempt of its own, so what is the same in
+        // everything is the same message, where the broker may have handed it out twice: it says
+        // so, or it was down itself. What else is broken is not between it and who reads.
         let same = |other: &&Came<'_>| {
             let (one, other) = (came.what, other.what);
             (&one.topic, one.due_ms, one.attempt, &one.digest) == (&other.topic, other.due_ms, other.attempt, &other.digest)
@@ -165,8 +168,8 @@ impl Timeline<'_> {
         }
     }
 
-    /// Whether it was moved in this way, or may have been: nobody heard the verdict, or what was heard is of a master that knows nothing of it, and the
-    /// job went out meanwhile.
+    /// Whether it was moved in this way, or may have been: nobody heard the verdict, or what was
+    /// heard is of a master that knows nothing of it, and the job went out meanwhile.
     fn moved(&self, ask: &Asked, verdict: &str) -> bool {
         self.may(ask.action, &[verdict]) || ask.undone && self.answer(ask.action) == Some("fired")
     }
@@ -190,7 +193,8 @@ impl Timeline<'_> {
         earliest
     }
 
-    /// Whether a message may carry this due time. `behind_us`: so much the clock of Redis may have been behind that of who asked.
+    /// Whether a message may carry this due time. `behind_us`: so much the clock of Redis may have
+    /// been behind that of who asked.
     pub(super) fn may_be_due(&self, job: &Job, due_ms: i64, behind_us: impl Fn(i64) -> i64) -> bool {
         due_ms == job.due_ms
             || self.asks.iter().any(|ask| match ask.action {

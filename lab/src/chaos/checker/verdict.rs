@@ -95,10 +95,12 @@ pub struct Counts {
     pub untold: u64,
     /// Copies past the first of a job, each explained by a fault.
     pub duplicates: u64,
-    /// Jobs carried out once more because their request came again without a mark that tells it: on RabbitMQ, around a fault.
+    /// Jobs carried out once more because their request came again without a mark that tells it: on
+    /// RabbitMQ, around a fault.
     #[serde(default)]
     pub redelivered: u64,
-    /// Of the duplicates, those under the attempt number of another, which a client sent again by itself: on Kafka, around a fault of the broker.
+    /// Of the duplicates, those under the attempt number of another, which a client sent again by
+    /// itself: on Kafka, around a fault of the broker.
     #[serde(default)]
     pub sent_again: u64,
 }
@@ -139,9 +141,11 @@ pub struct FaultImpact {
     pub duplicates: u64,
     /// Jobs that fell due while it lasted and had not come when it was healed.
     pub overdue: u64,
-    /// From the heal, or from when the first job after it was due, until any came, µs; `None` where none came any more.
+    /// From the heal, or from when the first job after it was due, until any came, µs; `None` where
+    /// none came any more.
     pub first_us: Option<i64>,
-    /// From the heal until the last of those that were overdue came, µs; `None` where there were none.
+    /// From the heal until the last of those that were overdue came, µs; `None` where there were
+    /// none.
     pub last_us: Option<i64>,
     /// The most that a job was late which was due while it lasted, µs.
     pub lateness_us: i64,

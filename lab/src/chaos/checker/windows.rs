@@ -9,13 +9,16 @@ use super::verdict::{FaultImpact, Verdict};
 use crate::chaos::fault::{Allowance, FaultKind};
 use crate::chaos::history::{Event, Fault, History, Job, Only, Op, RunHeader, Sample, Scope};
 
-/// A message counts as read at most so much later than it was published, µs; and an instance is looked at once a second.
+/// A message counts as read at most so much later than it was published, µs; and an instance is
+/// looked at once a second.
 const SLACK_US: i64 = 2_000_000;
 
-/// How long after the end of its lease a job is out again at the latest, µs: its bucket is looked at, claimed and published.
+/// How long after the end of its lease a job is out again at the latest, µs: its bucket is looked
+/// at, claimed and published.
 const TAKE_OVER_US: i64 = 5_000_000;
 
-/// What a stream may forget of what was acknowledged when its server is killed: `sync_interval` of JetStream is two minutes, µs.
+/// What a stream may forget of what was acknowledged when its server is killed: `sync_interval` of
+/// JetStream is two minutes, µs.
 const FORGETS_US: i64 = 150_000_000;
 
 /// A message that came again.
@@ -26,9 +29,11 @@ pub(super) struct Copy<'a> {
     /// The one before it.
     pub(super) first_us: i64,
     pub(super) again_us: i64,
-    /// Of a job, which was in flight. A whole batch of requests is read again, however few of them were bad.
+    /// Of a job, which was in flight. A whole batch of requests is read again, however few of them
+    /// were bad.
     pub(super) of_job: bool,
-    /// A client sent it by itself, under the number of an attempt that had landed: no instance knows of it.
+    /// A client sent it by itself, under the number of an attempt that had landed: no instance
+    /// knows of it.
     pub(super) by_client: bool,
 }
 
@@ -70,7 +75,8 @@ impl<'a> FaultWindows<'a> {
         sum_us + (to_us - at_us).max(0)
     }
 
-    /// For how long this was not out though nothing that was broken concerned it, µs, and what was broken. Of what was sent since that broke.
+    /// For how long this was not out though nothing that was broken concerned it, µs, and what was
+    /// broken. Of what was sent since that broke.
     pub(super) fn beside_us(&self, (id, job): (&str, &Job), (sent_us, due_us): (i64, i64), at_us: i64) -> Option<(i64, &'a Fault)> {
         let beside = |window: &FaultWindow<'a>| {
             let fault = window.fault;
@@ -90,8 +96,9 @@ impl<'a> FaultWindows<'a> {
         })
     }
 
-    /// Whether what came back of this job at this time may have met a bucket that nobody can read: its own. It may have been on its way when that was over.
-    /// A record that does not say which bucket is forgiven each.
+    /// Whether what came back of this job at this time may have met a bucket that nobody can read:
+    /// its own. It may have been on its way when that was over. A record that does not say which
+    /// bucket is forgiven each.
     pub(super) fn refuses(&self, id: &str, job: &Job, at_us: i64) -> bool {
         let reach_us = self.head.lease_ms * 1000;
         self.windows.iter().map(|window| window.fault).any(|fault| {
@@ -120,7 +127,8 @@ impl<'a> FaultWindows<'a> {
         self.steps(at_us).map(|(least, _)| -least).max().unwrap_or(0).max(0)
     }
 
-    /// From the least to the most by which it may have been wrong then. A record that does not say which way it jumped is forgiven both.
+    /// From the least to the most by which it may have been wrong then. A record that does not say
+    /// which way it jumped is forgiven both.
     fn steps(&self, at_us: i64) -> impl Iterator<Item = (i64, i64)> {
         let on = move |window: &&FaultWindow<'_>| window.fault.began_us <= at_us && at_us <= window.fault.healed_us + SLACK_US;
         self.windows.iter().filter(on).filter_map(|window| match (allowance(window.fault).early_us, window.fault.clock_step_us) {
@@ -138,17 +146,19 @@ impl<'a> FaultWindows<'a> {
             .any(|FaultWindow { fault, .. }| of(&fault.kind) && fault.began_us <= to_us && fault.healed_us + reach_us >= from_us)
     }
 
-    /// Whether a client may have sent by itself what landed at both times: something of the broker was broken between them, and it has not had
-    /// longer than it has for a message. librdkafka sends again what may have landed, under a number of its own that the broker does not know, where
-    /// it gave up the one before because other messages ran out of time.
+    /// Whether a client may have sent by itself what landed at both times: something of the broker
+    /// was broken between them, and it has not had longer than it has for a message. librdkafka
+    /// sends again what may have landed, under a number of its own that the broker does not know,
+    /// where it gave up the one before because other messages ran out of time.
     pub(super) fn sends_again(&self, one_us: i64, other_us: i64) -> bool {
         let (from_us, to_us) = (one_us.min(other_us), one_us.max(other_us));
         to_us - from_us <= timeout_us(self.head) + SLACK_US && self.between(effects::breaks_broker, from_us, to_us)
     }
 
-    /// Whether the request was not acknowledged yet when something broke that hands requests out again, and this came of it in time, after what had
-    /// come of it before. A fault breaks something at any time until it is over: RabbitMQ's permissions are withdrawn first, and its connections closed
-    /// seconds later.
+    /// Whether the request was not acknowledged yet when something broke that hands requests out
+    /// again, and this came of it in time, after what had come of it before. A fault breaks
+    /// something at any time until it is over: RabbitMQ's permissions are withdrawn first, and its
+    /// connections closed seconds later.
     pub(super) fn hands_out_again(&self, sent_us: i64, due_ms: Option<i64>, (before_us, taken_us): (i64, i64)) -> bool {
         let late_us = self.head.late_ms * 1000;
         self.windows.iter().map(|window| window.fault).any(|fault| {
@@ -162,8 +172,9 @@ impl<'a> FaultWindows<'a> {
         })
     }
 
-    /// Whether the request was read from the start of its stream once more: who reads it was made anew, after a server that was killed forgot what
-    /// had been acknowledged. JetStream writes down later that a message went.
+    /// Whether the request was read from the start of its stream once more: who reads it was made
+    /// anew, after a server that was killed forgot what had been acknowledged. JetStream writes
+    /// down later that a message went.
     fn is_read_anew(&self, copy: &Copy<'_>) -> bool {
         let late_us = self.head.late_ms * 1000;
         let forgot = |fault: &Fault| fault.kind == "broker-kill" && (copy.first_us..=copy.first_us + FORGETS_US).contains(&fault.began_us);
@@ -174,7 +185,8 @@ impl<'a> FaultWindows<'a> {
             && faults().filter(|kill| forgot(kill)).any(|kill| faults().any(|fault| anew(fault) && kill.began_us <= fault.healed_us))
     }
 
-    /// Until when something that was out at this time may land: a lease later, or as long after the heal of what holds it back.
+    /// Until when something that was out at this time may land: a lease later, or as long after the
+    /// heal of what holds it back.
     pub(super) fn lands_by_us(&self, at_us: i64) -> i64 {
         let reach_us = self.head.lease_ms * 1000 + SLACK_US;
         let mut by_us = at_us + reach_us;
@@ -186,7 +198,8 @@ impl<'a> FaultWindows<'a> {
         by_us
     }
 
-    /// Until when something that had landed at this time is read: a broker that is down hands out nothing.
+    /// Until when something that had landed at this time is read: a broker that is down hands out
+    /// nothing.
     pub(super) fn read_by_us(&self, at_us: i64) -> i64 {
         let mut by_us = at_us + SLACK_US;
         for FaultWindow { fault, .. } in &self.windows {
@@ -205,8 +218,8 @@ impl<'a> FaultWindows<'a> {
             let is_read_anew = self.is_read_anew(&copy);
             let explains = |window: &&mut FaultWindow<'_>| {
                 let Fault { began_us, healed_us, .. } = *window.fault;
-                // What an instance held that is gone is taken over within its lease and five seconds; a batch that is read again waits for the broker's
-                // own patience.
+                // What an instance held that is gone is taken over within its lease and five
+                // seconds; a batch that is read again waits for the broker's own patience.
                 let again_us = if copy.of_job { self.head.lease_ms * 1000 + TAKE_OVER_US } else { late_us };
                 // A target that is silent keeps its answers from nobody else.
                 let concerns = |beside: &Scope| copy.job.is_some_and(|job| beside.only.concerns(copy.id, job));
@@ -216,7 +229,8 @@ impl<'a> FaultWindows<'a> {
                     && copy.first_us <= healed_us + reach_us
                     && (began_us..=healed_us + again_us).contains(&copy.again_us)
             };
-            // Rather one that was on between the two than one whose leases still ran, and of those the last.
+            // Rather one that was on between the two than one whose leases still ran, and of those
+            // the last.
             let turn = |window: &&mut FaultWindow<'_>| ((copy.first_us - window.fault.healed_us).max(0), window.fault.healed_us);
             match self.windows.iter_mut().filter(explains).min_by_key(turn) {
                 Some(window) => {
@@ -235,7 +249,8 @@ impl<'a> FaultWindows<'a> {
         }
     }
 
-    /// Each copy that a fault outside of Dwell caused was counted by an instance when it became possible.
+    /// Each copy that a fault outside of Dwell caused was counted by an instance when it became
+    /// possible.
     pub(super) fn counted(&self, events: &[Event], verdict: &mut Verdict) {
         // A master that is promoted tells nobody what it did not know.
         let known = || self.windows.iter().filter(|window| !window.copies.is_empty() && !effects::rolls_back(&window.fault.kind));
@@ -338,7 +353,8 @@ fn impact<'a>(window: &FaultWindow<'_>, owes_from_us: i64, timelines: impl Itera
             let (first_us, since_us) = after.unwrap_or((at_us, could_us));
             after = Some((first_us.min(at_us), since_us.min(could_us)));
         }
-        // What was claimed when it injected had been due before; what was due before the heal of another is owed to that one.
+        // What was claimed when it injected had been due before; what was due before the heal of
+        // another is owed to that one.
         if !(owes_from_us..healed_us).contains(&due_us) {
             continue;
         }

@@ -17,7 +17,8 @@ pub struct Arrival {
     pub attempt: Option<u32>,
     /// Of the body and the producer's own headers.
     pub digest: String,
-    /// Where the broker has it: one place is one message, however often it is read. AMQP has no places.
+    /// Where the broker has it: one place is one message, however often it is read. AMQP has no
+    /// places.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub place: Option<Place>,
     /// The broker says that it may have handed it out before.
@@ -45,7 +46,8 @@ pub struct Place {
     pub offset: u64,
 }
 
-/// What an arrival is compared by: 16 hex digits of its body, and of the headers that its producer set beside the control headers.
+/// What an arrival is compared by: 16 hex digits of its body, and of the headers that its producer
+/// set beside the control headers.
 #[must_use]
 pub fn digest<'a>(body: &[u8], headers: impl IntoIterator<Item = (&'a str, &'a str)>) -> String {
     let mut hasher = blake3::Hasher::new();

@@ -30,7 +30,8 @@ pub struct End {
     /// Why the campaign itself could not go on: then nothing is known of what was still to come.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub broken: Vec<String>,
-    /// Every instance that ended by itself, or not with 0 when it was told to, and every panic in a log.
+    /// Every instance that ended by itself, or not with 0 when it was told to, and every panic in a
+    /// log.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub exits: Vec<String>,
 }

@@ -63,8 +63,9 @@ async fn read_empty(server: &RabbitServer, target: &str) -> Result<(), Error> {
     emptied.await.unwrap_or_else(|| Err(Error::Unexpected(format!("`{target}` was not read empty within {EMPTIED:?}"))))
 }
 
-/// It first takes nothing more and is read empty: what Dwell delivered before is not to go with the queue. Nor what is on its way into it, which
-/// RabbitMQ (3.10) confirms where the queue is gone before it refuses it: so nothing is on its way.
+/// It first takes nothing more and is read empty: what Dwell delivered before is not to go with the
+/// queue. Nor what is on its way into it, which RabbitMQ (3.10) confirms where the queue is gone
+/// before it refuses it: so nothing is on its way.
 pub(super) async fn target_deleted(system: &System, rng: &mut StdRng, hold: Duration) -> Result<String, Error> {
     let target = any(system, rng);
     let server = system.broker.server.lock().await;

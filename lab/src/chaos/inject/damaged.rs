@@ -1,4 +1,5 @@
-//! A record that an instance of a later version wrote: nobody can read it, and somebody asks something for its job.
+//! A record that an instance of a later version wrote: nobody can read it, and somebody asks
+//! something for its job.
 
 use std::time::Duration;
 
@@ -19,7 +20,9 @@ const LATER: u8 = 250;
 const SET_VERSION: &str = "local record = redis.call('HGET', KEYS[1], ARGV[1]) \
      if not record or string.byte(record, 1) ~= tonumber(ARGV[2]) then return 0 end \
      redis.call('HSET', KEYS[1], ARGV[1], string.char(ARGV[3]) .. string.sub(record, 2)) return 1";
-/// Of each of these jobs one thing is asked: its cancel, its new time, that it goes now (by HTTP), and another time by another schedule. Two are due while nobody can read them; so long after they are asked for, ms.
+/// Of each of these jobs one thing is asked: its cancel, its new time, that it goes now (by HTTP),
+/// and another time by another schedule. Two are due while nobody can read them; so long after they
+/// are asked for, ms.
 const DUE_MS: [i64; 4] = [8000, 8000, 35_000, 35_000];
 /// How long it may take until all are stored: before the first is due.
 const STORED: Duration = Duration::from_secs(7);

@@ -45,7 +45,8 @@ pub(super) async fn disk_full(system: &System, hold: Duration) -> Result<Done, E
     Ok(done)
 }
 
-/// Writes records that no job has, due now. What is still there in the end is taken away by hand, as a person would with `dwell fsck`.
+/// Writes records that no job has, due now. What is still there in the end is taken away by hand,
+/// as a person would with `dwell fsck`.
 pub(super) async fn poisoned_records(system: &System, rng: &mut StdRng, hold: Duration) -> Result<String, Error> {
     let settings = system.store_settings();
     let keys = Keys::new(&settings.namespace, settings.buckets);
@@ -96,7 +97,8 @@ pub(super) async fn wrong_type(system: &System, rng: &mut StdRng, hold: Duration
     let mut connection = pair.connect().await?;
     let first = rng.random_range(0..settings.buckets);
     for bucket in (first..settings.buckets).chain(0..first) {
-        // What a bucket has and is not there at every time, but may be: never one that holds anything.
+        // What a bucket has and is not there at every time, but may be: never one that holds
+        // anything.
         for key in &keys.fixed(bucket)[..] {
             let made: bool = redis::cmd("SETNX").arg(key).arg("of another type").query_async(&mut connection).await?;
             if !made {

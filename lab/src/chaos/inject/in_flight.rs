@@ -11,7 +11,8 @@ const TICK: Duration = Duration::from_millis(2);
 /// Long enough to be seen by the watch.
 const SEEN: Duration = Duration::from_millis(30);
 
-/// What was frozen to be killed is left so for a moment: what it then has in flight stays there, and is seen.
+/// What was frozen to be killed is left so for a moment: what it then has in flight stays there,
+/// and is seen.
 pub(crate) async fn let_it_be_seen() {
     clock::sleep(SEEN).await;
 }

@@ -16,7 +16,8 @@ use crate::chaos::system::{Error, System, jetstream, nats_users};
 const RELOADED: &str = "Reloaded server configuration";
 /// How long that may take.
 const RELOAD: Duration = Duration::from_secs(20);
-/// How long Dwell may take to make a consumer again that is gone: it sees that when it next waits in vain.
+/// How long Dwell may take to make a consumer again that is gone: it sees that when it next waits
+/// in vain.
 const REMADE: Duration = Duration::from_secs(30);
 
 fn any<'a>(system: &'a System, rng: &mut StdRng) -> &'a str {
@@ -29,7 +30,8 @@ pub(super) async fn target_full(system: &System, rng: &mut StdRng, hold: Duratio
     changed(system, target, hold, &[json!({ "discard": "new" }), json!({ "max_bytes": 1 })]).await
 }
 
-/// The stream stays, with what the load has not read yet; but nobody takes messages on the subject any more.
+/// The stream stays, with what the load has not read yet; but nobody takes messages on the subject
+/// any more.
 pub(super) async fn target_deleted(system: &System, rng: &mut StdRng, hold: Duration) -> Result<String, Error> {
     let target = any(system, rng);
     changed(system, target, hold, &[json!({ "subjects": [format!("{target}.away")] })]).await
@@ -59,7 +61,8 @@ async fn changed(system: &System, target: &str, hold: Duration, changes: &[Value
     Ok(target.to_owned())
 }
 
-/// There is nothing to heal: who reads makes it again, with Dwell's own patience; it is given that of the system.
+/// There is nothing to heal: who reads makes it again, with Dwell's own patience; it is given that
+/// of the system.
 pub(super) async fn consumer_deleted(system: &System, hold: Duration) -> Result<String, Error> {
     let _server = system.broker.server.lock().await;
     jetstream::ask(system.broker.port(), "CONSUMER.DELETE.DWELL_delay_in.dwell", json!({})).await?;

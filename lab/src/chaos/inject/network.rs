@@ -17,7 +17,8 @@ const SLOW: Duration = Duration::from_millis(100);
 /// Bytes a second, on each connection.
 const THIN: u32 = 20_000;
 
-/// How long the others may take to have what it gives back: with a Kafka session, and the lease of what it had claimed.
+/// How long the others may take to have what it gives back: with a Kafka session, and the lease of
+/// what it had claimed.
 const TAKEN_OVER: Duration = Duration::from_secs(13);
 /// How much longer it is cut off: others that are not served by then would be seen.
 const SERVED: Duration = Duration::from_secs(15);
@@ -71,7 +72,8 @@ pub(super) async fn drop_answers(link: &Proxy, hold: Duration) -> Result<String,
     flows(link, None, Flow::Drop, hold).await
 }
 
-/// An instance that reads requests: on Kafka, where a partition has one reader, the one whose count of requests rises; else any.
+/// An instance that reads requests: on Kafka, where a partition has one reader, the one whose count
+/// of requests rises; else any.
 async fn reader(system: &System, rng: &mut StdRng) -> Result<usize, Error> {
     let any = rng.random_range(0..system.instances.len());
     if system.options().broker != BrokerKind::Kafka {

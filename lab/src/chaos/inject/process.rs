@@ -24,7 +24,8 @@ fn any(system: &System, rng: &mut StdRng) -> usize {
     rng.random_range(0..system.instances.len())
 }
 
-/// The first instance lives from the beginning to the end, where there are others: its memory is what tells of leaks.
+/// The first instance lives from the beginning to the end, where there are others: its memory is
+/// what tells of leaks.
 fn mortal(system: &System, rng: &mut StdRng) -> usize {
     let count = system.instances.len();
     if count < 2 { 0 } else { rng.random_range(1..count) }

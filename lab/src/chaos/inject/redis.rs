@@ -53,7 +53,8 @@ pub(super) async fn restart(system: &System, hold: Duration) -> Result<Done, Err
 pub(super) async fn full(system: &System, hold: Duration) -> Result<Done, Error> {
     let pair = system.redis.pair.lock().await;
     let filled = async {
-        // What is not counted (buffers of replicas and of the file) is taken off; and some more, until a write is refused.
+        // What is not counted (buffers of replicas and of the file) is taken off; and some more,
+        // until a write is refused.
         for percent in 0..20 {
             let info = text(&pair.order(&["INFO", "memory"]).await?);
             let number = |name: &str| info.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<u64>().ok());

@@ -73,8 +73,8 @@ async fn silence(server: &BrokerServer, target: &str) -> Result<(), Error> {
     }
 }
 
-/// RabbitMQ has nothing that is silent by itself on one node: a queue whose process stands still is the nearest. What is sent to it is taken by its
-/// channel, and comes once it goes on.
+/// RabbitMQ has nothing that is silent by itself on one node: a queue whose process stands still is
+/// the nearest. What is sent to it is taken by its channel, and comes once it goes on.
 async fn suspend(server: &RabbitServer, target: &str) -> Result<(), Error> {
     let made = format!("{{new, Q}} = rabbit_amqqueue:declare({}, true, false, [], none, <<\"chaos\">>)", name(target));
     rabbitmqctl(server, &["eval", &format!("{made}, sys:suspend(amqqueue:get_pid(Q)).")]).await.map(drop)

@@ -74,7 +74,8 @@ impl Draw {
         Draw { rng: StdRng::seed_from_u64(seed), places, run: format!("{seed:x}"), next: 0 }
     }
 
-    /// The next job. `instances`: how many there are to ask; `late`: a target that is not there yet.
+    /// The next job. `instances`: how many there are to ask; `late`: a target that is not there
+    /// yet.
     pub(super) fn next(&mut self, now_ms: i64, instances: usize, late: Option<&str>) -> Drawn {
         self.next += 1;
         let lot = self.rng.random_range(0..100);

@@ -76,7 +76,8 @@ async fn call(mut link: TcpStream, line: &str, body: &str) -> std::io::Result<St
     Ok(answer)
 }
 
-/// Whatever the status: a verdict is one, and that there is none because the job cannot be read; else nobody knows.
+/// Whatever the status: a verdict is one, and that there is none because the job cannot be read;
+/// else nobody knows.
 fn verdict(answer: &str) -> Answer {
     let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((answer, ""));
     let said = serde_json::from_str::<serde_json::Value>(body).ok();

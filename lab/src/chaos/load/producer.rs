@@ -1,4 +1,5 @@
-//! Sends at a set rate, whatever became of what was sent before, and records what the broker says of each message.
+//! Sends at a set rate, whatever became of what was sent before, and records what the broker says
+//! of each message.
 
 use std::collections::HashMap;
 use std::sync::Arc;

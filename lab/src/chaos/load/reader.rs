@@ -1,4 +1,5 @@
-//! Reads one destination, over restarts of the broker, and records what is there before it acknowledges it.
+//! Reads one destination, over restarts of the broker, and records what is there before it
+//! acknowledges it.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -26,7 +26,8 @@ pub struct Memory {
     pub last: u64,
     /// The most, of any of its processes.
     pub most: u64,
-    /// How much it rose an hour in the second half of its life, by least squares; `None` where it did not live for ten minutes.
+    /// How much it rose an hour in the second half of its life, by least squares; `None` where it
+    /// did not live for ten minutes.
     pub hourly: Option<f64>,
     /// The most in each of so many equal parts of its life.
     #[serde(default)]
@@ -94,7 +95,8 @@ fn mib(bytes: u64) -> f64 {
 }
 
 impl Memory {
-    /// The curve in letters, from nothing to the most of it: lines with MiB at their left, and minutes below.
+    /// The curve in letters, from nothing to the most of it: lines with MiB at their left, and
+    /// minutes below.
     #[must_use]
     pub fn plot(&self) -> String {
         let top = self.curve.iter().copied().max().unwrap_or(0).max(1);

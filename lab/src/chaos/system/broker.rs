@@ -12,13 +12,16 @@ use tempfile::TempDir;
 use super::{Error, jetstream, proxy};
 use crate::chaos::proxy::Proxy;
 
-/// As whom the instances come, with the same word as password: whoever else comes as somebody whose rights no fault touches.
+/// As whom the instances come, with the same word as password: whoever else comes as somebody whose
+/// rights no fault touches.
 pub(crate) const USER: &str = "dwell";
 
-/// Where the instances put what they cannot deliver or understand: their defaults, which they would make themselves.
+/// Where the instances put what they cannot deliver or understand: their defaults, which they would
+/// make themselves.
 const LETTERS: [&str; 2] = ["delay.dead", "delay.rejected"];
 
-/// How long JetStream leaves a request with a reader that is gone: what a dead instance held is soon given to others.
+/// How long JetStream leaves a request with a reader that is gone: what a dead instance held is
+/// soon given to others.
 const ACK_WAIT_NS: u64 = 5_000_000_000;
 
 const DEFINITIONS: &str = "definitions.json";
@@ -51,7 +54,8 @@ impl BrokerSide {
                 (BrokerServer::Nats(server), port)
             }
             BrokerKind::Kafka => {
-                // When the broker took it, and not when whoever sent it says that he did: the clock of the instances may be wrong.
+                // When the broker took it, and not when whoever sent it says that he did: the clock
+                // of the instances may be wrong.
                 let config = "log.message.timestamp.type=LogAppendTime".to_owned();
                 let options = KafkaOptions { proxy: Some(link.address().port()), config };
                 let server = KafkaServer::start(options).await?;
@@ -110,8 +114,9 @@ impl BrokerSide {
         lines(self.kind.as_str(), key, &self.address)
     }
 
-    /// Makes what instances and load want. On NATS with streams that forget at once what they saw, so that no repeat of ours hides behind the
-    /// server's own deduplication, and with a consumer that soon gives to others what a dead instance held.
+    /// Makes what instances and load want. On NATS with streams that forget at once what they saw,
+    /// so that no repeat of ours hides behind the server's own deduplication, and with a consumer
+    /// that soon gives to others what a dead instance held.
     pub(super) async fn declare(&self, broker: &BrokerConfig, targets: &[String]) -> Result<(), Error> {
         if self.kind == BrokerKind::Nats {
             let queue = json!({ "retention": "workqueue", "discard": "new" });
@@ -147,8 +152,9 @@ pub(crate) fn nats_users(rights: &str) -> String {
     format!("authorization {{ users: [ {{ user: load, password: load }}, {{ user: {USER}, password: {USER}, permissions: {rights} }} ] }}")
 }
 
-/// The targets that are classic queues on RabbitMQ; the others are quorum queues. Of a limit of none only these take nothing more, whoever reads:
-/// the others know that they are full only once they are.
+/// The targets that are classic queues on RabbitMQ; the others are quorum queues. Of a limit of
+/// none only these take nothing more, whoever reads: the others know that they are full only once
+/// they are.
 pub(crate) fn classic(targets: &[String]) -> impl Iterator<Item = &str> {
     targets.iter().step_by(2).map(String::as_str)
 }

@@ -1,4 +1,5 @@
-//! A wall clock that can be made to jump, of the instances or of Redis: a small library that is preloaded into them.
+//! A wall clock that can be made to jump, of the instances or of Redis: a small library that is
+//! preloaded into them.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -61,7 +62,8 @@ impl HostClock {
         }
     }
 
-    /// From now on it is wrong by so many seconds; within a hundredth of a second every process sees it.
+    /// From now on it is wrong by so many seconds; within a hundredth of a second every process
+    /// sees it.
     pub(crate) fn set(&self, seconds: i64) -> Result<(), Error> {
         if self.library.is_none() {
             return Err(Error::Unexpected("no clock jumps without a C compiler: set CC, or install one".to_owned()));

@@ -35,7 +35,8 @@ pub(crate) async fn make_target(port: u16, target: &str) -> Result<(), Error> {
     make_stream(port, &stream_of(target), target, json!({ "duplicate_window": 100_000_000 })).await
 }
 
-/// Makes a durable pull consumer with explicit acks that the server waits for so many nanoseconds; one that is there becomes such.
+/// Makes a durable pull consumer with explicit acks that the server waits for so many nanoseconds;
+/// one that is there becomes such.
 pub(crate) async fn make_consumer(port: u16, stream: &str, name: &str, filter: &str, ack_wait: u64) -> Result<(), Error> {
     let config = json!({
         "durable_name": name, "filter_subject": filter, "deliver_policy": "all", "ack_policy": "explicit",

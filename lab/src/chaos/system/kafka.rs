@@ -1,5 +1,5 @@
-//! Kafka's own protocol, spoken by hand, for what one node cannot show otherwise: a topic without a leader. A second broker is registered, gets the
-//! topic and is gone.
+//! Kafka's own protocol, spoken by hand, for what one node cannot show otherwise: a topic without a
+//! leader. A second broker is registered, gets the topic and is gone.
 
 use std::io;
 use std::time::Duration;

@@ -6,7 +6,8 @@ use std::path::Path;
 /// Each log of this folder, first life first, under the server's name with the number of the life.
 pub(super) fn read(name: &str, dir: &Path) -> Vec<(String, String)> {
     let text = |file: &str| fs::read(dir.join(file)).map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
-    // A start moves the log of the life before aside; the first number may be any, because what came before was not kept.
+    // A start moves the log of the life before aside; the first number may be any, because what
+    // came before was not kept.
     let mut lives: Vec<u32> = fs::read_dir(dir)
         .into_iter()
         .flatten()

@@ -1,4 +1,5 @@
-//! Redis, its replica where there is one, and the two ways to the master: the link of the instances, and one that no fault touches.
+//! Redis, its replica where there is one, and the two ways to the master: the link of the
+//! instances, and one that no fault touches.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -47,8 +48,9 @@ impl RedisSide {
         let fsync = matches!(options.durability, Durability::Fsync | Durability::FsyncReplica);
         let program = if fsync { find::redis_server_waitaof()? } else { find::redis_server()? };
         let clock = HostClock::new(folder.path(), "redis").await?;
-        // With `everysec` Redis answers before it has written, for up to two seconds while a sync runs: killed then, on a busy disk, it forgets what
-        // the system does not have. That is no promise of Dwell's: here each write is the system's before its answer.
+        // With `everysec` Redis answers before it has written, for up to two seconds while a sync
+        // runs: killed then, on a busy disk, it forgets what the system does not have. That is no
+        // promise of Dwell's: here each write is the system's before its answer.
         let appendonly = if fsync { AppendFsync::EverySec } else { AppendFsync::No };
         let settings = RedisOptions {
             appendonly: Some(appendonly),
@@ -168,8 +170,8 @@ async fn connect(url: &str, limit: Duration) -> Result<MultiplexedConnection, re
     redis::Client::open(url)?.get_multiplexed_async_connection_with_config(&config).await
 }
 
-/// The program, with a clock that can jump; and a write beyond the most that a file may have is an error to it and not its end: so a full disk
-/// is made.
+/// The program, with a clock that can jump; and a write beyond the most that a file may have is an
+/// error to it and not its end: so a full disk is made.
 fn survivor(folder: &Path, program: &Path, clock: &HostClock) -> Result<PathBuf, Error> {
     let path = folder.join("redis-server");
     let quoted = |text: String| format!("'{}'", text.replace('\'', r"'\''"));

@@ -12,7 +12,9 @@ pub(crate) const SPARE: &str = "spare";
 /// The targets that fall silent, as a pattern of any broker: each strike has one of its own.
 pub(crate) const SILENT: &str = "chaos-silent.*";
 
-/// As a file. `brokers`: the lines of the first one and of the second. The waits of a retry are short, and more than any fault burns; what is over is remembered for longer than a campaign's faults last.
+/// As a file. `brokers`: the lines of the first one and of the second. The waits of a retry are
+/// short, and more than any fault burns; what is over is remembered for longer than a campaign's
+/// faults last.
 pub(super) fn text(options: &SystemOptions, redis: &str, [main, spare]: &[String; 2], targets: &[String]) -> String {
     let targets = targets.iter().chain(&options.also).map(String::as_str).chain([SILENT]);
     let allow: Vec<String> = targets.map(|target| quoted(&options.broker.pattern(target))).collect();

@@ -17,8 +17,8 @@ pub(crate) struct Args {
     /// The broker: a private server of it is started
     #[arg(long, global = true, default_value = "nats")]
     pub broker: BrokerKind,
-    /// A Redis to use, or several nodes of a Cluster with commas between them, which keeps what is left in namespaces of their own; without it a
-    /// private one
+    /// A Redis to use, or several nodes of a Cluster with commas between them, which keeps what is
+    /// left in namespaces of their own; without it a private one
     #[arg(long, global = true, value_name = "URL")]
     pub redis: Option<String>,
     /// The append-only file of the private Redis
@@ -41,7 +41,8 @@ pub(crate) struct Args {
 /// What is measured.
 #[derive(Debug, Clone, Subcommand)]
 pub(crate) enum What {
-    /// How fast jobs leave that are all due at one instant, beside what a bare relay and the scripts alone allow
+    /// How fast jobs leave that are all due at one instant, beside what a bare relay and the
+    /// scripts alone allow
     Drain {
         /// How many jobs
         #[command(flatten)]
@@ -55,7 +56,8 @@ pub(crate) enum What {
     },
     /// How late jobs are at a steady rate, while others wait
     Lateness {
-        /// Jobs due a second, `half` of the drain rate, or `half-stored`: the same, but nothing comes in meanwhile; several, as 200,2000,half
+        /// Jobs due a second, `half` of the drain rate, or `half-stored`: the same, but nothing
+        /// comes in meanwhile; several, as 200,2000,half
         #[arg(long, value_delimiter = ',', default_value = "1000")]
         rate: Vec<lateness::Rate>,
         /// Jobs that wait for later meanwhile; several, as 10000,1000000
@@ -65,7 +67,8 @@ pub(crate) enum What {
         #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..))]
         secs: u64,
     },
-    /// How fast requests come in, from the broker to the store, beside what the source and the script alone allow
+    /// How fast requests come in, from the broker to the store, beside what the source and the
+    /// script alone allow
     Schedule {
         /// How many jobs
         #[command(flatten)]
@@ -116,7 +119,8 @@ pub(crate) enum What {
         #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..))]
         secs: u64,
     },
-    /// Make pages of what was measured with `-o json`: DIR/performance.md with its pictures, and one self-contained HTML file
+    /// Make pages of what was measured with `-o json`: DIR/performance.md with its pictures, and
+    /// one self-contained HTML file
     Report {
         /// Lines of JSON; several files are read as one
         #[arg(required = true)]

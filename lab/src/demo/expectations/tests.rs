@@ -1,4 +1,4 @@
-//! Planted faults, each found and named.
+//! Every planted fault is found and named.
 
 use dwell_connectors::{Destination, Message};
 
@@ -27,7 +27,7 @@ fn dead(id: &str, reason: &str) -> Message {
     arrival(id, 2).with_header("delayed-dead-reason", reason).with_header("delayed-last-error", "no stream")
 }
 
-/// One of each fate, as it must go.
+/// One job of each fate, as expected.
 fn good() -> Expectations {
     let plan = vec![
         planned("a", Fate::Arrives(1)),

@@ -1,4 +1,5 @@
-//! What happens while `fsck` looks, or what it cannot know: instances that join, newer versions, leases that only a retry array ends.
+//! What happens while `fsck` looks, or what it cannot know: instances that join, newer versions,
+//! leases that only a retry array ends.
 
 use std::collections::BTreeSet;
 
@@ -28,7 +29,8 @@ async fn a_broker_that_joins_meanwhile_is_no_damage() {
         let namespace = fixture.settings.namespace.clone();
         let mut told: Vec<(String, P)> = Vec::new();
         let rules = Rules { lease_ms: 20_000, retry_ms: RETRY.to_vec(), sweep: KEEP, repair };
-        // The finding in bucket 0 is told before bucket 1 is looked at: then an instance joins and stores a job.
+        // The finding in bucket 0 is told before bucket 1 is looked at: then an instance joins and
+        // stores a job.
         let mut found = |finding: Finding| {
             let mut raw = client.get_connection().unwrap();
             let () = raw.hset(format!("{namespace}:meta"), "broker:late", "1").unwrap();
@@ -90,7 +92,8 @@ async fn a_consumer_that_did_not_answer_waits_its_retry_array_also_when_fsck_fin
     assert_eq!((d.fsck(&[]).code, d.fsck(&[]).out.as_str()), (0, ""));
 }
 
-/// As a repair leaves it that is cut off after it put the job aside, in a bucket that is not its own.
+/// As a repair leaves it that is cut off after it put the job aside, in a bucket that is not its
+/// own.
 async fn put_aside(d: &Damaged, name: &str) -> String {
     d.listed.fixture.put(request(name, super::number(name), crate::store::fixture::PAST)).await;
     let (record, wrong) = (d.bytes(name, "jobs").await, (d.bucket(name) + 1) % 4);

@@ -15,7 +15,8 @@ async fn every_damage_to_a_job_is_found_named_and_repaired() {
     d.healthy().await;
     let before = healthy_part(&d.dump().await);
 
-    // All jobs before any damage: a job that is due where it should not be would be claimed in place of another.
+    // All jobs before any damage: a job that is due where it should not be would be claimed in
+    // place of another.
     d.scheduled("no-index").await;
     d.scheduled("no-index-moved").await;
     d.listed.fixture.act(&action(Action::Reschedule, "no-index-moved", 907)).await;
@@ -108,7 +109,8 @@ async fn every_damage_to_a_job_is_found_named_and_repaired() {
     let again = d.fsck(&[]);
     assert_eq!((again.code, again.out.as_str()), (0, ""));
 
-    // Dead, because its due time is lost; at its due time; dead again; under a lease again, which its owner may settle.
+    // Dead, because its due time is lost; at its due time; dead again; under a lease again, which
+    // its owner may settle.
     d.is_in("no-index", &["dead", "jobs", "state"]).await;
     d.is_in("no-index-moved", &["due:main", "jobs", "state"]).await;
     assert_eq!(d.score("no-index-moved", "due:main").await, Some(4e12));

@@ -20,7 +20,8 @@ pub(super) async fn a_message_may_come_back(fixture: &Fixture) {
     assert_eq!((text(&last, "delayed-round").as_deref(), text(&last, "delayed-attempt").as_deref()), (Some("3"), Some("1")), "{last:?}");
 }
 
-/// A queue that dead-letters into the delayed exchange, with nobody who reads it: RabbitMQ does not see this cycle.
+/// A queue that dead-letters into the delayed exchange, with nobody who reads it: RabbitMQ does not
+/// see this cycle.
 pub(super) async fn what_goes_round_for_ever_is_found(fixture: &Fixture) {
     fixture.send("round", "k", [delayed(Value::I32(1))]).await;
     let message = fixture.a_rejected_loop("1").await;

@@ -6,7 +6,8 @@ use super::fixture::{Fixture, bodies, delayed};
 use crate::routes::environment::program;
 use crate::support::wait_until;
 
-/// Not there: 69, as any destination that is missing. Not in `allow`: 78. Before a request is taken.
+/// Not there: 69, as any destination that is missing. Not in `allow`: 78. Before a request is
+/// taken.
 pub(super) async fn an_exchange_that_takes_no_messages_is_told(fixture: &Fixture) {
     let file = fixture.dwell.dir().join("other.toml");
     for (exchange, code, said) in [

@@ -33,7 +33,8 @@ pub(super) async fn one_exchange_leads_to_another(fixture: &Fixture) {
     assert!(seen.iter().all(|message| text(message, "delayed-round").as_deref() == Some("1")), "{seen:?}");
 }
 
-/// `delay_order`, `string_delay_header`, `delayed_messages_count`, and a float as JavaScript sends it.
+/// `delay_order`, `string_delay_header`, `delayed_messages_count`, and a float as JavaScript sends
+/// it.
 pub(super) async fn the_order_is_that_of_the_delays(fixture: &Fixture) {
     fixture.send("order", "", [6500, 5300, 6100].map(|ms| delayed(Value::I32(ms)))).await;
     fixture.send("order", "", ["5700"].map(|ms| delayed(Value::from(ms)))).await;
@@ -55,7 +56,8 @@ pub(super) async fn any_routing_key_is_taken_as_it_is(fixture: &Fixture) {
     assert_eq!(seen, sent);
 }
 
-/// Three with the same `message_id`, body and delay: one by one, so that each meets the one before, alive or over; and at once.
+/// Three with the same `message_id`, body and delay: one by one, so that each meets the one before,
+/// alive or over; and at once.
 pub(super) async fn equal_messages_are_each_delivered(fixture: &Fixture) {
     let equal = |ms| with(delayed(Value::I32(ms)), |properties| properties.message_id = Some("same".to_owned()));
     for _ in 0..2 {
@@ -69,7 +71,8 @@ pub(super) async fn equal_messages_are_each_delivered(fixture: &Fixture) {
     assert!(seen.iter().all(|message| message.properties.as_ref().unwrap().message_id.as_deref() == Some("same")), "{seen:?}");
 }
 
-/// RabbitMQ takes `BCC` off before anybody reads it, so its keys are bound where it is seen: at the exchange that is published to.
+/// RabbitMQ takes `BCC` off before anybody reads it, so its keys are bound where it is seen: at the
+/// exchange that is published to.
 pub(super) async fn hidden_copies_stay_hidden(fixture: &Fixture) {
     let mut message = delayed(Value::I32(300));
     message.headers.push("BCC", Value::List(vec!["audit".into()]));

@@ -2,7 +2,8 @@
 
 use serde_json::json;
 
-/// The delayed exchanges, each with the type that `x-delayed-type` named, its queue and the keys by which that is bound.
+/// The delayed exchanges, each with the type that `x-delayed-type` named, its queue and the keys by
+/// which that is bound.
 const EXCHANGES: [(&str, &str, &str, &[&str]); 9] = [
     ("topic", "topic", "q.topic", &["a.b.c", "a.*.c", "a.#"]),
     ("direct", "direct", "q.direct", &["mykey"]),

@@ -1,4 +1,5 @@
-//! The reference: what the scripts should do, said once more and plainly, over maps. Times that Redis's clock decides are learned from answers.
+//! The reference: what the scripts should do, said once more and plainly, over maps. Times that
+//! Redis's clock decides are learned from answers.
 
 use std::collections::BTreeMap;
 
@@ -282,7 +283,8 @@ impl Reference {
         taken
     }
 
-    /// What had an attempt waits for as long as the claim reached ahead; what had none is due no sooner than it was asked for.
+    /// What had an attempt waits for as long as the claim reached ahead; what had none is due no
+    /// sooner than it was asked for.
     pub(crate) fn reclaim(&mut self, fence: Fence, early: bool) -> usize {
         let mut back = 0;
         for job in self.jobs.values_mut().filter(|job| job.fence == fence && !job.held && !job.taken_over) {

@@ -1,4 +1,5 @@
-//! A random life: each step is done to the scripts and to the reference, which must answer the same.
+//! A random life: each step is done to the scripts and to the reference, which must answer the
+//! same.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -28,7 +29,8 @@ pub(super) struct Held {
     /// It was claimed before its time, which does not come: it is not published.
     pub(super) early: bool,
     pub(super) dying: bool,
-    /// Its lease is as good as over: it publishes only while it is sure that nobody took the job over.
+    /// Its lease is as good as over: it publishes only while it is sure that nobody took the job
+    /// over.
     pub(super) over: bool,
     /// Its consumer said `failed` before it was published: the next attempt may come first.
     pub(super) failed: bool,
@@ -118,7 +120,8 @@ impl Run {
                     assert_eq!(told.1, expected.1, "{word:?}");
                 }
                 self.reference.learn(word.id, number, told.1);
-                // A word that names no schedule never changes one that is younger than its first delivery.
+                // A word that names no schedule never changes one that is younger than its first
+                // delivery.
                 if let Some(younger) = before.as_ref().filter(|job| job.life > lives && word.seen_due.is_none()) {
                     assert_eq!(self.reference.jobs.get(&word.id).map(|job| (job.life, &job.place)), Some((younger.life, &younger.place)));
                 }

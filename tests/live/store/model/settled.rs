@@ -38,7 +38,8 @@ impl Run {
         let at = which.index(self.instances[by].held.len());
         let held = self.instances[by].held[at].clone();
         let how = match how {
-            // Who took a job over does not know of a publish; what was not published is not confirmed.
+            // Who took a job over does not know of a publish; what was not published is not
+            // confirmed.
             How::Complete | How::Hold { .. } | How::Drop if held.rescued => How::Release { ripe: true },
             How::Complete | How::Hold { .. } if !held.published => How::Release { ripe: true },
             How::Retry { .. } | How::Die | How::Drop if held.early => How::Release { ripe: true },

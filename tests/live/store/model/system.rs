@@ -1,4 +1,5 @@
-//! The real scripts, called with every argument in hand, so that a call can be repeated to the byte; and a look at all they keep.
+//! The real scripts, called with every argument in hand, so that a call can be repeated to the
+//! byte; and a look at all they keep.
 
 use std::collections::BTreeMap;
 
@@ -190,7 +191,8 @@ impl System {
         pipeline.exec(&mut self.connection).unwrap();
     }
 
-    /// Every key with all it holds, but the times at which turns began and the master that was seen.
+    /// Every key with all it holds, but the times at which turns began and the master that was
+    /// seen.
     pub(crate) fn dump(&mut self) -> Dump {
         let names = ["run", "jobs", "state", "gone", "gone_old", "acts", "acts_old", "dead", "due"];
         let mut pipeline = redis::pipe();

@@ -73,7 +73,8 @@ fn it_is_carried_out_again_only_around_the_fault_and_from_its_first_attempt_on()
     let at = |from_us, to_us| twice(on("amqp", Run::new().fault_at("link-cut-broker", (from_us, to_us), 0).asked("x"))).wrong();
     assert_eq!(at(DUE_US - SECOND, DUE_US), []);
     assert_eq!(at(DUE_US - 9 * SECOND, DUE_US), [], "sent while it lasted");
-    // Asked for long before it was due: who was cut off with it in hand has stored it by then, and it was known.
+    // Asked for long before it was due: who was cut off with it in hand has stored it by then, and
+    // it was known.
     let mut waited =
         twice(on("amqp", Run::new().fault_at("link-cut-broker", (DUE_US - 3602 * SECOND, DUE_US - 3600 * SECOND), 0).asked("x")));
     waited.0.events.iter_mut().filter(|event| matches!(event.op, Op::Schedule(_))).for_each(|event| event.t_us -= 3600 * SECOND);
