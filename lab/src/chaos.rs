@@ -1,16 +1,16 @@
-//! Breaks Dwell, its Redis and its brokers on purpose, while load runs, and checks that no promise
-//! broke with them.
+//! Injects faults into Dwell, its Redis and its brokers under load, and checks that every promise
+//! holds.
 //!
 //! In reading order:
-//! - [`proxy`]: a link that can be broken.
-//! - [`system`]: what a campaign runs on: servers, instances and the links between them.
-//! - [`fault`]: what can be done to a system; [`mod@inject`]: how.
-//! - [`history`]: the record of a run; [`recorder`]: writes it while the run goes on; [`checker`]:
-//!   a record in, a verdict out.
-//! - [`load`]: producers, and readers of everything that comes of what they ask for.
-//! - [`plan`]: which faults in which order; [`campaign`]: a system, load and a plan, then the
+//! - [`proxy`]: a link that can fail.
+//! - [`system`]: the system under test: servers, instances and the links between them.
+//! - [`fault`]: the kinds of faults; [`mod@inject`]: how each is injected.
+//! - [`history`]: the record of a run; [`recorder`]: writes it; [`checker`]: turns a history into
+//!   a verdict.
+//! - [`load`]: producers, and readers of all results.
+//! - [`plan`]: the order of the faults; [`campaign`]: a system, load and a plan, then the
 //!   verdict.
-//! - [`report`]: what campaigns came to, in numbers; [`page`]: the same as documentation.
+//! - [`report`]: the numbers of campaigns; [`page`]: the same as documentation.
 
 pub mod campaign;
 pub mod checker;

@@ -1,5 +1,4 @@
-//! The whole bridge in this process: a broker in memory, whose faults can be chosen, and a real
-//! Redis.
+//! The bridge in this process: a broker in memory with injectable faults, and a real Redis.
 
 mod consumer;
 mod crash;

@@ -1,5 +1,5 @@
-//! What `deploy/` holds for Prometheus and Grafana, judged by promtool and against a real scrape:
-//! every metric, label and value that it names exists.
+//! The files in `deploy/` for Prometheus and Grafana, checked by promtool and against a real
+//! scrape: every metric, label and value in them exists.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;

@@ -1,4 +1,4 @@
-//! Tests on real servers: each starts its own, on free ports and in temporary folders.
+//! Tests on real servers: each test starts its own, on free ports and in temporary folders.
 #![recursion_limit = "256"]
 #![allow(missing_docs, reason = "tests")]
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]

@@ -1,5 +1,5 @@
-//! Requests that only a producer that writes bytes by itself can send, and requests that are too
-//! large to be rejected as they came: a whole bridge on NATS and Redis.
+//! Requests that only a hand-written client can send, and requests that are too large to be
+//! returned unchanged: a bridge on NATS and Redis.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Small libraries in C that tests preload into the programs that they start.
+//! C libraries that tests preload into child processes.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -1,6 +1,5 @@
-//! A secret of its own in every place that can hold one; then everything runs, well and badly, as
-//! loud as it can, and nothing that comes out of it holds any of them: output, logs, errors,
-//! answers over HTTP, metrics, spans.
+//! A unique secret in every place that can hold one. No output contains any of them, in normal
+//! operation and under errors: output, logs, errors, HTTP answers, metrics, spans.
 
 use std::collections::BTreeSet;
 use std::process::{Command, Stdio};

@@ -1,4 +1,4 @@
-//! The private servers themselves: they start, keep what they must over a restart, and end.
+//! The private servers: they start, keep their data over a restart, and stop.
 
 use std::time::Duration;
 

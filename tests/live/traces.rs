@@ -1,5 +1,5 @@
-//! Spans as a collector gets them: one of the request, one of each attempt, linked, in the trace of
-//! the message.
+//! Spans as a collector receives them: one for the request, one for each attempt, linked, in the
+//! trace of the message.
 
 use std::sync::Arc;
 

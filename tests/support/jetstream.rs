@@ -1,5 +1,4 @@
-//! JetStream's own interface, spoken by hand: streams and consumers as a test wants them, and what
-//! the server says of them.
+//! JetStream for tests: streams, consumers and their state.
 
 use std::io;
 use std::time::Duration;

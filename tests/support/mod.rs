@@ -1,5 +1,5 @@
-//! What the tests share: a fresh namespace, waiting for a condition with a deadline, a ledger, what
-//! verdicts promise, JetStream by hand. Servers come from `dwell_testkit::servers`.
+//! Shared by the tests: a fresh namespace, waiting with a deadline, verdicts, JetStream. Servers
+//! come from `dwell_testkit::servers`.
 #![allow(dead_code, reason = "each test program uses its part")]
 
 pub(crate) mod jetstream;

@@ -1,4 +1,4 @@
-//! What was said of each job, what came of it, and where the two contradict each other.
+//! The verdicts and the arrivals of each job, and the contradictions between them.
 
 use std::collections::BTreeMap;
 

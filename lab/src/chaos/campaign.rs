@@ -1,5 +1,5 @@
-//! A campaign: a system under load, faults by a plan, then calm until nothing is out, and the
-//! verdict.
+//! A campaign: a system under load, faults in the order of a plan, the wait for all outstanding
+//! jobs, and the verdict.
 
 mod recovery;
 mod sample;
@@ -33,39 +33,39 @@ use crate::chaos::recorder::Recorder;
 use crate::chaos::report::Report;
 use crate::chaos::system::{self, System, SystemOptions};
 
-/// What a campaign is made of.
+/// The options of a campaign.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// What it runs on.
+    /// The system under test.
     pub system: SystemOptions,
-    /// What plan and load are drawn from.
+    /// The seed of plan and load.
     pub seed: u64,
-    /// For how long faults go on.
+    /// How long faults are injected.
     pub duration: Duration,
     /// Jobs a second.
     pub rate: u32,
-    /// Only these kinds; empty: all that apply.
+    /// Only these kinds of faults; empty: all that apply.
     pub only: Vec<FaultKind>,
-    /// Where the history and, of a failed run, the logs are left.
+    /// The folder of the history and, after a failed run, of the logs.
     pub out: PathBuf,
-    /// The arguments that repeat this run.
+    /// The command line that repeats this run.
     pub repeat: String,
-    /// Where progress is said.
+    /// Prints progress.
     pub say: fn(&str),
 }
 
-/// What came of it.
+/// The result of a campaign.
 #[derive(Debug)]
 pub struct Outcome {
-    /// What the checker says.
+    /// The verdict of the checker.
     pub verdict: Verdict,
-    /// The same in numbers.
+    /// The report.
     pub report: Report,
-    /// The record.
+    /// The file of the history.
     pub history: PathBuf,
 }
 
-/// Why there was no campaign, or none that can be judged.
+/// The campaign failed, or cannot be judged.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "what its parts say")]
 pub enum Error {
@@ -83,33 +83,33 @@ pub enum Error {
     Unexpected(String),
 }
 
-/// Where verdicts go; targets that come late; one that never comes.
+/// The destinations of verdicts, the targets that are created late, and one that never exists.
 pub(crate) const REPLIES: &str = "chaos-replies";
 const LATE: [&str; 3] = ["chaos-late-0", "chaos-late-1", "chaos-late-2"];
 const NEVER: &str = "chaos-never";
-/// Where the instances put what they cannot deliver or understand: their defaults.
+/// The destinations of dead letters and rejected requests: the defaults of the instances.
 const DEAD: &str = "delay.dead";
 const REJECTED: &str = "delay.rejected";
-/// A window that a target which never answers can fill, and a patience with Redis that is over
-/// while a fault lasts.
+/// An in-flight window that a silent target can fill, and a `hold` for an unreachable Redis that
+/// is shorter than a fault.
 const MORE: &str = "delivery.max_in_flight = 128\ningest.main.hold = \"3s\"";
-/// Once everything is whole, what is overdue is out within a lease, and JetStream's own patience
-/// with a reader that is gone, and then some.
+/// The bound on lateness after all faults are healed: a lease, plus JetStream's `ack_wait` for a
+/// reader that is gone, plus a margin.
 const LATE_MS: i64 = 45_000;
-/// How long the first job may take to arrive.
+/// The longest wait for the first arrival.
 const WARM_UP: Duration = Duration::from_secs(60);
-/// How long it may take until jobs come again after a fault, and to be empty at the end.
+/// The longest wait for arrivals after a fault, and for an empty store at the end.
 const RECOVERY: Duration = Duration::from_secs(60);
 const DRAIN: Duration = Duration::from_secs(120);
-/// How long a strike may take, with its heal.
+/// The longest time of a fault with its heal.
 const STRIKE: Duration = Duration::from_secs(180);
-/// How often a condition is looked at, and an instance.
+/// The interval between two checks of a condition, and between two samples of an instance.
 const LOOK: Duration = Duration::from_millis(50);
 const SAMPLE: Duration = Duration::from_secs(1);
-/// It is empty when it was so for as long: what the broker delivers again would be there.
+/// The store must stay empty for this time: a redelivery would arrive within it.
 const EMPTY_FOR: Duration = Duration::from_secs(2);
 
-/// Destinations that the instances may publish to besides the targets of the system.
+/// Destinations of the instances besides the targets of the system.
 #[must_use]
 pub fn destinations() -> Vec<String> {
     LATE.iter().chain(&[NEVER, REPLIES]).map(|name| (*name).to_owned()).collect()
@@ -118,7 +118,7 @@ pub fn destinations() -> Vec<String> {
 /// Runs a campaign.
 ///
 /// # Errors
-/// The system could not be had, or the record not be written. What went wrong after that is in the
+/// The system did not start, or the history cannot be written. Later errors are part of the
 /// verdict.
 pub async fn run(options: Options) -> Result<Outcome, Error> {
     let io = |what: &Path| {
@@ -196,7 +196,7 @@ fn head(options: &Options, lease_ms: i64) -> RunHeader {
     }
 }
 
-/// Of the tree that this is run in; empty where there is none.
+/// The commit of the current folder; empty if there is none.
 fn commit() -> String {
     let said = Command::new("git").args(["describe", "--always", "--dirty", "--exclude=*"]).output();
     said.ok().filter(|said| said.status.success()).map_or_else(String::new, |said| String::from_utf8_lossy(&said.stdout).trim().to_owned())
@@ -226,7 +226,7 @@ impl Campaign<'_> {
         }
     }
 
-    /// One fault after another, until the time is over.
+    /// Injects one fault after another until the time is over.
     async fn inject_faults(&self) -> Result<(), String> {
         let kinds = if self.options.only.is_empty() { FaultKind::all() } else { &self.options.only };
         let kinds: Vec<FaultKind> = kinds.iter().copied().filter(|kind| kind.applies(self.system.options())).collect();
@@ -238,7 +238,7 @@ impl Campaign<'_> {
             }
             let healed_us = self.inject_one(&step).await?;
             let began = clock::now();
-            // What fell due after the heal has arrived.
+            // A job that fell due after the heal has arrived.
             if !self.until(RECOVERY, || self.recorder.newest_due_ms() * 1000 > healed_us).await {
                 return Err(format!("nothing arrived within {} s after {} was healed", RECOVERY.as_secs(), step.kind));
             }
@@ -276,7 +276,7 @@ impl Campaign<'_> {
         Err(format!("{}: {error}", step.kind))
     }
 
-    /// Waits until nothing is out, and tells what is left.
+    /// Waits until no job is outstanding, and reports the final state.
     async fn drain(&self) -> Result<End, StoreError> {
         let deadline = clock::now() + DRAIN;
         let store = loop {
@@ -293,7 +293,7 @@ impl Campaign<'_> {
             let now = clock::now();
             let mut missing = self.recorder.missing();
             if left == 0 && !missing.jobs.is_empty() {
-                // One whose dead letter was not taken is nowhere else.
+                // A job whose dead letter was not accepted is only in Redis.
                 let kept: HashSet<String> = self.dead(&store).await?.into_iter().map(|dead| dead.id).collect();
                 missing.jobs.retain(|id| !kept.contains(id));
             }
@@ -301,7 +301,7 @@ impl Campaign<'_> {
                 empty_since = None;
             }
             let since = *empty_since.get_or_insert(now);
-            // An answer may never come: one that cannot be delivered is given up.
+            // An answer that cannot be delivered is given up and never arrives.
             let patience = if missing.answers.is_empty() { EMPTY_FOR } else { EMPTY_FOR * 5 };
             if now >= since + patience || now >= deadline {
                 break counts;
@@ -337,7 +337,7 @@ impl Campaign<'_> {
                 reason: found.state.as_ref().and_then(|state| state.reason).map(|reason| reason.as_str().to_owned()),
                 attempt: found.state.as_ref().map(|state| state.attempt),
             }));
-            // Whoever is dead and cannot be read is dead; the damage says what is wrong.
+            // An unreadable dead job is dead; the damage names the problem.
             dead.extend(page.unreadable.into_iter().map(|(id, _)| DeadJob { id, ..DeadJob::default() }));
             match page.next {
                 Some(next) => query.after = Some(next),
@@ -346,7 +346,7 @@ impl Campaign<'_> {
         }
     }
 
-    /// Looks at each instance once a second, for ever.
+    /// Samples each instance once a second, until dropped.
     async fn sample<T>(&self) -> T {
         loop {
             for instance in 0..self.options.system.instances {
@@ -359,7 +359,7 @@ impl Campaign<'_> {
         }
     }
 
-    /// Whether the condition came true in time.
+    /// Waits for a condition; false after this time.
     async fn until(&self, limit: Duration, condition: impl Fn() -> bool) -> bool {
         let waiting = async {
             while !condition() {

@@ -1,9 +1,9 @@
 //! The checker: a history in, a verdict out. Pure.
 //!
-//! - [`mod@verdict`]: what it says.
-//! - `timeline`: what is known of each job; `answers`: what was said of it.
-//! - `lives`: a job that is carried out anew, because its request came again.
-//! - `windows`: the faults, and what each of them explains; `kinds`: what they can do.
+//! - [`mod@verdict`]: the result.
+//! - `timeline`: the known events of each job; `answers`: the verdicts that producers received.
+//! - `redelivery`: a job that runs again because its request was redelivered.
+//! - `windows`: the faults, and the copies that each explains; `effects`: what each kind can cause.
 
 mod answers;
 mod effects;
@@ -23,11 +23,11 @@ use windows::{Copy, FaultWindows};
 
 use crate::chaos::history::{DeadJob, End, Event, Fault, History, Job, Op, Phase};
 
-/// What a fault does not concern is out within so much while it lasts, ms. A machine that is busy
-/// with ten other things has to do it, too.
+/// The bound on the lateness of jobs that an active fault does not affect, ms. It allows for a busy
+/// machine.
 const BESIDE_MS: i64 = 12_000;
 
-/// Checks a run.
+/// Checks a history.
 #[must_use]
 pub fn check(history: &History) -> Verdict {
     let faults: Vec<Fault> = history.events.iter().filter_map(healed).cloned().collect();
@@ -44,7 +44,7 @@ pub fn check(history: &History) -> Verdict {
     }
     checker.windows.explain(copies, &mut checker.verdict);
     checker.windows.counted(&history.events, &mut checker.verdict);
-    answers::doors(&history.events, &mut checker.verdict);
+    answers::interfaces(&history.events, &mut checker.verdict);
     checker.verdict.impacts = checker.windows.impacts(timelines.values());
     checker.end(end);
     checker.verdict
@@ -98,7 +98,7 @@ impl Checker<'_> {
         }
     }
 
-    /// It must have come back, and nothing else.
+    /// A rejected request must be returned, and must have no other result.
     fn bad_request(&mut self, id: &str, timeline: &Timeline<'_>, dead: Option<&DeadJob>, code: &str) {
         if timeline.certain && timeline.rejections.is_empty() {
             self.verdict.find(Wrong::Lost, format!("{id}: a bad request that did not come back"));
@@ -119,7 +119,7 @@ impl Checker<'_> {
         }
     }
 
-    /// It came where it was to come, or must not have.
+    /// Each arrival is at an expected destination.
     fn whereabouts(&mut self, id: &str, job: &Job, timeline: &Timeline<'_>, kept: bool) {
         let cancelled = timeline.may("cancel", &["cancelled", "cancelled_after_attempt", "in_flight"]);
         let nowhere = timeline.deliveries.is_empty() && timeline.deaths.is_empty() && timeline.rejections.is_empty() && !kept;
@@ -138,11 +138,11 @@ impl Checker<'_> {
         }
     }
 
-    /// Time and contents of each message.
+    /// Time and contents of each arrival.
     fn contents(&mut self, id: &str, job: &Job, timeline: &Timeline<'_>) {
         let earliest_us = timeline.earliest_us(job);
         for came @ Came { what, .. } in &timeline.deliveries {
-            // What came with a later due time than it was asked for is measured by that.
+            // A message with a later due time is measured by that due time.
             let due_us = what.due_ms.map_or(earliest_us, |due_ms| earliest_us.max(due_ms * 1000));
             if came.taken_us() + self.windows.ahead_us(came.taken_us()) < due_us {
                 self.verdict.find(Wrong::Early, format!("{id}: {} µs before {due_us}", due_us - came.taken_us()));
@@ -161,7 +161,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Each copy has an attempt of its own, and later ones higher ones.
+    /// Each copy has an attempt of its own, and later copies have higher ones.
     fn attempts(&mut self, id: &str, lives: &Redelivery<'_>) {
         for came in lives.each() {
             self.life(id, came);
@@ -171,30 +171,30 @@ impl Checker<'_> {
     fn life(&mut self, id: &str, came: &[Came<'_>]) {
         let numbers: Vec<u32> = came.iter().map(|came| came.what.attempt.unwrap_or(0)).collect();
         let between = |of, one: &Came<'_>, other: &Came<'_>| self.windows.between(of, one.taken_us(), other.taken_us());
-        // A master that was promoted may not know that it was begun.
+        // A promoted master may not know that the attempt began.
         let rolled_back = |one: &Came<'_>, other: &Came<'_>| between(effects::rolls_back, one, other);
         let is_twice = |one: &Came<'_>, other: &Came<'_>| one.what.attempt == other.what.attempt && !rolled_back(one, other);
         let twins = came.iter().enumerate().flat_map(|(at, one)| came[at + 1..].iter().map(move |other| (one, other)));
         let (sent_again, twice): (Vec<_>, Vec<_>) =
             twins.filter(|(one, other)| is_twice(one, other)).partition(|(one, other)| self.is_sent_again(one, other));
-        // The later of each pair, once.
+        // The later attempt of each pair, once.
         let later: BTreeSet<_> = sent_again.iter().map(|(_, other)| std::ptr::from_ref(*other)).collect();
         self.verdict.counts.sent_again += later.len() as u64;
-        // What was held back may come after what was sent later.
+        // A delayed message may arrive after a later one.
         let falls = |pair: &[Came<'_>]| pair[0].what.attempt > pair[1].what.attempt && !between(effects::reorders, &pair[0], &pair[1]);
         if numbers.contains(&0) || !twice.is_empty() || came.windows(2).any(falls) {
             self.verdict.find(Wrong::Misnumbered, format!("{id}: attempts {numbers:?}"));
         }
     }
 
-    /// It died of something that the run gives, and its letter was written if it could be.
+    /// A dead job has a reason within the run, and a dead letter if one could be written.
     fn deaths(&mut self, id: &str, job: &Job, timeline: &Timeline<'_>, dead: Option<&DeadJob>) {
         for Came { at_us, what } in &timeline.deaths {
             self.death(id, job, timeline, (*at_us, &what.reason, what.attempt));
         }
         let Some(dead) = dead.filter(|_| timeline.deaths.is_empty()) else { return };
         let end_us = self.history.events.last().map_or(i64::MAX, |event| event.t_us);
-        // Records of before do not say of what it died.
+        // Older histories have no reason.
         if let (Some(reason), attempt) = (&dead.reason, dead.attempt) {
             self.death(id, job, timeline, (end_us, reason, attempt));
         }
@@ -204,22 +204,22 @@ impl Checker<'_> {
     }
 
     fn death(&mut self, id: &str, job: &Job, timeline: &Timeline<'_>, (at_us, reason, attempt): (i64, &str, Option<u32>)) {
-        // A publish that failed is a failed attempt; a crash burns none, and neither does anything
-        // that is done to Redis.
+        // A failed publish is a failed attempt. A crash burns none, and neither does a fault
+        // of Redis.
         let failed = job.absent || self.windows.fails_publish(id, job, timeline.earliest_us(job), at_us);
-        // Those of the settings outlast whatever a campaign breaks.
+        // The retries of the settings outlast every fault.
         let spent = job.retry_ms.as_ref().is_some_and(|waits| attempt.is_some_and(|attempt| attempt as usize > waits.len()));
         if reason != "retries_exhausted" || !failed || !spent {
             self.verdict.find(Wrong::Burned, format!("{id}: `{reason}` at attempt {attempt:?} with retry {:?}", job.retry_ms));
         }
     }
 
-    /// Once everything is whole, what is overdue is out within a bound.
+    /// After all faults are healed, overdue jobs arrive within the bound.
     fn lateness(&mut self, id: &str, job: &Job, timeline: &Timeline<'_>) {
         let Some(came @ Came { what, .. }) = timeline.deliveries.first() else { return };
         let at_us = came.taken_us();
         let due_us = what.due_ms.unwrap_or(job.due_ms) * 1000;
-        // One that has failed before waits for its retries, too.
+        // A job that has failed before also waits for its retries.
         let waits_ms = if what.attempt > Some(1) { job.retry_ms.iter().flatten().sum::<u64>() } else { 0 };
         let whole_us = self.windows.unbroken_us(due_us.max(timeline.sent_us), at_us);
         let late_ms = whole_us / 1000 - i64::try_from(waits_ms).unwrap_or(i64::MAX);
@@ -234,7 +234,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Nothing is left.
+    /// The store is empty at the end.
     fn end(&mut self, end: Option<&End>) {
         let Some(end) = end else {
             self.verdict.find(Wrong::Broken, "the record has no end");
@@ -251,8 +251,8 @@ impl Checker<'_> {
         }
     }
 
-    /// Every message past the first of a job: of what is delivered or dead together, and of what
-    /// came back. Not what began a job anew.
+    /// Every message past the first of a job, among deliveries and dead letters together, and
+    /// among returned requests. A job that began anew does not count.
     fn again<'b>(&self, id: &'b str, timeline: &Timeline<'b>, lives: &Redelivery<'_>) -> Vec<Copy<'b>> {
         let mut copies = Vec::new();
         let out: Vec<&Came<'_>> = timeline.deliveries.iter().chain(&timeline.deaths).collect();

@@ -1,5 +1,5 @@
-//! The faults: what can be done to a system, to whom it can be done, and what a checker forgives
-//! for it.
+//! The faults: their kinds, the systems that they apply to, and what a checker allows
+//! for each.
 
 mod description;
 
@@ -12,7 +12,7 @@ pub use self::description::Description;
 use crate::chaos::history::Scope;
 use crate::chaos::system::SystemOptions;
 
-/// By how much Redis's clock jumps.
+/// The jump of Redis's clock.
 pub(crate) const REDIS_CLOCK_JUMP: Duration = Duration::from_secs(5);
 
 /// One kind of fault. What each does is told by [`FaultKind::description`].
@@ -62,38 +62,38 @@ pub enum FaultKind {
     WrongType,
 }
 
-/// What came of a strike.
+/// A fault that was injected.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Injected {
-    /// What was done.
+    /// The kind.
     pub kind: FaultKind,
-    /// From when on, wall clock, epoch µs.
+    /// The start, wall clock, epoch µs.
     pub began_us: i64,
-    /// When what was broken was whole again (a killed process: started, and ready), wall clock,
+    /// The end, when everything was repaired (a killed process: ready again), wall clock,
     /// epoch µs.
     pub healed_us: i64,
-    /// The most jobs that were claimed or held at a time, from just before to the heal, as far as
-    /// Redis could be asked.
+    /// The highest number of claimed or held jobs, from just before the fault to its end, as far as
+    /// Redis answered.
     pub in_flight: u64,
-    /// To whom it was done, and how.
+    /// The target and the method.
     pub detail: String,
-    /// By how much a wall clock jumped, µs: above zero it was ahead.
+    /// The jump of a wall clock, µs: positive is ahead.
     #[serde(default)]
     pub clock_step_us: Option<i64>,
-    /// Whom alone it concerned, where it concerns not all.
+    /// The affected jobs, if not all are affected.
     #[serde(default)]
     pub beside: Option<Scope>,
 }
 
-/// What a checker forgives of what came while a fault was on, and until it was overcome. Losses and
-/// false verdicts: never.
+/// What a checker allows during a fault and until it is overcome. Losses and false verdicts are
+/// never allowed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Allowance {
-    /// A second copy of what was in flight.
+    /// Second copies of jobs in flight.
     pub duplicates_of_in_flight: bool,
-    /// A second copy of what was completed, because a master that was promoted did not know of it.
+    /// Second copies of completed jobs, because a promoted master did not know of the completion.
     pub duplicates_of_unreplicated: bool,
-    /// By how much an arrival may be early by the wall clock, because Redis's own was ahead; µs.
+    /// How early an arrival may be by the wall clock, because Redis's clock was ahead; µs.
     pub early_us: i64,
 }
 
@@ -141,47 +141,47 @@ impl FaultKind {
         FaultKind::WrongType,
     ];
 
-    /// All of them.
+    /// All kinds.
     #[must_use]
     pub fn all() -> &'static [FaultKind] {
         &Self::ALL
     }
 
-    /// Whether it can be done to such a system.
+    /// Whether the fault applies to such a system.
     #[must_use]
     pub fn applies(self, options: &SystemOptions) -> bool {
         match self {
             FaultKind::RedisFailover => options.has_replica(),
-            // Another goes on.
+            // Another instance must continue.
             FaultKind::InstanceCutOff => options.instances > 1,
             FaultKind::ConnectionBlocked => options.broker == BrokerKind::Amqp,
             FaultKind::ConsumerDeleted => options.broker == BrokerKind::Nats,
-            // Kafka has no full topics; and with a topic go the arrivals that the load has not read
-            // yet, and the offsets that it knows them by. Rights need an authorizer.
+            // Kafka has no full topics. A deleted topic loses unread arrivals, and its
+            // offsets, which identify arrivals. Permissions need an authorizer.
             FaultKind::TargetFull | FaultKind::TargetDeleted | FaultKind::PermissionsWithdrawn => options.broker != BrokerKind::Kafka,
             _ => true,
         }
     }
 
-    /// The fault in words.
+    /// The description for the documentation.
     #[must_use]
     pub fn description(self) -> Description {
         description::of(self)
     }
 
-    /// What a checker forgives for it.
+    /// What a checker allows for it.
     #[must_use]
     pub fn allows(self) -> Allowance {
         let duplicates_of_in_flight = match self {
-            // Everything is given back or settled before the end; nothing comes between a publish
-            // and its settle.
+            // All jobs are released or settled before the end, and nothing separates a publish
+            // from its settle.
             FaultKind::RedisScriptFlush | FaultKind::PoisonedRecords | FaultKind::ClockJump | FaultKind::DwellTerm => false,
-            // What is published is settled all the same, if slowly; and what is refused is not
-            // there.
+            // Publications are settled, if slowly; refused messages did not
+            // arrive.
             FaultKind::RedisFull | FaultKind::LinkSlowRedis | FaultKind::RedisClockJump | FaultKind::TargetFull => false,
-            // What it read is read again, and that is one job.
+            // Redelivered requests belong to one job.
             FaultKind::ConsumerDeleted => false,
-            // Nobody claims what cannot be read; and who ends here gives back first.
+            // An unreadable job is not claimed, and a stopped instance releases its jobs.
             FaultKind::RecordDamaged | FaultKind::StartWithoutBroker => false,
             _ => true,
         };

@@ -1,4 +1,4 @@
-//! Each fault: a file for whom it is done to. All hold what they break until it is whole again.
+//! The injection of faults: a file for each affected part. Every fault is held until it is repaired.
 
 mod amqp;
 mod broker;
@@ -23,16 +23,16 @@ use crate::chaos::fault::{FaultKind, Injected};
 use crate::chaos::history::{Only, Scope};
 use crate::chaos::system::{Error, System};
 
-/// What was done.
+/// The result of an injection.
 pub(crate) struct Done {
-    /// To whom, and how.
+    /// The target and the method.
     pub(crate) detail: String,
-    /// When it was whole again, wall clock, epoch µs, where something else was waited for after
+    /// When it was repaired, wall clock, epoch µs, if the injection waited for something else after
     /// that.
     pub(crate) healed_us: Option<i64>,
-    /// By how much a clock jumped, µs.
+    /// The jump of a clock, µs.
     pub(crate) clock_step_us: Option<i64>,
-    /// Who else was served as ever.
+    /// The affected jobs, if not all are affected.
     pub(crate) beside: Option<Scope>,
 }
 
@@ -43,18 +43,18 @@ impl From<String> for Done {
 }
 
 impl Done {
-    /// It is whole now.
+    /// A fault that is repaired now.
     fn healed(detail: impl Into<String>) -> Done {
         Done { healed_us: Some(clock::wall_us()), ..Done::from(detail.into()) }
     }
 
-    /// It is whole now, and from then on it concerned these alone.
+    /// A fault that is repaired now and affected only these jobs from this time on.
     fn healed_beside(detail: impl Into<String>, from_us: i64, only: Only) -> Done {
         Done { beside: Some(Scope { from_us, only }), ..Done::healed(detail) }
     }
 }
 
-/// How often a server is started again that would not.
+/// The number of start attempts of a server.
 const STARTS: usize = 10;
 
 /// Applies a fault, holds it for this time and heals it, even if a step fails. Some faults take
@@ -134,14 +134,14 @@ async fn apply(kind: FaultKind, system: &System, rng: &mut StdRng, hold: Duratio
     detail.map(Done::from)
 }
 
-/// After a break that may have failed, and its heal, which was tried in any case: the first error.
+/// The first error of a fault and of its repair, which runs in any case.
 fn both<T>(broken: Result<T, Error>, healed: Result<(), Error>) -> Result<T, Error> {
     let value = broken?;
     healed.map(|()| value)
 }
 
-/// Starts a server as whoever watches over it would: again where it ends, because what it needs may
-/// still be away.
+/// Starts a server as a supervisor would: again if it ends, because a dependency may
+/// still be down.
 async fn start(mut once: impl AsyncFnMut() -> Result<(), ServerError>) -> Result<(), Error> {
     let mut tries = 1;
     loop {

@@ -1,8 +1,8 @@
-//! The load: an open loop of requests at a set rate, and readers of everything that comes of them.
-//! Straight on the broker and on the instances, past the links that break.
+//! The load: an open loop of requests at a fixed rate, and readers of all results. It connects
+//! straight to the broker and the instances, past the links with faults.
 //!
-//! - `draw`: what is asked for; `producer`: sends it; `http`: the other door; `reader`: what came.
-//! - `aside`: what a fault asks for by itself.
+//! - `draw`: the requests; `producer`: sends them; `http`: the admin API; `reader`: the results.
+//! - `extra`: the requests of a fault.
 
 mod draw;
 pub(crate) mod extra;
@@ -29,48 +29,48 @@ use crate::chaos::history::{ControlRequest, Job, Op, Phase, Reply, Schedule};
 use crate::chaos::recorder::Recorder;
 use crate::chaos::system::Maker;
 
-/// How often the producer looks whether something is to be sent.
+/// The interval at which the producer sends what is next.
 const BEAT: Duration = Duration::from_millis(10);
-/// A late target is not there for so long after the first job for it, ms.
+/// How long a late target does not exist after the first job for it, ms.
 const ABSENT_MS: i64 = 6000;
-/// And the next one begins so much later.
+/// The interval between two late targets.
 const BETWEEN_MS: i64 = 20_000;
 
 /// Destinations of the load.
 #[derive(Debug, Clone)]
 pub struct Places {
-    /// Where jobs go.
+    /// The targets of jobs.
     pub targets: Vec<String>,
-    /// Targets that are made only some time after the first job for them.
+    /// Targets that are created some time after the first job for them.
     pub late: Vec<String>,
-    /// A target that is never there.
+    /// A target that never exists.
     pub never: String,
-    /// Where verdicts go.
+    /// The destination of verdicts.
     pub replies: String,
 }
 
-/// What is loaded, and how much.
+/// The options of the load.
 #[derive(Debug, Clone)]
 pub struct LoadOptions {
-    /// What everything is drawn from.
+    /// The seed.
     pub seed: u64,
     /// Jobs a second.
     pub rate: u32,
     /// The broker.
     pub broker: BrokerConfig,
-    /// What makes the targets that are late.
+    /// Creates the late targets.
     pub maker: Maker,
     /// `/v1` of each instance.
     pub http: Vec<SocketAddr>,
-    /// Destinations.
+    /// The destinations.
     pub places: Places,
-    /// Where dead letters go.
+    /// The destination of dead letters.
     pub dead: String,
-    /// Where bad requests go.
+    /// The destination of rejected requests.
     pub rejected: String,
 }
 
-/// A load that goes on until it is told to stop.
+/// A load that runs until it is told to stop.
 pub struct Load {
     stop: CancellationToken,
     sending: tokio::task::JoinHandle<()>,
@@ -78,7 +78,7 @@ pub struct Load {
 }
 
 impl Load {
-    /// Begins to read and to send.
+    /// Starts readers and producer.
     #[must_use]
     pub fn start(options: LoadOptions, recorder: &Arc<Recorder>) -> Load {
         let mut readers = JoinSet::new();
@@ -86,7 +86,7 @@ impl Load {
         let targets = places.targets.iter().chain(&places.late).chain([&places.never]).map(|topic| (topic, Role::Target));
         let others = [(&places.replies, Role::Replies), (&options.dead, Role::Dead), (&options.rejected, Role::Rejected)];
         for (topic, role) in targets.chain(others) {
-            // Nobody makes it, so nobody could read it.
+            // The target never exists, so nothing can read it.
             if *topic != places.never {
                 readers.spawn(read(options.broker.clone(), topic.clone(), role, Arc::clone(recorder)));
             }
@@ -96,16 +96,16 @@ impl Load {
         Load { stop, sending, readers }
     }
 
-    /// Sends nothing new, and returns when each request has its word. The readers go on.
+    /// Stops sending, and returns once every request has its outcome. The readers continue.
     ///
     /// # Errors
-    /// The producer panicked: what it sent has no word.
+    /// The producer panicked: its requests have no outcome.
     pub async fn finish_sending(&mut self) -> Result<(), String> {
         self.stop.cancel();
         (&mut self.sending).await.map_err(|error| format!("the producer of the load ended: {error}"))
     }
 
-    /// Ends the readers. Those that had ended before, which none ever should: why.
+    /// Stops the readers. Returns the errors of readers that had ended by themselves.
     pub async fn stop(mut self) -> Vec<String> {
         let mut ended = Vec::new();
         while let Some(reader) = self.readers.try_join_next() {
@@ -117,7 +117,7 @@ impl Load {
     }
 }
 
-/// A panic of a task is one of whoever waits for it.
+/// A panic of a task is passed on.
 fn whole(ended: Result<(), JoinError>) {
     if let Some(panic) = ended.err().and_then(|error| error.try_into_panic().ok()) {
         std::panic::resume_unwind(panic);
@@ -137,7 +137,7 @@ async fn send(options: LoadOptions, recorder: Arc<Recorder>, stop: CancellationT
         clock::sleep(BEAT).await;
         stopping |= stop.is_cancelled();
         let since_ms = clock::wall_ms() - began_ms;
-        // The targets that are late, each made in its time.
+        // The late targets, each created at its time.
         let turn = usize::try_from(since_ms / BETWEEN_MS).unwrap_or(usize::MAX);
         let late = options.places.late.get(turn).filter(|_| made <= turn);
         if let Some(late) = late.filter(|_| since_ms % BETWEEN_MS > ABSENT_MS) {
@@ -146,7 +146,7 @@ async fn send(options: LoadOptions, recorder: Arc<Recorder>, stop: CancellationT
         }
         let wanted = u64::try_from(since_ms).unwrap_or(0) * u64::from(options.rate) / 1000;
         if !producer.ready().await {
-            // What fell into the gap is not sent later at once: it would be another load.
+            // Requests of a gap are not sent later all at once: that would be another load.
             sent = u64::try_from(clock::wall_ms() - began_ms).unwrap_or(0) * u64::from(options.rate) / 1000;
         }
         let mut messages = Vec::new();
@@ -182,7 +182,7 @@ async fn send(options: LoadOptions, recorder: Arc<Recorder>, stop: CancellationT
             whole(asked);
         }
     }
-    // What jobs wait for is made now at the latest.
+    // Targets that jobs wait for are created now at the latest.
     for late in options.places.late.iter().skip(made) {
         making.spawn(make(options.maker.clone(), late.clone()));
     }
@@ -217,7 +217,7 @@ async fn by_http(at: SocketAddr, instance: usize, id: String, plan: Plan, record
     }
 }
 
-/// Makes a target, over restarts of the broker.
+/// Creates a target, over restarts of the broker.
 async fn make(maker: Maker, target: String) {
     loop {
         match clock::timeout(Duration::from_secs(10), maker.make(&target)).await {

@@ -1,5 +1,5 @@
-//! `docs/reference/measured/reliability.md`: what was broken, what happens then, and what a person
-//! sees; written from the faults and a report, between markers.
+//! `docs/reference/measured/reliability.md`: the faults, the reaction of Dwell, what an operator
+//! sees, and the measurements.
 
 use std::fmt::Write as _;
 
@@ -20,11 +20,13 @@ pub fn page(old: &str, report: &Report) -> String {
 
 fn written(report: &Report) -> String {
     let mut text = String::from(
-        "\n## Faults\n\nRecovery is the time from when everything was whole again until the first job arrived, of those that could: taken, and due. The middle \
-         one, and the longest. The next fault waits until what the one before held up is out. All that fell due while the fault lasted includes requests \
-         that the broker holds for a reader that is gone, until its own patience ends (JetStream's `ack_wait`, Kafka's session), and what waits for the \
-         lease of an instance that is gone. Copies are second arrivals, each with a higher `delayed-attempt`; only after a failover, and where Kafka's client \
-         sends again around a fault of the broker, it may be the same. Requests that RabbitMQ handed out again, and whose jobs were carried out anew, are not among them.\n",
+        "\n## Faults\n\nRecovery is the time from the end of a fault until the first job arrives that was due and stored; the median \
+         and the maximum of all such times. The backlog of a fault is every job that fell due during it. A backlog \
+         drains late where the broker keeps requests for a reader that is gone (JetStream's `ack_wait`, Kafka's \
+         session), and where the lease of a dead instance has to expire. The next fault starts after the backlog has \
+         drained. Copies are second arrivals. Each has a higher `delayed-attempt`, except after a failover and where \
+         Kafka's client retries around a fault of the broker. Jobs that RabbitMQ's redelivery of a request started anew \
+         are not counted as copies.\n",
     );
     let recoveries_ms = report.recoveries_ms();
     if let (Some(middle), Some(most)) = (median(&recoveries_ms), recoveries_ms.iter().max()) {
@@ -35,8 +37,8 @@ fn written(report: &Report) -> String {
         // Writing to a string cannot fail.
         let _ = write!(text, "\n### {kind}\n\n{}.\n\n", sentence(&description.injected));
         let _ = write!(text, "- What happens: {}.\n- What you see: {}.\n", sentence(&description.effect), sentence(&description.visible));
-        if let Some(tally) = report.faults.get(&kind.to_string()) {
-            let _ = writeln!(text, "- Measured: {}.", measured(tally));
+        if let Some(summary) = report.faults.get(&kind.to_string()) {
+            let _ = writeln!(text, "- Measured: {}.", measured(summary));
         }
     }
     text.push_str(
@@ -53,7 +55,7 @@ fn written(report: &Report) -> String {
         );
     }
     if report.runs.iter().any(|run| run.checked_again) {
-        text.push_str("\nChecked again: the verdict is that of a later checker on the record of the run.\n");
+        text.push_str("\nChecked again: a later checker judged the history of the run.\n");
     }
     let _ = write!(text, "\nAll together: {}.\n", report.counts);
     if let Some(run) = report.runs.last() {
@@ -82,19 +84,17 @@ fn sentence(words: &str) -> String {
     letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }
 
-fn measured(tally: &FaultSummary) -> String {
-    let FaultSummary { count, duplicates, first_ms, last_ms, lateness_ms, beside_ms } = tally;
+fn measured(summary: &FaultSummary) -> String {
+    let FaultSummary { count, duplicates, first_ms, last_ms, lateness_ms, beside_ms } = summary;
     let times = if *count == 1 { "once".to_owned() } else { format!("{count} times") };
     let number = |values: &[i64]| median(values).zip(values.iter().max().copied());
     let recovery = number(first_ms)
-        .map_or_else(|| "no job came after it".to_owned(), |(middle, most)| format!("recovery {middle} ms, at most {most} ms"));
-    let all = number(last_ms).map_or_else(
-        || "nothing was overdue when it was over".to_owned(),
-        |(middle, most)| format!("all that fell due meanwhile was out after {middle} ms, at most {most} ms"),
-    );
-    let beside = beside_ms.map_or_else(String::new, |ms| format!(", of those that it does not concern {ms} ms"));
+        .map_or_else(|| "no job arrived after it".to_owned(), |(middle, most)| format!("recovery {middle} ms, at most {most} ms"));
+    let all = number(last_ms)
+        .map_or_else(|| "no backlog".to_owned(), |(middle, most)| format!("backlog drained after {middle} ms, at most {most} ms"));
+    let beside = beside_ms.map_or_else(String::new, |ms| format!(", of unaffected jobs {ms} ms"));
     let copies = if *duplicates == 1 { "1 copy".to_owned() } else { format!("{duplicates} copies") };
-    format!("{times}; {recovery}; {all}; {copies}; the latest job {lateness_ms} ms after its time{beside}")
+    format!("{times}; {recovery}; {all}; {copies}; highest lateness {lateness_ms} ms{beside}")
 }
 
 #[cfg(test)]
@@ -122,13 +122,13 @@ mod tests {
 
     #[test]
     fn only_what_is_between_the_markers_is_written_anew() {
-        let tally =
+        let summary =
             FaultSummary { count: 2, duplicates: 1, first_ms: vec![30, 10], last_ms: vec![90], lateness_ms: 400, beside_ms: Some(50) };
-        let report = Report { faults: BTreeMap::from([("redis-kill".to_owned(), tally)]), ..Report::default() };
+        let report = Report { faults: BTreeMap::from([("redis-kill".to_owned(), summary)]), ..Report::default() };
         let first = page("# Mine\n\nMy words.\n", &Report::default());
         let second = page(&format!("{first}\nMore of mine.\n"), &report);
         assert!(second.starts_with("# Mine\n\nMy words.\n") && second.ends_with("\nMore of mine.\n"), "{second}");
-        assert!(second.contains("- Measured: 2 times; recovery 30 ms, at most 30 ms; all that fell due meanwhile was out after 90 ms, at most 90 ms; 1 copy; the latest job 400 ms after its time, of those that it does not concern 50 ms.\n"));
+        assert!(second.contains("- Measured: 2 times; recovery 30 ms, at most 30 ms; backlog drained after 90 ms, at most 90 ms; 1 copy; highest lateness 400 ms, of unaffected jobs 50 ms.\n"));
         assert_eq!(second.matches(WRITTEN.begin).count(), 1);
         for kind in FaultKind::all() {
             assert!(second.contains(&format!("\n### {kind}\n")), "{kind}");

@@ -1,5 +1,5 @@
-//! The plan of a campaign: which faults in which order, for how long, and how long between. One
-//! seed, one plan.
+//! The plan of a campaign: the order, duration and pauses of the faults. One
+//! seed gives one plan.
 
 use std::time::Duration;
 
@@ -9,25 +9,25 @@ use rand::{RngExt, SeedableRng};
 
 use crate::chaos::fault::FaultKind;
 
-/// How long a fault is held, ms.
+/// The duration of a fault, ms.
 const HOLD_MS: std::ops::Range<u64> = 200..2500;
-/// How long after it is overcome the next one may come, ms.
+/// The pause after a fault is overcome, ms.
 const PAUSE_MS: std::ops::Range<u64> = 500..1500;
 
 /// One fault of a campaign.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Step {
-    /// What.
+    /// The kind.
     pub kind: FaultKind,
-    /// For how long.
+    /// The duration.
     pub hold: Duration,
-    /// How long nothing is broken after it is overcome.
+    /// The pause after it.
     pub pause: Duration,
-    /// What it draws from: to whom it is done.
+    /// The seed of its random choices.
     pub seed: u64,
 }
 
-/// Steps without end: every kind once, in any order, before any comes again.
+/// An endless sequence: every kind once, in random order, before any is repeated.
 #[derive(Debug)]
 pub struct Plan {
     rng: StdRng,
@@ -36,7 +36,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// A plan of these kinds; of none it has no steps.
+    /// A plan of these kinds; without kinds it has no steps.
     #[must_use]
     pub fn new(seed: u64, kinds: &[FaultKind]) -> Plan {
         Plan { rng: StdRng::seed_from_u64(seed), kinds: kinds.to_vec(), deck: Vec::new() }

@@ -1,4 +1,4 @@
-//! The recorder: records a run while it goes on, and knows what is still to come.
+//! The recorder: writes the history during a run, and knows which results are outstanding.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 
 use crate::chaos::history::{ControlRequest, Event, Op, Phase, RunHeader, Schedule, UNREADABLE};
 
-/// Records events, by any number of tasks at once.
+/// Records events from any number of tasks.
 #[derive(Debug)]
 pub struct Recorder {
     state: Mutex<State>,
@@ -19,39 +19,39 @@ pub struct Recorder {
 #[derive(Debug)]
 struct State {
     file: BufWriter<File>,
-    /// The first error of the file: told at the end, because a record with a hole proves nothing.
+    /// The first write error, reported at the end: an incomplete history proves nothing.
     error: Option<io::Error>,
     jobs: HashMap<String, Timeline>,
-    /// When those are due that are to be delivered and are not yet, epoch ms.
+    /// The due times of outstanding deliveries, epoch ms.
     open: HashMap<String, i64>,
     arrivals: u64,
     newest_due_ms: i64,
 }
 
-/// As much of a job as tells whether something of it is still to come.
+/// The part of a job's timeline that tells whether a result is outstanding.
 #[derive(Debug, Default)]
 struct Timeline {
     certain: bool,
     over: bool,
     asked: bool,
     answered: bool,
-    /// Somebody began to cancel it: until the answer it may be gone.
+    /// A cancel has begun: until its answer the job may be gone.
     cancelling: bool,
-    /// How many requests for it came back because its record cannot be read.
+    /// The number of its requests that were returned because its record is unreadable.
     set_aside: usize,
 }
 
-/// What is still to come.
+/// The outstanding results.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Missing {
-    /// Jobs that were taken and are nowhere yet.
+    /// Jobs that were taken and have no result.
     pub jobs: Vec<String>,
-    /// Requests by message that were taken and have no answer yet.
+    /// Requests by message that were taken and have no answer.
     pub answers: Vec<String>,
 }
 
 impl Missing {
-    /// Nothing is.
+    /// Whether nothing is outstanding.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.jobs.is_empty() && self.answers.is_empty()
@@ -59,7 +59,7 @@ impl Missing {
 }
 
 impl Recorder {
-    /// Begins a record in this file.
+    /// Starts a history in this file.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -70,10 +70,10 @@ impl Recorder {
         Ok(Recorder { state: Mutex::new(state) })
     }
 
-    /// Records what happens now.
+    /// Records an event at the current time.
     pub fn record(&self, proc: &str, phase: Phase, op: Op) {
         let mut state = self.state.lock();
-        // Under the lock, so that the times of the file rise.
+        // The lock keeps the times of the file in order.
         let event = Event { t_us: clock::wall_us(), proc: proc.to_owned(), phase, op };
         state.note(&event);
         let written = serde_json::to_string(&event).map_err(io::Error::from).and_then(|line| writeln!(state.file, "{line}"));
@@ -82,7 +82,7 @@ impl Recorder {
         }
     }
 
-    /// What is still to come. A job whose request nobody confirmed is none.
+    /// The outstanding results. A job without a confirmed request does not count.
     #[must_use]
     pub fn missing(&self) -> Missing {
         let state = self.state.lock();
@@ -97,8 +97,8 @@ impl Recorder {
         }
     }
 
-    /// Jobs that were taken, were due before this time, epoch ms, and are nowhere yet; but those
-    /// whose target is not there.
+    /// Jobs that were taken, were due before this time (epoch ms) and have no result, except jobs
+    /// for missing targets.
     #[must_use]
     pub fn overdue(&self, before_ms: i64) -> Vec<String> {
         let state = self.state.lock();
@@ -106,28 +106,28 @@ impl Recorder {
         state.open.iter().filter(|(id, due_ms)| **due_ms < before_ms && waits(id)).map(|(id, _)| id.clone()).collect()
     }
 
-    /// How many requests for this job came back because its record cannot be read.
+    /// The number of requests for this job that were returned because its record is unreadable.
     #[must_use]
     pub fn set_aside(&self, id: &str) -> usize {
         self.state.lock().jobs.get(id).map_or(0, |timeline| timeline.set_aside)
     }
 
-    /// How many messages were read so far, repeats included.
+    /// The number of messages read so far, repeats included.
     #[must_use]
     pub fn arrivals(&self) -> u64 {
         self.state.lock().arrivals
     }
 
-    /// The latest due time of what was delivered so far, epoch ms.
+    /// The latest due time of the deliveries so far, epoch ms.
     #[must_use]
     pub fn newest_due_ms(&self) -> i64 {
         self.state.lock().newest_due_ms
     }
 
-    /// Writes out what is not yet in the file.
+    /// Writes buffered events to the file.
     ///
     /// # Errors
-    /// Something of the record could not be written, now or before.
+    /// An event could not be written, now or earlier.
     pub fn flush(&self) -> io::Result<()> {
         let mut state = self.state.lock();
         state.error.take().map_or(Ok(()), Err)?;
@@ -163,12 +163,12 @@ impl State {
                     }
                 }
             }
-            // The job is where it was.
+            // The job is unchanged.
             (_, Op::Reject(arrival)) if arrival.reason == UNREADABLE => {
                 let timeline = self.timeline(&arrival.id);
                 timeline.set_aside += 1;
-                // The job itself came back. Where there was one of its id that one is in Redis, if
-                // it is anywhere.
+                // The request of the job itself was returned. An older job of this id, if any, is
+                // still in Redis.
                 timeline.over |= arrival.action.is_empty();
                 timeline.answered = true;
                 timeline.cancelling = false;
@@ -267,7 +267,7 @@ mod tests {
         recorder.record("r", Phase::Ok, Op::Reply(Reply { id: "c".to_owned(), action: "cancel".to_owned(), res: "cancelled".to_owned() }));
         assert!(recorder.missing().is_empty());
         assert_eq!(recorder.arrivals(), 1);
-        // A request that came back because nobody can read the job: it is where it was.
+        // A request that was returned because the job is unreadable: the job is unchanged.
         recorder.record("p", Phase::Ok, schedule("d"));
         let Op::Deliver(came) = arrival("d") else { panic!() };
         let back = |action: &str| Op::Reject(Arrival { reason: UNREADABLE.to_owned(), action: action.to_owned(), ..came.clone() });

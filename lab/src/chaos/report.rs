@@ -1,5 +1,5 @@
-//! What campaigns came to: by kind of fault, how often, how many copies, how long until it was
-//! over; memory; what was wrong. Of several runs one.
+//! The report of campaigns: for each kind of fault the count, the copies and the recovery times;
+//! memory; violations. Reports can be merged.
 
 mod memory;
 
@@ -13,16 +13,16 @@ use self::memory::memory;
 use crate::chaos::checker::verdict::{Counts, FaultImpact, Verdict, Wrong};
 use crate::chaos::history::History;
 
-/// Of one campaign, or of several.
+/// The report of one or more campaigns.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Report {
-    /// Each campaign.
+    /// The campaigns.
     pub runs: Vec<Run>,
-    /// All of them together.
+    /// The sum of their counts.
     pub counts: Counts,
-    /// By the name of the fault.
+    /// The summary of each fault, by name.
     pub faults: BTreeMap<String, FaultSummary>,
-    /// What is wrong, with the run in front of each.
+    /// The violations, each with its run.
     pub findings: BTreeMap<Wrong, Vec<String>>,
 }
 
@@ -33,7 +33,7 @@ pub struct Run {
     pub broker: String,
     /// The seed.
     pub seed: u64,
-    /// The tree.
+    /// The commit.
     pub commit: String,
     /// How many `dwell run`.
     pub instances: usize,
@@ -41,45 +41,45 @@ pub struct Run {
     pub durability: String,
     /// From the first event to the last, seconds.
     pub seconds: i64,
-    /// How many faults.
+    /// The number of faults.
     pub faults: usize,
-    /// From the first fault to the heal of the last, seconds: what is before and after is calm.
+    /// The time from the first fault to the heal of the last, seconds.
     #[serde(default)]
     pub struck_seconds: i64,
-    /// The verdict is not that of the run, but of a checker that judged its record later.
+    /// The verdict is that of a later checker.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub checked_again: bool,
     /// Jobs that were taken.
     pub jobs: u64,
-    /// No promise broke.
+    /// No promise was broken.
     pub sound: bool,
-    /// The arguments that repeat it.
+    /// The command line that repeats the run.
     pub repeat: String,
     /// Memory of each instance.
     pub memory: Vec<Memory>,
 }
 
-/// What one kind of fault came to.
+/// The summary of one kind of fault.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct FaultSummary {
-    /// How often.
+    /// The number of injections.
     pub count: u64,
-    /// Copies that it explains.
+    /// The copies that it explains.
     pub duplicates: u64,
-    /// From each heal, or from when the first job after it was due, until one came, ms.
+    /// The time from each heal, or from the first due job after it, until a job arrived, ms.
     pub first_ms: Vec<i64>,
-    /// From each heal until the last job came that fell due while the fault lasted, ms; of those
-    /// that left one.
+    /// The time from each heal until the last job arrived that fell due during the fault, ms; only
+    /// for faults with such a job.
     pub last_ms: Vec<i64>,
-    /// The most that a job was late which fell due meanwhile, ms.
+    /// The highest lateness of a job that fell due during the fault, ms.
     pub lateness_ms: i64,
-    /// Of those, the most of one that it did not concern, ms; `None` where it concerned all.
+    /// As above, of the jobs that the fault does not affect; `None` if it affects all jobs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub beside_ms: Option<i64>,
 }
 
 impl Report {
-    /// Of one run.
+    /// The report of one run.
     #[must_use]
     pub fn of(history: &History, verdict: &Verdict) -> Report {
         let head = &history.head;
@@ -115,7 +115,7 @@ impl Report {
         Report { runs: vec![run], counts: verdict.counts, faults, findings }
     }
 
-    /// This one and another.
+    /// Merges two reports.
     #[must_use]
     pub fn and(mut self, other: Report) -> Report {
         self.runs.extend(other.runs);
@@ -135,13 +135,13 @@ impl Report {
         self
     }
 
-    /// Of all faults: from each heal until a job came, ms.
+    /// The time from each heal until a job arrived, of all faults, ms.
     #[must_use]
     pub fn recoveries_ms(&self) -> Vec<i64> {
         self.faults.values().flat_map(|tally| tally.first_ms.iter().copied()).collect()
     }
 
-    /// A run of the other that is in this one already: it would count twice.
+    /// A run that both reports contain and that would count twice.
     #[must_use]
     pub fn repeated<'a>(&self, other: &'a Report) -> Option<&'a Run> {
         let same =
@@ -149,7 +149,7 @@ impl Report {
         other.runs.iter().find(|run| self.runs.iter().any(|one| same(one, run)))
     }
 
-    /// No promise broke in any run.
+    /// No promise was broken in any run.
     #[must_use]
     pub fn is_sound(&self) -> bool {
         self.findings.is_empty() && self.runs.iter().all(|run| run.sound)
@@ -157,7 +157,7 @@ impl Report {
 }
 
 impl Run {
-    /// Its tree can be had again: it is known, and nothing in it was changed.
+    /// Whether the commit is known and its tree was unchanged.
     #[must_use]
     pub fn can_be_repeated(&self) -> bool {
         !self.commit.is_empty() && !self.commit.ends_with("-dirty")
@@ -170,7 +170,7 @@ fn struck_seconds(impacts: &[FaultImpact]) -> i64 {
     began_us.zip(healed_us).map_or(0, |(began_us, healed_us)| healed_us.saturating_sub(began_us) / 1_000_000)
 }
 
-/// The middle one, the later of two.
+/// The median, the later of two.
 #[must_use]
 pub fn median(values: &[i64]) -> Option<i64> {
     let mut sorted = values.to_vec();

@@ -1,5 +1,5 @@
-//! What a campaign runs on: a Redis, a broker, instances of Dwell, and the links between them, all
-//! real and each to be broken.
+//! The system under test: Redis, a broker, instances of Dwell, and the links between them, each of
+//! which can fail.
 
 mod broker;
 mod clock;
@@ -28,31 +28,31 @@ pub(crate) use self::settings::{SILENT, SPARE};
 use crate::chaos::proxy::Proxy;
 use crate::chaos::recorder::Recorder;
 
-/// What a system is made of.
+/// The options of a system.
 #[derive(Debug, Clone)]
 pub struct SystemOptions {
     /// Which broker.
     pub broker: BrokerKind,
-    /// How many instances of Dwell share the namespace and the broker.
+    /// The number of instances that share the namespace and the broker.
     pub instances: usize,
-    /// What the inbound ack waits for. With `replica` there is one, and a failover can be had.
-    /// `fsync` wants a Redis that has WAITAOF.
+    /// `redis.durability`. `replica` starts a replica and allows a failover.
+    /// `fsync` needs a Redis with WAITAOF.
     pub durability: Durability,
     /// The program of the instances.
     pub program: PathBuf,
-    /// `delivery.publish_timeout`. A lease is five seconds longer: short, so that what an instance
-    /// leaves behind is soon taken over.
+    /// `delivery.publish_timeout`. A lease is five seconds longer: short, so that abandoned claims are
+    /// taken over soon.
     pub publish_timeout: Duration,
-    /// How many destinations the load has.
+    /// The number of targets.
     pub targets: usize,
-    /// Destinations that the instances may publish to besides those, and that nobody makes.
+    /// Further destinations that the instances may publish to and that nothing creates.
     pub also: Vec<String>,
     /// More settings of the instances, as dotted lines (`delivery.max_in_flight = 64`).
     pub more: String,
 }
 
 impl Default for SystemOptions {
-    /// One instance, on NATS, with what `memory` promises; its program is `dwell` beside this one.
+    /// One instance, on NATS, with `memory` durability; the program is `dwell` beside this one.
     fn default() -> Self {
         SystemOptions {
             broker: BrokerKind::Nats,
@@ -74,32 +74,32 @@ impl SystemOptions {
         matches!(self.durability, Durability::Replica | Durability::FsyncReplica)
     }
 
-    /// How long a claim holds.
+    /// The duration of a lease.
     #[must_use]
     pub fn lease(&self) -> Duration {
         self.publish_timeout + dwell::dispatch::LEASE_MARGIN
     }
 }
 
-/// Why a system could not be had, broken or repaired.
+/// A system could not be started, broken or repaired.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A server did not do as it was told.
+    /// A server failed.
     #[error(transparent)]
     Server(#[from] ServerError),
-    /// The broker did not.
+    /// The broker failed.
     #[error(transparent)]
     Connector(#[from] ConnectorError),
-    /// Redis did not.
+    /// Redis failed.
     #[error("redis: {0}")]
     Redis(#[from] ::redis::RedisError),
-    /// A file, a folder, a process or a port could not be had.
+    /// A file, a folder, a process or a port is not available.
     #[error("{0}: {1}")]
     Io(String, #[source] std::io::Error),
     /// The settings of the instances are refused.
     #[error("the settings of the instances are refused: {}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
     Settings(Vec<config::Problem>),
-    /// Something went on otherwise than it must.
+    /// An unexpected result.
     #[error("{0}")]
     Unexpected(String),
 }
@@ -111,21 +111,21 @@ impl Error {
     }
 }
 
-/// Servers, instances and links. Dropped, all of it ends, and what it held goes.
+/// Servers, instances and links. All processes end when the value is dropped.
 pub struct System {
     options: SystemOptions,
     pub(crate) redis: RedisSide,
     pub(crate) broker: BrokerSide,
     pub(crate) instances: Vec<Instance>,
-    /// That of the instances.
+    /// The clock of the instances.
     pub(crate) clock: HostClock,
     settings: config::Settings,
     targets: Vec<String>,
-    /// What no instance may have done.
+    /// Unexpected exits of instances.
     exits: Mutex<Vec<String>>,
-    /// Where faults write down what they ask for.
+    /// Where faults record their requests.
     recorder: OnceLock<Arc<Recorder>>,
-    /// Readers of what faults asked for, which outlast them.
+    /// Readers for the requests of faults, which outlast the faults.
     pub(crate) readers: Mutex<JoinSet<()>>,
     _folder: TempDir,
 }
@@ -133,7 +133,7 @@ pub struct System {
 /// One instance of Dwell.
 pub(crate) struct Instance {
     pub(crate) server: tokio::sync::Mutex<DwellServer>,
-    /// Its own way to Redis, which leads on to that of all instances.
+    /// Its own link to Redis, ahead of the link of all instances.
     pub(crate) redis: Proxy,
     dir: PathBuf,
     probes: SocketAddr,
@@ -141,10 +141,10 @@ pub(crate) struct Instance {
 }
 
 impl System {
-    /// Starts everything, and returns when every instance is ready and every target is there.
+    /// Starts the system, and returns once every instance is ready and every target exists.
     ///
     /// # Errors
-    /// A program is not there, or did not start.
+    /// A program is missing or did not start.
     pub async fn start(options: SystemOptions) -> Result<System, Error> {
         let targets: Vec<String> = (0..options.targets).map(|number| format!("chaos-{number}")).collect();
         let (redis, broker) = tokio::try_join!(RedisSide::start(&options), BrokerSide::start(options.broker, &targets))?;
@@ -165,72 +165,72 @@ impl System {
         Ok(System { options, redis, broker, instances, clock, settings, targets, exits, recorder, readers, _folder: folder })
     }
 
-    /// From now on faults that ask for something write it down there. The first one counts.
+    /// Sets the recorder for the requests of faults. Only the first call counts.
     pub fn record_in(&self, recorder: &Arc<Recorder>) {
         self.recorder.get_or_init(|| Arc::clone(recorder));
     }
 
-    /// Where faults write down what they ask for.
+    /// The recorder for the requests of faults.
     pub(crate) fn recorder(&self) -> Result<&Arc<Recorder>, Error> {
         self.recorder.get().ok_or_else(|| Error::Unexpected("nobody writes down what the fault asks for".to_owned()))
     }
 
-    /// What it is made of.
+    /// The options.
     #[must_use]
     pub fn options(&self) -> &SystemOptions {
         &self.options
     }
 
-    /// Straight to the broker, past the links that break and as a user that keeps its rights: for
-    /// producers and consumers of the load.
+    /// The direct connection to the broker, without faults and with all permissions: for the
+    /// load.
     #[must_use]
     pub fn broker(&self) -> &BrokerConfig {
         &self.settings.brokers["main"].connector
     }
 
-    /// Where `/v1` of an instance is.
+    /// The address of `/v1` of an instance.
     #[must_use]
     pub fn http(&self, instance: usize) -> SocketAddr {
         self.instances[instance].http
     }
 
-    /// Where `/livez`, `/readyz` and `/metrics` of an instance are.
+    /// The address of `/livez`, `/readyz` and `/metrics` of an instance.
     #[must_use]
     pub fn probes(&self, instance: usize) -> SocketAddr {
         self.instances[instance].probes
     }
 
-    /// Straight to Redis, past the links that break: to whichever is master, also after a failover.
+    /// The direct connection to the current Redis master, without faults.
     #[must_use]
     pub fn store_settings(&self) -> &config::Redis {
         &self.settings.redis
     }
 
-    /// All settings of the instances, but straight to Redis and the broker.
+    /// The settings of the instances with direct connections.
     #[must_use]
     pub fn settings(&self) -> &config::Settings {
         &self.settings
     }
 
-    /// The destinations of the load: subjects, topics or queues. They are there, and the instances
+    /// The targets of the load: subjects, topics or queues. They exist, and the instances
     /// may publish to them.
     #[must_use]
     pub fn targets(&self) -> &[String] {
         &self.targets
     }
 
-    /// How many jobs are claimed or held now; `None` where Redis does not say within half a second.
+    /// The number of claimed or held jobs; `None` if Redis does not answer within half a second.
     pub async fn reserved(&self) -> Option<u64> {
         self.redis.reserved(self.settings.redis.buckets, i64::MAX).await
     }
 
-    /// How many jobs are claimed since before this time, wall clock, epoch µs; `None` as above.
+    /// The number of jobs claimed before this time, wall clock, epoch µs; `None` as above.
     pub async fn reserved_since_before(&self, at_us: i64) -> Option<u64> {
         let lease_us = i64::try_from(self.options.lease().as_micros()).unwrap_or(i64::MAX);
         self.redis.reserved(self.settings.redis.buckets, at_us.saturating_add(lease_us) / 1000).await
     }
 
-    /// The logs of the instances and the servers, of all their lives, for a run that failed: name
+    /// The logs of all instances and servers since the start: name
     /// and text.
     #[must_use]
     pub fn logs(&self) -> Vec<(String, String)> {
@@ -239,26 +239,26 @@ impl System {
         instances.chain(servers).flat_map(|(name, dir)| logs::read(&name, &dir)).collect()
     }
 
-    /// Process ids and the like for people.
+    /// Process ids and ports, for people.
     #[must_use]
     pub fn describe(&self) -> String {
         format!("{} instance(s) over {}, durability {:?}", self.options.instances, self.broker.kind().as_str(), self.options.durability)
     }
 
-    /// What makes destinations here.
+    /// Creates destinations.
     #[must_use]
     pub fn maker(&self) -> Maker {
         Maker { broker: self.broker().clone(), nats: (self.broker.kind() == BrokerKind::Nats).then(|| self.broker.port()) }
     }
 
-    /// Looks whether an instance ended by itself; not while something is done to it.
+    /// Checks whether an instance has ended by itself; not while a fault acts on it.
     pub(crate) fn look_after(&self, instance: usize) {
         if let Ok(mut server) = self.instances[instance].server.try_lock() {
             self.note_end(instance, &mut server);
         }
     }
 
-    /// The same, for who does something to it: what comes next would hide it.
+    /// As above, before a fault that would hide the exit.
     pub(crate) fn note_end(&self, instance: usize, server: &mut DwellServer) {
         match server.ended() {
             Ok(None) => {}
@@ -267,13 +267,13 @@ impl System {
         }
     }
 
-    /// Something that no instance may do.
+    /// Records an unexpected exit.
     pub(crate) fn note(&self, what: String) {
         self.exits.lock().push(what);
     }
 
-    /// Ends the instances by SIGTERM, with their claims given back. What no instance may have done
-    /// until then: ended by itself, or not with 0, or panicked.
+    /// Stops the instances by SIGTERM, which releases their claims. Returns the unexpected exits:
+    /// by itself, with another code than 0, or with a panic.
     pub async fn stop_instances(&self) -> Vec<String> {
         for (number, instance) in self.instances.iter().enumerate() {
             let mut server = instance.server.lock().await;
@@ -289,40 +289,40 @@ impl System {
         self.exits.lock().iter().cloned().chain(panics).collect()
     }
 
-    /// Ends everything, in order: the instances by SIGTERM, with their claims given back.
+    /// Stops all processes in order: the instances by SIGTERM, which releases their claims.
     ///
     /// # Errors
-    /// Something did not end, or an instance not as it must.
+    /// A process did not end, or an instance ended unexpectedly.
     pub async fn stop(self) -> Result<(), Error> {
         let exits = self.stop_instances().await;
         self.stop_servers().await?;
         if exits.is_empty() { Ok(()) } else { Err(Error::Unexpected(exits.join("; "))) }
     }
 
-    /// Ends what is not an instance; drop ends those that still run.
+    /// Stops the servers; remaining instances are killed on drop.
     ///
     /// # Errors
-    /// Something did not end.
+    /// A process did not end.
     pub async fn stop_servers(self) -> Result<(), Error> {
         self.broker.stop().await?;
         self.redis.stop().await
     }
 }
 
-/// What makes destinations of the load.
+/// Creates destinations of the load.
 #[derive(Debug, Clone)]
 pub struct Maker {
     broker: BrokerConfig,
-    /// The port of a NATS.
+    /// The port of NATS.
     nats: Option<u16>,
 }
 
 impl Maker {
-    /// Makes a destination for letters. On NATS its stream forgets at once what it saw: no repeat
-    /// of ours hides behind the server's own deduplication.
+    /// Creates a destination for letters. On NATS the stream forgets ids at once, so that its
+    /// deduplication hides no copy of Dwell's.
     ///
     /// # Errors
-    /// It is not made, or nobody knows.
+    /// The destination was not created, or the result is unknown.
     pub async fn make(&self, name: &str) -> Result<(), Error> {
         match self.nats {
             Some(port) => jetstream::make_target(port, name).await,
@@ -331,7 +331,7 @@ impl Maker {
     }
 }
 
-/// The lines of a log that tell of a panic.
+/// The lines of a log with a panic.
 fn panics(log: &str) -> impl Iterator<Item = &str> {
     log.lines().filter(|line| line.contains("panicked at"))
 }
@@ -348,9 +348,9 @@ impl Instance {
     }
 }
 
-/// A proxy to a place that is not known yet.
+/// A proxy without a target yet.
 async fn proxy() -> Result<Proxy, Error> {
-    // Nothing listens on it.
+    // Nothing listens on this port.
     Proxy::start("127.0.0.1:1").await.map_err(Error::io("a proxy"))
 }
 

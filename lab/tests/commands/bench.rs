@@ -1,5 +1,4 @@
-//! `dwell-lab bench` as a shell runs it, with the least of loads: every measurement, its figures as
-//! JSON, and the pages made of them.
+//! `dwell-lab bench` with a minimal load: every measurement, its JSON, and the pages made of it.
 
 use std::fs;
 

@@ -1,5 +1,5 @@
-//! The commands around a campaign say no where nothing was tried, or is counted twice. Exit code 2,
-//! and no server is needed.
+//! The chaos commands fail with exit code 2 if nothing was tested or a run counts twice. No server
+//! is needed.
 
 use std::path::Path;
 use std::process::{Command, Output};

@@ -1,4 +1,4 @@
-//! `dwell-lab demo` as a shell runs it, without a terminal.
+//! `dwell-lab demo` without a terminal.
 
 use std::io::{BufRead, BufReader, Read};
 use std::net::TcpStream;

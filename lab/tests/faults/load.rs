@@ -1,4 +1,4 @@
-//! A small load: a job every few milliseconds, and who reads what arrives.
+//! A small load: a job every few milliseconds, and readers of the arrivals.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;

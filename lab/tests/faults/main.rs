@@ -1,4 +1,4 @@
-//! Faults on real worlds: after each heal everything that was asked for arrives.
+//! Faults on real servers: every job arrives after each heal.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 

@@ -1,4 +1,4 @@
-//! The consumer's confirm: reserve, finish, fail and the time to run.
+//! Consumer confirms: reserve, finish, fail and the time to run.
 
 use dwell::job::DeadReason;
 use dwell::store::read::Place;

@@ -69,16 +69,16 @@ async fn four_crashes_do_not_end_a_job_though_it_has_a_single_attempt() {
 }
 
 #[tokio::test]
-async fn who_stood_still_for_longer_than_its_lease_burns_no_step() {
+async fn an_instance_that_hangs_for_longer_than_its_lease_burns_no_step() {
     let env = Environment::start(&[("delivery.publish_timeout", "1s")]).await;
     env.broker.fail_times("orders.a", 40, Fault::Silent { landed: true });
     for n in 0..40 {
         env.send(request(&format!("job-{n}"), "0").with_header("delay-retry", "none"));
     }
     env.arrived("orders.a", 40).await;
-    // One thread runs all of it: so does a process stand still, and sees when it goes on that no
-    // answer came in time.
-    #[allow(clippy::disallowed_methods, reason = "it is what stands still")]
+    // The test runs on one thread: blocking it suspends the whole instance, as SIGSTOP does, until its
+    // lease has expired.
+    #[allow(clippy::disallowed_methods, reason = "the hang itself, not a wait")]
     std::thread::sleep(Duration::from_secs(1) + LEASE_MARGIN + Duration::from_millis(200));
     let mut tries = attempts(&env.arrived("orders.a", 80).await);
     tries.sort_unstable();

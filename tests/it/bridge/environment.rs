@@ -1,4 +1,4 @@
-//! The bench of these tests: a Redis, a broker in memory and a bridge between them.
+//! The environment of these tests: a Redis, a broker in memory and a bridge between them.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The bench of these tests: private servers, the streams, the settings, and a reader that enters
+//! The environment of these tests: private servers, streams, settings, and a reader that enters
 //! every arrival into the ledger.
 
 use std::collections::HashSet;

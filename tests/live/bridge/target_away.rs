@@ -1,5 +1,5 @@
-//! A target broker that is away while another is served: the other does not notice, and the dead
-//! one's jobs wait without burning an attempt.
+//! An unreachable target broker beside a reachable one: the reachable one is served on time, and
+//! jobs for the other wait without burning an attempt.
 //!
 //! `DWELL_AWAY_SECONDS=600` makes it the outage of ten minutes; the figures are printed
 //! (`--nocapture`).

@@ -1,4 +1,4 @@
-//! A rolling upgrade: an older binary beside this one, and a namespace that an older one wrote.
+//! A rolling upgrade: an older binary beside this one, and a namespace that an older version wrote.
 
 use std::path::PathBuf;
 

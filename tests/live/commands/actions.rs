@@ -1,4 +1,4 @@
-//! `dwell cancel|reschedule|fire|finish|fail|requeue`: every verdict of the contract, its line and
+//! `dwell cancel|reschedule|fire|finish|fail|requeue`: every verdict, its line and
 //! its exit code, without a sidecar.
 
 use dwell::job::{Action, Verdict};
@@ -23,7 +23,7 @@ fn act(config: &str, what: &str, id: &str, more: &[&str]) -> Said {
     run_with(&[&["-c", config, what, id][..], when, more].concat(), b"")
 }
 
-/// 0 where HTTP answers 2xx (contract, §6), else 2.
+/// 0 where HTTP answers 2xx, else 2.
 fn exit_code(verdict: Verdict) -> i32 {
     match verdict {
         Verdict::Cancelled | Verdict::CancelledAfterAttempt => 0,

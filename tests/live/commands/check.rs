@@ -1,5 +1,5 @@
-//! `dwell check` where nothing is wrong, or where it shows without a server: what it says, and that
-//! it changes nothing.
+//! `dwell check` without problems, or with problems that need no server: its output, and that it
+//! changes nothing.
 
 use serde_json::Value;
 use tempfile::TempDir;

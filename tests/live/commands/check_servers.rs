@@ -1,5 +1,5 @@
-//! `dwell check` against servers on which something is wrong: its line, its hint, its exit code,
-//! and that `dwell run` exits the same.
+//! `dwell check` against misconfigured servers: its line, its hint, its exit code, and the same
+//! exit code of `dwell run`.
 
 use dwell_testkit::servers::{AppendFsync, NatsOptions, RedisOptions};
 use serde_json::Value;

@@ -1,5 +1,5 @@
-//! What the tests of the commands stand on: private servers, settings that lead to them, the
-//! binary, and a look at what is there.
+//! The fixture of the command tests: private servers, settings, the binary, and a view of the
+//! stored state.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};

@@ -1,5 +1,5 @@
-//! `dwell fsck`: a namespace to be damaged by hand, with healthy jobs in every state, which must
-//! stay as they are.
+//! `dwell fsck` on a namespace with planted damage, and healthy jobs in every state that must not
+//! change.
 
 mod cluster;
 mod concurrent;

@@ -1,4 +1,4 @@
-//! `dwell ls`: which jobs, in which order, in which shape; and `--watch`.
+//! `dwell ls`: selection, order and format of jobs; and `--watch`.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};

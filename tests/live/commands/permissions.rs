@@ -1,4 +1,4 @@
-//! What `dwell check` and the start say where a user lacks a right.
+//! The messages of `dwell check` and of the start if a user lacks a permission.
 
 use dwell_testkit::servers::{NatsOptions, RedisOptions};
 

@@ -1,5 +1,4 @@
-//! `dwell send`: a request as a producer sends it, then the job, then what arrives; and what is
-//! refused before anything is sent.
+//! `dwell send`: the request, the job and the arrival; and requests that it refuses.
 
 use std::time::Duration;
 

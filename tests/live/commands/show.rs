@@ -1,4 +1,4 @@
-//! `dwell show`: one job, its body where it is asked for, and nothing that steers a terminal.
+//! `dwell show`: one job, its body on request, and no control characters for a terminal.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;

@@ -1,5 +1,5 @@
-//! `dwell run` with a server away at its start: what can work works, the rest is waited for and
-//! named, and `--wait` bounds it.
+//! `dwell run` with an unreachable server: the other parts work, the log names the missing server,
+//! and `--wait` bounds the wait.
 
 use dwell_testkit::servers::{DwellServer, NatsOptions, NatsServer};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

@@ -1,4 +1,4 @@
-//! A broker leaves the settings: its jobs are told of, and moved to another.
+//! A broker removed from the settings: its jobs are reported, and can be moved to another broker.
 
 use std::collections::BTreeSet;
 

@@ -1,5 +1,4 @@
-//! `dwell ls` on a terminal and in a pipe: as wide and as long as there is room, and drawn again
-//! where it watches.
+//! `dwell ls` on a terminal and in a pipe: width, length and repeated output.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};

@@ -1,4 +1,4 @@
-//! Who may call: tokens, addresses, other origins; and what of it is logged.
+//! Access control: tokens, addresses, other origins; and what of it is logged.
 
 use serde_json::{Value, json};
 

@@ -1,5 +1,5 @@
-//! Stories of the dashboard in headless Chromium: `tests/browser`. They click; this side holds the
-//! servers and does what a story asks for.
+//! The dashboard in headless Chromium: `tests/browser`. The scripts click; this side runs the
+//! servers.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;

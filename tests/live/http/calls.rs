@@ -1,4 +1,4 @@
-//! Each call, and each of its statuses.
+//! Each call of the API, and each of its statuses.
 
 use dwell_testkit::servers::{AppendFsync, NatsOptions, RedisOptions, find};
 use serde_json::{Value, json};

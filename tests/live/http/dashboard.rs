@@ -1,4 +1,4 @@
-//! The dashboard, as people use it, on a real sidecar with a real broker.
+//! The dashboard on a real sidecar with a real broker.
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};

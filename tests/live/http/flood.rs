@@ -1,5 +1,5 @@
-//! Clients that only hold connections: whoever asks next is answered, who is being answered is left
-//! alone, and memory stays small.
+//! Clients that only hold connections: new requests are answered, running ones are not disturbed,
+//! and memory stays small.
 
 use std::time::{Duration, Instant};
 

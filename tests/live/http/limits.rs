@@ -1,5 +1,5 @@
-//! Very many headers, and very large ones: refused with a code, or passed, or dead with a reason;
-//! never lost, and the sidecar lives.
+//! Very many or very large headers: refused with a code, delivered, or dead with a reason. The
+//! sidecar survives.
 
 use serde_json::{Value, json};
 

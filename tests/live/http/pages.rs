@@ -1,5 +1,4 @@
-//! Lists by pages, while jobs come and go: no job that was there all the time is missing, and none
-//! is twice.
+//! Paged lists while jobs come and go: no job that exists throughout is missing or listed twice.
 
 use std::collections::HashSet;
 use std::sync::Arc;

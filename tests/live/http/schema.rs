@@ -1,4 +1,4 @@
-//! What a validator and a fuzzer say of openapi.json, and of the server that it describes.
+//! A validator and a fuzzer on openapi.json and on the server.
 
 use std::process::Stdio;
 

@@ -1,5 +1,4 @@
-//! A `dwell run` of which the address of `[http]` is known, and a client of its API that speaks the
-//! bytes of HTTP itself.
+//! A `dwell run` with a known address of `[http]`, and a plain HTTP client of its API.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;

@@ -1,4 +1,4 @@
-//! Each verdict of the contract by each interface: a message with a reply, a command, HTTP. One
+//! Each verdict by each interface: a message with a reply, a command, HTTP. One
 //! builder brings the job to its place for all three.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -30,7 +30,7 @@ struct Interfaces {
     _servers: Servers,
 }
 
-/// The status that the contract, §6, names.
+/// The HTTP status of a verdict.
 fn status(verdict: &str, action: Action) -> u16 {
     match verdict {
         "added" | "replaced" => 201,
@@ -112,7 +112,7 @@ impl Interfaces {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_action_answers_the_same_by_each_door() {
+async fn every_action_answers_the_same_by_each_interface() {
     let interfaces = Interfaces::open().await;
     let mut seen: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
     let mut message = 0;
@@ -147,7 +147,7 @@ async fn every_action_answers_the_same_by_each_door() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_word_of_another_schedule_or_attempt_is_stale_by_each_door() {
+async fn an_answer_of_another_schedule_or_attempt_is_stale_by_each_interface() {
     let interfaces = Interfaces::open().await;
     for interface in INTERFACES {
         let id = format!("held-{interface}");

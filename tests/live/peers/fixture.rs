@@ -1,4 +1,4 @@
-//! The servers, and what a case needs of them.
+//! The servers of these cases, and their common operations.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

@@ -1,5 +1,5 @@
-//! A page of docs/ that is followed: its commands in their order, as a shell runs them, on servers
-//! of a test.
+//! A page of docs/ as a script: its commands in their order, run by a shell on the servers of a
+//! test.
 
 use std::collections::VecDeque;
 use std::os::unix::fs::PermissionsExt;

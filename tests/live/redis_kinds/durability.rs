@@ -1,4 +1,4 @@
-//! The durability gate on a cluster: each master waits for its own replica, and a batch follows its
+//! The durability wait on a cluster: each master waits for its own replica, and a batch follows its
 //! slots.
 
 use std::collections::HashMap;

@@ -1,4 +1,4 @@
-//! Redis Cluster with a master that hangs (SIGSTOP): it keeps its connections and answers nothing.
+//! Redis Cluster with a frozen master (SIGSTOP), which keeps its connections and answers nothing.
 
 use dwell::clock;
 use dwell_testkit::servers::{RedisCluster, RedisOptions};

@@ -1,4 +1,4 @@
-//! Jobs under load on a kind of Redis, what came of them, and the commands.
+//! Jobs under load on a kind of Redis, their results, and the commands.
 
 use std::collections::HashMap;
 use std::sync::Arc;

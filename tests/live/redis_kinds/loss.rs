@@ -1,6 +1,6 @@
-//! What each durability level keeps of what it acknowledged: a power cut, which leaves of the
-//! append-only file what was synced, and a replica that takes over while its master goes on. Prints
-//! the figures.
+//! What survives at each durability level: a power cut that keeps only the synced part of the
+//! append-only file, and a replica that is promoted while its master still runs. Prints the
+//! figures.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};

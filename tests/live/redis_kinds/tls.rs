@@ -1,4 +1,4 @@
-//! Redis over TLS: who cannot be verified is refused.
+//! Redis over TLS: an unverified server is refused.
 
 use std::path::Path;
 

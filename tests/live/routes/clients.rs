@@ -1,5 +1,4 @@
-//! Clients of each broker's own ecosystem, which are not the libraries that Dwell uses:
-//! tests/clients.
+//! Clients of each broker's own ecosystem, other than the libraries of Dwell: tests/clients.
 
 use std::process::Stdio;
 

@@ -1,4 +1,4 @@
-//! Two instances on each broker, of which one is cut off from Redis: the other gets its share.
+//! Two instances on each broker, one of them without Redis: the other one gets its requests.
 
 use std::time::{Duration, Instant};
 

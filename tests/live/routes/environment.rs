@@ -1,4 +1,4 @@
-//! Three brokers, a Redis and a `dwell run`, or several, with an ingest on each of them.
+//! Three brokers, a Redis and one or more `dwell run`, with an ingest on each broker.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! The files of config/ that a user starts from: each runs as it stands, but for the addresses.
+//! The example files of config/: each runs unchanged but for the addresses.
 
 use std::path::Path;
 

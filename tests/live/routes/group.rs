@@ -1,4 +1,4 @@
-//! A backlog on a Kafka topic of three partitions, read by a group of instances that are killed and
+//! A backlog on a Kafka topic of three partitions, read by a group whose instances are killed and
 //! stopped under load.
 
 use std::collections::HashMap;

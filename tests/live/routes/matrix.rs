@@ -1,4 +1,4 @@
-//! The nine routes: from each broker to each, every job once, none early, all equal.
+//! The nine routes, from each broker to each: every job arrives once, not early, and unchanged.
 
 use std::collections::{BTreeMap, HashMap};
 

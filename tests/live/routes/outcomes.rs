@@ -1,4 +1,4 @@
-//! What may become of a job, on each broker: retried and dead, finished by its consumer, cancelled.
+//! The outcomes of a job on each broker: retried and dead, finished by its consumer, cancelled.
 
 use dwell_connectors::Message;
 use dwell_testkit::servers::BrokerKind;

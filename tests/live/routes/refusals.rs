@@ -1,4 +1,4 @@
-//! Every code of a rejected request, on every broker where it can occur.
+//! Every error code of a rejected request, on every broker where it can occur.
 
 use std::collections::{BTreeMap, HashMap};
 

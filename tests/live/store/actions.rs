@@ -1,5 +1,4 @@
-//! The actions: each on a job in every place, with its verdict and what becomes of the job;
-//! redelivered; and the rules of each.
+//! The actions on a job in every place: the verdict, the job afterwards, and redelivery.
 
 use dwell::job::{Action, DeadReason, Due, Verdict};
 use dwell::request::Act;
@@ -71,7 +70,7 @@ pub(crate) async fn bring(fixture: &Fixture, place: &str, name: &str, message: u
     assert!(done, "{place}");
 }
 
-/// What the contract says: the verdict, and where the job is afterwards.
+/// The expected verdict, and the place of the job afterwards.
 pub(crate) fn expected(place: &str, action: Action) -> (Verdict, &'static str) {
     use Action as A;
     use Verdict as V;

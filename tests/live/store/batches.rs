@@ -1,4 +1,4 @@
-//! A batch of schedules and actions: one pass, in order, and an answer of its own for each.
+//! A batch of schedules and actions: one pass, in order, with an answer for each.
 
 use dwell::job::{Action, Verdict};
 use dwell::request::Request;

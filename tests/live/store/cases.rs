@@ -1,6 +1,5 @@
-//! The stories that broke earlier designs, each told once on the real scripts: logs of inbound
-//! messages delivered again from every point, fences, verdicts, and the consumer's word. The
-//! property test tells them at random.
+//! Cases that broke earlier designs, on the real scripts: redelivery from every position, fences,
+//! verdicts and consumer confirms. The property test covers them at random.
 
 use std::time::Duration;
 

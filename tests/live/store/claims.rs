@@ -1,4 +1,4 @@
-//! `claim` and `reclaim`: which jobs are taken, in what order and how many at once.
+//! `claim` and `reclaim`: which jobs are taken, in which order and how many at once.
 
 use std::time::Duration;
 

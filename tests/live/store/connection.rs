@@ -1,5 +1,5 @@
-//! The link to Redis: what breaks it, and that the next call stands on a new one; scripts that the
-//! server forgot; what a namespace is.
+//! The connection to Redis: it breaks and is replaced; scripts that the server has forgotten; the
+//! checks of a namespace.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! The durability gate: what each level asks of each server, what is refused, and what a wait that
-//! comes up short does.
+//! The durability wait: what each level asks of each server, what is refused, and a wait that falls
+//! short.
 
 use std::path::PathBuf;
 use std::sync::Arc;

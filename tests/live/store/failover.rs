@@ -1,5 +1,5 @@
-//! One failover to a real replica that lost the claim: fences protect, and `cancelled` is not said
-//! of what may have been published.
+//! A failover to a replica that lost the claim: fences protect, and `cancelled` is not the verdict
+//! of a job that may have been published.
 
 use dwell::job::{Action, Due, Verdict};
 use dwell::store::error::Class;

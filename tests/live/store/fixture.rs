@@ -1,5 +1,5 @@
-//! What the tests of the store stand on: a namespace of its own in a shared Redis, requests in a
-//! line, and a look at every key.
+//! The fixture of the store tests: a namespace of its own in a shared Redis, short requests, and a
+//! view of every key.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};

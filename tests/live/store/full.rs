@@ -1,4 +1,4 @@
-//! A full Redis refuses new jobs cleanly, and goes on to drain; damage is an error, never a panic.
+//! A full Redis refuses new jobs and continues to drain. Damage is an error, never a panic.
 
 use std::time::Duration;
 

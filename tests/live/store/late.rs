@@ -1,4 +1,4 @@
-//! A `complete` whose lease is gone: whether the same job goes on, so that it may land twice.
+//! A `complete` without a lease: whether the same job may be published twice.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! `rescue` and the ways in which a lease ends.
+//! `rescue`, and how a lease ends.
 
 use std::time::Duration;
 

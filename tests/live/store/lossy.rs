@@ -1,4 +1,4 @@
-//! A store whose link to Redis loses answers when it is told to.
+//! A store whose connection loses answers on demand.
 
 use std::time::Duration;
 

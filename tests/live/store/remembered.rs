@@ -1,5 +1,4 @@
-//! What is remembered of jobs that are over and of messages that were applied: for how long, and
-//! how much.
+//! The records of finished jobs and applied messages: how long they are kept, and how many.
 
 use dwell::job::{Action, DeadReason, Verdict};
 use dwell::request::{Act, Origin, Schedule};

@@ -1,4 +1,4 @@
-//! The very same call made again, because its answer was lost, on a job that is over by then.
+//! A call that is repeated because its answer was lost, on a job that is over by then.
 
 use dwell::apply::Sent;
 use dwell::job::{Action, Conflict, Due, Verdict};

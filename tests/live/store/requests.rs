@@ -1,5 +1,4 @@
-//! `schedule`: each verdict, redelivery after everything that can have happened since, and what a
-//! batch is.
+//! `schedule`: each verdict, redelivery after every later event, and batches.
 
 use dwell::job::{Action, Conflict, Due, Verdict};
 use dwell::request::{Act, Schedule};

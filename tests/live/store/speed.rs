@@ -1,5 +1,5 @@
-//! What the scripts cost Redis. Not a test: `cargo test --release --test live speed -- --ignored
-//! --nocapture`.
+//! The cost of the scripts in Redis. Not a test: `cargo test --release --test live speed --
+//! --ignored --nocapture`.
 
 use dwell::store::settle::Completion;
 use dwell_testkit::servers::{RedisOptions, RedisServer};

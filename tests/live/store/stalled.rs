@@ -1,4 +1,4 @@
-//! Calls that stand still on their way until their caller has given them up.
+//! Calls that stall until their caller gives up.
 
 use dwell::job::{Action, Verdict};
 use dwell::request::Schedule;

@@ -1,4 +1,4 @@
-//! Jobs of one broker become jobs of another, in every place in which a job can be.
+//! Jobs of one broker move to another, from every place.
 
 use dwell::job::{Action, Job, JobId, Verdict};
 use dwell::store::record::Record;

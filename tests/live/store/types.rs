@@ -1,5 +1,4 @@
-//! A key of another type, as a foreign hand leaves it: calls fail as long as it is there, and
-//! change nothing.
+//! A key with a wrong type: calls fail while it exists, and change nothing.
 
 use dwell::store::settle::Completion;
 

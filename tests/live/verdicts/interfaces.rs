@@ -1,5 +1,5 @@
-//! Who cancels: producers on each broker, a client of the admin API, and whoever has a link to the
-//! store.
+//! The clients that cancel: producers on each broker, a client of the admin API, and the store
+//! itself.
 
 use std::collections::VecDeque;
 use std::time::Duration;

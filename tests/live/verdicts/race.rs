@@ -1,4 +1,4 @@
-//! Thousands of jobs on three brokers, cancelled by five clients while they fall due, under two
+//! Thousands of jobs on three brokers, cancelled by five clients around their due time, with two
 //! instances.
 
 use std::ops::Range;

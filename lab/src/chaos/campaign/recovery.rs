@@ -1,5 +1,5 @@
-//! Between two faults: until what the first one held up is out, so that the second one is measured
-//! by itself.
+//! The wait between two faults: until the backlog of the first has drained, so that each fault is
+//! measured alone.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -10,18 +10,18 @@ use super::LOOK;
 use crate::chaos::recorder::Recorder;
 use crate::chaos::system::System;
 
-/// How long that may take: a lease, what a broker waits for a reader that is gone, and some more.
-/// Who is not out by then is not waited for again: it may be one that died and whose letter was not
-/// taken.
+/// The longest wait: a lease, the broker's wait for a reader that is gone, and a margin. A job that
+/// is outstanding after this is not waited for again: its dead letter may have been
+/// refused.
 const CALM: Duration = Duration::from_secs(14);
 
-/// Knows for whom it waited in vain.
+/// The jobs that were waited for in vain.
 #[derive(Default)]
 pub(super) struct Recovery(HashSet<String>);
 
 impl Recovery {
-    /// Waits until each job that was due before the heal is out, and no claim is older than it.
-    /// What came of it, for people.
+    /// Waits until every job due before the heal is done, and no claim is older than the heal.
+    /// Returns a text for people.
     pub(super) async fn wait(&mut self, system: &System, recorder: &Recorder, healed_us: i64) -> String {
         let began = clock::now();
         loop {

@@ -1,4 +1,4 @@
-//! A look at an instance that disturbs nothing: its memory, and what it counted.
+//! A sample of an instance: its memory, and its count of possible duplicates.
 
 use std::time::Duration;
 
@@ -10,12 +10,12 @@ use tokio::net::TcpStream;
 use crate::chaos::history::Sample;
 use crate::chaos::system::System;
 
-/// How long an answer may take: one that is frozen gives none.
+/// The timeout of an answer: a frozen instance gives none.
 const TIMEOUT: Duration = Duration::from_millis(500);
-/// What an instance counts when a copy becomes possible.
+/// The metric that counts possible duplicates.
 const POSSIBLE: &str = "dwell_possible_duplicates_total{";
 
-/// Looks at an instance; `None` while something is done to it, or it is down.
+/// Samples an instance; `None` while a fault acts on it, or if it is down.
 pub(super) async fn sample(system: &System, instance: usize) -> Option<Sample> {
     let pid = system.instances[instance].server.try_lock().ok()?.pid()?;
     let rss = Usage::of([pid])?.rss;
@@ -29,11 +29,11 @@ async fn scrape(system: &System, instance: usize) -> std::io::Result<String> {
     link.write_all(b"GET /metrics HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").await?;
     let mut answer = String::new();
     link.read_to_string(&mut answer).await?;
-    // Zero is said, too: without it this is no whole answer.
+    // The metric is exposed even if it is zero: an answer without it is incomplete.
     if answer.contains(POSSIBLE) { Ok(answer) } else { Err(std::io::ErrorKind::UnexpectedEof.into()) }
 }
 
-/// All series that begin so.
+/// The sum of all series with this prefix.
 fn sum(scrape: &str, begin: &str) -> u64 {
     let values = scrape.lines().filter(|line| line.starts_with(begin)).filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok());
     values.sum()

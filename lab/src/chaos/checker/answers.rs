@@ -1,4 +1,5 @@
-//! Whether what was said of a job is what became of it, and whether it was said at all.
+//! Compares the verdicts that producers received with the actual results, and finds missing
+//! verdicts.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,7 +8,7 @@ use super::verdict::{Verdict, Wrong};
 use super::{Checker, effects};
 use crate::chaos::history::{Event, Job, Op, Phase, UNREADABLE};
 
-/// So many questions without one answer are no accident.
+/// This many requests without an answer are a defect.
 const DEAF: u64 = 5;
 
 impl Checker<'_> {
@@ -126,20 +127,20 @@ impl Checker<'_> {
     }
 }
 
-/// A door that never says anything is not checked by what it says.
-pub(super) fn doors(events: &[Event], verdict: &mut Verdict) {
-    let mut doors: BTreeMap<(&str, bool), (u64, u64)> = BTreeMap::new();
+/// An interface that never says anything is not checked by what it says.
+pub(super) fn interfaces(events: &[Event], verdict: &mut Verdict) {
+    let mut interfaces: BTreeMap<(&str, bool), (u64, u64)> = BTreeMap::new();
     for event in events.iter().filter(|event| event.proc.starts_with("http-")) {
         // Each kind of question for itself: the one is read apart from the other.
         let new = matches!(event.op, Op::Schedule(_));
-        let (asked, answered) = doors.entry((&event.proc, new)).or_default();
+        let (asked, answered) = interfaces.entry((&event.proc, new)).or_default();
         match (event.phase, &event.op) {
             (Phase::Invoke, _) => *asked += 1,
             (Phase::Ok, _) => *answered += 1,
             _ => {}
         }
     }
-    for ((door, _), (asked, _)) in doors.into_iter().filter(|(_, (asked, answered))| *asked >= DEAF && *answered == 0) {
-        verdict.find(Wrong::Broken, format!("{door}: {asked} questions, and no answer"));
+    for ((interface, _), (asked, _)) in interfaces.into_iter().filter(|(_, (asked, answered))| *asked >= DEAF && *answered == 0) {
+        verdict.find(Wrong::Broken, format!("{interface}: {asked} requests without an answer"));
     }
 }

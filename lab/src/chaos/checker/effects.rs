@@ -1,5 +1,5 @@
-//! What kinds of faults can do: each thing that is forgiven asks for a fault that causes it, not
-//! for any.
+//! The possible effects of each kind of fault: a deviation is allowed only for a fault that can
+//! cause it.
 
 /// Whether a publish fails of it, so that attempts are burned and letters and answers are not
 /// taken. What is done to Dwell or to Redis fails none.

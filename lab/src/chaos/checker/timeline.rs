@@ -1,4 +1,4 @@
-//! What is known of each job: what was asked for, what was answered, what came.
+//! The known events of each job: requests, answers, arrivals.
 
 use std::collections::{BTreeMap, HashSet};
 

@@ -1,4 +1,4 @@
-//! What the checker says of a run.
+//! The verdict of the checker.
 
 use std::collections::BTreeMap;
 use std::fmt;

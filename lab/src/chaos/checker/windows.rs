@@ -1,4 +1,4 @@
-//! The faults of a run: which copies each of them explains, and how long each took to be over.
+//! The faults of a run: which copies each one explains, and the recovery time of each.
 
 use dwell::dispatch::LEASE_MARGIN;
 

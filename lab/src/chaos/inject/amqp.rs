@@ -1,4 +1,4 @@
-//! What happens to RabbitMQ alone.
+//! Faults of RabbitMQ.
 
 use std::time::Duration;
 

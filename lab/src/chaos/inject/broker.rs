@@ -1,4 +1,4 @@
-//! What happens to a broker of any kind.
+//! Faults of any broker.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What happens to wall clocks.
+//! Faults of wall clocks.
 
 use std::time::Duration;
 

@@ -1,5 +1,4 @@
-//! A record that an instance of a later version wrote: nobody can read it, and somebody asks
-//! something for its job.
+//! Records in the format of a later version: unreadable, and the target of control requests.
 
 use std::time::Duration;
 

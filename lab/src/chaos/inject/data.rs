@@ -1,4 +1,4 @@
-//! What happens to what Redis keeps, and to where it keeps it.
+//! Faults of Redis's data and of its disk.
 
 use std::time::Duration;
 

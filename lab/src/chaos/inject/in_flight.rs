@@ -1,4 +1,4 @@
-//! How many jobs were in flight while a fault was on.
+//! The highest number of jobs in flight during a fault.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What happens to NATS alone.
+//! Faults of NATS.
 
 use std::time::Duration;
 

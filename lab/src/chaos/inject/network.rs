@@ -1,4 +1,4 @@
-//! What happens to a link.
+//! Faults of a link.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What happens to an instance of Dwell.
+//! Faults of an instance of Dwell.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What happens to Redis.
+//! Faults of Redis.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! A target that never answers: neither that it has a message, nor that there is no such target.
+//! A target that never answers: neither a confirm nor an error.
 
 use std::collections::HashMap;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What the load asks for: jobs of every kind, drawn from the seed.
+//! The requests of the load: jobs of every kind, drawn from the seed.
 
 use bytes::Bytes;
 use dwell_connectors::Message;
@@ -9,13 +9,13 @@ use super::Places;
 use crate::chaos::history::{Job, digest};
 use crate::chaos::system::SPARE;
 
-/// A job is due so much after it is sent, ms.
+/// The delay of a job, ms.
 const AHEAD_MS: std::ops::Range<i64> = 200..5000;
-/// What is asked for a job is asked so much from its due time, ms.
+/// The distance of a control request from the due time, ms.
 const AROUND_MS: std::ops::Range<i64> = -150..150;
-/// A job that waits for a retry is asked something so much after it was due, ms.
+/// The distance of a control request from the due time of a job that waits for a retry, ms.
 const RETRYING_MS: std::ops::Range<i64> = 300..3500;
-/// The producer's own header: it must arrive as it was sent.
+/// The producer's own header, which must arrive unchanged.
 pub(super) const NOTE: &str = "x-note";
 /// The largest body, bytes.
 const LARGEST: usize = 20_000;
@@ -24,34 +24,34 @@ const LARGEST: usize = 20_000;
 pub(super) struct Draw {
     rng: StdRng,
     places: Places,
-    /// What tells the jobs of this run from others.
+    /// The prefix of this run's ids.
     run: String,
     next: u64,
 }
 
-/// A job, and what else is asked for it.
+/// A job, and the control requests for it.
 pub(super) struct Drawn {
     pub(super) id: String,
     pub(super) job: Job,
     pub(super) message: Message,
     pub(super) ask: Option<Plan>,
-    /// It is asked for by HTTP on this instance; its body is text.
+    /// The instance, for a job over HTTP; its body is text.
     pub(super) door: Option<usize>,
 }
 
-/// Something to ask for.
+/// A control request.
 #[derive(Debug, Clone)]
 pub(super) struct Plan {
-    /// When, epoch ms.
+    /// The time, epoch ms.
     pub(super) at_ms: i64,
     pub(super) action: Action,
     /// The new time of a reschedule.
     pub(super) due_ms: Option<i64>,
-    /// `None`: by a message. Else by HTTP on this instance.
+    /// The instance, for a request over HTTP; `None`: a message.
     pub(super) door: Option<usize>,
 }
 
-/// What is asked for.
+/// The action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Action {
     Cancel,
@@ -74,7 +74,7 @@ impl Draw {
         Draw { rng: StdRng::seed_from_u64(seed), places, run: format!("{seed:x}"), next: 0 }
     }
 
-    /// The next job. `instances`: how many there are to ask; `late`: a target that is not there
+    /// The next job. `instances`: the number of instances; `late`: a target that does not exist
     /// yet.
     pub(super) fn next(&mut self, now_ms: i64, instances: usize, late: Option<&str>) -> Drawn {
         self.next += 1;
@@ -126,13 +126,13 @@ impl Draw {
     fn plan(&mut self, due_ms: i64, around_ms: std::ops::Range<i64>, instances: usize) -> Plan {
         let at_ms = due_ms + self.rng.random_range(around_ms);
         let action = [Action::Cancel, Action::Cancel, Action::Reschedule, Action::Fire][self.rng.random_range(0..4)];
-        // Later than it was due, so that which of the two an arrival is for is told by its time.
+        // Later than the old due time, so that the due time of an arrival tells which one it is for.
         let moved = (action == Action::Reschedule).then(|| due_ms.max(at_ms) + self.rng.random_range(500..2000));
         let door = (instances > 0 && self.rng.random::<bool>()).then(|| self.rng.random_range(0..instances.max(1)));
         Plan { at_ms, action, due_ms: moved, door }
     }
 
-    /// Nothing, a little, or much.
+    /// An empty, a small or a large body.
     fn body(&mut self) -> Bytes {
         let size = match self.rng.random_range(0..10) {
             0 => 0,
@@ -145,7 +145,7 @@ impl Draw {
     }
 }
 
-/// The request for it as a message.
+/// The request as a message.
 pub(super) fn request(id: &str, plan: &Plan, replies: &str) -> Message {
     let message = Message::new("").with_header("delay-id", id).with_header("delay-action", plan.action.as_str());
     let message = message.with_header("delay-reply-to", replies);

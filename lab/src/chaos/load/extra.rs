@@ -1,4 +1,4 @@
-//! What a fault asks for by itself, written down as the rest of the load is.
+//! The requests that a fault sends itself, recorded like the rest of the load.
 
 use std::sync::Arc;
 
@@ -16,10 +16,10 @@ use crate::chaos::recorder::Recorder;
 use crate::chaos::system::{Error, System};
 
 const PROC: &str = "producer";
-/// How many jobs are handed over at once.
+/// Jobs passed on at once.
 const CHUNK: usize = 200;
 
-/// Somebody who asks for something.
+/// A client of a fault.
 pub(crate) struct Extra<'a> {
     system: &'a System,
     recorder: Arc<Recorder>,
@@ -36,7 +36,7 @@ impl<'a> Extra<'a> {
         Ok(Extra { system, recorder, producer })
     }
 
-    /// Asks for these jobs. Each tells its body by its id.
+    /// Schedules these jobs. The body of each is its id.
     pub(crate) async fn jobs(&mut self, jobs: Vec<(String, Job)>) {
         let mut messages = Vec::with_capacity(jobs.len());
         for (id, mut job) in jobs {
@@ -50,14 +50,14 @@ impl<'a> Extra<'a> {
         }
     }
 
-    /// Asks for this job once more, with another time.
+    /// Schedules this job again, with another due time.
     pub(crate) async fn again(&mut self, id: &str, mut job: Job) {
         let message = message(id, &mut job);
         self.recorder.record(PROC, Phase::Invoke, schedule(id, Some(job)));
         self.producer.send(vec![(Sent::Again(id.to_owned()), message)]).await;
     }
 
-    /// Asks this for it, by a message.
+    /// Sends a control request as a message.
     pub(crate) async fn ask(&mut self, id: &str, action: Action, due_ms: Option<i64>) {
         let ask = ControlRequest { id: id.to_owned(), due_ms, res: String::new() };
         self.recorder.record(PROC, Phase::Invoke, asked(action, ask));
@@ -65,30 +65,30 @@ impl<'a> Extra<'a> {
         self.producer.send(vec![(Sent::ControlRequest(id.to_owned(), action, due_ms), request(id, &plan, REPLIES))]).await;
     }
 
-    /// Asks this for it, by HTTP.
+    /// Sends a control request over HTTP.
     pub(crate) async fn ask_by_http(&self, instance: usize, id: &str, action: Action) {
         let plan = Plan { at_ms: clock::wall_ms(), action, due_ms: None, door: Some(instance) };
         by_http(self.system.http(instance), instance, id.to_owned(), plan, Arc::clone(&self.recorder)).await;
     }
 
-    /// Reads this target from now on, for as long as the system is there.
+    /// Reads this target from now on, as long as the system exists.
     pub(crate) fn read(&self, target: &str) {
         let reader = read(self.system.broker().clone(), target.to_owned(), Role::Target, Arc::clone(&self.recorder));
         self.system.readers.lock().spawn(reader);
     }
 
-    /// Waits for the broker's word on what was asked by message.
+    /// Waits for the confirms of the messages.
     pub(crate) async fn close(self) {
         self.producer.finish().await;
     }
 }
 
-/// A job for this target, as far as anybody but its body says.
+/// A job for this target, without digest.
 pub(crate) fn job(target: &str, due_ms: i64) -> Job {
     Job { due_ms, target: target.to_owned(), digest: String::new(), retry_ms: None, absent: false, refused: None, broker: None }
 }
 
-/// The request for it; the job then knows what is to come.
+/// The request; fills in the digest of the job.
 fn message(id: &str, job: &mut Job) -> Message {
     let due_ms = job.due_ms.to_string();
     job.digest = digest(id.as_bytes(), [(NOTE, &*due_ms)]);

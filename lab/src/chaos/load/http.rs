@@ -1,4 +1,4 @@
-//! Asking an instance by HTTP, once: an answer that is lost is lost.
+//! One call of the admin API. A lost answer is not repeated.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -12,16 +12,16 @@ use tokio::net::TcpStream;
 use super::draw::{Action, NOTE, Plan};
 use crate::chaos::history::{Job, UNREADABLE};
 
-/// How long an answer may take.
+/// The timeout of an answer.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What came of it.
+/// The result of a call.
 pub(super) enum Answer {
     /// The verdict.
     Verdict(String),
-    /// It was never asked: nobody is there.
+    /// Not sent: nothing listens.
     Never(String),
-    /// It may have been done.
+    /// Unknown: the call may have been applied.
     Unknown(String),
 }
 
@@ -42,7 +42,7 @@ pub(super) async fn schedule(instance: SocketAddr, id: &str, job: &Job, message:
     asked(instance, "POST /v1/jobs", &new.to_string(), taken).await
 }
 
-/// Whether it was taken; anything else is not known.
+/// Whether the job was taken, if the answer says so.
 fn taken(answer: &str) -> Answer {
     let line = answer.lines().next().unwrap_or("nothing");
     let whole = answer.contains("\r\n\r\n");
@@ -76,8 +76,8 @@ async fn call(mut link: TcpStream, line: &str, body: &str) -> std::io::Result<St
     Ok(answer)
 }
 
-/// Whatever the status: a verdict is one, and that there is none because the job cannot be read;
-/// else nobody knows.
+/// A body with a verdict, or with the error of an unreadable job, is an answer, whatever the
+/// status; anything else is unknown.
 fn verdict(answer: &str) -> Answer {
     let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((answer, ""));
     let said = serde_json::from_str::<serde_json::Value>(body).ok();

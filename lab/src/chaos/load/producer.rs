@@ -1,4 +1,4 @@
-//! Sends at a set rate, whatever became of what was sent before, and records what the broker says
+//! Sends at a fixed rate, whatever happened to earlier messages, and records the broker's outcome
 //! of each message.
 
 use std::collections::HashMap;
@@ -17,29 +17,29 @@ use crate::chaos::recorder::Recorder;
 use super::draw::Action;
 use super::whole;
 
-/// How long a confirm may take.
+/// The timeout of a confirm.
 const CONFIRM: Duration = Duration::from_secs(5);
-/// How long one try to connect may take.
+/// The timeout of a connection attempt.
 const CONNECT: Duration = Duration::from_secs(5);
-/// Between two tries to connect.
+/// The pause between two connection attempts.
 const PAUSE: Duration = Duration::from_millis(200);
-/// Where requests go.
+/// The destination of requests.
 const IN: &str = "delay.in";
 const PROC: &str = "producer";
 
-/// A link to the broker that is opened anew when it is gone.
+/// A link to the broker that reconnects.
 pub(super) struct Producer {
     broker: BrokerConfig,
     recorder: Arc<Recorder>,
     link: Option<Box<dyn Sink>>,
     next: Token,
-    /// What has no word of the broker yet.
+    /// Messages without an outcome.
     open: Arc<Mutex<HashMap<Token, Sent>>>,
-    /// Listens to the words of each link until its end.
+    /// The tasks that receive the outcomes of each link.
     listeners: JoinSet<()>,
 }
 
-/// What a message asks for.
+/// The kinds of messages.
 pub(super) enum Sent {
     Job(String),
     /// Another schedule for the same id.
@@ -48,7 +48,7 @@ pub(super) enum Sent {
 }
 
 impl Sent {
-    /// What the history calls it.
+    /// The name in the history.
     pub(super) fn op(&self, res: String) -> Op {
         match self {
             Sent::Job(id) | Sent::Again(id) => Op::Schedule(Schedule { id: id.clone(), job: None, res }),
@@ -57,7 +57,7 @@ impl Sent {
     }
 }
 
-/// As the history calls it.
+/// The operation in the history.
 pub(super) fn asked(action: Action, ask: ControlRequest) -> Op {
     match action {
         Action::Cancel => Op::Cancel(ask),
@@ -71,11 +71,11 @@ impl Producer {
         Producer { broker, recorder, link: None, next: 0, open: Arc::default(), listeners: JoinSet::new() }
     }
 
-    /// Whether there is a link; without one it tries once.
+    /// Whether a link exists; tries once to connect.
     pub(super) async fn ready(&mut self) -> bool {
         while let Some(ended) = self.listeners.try_join_next() {
             whole(ended);
-            // The only one that still listens is that of the link.
+            // The only remaining task is that of the link.
             if self.listeners.is_empty() {
                 self.link = None;
             }
@@ -98,7 +98,7 @@ impl Producer {
         }
     }
 
-    /// Sends these. Each was recorded as asked for.
+    /// Sends messages that are already recorded as invoked.
     pub(super) async fn send(&mut self, messages: Vec<(Sent, Message)>) {
         let Some(sink) = &self.link else {
             for (sent, _) in messages {
@@ -110,7 +110,7 @@ impl Producer {
         for (sent, message) in messages {
             let token = self.next;
             self.next += 1;
-            // A name for the request: where the broker has no positions, redelivery is told by it.
+            // An id of the request: without log positions it identifies redeliveries.
             let dedupe_id = match &sent {
                 Sent::Job(id) => format!("s-{id}"),
                 Sent::Again(id) => format!("r-{id}"),
@@ -122,10 +122,10 @@ impl Producer {
         sink.publish(batch).await;
     }
 
-    /// Waits until everything that was sent has its word.
+    /// Waits for the outcome of every message.
     pub(super) async fn finish(mut self) {
         if let Some(sink) = self.link.take() {
-            // What it says, the outcomes say too.
+            // The outcomes report the same error.
             let _ = clock::timeout(CONFIRM, sink.close()).await;
         }
         let all = async {

@@ -1,5 +1,5 @@
-//! Reads one destination, over restarts of the broker, and records what is there before it
-//! acknowledges it.
+//! Reads one destination, over restarts of the broker, and records each message before
+//! the acknowledgement.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,12 +12,12 @@ use super::draw::NOTE;
 use crate::chaos::history::{Arrival, Op, Phase, Place, Reply, digest};
 use crate::chaos::recorder::Recorder;
 
-/// Between two tries to connect.
+/// The pause between two connection attempts.
 const PAUSE: Duration = Duration::from_millis(200);
-/// How long one try may take: a frozen server answers nothing.
+/// The timeout of an attempt: a frozen server answers nothing.
 const CONNECT: Duration = Duration::from_secs(10);
 
-/// What is read there.
+/// The contents of a destination.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Role {
     Target,
@@ -26,7 +26,7 @@ pub(super) enum Role {
     Replies,
 }
 
-/// Reads for ever; dropped, it ends.
+/// Reads until dropped.
 pub(super) async fn read(broker: BrokerConfig, topic: String, role: Role, recorder: Arc<Recorder>) {
     let proc = format!("reader {topic}");
     loop {
@@ -44,7 +44,7 @@ pub(super) async fn read(broker: BrokerConfig, topic: String, role: Role, record
         };
         match clock::timeout(CONNECT, broker.source(options)).await {
             Some(Ok(source)) => drain(source, &topic, role, &recorder, &proc).await,
-            // It may not be there yet.
+            // The destination may not exist yet.
             Some(Err(error)) => debug!(topic, %error, "reader has no link"),
             None => debug!(topic, "reader has no link in time"),
         }
@@ -52,7 +52,7 @@ pub(super) async fn read(broker: BrokerConfig, topic: String, role: Role, record
     }
 }
 
-/// Until the link is gone.
+/// Reads until the link fails.
 async fn drain(source: Box<dyn Source>, topic: &str, role: Role, recorder: &Recorder, proc: &str) {
     while let Ok(batch) = source.recv().await {
         for message in &batch.messages {
@@ -95,7 +95,7 @@ fn arrival(message: &Message, topic: &str, id: &str, reason: &str) -> Arrival {
     }
 }
 
-/// What cannot be read is an answer that nobody gave: the checker says so.
+/// An unreadable reply is recorded as an unknown one, which the checker reports.
 fn reply(body: &[u8]) -> Reply {
     let said: serde_json::Value = serde_json::from_slice(body).unwrap_or_default();
     let text = |name: &str| said[name].as_str().unwrap_or_default().to_owned();

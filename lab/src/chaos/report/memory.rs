@@ -1,4 +1,4 @@
-//! Resident memory of the instances over a campaign: in numbers, and as a curve.
+//! Resident memory of the instances during a campaign: numbers and a curve.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
@@ -7,34 +7,34 @@ use serde::{Deserialize, Serialize};
 
 use crate::chaos::history::{Event, Op, Sample};
 
-/// How many points a curve has at most, and how many lines it is drawn on.
+/// The width and the height of a curve.
 const POINTS: usize = 60;
 const LINES: u64 = 8;
-/// Of who lived for less than this, seconds, its start is too much for a slope.
+/// A process that lives shorter than this, seconds, has no meaningful slope.
 const LIFE: i64 = 600;
 
-/// Resident memory of the process of an instance that lived longest, bytes.
+/// Resident memory of the longest-lived process of an instance, bytes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Memory {
     /// Which instance.
     pub instance: usize,
-    /// How long it was looked at, seconds.
+    /// The sampled time, seconds.
     pub seconds: i64,
-    /// At first.
+    /// The first sample.
     pub first: u64,
-    /// At last.
+    /// The last sample.
     pub last: u64,
-    /// The most, of any of its processes.
+    /// The peak of all its processes.
     pub most: u64,
-    /// How much it rose an hour in the second half of its life, by least squares; `None` where it
-    /// did not live for ten minutes.
+    /// The growth per hour in the second half of its life, by least squares; `None` if it lived
+    /// less than ten minutes.
     pub hourly: Option<f64>,
-    /// The most in each of so many equal parts of its life.
+    /// The maximum in each of equal parts of its life.
     #[serde(default)]
     pub curve: Vec<u64>,
 }
 
-/// Of each instance the process that lived longest.
+/// The longest-lived process of each instance.
 pub(super) fn memory(events: &[Event]) -> Vec<Memory> {
     let mut lives: BTreeMap<(usize, u32), Vec<(i64, u64)>> = BTreeMap::new();
     for event in events {
@@ -59,7 +59,7 @@ pub(super) fn memory(events: &[Event]) -> Vec<Memory> {
     longest.into_values().collect()
 }
 
-/// Bytes an hour, by least squares.
+/// The slope by least squares, bytes an hour.
 #[allow(clippy::cast_precision_loss, reason = "bytes and µs of one run")]
 fn hourly(samples: &[(i64, u64)]) -> f64 {
     let origin = samples.first().map_or(0, |(t_us, _)| *t_us);
@@ -71,7 +71,7 @@ fn hourly(samples: &[(i64, u64)]) -> f64 {
     if below > 0.0 { above / below } else { 0.0 }
 }
 
-/// By time, not by samples: an instance that is frozen gives none, and its column is that before.
+/// By time, not by samples: a frozen instance has none, and its column repeats the one before.
 fn curve(samples: &[(i64, u64)]) -> Vec<u64> {
     let (Some((from_us, first)), Some((to_us, _))) = (samples.first(), samples.last()) else { return Vec::new() };
     let points = POINTS.min(samples.len());
@@ -95,7 +95,7 @@ fn mib(bytes: u64) -> f64 {
 }
 
 impl Memory {
-    /// The curve in letters, from nothing to the most of it: lines with MiB at their left, and
+    /// The curve as text, from zero to the maximum: MiB at the left, and
     /// minutes below.
     #[must_use]
     pub fn plot(&self) -> String {

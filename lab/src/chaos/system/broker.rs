@@ -1,4 +1,4 @@
-//! The broker, its link to the instances, and the user that they come as.
+//! The broker, its link to the instances, and their user.
 
 use std::path::{Path, PathBuf};
 

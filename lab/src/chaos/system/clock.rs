@@ -1,5 +1,4 @@
-//! A wall clock that can be made to jump, of the instances or of Redis: a small library that is
-//! preloaded into them.
+//! A wall clock that can jump, for the instances or for Redis: a small preloaded library.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;

@@ -1,4 +1,4 @@
-//! JetStream's own interface, spoken by hand: only connectors know the client.
+//! Streams and consumers of a campaign on NATS.
 
 use std::collections::HashMap;
 use std::io;

@@ -1,5 +1,5 @@
-//! Kafka's own protocol, spoken by hand, for what one node cannot show otherwise: a topic without a
-//! leader. A second broker is registered, gets the topic and is gone.
+//! Kafka's protocol over plain TCP, for a topic without a leader on a single node: a second broker
+//! is registered, gets the topic and leaves.
 
 use std::io;
 use std::time::Duration;

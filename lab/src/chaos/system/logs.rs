@@ -1,4 +1,4 @@
-//! The logs of a server of all its lives.
+//! The logs of a server over all its restarts.
 
 use std::fs;
 use std::path::Path;

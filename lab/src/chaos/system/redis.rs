@@ -1,5 +1,5 @@
-//! Redis, its replica where there is one, and the two ways to the master: the link of the
-//! instances, and one that no fault touches.
+//! Redis, its replica if there is one, and the two links to the master: that of the instances, and
+//! a direct one without faults.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};

@@ -54,7 +54,7 @@ fn wrong(expectations: &Expectations) -> String {
 }
 
 #[test]
-fn a_show_without_faults_is_right() {
+fn a_demo_without_faults_is_right() {
     let expectations = good();
     let summary = expectations.summary();
     assert_eq!(summary.wrong, Vec::<String>::new());

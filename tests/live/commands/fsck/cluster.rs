@@ -1,4 +1,4 @@
-//! `fsck` on a Redis Cluster, where no scan finds the keys.
+//! `fsck` on a Redis Cluster, where a scan of one node does not find all keys.
 
 use std::net::TcpListener;
 

@@ -1,5 +1,5 @@
-//! What happens while `fsck` looks, or what it cannot know: instances that join, newer versions,
-//! leases that only a retry array ends.
+//! Changes while `fsck` runs, and cases that it must not repair: instances that join, newer
+//! versions, leases that only a retry array ends.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! Damage to jobs: their records, states and places.
+//! Damage to jobs: their records, states and indexes.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,4 @@
-//! Damage to memories, to whole keys and to what the namespace says of itself.
+//! Damage to deduplication keys, to whole keys and to the namespace's metadata.
 
 use std::collections::BTreeSet;
 

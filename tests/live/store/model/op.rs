@@ -1,4 +1,4 @@
-//! What can happen: the steps of a random life.
+//! The steps of a random run.
 
 use proptest::prelude::*;
 

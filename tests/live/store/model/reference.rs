@@ -1,5 +1,5 @@
-//! The reference: what the scripts should do, said once more and plainly, over maps. Times that
-//! Redis's clock decides are learned from answers.
+//! The reference implementation of the scripts, over maps. It learns times of Redis's clock from
+//! answers.
 
 use std::collections::BTreeMap;
 

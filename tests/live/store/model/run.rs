@@ -1,5 +1,4 @@
-//! A random life: each step is done to the scripts and to the reference, which must answer the
-//! same.
+//! A random run: scripts and reference must give the same answer to each step.
 
 use std::collections::{BTreeMap, BTreeSet};
 

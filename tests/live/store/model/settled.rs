@@ -1,4 +1,4 @@
-//! What instances publish and settle, and what must hold after each step.
+//! Publications and settles of the instances, and the invariants after each step.
 
 use dwell::store::record::{State, decode};
 use proptest::sample::Index;

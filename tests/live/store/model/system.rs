@@ -1,5 +1,5 @@
-//! The real scripts, called with every argument in hand, so that a call can be repeated to the
-//! byte; and a look at all they keep.
+//! The real scripts with explicit arguments, so that a call can be repeated exactly; and a view of
+//! all keys.
 
 use std::collections::BTreeMap;
 

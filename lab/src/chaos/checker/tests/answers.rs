@@ -1,4 +1,4 @@
-//! What is said of a job, and what is not.
+//! Received and missing verdicts.
 
 use super::*;
 
@@ -79,7 +79,7 @@ fn an_answer_answers_something() {
 }
 
 #[test]
-fn a_door_that_says_nothing_is_broken() {
+fn an_interface_without_answers_is_broken() {
     let at_door = |event: Event| Event { proc: "http-0".to_owned(), ..event };
     let asked = |count: usize| {
         (0..count).fold(Run::new(), |run, number| {

@@ -1,4 +1,4 @@
-//! What a fault forgives, and that it forgives no more.
+//! What a fault allows, and nothing more.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Requests that a broker hands out again, and how long a fault takes to be over.
+//! Requests that a broker redelivers, and recovery times.
 
 use super::*;
 

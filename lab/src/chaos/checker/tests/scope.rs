@@ -1,4 +1,4 @@
-//! Faults that concern some jobs alone: what they forgive these, and nothing to others.
+//! Faults that affect only some jobs: what they allow for these, and nothing for others.
 
 use dwell::store::keys::bucket_of;
 
