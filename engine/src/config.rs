@@ -34,18 +34,42 @@ pub enum Durability {
     FsyncReplica,
 }
 
-/// `[redis]`
+/// Which Redis holds the jobs, under which namespace, and what a write waits for. `[redis]` of the
+/// settings file has the same fields.
 #[derive(Clone)]
-#[allow(missing_docs, reason = "docs/reference/settings.md explains each setting")]
 pub struct Redis {
+    /// What the URLs lead to.
     pub mode: RedisMode,
-    /// With passwords: never printed.
+    /// One server, several masters of a cluster, or several sentinels; `redis://`, or `rediss://`
+    /// for TLS. `Debug` shows them without their passwords.
     pub urls: Vec<String>,
+    /// The name of the master that the sentinels watch.
     pub master: String,
+    /// Prefix of every key: programs with the same namespace share their jobs.
     pub namespace: String,
+    /// Into how many parts the jobs are split, 1 to 1024; fixed when the namespace is made.
     pub buckets: u16,
+    /// What the answer to a request waits for.
     pub durability: Durability,
+    /// The server fsyncs each write but does not tell so (managed Redis).
     pub assume_fsync: bool,
+}
+
+impl Redis {
+    /// One server at this URL, with the defaults of `[redis]`: namespace `dwell`, 16 buckets, no wait
+    /// for the disk or a replica.
+    #[must_use]
+    pub fn new(url: impl Into<String>) -> Self {
+        Redis {
+            mode: RedisMode::Single,
+            urls: vec![url.into()],
+            master: "mymaster".to_owned(),
+            namespace: "dwell".to_owned(),
+            buckets: 16,
+            durability: Durability::Memory,
+            assume_fsync: false,
+        }
+    }
 }
 
 impl std::fmt::Debug for Redis {

@@ -41,6 +41,14 @@ impl JobId {
     }
 }
 
+impl std::str::FromStr for JobId {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        JobId::new(text)
+    }
+}
+
 impl std::fmt::Display for JobId {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.0)
@@ -103,6 +111,9 @@ pub enum Conflict {
     Reject,
 }
 
+/// How long one attempt may take where a job does not say, ms: the default of `delivery.ttr`.
+const DEFAULT_TTR_MS: u32 = 30_000;
+
 /// What is delivered, where to and by which rules. The store keeps it as the record; the body stands apart, untouched.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Job {
@@ -154,6 +165,32 @@ pub struct Job {
     /// The body, byte for byte. Behind the metadata in the record.
     #[serde(skip)]
     pub body: Bytes,
+}
+
+impl Job {
+    /// A job of this body for a destination on `[brokers.NAME]`, confirmed by the broker, with the
+    /// retry array of the instance that delivers it. The other fields may be set before it is sent.
+    #[must_use]
+    pub fn new(broker: impl Into<String>, to: Destination, body: impl Into<Bytes>) -> Self {
+        Job {
+            broker: broker.into(),
+            to,
+            key: None,
+            headers: Headers::default(),
+            properties: None,
+            ttr_ms: DEFAULT_TTR_MS,
+            confirm: Confirm::Broker,
+            retry: None,
+            late: None,
+            max_late_ms: None,
+            created_ms: crate::clock::wall_ms(),
+            origin: String::new(),
+            trace: None,
+            round: 0,
+            has_body: true,
+            body: body.into(),
+        }
+    }
 }
 
 fn yes() -> bool {
@@ -214,14 +251,20 @@ impl DeadReason {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
-#[allow(missing_docs, reason = "docs/reference has the words")]
 pub enum Action {
+    /// Store a job.
     Schedule,
+    /// End a job.
     Cancel,
+    /// Give a job another due time.
     Reschedule,
+    /// Make a job due now.
     Fire,
+    /// The consumer has done the job.
     Finish,
+    /// The consumer could not do the job.
     Fail,
+    /// Bring a dead job back.
     Requeue,
 }
 
@@ -246,25 +289,42 @@ impl Action {
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "schema", schema(as = VerdictWord))]
-#[allow(missing_docs, reason = "docs/reference/http.md explains each word")]
 pub enum Verdict {
+    /// A new job.
     Added,
+    /// The id existed: new time, body and rules.
     Replaced,
+    /// The same job is there already: nothing changed.
     Duplicate,
+    /// The id exists and was kept: nothing changed.
     Kept,
+    /// The id exists and the schedule asked to be rejected: nothing changed.
     Conflict,
+    /// No delivery begins after this answer, and none was made.
     Cancelled,
+    /// No new attempt begins; one whose outcome is unknown may still arrive.
     CancelledAfterAttempt,
+    /// An attempt is out. To `cancel`: the job ends, the attempt may still arrive. To any other action: nothing changed.
     InFlight,
+    /// The job has its new time.
     Rescheduled,
+    /// The job is due now.
     Firing,
+    /// The job is over.
     Finished,
+    /// The job waits for its next attempt.
     Failed,
+    /// The dead job is due now.
     Requeued,
+    /// Too late: the job was confirmed or finished.
     Fired,
+    /// The job is dead: `requeue` brings it back.
     Dead,
+    /// Nothing changed: no attempt is out, or the job is not dead.
     Waiting,
+    /// Meant for another schedule or attempt than the one that stands: nothing changed.
     Stale,
+    /// No such job is here, which does not prove that it was not delivered.
     NotFound,
 }
 

@@ -1,8 +1,71 @@
-//! Jobs with a due time, kept in Redis. (Front page follows.)
+//! Jobs that are due later, kept in Redis: the engine of Dwell, for a Rust program that wants to
+//! schedule and cancel without the sidecar between.
+//!
+//! A **job** is a message with a due time: a body, headers, and a destination on a broker. The engine
+//! stores jobs durably, gives each one id, and answers every call with a [`Verdict`] that is true
+//! when it is given: a job that was `Cancelled` is never delivered. Instances of the sidecar `dwell`
+//! on the same Redis and namespace deliver the jobs.
+//!
+//! ```no_run
+//! use dwell_engine::{Client, Destination, Due, Job, Redis, Schedule, Verdict};
+//!
+//! # async fn example() -> Result<(), dwell_engine::Error> {
+//! let client = Client::connect(&Redis::new("redis://127.0.0.1:6379"), &["main"]).await?;
+//! let job = Job::new("main", Destination::new("orders.close"), r#"{"order": 17}"#);
+//! let schedule = Schedule::new(job, Due::In(30 * 60 * 1000));
+//! client.schedule(&schedule).await?;
+//! // The order is paid: nothing is to be closed.
+//! assert_eq!(client.cancel(&schedule.id).await?, Verdict::Cancelled);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Map
+//!
+//! - [`Client`]: every call. [`Redis`]: which Redis, which namespace, and what a write waits for.
+//! - [`Schedule`]: a new job: [`Job`] says what and where to, [`Due`] when, [`JobId`] under which name,
+//!   [`Conflict`] what becomes of an id that exists.
+//! - [`Act`] and [`Action`]: cancel, reschedule, fire, finish, fail, requeue. [`Attempt`]: which attempt
+//!   a consumer speaks of.
+//! - [`Answer`] and [`Verdict`]: what a call did.
+//! - [`StoredJob`], [`Page`], [`Counts`]: what is there.
+//! - [`Error`] and [`ErrorKind`]: what went wrong, and what to do.
+//!
+//! # Time
+//!
+//! Redis's clock decides what is due. [`Due::In`] counts from the moment when Redis stores the job.
+//! All times are epoch milliseconds, all spans milliseconds.
+//!
+//! # What is not here
+//!
+//! No broker: the engine neither reads nor publishes messages. The feature `internals` opens what
+//! the sidecar is built on; it has no promise of stability.
+#![cfg_attr(not(feature = "internals"), allow(dead_code, unreachable_pub, reason = "the sidecar uses what a client does not"))]
 
-pub mod clock;
+mod client;
 pub mod config;
 pub mod job;
 pub mod request;
-pub mod retry;
-pub mod store;
+
+/// Declares modules that are public where the feature `internals` is on.
+macro_rules! internal {
+    ($($module:ident),*) => {$(
+        #[cfg(feature = "internals")]
+        #[doc(hidden)]
+        pub mod $module;
+        #[cfg(not(feature = "internals"))]
+        mod $module;
+    )*};
+}
+
+internal!(clock, retry, store);
+
+pub use client::Client;
+pub use config::{Durability, Redis, RedisMode};
+pub use dwell_core::{Destination, Header, Headers, Properties, Value};
+pub use job::{Action, Confirm, Conflict, DeadReason, Due, Job, JobId, Late, Verdict};
+pub use request::{Act, Attempt, Schedule};
+pub use store::error::{Class as ErrorKind, StoreError as Error};
+pub use store::list::{Cursor, Page, Query};
+pub use store::read::{Counts, Place, StoredJob};
+pub use store::schedule::Answer;

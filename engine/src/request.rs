@@ -98,3 +98,69 @@ pub struct Origin {
     /// It is of a message, which may come again behind later ones; else of a call, which nobody repeats once it is answered.
     pub is_message: bool,
 }
+
+/// Which attempt a consumer speaks of, as its message had it: what no longer is so is `Stale`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Attempt {
+    /// `delayed-due`, epoch ms.
+    pub due_ms: i64,
+    /// `delayed-attempt`, from 1.
+    pub number: u32,
+}
+
+impl Schedule {
+    /// A new job under a random id. `id` and `conflict` may be set before it is sent; the rest tells
+    /// this call from every other, so that sending it twice stores one job.
+    #[must_use]
+    pub fn new(job: Job, due: Due) -> Self {
+        Schedule {
+            id: JobId::random(),
+            generated: false,
+            first: None,
+            apart: false,
+            due,
+            conflict: Conflict::default(),
+            job,
+            origin: Origin::of_call(),
+            reply_to: None,
+        }
+    }
+
+    /// The same under this id.
+    #[must_use]
+    pub fn id(mut self, id: JobId) -> Self {
+        self.id = id;
+        self
+    }
+
+    /// The same with this rule for an id that exists; default: replace.
+    #[must_use]
+    pub fn on_conflict(mut self, conflict: Conflict) -> Self {
+        self.conflict = conflict;
+        self
+    }
+}
+
+impl Act {
+    /// An action on whichever schedule and attempt of this job stands. A `reschedule` needs a `due`.
+    #[must_use]
+    pub fn new(action: Action, id: JobId) -> Self {
+        Act { action, id, due: None, seen_due: None, seen_attempt: None, origin: Origin::of_call(), reply_to: None }
+    }
+
+    /// The same, for this attempt alone.
+    #[must_use]
+    pub fn of(mut self, attempt: Option<Attempt>) -> Self {
+        (self.seen_due, self.seen_attempt) = (attempt.map(|attempt| attempt.due_ms), attempt.map(|attempt| attempt.number));
+        self
+    }
+}
+
+impl Origin {
+    /// Of a call: like no other, and looked up all the same, because a call whose answer was lost is
+    /// sent again.
+    #[must_use]
+    pub fn of_call() -> Self {
+        Origin { fingerprint: rand::random(), check: true, is_message: false }
+    }
+}

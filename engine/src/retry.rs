@@ -3,6 +3,9 @@
 use crate::job::{DeadReason, Job};
 use crate::store::record::State;
 
+/// The default of `delivery.retry`, ms: 2m, 10m, 10m, 1h, 2h, 6h, 15h.
+pub const DEFAULT_MS: &[u64] = &[120_000, 600_000, 600_000, 3_600_000, 7_200_000, 21_600_000, 54_000_000];
+
 /// What follows a failed attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Next {

@@ -6,7 +6,7 @@ use dwell_connectors::{Destination, Message};
 use super::control::{self, Control, Key};
 use super::reject::{Code, Rejection};
 use super::rules::Rules;
-use super::{Act, Origin, Request, Schedule, dialect, envelope, etf1, headers, origin, rounds, target};
+use super::{Act, Request, Schedule, dialect, envelope, etf1, headers, origin, rounds, target};
 use crate::job::{Action, Confirm, Conflict, Due, Job, JobId, Late};
 use crate::outgoing::ATTEMPT;
 use crate::units::{quote, show_duration_ms, show_size, show_time_ms};
@@ -53,9 +53,7 @@ pub fn from_fields(fields: &[(&str, String)], message: &Message, rules: &Rules, 
 /// An action that arrives as fields. `due`: the new time of a reschedule, by [`due_within`].
 #[must_use]
 pub fn act_on(action: Action, id: JobId, due: Option<Due>) -> Act {
-    // Unique, and looked up nevertheless: the cluster client repeats a call whose answer was lost.
-    let origin = Origin { fingerprint: rand::random(), check: true, is_message: false };
-    Act { action, id, due, seen_due: None, seen_attempt: None, origin, reply_to: None }
+    Act { due, ..Act::new(action, id) }
 }
 
 /// A new job. `body`: the body in the envelope.

@@ -42,6 +42,14 @@ pub struct Query {
     pub limit: usize,
 }
 
+impl Query {
+    /// The first 100 jobs of this state, by due time.
+    #[must_use]
+    pub fn new(place: Place) -> Self {
+        Query { place, from_ms: None, to_ms: None, target: None, after: None, limit: 100 }
+    }
+}
+
 /// A place in the order of the list.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Cursor {

@@ -6,7 +6,7 @@ use redis::{Pipeline, Value};
 use super::Store;
 use super::error::{Class, StoreError, UNREADABLE};
 use super::record::{self, Record, State};
-use crate::job::JobId;
+use crate::job::{Job, JobId};
 
 /// Where a job is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,6 +49,24 @@ pub struct StoredJob {
 }
 
 impl StoredJob {
+    /// What is delivered. In a [`list`](crate::Client::list) its body is empty.
+    #[must_use]
+    pub fn job(&self) -> &Job {
+        &self.record.job
+    }
+
+    /// How many attempts were begun.
+    #[must_use]
+    pub fn attempts(&self) -> u32 {
+        self.state.as_ref().map_or(0, |state| state.attempt)
+    }
+
+    /// Why the last attempt failed; empty where none did.
+    #[must_use]
+    pub fn last_error(&self) -> &str {
+        self.state.as_ref().map_or("", |state| &state.last_error)
+    }
+
     /// When it falls due next; of a job that is reserved or dead, when its schedule was due. Epoch ms.
     #[must_use]
     pub fn due_ms(&self) -> i64 {

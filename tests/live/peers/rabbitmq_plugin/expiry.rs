@@ -13,8 +13,9 @@ pub(super) async fn the_time_to_live_begins_after_the_delay(fixture: &mut Fixtur
     let message = with(delayed(Value::I32(700)), |properties| properties.expiration = Some("300".to_owned()));
     fixture.send("order", "", [message.with_header("tag", "kept")]).await;
     wait_until("a request that expired", async || (fixture.ready("delay.order").await == 0).then_some(())).await;
+    let reader = fixture.reader("q.order").await;
     fixture.restart_dwell().await;
-    let [seen] = fixture.read("q.order", 1).await.try_into().unwrap();
+    let [seen] = reader.take(1).await.try_into().unwrap();
     assert_eq!((&seen.body[..], text(&seen, "tag").as_deref()), (&b"700"[..], Some("kept")));
     assert_eq!(seen.properties.as_ref().unwrap().expiration.as_deref(), Some("300"));
     assert!(seen.headers.iter().all(|header| !header.name.starts_with("x-")), "{:?}", seen.headers);
@@ -26,8 +27,9 @@ pub(super) async fn a_copy_that_expired_is_known(fixture: &mut Fixture) {
     let request = with(delayed(Value::I32(1)).with_header("delay-id", "copy"), |properties| {
         (properties.message_id, properties.expiration) = (Some("copy".to_owned()), Some("2000".to_owned()));
     });
+    let reader = fixture.reader("q.order").await;
     fixture.send("order", "", [request.clone()]).await;
-    assert_eq!(bodies(&fixture.read("q.order", 1).await), ["1"]);
+    assert_eq!(bodies(&reader.take(1).await), ["1"]);
     fixture.dwell.stop().await.unwrap();
     fixture.send("order", "", [request]).await;
     wait_until("the copy expired", async || (fixture.ready("delay.order.expired").await == 1).then_some(())).await;

@@ -44,6 +44,24 @@ pub(super) fn bodies(messages: &[Message]) -> Vec<String> {
     messages.iter().map(|message| String::from_utf8(message.body.to_vec()).unwrap()).collect()
 }
 
+/// A queue that is read.
+pub(super) struct Reader {
+    _consumer: Consumer,
+    queue: String,
+    seen: Arc<Mutex<Vec<Message>>>,
+}
+
+impl Reader {
+    /// Waits for so many messages.
+    pub(super) async fn take(self, count: usize) -> Vec<Message> {
+        let Reader { queue, seen, .. } = &self;
+        wait_until(&format!("{count} messages in {queue}"), async || (seen.lock().len() >= count).then_some(())).await;
+        let seen = seen.lock().clone();
+        assert_eq!(seen.len(), count, "{queue}: {:?}", bodies(&seen));
+        seen
+    }
+}
+
 impl Fixture {
     pub(super) async fn start() -> Fixture {
         let (rabbit, redis) = tokio::join!(RabbitServer::start(RabbitOptions::default()), RedisServer::start(RedisOptions::default()));
@@ -64,14 +82,15 @@ impl Fixture {
 
     /// Reads so many messages from this queue, in their order.
     pub(super) async fn read(&self, queue: &str, count: usize) -> Vec<Message> {
+        self.reader(queue).await.take(count).await
+    }
+
+    /// Reads this queue from now on: what expires soon is read before it does.
+    pub(super) async fn reader(&self, queue: &str) -> Reader {
         let seen = Arc::new(Mutex::new(Vec::new()));
         let into = seen.clone();
         let consumer = Consumer::open(&self.broker, queue, Acks::Explicit, move |_, messages| into.lock().extend(messages));
-        let _consumer = consumer.await.unwrap();
-        wait_until(&format!("{count} messages in {queue}"), async || (seen.lock().len() >= count).then_some(())).await;
-        let seen = seen.lock().clone();
-        assert_eq!(seen.len(), count, "{queue}: {:?}", bodies(&seen));
-        seen
+        Reader { _consumer: consumer.await.unwrap(), queue: queue.to_owned(), seen }
     }
 
     /// Waits for a loop with this body that was rejected.

@@ -1,0 +1,175 @@
+//! What an application calls: schedule a job, act on it, look at it.
+
+use std::sync::Arc;
+
+use crate::config::Redis;
+use crate::job::{Action, Due, JobId, Verdict};
+use crate::request::{Act, Attempt, Schedule};
+use crate::retry;
+use crate::store::batch::RequestRef;
+use crate::store::error::{Class, StoreError};
+use crate::store::list::{Page, Query};
+use crate::store::read::{Counts, StoredJob};
+use crate::store::schedule::Answer;
+use crate::store::{Store, Unobserved};
+
+/// A namespace of jobs in one Redis. Cheap to clone; every method may be called by any task.
+///
+/// Each call is one atomic script in Redis, behind the durability of [`Redis::durability`]. A call
+/// that fails may have been carried out: its answer can be lost on the way. Send the same
+/// [`Schedule`] or [`Act`] again then; the engine knows a repeated call and answers as before.
+///
+/// Every action answers [`Verdict::Fired`] where it came too late.
+#[derive(Clone)]
+pub struct Client {
+    store: Arc<Store>,
+    retry_ms: Arc<[u64]>,
+}
+
+impl Client {
+    /// Opens the namespace of `config`, and makes it where it is new. `brokers` are the names under
+    /// which this program schedules jobs: the `[brokers.NAME]` of the instances that deliver them.
+    ///
+    /// # Errors
+    /// [`Class::Settings`] where Redis cannot give the durability, may evict jobs, is a replica, or
+    /// where the namespace has another number of buckets or a newer layout. Any other class where
+    /// Redis does not answer.
+    pub async fn connect(config: &Redis, brokers: &[&str]) -> Result<Client, StoreError> {
+        let brokers: Vec<String> = brokers.iter().map(|broker| (*broker).to_owned()).collect();
+        let store = Store::open(config, &brokers, Arc::new(Unobserved)).await?;
+        Ok(Client { store: Arc::new(store), retry_ms: retry::DEFAULT_MS.into() })
+    }
+
+    /// The waits, ms, between the attempts of jobs that bring none. [`fail`](Client::fail) counts by
+    /// them; give the `delivery.retry` of the instances. Default: 2m, 10m, 10m, 1h, 2h, 6h, 15h.
+    #[must_use]
+    pub fn default_retry(mut self, waits_ms: &[u64]) -> Self {
+        self.retry_ms = waits_ms.into();
+        self
+    }
+
+    /// Stores a job, durably by the time this returns. Answers `Added`; or, where the id exists, by
+    /// the [`conflict`](Schedule::conflict) of the schedule: `Replaced`, `Kept` or `Conflict`;
+    /// `Duplicate` where the same job is there.
+    ///
+    /// # Errors
+    /// [`Class::Other`] where nobody ever joined the namespace for the job's broker: no instance
+    /// would deliver the job. [`Class::Oom`] where Redis is full. Else as [`connect`](Client::connect).
+    pub async fn schedule(&self, schedule: &Schedule) -> Result<Answer, StoreError> {
+        self.refuse_unknown_broker(&schedule.job.broker).await?;
+        self.apply(RequestRef::Schedule(schedule)).await
+    }
+
+    /// Cancels a job. `Cancelled`: it will not be delivered. `CancelledAfterAttempt`: it ends, and an
+    /// earlier attempt may have arrived. `InFlight`: it ends, and the attempt that is out may still
+    /// arrive. `NotFound`: it is not here, which does not prove that it was not delivered.
+    ///
+    /// # Errors
+    /// As [`act`](Client::act).
+    pub async fn cancel(&self, id: &JobId) -> Result<Verdict, StoreError> {
+        self.act(&Act::new(Action::Cancel, id.clone())).await
+    }
+
+    /// Gives a job another due time: `Rescheduled`; `InFlight` while an attempt is out, `Dead` where
+    /// only [`requeue`](Client::requeue) helps, or `NotFound`: nothing changed.
+    ///
+    /// # Errors
+    /// As [`act`](Client::act).
+    pub async fn reschedule(&self, id: &JobId, due: Due) -> Result<Verdict, StoreError> {
+        self.act(&Act { due: Some(due), ..Act::new(Action::Reschedule, id.clone()) }).await
+    }
+
+    /// Makes a job due now: `Firing`; `InFlight`, `Dead` or `NotFound` as in
+    /// [`reschedule`](Client::reschedule).
+    ///
+    /// # Errors
+    /// As [`act`](Client::act).
+    pub async fn fire(&self, id: &JobId) -> Result<Verdict, StoreError> {
+        self.act(&Act::new(Action::Fire, id.clone())).await
+    }
+
+    /// Tells that the consumer has done the job ([`Confirm::Consumer`](crate::job::Confirm)):
+    /// `Finished`; `Stale` where `attempt` is not the one that is out (`None`: whichever is);
+    /// `NotFound` where the job was never attempted.
+    ///
+    /// # Errors
+    /// As [`act`](Client::act).
+    pub async fn finish(&self, id: &JobId, attempt: Option<Attempt>) -> Result<Verdict, StoreError> {
+        self.act(&Act::new(Action::Finish, id.clone()).of(attempt)).await
+    }
+
+    /// Tells that the consumer could not do the job: `Failed`, and the job waits for its next
+    /// attempt; `Dead` where that was the last one; `Waiting` where no attempt is out; `Stale` and
+    /// `NotFound` as in [`finish`](Client::finish).
+    ///
+    /// # Errors
+    /// As [`act`](Client::act).
+    pub async fn fail(&self, id: &JobId, attempt: Option<Attempt>) -> Result<Verdict, StoreError> {
+        self.act(&Act::new(Action::Fail, id.clone()).of(attempt)).await
+    }
+
+    /// Takes a dead job from the dead letters and makes it due now: `Requeued`; `Waiting` where it is
+    /// not dead, or `NotFound`.
+    ///
+    /// # Errors
+    /// As [`act`](Client::act).
+    pub async fn requeue(&self, id: &JobId) -> Result<Verdict, StoreError> {
+        self.act(&Act::new(Action::Requeue, id.clone())).await
+    }
+
+    /// Carries out an action. Keep the [`Act`] to repeat a call whose answer was lost.
+    ///
+    /// # Errors
+    /// [`Class::Script`] where what is stored of the job cannot be read: nothing changed. Any other
+    /// class where Redis did not answer or did not take the call.
+    pub async fn act(&self, act: &Act) -> Result<Verdict, StoreError> {
+        Ok(self.apply(RequestRef::Act(act)).await?.verdict)
+    }
+
+    /// Looks a job up, with its body. `None` where the namespace has no such job.
+    ///
+    /// # Errors
+    /// As [`act`](Client::act).
+    pub async fn get(&self, id: &JobId) -> Result<Option<StoredJob>, StoreError> {
+        self.store.find(id).await
+    }
+
+    /// Lists jobs by due time, then by id, without their bodies. [`Page::next`] leads on.
+    ///
+    /// # Errors
+    /// Where Redis does not answer.
+    pub async fn list(&self, query: &Query) -> Result<Page, StoreError> {
+        self.store.list(query).await
+    }
+
+    /// Counts the jobs of the namespace, by state and by broker.
+    ///
+    /// # Errors
+    /// Where Redis does not answer.
+    pub async fn stats(&self) -> Result<Counts, StoreError> {
+        self.store.counts(&[]).await
+    }
+
+    /// Applies one request, and wakes the instances that deliver the job sooner than they expect.
+    async fn apply(&self, request: RequestRef<'_>) -> Result<Answer, StoreError> {
+        let applied = self.store.apply(&[request], &self.retry_ms).await;
+        // A wake-up that is lost makes no job late by more than the poll of each bucket.
+        let _ = self.store.wake_others(&applied.wake_ups).await;
+        let none = || Err(StoreError::new(Class::Other, "redis: a request has no answer"));
+        applied.answers.into_iter().next().unwrap_or_else(none)
+    }
+
+    async fn refuse_unknown_broker(&self, broker: &str) -> Result<(), StoreError> {
+        let is_known = || self.store.brokers().iter().any(|known| known == broker);
+        if is_known() {
+            return Ok(());
+        }
+        self.store.rejoin().await?;
+        if is_known() {
+            return Ok(());
+        }
+        let known = self.store.brokers().join(", ");
+        Err(StoreError::new(Class::Other, format!("no instance of this namespace delivers to a broker `{broker}`; known: {known}"))
+            .hint("name the broker as `[brokers.NAME]` of the instances does, or pass its name to Client::connect"))
+    }
+}

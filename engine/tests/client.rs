@@ -1,0 +1,121 @@
+//! The client on a private Redis: the examples, every verdict, and calls that are repeated.
+#![allow(clippy::unwrap_used, missing_docs, reason = "tests")]
+
+#[path = "../examples/look_and_fire.rs"]
+mod look_and_fire;
+#[path = "../examples/schedule_and_cancel.rs"]
+mod schedule_and_cancel;
+
+use dwell_engine::{Act, Action, Client, Conflict, Destination, Due, ErrorKind, Job, JobId, Place, Query, Redis, Schedule, Verdict};
+use dwell_testkit::servers::{RedisOptions, RedisServer};
+
+/// Not within the life of a test.
+const FAR: Due = Due::At(4_000_000_000_000);
+
+struct Fixture {
+    _server: RedisServer,
+    config: Redis,
+    client: Client,
+}
+
+impl Fixture {
+    async fn new() -> Fixture {
+        let server = RedisServer::start(RedisOptions::default()).await.unwrap();
+        let config = Redis::new(server.url());
+        let client = Client::connect(&config, &["main"]).await.unwrap();
+        Fixture { _server: server, config, client }
+    }
+}
+
+fn job(body: &'static str) -> Job {
+    Job::new("main", Destination::new("orders.close"), body)
+}
+
+fn id(text: &str) -> JobId {
+    text.parse().unwrap()
+}
+
+#[tokio::test]
+async fn the_examples_run() {
+    let server = RedisServer::start(RedisOptions::default()).await.unwrap();
+    assert_eq!(schedule_and_cancel::run(&server.url()).await.unwrap(), Verdict::Cancelled);
+    let page = look_and_fire::run(&server.url()).await.unwrap();
+    let ids: Vec<&str> = page.jobs.iter().map(|job| job.id.as_str()).collect();
+    assert_eq!(ids, ["order-17", "order-18"], "what was fired is due first");
+}
+
+#[tokio::test]
+async fn a_job_is_stored_as_it_was_given_and_answers_each_action() {
+    let fixture = Fixture::new().await;
+    let client = &fixture.client;
+    let schedule = Schedule::new(job("17"), FAR).id(id("order"));
+    let answer = client.schedule(&schedule).await.unwrap();
+    assert_eq!((answer.verdict, answer.due_ms), (Verdict::Added, Some(4_000_000_000_000)));
+    let found = client.get(&id("order")).await.unwrap().unwrap();
+    assert_eq!((found.job(), found.place, found.attempts(), found.last_error()), (&schedule.job, Place::Scheduled, 0, ""));
+    assert_eq!(client.reschedule(&id("order"), Due::At(4_000_000_000_001)).await.unwrap(), Verdict::Rescheduled);
+    assert_eq!(client.get(&id("order")).await.unwrap().unwrap().due_ms(), 4_000_000_000_001);
+    assert_eq!(client.requeue(&id("order")).await.unwrap(), Verdict::Waiting);
+    assert_eq!(client.finish(&id("order"), None).await.unwrap(), Verdict::NotFound, "it was never attempted");
+    assert_eq!(client.fail(&id("order"), None).await.unwrap(), Verdict::NotFound);
+    assert_eq!(client.stats().await.unwrap().brokers, [("main".to_owned(), 1)]);
+    assert_eq!(client.cancel(&id("order")).await.unwrap(), Verdict::Cancelled);
+    assert!(client.get(&id("order")).await.unwrap().is_none());
+    for verdict in [client.cancel(&id("nobody")).await, client.fire(&id("nobody")).await, client.requeue(&id("nobody")).await] {
+        assert_eq!(verdict.unwrap(), Verdict::NotFound);
+    }
+}
+
+#[tokio::test]
+async fn a_repeated_call_changes_nothing_and_another_follows_the_rule_for_conflicts() {
+    let fixture = Fixture::new().await;
+    let client = &fixture.client;
+    let first = Schedule::new(job("first"), FAR).id(id("order"));
+    for _ in 0..2 {
+        assert_eq!(client.schedule(&first).await.unwrap().verdict, Verdict::Added, "the answer of the first call");
+    }
+    let kept = Schedule::new(job("second"), FAR).id(id("order")).on_conflict(Conflict::Keep);
+    assert_eq!(client.schedule(&kept).await.unwrap().verdict, Verdict::Kept);
+    let refused = Schedule::new(job("second"), FAR).id(id("order")).on_conflict(Conflict::Reject);
+    assert_eq!(client.schedule(&refused).await.unwrap().verdict, Verdict::Conflict);
+    let replaced = Schedule::new(job("second"), FAR).id(id("order"));
+    assert_eq!(client.schedule(&replaced).await.unwrap().verdict, Verdict::Replaced);
+    let cancel = Act::new(Action::Cancel, id("order"));
+    for _ in 0..2 {
+        assert_eq!(client.act(&cancel).await.unwrap(), Verdict::Cancelled);
+    }
+    assert_eq!(client.cancel(&id("order")).await.unwrap(), Verdict::NotFound, "another call");
+}
+
+#[tokio::test]
+async fn pages_lead_from_one_to_the_next() {
+    let fixture = Fixture::new().await;
+    let client = &fixture.client;
+    for number in 0..5 {
+        client.schedule(&Schedule::new(job("x"), FAR).id(id(&format!("order-{number}")))).await.unwrap();
+    }
+    let mut query = Query { limit: 2, ..Query::new(Place::Scheduled) };
+    let mut found = Vec::new();
+    loop {
+        let page = client.list(&query).await.unwrap();
+        found.extend(page.jobs.into_iter().map(|job| job.id.to_string()));
+        query.after = page.next;
+        if query.after.is_none() {
+            break;
+        }
+    }
+    assert_eq!(found, ["order-0", "order-1", "order-2", "order-3", "order-4"]);
+}
+
+#[tokio::test]
+async fn a_job_that_nobody_would_deliver_is_refused_until_somebody_does() {
+    let Fixture { client, config, _server } = Fixture::new().await;
+    let schedule = Schedule::new(Job::new("other", Destination::new("x"), ""), FAR);
+    let error = client.schedule(&schedule).await.unwrap_err();
+    assert_eq!(error.class, ErrorKind::Other);
+    assert!(error.message.contains("`other`; known: main") && !error.hint.is_empty(), "{error}");
+    Client::connect(&config, &["other"]).await.unwrap();
+    assert_eq!(client.schedule(&schedule).await.unwrap().verdict, Verdict::Added);
+    let away = Client::connect(&Redis::new("redis://:secret@127.0.0.1:1"), &[]).await.err().unwrap();
+    assert!(away.class == ErrorKind::Io && !away.message.contains("secret"), "{away}");
+}
