@@ -25,7 +25,7 @@ pub enum Store {
 
 /// The environment or its traffic failed.
 #[derive(Debug, thiserror::Error)]
-#[allow(missing_docs, reason = "what the parts of a environment say")]
+#[allow(missing_docs, reason = "what the parts of an environment say")]
 pub enum Failure {
     #[error(transparent)]
     Server(#[from] ServerError),

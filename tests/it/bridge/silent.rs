@@ -13,7 +13,7 @@ const SILENT: Fault = Fault::Silent { landed: true };
 /// Far less than a publication waits for its confirm here, and far more than anything else takes.
 const SOON: Duration = Duration::from_secs(8);
 
-/// A env whose Redis holds these jobs, overdue, before it delivers.
+/// An environment whose Redis holds these overdue jobs before it delivers.
 async fn overdue(set: &[(&str, &str)], jobs: impl IntoIterator<Item = dwell_connectors::Message>) -> Environment {
     let mut env = Environment::idle(Default::default(), set).await;
     jobs.into_iter().for_each(|job| env.send(job));

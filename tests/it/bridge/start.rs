@@ -16,7 +16,7 @@ use crate::support::{DEADLINE, wait_until};
 
 const TOPICS: [&str; 5] = ["delay.in", "delay.rejected", "delay.dead", "orders.a", "replies"];
 
-/// A env, and a second broker `far` with an ingest of its own, which is away.
+/// An environment, and an unreachable second broker `far` with an ingest of its own.
 async fn with_far(topics: &[&str]) -> (Environment, Broker) {
     let mut env = Environment::idle(RedisOptions::default(), &[]).await;
     let far = Broker::with_topics(topics.iter().copied());

@@ -11,7 +11,7 @@ use super::load::Producer;
 use crate::support::{jetstream, wait_within};
 
 const SETTINGS: &str = "delivery.publish_timeout = \"3s\"\ndelivery.retry = [\"200ms\", \"1h\"]";
-/// What only moves where Redis or Dwell is in a state that other tests make, or by a interface that
+/// What only moves where Redis or Dwell is in a state that other tests make, or by an interface that
 /// this one does not open.
 const ELSEWHERE: [&str; 25] = [
     // Five crashes in a row; an attempt that is out when it is cancelled, or fails: `tests/it`.
