@@ -60,6 +60,7 @@ impl Urls {
 }
 
 /// The text with `%40` and the like as what they stand for.
+#[cfg(feature = "nats")]
 pub(crate) fn decoded(text: &str) -> Secret {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
