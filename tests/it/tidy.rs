@@ -107,3 +107,24 @@ fn every_image_is_pinned() {
     }
     assert!(count >= 9, "{count} images were found");
 }
+
+/// Packages point one way: the engine knows no broker, connectors no Redis, and nothing that ships
+/// needs the laboratory.
+#[test]
+fn packages_name_only_what_is_beneath_them() {
+    let allowed: [(&str, &[&str]); 4] =
+        [("core", &[]), ("engine", &["dwell-core"]), ("connectors", &["dwell-core"]), (".", &["dwell-connectors", "dwell-engine"])];
+    for (folder, beneath) in allowed {
+        let manifest = toml(&format!("{folder}/Cargo.toml"));
+        let names = manifest["dependencies"].as_table().unwrap().keys();
+        let ours: Vec<&String> = names.filter(|name| name.starts_with("dwell")).collect();
+        assert_eq!(ours, beneath, "{folder}/Cargo.toml");
+        let has = |name: &str| manifest["dependencies"].get(name).is_some();
+        assert_eq!(has("redis"), folder == "engine", "{folder}/Cargo.toml names redis");
+        assert_eq!(
+            has("lapin") || has("rdkafka") || has("async-nats"),
+            folder == "connectors",
+            "{folder}/Cargo.toml names a broker's client"
+        );
+    }
+}
