@@ -1,4 +1,5 @@
-//! Wakes a task at an instant. Tokio's timer counts in whole ms and comes up to two of them late; a timer of the kernel does not.
+//! A timer that wakes a task at an instant. Tokio's timer has a resolution of 1 ms and is up to 2
+//! ms late; the kernel's timer is exact.
 
 use std::time::Duration;
 
@@ -7,10 +8,11 @@ use kernel::Timer;
 
 use crate::clock::{self, Instant};
 
-/// Instants are rounded up to as much after the first: what is due within it wakes once.
+/// Instants are rounded up to a multiple of this after the first: jobs due within it share one
+/// wake-up.
 const GRAIN: Duration = Duration::from_micros(250);
 
-/// A timer of one task.
+/// The timer of one task.
 pub struct Alarm {
     base: Instant,
     #[cfg(target_os = "linux")]
@@ -18,7 +20,8 @@ pub struct Alarm {
 }
 
 impl Default for Alarm {
-    /// Without a timer of the kernel (no file left, another system) it is tokio's.
+    /// Falls back to tokio's timer where the kernel's is not available (no file descriptor left,
+    /// another system).
     fn default() -> Self {
         Alarm {
             base: clock::now(),
@@ -36,7 +39,7 @@ impl Alarm {
         if let Some(timer) = &mut self.timer {
             match timer.until(at).await {
                 Ok(()) => return,
-                Err(error) => tracing::warn!(%error, "the system's timer failed, jobs may be up to 2 ms later from now on"),
+                Err(error) => tracing::warn!(%error, "the kernel timer failed, from now on jobs may be up to 2 ms late"),
             }
             self.timer = None;
         }
@@ -46,7 +49,7 @@ impl Alarm {
 
 fn rounded_up(span: Duration) -> Duration {
     let grains = span.as_nanos().div_ceil(GRAIN.as_nanos());
-    // What does not fit is later than anybody waits.
+    // An overflow is later than anybody waits.
     u64::try_from(grains * GRAIN.as_nanos()).map_or(span, Duration::from_nanos)
 }
 
@@ -64,14 +67,15 @@ mod kernel {
     /// A `timerfd` on the monotonic clock.
     pub(super) struct Timer {
         fd: AsyncFd<OwnedFd>,
-        /// What it is set to.
+        /// The instant that the timer is set to.
         at: Option<Instant>,
     }
 
     impl Timer {
         pub(super) fn new() -> io::Result<Self> {
             let fd = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)?;
-            // What takes its place is unsafe: it leaves to the caller that the descriptor stays the same one. This one is owned, so it does.
+            // The replacement is unsafe: its caller must keep the descriptor the same. This
+            // descriptor is owned, so it stays the same.
             #[allow(deprecated, reason = "see above")]
             let fd = AsyncFd::with_interest(fd, Interest::READABLE)?;
             Ok(Timer { fd, at: None })
@@ -90,7 +94,8 @@ mod kernel {
                     self.at = Some(at);
                 }
                 let mut ready = self.fd.readable().await?;
-                // It may be of an instant before: then there is nothing to read, and the timer is still set.
+                // The readiness may be of an earlier instant. Then the read fails and the timer is
+                // still set.
                 if let Ok(read) = ready.try_io(|fd| Ok(rustix::io::read(fd.get_ref(), &mut [0; 8])?)) {
                     read?;
                     self.at = None;
@@ -112,7 +117,7 @@ mod tests {
             let at = clock::now() + Duration::from_micros(us);
             alarm.until(at).await;
             assert!(clock::now() >= at);
-            // Given up before its time; what it would have woken for is forgotten.
+            // A wait that is dropped before its time leaves no wake-up behind.
             let given_up = clock::timeout(Duration::from_millis(2), alarm.until(at + Duration::from_secs(60))).await;
             assert!(given_up.is_none());
         }

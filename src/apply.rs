@@ -1,5 +1,5 @@
-//! The one way of a request that was read, by whichever door it came in (a message, a command, HTTP): to the store, sent again where no answer
-//! came, and whom to wake.
+//! Applies requests to the store, wherever they came from (a message, a command, HTTP): repeats
+//! them until the store answers, and wakes the dispatchers.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -17,36 +17,37 @@ use crate::store::schedule::{Answer, WakeUp};
 use crate::telemetry::Metrics;
 use crate::telemetry::trace::Traces;
 
-mod together;
+mod batcher;
 
-pub use together::Together;
+pub use batcher::CallBatcher;
 
-/// How long a door waits for a store that does not answer.
-pub trait Patience: Send {
-    /// Waits before the request is sent again; false where it is given up, and the error is the answer.
-    fn again(&mut self, error: &StoreError) -> impl Future<Output = bool> + Send;
+/// Decides how long to retry requests that the store does not answer.
+pub trait RetryPolicy: Send {
+    /// Waits before the next try. False gives up: the error is the answer.
+    fn wait(&mut self, error: &StoreError) -> impl Future<Output = bool> + Send;
 
-    /// Whether the request in this place is to be sent again. One whose caller went away is not: the caller may have asked for something else since.
+    /// Whether to repeat the request at this index. A request whose caller went away is not
+    /// repeated: the caller may have sent another one since.
     fn is_wanted(&self, _place: usize) -> bool {
         true
     }
 }
 
-/// The patience of a person: a few tries, and none where trying again would not help.
+/// A bounded retry for calls of people: a retry tries, and only for errors that may pass.
 #[derive(Debug)]
-pub struct Few {
+pub struct BoundedRetry {
     left: u32,
     backoff: Backoff,
 }
 
-impl Default for Few {
+impl Default for BoundedRetry {
     fn default() -> Self {
-        Few { left: 3, backoff: Backoff::new(Duration::from_millis(100), Duration::from_secs(1)) }
+        BoundedRetry { left: 3, backoff: Backoff::new(Duration::from_millis(100), Duration::from_secs(1)) }
     }
 }
 
-impl Patience for Few {
-    async fn again(&mut self, error: &StoreError) -> bool {
+impl RetryPolicy for BoundedRetry {
+    async fn wait(&mut self, error: &StoreError) -> bool {
         if self.left == 0 || !matches!(error.class, Class::Io | Class::Timeout | Class::Readonly | Class::Moved | Class::Unserved) {
             return false;
         }
@@ -56,35 +57,36 @@ impl Patience for Few {
     }
 }
 
-/// Requests on their way to the store, and what is answered so far.
-pub struct Sent<'a> {
+/// A batch of requests and their answers so far.
+pub struct RequestBatch<'a> {
     requests: &'a mut [Request],
     answers: Vec<Result<Answer, StoreError>>,
-    /// Places of those that are to be sent.
+    /// Indexes of the requests to send.
     open: Vec<usize>,
 }
 
-impl<'a> Sent<'a> {
-    /// None of them was sent yet.
+impl<'a> RequestBatch<'a> {
+    /// A batch of which nothing is sent yet.
     #[must_use]
     pub fn new(requests: &'a mut [Request]) -> Self {
         let unsent = || Err(StoreError::new(Class::Other, "redis: a request was not sent"));
-        Sent { answers: requests.iter().map(|_| unsent()).collect(), open: (0..requests.len()).collect(), requests }
+        RequestBatch { answers: requests.iter().map(|_| unsent()).collect(), open: (0..requests.len()).collect(), requests }
     }
 
-    /// Sends those that have no answer yet, in their order; the buckets whose readers must wake earlier than they think.
+    /// Sends the requests without an answer, in their order. Returns the wake-ups of buckets with a
+    /// new earliest job.
     pub async fn send(&mut self, store: &Store, default_retry_ms: &[u64]) -> Vec<WakeUp> {
-        let (mut sending, mut all_heads) = (std::mem::take(&mut self.open), Vec::new());
+        let (mut sending, mut all_wake_ups) = (std::mem::take(&mut self.open), Vec::new());
         while !sending.is_empty() {
             let asked: Vec<RequestRef<'_>> = sending.iter().map(|at| (&self.requests[*at]).into()).collect();
             let Applied { answers, wake_ups } = store.apply(&asked, default_retry_ms).await;
-            all_heads.extend(wake_ups);
+            all_wake_ups.extend(wake_ups);
             for (at, answer) in std::mem::take(&mut sending).into_iter().zip(answers) {
                 match &answer {
                     Ok(Answer { verdict: Verdict::Duplicate, .. }) if self.requests[at].take_another_id() => sending.push(at),
-                    // What cannot be read would fail again.
+                    // An unreadable job fails again.
                     Err(error) if !error.is_unreadable() => {
-                        // It may have been applied, and must not be applied again.
+                        // The request may have been applied, and must not be applied twice.
                         self.requests[at].origin_mut().check = true;
                         self.open.push(at);
                     }
@@ -94,58 +96,60 @@ impl<'a> Sent<'a> {
             }
         }
         self.open.sort_unstable();
-        all_heads
+        all_wake_ups
     }
 
-    /// Sends no others again.
+    /// Drops the requests that are not wanted from the next try.
     fn keep(&mut self, is_wanted: impl Fn(usize) -> bool) {
         self.open.retain(|at| is_wanted(*at));
     }
 
-    /// Why some are to be sent again; `None` where each has its answer.
+    /// The error that makes another try necessary; `None` where each request has its answer.
     #[must_use]
     pub fn failed(&self) -> Option<&StoreError> {
         self.open.first().and_then(|at| self.answers[*at].as_ref().err())
     }
 
-    /// One a request, in their order. One that is unreadable is of that request alone; any other error may have been applied or not.
+    /// An answer for each request, in their order. An unreadable job is an error of that request
+    /// alone; after any other error the request may have been applied or not.
     #[must_use]
     pub fn answers(self) -> Vec<Result<Answer, StoreError>> {
         self.answers
     }
 }
 
-/// What a running instance applies requests with.
+/// What a running instance needs to apply requests.
 #[derive(Clone)]
 pub struct Apply {
     /// The store.
     pub store: Arc<Store>,
-    /// Whom to wake for wake-ups.
+    /// Sends the wake-ups.
     pub wake_ups: WakeUps,
-    /// Counts.
+    /// The metrics to count in.
     pub metrics: Metrics,
-    /// Spans.
+    /// Where spans go.
     pub traces: Traces,
     /// `delivery.retry`, ms.
     pub retry_ms: Vec<u64>,
-    /// Calls that arrive together.
-    pub together: Together,
+    /// Batches calls that arrive at the same time.
+    pub batcher: CallBatcher,
 }
 
 impl Apply {
-    /// Applies requests, those for one id in their order, behind one pass of the durability gate; counts them, and wakes who must publish. Each
-    /// has its own answer, as of [`Sent::answers`]: patience is for all of them.
-    pub async fn all(&self, requests: &mut [Request], patience: &mut impl Patience) -> Vec<Result<Answer, StoreError>> {
-        let mut sent = Sent::new(requests);
+    /// Applies requests, those for one id in their order, with one pass of the durability gate;
+    /// counts them, and wakes the dispatchers. Each has its own answer, as in
+    /// [`RequestBatch::answers`]; the retry policy covers all of them.
+    pub async fn all(&self, requests: &mut [Request], retry: &mut impl RetryPolicy) -> Vec<Result<Answer, StoreError>> {
+        let mut batch = RequestBatch::new(requests);
         loop {
-            let wake_ups = sent.send(&self.store, &self.retry_ms).await;
+            let wake_ups = batch.send(&self.store, &self.retry_ms).await;
             self.wake_ups.wake(wake_ups).await;
-            match sent.failed() {
-                Some(error) if patience.again(error).await => sent.keep(|at| patience.is_wanted(at)),
+            match batch.failed() {
+                Some(error) if retry.wait(error).await => batch.keep(|at| retry.is_wanted(at)),
                 _ => break,
             }
         }
-        let answers = sent.answers();
+        let answers = batch.answers();
         for (request, answer) in requests.iter().zip(&answers) {
             if let (Request::Act(Act { action: Action::Cancel, .. }), Ok(answer)) = (request, answer) {
                 self.metrics.cancelled(answer.verdict);
@@ -154,16 +158,17 @@ impl Apply {
         answers
     }
 
-    /// Applies a request together with those that arrive at the same time, with the patience of a person.
+    /// Applies a request in one batch with those that arrive at the same time, with a bounded
+    /// retry.
     ///
     /// # Errors
-    /// The last of the store: it may have been applied or not.
+    /// The last error of the store: the request may have been applied or not.
     pub async fn one(&self, request: Request) -> Result<Answer, StoreError> {
-        let answer = self.together.join(request);
-        // Who asked may go away; who came with them does not.
+        let answer = self.batcher.add(request);
+        // The caller may go away; the other callers of the batch do not.
         let apply = self.clone();
         tokio::spawn(async move {
-            if let Some(mut group) = apply.together.leave().await {
+            if let Some(mut group) = apply.batcher.next_batch().await {
                 let answers = apply.all(&mut group.requests, &mut group.callers).await;
                 group.callers.answer(answers);
             }

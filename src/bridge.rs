@@ -1,6 +1,8 @@
-//! All agents together: opened, running, drained. `dwell run` is this and signals; the demo and the tests run it in their own process.
+//! Starts all agents, runs them, and drains them. `dwell run` adds signals and HTTP; the demo and
+//! the tests run it in their own process.
 //!
-//! - `open`: the store, the links and the ingests, each opened for the first time; `needed`: the destinations that must be there; `wait`: what is away.
+//! - `open` opens the store, the publishers and the ingests for the first time; `needed` checks
+//!   that destinations exist; `wait` waits for servers that are away.
 
 mod needed;
 mod open;
@@ -15,13 +17,13 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::apply::{Apply, Together};
+use crate::apply::{Apply, CallBatcher};
 use crate::clock;
 use crate::config::Settings;
 use crate::dispatch::{self, Dispatch};
 use crate::fleet::{self, Fleet, WakeUps};
-use crate::http::Readiness;
 use crate::publisher::Publisher;
+use crate::readiness::Readiness;
 use crate::rescue::Rescue;
 use crate::store::Store;
 use crate::store::error::{Class, StoreError};
@@ -29,8 +31,8 @@ use crate::sweep::Sweep;
 use crate::telemetry::Metrics;
 use crate::telemetry::trace::Traces;
 pub use needed::{Needed, needed, nothing_takes};
-use open::{Link, ingests, links, open_store};
-use wait::Wait;
+use open::{BrokerPublisher, ingests, open_store, publishers};
+use wait::StartWait;
 
 /// What this instance does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,26 +43,26 @@ pub struct Roles {
     pub dispatch: bool,
 }
 
-/// Why it did not start.
+/// Why the start failed.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("{message}")]
 pub struct StartError {
-    /// What follows from it.
+    /// What kind of failure it is.
     pub cause: Cause,
     /// What failed, and where.
     pub message: String,
-    /// What a person can do.
+    /// What to do about it.
     pub hint: String,
 }
 
-/// What keeps it from starting.
+/// The kinds of failures at start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cause {
-    /// The settings can never work with these servers: 78, at once.
+    /// The settings can never work with these servers: exit code 78, at once.
     Settings,
-    /// A server refuses us, or lacks what the settings name: 69, at once.
+    /// A server refuses access, or does not have what the settings name: exit code 69, at once.
     Refused,
-    /// A server cannot be reached, or does not serve for now: it is waited for. 69 at the end of the patience.
+    /// A server cannot be reached or is not ready: wait. Exit code 69 when the wait is over.
     Unreachable,
 }
 
@@ -91,10 +93,10 @@ impl From<ConnectorError> for StartError {
 /// Why the agents cannot go on.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum Failure {
-    /// An agent ended that never should: the process had better end and be started again.
+    /// An agent ended that never should: end the process and start it again.
     #[error("{0}")]
     Agent(String),
-    /// What was waited for is there and cannot be worked with, or the patience is over.
+    /// A server that the start waited for refuses access, or the wait is over.
     #[error(transparent)]
     Start(#[from] StartError),
 }
@@ -108,26 +110,27 @@ impl From<Failure> for StartError {
     }
 }
 
-/// How an agent ended: its name, or what kept it from its start.
-type Ended = Result<&'static str, StartError>;
+/// How an agent ended: its name, or why it did not start.
+type AgentEnd = Result<&'static str, StartError>;
 
 /// The running agents.
 pub struct Bridge {
-    /// By this name the others of the namespace know it.
+    /// The name of this instance in the namespace.
     instance: String,
     apply: Apply,
     store: Arc<Store>,
-    /// Ingests and dispatchers: what is drained.
-    workers: JoinSet<Ended>,
-    /// What the workers lean on until they have ended.
-    helpers: JoinSet<Ended>,
+    /// Ingests and dispatchers: they are drained.
+    workers: JoinSet<AgentEnd>,
+    /// Agents that the workers need until they have ended.
+    helpers: JoinSet<AgentEnd>,
     stop: CancellationToken,
     give_up: CancellationToken,
     helpers_stop: CancellationToken,
 }
 
 impl Bridge {
-    /// Starts the agents, and waits until each has opened what it works with. Whatever cannot be reached ends the start.
+    /// Starts the agents, and waits until each has opened its connections. A server that cannot be
+    /// reached ends the start.
     pub async fn start(
         settings: &Settings,
         roles: Roles,
@@ -142,9 +145,10 @@ impl Bridge {
         }
     }
 
-    /// Starts the agents once the store is there. What the settings name on a broker is found or made (`declare`) before anything of it is read or
-    /// published. A server that cannot be reached is waited for, up to `patience` where there is one, while the agents of the others work; whatever else
-    /// is wrong with it, and the end of the patience, ends the start, or comes from [`Bridge::failed`] later.
+    /// Starts the agents once the store is reached. Each broker's destinations are checked or
+    /// declared before anything is read from it or published to it. A server that cannot be reached
+    /// is waited for, up to `patience` if given, while the other agents work. Every other error,
+    /// and the end of the wait, ends the start, or comes from [`Bridge::failed`] later.
     pub async fn begin(
         settings: &Settings,
         roles: Roles,
@@ -153,37 +157,37 @@ impl Bridge {
         traces: &Traces,
         readiness: &Readiness,
     ) -> Result<Bridge, StartError> {
-        let wait = Wait::new(readiness, patience);
+        let wait = StartWait::new(readiness, patience);
         let (stop, give_up, helpers_stop) = (CancellationToken::new(), CancellationToken::new(), CancellationToken::new());
         let mut helpers = JoinSet::new();
-        // They need no store: what is wrong with them shows while that is away.
-        let links = links(settings, roles, metrics, &wait, &mut helpers, &helpers_stop);
-        let opening = open_store(settings, roles, metrics, &wait);
+        // Publishers need no store: their errors show while the store is away.
+        let opening = publishers(settings, roles, metrics, &wait, &mut helpers, &helpers_stop);
+        let store = open_store(settings, roles, metrics, &wait);
         let store = tokio::select! {
-            store = opening => Arc::new(store?),
+            store = store => Arc::new(store?),
             failure = failed(&mut helpers) => return Err(failure.into()),
         };
         readiness.store_reached();
 
         let instance = format!("{:08x}-{}", rand::random::<u32>(), std::process::id());
         let (fleet_sender, fleet) = watch::channel(Fleet::alone(&fleet::entry(&instance, store.own_brokers())));
-        let (head_senders, mut head_receivers): (HashMap<_, _>, HashMap<_, _>) = links
+        let (head_senders, mut head_receivers): (HashMap<_, _>, HashMap<_, _>) = opening
             .iter()
             .filter(|_| roles.dispatch)
-            .map(|link| {
+            .map(|opened| {
                 let (sender, receiver) = mpsc::unbounded_channel();
-                ((link.name.clone(), sender), (link.name.clone(), receiver))
+                ((opened.name.clone(), sender), (opened.name.clone(), receiver))
             })
             .unzip();
         let wake_ups = WakeUps::new(store.clone(), head_senders, fleet.clone());
-        let publishers: HashMap<String, Publisher> = links.iter().map(|link| (link.name.clone(), link.publisher.clone())).collect();
+        let publishers: HashMap<String, Publisher> = opening.iter().map(|opened| (opened.name.clone(), opened.publisher.clone())).collect();
         let apply = Apply {
             store: store.clone(),
             wake_ups: wake_ups.clone(),
             metrics: metrics.clone(),
             traces: traces.clone(),
             retry_ms: settings.delivery.retry_ms.clone(),
-            together: Together::default(),
+            batcher: CallBatcher::default(),
         };
         let ingests = if roles.ingest { ingests(settings, &publishers, &apply, &wait)? } else { Vec::new() };
 
@@ -192,8 +196,8 @@ impl Bridge {
             let (wait, stop, give_up) = (wait.clone(), bridge.stop.clone(), bridge.give_up.clone());
             bridge.workers.spawn(ingest.run(wait, stop, give_up));
         }
-        for link in links {
-            let Link { name, publisher, reports } = link;
+        for opened in opening {
+            let BrokerPublisher { name, publisher, reports } = opened;
             let Some((wake_ups, broker)) = head_receivers.remove(&name).zip(settings.brokers.get(&name)) else { continue };
             let dead = Some(&settings.delivery.dead).filter(|dead| !dead.is_empty()).map(|dead| publisher.connector().destination(dead));
             let parts = dispatch::Parts {
@@ -238,7 +242,7 @@ impl Bridge {
             return;
         }
         let rescue = Rescue::new(self.store.clone(), settings.delivery.clone(), metrics.clone(), fleet, wake_ups.clone());
-        // What it took over it also settles, before the drain: so it stops with the workers.
+        // The rescue settles what it takes over before the drain, so it stops with the workers.
         let stop = self.stop.clone();
         self.workers.spawn(async move {
             rescue.run(stop).await;
@@ -246,12 +250,12 @@ impl Bridge {
         });
         let (store, stop) = (self.store.clone(), self.stop.clone());
         self.workers.spawn(async move {
-            fleet::beat(store, sender, stop).await;
+            fleet::heartbeat(store, sender, stop).await;
             Ok("the heartbeat")
         });
         let (redis, channel, stop) = (settings.redis.clone(), self.store.keys().wake(), self.helpers_stop.clone());
         self.helpers.spawn(async move {
-            fleet::hear(redis, channel, wake_ups, stop).await;
+            fleet::follow_wake_ups(redis, channel, wake_ups, stop).await;
             Ok("the listener")
         });
     }
@@ -262,19 +266,19 @@ impl Bridge {
         &self.store
     }
 
-    /// What requests are applied with that come by another door than an ingest.
+    /// Applies requests that do not come from an ingest.
     #[must_use]
     pub fn apply(&self) -> &Apply {
         &self.apply
     }
 
-    /// The name of this instance among those of its namespace.
+    /// The name of this instance in the namespace.
     #[must_use]
     pub fn instance(&self) -> &str {
         &self.instance
     }
 
-    /// Waits until the agents cannot go on: why.
+    /// Waits until the agents cannot go on, and returns why.
     pub async fn failed(&mut self) -> Failure {
         tokio::select! {
             failure = failed(&mut self.workers) => failure,
@@ -282,10 +286,11 @@ impl Bridge {
         }
     }
 
-    /// Stops reading and claiming, waits for confirms up to `drain`, gives back what is left, and ends. True where everything was settled.
+    /// Stops reading and claiming, waits for confirms up to `drain`, gives back the rest, and ends.
+    /// True if all agents ended in time.
     pub async fn stop(mut self, drain: Duration) -> bool {
         self.stop.cancel();
-        // The last tenth is for giving back.
+        // The last tenth is for giving jobs back.
         let patience = drain.mul_f64(0.9);
         let mut clean = clock::timeout(patience, drained(&mut self.workers)).await.is_some();
         if !clean {
@@ -298,8 +303,8 @@ impl Bridge {
     }
 }
 
-/// The first of these to end: why.
-async fn failed(tasks: &mut JoinSet<Ended>) -> Failure {
+/// Waits for the first task to end, and returns why.
+async fn failed(tasks: &mut JoinSet<AgentEnd>) -> Failure {
     match tasks.join_next().await {
         Some(Ok(Ok(agent))) => Failure::Agent(format!("{agent} ended by itself")),
         Some(Ok(Err(error))) => Failure::Start(error),
@@ -308,7 +313,7 @@ async fn failed(tasks: &mut JoinSet<Ended>) -> Failure {
     }
 }
 
-async fn drained(tasks: &mut JoinSet<Ended>) {
+async fn drained(tasks: &mut JoinSet<AgentEnd>) {
     while let Some(ended) = tasks.join_next().await {
         match ended {
             Ok(Ok(_)) => {}

@@ -1,4 +1,5 @@
-//! The instances of a namespace: who lives, who reads which bucket first, and how wake-ups reach every reader.
+//! The instances of a namespace: which are alive, which reads which bucket first, and the wake-ups
+//! between them.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,27 +15,30 @@ use crate::store::Store;
 use crate::store::fleet::listen;
 use crate::store::schedule::WakeUp;
 
-/// How often an instance beats. Well under the 10 s after which it counts as silent.
+/// How often an instance sends its heartbeat: well under the 10 s after which it counts as dead.
 const BEAT: Duration = Duration::from_secs(3);
-/// The floor poll of a single instance; a fleet of n polls n times more rarely each, so that Redis sees the same.
+/// The floor poll of a single instance. In a fleet of n, each polls n times more rarely, so that
+/// the load on Redis stays the same.
 const FLOOR_POLL: Duration = Duration::from_millis(250);
-/// A link for wake-ups that stood for so long was a good one: the next is opened at once.
-const STOOD: Duration = Duration::from_secs(10);
+/// A wake-up connection that lasted this long was healthy: the next one opens at once.
+const HEALTHY_AFTER: Duration = Duration::from_secs(10);
 
-/// The living instances as this one sees them, each by its [`entry`].
+/// The living instances, each by its [`entry`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fleet {
     me: Arc<str>,
     living: Vec<String>,
 }
 
-/// How an instance is entered among the living: its name, and the brokers that it delivers to. Names of brokers have neither spaces nor commas.
+/// The entry of an instance: its name, and the brokers that it delivers to. Broker names have
+/// neither spaces nor commas.
 #[must_use]
 pub fn entry(name: &str, brokers: &[String]) -> String {
     format!("{name} {}", brokers.join(","))
 }
 
-/// Whether the instance of this entry delivers to this broker. One of an older version tells its name alone: it may.
+/// Whether the instance of this entry delivers to this broker. An older version gives its name
+/// alone; it may deliver to any broker.
 pub(crate) fn serves(entry: &str, broker: &str) -> bool {
     entry.split_once(' ').is_none_or(|(_, brokers)| brokers.split(',').any(|name| name == broker))
 }
@@ -46,25 +50,26 @@ impl Fleet {
         &self.me
     }
 
-    /// This instance alone.
+    /// A fleet of this instance alone.
     #[must_use]
     pub fn alone(me: &str) -> Self {
         Fleet { me: me.into(), living: vec![me.to_owned()] }
     }
 
-    /// Those that deliver to this broker, and this instance.
+    /// The instances that deliver to this broker, with this one.
     #[must_use]
     pub fn serving(&self, broker: &str) -> Self {
         let living = self.living.iter().filter(|entry| **entry == *self.me || serves(entry, broker));
         Fleet { me: self.me.clone(), living: living.cloned().collect() }
     }
 
-    /// Whether another one delivers to this broker.
+    /// Whether another instance delivers to this broker.
     fn has_others(&self, broker: &str) -> bool {
         self.living.iter().any(|entry| **entry != *self.me && serves(entry, broker))
     }
 
-    /// Per bucket whether this instance reads it first: rendezvous hashing, so that a change of the fleet moves as few buckets as can be.
+    /// By bucket: whether this instance reads it first. Rendezvous hashing, so that a change of the
+    /// fleet moves few buckets.
     #[must_use]
     pub fn preferred(&self, buckets: u16) -> Vec<bool> {
         (0..buckets)
@@ -79,20 +84,20 @@ impl Fleet {
             .collect()
     }
 
-    /// How often each instance does what the fleet as a whole is to do so often.
+    /// The interval of each instance for work that the fleet as a whole does once per `every`.
     #[must_use]
     pub fn shared(&self, every: Duration) -> Duration {
         every.saturating_mul(u32::try_from(self.living.len().max(1)).unwrap_or(u32::MAX))
     }
 
-    /// How long a bucket may go without a look.
+    /// The longest time between two reads of a bucket.
     #[must_use]
     pub fn floor_poll(&self) -> Duration {
         self.shared(FLOOR_POLL)
     }
 }
 
-/// Where wake-ups go: to the dispatchers of this process, and to the other instances.
+/// Sends wake-ups to the dispatchers of this process and to other instances.
 #[derive(Clone)]
 pub struct WakeUps {
     dispatchers: Arc<HashMap<String, mpsc::UnboundedSender<WakeUp>>>,
@@ -101,7 +106,7 @@ pub struct WakeUps {
 }
 
 impl WakeUps {
-    /// For the dispatchers of these brokers.
+    /// Makes wake-ups for the dispatchers of these brokers.
     #[must_use]
     pub fn new(store: Arc<Store>, dispatchers: HashMap<String, mpsc::UnboundedSender<WakeUp>>, fleet: watch::Receiver<Fleet>) -> Self {
         WakeUps { dispatchers: Arc::new(dispatchers), store, fleet }
@@ -115,8 +120,9 @@ impl WakeUps {
         }
     }
 
-    /// Wakes the dispatchers of this process, and the other instances where there are any. For a broker that this process does not deliver to
-    /// there must be: an instance that delivers nothing does not follow who lives.
+    /// Wakes the dispatchers of this process, and the other instances if there are any. For a
+    /// broker that this process does not deliver to, other instances are assumed: an instance
+    /// without dispatchers does not follow the fleet.
     pub async fn wake(&self, wake_ups: Vec<WakeUp>) {
         let foreign: Vec<WakeUp> = {
             let fleet = self.fleet.borrow();
@@ -129,7 +135,8 @@ impl WakeUps {
         wake_ups.into_iter().for_each(|head| self.wake_own(head));
     }
 
-    /// Has the dispatchers of this process read every bucket: wake-ups of which others told may not have been heard.
+    /// Makes the dispatchers of this process read every bucket: wake-ups of other instances may
+    /// have been lost.
     fn wake_all(&self) {
         for broker in self.dispatchers.keys() {
             for bucket in 0..self.store.keys().buckets() {
@@ -139,8 +146,8 @@ impl WakeUps {
     }
 }
 
-/// Beats for this instance and follows who lives, until told to stop; then leaves.
-pub async fn beat(store: Arc<Store>, fleet: watch::Sender<Fleet>, stop: CancellationToken) {
+/// Sends heartbeats and follows the fleet until told to stop, then leaves it.
+pub async fn heartbeat(store: Arc<Store>, fleet: watch::Sender<Fleet>, stop: CancellationToken) {
     let me = fleet.borrow().me.clone();
     loop {
         match store.beat(&me).await {
@@ -148,7 +155,7 @@ pub async fn beat(store: Arc<Store>, fleet: watch::Sender<Fleet>, stop: Cancella
                 fleet.send_if_modified(|fleet| {
                     let changed = fleet.living != living;
                     if changed {
-                        tracing::info!(instances = living.len(), "the fleet changed");
+                        tracing::info!(instances = living.len(), "the number of living instances changed");
                         fleet.living = living;
                     }
                     changed
@@ -162,12 +169,13 @@ pub async fn beat(store: Arc<Store>, fleet: watch::Sender<Fleet>, stop: Cancella
         }
     }
     if let Err(error) = store.leave(&me).await {
-        tracing::debug!(%error, "the others will notice by our silence");
+        tracing::debug!(%error, "could not leave the fleet; this instance counts as alive for 10 s more");
     }
 }
 
-/// Listens for the wake-ups of other instances until told to stop. What was said while nobody listened is made up for by reading every bucket.
-pub async fn hear(settings: Redis, channel: String, wake_ups: WakeUps, stop: CancellationToken) {
+/// Listens for wake-ups of other instances until told to stop. Reads every bucket after each gap in
+/// listening.
+pub async fn follow_wake_ups(settings: Redis, channel: String, wake_ups: WakeUps, stop: CancellationToken) {
     let mut backoff = Backoff::link();
     loop {
         let began = clock::now();
@@ -177,11 +185,11 @@ pub async fn hear(settings: Redis, channel: String, wake_ups: WakeUps, stop: Can
             () = stop.cancelled() => return,
             ended = listen(&settings, &channel, listening, heard) => {
                 if let Err(error) = ended {
-                    tracing::debug!(%error, "not listening for wake-ups, trying again");
+                    tracing::debug!(%error, "the connection for wake-ups failed, trying again");
                 }
             }
         }
-        if clock::now().duration_since(began) > STOOD {
+        if clock::now().duration_since(began) > HEALTHY_AFTER {
             backoff.reset();
         }
         tokio::select! {
@@ -211,7 +219,7 @@ mod tests {
         };
         let (four, three) = (readers(&names), readers(&names[..3]));
         for bucket in 0..64 {
-            assert!(four[bucket] == three[bucket] || four[bucket] == 3, "only the buckets of the one that left may move");
+            assert!(four[bucket] == three[bucket] || four[bucket] == 3, "only the buckets of the instance that left may move");
         }
         assert!((0..4).all(|n| four.iter().filter(|reader| **reader == n).count() >= 6), "{four:?}");
     }
@@ -225,7 +233,7 @@ mod tests {
         let of = |me: &str, broker: &str| Fleet { me: me.into(), living: living.clone() }.serving(broker);
         assert_eq!([of(&one, "main").living, of(&both, "other").living], [vec![older.clone(), one.clone()], vec![both, older.clone()]]);
         let readers = [of(&one, "main").preferred(64), of(&older, "main").preferred(64)];
-        assert!((0..64).all(|bucket| readers[0][bucket] != readers[1][bucket]), "one reads each, whatever the third does");
+        assert!((0..64).all(|bucket| readers[0][bucket] != readers[1][bucket]), "one instance reads each bucket");
         assert_eq!(of(&one, "main").floor_poll(), 2 * FLOOR_POLL);
         assert!(of(&one, "main").has_others("main") && !Fleet::alone(&one).has_others("main"));
     }

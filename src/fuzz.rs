@@ -1,16 +1,16 @@
-//! Doors to parsers that only this package calls, for the package `fuzz`, which feeds them anything.
+//! Entry points to parsers that only this package calls, for the package `fuzz`.
 
 use crate::http::fuzz;
 use crate::request::{Rules, Schedule};
 use crate::store::list;
 
-/// The body of `POST /v1/jobs`; `None` where it is refused.
+/// The body of `POST /v1/jobs`; `None` if it is rejected.
 #[must_use]
 pub fn new_job(body: &[u8], rules: &Rules, now_ms: i64) -> Option<Schedule> {
     fuzz::new_job(body, rules, now_ms)
 }
 
-/// The query of `GET /v1/jobs`, its cursor too; `None` where it is refused.
+/// The query of `GET /v1/jobs` with its cursor; `None` if it is rejected.
 #[must_use]
 pub fn query(text: &str) -> Option<list::Query> {
     fuzz::query(text)

@@ -1,7 +1,9 @@
-//! Reads one ingest: a message becomes a request, the request is stored, only then the message is acknowledged.
+//! Reads one ingest: parses each message, stores the request, and only then acknowledges the
+//! message.
 //!
-//! Batches are applied one after the other, so that requests for one id keep the order of one reader. While Redis or the `rejected` destination is away
-//! the batch is held and tried again. Where Redis stays away for longer than `hold`, all that was read is given back, and nothing is read until it answers:
+//! Batches are applied one after the other, so that requests for one id keep their order. While
+//! Redis or the `rejected` destination is away, the batch is held and tried again. If Redis stays
+//! away for longer than `hold`, all messages are given back, and reading stops until Redis answers:
 //! another instance may reach it.
 
 use std::time::Duration;
@@ -13,31 +15,33 @@ use tokio_util::sync::CancellationToken;
 use crate::apply::Apply;
 use crate::clock;
 use crate::config;
-use crate::http::Readiness;
 use crate::publisher::Publisher;
+use crate::readiness::Readiness;
 use crate::reconnect::Backoff;
 use crate::request::Rules;
 use crate::telemetry::{IngestMetrics, IngestResult, PauseReason, Paused};
 
 mod batch;
-mod cut_off;
-mod held;
+mod hold;
 mod reject;
 mod replies;
 mod returned;
-mod silent;
+mod store_probe;
+mod unresponsive;
 
 use replies::Replier;
-use returned::Returned;
+use returned::ReturnedRejections;
 
-/// The most messages of one batch, and so of one pass through the durability gate, which takes a second where Redis syncs its log once a second.
-const BATCH: usize = 1536;
+/// The most messages of one batch, and so of one pass through the durability gate, which takes a
+/// second if Redis syncs its log once a second.
+const BATCH_MAX: usize = 1536;
 /// The most bytes of memory of one batch, but for a single larger message.
-const BATCH_BYTES: usize = 4 << 20;
-/// The most messages that are read and not stored yet: the batch that is being stored and those behind it.
-const UNSETTLED: usize = 4096;
-/// A link that was there for so long had been opened in earnest.
-const STEADY: Duration = Duration::from_secs(2);
+const BATCH_BYTES_MAX: usize = 4 << 20;
+/// The most messages that are read and not stored: the batch that is being stored and those behind
+/// it.
+const UNSETTLED_MAX: usize = 4096;
+/// A connection that lasted this long resets the backoff.
+const STEADY_AFTER: Duration = Duration::from_secs(2);
 
 /// The agent that reads one ingest.
 pub struct Ingest {
@@ -51,44 +55,45 @@ pub struct Ingest {
     apply: Apply,
     of_ingest: Option<IngestMetrics>,
     readiness: Readiness,
-    returned: Returned,
+    returned: ReturnedRejections,
     /// The store did not take a request.
-    trouble: Notify,
+    store_failed: Notify,
 }
 
-/// How one life of a source ended.
-enum Ended {
+/// How the reading of a source ended.
+enum End {
     /// Told to stop.
-    Told,
-    /// The store did not answer for too long: what was read is given back, and the ingest is paused.
-    CutOff(Paused),
+    Stopped,
+    /// The store did not answer for too long: the messages are given back, and the ingest is
+    /// paused.
+    StoreLost(Paused),
 }
 
-/// What an [`Ingest`] is made of.
+/// What [`Ingest::new`] needs.
 pub struct Parts {
-    /// What its requests are judged by.
+    /// The rules for its requests.
     pub rules: Rules,
-    /// The broker that is read.
+    /// The broker to read from.
     pub source: BrokerConfig,
     /// Where bad requests go.
     pub rejected: Destination,
-    /// The link of that broker, for bad requests and verdicts.
+    /// The publisher of that broker, for bad requests and verdicts.
     pub publisher: Publisher,
-    /// What its requests are applied with.
+    /// Applies its requests to the store.
     pub apply: Apply,
-    /// Told once it reads.
+    /// Is told once the ingest reads.
     pub readiness: Readiness,
 }
 
-/// What an ingest of these settings reads, and how much of it at once.
+/// The source of an ingest, and how much it reads at once.
 #[must_use]
 pub fn source_options(ingest: &config::Ingest, limits: &config::Limits) -> SourceOptions {
     SourceOptions {
         topic: ingest.topic.clone(),
         group: ingest.group.clone(),
-        max_batch: BATCH,
-        max_batch_bytes: BATCH_BYTES,
-        max_unsettled: UNSETTLED,
+        max_batch: BATCH_MAX,
+        max_batch_bytes: BATCH_BYTES_MAX,
+        max_unsettled: UNSETTLED_MAX,
         max_unsettled_bytes: usize::try_from(limits.max_inbound_bytes).unwrap_or(usize::MAX),
         acks: Acks::Explicit,
         start: ingest.start,
@@ -98,7 +103,7 @@ pub fn source_options(ingest: &config::Ingest, limits: &config::Limits) -> Sourc
 }
 
 impl Ingest {
-    /// An agent that is not running yet.
+    /// Makes an agent; [`Ingest::run`] starts it.
     #[must_use]
     pub fn new(parts: Parts) -> Self {
         let options = source_options(&parts.rules.ingest, &parts.rules.limits);
@@ -113,36 +118,36 @@ impl Ingest {
             of_ingest,
             apply: parts.apply,
             readiness: parts.readiness,
-            returned: Returned::default(),
+            returned: ReturnedRejections::default(),
             rules: parts.rules,
-            trouble: Notify::new(),
+            store_failed: Notify::new(),
         }
     }
 
-    /// Opens the source once, to find out at start whether it can be: `run` goes on with it.
+    /// Opens the source once, so that errors show at start. Pass it to [`Ingest::run`].
     pub async fn open(&self) -> Result<Box<dyn Source>, ConnectorError> {
         self.source.source(self.options.clone()).await
     }
 
-    /// Makes what it reads, where that is missing.
+    /// Declares the source where it is missing.
     pub async fn declare(&self) -> Result<Declared, ConnectorError> {
         self.source.declare_source(&self.options).await
     }
 
-    /// Logs once what somebody should know of the queue that it reads.
+    /// Logs the risks of the queue once.
     pub fn cautions(&self) -> impl Future<Output = ()> + Send + use<> {
         let (name, source, options) = (self.name.clone(), self.source.clone(), self.options.clone());
         async move {
             // Only queues drop messages.
             let cautions = if source.capabilities().log { Vec::new() } else { source.cautions(&options).await.unwrap_or_default() };
             for Caution { message, hint, .. } in cautions {
-                tracing::warn!(ingest = name, queue = options.topic, what = message, hint, "requests may be lost where they are read");
+                tracing::warn!(ingest = name, queue = options.topic, what = message, hint, "the queue may lose requests");
             }
         }
     }
 
-    /// Reads until told to stop, beginning with `opened` where that is open already. A batch that is being stored at `stop` is stored and
-    /// acknowledged, unless the store stays away until `give_up`.
+    /// Reads until told to stop, starting with `opened` if there is one. At `stop` the current
+    /// batch is stored and acknowledged, unless the store stays away until `give_up`.
     pub async fn run(self, opened: Option<Box<dyn Source>>, stop: CancellationToken, give_up: CancellationToken) {
         self.read_until(opened, &stop, &give_up).await;
         self.replier.end(&give_up).await;
@@ -169,36 +174,37 @@ impl Ingest {
                 Ok(source) => {
                     let begun = clock::now();
                     let ended = self.read(source, stop, give_up).await;
-                    // A link that opens and is lost at once, time and again, is no reason to hurry.
-                    if begun.elapsed() >= STEADY {
+                    // A connection that opens and is lost at once, again and again, keeps its
+                    // backoff.
+                    if begun.elapsed() >= STEADY_AFTER {
                         backoff.reset();
                     }
-                    self.tell(|metrics| metrics.reading().reads(false));
+                    self.with_metrics(|metrics| metrics.reading().reads(false));
                     match ended {
-                        Ok(Ended::Told) => return,
-                        Ok(Ended::CutOff(until_answered)) => {
+                        Ok(End::Stopped) => return,
+                        Ok(End::StoreLost(until_answered)) => {
                             paused = Some(until_answered);
                             continue;
                         }
                         Err(error) => {
-                            tracing::warn!(ingest = self.name, %error, hint = error.hint, "link for reading lost, reopening");
-                            self.tell(|metrics| metrics.last_error().met(&error));
+                            tracing::warn!(ingest = self.name, %error, hint = error.hint, "connection for reading lost, reopening");
+                            self.with_metrics(|metrics| metrics.last_error().met(&error));
                         }
                     }
                 }
                 Err(error) => {
                     tracing::warn!(ingest = self.name, %error, hint = error.hint, "cannot read, trying again");
-                    self.tell(|metrics| metrics.last_error().met(&error));
-                    // Deleted meanwhile.
+                    self.with_metrics(|metrics| metrics.last_error().met(&error));
+                    // The source was deleted while it was read.
                     if error.kind == ErrorKind::Missing && self.rules.ingest.declare {
                         tokio::select! {
                             () = stop.cancelled() => return,
                             made = self.declare() => made.map_or_else(
-                                |error| tracing::warn!(ingest = self.name, %error, hint = error.hint, "cannot make what is missing, trying again"),
+                                |error| tracing::warn!(ingest = self.name, %error, hint = error.hint, "cannot declare the missing source, trying again"),
                                 |made| {
                                     if made == Declared::Created {
-                                        let hint = "make the bindings anew that led to it, and look for requests that were lost with it";
-                                        tracing::warn!(ingest = self.name, topic = self.options.topic, hint, "what is read was deleted, made it anew");
+                                        let hint = "restore the bindings that led to it; requests in it are lost";
+                                        tracing::warn!(ingest = self.name, topic = self.options.topic, hint, "the source was deleted, declared it again");
                                     }
                                 },
                             ),
@@ -213,26 +219,27 @@ impl Ingest {
         }
     }
 
-    /// One life of a source.
-    async fn read(&self, source: Box<dyn Source>, stop: &CancellationToken, give_up: &CancellationToken) -> Result<Ended, ConnectorError> {
+    /// Reads a source until it ends.
+    async fn read(&self, source: Box<dyn Source>, stop: &CancellationToken, give_up: &CancellationToken) -> Result<End, ConnectorError> {
         let telling = async {
             source.reads().await;
             tracing::info!(ingest = self.name, topic = self.options.topic, "reading");
             self.readiness.ingest_reads(&self.name);
-            self.tell(|metrics| metrics.reading().reads(true));
+            self.with_metrics(|metrics| metrics.reading().reads(true));
             std::future::pending().await
         };
         // One batch is read while the one before is stored.
         let (sender, mut batches) = mpsc::channel::<Result<Batch, ConnectorError>>(1);
-        let let_go = give_up.child_token();
+        let give_back = give_up.child_token();
         let reading = async {
-            // Ends, and with it the channel, when told to stop, when all is given back, or when the source is spent.
+            // Ends, and closes the channel, when told to stop, when all is given back, or when the
+            // source has failed.
             let sender = sender;
             loop {
                 let batch = tokio::select! {
                     biased;
                     () = stop.cancelled() => return,
-                    () = let_go.cancelled() => return,
+                    () = give_back.cancelled() => return,
                     batch = source.recv() => batch,
                 };
                 let failed = batch.is_err();
@@ -241,7 +248,7 @@ impl Ingest {
                     Err(mpsc::error::TrySendError::Full(batch) | mpsc::error::TrySendError::Closed(batch)) => Some(batch),
                 };
                 if let Some(batch) = batch {
-                    // What was read before is not stored yet: nothing more is read meanwhile.
+                    // The batch before is not stored yet: reading pauses.
                     let _paused = self.apply.metrics.ingest_paused(PauseReason::Backpressure, None);
                     if sender.send(batch).await.is_err() {
                         return;
@@ -255,8 +262,8 @@ impl Ingest {
         let applying = async {
             while let Some(batch) = batches.recv().await {
                 let batch = batch?;
-                // A batch that was not begun is given back by closing.
-                if stop.is_cancelled() || let_go.is_cancelled() || !self.apply(batch.messages, &let_go).await {
+                // Closing the source gives back a batch that was not begun.
+                if stop.is_cancelled() || give_back.is_cancelled() || !self.apply(batch.messages, &give_back).await {
                     break;
                 }
                 source.ack(batch.id).await?;
@@ -272,41 +279,41 @@ impl Ingest {
                 () = telling => Ok(()),
             }
         };
-        let mut ended = Ended::Told;
+        let mut ended = End::Stopped;
         let result = {
             tokio::pin!(working);
             tokio::select! {
                 biased;
                 result = &mut working => result,
-                () = self.cut_off() => {
+                () = self.store_lost() => {
                     tracing::warn!(
                         ingest = self.name,
                         hold_ms = self.rules.ingest.hold_ms,
-                        "redis did not answer for so long, what was read is given back for another instance, and nothing is read until it answers"
+                        "redis did not answer for longer than hold; unstored messages are given back for another instance, and reading stops until redis answers"
                     );
-                    ended = Ended::CutOff(self.paused(PauseReason::Redis));
-                    let_go.cancel();
+                    ended = End::StoreLost(self.paused(PauseReason::Redis));
+                    give_back.cancel();
                     working.await
                 }
             }
         };
         match (result, source.close().await) {
             (Ok(()), Err(error)) => {
-                tracing::debug!(ingest = self.name, %error, "closing the source failed, the broker delivers again what was open");
+                tracing::debug!(ingest = self.name, %error, "closing the source failed, the broker redelivers unacknowledged messages");
                 Ok(ended)
             }
             (result, _) => result.map(|()| ended),
         }
     }
 
-    /// Tells what people see of it.
-    fn tell(&self, what: impl FnOnce(&IngestMetrics)) {
+    /// Updates the metrics of this ingest.
+    fn with_metrics(&self, what: impl FnOnce(&IngestMetrics)) {
         if let Some(metrics) = &self.of_ingest {
             what(metrics);
         }
     }
 
-    /// Notes that it goes no further for this reason, until what is answered is dropped.
+    /// Counts the ingest as paused until the guard is dropped.
     fn paused(&self, reason: PauseReason) -> Paused {
         let reading = self.of_ingest.as_ref().map(|metrics| metrics.reading().clone());
         self.apply.metrics.ingest_paused(reason, reading)

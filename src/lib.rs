@@ -1,21 +1,25 @@
-//! Dwell adds delayed delivery to the broker that a team already runs. The modules, in reading order:
+//! Dwell adds delayed delivery to the broker that a team already runs. The modules, in reading
+//! order:
 //!
-//! - [`config`]: the settings; [`units`]: durations, sizes and times as people write them.
-//! - [`job`]: a job and the words for its states, verdicts and ends.
-//! - [`request`]: a message becomes a request, or is refused with a code.
-//! - [`ingest`]: reads requests and stores them, then acknowledges.
-//! - [`apply`]: the one way of a request to the store, by whichever door it came.
-//! - [`store`]: the only place that knows Redis.
-//! - [`dispatch`]: claims what is due, publishes it, settles by the outcome; [`outgoing`]: what is published; [`publisher`]: the link it goes by;
-//!   [`retry`]: what follows a failed attempt.
-//! - [`rescue`]: takes over leases past their time; [`sweep`]: removes what has had its time, and keeps the gauges.
+//! - [`config`]: the settings; [`units`]: durations, sizes and times as text.
+//! - [`job`]: a job, its states and verdicts.
+//! - [`request`]: parses a message into a request, or rejects it with a code.
+//! - [`ingest`]: reads requests, stores them, then acknowledges them.
+//! - [`apply`]: applies requests to the store, wherever they came from.
+//! - [`store`]: the only module that knows Redis.
+//! - [`dispatch`]: claims due jobs, publishes and settles them; [`outgoing`]: the published
+//!   messages; [`publisher`]: the connection for publishing; [`retry`]: what follows a failed
+//!   attempt.
+//! - [`rescue`]: takes over expired leases; [`sweep`]: removes what has expired, and updates the
+//!   gauges.
 //! - [`fleet`]: the instances of a namespace.
-//! - [`bridge`]: all agents together, from start to drain.
-//! - [`clock`]: the one place that reads time; [`alarm`]: a timer that is not late; [`reconnect`]: the pause between two tries; [`shutdown`]: signals.
-//! - [`telemetry`]: logs and metrics; [`http`]: probes, and the admin API.
-//! - [`view`]: jobs, verdicts and counts as commands and HTTP show them.
+//! - [`bridge`]: starts, runs and drains all agents; [`readiness`]: what the start waits for.
+//! - [`clock`]: the only module that reads time; [`alarm`]: an exact timer; [`reconnect`]: backoff;
+//!   [`shutdown`]: signals.
+//! - [`telemetry`]: logs, metrics and traces; [`http`]: probes, admin API and dashboard.
+//! - [`view`]: jobs, verdicts and counts as JSON.
 //! - [`cli`]: the commands, a file each.
-//! - `fuzz`: doors to parsers, for the package that feeds them anything.
+//! - `fuzz`: entry points to parsers for the package `fuzz`.
 
 pub mod alarm;
 pub mod apply;
@@ -30,6 +34,7 @@ pub mod http;
 pub mod ingest;
 pub mod outgoing;
 pub mod publisher;
+pub mod readiness;
 pub mod reconnect;
 pub mod request;
 pub mod rescue;

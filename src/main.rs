@@ -1,8 +1,8 @@
-//! The one binary.
+//! The binary.
 
 use std::process::ExitCode;
 
-/// On macOS jemalloc has no threads of its own in the background, which it is built with here.
+/// On macOS this build of jemalloc has no background threads.
 #[cfg(all(feature = "jemalloc", target_os = "linux", target_env = "gnu"))]
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;

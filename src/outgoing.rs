@@ -1,4 +1,4 @@
-//! What is published: a job's attempt, a dead letter, a rejected request, a verdict. Pure.
+//! The messages that Dwell publishes: attempts, dead letters, rejected requests, verdicts. Pure.
 
 use dwell_connectors::{Capabilities, Header, Headers, Message, Value};
 
@@ -13,19 +13,19 @@ pub use rejected::Rejected;
 
 /// The id of the job.
 pub const ID: &str = "delayed-id";
-/// The number of the attempt, from 1, only rising.
+/// The number of the attempt, from 1; only rises.
 pub const ATTEMPT: &str = "delayed-attempt";
 /// The due time of the schedule, epoch ms.
 pub const DUE: &str = "delayed-due";
-/// How often the message came back to an ingest as a new request, where it did.
+/// How often the message came back to an ingest as a new request, if it did.
 pub const ROUND: &str = "delayed-round";
-/// Why it is dead.
+/// Why the job is dead.
 pub const DEAD_REASON: &str = "delayed-dead-reason";
-/// What went wrong last.
+/// The last error.
 pub const LAST_ERROR: &str = "delayed-last-error";
 /// The code of a rejected request.
 pub const ERROR: &str = "delayed-error";
-/// What was wrong with it.
+/// The error of a rejected request.
 pub const ERROR_DETAIL: &str = "delayed-error-detail";
 
 /// A number in a header: an integer where header values have types, else text.
@@ -33,13 +33,13 @@ fn number(broker: &Capabilities, value: i64) -> Value {
     if broker.typed_headers { Value::I64(value) } else { Value::Text(value.to_string()) }
 }
 
-/// Whether this message was rejected before: it carries the code of its rejection.
+/// Whether this message was rejected before: it has the code of a rejection.
 #[must_use]
 pub fn was_rejected(message: &Message) -> bool {
     message.headers.get(ERROR).is_some()
 }
 
-/// Why a rejected request is kept among the dead; `None` for any other job.
+/// Why a rejected request is a dead job; `None` for any other job.
 #[must_use]
 pub fn refusal(headers: &Headers) -> Option<String> {
     Some(format!("{}: {}", headers.text(ERROR)?, headers.text(ERROR_DETAIL).unwrap_or_default()))
@@ -74,8 +74,9 @@ pub fn dead_letter(lease: &Lease, broker: &Capabilities, reason: DeadReason) -> 
     message
 }
 
-/// What brokers that drop repeats go by, at most 64 characters: the same over the retries of one schedule, another after a replace, reschedule or
-/// requeue, another for each attempt where the consumer confirms, and another for the dead letter.
+/// The id by which brokers drop duplicates, at most 64 characters. The retries of one schedule have
+/// the same id. It changes after a replace, reschedule or requeue, with each attempt if the
+/// consumer confirms, and for the dead letter.
 #[must_use]
 pub fn dedupe_id(lease: &Lease) -> String {
     let mut hasher = blake3::Hasher::new();
@@ -92,7 +93,7 @@ pub fn dedupe_id(lease: &Lease) -> String {
     }
 }
 
-/// The answer to a request, as JSON.
+/// The verdict on a request, as JSON.
 #[must_use]
 pub fn verdict(id: &JobId, action: Action, answer: Answer) -> Message {
     let json = serde_json::to_vec(&view::Verdict::of(id.as_str(), action, answer)).expect("words and a number can be written as JSON");

@@ -1,4 +1,5 @@
-//! The link of one broker for publishing: opened and reopened for ever, every publication answered exactly once, in time.
+//! Publishes to one broker. Keeps the connection open, and reports one outcome for each
+//! publication, by its deadline.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -18,31 +19,33 @@ mod upkeep;
 
 use pending::{Owner, Pending};
 
-/// How long a sink has, after the time of a publication is over, to tell what it knows of it: what was never sent is refused, and not unknown.
-pub(crate) const ANSWER: Duration = Duration::from_secs(2);
-/// What comes so much later than a bound that this process keeps itself came so late because it did not run: what a sink said meanwhile has yet to come
-/// through.
-pub(crate) const OVERSLEPT: Duration = Duration::from_secs(1);
+/// How long after its deadline a sink may still report a publication: what was never sent is
+/// refused, not unknown.
+pub(crate) const OUTCOME_MARGIN: Duration = Duration::from_secs(2);
+/// A timer that fires this much too late shows that this process was suspended: outcomes of the
+/// sink may still be on their way.
+pub(crate) const SUSPENDED: Duration = Duration::from_secs(1);
 
-/// Outcomes of the publications that one owner handed over, in batches.
+/// Batches of outcomes for one owner.
 pub type Reports = mpsc::UnboundedReceiver<Vec<(Token, Outcome)>>;
 
 /// A publication of the dispatcher, which draws its tokens from [`Publisher::token`].
 #[derive(Debug)]
 pub struct Attempt {
-    /// Comes back with the outcome.
+    /// Identifies the outcome.
     pub token: Token,
-    /// Where to.
+    /// The destination.
     pub to: Destination,
-    /// What.
+    /// The message.
     pub message: Message,
-    /// For brokers that drop repeats.
+    /// The id by which brokers drop duplicates.
     pub dedupe_id: String,
-    /// Without an answer by then it is given up: refused where the sink says that it was not sent, and unknown otherwise.
+    /// Without an answer by then the outcome is refused, if the sink knows that the message was not
+    /// sent, or unknown.
     pub deadline: Instant,
 }
 
-/// The link of one broker for publishing. Clones share it.
+/// Publishes to one broker. Clones share the connection.
 #[derive(Clone)]
 pub struct Publisher {
     inner: Arc<Inner>,
@@ -54,18 +57,19 @@ struct Inner {
     publish_timeout: Duration,
     sink: RwLock<Option<Arc<dyn Sink>>>,
     connected: watch::Sender<bool>,
-    /// When the link was lost last; before its first life, when the publisher was made.
+    /// When the connection was last lost; before the first one, when the publisher was made.
     lost: Mutex<Instant>,
     tokens: AtomicU64,
     pending: Mutex<Pending>,
-    /// A deadline was set that comes before all others.
+    /// A new deadline is earlier than all others.
     sooner: Notify,
     reports: mpsc::UnboundedSender<Vec<(Token, Outcome)>>,
     metrics: Option<BrokerMetrics>,
 }
 
 impl Publisher {
-    /// A publisher that is not open yet, and where the outcomes of [`Publisher::publish`] arrive.
+    /// Makes a publisher that is not open yet, and the receiver of the outcomes of
+    /// [`Publisher::publish`].
     #[must_use]
     pub fn new(name: &str, config: BrokerConfig, publish_timeout: Duration, metrics: Option<BrokerMetrics>) -> (Self, Reports) {
         let (reports, receiver) = mpsc::unbounded_channel();
@@ -97,61 +101,63 @@ impl Publisher {
         self.inner.publish_timeout
     }
 
-    /// Opens the link: from then on it may be published to, and `run` goes on with the outcomes.
+    /// Opens the connection for publications. Pass the outcomes to [`Publisher::run`].
     pub async fn open(&self) -> Result<Outcomes, ConnectorError> {
         let (sink, outcomes) = self.connect().await?;
         self.use_sink(sink);
         Ok(outcomes)
     }
 
-    /// Opens a link that nothing is published to yet, to look first whether what is needed is there.
+    /// Opens a connection without using it for publications, to check first whether destinations
+    /// exist.
     pub async fn connect(&self) -> Result<(Arc<dyn Sink>, Outcomes), ConnectorError> {
         let (sink, outcomes) = self.inner.config.sink(self.inner.publish_timeout).await?;
         Ok((sink.into(), outcomes))
     }
 
-    /// From now on it is published here, and `run` goes on with the outcomes.
+    /// Uses this connection for publications. Pass its outcomes to [`Publisher::run`].
     pub fn use_sink(&self, sink: Arc<dyn Sink>) {
         *self.inner.sink.write() = Some(sink);
         self.set_connected(true);
     }
 
-    /// True while the link is up.
+    /// True while the connection is up.
     #[must_use]
     pub fn connected(&self) -> watch::Receiver<bool> {
         self.inner.connected.subscribe()
     }
 
-    /// Waits until the link is up, `publish_timeout` at most from when it was lost: who asks while a broker stays away does not wait each time.
+    /// Waits until the connection is up, at most `publish_timeout` from its loss: during an outage
+    /// not every caller waits.
     pub async fn until_connected(&self) {
         let until = *self.inner.lost.lock() + self.inner.publish_timeout;
         self.until_up(until.saturating_duration_since(clock::now())).await;
     }
 
-    /// Waits until the broker is there, `publish_timeout` at most.
+    /// Waits until the connection is up, at most `publish_timeout`.
     pub async fn until_back(&self) {
         self.until_up(self.inner.publish_timeout).await;
     }
 
-    async fn until_up(&self, patience: Duration) {
+    async fn until_up(&self, timeout: Duration) {
         let mut connected = self.connected();
         // The sender lives as long as this publisher.
-        let _ = clock::timeout(patience, connected.wait_for(|up| *up)).await;
+        let _ = clock::timeout(timeout, connected.wait_for(|up| *up)).await;
     }
 
-    /// A token that no publication has.
+    /// A new token.
     #[must_use]
     pub fn token(&self) -> Token {
         self.inner.tokens.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Publishes; each outcome arrives in the reports, by its deadline at the latest.
+    /// Publishes. Each outcome arrives in the reports, by its deadline at the latest.
     pub async fn publish(&self, attempts: Vec<Attempt>) {
         let Some(sink) = self.enter(|pending| {
             let mut by_deadline: Vec<(Instant, Vec<Token>)> = Vec::new();
             for attempt in &attempts {
                 pending.owners.insert(attempt.token, Owner::Dispatch);
-                let answered_by = attempt.deadline + ANSWER;
+                let answered_by = attempt.deadline + OUTCOME_MARGIN;
                 match by_deadline.last_mut() {
                     Some((deadline, tokens)) if *deadline == answered_by => tokens.push(attempt.token),
                     _ => by_deadline.push((answered_by, vec![attempt.token])),
@@ -177,8 +183,8 @@ impl Publisher {
         sink.publish(publications).await;
     }
 
-    /// Publishes messages, handed over together and in this order, and waits for their outcomes, `publish_timeout` at most: these, and how long each
-    /// took.
+    /// Publishes messages together and in this order, and waits for their outcomes, at most
+    /// `publish_timeout`. Returns each outcome and how long it took.
     pub async fn publish_all(&self, messages: Vec<(Destination, Message)>) -> Vec<(Outcome, Duration)> {
         let begun = clock::now();
         let deadline = begun + self.inner.publish_timeout;
@@ -203,8 +209,9 @@ impl Publisher {
         join_all(receivers.into_iter().map(outcome)).await
     }
 
-    /// Notes publications as pending and gives the sink that they go to; `None`, with nothing noted, where the broker is away. One step: what is
-    /// noted here is answered by the link's end, if by nothing else.
+    /// Notes publications as pending and returns the sink to use; `None`, with nothing noted, where
+    /// the connection is down. This is one step, so that the end of the connection answers whatever
+    /// is noted here.
     fn enter(&self, note: impl FnOnce(&mut Pending)) -> Option<Arc<dyn Sink>> {
         let mut pending = self.inner.pending.lock();
         let sink = self.inner.sink.read().clone()?;
@@ -217,8 +224,8 @@ impl Publisher {
         Some(sink)
     }
 
-    /// Something is wrong with the link: people see it.
-    pub fn tell(&self, error: impl std::fmt::Display) {
+    /// Records an error of the connection for the dashboard and the API.
+    pub fn record_error(&self, error: impl std::fmt::Display) {
         if let Some(metrics) = &self.inner.metrics {
             metrics.last_error().met(error);
         }
@@ -231,7 +238,8 @@ impl Publisher {
         }
     }
 
-    /// Hands outcomes to their owners. Those of tokens that are answered already (a confirm after its deadline) are dropped.
+    /// Passes outcomes to their owners. Drops those of tokens that are answered already (a confirm
+    /// after its deadline).
     fn report(&self, batch: Vec<(Token, Outcome)>) {
         let mut for_dispatch = Vec::with_capacity(batch.len());
         {
@@ -239,7 +247,7 @@ impl Publisher {
             for (token, outcome) in batch {
                 match pending.owners.remove(&token) {
                     Some(Owner::Dispatch) => for_dispatch.push((token, outcome)),
-                    // Whoever waited has given up.
+                    // The waiting task may have given up.
                     Some(Owner::Waiter(waiter)) => drop(waiter.send(outcome)),
                     None => {}
                 }
@@ -251,7 +259,7 @@ impl Publisher {
         }
     }
 
-    /// Answers for what has no answer by its deadline.
+    /// Answers publications whose deadline has passed.
     fn expire(&self) {
         let now = clock::now();
         let mut late = Vec::new();
@@ -266,7 +274,7 @@ impl Publisher {
         self.report(late.into_iter().map(|token| (token, Outcome::Unknown("no confirm in time".to_owned()))).collect());
     }
 
-    /// Whether something takes messages at this destination.
+    /// Whether the destination exists and takes messages.
     pub async fn exists(&self, to: &Destination) -> Result<bool, ConnectorError> {
         let sink = self.inner.sink.read().clone();
         match sink {

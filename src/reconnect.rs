@@ -1,9 +1,10 @@
-//! The pause between two tries: doubling, jittered, bounded; shared by everything that reopens or calls again.
+//! The backoff between two tries: doubling, jittered and bounded. Every reconnect and repeated call
+//! uses it.
 
 use std::time::Duration;
 
-/// A pause that doubles from `least` to `most` with each failure in a row; each is drawn from its upper half, so that a fleet does not knock
-/// in step.
+/// A pause that doubles from `least` to `most` with each failure in a row. The upper half of each
+/// pause is random, so that the instances of a fleet do not retry at the same time.
 #[derive(Debug, Clone)]
 pub struct Backoff {
     least: Duration,
@@ -12,13 +13,14 @@ pub struct Backoff {
 }
 
 impl Backoff {
-    /// Begins at `least`.
+    /// Starts at `least`.
     #[must_use]
     pub fn new(least: Duration, most: Duration) -> Self {
         Backoff { least, most, next: least }
     }
 
-    /// For links to servers: 50 ms to 2 s. A server that is back is found within two seconds, and is not hammered until then.
+    /// For connections to servers: 50 ms to 2 s, so that a server that is back is found within two
+    /// seconds.
     #[must_use]
     pub fn link() -> Self {
         Backoff::new(Duration::from_millis(50), Duration::from_secs(2))
@@ -31,13 +33,13 @@ impl Backoff {
         jitter(pause)
     }
 
-    /// It worked: the next failure begins anew.
+    /// Success: the next failure starts at `least` again.
     pub fn reset(&mut self) {
         self.next = self.least;
     }
 }
 
-/// Somewhere between half of it and all of it.
+/// A random duration between half of `pause` and all of it.
 #[must_use]
 pub fn jitter(pause: Duration) -> Duration {
     pause.mul_f64(rand::random_range(0.5..=1.0))

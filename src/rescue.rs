@@ -1,4 +1,5 @@
-//! Takes over leases past their time: of owners that crashed, and of consumers that did not say `finish` within the TTR.
+//! Takes over expired leases: of instances that crashed, and of consumers that did not finish
+//! within the TTR.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -22,15 +23,17 @@ use crate::store::schedule::{CALL_BYTES, CALL_JOBS, WakeUp};
 use crate::store::settle::{Bury, Release, Retry, SettleResult};
 use crate::telemetry::{DuplicateCause, Metrics};
 
-/// How often the preferred reader of a bucket looks for leases past their time: what a crash adds to the lease.
-const LOOK: Duration = Duration::from_secs(1);
-/// Up to so many instances each looks at every bucket as often, whoever prefers it; in a larger fleet each more rarely, so that all together look as
-/// often as these. A reader that was killed counts as living for ten seconds, and its leases end meanwhile.
-const SMALL: u32 = 16;
-/// For so long they leave a lease past its time to the preferred reader.
+/// How often the preferred reader of a bucket looks for expired leases: the delay that a crash adds
+/// to the lease.
+const SCAN_INTERVAL: Duration = Duration::from_secs(1);
+/// In a fleet of up to this size, each instance scans every bucket this often, preferred or not; in
+/// a larger fleet each scans more rarely, so that the total stays the same. A killed reader counts
+/// as alive for ten seconds; its leases expire meanwhile.
+const SMALL_FLEET: u32 = 16;
+/// Other instances leave an expired lease to the preferred reader for this time.
 const DEFERENCE: Duration = Duration::from_millis(250);
 
-/// The agent that rescues.
+/// The agent that takes over expired leases.
 pub struct Rescue {
     store: Arc<Store>,
     rules: Delivery,
@@ -40,13 +43,13 @@ pub struct Rescue {
 }
 
 impl Rescue {
-    /// An agent that is not running yet.
+    /// Makes an agent; [`Rescue::run`] starts it.
     #[must_use]
     pub fn new(store: Arc<Store>, rules: Delivery, metrics: Metrics, fleet: watch::Receiver<Fleet>, wake_ups: WakeUps) -> Self {
         Rescue { store, rules, metrics, fleet, wake_ups }
     }
 
-    /// Rescues until told to stop.
+    /// Takes over expired leases until told to stop.
     pub async fn run(self, stop: CancellationToken) {
         let mut all_at = clock::now();
         loop {
@@ -54,16 +57,18 @@ impl Rescue {
             let preferred = {
                 let fleet = self.fleet.borrow();
                 if everything {
-                    // What stopped all of them lets them go on in step.
-                    all_at = clock::now() + jitter(fleet.shared(LOOK / SMALL).max(LOOK));
+                    // Jitter: an outage that stopped all instances must not make them scan at the
+                    // same time.
+                    all_at = clock::now() + jitter(fleet.shared(SCAN_INTERVAL / SMALL_FLEET).max(SCAN_INTERVAL));
                 }
                 fleet.preferred(self.store.keys().buckets())
             };
             let buckets = (0..).zip(preferred).filter(|(_, preferred)| *preferred || everything);
-            // Those of each master side by side with those of the others: one that hangs must not keep them waiting.
+            // One pass for each master, side by side: a master that hangs must not delay the
+            // others.
             let passes = self.by_master(buckets).into_iter().map(|buckets| self.pass(buckets, &stop));
             let next = join_all(passes).await.into_iter().flatten().min();
-            let look = all_at.min(clock::now() + LOOK);
+            let look = all_at.min(clock::now() + SCAN_INTERVAL);
             tokio::select! {
                 () = stop.cancelled() => return,
                 () = clock::sleep_until(next.map_or(look, |next| next.min(look))) => {}
@@ -71,7 +76,8 @@ impl Rescue {
         }
     }
 
-    /// Buckets of one master each, and which of them are preferred; where there is no cluster, all of them.
+    /// Groups buckets by their master, with whether each is preferred; without a cluster, one
+    /// group.
     fn by_master(&self, buckets: impl Iterator<Item = (u16, bool)>) -> Vec<Vec<(u16, bool)>> {
         let layout = self.store.layout();
         let mut groups: HashMap<Option<String>, Vec<(u16, bool)>> = HashMap::new();
@@ -82,9 +88,10 @@ impl Rescue {
         groups.into_values().collect()
     }
 
-    /// One pass over buckets of one master: when the next lease in a preferred one ends.
+    /// One pass over the buckets of one master. Returns when the next lease in a preferred bucket
+    /// expires.
     async fn pass(&self, mut buckets: Vec<(u16, bool)>, stop: &CancellationToken) -> Option<Instant> {
-        // A pass that ends early leaves out others each time.
+        // A pass that ends early skips different buckets each time.
         let first = rand::random_range(0..buckets.len().max(1));
         buckets.rotate_left(first);
         let is_away = |error: &StoreError| matches!(error.class, Class::Io | Class::Timeout);
@@ -92,7 +99,7 @@ impl Rescue {
         let ahead = match self.store.leases_end(&names).await {
             Ok(ahead) => ahead,
             Err(error) if is_away(&error) => return None,
-            // One of them is damaged, or has moved: each is looked at by itself.
+            // A bucket is damaged or has moved: look at each by itself.
             Err(_) => vec![Some(i64::MIN); names.len()],
         };
         let mut next: Option<Instant> = None;
@@ -103,7 +110,8 @@ impl Rescue {
                 break;
             }
             if ahead_us.saturating_add(i64::try_from(deference.as_micros()).unwrap_or(0)) > 0 {
-                // Consumers wait for the repeat of what they did not finish: to the millisecond where that is near.
+                // Consumers wait for the redelivery of jobs that they did not finish: exact to the
+                // millisecond when near.
                 next = next.into_iter().chain(preferred.then(|| after(ahead_us))).min();
                 continue;
             }
@@ -112,7 +120,8 @@ impl Rescue {
                 Err(error) => {
                     tracing::debug!(bucket, %error, "rescuing failed, trying again");
                     if self.store.is_cluster() && is_away(&error) {
-                        // The others of this master would be waited for as long, and the other masters' next pass with them.
+                        // The other buckets of this master would time out as well, and delay the
+                        // next pass of the other masters.
                         break;
                     }
                 }
@@ -121,7 +130,7 @@ impl Rescue {
         next
     }
 
-    /// One pass over a bucket, until nothing is past its time: when the next lease ends.
+    /// Handles one bucket until no lease in it has expired. Returns when the next one expires.
     pub async fn run_once(&self, bucket: u16) -> Result<Option<Instant>, StoreError> {
         loop {
             let taken = self.store.rescue(bucket, lease_of(&self.rules), CALL_JOBS, CALL_BYTES).await?;
@@ -162,13 +171,14 @@ impl Rescue {
                 retries.push(Retry { job, wait_ms, unpublished: false, dies, error });
                 continue;
             }
-            tracing::warn!(id = %lease.id, broker, crashes = lease.state.crashes, "an owner did not settle within its lease, the job is taken over");
+            tracing::warn!(id = %lease.id, broker, crashes = lease.state.crashes, "the lease expired without a settlement, the job is taken over");
             self.metrics.possible_duplicates(DuplicateCause::Rescued, 1);
             let error = format!("{} crashes in a row of an instance that held it", lease.state.crashes);
             if lease.state.crashes < CRASHES_MAX {
                 releases.push(Release { job, pause_ms: 0, unpublished: false });
             } else if let Some(reason) = lease.state.reason {
-                // It crashed on its way to the dead letters too: it is kept without another try.
+                // The instance crashed again while publishing the dead letter: keep the job without
+                // another try.
                 buries.push(Bury { job, reason, error: lease.state.last_error });
             } else {
                 retries.push(Retry { job, wait_ms: 0, unpublished: false, dies: Some(DeadReason::Crashed), error });
@@ -189,7 +199,8 @@ impl Rescue {
     }
 }
 
-/// When a lease is past its time that ends so much later. A ms on top: the deadline itself is its last moment.
+/// When a lease that ends after `ahead_us` has expired: a ms later, because it still holds at its
+/// deadline.
 fn after(ahead_us: i64) -> Instant {
     clock::now() + clock::micros(ahead_us) + Duration::from_millis(1)
 }

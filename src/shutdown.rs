@@ -1,20 +1,20 @@
-//! Signals: SIGTERM and SIGINT ask for an orderly end, the second of them for an immediate one.
+//! Signals: the first SIGTERM or SIGINT drains, the second ends the process at once.
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// Waits for signals.
+/// Receives signals.
 pub struct Signals {
     term: Signal,
     int: Signal,
 }
 
 impl Signals {
-    /// Takes SIGTERM and SIGINT over from the system's default, which is to die.
+    /// Replaces the default action of SIGTERM and SIGINT.
     pub fn new() -> std::io::Result<Self> {
         Ok(Signals { term: signal(SignalKind::terminate())?, int: signal(SignalKind::interrupt())? })
     }
 
-    /// The next signal's name.
+    /// Waits for the next signal and returns its name.
     pub async fn next(&mut self) -> &'static str {
         tokio::select! {
             _ = self.term.recv() => "SIGTERM",

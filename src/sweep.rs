@@ -1,4 +1,5 @@
-//! Keeps the namespace tidy (retention of the dead, turns of the memories) and the gauges true.
+//! Removes what has expired from the namespace (dead jobs, remembered outcomes), and updates the
+//! gauges.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -18,33 +19,35 @@ use crate::store::read::Counts;
 use crate::telemetry::{DueWithin, JobState, Metrics};
 use crate::units::show_duration_ms;
 
-/// How often the gauges are taken by a fleet of up to [`SMALL`] instances.
-const GAUGES: Duration = Duration::from_secs(5);
-/// The longest time between two counts of one instance in a larger fleet. A reader who finds older gauges has them counted anew (telemetry/gauges.rs).
-const GAUGES_MOST: Duration = Duration::from_secs(15);
-/// Up to so many instances each takes the gauges as often as one alone.
-const SMALL: u32 = 10;
-/// How often the buckets are swept; in a larger fleet by each instance more rarely, so that all together do as much as [`SMALL`] would.
-const SWEEP: Duration = Duration::from_secs(30);
+/// How often the gauges are updated by a fleet of up to [`SMALL_FLEET`] instances.
+const GAUGE_INTERVAL: Duration = Duration::from_secs(5);
+/// The longest time between two updates of one instance in a larger fleet. A scrape that finds
+/// older gauges asks for an update (telemetry/gauges.rs).
+const GAUGE_INTERVAL_MAX: Duration = Duration::from_secs(15);
+/// In a fleet of up to this size, each instance updates the gauges as often as a single one.
+const SMALL_FLEET: u32 = 10;
+/// How often the buckets are swept. In a larger fleet each instance sweeps more rarely, so that the
+/// total equals that of [`SMALL_FLEET`] instances.
+const SWEEP_INTERVAL: Duration = Duration::from_secs(30);
 
 /// The agent that sweeps.
 pub struct Sweep {
     store: Arc<Store>,
-    /// What the settings say.
+    /// The rules of the settings.
     own: SweepRules,
-    /// What the namespace keeps, which is followed; `None` until it was read.
+    /// The rules that the namespace keeps, which apply; `None` until they are read.
     kept: Mutex<Option<SweepRules>>,
     metrics: Metrics,
     fleet: watch::Receiver<Fleet>,
-    /// Brokers to which nobody delivered when it was looked last.
-    deserted: Mutex<BTreeSet<String>>,
+    /// Brokers without a delivering instance at the last look.
+    undelivered: Mutex<BTreeSet<String>>,
 }
 
 impl Sweep {
-    /// An agent that is not running yet.
+    /// Makes an agent; [`Sweep::run`] starts it.
     #[must_use]
     pub fn new(store: Arc<Store>, rules: &Delivery, metrics: Metrics, fleet: watch::Receiver<Fleet>) -> Self {
-        Sweep { store, own: rules.into(), kept: Mutex::default(), metrics, fleet, deserted: Mutex::default() }
+        Sweep { store, own: rules.into(), kept: Mutex::default(), metrics, fleet, undelivered: Mutex::default() }
     }
 
     /// Sweeps and counts until told to stop.
@@ -54,15 +57,15 @@ impl Sweep {
             let counted = self.count().await;
             self.metrics.gauges().tried(counted.is_ok());
             if let Err(error) = counted {
-                tracing::debug!(%error, "the gauges are old");
+                tracing::debug!(%error, "the gauges could not be updated");
             }
             if clock::now() >= sweep_at {
-                sweep_at = clock::now() + self.fleet.borrow().shared(SWEEP / SMALL).max(SWEEP);
+                sweep_at = clock::now() + self.fleet.borrow().shared(SWEEP_INTERVAL / SMALL_FLEET).max(SWEEP_INTERVAL);
                 if let Err(error) = self.run_once().await {
                     tracing::warn!(%error, hint = error.hint, "sweeping failed, trying again");
                 }
             }
-            let gauges = self.fleet.borrow().shared(GAUGES / SMALL).clamp(GAUGES, GAUGES_MOST);
+            let gauges = self.fleet.borrow().shared(GAUGE_INTERVAL / SMALL_FLEET).clamp(GAUGE_INTERVAL, GAUGE_INTERVAL_MAX);
             tokio::select! {
                 () = stop.cancelled() => return,
                 () = clock::sleep(gauges) => {}
@@ -71,20 +74,23 @@ impl Sweep {
         }
     }
 
-    /// One pass over all buckets. A namespace that Redis lost is made again before: new instances, and people at a command line, look for it.
+    /// One pass over all buckets. First makes a namespace again that Redis lost: new instances and
+    /// commands look for it.
     pub async fn run_once(&self) -> Result<(), StoreError> {
         let mut result = self.store.rejoin().await;
         result = result.and(self.follow().await);
-        // Those of the settings may be shorter than what is kept: nothing is removed by them.
+        // The retention of the settings may be shorter than the namespace's: nothing is removed by
+        // the settings.
         let Some(rules) = *self.kept.lock() else { return result };
         for bucket in 0..self.store.keys().buckets() {
-            // One that fails (damage, a shard that is down) keeps no other from being swept.
+            // A bucket that fails (damage, a shard that is down) does not stop the sweep of the
+            // others.
             result = result.and(self.sweep(bucket, rules).await);
         }
         result
     }
 
-    /// Reads what the namespace keeps, and says where that is not what the settings say.
+    /// Reads the rules of the namespace, and warns where the settings differ.
     async fn follow(&self) -> Result<(), StoreError> {
         let kept = self.store.keep(self.own).await?;
         let before = self.kept.lock().replace(kept);
@@ -100,7 +106,7 @@ impl Sweep {
                 kept = show(kept),
                 settings = show(self.own),
                 hint = "make the settings of all instances the same; `dwell check --adopt` makes the namespace keep what the settings say",
-                "the namespace keeps delivery.dead_retention and delivery.dedupe_window, and what it keeps is followed"
+                "delivery.dead_retention and delivery.dedupe_window of the namespace differ from the settings; the values of the namespace apply"
             );
         }
         Ok(())
@@ -110,7 +116,7 @@ impl Sweep {
         loop {
             let swept = self.store.sweep(bucket, rules).await?;
             if swept.master_changed {
-                tracing::warn!(bucket, "redis is another master, or restarted: what it had not replicated or fsynced is lost");
+                tracing::warn!(bucket, "redis failed over or restarted: writes that were not replicated or fsynced are lost");
             }
             if swept.dead == 0 {
                 return Ok(());
@@ -132,7 +138,8 @@ impl Sweep {
         self.strand(&counts).await
     }
 
-    /// Finds the jobs of brokers that are neither in the settings nor in those of any other instance that lives, twice in a row: others start too.
+    /// Finds jobs of brokers that neither these settings nor a living instance delivers to. Reports
+    /// a broker at the second look: other instances may be starting.
     async fn strand(&self, counts: &Counts) -> Result<(), StoreError> {
         let foreign = counts.brokers.iter().filter(|(name, count)| *count > 0 && !self.store.own_brokers().contains(name));
         let mut stranded: BTreeMap<String, u64> = foreign.cloned().collect();
@@ -141,15 +148,15 @@ impl Sweep {
             let fleet = self.fleet.borrow();
             stranded.retain(|broker, _| !living.iter().any(|entry| entry != fleet.me() && serves(entry, broker)));
         }
-        let before = std::mem::replace(&mut *self.deserted.lock(), stranded.keys().cloned().collect());
+        let before = std::mem::replace(&mut *self.undelivered.lock(), stranded.keys().cloned().collect());
         stranded.retain(|broker, _| before.contains(broker));
         let told = self.metrics.stranded().get();
         for (broker, jobs) in stranded.iter().filter(|(broker, _)| !told.contains_key(*broker)) {
             let hint = "name it in the settings again, or move them: dwell requeue --broker OLD --to NEW";
-            tracing::warn!(broker, jobs, hint, "jobs wait for a broker to which no instance delivers");
+            tracing::warn!(broker, jobs, hint, "jobs wait for a broker that no instance delivers to");
         }
         for broker in told.keys().filter(|broker| !stranded.contains_key(*broker)) {
-            tracing::info!(broker, "no job waits any more for a broker to which no instance delivers");
+            tracing::info!(broker, "no jobs wait for this undelivered broker any more");
         }
         self.metrics.stranded().set(stranded);
         Ok(())

@@ -1,9 +1,10 @@
-//! What operators see: logs on stderr, and the metrics.
+//! Logs, metrics and traces.
 //!
-//! - [`log`]: tracing to stderr, for people on a terminal, JSON elsewhere.
-//! - [`metrics`]: every metric, its name and help text in one place, and the handles that the agents count with.
-//! - [`trace`]: spans, where somebody collects them.
-//! - [`labels`]: the closed sets of label values; [`recent`]: what happened of late, for people who look now; [`gauges`]: how old the gauges are.
+//! - [`log`]: tracing to stderr, as text on a terminal, as JSON elsewhere.
+//! - [`metrics`]: every metric with its name and help text, and the handles that count.
+//! - [`trace`]: spans, exported by OTLP.
+//! - [`labels`]: the label values; [`recent`]: recent errors, pauses and lateness for the API;
+//!   [`gauges`]: the age of the gauges.
 
 pub mod gauges;
 pub mod labels;

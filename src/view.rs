@@ -1,4 +1,4 @@
-//! Jobs, verdicts and counts as commands, verdict messages and HTTP show them: one shape each.
+//! Jobs, verdicts and counts as JSON: the same for commands, verdict messages and HTTP.
 
 use std::collections::HashMap;
 
@@ -58,18 +58,20 @@ pub struct Job {
     pub created_ms: i64,
     /// Null where no attempt failed.
     pub last_error: Option<String>,
-    /// Why it is dead, or about to be: `retries_exhausted`, `invalid`, `late`, `failed`, `crashed`; else null.
+    /// Why it is dead, or about to be: `retries_exhausted`, `invalid`, `late`, `failed`, `crashed`;
+    /// else null.
     #[schema(value_type = Option<String>)]
     pub dead_reason: Option<&'static str>,
-    /// Of a reserved job when its attempt, or the wait for its consumer's word, is given up, epoch ms; else null.
+    /// Of a reserved job when its attempt, or the wait for its consumer's word, is given up, epoch
+    /// ms; else null.
     pub deadline_ms: Option<i64>,
-    /// The body, where it was asked for.
+    /// The body, if it was requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub body_base64: Option<String>,
 }
 
 impl Job {
-    /// A job as it was found. `default_retry_ms` is the array of one that brought none.
+    /// A job of the store. `default_retry_ms`: the retry array of a job that has none.
     #[must_use]
     pub fn of(found: &StoredJob, default_retry_ms: &[u64]) -> Self {
         let job = &found.record.job;
@@ -99,7 +101,7 @@ impl Job {
         }
     }
 
-    /// A job as it was asked for, due then: it was published before it could be looked at.
+    /// A job as requested, not due before then: it was published before it could be read.
     #[must_use]
     pub fn asked(id: &JobId, job: job::Job, due_ms: i64, default_retry_ms: &[u64]) -> Self {
         let size = job.body.len();
@@ -107,7 +109,7 @@ impl Job {
         Job::of(&StoredJob { id: id.clone(), place: Place::Scheduled, score_ms: due_ms, record, state: None, size }, default_retry_ms)
     }
 
-    /// The same with its body, which `found` must hold.
+    /// The same with its body, which `found` must have.
     #[must_use]
     pub fn with_body(mut self, found: &StoredJob) -> Self {
         self.body_base64 = Some(STANDARD.encode(&found.record.job.body));
@@ -115,7 +117,7 @@ impl Job {
     }
 }
 
-/// The answer to a request.
+/// The verdict on a request.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 #[allow(missing_docs, reason = "docs/reference/http.md explains the words")]
 pub struct Verdict {
@@ -127,13 +129,13 @@ pub struct Verdict {
 }
 
 impl Verdict {
-    /// The answer to this action on this job.
+    /// The verdict on this action on this job.
     #[must_use]
     pub fn of(id: &str, action: Action, answer: Answer) -> Self {
         Verdict { id: id.to_owned(), action, verdict: answer.verdict, due_ms: answer.due_ms }
     }
 
-    /// The status that HTTP gives it; a command exits with 0 where it is 2xx.
+    /// The HTTP status; a command exits with 0 if it is 2xx.
     #[must_use]
     pub fn status(&self) -> u16 {
         use crate::job::Verdict as V;
@@ -148,7 +150,7 @@ impl Verdict {
 }
 
 fn headers(headers: &Headers) -> serde_json::Map<String, serde_json::Value> {
-    // In one pass: a message may have a hundred thousand of them.
+    // In one pass: a message may have a hundred thousand headers.
     let mut by_name: HashMap<&str, Vec<serde_json::Value>> = HashMap::new();
     for header in headers.iter() {
         by_name.entry(&header.name).or_default().push(value(&header.value));
@@ -161,7 +163,7 @@ fn headers(headers: &Headers) -> serde_json::Map<String, serde_json::Value> {
     headers.iter().filter_map(named).collect()
 }
 
-/// A header's value: what JSON has of it as such, bytes as base64.
+/// A header's value: a JSON value where there is one, bytes as base64.
 fn value(header: &Value) -> serde_json::Value {
     match header {
         Value::Null => serde_json::Value::Null,

@@ -15,8 +15,8 @@ use tokio::sync::mpsc;
 
 use dwell::bridge::{Bridge, Roles};
 use dwell::clock;
-use dwell::http::Readiness;
 use dwell::job::JobId;
+use dwell::readiness::Readiness;
 use dwell::store::error::StoreError;
 use dwell::store::read::Place as StoredIn;
 use dwell::telemetry::Metrics;

@@ -1,22 +1,22 @@
-//! The destinations that must take messages before anything runs: found, made, or missed.
+//! The destinations that must exist before anything runs: found, declared, or missing.
 
 use dwell_connectors::{Declared, Destination, Role, Sink};
 
 use super::{Cause, Roles, StartError};
 use crate::config::{Broker, Settings};
 
-/// A destination that must take messages before anything runs.
+/// A destination that must exist before anything runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Needed {
     /// The setting that names it.
     pub setting: String,
-    /// Where.
+    /// The destination.
     pub to: Destination,
-    /// It is made where it is missing.
+    /// Declare it if it is missing.
     pub declare: bool,
 }
 
-/// The destinations that are needed on this broker.
+/// The needed destinations of this broker.
 #[must_use]
 pub fn needed(settings: &Settings, roles: Roles, name: &str, broker: &Broker) -> Vec<Needed> {
     let mut needed = Vec::new();
@@ -33,7 +33,7 @@ pub fn needed(settings: &Settings, roles: Roles, name: &str, broker: &Broker) ->
                 declare: ingest.declare,
             });
             if !ingest.exchange.is_empty() {
-                // Its type and its bindings are its owner's.
+                // The type and the bindings of the exchange are its owner's.
                 let to = Destination { exchange: ingest.exchange.clone(), address: String::new() };
                 needed.push(Needed { setting: format!("ingest.{ingest_name}.exchange"), to, declare: false });
             }
@@ -43,7 +43,7 @@ pub fn needed(settings: &Settings, roles: Roles, name: &str, broker: &Broker) ->
 }
 
 impl Needed {
-    /// The destination, for people.
+    /// The destination, for error messages.
     #[must_use]
     pub fn shown(&self) -> String {
         let Destination { exchange, address } = &self.to;
@@ -64,7 +64,7 @@ pub(super) async fn find_or_declare(broker: &Broker, name: &str, sink: &dyn Sink
     Ok(())
 }
 
-/// Why it does not start where this destination is missing.
+/// The error for a missing destination.
 #[must_use]
 pub fn nothing_takes(broker: &Broker, name: &str, needed: &Needed) -> StartError {
     let place = broker.connector.place();

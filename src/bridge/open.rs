@@ -1,4 +1,4 @@
-//! Opens what the agents work with for the first time: the store, the link of each broker, the source of each ingest.
+//! Opens the store, the publisher of each broker and the source of each ingest for the first time.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -9,19 +9,19 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::needed::{Needed, find_or_declare, needed};
-use super::wait::Wait;
-use super::{Cause, Ended, Roles, StartError};
+use super::wait::StartWait;
+use super::{AgentEnd, Cause, Roles, StartError};
 use crate::apply::Apply;
 use crate::config::{Broker, Settings};
-use crate::http::Waiting;
 use crate::ingest::{self, Ingest};
 use crate::publisher::{Publisher, Reports};
+use crate::readiness::Waiting;
 use crate::request::Rules;
 use crate::store::{Observer, Store};
 use crate::telemetry::{Metrics, PauseReason};
 
-/// Opens the store. Until that is there the ingests are paused.
-pub(super) async fn open_store(settings: &Settings, roles: Roles, metrics: &Metrics, wait: &Wait) -> Result<Store, StartError> {
+/// Opens the store. The ingests count as paused until then.
+pub(super) async fn open_store(settings: &Settings, roles: Roles, metrics: &Metrics, wait: &StartWait) -> Result<Store, StartError> {
     let names: Vec<String> = settings.brokers.keys().cloned().collect();
     let ingests = settings.ingest.keys().filter(|_| roles.ingest);
     let reading = ingests.map(|name| metrics.ingest(name).map(|metrics| metrics.reading().clone()));
@@ -30,25 +30,25 @@ pub(super) async fn open_store(settings: &Settings, roles: Roles, metrics: &Metr
         let store = Store::open(&settings.redis, &names, Arc::new(metrics.clone())).await;
         store.inspect_err(|error| metrics.failed(error.class)).map_err(StartError::from)
     };
-    wait.until_there(&Waiting::Store, open).await
+    wait.until_reached(&Waiting::Store, open).await
 }
 
-/// The link of one broker, perhaps not open yet.
-pub(super) struct Link {
+/// The publisher of one broker, open or not.
+pub(super) struct BrokerPublisher {
     pub(super) name: String,
     pub(super) publisher: Publisher,
     pub(super) reports: Reports,
 }
 
-/// Starts the link of every broker that this instance publishes to.
-pub(super) fn links(
+/// Starts the publisher of every broker that this instance publishes to.
+pub(super) fn publishers(
     settings: &Settings,
     roles: Roles,
     metrics: &Metrics,
-    wait: &Wait,
-    helpers: &mut JoinSet<Ended>,
+    wait: &StartWait,
+    helpers: &mut JoinSet<AgentEnd>,
     stop: &CancellationToken,
-) -> Vec<Link> {
+) -> Vec<BrokerPublisher> {
     let read: BTreeSet<&str> = settings.ingest.values().map(|ingest| ingest.broker.as_str()).collect();
     let used = settings.brokers.iter().filter(|(name, _)| roles.dispatch || read.contains(name.as_str()));
     let start = |(name, broker): (&String, &Broker)| {
@@ -58,17 +58,17 @@ pub(super) fn links(
         let first = First { name: name.clone(), broker: broker.clone(), publisher: publisher.clone(), needed };
         wait.readiness.waits_for(first.waiting());
         helpers.spawn(first.run(wait, stop));
-        Link { name: name.clone(), publisher, reports }
+        BrokerPublisher { name: name.clone(), publisher, reports }
     };
     used.map(start).collect()
 }
 
-/// A link that has never been open.
+/// Opens a publisher for the first time.
 struct First {
     name: String,
     broker: Broker,
     publisher: Publisher,
-    /// What must take messages before anything else uses the link.
+    /// Destinations must exist before anything is published.
     needed: Vec<Needed>,
 }
 
@@ -77,11 +77,11 @@ impl First {
         Waiting::Broker(self.name.clone())
     }
 
-    async fn run(self, wait: Wait, stop: CancellationToken) -> Ended {
+    async fn run(self, wait: StartWait, stop: CancellationToken) -> AgentEnd {
         let (waiting, open) = (self.waiting(), || self.open());
         let outcomes = tokio::select! {
             () = stop.cancelled() => return Ok("a publisher"),
-            outcomes = wait.until_there(&waiting, open) => outcomes?,
+            outcomes = wait.until_reached(&waiting, open) => outcomes?,
         };
         wait.readiness.reached(&waiting);
         self.publisher.run(Some(outcomes), stop).await;
@@ -97,34 +97,35 @@ impl First {
             self.publisher.use_sink(sink);
             Ok(outcomes)
         };
-        opened.await.inspect_err(|error| self.publisher.tell(error))
+        opened.await.inspect_err(|error| self.publisher.record_error(error))
     }
 }
 
-/// An ingest whose source was never open.
-pub(super) struct Unread {
+/// An ingest that is not open yet.
+pub(super) struct UnopenedIngest {
     name: String,
     agent: Ingest,
     publisher: Publisher,
-    /// What it reads is made where it is missing.
+    /// Declare the source if it is missing.
     declare: bool,
     metrics: Metrics,
 }
 
-/// The ingests of the settings, none of them open.
+/// The ingests of the settings, not open yet.
 pub(super) fn ingests(
     settings: &Settings,
     publishers: &HashMap<String, Publisher>,
     apply: &Apply,
-    wait: &Wait,
-) -> Result<Vec<Unread>, StartError> {
+    wait: &StartWait,
+) -> Result<Vec<UnopenedIngest>, StartError> {
     let bad = |message: String| StartError { cause: Cause::Settings, message, hint: String::new() };
     let ingests = settings.ingest.iter().map(|(name, ingest)| {
         let broker = settings
             .brokers
             .get(&ingest.broker)
             .ok_or_else(|| bad(format!("ingest.{name}.broker: there is no [brokers.{}]", ingest.broker)))?;
-        let publisher = publishers.get(&ingest.broker).ok_or_else(|| bad(format!("ingest.{name}: no link to `{}`", ingest.broker)))?;
+        let publisher =
+            publishers.get(&ingest.broker).ok_or_else(|| bad(format!("ingest.{name}: no connection to `{}`", ingest.broker)))?;
         let agent = Ingest::new(ingest::Parts {
             rules: Rules::new(settings, name).map_err(bad)?,
             source: broker.connector.clone(),
@@ -133,14 +134,21 @@ pub(super) fn ingests(
             apply: apply.clone(),
             readiness: wait.readiness.clone(),
         });
-        Ok(Unread { name: name.clone(), agent, publisher: publisher.clone(), declare: ingest.declare, metrics: apply.metrics.clone() })
+        Ok(UnopenedIngest {
+            name: name.clone(),
+            agent,
+            publisher: publisher.clone(),
+            declare: ingest.declare,
+            metrics: apply.metrics.clone(),
+        })
     });
     ingests.collect()
 }
 
-impl Unread {
-    /// Opens the source once what rejects its requests is there, and reads until told to stop.
-    pub(super) async fn run(self, wait: Wait, stop: CancellationToken, give_up: CancellationToken) -> Ended {
+impl UnopenedIngest {
+    /// Opens the source once the publisher for rejected requests is open, and reads until told to
+    /// stop.
+    pub(super) async fn run(self, wait: StartWait, stop: CancellationToken, give_up: CancellationToken) -> AgentEnd {
         let opening = async {
             // The sender lives in the publisher.
             let _ = self.publisher.connected().wait_for(|up| *up).await;
@@ -151,9 +159,9 @@ impl Unread {
                     }
                     self.agent.open().await
                 };
-                open.await.inspect_err(|error: &ConnectorError| self.tell(error)).map_err(StartError::from)
+                open.await.inspect_err(|error: &ConnectorError| self.record_error(error)).map_err(StartError::from)
             };
-            wait.until_there(&Waiting::Ingest(self.name.clone()), open).await
+            wait.until_reached(&Waiting::Ingest(self.name.clone()), open).await
         };
         let source = tokio::select! {
             () = stop.cancelled() => return Ok("an ingest"),
@@ -170,7 +178,7 @@ impl Unread {
         Ok("an ingest")
     }
 
-    fn tell(&self, error: &ConnectorError) {
+    fn record_error(&self, error: &ConnectorError) {
         if let Some(metrics) = self.metrics.ingest(&self.name) {
             metrics.last_error().met(error);
         }

@@ -1,37 +1,37 @@
-//! What a start waits for: servers that cannot be reached, told in the log and in readiness until they are there or the patience is over.
+//! Waits at start for servers that cannot be reached, and reports them in the log and in readiness.
 
 use std::time::Duration;
 
 use super::{Cause, StartError};
 use crate::clock::{self, Instant};
-use crate::http::{Readiness, Waiting};
+use crate::readiness::{Readiness, Waiting};
 use crate::reconnect::Backoff;
 
-/// How often a start says what it waits for.
-const TELL: Duration = Duration::from_secs(10);
+/// How often the log repeats what the start waits for.
+const LOG_INTERVAL: Duration = Duration::from_secs(10);
 
-/// How long a start waits, and who hears for what.
+/// How long a start waits, and where it reports.
 #[derive(Clone)]
-pub(super) struct Wait {
+pub(super) struct StartWait {
     pub(super) readiness: Readiness,
-    /// Without one it waits for ever.
+    /// `None`: it waits for ever.
     until: Option<Instant>,
 }
 
-impl Wait {
-    /// Begins now.
+impl StartWait {
+    /// Starts the wait now.
     pub(super) fn new(readiness: &Readiness, patience: Option<Duration>) -> Self {
-        Wait { readiness: readiness.clone(), until: patience.map(|patience| clock::now() + patience) }
+        StartWait { readiness: readiness.clone(), until: patience.map(|patience| clock::now() + patience) }
     }
 
-    /// Tries until it works. What is unreachable is waited for; any other error ends the wait, and so does the end of the patience, but never before
-    /// a first try.
-    pub(super) async fn until_there<T, F>(&self, what: &Waiting, mut attempt: impl FnMut() -> F) -> Result<T, StartError>
+    /// Tries until it works. Waits for what is unreachable, until the limit, after at least one
+    /// try. Any other error ends the wait.
+    pub(super) async fn until_reached<T, F>(&self, what: &Waiting, mut attempt: impl FnMut() -> F) -> Result<T, StartError>
     where
         F: Future<Output = Result<T, StartError>>,
     {
         let mut backoff = Backoff::link();
-        let mut told: Option<Instant> = None;
+        let mut logged: Option<Instant> = None;
         let mut tried = attempt().await;
         loop {
             let error = match tried {
@@ -44,9 +44,9 @@ impl Wait {
                 return Err(error);
             }
             self.readiness.missing(what, &error.message);
-            if told.is_none_or(|told| now.duration_since(told) >= TELL) {
-                tracing::warn!(waiting_for = %what, %error, hint = error.hint, "waiting for what cannot be reached");
-                told = Some(now);
+            if logged.is_none_or(|logged| now.duration_since(logged) >= LOG_INTERVAL) {
+                tracing::warn!(waiting_for = %what, %error, hint = error.hint, "cannot be reached, waiting");
+                logged = Some(now);
             }
             let again = async {
                 clock::sleep(backoff.pause()).await;
@@ -81,20 +81,20 @@ mod tests {
             move || async move { if tries.fetch_add(1, Ordering::Relaxed) < count { Err(error(cause)) } else { Ok(()) } }
         };
         let store = Waiting::Store;
-        let for_ever = Wait::new(&readiness, None);
-        for_ever.until_there(&store, fails_until(200, Cause::Unreachable)).await.unwrap();
-        assert_eq!(readiness.waiting(), [(Waiting::Store, "far away".to_owned())], "whoever tried says when it is there");
-        for_ever.until_there(&store, fails_until(1, Cause::Refused)).await.unwrap_err();
+        let for_ever = StartWait::new(&readiness, None);
+        for_ever.until_reached(&store, fails_until(200, Cause::Unreachable)).await.unwrap();
+        assert_eq!(readiness.waiting(), [(Waiting::Store, "far away".to_owned())], "the caller reports when it is reached");
+        for_ever.until_reached(&store, fails_until(1, Cause::Refused)).await.unwrap_err();
 
-        let at_once = Wait::new(&readiness, Some(Duration::ZERO));
-        at_once.until_there(&store, fails_until(1, Cause::Unreachable)).await.unwrap_err();
+        let at_once = StartWait::new(&readiness, Some(Duration::ZERO));
+        at_once.until_reached(&store, fails_until(1, Cause::Unreachable)).await.unwrap_err();
         assert_eq!(tries.load(Ordering::Relaxed), 1);
 
         let begun = clock::now();
-        let patient = Wait::new(&readiness, Some(Duration::from_secs(30)));
-        let failed = patient.until_there(&store, fails_until(u32::MAX, Cause::Unreachable)).await.unwrap_err();
+        let patient = StartWait::new(&readiness, Some(Duration::from_secs(30)));
+        let failed = patient.until_reached(&store, fails_until(u32::MAX, Cause::Unreachable)).await.unwrap_err();
         assert_eq!((failed.cause, begun.elapsed()), (Cause::Unreachable, Duration::from_secs(30)));
-        // Also where a try hangs.
+        // The same where a try hangs.
         let begun = clock::now();
         tries.store(0, Ordering::Relaxed);
         let hangs = || async {
@@ -103,7 +103,7 @@ mod tests {
             }
             Err::<(), _>(error(Cause::Unreachable))
         };
-        Wait::new(&readiness, Some(Duration::from_secs(30))).until_there(&store, hangs).await.unwrap_err();
+        StartWait::new(&readiness, Some(Duration::from_secs(30))).until_reached(&store, hangs).await.unwrap_err();
         assert_eq!(begun.elapsed(), Duration::from_secs(30));
     }
 }

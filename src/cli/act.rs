@@ -1,9 +1,10 @@
-//! `dwell cancel|reschedule|fire|finish|fail|requeue ID`: an action on one job, straight on Redis, and its verdict.
+//! `dwell cancel|reschedule|fire|finish|fail|requeue ID`: an action on one job, directly on Redis,
+//! and its verdict.
 
 use super::common::Common;
 use super::exit::{Exit, Stop};
 use super::table::{clean, local};
-use crate::apply::{Few, Patience, Sent};
+use crate::apply::{BoundedRetry, RequestBatch, RetryPolicy};
 use crate::job::{Action, JobId, Verdict};
 use crate::request::{Act, Request, act_on, due_within};
 use crate::store::Store;
@@ -47,12 +48,12 @@ pub struct Reschedule {
     pub until_ms: Option<i64>,
 }
 
-/// A job's id on a command line.
+/// Parses a job's id.
 pub(super) fn job_id(text: &str) -> Result<JobId, String> {
     JobId::new(text)
 }
 
-/// Gives a job another time.
+/// Gives a job another due time.
 pub(super) async fn reschedule(common: &Common, args: Reschedule) -> Result<Exit, Stop> {
     run(common, Action::Reschedule, args.id, Some((args.delay_ms, args.until_ms)), (None, None)).await
 }
@@ -62,13 +63,14 @@ pub(super) async fn act(common: &Common, action: Action, args: Args) -> Result<E
     run(common, action, args.id, None, (None, None)).await
 }
 
-/// Says a word for a job's consumer: `finish` or `fail`.
+/// Applies the `finish` or `fail` of a job's consumer.
 pub(super) async fn word(common: &Common, action: Action, args: Word) -> Result<Exit, Stop> {
     run(common, action, args.id, None, (args.due, args.attempt)).await
 }
 
-/// Acts on a job and prints the verdict. Exits with 2 where it is another than the one asked for. `when`: how long (ms), when (epoch ms).
-/// `seen`: the due time and the attempt that the consumer speaks of.
+/// Acts on a job and prints the verdict. Exits with 2 if it is not the verdict asked for. `when`: a
+/// duration (ms), or a time (epoch ms). `seen`: the due time and the attempt that the consumer
+/// received.
 async fn run(
     common: &Common,
     action: Action,
@@ -89,30 +91,30 @@ async fn run(
         }
     };
     let mut request = [Request::Act(Act { seen_due: seen.0, seen_attempt: seen.1, ..act_on(action, id.clone(), due) })];
-    let (mut sent, mut patience) = (Sent::new(&mut request), Few::default());
+    let (mut batch, mut retry) = (RequestBatch::new(&mut request), BoundedRetry::default());
     loop {
-        let wake_ups = sent.send(&store, &settings.delivery.retry_ms).await;
-        // A wake-up that is lost costs a floor poll; the verdict stands.
+        let wake_ups = batch.send(&store, &settings.delivery.retry_ms).await;
+        // A lost wake-up costs one floor poll; the verdict holds.
         let _ = store.wake_others(&wake_ups).await;
-        match sent.failed() {
-            Some(error) if patience.again(error).await => {}
+        match batch.failed() {
+            Some(error) if retry.wait(error).await => {}
             _ => break,
         }
     }
-    let answer = sent.answers().swap_remove(0)?;
+    let answer = batch.answers().swap_remove(0)?;
     let verdict = view::Verdict::of(id.as_str(), action, answer);
     common.answer(&verdict, &text(&verdict))?;
     Ok(if verdict.status() < 300 { Exit::Ok } else { Exit::NotFound })
 }
 
 fn text(verdict: &view::Verdict) -> String {
-    // Of a job that is over, its time was due: only a job that goes on has one.
+    // A job that is over was due at its time; only an active job has a next one.
     let goes_on = verdict.action != Action::Cancel && !matches!(verdict.verdict, Verdict::Finished | Verdict::Fired);
     let due = verdict.due_ms.filter(|_| goes_on).map_or(String::new(), |ms| format!(", due {}", local(ms)));
     format!("{}: {}{due}: {}", clean(&verdict.id), verdict.verdict.as_str(), meaning(verdict.action, verdict.verdict))
 }
 
-/// The meaning of a verdict, for the user of a command.
+/// Explains a verdict.
 fn meaning(action: Action, verdict: Verdict) -> &'static str {
     match (verdict, action) {
         (Verdict::Cancelled, _) => "it will not be published, and never was",

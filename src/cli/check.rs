@@ -1,4 +1,4 @@
-//! `dwell check`: settings, then servers; each a line, each with its hint. Exits as `run` would.
+//! `dwell check`: checks settings, then servers; a line and a hint each. Exits as `run` would.
 
 mod brokers;
 mod redis;
@@ -19,38 +19,39 @@ pub struct Args {
     /// Only the settings: reach no server
     #[arg(long)]
     pub offline: bool,
-    /// Make the namespace keep this delivery.dead_retention and delivery.dedupe_window, for all its instances
+    /// Make the namespace keep this delivery.dead_retention and delivery.dedupe_window, for all its
+    /// instances
     #[arg(long, conflicts_with = "offline")]
     pub adopt: bool,
 }
 
-/// One thing that was looked at.
+/// One check.
 #[derive(Debug, Clone, Serialize)]
 pub struct Check {
-    /// What was looked at: `redis.durability`, `brokers.main`.
+    /// The name: `redis.durability`, `brokers.main`.
     #[serde(rename = "check")]
     pub name: String,
-    /// Whether `run` could go on.
+    /// Whether `run` would continue.
     pub ok: bool,
-    /// What was found; never a secret.
+    /// The result; without secrets.
     pub detail: String,
-    /// What to do about it; empty where nothing is to do.
+    /// What to do about it; empty if nothing is to be done.
     pub hint: String,
-    /// What `run` would exit with because of it.
+    /// The exit code of `run` because of it.
     #[serde(skip)]
     pub exit: Exit,
-    /// It could not be looked at, because of another check that failed.
+    /// The check was skipped because another one failed.
     #[serde(skip)]
     pub skipped: bool,
 }
 
 impl Check {
-    /// All is well.
+    /// The check passed.
     pub fn good(name: impl Into<String>, detail: impl Into<String>) -> Self {
         Check { name: name.into(), ok: true, detail: detail.into(), hint: String::new(), exit: Exit::Ok, skipped: false }
     }
 
-    /// It works, and yet somebody should look at it.
+    /// The check passed, with a warning.
     pub fn warning(name: impl Into<String>, detail: impl Into<String>, hint: impl Into<String>) -> Self {
         Check { name: name.into(), ok: true, detail: detail.into(), hint: hint.into(), exit: Exit::Ok, skipped: false }
     }
@@ -60,9 +61,9 @@ impl Check {
         Check { name: name.into(), ok: false, detail: detail.into(), hint: hint.into(), exit, skipped: false }
     }
 
-    /// It cannot be known: `on` failed, and `run` would go no further.
+    /// The check was skipped: `on` failed, and `run` would stop there.
     pub fn skipped(name: impl Into<String>, on: &Check) -> Self {
-        let (detail, hint) = (format!("not looked at: see {}", on.name), format!("see to {} first", on.name));
+        let (detail, hint) = (format!("skipped: see {}", on.name), format!("fix {} first", on.name));
         Check { name: name.into(), ok: false, detail, hint, exit: on.exit, skipped: true }
     }
 
@@ -85,12 +86,13 @@ impl Check {
             (true, true) => "ok  ",
         };
         let hint = if self.hint.is_empty() { String::new() } else { format!("\n        {}", clean(&self.hint)) };
-        // What servers say of themselves is not to steer a terminal either.
+        // Answers of servers may hold terminal control sequences.
         format!("{mark}  {}  {}{hint}", clean(&self.name), clean(&self.detail))
     }
 }
 
-/// The exit code of them all: wrong settings before servers that are away, because waiting helps only the latter.
+/// The exit code of all checks. Wrong settings count more than servers that are away: waiting helps
+/// only the latter.
 #[must_use]
 pub fn exit_of(checks: &[Check]) -> Exit {
     let failed = |exit: Exit| checks.iter().any(|check| !check.ok && check.exit == exit);
@@ -100,7 +102,7 @@ pub fn exit_of(checks: &[Check]) -> Exit {
     })
 }
 
-/// Looks at everything, changes nothing but what it is asked to adopt.
+/// Runs all checks. Changes nothing but what `--adopt` asks for.
 pub(super) async fn run(common: &Common, args: &Args) -> Result<Exit, Stop> {
     let settings = match common.settings() {
         Ok(settings) => settings,

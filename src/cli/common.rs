@@ -1,4 +1,4 @@
-//! What every command takes: the settings and the form of the answer.
+//! The flags of every command, and its output.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -24,25 +24,25 @@ pub struct Common {
     pub output: Form,
 }
 
-/// The form of an answer.
+/// The format of the output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Form {
-    /// For people.
+    /// Text.
     Text,
-    /// One object a line.
+    /// One JSON object a line.
     Json,
 }
 
 impl Common {
-    /// The settings that these flags lead to.
+    /// The settings that these flags select.
     ///
     /// # Errors
-    /// Every mistake in the settings.
+    /// All mistakes in the settings.
     pub fn settings(&self) -> Result<Settings, Stop> {
         Ok(config::load(self.config.as_deref(), Overrides { set: self.set.clone() })?)
     }
 
-    /// Writes one answer to stdout: the object as JSON, or the text.
+    /// Writes one answer to stdout, as JSON or text.
     ///
     /// # Errors
     /// Stdout is closed: the command has no more to do.
@@ -54,10 +54,11 @@ impl Common {
     }
 }
 
-/// One line of JSON. What would steer a terminal and JSON leaves as it is (from U+007F on) is escaped: only strings can hold it.
+/// One line of JSON. Escapes the control characters that JSON leaves as they are (from U+007F on);
+/// only strings hold them.
 ///
 /// # Errors
-/// Never for what commands answer: their maps have text as keys.
+/// Never for answers of commands: their maps have text as keys.
 pub fn json(object: &impl Serialize) -> Result<String, Stop> {
     let text = serde_json::to_string(object).map_err(std::io::Error::from)?;
     if !text.chars().any(steers) {
@@ -67,7 +68,7 @@ pub fn json(object: &impl Serialize) -> Result<String, Stop> {
     Ok(text.chars().map(|c| if steers(c) { format!("\\u{:04x}", u32::from(c)) } else { c.to_string() }).collect())
 }
 
-/// Writes a line to stdout, at once.
+/// Writes a line to stdout and flushes.
 ///
 /// # Errors
 /// Stdout is closed.

@@ -1,4 +1,4 @@
-//! `dwell completions SHELL`: what the shell reads to complete commands and flags.
+//! `dwell completions SHELL`: completions of commands and flags.
 
 use clap::CommandFactory;
 use clap_complete::Shell;

@@ -1,4 +1,4 @@
-//! How a command ends: its exit code, and what it says when it stops early.
+//! How a command ends: its exit code, and its error.
 
 use std::process::ExitCode;
 
@@ -12,22 +12,23 @@ use crate::store::error::{Class, StoreError};
 /// The exit codes of every command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exit {
-    /// Done.
+    /// Success.
     Ok,
-    /// Failed in a way that has no code of its own.
+    /// An error without a code of its own.
     Failed,
     /// Not found or too late: a verdict other than the one asked for.
     NotFound,
-    /// The command line is wrong.
+    /// The command line is not valid.
     Usage,
-    /// Redis or a broker cannot be reached, refuses us, or lacks what the settings name.
+    /// Redis or a broker cannot be reached, refuses access, or does not have what the settings
+    /// name.
     Unavailable,
-    /// The settings are wrong, or can never work with these servers.
+    /// The settings are not valid, or can never work with these servers.
     Settings,
 }
 
 impl Exit {
-    /// The code.
+    /// The number.
     #[must_use]
     pub fn code(self) -> u8 {
         match self {
@@ -40,7 +41,7 @@ impl Exit {
         }
     }
 
-    /// Of a start that failed.
+    /// The code of a failed start.
     #[must_use]
     pub fn of(cause: Cause) -> Self {
         match cause {
@@ -56,18 +57,18 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// Why a command stopped early. It has not been told to anybody yet.
+/// Why a command stopped early; not printed yet.
 #[derive(Debug)]
 pub enum Stop {
     /// Mistakes in the settings.
     Settings(Vec<Problem>),
     /// Anything else.
     Because {
-        /// The code to exit with.
+        /// The exit code.
         exit: Exit,
-        /// What failed, and where; never a secret.
+        /// What failed, and where; without secrets.
         message: String,
-        /// What to do about it; empty where there is nothing to say.
+        /// What to do about it; may be empty.
         hint: String,
     },
 }
@@ -78,7 +79,7 @@ impl Stop {
         Stop::Because { exit, message: message.into(), hint: hint.into() }
     }
 
-    /// The code to exit with.
+    /// The exit code.
     #[must_use]
     pub fn exit(&self) -> Exit {
         match self {
@@ -108,7 +109,7 @@ impl From<Vec<Problem>> for Stop {
     }
 }
 
-/// Damage has no code of its own; else as `run` would exit.
+/// Damage has no exit code of its own.
 impl From<StoreError> for Stop {
     fn from(error: StoreError) -> Self {
         match error.class {
@@ -128,7 +129,7 @@ impl From<ConnectorError> for Stop {
     }
 }
 
-/// A closed pipe (`dwell ls | head`) is no failure: whoever read has read enough.
+/// A closed pipe (`dwell ls | head`) is no failure.
 impl From<std::io::Error> for Stop {
     fn from(error: std::io::Error) -> Self {
         match error.kind() {

@@ -1,4 +1,4 @@
-//! `dwell fsck`: damage in the namespace, straight from Redis; with `--repair` repaired.
+//! `dwell fsck`: finds damage in the namespace, directly in Redis; `--repair` repairs it.
 
 use super::common::{Common, Form, json, line};
 use super::exit::{Exit, Stop};
@@ -22,7 +22,8 @@ const COLUMNS: [Column; 5] = [
 /// `dwell fsck`
 #[derive(Debug, Clone, clap::Args)]
 pub struct Args {
-    /// Repair what is found, beside running instances. What cannot be read is put aside, never deleted
+    /// Repair what is found, beside running instances. What cannot be read is put aside, never
+    /// deleted
     #[arg(long)]
     pub repair: bool,
 }
@@ -30,7 +31,7 @@ pub struct Args {
 pub(super) async fn run(common: &Common, args: &Args) -> Result<Exit, Stop> {
     let settings = common.settings()?;
     let delivery = &settings.delivery;
-    // Which may be damaged: then it is judged by the settings.
+    // If the namespace's own rules are damaged, those of the settings apply.
     let known = look(&RedisClient::new(&settings.redis), &settings.redis).await.ok().flatten();
     let own = SweepRules::from(delivery);
     let rules = Rules {
@@ -41,7 +42,8 @@ pub(super) async fn run(common: &Common, args: &Args) -> Result<Exit, Stop> {
     };
     let (mut findings, mut closed) = (Vec::new(), None);
     let mut found = |finding: Finding| {
-        // At once, because a long look may be cut short; a closed pipe does not stop a repair.
+        // Printed at once, because a long scan may be interrupted. A closed pipe does not stop a
+        // repair.
         if common.output == Form::Json && closed.is_none() {
             closed = json(&finding).and_then(|text| line(&text)).err();
         }
@@ -59,7 +61,7 @@ pub(super) async fn run(common: &Common, args: &Args) -> Result<Exit, Stop> {
 }
 
 fn text(findings: &[Finding], jobs: Option<u64>, repair: bool) -> String {
-    let looked = jobs.map_or("stopped before the end".to_owned(), |jobs| format!("{jobs} jobs looked at"));
+    let looked = jobs.map_or("stopped before the end".to_owned(), |jobs| format!("{jobs} jobs checked"));
     if findings.is_empty() {
         return format!("no damage, {looked}");
     }

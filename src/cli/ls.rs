@@ -1,4 +1,4 @@
-//! `dwell ls`: the jobs, by due time, straight from Redis.
+//! `dwell ls`: the jobs by due time, directly from Redis.
 
 use std::collections::HashMap;
 use std::io::Write;
@@ -17,7 +17,8 @@ use crate::store::read::Place;
 use crate::units::{parse_time_ms, show_size};
 use crate::view;
 
-/// The due time is what a list is for, the id what every other command takes.
+/// Due time and id are never cut: the one orders the list, the other is the argument of other
+/// commands.
 const COLUMNS: [Column; 8] = [
     Column::whole("DUE"),
     Column::whole("WHEN").spare(2),
@@ -28,7 +29,7 @@ const COLUMNS: [Column; 8] = [
     Column::whole("SIZE").spare(5),
     Column::cut("LAST ERROR", 12).spare(6),
 ];
-/// How often `--watch` looks.
+/// How often `--watch` reads the list.
 const WATCH: Duration = Duration::from_secs(1);
 
 /// `dwell ls`
@@ -54,14 +55,14 @@ pub struct Args {
     pub watch: bool,
 }
 
-/// Where a job stands.
+/// The state of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum State {
-    /// Waits for its time, or for its next attempt.
+    /// Waits for its due time or its next attempt.
     Scheduled,
-    /// An attempt is out, or waits for its consumer.
+    /// An attempt is in flight, or the job waits for its consumer.
     Reserved,
-    /// Kept as a dead letter.
+    /// Kept as a dead job.
     Dead,
 }
 
@@ -86,7 +87,7 @@ pub(super) async fn run(common: &Common, args: &Args) -> Result<Exit, Stop> {
         shown.show(&store, &query).await?;
         return Ok(Exit::Ok);
     }
-    // Heard from before the first look on: a signal that comes while Redis is asked must not be lost.
+    // Signals are received from here on: one that arrives during a call to Redis must not be lost.
     let mut signals = Signals::new()?;
     loop {
         match shown.show(&store, &query).await {
@@ -101,14 +102,14 @@ pub(super) async fn run(common: &Common, args: &Args) -> Result<Exit, Stop> {
     }
 }
 
-/// What was shown so far.
+/// What was printed so far.
 struct Shown<'a> {
     common: &'a Common,
     default_retry_ms: &'a [u64],
     watch: bool,
-    /// The lines of the last look, by id, where only changes are shown.
+    /// The lines of the last read by id, if only changes are printed.
     lines: HashMap<String, String>,
-    /// A page was written before.
+    /// A page was printed before.
     follows: bool,
 }
 
@@ -158,23 +159,24 @@ impl Shown<'_> {
         }
         match terminal() {
             Some((_, rows)) if self.watch => redraw(&text, rows),
-            // Pages, an empty line between two.
+            // Prints pages with an empty line between two.
             _ if std::mem::replace(&mut self.follows, true) => line(&format!("\n{text}")),
             _ => line(&text),
         }
     }
 }
 
-/// Writes over what the terminal shows, as much as it has rows for.
+/// Overwrites the terminal, as many rows as it has.
 fn redraw(text: &str, rows: usize) -> Result<(), Stop> {
     let lines: Vec<&str> = text.lines().collect();
-    // The last row is left to the cursor.
+    // The cursor needs the last row.
     let most = rows.saturating_sub(1).max(2);
     let (shown, more) = match lines.len() > most {
         true => (&lines[..most - 1], format!("{} more lines\u{1b}[K\n", lines.len() - most + 1)),
         false => (&lines[..], String::new()),
     };
-    // To the top; each line and what is below is cleared as it is written, so that nothing flickers.
+    // Moves to the top. Each line and the rest below are cleared as they are written, to avoid
+    // flicker.
     let shown: String = shown.iter().map(|line| format!("{line}\u{1b}[K\n")).collect();
     let mut out = std::io::stdout().lock();
     write!(out, "\u{1b}[H{shown}{more}\u{1b}[J")?;

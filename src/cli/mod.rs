@@ -1,4 +1,4 @@
-//! The command line: a file a command, and what all of them share.
+//! The command line: a file a command, and their shared parts.
 
 pub mod act;
 pub mod check;
@@ -68,7 +68,7 @@ enum Command {
     Completions(completions::Args),
 }
 
-/// What the program does, from its command line to its exit code.
+/// Runs the program, from its command line to its exit code.
 pub async fn main() -> ExitCode {
     prepare();
     match Cli::read() {
@@ -123,7 +123,7 @@ impl Cli {
 impl Command {
     async fn run(self, common: &Common) -> Result<Exit, Stop> {
         match self {
-            // Boxed: the state of all agents together is a large future.
+            // Boxed: the future of all agents is large.
             Command::Run(args) => Box::pin(run::run(common, &args)).await,
             Command::Check(args) => Box::pin(check::run(common, &args)).await,
             Command::Send(args) => Box::pin(send::run(common, &args)).await,

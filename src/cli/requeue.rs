@@ -1,4 +1,5 @@
-//! `dwell requeue ID`: out of the dead. `dwell requeue --broker OLD --to NEW`: the jobs of one broker become jobs of another.
+//! `dwell requeue ID`: schedules a dead job again. `dwell requeue --broker OLD --to NEW`: moves the
+//! jobs of a broker to another.
 
 use serde::Serialize;
 
@@ -25,7 +26,7 @@ pub struct Args {
     to: Option<String>,
 }
 
-/// A job that stays where it is.
+/// A job that was not moved.
 #[derive(Debug, Serialize)]
 struct Refused<'a> {
     id: &'a str,
@@ -34,7 +35,7 @@ struct Refused<'a> {
     detail: &'a str,
 }
 
-/// What became of them all.
+/// The result of a move.
 #[derive(Debug, Serialize)]
 struct Moved<'a> {
     broker: &'a str,
@@ -54,7 +55,7 @@ pub(super) async fn run(common: &Common, args: Args) -> Result<Exit, Stop> {
     }
 }
 
-/// Moves the jobs of a broker. Exits with 2 where any stays.
+/// Moves the jobs of a broker. Exits with 2 if any is not moved.
 async fn transfer(common: &Common, from: &str, to: &str) -> Result<Exit, Stop> {
     let settings = common.settings()?;
     let names = |names: Vec<&str>| if names.is_empty() { "none".to_owned() } else { names.join(", ") };
@@ -83,7 +84,7 @@ async fn transfer(common: &Common, from: &str, to: &str) -> Result<Exit, Stop> {
         }
     };
     let done = store.transfer(from, to, judge).await?;
-    // A wake-up that is lost costs a floor poll.
+    // A lost wake-up costs one floor poll.
     let _ = store.wake_others(&done.wake_ups).await;
     if let Some(stop) = closed {
         return Err(stop);

@@ -10,7 +10,8 @@ use super::exit::{Exit, Stop};
 use crate::bridge::{Bridge, Failure, Roles, StartError};
 use crate::config::read_secret;
 use crate::http::api::{self, Api};
-use crate::http::{Door, Listener, Rates, Readiness, probes};
+use crate::http::{Listener, Rates, StartGate, probes, router};
+use crate::readiness::Readiness;
 use crate::shutdown::Signals;
 use crate::telemetry::trace::Traces;
 use crate::telemetry::{Metrics, log};
@@ -48,7 +49,8 @@ impl From<Failure> for Stop {
 /// Runs until SIGTERM or SIGINT.
 ///
 /// # Errors
-/// The settings are wrong, something is missing or refuses us, or cannot be reached for as long as it is waited for, or an agent failed.
+/// The settings are not valid; a server refuses access, does not have what the settings name, or
+/// cannot be reached in time; or an agent failed.
 pub async fn run(common: &Common, args: &Args) -> Result<Exit, Stop> {
     let settings = common.settings()?;
     log::start().map_err(|error| Stop::because(Exit::Usage, error.to_string(), ""))?;
@@ -70,8 +72,8 @@ pub async fn run(common: &Common, args: &Args) -> Result<Exit, Stop> {
     let http = tokio::spawn(listener.serve(probes::router(readiness.clone(), metrics.clone()), http_stop.clone()));
 
     tracing::info!(address = %admin.address(), "admin api");
-    let door = Door::default();
-    let admin = tokio::spawn(admin.serve(door.router(), http_stop.clone()));
+    let gate = StartGate::default();
+    let admin = tokio::spawn(admin.serve(gate.router(), http_stop.clone()));
 
     let roles = Roles { ingest: !args.no_ingest, dispatch: !args.no_dispatch };
     let patience = args.wait_ms.map(Duration::from_millis);
@@ -79,7 +81,7 @@ pub async fn run(common: &Common, args: &Args) -> Result<Exit, Stop> {
     let mut bridge = tokio::select! {
         started = starting => started?,
         signal = signals.next() => {
-            tracing::info!(signal, "stopped before it had started");
+            tracing::info!(signal, "stopped during the start");
             return Ok(Exit::Ok);
         }
     };
@@ -95,7 +97,7 @@ pub async fn run(common: &Common, args: &Args) -> Result<Exit, Stop> {
         stop: http_stop.clone(),
     });
     let sampling = tokio::spawn(rates.run(http_stop.clone()));
-    door.open(api.router());
+    gate.open(router::router(api));
     tracing::info!(version = env!("CARGO_PKG_VERSION"), "running");
     let failed = tokio::select! {
         signal = signals.next() => {
@@ -112,14 +114,14 @@ pub async fn run(common: &Common, args: &Args) -> Result<Exit, Stop> {
     tokio::select! {
         clean = bridge.stop(drain) => {
             if !clean {
-                tracing::warn!("the drain time is over, what is left is taken over by others when its lease ends");
+                tracing::warn!("the drain time is over; other instances take over the rest when its leases expire");
             }
         }
         signal = signals.next() => tracing::warn!(signal, "a second signal: ending at once"),
     }
     traces.stop().await;
     http_stop.cancel();
-    // It answers what was asked, for a second at most.
+    // Open requests are answered, for a second at most.
     let _ = tokio::join!(http, admin, sampling);
     failed.map_or(Ok(Exit::Ok), |failed| Err(failed.into()))
 }

@@ -1,4 +1,4 @@
-//! `dwell send`: a request through the broker, as a producer sends it.
+//! `dwell send`: sends a request through the broker, as a producer does.
 
 use std::io::Read;
 use std::time::Duration;
@@ -67,7 +67,7 @@ fn time(text: &str) -> Result<String, String> {
     parse_time_ms(text).map(|_| text.to_owned())
 }
 
-/// Sends one request, once the broker has confirmed it.
+/// Sends one request, and waits for the broker's confirm.
 pub(super) async fn run(common: &Common, args: &Args) -> Result<Exit, Stop> {
     let settings = common.settings()?;
     let (name, ingest) = ingest_of(&settings, args.ingest.as_deref())?;
@@ -108,7 +108,7 @@ fn body(args: &Args, max_body: u64) -> Result<Vec<u8>, Stop> {
         return Ok(args.body.clone().into_bytes());
     }
     let mut body = Vec::new();
-    // One byte more than may be: a larger body is seen, and not read to its end.
+    // One byte more than allowed shows that the body is too large, without reading it to its end.
     std::io::stdin().lock().take(max_body.saturating_add(1)).read_to_end(&mut body)?;
     if body.len() as u64 > max_body {
         let message = format!("body_too_large: stdin has more than limits.max_body, {}", show_size(max_body));
@@ -129,7 +129,7 @@ fn message(args: &Args, id: &str, body: Vec<u8>) -> Message {
     args.headers.iter().fold(message, |message, (name, value)| message.with_header(name, value))
 }
 
-/// A request that `run` would reject by these settings is not sent: whoever types it wants to hear of it here.
+/// A request that `run` would reject is not sent: the error shows here.
 fn judge(settings: &Settings, name: &str, ingest: &Ingest, message: &Message) -> Result<(), Stop> {
     if ingest.envelope {
         let hint = "send the envelope with the broker's own tool, or choose another --ingest";
@@ -148,10 +148,10 @@ async fn publish(broker: &Broker, topic: &str, message: Message, timeout: Durati
     sink.publish(vec![publication]).await;
     let outcome = match clock::timeout(timeout, outcomes.recv()).await {
         Some(Some(outcomes)) => outcomes.into_iter().next().map(|(_, outcome)| outcome),
-        Some(None) => Some(Outcome::Unknown("the link was lost".to_owned())),
+        Some(None) => Some(Outcome::Unknown("the connection was lost".to_owned())),
         None => None,
     };
-    // It is confirmed or not: how the link ends changes nothing.
+    // The outcome is known: errors on close change nothing.
     let _ = sink.close().await;
     Ok(outcome.unwrap_or_else(|| Outcome::Unknown(format!("no answer within {} ms", timeout.as_millis()))))
 }

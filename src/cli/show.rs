@@ -1,4 +1,4 @@
-//! `dwell show ID`: one job, straight from Redis.
+//! `dwell show ID`: one job, directly from Redis.
 
 use super::act::job_id;
 use super::common::Common;
@@ -10,7 +10,7 @@ use crate::store::read::StoredJob;
 use crate::units::{show_duration_ms, show_size};
 use crate::view;
 
-/// The most of a body that text shows, in bytes.
+/// The most bytes of a body that are printed as text.
 const PREVIEW: usize = 2048;
 
 /// `dwell show`
@@ -75,13 +75,13 @@ fn text(found: &StoredJob, job: &view::Job, now_ms: i64) -> String {
     lines.into_iter().map(|(name, value)| format!("{name:<11} {}", clean(&value))).collect::<Vec<_>>().join("\n")
 }
 
-/// The beginning of a body: text where it is text, else hexadecimal.
+/// The beginning of a body: as text if it is text, else as hexadecimal.
 fn preview(body: &[u8]) -> String {
     let start = &body[..body.len().min(PREVIEW)];
     let cut = body.len() > start.len();
     let shown = match std::str::from_utf8(start) {
         Ok(text) => Some(text),
-        // Cut inside a character.
+        // The cut is inside a character.
         Err(error) if cut && error.error_len().is_none() => std::str::from_utf8(&start[..error.valid_up_to()]).ok(),
         Err(_) => None,
     };

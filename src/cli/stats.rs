@@ -1,4 +1,4 @@
-//! `dwell stats`: how many jobs there are, straight from Redis.
+//! `dwell stats`: counts of jobs, directly from Redis.
 
 use super::common::Common;
 use super::exit::{Exit, Stop};

@@ -1,4 +1,4 @@
-//! Tables and times for people: as wide as the terminal, free of what would steer it.
+//! Tables and times for terminals: at most as wide, and without control sequences.
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
@@ -6,49 +6,49 @@ use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use crate::units::show_duration_ms;
 
-/// Between two columns.
+/// Spaces between two columns.
 const GAP: usize = 2;
 
-/// A column, and what becomes of it where the terminal is narrow.
+/// A column, and how it adapts to a narrow terminal.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Column {
     head: &'static str,
-    /// It may be cut to so many columns of the terminal; `None`: it is shown whole.
+    /// The least width that it may be cut to; `None`: it is never cut.
     least: Option<usize>,
-    /// It may be left out; the highest first. 0: it may not.
+    /// The rank for leaving it out, the highest first. 0: it is never left out.
     spare: u8,
 }
 
 impl Column {
-    /// Shown whole.
+    /// Never cut.
     pub(super) const fn whole(head: &'static str) -> Self {
         Column { head, least: None, spare: 0 }
     }
 
-    /// Cut, but not shorter than this.
+    /// Cut, to no less than this width.
     pub(super) const fn cut(head: &'static str, least: usize) -> Self {
         Column { head, least: Some(least), spare: 0 }
     }
 
-    /// Left out where cutting is not enough; the highest first.
+    /// Left out if cutting is not enough; the highest rank first.
     pub(super) const fn spare(self, rank: u8) -> Self {
         Column { spare: rank, ..self }
     }
 }
 
-/// How wide a table may be: `COLUMNS`, else the width of the terminal that stdout is; in a pipe as wide as it gets.
+/// The width of tables: `COLUMNS`, else that of the terminal on stdout; unlimited in a pipe.
 pub(super) fn width() -> usize {
     let asked = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
     asked.or_else(|| terminal().map(|(columns, _)| columns)).filter(|columns| *columns > 0).unwrap_or(usize::MAX)
 }
 
-/// Columns and rows of the terminal that stdout is; `None` where it is none.
+/// Columns and rows of the terminal on stdout; `None` if it is not a terminal.
 pub(super) fn terminal() -> Option<(usize, usize)> {
     let size = rustix::termios::tcgetwinsize(std::io::stdout()).ok()?;
     Some((size.ws_col.into(), size.ws_row.into()))
 }
 
-/// A table of these rows, as text, a line each, no wider than `width`.
+/// A table of these rows, one a line, no wider than `width`.
 pub(super) fn table<const N: usize>(columns: [Column; N], rows: impl IntoIterator<Item = [String; N]>, width: usize) -> String {
     let rows: Vec<[String; N]> = rows.into_iter().map(|row| row.map(|cell| clean(&cell))).collect();
     let natural: [usize; N] =
@@ -68,7 +68,7 @@ pub(super) fn table<const N: usize>(columns: [Column; N], rows: impl IntoIterato
     std::iter::once(head).chain(body).collect::<Vec<_>>().join("\n")
 }
 
-/// The width of each column; `None` where it is left out.
+/// The width of each column; `None` if it is left out.
 fn fit<const N: usize>(columns: &[Column; N], natural: [usize; N], width: usize) -> [Option<usize>; N] {
     let mut widths = natural.map(Some);
     let least = |at: usize| columns[at].least.map_or(natural[at], |least| natural[at].min(least.max(columns[at].head.width())));
@@ -76,7 +76,7 @@ fn fit<const N: usize>(columns: &[Column; N], natural: [usize; N], width: usize)
         let shown = widths.iter().flatten();
         shown.clone().sum::<usize>() + GAP * shown.count().saturating_sub(1)
     };
-    // What is spare goes where even the least of all is too wide.
+    // Leaves out columns while even the least widths are too wide.
     let mut spare: Vec<usize> = (0..N).filter(|at| columns[*at].spare > 0).collect();
     spare.sort_by_key(|at| columns[*at].spare);
     while let Some(at) = spare.pop() {
@@ -86,7 +86,7 @@ fn fit<const N: usize>(columns: &[Column; N], natural: [usize; N], width: usize)
         widths[at] = None;
     }
     while total(&widths) > width {
-        // The widest that can be cut gives up a column of the terminal.
+        // Cuts the widest column that can be cut by one.
         let widest = (0..N).filter(|at| widths[*at].is_some_and(|width| width > least(*at))).max_by_key(|at| widths[*at]);
         let Some(at) = widest else { break };
         widths[at] = widths[at].map(|width| width - 1);
@@ -94,7 +94,7 @@ fn fit<const N: usize>(columns: &[Column; N], natural: [usize; N], width: usize)
     widths
 }
 
-/// The text in so many columns of a terminal, its end as `…` where it has more.
+/// The text in at most `width` terminal columns; `…` replaces a cut end.
 pub(super) fn cut(text: &str, width: usize) -> String {
     if text.width() <= width {
         return text.to_owned();
@@ -112,7 +112,7 @@ pub(super) fn cut(text: &str, width: usize) -> String {
     cut
 }
 
-/// Text from messages without what could steer the terminal: control characters, and those that turn the direction of what follows.
+/// Escapes control characters, and characters that change the direction of text.
 pub(super) fn clean(text: &str) -> String {
     if !text.chars().any(steers) {
         return text.to_owned();
@@ -120,18 +120,18 @@ pub(super) fn clean(text: &str) -> String {
     text.chars().map(|c| if steers(c) { c.escape_default().to_string() } else { c.to_string() }).collect()
 }
 
-/// Whether a character would steer a terminal.
+/// Whether a character controls a terminal.
 pub(super) fn steers(c: char) -> bool {
     c.is_control() || matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// A time, epoch ms, in the zone of this machine, to the second: `--from` and `--to` read it back.
+/// A time (epoch ms) in the local zone, to the second: `--from` and `--to` read it.
 pub(super) fn local(ms: i64) -> String {
     let Ok(time) = Timestamp::from_millisecond(ms) else { return ms.to_string() };
     time.to_zoned(TimeZone::system()).strftime("%Y-%m-%d %H:%M:%S%:z").to_string()
 }
 
-/// How far it is from now, in its two largest units: `in 1h30m`, `5s ago`, `now`.
+/// The distance from now in its two largest units: `in 1h30m`, `5s ago`, `now`.
 pub(super) fn relative(ms: i64, now_ms: i64) -> String {
     let distance = ms.abs_diff(now_ms);
     let short = short(distance);
@@ -145,7 +145,7 @@ pub(super) fn relative(ms: i64, now_ms: i64) -> String {
 /// A duration in its two largest units.
 fn short(ms: u64) -> String {
     const UNITS: [u64; 4] = [86_400_000, 3_600_000, 60_000, 1_000];
-    // What is behind the second unit is cut off, and so are milliseconds of anything longer than a second.
+    // Cuts off everything after the second unit, and milliseconds of durations over a second.
     let least = UNITS.iter().position(|unit| ms >= *unit).map_or(1, |largest| UNITS[(largest + 1).min(UNITS.len() - 1)]);
     show_duration_ms(ms - ms % least)
 }
@@ -200,7 +200,7 @@ mod tests {
         assert_eq!(jobs(47).lines().nth(1), Some("10:00:00  order-2026-0001  no answer wit…  6 B"));
         assert_eq!(jobs(41).lines().nth(1), Some("10:00:00  order-2026-…  no answer …  6 B"));
         assert_eq!(jobs(41).lines().nth(2), Some("10:00:00  注文-二千二…               6 B"), "two columns a character");
-        // Too narrow for all of them: the spare ones go.
+        // Too narrow for all columns: some are left out.
         assert_eq!(jobs(28).lines().next(), Some("DUE       ID        ERROR"));
         assert_eq!(jobs(20), "DUE       ID\n10:00:00  order-202…\n10:00:00  注文-二千…");
         for width in 1..60 {

@@ -11,7 +11,7 @@ use crate::clock::{self, Instant, whole_ms};
 use crate::config::Delivery;
 use crate::job::{Confirm, DeadReason, Late};
 use crate::outgoing;
-use crate::publisher::{ANSWER, Attempt, Publisher};
+use crate::publisher::{Attempt, OUTCOME_MARGIN, Publisher};
 use crate::store::lease::Lease;
 use crate::store::settle::{Bury, LeaseToken, Release, Retry};
 use crate::telemetry::Metrics;
@@ -73,7 +73,7 @@ impl Attempts {
 
     /// Where to publish a job, or how to settle it without a publication.
     pub(super) fn destination<'a>(&'a self, lease: &'a Lease, now: Instant) -> Result<&'a Destination, Settlement> {
-        if now + self.rules.publish_timeout() + ANSWER > lease.deadline {
+        if now + self.rules.publish_timeout() + OUTCOME_MARGIN > lease.deadline {
             // This process was suspended, or the claim's answer was late. Another instance may hold
             // the job by the time of a confirm.
             return Err(give_back(lease, Duration::ZERO));

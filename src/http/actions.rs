@@ -1,4 +1,5 @@
-//! Actions on one job: `DELETE` and `PATCH /v1/jobs/{id}`, `POST …/fire`, `/finish`, `/fail`, `/requeue`. Each answers its verdict.
+//! Actions on one job: `DELETE` and `PATCH /v1/jobs/{id}`, `POST …/fire`, `/finish`, `/fail`,
+//! `/requeue`. Each answers with its verdict.
 
 use axum::Json;
 use axum::extract::State;
@@ -16,7 +17,7 @@ use crate::request::{Act, Code, Rejection, Request, act_on, due_within};
 use crate::units::{parse_duration_ms, parse_time_ms};
 use crate::view;
 
-/// A new time: one of both.
+/// A new due time: exactly one of both.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct NewTime {
@@ -28,7 +29,8 @@ pub(super) struct NewTime {
     until: Option<Text>,
 }
 
-/// What a consumer carries back from the message that it received, so that its word is for that message alone.
+/// What a consumer returns from the message that it received, so that the action applies to that
+/// message only.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Seen {
@@ -39,7 +41,7 @@ pub(super) struct Seen {
     attempt: Option<u32>,
 }
 
-/// A verdict under its status.
+/// A verdict with its status.
 struct Answered(view::Verdict);
 
 impl IntoResponse for Answered {

@@ -1,34 +1,21 @@
-//! `/v1` on `[http]`: what the calls share, and the way of a request to them.
+//! What the calls of `/v1` share.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
-use axum::Router;
-use axum::extract::DefaultBodyLimit;
-use axum::http::StatusCode;
-use axum::middleware;
 use tokio_util::sync::CancellationToken;
-use tower_http::catch_panic::CatchPanicLayer;
-use tower_http::timeout::TimeoutLayer;
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
-use super::events::Events;
-use super::guard::{self, Guard};
-use super::{Problem, Rates, Readiness, actions, dashboard, events, horizon, jobs, openapi, problem, schedule, stats, trace};
+use super::Rates;
+use super::feed::Feed;
+use super::guard::Guard;
 use crate::apply::Apply;
 use crate::bridge::Roles;
 use crate::clock;
 use crate::config::Settings;
+use crate::readiness::Readiness;
 use crate::request::Rules;
 
-/// How long a call may take: longer than every try of the store.
-const TIMEOUT: Duration = Duration::from_secs(30);
-/// What a request may hold besides its body, in bytes.
-const ENVELOPE: u64 = 64 << 10;
-
-/// What the calls work on. A clone is the same.
+/// The state of the calls. Clones share it.
 #[derive(Clone)]
 pub struct Api {
     pub(super) inner: Arc<Inner>,
@@ -40,40 +27,40 @@ pub(super) struct Inner {
     pub(super) rates: Rates,
     pub(super) readiness: Readiness,
     pub(super) about: About,
-    pub(super) events: Events,
-    guard: Guard,
+    pub(super) feed: Feed,
+    pub(super) guard: Guard,
 }
 
-/// What an instance tells of itself.
+/// What an instance reports about itself.
 #[derive(Debug, Clone)]
 pub(super) struct About {
     pub(super) name: String,
     pub(super) namespace: String,
     pub(super) started_ms: i64,
     pub(super) roles: Roles,
-    /// Of each broker in the settings its kind, and whether this instance has a link to it for publishing.
+    /// By broker: its kind, and whether this instance publishes to it.
     pub(super) brokers: BTreeMap<String, (&'static str, bool)>,
-    /// Of each ingest its broker and what it reads.
+    /// By ingest: its broker and what it reads.
     pub(super) ingests: BTreeMap<String, (String, String)>,
 }
 
-/// What an [`Api`] is made of.
+/// What [`Api::new`] needs.
 pub struct Parts<'a> {
     /// The settings.
     pub settings: &'a Settings,
     /// What this instance does.
     pub roles: Roles,
-    /// Its name.
+    /// The instance's name.
     pub instance: &'a str,
-    /// What requests are applied with.
+    /// Applies requests to the store.
     pub apply: Apply,
-    /// What is counted per second.
+    /// Counts per second.
     pub rates: Rates,
     /// What `/readyz` says.
     pub readiness: Readiness,
-    /// The token of `http.token_file`. Without one, whoever reaches the address from this host may call.
+    /// The token of `http.token_file`. Without a token, every caller on this host is allowed.
     pub token: Option<&'a str>,
-    /// Ends the streams of events.
+    /// Ends the event streams.
     pub stop: CancellationToken,
 }
 
@@ -94,83 +81,7 @@ impl Api {
             ingests: ingests.map(|(name, ingest)| (name.clone(), (ingest.broker.clone(), ingest.topic.clone()))).collect(),
         };
         let rules = Rules::direct(settings);
-        let inner = Inner { apply, rules, rates, readiness, about, events: Events::new(stop), guard: Guard::new(token) };
+        let inner = Inner { apply, rules, rates, readiness, about, feed: Feed::new(stop), guard: Guard::new(token) };
         Api { inner: Arc::new(inner) }
-    }
-
-    /// Every call, with what stands before it: a request id and a line in the log, problems for errors, who may call, and time-outs.
-    pub fn router(self) -> Router {
-        let body = self.inner.rules.limits.max_body / 3 * 4 + ENVELOPE;
-        let (router, _) = calls().split_for_parts();
-        let router = router
-            .route("/openapi.json", axum::routing::get(openapi::document))
-            .fallback(async || Problem::new(StatusCode::NOT_FOUND, "there is nothing at this path"))
-            .layer(DefaultBodyLimit::max(usize::try_from(body).unwrap_or(usize::MAX)));
-        guarded(router, self.inner.guard.clone()).with_state(self)
-    }
-}
-
-/// What stands before every call.
-fn guarded<S: Clone + Send + Sync + 'static>(router: Router<S>, guard: Guard) -> Router<S> {
-    router
-        .layer(TimeoutLayer::with_status_code(StatusCode::GATEWAY_TIMEOUT, TIMEOUT))
-        .layer(middleware::from_fn_with_state(guard, guard::check))
-        // The pages themselves are for whoever asks: what they show comes by the calls.
-        .merge(dashboard::router())
-        .layer(CatchPanicLayer::custom(trace::panicked))
-        .layer(middleware::map_response(problem::wrap))
-        .layer(middleware::from_fn(trace::request))
-}
-
-/// The calls and their documentation.
-pub(super) fn calls() -> OpenApiRouter<Api> {
-    OpenApiRouter::new()
-        .routes(routes!(jobs::list, schedule::schedule))
-        .routes(routes!(jobs::show, actions::cancel, actions::reschedule))
-        .routes(routes!(actions::fire))
-        .routes(routes!(actions::finish))
-        .routes(routes!(actions::fail))
-        .routes(routes!(actions::requeue))
-        .routes(routes!(stats::stats))
-        .routes(routes!(horizon::horizon))
-        .routes(routes!(events::events))
-}
-
-#[cfg(test)]
-#[allow(clippy::unwrap_used, reason = "tests")]
-mod tests {
-    use axum::routing::get;
-    use tokio::io::{AsyncReadExt, AsyncWriteExt};
-    use tokio::net::TcpStream;
-
-    use super::*;
-    use crate::http::Listener;
-
-    /// The whole answer to `GET path`.
-    async fn ask(router: &Router, path: &str) -> String {
-        let listener = Listener::bind("http.listen", "127.0.0.1:0").await.unwrap();
-        let mut link = TcpStream::connect(listener.address()).await.unwrap();
-        let server = tokio::spawn(listener.serve(router.clone(), CancellationToken::new()));
-        link.write_all(format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").as_bytes()).await.unwrap();
-        let mut answer = String::new();
-        link.read_to_string(&mut answer).await.unwrap();
-        server.abort();
-        assert!(answer.contains("\r\nx-request-id: ") && answer.contains("\r\ncontent-type: application/problem+json\r\n"), "{answer}");
-        answer
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_call_that_panics_or_hangs_is_a_problem() {
-        async fn hangs() {
-            clock::sleep(TIMEOUT * 2).await;
-        }
-        async fn panics() {
-            assert_eq!(1, 2, "a secret of the call");
-        }
-        let router = guarded(Router::new().route("/hangs", get(hangs)).route("/panics", get(panics)), Guard::new(None));
-        let answer = ask(&router, "/panics").await;
-        assert!(answer.starts_with("HTTP/1.1 500 ") && answer.contains("x-request-id\"") && !answer.contains("secret"), "{answer}");
-        let answer = ask(&router, "/hangs").await;
-        assert!(answer.starts_with("HTTP/1.1 504 ") && answer.contains("may have been done"), "{answer}");
     }
 }

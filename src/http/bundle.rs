@@ -1,19 +1,22 @@
-//! One script and one style of the many files of the dashboard, for its page (`page.rs`). A browser that asks for thirty small files over
-//! six connections is busy for 190 ms (`tests/browser/pace.py`); the files stay apart for who reads and writes them, and there is no build step.
+//! Joins the files of the dashboard into one script and one style for its page (`page.rs`).
 //!
-//! Modules keep their own names: each becomes a function that is called once, after those it imports. What is understood of
-//! JavaScript is what these files use, a line each: `import { a, b } from './x.js';`, `import * as x from './x.js';` and
-//! `export` in front of a function, class or constant. Anything else is said, not guessed; a test runs over all of them.
+//! A browser takes 190 ms to load thirty small files over six connections
+//! (`tests/browser/pace.py`). The sources stay separate files, and need no build step.
+//!
+//! Each module becomes a function that is called once, after the modules it imports, so that names
+//! stay local. The bundler reads what these files use, one statement a line: `import { a, b } from
+//! './x.js';`, `import * as x from './x.js';` and `export` before a function, class or constant. It
+//! refuses everything else; a test reads all files.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use super::dashboard::text_of;
+use super::assets::text_of;
 
-/// In the order in which they overrule each other.
+/// In the order of their precedence, the lowest first.
 const STYLES: [&str; 3] = ["base.css", "parts.css", "pages.css"];
 
-/// The script: `main.js`, and before it what it needs. Fails with the line that is not understood.
+/// The script: `main.js` after the modules that it needs. Fails with the line that cannot be read.
 pub(super) fn script() -> Result<String, String> {
     let mut bundle = Bundle::default();
     bundle.add("main.js", &mut Vec::new())?;
@@ -32,7 +35,7 @@ struct Bundle {
 }
 
 impl Bundle {
-    /// Adds a module behind those that it imports. `above`: who imports it, and who imports that.
+    /// Adds a module after those that it imports. `above`: the chain of importers.
     fn add(&mut self, path: &str, above: &mut Vec<String>) -> Result<(), String> {
         if self.added.contains(path) {
             return Ok(());
@@ -64,12 +67,12 @@ impl Bundle {
     }
 }
 
-/// What holds a module's exports.
+/// The variable that holds a module's exports.
 fn variable(path: &str) -> String {
     format!("module_{}", path.trim_end_matches(".js"))
 }
 
-/// The name that a declaration gives. A `let` is not for others: they would keep its first value.
+/// The declared name. `let` is refused: importers would keep its first value.
 fn exported(declared: &str) -> Option<String> {
     let starts = ["async function* ", "async function ", "function* ", "function ", "class ", "const "];
     let rest = starts.iter().find_map(|start| declared.strip_prefix(start))?;
@@ -80,7 +83,7 @@ fn exported(declared: &str) -> Option<String> {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
-    use super::super::dashboard::scripts;
+    use super::super::assets::scripts;
     use super::*;
 
     #[test]

@@ -1,21 +1,17 @@
-//! `GET /`: the dashboard. Its files are part of the binary; a debug build reads them from the sources instead, so that a reload shows an edit.
-//! They hold no data and are served to whoever asks: it is the calls that they make which want the token.
+//! `GET /`: the dashboard. Its files hold no data and need no token; the calls that they make need
+//! one.
 
 use axum::Router;
 use axum::extract::Path;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use rust_embed::Embed;
 
 use super::Problem;
+use super::assets::Assets;
 use super::page::page;
 
-#[derive(Embed)]
-#[folder = "src/http/dashboard/"]
-struct Files;
-
-/// `/`, and what its page loads.
+/// `/`, and the files that its page loads.
 pub(super) fn router<S: Clone + Send + Sync + 'static>() -> Router<S> {
     Router::new()
         .route("/", get(async |headers: HeaderMap| serve("index.html", &headers)))
@@ -26,17 +22,18 @@ fn serve(path: &str, asked: &HeaderMap) -> Response {
     let (data, policy) = if path == "index.html" {
         match page() {
             Ok(page) => (Some(page.text.into_bytes().into()), policy(&page.scripts, &page.styles)),
-            // A slip of who writes them: what is embedded was read by a test.
+            // Only an edit of a debug build gets here: a test reads the embedded files.
             Err(error) => return Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error).into_response(),
         }
     } else {
-        (Files::get(path).map(|file| file.data), policy("", ""))
+        (Assets::get(path).map(|file| file.data), policy("", ""))
     };
     let Some((data, kind)) = data.zip(content_type(path)) else {
         return Problem::new(StatusCode::NOT_FOUND, "the dashboard has no such file").into_response();
     };
     let tag = entity_tag(&data);
-    // Kept by the browser, and asked for at each load whether it changed: an upgrade is seen at once.
+    // The browser keeps the file and asks at each load whether it changed, so that an upgrade shows
+    // at once.
     let kept = [(header::ETAG, tag.clone()), (header::CACHE_CONTROL, HeaderValue::from_static("no-cache"))];
     if asked.get_all(header::IF_NONE_MATCH).iter().any(|known| known == tag) {
         return (StatusCode::NOT_MODIFIED, kept).into_response();
@@ -51,7 +48,8 @@ fn serve(path: &str, asked: &HeaderMap) -> Response {
     (kept, guards, [(header::CONTENT_TYPE, HeaderValue::from_static(kind))], data).into_response()
 }
 
-/// Nothing but our own files and what these hashes name, and no text ever taken for markup or script.
+/// Allows only our own files and what these hashes name; no text is ever parsed as markup or
+/// script.
 fn policy(scripts: &str, styles: &str) -> HeaderValue {
     let policy = format!(
         "default-src 'none'; script-src {scripts}'self'; style-src {styles}'self'; img-src 'self' data:; connect-src 'self'; base-uri \
@@ -60,13 +58,7 @@ fn policy(scripts: &str, styles: &str) -> HeaderValue {
     HeaderValue::from_str(&policy).expect("words and hashes in base64 are a header's value")
 }
 
-/// The text of a file of the dashboard.
-pub(super) fn text_of(path: &str) -> Result<String, String> {
-    let file = Files::get(path).ok_or_else(|| format!("there is no {path}"))?;
-    String::from_utf8(file.data.into_owned()).map_err(|_| format!("{path} is not UTF-8"))
-}
-
-/// Of what is served at all. Notes for people beside the files are not.
+/// `None` for files that are not served, such as the notes beside them.
 fn content_type(path: &str) -> Option<&'static str> {
     let (_, ending) = path.rsplit_once('.')?;
     Some(match ending {
@@ -83,16 +75,10 @@ fn entity_tag(data: &[u8]) -> HeaderValue {
     HeaderValue::from_str(&format!("\"{}\"", &hash[..32])).expect("hexadecimal digits between quotes are a header's value")
 }
 
-/// The modules: the scripts that `main.js` needs, and itself.
-#[cfg(test)]
-pub(super) fn scripts() -> Vec<String> {
-    let ours = |path: &str| path.ends_with(".js") && !path.contains('/') && path != "early.js";
-    Files::iter().filter(|path| ours(path)).map(std::borrow::Cow::into_owned).collect()
-}
-
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
+    use super::super::assets::text_of;
     use super::*;
 
     #[test]
@@ -141,7 +127,7 @@ mod tests {
 
     #[test]
     fn data_is_never_taken_for_markup() {
-        let ours = Files::iter().filter(|path| path.ends_with(".js") && !path.starts_with("vendor/"));
+        let ours = Assets::iter().filter(|path| path.ends_with(".js") && !path.starts_with("vendor/"));
         for path in ours {
             let text = text_of(&path).unwrap();
             for sink in ["innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "new Function", "cssText"] {

@@ -1,4 +1,5 @@
-//! What a call takes from a request: a JSON body, a query, a job's id; what cannot be read is a problem that says why.
+//! Extractors: a JSON body, a query, a job's id. What cannot be read becomes a problem with the
+//! reason.
 
 use std::time::Duration;
 
@@ -15,9 +16,9 @@ use crate::job::JobId;
 use crate::request::{Code, Rejection};
 
 /// How long a body may take to arrive.
-const PATIENCE: Duration = Duration::from_secs(10);
+const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A body of JSON.
+/// A JSON body.
 pub(super) struct Json<T>(pub(super) T);
 
 impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Json<T> {
@@ -31,7 +32,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Json<T> {
     }
 }
 
-/// A body of JSON, or none.
+/// A JSON body, or none.
 pub(super) struct MaybeJson<T>(pub(super) T);
 
 impl<T: DeserializeOwned + Default, S: Send + Sync> FromRequest<S> for MaybeJson<T> {
@@ -51,7 +52,7 @@ impl<T: DeserializeOwned + Default, S: Send + Sync> FromRequest<S> for MaybeJson
 }
 
 async fn body<S: Send + Sync>(request: Request, state: &S) -> Result<Bytes, Problem> {
-    match clock::timeout(PATIENCE, Bytes::from_request(request, state)).await {
+    match clock::timeout(BODY_TIMEOUT, Bytes::from_request(request, state)).await {
         Some(Ok(bytes)) => Ok(bytes),
         Some(Err(rejection)) if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE => {
             let detail = "the request is larger than limits.max_body allows for: store the body elsewhere and send a reference; \
@@ -59,12 +60,12 @@ async fn body<S: Send + Sync>(request: Request, state: &S) -> Result<Bytes, Prob
             Err(Rejection::new(Code::BodyTooLarge, detail).into())
         }
         Some(Err(rejection)) => Err(Problem::new(rejection.into_response().status(), "the body could not be read to its end")),
-        None => Err(Problem::new(StatusCode::REQUEST_TIMEOUT, format!("the body did not arrive within {} s", PATIENCE.as_secs()))),
+        None => Err(Problem::new(StatusCode::REQUEST_TIMEOUT, format!("the body did not arrive within {} s", BODY_TIMEOUT.as_secs()))),
     }
 }
 
 pub(super) fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
-    // serde would take a list of the fields' values too.
+    // serde would also take a list of the fields' values.
     if !bytes.is_empty() && bytes.trim_ascii_start().first() != Some(&b'{') {
         return Err(Problem::bad("the body is not what this call takes: a JSON object"));
     }
@@ -90,7 +91,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Query<T> {
     }
 }
 
-/// How the documentation describes an [`Id`].
+/// The OpenAPI description of an [`Id`].
 #[derive(utoipa::IntoParams)]
 #[into_params(parameter_in = Path)]
 #[allow(dead_code, reason = "only described")]

@@ -1,4 +1,4 @@
-//! Doors for `crate::fuzz`.
+//! Entry points for `crate::fuzz`.
 
 use axum::extract::Query;
 use axum::http::Uri;

@@ -1,5 +1,6 @@
-//! Who may call. With a token, only who bears it. Without one, only who asks this host by a loopback name: a page in a browser whose own name
-//! was made to lead here (DNS rebinding) does not, and a page of another origin may read nothing and may not write.
+//! Authentication. With a token, only its bearer may call. Without one, only callers that address
+//! this host by a loopback name: DNS rebinding leads a page here under its own name. Pages of other
+//! origins cannot read and may not write.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use axum::response::{IntoResponse, Response};
 
 use super::Problem;
 
-/// The hash of the token: hashes are compared in constant time, whatever the length of what was sent.
+/// The hash of the token: comparing hashes takes constant time for any input length.
 #[derive(Clone)]
 pub(super) struct Guard(Arc<Option<blake3::Hash>>);
 
@@ -29,7 +30,7 @@ impl Guard {
     }
 }
 
-/// Lets the request through, or answers why not.
+/// Lets the request through, or returns why not.
 pub(super) async fn check(State(guard): State<Guard>, request: Request, next: Next) -> Response {
     match guard.refuses(request.method(), request.uri(), request.headers()) {
         None => next.run(request).await,
@@ -61,13 +62,13 @@ fn refuses_open(method: &Method, uri: &Uri, headers: &HeaderMap) -> Option<Probl
     (foreign_site || foreign_origin).then(|| Problem::new(StatusCode::FORBIDDEN, detail))
 }
 
-/// Whether `host` or `host:port` is this host's own by name or address.
+/// Whether `host` or `host:port` names this host by a loopback name or address.
 fn is_loopback(authority: &str) -> bool {
     let (host, rest) = match authority.strip_prefix('[') {
         Some(rest) => rest.split_once(']').unwrap_or_default(),
         None => authority.split_at(authority.find(':').unwrap_or(authority.len())),
     };
-    // Behind it a port, and not what makes another host of it, as `localhost:80@evil.example`.
+    // The rest must be a port: `localhost:80@evil.example` is another host.
     if !rest.is_empty() && !rest.strip_prefix(':').is_some_and(|port| port.bytes().all(|byte| byte.is_ascii_digit())) {
         return false;
     }

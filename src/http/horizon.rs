@@ -11,10 +11,10 @@ use super::extract::Query;
 use crate::units::parse_duration_ms;
 use crate::view;
 
-/// The most steps: each is a count in every bucket for every broker.
-const MOST: u64 = 500;
+/// The most steps: each costs a count in every bucket for every broker.
+const STEPS_MAX: u64 = 500;
 
-/// How far ahead, and how finely.
+/// How far to look ahead, and the length of a step.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
@@ -29,7 +29,8 @@ pub(super) struct Ahead {
 
 /// Count the jobs per step ahead
 ///
-/// The first step begins now, by Redis's clock; jobs that are overdue are in none. Without `step` a minute, without `to` sixty steps.
+/// The first step begins now, by Redis's clock; jobs that are overdue are in none. Without `step` a
+/// minute, without `to` sixty steps.
 #[utoipa::path(get, path = "/v1/horizon", tag = "state", params(Ahead), responses((status = 200, body = view::Horizon, description = "The steps")))]
 pub(super) async fn horizon(State(api): State<Api>, Query(ahead): Query<Ahead>) -> Result<Json<view::Horizon>, Problem> {
     let read = |name, text: &Option<String>| match text {
@@ -42,8 +43,10 @@ pub(super) async fn horizon(State(api): State<Api>, Query(ahead): Query<Ahead>) 
     }
     let to_ms = read("to", &ahead.to)?.unwrap_or(step_ms.saturating_mul(60));
     let count = to_ms.div_ceil(step_ms);
-    if count > MOST {
-        return Err(Problem::bad(format!("that is {count} steps, and at most {MOST} are counted: make `step` longer or `to` shorter")));
+    if count > STEPS_MAX {
+        return Err(Problem::bad(format!(
+            "that is {count} steps, and at most {STEPS_MAX} are counted: make `step` longer or `to` shorter"
+        )));
     }
     let steps = api.inner.apply.store.horizon(step_ms, u32::try_from(count).unwrap_or(0)).await?;
     Ok(Json(view::Horizon { steps: steps.into_iter().map(|(from_ms, count)| view::Step { from_ms, count }).collect() }))

@@ -16,12 +16,12 @@ use crate::store::read::Place;
 use crate::units::{parse_time_ms, quote};
 use crate::view;
 
-/// How many jobs a page has where the request does not say.
+/// The default length of a page.
 const PAGE: usize = 100;
 /// The most jobs of a page.
 const LONGEST_PAGE: usize = 1000;
 
-/// Which jobs.
+/// The filter of a list.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
@@ -66,7 +66,7 @@ pub(super) struct Page {
 pub(super) struct Unreadable {
     /// Its id.
     id: String,
-    /// Why.
+    /// Why it cannot be read.
     why: String,
 }
 
@@ -83,7 +83,7 @@ pub(super) async fn list(State(api): State<Api>, Query(filter): Query<Filter>) -
     Ok(Json(Page { jobs, next: page.next.map(|spot| cursor(place, &spot)), unreadable }))
 }
 
-/// Whether to show the body.
+/// Whether to include the body.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
@@ -146,12 +146,12 @@ impl Filter {
     }
 }
 
-/// A place in a list as text that nobody needs to understand.
+/// A position in a list as an opaque text.
 fn cursor(place: Place, spot: &Cursor) -> String {
     URL_SAFE_NO_PAD.encode(format!("{} {} {}", place.as_str(), spot.at_ms, spot.id))
 }
 
-/// The place that a cursor of this list means.
+/// The position that a cursor of this list stands for.
 fn spot(place: Place, cursor: &str) -> Option<Cursor> {
     let text = String::from_utf8(URL_SAFE_NO_PAD.decode(cursor).ok()?).ok()?;
     let (at_ms, id) = text.strip_prefix(place.as_str())?.strip_prefix(' ')?.split_once(' ')?;

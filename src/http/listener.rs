@@ -1,12 +1,13 @@
-//! Binds an address of the settings, serves a router on it, ends with the rest.
+//! Binds an address and serves a router on it until shutdown.
 //!
-//! Whoever reaches it may hold connections, and shall not hold up others by that: a head has a size and a time, a client that takes no answer is cut, and
-//! where there are too many connections the one that waits for its client the longest makes room for the next.
+//! No client may block others by holding connections: request heads are limited in size and time, a
+//! client that does not read its answer is disconnected, and at the limit of connections the one
+//! that has waited for its client the longest is closed for a new one.
 //!
-//! - `seats`: the connections; `watched`: the bytes of one, and the answers on it.
+//! - `slots`: the connections; `connection`: the bytes and the answers of one connection.
 
-mod seats;
-mod watched;
+mod connection;
+mod slots;
 
 use std::io;
 use std::net::SocketAddr;
@@ -23,44 +24,45 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::clock;
-use seats::{Seat, Seats, Work};
-use watched::{Answer, Watched};
+use connection::{AnswerBody, TimedIo};
+use slots::{BusyGuard, Slot, Slots};
 
-/// How long a client that is slow to ask may hold up the end.
+/// How long the end waits for slow clients.
 pub const GRACE: Duration = Duration::from_secs(1);
-/// How long a client may take to send the head of a request, and to begin the next one on its connection.
+/// How long a client may take to send the head of a request, or to begin the next one.
 const HEAD: Duration = Duration::from_secs(30);
 /// The largest head of a request, in bytes.
 const HEAD_BYTES: usize = 16 << 10;
-/// What the system holds of an answer that its client has not taken yet, in bytes. Its own bound is megabytes a connection, which count as memory of the
-/// container, and whoever sends requests and reads nothing would have us fill them.
+/// The most bytes of an answer that the kernel buffers for its client. The kernel's own limit is
+/// megabytes a connection, which count as memory of the container: clients that send requests and
+/// never read would fill it.
 const SEND_BYTES: usize = 64 << 10;
-/// The pause where no connection can be accepted: this process has no file left to open, or all of them are at work.
+/// The pause after a failed accept: no file descriptor is left, or all connections are busy.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// Why an address could not be bound.
 #[derive(Debug, thiserror::Error)]
 pub enum ListenError {
-    /// The setting is no address of this machine: exit 78.
+    /// The setting is not an address of this machine: exit code 78.
     #[error(
         "{setting} = \"{listen}\" is no address to listen on ({error}): write HOST:PORT with an address of this machine, as 0.0.0.0:9464"
     )]
     Setting {
-        /// The setting, as in the file.
+        /// The setting's name.
         setting: &'static str,
         /// Its value.
         listen: String,
-        /// What the system said.
+        /// The error of the system.
         error: io::Error,
     },
-    /// The address is taken, or may not be had: exit 69.
+    /// The address is in use or not permitted: exit code 69.
     #[error("cannot listen on {setting} = \"{listen}\" ({error}): {hint}")]
     Unavailable {
-        /// The setting, as in the file.
+        /// The setting's name.
         setting: &'static str,
         /// Its value.
         listen: String,
-        /// What the system said.
+        /// The error of the system.
         error: io::Error,
         /// What to do.
         hint: &'static str,
@@ -68,7 +70,7 @@ pub enum ListenError {
 }
 
 impl ListenError {
-    /// The exit code of a port in use.
+    /// The exit code of the process.
     #[must_use]
     pub fn exit_code(&self) -> u8 {
         match self {
@@ -78,7 +80,7 @@ impl ListenError {
     }
 }
 
-/// A bound address. Connections queue from now on; [`Listener::serve`] answers them.
+/// A bound address. Connections queue until [`Listener::serve`] answers them.
 #[derive(Debug)]
 pub struct Listener {
     listener: TcpListener,
@@ -86,7 +88,8 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Binds `listen` (HOST:PORT; port 0 takes a free one). `setting` is its name for people: `probes.listen`.
+    /// Binds `listen` (HOST:PORT; port 0 takes a free one). `setting` is its name in errors:
+    /// `probes.listen`.
     pub async fn bind(setting: &'static str, listen: &str) -> Result<Self, ListenError> {
         let bound = async {
             let listener = TcpListener::bind(listen).await?;
@@ -116,21 +119,22 @@ impl Listener {
         self.address
     }
 
-    /// Serves until `shutdown`, then answers what was begun, for [`GRACE`] at most, and returns.
+    /// Serves until `shutdown`, then answers the requests that have begun, for at most [`GRACE`],
+    /// and returns.
     pub async fn serve(self, router: Router, shutdown: CancellationToken) -> io::Result<()> {
-        // Dropped, the connections that are left end.
+        // Dropping the set closes the remaining connections.
         let mut connections = JoinSet::new();
-        let mut seats = Seats::default();
+        let mut slots = Slots::default();
         loop {
-            let has_room = seats.has_room();
+            let has_room = slots.has_room();
             tokio::select! {
                 () = shutdown.cancelled() => break,
-                Some(ended) = connections.join_next_with_id() => seats.leave(ended.map_or_else(|error| error.id(), |(id, ())| id)),
+                Some(ended) = connections.join_next_with_id() => slots.remove(ended.map_or_else(|error| error.id(), |(id, ())| id)),
                 accepted = self.listener.accept(), if has_room => match accepted {
                     Ok((stream, peer)) => {
-                        let seat = Seat::new(peer.ip());
-                        let task = connections.spawn(converse(stream, seat.clone(), router.clone(), shutdown.clone()));
-                        seats.take(seat, task);
+                        let slot = Slot::new(peer.ip());
+                        let task = connections.spawn(converse(stream, slot.clone(), router.clone(), shutdown.clone()));
+                        slots.add(slot, task);
                     }
                     Err(error) => {
                         tracing::debug!(%error, "a connection was not accepted");
@@ -142,24 +146,25 @@ impl Listener {
         }
         drop(self.listener);
         let answered = async { while connections.join_next().await.is_some() {} };
-        // Whoever has not asked by then is not waited for.
+        // Connections without a request by then are closed.
         let _ = clock::timeout(GRACE, answered).await;
         Ok(())
     }
 }
 
-/// Answers the requests of one connection, until it ends; at `shutdown`, once what was begun is answered.
-async fn converse(stream: TcpStream, seat: Arc<Seat>, router: Router, shutdown: CancellationToken) {
-    // An answer is written whole: nothing is gained by waiting for more.
+/// Answers the requests of one connection until it ends, or at `shutdown` after the current
+/// request.
+async fn converse(stream: TcpStream, slot: Arc<Slot>, router: Router, shutdown: CancellationToken) {
+    // Answers are written whole: delaying small packets gains nothing.
     let _ = stream.set_nodelay(true);
-    // Where it cannot be set, the connection works all the same.
+    // The connection also works without it.
     let _ = rustix::net::sockopt::set_socket_send_buffer_size(&stream, SEND_BYTES);
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(HEAD).max_buf_size(HEAD_BYTES);
-    let (io, service) = (Watched::new(stream, seat.clone()), TowerToHyperService::new(router));
+    let (io, service) = (TimedIo::new(stream, slot.clone()), TowerToHyperService::new(router));
     let service = service_fn(move |request| {
-        let (work, answer) = (Work::on(&seat), service.call(request));
-        async move { answer.await.map(|answer| answer.map(|body| Answer::new(body, work))) }
+        let (work, answer) = (BusyGuard::new(&slot), service.call(request));
+        async move { answer.await.map(|answer| answer.map(|body| AnswerBody::new(body, work))) }
     });
     let connection = http.serve_connection(TokioIo::new(io), service);
     tokio::pin!(connection);
@@ -189,7 +194,7 @@ mod tests {
         let shutdown = CancellationToken::new();
         let server = tokio::spawn(listener.serve(Router::new(), shutdown.clone()));
         half.write_all(b"GET / HTTP/1.1\r\nhost:").await.unwrap();
-        // Once this one is answered, both are accepted.
+        // When this request is answered, both connections are accepted.
         whole.write_all(b"GET / HTTP/1.1\r\nhost: dwell\r\nconnection: close\r\n\r\n").await.unwrap();
         let mut answer = String::new();
         whole.read_to_string(&mut answer).await.unwrap();

@@ -1,20 +1,25 @@
 //! The HTTP listeners: probes and metrics on `[probes]`, the admin API on `[http]`.
 //!
-//! - [`listener`]: binds an address of the settings, serves a router on it, ends with the rest; [`Door`]: before there is anything to serve.
-//! - [`api`]: `/v1`, and the way of a request to its calls: `trace`, `guard`, `extract`; [`problem`]: its errors.
-//! - A file a resource: `jobs`, `schedule`, `actions`, `horizon`, `stats`, `events`; [`openapi`] describes them.
-//! - `dashboard`: `/`, the pages for people that work on these calls.
+//! - [`listener`]: binds an address and serves a router on it; [`StartGate`] answers before the
+//!   store is reached.
+//! - [`api`]: the state of the calls; [`router`]: the router of `/v1` with its middleware: `trace`,
+//!   `guard`.
+//! - `routes`: the calls, a file a resource: `jobs`, `schedule`, `actions`, `horizon`, `stats`,
+//!   `events`; `extract` reads their arguments, [`problem`] has their errors, [`openapi`] describes
+//!   them.
+//! - `dashboard`: `/`, the pages, which use these calls; `assets`, `bundle` and `page` put them
+//!   together.
 //! - [`rates`]: what this instance does per second.
 //! - [`probes`]: `/livez`, `/readyz`, `/metrics`.
-//! - [`readiness`]: what `/readyz` waits for, told by the agents.
 
 mod actions;
 pub mod api;
+mod assets;
 mod bundle;
 mod dashboard;
-mod door;
 mod events;
 mod extract;
+mod feed;
 #[cfg(feature = "fuzz")]
 pub(crate) mod fuzz;
 mod guard;
@@ -26,14 +31,15 @@ mod page;
 pub mod probes;
 pub mod problem;
 pub mod rates;
-pub mod readiness;
+pub mod router;
+mod routes;
 mod schedule;
+mod start_gate;
 mod stats;
 mod text;
 mod trace;
 
-pub use door::Door;
 pub use listener::{ListenError, Listener};
 pub use problem::Problem;
 pub use rates::Rates;
-pub use readiness::{Readiness, Waiting};
+pub use start_gate::StartGate;

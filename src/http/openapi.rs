@@ -1,4 +1,5 @@
-//! `GET /openapi.json`: the calls, described by the code that answers them. A copy is kept in docs/reference/openapi.json.
+//! `GET /openapi.json`: the calls, described by their code. A copy is in
+//! docs/reference/openapi.json.
 
 use std::sync::LazyLock;
 
@@ -8,7 +9,7 @@ use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityRequirement, Secur
 use utoipa::openapi::{ContentBuilder, Info, License, OpenApi, Ref, RefOr, ResponseBuilder, Tag};
 use utoipa::{PartialSchema, ToSchema};
 
-use super::{Problem, api};
+use super::{Problem, routes};
 
 static DOCUMENT: LazyLock<String> = LazyLock::new(text);
 
@@ -16,7 +17,7 @@ pub(super) async fn document() -> Response {
     ([(header::CONTENT_TYPE, "application/json")], DOCUMENT.as_str()).into_response()
 }
 
-/// The document, as it is served and kept.
+/// The document as JSON.
 #[must_use]
 pub fn text() -> String {
     let mut text = serde_json::to_string_pretty(&api()).expect("a document of text and numbers can be written as JSON");
@@ -25,7 +26,7 @@ pub fn text() -> String {
 }
 
 fn api() -> OpenApi {
-    let mut api = api::calls().to_openapi();
+    let mut api = routes::calls().to_openapi();
     api.info = Info::new("Dwell", env!("CARGO_PKG_VERSION"));
     api.info.description = Some("Delayed delivery for Kafka, RabbitMQ and NATS JetStream: the jobs of a namespace.".to_owned());
     let mut license = License::new("Apache-2.0");

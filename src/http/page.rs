@@ -1,26 +1,26 @@
-//! `index.html` with its style and its scripts within it: whoever has the page has all of it, and it is painted sooner by the time that
-//! asking for three more files takes. The policy of the page names each of them by its hash, so that no other may run.
+//! `index.html` with its style and scripts inline: the page loads in one request and paints sooner.
+//! The content security policy names each of them by its hash, so that nothing else runs.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use ring::digest::{SHA256, digest};
 
+use super::assets::text_of;
 use super::bundle;
-use super::dashboard::text_of;
 
-/// What `index.html` names, and what stands in its place, around the text.
+/// The element in `index.html`, and the tags around the inline text.
 const EARLY: (&str, &str, &str) = ("<script src=\"assets/early.js\"></script>", "<script>", "</script>");
 const STYLE: (&str, &str, &str) = ("<link rel=\"stylesheet\" href=\"assets/app.css\">", "<style>", "</style>");
 const MODULE: (&str, &str, &str) = ("<script type=\"module\" src=\"assets/app.js\"></script>", "<script type=\"module\">", "</script>");
 
-/// The page, and what its policy has to allow: hashes, each with a space behind it.
+/// The page, and the hashes for its policy, each followed by a space.
 pub(super) struct Page {
     pub(super) text: String,
     pub(super) scripts: String,
     pub(super) styles: String,
 }
 
-/// Fails with what cannot be put together.
+/// Fails with what cannot be joined.
 pub(super) fn page() -> Result<Page, String> {
     let (early, style, module) = (text_of("early.js")?, bundle::style()?, bundle::script()?);
     let text = text_of("index.html")?;
@@ -30,11 +30,11 @@ pub(super) fn page() -> Result<Page, String> {
     Ok(Page { text, scripts: early + &module, styles })
 }
 
-/// Puts `text` where the page names it: the page, and the hash of what stands between the tags.
+/// Replaces the element by `text`. Returns the page, and the hash of the text.
 fn put(page: &str, (named, open, close): (&str, &str, &str), text: &str) -> Result<(String, String), String> {
     let (before, behind) = page.split_once(named).ok_or_else(|| format!("index.html has no {named}"))?;
-    // In an element of HTML these have a meaning of their own, even in the midst of a string or a comment.
-    // And a carriage return is another character there than in the hash.
+    // An HTML parser gives these a meaning even in a string or a comment. It also changes carriage
+    // returns, and with them the hash.
     for markup in ["</script", "<script", "</style", "<!--", "\r"] {
         if text.to_ascii_lowercase().contains(markup) {
             return Err(format!("what stands in place of {named} has {markup:?} in it, which a page would read as its own"));

@@ -11,14 +11,17 @@ use axum::{Json, Router};
 use parking_lot::Mutex;
 use serde_json::json;
 
-use super::Readiness;
 use crate::clock::{self, Instant};
+use crate::readiness::Readiness;
 use crate::telemetry::Metrics;
 use crate::telemetry::metrics::Exposition;
 
-/// The probes. `/livez` is 200 while the runtime turns: that it answers is the proof (an agent that fails ends the process).
-/// `/readyz` is 200 or 503, with what is waited for and why it is not there, and why an ingest is paused, which does not
-/// make it 503. `/metrics` encodes what was counted, the jobs in the store not longer than five seconds ago.
+/// The probes.
+///
+/// - `/livez` is 200 while the runtime runs (a failed agent ends the process).
+/// - `/readyz` is 200 or 503, with what is waited for and why, and why an ingest is paused. A
+///   paused ingest does not make it 503.
+/// - `/metrics` encodes the metrics; the counts of jobs are at most five seconds old.
 pub fn router(readiness: Readiness, metrics: Metrics) -> Router {
     Router::new()
         .route("/livez", get(async || Json(json!({ "alive": true }))))
@@ -40,18 +43,18 @@ async fn readyz(State((readiness, metrics)): State<(Readiness, Metrics)>) -> Res
     (status, Json(json!({ "ready": ready, "waiting_for": names, "detail": detail }))).into_response()
 }
 
-/// What scrapes share, so that very many at once cost hardly more than one.
+/// The last answer, shared by concurrent scrapes, so that many cost little more than one.
 struct Scrapes {
     metrics: Metrics,
-    /// The last answer: in which format, and when it was begun.
+    /// The last answer: its format, and when its encoding began.
     last: Mutex<Option<(Exposition, Instant, Bytes)>>,
 }
 
 impl Scrapes {
-    /// What was counted up to now or later, encoded once for all that ask meanwhile.
+    /// The metrics as of now or later, encoded once for all concurrent scrapes.
     async fn answer(&self, form: Exposition) -> Bytes {
         let asked = clock::now();
-        // Whoever else has asked already takes part.
+        // A scrape that was waiting shares the answer.
         tokio::task::yield_now().await;
         let mut last = self.last.lock();
         match &*last {
@@ -75,7 +78,8 @@ async fn scrape(State(scrapes): State<Arc<Scrapes>>, headers: HeaderMap) -> Resp
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::http::{Listener, Waiting};
+    use crate::http::Listener;
+    use crate::readiness::Waiting;
     use crate::telemetry::PauseReason;
     use std::net::SocketAddr;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -123,7 +127,7 @@ mod tests {
         );
         drop(paused);
 
-        // A broker that is only published to is named, and nothing waits for it.
+        // A broker that is only published to is listed, but does not block readiness.
         let broker = Waiting::Broker("far".to_owned());
         readiness.waits_for(broker.clone());
         readiness.missing(&broker, "refused");

@@ -1,4 +1,4 @@
-//! An error of the API: problem details as RFC 9457 has them.
+//! Errors of the API, as problem details (RFC 9457).
 
 use axum::Json;
 use axum::body::to_bytes;
@@ -13,44 +13,46 @@ use crate::view;
 
 /// The content type of a problem.
 const CONTENT_TYPE: HeaderValue = HeaderValue::from_static("application/problem+json");
-/// The most of a plain error that becomes a detail, in bytes.
+/// The most bytes of a plain error that become a detail.
 const LONGEST_DETAIL: usize = 4096;
 
-/// What went wrong. `type` is `about:blank`: the status says what kind of problem it is, and `code` which rule of requests was broken.
+/// What went wrong. `type` is `about:blank`: the status says what kind of problem it is, and `code`
+/// which rule of requests was broken.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct Problem {
     /// Always `about:blank`.
     #[serde(rename = "type")]
     kind: &'static str,
-    /// The words of the status.
+    /// The status as text.
     title: String,
     /// The status, as in the answer's first line.
     status: u16,
     /// What went wrong and what to do, for people.
     detail: String,
-    /// The rule of requests that was broken: `missing_delay`, `bad_delay`, `target_not_allowed`, and so on.
+    /// The rule of requests that was broken: `missing_delay`, `bad_delay`, `target_not_allowed`,
+    /// and so on.
     #[serde(skip_serializing_if = "Option::is_none")]
     code: Option<&'static str>,
-    /// Of a `conflict`: the job that stands.
+    /// With `conflict`: the existing job.
     #[serde(skip_serializing_if = "Option::is_none")]
     job: Option<Box<view::Job>>,
 }
 
 impl Problem {
-    /// A problem of this status; the detail is for people, and holds no secret.
+    /// A problem with this status. The detail is shown to the caller; it must not have secrets.
     #[must_use]
     pub fn new(status: StatusCode, detail: impl Into<String>) -> Self {
         let title = status.canonical_reason().unwrap_or_default().to_owned();
         Problem { kind: "about:blank", title, status: status.as_u16(), detail: detail.into(), code: None, job: None }
     }
 
-    /// What was sent makes no sense.
+    /// The request is not valid.
     #[must_use]
     pub fn bad(detail: impl Into<String>) -> Self {
         Problem::new(StatusCode::BAD_REQUEST, detail)
     }
 
-    /// The same with the job that stands in the way.
+    /// Adds the existing job.
     #[must_use]
     pub fn job(mut self, job: Option<view::Job>) -> Self {
         self.job = job.map(Box::new);
@@ -97,7 +99,7 @@ impl IntoResponse for Problem {
     }
 }
 
-/// Makes a problem of an error that is none yet: what the libraries below answer is plain text, or nothing.
+/// Turns errors of the HTTP libraries, which are plain text or empty, into problems.
 pub(super) async fn wrap(response: Response) -> Response {
     let status = response.status();
     let ours = response.headers().get(header::CONTENT_TYPE).is_some_and(|kind| kind == CONTENT_TYPE || kind == "application/json");
@@ -113,7 +115,7 @@ pub(super) async fn wrap(response: Response) -> Response {
         _ => text,
     };
     let mut problem = Problem::new(status, detail).into_response();
-    // As `allow` of a 405.
+    // The methods in `allow` of a 405.
     for (name, value) in parts.headers {
         if let Some(name) = name.filter(|name| *name != header::CONTENT_TYPE && *name != header::CONTENT_LENGTH) {
             problem.headers_mut().insert(name, value);

@@ -1,4 +1,4 @@
-//! What this instance does per second, over the last ten of them.
+//! Rates per second of this instance, over the last ten seconds.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -11,11 +11,11 @@ use crate::clock::{self, Instant};
 use crate::telemetry::{Metrics, Totals};
 
 /// How often the counters are read.
-const EVERY: Duration = Duration::from_secs(1);
-/// How many readings are kept: the rates are those between the first and the last.
+const INTERVAL: Duration = Duration::from_secs(1);
+/// How many readings are kept: a rate is taken between the first and the last.
 const KEPT: usize = 11;
 
-/// Rates of the counters. A clone shows the same.
+/// Rates of the counters. Clones share them.
 #[derive(Debug, Clone)]
 pub struct Rates {
     metrics: Metrics,
@@ -35,7 +35,7 @@ impl Rates {
             self.read();
             tokio::select! {
                 () = stop.cancelled() => return,
-                () = clock::sleep(EVERY) => {}
+                () = clock::sleep(INTERVAL) => {}
             }
         }
     }
@@ -48,7 +48,8 @@ impl Rates {
         }
     }
 
-    /// Requests that became jobs (`scheduled`) or were refused (`rejected`), attempts that were confirmed, jobs that died; per second.
+    /// Requests that became jobs (`scheduled`) or were refused (`rejected`), attempts that were
+    /// confirmed, jobs that died; per second.
     #[must_use]
     pub fn per_second(&self) -> BTreeMap<&'static str, f64> {
         let readings = self.readings.lock();
@@ -88,7 +89,7 @@ mod tests {
         rates.read();
         assert_eq!(rates.per_second(), BTreeMap::from([("confirmed", 2.5), ("dead", 0.0), ("rejected", 0.0), ("scheduled", 50.0)]));
         for _ in 0..KEPT {
-            clock::sleep(EVERY).await;
+            clock::sleep(INTERVAL).await;
             rates.read();
         }
         assert_eq!(rates.per_second()["scheduled"], 0.0);

@@ -26,7 +26,8 @@ pub(super) struct NewJob {
     /// 1 to 256 bytes without control characters; without one, one is made up
     #[schema(min_length = 1, max_length = 256)]
     id: Option<String>,
-    /// How long, from receipt by Redis's clock: `90s`, `1h30m`, `PT15M`, or milliseconds. This or `until`
+    /// How long, from receipt by Redis's clock: `90s`, `1h30m`, `PT15M`, or milliseconds. This or
+    /// `until`
     #[serde(rename = "for")]
     #[schema(example = "5m")]
     delay_for: Option<Text>,
@@ -37,11 +38,13 @@ pub(super) struct NewJob {
     target: Option<String>,
     /// AMQP exchange; empty is the default exchange, whose routing key is a queue
     exchange: Option<String>,
-    /// The `[brokers.NAME]` to publish to; not needed where the settings have one ingest or one broker
+    /// The `[brokers.NAME]` to publish to; not needed where the settings have one ingest or one
+    /// broker
     broker: Option<String>,
     /// Kafka key: text, or `{"base64": "…"}`
     key: Option<TextOrBytes>,
-    /// Name to value: text, a number, a boolean, null, `{"base64": "…"}`, or a list of them where a name stands several times (AMQP: a list)
+    /// Name to value: text, a number, a boolean, null, `{"base64": "…"}`, or a list of them where a
+    /// name stands several times (AMQP: a list)
     #[serde(default)]
     headers: BTreeMap<String, serde_json::Value>,
     /// How long one attempt may take until it is confirmed
@@ -50,7 +53,8 @@ pub(super) struct NewJob {
     retry: Option<Vec<Text>>,
     /// Who confirms an attempt: `broker` or `consumer`
     confirm: Option<String>,
-    /// What becomes of a job overdue by more than `max_late` at its first attempt: `fire`, `drop` or `dead`
+    /// What becomes of a job overdue by more than `max_late` at its first attempt: `fire`, `drop`
+    /// or `dead`
     late: Option<String>,
     /// See `late`
     max_late: Option<Text>,
@@ -80,9 +84,9 @@ pub(super) async fn schedule(State(api): State<Api>, Body(new): Body<NewJob>) ->
     let retry_ms = &inner.apply.retry_ms;
     let found = match (store.find(&id).await, answer.verdict) {
         (Ok(found), _) => found.map(|found| view::Job::of(&found, retry_ms)),
-        // It is stored, whether or not it can be looked at.
+        // The job is stored, even if it cannot be read now.
         (Err(error), Verdict::Added | Verdict::Replaced) => {
-            tracing::warn!(%error, "a job was stored and could not be looked at");
+            tracing::warn!(%error, "a job was stored, but reading it failed");
             None
         }
         (Err(error), _) => return Err(error.into()),
@@ -90,7 +94,7 @@ pub(super) async fn schedule(State(api): State<Api>, Body(new): Body<NewJob>) ->
     if answer.verdict == Verdict::Conflict {
         return Err(Problem::from(Rejection::conflict(&id)).job(found));
     }
-    // What is due now may be gone already.
+    // A job that is due now may be gone already.
     let job = found.unwrap_or_else(|| view::Job::asked(&id, job, answer.due_ms.unwrap_or_default(), retry_ms));
     match answer.verdict {
         Verdict::Added | Verdict::Replaced => {
@@ -100,7 +104,7 @@ pub(super) async fn schedule(State(api): State<Api>, Body(new): Body<NewJob>) ->
     }
 }
 
-/// The path of a job. What is not unreserved is escaped.
+/// The path of a job; reserved characters are escaped.
 fn location(id: &str) -> String {
     let escape = |byte: u8| match byte {
         b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => char::from(byte).to_string(),

@@ -1,4 +1,4 @@
-//! Values in JSON that are text in headers.
+//! JSON values that are text in headers.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -9,7 +9,7 @@ use utoipa::openapi::schema::SchemaType;
 use utoipa::openapi::{ObjectBuilder, RefOr, Schema, Type};
 use utoipa::{PartialSchema, ToSchema};
 
-/// Text, or an integer: milliseconds need no quotes.
+/// Text, or an integer, so that milliseconds need no quotes.
 #[derive(Debug)]
 pub(super) struct Text(pub(super) String);
 
@@ -70,7 +70,8 @@ pub(super) fn decode(base64: &str) -> Result<Bytes, String> {
     STANDARD.decode(base64).map(Bytes::from).map_err(|error| format!("this is no base64 with padding: {error}"))
 }
 
-/// A header's values: several where a list means a repeated name. `lists`: a list is one value.
+/// A header's values: several where a list stands for repeated headers. On AMQP a list is one
+/// value.
 pub(super) fn header_values(json: serde_json::Value, lists: bool) -> Result<Vec<Value>, String> {
     match json {
         serde_json::Value::Array(values) if lists => Ok(vec![Value::List(values.into_iter().map(header_value).collect::<Result<_, _>>()?)]),

@@ -1,4 +1,5 @@
-//! What stands around every call: a request id, a line in the log, headers for browsers, and an answer where a call panics.
+//! Middleware of every call: a request id, a log line, security headers, and an answer if the call
+//! panics.
 
 use std::any::Any;
 
@@ -12,12 +13,13 @@ use super::Problem;
 use crate::clock;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
-/// A longer id of a caller is not taken over.
+/// A caller's request id that is longer than this is replaced.
 const LONGEST_ID: usize = 128;
-/// The most of a path in the log, in bytes.
+/// The most bytes of a path in the log.
 const LONGEST_PATH: usize = 300;
 
-/// Gives a request its id (the caller's own, where it has a fit one), runs it, and logs one line. Neither query, headers nor bodies are logged.
+/// Gives a request its id (the caller's, if usable), runs it, and logs one line without query,
+/// headers or body.
 pub(super) async fn request(mut request: Request, next: Next) -> Response {
     let begun = clock::now();
     let id = request.headers().get(&REQUEST_ID).filter(|id| is_fit(id)).cloned().unwrap_or_else(|| {
@@ -50,7 +52,7 @@ fn is_fit(id: &HeaderValue) -> bool {
     (1..=LONGEST_ID).contains(&id.len()) && id.as_bytes().iter().all(u8::is_ascii_graphic)
 }
 
-/// The answer of a call that panicked.
+/// The answer to a call that panicked.
 pub(super) fn panicked(panic: Box<dyn Any + Send + 'static>) -> Response {
     let why = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("unknown");
     tracing::error!(why, "a call panicked: this is a bug in dwell");

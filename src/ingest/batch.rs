@@ -1,10 +1,10 @@
-//! Does what the messages of a batch ask for, in their order.
+//! Applies the requests of a batch in their order.
 
 use dwell_connectors::Message;
 use tokio_util::sync::CancellationToken;
 
 use super::Ingest;
-use super::held::Held;
+use super::hold::StoreHold;
 use super::reject::Rejections;
 use super::replies::{Replies, Reply};
 use crate::job::{Action, Verdict};
@@ -14,14 +14,15 @@ use crate::store::schedule::Answer;
 use crate::telemetry::IngestResult;
 use crate::telemetry::trace::{About, Span};
 
-/// The message of a request, which is not applied yet.
+/// The message of a request that is not applied yet.
 struct Original {
     message: Message,
     span: Span,
 }
 
 impl Ingest {
-    /// Applies a batch in its order; true once every message of it is stored, rejected or answered. False: given up, nothing is acknowledged.
+    /// Applies a batch in its order. True once each message is stored, rejected or answered; false
+    /// if given up, and then none may be acknowledged.
     pub async fn apply(&self, messages: Vec<Message>, give_up: &CancellationToken) -> bool {
         let now_ms = self.apply.store.now_ms();
         let mut requests: Vec<Request> = Vec::with_capacity(messages.len());
@@ -54,7 +55,7 @@ impl Ingest {
                 }
             }
         }
-        // What is good is stored first: it does not wait for the confirms of what is not.
+        // Good requests are stored first: they do not wait for the confirms of bad ones.
         let Some(answers) = self.answers(&mut requests, give_up).await else { return false };
         let (mut replies, mut unreadable) = (Replies::new(), None);
         for ((request, answer), Original { message, span }) in requests.into_iter().zip(answers).zip(originals) {
@@ -85,9 +86,9 @@ impl Ingest {
             replies.extend(reply_to.map(|to| Reply { to, id, action, answer }));
         }
         if let Some((id, error)) = unreadable {
-            self.tell(|metrics| metrics.last_error().met(&error));
-            // One for all of the batch.
-            tracing::error!(ingest = self.name, %id, %error, hint = error.hint, "what is stored of a job cannot be read, requests for such are rejected");
+            self.with_metrics(|metrics| metrics.last_error().met(&error));
+            // One log line for the whole batch.
+            tracing::error!(ingest = self.name, %id, %error, hint = error.hint, "a stored job cannot be read, requests for it are rejected");
         }
         if !self.reject(rejections, give_up).await {
             return false;
@@ -96,10 +97,11 @@ impl Ingest {
         true
     }
 
-    /// Applies requests until each has its answer, or stands for a job that cannot be read; `None` where it was given up. Until then the batch is
-    /// held: whatever else fails may be over later, and a rejection would lose the request.
+    /// Applies requests until each has its answer, or names an unreadable job; `None` if given up.
+    /// The batch is held until then: every other error may pass, and a rejection would lose the
+    /// request.
     pub(super) async fn answers(&self, requests: &mut [Request], give_up: &CancellationToken) -> Option<Vec<Result<Answer, StoreError>>> {
-        let answers = self.apply.all(requests, &mut Held::new(self, give_up)).await;
+        let answers = self.apply.all(requests, &mut StoreHold::new(self, give_up)).await;
         let is_over = |answer: &Result<Answer, StoreError>| !matches!(answer, Err(error) if !error.is_unreadable());
         answers.iter().all(is_over).then_some(answers)
     }

@@ -12,24 +12,25 @@ use crate::reconnect::Backoff;
 use crate::request::Rejection;
 use crate::telemetry::{IngestResult, PauseReason};
 
-/// The most bad requests that are on their way at once: they stand beside the window of the dispatcher. A broker that confirms fewer within
-/// `publish_timeout` gets those again that it did not confirm.
+/// The most bad requests in flight, beside the window of the dispatcher. If a broker confirms fewer
+/// within `publish_timeout`, the others are published again.
 const AT_ONCE: usize = 256;
 
-/// The bad requests of a batch, each with what is wrong with it.
+/// The bad requests of a batch, with their errors.
 pub(super) type Rejections = Vec<(Message, Rejection)>;
 
-/// A bad request on its way.
+/// A bad request in flight.
 struct Attempt {
     position: Option<Position>,
     rejection: Rejection,
     rejected: Rejected,
-    /// What the broker said to the request as it came.
+    /// The first outcome, for the request as it came.
     invalid: String,
 }
 
 impl Ingest {
-    /// Publishes bad requests to `rejected`, many at once, each as often as it takes, and as much of it as the broker takes; false when given up.
+    /// Publishes bad requests to `rejected`, many at once. Repeats each until the broker takes it,
+    /// and leaves out what the broker does not take. False if given up.
     pub(super) async fn reject(&self, rejections: Rejections, give_up: &CancellationToken) -> bool {
         let Some(rejections) = self.keep_returned(rejections, give_up).await else { return false };
         let capabilities = self.publisher.connector().capabilities();
@@ -65,8 +66,8 @@ impl Ingest {
             let Some(outcome) = refused else { continue };
             if paused.is_none() {
                 paused = Some(self.paused(PauseReason::Rejected));
-                self.tell(|metrics| metrics.last_error().met(format!("`rejected` takes no messages: {outcome}")));
-                tracing::error!(ingest = self.name, rejected = %self.rejected, %outcome, "a bad request cannot be published to `rejected`: the ingest waits until it can; make the destination, or set ingest.declare = true");
+                self.with_metrics(|metrics| metrics.last_error().met(format!("`rejected` does not take messages: {outcome}")));
+                tracing::error!(ingest = self.name, rejected = %self.rejected, %outcome, "a bad request cannot be published to `rejected`; the ingest waits; create the destination or set ingest.declare = true");
             }
             tokio::select! {
                 () = give_up.cancelled() => return false,
@@ -76,7 +77,7 @@ impl Ingest {
         true
     }
 
-    /// `rejected` has it.
+    /// The request is in `rejected`.
     fn was_rejected(&self, Attempt { position, rejection, rejected, invalid }: &Attempt) {
         let code = rejection.code.as_str();
         if let Some(left_out) = rejected.left_out() {
@@ -88,7 +89,7 @@ impl Ingest {
                 code,
                 left_out,
                 why = invalid,
-                "a bad request was published to `rejected` without what the broker does not take"
+                "parts of a bad request were left out of `rejected` because the broker does not take them"
             );
         }
         tracing::debug!(ingest = self.name, code, detail = rejection.detail, "rejected");

@@ -1,4 +1,4 @@
-//! The verdicts of a batch, on their way to who asked for them.
+//! Publishes the verdicts of a batch to their reply targets.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,21 +7,21 @@ use dwell_connectors::{Destination, Outcome};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::silent::Silent;
+use super::unresponsive::UnresponsiveTargets;
 use crate::clock;
 use crate::job::{Action, JobId};
 use crate::outgoing;
-use crate::publisher::{OVERSLEPT, Publisher};
+use crate::publisher::{Publisher, SUSPENDED};
 use crate::reconnect::Backoff;
 use crate::store::schedule::Answer;
 use crate::telemetry::{IngestMetrics, PublishOutcome};
 
-/// The most verdicts that are waited for at once: they stand beside the window of the dispatcher.
-const REPLIES: usize = 128;
+/// The most verdicts whose confirms are awaited at once, beside the window of the dispatcher.
+const REPLIES_AT_ONCE: usize = 128;
 /// How often a verdict is published that the broker did not take.
 const REPLY_TRIES: usize = 4;
 
-/// A verdict that somebody asked for.
+/// A requested verdict.
 pub(super) struct Reply {
     pub(super) to: Destination,
     pub(super) id: JobId,
@@ -29,26 +29,26 @@ pub(super) struct Reply {
     pub(super) answer: Answer,
 }
 
-/// Those of a batch.
+/// The verdicts of a batch.
 pub(super) type Replies = Vec<Reply>;
 
 /// A verdict that is being published.
 struct Attempt {
     reply: Reply,
     tries_left: usize,
-    /// How long its outcomes took until now.
+    /// The time that its outcomes took so far.
     waited: Duration,
-    /// This process stood still meanwhile.
-    has_overslept: bool,
+    /// This process was suspended meanwhile.
+    was_suspended: bool,
     /// An outcome was unknown.
-    was_doubted: bool,
-    /// Nobody waits for it.
-    is_aside: bool,
+    was_unknown: bool,
+    /// No request waits for it.
+    in_background: bool,
 }
 
 impl Attempt {
     fn first(reply: Reply) -> Self {
-        Attempt { reply, tries_left: REPLY_TRIES, waited: Duration::ZERO, has_overslept: false, was_doubted: false, is_aside: false }
+        Attempt { reply, tries_left: REPLY_TRIES, waited: Duration::ZERO, was_suspended: false, was_unknown: false, in_background: false }
     }
 }
 
@@ -58,76 +58,80 @@ pub(super) struct Replier {
     ingest: Arc<str>,
     publisher: Publisher,
     metrics: Option<IngestMetrics>,
-    silent: Arc<Silent>,
-    /// Those that nobody waits for.
-    aside: TaskTracker,
+    unresponsive: Arc<UnresponsiveTargets>,
+    /// Verdicts that no request waits for.
+    background: TaskTracker,
 }
 
 impl Replier {
     pub(super) fn new(ingest: &str, publisher: Publisher, metrics: Option<IngestMetrics>) -> Self {
-        Replier { ingest: ingest.into(), publisher, metrics, silent: Arc::default(), aside: TaskTracker::new() }
+        Replier { ingest: ingest.into(), publisher, metrics, unresponsive: Arc::default(), background: TaskTracker::new() }
     }
 
-    /// Publishes the verdicts where they were asked for, many at once: a confirm may take as long as the publish timeout, and those of a batch one
-    /// after the other would stop the ingest. Where one was waited for in vain nobody waits for the next: one queue that stands still
-    /// would stop the ingest too. What was not taken is tried again, and once what may not have been (the link broke, this process stood still): a
-    /// verdict that comes twice says the same. One that cannot be delivered is counted and said, and the request acknowledged all the same.
+    /// Publishes the verdicts, many at once: a confirm may take as long as the publish timeout, and
+    /// one at a time would block the ingest. After a target has timed out, requests do not wait for
+    /// their verdicts there: one hanging queue would block the ingest, too. A refused verdict is
+    /// published again, and an unknown one (connection lost, process suspended) once more: a
+    /// duplicate verdict says the same. A verdict that cannot be delivered is counted and logged,
+    /// and the request acknowledged all the same.
     pub(super) async fn reply(&self, mut replies: Replies, give_up: &CancellationToken) {
         while !replies.is_empty() {
-            let now = replies.drain(..replies.len().min(REPLIES)).map(Attempt::first);
-            let (silent, now): (Vec<Attempt>, Vec<Attempt>) = now.partition(|attempt| self.silent.is(&attempt.reply.to));
-            self.set_aside(silent, give_up);
+            let now = replies.drain(..replies.len().min(REPLIES_AT_ONCE)).map(Attempt::first);
+            let (silent, now): (Vec<Attempt>, Vec<Attempt>) = now.partition(|attempt| self.unresponsive.contains(&attempt.reply.to));
+            self.publish_in_background(silent, give_up);
             let silent = self.deliver(now, give_up, true).await;
-            self.set_aside(silent, give_up);
+            self.publish_in_background(silent, give_up);
         }
     }
 
-    /// Goes on with these while nobody waits for them.
-    fn set_aside(&self, attempts: Vec<Attempt>, give_up: &CancellationToken) {
-        let aside = attempts.into_iter().map(|attempt| Attempt { is_aside: true, ..attempt });
-        let (attempts, surplus): (Vec<Attempt>, Vec<Attempt>) = aside.partition(|_| self.silent.begin());
+    /// Publishes these without blocking the requests.
+    fn publish_in_background(&self, attempts: Vec<Attempt>, give_up: &CancellationToken) {
+        let background = attempts.into_iter().map(|attempt| Attempt { in_background: true, ..attempt });
+        let (attempts, surplus): (Vec<Attempt>, Vec<Attempt>) = background.partition(|_| self.unresponsive.start());
         for attempt in surplus {
-            self.ended(&attempt, &Outcome::Refused("too many verdicts wait for a confirm".to_owned()));
+            self.ended(&attempt, &Outcome::Refused("too many verdicts wait for their confirms".to_owned()));
         }
         if attempts.is_empty() {
             return;
         }
         let (replier, give_up) = (self.clone(), give_up.clone());
-        self.aside.spawn(async move {
+        self.background.spawn(async move {
             replier.deliver(attempts, &give_up, false).await;
         });
     }
 
-    /// Waits for those that nobody waited for.
+    /// Waits for the verdicts that no request waited for.
     pub(super) async fn end(&self, give_up: &CancellationToken) {
-        self.aside.close();
-        if give_up.run_until_cancelled(self.aside.wait()).await.is_some() {
+        self.background.close();
+        if give_up.run_until_cancelled(self.background.wait()).await.is_some() {
             return;
         }
-        let count = self.silent.under_way();
+        let count = self.unresponsive.in_flight();
         for _ in 0..count {
             if let Some(metrics) = &self.metrics {
                 metrics.reply(PublishOutcome::Unknown);
             }
         }
         if count > 0 {
-            tracing::warn!(ingest = &*self.ingest, count, "verdicts have no confirm at the end, nobody knows whether they were delivered");
+            tracing::warn!(ingest = &*self.ingest, count, "verdicts have no confirm at shutdown and may not be delivered");
         }
     }
 
-    /// Until each has its outcome; gives back those whose destination takes nothing in time, if nobody is to wait for such.
-    async fn deliver(&self, mut attempts: Vec<Attempt>, give_up: &CancellationToken, leave_silent: bool) -> Vec<Attempt> {
+    /// Waits until each has its outcome. Returns those whose target does not respond in time, if
+    /// nobody is to wait for them.
+    async fn deliver(&self, mut attempts: Vec<Attempt>, give_up: &CancellationToken, leave_unresponsive: bool) -> Vec<Attempt> {
         let mut left = Vec::new();
         if attempts.is_empty() {
             return left;
         }
-        // A broker that was away is read again before it is published to, or the other way round: each link comes back by itself.
+        // Reading may resume before publishing after an outage: each connection comes back by
+        // itself.
         give_up.run_until_cancelled(self.publisher.until_connected()).await;
         let mut backoff = Backoff::link();
         loop {
             attempts = self.publish(attempts, give_up.is_cancelled()).await;
-            if leave_silent {
-                left.extend(attempts.extract_if(.., |attempt| self.silent.is(&attempt.reply.to)));
+            if leave_unresponsive {
+                left.extend(attempts.extract_if(.., |attempt| self.unresponsive.contains(&attempt.reply.to)));
             }
             if attempts.is_empty() {
                 return left;
@@ -140,7 +144,7 @@ impl Replier {
         }
     }
 
-    /// Once: gives back those that are to be tried again.
+    /// Publishes once. Returns those to try again.
     async fn publish(&self, attempts: Vec<Attempt>, is_last: bool) -> Vec<Attempt> {
         let verdict = |Attempt { reply, .. }: &Attempt| (reply.to.clone(), outgoing::verdict(&reply.id, reply.action, reply.answer));
         let outcomes = self.publisher.publish_all(attempts.iter().map(verdict).collect()).await;
@@ -148,39 +152,40 @@ impl Replier {
         let mut again = Vec::new();
         for (mut attempt, (outcome, took)) in attempts.into_iter().zip(outcomes) {
             attempt.tries_left -= 1;
-            // The publisher keeps the timeout. A process that stood still waited for itself; where that comes again, something else stands still.
-            if took >= timeout + OVERSLEPT && !attempt.has_overslept {
-                attempt.has_overslept = true;
+            // The publisher keeps the timeout. A wait that is much longer means that this process
+            // was suspended; a second one has another cause.
+            if took >= timeout + SUSPENDED && !attempt.was_suspended {
+                attempt.was_suspended = true;
             } else {
                 attempt.waited += took;
             }
-            let is_new_doubt = matches!(outcome, Outcome::Unknown(_)) && !attempt.was_doubted;
-            attempt.was_doubted |= is_new_doubt;
-            // A link that breaks answers sooner, and so does a broker that refuses: they hold nothing up.
-            let in_vain = attempt.waited >= timeout / 2;
-            if self.silent.heard(&attempt.reply.to, &outcome, in_vain) {
-                tracing::warn!(ingest = &*self.ingest, to = %attempt.reply.to, "nothing is confirmed there, requests do not wait for their verdicts there");
+            let is_first_unknown = matches!(outcome, Outcome::Unknown(_)) && !attempt.was_unknown;
+            attempt.was_unknown |= is_first_unknown;
+            // A lost connection and a refusing broker answer sooner: they block nothing.
+            let timed_out = attempt.waited >= timeout / 2;
+            if self.unresponsive.record(&attempt.reply.to, &outcome, timed_out) {
+                tracing::warn!(ingest = &*self.ingest, to = %attempt.reply.to, "the reply target timed out, requests no longer wait for its confirms");
             }
-            let may_be_missing = matches!(outcome, Outcome::Refused(_)) || (is_new_doubt && !in_vain);
+            let may_be_missing = matches!(outcome, Outcome::Refused(_)) || (is_first_unknown && !timed_out);
             if !is_last && attempt.tries_left > 0 && may_be_missing {
                 again.push(attempt);
             } else {
                 self.ended(&attempt, &outcome);
-                if attempt.is_aside {
-                    self.silent.end();
+                if attempt.in_background {
+                    self.unresponsive.finish();
                 }
             }
         }
         again
     }
 
-    /// Counts a verdict, and says where it could not be delivered.
-    fn ended(&self, Attempt { reply, is_aside, .. }: &Attempt, outcome: &Outcome) {
+    /// Counts a verdict, and logs a failure.
+    fn ended(&self, Attempt { reply, in_background, .. }: &Attempt, outcome: &Outcome) {
         if let Some(metrics) = &self.metrics {
             metrics.reply(PublishOutcome::from(outcome));
         }
-        if *is_aside && self.silent.is(&reply.to) {
-            // That was said as the silence began, with those that were waited for.
+        if *in_background && self.unresponsive.contains(&reply.to) {
+            // The timeout of the target was logged already.
             tracing::debug!(ingest = &*self.ingest, id = %reply.id, to = %reply.to, ?outcome, "the verdict could not be delivered");
         } else if *outcome != Outcome::Confirmed {
             tracing::warn!(ingest = &*self.ingest, id = %reply.id, to = %reply.to, ?outcome, "the verdict could not be delivered");

@@ -1,6 +1,8 @@
-//! Rejected requests that come back in and are still bad. A job among the dead keeps each of them, so that no loop goes on and no request is lost.
+//! Rejected requests that come back into an ingest and are still bad. Each becomes a dead job, so
+//! that no loop goes on and no request is lost.
 //!
-//! `rejected` may lead back to the ingest in a way that the settings do not show: such a request is never rejected again.
+//! `rejected` may lead back to the ingest in a way that the settings do not show. Such a request is
+//! never rejected again.
 
 use std::time::Duration;
 
@@ -15,15 +17,15 @@ use crate::outgoing::{ATTEMPT, DEAD_REASON, DUE, ID, LAST_ERROR, Rejected, was_r
 use crate::request::{Rejection, Request, kept};
 use crate::telemetry::IngestResult;
 
-/// The ERROR is said once in so long.
+/// The error is logged at most once in this time.
 const INTERVAL: Duration = Duration::from_secs(60);
 
-/// What came back, since the last word on it.
+/// The requests that came back since the last log line.
 #[derive(Debug, Default)]
-pub(super) struct Returned(Mutex<(Option<Instant>, usize)>);
+pub(super) struct ReturnedRejections(Mutex<(Option<Instant>, usize)>);
 
-impl Returned {
-    /// So many more: how many are to be told now, if any.
+impl ReturnedRejections {
+    /// Adds `more`. Returns how many to log now, if any.
     fn count(&self, more: usize, now: Instant) -> Option<usize> {
         let (told, count) = &mut *self.0.lock();
         *count += more;
@@ -36,14 +38,14 @@ impl Returned {
 }
 
 impl Ingest {
-    /// Keeps those among the dead that were rejected before; the others. `None` when given up.
+    /// Buries the messages that were rejected before, and returns the others. `None` if given up.
     pub(super) async fn keep_returned(&self, rejections: Rejections, give_up: &CancellationToken) -> Option<Rejections> {
         let (returned, mut others): (Rejections, Rejections) = rejections.into_iter().partition(|(request, _)| was_rejected(request));
         let Some(code) = returned.first().map(|(_, rejection)| rejection.code.as_str()) else { return Some(others) };
         let mut kept: Vec<Request> = returned.iter().map(|(request, rejection)| self.kept(request, rejection)).collect();
         let answers = self.answers(&mut kept, give_up).await?;
         let mut count = returned.len();
-        // A damaged bucket keeps none: such are rejected once more.
+        // A damaged bucket stores none: those are rejected once more.
         let refused: Rejections = returned.into_iter().zip(answers).filter_map(|(one, answer)| answer.is_err().then_some(one)).collect();
         count -= refused.len();
         others.extend(refused);
@@ -54,18 +56,18 @@ impl Ingest {
                 rejected = %self.rejected,
                 code,
                 count,
-                "rejected requests come back into the ingest, they are kept among the dead and not rejected again: find what leads `rejected` back, then see `dwell ls --state dead`"
+                "rejected requests come back into the ingest and are kept as dead jobs; find the route from `rejected` to the ingest, then see `dwell ls --state dead`"
             );
         }
         Some(others)
     }
 
-    /// The job that keeps it.
+    /// The dead job of a message.
     fn kept(&self, request: &Message, rejection: &Rejection) -> Request {
         let mut rejected = Rejected::new(request.clone(), rejection, self.publisher.connector().capabilities());
         rejected.cut(usize::try_from(self.rules.limits.max_body).unwrap_or(usize::MAX));
         let mut message = rejected.message();
-        // What an earlier job said of it, which the letter of this one says anew.
+        // Notes of an earlier dead letter, which the next dead letter writes again.
         message.headers.retain(|header| ![ID, ATTEMPT, DUE, DEAD_REASON, LAST_ERROR].contains(&header.name.as_str()));
         let schedule = kept(request, message, self.rejected.clone(), &self.rules, self.apply.store.now_ms());
         Request::Schedule(Box::new(schedule))
@@ -78,7 +80,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn it_is_told_at_once_and_then_once_an_interval() {
-        let returned = Returned::default();
+        let returned = ReturnedRejections::default();
         let told = || returned.count(1, clock::now());
         assert_eq!((told(), told(), told()), (Some(1), None, None));
         tokio::time::advance(INTERVAL).await;

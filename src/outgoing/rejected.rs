@@ -1,4 +1,5 @@
-//! A refused request on its way to `rejected`: as it came, and with less of it where the broker would never take that.
+//! A rejected request as published to `rejected`: as received, without the parts that the broker
+//! does not take.
 
 use dwell_connectors::{Capabilities, Header, Message, Value};
 
@@ -6,26 +7,27 @@ use super::{ERROR, ERROR_DETAIL, one_line, without_copies};
 use crate::request::Rejection;
 use crate::units::quote;
 
-/// The most headers that are named among those left out.
+/// The most headers that the error names as left out.
 const NAMED: usize = 4;
-/// The most characters of what was wrong, once headers are left out for their size.
+/// The most characters of the error, once all headers are left out.
 const SHORT: usize = 200;
 
-/// A refused request. What is published of it is the request as it came, with the code and what was wrong; and where the broker calls that invalid,
-/// in this order: without the headers that not every broker can carry, without any header of its own, with half of the body, a quarter, and so on to
-/// none, and without its key. What is left out is named in `delayed-error-detail`.
+/// A rejected request. It is published as received, with its error. If the broker calls that
+/// invalid, it is published without, in this order: headers that not every broker can carry; all
+/// headers; half of the body, then a quarter, down to nothing; the key. `delayed-error-detail`
+/// names what is left out.
 #[derive(Debug)]
 pub struct Rejected {
     request: Message,
     code: &'static str,
     detail: String,
     headers: Headers,
-    /// How many bytes of the body.
+    /// How many bytes of the body to publish.
     body: usize,
     key: bool,
 }
 
-/// Which headers of the request go along.
+/// Which headers of the request to publish.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Headers {
     All,
@@ -34,8 +36,8 @@ enum Headers {
 }
 
 impl Rejected {
-    /// As it came, on a broker of these capabilities, but for what an earlier rejection said of it: a request may come back, and two values of one name would be
-    /// read as the first of them.
+    /// The request as received, for a broker of this kind. Removes the notes of an earlier
+    /// rejection: a request may come back, and readers would take the first of two values.
     #[must_use]
     pub fn new(mut request: Message, rejection: &Rejection, broker: &Capabilities) -> Self {
         request.headers.retain(|header| ![ERROR, ERROR_DETAIL].iter().any(|ours| header.name.eq_ignore_ascii_case(ours)));
@@ -45,12 +47,12 @@ impl Rejected {
         Rejected { request, code, detail, headers: Headers::All, body, key: true }
     }
 
-    /// Leaves out what of the body is beyond so many bytes.
+    /// Leaves out the body beyond `most` bytes.
     pub fn cut(&mut self, most: usize) {
         self.body = self.body.min(most);
     }
 
-    /// What to publish.
+    /// The message to publish.
     #[must_use]
     pub fn message(&self) -> Message {
         let mut message = self.request.clone();
@@ -78,8 +80,8 @@ impl Rejected {
         message
     }
 
-    /// Leaves more out, because the broker will never take what is left. False where only the code and what was wrong are left: then all is as it came
-    /// again, for another try when the broker may have changed.
+    /// Leaves out the next part. False if only the error is left: then all parts come back, for
+    /// another try when the broker may have changed.
     pub fn leave_out(&mut self) -> bool {
         let request = &self.request;
         if self.headers == Headers::All && request.headers.iter().any(|header| !is_plain(header)) {
@@ -97,7 +99,7 @@ impl Rejected {
         true
     }
 
-    /// What is left out, in words; `None` where nothing is.
+    /// The parts that are left out, in words; `None` if there are none.
     #[must_use]
     pub fn left_out(&self) -> Option<String> {
         let request = &self.request;
@@ -147,7 +149,7 @@ mod tests {
         message
     }
 
-    /// Names of headers, body, key and detail.
+    /// Names of headers, body, whether there is a key, and detail.
     fn shown(rejected: &Rejected) -> (String, String, bool, String) {
         let message = rejected.message();
         let names: Vec<&str> = message.headers.iter().map(|header| header.name.as_str()).collect();
@@ -169,7 +171,7 @@ mod tests {
             ("delayed-error delayed-error-detail", "", false, "all 4 headers, the body from byte 0 of 5 on, the key"),
         ];
         let owned = |(names, body, key, detail): (&str, &str, bool, &str)| (names.to_owned(), body.to_owned(), key, detail.to_owned());
-        // Twice: after the last step it begins anew.
+        // Twice: after the last step all parts come back.
         for _ in 0..2 {
             assert_eq!((shown(&rejected), rejected.left_out()), (owned(all), None));
             for (names, body, key, left_out) in steps {

@@ -1,4 +1,4 @@
-//! What a publisher has no outcome of yet, and what its sink still owes an outcome.
+//! Publications without an outcome, and how many outcomes the sink still owes.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -9,18 +9,19 @@ use tokio::sync::oneshot;
 
 use crate::clock::{self, Instant};
 
-/// What has no outcome yet. Bounded by the window of its owners.
+/// Publications without an outcome. The window of their owners bounds them.
 #[derive(Default)]
 pub(super) struct Pending {
     pub(super) owners: HashMap<Token, Owner>,
     pub(super) deadlines: BinaryHeap<Reverse<(Instant, Vec<Token>)>>,
-    /// How many outcomes the sink of now has yet to give, also of what was answered by its deadline.
+    /// Outcomes that the current sink has yet to report, also of publications that were answered by
+    /// their deadline.
     owed: usize,
-    /// When the sink last gave one, or began to owe.
+    /// When the sink last reported, or first owed an outcome.
     heard: Option<Instant>,
 }
 
-/// Whom an outcome is for.
+/// Who gets the outcome.
 pub(super) enum Owner {
     Dispatch,
     Waiter(oneshot::Sender<Outcome>),
@@ -31,7 +32,7 @@ impl Pending {
         self.deadlines.peek().map(|Reverse((deadline, _))| *deadline)
     }
 
-    /// The sink was handed so many more; true where it owed none.
+    /// The sink got `count` more publications. Returns whether it owed none before.
     pub(super) fn owe(&mut self, count: usize) -> bool {
         let is_first = self.owed == 0 && count > 0;
         if is_first {
@@ -41,19 +42,19 @@ impl Pending {
         is_first
     }
 
-    /// The sink gave so many.
+    /// The sink reported `count` outcomes.
     pub(super) fn given(&mut self, count: usize) {
         self.owed = self.owed.saturating_sub(count);
         self.heard = Some(clock::now());
     }
 
-    /// Another sink owes nothing yet.
+    /// A new sink owes nothing.
     pub(super) fn forgive(&mut self) {
         self.owed = 0;
     }
 
-    /// When the sink will have been silent for so long with something owed.
-    pub(super) fn silent_at(&self, patience: Duration) -> Option<Instant> {
-        self.heard.filter(|_| self.owed > 0).map(|heard| heard + patience)
+    /// When the sink will have owed outcomes in silence for this long.
+    pub(super) fn silent_at(&self, timeout: Duration) -> Option<Instant> {
+        self.heard.filter(|_| self.owed > 0).map(|heard| heard + timeout)
     }
 }

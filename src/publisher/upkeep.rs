@@ -1,30 +1,32 @@
-//! Keeps the link of a publisher up: opened, served until it ends, opened again.
+//! Keeps the connection of a publisher up: opens it, serves it until it ends, opens it again.
 
 use std::time::Duration;
 
 use dwell_connectors::{Outcome, Outcomes, Token};
 use tokio_util::sync::CancellationToken;
 
-use super::{OVERSLEPT, Publisher};
+use super::{Publisher, SUSPENDED};
 use crate::clock::{self, Instant};
 use crate::reconnect::Backoff;
 
-/// A sink may say nothing while it owes outcomes for twice `publish_timeout`, and this. A client gives each up within one, and looks for those once a
-/// second (Kafka), or asks first whether there is a stream, for up to five (NATS).
+/// A sink may be silent while it owes outcomes for twice `publish_timeout`, plus this margin. A
+/// client gives up a publication within one timeout, but looks once a second (Kafka), or looks up
+/// the stream first for up to five seconds (NATS).
 const SILENCE_MARGIN: Duration = Duration::from_secs(10);
 
-/// How one life of a link ended.
+/// How a connection ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
-    /// The sink ended, and has answered all that it took.
+    /// The sink ended, with an outcome for everything that it took.
     Lost,
-    /// It said nothing any more.
+    /// The sink did not report outcomes any more.
     Silent,
     Stopped,
 }
 
 impl Publisher {
-    /// Keeps the link up until told to stop, beginning with `opened` where that is open already. Reports outcomes, and those that do not come.
+    /// Keeps the connection up until told to stop, starting with `opened` if there is one. Reports
+    /// all outcomes.
     pub async fn run(&self, opened: Option<Outcomes>, stop: CancellationToken) {
         let mut backoff = Backoff::link();
         let mut opened = opened;
@@ -43,7 +45,7 @@ impl Publisher {
             };
             match open {
                 Ok(outcomes) => {
-                    // To open is easy for a client that then stands still.
+                    // A client that hangs can still connect: then the backoff goes on.
                     if !silent {
                         backoff.reset();
                     }
@@ -54,16 +56,20 @@ impl Publisher {
                     }
                     let place = self.inner.config.place();
                     if silent {
-                        tracing::warn!(broker = self.inner.name, place, "link for publishing is silent, reopening");
-                        self.tell(format!("the client for {place} told no outcome for {:?}", self.silence()));
+                        tracing::warn!(
+                            broker = self.inner.name,
+                            place,
+                            "the connection for publishing does not report outcomes, reopening"
+                        );
+                        self.record_error(format!("the client for {place} reported no outcome for {:?}", self.silence()));
                     } else {
-                        tracing::warn!(broker = self.inner.name, place, "link for publishing lost, reopening");
-                        self.tell(format!("link for publishing to {place} lost"));
+                        tracing::warn!(broker = self.inner.name, place, "connection for publishing lost, reopening");
+                        self.record_error(format!("connection for publishing to {place} lost"));
                     }
                 }
                 Err(error) => {
-                    tracing::warn!(broker = self.inner.name, %error, hint = error.hint, "no link for publishing, trying again");
-                    self.tell(error);
+                    tracing::warn!(broker = self.inner.name, %error, hint = error.hint, "cannot connect for publishing, trying again");
+                    self.record_error(error);
                 }
             }
             self.expire();
@@ -74,7 +80,8 @@ impl Publisher {
         }
     }
 
-    /// One life of a link. A sink that says nothing any more is left to itself: its client may stand still.
+    /// Serves one connection. A sink that is silent is dropped without waiting: its client may
+    /// hang.
     async fn serve(&self, mut outcomes: Outcomes, stop: &CancellationToken) -> End {
         let end = loop {
             let (next_deadline, silence) = {
@@ -90,7 +97,7 @@ impl Publisher {
                 () = stop.cancelled() => break End::Stopped,
                 () = at(next_deadline) => self.expire(),
                 () = at(silence) => {
-                    if silence.is_some_and(|moment| clock::now() < moment + OVERSLEPT) {
+                    if silence.is_some_and(|moment| clock::now() < moment + SUSPENDED) {
                         break End::Silent;
                     }
                     self.inner.pending.lock().given(0);
@@ -109,28 +116,29 @@ impl Publisher {
         };
         *self.inner.lost.lock() = clock::now();
         self.set_connected(false);
-        // A sink answers every token that it took before it ends: what it left open came to it afterwards, and was not sent.
+        // A sink answers every token that it took before it ends: the rest came after its end and
+        // was not sent.
         let outcome = match end {
-            End::Lost => Outcome::Refused("the link was lost before it was handed over".to_owned()),
-            End::Silent | End::Stopped => Outcome::Unknown("the link was left before the confirm".to_owned()),
+            End::Lost => Outcome::Refused("the connection was lost before the message was sent".to_owned()),
+            End::Silent | End::Stopped => Outcome::Unknown("the connection was closed before the confirm".to_owned()),
         };
         self.report(left.into_iter().map(|token| (token, outcome.clone())).collect());
         end
     }
 
-    /// The sink gave outcomes.
+    /// The sink reported outcomes.
     fn given(&self, batch: Vec<(Token, Outcome)>) {
         self.inner.pending.lock().given(batch.len());
         self.report(batch);
     }
 
-    /// For how long a sink may say nothing while it owes outcomes.
+    /// How long a sink may owe outcomes without reporting any.
     fn silence(&self) -> Duration {
         self.inner.publish_timeout * 2 + SILENCE_MARGIN
     }
 }
 
-/// At this moment, or never.
+/// Waits until this instant, or for ever.
 async fn at(moment: Option<Instant>) {
     match moment {
         Some(moment) => clock::sleep_until(moment).await,

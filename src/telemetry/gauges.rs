@@ -1,4 +1,5 @@
-//! The age of the gauges that are counted in the store. A reader who finds them old has them counted anew.
+//! The age of the gauges that are counted in the store. A scrape that finds them old has them
+//! counted again.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,31 +9,32 @@ use tokio::sync::{Notify, watch};
 
 use crate::clock::{self, Instant};
 
-/// Gauges that are older are counted before they are read, so that none is older than five seconds.
+/// Older gauges are counted again before a scrape reads them, so that none is older than five
+/// seconds.
 const YOUNG: Duration = Duration::from_secs(4);
-/// How long readers wait for them, all that ask meanwhile together: behind a store that hangs, old ones are told.
+/// How long scrapes wait for new gauges, all together. After that they get the old ones.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// When they were counted, and who asks for them.
+/// When the gauges were last counted, and who waits for new ones.
 #[derive(Debug, Clone, Default)]
 pub struct Gauges(Arc<Inner>);
 
 #[derive(Debug, Default)]
 struct Inner {
-    /// When they were last counted; sent also where that failed.
+    /// When they were last counted. Also sent when counting failed.
     counted: watch::Sender<Option<Instant>>,
-    /// Until when they are waited for, since they were wanted first.
+    /// When the current wait ends.
     patience: Mutex<Option<Instant>>,
     wanted: Notify,
 }
 
 impl Gauges {
-    /// Waits until somebody wants new ones.
+    /// Waits until a scrape wants new gauges.
     pub async fn wanted(&self) {
         self.0.wanted.notified().await;
     }
 
-    /// They were counted just now, or could not be.
+    /// The gauges were counted, or could not be.
     pub fn tried(&self, has_counted: bool) {
         *self.0.patience.lock() = None;
         self.0.counted.send_modify(|counted| {
@@ -42,14 +44,15 @@ impl Gauges {
         });
     }
 
-    /// Waits for new ones where these are old. Not where none were ever counted: then there is no store yet.
+    /// Waits for new gauges if these are old. Returns at once if none were ever counted: then the
+    /// store is not open yet.
     pub async fn fresh(&self) {
         let mut counted = self.0.counted.subscribe();
         let last = *counted.borrow_and_update();
         if last.is_some_and(|last| clock::now().duration_since(last) > YOUNG) {
             let until = *self.0.patience.lock().get_or_insert_with(|| clock::now() + PATIENCE);
             self.0.wanted.notify_one();
-            // Its sender is here.
+            // The sender lives in `self`.
             let _ = clock::timeout(until.saturating_duration_since(clock::now()), counted.changed()).await;
         }
     }
@@ -67,13 +70,13 @@ mod tests {
             gauges.fresh().await;
             clock::now().duration_since(begun)
         };
-        assert_eq!(waited(&gauges).await, Duration::ZERO, "there is no store yet");
+        assert_eq!(waited(&gauges).await, Duration::ZERO, "the store is not open yet");
         gauges.tried(true);
         clock::sleep(YOUNG).await;
         assert_eq!(waited(&gauges).await, Duration::ZERO);
         clock::sleep(Duration::from_millis(1)).await;
         assert!(waited(&gauges).await >= PATIENCE, "nobody counts");
-        assert_eq!(waited(&gauges).await, Duration::ZERO, "it was waited for once");
+        assert_eq!(waited(&gauges).await, Duration::ZERO, "the wait has ended once");
         gauges.tried(false);
         let counting = async {
             gauges.wanted().await;
@@ -81,6 +84,6 @@ mod tests {
             gauges.tried(false);
         };
         let (waited, ()) = tokio::join!(waited(&gauges), counting);
-        assert!(waited < PATIENCE, "it failed, and that is an answer: {waited:?}");
+        assert!(waited < PATIENCE, "a failure ends the wait: {waited:?}");
     }
 }

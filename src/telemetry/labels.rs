@@ -1,4 +1,5 @@
-//! The closed sets of label values. Labels come from settings and from these, never from messages.
+//! The sets of label values. Label values come from settings and from these sets, never from
+//! messages.
 
 use dwell_connectors::Outcome;
 
@@ -6,17 +7,18 @@ use crate::job::Verdict;
 use crate::store::error::Class;
 use crate::store::scripts::Name;
 
-/// A closed set of label values: each has a place in an array of handles, so that counting hashes nothing.
+/// A set of label values. Each is an index into an array of handles, so that counting needs no
+/// hash.
 pub(super) trait Label: Copy + 'static {
-    /// Every value; `index` is the place in it.
+    /// Every value; `index` is its position.
     const ALL: &'static [Self];
-    /// The word in the exposition.
+    /// The value in the exposition.
     fn word(self) -> &'static str;
-    /// The place in `ALL`.
+    /// The position in `ALL`.
     fn index(self) -> usize;
 }
 
-/// An enum with its words. Only lists: a set of twenty words stays readable as a table.
+/// Declares an enum and its label values as a list.
 macro_rules! labels {
     ($(#[$doc:meta])* $name:ident { $($(#[$value_doc:meta])* $value:ident = $word:literal,)+ }) => {
         $(#[$doc])*
@@ -24,7 +26,7 @@ macro_rules! labels {
         pub enum $name { $($(#[$value_doc])* $value,)+ }
 
         impl $name {
-            /// The word in the exposition.
+            /// The value in the exposition.
             #[must_use]
             pub fn as_str(self) -> &'static str {
                 Label::word(self)
@@ -46,25 +48,26 @@ macro_rules! labels {
 labels! {
     /// `dwell_jobs{state}`
     JobState {
-        /// Waits for its time or for a retry.
+        /// Waits for its due time or a retry.
         Scheduled = "scheduled",
         /// Claimed, or held for its consumer.
         Reserved = "reserved",
-        /// In the dead letters.
+        /// A dead job.
         Dead = "dead",
     }
 }
 
 labels! {
-    /// `dwell_ingest_total{result}`: what became of an inbound message.
+    /// `dwell_ingest_total{result}`: the result of an inbound message.
     IngestResult {
-        /// Stored as a new job, or in place of another.
+        /// Stored as a new job, or replaced one.
         Scheduled = "scheduled",
-        /// Was applied before, or is the same as a job that exists, or was not to replace it: nothing changed.
+        /// Changed nothing: applied before, equal to an existing job, or `on_conflict` keeps the
+        /// existing one.
         Duplicate = "duplicate",
         /// Refused, and published to `rejected`.
         Rejected = "rejected",
-        /// Carried an action on a job that exists.
+        /// An action on an existing job.
         Action = "action",
     }
 }
@@ -72,15 +75,15 @@ labels! {
 labels! {
     /// `dwell_publish_total{outcome}`
     PublishOutcome {
-        /// The broker took it.
+        /// The broker confirmed it.
         Confirmed = "confirmed",
-        /// No such destination.
+        /// The destination does not exist.
         Unroutable = "unroutable",
-        /// Not now.
+        /// The broker does not take it now.
         Refused = "refused",
-        /// Never.
+        /// The broker will never take it.
         Invalid = "invalid",
-        /// No answer, or one that leaves it open.
+        /// No answer, or an inconclusive one.
         Unknown = "unknown",
     }
 }
@@ -100,11 +103,11 @@ impl From<&Outcome> for PublishOutcome {
 labels! {
     /// `dwell_possible_duplicates_total{cause}`: why a job may reach its target twice.
     DuplicateCause {
-        /// An attempt whose outcome is unknown was tried again.
+        /// An attempt with an unknown outcome was repeated.
         UnknownOutcome = "unknown_outcome",
-        /// The confirm came after the lease, and the same job goes on or went on elsewhere.
+        /// The confirm came after the lease, and another attempt of the job was or will be made.
         LeaseLost = "lease_lost",
-        /// The lease of an instance that is gone was taken over.
+        /// The lease of a crashed instance was taken over.
         Rescued = "rescued",
     }
 }
@@ -112,13 +115,13 @@ labels! {
 labels! {
     /// `dwell_redis_errors_total{class}`
     RedisErrorClass {
-        /// The connection broke, or could not be made.
+        /// The connection failed.
         Io = "io",
         /// No answer in time.
         Timeout = "timeout",
         /// Redis is full.
         Oom = "oom",
-        /// A replica answered: the master moved.
+        /// A replica answered, because the master changed.
         Readonly = "readonly",
         /// A script failed.
         Script = "script",
@@ -134,32 +137,32 @@ labels! {
         Redis = "redis",
         /// Redis is full.
         RedisFull = "redis_full",
-        /// `rejected` takes no messages.
+        /// `rejected` does not take messages.
         Rejected = "rejected",
-        /// What was read is not stored yet.
+        /// The store is slower than the source.
         Backpressure = "backpressure",
     }
 }
 
 labels! {
-    /// `dwell_due_within_jobs{seconds}`: how far ahead, cumulative.
+    /// `dwell_due_within_jobs{seconds}`: the horizon; counts are cumulative.
     DueWithin {
-        /// The next minute.
+        /// One minute.
         Minute = "60",
-        /// The next five.
+        /// Five minutes.
         FiveMinutes = "300",
-        /// The next hour.
+        /// One hour.
         Hour = "3600",
-        /// The next day.
+        /// One day.
         Day = "86400",
     }
 }
 
 impl DueWithin {
-    /// Every horizon, nearest first.
+    /// Every horizon, the nearest first.
     pub const HORIZONS: &'static [DueWithin] = <DueWithin as Label>::ALL;
 
-    /// How far ahead, ms.
+    /// The length of the horizon, ms.
     #[must_use]
     pub fn ms(self) -> u64 {
         let seconds: u64 = match self {
@@ -172,7 +175,7 @@ impl DueWithin {
     }
 }
 
-/// `dwell_redis_seconds{script}`: the scripts by their names.
+/// `dwell_redis_seconds{script}`: the names of the scripts.
 impl Label for Name {
     const ALL: &'static [Self] = &Name::ALL;
     fn word(self) -> &'static str {

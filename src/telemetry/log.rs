@@ -1,4 +1,4 @@
-//! Logs: tracing to stderr. WARN: something went wrong and was recovered. ERROR: someone must act.
+//! Logs: tracing to stderr. WARN: a failure that was recovered. ERROR: somebody must act.
 
 use std::fmt::{self, Debug};
 use std::io::{self, IsTerminal};
@@ -15,22 +15,23 @@ const DEFAULT_LEVEL: &str = "info";
 /// Why logging could not start.
 #[derive(Debug, thiserror::Error)]
 pub enum LogError {
-    /// The filter is not one.
+    /// The filter is not valid.
     #[error("{variable}=`{value}` is no log filter ({error}): write info, or warn,dwell=debug")]
     Filter {
-        /// Where it came from.
+        /// The variable that has it.
         variable: &'static str,
-        /// What stands there.
+        /// Its value.
         value: String,
-        /// Why it is none.
+        /// Why it is not valid.
         error: ParseError,
     },
-    /// Something else in this process logs already.
+    /// Another subscriber is installed in this process.
     #[error("logging was started twice")]
     Twice,
 }
 
-/// Starts logging: for people where stderr is a terminal, else a JSON object a line. The filter is `DWELL_LOG`, else `RUST_LOG`, else `info`.
+/// Starts logging to stderr: text on a terminal, else one JSON object a line. The filter is
+/// `DWELL_LOG`, else `RUST_LOG`, else `info`.
 pub fn start() -> Result<(), LogError> {
     let filter = filter(|variable| std::env::var(variable).ok())?;
     let logs = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr);
@@ -42,13 +43,13 @@ pub fn start() -> Result<(), LogError> {
     started.map_err(|_| LogError::Twice)
 }
 
-/// One field of an event for people, as the formatter itself writes it, but escaped: what a message brought (a routing key, an id) may hold line breaks,
-/// which would look like other events, and what acts on a terminal.
+/// Writes one field as the default formatter does, but escaped: values from messages (a routing
+/// key, an id) may hold line breaks, which look like other events, and terminal control sequences.
 fn field(writer: &mut Writer<'_>, field: &Field, value: &dyn Debug) -> fmt::Result {
     let text: String = format!("{value:?}").chars().flat_map(shown).collect();
     match (field.name(), writer.has_ansi_escapes()) {
         ("message", _) => writer.write_str(&text),
-        // Where a library's event comes from.
+        // The target of a library's event.
         (name, _) if name.starts_with("log.") => Ok(()),
         (name, true) => write!(writer, "\x1b[3m{name}\x1b[0m\x1b[2m=\x1b[0m{text}"),
         (name, false) => write!(writer, "{name}={text}"),

@@ -1,4 +1,5 @@
-//! Every metric: its name and help text in one place, and the handles that the agents count with. Every series exists from the start, at zero.
+//! Every metric with its name and help text, and the handles that count. Every series exists from
+//! the start, at zero.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -32,10 +33,10 @@ use crate::store::Observer;
 use crate::store::error::Class;
 use crate::store::scripts::Name;
 
-/// From half a millisecond, which an idle machine meets, to an hour, which only an outage explains.
+/// From half a millisecond (an idle machine) to an hour (an outage).
 const LATENESS_SECONDS: [f64; 20] =
     [0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 1800.0, 3600.0];
-/// Up to the longest `publish_timeout` that makes sense.
+/// Up to the longest sensible `publish_timeout`.
 const CONFIRM_SECONDS: [f64; 15] = [0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 15.0, 60.0];
 /// From one script on loopback to a Redis that stalls.
 const REDIS_SECONDS: [f64; 16] = [0.000_05, 0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0];
@@ -43,7 +44,7 @@ const REDIS_SECONDS: [f64; 16] = [0.000_05, 0.0001, 0.0002, 0.0005, 0.001, 0.002
 type Labels = Vec<(&'static str, String)>;
 type Seconds = Gauge<f64, AtomicU64>;
 
-/// Every metric. A clone counts into the same ones.
+/// Every metric. Clones share them.
 #[derive(Debug, Clone)]
 pub struct Metrics {
     registry: Arc<Registry>,
@@ -67,12 +68,12 @@ pub struct Metrics {
     gauges: Gauges,
 }
 
-/// What was counted since the start.
+/// Totals since the start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Totals {
     /// Requests that became jobs.
     pub scheduled: u64,
-    /// Requests that were refused.
+    /// Requests that were rejected.
     pub rejected: u64,
     /// Attempts that a broker confirmed.
     pub confirmed: u64,
@@ -81,7 +82,7 @@ pub struct Totals {
 }
 
 impl Metrics {
-    /// All of them at zero, for the brokers and ingests of these names.
+    /// All metrics at zero, for these brokers and ingests.
     #[must_use]
     pub fn new<'a>(brokers: impl IntoIterator<Item = &'a str>, ingests: impl IntoIterator<Item = &'a str>) -> Self {
         let mut r = Registry::with_prefix("dwell");
@@ -168,25 +169,27 @@ impl Metrics {
         }
     }
 
-    /// The handle of a broker, to be fetched once and kept; `None` for a name that `new` was not given.
+    /// The handle of a broker, to be fetched once and kept; `None` for a name that `new` did not
+    /// get.
     #[must_use]
     pub fn broker(&self, name: &str) -> Option<BrokerMetrics> {
         self.brokers.iter().find(|(known, _)| known == name).map(|(_, metrics)| metrics.clone())
     }
 
-    /// The handle of an ingest, to be fetched once and kept; `None` for a name that `new` was not given.
+    /// The handle of an ingest, to be fetched once and kept; `None` for a name that `new` did not
+    /// get.
     #[must_use]
     pub fn ingest(&self, name: &str) -> Option<IngestMetrics> {
         self.ingests.iter().find(|(known, _)| known == name).map(|(_, metrics)| metrics.clone())
     }
 
-    /// The ingests that hold what they have read or do not read, and why.
+    /// The paused ingests, and why each is paused.
     #[must_use]
     pub fn paused_ingests(&self) -> BTreeMap<&str, PauseReason> {
         self.ingests.iter().filter_map(|(name, ingest)| Some((name.as_str(), ingest.reading.get().1?))).collect()
     }
 
-    /// What was counted so far, of all brokers and ingests together.
+    /// The totals of all brokers and ingests.
     #[must_use]
     pub fn totals(&self) -> Totals {
         let published = |outcome| self.brokers.iter().map(|(_, broker)| broker.publish.of(outcome).get()).sum();
@@ -199,29 +202,29 @@ impl Metrics {
         }
     }
 
-    /// How old those are that are counted in the store.
+    /// The age of the gauges that are counted in the store.
     #[must_use]
     pub fn gauges(&self) -> &Gauges {
         &self.gauges
     }
 
-    /// How many jobs are in this state now.
+    /// How many jobs are in this state.
     pub fn jobs(&self, state: JobState, count: u64) {
         self.jobs.of(state).set(gauge_value(count));
     }
 
-    /// Jobs that wait for brokers to which no instance delivers.
+    /// Jobs of brokers that no instance delivers to.
     #[must_use]
     pub fn stranded(&self) -> &Stranded {
         &self.stranded
     }
 
-    /// How many jobs come due within this horizon.
+    /// How many jobs are due within this horizon.
     pub fn due_within(&self, horizon: DueWithin, count: u64) {
         self.due_within.of(horizon).set(gauge_value(count));
     }
 
-    /// How long the oldest job that is due has waited; zero where none is due.
+    /// How long the oldest due job has waited; zero if none is due.
     pub fn oldest_overdue(&self, overdue: Duration) {
         self.oldest_overdue.set(overdue.as_secs_f64());
     }
@@ -238,7 +241,7 @@ impl Metrics {
         &self.recent_lateness
     }
 
-    /// A message was confirmed this long after it was handed over.
+    /// A message was confirmed this long after its publication.
     pub fn confirm(&self, took: Duration) {
         self.confirm.observe(took.as_secs_f64());
     }
@@ -255,24 +258,25 @@ impl Metrics {
         self.late_dropped.inc_by(count);
     }
 
-    /// Attempts that may repeat one that landed.
+    /// Attempts that may repeat a delivered one.
     pub fn possible_duplicates(&self, cause: DuplicateCause, count: u64) {
         self.possible_duplicates.of(cause).inc_by(count);
     }
 
-    /// Settles that came too late.
+    /// Settlements after the lease was lost.
     pub fn leases_lost(&self, count: u64) {
         self.leases_lost.inc_by(count);
     }
 
-    /// An answer to cancel. A verdict that cancel never gives is not counted.
+    /// A verdict of cancel. Verdicts that cancel never gives are not counted.
     pub fn cancelled(&self, verdict: Verdict) {
         if let Some((_, counter)) = self.cancelled.iter().find(|(known, _)| *known == verdict) {
             counter.inc();
         }
     }
 
-    /// An ingest stopped reading for this reason, until what is answered is dropped; `reading` is told, where there is any.
+    /// An ingest is paused for this reason until the guard is dropped. `reading` records it, if
+    /// given.
     #[must_use]
     pub fn ingest_paused(&self, reason: PauseReason, reading: Option<Reading>) -> Paused {
         Paused::new(self.ingest_paused.of(reason).clone(), reason, reading)

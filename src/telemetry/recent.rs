@@ -1,4 +1,4 @@
-//! What happened of late in this instance, for people who look now: errors, pauses, lateness. Metrics are for what was.
+//! Recent errors, pauses and lateness of this instance, for the API and the dashboard.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -10,69 +10,69 @@ use parking_lot::Mutex;
 use super::PauseReason;
 use crate::clock::{self, Instant};
 
-/// How long a slice of the window is.
+/// The length of a slice of the window.
 const SLICE: Duration = Duration::from_secs(10);
-/// How many slices make the window: a minute.
+/// The number of slices: the window is a minute.
 const SLICES: usize = 6;
-/// The longest lateness that is told apart, µs: an hour.
+/// The longest lateness that is recorded exactly, µs: an hour.
 const LONGEST_US: u64 = 3_600_000_000;
-/// The most of an error's text that is kept, in characters: brokers repeat what they were sent.
+/// The most characters of an error text: brokers repeat what they got.
 const LONGEST_ERROR: usize = 300;
 
-/// An error and when it was met.
+/// An error and its time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Met {
-    /// What went wrong, and where; never a secret.
+    /// What failed, and where; without secrets.
     pub message: String,
-    /// Epoch ms of this host.
+    /// When, epoch ms by the clock of this host.
     pub at_ms: i64,
 }
 
-/// The last error of something. Clones share it.
+/// The last error of a connection. Clones share it.
 #[derive(Debug, Clone, Default)]
 pub struct LastError(Arc<Mutex<Option<Met>>>);
 
 impl LastError {
-    /// This went wrong now.
+    /// Records an error.
     pub fn met(&self, message: impl std::fmt::Display) {
         let message = message.to_string().chars().map(|c| if c.is_control() { ' ' } else { c }).take(LONGEST_ERROR).collect();
         *self.0.lock() = Some(Met { message, at_ms: clock::wall_ms() });
     }
 
-    /// What went wrong last.
+    /// The last error.
     #[must_use]
     pub fn get(&self) -> Option<Met> {
         self.0.lock().clone()
     }
 }
 
-/// Whether an ingest reads, and why it waits. Clones share it.
+/// Whether an ingest reads, and why it is paused. Clones share it.
 #[derive(Debug, Clone, Default)]
 pub struct Reading(Arc<Mutex<(bool, Option<PauseReason>)>>);
 
 impl Reading {
-    /// Its source is open, or is not.
+    /// The source was opened or closed.
     pub fn reads(&self, reads: bool) {
         self.0.lock().0 = reads;
     }
 
-    /// It holds what it has read, for this reason, or goes on.
+    /// The ingest was paused for this reason, or resumed.
     pub fn paused(&self, reason: Option<PauseReason>) {
         self.0.lock().1 = reason;
     }
 
-    /// Both.
+    /// Whether the ingest reads, and why it is paused.
     #[must_use]
     pub fn get(&self) -> (bool, Option<PauseReason>) {
         *self.0.lock()
     }
 }
 
-/// How late first attempts were within the last minute. Clones share it.
+/// The lateness of first attempts within the last minute. Clones share it.
 #[derive(Debug, Clone, Default)]
 pub struct Lateness(Arc<Mutex<VecDeque<Slice>>>);
 
-/// When it began, and what was met since, in µs.
+/// The start of each slice, and its values in µs.
 type Slice = (Instant, Histogram<u64>);
 
 /// Lateness over the window, in ms.
@@ -80,16 +80,16 @@ type Slice = (Instant, Histogram<u64>);
 pub struct Percentiles {
     /// How many first attempts were confirmed.
     pub count: u64,
-    /// Half of them were no later.
+    /// The median.
     pub p50_ms: f64,
-    /// 99 of 100 were no later.
+    /// The 99th percentile.
     pub p99_ms: f64,
-    /// None was later.
+    /// The maximum.
     pub max_ms: f64,
 }
 
 impl Lateness {
-    /// How long the window is.
+    /// The length of the window.
     pub const WINDOW: Duration = Duration::from_secs(SLICE.as_secs() * SLICES as u64);
 
     /// A first attempt was confirmed this long after it was due.
@@ -108,7 +108,7 @@ impl Lateness {
         }
     }
 
-    /// Over the window; `None` where nothing was confirmed in it.
+    /// The lateness over the window; `None` if nothing was confirmed.
     #[must_use]
     pub fn get(&self) -> Option<Percentiles> {
         let now = clock::now();

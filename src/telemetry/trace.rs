@@ -1,10 +1,12 @@
-//! Spans: one for each request that comes in, one for each attempt, and a link from the second to the first.
+//! Spans: one for each request and one for each attempt, with a link from the attempt to the
+//! request.
 //!
-//! Both are children of the span whose `traceparent` the message carries. The messages keep theirs: spans of ours stand beside the way of a
-//! message, not in it. What the request's span is called is kept with the job, as the attempt may be another instance's, days later. Names and
-//! attributes are those of OpenTelemetry's semantic conventions for messaging.
+//! Both are children of the span in the message's `traceparent`. The message keeps its own: Dwell's
+//! spans are not part of its path. The context of the request's span is stored with the job,
+//! because another instance may make the attempt days later. Names and attributes follow
+//! OpenTelemetry's semantic conventions for messaging.
 //!
-//! Without the feature `otel`, or without an endpoint in the environment, nothing is made and nothing costs.
+//! Without the feature `otel`, or without an endpoint in the environment, no spans are made.
 
 #[cfg(feature = "otel")]
 mod otlp;
@@ -16,9 +18,9 @@ use dwell_connectors::{BrokerConfig, Message};
 
 pub use otlp::{Span, Traces};
 
-/// The header by which a trace goes from one process to the next (W3C Trace Context).
+/// The header that carries the trace context (W3C Trace Context).
 pub const TRACEPARENT: &str = "traceparent";
-/// What a trace's owners add to it.
+/// The vendor-specific part of the trace context.
 pub const TRACESTATE: &str = "tracestate";
 
 /// Why spans cannot be exported.
@@ -26,7 +28,7 @@ pub const TRACESTATE: &str = "tracestate";
 #[error("OTEL_EXPORTER_OTLP_ENDPOINT: {0}")]
 pub struct TraceError(pub String);
 
-/// What a span is about.
+/// The attributes of a span.
 #[derive(Debug, Clone, Copy)]
 pub struct About<'a> {
     /// The broker of the message.
@@ -35,8 +37,8 @@ pub struct About<'a> {
     pub exchange: &'a str,
     /// The ingest's topic, or the attempt's subject, topic or routing key.
     pub address: &'a str,
-    /// The group that the request was read for; empty for an attempt.
+    /// The consumer group of a request; empty for an attempt.
     pub group: &'a str,
-    /// Its headers say which trace it belongs to.
+    /// The message, whose headers have the parent span.
     pub message: &'a Message,
 }

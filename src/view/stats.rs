@@ -1,4 +1,4 @@
-//! Counts, and what an instance knows of itself.
+//! Counts, and the state of an instance.
 
 use std::collections::BTreeMap;
 
@@ -27,12 +27,15 @@ pub struct Stats {
     pub buckets: Vec<Bucket>,
     /// Each broker of the namespace.
     pub brokers: BTreeMap<String, Broker>,
-    /// Each ingest in the settings of the instance that is asked; empty where no instance is: the command asks Redis alone.
+    /// Each ingest in the settings of the instance that is asked; empty where no instance is: the
+    /// command asks Redis alone.
     pub ingests: BTreeMap<String, Ingest>,
-    /// Per second over the last ten, of the instance: `scheduled` and `rejected` (requests), `confirmed` (attempts), `dead` (jobs).
+    /// Per second over the last ten, of the instance: `scheduled` and `rejected` (requests),
+    /// `confirmed` (attempts), `dead` (jobs).
     #[schema(value_type = BTreeMap<String, f64>)]
     pub rates: BTreeMap<&'static str, f64>,
-    /// How late first attempts of the instance were within the last minute; null where there were none.
+    /// How late first attempts of the instance were within the last minute; null where there were
+    /// none.
     pub lateness: Option<Lateness>,
     /// The instance that is asked; null where none is.
     pub instance: Option<Instance>,
@@ -47,7 +50,8 @@ pub struct Bucket {
     pub dead: u64,
 }
 
-/// The jobs for one broker, and the link of the instance to it. Null: the instance does not know the broker, or none is asked.
+/// The jobs for one broker, and the link of the instance to it. Null: the instance does not know
+/// the broker, or none is asked.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct Broker {
     /// Jobs that wait.
@@ -141,7 +145,7 @@ pub struct Step {
 }
 
 impl Stats {
-    /// What was counted, with nothing of an instance.
+    /// The counts without those of an instance.
     #[must_use]
     pub fn of(counts: &Counts) -> Self {
         let of_bucket =
@@ -163,7 +167,7 @@ impl Stats {
         }
     }
 
-    /// Adds what an instance has counted of its brokers, and how late it was.
+    /// Adds what an instance has counted for its brokers, and its lateness.
     pub fn add_counted(&mut self, metrics: &Metrics) {
         let stranded = metrics.stranded().get();
         for (name, broker) in &mut self.brokers {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use dwell::bridge::{Bridge, Roles};
 use dwell::config::{self, Overrides, Settings};
-use dwell::http::Readiness;
+use dwell::readiness::Readiness;
 use dwell::telemetry::Metrics;
 use dwell_connectors::{Acks, BrokerConfig, Destination, Message, Role, Source, SourceOptions, Start};
 use dwell_testkit::servers::{NatsOptions, NatsServer, RedisOptions, RedisServer};

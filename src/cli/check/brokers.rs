@@ -1,4 +1,4 @@
-//! What `dwell check` says of the brokers, and of what the ingests read there.
+//! The checks of brokers, and of the sources that the ingests read.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::config::{Broker, Ingest, Settings};
 use crate::ingest::source_options;
 use crate::units::show_time_ms;
 
-/// What `dwell run` does without flags.
+/// The roles of `dwell run` without flags.
 const ROLES: Roles = Roles { ingest: true, dispatch: true };
 
 pub(super) async fn checks(settings: &Settings) -> Vec<Check> {
@@ -19,7 +19,7 @@ pub(super) async fn checks(settings: &Settings) -> Vec<Check> {
     join_all(looks).await.into_iter().flatten().collect()
 }
 
-/// The broker, then its destinations, then its ingests.
+/// Checks the broker, then its destinations, then its ingests.
 async fn of_broker(settings: &Settings, name: &str, broker: &Broker) -> Vec<Check> {
     let own_name = format!("brokers.{name}");
     let needed = needed(settings, ROLES, name, broker);
@@ -30,7 +30,7 @@ async fn of_broker(settings: &Settings, name: &str, broker: &Broker) -> Vec<Chec
         .map(|(ingest_name, ingest)| (format!("ingest.{ingest_name}"), ingest))
         .collect();
     let timeout = Duration::from_millis(settings.delivery.publish_timeout_ms);
-    // The outcomes are kept until the end: a sink whose outcomes nobody takes counts as lost.
+    // The outcomes are kept until the end: a sink without a receiver counts as lost.
     let (sink, _outcomes) = match broker.connector.sink(timeout).await {
         Ok(opened) => opened,
         Err(error) => {
@@ -47,7 +47,7 @@ async fn of_broker(settings: &Settings, name: &str, broker: &Broker) -> Vec<Chec
     for (ingest_name, ingest) in ingests {
         let options = source_options(ingest, &settings.limits);
         let looked = of_ingest(ingest_name.clone(), broker, &options, ingest).await;
-        // Of what is missing there is nothing to know.
+        // A missing source has no facts to check.
         if looked.ok
             && let Ok(cautions) = broker.connector.cautions(&options).await
         {
@@ -56,7 +56,7 @@ async fn of_broker(settings: &Settings, name: &str, broker: &Broker) -> Vec<Chec
         checks.push(looked);
     }
     checks.extend(of_targets(name, broker, sink.as_ref()).await);
-    // Nothing was published: how the link ends changes nothing.
+    // Nothing was published: errors on close change nothing.
     let _ = sink.close().await;
     checks
 }
@@ -85,7 +85,7 @@ async fn of_ingest(check: String, broker: &Broker, options: &SourceOptions, inge
     }
 }
 
-/// What somebody should know of what an ingest reads, where it matters to that ingest.
+/// Warns of risks of a source, if they matter to this ingest.
 fn of_caution(ingest_name: &str, ingest: &Ingest, Caution { kind, message, hint }: Caution) -> Option<Check> {
     let (message, hint) = match kind {
         CautionKind::Drops | CautionKind::Expires => (message, hint),
@@ -98,7 +98,7 @@ fn of_caution(ingest_name: &str, ingest: &Ingest, Caution { kind, message, hint 
     Some(Check::warning(ingest_name, message, hint))
 }
 
-/// What a first start would read. That it is all that was ever sent is seldom what one expects.
+/// What a first start would read: seldom everything that was ever sent.
 fn first_read(check: String, ingest: &Ingest, first: Option<FirstRead>) -> Check {
     let Ingest { topic, group, .. } = ingest;
     let made = format!("`{topic}` is there; its reader `{group}` would be made");
@@ -118,7 +118,8 @@ fn first_read(check: String, ingest: &Ingest, first: Option<FirstRead>) -> Check
     }
 }
 
-/// Targets of `allow` that do not exist: their jobs would fail, retry and die. Not every broker can look up a pattern.
+/// Warns of targets in `allow` that do not exist: their jobs would fail, retry and die. For
+/// patterns only NATS can tell.
 async fn of_targets(name: &str, broker: &Broker, sink: &dyn Sink) -> Vec<Check> {
     let mut checks = Vec::new();
     for pattern in &broker.allow {

@@ -1,4 +1,4 @@
-//! What `dwell check` says of Redis: a line for each thing that a start would stop at, and what else one should know.
+//! The checks of Redis: all that a start needs, and further warnings.
 
 use super::Check;
 use crate::config::{Durability, Redis, RedisMode, Settings};
@@ -9,7 +9,7 @@ use crate::store::meta::ServerFacts;
 use crate::store::preflight::{Preflight, preflight};
 use crate::units::show_duration_ms;
 
-/// More of the memory in use than this is worth a look, in percent.
+/// Above this share of memory in use, in percent, there is a warning.
 const MEMORY_PERCENT: u64 = 80;
 
 pub(super) async fn checks(all: &Settings) -> Vec<Check> {
@@ -39,7 +39,7 @@ pub(super) async fn checks(all: &Settings) -> Vec<Check> {
     .collect()
 }
 
-/// Jobs of brokers that these settings do not name. Those of another instance may.
+/// Jobs of brokers that these settings do not name. Another instance may deliver them.
 fn stranded(preflight: &Preflight, brokers: &[&str]) -> Vec<Check> {
     let foreign = preflight.waiting.iter().filter(|(name, count)| *count > 0 && !brokers.contains(&name.as_str()));
     let check = |(name, count): &(String, u64)| {
@@ -71,7 +71,7 @@ fn permissions(preflight: &Preflight) -> Check {
     }
 }
 
-/// Redis's own word for a replica is an old one.
+/// Redis still calls a replica by its old name.
 fn role(facts: &ServerFacts) -> &str {
     if facts.role == "slave" { "replica" } else { &facts.role }
 }
@@ -90,7 +90,7 @@ fn namespace(settings: &Redis, preflight: &Preflight) -> Check {
     }
 }
 
-/// The settings that the namespace keeps for all its instances.
+/// The rules that the namespace keeps for all its instances.
 fn rules(own: SweepRules, preflight: &Preflight) -> Check {
     const NAME: &str = "redis.rules";
     let say = |rules: SweepRules| {
@@ -169,7 +169,7 @@ fn memory(facts: &ServerFacts) -> Check {
     Check::warning(NAME, detail, "raise maxmemory, or give dwell a Redis of its own")
 }
 
-/// In whole MiB, rounded up: nobody looks at the rest.
+/// In whole MiB, rounded up.
 fn whole(bytes: u64) -> String {
     format!("{}MiB", bytes.div_ceil(1 << 20))
 }

@@ -1,4 +1,5 @@
-//! What a scrape answers: OpenMetrics for who asks for it, else the older text format of Prometheus.
+//! The answer to a scrape: OpenMetrics if the `Accept` header asks for it, else Prometheus's text
+//! format.
 
 use prometheus_client::encoding::text;
 
@@ -9,12 +10,12 @@ use super::Metrics;
 pub enum Exposition {
     /// OpenMetrics 1.0.
     OpenMetrics,
-    /// The text format of Prometheus, 0.0.4: what every scraper and `promtool check metrics` read.
+    /// Prometheus's text format 0.0.4: every scraper and `promtool check metrics` read it.
     Text,
 }
 
 impl Exposition {
-    /// By an `Accept` header.
+    /// Selects the format by an `Accept` header.
     #[must_use]
     pub fn accepted(accept: Option<&str>) -> Self {
         let wants = |range: &str| {
@@ -25,7 +26,7 @@ impl Exposition {
         if accept.is_some_and(|accept| accept.split(',').any(wants)) { Exposition::OpenMetrics } else { Exposition::Text }
     }
 
-    /// Its `Content-Type`.
+    /// The `Content-Type` of the format.
     #[must_use]
     pub fn content_type(self) -> &'static str {
         match self {
@@ -36,7 +37,7 @@ impl Exposition {
 }
 
 impl Metrics {
-    /// What a scrape answers in this format.
+    /// The metrics in this format.
     #[must_use]
     pub fn encode_as(&self, form: Exposition) -> String {
         match form {
@@ -45,17 +46,18 @@ impl Metrics {
         }
     }
 
-    /// What a scrape answers, as OpenMetrics.
+    /// The metrics as OpenMetrics.
     #[must_use]
     pub fn encode(&self) -> String {
         let mut encoded = String::with_capacity(16 * 1024);
-        // Writing to a String cannot fail, and no metric here refuses the text format.
+        // Writing to a String cannot fail, and all metrics have the text format.
         let _ = text::encode(&mut encoded, &self.registry);
         encoded
     }
 }
 
-/// The samples are the same; only what describes them differs: a family has the name of its samples, there is no unit, no `info` and no end.
+/// The samples are the same. The descriptions differ: a family has the name of its samples, and
+/// units, `info` and the end marker are missing.
 fn plain(encoded: &str) -> String {
     let mut kinds = std::collections::HashMap::new();
     for line in encoded.lines() {

@@ -1,4 +1,4 @@
-//! How metrics are made and found: registered once, a handle for each value of a label.
+//! Registers metrics, and makes a handle for each label value.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use prometheus_client::registry::{Metric, Registry, Unit};
 use super::Labels;
 use crate::telemetry::labels::Label;
 
-/// A handle for each value of a closed set of labels, found by its place.
+/// A handle for each value of a set of label values, found by its index.
 #[derive(Debug)]
 pub(super) struct PerLabel<M>(Arc<[M]>);
 
@@ -28,13 +28,14 @@ impl<M> Clone for PerLabel<M> {
     }
 }
 
-/// Registers a metric and gives it back. The registry adds the prefix, a full stop to the help, and `_total` to counters.
+/// Registers a metric and returns it. The registry adds the prefix, a full stop to the help, and
+/// `_total` to counters.
 pub(super) fn add<M: Metric + Clone>(registry: &mut Registry, name: &str, help: &str, metric: M) -> M {
     registry.register(name, help, metric.clone());
     metric
 }
 
-/// The same, of this unit, which is added to the name.
+/// The same with a unit, which becomes part of the name.
 pub(super) fn add_in<M: Metric + Clone>(registry: &mut Registry, unit: Unit, name: &str, help: &str, metric: M) -> M {
     registry.register_with_unit(name, help, unit, metric.clone());
     metric

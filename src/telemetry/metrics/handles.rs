@@ -1,4 +1,4 @@
-//! What the agents count with: of one broker, of one ingest, and while an ingest is paused.
+//! Handles that the agents count with: of a broker, of an ingest, and of a pause.
 
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
@@ -7,7 +7,7 @@ use super::family::PerLabel;
 use crate::telemetry::labels::{IngestResult, PauseReason, PublishOutcome};
 use crate::telemetry::recent::{LastError, Reading};
 
-/// What is counted of one `[brokers.NAME]`.
+/// The metrics of one `[brokers.NAME]`.
 #[derive(Debug, Clone)]
 pub struct BrokerMetrics {
     pub(super) publish: PerLabel<Counter>,
@@ -16,7 +16,7 @@ pub struct BrokerMetrics {
     pub(super) last_error: LastError,
 }
 
-/// What is counted of one `[ingest.NAME]`.
+/// The metrics of one `[ingest.NAME]`.
 #[derive(Debug, Clone)]
 pub struct IngestMetrics {
     pub(super) results: PerLabel<Counter>,
@@ -26,7 +26,7 @@ pub struct IngestMetrics {
 }
 
 impl BrokerMetrics {
-    /// Attempts came to this outcome.
+    /// Attempts ended with this outcome.
     pub fn publish(&self, outcome: PublishOutcome, count: u64) {
         self.publish.of(outcome).inc_by(count);
     }
@@ -36,7 +36,7 @@ impl BrokerMetrics {
         self.connected.set(i64::from(up));
     }
 
-    /// How many destinations are paused now.
+    /// How many destinations are paused.
     pub fn target_paused(&self, destinations: usize) {
         self.target_paused.set(i64::try_from(destinations).unwrap_or(i64::MAX));
     }
@@ -53,7 +53,7 @@ impl BrokerMetrics {
         u64::try_from(self.target_paused.get()).unwrap_or(0)
     }
 
-    /// What went wrong last: with the link, or with a publication.
+    /// The last error of the connection or of a publication.
     #[must_use]
     pub fn last_error(&self) -> &LastError {
         &self.last_error
@@ -61,30 +61,30 @@ impl BrokerMetrics {
 }
 
 impl IngestMetrics {
-    /// Inbound messages came to this result.
+    /// Inbound messages had this result.
     pub fn result(&self, result: IngestResult, count: u64) {
         self.results.of(result).inc_by(count);
     }
 
-    /// A verdict that was asked for came to this outcome.
+    /// A requested verdict had this outcome.
     pub fn reply(&self, outcome: PublishOutcome) {
         self.replies.of(outcome).inc();
     }
 
-    /// Whether it reads now.
+    /// Whether the ingest reads.
     #[must_use]
     pub fn reading(&self) -> &Reading {
         &self.reading
     }
 
-    /// What went wrong last: with its source, with the store, with `rejected`.
+    /// The last error of the source, the store or `rejected`.
     #[must_use]
     pub fn last_error(&self) -> &LastError {
         &self.last_error
     }
 }
 
-/// An ingest that does not read. Dropped, it reads again.
+/// A paused ingest. Dropping it ends the pause.
 #[derive(Debug)]
 pub struct Paused {
     gauge: Gauge,

@@ -1,5 +1,5 @@
-//! Jobs that wait for brokers to which no instance delivers: the only series whose labels are not in the settings. They were, when the namespace got to
-//! know the broker.
+//! Jobs of brokers that no instance delivers to. This is the only metric whose label values are not
+//! in the settings: they were when the namespace first saw the broker.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ pub struct Stranded {
 }
 
 impl Stranded {
-    /// None, of these brokers.
+    /// Zero for these brokers.
     pub(super) fn new(gauges: Family<Labels, Gauge>, brokers: &[&str]) -> Self {
         for name in brokers {
             gauges.get_or_create_owned(&one("broker", name));
@@ -27,7 +27,7 @@ impl Stranded {
         Stranded { gauges, now: Arc::default() }
     }
 
-    /// So many wait for these brokers now, and none for any other.
+    /// Sets the counts; other brokers become zero.
     pub fn set(&self, counts: BTreeMap<String, u64>) {
         let mut now = self.now.lock();
         for name in now.keys().filter(|name| !counts.contains_key(*name)) {
@@ -39,7 +39,7 @@ impl Stranded {
         *now = counts;
     }
 
-    /// How many wait for each of these brokers.
+    /// The counts by broker.
     #[must_use]
     pub fn get(&self) -> BTreeMap<String, u64> {
         self.now.lock().clone()

@@ -1,4 +1,4 @@
-//! The scrape: names, series from the start, and what the handles count.
+//! The exposition: names, series from the start, and what the handles count.
 
 use super::*;
 use std::collections::BTreeSet;

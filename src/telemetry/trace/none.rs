@@ -1,4 +1,4 @@
-//! No spans: what a build without the feature `otel` has.
+//! Spans of a build without the feature `otel`: none.
 
 use super::{About, TraceError};
 
@@ -11,7 +11,7 @@ pub struct Traces {}
 pub struct Span {}
 
 impl Traces {
-    /// No spans, whatever the environment says.
+    /// Makes no spans.
     pub fn from_environment() -> Result<Self, TraceError> {
         Ok(Traces {})
     }
@@ -28,23 +28,23 @@ impl Traces {
         Span {}
     }
 
-    /// Nothing is left to export.
+    /// Does nothing.
     pub async fn stop(self) {}
 }
 
 impl Span {
-    /// Nothing to link to.
+    /// `None`.
     #[must_use]
     pub fn traceparent(&self) -> Option<String> {
         None
     }
 
-    /// Says nothing.
+    /// Does nothing.
     pub fn job(&mut self, _: &str) {}
 
-    /// Says nothing.
+    /// Does nothing.
     pub fn succeeded(self, _: &'static str) {}
 
-    /// Says nothing.
+    /// Does nothing.
     pub fn failed(self, _: &'static str, _: &str) {}
 }

@@ -1,4 +1,4 @@
-//! Spans by OpenTelemetry, exported by OTLP over gRPC.
+//! OpenTelemetry spans, exported by OTLP over gRPC.
 
 use std::time::Duration;
 
@@ -13,9 +13,9 @@ use opentelemetry_sdk::trace::{SdkTracer, SdkTracerProvider};
 
 use super::{About, TRACEPARENT, TRACESTATE, TraceError};
 
-/// The variables that name an endpoint: without any there are no spans.
+/// The variables that set an endpoint: without one there are no spans.
 const ENDPOINTS: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"];
-/// How long the last spans may take to go out at the end.
+/// How long the export of the last spans may take at the end.
 const LAST: Duration = Duration::from_secs(5);
 
 /// Makes spans. Clones share the exporter.
@@ -30,18 +30,19 @@ struct Made {
     tracer: SdkTracer,
 }
 
-/// A span that has begun. Dropped, it ends.
+/// A running span. Dropping it ends it.
 #[derive(Debug, Default)]
 pub struct Span {
     span: Option<opentelemetry_sdk::trace::Span>,
 }
 
 impl Traces {
-    /// By the variables that OpenTelemetry has for it: the endpoint, headers, time-out, sampler, the batches' bounds, the service's name
-    /// (`dwell` where there is none) and attributes. No endpoint: no spans. Must be called within the runtime that exports.
+    /// Reads OpenTelemetry's own variables: endpoint, headers, time-out, sampler, limits of the
+    /// batches, service name (default `dwell`) and attributes. Without an endpoint there are no
+    /// spans. Must be called within the runtime that exports.
     ///
     /// # Errors
-    /// The endpoint is none.
+    /// The endpoint is not valid.
     pub fn from_environment() -> Result<Self, TraceError> {
         let named = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
         if !ENDPOINTS.into_iter().any(named) {
@@ -58,17 +59,18 @@ impl Traces {
         Ok(Traces { made: Some(Made { provider, tracer }) })
     }
 
-    /// The span of a request: from when it was read until it is applied.
+    /// The span of a request: from its receipt until it is applied.
     #[must_use]
     pub fn request(&self, about: About<'_>) -> Span {
         self.begin("process", SpanKind::Consumer, about, Vec::new(), None)
     }
 
-    /// The span of an attempt: from its publish to its outcome. `request` is the [`Span::traceparent`] of the request that made the job.
+    /// The span of an attempt: from the publication to its outcome. `request`: the
+    /// [`Span::traceparent`] of the request that made the job.
     #[must_use]
     pub fn attempt(&self, about: About<'_>, attempt: u32, request: Option<&str>) -> Span {
         let attempt = KeyValue::new("dwell.attempt", i64::from(attempt));
-        // Not a producer's: the context that goes with the message is the one that it came with.
+        // Not a producer span: the message keeps the context that it came with.
         self.begin("send", SpanKind::Client, about, vec![attempt], request)
     }
 
@@ -83,7 +85,7 @@ impl Traces {
             KeyValue::new("messaging.destination.name", destination.clone()),
         ]);
         more.extend(connector.span_attributes(&to, group, message).into_iter().map(attribute));
-        // The message's own context is a link too, for those who tell the way of a message by links alone.
+        // The message's own context is also a link, for tools that follow links only.
         let parent = parent(&message.headers);
         let links = link.and_then(read).into_iter().chain(valid(&parent)).map(Link::with_context).collect();
         let builder =
@@ -91,7 +93,7 @@ impl Traces {
         Span { span: Some(made.tracer.build_with_context(builder, &parent)) }
     }
 
-    /// Exports what is left; later spans go nowhere.
+    /// Exports the remaining spans; later ones are dropped.
     pub async fn stop(self) {
         let Some(made) = self.made else { return };
         // It waits for the exporter, which needs this runtime.
@@ -103,28 +105,28 @@ impl Traces {
 }
 
 impl Span {
-    /// Its name in a `traceparent`, for a link to it; `None` where there is no span.
+    /// The `traceparent` of this span, for a link to it; `None` without a span.
     #[must_use]
     pub fn traceparent(&self) -> Option<String> {
         let context = self.span.as_ref()?.span_context();
         context.is_valid().then(|| format!("00-{}-{}-{:02x}", context.trace_id(), context.span_id(), context.trace_flags()))
     }
 
-    /// Which job it is about.
+    /// Sets the job's id.
     pub fn job(&mut self, id: &str) {
         if let Some(span) = &mut self.span {
             span.set_attribute(KeyValue::new("messaging.message.id", id.to_owned()));
         }
     }
 
-    /// Ends it well, with a verdict or an outcome.
+    /// Ends the span with a verdict or an outcome.
     pub fn succeeded(mut self, outcome: &'static str) {
         if let Some(span) = &mut self.span {
             span.set_attribute(KeyValue::new("dwell.outcome", outcome));
         }
     }
 
-    /// Ends it as an error: of which type, and why.
+    /// Ends the span with an error: its type and its text.
     pub fn failed(mut self, kind: &'static str, why: &str) {
         if let Some(span) = &mut self.span {
             span.set_attribute(KeyValue::new("error.type", kind));
@@ -133,12 +135,12 @@ impl Span {
     }
 }
 
-/// The context that a message carries; an empty one where it carries none.
+/// The context in a message's headers; empty if there is none.
 fn parent(headers: &Headers) -> Context {
     TraceContextPropagator::new().extract_with_context(&Context::new(), &Carrier(headers))
 }
 
-/// The context of the span that is in it; `None` where there is none.
+/// The context in a `traceparent`; `None` if it has none.
 fn valid(context: &Context) -> Option<SpanContext> {
     Some(context.span().span_context().clone()).filter(SpanContext::is_valid)
 }

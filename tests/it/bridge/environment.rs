@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use dwell::bridge::{Bridge, Failure, Roles, StartError};
 use dwell::config::{self, Overrides, Settings};
-use dwell::http::Readiness;
 use dwell::job::JobId;
+use dwell::readiness::Readiness;
 use dwell::store::Store;
 use dwell::store::read::{Place, StoredJob};
 use dwell::telemetry::Metrics;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use dwell::clock;
-use dwell::http::Readiness;
+use dwell::readiness::Readiness;
 use dwell_connectors::Message;
 use dwell_connectors::memory::Fault;
 

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dwell::apply::Apply;
-use dwell::fleet::{Fleet, WakeUps};
-use dwell::http::Readiness;
+use dwell::fleet::{Fleet, Heads};
 use dwell::ingest::{Ingest, Parts};
 use dwell::publisher::Publisher;
+use dwell::readiness::Readiness;
 use dwell::request::Rules;
 use dwell::store::Store;
 use dwell::store::read::Place;

@@ -117,7 +117,7 @@ async fn offline_reaches_no_server() {
     assert_eq!(said.code, 69);
     assert_eq!(failed.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ALL[1..], "what could not be looked at is no pass");
     assert!(failed[0].1.contains("redis://:***@127.0.0.1:1"), "{failed:?}");
-    assert_eq!(failed[1].1, "not looked at: see redis");
+    assert_eq!(failed[1].1, "skipped: see redis");
 }
 
 #[tokio::test]

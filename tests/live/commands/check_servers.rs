@@ -50,7 +50,7 @@ async fn servers_that_are_away() {
     let lines = check(&fixture, &settings, &[], 69);
     let away = format!("cannot connect to nats at nats://127.0.0.1:{}: ", fixture.nats.port());
     says(line(&lines, "brokers.main"), false, &away, "is the server running");
-    says(line(&lines, "ingest.main"), false, "see brokers.main", "see to brokers.main first");
+    says(line(&lines, "ingest.main"), false, "see brokers.main", "fix brokers.main first");
 }
 
 #[tokio::test]

@@ -182,7 +182,7 @@ async fn a_healthy_namespace_has_no_findings_and_is_not_changed() {
         assert_eq!((said.code, said.out.as_str(), said.err.as_str()), (0, "", ""));
     }
     assert_eq!(damaged.dump().await, before);
-    assert_eq!(damaged.listed.run(&["fsck"]).out, "no damage, 25 jobs looked at\n");
+    assert_eq!(damaged.listed.run(&["fsck"]).out, "no damage, 25 jobs checked\n");
 }
 
 #[tokio::test]

@@ -73,7 +73,7 @@ async fn what_another_program_wrote_is_named_and_left_in_place() {
     assert_eq!((said.code, findings(&said)), (1, expected));
     assert_eq!(d.dump_strings_too().await, before);
     let table = d.listed.run(&["fsck"]).out;
-    assert!(table.lines().last().unwrap().starts_with("2 found, 0 repaired, 26 jobs looked at"), "{table}");
+    assert!(table.lines().last().unwrap().starts_with("2 found, 0 repaired, 26 jobs checked"), "{table}");
 }
 
 #[tokio::test]

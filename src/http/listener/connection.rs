@@ -1,4 +1,4 @@
-//! The bytes of one connection, and the answers on it, as its seat is told of them.
+//! The bytes and answers of one connection; reports their state to its slot.
 
 use std::future::Future;
 use std::io::{self, IoSlice};
@@ -12,45 +12,45 @@ use hyper::body::{Frame, SizeHint};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
-use super::seats::{Seat, Work};
+use super::slots::{BusyGuard, Slot};
 use crate::clock;
 
-/// How long a client may take none of what is written to it.
-pub(super) const WRITE: Duration = Duration::from_secs(10);
+/// How long a client may take nothing of an answer.
+pub(super) const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A connection that is cut where its client takes nothing for [`WRITE`].
-pub(super) struct Watched {
+/// Ends a connection whose client reads nothing for [`WRITE_TIMEOUT`].
+pub(super) struct TimedIo {
     stream: TcpStream,
-    seat: Arc<Seat>,
-    /// Since the client takes nothing.
-    patience: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
+    slot: Arc<Slot>,
+    /// Runs while the client reads nothing.
+    timeout: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
 }
 
-impl Watched {
-    pub(super) fn new(stream: TcpStream, seat: Arc<Seat>) -> Self {
-        Watched { stream, seat, patience: None }
+impl TimedIo {
+    pub(super) fn new(stream: TcpStream, slot: Arc<Slot>) -> Self {
+        TimedIo { stream, slot, timeout: None }
     }
 
     fn written<T>(&mut self, context: &mut Context<'_>, polled: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         if polled.is_ready() {
-            if self.patience.take().is_some() {
-                self.seat.set_stuck(false);
+            if self.timeout.take().is_some() {
+                self.slot.set_stuck(false);
             }
             return polled;
         }
-        self.seat.set_stuck(true);
-        let patience = self.patience.get_or_insert_with(|| Box::pin(clock::sleep(WRITE)));
-        patience.as_mut().poll(context).map(|()| Err(io::Error::new(io::ErrorKind::TimedOut, "the client takes no answer")))
+        self.slot.set_stuck(true);
+        let timeout = self.timeout.get_or_insert_with(|| Box::pin(clock::sleep(WRITE_TIMEOUT)));
+        timeout.as_mut().poll(context).map(|()| Err(io::Error::new(io::ErrorKind::TimedOut, "the client takes no answer")))
     }
 }
 
-impl AsyncRead for Watched {
+impl AsyncRead for TimedIo {
     fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_read(context, into)
     }
 }
 
-impl AsyncWrite for Watched {
+impl AsyncWrite for TimedIo {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let polled = Pin::new(&mut self.stream).poll_write(context, bytes);
         self.written(context, polled)
@@ -74,19 +74,19 @@ impl AsyncWrite for Watched {
     }
 }
 
-/// The body of an answer. Until it has ended its connection is at work: a stream of events too.
-pub(super) struct Answer {
+/// The body of an answer. The connection is busy until the body ends: an event stream, too.
+pub(super) struct AnswerBody {
     body: Body,
-    _work: Work,
+    _work: BusyGuard,
 }
 
-impl Answer {
-    pub(super) fn new(body: Body, work: Work) -> Self {
-        Answer { body, _work: work }
+impl AnswerBody {
+    pub(super) fn new(body: Body, work: BusyGuard) -> Self {
+        AnswerBody { body, _work: work }
     }
 }
 
-impl hyper::body::Body for Answer {
+impl hyper::body::Body for AnswerBody {
     type Data = Bytes;
     type Error = axum::Error;
 

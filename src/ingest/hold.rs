@@ -1,41 +1,42 @@
-//! Holds a batch that the store does not take.
+//! A batch that waits for the store.
 
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
 use super::Ingest;
-use crate::apply::Patience;
+use crate::apply::RetryPolicy;
 use crate::clock;
 use crate::reconnect::Backoff;
 use crate::store::error::{Class, StoreError};
 use crate::telemetry::PauseReason;
 use crate::telemetry::metrics::Paused;
 
-/// A batch that the store does not take: the ingest is paused, says so once, tries again, and says that it goes on, unless the batch was given up.
-pub(super) struct Held<'a> {
+/// A batch that the store does not take. Pauses the ingest, logs the pause once, waits between
+/// tries, and logs the end unless the batch was given up.
+pub(super) struct StoreHold<'a> {
     ingest: &'a Ingest,
     give_up: &'a CancellationToken,
     backoff: Backoff,
     paused: Option<(PauseReason, Paused)>,
 }
 
-impl<'a> Held<'a> {
+impl<'a> StoreHold<'a> {
     pub(super) fn new(ingest: &'a Ingest, give_up: &'a CancellationToken) -> Self {
-        Held { ingest, give_up, backoff: Backoff::new(Duration::from_millis(50), Duration::from_secs(1)), paused: None }
+        StoreHold { ingest, give_up, backoff: Backoff::new(Duration::from_millis(50), Duration::from_secs(1)), paused: None }
     }
 }
 
-impl Patience for Held<'_> {
-    async fn again(&mut self, error: &StoreError) -> bool {
+impl RetryPolicy for StoreHold<'_> {
+    async fn wait(&mut self, error: &StoreError) -> bool {
         let reason = if error.class == Class::Oom { PauseReason::RedisFull } else { PauseReason::Redis };
         if self.paused.as_ref().is_none_or(|(known, _)| *known != reason) {
-            // The former pause ends before this one is said.
+            // The previous pause ends before the next one counts.
             self.paused = None;
             self.paused = Some((reason, self.ingest.paused(reason)));
-            self.ingest.tell(|metrics| metrics.last_error().met(error));
-            tracing::warn!(ingest = self.ingest.name, %error, hint = error.hint, "the store does not take jobs, the ingest waits");
-            self.ingest.trouble.notify_one();
+            self.ingest.with_metrics(|metrics| metrics.last_error().met(error));
+            tracing::warn!(ingest = self.ingest.name, %error, hint = error.hint, "the store does not take jobs, the ingest is paused");
+            self.ingest.store_failed.notify_one();
         }
         tokio::select! {
             () = self.give_up.cancelled() => {
@@ -48,10 +49,10 @@ impl Patience for Held<'_> {
     }
 }
 
-impl Drop for Held<'_> {
+impl Drop for StoreHold<'_> {
     fn drop(&mut self) {
         if self.paused.is_some() {
-            tracing::info!(ingest = self.ingest.name, "the ingest goes on");
+            tracing::info!(ingest = self.ingest.name, "the ingest resumes");
         }
     }
 }

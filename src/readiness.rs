@@ -1,21 +1,23 @@
-//! What `/readyz` waits for, told by the agents.
+//! The state behind `/readyz`, set by the agents.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use tokio::sync::watch;
 
-/// Ready once every ingest reads and the store was reached. It does not follow an outage later on: a sidecar's readiness is its application's,
-/// and an application that delays nothing at the moment must not be taken out because of Redis. Shutting down, it is not ready.
+/// Ready once every ingest reads and the store was reached, until shutdown. A later outage does not
+/// change it: a sidecar's readiness is that of its application, which must not be taken out of
+/// service because Redis is away.
 #[derive(Debug, Clone)]
 pub struct Readiness(Arc<watch::Sender<BTreeMap<Waiting, String>>>);
 
-/// One thing that is waited for.
+/// What is waited for.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Waiting {
     /// The store was not reached yet.
     Store,
-    /// The link for publishing to this `[brokers.NAME]` was not opened yet. It is named, and readiness does not wait for it.
+    /// The connection for publishing to this `[brokers.NAME]` was not opened yet. It is listed, but
+    /// does not block readiness.
     Broker(String),
     /// This `[ingest.NAME]` does not read yet.
     Ingest(String),
@@ -24,7 +26,7 @@ pub enum Waiting {
 }
 
 impl Readiness {
-    /// Waits for the store and for each of these ingests.
+    /// Waits for the store and for these ingests.
     #[must_use]
     pub fn new<'a>(ingests: impl IntoIterator<Item = &'a str>) -> Self {
         let ingests = ingests.into_iter().map(|name| Waiting::Ingest(name.to_owned()));
@@ -47,14 +49,14 @@ impl Readiness {
         self.waits_for(Waiting::Shutdown);
     }
 
-    /// This is waited for from now on.
+    /// Waits for this from now on.
     pub fn waits_for(&self, what: Waiting) {
         self.0.send_modify(|waiting| {
             waiting.entry(what).or_default();
         });
     }
 
-    /// Why this is still waited for.
+    /// Records why this is still waited for.
     pub fn missing(&self, what: &Waiting, why: &str) {
         self.0.send_modify(|waiting| {
             if let Some(known) = waiting.get_mut(what) {
@@ -63,26 +65,26 @@ impl Readiness {
         });
     }
 
-    /// This is not waited for any more.
+    /// Stops waiting for this.
     pub fn reached(&self, what: &Waiting) {
         self.0.send_modify(|waiting| {
             waiting.remove(what);
         });
     }
 
-    /// Waits until nothing is waited for, not even what readiness does not wait for.
+    /// Waits until nothing is waited for, including what does not block readiness.
     pub async fn all_reached(&self) {
         // The sender lives in `self`.
         let _ = self.0.subscribe().wait_for(BTreeMap::is_empty).await;
     }
 
-    /// Whether all is there that readiness waits for.
+    /// Whether everything is there that blocks readiness.
     #[must_use]
     pub fn is_ready(&self) -> bool {
         self.0.borrow().keys().all(|what| matches!(what, Waiting::Broker(_)))
     }
 
-    /// What is waited for, and why it is not there, where that is known.
+    /// What is waited for, and why, if known.
     #[must_use]
     pub fn waiting(&self) -> Vec<(Waiting, String)> {
         self.0.borrow().iter().map(|(what, why)| (what.clone(), why.clone())).collect()

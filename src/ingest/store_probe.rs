@@ -1,8 +1,9 @@
-//! Notices that the store does not answer this instance any more, and waits until it does.
+//! Detects that the store does not answer this instance, and waits until it does.
 //!
-//! Others may still reach it. So what was read is given back after `hold`, and nothing is read until the store answers: to read on would be to take from
-//! the others, and to give back again, until a broker that counts deliveries drops what it delivered too often. Both are decided by the same question,
-//! so that no instance goes back and forth.
+//! Other instances may still reach it, so messages are given back after `hold`, and reading stops
+//! until the store answers. Reading on would only take messages from the others and give them back,
+//! until a broker that counts deliveries drops them. The same probe decides both, so that no
+//! instance alternates.
 
 use std::time::Duration;
 
@@ -13,22 +14,24 @@ use crate::clock::{self, Instant};
 use crate::reconnect::{Backoff, jitter};
 use crate::telemetry::{PauseReason, Paused};
 
-/// How often the store is asked while nobody met trouble: an instance that has nothing to store must notice too.
-const LOOK: Duration = Duration::from_secs(5);
-/// So long an answer may take at least, however short `hold` is: with `appendfsync everysec` a good one takes a second.
-const ANSWER: Duration = Duration::from_secs(3);
-/// How often it is asked once it did not answer.
-const LOOK_AGAIN: Duration = Duration::from_millis(500);
+/// How often the store is probed without a failed request: an idle instance must notice an outage,
+/// too.
+const PROBE_INTERVAL: Duration = Duration::from_secs(5);
+/// An answer may always take this long, however short `hold` is: with `appendfsync everysec` a
+/// healthy one takes a second.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(3);
+/// How often the store is probed after a probe without an answer.
+const PROBE_RETRY: Duration = Duration::from_millis(500);
 
 impl Ingest {
     /// Waits until the store has not answered for `hold`.
-    pub(super) async fn cut_off(&self) {
+    pub(super) async fn store_lost(&self) {
         let hold = Duration::from_millis(self.rules.ingest.hold_ms);
         let mut silent_since: Option<Instant> = None;
         loop {
             let asked = clock::now();
             let left = hold.saturating_sub(silent_since.map_or(Duration::ZERO, |since| asked.duration_since(since)));
-            match clock::timeout(left.max(ANSWER), self.apply.store.takes_requests()).await {
+            match clock::timeout(left.max(PROBE_TIMEOUT), self.apply.store.takes_requests()).await {
                 Some(Ok(())) => silent_since = None,
                 Some(Err(_)) | None => {
                     if silent_since.get_or_insert(asked).elapsed() >= hold {
@@ -37,16 +40,17 @@ impl Ingest {
                 }
             }
             match silent_since {
-                Some(since) => clock::sleep(jitter(LOOK_AGAIN).min(hold.saturating_sub(since.elapsed()))).await,
-                // Sooner where a request is held.
+                Some(since) => clock::sleep(jitter(PROBE_RETRY).min(hold.saturating_sub(since.elapsed()))).await,
+                // Earlier where a request is held.
                 None => {
-                    let _ = clock::timeout(jitter(LOOK), self.trouble.notified()).await;
+                    let _ = clock::timeout(jitter(PROBE_INTERVAL), self.store_failed.notified()).await;
                 }
             }
         }
     }
 
-    /// Waits until the store answers; false where told to stop before. `paused` says meanwhile that nothing is read.
+    /// Waits until the store answers; false if told to stop before. `paused` counts the pause
+    /// meanwhile.
     pub(super) async fn until_answered(&self, stop: &CancellationToken, mut paused: Option<Paused>) -> bool {
         let mut backoff = Backoff::link();
         loop {
@@ -59,8 +63,8 @@ impl Ingest {
             };
             if paused.is_none() {
                 paused = Some(self.paused(PauseReason::Redis));
-                self.tell(|metrics| metrics.last_error().met(&error));
-                tracing::warn!(ingest = self.name, %error, hint = error.hint, "the store does not answer, nothing is read until it does");
+                self.with_metrics(|metrics| metrics.last_error().met(&error));
+                tracing::warn!(ingest = self.name, %error, hint = error.hint, "the store does not answer, reading stops until it does");
             }
             tokio::select! {
                 () = stop.cancelled() => return false,

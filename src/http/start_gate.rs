@@ -1,4 +1,4 @@
-//! What a listener answers before there is anything behind it.
+//! Answers on `[http]` before the instance has started.
 
 use std::sync::{Arc, OnceLock};
 
@@ -11,20 +11,20 @@ use hyper_util::service::TowerToHyperService;
 
 use super::Problem;
 
-/// A door that is shut until [`Door::open`]: whoever asks before is told to come again. A clone is the same.
+/// Answers 503 until [`StartGate::open`] gives the router. Clones share it.
 #[derive(Debug, Clone, Default)]
-pub struct Door(Arc<OnceLock<Router>>);
+pub struct StartGate(Arc<OnceLock<Router>>);
 
-impl Door {
-    /// Every request goes through the door.
+impl StartGate {
+    /// The router to serve from the start.
     pub fn router(&self) -> Router {
-        let door = self.clone();
-        Router::new().fallback(move |request: Request| async move { door.pass(request).await })
+        let gate = self.clone();
+        Router::new().fallback(move |request: Request| async move { gate.pass(request).await })
     }
 
-    /// From now on this answers.
+    /// Passes all further requests to this router.
     pub fn open(&self, router: Router) {
-        // Nobody opens it twice.
+        // The caller opens the gate once.
         let _ = self.0.set(router);
     }
 
@@ -32,7 +32,7 @@ impl Door {
         match self.0.get() {
             Some(router) => TowerToHyperService::new(router.clone()).call(request).await.into_response(),
             None => {
-                let detail = "dwell starts, and waits for Redis: /readyz on the port of [probes] says why";
+                let detail = "dwell is starting and waits for Redis; /readyz on the port of [probes] has the reason";
                 let mut response = Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail).into_response();
                 response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
                 response

@@ -1,0 +1,21 @@
+//! The calls of `/v1`.
+
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use super::api::Api;
+use super::{actions, events, horizon, jobs, schedule, stats};
+
+/// The calls of `/v1` and their documentation.
+pub(super) fn calls() -> OpenApiRouter<Api> {
+    OpenApiRouter::new()
+        .routes(routes!(jobs::list, schedule::schedule))
+        .routes(routes!(jobs::show, actions::cancel, actions::reschedule))
+        .routes(routes!(actions::fire))
+        .routes(routes!(actions::finish))
+        .routes(routes!(actions::fail))
+        .routes(routes!(actions::requeue))
+        .routes(routes!(stats::stats))
+        .routes(routes!(horizon::horizon))
+        .routes(routes!(events::events))
+}
