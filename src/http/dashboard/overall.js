@@ -16,7 +16,7 @@ export function oldestOverdue(stats) {
 function told(points) {
   return points.length === 1
     ? { sentence: points[0], points: [] }
-    : { sentence: `${points.length} things want attention.`, points };
+    : { sentence: `${points.length} problems`, points };
 }
 
 /** What the state of everything comes to: a level, a sentence, and the points that it rests on. */

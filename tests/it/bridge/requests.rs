@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dwell::apply::Apply;
-use dwell::fleet::{Fleet, Heads};
+use dwell::fleet::{Fleet, WakeUps};
 use dwell::ingest::{Ingest, Parts};
 use dwell::publisher::Publisher;
 use dwell::readiness::Readiness;
@@ -233,7 +233,7 @@ async fn a_verdict_waits_for_the_link_that_it_is_published_on() {
             retry_ms: Vec::new(),
             metrics: env.metrics.clone(),
             traces: Default::default(),
-            together: Default::default(),
+            batcher: Default::default(),
         },
         readiness: Readiness::new(["main"]),
     });

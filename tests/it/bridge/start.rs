@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use dwell::bridge::{Cause, Failure};
 use dwell::config;
-use dwell::http::{Readiness, Waiting};
+use dwell::readiness::{Readiness, Waiting};
 use dwell::store::read::Place;
 use dwell_connectors::memory::{self, Broker};
 use dwell_connectors::{BrokerConfig, ErrorKind};

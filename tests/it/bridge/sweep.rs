@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use dwell::config::Settings;
 use dwell::fleet::{self, Fleet};
-use dwell::http::{Listener, Readiness, probes};
+use dwell::http::{Listener, probes};
+use dwell::readiness::Readiness;
 use dwell::store::{Store, Unobserved};
 use dwell::sweep::Sweep;
 use dwell_testkit::servers::RedisOptions;
@@ -79,7 +80,7 @@ async fn the_gauges_that_are_read_are_young_in_a_large_fleet_too() {
     for n in 0..100 {
         store.beat(&format!("other-{n}")).await.unwrap();
     }
-    tokio::spawn(fleet::beat(store.clone(), sender, stop.clone()));
+    tokio::spawn(fleet::heartbeat(store.clone(), sender, stop.clone()));
     let mut seen = fleet.clone();
     seen.wait_for(|fleet| fleet.shared(Duration::from_secs(1)) > Duration::from_secs(100)).await.unwrap();
     tokio::spawn(Sweep::new(store.clone(), &env.settings.delivery, env.metrics.clone(), fleet).run(stop.clone()));

@@ -1,6 +1,6 @@
 //! A call that is repeated because its answer was lost, on a job that is over by then.
 
-use dwell::apply::Sent;
+use dwell::apply::RequestBatch;
 use dwell::job::{Action, Conflict, Due, Verdict};
 use dwell::request::{Origin, Request, Schedule};
 use dwell::store::schedule::Answer;
@@ -156,7 +156,7 @@ async fn a_lost_answer_and_a_cancel_leave_one_job_which_is_cancelled() {
     fixture.act(&action(Action::Cancel, "first", 10)).await;
     lossy.link.set(Direction::Down, Flow::Drop);
     let mut requests = [Request::Schedule(Box::new(first(1, FAR, b"firstone")))];
-    let mut sent = Sent::new(&mut requests);
+    let mut sent = RequestBatch::new(&mut requests);
     let cancelled = async {
         wait_until("the job is stored", async || fixture.store.find(&id("a")).await.unwrap()).await;
         assert_eq!(fixture.act(&action(Action::Cancel, "a", 2)).await, Verdict::Cancelled);
