@@ -24,7 +24,7 @@ async fn a_redis_user_without_what_the_scripts_need() {
     let text = settings.replace(&fixture.redis.url(), user.strip_prefix("redis.urls=").unwrap());
     dwell_testkit::servers::DwellServer::start(super::fixture::program(), &text).await.unwrap().stop().await.unwrap();
     for arguments in [&["fsck"][..], &["fsck", "--repair"]] {
-        let said = bed.run(&[arguments, &["--set", &user]].concat());
+        let said = fixture.run(&[arguments, &["--set", &user]].concat());
         assert_eq!((said.code, said.out.as_str()), (0, "no damage, 0 jobs checked\n"), "{}", said.err);
     }
     let scanless = redis_user(&fixture, "scanless", &["~*", "&*", "+@all", "-scan", "-persist"]).await;

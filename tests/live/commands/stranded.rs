@@ -40,7 +40,7 @@ async fn jobs_of_a_broker_that_left_the_settings_are_told_of_and_moved() {
     assert_eq!((metric(&scrape, LEFT), metric(&scrape, "dwell_stranded_jobs{broker=\"main\"}")), (3.0, 0.0));
     let log = std::fs::read_to_string(dwell.dir().join("log")).unwrap();
     assert!(log.contains("jobs wait for a broker that no instance delivers to"), "{log}");
-    let checked = bed.run(&["-o", "json", "check"]);
+    let checked = fixture.run(&["-o", "json", "check"]);
     let line = checked.lines().into_iter().find(|line| line["check"] == "redis.stranded").expect("check tells");
     assert!(
         checked.code == 0 && line["ok"] == true && line["detail"].as_str().unwrap().contains("3 jobs wait for the broker `old`"),
