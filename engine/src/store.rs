@@ -1,11 +1,15 @@
-//! The only place that knows Redis: jobs in buckets, each step a script, each script idempotent.
+//! The only module that knows Redis. Jobs live in buckets; each step is one idempotent script.
 //!
-//! - [`keys`]: every key; [`record`]: what a job looks like in Redis; [`scripts`]: the Lua files.
-//! - [`client`]: connections, rebuilt when they break; [`gate`]: those that wait for durability; [`meta`]: what a namespace is.
-//! - [`batch`]: requests, behind the gate; [`schedule`]: `schedule`; [`lease`]: `claim` and `rescue`; [`settle`]: `complete` to `bury`; [`act`]: `cancel` to `requeue`; [`read`], [`list`] and `horizon`: what is there; [`fleet`]: the instances.
-//! - [`transfer`]: jobs of one broker become those of another.
-//! - [`fsck`]: damage, found and repaired.
-//! - [`acl`]: what the user may do; [`preflight`]: what a start would find; both change nothing. [`redis_stats`]: what Redis spends.
+//! - [`keys`]: every key; [`record`]: the form of a job in Redis; [`scripts`]: the Lua files.
+//! - [`client`]: connections, rebuilt when they break; [`gate`]: connections that wait for
+//!   durability; [`meta`]: the description of a namespace.
+//! - [`batch`]: requests, behind the gate; [`schedule`]: `schedule`; [`lease`]: `claim` and
+//!   `rescue`; [`settle`]: `complete` to `bury`; [`act`]: `cancel` to `requeue`.
+//! - [`read`], [`list`] and `horizon`: jobs and counts; [`fleet`]: the instances.
+//! - [`transfer`]: moves jobs from one broker to another.
+//! - [`fsck`]: finds and repairs damage.
+//! - [`acl`]: the permissions of the user; [`preflight`]: what a start would find. Neither changes
+//!   anything. [`redis_stats`]: what Redis spends.
 
 pub mod acl;
 pub mod act;
@@ -45,15 +49,15 @@ use gate::Gate;
 use keys::Keys;
 use scripts::{Name, Scripts};
 
-/// Hears of every call to Redis: the metrics do.
+/// Receives an event for every call to Redis. The metrics implement it.
 pub trait Observer: Send + Sync {
-    /// A script was called and answered after this long.
+    /// A script call succeeded after `took`.
     fn called(&self, script: Name, took: Duration);
     /// A call failed.
     fn failed(&self, class: Class);
 }
 
-/// An observer that does not care.
+/// An observer that ignores everything.
 #[derive(Debug)]
 pub struct Unobserved;
 
@@ -62,30 +66,33 @@ impl Observer for Unobserved {
     fn failed(&self, _: Class) {}
 }
 
-/// The store: one namespace in one Redis. Cheap to share behind an `Arc`; every method may be called by any task.
+/// One namespace in one Redis. Share it behind an `Arc`; any task may call any method.
 pub struct Store {
     keys: Keys,
     scripts: Scripts,
     link: RedisClient,
     gate: Gate,
     observer: Arc<dyn Observer>,
-    /// What it joined the namespace with: the settings, and its own brokers. `None` where it only reads and acts.
+    /// The settings and brokers with which this store joined the namespace. `None` if the store
+    /// only reads and acts.
     joined: Option<(Redis, Box<[String]>)>,
-    /// Every broker of the namespace, of all instances: their `due` keys.
+    /// Every broker of the namespace, of all instances; each has a `due` key.
     brokers: RwLock<Arc<[String]>>,
-    /// Redis's clock as last seen: µs, and when it was seen here.
+    /// Redis's clock at its last answer, epoch µs, and the local time of that answer.
     clock: Mutex<Option<(i64, Instant)>>,
-    /// Until when a call of a batch that got no answer may be carried out.
+    /// Until when Redis may still carry out a batch call that got no answer.
     unanswered_until: Mutex<Option<Instant>>,
-    /// Claims whose answer was lost: what they took goes back first.
+    /// Claims whose answer was lost. Their jobs go back before the next claim.
     lost_claims: Mutex<Vec<lease::LostClaim>>,
-    /// By bucket and set: what stands at its head and cannot be read.
+    /// By bucket and set: the unreadable jobs at the head of the set.
     unread: Mutex<HashMap<(u16, String), lease::Unread>>,
 }
 
 impl Store {
-    /// Opens the namespace, which is made where it is new, and makes these brokers known to it. Refuses (class `Settings`) where the namespace
-    /// has another number of buckets or another schema, or where Redis cannot give the durability or would evict jobs.
+    /// Opens the namespace, creates it if it is new, and adds these brokers.
+    ///
+    /// An error of class `Settings` if the namespace has another number of buckets or another
+    /// schema, or if Redis cannot give the durability or would evict jobs.
     pub async fn open(settings: &Redis, brokers: &[String], observer: Arc<dyn Observer>) -> Result<Store, StoreError> {
         let link = RedisClient::new(settings);
         let facts = meta::facts(&link).await?;
@@ -96,13 +103,15 @@ impl Store {
         let known = meta::join(&link, settings, brokers).await?;
         let joined = Some((settings.clone(), brokers.into()));
         let store = Store { joined, ..Store::over(settings, link, Gate::new(settings, Ok(waits)), known, observer) };
-        // The first batch is judged by it, before any script has answered.
+        // The deadline of the first batch needs the clock before any script has answered.
         store.read_clock().await?;
         Ok(store)
     }
 
-    /// Opens a namespace that exists, for reading and for actions of people: joins nothing. `Err` of class `Settings` where it does not exist.
-    /// Where Redis cannot give the durability, it can be read, and actions are refused.
+    /// Opens an existing namespace for reads and for actions of people, without joining it. An
+    /// error of class `Settings` if the namespace does not exist.
+    ///
+    /// If Redis cannot give the durability, reads work and actions are refused.
     pub async fn attach(settings: &Redis) -> Result<Store, StoreError> {
         let link = RedisClient::new(settings);
         let facts = meta::facts(&link).await?;
@@ -140,35 +149,37 @@ impl Store {
         self.link.is_cluster()
     }
 
-    /// Where the masters of a cluster were when they were last asked for; `None` where there is no cluster, or they never were.
+    /// The masters of the cluster when the client last asked for them. `None` without a cluster, or
+    /// before the first time.
     #[must_use]
     pub fn layout(&self) -> Option<SlotLayout> {
         self.link.layout()
     }
 
-    /// The master that this bucket had then, as host and port.
+    /// The master of this bucket in that layout, as host and port.
     #[must_use]
     pub fn master_of(&self, layout: &SlotLayout, bucket: u16) -> Option<String> {
         layout.master_of(self.keys.jobs(bucket).as_bytes())
     }
 
-    /// Every broker of the namespace, also those of other instances.
+    /// Every broker of the namespace, those of other instances included.
     #[must_use]
     pub fn brokers(&self) -> Arc<[String]> {
         self.brokers.read().clone()
     }
 
-    /// Redis's clock now, epoch µs, by what was last seen of it. The host's, where it only reads and acts and has seen nothing yet.
+    /// Redis's clock now, epoch µs, computed from Redis's last answer. Before the first
+    /// answer, the host's clock.
     #[must_use]
     pub fn now_us(&self) -> i64 {
         match *self.clock.lock() {
-            // An elapsed time of 292 000 years does not fit.
+            // Only an elapsed time of 292 000 years does not fit.
             Some((us, seen)) => us + i64::try_from(clock::now().duration_since(seen).as_micros()).unwrap_or(0),
             None => clock::wall_ms() * 1000,
         }
     }
 
-    /// Whether Redis told its clock.
+    /// Whether Redis has told its clock yet.
     fn has_seen_clock(&self) -> bool {
         self.clock.lock().is_some()
     }
@@ -179,7 +190,8 @@ impl Store {
         self.now_us() / 1000
     }
 
-    /// The brokers that it joined the namespace with: those of its settings. None where it only reads and acts.
+    /// The brokers with which this store joined the namespace: those of its settings. Empty if the
+    /// store only reads and acts.
     #[must_use]
     pub fn own_brokers(&self) -> &[String] {
         self.joined.as_ref().map_or(&[], |(_, brokers)| brokers)
@@ -189,14 +201,15 @@ impl Store {
         *self.clock.lock() = Some((us, clock::now()));
     }
 
-    /// Asks Redis for its time and remembers it: epoch µs.
+    /// Asks Redis for its time and remembers the answer. Epoch µs.
     pub async fn read_clock(&self) -> Result<i64, StoreError> {
         let us = answer::micros_of(self.link.command("TIME", &redis::cmd("TIME")).await?)?;
         self.saw_clock(us);
         Ok(us)
     }
 
-    /// The call of a script: EVALSHA with the bucket's keys and the `due` of these brokers; the arguments are the caller's.
+    /// An EVALSHA with the bucket's keys and the `due` keys of these brokers. The caller adds the
+    /// arguments.
     fn script_call(&self, name: Name, bucket: u16, brokers: &[String]) -> Cmd {
         let mut call = redis::cmd("EVALSHA");
         call.arg(self.scripts.hash(name)).arg(8 + brokers.len()).arg(self.keys.fixed(bucket).as_slice());
@@ -206,7 +219,7 @@ impl Store {
         call
     }
 
-    /// Calls a script on the link that does not wait for durability.
+    /// Calls a script over the connection that does not wait for durability.
     async fn call(&self, name: Name, call: &Cmd) -> Result<Value, StoreError> {
         let begun = clock::now();
         let mut answer = self.link.command(name.as_str(), call).await;
@@ -225,13 +238,14 @@ impl Store {
         }
     }
 
-    /// Keeps these rules in the namespace where it has none yet, and answers those that it has.
+    /// Stores these rules if the namespace has none, and answers the rules of the namespace.
     pub async fn keep(&self, own: act::SweepRules) -> Result<act::SweepRules, StoreError> {
         meta::keep(&self.link, &self.keys, own).await
     }
 
-    /// Reads again which brokers the namespace has: other instances bring theirs. Who joined it joins it again, and so makes it again where Redis
-    /// lost it, or it would not know its own brokers any more.
+    /// Reads the brokers of the namespace again; other instances add theirs. A store that joined
+    /// the namespace joins again: if Redis lost the namespace, this restores it with the store's
+    /// own brokers.
     pub async fn rejoin(&self) -> Result<(), StoreError> {
         let meta = match &self.joined {
             Some((settings, brokers)) => meta::join(&self.link, settings, brokers).await?,

@@ -1,4 +1,5 @@
-//! Actions on one job: `cancel`, `reschedule`, `fire`, `finish`, `fail`, `requeue`; one path for all doors. And `sweep`, which they lean on.
+//! Actions on one job: `cancel`, `reschedule`, `fire`, `finish`, `fail`, `requeue`, the same for
+//! every inbound interface. And `sweep`, on which they depend.
 
 use redis::Cmd;
 
@@ -12,30 +13,31 @@ use super::scripts::Name;
 use crate::job::{Action, DeadReason, Due};
 use crate::request::Act;
 
-/// How long an applied action is remembered, ms: one turn; entries live one to two turns.
+/// How long one generation of `acts` is filled, ms. An entry lives for one to two of these turns.
 pub(super) const ACTS_TURN_MS: u64 = 24 * 3_600_000;
 
-/// What a `sweep` did.
+/// The result of a `sweep`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Swept {
-    /// Dead jobs past their retention that were removed.
+    /// Dead jobs that were removed after their retention.
     pub dead: u64,
-    /// Tables of memories that were turned over.
+    /// Tables of completed jobs and applied requests that were rotated.
     pub turned: u64,
-    /// The master is another one, or restarted, since the last sweep of the bucket.
+    /// Since the last sweep of the bucket, the master was replaced or restarted.
     pub master_changed: bool,
 }
 
-/// What a `sweep` goes by: kept in the namespace.
+/// The settings of `sweep`, kept in the namespace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SweepRules {
-    /// How long the dead are kept, ms.
+    /// How long dead jobs are kept, ms.
     pub dead_retention_ms: u64,
-    /// How long a job that is over is remembered, ms.
+    /// How long a completed job is remembered, ms.
     pub dedupe_window_ms: u64,
 }
 
-/// Where a job stands that is to `fail`, and the wait of that step, ms; empty where its array is at its end.
+/// The step of a job that is to `fail`, and the wait of that step, ms; empty at the end of the
+/// retry array.
 #[derive(Debug, Default)]
 pub(super) struct Step {
     generation: Generation,
@@ -55,10 +57,12 @@ impl Store {
         answer.unwrap_or_else(|| Err(StoreError::new(Class::Other, "redis: an action has no answer")))
     }
 
-    /// What `fail` needs to know of the job: the wait of its step. The script checks that it still stands.
+    /// Reads what `fail` needs of the job: the wait of its step. The script checks that the step is
+    /// still current.
     pub(super) async fn step_of(&self, act: &Act, default_retry: &[u64]) -> Result<Step, StoreError> {
         let found = match self.find(&act.id).await {
-            // The script says what it is; only where the next wait were asked for, it has none.
+            // The script itself answers for an unreadable job. This error counts only if the script
+            // asks for the wait.
             Err(error) if error.class == Class::Script => return Ok(Step { unreadable: Some(error), ..Step::default() }),
             found => found?,
         };
@@ -74,8 +78,8 @@ impl Store {
         })
     }
 
-    /// Removes what has had its time in this bucket, and notes the server that is its master now: a verdict of `cancelled` depends on when it
-    /// changed.
+    /// Removes expired entries of this bucket and records its current master. The verdict of a
+    /// cancel depends on when the master last changed.
     pub async fn sweep(&self, bucket: u16, rules: SweepRules) -> Result<Swept, StoreError> {
         let mut call = self.script_call(Name::Sweep, bucket, &[]);
         call.arg(rules.dead_retention_ms).arg(rules.dedupe_window_ms).arg(ACTS_TURN_MS).arg(CALL_JOBS);
@@ -98,7 +102,8 @@ pub(super) fn script_of(action: Action) -> Name {
     }
 }
 
-/// The arguments of an action. `generation`: of the schedule that it begins; `step`: of a `fail`; `deadline_us`: until when its caller waits.
+/// The arguments of an action. `generation`: of the schedule that the action begins; `step`: for
+/// `fail`; `deadline_us`: until when the caller waits.
 pub(super) fn act_arguments(call: &mut Cmd, act: &Act, generation: Generation, step: Option<&Step>, deadline_us: Option<i64>) {
     let seen_due = act.seen_due.map(|ms| ms.to_string()).unwrap_or_default();
     let bits = u8::from(act.origin.check) | u8::from(act.origin.is_message) << 1;

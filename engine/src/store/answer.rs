@@ -1,4 +1,5 @@
-//! Takes the answers of the scripts apart. An answer of another shape is an error of class `script`, never a panic.
+//! Decodes the answers of scripts. An unexpected shape is an error of class `script`, never a
+//! panic.
 
 use bytes::Bytes;
 use redis::Value;
@@ -14,14 +15,14 @@ pub(super) fn micros_of(time: Value) -> Result<i64, StoreError> {
     Ok(seconds * 1_000_000 + micros)
 }
 
-/// The items of an array answer, taken one by one.
+/// The items of an array answer, read one by one.
 pub(super) struct Items {
     script: &'static str,
     items: std::vec::IntoIter<Value>,
 }
 
 impl Items {
-    /// Of an array.
+    /// Expects an array.
     pub(super) fn new(script: &'static str, value: Value) -> Result<Self, StoreError> {
         match value {
             Value::Array(items) => Ok(Items { script, items: items.into_iter() }),
@@ -29,7 +30,7 @@ impl Items {
         }
     }
 
-    /// How many are left.
+    /// The number of items left.
     #[must_use]
     pub(super) fn left(&self) -> usize {
         self.items.len()
@@ -63,13 +64,14 @@ impl Items {
         }
     }
 
-    /// A number that is written as text, empty where there is none.
+    /// A number written as text; `None` if the text is empty.
     pub(super) fn maybe_number(&mut self) -> Result<Option<i64>, StoreError> {
         let text = self.text()?;
         if text.is_empty() {
             return Ok(None);
         }
-        // A score that someone else wrote may be no whole number, or infinite: it must not fail what was answered with it.
+        // A score written by another program may be a fraction or infinite; it must not fail the
+        // whole answer.
         #[allow(clippy::cast_possible_truncation, reason = "a cast of a float ends at the bounds")]
         text.parse().or_else(|_| text.parse().map(|score: f64| score as i64)).map(Some).map_err(|_| self.odd("a number", None))
     }

@@ -1,4 +1,5 @@
-//! A batch of requests, schedules and actions, behind one pass of the durability gate. Each has an answer of its own.
+//! A batch of schedules and actions, sent in one pass of the durability gate. Each request has its
+//! own answer.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
@@ -19,11 +20,13 @@ use crate::clock::{self, Instant};
 use crate::job::Action;
 use crate::request::{Act, Request, Schedule};
 
-/// How often calls are sent again because a job changed since it was read, or because a script met a broker that its keys lacked.
+/// How often a call is repeated because its job changed since it was read, or because its keys
+/// lacked a broker.
 const ATTEMPTS: usize = 16;
-/// So long after it was made a call may be carried out: less than a connection waits for an answer, so that none is once its caller has given it up.
+/// How long after its creation a call may be carried out. Less than the response timeout, so that
+/// Redis never carries out a call that its caller has given up.
 const LATE: Duration = Duration::from_secs(4);
-/// How many jobs are read at a time that are to `fail`: a record may be large.
+/// How many jobs are read at a time for `fail`: a record may be large.
 const READS: usize = 32;
 
 /// One request of a batch.
@@ -53,49 +56,53 @@ impl<'a> RequestRef<'a> {
     }
 }
 
-/// What became of a batch.
+/// The result of a batch.
 #[derive(Debug, Default)]
 pub struct Applied {
-    /// One a request, in their order. An error that is unreadable is of that request alone, and comes again as often as it is sent. With any
-    /// other error it is to be sent again, in the order of the batch.
+    /// One per request, in the order of the requests. An error that is unreadable concerns that
+    /// request alone and repeats with every attempt. After any other error, send the request again,
+    /// in the order of the batch.
     pub answers: Vec<Result<Answer, StoreError>>,
-    /// The buckets whose readers must wake earlier than they think.
+    /// The buckets whose readers must wake earlier than planned.
     pub wake_ups: Vec<WakeUp>,
 }
 
-/// One call of a script: schedules of one bucket, bounded, with ids that differ; or one action.
+/// One script call: either schedules of one bucket, bounded, with distinct ids; or one action.
 pub(super) struct Group {
     name: Name,
     pub(super) bucket: u16,
     bytes: usize,
-    /// Places in the batch.
+    /// Indices into the batch.
     pub(super) members: Vec<usize>,
 }
 
-/// A request as its script gets it, the same each time that it is sent.
+/// A request as its script receives it, identical in every repeat.
 struct Item<'a> {
     asked: RequestRef<'a>,
     bucket: u16,
-    /// Of a schedule.
+    /// The record of a schedule; empty for an action.
     record: Vec<u8>,
-    /// Of the schedule that an action begins.
+    /// The generation of the schedule that an action begins.
     generation: Generation,
     answer: Result<Answer, StoreError>,
 }
 
-/// A batch under way.
+/// A batch in progress.
 struct Pass<'a> {
     items: Vec<Item<'a>>,
-    /// Places of those to send.
+    /// Indices of the requests still to send.
     open: Vec<usize>,
     wake_ups: Vec<WakeUp>,
-    /// Per bucket: when the earliest job is due that an action has moved.
+    /// Per bucket: the earliest due time to which an action has moved a job.
     moved: BTreeMap<u16, i64>,
 }
 
 impl Store {
-    /// Applies requests, those for one id in their order. `default_retry` is the array of a job that brings none. What is sent again may have
-    /// `origin.check` set: what was applied of it then changes nothing and answers the same.
+    /// Applies requests; requests for one id in their order. `default_retry` is the retry array of
+    /// jobs that have none.
+    ///
+    /// A repeated request may set `origin.check`: if it was applied before, it changes nothing and
+    /// gets the same answer.
     pub async fn apply(&self, asked: &[RequestRef<'_>], default_retry: &[u64]) -> Applied {
         let mut pass = Pass::new(asked, &self.keys);
         let (mut loaded, mut attempts, mut moves) = (false, 0, Redirects::default());
@@ -128,7 +135,7 @@ impl Store {
             pass.keep_what_was_not_run();
             let Some(error) = pass.first_error() else { break };
             let repaired = match error.class {
-                // Another master may not know the scripts.
+                // The other master may not know the scripts.
                 Class::Moved => {
                     loaded = false;
                     Ok(moves.follow(&error).await)
@@ -155,8 +162,10 @@ impl Store {
         pass.applied(&self.brokers())
     }
 
-    /// Waits until no call of a batch can be carried out any more that got no answer, as when the link was reset: as long as an answer is waited for,
-    /// which is longer than the call may be carried out. Before that its message must not be given to anybody else, who may be quicker.
+    /// Waits until Redis can no longer carry out any batch call that got no answer, for example
+    /// after a connection reset. The wait is the response timeout, which is longer than a call may
+    /// be carried out. Before the wait ends, no other reader may get the message: the late call
+    /// could be carried out after the request of that reader.
     pub async fn unanswered_are_over(&self) {
         let until = *self.unanswered_until.lock();
         if let Some(until) = until {
@@ -164,7 +173,7 @@ impl Store {
         }
     }
 
-    /// What each `fail` needs to know of its job.
+    /// Reads what each `fail` needs of its job.
     async fn steps(&self, pass: &Pass<'_>, default_retry: &[u64]) -> Result<HashMap<usize, Step>, StoreError> {
         let fails: Vec<(usize, &Act)> = pass
             .open
@@ -182,8 +191,9 @@ impl Store {
         Ok(steps)
     }
 
-    /// Until when a call that is made now may be carried out, epoch µs by Redis's clock; `None` where that is not known. A call may stand still on its way,
-    /// and its caller gives it up: the same message may come again elsewhere, and others behind it, before the call goes on.
+    /// Until when a call that is made now may be carried out, epoch µs by Redis's clock; `None` if
+    /// the clock is unknown. A call can be stuck on its way until its caller gives it up. Then the
+    /// same message, and later ones, may arrive by another way before that call continues.
     fn deadline_us(&self) -> Option<i64> {
         self.has_seen_clock().then(|| self.now_us().saturating_add(i64::try_from(LATE.as_micros()).unwrap_or(i64::MAX)))
     }
@@ -227,7 +237,7 @@ impl Store {
                 pass.wake_ups.extend(wake_ups);
             }
             Err(error) => {
-                // Its caller does not know this clock.
+                // The error brings Redis's clock, which may differ from the clock last seen.
                 if let Some(us) = error.late() {
                     self.saw_clock(us);
                 }
@@ -236,7 +246,8 @@ impl Store {
         }
     }
 
-    /// A script met a job of a broker that its keys lacked: one that joined the namespace since it was last asked, or one that the namespace forgot.
+    /// A script met a broker that was missing in its keys: the broker is new in the namespace, or
+    /// the namespace lost it.
     async fn learn_broker(&self, error: &StoreError) -> Result<(), StoreError> {
         let Some((_, name)) = error.message.rsplit_once("DWELL_BROKER") else { return Ok(()) };
         let name = name.trim_matches(['"', ':', ' ']);
@@ -248,7 +259,7 @@ impl Store {
         Ok(())
     }
 
-    /// Makes the scripts of these calls known to the masters that have them.
+    /// Loads the scripts of these calls on the masters that they address.
     async fn load_groups(&self, link: &RedisClient, waves: &[Vec<Group>], calls: &[Vec<Cmd>]) -> Result<(), StoreError> {
         for name in Name::ALL {
             let groups = waves.iter().flatten().zip(calls.iter().flatten());
@@ -260,7 +271,7 @@ impl Store {
         Ok(())
     }
 
-    /// Tells how long the calls took by their scripts, and each class of errors once.
+    /// Reports the duration once per script, and each class of errors once.
     fn observe_groups<'a>(&self, groups: impl Iterator<Item = &'a Group>, passed: &[Result<Value, StoreError>], begun: Instant) {
         let took = clock::now().duration_since(begun);
         let (mut names, mut classes) = (Vec::new(), Vec::new());
@@ -289,12 +300,13 @@ impl<'a> Pass<'a> {
         Pass { items: asked.iter().map(item).collect(), open: (0..asked.len()).collect(), wake_ups: Vec::new(), moved: BTreeMap::new() }
     }
 
-    /// One group a script call. The second request for an id stands in the second wave, and so on: a wave is sent once none of the one before it
-    /// is to be sent again, or a later request would stand under an earlier one.
+    /// Puts the second request for an id into the second wave, and so on. A wave is sent only when
+    /// no request of the wave before needs a repeat; otherwise a later request could be applied
+    /// before an earlier one.
     fn waves(&self) -> Vec<Vec<Group>> {
         let mut waves: Vec<Vec<Group>> = Vec::new();
         let mut seen: HashMap<&str, usize> = HashMap::new();
-        // By wave and bucket: the group of schedules that is not full yet.
+        // By wave and bucket: the group of schedules with room for more.
         let mut unfilled: HashMap<(usize, u16), usize> = HashMap::new();
         for &at in &self.open {
             let Item { asked, bucket, record, .. } = &self.items[at];
@@ -343,7 +355,7 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// A `fail` whose job cannot be read has no wait to bring: it would be asked for again without end.
+    /// A `fail` whose job cannot be read has no wait; without this it would be repeated for ever.
     fn end_unreadable(&mut self, steps: &HashMap<usize, Step>) {
         for (at, why) in steps.iter().filter_map(|(at, step)| Some((*at, step.unreadable.as_ref()?))) {
             let answer = &mut self.items[at].answer;

@@ -1,4 +1,4 @@
-//! Jobs under a lease: `claim`, `reclaim`, `rescue`. How a lease ends is in `settle`.
+//! Jobs under a lease: `claim`, `reclaim`, `rescue`. [`settle`](super::settle) ends a lease.
 
 use std::time::Duration;
 
@@ -15,54 +15,57 @@ use super::settle::LeaseToken;
 use crate::clock::{self, Instant, whole_ms};
 use crate::job::JobId;
 
-/// A claim may take what is due so much later. No longer, because a job that is claimed can be neither cancelled for sure nor moved. The scripts
-/// know it as `CLAIM_AHEAD`: what is due so soon after a failover may have been claimed by the master before.
+/// A claim may take jobs that are due up to this much later. The span is short, because the cancel
+/// of a claimed job is not certain, and a claimed job cannot be moved. The scripts' `CLAIM_AHEAD`
+/// has the same value: a job that is due this soon after a failover may have been claimed on the
+/// former master.
 pub const AHEAD: Duration = Duration::from_millis(5);
-/// What cannot be read is passed over once there is so much of it as one call looks at; less is looked at each time.
+/// Unreadable jobs are skipped once they fill one call; fewer are looked at in every call.
 const MANY: u32 = 1024;
-/// How long it is passed over before it is looked at again: it may have been repaired.
+/// How long they are skipped before the next look: someone may have repaired them.
 const PASS_OVER: Duration = Duration::from_secs(60);
-/// The most ids that one `reclaim` looks at.
+/// The most ids that one `reclaim` examines.
 const RECLAIM_IDS: usize = 512;
 
 /// A job that this instance may act on until `deadline`.
 #[derive(Debug, Clone)]
 pub struct Lease {
-    /// Whose.
+    /// The job's id.
     pub id: JobId,
     /// Its bucket.
     pub bucket: u16,
-    /// What proves the lease.
+    /// Proof of the lease.
     pub fence: Fence,
-    /// By this process's clock, counted from before the claim was sent: at that time others may take the job over.
+    /// From then on another instance may take the job over. By the clock of this process, counted
+    /// from before the claim was sent.
     pub deadline: Instant,
-    /// Redis's clock when it was taken, epoch µs.
+    /// Redis's clock at the claim, epoch µs.
     pub taken_us: i64,
-    /// Not to be published before this: at that time it is due by Redis's clock, for sure.
+    /// The earliest time to publish: the job is due by Redis's clock from then on.
     pub ready: Instant,
-    /// What changes.
+    /// The mutable part of the job.
     pub state: State,
-    /// What does not.
+    /// The immutable part of the job.
     pub record: Record,
-    /// Bytes of the record: what it costs to hold.
+    /// Bytes of the record, which count against the window.
     pub size: usize,
 }
 
-/// A job under a lease whose record cannot be read: it can only be buried.
+/// A leased job whose record cannot be read. The only way to settle it is to bury it.
 #[derive(Debug, Clone)]
 pub struct UnreadableLease {
-    /// Whose.
+    /// The job's id.
     pub id: JobId,
     /// Its bucket.
     pub bucket: u16,
-    /// What proves the lease.
+    /// Proof of the lease.
     pub fence: Fence,
-    /// What is wrong with it.
+    /// Why the record cannot be read.
     pub why: String,
 }
 
 impl Lease {
-    /// What settles it.
+    /// The token that settles this lease.
     #[must_use]
     pub fn token(&self) -> LeaseToken {
         LeaseToken { id: self.id.clone(), fence: self.fence, fingerprint: self.record.fingerprint }
@@ -70,78 +73,82 @@ impl Lease {
 }
 
 impl UnreadableLease {
-    /// What settles it.
+    /// The token that settles this lease.
     #[must_use]
     pub fn token(&self) -> LeaseToken {
         LeaseToken { id: self.id.clone(), fence: self.fence, fingerprint: [0; 8] }
     }
 }
 
-/// What a `claim` or `rescue` took.
+/// The result of a `claim` or `rescue`.
 #[derive(Debug, Default)]
 pub struct Claimed {
     /// The jobs.
     pub jobs: Vec<Lease>,
-    /// Jobs that cannot be read.
+    /// Jobs whose record cannot be read.
     pub broken: Vec<UnreadableLease>,
-    /// The next time at which there is something, epoch ms by Redis's clock.
+    /// When the next job is due, or the next lease ends; epoch ms by Redis's clock.
     pub next_ms: Option<i64>,
-    /// Redis's clock when it was taken, epoch µs.
+    /// Redis's clock at the claim, epoch µs.
     pub now_us: i64,
-    /// There is more already.
+    /// More jobs may be ready now.
     pub more: bool,
-    /// Jobs of another version that were left in place at the head of what is due, or past its time; as far as was looked.
+    /// Jobs of another version at the head of the set, which were left in place. Counts only the
+    /// examined part.
     pub unknown: u32,
-    /// Ids without a record that were taken out of the index.
+    /// Ids without a record, which were removed from the index.
     pub orphans: u32,
 }
 
-/// Jobs at the head of a set that this version cannot read. Whoever looks there next begins behind them: they would hide all others.
+/// Jobs at the head of a set that this version cannot read. The next call starts after them;
+/// otherwise they would hide all others.
 #[derive(Debug, Clone)]
 pub(super) struct Unread {
     count: u32,
     last: Bytes,
     score: Bytes,
-    /// When the first of them was last looked at.
+    /// When the first of them was last examined.
     since: Instant,
 }
 
-/// The set of leases, among the names of brokers.
+/// Stands for the set of leases where otherwise a broker's name stands.
 const RUN: &str = "";
 
-/// A claim whose answer did not come.
+/// A claim whose answer was lost.
 #[derive(Debug, Clone)]
 pub struct LostClaim {
     bucket: u16,
     broker: String,
     fence: Fence,
-    /// No lease of it ends before this, epoch ms.
+    /// No lease of this claim ends earlier, epoch ms.
     least_deadline_ms: i64,
-    /// It may have taken what was due so much later.
+    /// The look-ahead of the claim.
     ahead: Duration,
 }
 
-/// What a claim is to take.
+/// What a claim asks for.
 #[derive(Debug, Clone, Copy)]
 pub struct ClaimRequest {
-    /// How long it holds.
+    /// The duration of the lease.
     pub lease: Duration,
-    /// At most so many jobs.
+    /// The most jobs.
     pub most: usize,
-    /// At most so many bytes of records, and at least one job.
+    /// The most bytes of records; one job is always allowed.
     pub most_bytes: usize,
-    /// What is due so much later, too (whole ms). Each lease says when it may be published.
+    /// The look-ahead, whole ms: jobs due within it are claimed too. [`Lease::ready`] says when
+    /// each may be published.
     pub ahead: Duration,
 }
 
 impl Store {
-    /// Takes jobs of one bucket that are due on this broker, at most so many and so many bytes (at least one): [`Store::claim_ahead`] of nothing.
+    /// Claims due jobs of one bucket and broker, up to `most` jobs and `most_bytes` bytes (at least
+    /// one job), without look-ahead.
     pub async fn claim(&self, bucket: u16, broker: &str, lease: Duration, most: usize, most_bytes: usize) -> Result<Claimed, StoreError> {
         self.claim_ahead(bucket, broker, ClaimRequest { lease, most, most_bytes, ahead: Duration::ZERO }).await
     }
 
-    /// Takes jobs of one bucket that are due on this broker, or will be in a moment. Before that, gives back what earlier claims of this bucket and
-    /// broker took without our hearing of it.
+    /// Claims jobs of one bucket and broker that are due within `ask.ahead`. First gives back the
+    /// jobs of earlier claims whose answer was lost.
     pub async fn claim_ahead(&self, bucket: u16, broker: &str, ask: ClaimRequest) -> Result<Claimed, StoreError> {
         let ClaimRequest { lease, most, most_bytes, ahead } = ask;
         self.reclaim_lost(bucket, broker).await?;
@@ -151,7 +158,7 @@ impl Store {
         let mut call = self.script_call(Name::Claim, bucket, &[broker.to_owned()]);
         call.arg(&fence[..]).arg(lease_ms).arg(most).arg(most_bytes).arg(whole_ms(ahead));
         let known = self.pass_over(bucket, broker, &mut call);
-        // Claimed before the call, and generously early: only a bound for the search.
+        // Computed before the call and a minute early: only a lower bound for the search.
         let least_deadline_ms = self.now_ms() + i64::try_from(lease_ms).unwrap_or(i64::MAX / 2) - 60_000;
         let answer = match self.call(Name::Claim, &call).await {
             Ok(value) => self.read_taken("claim", (bucket, broker), fence, (sent, lease), known, value),
@@ -167,12 +174,13 @@ impl Store {
         self.reclaim_where(|lost| lost.bucket == bucket && lost.broker == broker).await
     }
 
-    /// Gives back what earlier claims for this broker took without our hearing of it: for whoever claims nothing more. To be called until it succeeds.
+    /// Gives back the jobs of all claims for this broker whose answer was lost. For an instance
+    /// that stops claiming; repeat until it succeeds.
     pub async fn reclaim_all_lost(&self, broker: &str) -> Result<(), StoreError> {
         self.reclaim_where(|lost| lost.broker == broker).await
     }
 
-    /// A bucket that is damaged keeps no other waiting.
+    /// A damaged bucket does not stop the others.
     async fn reclaim_where(&self, is_meant: impl Fn(&LostClaim) -> bool) -> Result<(), StoreError> {
         let lost: Vec<LostClaim> = self.lost_claims.lock().iter().filter(|lost| is_meant(lost)).cloned().collect();
         let mut result = Ok(());
@@ -186,7 +194,7 @@ impl Store {
         result
     }
 
-    /// Gives back what a claim took whose answer was lost: how many jobs.
+    /// Gives back the jobs of a claim whose answer was lost, and counts them.
     async fn reclaim(&self, lost: &LostClaim) -> Result<usize, StoreError> {
         let (mut offset, mut back) = (0, 0);
         loop {
@@ -202,8 +210,9 @@ impl Store {
         }
     }
 
-    /// When the first lease of each of these buckets ends, µs from now by the clock of the master that has them; `None` where nothing is out. One
-    /// round trip, which costs Redis less than a script for one of them: for buckets of one master.
+    /// When the first lease of each bucket ends, µs from now by the clock of their master; `None`
+    /// if the bucket has no lease. All buckets must be on one master. One round trip, which costs
+    /// Redis less than one script call.
     pub async fn leases_end(&self, buckets: &[u16]) -> Result<Vec<Option<i64>>, StoreError> {
         let mut pipeline = redis::Pipeline::new();
         pipeline.cmd("TIME");
@@ -219,7 +228,7 @@ impl Store {
         Ok(answers.map(ahead).collect())
     }
 
-    /// Takes over leases past their time, at most so many.
+    /// Takes over leases past their deadline, up to `most` jobs.
     pub async fn rescue(&self, bucket: u16, lease: Duration, most: usize, most_bytes: usize) -> Result<Claimed, StoreError> {
         let fence: Fence = rand::random();
         let sent = clock::now();
@@ -230,7 +239,8 @@ impl Store {
         self.read_taken("rescue", (bucket, RUN), fence, (sent, lease), known, value)
     }
 
-    /// Adds to a call what is known of the head of this set; answers since when.
+    /// Appends the known unreadable head of this set to a call. Answers when that head was first
+    /// examined.
     fn pass_over(&self, bucket: u16, set: &str, call: &mut redis::Cmd) -> Option<Instant> {
         let mut unread = self.unread.lock();
         if !unread.is_empty() {
@@ -247,7 +257,7 @@ impl Store {
         None
     }
 
-    /// Keeps what a call found at the head of a set.
+    /// Remembers the unreadable head of a set that a call found.
     fn found_unread(&self, (bucket, set): (u16, &str), found: Unread) {
         let mut unread = self.unread.lock();
         if found.count > 0 {
@@ -283,7 +293,8 @@ impl Store {
                 + items
                     .maybe_number()?
                     .map_or(Duration::ZERO, |due_ms| clock::micros(due_ms.saturating_mul(1000).saturating_sub(taken.now_us)));
-            // An id that is no UTF-8 was not written by Dwell; it is shown lossily and cannot be settled: its lease runs out.
+            // Dwell never writes an id that is not UTF-8. Log it lossily; it cannot be settled, so
+            // its lease expires.
             let id = match String::from_utf8(id.to_vec()).map_err(|_| "not UTF-8".to_owned()).and_then(JobId::new) {
                 Ok(id) => id,
                 Err(why) => {

@@ -1,4 +1,4 @@
-//! `schedule`: new jobs enter, in batches; and what any request is answered.
+//! `schedule` stores new jobs, in batches. [`Answer`] is the answer to any request.
 
 use redis::Cmd;
 
@@ -11,20 +11,21 @@ use super::scripts::Name;
 use crate::job::{Conflict, Due, Verdict};
 use crate::request::Schedule;
 
-/// The most jobs in one call of a script: 128 jobs of 200 bytes keep Redis for 0.65 ms (measured on 7.0.15).
+/// The most jobs in one script call. 128 jobs of 200 bytes occupy Redis for 0.65 ms (measured on
+/// 7.0.15).
 pub const CALL_JOBS: usize = 128;
-/// The most bytes of records in one call of a script, but for a single larger one.
+/// The most bytes of records in one script call; a single larger record is a call of its own.
 pub const CALL_BYTES: usize = 1 << 20;
 /// The answer to a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Answer {
     /// The verdict.
     pub verdict: Verdict,
-    /// When the job is due, epoch ms, where that is known.
+    /// When the job is due, epoch ms, if known.
     pub due_ms: Option<i64>,
 }
 
-/// A job that is now the first of its bucket to fall due on its broker.
+/// A job that became the earliest of its bucket and broker.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WakeUp {
     /// The bucket.
@@ -35,28 +36,29 @@ pub struct WakeUp {
     pub due_ms: i64,
 }
 
-/// What `schedule` did.
+/// The result of `schedule`.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Scheduled {
-    /// One a request, in their order.
+    /// One per request, in the order of the requests.
     pub answers: Vec<Answer>,
-    /// The buckets whose readers must wake earlier than they think.
+    /// The buckets whose readers must wake earlier than planned.
     pub wake_ups: Vec<WakeUp>,
 }
 
-/// The answers of one call, one a member, and the wake-ups that it put there.
+/// The answers of one call, one per member, and the wake-ups that the call caused.
 pub(super) type CallAnswers = (Vec<Result<Answer, StoreError>>, Vec<WakeUp>);
 
 impl Store {
-    /// Stores jobs, as [`apply`](Store::apply) does. On an error nothing is known of any of them: send the same requests again.
+    /// Stores jobs as [`apply`](Store::apply) does. After an error the result of every request is
+    /// unknown: send the same requests again.
     pub async fn schedule(&self, requests: &[Schedule]) -> Result<Scheduled, StoreError> {
         let asked: Vec<RequestRef<'_>> = requests.iter().map(RequestRef::Schedule).collect();
         let Applied { answers, wake_ups } = self.apply(&asked, &[]).await;
         Ok(Scheduled { answers: answers.into_iter().collect::<Result<_, _>>()?, wake_ups })
     }
 
-    /// Whether the store takes requests: an empty batch, for one of the buckets, goes the way of each, through the durability gate. A full Redis and
-    /// a damaged bucket answer too.
+    /// Whether the store accepts requests: sends an empty batch for a random bucket through the
+    /// durability gate. A full Redis or a damaged bucket counts as an answer.
     pub async fn takes_requests(&self) -> Result<(), StoreError> {
         let bucket = rand::random_range(0..self.keys.buckets());
         let calls = [vec![self.script_call(Name::Schedule, bucket, &self.brokers())]];
@@ -79,7 +81,7 @@ impl Store {
         }
     }
 
-    /// The answers of one call, one a member, and the wake-ups that it put there.
+    /// The answers of one call, one per member, and the wake-ups that the call caused.
     pub(super) fn read_scheduled(&self, group: &Group, mut items: Items) -> Result<CallAnswers, StoreError> {
         let now_us = items.int()?;
         let count = items.int()?;
@@ -102,14 +104,14 @@ impl Store {
     }
 }
 
-/// Behind the jobs of a call: until when its caller waits for the answer.
+/// Appends the deadline of the call, which follows its jobs.
 pub(super) fn schedule_deadline(call: &mut Cmd, deadline_us: Option<i64>) {
     if let Some(us) = deadline_us {
         call.arg(us);
     }
 }
 
-/// One job of a call.
+/// Appends one job to a call.
 pub(super) fn schedule_arguments(call: &mut Cmd, request: &Schedule, record: &[u8]) {
     let policy = match request.conflict {
         _ if request.apart => "other",
@@ -120,7 +122,7 @@ pub(super) fn schedule_arguments(call: &mut Cmd, request: &Schedule, record: &[u
     call.arg(request.id.as_str()).arg(record).arg(time_argument(request.due)).arg(policy).arg(u8::from(request.origin.check));
 }
 
-/// A due time as the scripts read it.
+/// A due time in the notation of the scripts.
 pub(super) fn time_argument(due: Due) -> String {
     match due {
         Due::At(ms) => format!("={ms}"),
@@ -129,7 +131,7 @@ pub(super) fn time_argument(due: Due) -> String {
     }
 }
 
-/// Verdict and due time as the scripts write them.
+/// A verdict and a due time in the notation of the scripts.
 pub(super) fn read_answer(items: &mut Items) -> Result<Answer, StoreError> {
     let word = items.text()?;
     if word == "unreadable" {

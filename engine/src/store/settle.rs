@@ -1,4 +1,4 @@
-//! The ways in which a lease ends: `complete`, `hold`, `release`, `retry`, `bury`.
+//! The ways to end a lease: `complete`, `hold`, `release`, `retry`, `bury`.
 
 use redis::Cmd;
 
@@ -9,46 +9,48 @@ use super::record::{self, Fence};
 use super::scripts::Name;
 use crate::job::{DeadReason, JobId};
 
-/// What to settle: a job by its lease.
+/// Identifies a leased job to settle.
 #[derive(Debug, Clone)]
 pub struct LeaseToken {
-    /// Whose.
+    /// The job's id.
     pub id: JobId,
-    /// What proves the lease.
+    /// Proof of the lease.
     pub fence: Fence,
-    /// Of the message that scheduled it: tells it from another job of this id, for a `complete` that comes too late. Zeros where the record cannot be read.
+    /// Fingerprint of the message that scheduled the job. A late `complete` needs it to tell this
+    /// job from another one of the same id. Zeros if the record cannot be read.
     pub fingerprint: [u8; 8],
 }
 
-/// What became of a settle.
+/// The result of a settle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SettleResult {
-    /// The lease stood: it is settled.
+    /// The lease was valid, and the job is settled.
     Settled,
-    /// Nothing changed: the lease is gone; and for a `complete`, the same job does not go on, as far as is known.
+    /// Nothing changed: the lease is gone. After a `complete` also: the same job does not continue,
+    /// as far as Redis knows.
     Lost,
-    /// Nothing changed, and the attempt that landed is not the last: the same job goes on, with somebody else or due again, or somebody else made it
-    /// fire. Only `complete` says so.
+    /// Nothing changed: the lease is gone, and the same job continues after this confirmed attempt.
+    /// Another instance holds it, has fired it, or it is due again. Only `complete` answers this.
     TakenOver,
 }
 
-/// How a job left for good.
+/// Why a job is complete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Completion {
     /// The broker confirmed it.
     Fired,
-    /// It was too late for its `max_late`.
+    /// The job was later than its `max_late`.
     Dropped,
 }
 
-/// A `release`: back to due.
+/// A `release`: the job goes back to `due`.
 #[derive(Debug, Clone)]
 pub struct Release {
     /// Which job.
     pub job: LeaseToken,
-    /// From now, ms.
+    /// The pause from now, ms.
     pub pause_ms: u64,
-    /// No publish was made, for sure: the attempt does not count.
+    /// Certainly nothing was published: the attempt does not count.
     pub unpublished: bool,
 }
 
@@ -57,29 +59,29 @@ pub struct Release {
 pub struct Retry {
     /// Which job.
     pub job: LeaseToken,
-    /// From now, ms.
+    /// The wait from now, ms.
     pub wait_ms: u64,
-    /// No publish was made, for sure: the attempt does not count.
+    /// Certainly nothing was published: the attempt does not count.
     pub unpublished: bool,
-    /// It is to die for this reason: the next claim publishes it to the dead letters.
+    /// The job dies for this reason: the next claim publishes it to the dead letters.
     pub dies: Option<DeadReason>,
-    /// What went wrong.
+    /// Why the attempt failed.
     pub error: String,
 }
 
-/// A `bury`.
+/// A `bury`: the job moves to the dead letters.
 #[derive(Debug, Clone)]
 pub struct Bury {
     /// Which job.
     pub job: LeaseToken,
-    /// Why.
+    /// Why the job dies.
     pub reason: DeadReason,
-    /// What went wrong last.
+    /// The last error.
     pub error: String,
 }
 
 impl Store {
-    /// The jobs are over. What became of each.
+    /// Completes the jobs; one result per job.
     pub async fn complete(&self, bucket: u16, jobs: &[LeaseToken], over: Completion) -> Result<Vec<SettleResult>, StoreError> {
         let mut call = self.script_call(Name::Complete, bucket, &[]);
         call.arg(match over {
@@ -92,7 +94,7 @@ impl Store {
         self.settle(Name::Complete, &call, jobs.len()).await
     }
 
-    /// The jobs wait for their consumers' word, each for its ttr in ms. What became of each.
+    /// Holds the jobs for their consumers, each for its TTR in ms; one result per job.
     pub async fn hold(&self, bucket: u16, jobs: &[(LeaseToken, u32)]) -> Result<Vec<SettleResult>, StoreError> {
         let mut call = self.script_call(Name::Hold, bucket, &[]);
         for (job, ttr_ms) in jobs {
@@ -101,7 +103,7 @@ impl Store {
         self.settle(Name::Hold, &call, jobs.len()).await
     }
 
-    /// The jobs go back to due of this broker, their step kept. What became of each.
+    /// Returns the jobs to `due` of this broker at the same step; one result per job.
     pub async fn release(&self, bucket: u16, broker: &str, jobs: &[Release]) -> Result<Vec<SettleResult>, StoreError> {
         let mut call = self.script_call(Name::Release, bucket, &[broker.to_owned()]);
         for release in jobs {
@@ -110,7 +112,8 @@ impl Store {
         self.settle(Name::Release, &call, jobs.len()).await
     }
 
-    /// The attempts failed: the jobs go back to due of this broker at the next step, or on their way to the dead letters.
+    /// Records failed attempts: each job returns to `due` of this broker, at the next step or on
+    /// its way to the dead letters. One result per job.
     pub async fn retry(&self, bucket: u16, broker: &str, jobs: &[Retry]) -> Result<Vec<SettleResult>, StoreError> {
         let mut call = self.script_call(Name::Retry, bucket, &[broker.to_owned()]);
         for retry in jobs {
@@ -124,7 +127,7 @@ impl Store {
         self.settle(Name::Retry, &call, jobs.len()).await
     }
 
-    /// The jobs are dead.
+    /// Moves the jobs to the dead letters; one result per job.
     pub async fn bury(&self, bucket: u16, jobs: &[Bury]) -> Result<Vec<SettleResult>, StoreError> {
         let mut call = self.script_call(Name::Bury, bucket, &[]);
         for bury in jobs {
