@@ -20,28 +20,31 @@
 //! - [`view`]: jobs, verdicts and counts as JSON.
 //! - [`cli`]: the commands, a file each.
 //! - `fuzz`: entry points to parsers for the package `fuzz`.
+//!
+//! The program needs [`cli::main`] alone. Everything else is public only under the feature `internals`,
+//! for tests and the laboratory. A Rust program that schedules jobs uses the package `dwell-engine`.
+#![cfg_attr(not(feature = "internals"), allow(dead_code, unreachable_pub, unused_imports, reason = "tests use what the program does not"))]
 
-pub mod alarm;
-pub mod apply;
-pub mod bridge;
 pub mod cli;
-pub mod config;
-pub mod dispatch;
-pub mod fleet;
 #[cfg(feature = "fuzz")]
 pub mod fuzz;
-pub mod http;
-pub mod ingest;
-pub mod outgoing;
-pub mod publisher;
-pub mod readiness;
-pub mod reconnect;
-pub mod request;
-pub mod rescue;
-pub mod shutdown;
-pub mod sweep;
-pub mod telemetry;
-pub mod units;
-pub mod view;
 
+/// Declares modules that are public where the feature `internals` is on.
+macro_rules! internal {
+    ($($module:ident),* $(,)?) => {$(
+        #[cfg(feature = "internals")]
+        pub mod $module;
+        #[cfg(not(feature = "internals"))]
+        mod $module;
+    )*};
+}
+
+internal!(
+    alarm, apply, bridge, config, dispatch, fleet, http, ingest, outgoing, publisher, readiness, reconnect, request, rescue, shutdown,
+    sweep, telemetry, units, view
+);
+
+#[cfg(not(feature = "internals"))]
+use dwell_engine::{clock, job, retry, store};
+#[cfg(feature = "internals")]
 pub use dwell_engine::{clock, job, retry, store};
