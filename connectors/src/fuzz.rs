@@ -4,8 +4,8 @@ use crate::Message;
 
 /// Puts a frame of AMQP right as it comes from the wire; true when anything had to change. `kind`: 1 for a method, 2 for a header.
 #[cfg(feature = "amqp")]
-pub fn amqp_scrub(kind: u8, payload: &mut [u8]) -> bool {
-    crate::amqp::fuzz::scrub(kind, payload)
+pub fn amqp_sanitize(kind: u8, payload: &mut [u8]) -> bool {
+    crate::amqp::fuzz::sanitize(kind, payload)
 }
 
 /// What the payload of a header frame of AMQP says, once it was put right; `None` where the library's parser refuses it.

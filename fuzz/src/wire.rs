@@ -1,6 +1,6 @@
 //! AMQP's frames and NATS's header blocks, as producers can make them.
 
-use dwell_connectors::fuzz::{amqp_message, amqp_scrub, nats_headers, publishable};
+use dwell_connectors::fuzz::{amqp_message, amqp_sanitize, nats_headers, publishable};
 use dwell_connectors::{Message, Value};
 
 /// The first byte tells which; the rest is it.
@@ -15,11 +15,11 @@ pub(crate) fn target(bytes: &[u8]) {
 
 fn amqp(kind: u8, payload: &[u8]) {
     let mut right = payload.to_vec();
-    let changed = amqp_scrub(kind, &mut right);
+    let changed = amqp_sanitize(kind, &mut right);
     assert_eq!(right.len(), payload.len());
     assert_eq!(changed, right != payload);
     let mut again = right.clone();
-    assert!(!amqp_scrub(kind, &mut again), "what was put right is right");
+    assert!(!amqp_sanitize(kind, &mut again), "what was put right is right");
     if kind == 2
         && let Some(message) = amqp_message(&right)
     {

@@ -25,7 +25,7 @@ const SILENT: Duration = Duration::from_secs(2);
 const LEAD: Duration = Duration::from_secs(60);
 
 /// Reads a queue and its expired queue.
-pub(super) struct Both {
+pub(super) struct SourceWithExpired {
     name: String,
     queue: AmqpSource,
     expired: AmqpSource,
@@ -54,11 +54,11 @@ impl Lead {
     }
 }
 
-impl Both {
+impl SourceWithExpired {
     /// `name`: of the queue. `waiting`: how many messages wait in its expired queue.
     pub(super) fn new(name: String, queue: AmqpSource, expired: AmqpSource, waiting: u32) -> Self {
         let lead = Mutex::new(Lead::new(usize::try_from(waiting).unwrap_or(usize::MAX), Instant::now()));
-        Both { name, queue, expired, lead }
+        SourceWithExpired { name, queue, expired, lead }
     }
 
     /// What waited in the expired queue at first; `None` once that is read, or another reader has it.
@@ -79,7 +79,7 @@ impl Both {
 }
 
 #[async_trait]
-impl Source for Both {
+impl Source for SourceWithExpired {
     async fn recv(&self) -> Result<Batch, ConnectorError> {
         let (mut batch, place) = match self.first().await? {
             Some(batch) => (batch, 1),

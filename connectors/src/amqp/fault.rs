@@ -63,7 +63,7 @@ pub(super) fn refused(place: &str, error: lapin::Error) -> ConnectorError {
 
 /// What a channel for publishing fell by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Fall {
+pub(super) enum ChannelFailure {
     /// The exchange is not there.
     NoExchange,
     /// The user may not publish there.
@@ -72,17 +72,17 @@ pub(super) enum Fall {
     TooLarge(u64),
     /// The broker did not like a message.
     BadMessage,
-    /// The link, or the broker.
+    /// The connection, or the broker.
     Other,
 }
 
 /// What this error means for what was published on its channel.
-pub(super) fn fall(error: &lapin::Error) -> Fall {
+pub(super) fn channel_failure(error: &lapin::Error) -> ChannelFailure {
     match reply_code(error) {
-        Some(code::NOT_FOUND) => Fall::NoExchange,
-        Some(code::ACCESS_REFUSED) => Fall::NoRight,
-        Some(code::PRECONDITION_FAILED) => most(&said(error)).map_or(Fall::BadMessage, Fall::TooLarge),
-        _ => Fall::Other,
+        Some(code::NOT_FOUND) => ChannelFailure::NoExchange,
+        Some(code::ACCESS_REFUSED) => ChannelFailure::NoRight,
+        Some(code::PRECONDITION_FAILED) => most(&said(error)).map_or(ChannelFailure::BadMessage, ChannelFailure::TooLarge),
+        _ => ChannelFailure::Other,
     }
 }
 

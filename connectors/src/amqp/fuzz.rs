@@ -3,14 +3,14 @@
 use lapin::protocol::basic::parse_properties;
 
 use super::properties::{outgoing, received};
-use super::scrub;
+use super::quirks::sanitize;
 use crate::Message;
 
 /// Class, weight and size of the body stand before the properties.
 const HEAD: usize = 12;
 
-pub(crate) fn scrub(kind: u8, payload: &mut [u8]) -> bool {
-    scrub::scrub(kind, payload)
+pub(crate) fn sanitize(kind: u8, payload: &mut [u8]) -> bool {
+    sanitize::sanitize(kind, payload)
 }
 
 pub(crate) fn message(payload: &[u8]) -> Option<Message> {

@@ -1,7 +1,7 @@
 //! What bounds a source in bytes: its socket is not read while enough of what came by it is unsettled.
 //!
 //! A prefetch counts messages, and the library keeps whatever the broker sends. What is not read stays with the broker, which waits for room in the
-//! connection's own buffers. Nothing that the broker says is heard meanwhile, so the pump shows the library signs of life in its place.
+//! connection's own buffers. Nothing that the broker says is heard meanwhile, so the reader shows the library signs of life in its place.
 
 use std::collections::VecDeque;
 use std::task::{Context, Poll, Waker};
@@ -14,7 +14,7 @@ const LARGEST: usize = 1 << 40;
 /// Worst-case memory per header byte after parsing: entries of three bytes become nodes of a tree.
 const SWELL: usize = 32;
 
-/// Between the stream that the library reads, the shelf and the pump.
+/// Between the stream that the library reads, the buffer and the reader.
 #[derive(Debug)]
 pub(super) struct Gate {
     most: usize,

@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, HashMap};
 use lapin::options::QueueDeclareOptions;
 use lapin::types::{AMQPValue, ShortString};
 
+use super::connection::BrokerConnection;
 use super::fault::{code, reply_code, said};
-use super::link::Link;
 use super::queue::short;
 use crate::{Caution, CautionKind, ConnectorError, SourceOptions};
 
@@ -38,16 +38,16 @@ struct Made {
 }
 
 /// What somebody should know of how these queues let messages go. They are there.
-pub(super) async fn cautions(link: &Link, options: &SourceOptions) -> Result<Vec<Caution>, ConnectorError> {
+pub(super) async fn cautions(connection: &BrokerConnection, options: &SourceOptions) -> Result<Vec<Caution>, ConnectorError> {
     let SourceOptions { topic, expired_queue, .. } = options;
     let caution = |kind, queue: &str, what: &str, hint: String| Caution { kind, message: format!("the queue `{queue}` {what}"), hint };
     let back = "and a reader that ends gives back what it has in hand";
-    let is_4 = link.version().and_then(|version| version.split('.').next()?.parse::<u32>().ok()).is_none_or(|major| major >= 4);
+    let is_4 = connection.version().and_then(|version| version.split('.').next()?.parse::<u32>().ok()).is_none_or(|major| major >= 4);
     let dropped = |queue: &str, made: &Made| {
         drops(made, is_4).map(|what| caution(CautionKind::Drops, queue, &format!("{what}, {back}"), UNLIMITED.to_owned()))
     };
     let mut cautions = Vec::new();
-    match made(link, topic).await? {
+    match made(connection, topic).await? {
         Some(made) => {
             cautions.extend(dropped(topic, &made));
             cautions.extend(expires(&made, expired_queue.as_deref()).map(|(what, hint)| caution(CautionKind::Expires, topic, &what, hint)));
@@ -60,7 +60,7 @@ pub(super) async fn cautions(link: &Link, options: &SourceOptions) -> Result<Vec
     }
     // Nothing expires there.
     if let Some(queue) = expired_queue
-        && let Some(made) = made(link, queue).await?
+        && let Some(made) = made(connection, queue).await?
     {
         cautions.extend(dropped(queue, &made));
     }
@@ -120,7 +120,7 @@ fn expires(made: &Made, expired: Option<&str>) -> Option<(String, String)> {
 }
 
 /// `None` where we may not ask.
-async fn made(link: &Link, queue: &str) -> Result<Option<Made>, ConnectorError> {
+async fn made(connection: &BrokerConnection, queue: &str) -> Result<Option<Made>, ConnectorError> {
     let quorum = AMQPValue::LongString("quorum".into());
     let arguments = [(NEVER, odd()), (TYPE, quorum), (LIMIT, odd()), (LETTERS, odd())];
     let mut arguments: BTreeMap<ShortString, AMQPValue> = arguments.into_iter().map(|(name, value)| (name.into(), value)).collect();
@@ -128,9 +128,9 @@ async fn made(link: &Link, queue: &str) -> Result<Option<Made>, ConnectorError> 
     let mut durable = true;
     // Each question tells one argument that differs.
     for _ in 0..MOST {
-        let channel = link.channel().await?;
+        let channel = connection.channel().await?;
         let options = QueueDeclareOptions { durable, ..QueueDeclareOptions::default() };
-        let asked = link.ask(channel.queue_declare(short(queue)?, options, arguments.clone().into())).await?;
+        let asked = connection.ask(channel.queue_declare(short(queue)?, options, arguments.clone().into())).await?;
         let Err(error) = asked else { break };
         let words = said(&error);
         match (reply_code(&error), difference(&words)) {

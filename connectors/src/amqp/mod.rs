@@ -11,39 +11,36 @@
 //! - On a quorum queue each time that a message comes back counts towards its delivery limit, 20 by default on RabbitMQ 4; `declare` sets the highest.
 //!   A busy server may also forget the last acks before a channel closes (rabbitmq-server#10327): those messages come again.
 //! - Headers are a table: a name stands once, and order is lost (see `values`). A message whose `message_id` is not its own among those that are
-//!   out, or that has none, bears one more header, `delayed-publication`: by it returned messages are told apart (see `tally`).
-//! - What the library's parser cannot take is put right before it (see `scrub`): lists and tables that are nested deeper than 32 come as bytes, and
+//!   out, or that has none, bears one more header, `delayed-publication`: by it returned messages are told apart (see `quirks::return_matcher`).
+//! - What the library's parser cannot take is put right before it (see `quirks::sanitize`): lists and tables that are nested deeper than 32 come as bytes, and
 //!   in texts with at most 255 bytes (names of headers, properties, keys) each byte that is not UTF-8 comes as `?`.
 //! - A nack from a queue is a refusal. One from an exchange leaves open whether other queues took the message.
 
+mod buffer;
 mod config;
+mod connection;
 mod connector;
 mod delivery;
-mod desk;
 mod expired;
 mod fault;
-mod flight;
 #[cfg(feature = "fuzz")]
 pub(crate) mod fuzz;
 mod gate;
-mod guard;
-mod lane;
+mod in_flight;
 mod limit;
-mod link;
 mod login;
 mod names;
 mod properties;
-mod pump;
+mod publish_queue;
+mod publisher;
 mod queue;
-mod ready;
-mod scrub;
+mod quirks;
+mod reader;
+mod router;
 mod server;
-mod shelf;
 mod sink;
 mod source;
-mod tally;
 mod values;
-mod waiting;
 mod window;
 
 pub use self::config::Config;

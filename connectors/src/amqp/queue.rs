@@ -5,8 +5,8 @@ use lapin::types::{AMQPValue, FieldTable, ShortString};
 use lapin::{ExchangeKind, Queue};
 
 use super::config::Config;
+use super::connection::BrokerConnection;
 use super::fault::{code, reply_code, said};
-use super::link::Link;
 use super::names::too_long;
 use crate::{ConnectorError, Declared, Destination, ErrorKind, SourceOptions};
 
@@ -18,14 +18,14 @@ const DELIVERY_LIMIT: i32 = i32::MAX;
 const EXPIRED: &str = ", which `expired_queue` names";
 
 /// Whether something takes messages here: the queue, by way of the default exchange, else the exchange.
-pub(super) async fn exists(link: &Link, to: &Destination) -> Result<bool, ConnectorError> {
+pub(super) async fn exists(connection: &BrokerConnection, to: &Destination) -> Result<bool, ConnectorError> {
     if too_long(to).is_some() {
         return Ok(false);
     }
     let (what, asked) = if to.exchange.is_empty() {
-        (format!("queue `{}`", to.address), ask_for_queue(link, &to.address).await?.map(drop))
+        (format!("queue `{}`", to.address), ask_for_queue(connection, &to.address).await?.map(drop))
     } else {
-        (format!("exchange `{}`", to.exchange), ask_for_exchange(link, &to.exchange).await?)
+        (format!("exchange `{}`", to.exchange), ask_for_exchange(connection, &to.exchange).await?)
     };
     match asked {
         Ok(()) => Ok(true),
@@ -33,49 +33,49 @@ pub(super) async fn exists(link: &Link, to: &Destination) -> Result<bool, Connec
             Some(code::NOT_FOUND) => Ok(false),
             // Somebody else's alone to read; it takes messages.
             Some(code::RESOURCE_LOCKED) => Ok(true),
-            _ => Err(unanswered(link, &what, error)),
+            _ => Err(unanswered(connection, &what, error)),
         },
     }
 }
 
 /// What a source reads is there to be read, or why not; how many messages wait in its expired queue.
-pub(super) async fn readable(link: &Link, options: &SourceOptions) -> Result<u32, ConnectorError> {
-    readable_one(link, &options.topic, "").await?;
+pub(super) async fn readable(connection: &BrokerConnection, options: &SourceOptions) -> Result<u32, ConnectorError> {
+    readable_one(connection, &options.topic, "").await?;
     match &options.expired_queue {
-        Some(expired) => readable_one(link, expired, EXPIRED).await,
+        Some(expired) => readable_one(connection, expired, EXPIRED).await,
         None => Ok(0),
     }
 }
 
-async fn readable_one(link: &Link, queue: &str, what: &str) -> Result<u32, ConnectorError> {
+async fn readable_one(connection: &BrokerConnection, queue: &str, what: &str) -> Result<u32, ConnectorError> {
     if let Some(why) = too_long(&Destination::new(queue)) {
         return Err(ConnectorError::new(ErrorKind::Config, format!("`{queue}`{what}: {why}")));
     }
-    let asked = ask_for_queue(link, queue).await?;
+    let asked = ask_for_queue(connection, queue).await?;
     asked.map(|there| there.message_count()).map_err(|error| match reply_code(&error) {
         Some(code::NOT_FOUND) => {
-            let failure = link.fail(ErrorKind::Missing, &format!("there is no queue `{queue}`{what}"));
+            let failure = connection.fail(ErrorKind::Missing, &format!("there is no queue `{queue}`{what}"));
             failure.hint(format!("create the queue `{queue}`, or set `declare = true`")).because(error)
         }
         Some(code::RESOURCE_LOCKED) => {
-            let failure = link.fail(ErrorKind::Denied, &format!("the queue `{queue}`{what} belongs to another connection alone"));
+            let failure = connection.fail(ErrorKind::Denied, &format!("the queue `{queue}`{what} belongs to another connection alone"));
             failure.hint("read a queue that is not exclusive").because(error)
         }
-        _ => unanswered(link, &format!("queue `{queue}`{what}"), error),
+        _ => unanswered(connection, &format!("queue `{queue}`{what}"), error),
     })
 }
 
 /// Each question on a channel of its own: a "no" closes the channel.
-async fn ask_for_queue(link: &Link, queue: &str) -> Result<lapin::Result<Queue>, ConnectorError> {
-    let channel = link.channel().await?;
+async fn ask_for_queue(connection: &BrokerConnection, queue: &str) -> Result<lapin::Result<Queue>, ConnectorError> {
+    let channel = connection.channel().await?;
     let options = QueueDeclareOptions { passive: true, ..QueueDeclareOptions::default() };
-    link.ask(channel.queue_declare(short(queue)?, options, FieldTable::default())).await
+    connection.ask(channel.queue_declare(short(queue)?, options, FieldTable::default())).await
 }
 
-async fn ask_for_exchange(link: &Link, exchange: &str) -> Result<lapin::Result<()>, ConnectorError> {
-    let channel = link.channel().await?;
+async fn ask_for_exchange(connection: &BrokerConnection, exchange: &str) -> Result<lapin::Result<()>, ConnectorError> {
+    let channel = connection.channel().await?;
     let options = ExchangeDeclareOptions { passive: true, ..ExchangeDeclareOptions::default() };
-    link.ask(channel.exchange_declare(short(exchange)?, ExchangeKind::Direct, options, FieldTable::default())).await
+    connection.ask(channel.exchange_declare(short(exchange)?, ExchangeKind::Direct, options, FieldTable::default())).await
 }
 
 /// The name as AMQP has it; callers know that it is short enough.
@@ -83,12 +83,12 @@ pub(super) fn short(name: &str) -> Result<ShortString, ConnectorError> {
     ShortString::try_new(name).map_err(|error| ConnectorError::new(ErrorKind::Config, format!("`{name}`: {error}")))
 }
 
-fn unanswered(link: &Link, what: &str, error: lapin::Error) -> ConnectorError {
+fn unanswered(connection: &BrokerConnection, what: &str, error: lapin::Error) -> ConnectorError {
     let (kind, hint) = match reply_code(&error) {
         Some(code::ACCESS_REFUSED) => (ErrorKind::Denied, "grant the user permissions on it (rabbitmqctl set_permissions)"),
         _ => (ErrorKind::Disconnected, ""),
     };
-    link.fail(kind, &format!("cannot look for the {what}: {}", said(&error))).hint(hint).because(error)
+    connection.fail(kind, &format!("cannot look for the {what}: {}", said(&error))).hint(hint).because(error)
 }
 
 /// Makes a durable quorum queue that keeps messages however often they come back, where it is missing. Exchanges and bindings are their owner's.
@@ -96,16 +96,16 @@ pub(crate) async fn declare(config: &Config, to: &Destination) -> Result<Declare
     if let Some(why) = too_long(to) {
         return Err(ConnectorError::new(ErrorKind::Config, why));
     }
-    let link = Link::connect(config, "declare").await?;
-    if exists(&link, to).await? {
+    let connection = BrokerConnection::connect(config, "declare").await?;
+    if exists(&connection, to).await? {
         return Ok(Declared::Existed);
     }
     if !to.exchange.is_empty() {
-        let failure = link.fail(ErrorKind::Missing, &format!("there is no exchange `{}`, and only queues are made", to.exchange));
+        let failure = connection.fail(ErrorKind::Missing, &format!("there is no exchange `{}`, and only queues are made", to.exchange));
         return Err(failure.hint("create the exchange with its bindings, or name a queue"));
     }
-    make(&link, &to.address, &[]).await?;
-    link.close().await;
+    make(&connection, &to.address, &[]).await?;
+    connection.close().await;
     Ok(Declared::Created)
 }
 
@@ -126,21 +126,21 @@ pub(crate) async fn declare_source(config: &Config, options: &SourceOptions) -> 
         ("x-overflow", "reject-publish"),
     ];
     let letters = texts.map(|(name, text)| (name, AMQPValue::LongString(text.into())));
-    let link = Link::connect(config, "declare").await?;
+    let connection = BrokerConnection::connect(config, "declare").await?;
     let mut declared = Declared::Existed;
     // The expired queue first, so that nothing goes where nothing is. What is there may have other arguments.
     for (queue, more) in [(expired, &[][..]), (&options.topic, &letters[..])] {
-        if !exists(&link, &Destination::new(queue)).await? {
-            make(&link, queue, more).await?;
+        if !exists(&connection, &Destination::new(queue)).await? {
+            make(&connection, queue, more).await?;
             declared = Declared::Created;
         }
     }
-    link.close().await;
+    connection.close().await;
     Ok(declared)
 }
 
-async fn make(link: &Link, queue: &str, more: &[(&'static str, AMQPValue)]) -> Result<(), ConnectorError> {
-    let channel = link.channel().await?;
+async fn make(connection: &BrokerConnection, queue: &str, more: &[(&'static str, AMQPValue)]) -> Result<(), ConnectorError> {
+    let channel = connection.channel().await?;
     let mut arguments = FieldTable::default();
     arguments.insert("x-queue-type".into(), AMQPValue::LongString("quorum".into()));
     arguments.insert("x-delivery-limit".into(), AMQPValue::LongInt(DELIVERY_LIMIT));
@@ -148,9 +148,9 @@ async fn make(link: &Link, queue: &str, more: &[(&'static str, AMQPValue)]) -> R
         arguments.insert((*name).into(), value.clone());
     }
     let options = QueueDeclareOptions { durable: true, ..QueueDeclareOptions::default() };
-    link.ask(channel.queue_declare(short(queue)?, options, arguments)).await?.map(drop).map_err(|error| {
+    connection.ask(channel.queue_declare(short(queue)?, options, arguments)).await?.map(drop).map_err(|error| {
         let kind = if reply_code(&error) == Some(code::ACCESS_REFUSED) { ErrorKind::Denied } else { ErrorKind::Disconnected };
-        let failure = link.fail(kind, &format!("cannot make the queue `{queue}`: {}", said(&error)));
+        let failure = connection.fail(kind, &format!("cannot make the queue `{queue}`: {}", said(&error)));
         failure.hint("make this queue by hand, or grant the user the right to").because(error)
     })
 }

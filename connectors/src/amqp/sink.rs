@@ -1,4 +1,4 @@
-//! The sink: publications go to the lane of their exchange, outcomes come from there.
+//! The sink: publications go to the publisher of their exchange, outcomes come from there.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,35 +8,35 @@ use tokio::sync::{Notify, mpsc};
 use tokio::time::Instant;
 
 use super::config::Config;
-use super::desk::{Desk, Item};
-use super::lane;
-use super::link::Link;
+use super::connection::BrokerConnection;
 use super::names::too_long;
 use super::properties::outgoing;
+use super::publisher;
 use super::queue;
-use super::window::Place;
+use super::router::{Item, PublishRouter};
+use super::window::PublisherContext;
 use crate::{ConnectorError, Destination, ErrorKind, Outcome, Outcomes, Publication, Sink};
 
 pub(crate) async fn open(config: &Config, publish_timeout: Duration) -> Result<(AmqpSink, Outcomes), ConnectorError> {
-    let link = Arc::new(Link::connect(config, "sink").await?);
+    let connection = Arc::new(BrokerConnection::connect(config, "sink").await?);
     let (out, outcomes) = mpsc::unbounded_channel();
-    let (desk, closed) = (Arc::new(Desk::new(out)), Arc::new(Notify::new()));
+    let (router, closed) = (Arc::new(PublishRouter::new(out)), Arc::new(Notify::new()));
     tokio::spawn({
-        let (link, desk, closed) = (Arc::clone(&link), Arc::clone(&desk), Arc::clone(&closed));
+        let (connection, router, closed) = (Arc::clone(&connection), Arc::clone(&router), Arc::clone(&closed));
         async move {
             tokio::select! {
-                () = link.lost() => desk.close(),
+                () = connection.lost() => router.close(),
                 () = closed.notified() => {}
             }
         }
     });
-    Ok((AmqpSink { link, desk, closed, patience: publish_timeout }, outcomes))
+    Ok((AmqpSink { connection, router, closed, patience: publish_timeout }, outcomes))
 }
 
 pub(crate) struct AmqpSink {
-    link: Arc<Link>,
-    desk: Arc<Desk>,
-    /// For the task that waits for the link's loss.
+    connection: Arc<BrokerConnection>,
+    router: Arc<PublishRouter>,
+    /// For the task that waits for the connection's loss.
     closed: Arc<Notify>,
     patience: Duration,
 }
@@ -49,7 +49,7 @@ impl AmqpSink {
             return Err(why);
         }
         let properties = message.properties.map(|properties| *properties);
-        let properties = outgoing(message.headers, properties, &dedupe_id, self.link.user(), self.link.frame_max())?;
+        let properties = outgoing(message.headers, properties, &dedupe_id, self.connection.user(), self.connection.frame_max())?;
         Ok(Item { token, to, body: message.body, properties, deadline: deadline.map_or(latest, |deadline| deadline.min(latest)) })
     }
 }
@@ -65,27 +65,27 @@ impl Sink for AmqpSink {
                 Err(why) => invalid.push((token, Outcome::Invalid(why))),
             }
         }
-        self.desk.take_in(items, invalid, |key, out| {
-            let (link, desk) = (Arc::clone(&self.link), Arc::clone(&self.desk));
-            lane::start(Place { link, desk, out, patience: self.patience }, key.clone())
+        self.router.take_in(items, invalid, |key, out| {
+            let (connection, router) = (Arc::clone(&self.connection), Arc::clone(&self.router));
+            publisher::start(PublisherContext { connection, router, out, patience: self.patience }, key.clone())
         });
     }
 
     /// The queue, by way of the default exchange, or the exchange: whether a queue is bound to it for this key, AMQP cannot be asked.
     async fn exists(&self, to: &Destination) -> Result<bool, ConnectorError> {
-        match self.link.blocked() {
+        match self.connection.blocked() {
             // The question would not even be sent.
             Some(why) => Err(ConnectorError::new(ErrorKind::Disconnected, why)),
-            None => queue::exists(&self.link, to).await,
+            None => queue::exists(&self.connection, to).await,
         }
     }
 
     async fn close(self: Box<Self>) -> Result<(), ConnectorError> {
-        self.desk.close();
+        self.router.close();
         tokio::select! {
             biased;
-            () = self.desk.all_sent() => Ok(()),
-            () = self.link.lost() => Err(self.link.error()),
+            () = self.router.all_sent() => Ok(()),
+            () = self.connection.lost() => Err(self.connection.error()),
         }
     }
 }
@@ -93,7 +93,7 @@ impl Sink for AmqpSink {
 impl Drop for AmqpSink {
     /// The confirms that are out still arrive; then outcomes end, and the connection.
     fn drop(&mut self) {
-        self.desk.close();
+        self.router.close();
         self.closed.notify_one();
     }
 }

@@ -12,13 +12,13 @@ use lapin::{Channel, Confirmation};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval};
 
-use super::desk::{Desk, Given, Item, give};
-use super::fault::{Fall, fall, reply_code, said};
-use super::flight::{Flight, too_large};
-use super::link::Link;
+use super::connection::BrokerConnection;
+use super::fault::{ChannelFailure, channel_failure, reply_code, said};
+use super::in_flight::{InFlight, too_large};
 use super::queue::short;
-use super::ready::ready;
-use super::tally::{Said, Tally};
+use super::quirks::ready::ready;
+use super::quirks::return_matcher::{ReturnMatcher, Said};
+use super::router::{Given, Item, PublishRouter, give};
 use crate::Outcome;
 
 /// What became of one publication, by its number.
@@ -26,15 +26,15 @@ pub(super) type Confirmed = (u64, lapin::Result<Confirmation>);
 
 /// What the windows of a sink share.
 #[derive(Clone)]
-pub(super) struct Place {
-    pub(super) link: Arc<Link>,
-    pub(super) desk: Arc<Desk>,
+pub(super) struct PublisherContext {
+    pub(super) connection: Arc<BrokerConnection>,
+    pub(super) router: Arc<PublishRouter>,
     pub(super) out: mpsc::UnboundedSender<Given>,
     /// Without a confirm for so long a publication is unknown, and what was not sent by then is refused.
     pub(super) patience: Duration,
 }
 
-impl Place {
+impl PublisherContext {
     /// Ticks as often as deadlines are to be looked at.
     pub(super) fn ticks(&self) -> Interval {
         let mut ticks = interval((self.patience / 20).clamp(Duration::from_millis(5), Duration::from_millis(250)));
@@ -43,12 +43,12 @@ impl Place {
     }
 }
 
-pub(super) struct Window {
-    place: Place,
+pub(super) struct ChannelWindow {
+    place: PublisherContext,
     channel: Channel,
-    flights: BTreeMap<u64, Flight>,
+    in_flight: BTreeMap<u64, InFlight>,
     confirms: FuturesUnordered<BoxFuture<'static, Confirmed>>,
-    tally: Tally,
+    matcher: ReturnMatcher,
     number: u64,
     /// A verdict came: the exchange is there, and ours to publish to.
     proved: bool,
@@ -59,21 +59,21 @@ pub(super) struct Window {
 }
 
 /// How a channel fell.
-pub(super) struct Fallen {
-    pub(super) fall: Fall,
+pub(super) struct FailedChannel {
+    pub(super) channel_failure: ChannelFailure,
     pub(super) why: String,
     /// One publication was out, which it was for.
     pub(super) alone: bool,
 }
 
-impl Window {
-    pub(super) fn new(place: Place, channel: Channel) -> Self {
-        let (flights, confirms, tally) = (BTreeMap::new(), FuturesUnordered::new(), Tally::default());
-        Window { place, channel, flights, confirms, tally, number: 0, proved: false, gave_up: false, heard: Instant::now() }
+impl ChannelWindow {
+    pub(super) fn new(place: PublisherContext, channel: Channel) -> Self {
+        let (in_flight, confirms, matcher) = (BTreeMap::new(), FuturesUnordered::new(), ReturnMatcher::default());
+        ChannelWindow { place, channel, in_flight, confirms, matcher, number: 0, proved: false, gave_up: false, heard: Instant::now() }
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.flights.is_empty()
+        self.in_flight.is_empty()
     }
 
     pub(super) fn is_proved(&self) -> bool {
@@ -87,7 +87,7 @@ impl Window {
 
     /// Where the oldest publication went to, if nothing was confirmed for so long although something is out.
     pub(super) fn quiet(&self, long: Duration) -> Option<&str> {
-        let oldest = self.flights.values().next().filter(|_| self.heard.elapsed() >= long)?;
+        let oldest = self.in_flight.values().next().filter(|_| self.heard.elapsed() >= long)?;
         Some(&oldest.to.address)
     }
 
@@ -101,7 +101,7 @@ impl Window {
 
     /// The future's first look hands the message to the client, in our order; then it waits for the confirm.
     pub(super) fn publish(&mut self, item: Item) -> lapin::Result<()> {
-        if self.flights.is_empty() {
+        if self.in_flight.is_empty() {
             self.heard = Instant::now();
         }
         self.number += 1;
@@ -110,10 +110,10 @@ impl Window {
         let headers = properties.headers().as_ref();
         let copies = headers.is_some_and(|headers| headers.contains_key("CC") || headers.contains_key("BCC"));
         let id = properties.message_id().clone();
-        let properties = self.tally.mark(number, properties);
+        let properties = self.matcher.mark(number, properties);
         let (exchange, key) = (short_of(&to.exchange), short_of(&to.address));
-        self.flights
-            .insert(number, Flight { token, to, id, size: body.len() as u64, copies, since: Instant::now(), deadline, told: false });
+        self.in_flight
+            .insert(number, InFlight { token, to, id, size: body.len() as u64, copies, since: Instant::now(), deadline, told: false });
         let channel = self.channel.clone();
         let mut publishing = async move {
             let options = BasicPublishOptions { mandatory: true, ..BasicPublishOptions::default() };
@@ -145,19 +145,19 @@ impl Window {
                 Ok(confirmation) => {
                     let said = if confirmation.is_nack() { Said::Nack } else { Said::Ack };
                     let carried = confirmation.take_message();
-                    self.tally.confirmed(number, said, carried.as_ref().map(|message| &message.properties));
+                    self.matcher.confirmed(number, said, carried.as_ref().map(|message| &message.properties));
                 }
                 Err(error) => fallen = Some(error),
             }
             next = ready(&mut self.confirms);
         }
         self.heard = Instant::now();
-        let judged = self.tally.judge(fallen.is_none() && self.confirms.is_empty());
+        let judged = self.matcher.judge(fallen.is_none() && self.confirms.is_empty());
         self.proved |= !judged.is_empty();
         let mut outcomes = Vec::with_capacity(judged.len());
         for (number, verdict) in judged {
-            let Some(flight) = self.flights.remove(&number) else { continue };
-            self.tally.forget(number, flight.id.as_ref());
+            let Some(flight) = self.in_flight.remove(&number) else { continue };
+            self.matcher.forget(number, flight.id.as_ref());
             if !flight.told {
                 outcomes.push((flight.token, flight.outcome(verdict)));
             }
@@ -172,11 +172,11 @@ impl Window {
         let patience = self.place.patience;
         let (mut outcomes, mut silent) = (Vec::new(), BTreeSet::new());
         let now = Instant::now();
-        for flight in self.flights.values_mut().filter(|flight| flight.deadline <= now && !flight.told) {
+        for flight in self.in_flight.values_mut().filter(|flight| flight.deadline <= now && !flight.told) {
             flight.told = true;
             outcomes.push((flight.token, Outcome::Unknown(format!("no confirm for `{}` in time", flight.to))));
         }
-        while let Some(oldest) = self.flights.first_entry().filter(|oldest| oldest.get().since.elapsed() >= patience) {
+        while let Some(oldest) = self.in_flight.first_entry().filter(|oldest| oldest.get().since.elapsed() >= patience) {
             let flight = oldest.remove();
             if !flight.told {
                 outcomes.push((flight.token, Outcome::Unknown(format!("no confirm for `{}` within {patience:?}", flight.to))));
@@ -189,13 +189,13 @@ impl Window {
     }
 
     /// Waits for what is out, as long as each may take; then the channel is closed.
-    pub(super) async fn see_out(mut self) {
+    pub(super) async fn drain(mut self) {
         let mut ticks = self.place.ticks();
-        let link = Arc::clone(&self.place.link);
-        while !self.flights.is_empty() {
+        let connection = Arc::clone(&self.place.connection);
+        while !self.in_flight.is_empty() {
             let going = tokio::select! {
                 biased;
-                () = link.lost() => Err(lost()),
+                () = connection.lost() => Err(lost()),
                 confirmed = self.next() => self.confirmed(confirmed),
                 _ = ticks.tick() => {
                     self.expire();
@@ -203,7 +203,7 @@ impl Window {
                 }
             };
             if let Err(error) = going {
-                self.fell(error);
+                self.failed(error);
                 return;
             }
         }
@@ -215,31 +215,31 @@ impl Window {
     }
 
     /// The channel is no more: what that means for each publication that is out. What was confirmed before is confirmed.
-    pub(super) fn fell(mut self, mut error: lapin::Error) -> Fallen {
+    pub(super) fn failed(mut self, mut error: lapin::Error) -> FailedChannel {
         while let Some(confirmed) = ready(&mut self.confirms) {
             match self.confirmed(confirmed) {
                 Err(closer) if reply_code(&error).is_none() => error = closer,
                 _ => {}
             }
         }
-        let Place { link, desk, out, .. } = &self.place;
-        let why = if link.is_lost() { link.error().message } else { said(&error) };
-        let (fall, alone) = (fall(&error), self.flights.len() == 1 && !self.gave_up);
-        if let Fall::TooLarge(most) = fall {
-            desk.learn_most(most);
+        let PublisherContext { connection, router, out, .. } = &self.place;
+        let why = if connection.is_lost() { connection.error().message } else { said(&error) };
+        let (channel_failure, alone) = (channel_failure(&error), self.in_flight.len() == 1 && !self.gave_up);
+        if let ChannelFailure::TooLarge(most) = channel_failure {
+            router.learn_most(most);
         }
-        let mut outcomes = Vec::with_capacity(self.flights.len());
-        for flight in self.flights.into_values().filter(|flight| !flight.told) {
-            let outcome = match fall {
-                Fall::TooLarge(most) if flight.size > most => too_large(flight.size, most),
-                Fall::NoExchange | Fall::NoRight if alone => Outcome::Unroutable(format!("`{}`: {why}", flight.to)),
-                Fall::BadMessage if alone => Outcome::Invalid(why.clone()),
+        let mut outcomes = Vec::with_capacity(self.in_flight.len());
+        for flight in self.in_flight.into_values().filter(|flight| !flight.told) {
+            let outcome = match channel_failure {
+                ChannelFailure::TooLarge(most) if flight.size > most => too_large(flight.size, most),
+                ChannelFailure::NoExchange | ChannelFailure::NoRight if alone => Outcome::Unroutable(format!("`{}`: {why}", flight.to)),
+                ChannelFailure::BadMessage if alone => Outcome::Invalid(why.clone()),
                 _ => Outcome::Unknown(why.clone()),
             };
             outcomes.push((flight.token, outcome));
         }
         give(out, outcomes);
-        Fallen { fall, why, alone }
+        FailedChannel { channel_failure, why, alone }
     }
 }
 
@@ -248,7 +248,7 @@ fn short_of(name: &str) -> ShortString {
     short(name).unwrap_or_default()
 }
 
-/// What the channel's end is called where the link went first.
+/// What the channel's end is called where the connection went first.
 pub(super) fn lost() -> lapin::Error {
     lapin::ErrorKind::InvalidConnectionState(lapin::ConnectionState::Closed).into()
 }

@@ -8,8 +8,8 @@ use rdkafka::config::RDKafkaLogLevel;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::buffer::queue_bytes;
 use super::properties::Properties;
-use super::shelf::queue_bytes;
 use crate::{ConnectorError, ErrorKind};
 
 /// After how long its group misses a member that was killed, ms; one that leaves is missed at once.

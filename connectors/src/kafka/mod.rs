@@ -1,6 +1,6 @@
 //! Kafka: sources read as a member of a consumer group, sinks publish with an idempotent producer and `acks=all`.
 //!
-//! librdkafka reconnects by itself. So the link of a source or sink ends only when no broker has answered for a while (see `link`); a broker that
+//! librdkafka reconnects by itself. So the link of a source or sink ends only when no broker has answered for a while (see `connection`); a broker that
 //! restarts within that time is not noticed but by its pause.
 //!
 //! What a log cannot do: give back one message. `nack` goes back in the partition and reads on, and what is settled or held is left out on the way.
@@ -11,24 +11,23 @@
 //!
 //! Known limit of the client library: the value of a header whose name is not UTF-8 is lost.
 
-mod again;
+mod buffer;
 mod config;
+mod connection;
 mod connector;
 mod delivery;
-mod first;
 #[cfg(feature = "fuzz")]
 pub(crate) mod fuzz;
+mod group_start;
 mod headers;
-mod link;
+mod offsets;
 mod outcome;
 mod properties;
+mod quirks;
 mod reader;
-mod shelf;
 mod sink;
 mod source;
-mod starts;
 mod topic;
-mod track;
 mod window;
 mod writer;
 

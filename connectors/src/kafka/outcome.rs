@@ -16,12 +16,12 @@ pub(super) struct Failed<'a> {
     /// `batch.size`, in bytes: a larger message travels alone.
     pub(super) batch: usize,
     /// How the producer fared since it was handed over.
-    pub(super) way: Way,
+    pub(super) send_state: SendState,
 }
 
 /// How the producer fared since a message was handed over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum SendState {
     /// It was not handed over at all.
     Never,
     /// All that was sent and failed was refused before it was written, or nothing was sent.
@@ -32,7 +32,7 @@ pub(super) enum Way {
 
 /// The outcome of a message that was not delivered. The question is whether it may have landed, and what helps.
 pub(super) fn outcome(failed: &Failed<'_>) -> Outcome {
-    let Failed { error, topic, size, has_key, batch, way } = *failed;
+    let Failed { error, topic, size, has_key, batch, send_state } = *failed;
     let Some(code) = error.rdkafka_error_code() else { return Outcome::Invalid(format!("`{topic}`: {error}")) };
     let why = format!("`{topic}`: {code}");
     match code {
@@ -57,13 +57,13 @@ pub(super) fn outcome(failed: &Failed<'_>) -> Outcome {
             Outcome::Unroutable(format!("no topic `{topic}`: {code}"))
         }
         // The last answer says nothing of those before it: what lacked replicas only after it was written is refused when it is sent again.
-        _ if way == Way::Open => Outcome::Unknown(why),
+        _ if send_state == SendState::Open => Outcome::Unknown(why),
         Code::TopicAuthorizationFailed | Code::ClusterAuthorizationFailed => Outcome::Unroutable(why),
         // By the broker's word: later, by another producer where this one's epochs are used up.
         Code::NotEnoughReplicas | Code::ThrottlingQuotaExceeded | Code::PolicyViolation | Code::QueueFull | Code::InvalidProducerEpoch => {
             Outcome::Refused(why)
         }
-        _ if way == Way::Never => Outcome::Refused(why),
+        _ if send_state == SendState::Never => Outcome::Refused(why),
         Code::MessageTimedOut | Code::PurgeQueue | Code::AllBrokersDown | Code::BrokerTransportFailure => {
             Outcome::Refused(format!("{why}: it was never sent, the partition's broker is away"))
         }
@@ -74,7 +74,7 @@ pub(super) fn outcome(failed: &Failed<'_>) -> Outcome {
 
 /// The outcome of a message that the client did not take; `None` where its queue is full.
 pub(super) fn not_taken(error: &KafkaError, topic: &str) -> Option<Outcome> {
-    let failed = Failed { error, topic, size: usize::MAX, has_key: true, batch: 0, way: Way::Never };
+    let failed = Failed { error, topic, size: usize::MAX, has_key: true, batch: 0, send_state: SendState::Never };
     (error.rdkafka_error_code() != Some(Code::QueueFull)).then(|| outcome(&failed))
 }
 
@@ -115,14 +115,14 @@ pub(super) fn is_repeat(words: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn of(code: Code, size: usize, way: Way) -> Outcome {
-        outcome(&Failed { error: &KafkaError::MessageProduction(code), topic: "t", size, has_key: true, batch: 16_384, way })
+    fn of(code: Code, size: usize, send_state: SendState) -> Outcome {
+        outcome(&Failed { error: &KafkaError::MessageProduction(code), topic: "t", size, has_key: true, batch: 16_384, send_state })
     }
 
     #[test]
     fn errors_are_decisions() {
-        use Way::{Clear, Never, Open};
-        for (code, size, way, expected) in [
+        use SendState::{Clear, Never, Open};
+        for (code, size, send_state, expected) in [
             (Code::UnknownTopic, 1, Clear, "Unroutable"),
             (Code::UnknownTopicOrPartition, 1, Never, "Unroutable"),
             (Code::UnknownTopicOrPartition, 1, Open, "Unroutable"),
@@ -146,8 +146,8 @@ mod tests {
             (Code::OutOfOrderSequenceNumber, 1, Clear, "Unknown"),
             (Code::Fatal, 1, Never, "Refused"),
         ] {
-            let outcome = format!("{:?}", of(code, size, way));
-            assert!(outcome.starts_with(expected) && outcome.contains("`t`"), "{code:?} {size} {way:?}: {outcome}");
+            let outcome = format!("{:?}", of(code, size, send_state));
+            assert!(outcome.starts_with(expected) && outcome.contains("`t`"), "{code:?} {size} {send_state:?}: {outcome}");
         }
     }
 

@@ -13,10 +13,10 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 use tracing::{debug, error, info, warn};
 
+use super::buffer::DeliveryBuffer;
 use super::config::Config;
+use super::connection::{Context, caught, failed};
 use super::delivery::{Delivery, delivery};
-use super::link::{Context, caught, failed};
-use super::shelf::Shelf;
 use crate::{ConnectorError, ErrorKind};
 
 /// How long one poll waits.
@@ -27,7 +27,7 @@ const CHUNK: usize = 512;
 const CHUNK_BYTES: usize = 1 << 20;
 /// Between commits.
 const COMMIT: Duration = Duration::from_millis(500);
-/// How long a full shelf is waited for without polling. After that partitions are paused, which throws away what was fetched ahead.
+/// How long a full buffer is waited for without polling. After that partitions are paused, which throws away what was fetched ahead.
 const STALL: Duration = Duration::from_secs(1);
 /// The longest wait for the client's word that it goes back. Without its word a refusal would not be heard.
 const SEEK: Duration = Duration::from_millis(500);
@@ -36,18 +36,18 @@ const TELL: Duration = Duration::from_secs(60);
 /// How long a wait for room is.
 const MOMENT: Duration = Duration::from_millis(20);
 
-pub(super) type Reads = BaseConsumer<Context<Arc<Shelf>>>;
+pub(super) type GroupConsumer = BaseConsumer<Context<Arc<DeliveryBuffer>>>;
 
 /// Answers when the reader has left the group.
 pub(super) type Closed = oneshot::Receiver<Result<(), ConnectorError>>;
 /// What the thread does.
-type Run = fn(&mut Reader) -> Result<(), ConnectorError>;
+type Run = fn(&mut ReaderTask) -> Result<(), ConnectorError>;
 
-/// The thread between the consumer and the shelf.
-pub(super) struct Reader {
+/// The thread between the consumer and the buffer.
+pub(super) struct ReaderTask {
     config: Config,
-    consumer: Reads,
-    shelf: Arc<Shelf>,
+    consumer: GroupConsumer,
+    buffer: Arc<DeliveryBuffer>,
     topic: String,
     committed: Instant,
     full: Option<Instant>,
@@ -56,10 +56,16 @@ pub(super) struct Reader {
     told: Cell<Option<Instant>>,
 }
 
-impl Reader {
-    /// Starts the thread; the receiver answers once it has ended and left the group.
-    pub(super) fn start(config: Config, consumer: Reads, shelf: Arc<Shelf>, topic: String) -> Result<Closed, ConnectorError> {
-        let reader = Reader { config, consumer, shelf, topic, committed: Instant::now(), full: None, paused: false, told: Cell::default() };
+impl ReaderTask {
+    /// StalledPartitions the thread; the receiver answers once it has ended and left the group.
+    pub(super) fn start(
+        config: Config,
+        consumer: GroupConsumer,
+        buffer: Arc<DeliveryBuffer>,
+        topic: String,
+    ) -> Result<Closed, ConnectorError> {
+        let reader =
+            ReaderTask { config, consumer, buffer, topic, committed: Instant::now(), full: None, paused: false, told: Cell::default() };
         reader.spawn(Self::run)
     }
 
@@ -70,7 +76,7 @@ impl Reader {
             let result = caught(|| run(&mut self));
             let result = result.unwrap_or_else(|| Err(self.config.fail(ErrorKind::Disconnected, "the reader panicked")));
             if let Err(error) = &result {
-                self.shelf.end(error);
+                self.buffer.end(error);
             }
             // Leaves the group, and waits for that.
             drop(self);
@@ -81,10 +87,10 @@ impl Reader {
         Ok(closed)
     }
 
-    /// Works until the source closes, or the link is lost.
+    /// Works until the source closes, or the connection is lost.
     fn run(&mut self) -> Result<(), ConnectorError> {
         loop {
-            let outlook = self.shelf.outlook();
+            let outlook = self.buffer.outlook();
             if outlook.closing {
                 return self.commit(CommitMode::Sync);
             }
@@ -98,11 +104,11 @@ impl Reader {
                 self.poll(0, 0)?;
             } else if outlook.room > 0 {
                 let is_dry = self.poll(outlook.room, outlook.room_bytes)?;
-                self.start_again(is_dry)?;
+                self.reassign_stalled(is_dry)?;
             } else {
-                self.shelf.wait(MOMENT);
+                self.buffer.wait(MOMENT);
             }
-            if let Some(why) = self.consumer.client().context().ear.lost(self.consumer.client()) {
+            if let Some(why) = self.consumer.client().context().events.lost(self.consumer.client()) {
                 return Err(self.config.fail(ErrorKind::Disconnected, &format!("the connection was lost: {why}")));
             }
         }
@@ -131,10 +137,10 @@ impl Reader {
                     deliveries.push(delivery);
                 }
                 Some(Err(error)) => {
-                    self.shelf.put(std::mem::take(&mut deliveries));
+                    self.buffer.put(std::mem::take(&mut deliveries));
                     match error {
                         KafkaError::PartitionEOF(partition) => {
-                            if self.shelf.at_end(partition) {
+                            if self.buffer.at_end(partition) {
                                 warn!(topic = self.topic, partition, "messages that were given back are not in the log any more");
                             }
                         }
@@ -142,11 +148,11 @@ impl Reader {
                     }
                 }
                 // Before a partition that went comes back: it begins anew then, and these are not of it.
-                None => self.shelf.put(std::mem::take(&mut deliveries)),
+                None => self.buffer.put(std::mem::take(&mut deliveries)),
             }
             wait = Duration::ZERO;
         }
-        self.shelf.put(deliveries);
+        self.buffer.put(deliveries);
         Ok(silences == 2)
     }
 
@@ -173,15 +179,15 @@ impl Reader {
                     let hint = "raise limits.max_inbound_bytes, or move the group past the batch: kafka-consumer-groups --reset-offsets";
                     error!(topic = self.topic, hint, "a batch is damaged, or inflates to more than may be held: its partition is not read");
                 }
-                self.shelf.wait(MOMENT);
+                self.buffer.wait(MOMENT);
                 Ok(())
             }
             _ if matches!(error, KafkaError::MessageConsumptionFatal(_)) => Err(failed(&self.config, &what, error)),
             code => {
                 debug!(topic = self.topic, ?code, "reading was disturbed");
-                self.shelf.disturbed();
+                self.buffer.disturbed();
                 // Whatever it is, it shall not make the thread spin.
-                self.shelf.wait(MOMENT);
+                self.buffer.wait(MOMENT);
                 Ok(())
             }
         }
@@ -195,36 +201,36 @@ impl Reader {
             let ours = self.consumer.assignment().map_err(wrong)?;
             if paused { self.consumer.pause(&ours) } else { self.consumer.resume(&ours) }.map_err(wrong)?;
             self.paused = paused;
-            self.shelf.hold(paused);
+            self.buffer.hold(paused);
         }
         Ok(())
     }
 
     /// Goes back to what shall come again.
     fn turn_back(&self) -> Result<(), ConnectorError> {
-        for (partition, offset) in self.shelf.turns() {
+        for (partition, offset) in self.buffer.turns() {
             let sought = self.consumer.seek(&self.topic, partition, Offset::Offset(offset), SEEK);
-            self.shelf.went_back(partition, offset, sought.is_ok());
+            self.buffer.went_back(partition, offset, sought.is_ok());
             if let Err(error) = sought {
                 // Not fetching yet, or not ours any more: the next round tells. It may have been only the answer that was late.
                 debug!(topic = self.topic, partition, offset, %error, "cannot go back yet");
-                self.shelf.wait(MOMENT);
+                self.buffer.wait(MOMENT);
             }
         }
         Ok(())
     }
 
     /// Assigns again what was assigned and is not read. Nothing of it was handed out: it begins at what is committed.
-    fn start_again(&self, is_dry: bool) -> Result<(), ConnectorError> {
+    fn reassign_stalled(&self, is_dry: bool) -> Result<(), ConnectorError> {
         if self.consumer.assignment_lost() {
             return Ok(());
         }
         if !matches!(self.consumer.rebalance_protocol(), RebalanceProtocol::Cooperative) {
             // None can be assigned alone: the whole group shares out anew.
-            let Some(partition) = self.shelf.stuck_start() else { return Ok(()) };
+            let Some(partition) = self.buffer.stuck_partition() else { return Ok(()) };
             return Err(self.config.fail(ErrorKind::Disconnected, &format!("partition {partition} is ours, and nothing comes of it")));
         }
-        for partition in self.shelf.late_starts(is_dry) {
+        for partition in self.buffer.late_partitions(is_dry) {
             info!(topic = self.topic, partition, "nothing came of a partition since it was assigned, it is assigned again");
             let mut list = TopicPartitionList::with_capacity(1);
             let added = list.add_partition_offset(&self.topic, partition, Offset::Stored);
@@ -240,7 +246,7 @@ impl Reader {
 
     fn commit(&mut self, mode: CommitMode) -> Result<(), ConnectorError> {
         self.committed = Instant::now();
-        commit(&self.consumer, &self.shelf, &self.topic, None, mode).map_err(|error| failed(&self.config, "cannot commit", error))
+        commit(&self.consumer, &self.buffer, &self.topic, None, mode).map_err(|error| failed(&self.config, "cannot commit", error))
     }
 }
 
@@ -251,9 +257,9 @@ pub(super) fn missing(config: &Config, topic: &str) -> ConnectorError {
 }
 
 /// Commits what is settled, of these partitions or of all. What becomes of an asynchronous commit is not told (librdkafka answers who waits, or a callback
-/// that rdkafka 0.39 does not set): the shelf repeats it once, and a synchronous one says all again that none has confirmed.
-fn commit(consumer: &Reads, shelf: &Shelf, topic: &str, partitions: Option<&[i32]>, mode: CommitMode) -> KafkaResult<()> {
-    let positions = shelf.to_commit(partitions, matches!(mode, CommitMode::Sync));
+/// that rdkafka 0.39 does not set): the buffer repeats it once, and a synchronous one says all again that none has confirmed.
+fn commit(consumer: &GroupConsumer, buffer: &DeliveryBuffer, topic: &str, partitions: Option<&[i32]>, mode: CommitMode) -> KafkaResult<()> {
+    let positions = buffer.to_commit(partitions, matches!(mode, CommitMode::Sync));
     if positions.is_empty() {
         return Ok(());
     }
@@ -263,7 +269,7 @@ fn commit(consumer: &Reads, shelf: &Shelf, topic: &str, partitions: Option<&[i32
     }
     let result = consumer.commit(&list, mode);
     if result.is_err() {
-        shelf.not_committed(positions.into_iter().map(|(partition, _)| partition));
+        buffer.not_committed(positions.into_iter().map(|(partition, _)| partition));
     }
     result
 }
@@ -272,8 +278,8 @@ fn numbers(list: &TopicPartitionList) -> Vec<i32> {
     list.elements().iter().map(rdkafka::topic_partition_list::TopicPartitionListElem::partition).collect()
 }
 
-impl ConsumerContext for Context<Arc<Shelf>> {
-    fn pre_rebalance(&self, consumer: &Reads, rebalance: &Rebalance<'_>) {
+impl ConsumerContext for Context<Arc<DeliveryBuffer>> {
+    fn pre_rebalance(&self, consumer: &GroupConsumer, rebalance: &Rebalance<'_>) {
         let Rebalance::Revoke(list) = rebalance else { return };
         let partitions = numbers(list);
         info!(?partitions, lost = consumer.assignment_lost(), "partitions go to another reader");
@@ -287,7 +293,7 @@ impl ConsumerContext for Context<Arc<Shelf>> {
         self.of.revoke(&partitions);
     }
 
-    fn post_rebalance(&self, consumer: &Reads, rebalance: &Rebalance<'_>) {
+    fn post_rebalance(&self, consumer: &GroupConsumer, rebalance: &Rebalance<'_>) {
         match rebalance {
             Rebalance::Assign(list) => {
                 let partitions = numbers(list);
@@ -315,9 +321,9 @@ mod tests {
     use crate::kafka::config::Role;
     use crate::{Acks, SourceOptions, Start};
 
-    const PATIENCE: Duration = Duration::from_secs(30);
+    const TIMEOUT: Duration = Duration::from_secs(30);
 
-    fn reader(address: &str) -> Reader {
+    fn reader(address: &str) -> ReaderTask {
         let (topic, group) = ("a".to_owned(), "g".to_owned());
         let (max_batch, max_batch_bytes, max_unsettled, max_unsettled_bytes) = (1, 1, 1, 64 << 20);
         let acks = Acks::Explicit;
@@ -334,10 +340,10 @@ mod tests {
             apart,
             expired_queue,
         };
-        let (config, shelf) = (Config::at(address), Arc::new(Shelf::new(&options)));
+        let (config, buffer) = (Config::at(address), Arc::new(DeliveryBuffer::new(&options)));
         let client = config.client(Role::Reader { group: "g", bytes: 64 << 20 }).unwrap();
-        let consumer = client.create_with_context(Context::new(Arc::clone(&shelf))).unwrap();
-        Reader { config, consumer, shelf, topic, committed: Instant::now(), full: None, paused: false, told: Cell::default() }
+        let consumer = client.create_with_context(Context::new(Arc::clone(&buffer))).unwrap();
+        ReaderTask { config, consumer, buffer, topic, committed: Instant::now(), full: None, paused: false, told: Cell::default() }
     }
 
     #[test]
@@ -346,31 +352,31 @@ mod tests {
         cluster.create_topic("a", 1, 1).unwrap();
         let producer: BaseProducer = rdkafka::ClientConfig::new().set("bootstrap.servers", cluster.bootstrap_servers()).create().unwrap();
         producer.send(BaseRecord::<(), _>::to("a").payload("1")).unwrap();
-        producer.flush(PATIENCE).unwrap();
+        producer.flush(TIMEOUT).unwrap();
         let mut reader = reader(&cluster.bootstrap_servers());
         reader.consumer.subscribe(&["a"]).unwrap();
         let begun = Instant::now();
         let batch = loop {
             reader.poll(1, CHUNK_BYTES).unwrap();
-            if let Some(batch) = reader.shelf.take(1, 1).unwrap() {
+            if let Some(batch) = reader.buffer.take(1, 1).unwrap() {
                 break batch;
             }
-            assert!(begun.elapsed() < PATIENCE, "nothing comes");
+            assert!(begun.elapsed() < TIMEOUT, "nothing comes");
         };
-        reader.shelf.settle(batch.id, true).unwrap();
+        reader.buffer.settle(batch.id, true).unwrap();
         cluster.request_errors(Api::OffsetCommit, &[Fault::RD_KAFKA_RESP_ERR_REBALANCE_IN_PROGRESS]);
         // The first takes the fault.
         reader.commit(CommitMode::Async).unwrap();
         reader.commit(CommitMode::Sync).unwrap();
-        let committed = reader.consumer.committed(PATIENCE).unwrap();
+        let committed = reader.consumer.committed(TIMEOUT).unwrap();
         assert_eq!(committed.elements().iter().map(|element| element.offset()).collect::<Vec<_>>(), [Offset::Offset(1)]);
-        assert_eq!(reader.shelf.to_commit(None, true), [], "it is known to be there");
+        assert_eq!(reader.buffer.to_commit(None, true), [], "it is known to be there");
     }
 
     #[test]
     fn it_is_dry_only_after_two_silences() {
         let reader = reader("127.0.0.1:1");
-        reader.shelf.assign(0..1);
+        reader.buffer.assign(0..1);
         let message = |offset| Some(Delivery { message: crate::Message::new("1"), partition: 0, offset, bytes: 1 });
         for (events, taken, is_dry) in [
             // As after a rebalance and a line of the log.
@@ -380,7 +386,7 @@ mod tests {
         ] {
             let mut events = events.into_iter();
             assert_eq!(reader.take_over(3, CHUNK_BYTES, |_| events.next().unwrap().map(Ok)).unwrap(), is_dry);
-            let batch = reader.shelf.take(3, 3).unwrap();
+            let batch = reader.buffer.take(3, 3).unwrap();
             assert_eq!(batch.map_or(0, |batch| batch.messages.len()), taken);
         }
     }
@@ -388,33 +394,33 @@ mod tests {
     #[test]
     fn what_was_read_before_a_partition_went_is_not_taken_for_what_comes_when_it_is_back() {
         let reader = reader("127.0.0.1:1");
-        reader.shelf.assign(0..2);
+        reader.buffer.assign(0..2);
         let mut step = 0;
         let next = |_| {
             step += 1;
             match step {
                 1 => return Some(Ok(Delivery { message: crate::Message::new("went"), partition: 0, offset: 5, bytes: 1 })),
-                2 => reader.shelf.revoke(&[0]),
+                2 => reader.buffer.revoke(&[0]),
                 3 => return Some(Ok(Delivery { message: crate::Message::new("ours"), partition: 1, offset: 0, bytes: 1 })),
-                4 => reader.shelf.assign(0..1),
+                4 => reader.buffer.assign(0..1),
                 _ => {}
             }
             None
         };
         assert!(reader.take_over(3, CHUNK_BYTES, next).unwrap());
-        let batch = reader.shelf.take(3, 100).unwrap().unwrap();
+        let batch = reader.buffer.take(3, 100).unwrap().unwrap();
         assert_eq!(batch.messages.iter().map(|message| &message.body[..]).collect::<Vec<_>>(), [b"ours"]);
     }
 
     #[tokio::test]
     async fn a_panic_ends_the_source() {
         let reader = reader("127.0.0.1:1");
-        let shelf = Arc::clone(&reader.shelf);
+        let buffer = Arc::clone(&reader.buffer);
         let closed = reader.spawn(|_| panic!("of the test")).unwrap();
         let error = closed.await.unwrap().unwrap_err();
         assert!(error.kind == ErrorKind::Disconnected && error.message.contains("panicked"), "{error}");
         // Whoever waits is woken, and nothing can be settled.
-        shelf.arrived().await;
-        assert!(shelf.take(1, 1).is_err() && shelf.settle(crate::BatchId(1), true).is_err());
+        buffer.arrived().await;
+        assert!(buffer.take(1, 1).is_err() && buffer.settle(crate::BatchId(1), true).is_err());
     }
 }

@@ -12,12 +12,12 @@ use rdkafka::producer::{BaseRecord, Producer};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::again::Again;
 use super::config::{Config, Role};
-use super::link::{ask, blocking, failed};
+use super::connection::{ask, blocking, failed};
 use super::outcome::not_taken;
-use super::window::Window;
-use super::writer::{Reports, Writer, Writes};
+use super::quirks::refused_batch::ResendQueue;
+use super::window::PublishWindow;
+use super::writer::{ReportingProducer, Reports, Writer};
 use super::{headers, topic};
 use crate::{ConnectorError, Destination, ErrorKind, Outcome, Outcomes, Publication, Sink};
 
@@ -28,20 +28,20 @@ const FULL: Duration = Duration::from_millis(5);
 const MOMENT: Duration = Duration::from_millis(20);
 
 pub(crate) async fn open(config: &Config, publish_timeout: Duration) -> Result<(KafkaSink, Outcomes), ConnectorError> {
-    let (window, outcomes) = Window::start();
+    let (window, outcomes) = PublishWindow::start();
     let of = Arc::clone(&window);
     let opened = blocking(config, move |config| {
         let client = config.client(Role::Writer { timeout: publish_timeout })?;
-        let again = Arc::new(Again::default());
-        let producer: Writes = client
-            .create_with_context(Reports::new(Arc::clone(&of), Arc::clone(&again), &client))
+        let resend = Arc::new(ResendQueue::default());
+        let producer: ReportingProducer = client
+            .create_with_context(Reports::new(Arc::clone(&of), Arc::clone(&resend), &client))
             .map_err(|error| failed(&config, "cannot make a client", error))?;
         ask(&config, producer.client(), None, || producer.poll(MOMENT))?;
         let (producer, may_publish) = (Arc::new(producer), Arc::new(RwLock::new(true)));
-        let writer = Writer::new(&producer, &of, &again, &may_publish, publish_timeout);
+        let writer = Writer::new(&producer, &of, &resend, &may_publish, publish_timeout);
         let ended =
             writer.start().map_err(|error| config.fail(ErrorKind::Disconnected, "cannot start a thread for publishing").because(error))?;
-        Ok(KafkaSink { config, producer: Some(producer), window: of, again, open: may_publish, publish_timeout, ended: Some(ended) })
+        Ok(KafkaSink { config, producer: Some(producer), window: of, resend, open: may_publish, publish_timeout, ended: Some(ended) })
     })
     .await;
     if opened.is_err() {
@@ -53,9 +53,9 @@ pub(crate) async fn open(config: &Config, publish_timeout: Duration) -> Result<(
 pub(crate) struct KafkaSink {
     config: Config,
     /// Taken by the drop only.
-    producer: Option<Arc<Writes>>,
-    window: Arc<Window>,
-    again: Arc<Again>,
+    producer: Option<Arc<ReportingProducer>>,
+    window: Arc<PublishWindow>,
+    resend: Arc<ResendQueue>,
     /// Whether the producer may be handed messages.
     open: Arc<RwLock<bool>>,
     publish_timeout: Duration,
@@ -68,7 +68,7 @@ impl KafkaSink {
     fn hand_over(&self, waiting: &mut VecDeque<Publication>) -> bool {
         let open = self.open.read();
         let Some(producer) = self.producer.as_ref().filter(|_| *open) else {
-            // The end of the link answers for them: to refuse them at once would ask for more.
+            // The end of the connection answers for them: to refuse them at once would ask for more.
             waiting.clear();
             return true;
         };
@@ -93,14 +93,14 @@ impl KafkaSink {
     }
 
     /// Hands over one; `None` when there is no room.
-    fn send(&self, producer: &Writes, publication: &Publication) -> Result<(), Option<Outcome>> {
+    fn send(&self, producer: &ReportingProducer, publication: &Publication) -> Result<(), Option<Outcome>> {
         let Publication { token, to, message, .. } = publication;
         let invalid = |why| Some(Outcome::Invalid(why));
         if let Some(why) = topic::malformed(&to.address) {
             return Err(invalid(why));
         }
         let headers = headers::to_kafka(&message.headers).map_err(invalid)?;
-        if self.again.is_narrow(&to.address) {
+        if self.resend.is_limited(&to.address) {
             let owned = OwnedMessage::new(
                 message.has_body.then(|| message.body.to_vec()),
                 message.key.as_ref().map(|key| key.to_vec()),
@@ -115,8 +115,8 @@ impl KafkaSink {
                 + headers::size(headers.as_ref().map(OwnedHeaders::as_borrowed));
             // It waits for its turn.
             let _ = self.window.not_taken(*token);
-            if self.again.take_in(*token, owned, size).is_none() {
-                self.again.pump(producer, &self.window);
+            if self.resend.take_in(*token, owned, size).is_none() {
+                self.resend.send_ready(producer, &self.window);
                 return Ok(());
             }
             if self.window.hand_over(*token).is_none() {

@@ -7,29 +7,29 @@ use async_trait::async_trait;
 use rdkafka::consumer::Consumer;
 use tracing::debug;
 
+use super::buffer::DeliveryBuffer;
 use super::config::{Config, Role};
-use super::link::{Context, blocking, failed};
-use super::reader::{Closed, Reader, Reads, missing};
-use super::shelf::Shelf;
-use super::{first, topic};
+use super::connection::{Context, blocking, failed};
+use super::reader::{Closed, GroupConsumer, ReaderTask, missing};
+use super::{group_start, topic};
 use crate::{Batch, BatchId, ConnectorError, ErrorKind, Reader as Found, Source, SourceOptions, Start};
 
 /// The longest wait for the end of a source.
-const PATIENCE: Duration = Duration::from_secs(8);
+const TIMEOUT: Duration = Duration::from_secs(8);
 /// For what the client has to tell.
 const MOMENT: Duration = Duration::from_millis(20);
 
 pub(crate) async fn open(config: &Config, options: SourceOptions) -> Result<KafkaSource, ConnectorError> {
     blocking(config, move |config| {
-        let shelf = Arc::new(Shelf::new(&options));
-        let Connected { consumer, known, count } = connect(&config, &options, Arc::clone(&shelf))?;
+        let buffer = Arc::new(DeliveryBuffer::new(&options));
+        let Connected { consumer, known, count } = connect(&config, &options, Arc::clone(&buffer))?;
         let topic = options.topic.clone();
-        if !known && options.start != Start::Earliest && !first::commit(&config, &consumer, &options, count)? {
+        if !known && options.start != Start::Earliest && !group_start::commit(&config, &consumer, &options, count)? {
             debug!(topic, group = options.group, "another reader of the group has begun it");
         }
         consumer.subscribe(&[&topic]).map_err(|error| failed(&config, &format!("cannot read `{topic}`"), error))?;
-        let closed = Reader::start(config.clone(), consumer, Arc::clone(&shelf), topic)?;
-        Ok(KafkaSource { config, shelf, options, closed: Some(closed) })
+        let closed = ReaderTask::start(config.clone(), consumer, Arc::clone(&buffer), topic)?;
+        Ok(KafkaSource { config, buffer, options, closed: Some(closed) })
     })
     .await
 }
@@ -38,18 +38,18 @@ pub(crate) async fn open(config: &Config, options: SourceOptions) -> Result<Kafk
 pub(crate) async fn look(config: &Config, options: &SourceOptions) -> Result<Found, ConnectorError> {
     let options = options.clone();
     blocking(config, move |config| {
-        let Connected { consumer, known, count } = connect(&config, &options, Arc::new(Shelf::new(&options)))?;
+        let Connected { consumer, known, count } = connect(&config, &options, Arc::new(DeliveryBuffer::new(&options)))?;
         if known {
             return Ok(Found::Exists);
         }
-        first::look(&config, &consumer, &options.topic, count, options.start).map(|read| Found::Made(Some(read)))
+        group_start::look(&config, &consumer, &options.topic, count, options.start).map(|read| Found::Made(Some(read)))
     })
     .await
 }
 
 /// A consumer that has not joined its group.
 struct Connected {
-    consumer: Reads,
+    consumer: GroupConsumer,
     /// Whether the group has read the topic before.
     known: bool,
     /// How many partitions the topic has.
@@ -57,7 +57,7 @@ struct Connected {
 }
 
 /// Connects, and finds out whether it may read.
-fn connect(config: &Config, options: &SourceOptions, shelf: Arc<Shelf>) -> Result<Connected, ConnectorError> {
+fn connect(config: &Config, options: &SourceOptions, buffer: Arc<DeliveryBuffer>) -> Result<Connected, ConnectorError> {
     if let Some(why) = topic::malformed(&options.topic) {
         return Err(config.fail(ErrorKind::Config, &why));
     }
@@ -65,19 +65,20 @@ fn connect(config: &Config, options: &SourceOptions, shelf: Arc<Shelf>) -> Resul
         return Err(config.fail(ErrorKind::Config, "the group is empty"));
     }
     let client = config.client(Role::Reader { group: &options.group, bytes: options.max_unsettled_bytes })?;
-    let consumer: Reads = client.create_with_context(Context::new(shelf)).map_err(|error| failed(config, "cannot make a client", error))?;
+    let consumer: GroupConsumer =
+        client.create_with_context(Context::new(buffer)).map_err(|error| failed(config, "cannot make a client", error))?;
     let poll = || drop(consumer.poll(MOMENT));
     let Some(count) = topic::partitions(config, consumer.client(), &options.topic, poll)? else {
         return Err(missing(config, &options.topic));
     };
     let count = i32::try_from(count).unwrap_or(i32::MAX);
-    let known = first::is_known(config, &consumer, &options.topic, &options.group, count)?;
+    let known = group_start::is_known(config, &consumer, &options.topic, &options.group, count)?;
     Ok(Connected { consumer, known, count })
 }
 
 pub(crate) struct KafkaSource {
     config: Config,
-    shelf: Arc<Shelf>,
+    buffer: Arc<DeliveryBuffer>,
     options: SourceOptions,
     closed: Option<Closed>,
 }
@@ -86,34 +87,34 @@ pub(crate) struct KafkaSource {
 impl Source for KafkaSource {
     async fn recv(&self) -> Result<Batch, ConnectorError> {
         loop {
-            if let Some(batch) = self.shelf.take(self.options.max_batch, self.options.max_batch_bytes)? {
+            if let Some(batch) = self.buffer.take(self.options.max_batch, self.options.max_batch_bytes)? {
                 return Ok(batch);
             }
-            self.shelf.arrived().await;
+            self.buffer.arrived().await;
         }
     }
 
     async fn reads(&self) {
-        self.shelf.shared_out().await;
+        self.buffer.shared_out().await;
     }
 
     async fn ack(&self, batch: BatchId) -> Result<(), ConnectorError> {
-        self.shelf.settle(batch, true)
+        self.buffer.settle(batch, true)
     }
 
     async fn nack(&self, batch: BatchId) -> Result<(), ConnectorError> {
-        self.shelf.settle(batch, false)
+        self.buffer.settle(batch, false)
     }
 
     async fn pause(&self, paused: bool) -> Result<(), ConnectorError> {
-        self.shelf.pause(paused);
+        self.buffer.pause(paused);
         Ok(())
     }
 
     async fn close(mut self: Box<Self>) -> Result<(), ConnectorError> {
-        self.shelf.close();
+        self.buffer.close();
         let Some(closed) = self.closed.take() else { return Ok(()) };
-        match tokio::time::timeout(PATIENCE, closed).await {
+        match tokio::time::timeout(TIMEOUT, closed).await {
             Ok(Ok(result)) => result,
             Ok(Err(_)) | Err(_) => Err(self.config.fail(ErrorKind::Disconnected, "the reader did not say that it left the group")),
         }
@@ -123,6 +124,6 @@ impl Source for KafkaSource {
 impl Drop for KafkaSource {
     /// The reader commits what is settled and leaves the group, as after `close`; nobody waits for it.
     fn drop(&mut self) {
-        self.shelf.close();
+        self.buffer.close();
     }
 }

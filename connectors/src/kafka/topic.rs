@@ -7,7 +7,7 @@ use rdkafka::error::{KafkaError, RDKafkaErrorCode as Code};
 use std::time::Duration;
 
 use super::config::{Config, Role as Use};
-use super::link::{Context, ask, blocking, failed};
+use super::connection::{Context, ask, blocking, failed};
 use crate::{Caution, CautionKind, ConnectorError, Declared, Destination, ErrorKind, Role};
 
 /// The longest wait until a topic is made.

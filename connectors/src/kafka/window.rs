@@ -13,7 +13,7 @@ use crate::{Outcome, Token};
 type Given = Vec<(Token, Outcome)>;
 
 /// The publications of one sink that have no outcome yet. Outcomes are gathered here and leave together, by a task.
-pub(super) struct Window {
+pub(super) struct PublishWindow {
     state: Mutex<State>,
     given: Notify,
 }
@@ -57,18 +57,18 @@ pub(super) struct Late {
 
 impl Late {
     /// Whether nothing of a topic had an outcome since one of these was handed over: its partition may not take anything.
-    pub(super) fn stands_still(&self, window: &Window) -> bool {
+    pub(super) fn stands_still(&self, window: &PublishWindow) -> bool {
         let state = window.state.lock();
         let reported = |open: &Open| state.topics.get(&open.topic).and_then(|topic| topic.reported);
         self.publications.iter().any(|(_, open)| reported(open).is_none_or(|last| last < open.since))
     }
 }
 
-impl Window {
+impl PublishWindow {
     /// A window whose outcomes go to the receiver, for as long as they come.
     pub(super) fn start() -> (std::sync::Arc<Self>, mpsc::UnboundedReceiver<Given>) {
         let (out, outcomes) = mpsc::unbounded_channel();
-        let window = std::sync::Arc::new(Window { state: Mutex::default(), given: Notify::new() });
+        let window = std::sync::Arc::new(PublishWindow { state: Mutex::default(), given: Notify::new() });
         let of = std::sync::Arc::clone(&window);
         tokio::spawn(async move {
             loop {
@@ -88,7 +88,7 @@ impl Window {
         (std::mem::take(&mut state.given), state.ended)
     }
 
-    /// Takes in publications that are about to be handed over, each with its topic and the time by which it is given up; false when the link is gone.
+    /// Takes in publications that are about to be handed over, each with its topic and the time by which it is given up; false when the connection is gone.
     pub(super) fn open<'a>(&self, publications: impl Iterator<Item = (Token, &'a str, Instant)>) -> bool {
         let mut state = self.state.lock();
         if !state.ended {
@@ -159,7 +159,7 @@ impl Window {
         (!(state.closing && state.open.is_empty())).then_some(state.closing)
     }
 
-    /// The link is gone: what librdkafka had is unknown, what it never got is refused. Then outcomes end.
+    /// The connection is gone: what librdkafka had is unknown, what it never got is refused. Then outcomes end.
     pub(super) fn end(&self, why: &str) {
         let mut state = self.state.lock();
         for (token, open) in std::mem::take(&mut state.open) {
@@ -201,7 +201,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_topic_is_known_as_long_as_something_of_it_is_open() {
-        let (window, _outcomes) = Window::start();
+        let (window, _outcomes) = PublishWindow::start();
         let until = Instant::now();
         for token in 0..100 {
             let name = format!("topic-{token}");

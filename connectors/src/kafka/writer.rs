@@ -1,4 +1,4 @@
-//! The writer of a sink: the thread that polls the producer for what became of each message, and notices when the link is lost.
+//! The writer of a sink: the thread that polls the producer for what became of each message, and notices when the connection is lost.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,11 +12,11 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 use tracing::debug;
 
-use super::again::{Again, Company, GROUP};
+use super::connection::{Context, caught};
 use super::headers;
-use super::link::{Context, caught};
-use super::outcome::{Failed, Way, outcome};
-use super::window::Window;
+use super::outcome::{Failed, SendState, outcome};
+use super::quirks::refused_batch::{BatchPeers, GROUP, ResendQueue};
+use super::window::PublishWindow;
 use crate::{Outcome, Token};
 
 /// librdkafka's `batch.size`, where there is none in the settings.
@@ -24,7 +24,7 @@ const BATCH: usize = 1_000_000;
 /// How long one poll takes.
 const POLL: Duration = Duration::from_millis(50);
 /// The same while messages wait for others to be reported.
-const POLL_NARROW: Duration = Duration::from_millis(5);
+const POLL_RESENDING: Duration = Duration::from_millis(5);
 /// How often what is out is looked through for what is late.
 const LOOK: Duration = Duration::from_millis(50);
 /// Before messages are taken back once more: each time costs a round trip, of all partitions that something waited for.
@@ -34,29 +34,29 @@ const TOLD: Duration = Duration::from_millis(1500);
 /// The longest wait for what was purged.
 const PURGE: Duration = Duration::from_secs(2);
 
-pub(super) type Writes = BaseProducer<Context<Reports>>;
+pub(super) type ReportingProducer = BaseProducer<Context<Reports>>;
 
 /// Takes what the producer says of each message.
 pub(super) struct Reports {
-    pub(super) window: Arc<Window>,
-    again: Arc<Again>,
+    pub(super) window: Arc<PublishWindow>,
+    resend: Arc<ResendQueue>,
     /// `batch.size`, in bytes.
     pub(super) batch: usize,
 }
 
 impl Reports {
     /// For the producer that is made by this.
-    pub(super) fn new(window: Arc<Window>, again: Arc<Again>, client: &ClientConfig) -> Context<Self> {
+    pub(super) fn new(window: Arc<PublishWindow>, resend: Arc<ResendQueue>, client: &ClientConfig) -> Context<Self> {
         let batch = client.get("batch.size").and_then(|size| size.trim().parse().ok()).unwrap_or(BATCH);
-        Context::new(Reports { window, again, batch })
+        Context::new(Reports { window, resend, batch })
     }
 }
 
 /// The thread between the producer and the window.
 pub(super) struct Writer {
-    producer: Arc<Writes>,
-    window: Arc<Window>,
-    again: Arc<Again>,
+    producer: Arc<ReportingProducer>,
+    window: Arc<PublishWindow>,
+    resend: Arc<ResendQueue>,
     /// Whether the producer may be handed messages. Held for writing while that ends.
     open: Arc<RwLock<bool>>,
     publish_timeout: Duration,
@@ -71,17 +71,17 @@ struct Looks {
 
 impl Writer {
     pub(super) fn new(
-        producer: &Arc<Writes>,
-        window: &Arc<Window>,
-        again: &Arc<Again>,
+        producer: &Arc<ReportingProducer>,
+        window: &Arc<PublishWindow>,
+        resend: &Arc<ResendQueue>,
         open: &Arc<RwLock<bool>>,
         publish_timeout: Duration,
     ) -> Self {
-        let (producer, window, again, open) = (Arc::clone(producer), Arc::clone(window), Arc::clone(again), Arc::clone(open));
-        Writer { producer, window, again, open, publish_timeout }
+        let (producer, window, resend, open) = (Arc::clone(producer), Arc::clone(window), Arc::clone(resend), Arc::clone(open));
+        Writer { producer, window, resend, open, publish_timeout }
     }
 
-    /// Starts the thread; the receiver ends once every outcome was given.
+    /// StalledPartitions the thread; the receiver ends once every outcome was given.
     pub(super) fn start(self) -> std::io::Result<oneshot::Receiver<()>> {
         self.spawn(Self::run)
     }
@@ -100,23 +100,23 @@ impl Writer {
         std::thread::Builder::new().name("kafka-writer".to_owned()).spawn(work).map(|_| ended)
     }
 
-    /// Works until the sink closed and every message is answered, or the link is lost: why.
+    /// Works until the sink closed and every message is answered, or the connection is lost: why.
     fn run(&self) -> String {
         let (mut closing_since, mut looks, mut waits) = (None, Looks::default(), false);
         loop {
-            self.producer.poll(if waits { POLL_NARROW } else { POLL });
-            waits = self.again.pump(&self.producer, &self.window);
+            self.producer.poll(if waits { POLL_RESENDING } else { POLL });
+            waits = self.resend.send_ready(&self.producer, &self.window);
             self.give_up_late(&mut looks);
             let Some(closing) = self.window.outlook() else { return "the sink was closed".to_owned() };
             let client = self.producer.client();
             if let Some((_, why)) = client.fatal_error() {
                 return format!("the producer failed for good: {why}");
             }
-            if client.context().ear.is_spent() {
+            if client.context().events.is_spent() {
                 self.drain();
                 return "the producer's epochs are used up".to_owned();
             }
-            if let Some(why) = client.context().ear.lost(client) {
+            if let Some(why) = client.context().events.lost(client) {
                 return format!("the connection was lost: {why}");
             }
             // librdkafka gives every message up by its own timeout: this is for one that does not.
@@ -138,8 +138,8 @@ impl Writer {
         if late.publications.is_empty() {
             return;
         }
-        let ear = &self.producer.client().context().ear;
-        let is_clear = |since: &Instant| ear.way_since(*since) == Way::Clear;
+        let events = &self.producer.client().context().events;
+        let is_clear = |since: &Instant| events.send_state_since(*since) == SendState::Clear;
         // What was sent before, and may be on its way again, would have another number if it were taken back: it could arrive twice.
         let may_take_back = late.others.as_ref().is_none_or(is_clear) && late.stands_still(&self.window);
         let is_due = looks.taken_back.is_none_or(|last| now >= last + TAKEN_BACK);
@@ -148,7 +148,7 @@ impl Writer {
             looks.taken_back = Some(now);
             self.producer.purge(PurgeConfig::default().queue());
             // The gap that it leaves raises the producer's epoch, as a message that fails does.
-            ear.message_failed(None);
+            events.message_failed(None);
             return;
         }
         for (token, open) in late.publications {
@@ -174,7 +174,7 @@ impl Writer {
     fn end(&self, why: &str) {
         debug!(why, "a sink ends");
         *self.open.write() = false;
-        self.again.close();
+        self.resend.close();
         self.producer.purge(PurgeConfig::default().queue().inflight());
         let begun = Instant::now();
         while self.producer.in_flight_count() > 0 && begun.elapsed() < PURGE {
@@ -189,15 +189,15 @@ impl ProducerContext for Context<Reports> {
     type DeliveryOpaque = Box<Token>;
 
     fn delivery(&self, result: &DeliveryResult<'_>, token: Box<Token>) {
-        let (token, Reports { window, again, batch }) = (*token, &self.of);
+        let (token, Reports { window, resend, batch }) = (*token, &self.of);
         let message = match result {
             Ok(message) | Err((_, message)) => message,
         };
-        let company = again.reported(message.topic(), token);
+        let company = resend.reported(message.topic(), token);
         let batch = match company {
-            Company::Any => *batch,
-            Company::Group => GROUP,
-            Company::Alone => 0,
+            BatchPeers::Any => *batch,
+            BatchPeers::Group => GROUP,
+            BatchPeers::Alone => 0,
         };
         let size = message.payload_len() + message.key_len() + headers::size(message.headers());
         if let Err((error, _)) = result
@@ -207,17 +207,17 @@ impl ProducerContext for Context<Reports> {
                 return;
             }
             if code != Code::PurgeQueue {
-                self.ear.message_failed(Some(code));
+                self.events.message_failed(Some(code));
             }
         }
         window.give(token, |open| match result {
             // Only a broker gives an offset. Of what has none librdkafka concludes that it was stored, from a later batch that was, or from
             // what a broker calls a repeat (docs/decisions/0014).
-            Ok(message) if message.offset() >= 0 && !self.ear.repeated_since(open.since) => Outcome::Confirmed,
+            Ok(message) if message.offset() >= 0 && !self.events.repeated_since(open.since) => Outcome::Confirmed,
             Ok(message) => Outcome::Unknown(format!("`{}`: the client calls it delivered, but no broker said where to", message.topic())),
             Err((error, message)) => {
-                let (topic, has_key, way) = (message.topic(), message.key().is_some(), self.ear.way_since(open.since));
-                outcome(&Failed { error, topic, size, has_key, batch, way })
+                let (topic, has_key, send_state) = (message.topic(), message.key().is_some(), self.events.send_state_since(open.since));
+                outcome(&Failed { error, topic, size, has_key, batch, send_state })
             }
         });
     }
@@ -225,21 +225,28 @@ impl ProducerContext for Context<Reports> {
 
 impl Context<Reports> {
     /// Whether a message that was not delivered is handed over once more, as it says nothing of this one that it was not.
-    fn goes_again(&self, token: Token, message: &BorrowedMessage<'_>, size: usize, (company, batch): (Company, usize), code: Code) -> bool {
-        let Reports { window, again, .. } = &self.of;
+    fn goes_again(
+        &self,
+        token: Token,
+        message: &BorrowedMessage<'_>,
+        size: usize,
+        (company, batch): (BatchPeers, usize),
+        code: Code,
+    ) -> bool {
+        let Reports { window, resend, .. } = &self.of;
         match code {
             Code::MessageSizeTooLarge | Code::MessageBatchTooLarge | Code::InvalidRecord | Code::InvalidDifferentRecord if size < batch => {
-                let first = window.not_taken(token).and_then(|_| again.refused(token, message.detach(), size, company, code));
+                let first = window.not_taken(token).and_then(|_| resend.refused(token, message.detach(), size, company, code));
                 if first == Some(true) {
-                    self.ear.message_failed(Some(code));
+                    self.events.message_failed(Some(code));
                 }
                 first.is_some()
             }
             Code::PurgeQueue => {
                 let Some(open) = window.not_taken(token) else { return true };
                 let goes = open.deadline > Instant::now()
-                    && self.ear.way_since(open.since) == Way::Clear
-                    && again.taken_back(token, message.detach(), size);
+                    && self.events.send_state_since(open.since) == SendState::Clear
+                    && resend.taken_back(token, message.detach(), size);
                 if !goes {
                     // As before: its outcome follows.
                     let _ = window.hand_over(token);
@@ -259,7 +266,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_panic_answers_every_token_and_ends_the_sink() {
-        let (window, mut outcomes) = Window::start();
+        let (window, mut outcomes) = PublishWindow::start();
         let publish_timeout = Duration::from_secs(5);
         let client = Config::at("127.0.0.1:1").client(Role::Writer { timeout: publish_timeout }).unwrap();
         let producer = Arc::new(client.create_with_context(Reports::new(Arc::clone(&window), Arc::default(), &client)).unwrap());

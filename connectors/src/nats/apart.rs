@@ -4,7 +4,7 @@ use async_nats::jetstream::stream::{Config as StreamConfig, SubjectTransform};
 use futures_util::future::BoxFuture;
 
 use super::config::Config;
-use super::link::Link;
+use super::connection::BrokerConnection;
 use super::subject::allows;
 use crate::{ConnectorError, Destination, ErrorKind};
 
@@ -14,7 +14,7 @@ const DEEPEST: usize = 8;
 /// An error where a reader of `filter` in this stream would get what is published at one of these.
 pub(super) async fn keep(
     config: &Config,
-    link: &Link,
+    connection: &BrokerConnection,
     stream: &StreamConfig,
     filter: &str,
     apart: &[Destination],
@@ -23,14 +23,14 @@ pub(super) async fn keep(
     if !is_fed && stream.subject_transform.is_none() {
         return Ok(());
     }
-    // Streams that this user may not look at are not known: asked on a link of its own, because a refusal spoils it.
-    let upstream = if is_fed { Some(Link::connect(config).await?) } else { None };
+    // Streams that this user may not look at are not known: asked on a connection of its own, because a refusal spoils it.
+    let upstream = if is_fed { Some(BrokerConnection::connect(config).await?) } else { None };
     for to in apart {
-        let came = appears(upstream.as_ref().map(|(link, _)| link), stream, &to.address, DEEPEST).await;
+        let came = appears(upstream.as_ref().map(|(connection, _)| connection), stream, &to.address, DEEPEST).await;
         if let Some(subject) = came.into_iter().find(|subject| allows(filter, &Destination::new(subject))) {
             let what =
                 format!("the stream `{}` takes in what is published at `{to}`, as `{subject}`: messages would go round", stream.name);
-            let failure = link.fail(ErrorKind::Config, &what);
+            let failure = connection.fail(ErrorKind::Config, &what);
             return Err(failure.hint(format!("filter `{to}` out of the stream's sources and transforms, or name another destination")));
         }
     }
@@ -38,7 +38,12 @@ pub(super) async fn keep(
 }
 
 /// The subjects as which a message that is published on `subject` appears in this stream, as far as it can be seen.
-fn appears<'a>(link: Option<&'a Link>, stream: &'a StreamConfig, subject: &'a str, depth: usize) -> BoxFuture<'a, Vec<String>> {
+fn appears<'a>(
+    connection: Option<&'a BrokerConnection>,
+    stream: &'a StreamConfig,
+    subject: &'a str,
+    depth: usize,
+) -> BoxFuture<'a, Vec<String>> {
     Box::pin(async move {
         let mut found = Vec::new();
         if stream.subjects.iter().any(|pattern| allows(pattern, &Destination::new(subject))) {
@@ -47,10 +52,10 @@ fn appears<'a>(link: Option<&'a Link>, stream: &'a StreamConfig, subject: &'a st
         }
         let feeds = stream.mirror.iter().chain(stream.sources.iter().flatten());
         for source in feeds.filter(|source| depth > 0 && source.external.is_none() && source.domain.is_none()) {
-            let Some(link) = link else { break };
-            let Ok(Ok(handle)) = link.ask_api(link.context.get_stream(&source.name)).await else { continue };
+            let Some(connection) = connection else { break };
+            let Ok(Ok(handle)) = connection.ask_api(connection.context.get_stream(&source.name)).await else { continue };
             let there = &handle.cached_info().config;
-            for came in appears(Some(link), there, subject, depth - 1).await {
+            for came in appears(Some(connection), there, subject, depth - 1).await {
                 let filter = source.filter_subject.as_deref().filter(|filter| !filter.is_empty());
                 if filter.is_some_and(|filter| !allows(filter, &Destination::new(&came))) {
                     continue;

@@ -10,8 +10,8 @@ use tracing::info;
 
 use super::apart;
 use super::config::Config;
-use super::link::Link;
-use super::pump::EXPIRES;
+use super::connection::BrokerConnection;
+use super::fetch_budget::EXPIRES;
 use super::stream::deepest;
 use super::subject::as_name;
 use crate::{Acks, ConnectorError, ErrorKind, FirstRead, Reader, SourceOptions, Start};
@@ -31,33 +31,38 @@ pub(super) struct Consumer {
 }
 
 /// What is there of the consumer: nothing, or its settings and what to change in them.
-enum There {
+enum ConsumerState {
     Missing,
     Fit { ack_wait: Duration, better: Option<Box<pull::Config>> },
 }
 
 /// Finds or makes the consumer on this stream.
-pub(super) async fn ensure(link: &Link, stream: &str, config: &Config, options: &SourceOptions) -> Result<Consumer, ConnectorError> {
+pub(super) async fn ensure(
+    connection: &BrokerConnection,
+    stream: &str,
+    config: &Config,
+    options: &SourceOptions,
+) -> Result<Consumer, ConnectorError> {
     let name = as_name(&options.group);
-    let (handle, there) = find(link, stream, config, options).await?;
+    let (handle, there) = find(connection, stream, config, options).await?;
     let ack_wait = match there {
-        There::Fit { ack_wait, better } => {
+        ConsumerState::Fit { ack_wait, better } => {
             if let Some(better) = better {
                 info!(
                     stream,
                     consumer = name,
                     "consumer had a finite max_deliver, a small max_ack_pending or bounds on requests, updating it"
                 );
-                link.ask(handle.update_consumer(*better)).await?.map_err(|error| {
+                connection.ask(handle.update_consumer(*better)).await?.map_err(|error| {
                     let kind =
                         if matches!(error.kind(), ConsumerUpdateErrorKind::TimedOut) { ErrorKind::Disconnected } else { ErrorKind::Denied };
-                    let failure = link.fail(kind, &format!("cannot update the consumer `{name}` of `{stream}`: {}", deepest(&error)));
+                    let failure = connection.fail(kind, &format!("cannot update the consumer `{name}` of `{stream}`: {}", deepest(&error)));
                     failure.hint("delete the consumer, or name another `group`").because(error)
                 })?;
             }
             ack_wait
         }
-        There::Missing => {
+        ConsumerState::Missing => {
             let ack_wait = config.ack_wait.unwrap_or(ACK_WAIT);
             let pending = match options.acks {
                 Acks::Explicit => i64::try_from(options.max_unsettled.saturating_mul(4).max(ACK_PENDING)).unwrap_or(i64::MAX),
@@ -65,7 +70,7 @@ pub(super) async fn ensure(link: &Link, stream: &str, config: &Config, options: 
             };
             let wanted = pull::Config {
                 durable_name: Some(name.clone()),
-                deliver_policy: begin(link, options.start)?,
+                deliver_policy: begin(connection, options.start)?,
                 ack_policy: policy(options.acks),
                 ack_wait,
                 max_deliver: -1,
@@ -73,9 +78,9 @@ pub(super) async fn ensure(link: &Link, stream: &str, config: &Config, options: 
                 max_ack_pending: pending,
                 ..pull::Config::default()
             };
-            link.ask(handle.create_consumer(wanted)).await?.map_err(|error| {
+            connection.ask(handle.create_consumer(wanted)).await?.map_err(|error| {
                 let kind = if matches!(error.kind(), ConsumerErrorKind::TimedOut) { ErrorKind::Disconnected } else { ErrorKind::Denied };
-                let failure = link.fail(kind, &format!("cannot make the consumer `{name}` on `{stream}`: {}", deepest(&error)));
+                let failure = connection.fail(kind, &format!("cannot make the consumer `{name}` on `{stream}`: {}", deepest(&error)));
                 failure.hint("on a work-queue stream each subject has one consumer: name that one as `group`, or delete it").because(error)
             })?;
             ack_wait
@@ -93,47 +98,52 @@ fn policy(acks: Acks) -> AckPolicy {
 }
 
 /// What [`ensure`] would find and do.
-pub(super) async fn look(link: &Link, stream: &str, config: &Config, options: &SourceOptions) -> Result<Reader, ConnectorError> {
-    let (handle, there) = find(link, stream, config, options).await?;
+pub(super) async fn look(
+    connection: &BrokerConnection,
+    stream: &str,
+    config: &Config,
+    options: &SourceOptions,
+) -> Result<Reader, ConnectorError> {
+    let (handle, there) = find(connection, stream, config, options).await?;
     Ok(match there {
-        There::Missing => Reader::Made(Some(first_read(link, &handle, options).await?)),
-        There::Fit { better: None, .. } => Reader::Exists,
-        There::Fit { better: Some(_), .. } => Reader::Changed,
+        ConsumerState::Missing => Reader::Made(Some(first_read(connection, &handle, options).await?)),
+        ConsumerState::Fit { better: None, .. } => Reader::Exists,
+        ConsumerState::Fit { better: Some(_), .. } => Reader::Changed,
     })
 }
 
 /// Where a consumer begins that is made now.
-fn begin(link: &Link, start: Start) -> Result<DeliverPolicy, ConnectorError> {
+fn begin(connection: &BrokerConnection, start: Start) -> Result<DeliverPolicy, ConnectorError> {
     Ok(match start {
         Start::Earliest => DeliverPolicy::All,
         Start::Latest => DeliverPolicy::New,
         Start::At(ms) => {
             let start_time = async_nats::datetime::from_nanos(i128::from(ms) * 1_000_000);
-            let start_time = start_time.map_err(|_| link.fail(ErrorKind::Config, &format!("{ms} ms is no time to begin at")))?;
+            let start_time = start_time.map_err(|_| connection.fail(ErrorKind::Config, &format!("{ms} ms is no time to begin at")))?;
             DeliverPolicy::ByStartTime { start_time }
         }
     })
 }
 
 /// What a consumer that is made now would begin with. The server counts by subject, not by time.
-async fn first_read(link: &Link, stream: &Stream, options: &SourceOptions) -> Result<FirstRead, ConnectorError> {
+async fn first_read(connection: &BrokerConnection, stream: &Stream, options: &SourceOptions) -> Result<FirstRead, ConnectorError> {
     let topic = &options.topic;
     let wrong = |error: &dyn std::error::Error| {
-        link.fail(ErrorKind::Disconnected, &format!("cannot count what is at `{topic}`: {}", deepest(error)))
+        connection.fail(ErrorKind::Disconnected, &format!("cannot count what is at `{topic}`: {}", deepest(error)))
     };
     let mut subjects = match options.start {
         Start::Latest => return Ok(FirstRead::default()),
-        Start::Earliest | Start::At(_) => link.ask(stream.info_with_subjects(topic)).await?.map_err(|error| wrong(&error))?,
+        Start::Earliest | Start::At(_) => connection.ask(stream.info_with_subjects(topic)).await?.map_err(|error| wrong(&error))?,
     };
     let mut messages = 0;
-    while let Some((_, count)) = link.ask(subjects.try_next()).await?.map_err(|error| wrong(&error))? {
+    while let Some((_, count)) = connection.ask(subjects.try_next()).await?.map_err(|error| wrong(&error))? {
         messages += u64::try_from(count).unwrap_or(u64::MAX);
     }
     if messages == 0 {
         return Ok(FirstRead::default());
     }
     // It may be gone by now.
-    let oldest = link.ask(stream.get_first_raw_message_by_subject(topic, 1)).await?.ok();
+    let oldest = connection.ask(stream.get_first_raw_message_by_subject(topic, 1)).await?.ok();
     let oldest_ms = oldest.and_then(|message| i64::try_from(message.time.unix_timestamp_nanos() / 1_000_000).ok());
     let oldest_ms = match options.start {
         Start::At(ms) => oldest_ms.map(|oldest| oldest.max(ms)),
@@ -142,45 +152,50 @@ async fn first_read(link: &Link, stream: &Stream, options: &SourceOptions) -> Re
     Ok(FirstRead { messages, oldest_ms })
 }
 
-async fn find(link: &Link, stream: &str, config: &Config, options: &SourceOptions) -> Result<(Stream, There), ConnectorError> {
+async fn find(
+    connection: &BrokerConnection,
+    stream: &str,
+    config: &Config,
+    options: &SourceOptions,
+) -> Result<(Stream, ConsumerState), ConnectorError> {
     let name = as_name(&options.group);
     if name.is_empty() {
-        return Err(link.fail(ErrorKind::Config, "the group is empty"));
+        return Err(connection.fail(ErrorKind::Config, "the group is empty"));
     }
-    let handle = link.ask(link.context.get_stream(stream)).await?.map_err(|error| {
-        link.fail(ErrorKind::Disconnected, &format!("cannot look at the stream `{stream}`: {}", deepest(&error))).because(error)
+    let handle = connection.ask(connection.context.get_stream(stream)).await?.map_err(|error| {
+        connection.fail(ErrorKind::Disconnected, &format!("cannot look at the stream `{stream}`: {}", deepest(&error))).because(error)
     })?;
     let mut filter = options.topic.as_str();
-    let there = match link.ask(handle.consumer_info(&name)).await? {
+    let there = match connection.ask(handle.consumer_info(&name)).await? {
         Ok(info) => {
             let is_filtered = !(info.config.filter_subject.is_empty() && info.config.filter_subjects.is_empty());
             filter = if is_filtered { filter } else { ">" };
-            let fit = Fit { link, stream, options, subjects: &handle.cached_info().config.subjects };
+            let fit = Fit { connection, stream, options, subjects: &handle.cached_info().config.subjects };
             fit.check(&info.config)?;
-            There::Fit { ack_wait: info.config.ack_wait, better: fit.update(info.config)?.map(Box::new) }
+            ConsumerState::Fit { ack_wait: info.config.ack_wait, better: fit.update(info.config)?.map(Box::new) }
         }
         Err(error) if error.kind() == ConsumerInfoErrorKind::NotFound => {
             let is_queue = handle.cached_info().config.retention == RetentionPolicy::WorkQueue;
             if is_queue && options.start != Start::Earliest {
                 let failure =
-                    link.fail(ErrorKind::Config, &format!("`{stream}` is a work queue: a reader begins with all that waits in it"));
+                    connection.fail(ErrorKind::Config, &format!("`{stream}` is a work queue: a reader begins with all that waits in it"));
                 return Err(failure.hint("leave out `start`"));
             }
-            There::Missing
+            ConsumerState::Missing
         }
         Err(error) => {
-            let failure =
-                link.fail(ErrorKind::Disconnected, &format!("cannot look at the consumer `{name}` of `{stream}`: {}", deepest(&error)));
+            let failure = connection
+                .fail(ErrorKind::Disconnected, &format!("cannot look at the consumer `{name}` of `{stream}`: {}", deepest(&error)));
             return Err(failure.because(error));
         }
     };
-    apart::keep(config, link, &handle.cached_info().config, filter, &options.apart).await?;
+    apart::keep(config, connection, &handle.cached_info().config, filter, &options.apart).await?;
     Ok((handle, there))
 }
 
 /// Whether a consumer that exists is fit.
 struct Fit<'a> {
-    link: &'a Link,
+    connection: &'a BrokerConnection,
     stream: &'a str,
     options: &'a SourceOptions,
     subjects: &'a [String],
@@ -213,7 +228,7 @@ impl Fit<'_> {
             return Ok(());
         };
         let failure = self
-            .link
+            .connection
             .fail(ErrorKind::Config, &format!("the consumer `{}` of `{}` cannot be used: {wrong}", self.options.group, self.stream));
         Err(failure.hint("delete the consumer, or name another `group`"))
     }
@@ -221,7 +236,7 @@ impl Fit<'_> {
     /// The same consumer with what can be changed put right; `None` where it is right.
     fn update(&self, config: consumer::Config) -> Result<Option<pull::Config>, ConnectorError> {
         let wrong =
-            |error: async_nats::Error| self.link.fail(ErrorKind::Config, &format!("the consumer `{}`: {error}", self.options.group));
+            |error: async_nats::Error| self.connection.fail(ErrorKind::Config, &format!("the consumer `{}`: {error}", self.options.group));
         let mut config = pull::Config::try_from_consumer_config(config).map_err(wrong)?;
         let needed = i64::try_from(self.options.max_unsettled).unwrap_or(i64::MAX);
         let bounded = self.options.acks == Acks::Explicit && config.max_ack_pending >= 0 && config.max_ack_pending < needed;

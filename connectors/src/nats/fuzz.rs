@@ -1,10 +1,11 @@
 //! Doors for `crate::fuzz`.
 
-use super::{block, headers};
+use super::headers;
+use super::quirks::header_block;
 use crate::{Headers, Message};
 
 pub(crate) fn headers(bytes: &[u8]) -> (Headers, bool) {
-    (block::parse(bytes), block::is_plain(bytes))
+    (header_block::parse(bytes), header_block::is_plain(bytes))
 }
 
 pub(crate) fn publishable(message: Message) -> Result<(), String> {

@@ -4,31 +4,30 @@
 //! theirs; here headers come sorted by name), and white space around a value.
 //!
 //! The library ends a connection on which a message comes that it cannot read, such as one whose headers are not UTF-8. So a source reads on a
-//! connection of its own (`line`), and when that ends alone, fetches what it could not read in another way (`unreadable`).
+//! connection of its own (`quirks::delivery_connection`), and when that ends alone, fetches what it could not read in another way (`quirks::unreadable_message`).
 
+mod ack;
 mod answer;
 mod apart;
-mod block;
+mod buffer;
 mod config;
+mod connection;
 mod connector;
 mod consumer;
 mod delivery;
+mod fetch_budget;
 #[cfg(feature = "fuzz")]
 pub(crate) mod fuzz;
 mod headers;
-mod line;
-mod link;
 mod login;
-mod pump;
+mod quirks;
+mod reader;
 mod replies;
-mod room;
 mod server;
-mod shelf;
 mod sink;
 mod source;
 mod stream;
 mod subject;
-mod unreadable;
 mod window;
 
 pub use self::config::Config;

@@ -11,9 +11,9 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use super::answer::{Answer, denied_subject, read};
-use super::link::{Link, denied};
+use super::connection::{BrokerConnection, denied};
 use super::stream;
-use super::window::{Given, Open, Window};
+use super::window::{Given, Open, PublishWindow};
 use crate::{ConnectorError, Outcome, Token};
 
 /// How long the answer to "which stream has this subject" is believed.
@@ -23,8 +23,8 @@ const CHUNK: usize = 512;
 
 /// The task that reads answers.
 pub(super) struct Replies {
-    link: Arc<Link>,
-    window: Arc<Window>,
+    connection: Arc<BrokerConnection>,
+    window: Arc<PublishWindow>,
     answers: ReadyChunks<Subscriber>,
     patience: Duration,
     /// Publications whose subject is being looked up.
@@ -36,32 +36,32 @@ pub(super) struct Replies {
 
 impl Replies {
     pub(super) fn start(
-        link: Arc<Link>,
-        window: Arc<Window>,
+        connection: Arc<BrokerConnection>,
+        window: Arc<PublishWindow>,
         answers: Subscriber,
         complaints: mpsc::UnboundedReceiver<String>,
         patience: Duration,
     ) {
         let answers = answers.ready_chunks(CHUNK);
         let looks = FuturesUnordered::new();
-        let mut replies = Replies { link, window, answers, patience, asking: HashMap::new(), looks, known: HashMap::new() };
+        let mut replies = Replies { connection, window, answers, patience, asking: HashMap::new(), looks, known: HashMap::new() };
         tokio::spawn(async move {
             replies.run(complaints).await;
             replies.end();
         });
     }
 
-    /// Until the link is lost, or the sink closed and every answer came.
+    /// Until the connection is lost, or the sink closed and every answer came.
     async fn run(&mut self, mut complaints: mpsc::UnboundedReceiver<String>) {
         let mut tick = interval((self.patience / 20).clamp(Duration::from_millis(5), Duration::from_millis(250)));
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         while !(self.window.is_done() && self.asking.is_empty()) {
             tokio::select! {
                 biased;
-                () = self.link.lost() => return,
+                () = self.connection.lost() => return,
                 chunk = self.answers.next() => match chunk {
                     Some(chunk) => self.answered(&chunk),
-                    None => return self.link.lose("the client has ended"),
+                    None => return self.connection.lose("the client has ended"),
                 },
                 Some((subject, found)) = self.looks.next() => self.looked(subject, found),
                 Some(complaint) = complaints.recv() => self.complained(&complaint),
@@ -69,7 +69,7 @@ impl Replies {
                 _ = tick.tick() => {
                     self.window.expire();
                     self.known.retain(|_, (_, when)| when.elapsed() < BELIEVED);
-                    if self.link.is_lost() {
+                    if self.connection.is_lost() {
                         return;
                     }
                 }
@@ -100,10 +100,10 @@ impl Replies {
         let asking = self.asking.entry(subject.clone()).or_default();
         asking.push(token);
         if asking.len() == 1 {
-            let link = Arc::clone(&self.link);
+            let connection = Arc::clone(&self.connection);
             self.looks.push(
                 async move {
-                    let found = stream::find(&link, &subject).await.map(|stream| stream.is_some());
+                    let found = stream::find(&connection, &subject).await.map(|stream| stream.is_some());
                     (subject, found)
                 }
                 .boxed(),
@@ -129,7 +129,7 @@ impl Replies {
             self.window.deny(subject, &format!("publishing to `{subject}` is not permitted"));
         } else if denied(complaint).is_some() {
             // Without its answers the sink is of no use.
-            self.link.lose(complaint);
+            self.connection.lose(complaint);
         }
     }
 
@@ -138,7 +138,7 @@ impl Replies {
         while let Some(Some(chunk)) = self.answers.next().now_or_never() {
             self.answered(&chunk);
         }
-        let why = self.link.error().message;
+        let why = self.connection.error().message;
         let asked: Given = self.asking.drain().flat_map(|(_, tokens)| tokens).map(|token| (token, Outcome::Refused(why.clone()))).collect();
         self.window.give(asked);
         self.window.end(&why);

@@ -10,26 +10,27 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::config::Config;
-use super::link::Link;
+use super::connection::BrokerConnection;
 use super::replies::Replies;
-use super::window::Window;
+use super::window::PublishWindow;
 use super::{headers, stream, subject};
 use crate::{ConnectorError, Destination, Outcome, Outcomes, Publication, Sink};
 
 pub(crate) async fn open(config: &Config, publish_timeout: Duration) -> Result<(NatsSink, Outcomes), ConnectorError> {
-    let (link, complaints) = Link::connect(config).await?;
-    let link = Arc::new(link);
-    let inbox = link.client.new_inbox();
-    let answers = link.ask(link.client.subscribe(format!("{inbox}.*"))).await?.map_err(|error| link.error().because(error))?;
+    let (connection, complaints) = BrokerConnection::connect(config).await?;
+    let connection = Arc::new(connection);
+    let inbox = connection.client.new_inbox();
+    let answers =
+        connection.ask(connection.client.subscribe(format!("{inbox}.*"))).await?.map_err(|error| connection.error().because(error))?;
     let (out, outcomes) = mpsc::unbounded_channel();
-    let window = Arc::new(Window::new(out));
-    Replies::start(Arc::clone(&link), Arc::clone(&window), answers, complaints, publish_timeout);
-    Ok((NatsSink { link, window, inbox, patience: publish_timeout }, outcomes))
+    let window = Arc::new(PublishWindow::new(out));
+    Replies::start(Arc::clone(&connection), Arc::clone(&window), answers, complaints, publish_timeout);
+    Ok((NatsSink { connection, window, inbox, patience: publish_timeout }, outcomes))
 }
 
 pub(crate) struct NatsSink {
-    link: Arc<Link>,
-    window: Arc<Window>,
+    connection: Arc<BrokerConnection>,
+    window: Arc<PublishWindow>,
     /// Reply subjects are `<inbox>.<number>`.
     inbox: String,
     patience: Duration,
@@ -47,7 +48,7 @@ impl NatsSink {
         }
         let headers = headers::to_nats(message.headers, &dedupe_id)?;
         let size = message.body.len() + headers.as_ref().map_or(0, headers::wire_size);
-        let most = self.link.client.max_payload();
+        let most = self.connection.client.max_payload();
         if size > most {
             return Err(format!("{size} bytes with headers, the server takes {most}"));
         }
@@ -72,12 +73,12 @@ impl Sink for NatsSink {
             return;
         };
         for (number, (_, mut message, _)) in (first..).zip(ready) {
-            // What the window does not know any more has its outcome: the link went meanwhile, or it took too long.
+            // What the window does not know any more has its outcome: the connection went meanwhile, or it took too long.
             if !self.window.written(number) {
                 continue;
             }
             message.reply = Some(Subject::from(format!("{}.{number}", self.inbox)));
-            if self.link.send(message).await.is_err() {
+            if self.connection.send(message).await.is_err() {
                 self.window.not_written(number);
                 return;
             }
@@ -88,13 +89,13 @@ impl Sink for NatsSink {
         if subject::malformed(&to.address).is_some() {
             return Ok(false);
         }
-        Ok(stream::find(&self.link, &to.address).await?.is_some())
+        Ok(stream::find(&self.connection, &to.address).await?.is_some())
     }
 
     async fn close(self: Box<Self>) -> Result<(), ConnectorError> {
-        let flushed = self.link.ask(self.link.client.flush()).await;
+        let flushed = self.connection.ask(self.connection.client.flush()).await;
         self.window.close();
-        flushed?.map_err(|error| self.link.error().because(error))
+        flushed?.map_err(|error| self.connection.error().because(error))
     }
 }
 

@@ -4,18 +4,19 @@ use async_nats::jetstream::context::{CreateStreamErrorKind, GetStreamByNameError
 use async_nats::jetstream::stream::{Config as StreamConfig, DiscardPolicy, RetentionPolicy, StorageType};
 
 use super::config::Config;
-use super::link::{Link, permitted};
+use super::connection::{BrokerConnection, permitted};
 use super::subject::{as_name, malformed};
 use crate::{ConnectorError, Declared, Destination, ErrorKind, Role};
 
 /// The stream that takes this subject (or, for a pattern, any part of it).
-pub(super) async fn find(link: &Link, subject: &str) -> Result<Option<String>, ConnectorError> {
-    let asked = link.ask_api(link.context.stream_by_subject(subject)).await?;
+pub(super) async fn find(connection: &BrokerConnection, subject: &str) -> Result<Option<String>, ConnectorError> {
+    let asked = connection.ask_api(connection.context.stream_by_subject(subject)).await?;
     asked.map(Some).or_else(|error| match error.kind() {
         GetStreamByNameErrorKind::NotFound => Ok(None),
-        GetStreamByNameErrorKind::InvalidSubject => Err(link.fail(ErrorKind::Config, &format!("`{subject}` is no subject"))),
+        GetStreamByNameErrorKind::InvalidSubject => Err(connection.fail(ErrorKind::Config, &format!("`{subject}` is no subject"))),
         GetStreamByNameErrorKind::Request | GetStreamByNameErrorKind::JetStream(_) => {
-            let failure = link.fail(ErrorKind::Disconnected, &format!("cannot ask which stream has `{subject}`: {}", deepest(&error)));
+            let failure =
+                connection.fail(ErrorKind::Disconnected, &format!("cannot ask which stream has `{subject}`: {}", deepest(&error)));
             Err(failure.hint("is JetStream enabled on the server, for this account?").because(error))
         }
     })
@@ -27,12 +28,12 @@ pub(crate) async fn declare(config: &Config, to: &Destination, role: Role) -> Re
     if let Some(why) = malformed(subject) {
         return Err(ConnectorError::new(ErrorKind::Config, why));
     }
-    let (link, mut complaints) = Link::connect(config).await?;
-    permitted(&mut complaints, make(&link, subject, role)).await
+    let (connection, mut complaints) = BrokerConnection::connect(config).await?;
+    permitted(&mut complaints, make(&connection, subject, role)).await
 }
 
-async fn make(link: &Link, subject: &str, role: Role) -> Result<Declared, ConnectorError> {
-    if find(link, subject).await?.is_some() {
+async fn make(connection: &BrokerConnection, subject: &str, role: Role) -> Result<Declared, ConnectorError> {
+    if find(connection, subject).await?.is_some() {
         return Ok(Declared::Existed);
     }
     // Requests are a queue: read once, and when it is full producers are told. Letters stay until their owner takes them away.
@@ -49,7 +50,7 @@ async fn make(link: &Link, subject: &str, role: Role) -> Result<Declared, Connec
         storage: StorageType::File,
         ..StreamConfig::default()
     };
-    match link.ask(link.context.create_stream(stream)).await? {
+    match connection.ask(connection.context.create_stream(stream)).await? {
         Ok(_) => Ok(Declared::Created),
         Err(error) => {
             let kind = match error.kind() {
@@ -58,7 +59,7 @@ async fn make(link: &Link, subject: &str, role: Role) -> Result<Declared, Connec
                 }
                 _ => ErrorKind::Denied,
             };
-            let failure = link.fail(kind, &format!("cannot make the stream `{name}` for `{subject}`: {}", deepest(&error)));
+            let failure = connection.fail(kind, &format!("cannot make the stream `{name}` for `{subject}`: {}", deepest(&error)));
             Err(failure.hint("make a stream for this subject by hand").because(error))
         }
     }

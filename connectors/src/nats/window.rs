@@ -12,7 +12,7 @@ use crate::{Outcome, Token};
 pub(super) type Given = Vec<(Token, Outcome)>;
 
 /// The publications of one sink that have no outcome yet, by number. Numbers rise with time, so the first is the oldest.
-pub(super) struct Window {
+pub(super) struct PublishWindow {
     state: Mutex<State>,
     closed: Notify,
 }
@@ -33,13 +33,13 @@ pub(super) struct Open {
     written: bool,
 }
 
-impl Window {
+impl PublishWindow {
     pub(super) fn new(out: mpsc::UnboundedSender<Given>) -> Self {
-        Window { state: Mutex::new(State { out: Some(out), open: BTreeMap::new(), next: 0, closing: false }), closed: Notify::new() }
+        PublishWindow { state: Mutex::new(State { out: Some(out), open: BTreeMap::new(), next: 0, closing: false }), closed: Notify::new() }
     }
 
     /// Takes in publications that are about to be written, and gives the outcomes of those that never will be. The number of the first, the others
-    /// follow; `None` when the link is gone.
+    /// follow; `None` when the connection is gone.
     pub(super) fn open(&self, publications: impl Iterator<Item = (Token, Subject, Instant)>, outcomes: Given) -> Option<u64> {
         let mut state = self.state.lock();
         state.out.as_ref()?;
@@ -121,7 +121,7 @@ impl Window {
         state.give(outcomes);
     }
 
-    /// The link is gone: what was written is unknown, what was not is refused. Then outcomes end.
+    /// The connection is gone: what was written is unknown, what was not is refused. Then outcomes end.
     pub(super) fn end(&self, why: &str) {
         let mut state = self.state.lock();
         let outcomes = std::mem::take(&mut state.open).into_values().map(|open| open.without_answer(why)).collect();

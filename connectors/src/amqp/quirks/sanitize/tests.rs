@@ -57,7 +57,7 @@ fn header(entries: &[u8]) -> Vec<u8> {
 /// The value of the only header, as the library reads it, and whether something was changed.
 fn read(entries: &[u8]) -> (AMQPValue, bool) {
     let mut payload = header(entries);
-    let changed = scrub(HEADER, &mut payload);
+    let changed = sanitize(HEADER, &mut payload);
     let (rest, table) = parse_field_table(&payload[14..]).unwrap();
     assert!(rest.is_empty());
     let (_, value) = table.inner().iter().next().unwrap();
@@ -89,7 +89,7 @@ fn a_wide_table_is_left_as_it_is() {
     let entries: Vec<_> = (0..3000).flat_map(|_| [short("ä".as_bytes()), nested(2)].concat()).collect();
     let mut payload = header(&entries);
     let before = payload.clone();
-    assert!(!scrub(HEADER, &mut payload));
+    assert!(!sanitize(HEADER, &mut payload));
     assert_eq!(payload, before);
 }
 
@@ -104,7 +104,7 @@ fn names_become_text() {
         (b"\xed\xa0\x80", "???"),
     ] {
         let mut payload = header(&[short(name), long(b'A', &long(b'F', &[short(name), b"V".to_vec()].concat()))].concat());
-        assert!(scrub(HEADER, &mut payload));
+        assert!(sanitize(HEADER, &mut payload));
         let (_, table) = parse_field_table(&payload[14..]).unwrap();
         let AMQPValue::FieldArray(list) = &table.inner()[as_text] else { panic!("{table:?}") };
         let AMQPValue::FieldTable(inner) = &list.as_slice()[0] else { panic!("{list:?}") };
@@ -129,9 +129,9 @@ fn all_properties(text: &[u8]) -> Vec<u8> {
 #[test]
 fn every_property_becomes_text_and_nothing_else_changes() {
     let (mut payload, mut right) = (all_properties(b"a\xff"), all_properties(b"a?"));
-    assert!(scrub(HEADER, &mut payload));
+    assert!(sanitize(HEADER, &mut payload));
     assert_eq!(payload, right);
-    assert!(!scrub(HEADER, &mut right));
+    assert!(!sanitize(HEADER, &mut right));
     let (rest, properties) = parse_properties(&payload[12..]).unwrap();
     assert!(rest.is_empty() && properties.cluster_id().as_ref().unwrap().as_str() == "a?", "{properties:?}");
 }
@@ -152,11 +152,11 @@ fn methods_become_text() {
         (10, 60, b"", 1, b""),
     ] {
         let mut payload = method(class, number, head, texts, b"\xffk", tail);
-        assert!(scrub(METHOD, &mut payload));
+        assert!(sanitize(METHOD, &mut payload));
         assert_eq!(payload, method(class, number, head, texts, b"?k", tail));
     }
     let mut ack = method(60, 80, &tag, 0, b"", b"");
-    assert!(!scrub(METHOD, &mut ack));
+    assert!(!sanitize(METHOD, &mut ack));
 }
 
 fn shapes() -> impl Strategy<Value = Shape> {
@@ -183,15 +183,15 @@ proptest! {
     fn the_parser_takes_whatever_is_well_formed(shape in shapes(), more in 0_usize..60) {
         let value = (0..more).fold(shape, |inner, _| Shape::List(vec![inner]));
         let mut payload = header(&[short(b"h"), value.write()].concat());
-        scrub(HEADER, &mut payload);
+        sanitize(HEADER, &mut payload);
         let (rest, table) = parse_field_table(&payload[14..]).unwrap();
         prop_assert!(rest.is_empty() && table.inner().len() == 1);
-        prop_assert!(!scrub(HEADER, &mut payload));
+        prop_assert!(!sanitize(HEADER, &mut payload));
     }
 
     #[test]
     fn nothing_panics(kind in 0_u8..4, mut payload in proptest::collection::vec(any::<u8>(), 0..300)) {
-        scrub(kind, &mut payload);
+        sanitize(kind, &mut payload);
     }
 }
 
@@ -205,7 +205,7 @@ proptest! {
         let at = at.index(payload.len());
         payload[at] = byte;
         payload.truncate(length.index(payload.len() + 1));
-        scrub(HEADER, &mut payload);
+        sanitize(HEADER, &mut payload);
         if let Some(properties) = payload.get(12..) {
             // As it came, this would overflow the stack of a thread.
             let _ = parse_properties(properties);

@@ -10,7 +10,7 @@ const REPEAT: Duration = Duration::from_secs(30);
 
 /// One partition, from its assignment to its end.
 #[derive(Debug, Default)]
-pub(super) struct Track {
+pub(super) struct PartitionOffsets {
     /// Tells this assignment from every other.
     pub(super) generation: u64,
     /// Read and not acked.
@@ -42,9 +42,9 @@ struct Handed {
     again: bool,
 }
 
-impl Track {
+impl PartitionOffsets {
     pub(super) fn new(generation: u64) -> Self {
-        Track { generation, ..Track::default() }
+        PartitionOffsets { generation, ..PartitionOffsets::default() }
     }
 
     /// Takes in what was read; false for what is not to be delivered, because it is settled or held.
@@ -149,178 +149,178 @@ impl Track {
 mod tests {
     use super::*;
 
-    fn track(offsets: impl IntoIterator<Item = i64>) -> Track {
-        let mut track = Track::new(1);
-        for offset in offsets {
-            assert!(track.read(offset));
+    fn offsets(list: impl IntoIterator<Item = i64>) -> PartitionOffsets {
+        let mut offsets = PartitionOffsets::new(1);
+        for offset in list {
+            assert!(offsets.read(offset));
         }
-        track
+        offsets
     }
 
-    fn back(track: &mut Track) {
-        let to = track.back_to().unwrap();
-        track.went_back(to, true);
+    fn back(offsets: &mut PartitionOffsets) {
+        let to = offsets.back_to().unwrap();
+        offsets.went_back(to, true);
     }
 
     #[test]
     fn what_is_given_back_while_it_reads_again_is_not_taken_for_gone() {
-        let mut track = track(0..20);
+        let mut offsets = offsets(0..20);
         for offset in (0..20).filter(|offset| ![2, 8].contains(offset)) {
-            track.ack(offset);
+            offsets.ack(offset);
         }
-        track.nack(8);
-        back(&mut track);
-        track.nack(2);
-        assert!(track.read(8));
-        assert_eq!((track.back_to(), track.to_commit(false)), (Some(2), Some(2)));
+        offsets.nack(8);
+        back(&mut offsets);
+        offsets.nack(2);
+        assert!(offsets.read(8));
+        assert_eq!((offsets.back_to(), offsets.to_commit(false)), (Some(2), Some(2)));
         // The same before the source said that it went back.
-        let mut track = self::track(0..20);
-        track.nack(8);
-        let to = track.back_to().unwrap();
-        track.nack(2);
-        track.went_back(to, true);
-        assert_eq!(track.back_to(), Some(2));
+        let mut offsets = self::offsets(0..20);
+        offsets.nack(8);
+        let to = offsets.back_to().unwrap();
+        offsets.nack(2);
+        offsets.went_back(to, true);
+        assert_eq!(offsets.back_to(), Some(2));
     }
 
     #[test]
     fn what_is_given_back_after_the_source_passed_it_comes_again() {
-        let mut track = track(0..10);
-        (0..10).filter(|offset| ![2, 4].contains(offset)).for_each(|offset| assert!(track.ack(offset)));
-        track.nack(2);
-        back(&mut track);
-        let again: Vec<i64> = (2..7).filter(|offset| track.read(*offset)).collect();
+        let mut offsets = offsets(0..10);
+        (0..10).filter(|offset| ![2, 4].contains(offset)).for_each(|offset| assert!(offsets.ack(offset)));
+        offsets.nack(2);
+        back(&mut offsets);
+        let again: Vec<i64> = (2..7).filter(|offset| offsets.read(*offset)).collect();
         assert_eq!(again, [2]);
-        track.nack(4);
-        track.ack(2);
-        assert!(!track.read(7) && !track.read(8) && !track.read(9));
-        assert_eq!((track.back_to(), track.to_commit(false)), (Some(4), Some(4)));
-        back(&mut track);
-        assert!(track.read(4) && track.ack(4));
-        assert_eq!(track.to_commit(false), Some(10));
+        offsets.nack(4);
+        offsets.ack(2);
+        assert!(!offsets.read(7) && !offsets.read(8) && !offsets.read(9));
+        assert_eq!((offsets.back_to(), offsets.to_commit(false)), (Some(4), Some(4)));
+        back(&mut offsets);
+        assert!(offsets.read(4) && offsets.ack(4));
+        assert_eq!(offsets.to_commit(false), Some(10));
     }
 
     #[test]
     fn what_was_given_back_and_is_gone_up_to_the_end_is_settled() {
         // By the next message after what was read before, or by the end of the log.
         for comes in [Some(12), None] {
-            let mut track = track(0..10);
-            (0..8).for_each(|offset| assert!(track.ack(offset)));
-            track.nack(8);
-            back(&mut track);
-            track.nack(9);
+            let mut offsets = offsets(0..10);
+            (0..8).for_each(|offset| assert!(offsets.ack(offset)));
+            offsets.nack(8);
+            back(&mut offsets);
+            offsets.nack(9);
             match comes {
-                Some(offset) => assert!(track.read(offset) && track.ack(offset)),
-                None => assert!(track.at_end() && !track.at_end()),
+                Some(offset) => assert!(offsets.read(offset) && offsets.ack(offset)),
+                None => assert!(offsets.at_end() && !offsets.at_end()),
             }
-            assert_eq!((track.back_to(), track.to_commit(false)), (None, Some(comes.map_or(10, |offset| offset + 1))));
+            assert_eq!((offsets.back_to(), offsets.to_commit(false)), (None, Some(comes.map_or(10, |offset| offset + 1))));
         }
         // Where the source did not go back there is nothing to conclude.
-        let mut track = track(0..10);
-        track.nack(8);
-        assert!(!track.at_end());
-        assert_eq!(track.to_commit(false), Some(0));
+        let mut offsets = offsets(0..10);
+        offsets.nack(8);
+        assert!(!offsets.at_end());
+        assert_eq!(offsets.to_commit(false), Some(0));
     }
 
     #[test]
     fn what_does_not_come_is_not_gone_where_the_source_may_not_have_gone_back() {
-        let mut track = track(0..10);
-        (0..8).for_each(|offset| assert!(track.ack(offset)));
-        track.nack(8);
-        let to = track.back_to().unwrap();
-        track.went_back(to, false);
-        assert!(track.read(10) && !track.at_end());
-        assert_eq!((track.back_to(), track.to_commit(false)), (Some(8), Some(8)));
+        let mut offsets = offsets(0..10);
+        (0..8).for_each(|offset| assert!(offsets.ack(offset)));
+        offsets.nack(8);
+        let to = offsets.back_to().unwrap();
+        offsets.went_back(to, false);
+        assert!(offsets.read(10) && !offsets.at_end());
+        assert_eq!((offsets.back_to(), offsets.to_commit(false)), (Some(8), Some(8)));
         // It went back later after all.
-        track.went_back(8, false);
-        let again: Vec<i64> = (8..12).filter(|offset| track.read(*offset)).collect();
+        offsets.went_back(8, false);
+        let again: Vec<i64> = (8..12).filter(|offset| offsets.read(*offset)).collect();
         assert_eq!(again, [8, 11]);
     }
 
     #[test]
     fn a_log_that_begins_anew_while_it_is_read_again_is_read() {
-        let mut track = track(100..110);
-        track.nack(105);
-        back(&mut track);
-        assert!(track.read(7) && track.read(8));
-        assert_eq!(track.to_commit(false), Some(7));
+        let mut offsets = offsets(100..110);
+        offsets.nack(105);
+        back(&mut offsets);
+        assert!(offsets.read(7) && offsets.read(8));
+        assert_eq!(offsets.to_commit(false), Some(7));
     }
 
     #[test]
     fn only_the_settled_prefix_is_committed() {
-        let mut track = track([3, 4, 7, 8]);
-        assert_eq!(track.to_commit(false), Some(3));
-        track.ack(4);
-        track.ack(8);
-        assert_eq!(track.to_commit(false), Some(3));
-        track.ack(3);
-        assert_eq!(track.to_commit(false), Some(7));
-        track.committed(7, true);
-        assert_eq!(track.to_commit(false), None);
-        assert!(track.ack(7) && !track.ack(7));
-        assert_eq!((track.to_commit(false), track.held()), (Some(9), 0));
-        track.not_committed();
-        assert_eq!(track.to_commit(false), Some(9));
+        let mut offsets = offsets([3, 4, 7, 8]);
+        assert_eq!(offsets.to_commit(false), Some(3));
+        offsets.ack(4);
+        offsets.ack(8);
+        assert_eq!(offsets.to_commit(false), Some(3));
+        offsets.ack(3);
+        assert_eq!(offsets.to_commit(false), Some(7));
+        offsets.committed(7, true);
+        assert_eq!(offsets.to_commit(false), None);
+        assert!(offsets.ack(7) && !offsets.ack(7));
+        assert_eq!((offsets.to_commit(false), offsets.held()), (Some(9), 0));
+        offsets.not_committed();
+        assert_eq!(offsets.to_commit(false), Some(9));
     }
 
     #[tokio::test(start_paused = true)]
     async fn what_nobody_waited_for_is_committed_once_more() {
-        let mut track = track(0..3);
-        assert!(track.ack(0) && track.ack(1));
-        track.committed(2, false);
-        assert_eq!((track.to_commit(false), track.to_commit(true)), (None, Some(2)), "who waits is sure");
+        let mut offsets = offsets(0..3);
+        assert!(offsets.ack(0) && offsets.ack(1));
+        offsets.committed(2, false);
+        assert_eq!((offsets.to_commit(false), offsets.to_commit(true)), (None, Some(2)), "who waits is sure");
         tokio::time::advance(REPEAT - Duration::from_millis(1)).await;
-        assert_eq!(track.to_commit(false), None);
+        assert_eq!(offsets.to_commit(false), None);
         tokio::time::advance(Duration::from_millis(1)).await;
-        assert_eq!(track.to_commit(false), Some(2), "never more than is settled");
-        track.committed(2, false);
+        assert_eq!(offsets.to_commit(false), Some(2), "never more than is settled");
+        offsets.committed(2, false);
         tokio::time::advance(REPEAT * 10).await;
-        assert_eq!((track.to_commit(false), track.to_commit(true)), (None, Some(2)), "once");
-        track.committed(2, true);
-        assert_eq!((track.to_commit(false), track.to_commit(true)), (None, None));
+        assert_eq!((offsets.to_commit(false), offsets.to_commit(true)), (None, Some(2)), "once");
+        offsets.committed(2, true);
+        assert_eq!((offsets.to_commit(false), offsets.to_commit(true)), (None, None));
         // What is settled later has a repetition of its own.
-        track.ack(2);
-        track.committed(3, false);
+        offsets.ack(2);
+        offsets.committed(3, false);
         tokio::time::advance(REPEAT).await;
-        assert_eq!(track.to_commit(false), Some(3));
+        assert_eq!(offsets.to_commit(false), Some(3));
     }
 
     #[test]
     fn what_was_given_back_comes_again_and_nothing_else() {
-        let mut track = track(0..6);
-        track.ack(1);
-        assert!(track.nack(2) && track.nack(4) && !track.nack(4) && !track.nack(1));
-        assert!(!track.ack(4));
-        assert_eq!((track.back_to(), track.held()), (Some(2), 3));
+        let mut offsets = offsets(0..6);
+        offsets.ack(1);
+        assert!(offsets.nack(2) && offsets.nack(4) && !offsets.nack(4) && !offsets.nack(1));
+        assert!(!offsets.ack(4));
+        assert_eq!((offsets.back_to(), offsets.held()), (Some(2), 3));
         // One more was under way.
-        assert!(track.read(6));
-        back(&mut track);
-        assert_eq!(track.back_to(), None);
-        let again: Vec<i64> = (2..8).filter(|offset| track.read(*offset)).collect();
+        assert!(offsets.read(6));
+        back(&mut offsets);
+        assert_eq!(offsets.back_to(), None);
+        let again: Vec<i64> = (2..8).filter(|offset| offsets.read(*offset)).collect();
         assert_eq!(again, [2, 4, 7]);
-        assert_eq!((track.back_to(), track.held(), track.to_commit(false)), (None, 7, Some(0)));
+        assert_eq!((offsets.back_to(), offsets.held(), offsets.to_commit(false)), (None, 7, Some(0)));
     }
 
     #[test]
     fn what_was_given_back_and_is_gone_is_settled() {
-        let mut track = track(0..5);
+        let mut offsets = offsets(0..5);
         for offset in [0, 1, 3, 4] {
-            track.ack(offset);
+            offsets.ack(offset);
         }
-        track.nack(2);
-        back(&mut track);
-        assert!(!track.read(3));
-        assert_eq!((track.to_commit(false), track.back_to()), (Some(5), None));
+        offsets.nack(2);
+        back(&mut offsets);
+        assert!(!offsets.read(3));
+        assert_eq!((offsets.to_commit(false), offsets.back_to()), (Some(5), None));
     }
 
     #[test]
     fn a_log_that_begins_anew_is_read() {
-        let mut track = track(100..103);
+        let mut offsets = offsets(100..103);
         for offset in 100..103 {
-            track.ack(offset);
+            offsets.ack(offset);
         }
-        assert!(track.read(7));
-        assert_eq!(track.to_commit(false), Some(7));
-        track.ack(7);
-        assert_eq!(track.to_commit(false), Some(8));
+        assert!(offsets.read(7));
+        assert_eq!(offsets.to_commit(false), Some(7));
+        offsets.ack(7);
+        assert_eq!(offsets.to_commit(false), Some(8));
     }
 }

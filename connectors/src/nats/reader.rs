@@ -1,4 +1,4 @@
-//! The pump of a source: asks the server for messages while there is room, holds what is unsettled, gives it back at the end.
+//! The reader of a source: asks the server for messages while there is room, holds what is unsettled, gives it back at the end.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,20 +9,17 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval, sleep_until};
 use tracing::{debug, warn};
 
+use super::ack::{IN_PROGRESS, NAK, reply_with};
+use super::buffer::DeliveryBuffer;
 use super::config::Config;
+use super::connection::{BrokerConnection, denied};
 use super::consumer::Consumer;
 use super::delivery::{delivery, sequence};
-use super::line::Line;
-use super::link::{Link, denied};
-use super::room::Request;
-use super::shelf::Shelf;
-use super::source::{IN_PROGRESS, NAK, answer};
-use super::unreadable::Search;
+use super::fetch_budget::{EXPIRES, Request};
+use super::quirks::delivery_connection::DeliveryConnection;
+use super::quirks::unreadable_message::UnreadableSearch;
 use crate::{ConnectorError, ErrorKind};
 
-/// How long one request for messages stands at the server. Short, because closing waits for its end: a request cannot be taken back, and what the
-/// server sends to a reader that is gone is stuck until `ack_wait` is over.
-pub(super) const EXPIRES: Duration = Duration::from_secs(1);
 /// By then a request has ended, and an election is over (the followers of a leader that is gone wait up to nine seconds for it); else JetStream is not
 /// there any more.
 const SILENCE: Duration = Duration::from_secs(12);
@@ -35,7 +32,7 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 /// Signs of life are not given more often than this, whatever the consumer's `ack_wait`.
 const HOLD: Duration = Duration::from_millis(50);
 /// After this many lines in a row that ended alone, brought nothing, and for no reason that was found, the source ends.
-const LINES: u32 = 5;
+const MOST_LOST: u32 = 5;
 /// How long little is asked for at once after a line ended on a message.
 const CAREFUL: Duration = Duration::from_secs(60);
 
@@ -45,16 +42,16 @@ const TOO_LARGE: &str = "Exceeds MaxBytes";
 /// What it says where a request brought all that it asked for.
 const COMPLETED: &str = "Batch Completed";
 
-/// The task between the server and the shelf.
-pub(super) struct Pump {
+/// The task between the server and the buffer.
+pub(super) struct ReaderTask {
     config: Config,
     /// Where words on messages go. It outlives a line.
-    link: Arc<Link>,
-    shelf: Arc<Shelf>,
+    connection: Arc<BrokerConnection>,
+    buffer: Arc<DeliveryBuffer>,
     consumer: Consumer,
     complaints: mpsc::UnboundedReceiver<String>,
-    line: Line,
-    search: Search,
+    incoming: DeliveryConnection,
+    search: UnreadableSearch,
     /// Lines in a row that ended for no reason that was found.
     ended: u32,
     careful_until: Option<Instant>,
@@ -69,31 +66,45 @@ pub(super) struct Pump {
     trouble: Option<(String, Instant)>,
 }
 
-impl Pump {
-    /// Starts the pump on a line; the receiver answers once it has ended and given everything back.
+impl ReaderTask {
+    /// Starts the reader on a line; the receiver answers once it has ended and given everything back.
     pub(super) async fn start(
         config: Config,
-        link: Arc<Link>,
-        shelf: Arc<Shelf>,
+        connection: Arc<BrokerConnection>,
+        buffer: Arc<DeliveryBuffer>,
         consumer: Consumer,
         complaints: mpsc::UnboundedReceiver<String>,
     ) -> Result<oneshot::Receiver<Result<(), ConnectorError>>, ConnectorError> {
-        let line = Line::open(&config).await?;
-        let search = Search::new(Arc::clone(&link), &consumer);
+        let incoming = DeliveryConnection::open(&config).await?;
+        let search = UnreadableSearch::new(Arc::clone(&connection), &consumer);
         let next = Subject::from(format!("$JS.API.CONSUMER.MSG.NEXT.{}.{}", consumer.stream, consumer.name));
         let mut hold = interval((consumer.ack_wait / 3).max(HOLD));
         hold.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let (ended, careful_until, heard, idle, trouble) = (0, None, Instant::now(), true, None);
-        let mut pump =
-            Pump { config, link, shelf, consumer, complaints, line, search, ended, careful_until, next, hold, heard, idle, trouble };
+        let mut reader = ReaderTask {
+            config,
+            connection,
+            buffer,
+            consumer,
+            complaints,
+            incoming,
+            search,
+            ended,
+            careful_until,
+            next,
+            hold,
+            heard,
+            idle,
+            trouble,
+        };
         let (done, closed) = oneshot::channel();
         tokio::spawn(async move {
-            let result = match pump.run().await {
-                Ok(()) => pump.give_back().await,
+            let result = match reader.run().await {
+                Ok(()) => reader.give_back().await,
                 Err(error) => {
-                    pump.shelf.end(&error);
-                    if !pump.link.is_lost() {
-                        let _ = tokio::time::timeout(LAST_WORDS, pump.give_back()).await;
+                    reader.buffer.end(&error);
+                    if !reader.connection.is_lost() {
+                        let _ = tokio::time::timeout(LAST_WORDS, reader.give_back()).await;
                     }
                     Err(error)
                 }
@@ -110,20 +121,20 @@ impl Pump {
         loop {
             if self.careful_until.is_some_and(|until| Instant::now() >= until) {
                 self.careful_until = None;
-                self.shelf.be_careful(false);
+                self.buffer.be_careful(false);
             }
             if self.trouble.as_ref().is_none_or(|(_, until)| Instant::now() >= *until) {
-                while !self.line.link.is_lost()
-                    && let Some(request) = self.shelf.ask()
+                while !self.incoming.connection.is_lost()
+                    && let Some(request) = self.buffer.ask()
                 {
                     self.request(request).await?;
                 }
-                if self.shelf.outlook().1 == 0 {
+                if self.buffer.outlook().1 == 0 {
                     // What it said against requests that nobody makes any more is no reason to end.
                     (self.idle, self.trouble) = (true, None);
                 }
             }
-            let (closing, asked, stale) = self.shelf.outlook();
+            let (closing, asked, stale) = self.buffer.outlook();
             if closing {
                 let since = *closing_since.get_or_insert_with(Instant::now);
                 if asked == 0 || since.elapsed() > EXPIRES * 2 {
@@ -135,69 +146,69 @@ impl Pump {
                 _ if closing => Instant::now() + EXPIRES,
                 Some((_, until)) if *until > Instant::now() => *until,
                 // On a line that is gone nothing is asked for; its end is about to be read.
-                _ => stale.filter(|_| !self.line.link.is_lost()).map_or(patience, |stale| stale.min(patience)),
+                _ => stale.filter(|_| !self.incoming.connection.is_lost()).map_or(patience, |stale| stale.min(patience)),
             };
             tokio::select! {
                 biased;
-                () = self.link.lost() => return Err(self.link.error()),
-                chunk = self.line.messages.next(&self.line.link) => match chunk {
+                () = self.connection.lost() => return Err(self.connection.error()),
+                chunk = self.incoming.messages.next(&self.incoming.connection) => match chunk {
                     Some(chunk) => self.take(chunk)?,
-                    None => self.line_ended().await?,
+                    None => self.incoming_ended().await?,
                 },
-                () = self.shelf.wake.notified() => {}
-                _ = self.hold.tick() => hold(&self.link, &self.shelf).await?,
+                () = self.buffer.wake.notified() => {}
+                _ = self.hold.tick() => hold(&self.connection, &self.buffer).await?,
                 Some(complaint) = self.complaints.recv() => denied(&complaint).map_or(Ok(()), Err)?,
-                Some(complaint) = self.line.complaints.recv() => denied(&complaint).map_or(Ok(()), Err)?,
+                Some(complaint) = self.incoming.complaints.recv() => denied(&complaint).map_or(Ok(()), Err)?,
                 () = sleep_until(deadline), if asked > 0 || self.trouble.is_some() => {
                     let now = Instant::now();
                     if now > deadline + OVERSLEPT {
                         self.heard = now;
                     } else if !closing && now >= patience {
                         let why = self.trouble.take().map_or_else(|| "JetStream does not answer any more".to_owned(), |(why, _)| why);
-                        return Err(self.link.fail(ErrorKind::Disconnected, &why));
+                        return Err(self.connection.fail(ErrorKind::Disconnected, &why));
                     }
                 }
             }
-            if self.link.is_lost() {
-                return Err(self.link.error());
+            if self.connection.is_lost() {
+                return Err(self.connection.error());
             }
         }
     }
 
     async fn request(&mut self, Request { count, bytes }: Request) -> Result<(), ConnectorError> {
         let body = format!(r#"{{"batch":{count},"max_bytes":{bytes},"expires":{}}}"#, EXPIRES.as_nanos());
-        let mut request = answer(self.next.clone(), &Bytes::from(body));
-        request.reply = Some(self.line.inbox.clone());
+        let mut request = reply_with(self.next.clone(), &Bytes::from(body));
+        request.reply = Some(self.incoming.inbox.clone());
         if std::mem::take(&mut self.idle) {
             self.heard = Instant::now();
         }
         // Where the line is gone, its messages end, and that is seen to.
-        let _ = self.line.link.send(request).await;
+        let _ = self.incoming.connection.send(request).await;
         Ok(())
     }
 
-    /// The line is gone. Where the other link to the same server lives, this is how a message ends that the client cannot read: it is fetched in
+    /// The line is gone. Where the other connection to the same server lives, this is how a message ends that the client cannot read: it is fetched in
     /// another way, and the next line begins.
-    async fn line_ended(&mut self) -> Result<(), ConnectorError> {
-        let room = self.shelf.nothing_comes();
-        if self.shelf.outlook().0 {
+    async fn incoming_ended(&mut self) -> Result<(), ConnectorError> {
+        let budget = self.buffer.nothing_comes();
+        if self.buffer.outlook().0 {
             return Ok(());
         }
-        let held = self.shelf.unsettled().iter().filter_map(|reply| sequence(reply)).collect();
-        let (found, line) = {
+        let held = self.buffer.unsettled().iter().filter_map(|reply| sequence(reply)).collect();
+        let (found, incoming) = {
             let (search, config) = (&mut self.search, &self.config);
             // The look comes last: by then the server has seen the end of the line before, and sends nothing more into it.
             let again = async {
-                let line = Line::open(config).await?;
-                Ok((search.run(&held, room).await?, line))
+                let incoming = DeliveryConnection::open(config).await?;
+                Ok((search.run(&held, budget).await?, incoming))
             };
             tokio::pin!(again);
             loop {
                 tokio::select! {
                     biased;
-                    () = self.link.lost() => return Err(self.link.error()),
+                    () = self.connection.lost() => return Err(self.connection.error()),
                     again = &mut again => break again?,
-                    _ = self.hold.tick() => hold(&self.link, &self.shelf).await?,
+                    _ = self.hold.tick() => hold(&self.connection, &self.buffer).await?,
                     Some(complaint) = self.complaints.recv() => denied(&complaint).map_or(Ok(()), Err)?,
                 }
             }
@@ -213,21 +224,21 @@ impl Pump {
             );
             self.ended = 0;
             self.careful_until = Some(Instant::now() + CAREFUL);
-            self.shelf.be_careful(true);
+            self.buffer.be_careful(true);
         } else {
             self.ended += 1;
-            if self.ended >= LINES {
-                return Err(self.line.link.error());
+            if self.ended >= MOST_LOST {
+                return Err(self.incoming.connection.error());
             }
             warn!(
                 stream,
                 consumer = name,
-                why = self.line.link.error().message,
+                why = self.incoming.connection.error().message,
                 "a connection for messages was lost alone, opened another"
             );
         }
-        self.shelf.put(found.deliveries, 0);
-        self.line = line;
+        self.buffer.put(found.deliveries, 0);
+        self.incoming = incoming;
         (self.heard, self.trouble) = (Instant::now(), None);
         Ok(())
     }
@@ -247,7 +258,7 @@ impl Pump {
         if !deliveries.is_empty() {
             self.ended = 0;
         }
-        self.shelf.put(deliveries, ended);
+        self.buffer.put(deliveries, ended);
         Ok(())
     }
 
@@ -265,7 +276,7 @@ impl Pump {
         let bytes = number("Nats-Pending-Bytes").unwrap_or(0);
         let Consumer { stream, name, .. } = &self.consumer;
         if said.eq_ignore_ascii_case("Consumer Deleted") {
-            return Err(self.link.fail(ErrorKind::Missing, &format!("the consumer `{name}` of `{stream}` was deleted")));
+            return Err(self.connection.fail(ErrorKind::Missing, &format!("the consumer `{name}` of `{stream}` was deleted")));
         }
         match message.status {
             Some(StatusCode::IDLE_HEARTBEAT) => {
@@ -275,7 +286,7 @@ impl Pump {
             Some(StatusCode::TIMEOUT | StatusCode::NOT_FOUND) => self.well(),
             _ if said.ends_with(TOO_LARGE) => {
                 self.well();
-                self.shelf.too_large(bytes);
+                self.buffer.too_large(bytes);
             }
             // It is said of requests that have a bound in bytes; all that was asked for has come.
             _ if said == COMPLETED => {
@@ -296,20 +307,22 @@ impl Pump {
 
     /// Gives back what is unsettled, and waits until the server has read this and every ack before it.
     async fn give_back(&self) -> Result<(), ConnectorError> {
-        for reply in self.shelf.unsettled() {
-            self.link.send(answer(reply, &NAK)).await?;
+        for reply in self.buffer.unsettled() {
+            self.connection.send(reply_with(reply, &NAK)).await?;
         }
         // The server reads a connection in order: its answer to this comes after all that was sent before.
         let barrier = format!("$JS.API.CONSUMER.INFO.{}.{}", self.consumer.stream, self.consumer.name);
-        let answer = self.link.ask(self.link.client.request(barrier, Bytes::new())).await?;
-        answer.map(drop).map_err(|error| self.link.fail(ErrorKind::Disconnected, "the server did not confirm the last acks").because(error))
+        let answer = self.connection.ask(self.connection.client.request(barrier, Bytes::new())).await?;
+        answer
+            .map(drop)
+            .map_err(|error| self.connection.fail(ErrorKind::Disconnected, "the server did not confirm the last acks").because(error))
     }
 }
 
 /// Shows the server a sign of life for all that is unsettled.
-async fn hold(link: &Link, shelf: &Shelf) -> Result<(), ConnectorError> {
-    for reply in shelf.unsettled() {
-        link.send(answer(reply, &IN_PROGRESS)).await?;
+async fn hold(connection: &BrokerConnection, buffer: &DeliveryBuffer) -> Result<(), ConnectorError> {
+    for reply in buffer.unsettled() {
+        connection.send(reply_with(reply, &IN_PROGRESS)).await?;
     }
     Ok(())
 }

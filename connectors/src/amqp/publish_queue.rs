@@ -1,21 +1,21 @@
-//! What a lane took in and has not given to the client.
+//! What a publisher took in and has not given to the client.
 
 use std::collections::VecDeque;
 
 use tokio::time::Instant;
 
-use super::desk::{Given, Item, give};
-use super::window::Place;
+use super::router::{Given, Item, give};
+use super::window::PublisherContext;
 use crate::Outcome;
 
-pub(super) struct Waiting {
-    place: Place,
+pub(super) struct PublishQueue {
+    place: PublisherContext,
     items: VecDeque<Item>,
 }
 
-impl Waiting {
-    pub(super) fn new(place: Place) -> Self {
-        Waiting { place, items: VecDeque::new() }
+impl PublishQueue {
+    pub(super) fn new(place: PublisherContext) -> Self {
+        PublishQueue { place, items: VecDeque::new() }
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -29,7 +29,7 @@ impl Waiting {
     /// The next, to be given to the client or answered.
     pub(super) fn next(&mut self) -> Option<Item> {
         let item = self.items.pop_front()?;
-        self.place.desk.left(1);
+        self.place.router.left(1);
         Some(item)
     }
 
@@ -59,7 +59,7 @@ impl Waiting {
     }
 
     fn answered(&self, outcomes: Given) {
-        self.place.desk.left(outcomes.len());
+        self.place.router.left(outcomes.len());
         give(&self.place.out, outcomes);
     }
 }

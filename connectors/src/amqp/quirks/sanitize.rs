@@ -6,15 +6,15 @@
 //! short text becomes `?`.
 
 /// How deep lists and tables may nest; the table of the headers itself does not count.
-pub(super) const DEPTH: usize = 32;
+pub(in crate::amqp) const DEPTH: usize = 32;
 
 /// The types of frames that are looked into.
-pub(super) const METHOD: u8 = 1;
-pub(super) const HEADER: u8 = 2;
+pub(in crate::amqp) const METHOD: u8 = 1;
+pub(in crate::amqp) const HEADER: u8 = 2;
 
 /// Puts the payload of a method or header frame right; true when anything had to change. What is malformed is left to the parser from there on: it
 /// reads in the same order, and gives up at the same place.
-pub(super) fn scrub(kind: u8, payload: &mut [u8]) -> bool {
+pub(in crate::amqp) fn sanitize(kind: u8, payload: &mut [u8]) -> bool {
     let mut cursor = Cursor { bytes: payload, at: 0, changed: false };
     // None only means that the payload ended, or made no sense, earlier.
     let _ = match kind {

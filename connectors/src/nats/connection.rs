@@ -24,12 +24,12 @@ use crate::{ConnectorError, ErrorKind};
 const CONNECT: Duration = Duration::from_secs(5);
 /// The longest wait for an answer of the JetStream API.
 const REQUEST: Duration = Duration::from_secs(5);
-/// Two of these without an answer and a third begun: a link that is silent is given up after 6 s.
+/// Two of these without an answer and a third begun: a connection that is silent is given up after 6 s.
 const PING: Duration = Duration::from_secs(2);
 /// Messages of one subscription that wait in memory before the client drops some. More than can be asked for.
 const SUBSCRIPTION: usize = 1 << 18;
 
-pub(super) struct Link {
+pub(super) struct BrokerConnection {
     pub(super) client: async_nats::Client,
     pub(super) context: jetstream::Context,
     place: String,
@@ -67,7 +67,7 @@ impl Shared {
     }
 }
 
-impl Link {
+impl BrokerConnection {
     /// Connects. What the server says later (a permission that is missing) comes from the receiver.
     pub(super) async fn connect(config: &Config) -> Result<(Self, mpsc::UnboundedReceiver<String>), ConnectorError> {
         let login = Login::read(config).await?;
@@ -77,7 +77,7 @@ impl Link {
             let mut last = None;
             for server in &servers {
                 match Self::connect_to(config, server, &login, &place, servers.len()).await {
-                    Ok(link) => return Ok(link),
+                    Ok(connection) => return Ok(connection),
                     Err(error) if error.kind == ErrorKind::Disconnected => last = Some(error),
                     Err(error) => return Err(error),
                 }
@@ -144,15 +144,15 @@ impl Link {
         shared.spent.store(true, Ordering::Release);
         let mut context = jetstream::new(client.clone());
         context.set_timeout(REQUEST);
-        Ok((Link { client, context, place: place.to_owned(), shared }, complained))
+        Ok((BrokerConnection { client, context, place: place.to_owned(), shared }, complained))
     }
 
-    /// Ends when the link is lost.
+    /// Ends when the connection is lost.
     pub(super) async fn lost(&self) {
         self.shared.lost.cancelled().await;
     }
 
-    /// Whether the link is lost; also asks the client, whose event may have been dropped.
+    /// Whether the connection is lost; also asks the client, whose event may have been dropped.
     pub(super) fn is_lost(&self) -> bool {
         if self.client.connection_state() == State::Disconnected {
             self.shared.lose("the connection was lost");
@@ -160,23 +160,23 @@ impl Link {
         self.shared.lost.is_cancelled()
     }
 
-    /// Gives the link up.
+    /// Gives the connection up.
     pub(super) fn lose(&self, why: &str) {
         self.shared.lose(why);
     }
 
-    /// Why everything on this link fails now.
+    /// Why everything on this connection fails now.
     pub(super) fn error(&self) -> ConnectorError {
         let why = self.shared.why.lock().clone();
         denied(&why).map_or_else(|| self.fail(ErrorKind::Disconnected, &why), |error| self.fail(error.kind, &why).hint(error.hint))
     }
 
-    /// An error of this link's broker.
+    /// An error of this connection's broker.
     pub(super) fn fail(&self, kind: ErrorKind, what: &str) -> ConnectorError {
         ConnectorError::new(kind, format!("nats at {}: {what}", self.place))
     }
 
-    /// Hands a message to the client. Waits while the client's queue is full; never longer than the link lives.
+    /// Hands a message to the client. Waits while the client's queue is full; never longer than the connection lives.
     pub(super) async fn send(&self, message: OutboundMessage) -> Result<(), ConnectorError> {
         if self.shared.gone.load(Ordering::Acquire) {
             return Err(self.error());
@@ -191,7 +191,7 @@ impl Link {
         }
     }
 
-    /// Waits for an answer of the API, never longer than the link lives, nor where the server says that it may not be asked.
+    /// Waits for an answer of the API, never longer than the connection lives, nor where the server says that it may not be asked.
     pub(super) async fn ask_api<T>(&self, question: impl Future<Output = T>) -> Result<T, ConnectorError> {
         tokio::select! {
             biased;
@@ -203,7 +203,7 @@ impl Link {
         }
     }
 
-    /// Waits for an answer, never longer than the link lives.
+    /// Waits for an answer, never longer than the connection lives.
     pub(super) async fn ask<T>(&self, question: impl Future<Output = T>) -> Result<T, ConnectorError> {
         tokio::select! {
             biased;

@@ -3,10 +3,10 @@
 use lapin::types::ShortString;
 use tokio::time::Instant;
 
-use super::tally::Verdict;
+use super::quirks::return_matcher::PublishVerdict;
 use crate::{Destination, Outcome, Token};
 
-pub(super) struct Flight {
+pub(super) struct InFlight {
     pub(super) token: Token,
     pub(super) to: Destination,
     pub(super) id: Option<ShortString>,
@@ -20,16 +20,16 @@ pub(super) struct Flight {
     pub(super) told: bool,
 }
 
-impl Flight {
-    pub(super) fn outcome(&self, verdict: Verdict) -> Outcome {
+impl InFlight {
+    pub(super) fn outcome(&self, verdict: PublishVerdict) -> Outcome {
         match verdict {
-            Verdict::Taken => Outcome::Confirmed,
-            Verdict::Returned => Outcome::Unroutable(format!("no queue takes messages for `{}`", self.to)),
-            Verdict::Nacked if self.to.exchange.is_empty() && !self.copies => {
+            PublishVerdict::Taken => Outcome::Confirmed,
+            PublishVerdict::Returned => Outcome::Unroutable(format!("no queue takes messages for `{}`", self.to)),
+            PublishVerdict::Nacked if self.to.exchange.is_empty() && !self.copies => {
                 Outcome::Refused(format!("the queue `{}` does not take messages now", self.to))
             }
-            Verdict::Nacked => Outcome::Unknown(format!("a queue behind `{}` refused: others may have taken it", self.to)),
-            Verdict::Unclear => Outcome::Unknown("the broker returned a message that cannot be told from others".to_owned()),
+            PublishVerdict::Nacked => Outcome::Unknown(format!("a queue behind `{}` refused: others may have taken it", self.to)),
+            PublishVerdict::Unclear => Outcome::Unknown("the broker returned a message that cannot be told from others".to_owned()),
         }
     }
 }

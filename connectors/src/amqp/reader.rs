@@ -1,4 +1,4 @@
-//! The pump of a source: takes over what the broker delivers, stops its deliveries while paused, gives back what is unsettled at the end.
+//! The reader of a source: takes over what the broker delivers, stops its deliveries while paused, gives back what is unsettled at the end.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,12 +11,12 @@ use lapin::{Channel, Consumer};
 use tokio::sync::oneshot;
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
+use super::buffer::DeliveryBuffer;
+use super::connection::BrokerConnection;
 use super::delivery::Delivery;
 use super::fault::{code, reply_code, said};
 use super::gate::Gate;
-use super::link::Link;
 use super::queue::short;
-use super::shelf::Shelf;
 use crate::{ConnectorError, ErrorKind, SourceOptions};
 
 /// The most messages that are taken over at once.
@@ -31,10 +31,10 @@ const OFF: u16 = 4;
 const BEAT: Duration = Duration::from_millis(500);
 
 /// The task that reads.
-pub(super) struct Pump {
-    link: Arc<Link>,
+pub(super) struct ReaderTask {
+    connection: Arc<BrokerConnection>,
     channel: Channel,
-    shelf: Arc<Shelf>,
+    buffer: Arc<DeliveryBuffer>,
     gate: Arc<Gate>,
     queue: String,
     group: String,
@@ -63,12 +63,12 @@ enum Stopping {
     Answered,
 }
 
-impl Pump {
-    /// Starts the pump; the receiver answers once it has ended and given everything back.
+impl ReaderTask {
+    /// Starts the reader; the receiver answers once it has ended and given everything back.
     pub(super) async fn start(
-        link: Arc<Link>,
+        connection: Arc<BrokerConnection>,
         channel: Channel,
-        shelf: Arc<Shelf>,
+        buffer: Arc<DeliveryBuffer>,
         gate: Arc<Gate>,
         options: &SourceOptions,
     ) -> Result<oneshot::Receiver<Result<(), ConnectorError>>, ConnectorError> {
@@ -79,18 +79,19 @@ impl Pump {
         beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let max_bytes = options.max_unsettled_bytes;
         let (reading, count, each, came) = (None, 0, FIRST, 0);
-        let mut pump = Pump { link, channel, shelf, gate, queue, group, max_unsettled, max_bytes, reading, count, each, came, beat };
-        pump.read(pump.wanted()).await?;
+        let mut reader =
+            ReaderTask { connection, channel, buffer, gate, queue, group, max_unsettled, max_bytes, reading, count, each, came, beat };
+        reader.read(reader.wanted()).await?;
         let (done, closed) = oneshot::channel();
         tokio::spawn(async move {
-            let result = match pump.run().await {
-                Ok(()) => pump.give_back().await,
+            let result = match reader.run().await {
+                Ok(()) => reader.give_back().await,
                 Err(error) => {
-                    pump.shelf.end(&error);
+                    reader.buffer.end(&error);
                     Err(error)
                 }
             };
-            pump.link.close().await;
+            reader.connection.close().await;
             // Nobody waits after a drop.
             let _ = done.send(result);
         });
@@ -103,9 +104,9 @@ impl Pump {
     }
 
     /// How many messages to ask for: the broker does not count those towards a reader's bound that it delivered to the one before. A reader keeps
-    /// its bound for its life, so a small one is not worth it, and the pump waits until more is settled. While the socket is not read no answer comes.
+    /// its bound for its life, so a small one is not worth it, and the reader waits until more is settled. While the socket is not read no answer comes.
     fn room(&self) -> Option<u16> {
-        let unsettled = u16::try_from(self.shelf.unsettled()).unwrap_or(u16::MAX);
+        let unsettled = u16::try_from(self.buffer.unsettled()).unwrap_or(u16::MAX);
         let wanted = self.wanted();
         Some(wanted.saturating_sub(unsettled)).filter(|room| *room >= wanted.div_ceil(2) && !self.gate.is_closed())
     }
@@ -118,12 +119,12 @@ impl Pump {
 
     /// Asks the broker to deliver so many. A name of ours, so that people see in the broker's own tools who reads.
     async fn read(&mut self, room: u16) -> Result<(), ConnectorError> {
-        let bounded = self.link.ask(self.channel.basic_qos(room, BasicQosOptions::default())).await?;
+        let bounded = self.connection.ask(self.channel.basic_qos(room, BasicQosOptions::default())).await?;
         bounded.map_err(|error| self.broken(error))?;
         self.count += 1;
         let tag = ShortString::try_new(format!("{}-{}", self.group, self.count)).unwrap_or_default();
         let consuming = self.channel.basic_consume(short(&self.queue)?, tag, BasicConsumeOptions::default(), FieldTable::default());
-        let consumer = self.link.ask(consuming).await?.map_err(|error| self.broken(error))?;
+        let consumer = self.connection.ask(consuming).await?.map_err(|error| self.broken(error))?;
         let tag = consumer.tag();
         self.reading = Some(Reading { messages: consumer.ready_chunks(CHUNK), tag, prefetch: room, stopping: None });
         Ok(())
@@ -132,7 +133,7 @@ impl Pump {
     /// Works until the source closes.
     async fn run(&mut self) -> Result<(), ConnectorError> {
         loop {
-            let (paused, closing) = self.shelf.outlook();
+            let (paused, closing) = self.buffer.outlook();
             if closing {
                 return Ok(());
             }
@@ -148,12 +149,12 @@ impl Pump {
             }
             tokio::select! {
                 biased;
-                () = self.link.lost() => return Err(self.link.error()),
+                () = self.connection.lost() => return Err(self.connection.error()),
                 event = next(&mut self.reading) => match event {
                     Event::Came(chunk) => self.take(chunk)?,
                     Event::Stopped(answer) => answer.map_err(|error| self.broken(error))?,
                 },
-                () = self.shelf.wake.notified() => {}
+                () = self.buffer.wake.notified() => {}
                 _ = self.beat.tick() => self.gate.beat(),
             }
         }
@@ -177,7 +178,7 @@ impl Pump {
                 return Ok(());
             }
             let why = format!("the broker stopped delivering from the queue `{}`: it was deleted, or its leader moved", self.queue);
-            return Err(self.link.fail(ErrorKind::Disconnected, &why));
+            return Err(self.connection.fail(ErrorKind::Disconnected, &why));
         };
         let mut deliveries = Vec::with_capacity(chunk.len());
         let mut broken = None;
@@ -188,7 +189,7 @@ impl Pump {
             }
         }
         self.learn(&deliveries);
-        self.shelf.put(deliveries);
+        self.buffer.put(deliveries);
         broken.map_or(Ok(()), Err)
     }
 
@@ -210,15 +211,15 @@ impl Pump {
             _ => (ErrorKind::Disconnected, ""),
         };
         let why = format!("cannot read the queue `{}`: {}", self.queue, said(&error));
-        self.link.fail(kind, &why).hint(hint).because(error)
+        self.connection.fail(kind, &why).hint(hint).because(error)
     }
 
     /// Closes the channel: the broker then delivers to others what is unsettled, after it has read every ack. Its answer comes behind what is on its
     /// way, which is let through and not kept.
     async fn give_back(&mut self) -> Result<(), ConnectorError> {
         self.gate.open();
-        let (link, channel) = (Arc::clone(&self.link), self.channel.clone());
-        let closing = link.ask(channel.close(200, "".into()));
+        let (connection, channel) = (Arc::clone(&self.connection), self.channel.clone());
+        let closing = connection.ask(channel.close(200, "".into()));
         tokio::pin!(closing);
         let closed = loop {
             tokio::select! {
@@ -227,7 +228,7 @@ impl Pump {
                 Event::Came(Some(_)) = next(&mut self.reading) => {}
             }
         };
-        closed.map_err(|error| self.link.fail(ErrorKind::Disconnected, "the broker did not confirm the last acks").because(error))
+        closed.map_err(|error| self.connection.fail(ErrorKind::Disconnected, "the broker did not confirm the last acks").because(error))
     }
 }
 

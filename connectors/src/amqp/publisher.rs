@@ -1,10 +1,10 @@
-//! A lane of a sink: a channel for one exchange, so that what closes a channel hits the window of one exchange alone.
+//! A publisher of a sink: a channel for one exchange, so that what closes a channel hits the window of one exchange alone.
 //!
 //! A missing exchange and a missing right close the channel, and leave open what became of all that was sent. So the first message goes ahead
 //! alone: it finds that out at no one's cost, and when it is confirmed the others follow. After a while without messages again.
 //!
 //! RabbitMQ confirms nothing on a channel while it waits for a quorum queue without a majority. So a channel that is silent for a moment takes no
-//! more: it is seen out, and its place taken by another. What goes where the oldest of its publications went has a lane apart, until that speaks.
+//! more: it is seen out, and its place taken by another. What goes where the oldest of its publications went has a publisher apart, until that speaks.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,30 +15,30 @@ use lapin::options::ConfirmSelectOptions;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, Interval};
 
-use super::desk::{Item, Key, Lane, give};
-use super::fault::{Fall, said};
-use super::flight::too_large;
-use super::link::Link;
-use super::waiting::Waiting;
-use super::window::{Fallen, Place, Window, lost};
+use super::connection::BrokerConnection;
+use super::fault::{ChannelFailure, said};
+use super::in_flight::too_large;
+use super::publish_queue::PublishQueue;
+use super::router::{Item, PublisherKey, PublisherSender, give};
+use super::window::{ChannelWindow, FailedChannel, PublisherContext, lost};
 use crate::{ConnectorError, Outcome};
 
 /// How long a channel that took messages is trusted to take more, and one that cannot to take none.
 const TRUST: Duration = Duration::from_secs(5);
 const DISTRUST: Duration = Duration::from_secs(1);
-/// A lane without messages ends after this.
+/// A publisher without messages ends after this.
 const IDLE: Duration = Duration::from_secs(60);
 /// A channel on which something is out is silent after this: on an exchange, and apart, where it keeps only those that go to the same place.
 const SILENT: Duration = Duration::from_secs(1);
 const SILENT_APART: Duration = Duration::from_secs(5);
 
-/// The task of one lane.
-struct Run {
-    place: Place,
-    key: Key,
+/// The task of one publisher.
+struct PublisherTask {
+    place: PublisherContext,
+    key: PublisherKey,
     items: mpsc::UnboundedReceiver<Vec<Item>>,
     /// Taken in, and not given to the client.
-    queue: Waiting,
+    queue: PublishQueue,
     /// What everything is answered with, for a while.
     verdict: Option<(Outcome, Instant)>,
     /// When something was published last.
@@ -56,32 +56,32 @@ enum End {
     Closed,
 }
 
-/// Starts the lane for this.
-pub(super) fn start(place: Place, key: Key) -> Lane {
-    let (lane, items) = mpsc::unbounded_channel();
+/// Starts the publisher for this.
+pub(super) fn start(place: PublisherContext, key: PublisherKey) -> PublisherSender {
+    let (publisher, items) = mpsc::unbounded_channel();
     let ticks = place.ticks();
-    let queue = Waiting::new(place.clone());
-    let run = Run { place, key, items, queue, verdict: None, last: Instant::now(), ticks };
+    let queue = PublishQueue::new(place.clone());
+    let run = PublisherTask { place, key, items, queue, verdict: None, last: Instant::now(), ticks };
     tokio::spawn(run.run());
-    lane
+    publisher
 }
 
-impl Run {
-    /// Until the sink closes, the link is lost, or nothing comes for long.
+impl PublisherTask {
+    /// Until the sink closes, the connection is lost, or nothing comes for long.
     async fn run(mut self) {
-        let link = Arc::clone(&self.place.link);
+        let connection = Arc::clone(&self.place.connection);
         loop {
             if self.queue.is_empty() {
                 let idle = self.idle();
                 tokio::select! {
                     biased;
-                    () = link.lost() => break,
+                    () = connection.lost() => break,
                     more = self.items.recv() => match more {
                         Some(more) => self.queue.put(more),
                         None => break,
                     },
                     () = tokio::time::sleep(idle) => {
-                        if self.place.desk.retire(&self.key, &self.items) {
+                        if self.place.router.retire(&self.key, &self.items) {
                             break;
                         }
                     }
@@ -91,15 +91,15 @@ impl Run {
                 self.queue.answer(&outcome.clone());
                 continue;
             }
-            if let Some(why) = link.blocked() {
+            if let Some(why) = connection.blocked() {
                 self.queue.answer(&Outcome::Refused(why));
                 continue;
             }
             match self.open().await {
-                Ok(channel) => self.live(Window::new(self.place.clone(), channel)).await,
+                Ok(channel) => self.live(ChannelWindow::new(self.place.clone(), channel)).await,
                 Err(error) => self.queue.answer(&Outcome::Refused(error.message)),
             }
-            if link.is_lost() {
+            if connection.is_lost() {
                 break;
             }
         }
@@ -107,13 +107,13 @@ impl Run {
         while let Ok(more) = self.items.try_recv() {
             self.queue.put(more);
         }
-        self.queue.answer(&Outcome::Refused(link.error().message));
+        self.queue.answer(&Outcome::Refused(connection.error().message));
     }
 
     /// Opens a channel. What waits for it waits no longer than it may.
     async fn open(&mut self) -> Result<Channel, ConnectorError> {
-        let link = Arc::clone(&self.place.link);
-        let opening = open(&link);
+        let connection = Arc::clone(&self.place.connection);
+        let opening = open(&connection);
         tokio::pin!(opening);
         loop {
             tokio::select! {
@@ -125,25 +125,25 @@ impl Run {
         }
     }
 
-    /// One life of the lane's channel.
-    async fn live(&mut self, mut window: Window) {
+    /// One life of the publisher's channel.
+    async fn live(&mut self, mut window: ChannelWindow) {
         match self.serve(&mut window).await {
             Ok(End::Idle) => {}
-            Ok(End::Closed) => window.see_out().await,
+            Ok(End::Closed) => window.drain().await,
             Ok(End::Silent(addresses)) => {
-                tokio::spawn(window.see_out());
+                tokio::spawn(window.drain());
                 self.set_apart(addresses);
             }
             Err(error) => {
                 let proved = window.is_proved();
-                self.fell(window.fell(error), proved);
+                self.failed(window.failed(error), proved);
             }
         }
     }
 
     /// Until the sink closes, or the channel falls or is silent, or nothing comes for long.
-    async fn serve(&mut self, window: &mut Window) -> lapin::Result<End> {
-        let link = Arc::clone(&self.place.link);
+    async fn serve(&mut self, window: &mut ChannelWindow) -> lapin::Result<End> {
+        let connection = Arc::clone(&self.place.connection);
         let mut more = true;
         loop {
             self.send(window)?;
@@ -155,7 +155,7 @@ impl Run {
             }
             tokio::select! {
                 biased;
-                () = link.lost() => return Err(lost()),
+                () = connection.lost() => return Err(lost()),
                 confirmed = window.next() => window.confirmed(confirmed)?,
                 batch = self.items.recv(), if more => match batch {
                     Some(batch) => self.queue.put(batch),
@@ -169,14 +169,14 @@ impl Run {
     }
 
     /// Gives to the client what may go now.
-    fn send(&mut self, window: &mut Window) -> lapin::Result<()> {
+    fn send(&mut self, window: &mut ChannelWindow) -> lapin::Result<()> {
         if window.is_empty() && self.last.elapsed() > TRUST && !self.key.exchange.is_empty() {
             window.doubt();
         }
         // By now whoever handed it over may have given it up, and to another.
         self.queue.refuse_late();
         loop {
-            if let Some(why) = self.place.link.blocked() {
+            if let Some(why) = self.place.connection.blocked() {
                 self.queue.answer(&Outcome::Refused(why));
             }
             let follows = window.is_proved() && window.is_open();
@@ -188,7 +188,7 @@ impl Run {
             }
             let Some(item) = self.queue.next() else { return Ok(()) };
             self.last = Instant::now();
-            let (size, most) = (item.body.len() as u64, self.place.desk.most());
+            let (size, most) = (item.body.len() as u64, self.place.router.most());
             if size > most {
                 give(&self.place.out, vec![(item.token, too_large(size, most))]);
                 continue;
@@ -198,11 +198,11 @@ impl Run {
     }
 
     /// Refuses what waited too long to be sent, and gives up what waited too long for its confirm. Where the channel is silent: for whom it waits.
-    fn silent(&mut self, window: &mut Window) -> Option<BTreeSet<String>> {
+    fn silent(&mut self, window: &mut ChannelWindow) -> Option<BTreeSet<String>> {
         self.queue.refuse_late();
         let patience = self.place.patience;
         let mut silent = window.expire();
-        let one_place = self.key.apart.is_some() || self.place.link.blocked().is_some();
+        let one_place = self.key.apart.is_some() || self.place.connection.blocked().is_some();
         if one_place {
             if let Some(address) = window.quiet(SILENT_APART.min(patience)) {
                 let why = format!("`{address}` has not confirmed yet what was published before");
@@ -214,22 +214,23 @@ impl Run {
         (!silent.is_empty()).then_some(silent)
     }
 
-    /// Gives what waits for these addresses to lanes of their own.
+    /// Gives what waits for these addresses to publishers of their own.
     fn set_apart(&mut self, addresses: BTreeSet<String>) {
         for address in addresses {
             let apart = self.queue.take_out(&address);
-            let key = Key { exchange: self.key.exchange.clone(), apart: Some(address) };
-            let kept = self.place.desk.set_apart(&key, apart, || start(self.place.clone(), key.clone()));
+            let key = PublisherKey { exchange: self.key.exchange.clone(), apart: Some(address) };
+            let kept = self.place.router.set_apart(&key, apart, || start(self.place.clone(), key.clone()));
             self.queue.put(kept);
         }
     }
 
     /// The channel is no more.
-    fn fell(&mut self, Fallen { fall, why, alone }: Fallen, proved: bool) {
+    fn failed(&mut self, FailedChannel { channel_failure, why, alone }: FailedChannel, proved: bool) {
         // What waits behind would meet the same; a right may be for a routing key alone.
-        if matches!(fall, Fall::NoExchange | Fall::NoRight) && alone && !proved {
+        if matches!(channel_failure, ChannelFailure::NoExchange | ChannelFailure::NoRight) && alone && !proved {
             let outcome = Outcome::Unroutable(format!("exchange `{}`: {why}", self.key.exchange));
-            self.verdict = (fall == Fall::NoExchange || !why.contains("topic")).then(|| (outcome, Instant::now() + DISTRUST));
+            self.verdict =
+                (channel_failure == ChannelFailure::NoExchange || !why.contains("topic")).then(|| (outcome, Instant::now() + DISTRUST));
         }
     }
 
@@ -238,9 +239,9 @@ impl Run {
     }
 }
 
-async fn open(link: &Link) -> Result<Channel, ConnectorError> {
-    let channel = link.channel().await?;
-    let confirming = link.ask(channel.confirm_select(ConfirmSelectOptions::default())).await?;
-    confirming.map_err(|error| link.fail(crate::ErrorKind::Disconnected, &said(&error)).because(error))?;
+async fn open(connection: &BrokerConnection) -> Result<Channel, ConnectorError> {
+    let channel = connection.channel().await?;
+    let confirming = connection.ask(channel.confirm_select(ConfirmSelectOptions::default())).await?;
+    confirming.map_err(|error| connection.fail(crate::ErrorKind::Disconnected, &said(&error)).because(error))?;
     Ok(channel)
 }

@@ -12,12 +12,12 @@ use rdkafka::{Message, Offset, TopicPartitionList};
 use tokio::time::Instant;
 
 use super::config::Config;
-use super::link::failed;
-use super::reader::Reads;
+use super::connection::failed;
+use super::reader::GroupConsumer;
 use crate::{ConnectorError, FirstRead, SourceOptions, Start};
 
 /// The longest wait for one answer.
-const PATIENCE: Duration = Duration::from_secs(8);
+const TIMEOUT: Duration = Duration::from_secs(8);
 /// The longest look at the oldest messages.
 const LOOK: Duration = Duration::from_secs(3);
 /// For what the client has to tell.
@@ -31,17 +31,17 @@ struct Begin {
 }
 
 /// Where each partition would begin.
-fn begins(config: &Config, consumer: &Reads, topic: &str, count: i32, start: Start) -> Result<Vec<Begin>, ConnectorError> {
+fn begins(config: &Config, consumer: &GroupConsumer, topic: &str, count: i32, start: Start) -> Result<Vec<Begin>, ConnectorError> {
     let wrong = |error| failed(config, &format!("cannot look where `{topic}` begins"), error);
     // Before the question about times: what is published after its answer stands behind this end.
-    let watermarks = |partition| consumer.fetch_watermarks(topic, partition, PATIENCE).map_err(wrong);
+    let watermarks = |partition| consumer.fetch_watermarks(topic, partition, TIMEOUT).map_err(wrong);
     let watermarks: Vec<(i64, i64)> = (0..count).map(watermarks).collect::<Result<_, _>>()?;
     let mut times = TopicPartitionList::new();
     if let Start::At(ms) = start {
         for partition in 0..count {
             times.add_partition_offset(topic, partition, Offset::Offset(ms)).map_err(wrong)?;
         }
-        times = consumer.offsets_for_times(times, PATIENCE).map_err(wrong)?;
+        times = consumer.offsets_for_times(times, TIMEOUT).map_err(wrong)?;
     }
     let begin = |(partition, (low, end))| {
         let from = match (start, times.find_partition(topic, partition).map(|element| element.offset())) {
@@ -56,17 +56,17 @@ fn begins(config: &Config, consumer: &Reads, topic: &str, count: i32, start: Sta
 }
 
 /// Whether the group has read the topic before.
-pub(super) fn is_known(config: &Config, consumer: &Reads, topic: &str, group: &str, count: i32) -> Result<bool, ConnectorError> {
+pub(super) fn is_known(config: &Config, consumer: &GroupConsumer, topic: &str, group: &str, count: i32) -> Result<bool, ConnectorError> {
     let mut list = TopicPartitionList::with_capacity(usize::try_from(count).unwrap_or_default());
     for partition in 0..count {
         list.add_partition(topic, partition);
     }
     let begun = Instant::now();
     let committed = loop {
-        match consumer.committed_offsets(list.clone(), PATIENCE) {
+        match consumer.committed_offsets(list.clone(), TIMEOUT) {
             Ok(committed) => break committed,
             // A cluster that has just come up, or looks for another coordinator of the group.
-            Err(error) if is_passing(&error) && begun.elapsed() < PATIENCE => drop(consumer.poll(MOMENT)),
+            Err(error) if is_passing(&error) && begun.elapsed() < TIMEOUT => drop(consumer.poll(MOMENT)),
             Err(error) => return Err(failed(config, &format!("cannot look at the group `{group}`"), error)),
         }
     };
@@ -89,7 +89,7 @@ fn list(config: &Config, topic: &str, begins: &[Begin]) -> Result<TopicPartition
 }
 
 /// Commits where a new group begins. False where somebody else of the group was faster: then it is not new any more.
-pub(super) fn commit(config: &Config, consumer: &Reads, options: &SourceOptions, count: i32) -> Result<bool, ConnectorError> {
+pub(super) fn commit(config: &Config, consumer: &GroupConsumer, options: &SourceOptions, count: i32) -> Result<bool, ConnectorError> {
     let SourceOptions { topic, group, start, .. } = options;
     let begins = begins(config, consumer, topic, count, *start)?;
     // A broker refuses this commit while the group has members. One that has read and left would have its offsets overwritten.
@@ -110,7 +110,7 @@ fn has_members(error: &KafkaError) -> bool {
 }
 
 /// What a new group would begin with. The time is that of the oldest message that is there to be read, as far as it comes soon.
-pub(super) fn look(config: &Config, consumer: &Reads, topic: &str, count: i32, start: Start) -> Result<FirstRead, ConnectorError> {
+pub(super) fn look(config: &Config, consumer: &GroupConsumer, topic: &str, count: i32, start: Start) -> Result<FirstRead, ConnectorError> {
     let begins: Vec<Begin> = begins(config, consumer, topic, count, start)?.into_iter().filter(|begin| begin.end > begin.from).collect();
     let messages = begins.iter().map(|begin| u64::try_from(begin.end - begin.from).unwrap_or(0)).sum();
     // Assigned by hand: the group is not joined, and nothing is committed.
@@ -134,9 +134,9 @@ mod tests {
 
     use super::*;
     use crate::Acks;
+    use crate::kafka::buffer::DeliveryBuffer;
     use crate::kafka::config::Role;
-    use crate::kafka::link::Context;
-    use crate::kafka::shelf::Shelf;
+    use crate::kafka::connection::Context;
 
     #[test]
     fn a_group_that_another_instance_has_begun_keeps_its_offsets() {
@@ -156,13 +156,13 @@ mod tests {
             expired_queue: None,
         };
         let client = config.client(Role::Reader { group: &options.group, bytes: 1 << 20 }).unwrap();
-        let consumer: Reads = client.create_with_context(Context::new(Arc::new(Shelf::new(&options)))).unwrap();
+        let consumer: GroupConsumer = client.create_with_context(Context::new(Arc::new(DeliveryBuffer::new(&options)))).unwrap();
         assert!(commit(&config, &consumer, &options, 1).unwrap(), "the group is new");
         // The other instance has read on, and left.
         let mut read = TopicPartitionList::new();
         read.add_partition_offset("t", 0, Offset::Offset(7)).unwrap();
         consumer.commit(&read, CommitMode::Sync).unwrap();
         assert!(!commit(&config, &consumer, &options, 1).unwrap());
-        assert_eq!(consumer.committed_offsets(read.clone(), PATIENCE).unwrap(), read);
+        assert_eq!(consumer.committed_offsets(read.clone(), TIMEOUT).unwrap(), read);
     }
 }

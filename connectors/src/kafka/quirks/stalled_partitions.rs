@@ -17,18 +17,18 @@ const AFTER_ERROR: Duration = Duration::from_millis(500);
 
 /// Those partitions.
 #[derive(Debug, Default)]
-pub(super) struct Starts {
-    silent: HashMap<i32, Start>,
+pub(in crate::kafka) struct StalledPartitions {
+    silent: HashMap<i32, StalledPartition>,
     /// Since when all is paused.
     held: Option<Instant>,
 }
 
 #[derive(Debug)]
-struct Start {
+struct StalledPartition {
     assigned: Instant,
     /// When it was assigned last.
     since: Instant,
-    patience: Duration,
+    timeout: Duration,
     /// How long where it may stand behind others.
     behind: Duration,
     after_error: Duration,
@@ -36,30 +36,30 @@ struct Start {
     troubled: bool,
 }
 
-impl Starts {
+impl StalledPartitions {
     /// A partition is ours, and shall be read.
-    pub(super) fn assigned(&mut self, partition: i32) {
+    pub(in crate::kafka) fn assigned(&mut self, partition: i32) {
         let now = self.now();
         self.silent.insert(
             partition,
-            Start { assigned: now, since: now, patience: FIRST, behind: MOST, after_error: AFTER_ERROR, troubled: false },
+            StalledPartition { assigned: now, since: now, timeout: FIRST, behind: MOST, after_error: AFTER_ERROR, troubled: false },
         );
     }
 
     /// Something came of it.
-    pub(super) fn came(&mut self, partition: i32) {
+    pub(in crate::kafka) fn came(&mut self, partition: i32) {
         if !self.silent.is_empty() {
             self.silent.remove(&partition);
         }
     }
 
     /// They are not ours any more.
-    pub(super) fn gone(&mut self, partitions: &[i32]) {
+    pub(in crate::kafka) fn gone(&mut self, partitions: &[i32]) {
         self.silent.retain(|partition, _| !partitions.contains(partition));
     }
 
     /// All is paused, or resumed: what is paused cannot come, and that time does not count.
-    pub(super) fn hold(&mut self, held: bool) {
+    pub(in crate::kafka) fn hold(&mut self, held: bool) {
         if held {
             self.held.get_or_insert_with(Instant::now);
         } else if let Some(since) = self.held.take() {
@@ -77,34 +77,34 @@ impl Starts {
     }
 
     /// Something went wrong, with one of them or with anything else.
-    pub(super) fn disturbed(&mut self) {
+    pub(in crate::kafka) fn disturbed(&mut self) {
         let now = self.now();
         for start in self.silent.values_mut() {
-            start.patience = start.patience.min(now.duration_since(start.since) + start.after_error);
+            start.timeout = start.timeout.min(now.duration_since(start.since) + start.after_error);
             start.troubled = true;
         }
     }
 
     /// Those that are silent for too long; they are given more time. Where more of other partitions is there to be taken, what is awaited may stand
     /// behind it: then only those that are silent for longer than that can last. Each time they lose their place there, so that has no bound.
-    pub(super) fn late(&mut self, is_dry: bool) -> Vec<i32> {
+    pub(in crate::kafka) fn late(&mut self, is_dry: bool) -> Vec<i32> {
         let now = self.now();
-        let patience = |start: &Start| if is_dry { start.patience } else { start.behind };
+        let timeout = |start: &StalledPartition| if is_dry { start.timeout } else { start.behind };
         let mut late = Vec::new();
-        for (partition, start) in self.silent.iter_mut().filter(|(_, start)| now.duration_since(start.since) >= patience(start)) {
+        for (partition, start) in self.silent.iter_mut().filter(|(_, start)| now.duration_since(start.since) >= timeout(start)) {
             start.since = now;
             if !is_dry {
                 start.behind *= 2;
             }
             start.after_error = (start.after_error * 2).min(MOST);
-            start.patience = (start.patience * 2).clamp(FIRST, MOST);
+            start.timeout = (start.timeout * 2).clamp(FIRST, MOST);
             late.push(*partition);
         }
         late
     }
 
     /// One that an error may have met, and that is silent for longer than any of the waits.
-    pub(super) fn stuck(&self) -> Option<i32> {
+    pub(in crate::kafka) fn stuck(&self) -> Option<i32> {
         let now = self.now();
         let mut stuck = self.silent.iter().filter(|(_, start)| start.troubled && now.duration_since(start.assigned) >= MOST);
         stuck.next().map(|(partition, _)| *partition)
@@ -119,79 +119,79 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_stays_silent_is_late_again_and_again_and_ever_more_rarely() {
-        let mut starts = Starts::default();
-        starts.assigned(0);
-        starts.assigned(1);
-        starts.assigned(2);
-        starts.came(1);
-        starts.gone(&[2]);
+        let mut stalled = StalledPartitions::default();
+        stalled.assigned(0);
+        stalled.assigned(1);
+        stalled.assigned(2);
+        stalled.came(1);
+        stalled.gone(&[2]);
         for wait in [5, 10, 20, 40, 80, 120, 120].map(Duration::from_secs) {
             tokio::time::advance(wait - MOMENT).await;
-            assert!(starts.late(true).is_empty());
+            assert!(stalled.late(true).is_empty());
             tokio::time::advance(MOMENT).await;
-            assert_eq!(starts.late(true), [0]);
+            assert_eq!(stalled.late(true), [0]);
         }
-        assert_eq!(starts.stuck(), None, "nothing went wrong");
-        starts.came(0);
+        assert_eq!(stalled.stuck(), None, "nothing went wrong");
+        stalled.came(0);
         tokio::time::advance(MOST).await;
-        starts.disturbed();
-        assert_eq!((starts.late(true), starts.stuck()), (vec![], None));
+        stalled.disturbed();
+        assert_eq!((stalled.late(true), stalled.stuck()), (vec![], None));
     }
 
     #[tokio::test(start_paused = true)]
     async fn only_the_time_that_is_paused_does_not_count() {
-        let mut starts = Starts::default();
-        starts.assigned(0);
+        let mut stalled = StalledPartitions::default();
+        stalled.assigned(0);
         // Each sooner than anything is late.
         for _ in 0..4 {
             tokio::time::advance(FIRST / 5).await;
-            starts.hold(true);
+            stalled.hold(true);
             tokio::time::advance(MOST).await;
-            starts.assigned(1);
-            starts.hold(false);
+            stalled.assigned(1);
+            stalled.hold(false);
         }
         tokio::time::advance(FIRST / 5 - MOMENT).await;
-        assert!(starts.late(true).is_empty());
+        assert!(stalled.late(true).is_empty());
         tokio::time::advance(MOMENT).await;
-        assert_eq!(starts.late(true), [0], "1 was assigned while all was paused");
-        starts.disturbed();
+        assert_eq!(stalled.late(true), [0], "1 was assigned while all was paused");
+        stalled.disturbed();
         tokio::time::advance(MOST - FIRST - MOMENT).await;
-        assert_eq!(starts.stuck(), None);
+        assert_eq!(stalled.stuck(), None);
         tokio::time::advance(MOMENT).await;
-        assert_eq!(starts.stuck(), Some(0));
+        assert_eq!(stalled.stuck(), Some(0));
     }
 
     #[tokio::test(start_paused = true)]
     async fn behind_what_others_have_it_may_be_silent_for_longer() {
-        let mut starts = Starts::default();
-        starts.assigned(0);
-        starts.disturbed();
+        let mut stalled = StalledPartitions::default();
+        stalled.assigned(0);
+        stalled.disturbed();
         tokio::time::advance(MOST - MOMENT).await;
-        assert_eq!((starts.late(false), starts.stuck()), (vec![], None));
+        assert_eq!((stalled.late(false), stalled.stuck()), (vec![], None));
         tokio::time::advance(MOMENT).await;
-        assert_eq!((starts.late(false), starts.stuck()), (vec![0], Some(0)));
+        assert_eq!((stalled.late(false), stalled.stuck()), (vec![0], Some(0)));
         // And ever longer: it begins at their end again.
         for wait in [MOST * 2, MOST * 4, MOST * 8] {
             tokio::time::advance(wait - MOMENT).await;
-            assert!(starts.late(false).is_empty(), "{wait:?}");
+            assert!(stalled.late(false).is_empty(), "{wait:?}");
             tokio::time::advance(MOMENT).await;
-            assert_eq!(starts.late(false), [0], "{wait:?}");
+            assert_eq!(stalled.late(false), [0], "{wait:?}");
         }
         tokio::time::advance(MOST).await;
-        assert_eq!(starts.late(true), [0], "nothing stands before it");
+        assert_eq!(stalled.late(true), [0], "nothing stands before it");
     }
 
     #[tokio::test(start_paused = true)]
     async fn after_an_error_it_is_late_sooner_and_more_rarely_each_time() {
-        let mut starts = Starts::default();
-        starts.assigned(0);
+        let mut stalled = StalledPartitions::default();
+        stalled.assigned(0);
         for wait in [500, 1000, 2000, 4000].map(Duration::from_millis) {
             tokio::time::advance(MOMENT).await;
-            starts.disturbed();
+            stalled.disturbed();
             tokio::time::advance(wait - MOMENT).await;
-            assert!(starts.late(true).is_empty(), "{wait:?}");
+            assert!(stalled.late(true).is_empty(), "{wait:?}");
             tokio::time::advance(MOMENT).await;
-            assert_eq!(starts.late(true), [0], "{wait:?}");
+            assert_eq!(stalled.late(true), [0], "{wait:?}");
         }
     }
 }

@@ -33,10 +33,10 @@ impl AsyncRead for Pieces {
 /// All that comes out of these pieces, read into so many bytes at a time.
 fn read(pieces: impl IntoIterator<Item = Vec<u8>>, at_a_time: usize) -> io::Result<Vec<u8>> {
     let pieces = pieces.into_iter().filter(|piece| !piece.is_empty()).collect();
-    let mut guard = Guard::new(Pieces { pieces, ready: false }, "test".to_owned(), None);
+    let mut sanitizer = FrameSanitizer::new(Pieces { pieces, ready: false }, "test".to_owned(), None);
     let (mut all, mut into) = (Vec::new(), vec![0; at_a_time]);
     loop {
-        match Pin::new(&mut guard).poll_read(&mut Context::from_waker(Waker::noop()), &mut into) {
+        match Pin::new(&mut sanitizer).poll_read(&mut Context::from_waker(Waker::noop()), &mut into) {
             Poll::Pending => {}
             Poll::Ready(Ok(0)) => return Ok(all),
             Poll::Ready(Ok(count)) => all.extend_from_slice(&into[..count]),
@@ -105,7 +105,7 @@ proptest! {
     ) {
         let bytes: Vec<u8> = frames.iter().flat_map(|(kind, payload)| frame(*kind, payload)).collect();
         let right: Vec<u8> = frames.into_iter().flat_map(|(kind, mut payload)| {
-            scrub(kind, &mut payload);
+            sanitize(kind, &mut payload);
             frame(kind, &payload)
         }).collect();
         let (mut rest, mut cuts) = (&bytes[..], cuts.into_iter().cycle());

@@ -1,4 +1,4 @@
-//! The stream that the library reads, with each frame put right before its parser sees it (see `scrub`).
+//! The stream that the library reads, with each frame put right before its parser sees it (see `sanitize`).
 //!
 //! Bodies pass untouched, without a copy. Frames with methods and headers are put right where they lie; only one that comes in pieces is kept until it
 //! is whole.
@@ -19,8 +19,8 @@ use futures_util::Stream;
 use lapin::AsyncTcpStream;
 use tracing::{debug, warn};
 
-use super::gate::Gate;
-use super::scrub::{HEADER, METHOD, scrub};
+use crate::amqp::gate::Gate;
+use crate::amqp::quirks::sanitize::{HEADER, METHOD, sanitize};
 
 /// Type, channel and size.
 const HEAD: usize = 7;
@@ -35,16 +35,16 @@ const PIECE: usize = 128 << 10;
 const HEARTBEAT: [u8; HEAD + END] = [8, 0, 0, 0, 0, 0, 0, 0xCE];
 
 /// A runtime whose streams are guarded: the library's own in all else.
-pub(super) fn runtime() -> Runtime<RuntimeParts<Tokio, Guarding>> {
-    Runtime::new(RuntimeParts::new(Tokio::current(), Guarding(Tokio::current())))
+pub(in crate::amqp) fn runtime() -> Runtime<RuntimeParts<Tokio, SanitizingReactor>> {
+    Runtime::new(RuntimeParts::new(Tokio::current(), SanitizingReactor(Tokio::current())))
 }
 
 /// What the library connects by.
 #[derive(Clone, Debug)]
-pub(super) struct Guarding(Tokio);
+pub(in crate::amqp) struct SanitizingReactor(Tokio);
 
-impl Reactor for Guarding {
-    type TcpStream = Guard<AsyncTcpStream<<Tokio as Reactor>::TcpStream>>;
+impl Reactor for SanitizingReactor {
+    type TcpStream = FrameSanitizer<AsyncTcpStream<<Tokio as Reactor>::TcpStream>>;
     type Sleep = <Tokio as Reactor>::Sleep;
 
     fn register<H: Read + Write + AsFd + AsRawFd + Send + 'static>(
@@ -64,13 +64,13 @@ impl Reactor for Guarding {
 
     fn tcp_connect_addr(&self, address: SocketAddr) -> impl Future<Output = io::Result<Self::TcpStream>> + Send + 'static {
         let connecting = self.0.tcp_connect_addr(address);
-        async move { Ok(Guard::new(AsyncTcpStream::Plain(connecting.await?), address.to_string(), None)) }
+        async move { Ok(FrameSanitizer::new(AsyncTcpStream::Plain(connecting.await?), address.to_string(), None)) }
     }
 }
 
 /// A stream, guarded.
 #[derive(Debug)]
-pub(super) struct Guard<S> {
+pub(in crate::amqp) struct FrameSanitizer<S> {
     stream: S,
     place: String,
     /// What bounds how much is read, of a source.
@@ -119,16 +119,16 @@ impl Next {
     }
 }
 
-impl<S> Guard<S> {
+impl<S> FrameSanitizer<S> {
     /// `place` is the server, for the log.
-    pub(super) fn new(stream: S, place: String, gate: Option<Arc<Gate>>) -> Self {
+    pub(in crate::amqp) fn new(stream: S, place: String, gate: Option<Arc<Gate>>) -> Self {
         let version = Arc::default();
-        Guard { stream, place, gate, passing: 0, held: Vec::new(), whole: Vec::new(), given: 0, altered: false, version }
+        FrameSanitizer { stream, place, gate, passing: 0, held: Vec::new(), whole: Vec::new(), given: 0, altered: false, version }
     }
 
     /// The same, which says here what the server's version is.
-    pub(super) fn telling(self, version: Arc<OnceLock<String>>) -> Self {
-        Guard { version, ..self }
+    pub(in crate::amqp) fn telling(self, version: Arc<OnceLock<String>>) -> Self {
+        FrameSanitizer { version, ..self }
     }
 
     /// Puts whole frames right in what was read, and holds the beginning of one behind them: how many bytes are to be handed on.
@@ -184,7 +184,7 @@ impl<S> Guard<S> {
         if let Some(gate) = self.gate.as_ref().filter(|_| kind == HEADER) {
             gate.let_through(&frame[HEAD..end]);
         }
-        if scrub(kind, &mut frame[HEAD..end]) {
+        if sanitize(kind, &mut frame[HEAD..end]) {
             let place = self.place.as_str();
             let what = "amqp sent what cannot be read as it is: bytes that are not UTF-8 became `?`, what is nested too deep became bytes";
             if std::mem::replace(&mut self.altered, true) {
@@ -206,50 +206,50 @@ fn version(method: &[u8]) -> Option<String> {
     String::from_utf8(text.to_vec()).ok()
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Guard<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for FrameSanitizer<S> {
     fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, into: &mut [u8]) -> Poll<io::Result<usize>> {
-        let guard = self.get_mut();
+        let sanitizer = self.get_mut();
         loop {
-            let left = &guard.whole[guard.given..];
+            let left = &sanitizer.whole[sanitizer.given..];
             if !left.is_empty() {
                 let count = left.len().min(into.len());
                 into[..count].copy_from_slice(&left[..count]);
-                guard.given += count;
+                sanitizer.given += count;
                 return Poll::Ready(Ok(count));
             }
-            let most = if let Some(gate) = &guard.gate {
+            let most = if let Some(gate) = &sanitizer.gate {
                 // Between two frames alone, because a sign of life is one.
-                if guard.passing == 0 && ready!(gate.poll_room(context)) {
-                    (guard.whole, guard.given) = (HEARTBEAT.to_vec(), 0);
+                if sanitizer.passing == 0 && ready!(gate.poll_room(context)) {
+                    (sanitizer.whole, sanitizer.given) = (HEARTBEAT.to_vec(), 0);
                     continue;
                 }
                 into.len().min(PIECE)
             } else {
                 into.len()
             };
-            if guard.held.is_empty() {
-                let count = ready!(Pin::new(&mut guard.stream).poll_read(context, &mut into[..most]))?;
-                let whole = guard.look(&mut into[..count])?;
+            if sanitizer.held.is_empty() {
+                let count = ready!(Pin::new(&mut sanitizer.stream).poll_read(context, &mut into[..most]))?;
+                let whole = sanitizer.look(&mut into[..count])?;
                 if count == 0 || whole > 0 {
                     return Poll::Ready(Ok(whole));
                 }
             } else {
-                let missing = guard.missing()?;
+                let missing = sanitizer.missing()?;
                 let mut more = [0; 4096];
                 let most = missing.min(more.len());
                 if most > 0 {
-                    let count = ready!(Pin::new(&mut guard.stream).poll_read(context, &mut more[..most]))?;
+                    let count = ready!(Pin::new(&mut sanitizer.stream).poll_read(context, &mut more[..most]))?;
                     if count == 0 {
                         return Poll::Ready(Ok(0));
                     }
-                    guard.held.extend_from_slice(&more[..count]);
+                    sanitizer.held.extend_from_slice(&more[..count]);
                 }
             }
         }
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Guard<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for FrameSanitizer<S> {
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, from: &[u8]) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.get_mut().stream).poll_write(context, from)
     }

@@ -18,7 +18,7 @@ impl Wake for Again {
 
 /// The next that is ready. None only where none is: one look does not tell, the set looks away where a few of its futures are woken while it looks at
 /// them, which those are that another thread completes.
-pub(super) fn ready<F: Future>(set: &mut FuturesUnordered<F>) -> Option<F::Output> {
+pub(in crate::amqp) fn ready<F: Future>(set: &mut FuturesUnordered<F>) -> Option<F::Output> {
     let again = Arc::new(Again::default());
     let waker = Waker::from(Arc::clone(&again));
     loop {

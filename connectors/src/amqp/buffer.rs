@@ -1,4 +1,4 @@
-//! The shelf between a source and its pump: what was delivered, and what is unsettled.
+//! The buffer between a source and its reader: what was delivered, and what is unsettled.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -11,20 +11,20 @@ use super::gate::Gate;
 use crate::batches::Batches;
 use crate::{Batch, BatchId, ConnectorError};
 
-/// What the source and its pump share.
-pub(super) struct Shelf {
+/// What the source and its reader share.
+pub(super) struct DeliveryBuffer {
     state: Mutex<State>,
     /// Told what takes how much.
     gate: Arc<Gate>,
     /// For `recv`: something arrived, or the end.
     arrived: Notify,
-    /// For the pump: pause, go on, or close; or something was settled.
+    /// For the reader: pause, go on, or close; or something was settled.
     pub(super) wake: Notify,
 }
 
 #[derive(Default)]
 struct State {
-    batches: Batches<Place>,
+    batches: Batches<PendingAck>,
     /// All tags that are not settled.
     unsettled: BTreeSet<u64>,
     paused: bool,
@@ -32,7 +32,7 @@ struct State {
 }
 
 /// A delivered message: its tag, which rise, and how much it takes.
-struct Place {
+struct PendingAck {
     tag: u64,
     bytes: usize,
 }
@@ -45,9 +45,9 @@ pub(super) struct Settle {
     pub(super) multiple: bool,
 }
 
-impl Shelf {
+impl DeliveryBuffer {
     pub(super) fn new(gate: Arc<Gate>) -> Self {
-        Shelf { state: Mutex::default(), gate, arrived: Notify::new(), wake: Notify::new() }
+        DeliveryBuffer { state: Mutex::default(), gate, arrived: Notify::new(), wake: Notify::new() }
     }
 
     /// A batch of what is there, within the bounds.
@@ -100,7 +100,7 @@ impl Shelf {
 
     /// Takes in what was delivered.
     pub(super) fn put(&self, deliveries: Vec<Delivery>) {
-        let places = deliveries.into_iter().map(|Delivery { message, tag, bytes }| (message, Place { tag, bytes }));
+        let places = deliveries.into_iter().map(|Delivery { message, tag, bytes }| (message, PendingAck { tag, bytes }));
         let places: Vec<_> = places.collect();
         self.gate.came(places.len(), places.iter().map(|(_, place)| place.bytes).sum());
         let mut state = self.state.lock();
@@ -125,13 +125,13 @@ mod tests {
 
     #[test]
     fn one_word_settles_a_batch_only_where_nothing_before_it_is_open() {
-        let shelf = Shelf::new(Arc::new(Gate::new(100)));
-        shelf.put((1..=7).map(|tag| Delivery { tag, message: Message::new("x"), bytes: 1 }).collect());
-        let ids: Vec<BatchId> = (0..3).map(|_| shelf.take(2, 10_000).unwrap().unwrap().id).collect();
+        let buffer = DeliveryBuffer::new(Arc::new(Gate::new(100)));
+        buffer.put((1..=7).map(|tag| Delivery { tag, message: Message::new("x"), bytes: 1 }).collect());
+        let ids: Vec<BatchId> = (0..3).map(|_| buffer.take(2, 10_000).unwrap().unwrap().id).collect();
         let single = |tag| Settle { tag, multiple: false };
-        assert_eq!(shelf.settle(ids[1]), [single(3), single(4)]);
-        assert_eq!(shelf.settle(ids[0]), [Settle { tag: 2, multiple: true }]);
-        assert_eq!(shelf.settle(ids[2]), [Settle { tag: 6, multiple: true }]);
-        assert_eq!(shelf.settle(ids[2]), []);
+        assert_eq!(buffer.settle(ids[1]), [single(3), single(4)]);
+        assert_eq!(buffer.settle(ids[0]), [Settle { tag: 2, multiple: true }]);
+        assert_eq!(buffer.settle(ids[2]), [Settle { tag: 6, multiple: true }]);
+        assert_eq!(buffer.settle(ids[2]), []);
     }
 }

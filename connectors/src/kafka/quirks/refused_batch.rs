@@ -14,13 +14,13 @@ use rdkafka::message::OwnedMessage;
 use rdkafka::producer::BaseRecord;
 use tokio::time::Instant;
 
-use super::outcome::not_taken;
-use super::window::Window;
-use super::writer::Writes;
 use crate::Token;
+use crate::kafka::outcome::not_taken;
+use crate::kafka::window::PublishWindow;
+use crate::kafka::writer::ReportingProducer;
 
 /// The most bytes of a group.
-pub(super) const GROUP: usize = 16_384;
+pub(in crate::kafka) const GROUP: usize = 16_384;
 /// What a message has on the wire besides what is in it, at most.
 const FRAME: usize = 100;
 /// How long a topic whose limit is small is remembered.
@@ -28,7 +28,7 @@ const REMEMBERED: Duration = Duration::from_secs(600);
 
 /// What shared a batch with the reported message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Company {
+pub(in crate::kafka) enum BatchPeers {
     /// In any batch.
     Any,
     /// In a group.
@@ -38,7 +38,7 @@ pub(super) enum Company {
 
 /// What is handed over once more.
 #[derive(Default)]
-pub(super) struct Again {
+pub(in crate::kafka) struct ResendQueue {
     /// Whether there is anything: so that who has nothing pays nothing.
     some: AtomicBool,
     state: Mutex<State>,
@@ -49,7 +49,7 @@ struct State {
     closed: bool,
     /// Taken back.
     back: VecDeque<Item>,
-    topics: HashMap<String, Narrow>,
+    topics: HashMap<String, LimitedTopic>,
 }
 
 struct Item {
@@ -60,20 +60,20 @@ struct Item {
 
 /// A topic that refused a batch.
 #[derive(Default)]
-struct Narrow {
+struct LimitedTopic {
     groups: VecDeque<Item>,
     alone: VecDeque<Item>,
     /// One group, or one alone.
-    out: HashMap<Token, Company>,
+    out: HashMap<Token, BatchPeers>,
     /// What went out before the topic was known as narrow was refused meanwhile: perhaps in one batch with those that are out.
     mixed: bool,
     /// Remembered until then, even where nothing waits.
     until: Option<Instant>,
 }
 
-impl Again {
+impl ResendQueue {
     /// Takes this one in where its topic takes no whole batches; gives it back where it does.
-    pub(super) fn take_in(&self, token: Token, message: OwnedMessage, size: usize) -> Option<OwnedMessage> {
+    pub(in crate::kafka) fn take_in(&self, token: Token, message: OwnedMessage, size: usize) -> Option<OwnedMessage> {
         let mut state = self.state.lock();
         if !state.closed
             && let Some(topic) = state.topics.get_mut(message.topic())
@@ -85,22 +85,29 @@ impl Again {
     }
 
     /// Whether this topic takes no whole batches.
-    pub(super) fn is_narrow(&self, topic: &str) -> bool {
+    pub(in crate::kafka) fn is_limited(&self, topic: &str) -> bool {
         self.some.load(Ordering::Acquire) && self.state.lock().topics.contains_key(topic)
     }
 
     /// This one has its report: how it went out.
-    pub(super) fn reported(&self, topic: &str, token: Token) -> Company {
+    pub(in crate::kafka) fn reported(&self, topic: &str, token: Token) -> BatchPeers {
         if !self.some.load(Ordering::Acquire) {
-            return Company::Any;
+            return BatchPeers::Any;
         }
         let mut state = self.state.lock();
-        let Some(topic) = state.topics.get_mut(topic) else { return Company::Any };
-        topic.out.remove(&token).filter(|_| !topic.mixed).unwrap_or(Company::Any)
+        let Some(topic) = state.topics.get_mut(topic) else { return BatchPeers::Any };
+        topic.out.remove(&token).filter(|_| !topic.mixed).unwrap_or(BatchPeers::Any)
     }
 
     /// This one was refused with its batch: whether it is the first of that. `None` where nothing more is handed over.
-    pub(super) fn refused(&self, token: Token, message: OwnedMessage, size: usize, company: Company, code: Code) -> Option<bool> {
+    pub(in crate::kafka) fn refused(
+        &self,
+        token: Token,
+        message: OwnedMessage,
+        size: usize,
+        company: BatchPeers,
+        code: Code,
+    ) -> Option<bool> {
         let mut state = self.state.lock();
         if state.closed {
             return None;
@@ -110,14 +117,14 @@ impl Again {
         if !matches!(code, Code::InvalidRecord | Code::InvalidDifferentRecord) {
             topic.until = Some(Instant::now() + REMEMBERED);
         }
-        topic.mixed |= company == Company::Any;
-        let queue = if company == Company::Any { &mut topic.groups } else { &mut topic.alone };
+        topic.mixed |= company == BatchPeers::Any;
+        let queue = if company == BatchPeers::Any { &mut topic.groups } else { &mut topic.alone };
         queue.push_back(Item { token, message, size });
         Some(queue.len() == 1)
     }
 
     /// This one was taken back; false where nothing more is handed over.
-    pub(super) fn taken_back(&self, token: Token, message: OwnedMessage, size: usize) -> bool {
+    pub(in crate::kafka) fn taken_back(&self, token: Token, message: OwnedMessage, size: usize) -> bool {
         let mut state = self.state.lock();
         if !state.closed {
             self.some.store(true, Ordering::Release);
@@ -128,7 +135,7 @@ impl Again {
     }
 
     /// Hands over what may go now. Whether more waits for what is out.
-    pub(super) fn pump(&self, producer: &Writes, window: &Window) -> bool {
+    pub(in crate::kafka) fn send_ready(&self, producer: &ReportingProducer, window: &PublishWindow) -> bool {
         if !self.some.load(Ordering::Acquire) {
             return false;
         }
@@ -140,16 +147,16 @@ impl Again {
         send(back, usize::MAX, producer, window, |_| {});
         let (now, mut more) = (Instant::now(), !back.is_empty());
         topics.retain(|_, topic| {
-            let Narrow { groups, alone, out, mixed, until } = topic;
+            let LimitedTopic { groups, alone, out, mixed, until } = topic;
             *mixed &= !out.is_empty();
             if out.is_empty() {
                 send(alone, 0, producer, window, |token| {
-                    out.insert(token, Company::Alone);
+                    out.insert(token, BatchPeers::Alone);
                 });
             }
             if out.is_empty() {
                 send(groups, GROUP, producer, window, |token| {
-                    out.insert(token, Company::Group);
+                    out.insert(token, BatchPeers::Group);
                 });
             }
             let waits = !(out.is_empty() && alone.is_empty() && groups.is_empty());
@@ -163,7 +170,7 @@ impl Again {
     }
 
     /// Nothing more is handed over.
-    pub(super) fn close(&self) {
+    pub(in crate::kafka) fn close(&self) {
         let mut state = self.state.lock();
         state.closed = true;
         state.back.clear();
@@ -172,7 +179,7 @@ impl Again {
 }
 
 /// Hands over as many as are below this size together, one at least; what has its outcome by now is left out.
-fn send(items: &mut VecDeque<Item>, most: usize, producer: &Writes, window: &Window, mut sent: impl FnMut(Token)) {
+fn send(items: &mut VecDeque<Item>, most: usize, producer: &ReportingProducer, window: &PublishWindow, mut sent: impl FnMut(Token)) {
     let mut total = 0;
     while let Some(Item { token, message, size }) = items.front() {
         let (token, size) = (*token, size + FRAME);

@@ -17,7 +17,7 @@ const MARK: &str = "delayed-publication";
 
 /// What became of one publication.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(in crate::amqp) enum PublishVerdict {
     /// It was confirmed, and not returned.
     Taken,
     /// It was returned: nothing took it.
@@ -30,14 +30,14 @@ pub(super) enum Verdict {
 
 /// What a confirm said.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Said {
+pub(in crate::amqp) enum Said {
     Ack,
     Nack,
 }
 
 /// The publications on one channel, by number; numbers rise in the order of publishing.
 #[derive(Debug, Default)]
-pub(super) struct Tally {
+pub(in crate::amqp) struct ReturnMatcher {
     /// The publications that are told by their message id.
     by_id: HashMap<ShortString, u64>,
     /// Returned, and not judged yet.
@@ -54,9 +54,9 @@ pub(super) struct Tally {
     strays: bool,
 }
 
-impl Tally {
+impl ReturnMatcher {
     /// Marks a publication that goes out now.
-    pub(super) fn mark(&mut self, number: u64, properties: BasicProperties) -> BasicProperties {
+    pub(in crate::amqp) fn mark(&mut self, number: u64, properties: BasicProperties) -> BasicProperties {
         let mut headers = properties.headers().clone().unwrap_or_default();
         // One that came with the message would be taken for ours.
         let foreign = headers.contains_key(MARK);
@@ -81,7 +81,7 @@ impl Tally {
     }
 
     /// A publication was confirmed; its confirm carried this message, or none.
-    pub(super) fn confirmed(&mut self, number: u64, said: Said, carried: Option<&BasicProperties>) {
+    pub(in crate::amqp) fn confirmed(&mut self, number: u64, said: Said, carried: Option<&BasicProperties>) {
         let Some(carried) = carried else {
             self.calm = true;
             return self.fresh.push((number, said, false));
@@ -106,7 +106,7 @@ impl Tally {
     }
 
     /// Judges what can be judged. To be called when every confirm that is ready was told; `all` is whether no other is out.
-    pub(super) fn judge(&mut self, all: bool) -> Vec<(u64, Verdict)> {
+    pub(in crate::amqp) fn judge(&mut self, all: bool) -> Vec<(u64, PublishVerdict)> {
         let (calm, strays) = (std::mem::take(&mut self.calm), std::mem::take(&mut self.strays));
         let mut verdicts = Vec::with_capacity(self.fresh.len());
         let mut waiting = Vec::new();
@@ -118,10 +118,10 @@ impl Tally {
                 continue;
             }
             let verdict = match said {
-                _ if returned => Verdict::Returned,
-                Said::Nack => Verdict::Nacked,
-                Said::Ack if strays => Verdict::Unclear,
-                Said::Ack => Verdict::Taken,
+                _ if returned => PublishVerdict::Returned,
+                Said::Nack => PublishVerdict::Nacked,
+                Said::Ack if strays => PublishVerdict::Unclear,
+                Said::Ack => PublishVerdict::Taken,
             };
             verdicts.push((number, verdict));
         }
@@ -130,7 +130,7 @@ impl Tally {
     }
 
     /// Forgets a publication's mark.
-    pub(super) fn forget(&mut self, number: u64, id: Option<&ShortString>) {
+    pub(in crate::amqp) fn forget(&mut self, number: u64, id: Option<&ShortString>) {
         if let Some(id) = id
             && self.by_id.get(id) == Some(&number)
         {
@@ -144,90 +144,90 @@ mod tests {
     use super::*;
 
     /// Publications 1 to `count`, every second with a message id.
-    fn published(count: u64) -> (Tally, Vec<BasicProperties>) {
-        let mut tally = Tally::default();
+    fn published(count: u64) -> (ReturnMatcher, Vec<BasicProperties>) {
+        let mut matcher = ReturnMatcher::default();
         let marked = (1..=count).map(|number| {
             let properties = BasicProperties::default();
             let properties = if number % 2 == 0 { properties.with_message_id(format!("m{number}").into()) } else { properties };
-            tally.mark(number, properties)
+            matcher.mark(number, properties)
         });
         let marked = marked.collect();
-        (tally, marked)
+        (matcher, marked)
     }
 
-    fn sorted(mut verdicts: Vec<(u64, Verdict)>) -> Vec<(u64, Verdict)> {
+    fn sorted(mut verdicts: Vec<(u64, PublishVerdict)>) -> Vec<(u64, PublishVerdict)> {
         verdicts.sort_by_key(|(number, _)| *number);
         verdicts
     }
 
     #[test]
     fn a_message_on_the_wrong_confirm_is_told_by_its_mark() {
-        let (mut tally, sent) = published(4);
+        let (mut matcher, sent) = published(4);
         // 3 was returned; the confirm of 1 took it along.
-        tally.confirmed(1, Said::Ack, Some(&sent[2]));
-        tally.confirmed(2, Said::Nack, None);
-        tally.confirmed(3, Said::Ack, None);
-        let verdicts = sorted(tally.judge(false));
-        assert_eq!(verdicts, [(1, Verdict::Taken), (2, Verdict::Nacked), (3, Verdict::Returned)]);
-        tally.confirmed(4, Said::Ack, Some(&sent[3]));
-        assert_eq!(tally.judge(true), [(4, Verdict::Returned)]);
+        matcher.confirmed(1, Said::Ack, Some(&sent[2]));
+        matcher.confirmed(2, Said::Nack, None);
+        matcher.confirmed(3, Said::Ack, None);
+        let verdicts = sorted(matcher.judge(false));
+        assert_eq!(verdicts, [(1, PublishVerdict::Taken), (2, PublishVerdict::Nacked), (3, PublishVerdict::Returned)]);
+        matcher.confirmed(4, Said::Ack, Some(&sent[3]));
+        assert_eq!(matcher.judge(true), [(4, PublishVerdict::Returned)]);
     }
 
     #[test]
     fn a_confirm_that_carries_an_earlier_message_waits_for_its_own() {
-        let (mut tally, sent) = published(6);
+        let (mut matcher, sent) = published(6);
         // 2 and 3 were returned, and the confirm of 3 took that of 2: its own is still to come.
-        tally.confirmed(3, Said::Ack, Some(&sent[1]));
-        assert_eq!(tally.judge(false), []);
-        tally.confirmed(2, Said::Ack, Some(&sent[2]));
-        assert_eq!(sorted(tally.judge(false)), [(2, Verdict::Returned), (3, Verdict::Returned)]);
+        matcher.confirmed(3, Said::Ack, Some(&sent[1]));
+        assert_eq!(matcher.judge(false), []);
+        matcher.confirmed(2, Said::Ack, Some(&sent[2]));
+        assert_eq!(sorted(matcher.judge(false)), [(2, PublishVerdict::Returned), (3, PublishVerdict::Returned)]);
 
         // As before, but 5 was never returned: a confirm with nothing says so, or a later return.
         for later in [None, Some(&sent[5])] {
-            let (mut tally, _) = published(6);
-            tally.confirmed(5, Said::Ack, Some(&sent[3]));
-            assert_eq!(tally.judge(false), []);
-            tally.confirmed(1, Said::Ack, later);
-            assert_eq!(sorted(tally.judge(false)), [(1, Verdict::Taken), (5, Verdict::Taken)]);
-            tally.confirmed(4, Said::Ack, None);
-            assert_eq!(tally.judge(false), [(4, Verdict::Returned)]);
+            let (mut matcher, _) = published(6);
+            matcher.confirmed(5, Said::Ack, Some(&sent[3]));
+            assert_eq!(matcher.judge(false), []);
+            matcher.confirmed(1, Said::Ack, later);
+            assert_eq!(sorted(matcher.judge(false)), [(1, PublishVerdict::Taken), (5, PublishVerdict::Taken)]);
+            matcher.confirmed(4, Said::Ack, None);
+            assert_eq!(matcher.judge(false), [(4, PublishVerdict::Returned)]);
         }
-        let (mut tally, _) = published(6);
-        tally.confirmed(5, Said::Ack, Some(&sent[3]));
-        assert_eq!(tally.judge(true), [(5, Verdict::Taken)]);
+        let (mut matcher, _) = published(6);
+        matcher.confirmed(5, Said::Ack, Some(&sent[3]));
+        assert_eq!(matcher.judge(true), [(5, PublishVerdict::Taken)]);
     }
 
     #[test]
     fn a_message_id_that_is_out_twice_is_marked_apart() {
-        let mut tally = Tally::default();
+        let mut matcher = ReturnMatcher::default();
         let same = || BasicProperties::default().with_message_id("same".into());
-        let (first, second) = (tally.mark(1, same()), tally.mark(2, same()));
+        let (first, second) = (matcher.mark(1, same()), matcher.mark(2, same()));
         assert!(first.headers().is_none() && second.headers().as_ref().is_some_and(|headers| headers.contains_key(MARK)));
-        tally.confirmed(1, Said::Ack, Some(&second));
-        tally.confirmed(2, Said::Ack, None);
-        assert_eq!(sorted(tally.judge(true)), [(1, Verdict::Taken), (2, Verdict::Returned)]);
-        tally.forget(2, Some(&"same".into()));
-        assert!(tally.mark(3, same()).headers().is_some(), "the first is still out");
-        tally.forget(1, Some(&"same".into()));
-        assert!(tally.mark(4, same()).headers().is_none());
+        matcher.confirmed(1, Said::Ack, Some(&second));
+        matcher.confirmed(2, Said::Ack, None);
+        assert_eq!(sorted(matcher.judge(true)), [(1, PublishVerdict::Taken), (2, PublishVerdict::Returned)]);
+        matcher.forget(2, Some(&"same".into()));
+        assert!(matcher.mark(3, same()).headers().is_some(), "the first is still out");
+        matcher.forget(1, Some(&"same".into()));
+        assert!(matcher.mark(4, same()).headers().is_none());
     }
 
     #[test]
     fn a_mark_that_came_with_the_message_is_not_ours() {
-        let (mut tally, _) = published(1);
+        let (mut matcher, _) = published(1);
         let mut headers = FieldTable::default();
         headers.insert(MARK.into(), AMQPValue::LongLongInt(1));
         headers.insert("kept".into(), AMQPValue::Void);
-        let marked = tally.mark(2, BasicProperties::default().with_message_id("own".into()).with_headers(headers));
+        let marked = matcher.mark(2, BasicProperties::default().with_message_id("own".into()).with_headers(headers));
         let headers = marked.headers().clone().unwrap_or_default();
         assert!(!headers.contains_key(MARK) && headers.contains_key("kept"));
     }
 
     #[test]
     fn an_unmarked_message_leaves_the_others_unclear() {
-        let (mut tally, _) = published(2);
-        tally.confirmed(1, Said::Ack, Some(&BasicProperties::default()));
-        tally.confirmed(2, Said::Ack, None);
-        assert_eq!(sorted(tally.judge(true)), [(1, Verdict::Unclear), (2, Verdict::Unclear)]);
+        let (mut matcher, _) = published(2);
+        matcher.confirmed(1, Said::Ack, Some(&BasicProperties::default()));
+        matcher.confirmed(2, Said::Ack, None);
+        assert_eq!(sorted(matcher.judge(true)), [(1, PublishVerdict::Unclear), (2, PublishVerdict::Unclear)]);
     }
 }

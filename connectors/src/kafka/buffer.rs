@@ -1,4 +1,4 @@
-//! The shelf between a source and its reader: what was read, what is unsettled, and how much room there is.
+//! The buffer between a source and its reader: what was read, what is unsettled, and how much room there is.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
@@ -7,12 +7,12 @@ use parking_lot::{Condvar, Mutex};
 use tokio::sync::{Notify, watch};
 
 use super::delivery::Delivery;
-use super::starts::Starts;
-use super::track::Track;
+use super::offsets::PartitionOffsets;
+use super::quirks::stalled_partitions::StalledPartitions;
 use crate::{Batch, BatchId, ConnectorError, ErrorKind, SourceOptions};
 
 /// What the source and its reader share.
-pub(super) struct Shelf {
+pub(super) struct DeliveryBuffer {
     state: Mutex<State>,
     /// For `recv`: something arrived, or the end.
     arrived: Notify,
@@ -35,11 +35,11 @@ struct State {
     buffer: VecDeque<(Delivery, u64)>,
     /// How much memory the messages of `buffer` and of `batches` hold.
     bytes: usize,
-    batches: HashMap<BatchId, Vec<Place>>,
+    batches: HashMap<BatchId, Vec<DeliveryHandle>>,
     last: u64,
     /// The partitions that are ours now.
-    tracks: HashMap<i32, Track>,
-    starts: Starts,
+    partitions: HashMap<i32, PartitionOffsets>,
+    stalled: StalledPartitions,
     generations: u64,
     paused: bool,
     /// The reader has paused the partitions.
@@ -49,7 +49,7 @@ struct State {
 }
 
 /// Where a message of a batch stands, and in which assignment.
-struct Place {
+struct DeliveryHandle {
     partition: i32,
     generation: u64,
     offset: i64,
@@ -74,17 +74,17 @@ impl State {
         }
     }
 
-    fn track(&mut self, place: &Place) -> Option<&mut Track> {
-        self.tracks.get_mut(&place.partition).filter(|track| track.generation == place.generation)
+    fn offsets(&mut self, place: &DeliveryHandle) -> Option<&mut PartitionOffsets> {
+        self.partitions.get_mut(&place.partition).filter(|offsets| offsets.generation == place.generation)
     }
 }
 
-impl Shelf {
+impl DeliveryBuffer {
     pub(super) fn new(options: &SourceOptions) -> Self {
         let max_bytes = options.max_unsettled_bytes - queue_bytes(options.max_unsettled_bytes);
         let (arrived, changed) = (Notify::new(), Condvar::new());
         let shared_out = watch::Sender::new(false);
-        Shelf { state: Mutex::default(), arrived, changed, shared_out, max_unsettled: options.max_unsettled, max_bytes }
+        DeliveryBuffer { state: Mutex::default(), arrived, changed, shared_out, max_unsettled: options.max_unsettled, max_bytes }
     }
 
     /// A batch of what is there, within the bounds.
@@ -100,7 +100,7 @@ impl Shelf {
             }
             let Some((Delivery { message, partition, offset, bytes }, generation)) = state.buffer.pop_front() else { break };
             messages.push(message);
-            places.push(Place { partition, generation, offset, bytes });
+            places.push(DeliveryHandle { partition, generation, offset, bytes });
         }
         if messages.is_empty() {
             return Ok(None);
@@ -113,14 +113,14 @@ impl Shelf {
         Ok(Some(Batch { id, messages }))
     }
 
-    /// Settles a batch; the error once the link is lost, because nothing is committed any more. What belongs to a partition that went to another reader is ignored: it is that reader's now.
+    /// Settles a batch; the error once the connection is lost, because nothing is committed any more. What belongs to a partition that went to another reader is ignored: it is that reader's now.
     pub(super) fn settle(&self, batch: BatchId, done: bool) -> Result<(), ConnectorError> {
         let mut state = self.state.lock();
         state.going()?;
         for place in state.batches.remove(&batch).unwrap_or_default() {
             state.bytes -= place.bytes;
-            if let Some(track) = state.track(&place) {
-                let _ = if done { track.ack(place.offset) } else { track.nack(place.offset) };
+            if let Some(offsets) = state.offsets(&place) {
+                let _ = if done { offsets.ack(place.offset) } else { offsets.nack(place.offset) };
             }
         }
         drop(state);
@@ -145,7 +145,7 @@ impl Shelf {
 
     pub(super) fn outlook(&self) -> Outlook {
         let state = self.state.lock();
-        let held: usize = state.tracks.values().map(Track::held).sum();
+        let held: usize = state.partitions.values().map(PartitionOffsets::held).sum();
         let room_bytes = self.max_bytes.saturating_sub(state.bytes);
         let room = if room_bytes > 0 { self.max_unsettled.saturating_sub(held) } else { 0 };
         Outlook { closing: state.closing, paused: state.paused, room, room_bytes }
@@ -163,10 +163,10 @@ impl Shelf {
         }
         let mut state = self.state.lock();
         for delivery in deliveries {
-            state.starts.came(delivery.partition);
-            if let Some(track) = state.tracks.get_mut(&delivery.partition) {
-                let generation = track.generation;
-                if track.read(delivery.offset) {
+            state.stalled.came(delivery.partition);
+            if let Some(offsets) = state.partitions.get_mut(&delivery.partition) {
+                let generation = offsets.generation;
+                if offsets.read(delivery.offset) {
                     state.bytes += delivery.bytes;
                     state.buffer.push_back((delivery, generation));
                 }
@@ -182,8 +182,8 @@ impl Shelf {
         for partition in partitions {
             state.generations += 1;
             let generation = state.generations;
-            state.tracks.insert(partition, Track::new(generation));
-            state.starts.assigned(partition);
+            state.partitions.insert(partition, PartitionOffsets::new(generation));
+            state.stalled.assigned(partition);
         }
         drop(state);
         self.shared_out.send_replace(true);
@@ -198,8 +198,8 @@ impl Shelf {
     /// These partitions are not ours any more: what was read of them and not handed out is dropped, what is unsettled forgotten.
     pub(super) fn revoke(&self, partitions: &[i32]) {
         let mut state = self.state.lock();
-        state.tracks.retain(|partition, _| !partitions.contains(partition));
-        state.starts.gone(partitions);
+        state.partitions.retain(|partition, _| !partitions.contains(partition));
+        state.stalled.gone(partitions);
         state.buffer.retain(|(delivery, _)| !partitions.contains(&delivery.partition));
         let handed_out = state.batches.values().flatten().map(|place| place.bytes).sum::<usize>();
         state.bytes = handed_out + state.buffer.iter().map(|(delivery, _)| delivery.bytes).sum::<usize>();
@@ -210,11 +210,11 @@ impl Shelf {
     /// The positions to commit, of these partitions or of all; `sure`: the reader waits for the answer. They count as committed until `not_committed`.
     pub(super) fn to_commit(&self, partitions: Option<&[i32]>, sure: bool) -> Vec<(i32, i64)> {
         let mut positions = Vec::new();
-        for (partition, track) in &mut self.state.lock().tracks {
+        for (partition, offsets) in &mut self.state.lock().partitions {
             if partitions.is_none_or(|these| these.contains(partition))
-                && let Some(position) = track.to_commit(sure)
+                && let Some(position) = offsets.to_commit(sure)
             {
-                track.committed(position, sure);
+                offsets.committed(position, sure);
                 positions.push((*partition, position));
             }
         }
@@ -225,8 +225,8 @@ impl Shelf {
     pub(super) fn not_committed(&self, partitions: impl Iterator<Item = i32>) {
         let mut state = self.state.lock();
         for partition in partitions {
-            if let Some(track) = state.tracks.get_mut(&partition) {
-                track.not_committed();
+            if let Some(offsets) = state.partitions.get_mut(&partition) {
+                offsets.not_committed();
             }
         }
     }
@@ -235,7 +235,7 @@ impl Shelf {
     pub(super) fn hold(&self, held: bool) {
         let mut state = self.state.lock();
         state.held = held;
-        state.starts.hold(held);
+        state.stalled.hold(held);
     }
 
     /// Whether new partitions have to be paused too.
@@ -245,36 +245,36 @@ impl Shelf {
 
     /// Where the reader has to go back to.
     pub(super) fn turns(&self) -> Vec<(i32, i64)> {
-        self.state.lock().tracks.iter().filter_map(|(partition, track)| Some((*partition, track.back_to()?))).collect()
+        self.state.lock().partitions.iter().filter_map(|(partition, offsets)| Some((*partition, offsets.back_to()?))).collect()
     }
 
     /// The reader went back in this partition, for sure or perhaps.
     pub(super) fn went_back(&self, partition: i32, to: i64, sure: bool) {
-        if let Some(track) = self.state.lock().tracks.get_mut(&partition) {
-            track.went_back(to, sure);
+        if let Some(offsets) = self.state.lock().partitions.get_mut(&partition) {
+            offsets.went_back(to, sure);
         }
     }
 
     /// This partition has no more for now; true where something that was given back is not there any more.
     pub(super) fn at_end(&self, partition: i32) -> bool {
         let mut state = self.state.lock();
-        state.starts.came(partition);
-        state.tracks.get_mut(&partition).is_some_and(Track::at_end)
+        state.stalled.came(partition);
+        state.partitions.get_mut(&partition).is_some_and(PartitionOffsets::at_end)
     }
 
     /// Reading was disturbed, perhaps where a partition begins.
     pub(super) fn disturbed(&self) {
-        self.state.lock().starts.disturbed();
+        self.state.lock().stalled.disturbed();
     }
 
     /// Partitions of which nothing came for too long since they were assigned. `is_dry`: all that the client has was taken.
-    pub(super) fn late_starts(&self, is_dry: bool) -> Vec<i32> {
-        self.state.lock().starts.late(is_dry)
+    pub(super) fn late_partitions(&self, is_dry: bool) -> Vec<i32> {
+        self.state.lock().stalled.late(is_dry)
     }
 
     /// One of which nothing will come.
-    pub(super) fn stuck_start(&self) -> Option<i32> {
-        self.state.lock().starts.stuck()
+    pub(super) fn stuck_partition(&self) -> Option<i32> {
+        self.state.lock().stalled.stuck()
     }
 
     /// Nothing more will come, and nothing can be settled.
@@ -294,12 +294,12 @@ mod tests {
         Delivery { message: Message::new("x"), partition, offset, bytes }
     }
 
-    fn shelf() -> Shelf {
+    fn buffer() -> DeliveryBuffer {
         let (topic, group) = ("a".to_owned(), "g".to_owned());
         let (max_batch, max_batch_bytes, max_unsettled, max_unsettled_bytes) = (10, 1000, 100, 5334);
         let acks = Acks::Explicit;
         let (start, apart, expired_queue) = (Start::Earliest, Vec::new(), None);
-        let shelf = Shelf::new(&SourceOptions {
+        let buffer = DeliveryBuffer::new(&SourceOptions {
             topic,
             group,
             max_batch,
@@ -311,26 +311,26 @@ mod tests {
             apart,
             expired_queue,
         });
-        shelf.assign(0..2);
-        shelf
+        buffer.assign(0..2);
+        buffer
     }
 
     #[test]
     fn what_is_unsettled_is_bounded_in_bytes_too() {
-        let shelf = shelf();
-        let room = || (shelf.outlook().room, shelf.outlook().room_bytes);
-        shelf.put((0..4).map(|offset| delivery(0, offset, 900)).collect());
+        let buffer = buffer();
+        let room = || (buffer.outlook().room, buffer.outlook().room_bytes);
+        buffer.put((0..4).map(|offset| delivery(0, offset, 900)).collect());
         assert_eq!(room(), (96, 401));
-        shelf.put(vec![delivery(1, 0, 900)]);
+        buffer.put(vec![delivery(1, 0, 900)]);
         assert_eq!(room(), (0, 0));
         // Settling makes room, and so does a partition that goes; handing out does not.
-        let batch = shelf.take(10, 1000).unwrap().unwrap();
+        let batch = buffer.take(10, 1000).unwrap().unwrap();
         assert_eq!((batch.messages.len(), room()), (1, (0, 0)));
-        shelf.settle(batch.id, true).unwrap();
+        buffer.settle(batch.id, true).unwrap();
         assert_eq!(room(), (96, 401));
-        shelf.put(vec![delivery(0, 4, 900)]);
+        buffer.put(vec![delivery(0, 4, 900)]);
         assert_eq!(room(), (0, 0));
-        shelf.revoke(&[1]);
+        buffer.revoke(&[1]);
         assert_eq!(room(), (96, 401));
     }
 }

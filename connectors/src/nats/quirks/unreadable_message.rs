@@ -13,11 +13,11 @@ use futures_util::future::join_all;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-use super::block;
-use super::consumer::Consumer;
-use super::delivery::Delivery;
-use super::link::Link;
-use super::subject::allows;
+use super::header_block;
+use crate::nats::connection::BrokerConnection;
+use crate::nats::consumer::Consumer;
+use crate::nats::delivery::Delivery;
+use crate::nats::subject::allows;
 use crate::{ConnectorError, Destination, ErrorKind, Message, Position};
 
 /// How many messages are asked for together.
@@ -28,8 +28,8 @@ const MOST_BYTES: usize = 16 << 20;
 const NO_MESSAGE: u32 = 10_037;
 
 /// Looks for messages that the client library may not be able to read.
-pub(super) struct Search {
-    link: Arc<Link>,
+pub(in crate::nats) struct UnreadableSearch {
+    connection: Arc<BrokerConnection>,
     stream: String,
     consumer: String,
     topic: String,
@@ -39,12 +39,12 @@ pub(super) struct Search {
 
 /// What a search gives.
 #[derive(Default)]
-pub(super) struct Found {
-    pub(super) deliveries: Vec<Delivery>,
+pub(in crate::nats) struct Found {
+    pub(in crate::nats) deliveries: Vec<Delivery>,
     /// Of the deliveries.
     bytes: usize,
     /// There are such messages, with us already.
-    pub(super) held: bool,
+    pub(in crate::nats) held: bool,
 }
 
 #[derive(Deserialize)]
@@ -81,16 +81,22 @@ struct Failure {
     description: String,
 }
 
-impl Search {
-    pub(super) fn new(link: Arc<Link>, consumer: &Consumer) -> Self {
-        Search { link, stream: consumer.stream.clone(), consumer: consumer.name.clone(), topic: consumer.topic.clone(), looked: 0 }
+impl UnreadableSearch {
+    pub(in crate::nats) fn new(connection: Arc<BrokerConnection>, consumer: &Consumer) -> Self {
+        UnreadableSearch {
+            connection,
+            stream: consumer.stream.clone(),
+            consumer: consumer.name.clone(),
+            topic: consumer.topic.clone(),
+            looked: 0,
+        }
     }
 
     /// Fetches unreadable messages that were delivered, to whomever, and not settled; not those whose sequences are `held`. At most about `most`.
     ///
     /// The server does not tell which sequences are unsettled, only between which they lie. Where the stream keeps settled messages, or another
     /// reader has found one too, one comes that was settled or will be: rather twice than never. Readable ones are left to come by themselves.
-    pub(super) async fn run(&mut self, held: &HashSet<u64>, most: usize) -> Result<Found, ConnectorError> {
+    pub(in crate::nats) async fn run(&mut self, held: &HashSet<u64>, most: usize) -> Result<Found, ConnectorError> {
         let body = Bytes::new();
         let info = self.ask::<Info>(&format!("CONSUMER.INFO.{}.{}", self.stream, self.consumer), body).await?;
         let Some(info) = info.filter(|info| info.num_ack_pending > 0) else { return Ok(Found::default()) };
@@ -141,21 +147,21 @@ impl Search {
     fn unreadable(&self, raw: RawMessage, consumer_sequence: u64) -> Result<Option<Delivery>, ConnectorError> {
         let decode = |text: &str| {
             BASE64.decode(text).map_err(|error| {
-                self.link
+                self.connection
                     .fail(ErrorKind::Disconnected, &format!("message {} of `{}` cannot be read", raw.sequence, self.stream))
                     .because(error)
             })
         };
         let headers = decode(raw.headers.as_deref().unwrap_or_default())?;
         // The line that leads a message is split at white space, and is UTF-8: the API has put a mark in the place of what is not.
-        if block::is_plain(&headers) && raw.subject.bytes().all(|byte| byte.is_ascii_graphic()) {
+        if header_block::is_plain(&headers) && raw.subject.bytes().all(|byte| byte.is_ascii_graphic()) {
             return Ok(None);
         }
         let nanos = raw.time.unix_timestamp_nanos();
         let message = Message {
             body: decode(&raw.payload)?.into(),
             has_body: true,
-            headers: block::parse(&headers),
+            headers: header_block::parse(&headers),
             destination: Destination::new(raw.subject),
             position: Some(Position { log: self.stream.clone(), partition: 0, offset: raw.sequence }),
             timestamp_ms: Some(i64::try_from(nanos / 1_000_000).unwrap_or_default()),
@@ -165,7 +171,7 @@ impl Search {
         };
         // As the server would have written it, had the message come through. It goes by the stream sequence, takes no word on a message that is not
         // unsettled, and wants a consumer sequence that it has given out.
-        let Search { stream, consumer, .. } = self;
+        let UnreadableSearch { stream, consumer, .. } = self;
         let reply = Subject::from(format!("$JS.ACK.{stream}.{consumer}.2.{}.{consumer_sequence}.{nanos}.0", raw.sequence));
         let wire = message.body.len() + headers.len() + message.destination.address.len() + reply.len();
         let bytes = message.footprint() + reply.len();
@@ -180,10 +186,10 @@ impl Search {
     async fn ask<T: DeserializeOwned>(&self, what: &str, body: Bytes) -> Result<Option<T>, ConnectorError> {
         let failed = |why: &str| {
             let failure =
-                self.link.fail(ErrorKind::Disconnected, &format!("cannot fetch messages that the client cannot read: {what}: {why}"));
+                self.connection.fail(ErrorKind::Disconnected, &format!("cannot fetch messages that the client cannot read: {what}: {why}"));
             failure.hint("grant the user `$JS.API.>`, or delete these messages from the stream")
         };
-        let answer = self.link.ask(self.link.client.request(format!("$JS.API.{what}"), body)).await?;
+        let answer = self.connection.ask(self.connection.client.request(format!("$JS.API.{what}"), body)).await?;
         let answer = answer.map_err(|error| failed(&error.to_string()).because(error))?;
         match serde_json::from_slice(&answer.payload) {
             Ok(Answer::Good(answer)) => Ok(Some(answer)),

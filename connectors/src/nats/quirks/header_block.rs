@@ -12,7 +12,7 @@ const VERSION: &str = "NATS/1.0";
 
 /// Whether the client library reads this block for sure. Of the blocks that are not as they should be it reads some: those are told apart by nothing
 /// here, which costs no more than reading them in two ways.
-pub(super) fn is_plain(block: &[u8]) -> bool {
+pub(in crate::nats) fn is_plain(block: &[u8]) -> bool {
     if block.is_empty() {
         return true;
     }
@@ -35,7 +35,7 @@ fn is_name(name: &str) -> bool {
 
 /// The headers of any block, as the client library gives them where it reads them: sorted by name, without white space around a value. A value that is
 /// not UTF-8 is bytes. A line that is no header has no name, and stands as the value.
-pub(super) fn parse(block: &[u8]) -> Headers {
+pub(in crate::nats) fn parse(block: &[u8]) -> Headers {
     let mut headers: Vec<(String, Vec<u8>)> = Vec::new();
     let mut lines = block.split(|byte| *byte == b'\n').map(|line| line.strip_suffix(b"\r").unwrap_or(line));
     if let Some(first) = lines.next().filter(|first| !first.is_empty() && !is_version(first)) {

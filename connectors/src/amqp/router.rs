@@ -1,4 +1,4 @@
-//! What a sink and its lanes share: where publications go in, and outcomes out.
+//! What a sink and its publishers share: where publications go in, and outcomes out.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -14,7 +14,7 @@ use crate::{Destination, Outcome, Token};
 /// Outcomes, by the caller's tokens.
 pub(super) type Given = Vec<(Token, Outcome)>;
 
-/// One publication on its way to its lane.
+/// One publication on its way to its publisher.
 #[derive(Debug)]
 pub(super) struct Item {
     pub(super) token: Token,
@@ -25,25 +25,25 @@ pub(super) struct Item {
     pub(super) deadline: Instant,
 }
 
-/// Where the publications of one lane go in.
-pub(super) type Lane = mpsc::UnboundedSender<Vec<Item>>;
+/// Where the publications of one publisher go in.
+pub(super) type PublisherSender = mpsc::UnboundedSender<Vec<Item>>;
 
-/// What a lane is for.
+/// What a publisher is for.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) struct Key {
+pub(super) struct PublisherKey {
     pub(super) exchange: String,
     /// One routing key alone, which holds up the others.
     pub(super) apart: Option<String>,
 }
 
-/// The most lanes for one routing key alone.
+/// The most publishers for one routing key alone.
 const APART: usize = 64;
 
-/// One sink's desk.
-pub(super) struct Desk {
-    /// `None` once the sink closed or its link was lost.
+/// One sink's router.
+pub(super) struct PublishRouter {
+    /// `None` once the sink closed or its connection was lost.
     open: Mutex<Option<Open>>,
-    /// Where outcomes go while any lane has some to give.
+    /// Where outcomes go while any publisher has some to give.
     out: mpsc::WeakUnboundedSender<Given>,
     /// Handed over, and neither given to the client nor answered.
     unsent: AtomicUsize,
@@ -54,17 +54,17 @@ pub(super) struct Desk {
 
 struct Open {
     out: mpsc::UnboundedSender<Given>,
-    lanes: HashMap<Key, Lane>,
+    publishers: HashMap<PublisherKey, PublisherSender>,
     /// How many of them are for one routing key alone.
     apart: usize,
 }
 
 impl Open {
-    fn key(&self, to: &Destination) -> Key {
-        let mut key = Key { exchange: to.exchange.clone(), apart: None };
+    fn key(&self, to: &Destination) -> PublisherKey {
+        let mut key = PublisherKey { exchange: to.exchange.clone(), apart: None };
         if self.apart > 0 {
             key.apart = Some(to.address.clone());
-            if !self.lanes.contains_key(&key) {
+            if !self.publishers.contains_key(&key) {
                 key.apart = None;
             }
         }
@@ -72,14 +72,19 @@ impl Open {
     }
 }
 
-impl Desk {
+impl PublishRouter {
     pub(super) fn new(out: mpsc::UnboundedSender<Given>) -> Self {
-        let (weak, open) = (out.downgrade(), Mutex::new(Some(Open { out, lanes: HashMap::new(), apart: 0 })));
-        Desk { open, out: weak, unsent: AtomicUsize::new(0), sent: Notify::new(), most: AtomicU64::new(u64::MAX) }
+        let (weak, open) = (out.downgrade(), Mutex::new(Some(Open { out, publishers: HashMap::new(), apart: 0 })));
+        PublishRouter { open, out: weak, unsent: AtomicUsize::new(0), sent: Notify::new(), most: AtomicU64::new(u64::MAX) }
     }
 
-    /// Takes in publications, each to its lane; `start` makes a lane that is not there. Then gives these outcomes.
-    pub(super) fn take_in(&self, items: Vec<Item>, outcomes: Given, start: impl Fn(&Key, mpsc::UnboundedSender<Given>) -> Lane) {
+    /// Takes in publications, each to its publisher; `start` makes a publisher that is not there. Then gives these outcomes.
+    pub(super) fn take_in(
+        &self,
+        items: Vec<Item>,
+        outcomes: Given,
+        start: impl Fn(&PublisherKey, mpsc::UnboundedSender<Given>) -> PublisherSender,
+    ) {
         let mut open = self.open.lock();
         let Some(open) = &mut *open else {
             // After the end of the outcomes nobody waits for these.
@@ -89,14 +94,14 @@ impl Desk {
             return;
         };
         self.unsent.fetch_add(items.len(), Ordering::AcqRel);
-        let mut by_lane: HashMap<Key, Vec<Item>> = HashMap::new();
+        let mut by_publisher: HashMap<PublisherKey, Vec<Item>> = HashMap::new();
         for item in items {
-            by_lane.entry(open.key(&item.to)).or_default().push(item);
+            by_publisher.entry(open.key(&item.to)).or_default().push(item);
         }
-        for (key, items) in by_lane {
-            let lane = open.lanes.entry(key).or_insert_with_key(|key| start(key, open.out.clone()));
-            // A lane ends only by `retire`, or with the link: then it answers for what is on its way, and the rest is answered here.
-            if let Err(mpsc::error::SendError(items)) = lane.send(items) {
+        for (key, items) in by_publisher {
+            let publisher = open.publishers.entry(key).or_insert_with_key(|key| start(key, open.out.clone()));
+            // A publisher ends only by `retire`, or with the connection: then it answers for what is on its way, and the rest is answered here.
+            if let Err(mpsc::error::SendError(items)) = publisher.send(items) {
                 self.left(items.len());
                 give(&open.out, refused(items).collect());
             }
@@ -104,30 +109,30 @@ impl Desk {
         give(&open.out, outcomes);
     }
 
-    /// Gives these to the lane for one routing key alone, and what comes from now on; `start` makes it. What it does not take comes back.
-    pub(super) fn set_apart(&self, key: &Key, items: Vec<Item>, start: impl FnOnce() -> Lane) -> Vec<Item> {
+    /// Gives these to the publisher for one routing key alone, and what comes from now on; `start` makes it. What it does not take comes back.
+    pub(super) fn set_apart(&self, key: &PublisherKey, items: Vec<Item>, start: impl FnOnce() -> PublisherSender) -> Vec<Item> {
         let mut open = self.open.lock();
         let Some(open) = &mut *open else { return items };
-        if !open.lanes.contains_key(key) {
+        if !open.publishers.contains_key(key) {
             if open.apart == APART {
                 return items;
             }
             open.apart += 1;
-            open.lanes.insert(key.clone(), start());
+            open.publishers.insert(key.clone(), start());
         }
-        let Some(lane) = open.lanes.get(key) else { return items };
+        let Some(publisher) = open.publishers.get(key) else { return items };
         if items.is_empty() {
             return items;
         }
-        lane.send(items).map_or_else(|mpsc::error::SendError(items)| items, |()| Vec::new())
+        publisher.send(items).map_or_else(|mpsc::error::SendError(items)| items, |()| Vec::new())
     }
 
-    /// Ends this lane if nothing is on its way to it; whether it does.
-    pub(super) fn retire(&self, key: &Key, items: &mpsc::UnboundedReceiver<Vec<Item>>) -> bool {
+    /// Ends this publisher if nothing is on its way to it; whether it does.
+    pub(super) fn retire(&self, key: &PublisherKey, items: &mpsc::UnboundedReceiver<Vec<Item>>) -> bool {
         let mut open = self.open.lock();
         let idle = items.is_empty();
         if let (true, Some(open)) = (idle, &mut *open)
-            && open.lanes.remove(key).is_some()
+            && open.publishers.remove(key).is_some()
             && key.apart.is_some()
         {
             open.apart -= 1;
@@ -155,7 +160,7 @@ impl Desk {
         }
     }
 
-    /// Nothing more is taken in; lanes end when they have answered.
+    /// Nothing more is taken in; publishers end when they have answered.
     pub(super) fn close(&self) {
         *self.open.lock() = None;
     }
@@ -197,16 +202,16 @@ mod tests {
             properties: BasicProperties::default(),
             deadline: Instant::now(),
         };
-        let never = |_: &Key, _| -> Lane { panic!("no lane is made any more") };
+        let never = |_: &PublisherKey, _| -> PublisherSender { panic!("no lane is made any more") };
         let (out, mut outcomes) = mpsc::unbounded_channel();
-        let of_a_lane = out.clone();
-        let desk = Desk::new(out);
-        desk.close();
-        desk.take_in(vec![item(1)], vec![(2, Outcome::Invalid(String::new()))], never);
+        let of_a_publisher = out.clone();
+        let router = PublishRouter::new(out);
+        router.close();
+        router.take_in(vec![item(1)], vec![(2, Outcome::Invalid(String::new()))], never);
         let given = outcomes.try_recv().unwrap();
         assert!(matches!(&given[..], [(1, Outcome::Refused(_)), (2, Outcome::Invalid(_))]), "{given:?}");
-        drop(of_a_lane);
+        drop(of_a_publisher);
         assert_eq!(outcomes.try_recv(), Err(mpsc::error::TryRecvError::Disconnected));
-        desk.take_in(vec![item(3)], vec![], never);
+        router.take_in(vec![item(3)], vec![], never);
     }
 }

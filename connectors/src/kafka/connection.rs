@@ -1,6 +1,6 @@
 //! What librdkafka says about its connections, and whether the cluster answers.
 //!
-//! librdkafka reconnects by itself and for ever, and most of what it says on the way is no news. The link counts as lost when every broker it knows
+//! librdkafka reconnects by itself and for ever, and most of what it says on the way is no news. The connection counts as lost when every broker it knows
 //! is down and none answers within [`GRACE`]: then the value ends, and the supervisor above opens another.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -19,7 +19,7 @@ use tokio::time::Instant;
 use tracing::{debug, error, trace, warn};
 
 use super::config::Config;
-use super::outcome::{Way, is_open, is_repeat};
+use super::outcome::{SendState, is_open, is_repeat};
 use crate::{ConnectorError, ErrorKind};
 
 /// The longest that connecting may take.
@@ -27,18 +27,18 @@ const CONNECT: Duration = Duration::from_secs(5);
 /// How long one look at the cluster may take before what the client said meanwhile is listened to.
 const LOOK: Duration = Duration::from_millis(500);
 /// The longest that any work with a client may take: more than all of its own waits.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 /// Messages that fail for good before a producer is replaced; those that are out by then may fail too.
 const EPOCHS: u32 = 20_000;
-/// How long all brokers may be down before the link counts as lost.
+/// How long all brokers may be down before the connection counts as lost.
 pub(super) const GRACE: Duration = Duration::from_secs(2);
 
 /// Listens to one client.
 #[derive(Default)]
-pub(super) struct Ear(Mutex<Heard>);
+pub(super) struct ClientEvents(Mutex<EventState>);
 
 #[derive(Default)]
-struct Heard {
+struct EventState {
     last: Option<String>,
     /// When all brokers were first and last said to be down, since one answered.
     down: Option<(Instant, Instant)>,
@@ -51,7 +51,7 @@ struct Heard {
     failures: u32,
 }
 
-impl Ear {
+impl ClientEvents {
     fn hear(&self, code: Code, reason: &str) {
         debug!(?code, reason, "librdkafka reports an error");
         let mut heard = self.0.lock();
@@ -69,8 +69,8 @@ impl Ear {
     }
 
     /// How a producer fared since this moment.
-    pub(super) fn way_since(&self, moment: Instant) -> Way {
-        if self.0.lock().open.is_some_and(|last| last >= moment) { Way::Open } else { Way::Clear }
+    pub(super) fn send_state_since(&self, moment: Instant) -> SendState {
+        if self.0.lock().open.is_some_and(|last| last >= moment) { SendState::Open } else { SendState::Clear }
     }
 
     /// Whether a broker called something a repeat since this moment.
@@ -111,7 +111,7 @@ impl Ear {
         self.0.lock().failures >= EPOCHS
     }
 
-    /// Why the link is lost, where it is: no broker has answered for too long. Looks for a moment while that is open.
+    /// Why the connection is lost, where it is: no broker has answered for too long. Looks for a moment while that is open.
     pub(super) fn lost<C: ClientContext>(&self, client: &Client<C>) -> Option<String> {
         let (first, last) = self.0.lock().down?;
         if client.fetch_metadata(None, LOOK / 2).is_ok() {
@@ -125,13 +125,13 @@ impl Ear {
 
 /// The context of a client: its ear, and whom its events are for.
 pub(super) struct Context<T> {
-    pub(super) ear: Arc<Ear>,
+    pub(super) events: Arc<ClientEvents>,
     pub(super) of: T,
 }
 
 impl<T> Context<T> {
     pub(super) fn new(of: T) -> Self {
-        Context { ear: Arc::default(), of }
+        Context { events: Arc::default(), of }
     }
 }
 
@@ -141,9 +141,9 @@ impl<T: Send + Sync> ClientContext for Context<T> {
         if matches!(level, RDKafkaLogLevel::Debug) {
             // Each failure of a request, before what it means for its messages. Only writers are told, and of many other things.
             if facility == "REQERR" && message.contains("ProduceRequest") {
-                self.ear.request_failed(message);
+                self.events.request_failed(message);
             } else if facility == "FAIL" && message.contains("partially sent") {
-                self.ear.connection_purged();
+                self.events.connection_purged();
             }
             trace!(facility, message, "librdkafka says");
         } else if matches!(level, RDKafkaLogLevel::Emerg | RDKafkaLogLevel::Alert | RDKafkaLogLevel::Critical) {
@@ -156,7 +156,7 @@ impl<T: Send + Sync> ClientContext for Context<T> {
     fn stats(&self, _: Statistics) {}
 
     fn error(&self, error: KafkaError, reason: &str) {
-        self.ear.hear(error.rdkafka_error_code().unwrap_or(Code::Unknown), reason);
+        self.events.hear(error.rdkafka_error_code().unwrap_or(Code::Unknown), reason);
     }
 }
 
@@ -174,7 +174,7 @@ pub(super) fn ask<T: Send + Sync>(
             Err(error) => error,
         };
         poll();
-        let heard = client.context().ear.0.lock();
+        let heard = client.context().events.0.lock();
         if let Some(why) = &heard.denied {
             return Err(config.fail(ErrorKind::Denied, why).hint("check `sasl.…` in `properties`").because(error));
         }
@@ -235,9 +235,9 @@ pub(super) async fn blocking<T: Send + 'static>(
     };
     let thread = std::thread::Builder::new().name("kafka-work".to_owned());
     thread.spawn(work).map_err(|error| given_up("cannot start a thread").because(error))?;
-    match tokio::time::timeout(PATIENCE, result).await {
+    match tokio::time::timeout(TIMEOUT, result).await {
         Ok(result) => result.unwrap_or_else(|_| Err(given_up("the work with the client failed"))),
-        Err(_) => Err(given_up(&format!("the client stood still for {} s", PATIENCE.as_secs()))),
+        Err(_) => Err(given_up(&format!("the client stood still for {} s", TIMEOUT.as_secs()))),
     }
 }
 
@@ -247,24 +247,24 @@ mod tests {
 
     #[test]
     fn a_producer_is_spent_by_what_fails_or_by_one_word_of_a_broker() {
-        let ear = Ear::default();
-        (1..EPOCHS).for_each(|_| ear.message_failed(Some(Code::InvalidRecord)));
-        assert!(!ear.is_spent());
-        ear.message_failed(None);
-        assert!(ear.is_spent());
-        let ear = Ear::default();
-        ear.message_failed(Some(Code::InvalidProducerEpoch));
-        assert!(ear.is_spent());
+        let events = ClientEvents::default();
+        (1..EPOCHS).for_each(|_| events.message_failed(Some(Code::InvalidRecord)));
+        assert!(!events.is_spent());
+        events.message_failed(None);
+        assert!(events.is_spent());
+        let events = ClientEvents::default();
+        events.message_failed(Some(Code::InvalidProducerEpoch));
+        assert!(events.is_spent());
     }
 
     #[test]
     fn a_purge_opens_nothing_and_whatever_fails_beside_it_does() {
-        let (ear, begun) = (Ear::default(), Instant::now());
+        let (events, begun) = (ClientEvents::default(), Instant::now());
         for purged in ["queue", "flight"] {
-            ear.request_failed(&format!("ProduceRequest failed: Local: Purged in {purged}: explicit actions Permanent"));
+            events.request_failed(&format!("ProduceRequest failed: Local: Purged in {purged}: explicit actions Permanent"));
         }
-        assert_eq!(ear.way_since(begun), Way::Clear);
-        ear.request_failed("ProduceRequest failed: Local: Broker transport failure: actions Retry");
-        assert_eq!(ear.way_since(begun), Way::Open);
+        assert_eq!(events.send_state_since(begun), SendState::Clear);
+        events.request_failed("ProduceRequest failed: Local: Broker transport failure: actions Retry");
+        assert_eq!(events.send_state_since(begun), SendState::Open);
     }
 }

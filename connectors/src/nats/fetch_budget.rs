@@ -8,6 +8,9 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+/// How long one request for messages stays open at the server. The value is small because `close` waits for the
+/// end of the request: a request cannot be cancelled, and messages sent to a closed reader wait for `ack_wait`.
+pub(super) const EXPIRES: Duration = Duration::from_secs(1);
 /// The most messages of one request.
 const REQUEST: usize = 4096;
 /// The most messages that are asked for at once while more may come that end the line: what is on its way behind one waits for `ack_wait`.
@@ -18,7 +21,7 @@ const STALE: Duration = Duration::from_secs(3);
 /// The most bytes of one request, but for one message: what is on its way may become more than is thought.
 const REQUEST_BYTES: usize = 1 << 20;
 /// How much memory a byte of the wire is taken to become before any has come, in parts of a byte.
-const SWELL: usize = 4 * PARTS;
+const MEMORY_RATIO: usize = 4 * PARTS;
 const PARTS: usize = 16;
 /// The most that one message is taken to need, however often the server says that one does not fit.
 const LARGEST: usize = 1 << 30;
@@ -34,7 +37,7 @@ pub(super) struct Request {
 
 /// Messages that were delivered: how many, of how many bytes on the wire and in memory.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Came {
+pub(super) struct Delivered {
     pub(super) count: usize,
     pub(super) wire: usize,
     pub(super) bytes: usize,
@@ -42,14 +45,14 @@ pub(super) struct Came {
 
 /// The bounds, and what is used of them.
 #[derive(Debug)]
-pub(super) struct Room {
+pub(super) struct FetchBudget {
     max_count: usize,
     /// In memory.
     max_bytes: usize,
     /// What the largest message may need on the wire.
     largest: usize,
     /// How much memory a byte of the wire becomes, in parts of a byte.
-    swell: usize,
+    memory_ratio: usize,
     unsettled_count: usize,
     /// In memory.
     unsettled_bytes: usize,
@@ -59,11 +62,20 @@ pub(super) struct Room {
     careful: bool,
 }
 
-impl Room {
+impl FetchBudget {
     /// Room for so many messages and bytes of memory; one message takes up to `largest` on the wire.
     pub(super) fn new(max_count: usize, max_bytes: usize, largest: usize) -> Self {
         let (unsettled_count, unsettled_bytes) = (0, 0);
-        Room { max_count, max_bytes, largest, swell: SWELL, unsettled_count, unsettled_bytes, open: VecDeque::new(), careful: false }
+        FetchBudget {
+            max_count,
+            max_bytes,
+            largest,
+            memory_ratio: MEMORY_RATIO,
+            unsettled_count,
+            unsettled_bytes,
+            open: VecDeque::new(),
+            careful: false,
+        }
     }
 
     /// Messages that are asked for and not delivered.
@@ -103,7 +115,7 @@ impl Room {
         let max_bytes = self.max_bytes.max(self.largest.saturating_mul(2));
         let most_bytes = (max_bytes / 2).min(REQUEST_BYTES.max(self.largest));
         let open_bytes: usize = self.open.iter().map(|(request, _)| request.bytes).sum();
-        let free = max_bytes.saturating_sub(self.unsettled_bytes).saturating_mul(PARTS) / self.swell;
+        let free = max_bytes.saturating_sub(self.unsettled_bytes).saturating_mul(PARTS) / self.memory_ratio;
         // One message is asked for whatever it may become, where there is no other.
         let free = if self.unsettled_count == 0 { free.max(self.largest) } else { free };
         let bytes = free.min(2 * most_bytes).saturating_sub(open_bytes).min(most_bytes);
@@ -117,13 +129,13 @@ impl Room {
     }
 
     /// So many were delivered; `ended` more will not come of what was asked for.
-    pub(super) fn came(&mut self, Came { count, wire, bytes }: Came, ended: usize) {
+    pub(super) fn came(&mut self, Delivered { count, wire, bytes }: Delivered, ended: usize) {
         self.unsettled_count += count;
         self.unsettled_bytes += bytes;
         if wire > 0 {
             // More is believed at once, less bit by bit.
             let seen = bytes.saturating_mul(PARTS).div_ceil(wire).max(PARTS);
-            self.swell = seen.max(self.swell - self.swell.saturating_sub(seen).div_ceil(8));
+            self.memory_ratio = seen.max(self.memory_ratio - self.memory_ratio.saturating_sub(seen).div_ceil(8));
         }
         if let Some((first, _)) = self.open.front_mut() {
             first.bytes = first.bytes.saturating_sub(wire);
@@ -165,96 +177,96 @@ mod tests {
     const KIB: usize = 1 << 10;
 
     /// So many that are as large in memory as on the wire.
-    fn plain(count: usize, bytes: usize) -> Came {
-        Came { count, wire: bytes, bytes }
+    fn plain(count: usize, bytes: usize) -> Delivered {
+        Delivered { count, wire: bytes, bytes }
     }
 
     /// Room where a byte of the wire is one of memory.
-    fn room(max_count: usize, max_bytes: usize, largest: usize) -> Room {
-        Room { swell: PARTS, ..Room::new(max_count, max_bytes, largest) }
+    fn budget(max_count: usize, max_bytes: usize, largest: usize) -> FetchBudget {
+        FetchBudget { memory_ratio: PARTS, ..FetchBudget::new(max_count, max_bytes, largest) }
     }
 
     #[test]
     fn small_messages_are_bounded_by_their_number() {
-        let (mut room, now) = (room(1000, 1000 * KIB, 10 * KIB), Instant::now());
-        assert_eq!(room.ask(now), Some(Request { count: 1000, bytes: 500 * KIB }));
-        assert_eq!(room.ask(now), None);
-        room.came(plain(600, 60 * KIB), 0);
-        assert_eq!((room.ask(now), room.asked(), room.left()), (None, 400, 400), "all of it is unsettled or asked for");
-        room.settled(300, 30 * KIB);
-        assert_eq!(room.ask(now), Some(Request { count: 300, bytes: 500 * KIB }), "before the first has ended");
-        room.came(plain(400, 40 * KIB), 0);
-        assert_eq!((room.asked(), room.left()), (300, 300));
-        room.came(plain(0, 0), usize::MAX);
-        assert_eq!((room.asked(), room.ask(now)), (0, Some(Request { count: 300, bytes: 500 * KIB })));
+        let (mut budget, now) = (budget(1000, 1000 * KIB, 10 * KIB), Instant::now());
+        assert_eq!(budget.ask(now), Some(Request { count: 1000, bytes: 500 * KIB }));
+        assert_eq!(budget.ask(now), None);
+        budget.came(plain(600, 60 * KIB), 0);
+        assert_eq!((budget.ask(now), budget.asked(), budget.left()), (None, 400, 400), "all of it is unsettled or asked for");
+        budget.settled(300, 30 * KIB);
+        assert_eq!(budget.ask(now), Some(Request { count: 300, bytes: 500 * KIB }), "before the first has ended");
+        budget.came(plain(400, 40 * KIB), 0);
+        assert_eq!((budget.asked(), budget.left()), (300, 300));
+        budget.came(plain(0, 0), usize::MAX);
+        assert_eq!((budget.asked(), budget.ask(now)), (0, Some(Request { count: 300, bytes: 500 * KIB })));
     }
 
     #[test]
     fn large_messages_are_bounded_by_their_bytes() {
-        let (mut room, now) = (room(1000, 1000 * KIB, 100 * KIB), Instant::now());
-        assert_eq!(room.ask(now), Some(Request { count: 1000, bytes: 500 * KIB }));
+        let (mut budget, now) = (budget(1000, 1000 * KIB, 100 * KIB), Instant::now());
+        assert_eq!(budget.ask(now), Some(Request { count: 1000, bytes: 500 * KIB }));
         for _ in 0..5 {
-            room.came(plain(1, 99 * KIB), 0);
+            budget.came(plain(1, 99 * KIB), 0);
         }
         // The sixth did not fit.
-        room.too_large(5 * KIB);
-        room.came(plain(0, 0), 995);
-        assert_eq!(room.ask(now).map(|request| request.bytes), Some(500 * KIB));
-        room.came(plain(5, 495 * KIB), 995);
-        assert_eq!((room.ask(now), room.asked()), (None, 0), "less is left than one may need");
-        room.settled(1, 99 * KIB);
-        assert_eq!(room.ask(now).map(|request| request.bytes), Some(109 * KIB));
+        budget.too_large(5 * KIB);
+        budget.came(plain(0, 0), 995);
+        assert_eq!(budget.ask(now).map(|request| request.bytes), Some(500 * KIB));
+        budget.came(plain(5, 495 * KIB), 995);
+        assert_eq!((budget.ask(now), budget.asked()), (None, 0), "less is left than one may need");
+        budget.settled(1, 99 * KIB);
+        assert_eq!(budget.ask(now).map(|request| request.bytes), Some(109 * KIB));
     }
 
     #[test]
     fn what_swells_is_asked_for_in_smaller_pieces() {
-        let (mut room, now) = (room(100_000, 64 << 20, 100 * KIB), Instant::now());
-        assert_eq!(room.ask(now).map(|request| request.bytes), Some(REQUEST_BYTES));
-        assert_eq!(room.ask(now).map(|request| request.bytes), Some(REQUEST_BYTES), "another is there before the first has ended");
-        assert_eq!(room.ask(now), None, "what is on its way is bounded, whatever it becomes");
-        room.came(Came { count: 10, wire: 1 << 20, bytes: 30 << 20 }, usize::MAX);
+        let (mut budget, now) = (budget(100_000, 64 << 20, 100 * KIB), Instant::now());
+        assert_eq!(budget.ask(now).map(|request| request.bytes), Some(REQUEST_BYTES));
+        assert_eq!(budget.ask(now).map(|request| request.bytes), Some(REQUEST_BYTES), "another is there before the first has ended");
+        assert_eq!(budget.ask(now), None, "what is on its way is bounded, whatever it becomes");
+        budget.came(Delivered { count: 10, wire: 1 << 20, bytes: 30 << 20 }, usize::MAX);
         let mut wire = 1 << 20;
-        while let Some(request) = room.ask(now) {
+        while let Some(request) = budget.ask(now) {
             wire += request.bytes;
-            room.came(Came { count: 1, wire: request.bytes, bytes: 30 * request.bytes }, usize::MAX);
+            budget.came(Delivered { count: 1, wire: request.bytes, bytes: 30 * request.bytes }, usize::MAX);
         }
-        assert!((1 << 20..=(64 << 20) / 30).contains(&wire) && room.unsettled_bytes <= 64 << 20, "{wire} bytes of the wire");
-        room.settled(1, 32 << 20);
+        assert!((1 << 20..=(64 << 20) / 30).contains(&wire) && budget.unsettled_bytes <= 64 << 20, "{wire} bytes of the wire");
+        budget.settled(1, 32 << 20);
         for _ in 0..100 {
-            room.came(plain(1, 1), 0);
+            budget.came(plain(1, 1), 0);
         }
-        assert_eq!((room.swell / PARTS, room.ask(now).map(|request| request.bytes)), (1, Some(REQUEST_BYTES)));
+        assert_eq!((budget.memory_ratio / PARTS, budget.ask(now).map(|request| request.bytes)), (1, Some(REQUEST_BYTES)));
     }
 
     #[test]
     fn a_message_larger_than_any_that_the_server_takes_now_comes_at_last() {
-        let (mut room, now) = (room(10, KIB, KIB), Instant::now());
+        let (mut budget, now) = (budget(10, KIB, KIB), Instant::now());
         let mut asked = Vec::new();
         for _ in 0..3 {
-            let request = room.ask(now).map(|request| request.bytes);
+            let request = budget.ask(now).map(|request| request.bytes);
             asked.extend(request);
-            room.too_large(request.unwrap_or_default());
-            room.came(plain(0, 0), usize::MAX);
+            budget.too_large(request.unwrap_or_default());
+            budget.came(plain(0, 0), usize::MAX);
         }
         assert_eq!(asked, [KIB, 2 * KIB, 4 * KIB]);
     }
 
     #[test]
     fn a_request_that_ended_without_a_word_is_given_up() {
-        let (mut room, now) = (room(1000, 1000 * KIB, 10 * KIB), Instant::now());
-        assert!(room.ask(now).is_some());
-        room.came(plain(50, 500 * KIB), 0);
-        assert_eq!((room.ask(now + STALE / 2), room.stale()), (None, Some(now + STALE)));
-        assert_eq!(room.ask(now + STALE), Some(Request { count: 950, bytes: 500 * KIB }));
+        let (mut budget, now) = (budget(1000, 1000 * KIB, 10 * KIB), Instant::now());
+        assert!(budget.ask(now).is_some());
+        budget.came(plain(50, 500 * KIB), 0);
+        assert_eq!((budget.ask(now + STALE / 2), budget.stale()), (None, Some(now + STALE)));
+        assert_eq!(budget.ask(now + STALE), Some(Request { count: 950, bytes: 500 * KIB }));
     }
 
     #[test]
     fn while_the_next_may_end_the_line_few_are_asked_for() {
-        let (mut room, now) = (room(1000, 1000 * KIB, KIB), Instant::now());
-        room.be_careful(true);
-        assert_eq!(room.ask(now).map(|request| request.count), Some(64));
-        room.nothing_comes();
-        room.be_careful(false);
-        assert_eq!(room.ask(now).map(|request| request.count), Some(1000));
+        let (mut budget, now) = (budget(1000, 1000 * KIB, KIB), Instant::now());
+        budget.be_careful(true);
+        assert_eq!(budget.ask(now).map(|request| request.count), Some(64));
+        budget.nothing_comes();
+        budget.be_careful(false);
+        assert_eq!(budget.ask(now).map(|request| request.count), Some(1000));
     }
 }

@@ -19,8 +19,8 @@ use tokio_util::sync::CancellationToken;
 use super::config::Config;
 use super::fault::{refused, said};
 use super::gate::Gate;
-use super::guard::{self, Guard};
 use super::login;
+use super::quirks::frame_sanitizer::{self, FrameSanitizer};
 use super::server::Server;
 use crate::{ConnectorError, ErrorKind};
 
@@ -34,7 +34,7 @@ const GOODBYE: Duration = Duration::from_secs(1);
 const LOOK: Duration = Duration::from_millis(200);
 
 /// One connection.
-pub(super) struct Link {
+pub(super) struct BrokerConnection {
     /// `None` only while it is dropped.
     connection: Option<Connection>,
     socket: Arc<Socket>,
@@ -99,7 +99,7 @@ impl Socket {
     }
 }
 
-impl Link {
+impl BrokerConnection {
     /// Connects; `purpose` is what the server's own tools show.
     pub(super) async fn connect(config: &Config, purpose: &str) -> Result<Self, ConnectorError> {
         Self::gated(config, purpose, None).await
@@ -113,7 +113,7 @@ impl Link {
         let mut last = None;
         for server in &servers {
             match Self::connect_to(server, tls.clone(), purpose, each, gate.clone()).await {
-                Ok(link) => return Ok(link),
+                Ok(connection) => return Ok(connection),
                 Err(error) if error.kind == ErrorKind::Disconnected => last = Some(error),
                 Err(error) => return Err(error),
             }
@@ -139,7 +139,7 @@ impl Link {
         let (own, is_tls, name, told) = (Arc::clone(&socket), server.is_tls(), place.clone(), Arc::clone(&version));
         let connecting = Connection::connector(
             server.uri(),
-            guard::runtime(),
+            frame_sanitizer::runtime(),
             async move |uri, _| {
                 let (host, port) = (uri.authority.host.clone(), uri.authority.port);
                 let addresses: Vec<_> = tokio::net::lookup_host((host.as_str(), port)).await?.collect();
@@ -151,7 +151,7 @@ impl Link {
                     }
                 }
                 let stream = if is_tls { stream.into_tls(&host, tls.as_ref()).await? } else { stream };
-                Ok(AsyncTcpStream::Plain(Guard::new(stream, name.clone(), own.gate.clone()).telling(Arc::clone(&told))))
+                Ok(AsyncTcpStream::Plain(FrameSanitizer::new(stream, name.clone(), own.gate.clone()).telling(Arc::clone(&told))))
             },
             properties,
         );
@@ -169,7 +169,7 @@ impl Link {
         let shared = Arc::new(Shared::default());
         tokio::spawn(watch(&connection, Arc::clone(&shared), Arc::clone(&socket)));
         let user = server.user().map(str::to_owned);
-        Ok(Link { connection: Some(connection), socket, place, user, version, shared })
+        Ok(BrokerConnection { connection: Some(connection), socket, place, user, version, shared })
     }
 
     /// The user that we are, where it is known.
@@ -193,7 +193,7 @@ impl Link {
         blocked.then(|| format!("amqp at {} takes no messages now: {}", self.place, self.shared.blocked.lock()))
     }
 
-    /// Ends when the link is lost.
+    /// Ends when the connection is lost.
     pub(super) async fn lost(&self) {
         self.shared.lost.cancelled().await;
     }
@@ -202,17 +202,17 @@ impl Link {
         self.shared.lost.is_cancelled()
     }
 
-    /// Why everything on this link fails now.
+    /// Why everything on this connection fails now.
     pub(super) fn error(&self) -> ConnectorError {
         ConnectorError::new(ErrorKind::Disconnected, format!("amqp at {}: {}", self.place, self.shared.why.lock()))
     }
 
-    /// An error of this link's broker.
+    /// An error of this connection's broker.
     pub(super) fn fail(&self, kind: ErrorKind, what: &str) -> ConnectorError {
         ConnectorError::new(kind, format!("amqp at {}: {what}", self.place))
     }
 
-    /// Waits for an answer of the server, never longer than it may take, nor than the link lives.
+    /// Waits for an answer of the server, never longer than it may take, nor than the connection lives.
     pub(super) async fn ask<T>(&self, question: impl Future<Output = lapin::Result<T>>) -> Result<lapin::Result<T>, ConnectorError> {
         tokio::select! {
             biased;
@@ -246,7 +246,7 @@ impl Link {
     }
 }
 
-impl Drop for Link {
+impl Drop for BrokerConnection {
     /// Says goodbye in the background.
     fn drop(&mut self) {
         let (socket, connection) = (Arc::clone(&self.socket), self.connection.take());

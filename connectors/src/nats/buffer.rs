@@ -1,4 +1,4 @@
-//! The shelf between a source and its pump: what was delivered, what is unsettled, and how much room there is.
+//! The buffer between a source and its reader: what was delivered, what is unsettled, and how much room there is.
 
 use async_nats::Subject;
 use parking_lot::Mutex;
@@ -6,38 +6,38 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::delivery::Delivery;
-use super::room::{Came, Request, Room};
+use super::fetch_budget::{Delivered, FetchBudget, Request};
 use crate::batches::Batches;
 use crate::{Batch, BatchId, ConnectorError, SourceOptions};
 
-/// What the source and its pump share.
-pub(super) struct Shelf {
+/// What the source and its reader share.
+pub(super) struct DeliveryBuffer {
     state: Mutex<State>,
     /// For `recv`: something arrived, or the end.
     arrived: Notify,
-    /// For the pump: there is room, or it shall close.
+    /// For the reader: there is room, or it shall close.
     pub(super) wake: Notify,
 }
 
 struct State {
-    batches: Batches<Place>,
-    room: Room,
+    batches: Batches<PendingAck>,
+    budget: FetchBudget,
     paused: bool,
     closing: bool,
 }
 
 /// A delivered message: where the server waits for a word on it, and how much room it takes.
-struct Place {
+struct PendingAck {
     reply: Subject,
     bytes: usize,
 }
 
-impl Shelf {
+impl DeliveryBuffer {
     /// A message takes at most `largest` bytes.
     pub(super) fn new(options: &SourceOptions, largest: usize) -> Self {
-        let room = Room::new(options.max_unsettled, options.max_unsettled_bytes, largest);
-        let state = State { batches: Batches::default(), room, paused: false, closing: false };
-        Shelf { state: Mutex::new(state), arrived: Notify::new(), wake: Notify::new() }
+        let budget = FetchBudget::new(options.max_unsettled, options.max_unsettled_bytes, largest);
+        let state = State { batches: Batches::default(), budget, paused: false, closing: false };
+        DeliveryBuffer { state: Mutex::new(state), arrived: Notify::new(), wake: Notify::new() }
     }
 
     /// A batch of what is there, within the bounds.
@@ -49,7 +49,7 @@ impl Shelf {
     pub(super) fn settle(&self, batch: BatchId) -> Vec<Subject> {
         let mut state = self.state.lock();
         let places = state.batches.settle(batch);
-        state.room.settled(places.len(), places.iter().map(|place| place.bytes).sum());
+        state.budget.settled(places.len(), places.iter().map(|place| place.bytes).sum());
         places.into_iter().map(|place| place.reply).collect()
     }
 
@@ -58,8 +58,8 @@ impl Shelf {
         self.arrived.notified().await;
     }
 
-    /// Tells the pump that there may be room.
-    pub(super) fn wake_pump(&self) {
+    /// Tells the reader that there may be room.
+    pub(super) fn wake_reader(&self) {
         self.wake.notify_one();
     }
 
@@ -76,42 +76,42 @@ impl Shelf {
     /// What to ask for now, if anything.
     pub(super) fn ask(&self) -> Option<Request> {
         let (mut state, now) = (self.state.lock(), Instant::now());
-        state.room.expire(now);
-        if state.paused || state.closing { None } else { state.room.ask(now) }
+        state.budget.expire(now);
+        if state.paused || state.closing { None } else { state.budget.ask(now) }
     }
 
     /// Whether to ask for little at once.
     pub(super) fn be_careful(&self, careful: bool) {
-        self.state.lock().room.be_careful(careful);
+        self.state.lock().budget.be_careful(careful);
     }
 
     /// What was asked for and is not here will not come. Gives how many more messages there is room for.
     pub(super) fn nothing_comes(&self) -> usize {
         let mut state = self.state.lock();
-        state.room.nothing_comes();
-        state.room.left()
+        state.budget.nothing_comes();
+        state.budget.left()
     }
 
     /// A request ended before a message that did not fit into the bytes that were left of it.
     pub(super) fn too_large(&self, left: usize) {
-        self.state.lock().room.too_large(left);
+        self.state.lock().budget.too_large(left);
     }
 
     /// Whether the source closes, how many messages are asked for and not delivered, and when a request of them is given up (by `ask`, which then
     /// asks again).
     pub(super) fn outlook(&self) -> (bool, usize, Option<Instant>) {
         let state = self.state.lock();
-        (state.closing, state.room.asked(), state.room.stale())
+        (state.closing, state.budget.asked(), state.budget.stale())
     }
 
     /// Takes in what was delivered; `ended` more will not come of what was asked for.
     pub(super) fn put(&self, deliveries: Vec<Delivery>, ended: usize) {
         let mut state = self.state.lock();
         let wire = deliveries.iter().map(|delivery| delivery.wire).sum();
-        let places = deliveries.into_iter().map(|Delivery { message, reply, bytes, .. }| (message, Place { reply, bytes }));
+        let places = deliveries.into_iter().map(|Delivery { message, reply, bytes, .. }| (message, PendingAck { reply, bytes }));
         let places: Vec<_> = places.collect();
-        let came = Came { count: places.len(), wire, bytes: places.iter().map(|(_, place)| place.bytes).sum() };
-        state.room.came(came, ended);
+        let came = Delivered { count: places.len(), wire, bytes: places.iter().map(|(_, place)| place.bytes).sum() };
+        state.budget.came(came, ended);
         state.batches.put(places);
         drop(state);
         self.arrived.notify_one();
