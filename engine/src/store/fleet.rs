@@ -1,4 +1,4 @@
-//! The instances of a namespace: heartbeats, and the wake-ups that they send each other.
+//! The instances of a namespace: their heartbeats and the wake-ups between them.
 
 use std::time::Duration;
 
@@ -12,15 +12,16 @@ use super::schedule::WakeUp;
 use crate::clock;
 use crate::config::Redis;
 
-/// An instance that did not beat for so long is not counted as living, ms.
+/// An instance whose last heartbeat is older than this is not alive, ms.
 pub const ALIVE_MS: i64 = 10_000;
-/// A listener that heard nothing for so long asks whether its link still stands.
+/// A listener that received nothing for this long checks its connection.
 const SILENCE: Duration = Duration::from_secs(5);
-/// How long it waits for an answer.
+/// How long the listener waits for an answer.
 const ANSWER: Duration = Duration::from_secs(5);
 
 impl Store {
-    /// Beats for this instance and answers the living, sorted, itself among them. Forgets those that have been silent for a minute.
+    /// Writes the heartbeat of this instance and returns the living instances, sorted, this one
+    /// included. Removes instances that have been silent for a minute.
     pub async fn beat(&self, instance: &str) -> Result<Vec<String>, StoreError> {
         let now_ms = self.read_clock().await? / 1000;
         let key = self.keys.instances();
@@ -30,7 +31,7 @@ impl Store {
         pipeline.cmd("ZRANGEBYSCORE").arg(&key).arg(now_ms - ALIVE_MS).arg("+inf");
         let living = match self.link.pipeline("the heartbeat", &pipeline).await {
             Ok(answers) => answers.into_iter().nth(2),
-            // A full Redis takes no heartbeat; delivery, which frees memory, must not stop for that.
+            // A full Redis refuses the heartbeat. Delivery frees memory, so it must go on.
             Err(error) if error.class == Class::Oom => {
                 Some(self.link.command("the living", redis::cmd("ZRANGEBYSCORE").arg(&key).arg(now_ms - ALIVE_MS).arg("+inf")).await?)
             }
@@ -47,7 +48,7 @@ impl Store {
         Ok(living)
     }
 
-    /// The entries of those that beat of late.
+    /// The entries of the living instances.
     pub async fn living(&self) -> Result<Vec<String>, StoreError> {
         let from_ms = self.read_clock().await? / 1000 - ALIVE_MS;
         let mut command = redis::cmd("ZRANGEBYSCORE");
@@ -58,12 +59,13 @@ impl Store {
         })
     }
 
-    /// This instance ends: the others need not wait for its silence.
+    /// Removes this instance at its end, so that the others need not wait until it counts as
+    /// silent.
     pub async fn leave(&self, instance: &str) -> Result<(), StoreError> {
         self.link.command("leaving the fleet", redis::cmd("ZREM").arg(self.keys.instances()).arg(instance)).await.map(drop)
     }
 
-    /// Tells the other instances of wake-ups. A wake-up may be lost: a floor poll stands under it.
+    /// Sends wake-ups to the other instances. A wake-up may be lost; the floor poll covers that.
     pub async fn wake_others(&self, wake_ups: &[WakeUp]) -> Result<(), StoreError> {
         let mut pipeline = redis::pipe();
         for head in wake_ups {
@@ -73,8 +75,8 @@ impl Store {
     }
 }
 
-/// Listens for wake-ups until the link breaks or no longer answers: calls `listening` once none is missed any more, then `heard` for each. The
-/// caller listens again.
+/// Listens for wake-ups until the connection breaks or stops to answer; the caller then listens
+/// again. Calls `listening` once the subscription is active, then `heard` for each wake-up.
 pub async fn listen(
     settings: &Redis,
     channel: &str,
@@ -84,7 +86,7 @@ pub async fn listen(
     let failed = |error: &redis::RedisError| StoreError::from_redis(&format!("listening for wake-ups at {}", place(settings)), error);
     let silent = || StoreError::new(Class::Timeout, format!("redis: no answer from {} to who listens for wake-ups", place(settings)));
     let subscribing = async {
-        // In a cluster any node hears what is published at any.
+        // In a cluster, every node receives what any node publishes.
         let client = super::client::endpoint::client(settings).await?;
         let (mut link, messages) = client.get_async_pubsub().await.map_err(|error| failed(&error))?.split();
         link.subscribe(channel).await.map_err(|error| failed(&error))?;
@@ -96,7 +98,8 @@ pub async fn listen(
         let message = match clock::timeout(SILENCE, messages.next()).await {
             Some(Some(message)) => message,
             Some(None) => return Err(StoreError::new(Class::Io, "redis: the link that listens for wake-ups was cut")),
-            // A link that only hears is not told when the other end is gone. To subscribe again changes nothing, and is answered.
+            // A connection that only receives does not notice a lost peer. To subscribe again
+            // changes nothing and gets an answer.
             None => {
                 let answer = clock::timeout(ANSWER, link.subscribe(channel)).await;
                 answer.ok_or_else(silent)?.map_err(|error| failed(&error))?;
@@ -122,7 +125,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_link_that_is_silent_for_good_is_left() {
-        // It answers until there is a subscription, and holds the link in silence from then on.
+        // The server answers until a subscription exists, then holds the connection in silence.
         let server = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("redis://{}", server.local_addr().unwrap());
         let holding = tokio::spawn(async move {

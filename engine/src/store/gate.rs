@@ -1,8 +1,10 @@
-//! The durability gate: calls whose answer counts only once Redis holds them as durably as `redis.durability` asks.
+//! The durability gate: sends calls whose answer counts only once Redis holds them as durably as
+//! `redis.durability` asks.
 //!
-//! WAIT and WAITAOF hold back everything that is pipelined behind them, so these calls have connections of their own: in a cluster one to each
-//! master. Calls and wait are one pipeline; after an error of the link, and where a wait came up short, all calls are sent again by the caller
-//! (never the wait alone: it covers what its own connection wrote).
+//! WAIT and WAITAOF block everything that is pipelined behind them. So these calls have their own
+//! connections; in a cluster, one to each master. The calls and the wait form one pipeline. After a
+//! connection error or an unmet wait, the caller repeats all calls, never the wait alone: a wait
+//! covers only the writes of its own connection.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -14,23 +16,23 @@ use super::error::{Class, StoreError};
 use super::meta::ServerFacts;
 use crate::config::{Durability, Redis};
 
-/// How long one wait may take, ms: less than the time-out of an answer.
+/// The limit of one wait, ms: less than the response timeout.
 const WAIT_MS: u64 = 3000;
-/// Connections that wait side by side.
+/// Connections on which batches wait concurrently.
 const WAITING_LINKS: usize = 4;
 
-/// What is sent behind the calls.
+/// The command that follows the calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wait {
-    /// Nothing: the answer itself is as durable as asked.
+    /// None: the answer itself is as durable as asked.
     None,
-    /// WAIT for so many replicas.
+    /// WAIT for this many replicas.
     Replicas(u32),
-    /// WAITAOF for the local AOF and so many replicas.
+    /// WAITAOF for the local AOF and this many replicas.
     Aof(u32),
 }
 
-/// What to wait for at this level on this server, or why the server cannot give it.
+/// The wait for this durability on this server, or why the server cannot give it.
 pub fn waits_of(settings: &Redis, facts: &ServerFacts) -> Result<Wait, StoreError> {
     let refuse = |why: String, hint: &str| Err(StoreError::new(Class::Settings, format!("redis: durability: {why}")).hint(hint));
     if settings.durability == Durability::Memory {
@@ -52,7 +54,8 @@ pub fn waits_of(settings: &Redis, facts: &ServerFacts) -> Result<Wait, StoreErro
             "set appendonly yes in redis.conf; or redis.assume_fsync = true where the server fsyncs each write but does not tell; or redis.durability = \"memory\"",
         );
     }
-    // RequestRef for under `always` too, where it costs nothing: a server that takes over later may be set up otherwise.
+    // WAITAOF is asked for under `always` too, where it costs nothing: after a failover the new
+    // master may have another `appendfsync`.
     if facts.waitaof && !told {
         return Ok(Wait::Aof(replicas));
     }
@@ -69,26 +72,29 @@ pub fn waits_of(settings: &Redis, facts: &ServerFacts) -> Result<Wait, StoreErro
 pub struct Gate {
     links: Vec<RedisClient>,
     next: AtomicUsize,
-    /// Or why nothing can pass: Redis cannot give the durability.
+    /// An error if Redis cannot give the durability; then every call is refused.
     wait: Result<Wait, StoreError>,
 }
 
 impl Gate {
-    /// A gate that is not open yet; one that cannot wait as asked refuses every call.
+    /// A gate without open connections. An error in `wait` refuses every call.
     #[must_use]
     pub fn new(settings: &Redis, wait: Result<Wait, StoreError>) -> Self {
         let links = if matches!(wait, Ok(Wait::Replicas(_) | Wait::Aof(_))) { WAITING_LINKS } else { 1 };
         Gate { links: (0..links).map(|_| RedisClient::new(settings)).collect(), next: AtomicUsize::new(0), wait }
     }
 
-    /// The link that the next call shall use.
+    /// The connection for the next call.
     pub fn link(&self) -> &RedisClient {
         &self.links[self.next.fetch_add(1, Ordering::Relaxed) % self.links.len()]
     }
 
-    /// Sends the calls and waits until they are as durable as asked; of one key each wave only once none of the one before is to be sent again.
-    /// The answer to each call, in a row. One with an error that is unreadable failed by itself; one with any other error is to be sent again by
-    /// the caller, behind those that stood before it, whether it was applied or not.
+    /// Sends the calls and waits until they are as durable as asked. Among calls for one key, a
+    /// wave is sent only when no call of the wave before needs a repeat.
+    ///
+    /// Returns one answer per call, in order. A call whose error is unreadable failed by itself.
+    /// After any other error the caller sends the call again, after those before it, whether it was
+    /// applied or not.
     pub async fn pass(&self, link: &RedisClient, doing: &str, waves: &[Vec<Cmd>]) -> Vec<Result<Value, StoreError>> {
         let count = waves.iter().map(Vec::len).sum();
         let parts = async { Ok((self.wait.clone()?, link.parts(waves).await?)) };
@@ -96,7 +102,8 @@ impl Gate {
             Ok(parts) => parts,
             Err(error) => return vec![Err(error); count],
         };
-        // All of them are heard to their end: a part that is still under way must not overtake its own repeat.
+        // Wait for every part to end: a call that is still on its way must not be carried out after
+        // its own repeat.
         let passed = join_all(parts.iter().map(|part| pass_part(link, wait, doing, part))).await;
         let mut answers = Vec::with_capacity(count);
         for (part, passed) in parts.iter().zip(passed) {
@@ -120,7 +127,8 @@ async fn pass_part(link: &RedisClient, wait: Wait, doing: &str, part: &Part<'_>)
     answers
 }
 
-/// The calls of one master and their wait, over one connection, so that the wait covers them all.
+/// Sends the calls of one master and their wait over one connection, so that the wait covers all of
+/// them.
 async fn calls_and_wait(wait: Wait, doing: &str, part: &Part<'_>) -> Result<Vec<Result<Value, StoreError>>, StoreError> {
     let mut pipelines = Vec::with_capacity(part.waves.len());
     for calls in part.waves.iter().filter(|calls| !calls.is_empty()) {
@@ -150,7 +158,8 @@ async fn calls_and_wait(wait: Wait, doing: &str, part: &Part<'_>) -> Result<Vec<
             _ => (0, 0),
         };
         if reached.0 < local || reached.1 < i64::from(replicas) {
-            // A master that lost its replicas may have been replaced behind its back: whom the settings name now is asked next.
+            // A master without its replicas may have been replaced. Ask the settings again for the
+            // master.
             part.wire.leave();
             let (fsynced, held) = reached;
             return Err(StoreError::new(

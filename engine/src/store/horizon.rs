@@ -1,4 +1,4 @@
-//! How many jobs fall due when.
+//! The number of jobs that fall due in each step of time.
 
 use redis::{Pipeline, Value};
 
@@ -6,7 +6,8 @@ use super::Store;
 use super::error::StoreError;
 
 impl Store {
-    /// Jobs in `due` per step of so many ms, the first of which begins now: begin of each (epoch ms), and count.
+    /// Counts the jobs in `due` per step of `step_ms`, from now on. Returns the begin of each step
+    /// (epoch ms) and its count.
     pub async fn horizon(&self, step_ms: u64, steps: u32) -> Result<Vec<(i64, u64)>, StoreError> {
         let now_ms = self.read_clock().await? / 1000;
         let begin = |step: u32| now_ms.saturating_add_unsigned(step_ms.saturating_mul(step.into()));

@@ -1,4 +1,5 @@
-//! The jobs of a namespace by due time. LeaseToken are the jobs that are answered, without their bodies, and a page of ids a sorted set.
+//! Lists the jobs of a namespace by due time. Memory holds the jobs of the answer, without their
+//! bodies, and one page of ids per sorted set.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -17,71 +18,74 @@ use crate::job::JobId;
 
 mod run;
 
-/// By id, the job or why it cannot be read.
+/// By id: the job, or why it cannot be read.
 type Fetched = BTreeMap<String, Result<StoredJob, String>>;
 
-/// How many buckets are fetched from side by side: each may bring a record of the largest size.
+/// How many buckets are read concurrently: each may return a record of the largest size.
 const BUCKETS: usize = 4;
-/// The most ids that are read of one sorted set at a time.
+/// The most ids that one read of a sorted set returns.
 const PAGE: usize = CALL_JOBS;
 
-/// Which jobs.
+/// Selects jobs for a list.
 #[derive(Debug, Clone)]
 pub struct Query {
-    /// Where they are.
+    /// The state of the jobs.
     pub place: Place,
-    /// Due then or later, epoch ms.
+    /// Due at this time or later, epoch ms.
     pub from_ms: Option<i64>,
-    /// Due before, epoch ms.
+    /// Due before this time, epoch ms.
     pub to_ms: Option<i64>,
-    /// Only for this target: subject, topic or routing key; or exchange/routing key.
+    /// Only jobs for this target: a subject, topic or routing key, or `exchange/routing key`.
     pub target: Option<String>,
-    /// Only what follows this job: the `next` of the page before.
+    /// Only jobs after this one: the `next` of the previous page.
     pub after: Option<Cursor>,
-    /// How many at most.
+    /// The most jobs in the page.
     pub limit: usize,
 }
 
 impl Query {
-    /// The first 100 jobs of this state, by due time.
+    /// The first 100 jobs in this state, by due time.
     #[must_use]
     pub fn new(place: Place) -> Self {
         Query { place, from_ms: None, to_ms: None, target: None, after: None, limit: 100 }
     }
 }
 
-/// A place in the order of the list.
+/// A position in the list.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Cursor {
-    /// Epoch ms.
+    /// The due time, epoch ms.
     pub at_ms: i64,
     /// The job's id.
     pub id: String,
 }
 
-/// What was found.
+/// One page of a list.
 #[derive(Debug, Default)]
 pub struct Page {
-    /// The jobs, by due time, then by id; their bodies are left out.
+    /// The jobs, by due time and then by id, without their bodies.
     pub jobs: Vec<StoredJob>,
-    /// Where to go on, where more may follow.
+    /// The cursor of the next page, if more jobs may follow.
     pub next: Option<Cursor>,
     /// Ids whose record cannot be read, and why.
     pub unreadable: Vec<(String, String)>,
 }
 
-/// A job whose record was not fetched yet.
+/// A job whose record is not fetched yet.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Candidate {
-    /// Its due time.
+    /// Its due time and id.
     spot: Cursor,
     bucket: u16,
     score_ms: i64,
 }
 
 impl Store {
-    /// Lists jobs. What changes meanwhile may be in the list or not; what stands still is in it once. Scheduled jobs are read in their order, no
-    /// further than the page goes; of the reserved and the dead all are looked at, because their sets have another order.
+    /// Lists jobs. A job that changes during the call may be listed or not; every other job is
+    /// listed once.
+    ///
+    /// Scheduled jobs are read in the order of their set, up to the end of the page. Reserved and
+    /// dead jobs are all read, because their sets have another order.
     pub async fn list(&self, query: &Query) -> Result<Page, StoreError> {
         if query.limit == 0 {
             return Ok(Page::default());
@@ -99,7 +103,7 @@ impl Store {
             .flat_map(|bucket| brokers.iter().map(move |broker| (bucket, broker)))
             .map(|(bucket, broker)| Run::new(bucket, self.keys.due(bucket, broker), query.from_ms, query.to_ms, query.after.as_ref()))
             .collect();
-        // About what each set gives of the page where ids are spread evenly.
+        // The expected share of each set in the page if the ids are spread evenly.
         let count = (2 * query.limit / runs.len().max(1) + 8).min(PAGE);
         try_join_all(runs.iter_mut().map(|run| self.seek(run))).await?;
         try_join_all(runs.iter_mut().map(|run| self.read_on(run, count))).await?;
@@ -124,7 +128,7 @@ impl Store {
         }
     }
 
-    /// The earliest of `run` or `dead`, by the due time in their states.
+    /// The earliest jobs of `run` or `dead`, by the due times in their states.
     async fn select(&self, query: &Query) -> Result<Page, StoreError> {
         let mut earliest: BinaryHeap<Candidate> = BinaryHeap::new();
         let mut more = false;
@@ -156,28 +160,29 @@ impl Store {
             }
         }
         let mut candidates = earliest.into_sorted_vec();
-        // A lease that was renewed meanwhile stood in its set twice.
+        // A lease that was renewed during the call appears twice.
         candidates.dedup_by(|a, b| a.spot == b.spot);
         let mut chunks = candidates.chunks(PAGE).peekable();
         while let Some(batch) = chunks.next() {
             let more = more || chunks.peek().is_some();
             self.add(&mut page, batch, query, more).await?;
         }
-        // Some went meanwhile, or cannot be read: the page is short, and not the last.
+        // Jobs that left during the call, or cannot be read, make the page short although more
+        // follow.
         if more && page.next.is_none() {
             page.next = candidates.last().map(|candidate| candidate.spot.clone());
         }
         Ok(page)
     }
 
-    /// Fetches these jobs and adds those that fit, up to the limit. True where the page is full.
+    /// Fetches these jobs and adds the matching ones, up to the limit. True if the page is full.
     async fn add(&self, page: &mut Page, batch: &[Candidate], query: &Query, more: bool) -> Result<bool, StoreError> {
         let mut fetched = self.fetch(batch, query.place).await?;
         for (at, candidate) in batch.iter().enumerate() {
             match fetched.remove(&candidate.spot.id) {
                 Some(Ok(found)) if query.is_for(&found) => page.jobs.push(found),
                 Some(Err(why)) => page.unreadable.push((candidate.spot.id.clone(), why)),
-                // It went meanwhile, or is for another target.
+                // The job left during the call, or has another target.
                 Some(Ok(_)) | None => {}
             }
             if page.jobs.len() >= query.limit {
@@ -188,7 +193,7 @@ impl Store {
         Ok(false)
     }
 
-    /// Their due times, by their states.
+    /// Adds the due times from the states.
     async fn with_due_times(&self, bucket: u16, spots: Vec<Cursor>) -> Result<Vec<Candidate>, StoreError> {
         let mut command = redis::cmd("HMGET");
         command.arg(self.keys.state(bucket)).arg(spots.iter().map(|spot| spot.id.as_str()).collect::<Vec<_>>());
@@ -204,7 +209,8 @@ impl Store {
         Ok(candidates.collect())
     }
 
-    /// Records and states of these jobs, a few buckets side by side: by id, the job or why it cannot be read.
+    /// Fetches the records and states of these jobs, a few buckets at a time. By id: the job, or
+    /// why it cannot be read.
     async fn fetch(&self, batch: &[Candidate], place: Place) -> Result<Fetched, StoreError> {
         let mut found = Fetched::new();
         let mut buckets: BTreeMap<u16, Vec<&Candidate>> = BTreeMap::new();
@@ -219,7 +225,7 @@ impl Store {
         Ok(found)
     }
 
-    /// The same of one bucket: 1 MiB at a time, bodies dropped as they come.
+    /// Fetches from one bucket, at most 1 MiB per read, and drops each body at once.
     async fn fetch_bucket(&self, bucket: u16, members: &[&Candidate], place: Place) -> Result<Fetched, StoreError> {
         let mut found = Fetched::new();
         let mut sizes = Pipeline::new();
@@ -272,7 +278,7 @@ fn decode(candidate: &Candidate, place: Place, record: Bytes, state: Value) -> R
 }
 
 impl Query {
-    /// Whether it falls between `from` and `to`, behind `after`.
+    /// Whether a job lies between `from_ms` and `to_ms` and after `after`.
     fn spans(&self, spot: &Cursor) -> bool {
         self.from_ms.is_none_or(|from| spot.at_ms >= from)
             && self.to_ms.is_none_or(|to| spot.at_ms < to)

@@ -1,4 +1,4 @@
-//! What a namespace is (`<ns>:meta`) and what the server behind it can do.
+//! The description of a namespace (`<ns>:meta`), and the abilities of its server.
 
 use futures_util::future::try_join_all;
 use redis::Value;
@@ -9,30 +9,30 @@ use super::error::{Class, StoreError};
 use super::keys::Keys;
 use crate::config::{Redis, RedisMode};
 
-/// The schema of keys and records that this program writes.
+/// The schema of the keys and records that this program writes.
 pub(super) const SCHEMA: &str = "1";
 pub(super) const BROKER_PREFIX: &str = "broker:";
-/// Fields of the settings that rule a namespace, ms.
+/// Settings that hold for the whole namespace, ms.
 const DEAD_RETENTION: &str = "dead_retention";
 const DEDUPE_WINDOW: &str = "dedupe_window";
 
-/// What `<ns>:meta` says.
+/// The content of `<ns>:meta`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Meta {
-    /// Buckets of the namespace, fixed when it was first used.
+    /// The number of buckets, fixed at the first use of the namespace.
     pub buckets: u16,
-    /// Every broker that any instance ever delivered to, sorted.
+    /// Every broker to which any instance ever delivered, sorted.
     pub brokers: Vec<String>,
-    /// Made with the namespace, random: another one means that the data was lost or restored.
+    /// Random, created with the namespace. Another value means that the data was lost or restored.
     pub epoch: String,
-    /// `delivery.dead_retention`, ms; `None` where no instance has kept one yet.
+    /// `delivery.dead_retention`, ms; `None` before the first instance stores it.
     pub dead_retention_ms: Option<u64>,
-    /// `delivery.dedupe_window`, ms; `None` as above.
+    /// `delivery.dedupe_window`, ms; `None` before the first instance stores it.
     pub dedupe_window_ms: Option<u64>,
 }
 
 impl Meta {
-    /// The rules that are kept; where one is not, this one.
+    /// The stored rules; `own` for those that are missing.
     #[must_use]
     pub fn rules_or(&self, own: SweepRules) -> SweepRules {
         SweepRules {
@@ -42,34 +42,34 @@ impl Meta {
     }
 }
 
-/// What INFO tells of the server.
+/// What INFO tells about the server.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ServerFacts {
     /// `redis` or `valkey` and its version.
     pub version: String,
-    /// WAITAOF is there (Redis 7.2, Valkey).
+    /// The server has WAITAOF (Redis 7.2, Valkey).
     pub waitaof: bool,
     /// AOF is on.
     pub aof: bool,
-    /// `appendfsync`, where CONFIG may be read.
+    /// `appendfsync`, if the user may run CONFIG GET.
     pub appendfsync: Option<String>,
-    /// `maxmemory-policy`; empty where it does not tell.
+    /// `maxmemory-policy`; empty if unknown.
     pub policy: String,
-    /// Masters that were asked: more than one in a cluster.
+    /// The number of masters asked: more than one in a cluster.
     pub masters: u32,
-    /// Replicas that are connected; in a cluster of the master that has the fewest.
+    /// Connected replicas; in a cluster, those of the master with the fewest.
     pub replicas: u32,
     /// `master` or `slave`.
     pub role: String,
-    /// Memory that its data takes, bytes.
+    /// Memory used by the data, bytes.
     pub used_memory: u64,
-    /// Memory that it may take, bytes; 0: no bound.
+    /// Memory limit, bytes; 0: none.
     pub max_memory: u64,
-    /// Memory of the machine, bytes; 0 where it does not tell.
+    /// Memory of the machine, bytes; 0 if unknown.
     pub system_memory: u64,
 }
 
-/// Asks the server what it is and can do. In a cluster every master, and the weakest of them counts.
+/// Asks the server for its facts. In a cluster, asks every master and combines the weakest values.
 pub async fn facts(link: &RedisClient) -> Result<ServerFacts, StoreError> {
     let masters = link.masters().await?;
     let all = try_join_all(masters.iter().map(facts_of)).await?;
@@ -77,7 +77,7 @@ pub async fn facts(link: &RedisClient) -> Result<ServerFacts, StoreError> {
 }
 
 impl ServerFacts {
-    /// What can be counted on where either of both may be asked.
+    /// The weaker value of each fact.
     fn weakest(self, other: ServerFacts) -> ServerFacts {
         let number =
             |version: &str| -> Vec<u32> { version.split(|c: char| !c.is_ascii_digit()).filter_map(|part| part.parse().ok()).collect() };
@@ -104,7 +104,7 @@ async fn facts_of(link: &RedisClient) -> Result<ServerFacts, StoreError> {
     let (flavour, number) = if valkey.is_empty() { ("redis", field("redis_version")) } else { ("valkey", valkey) };
     let mut parts = number.split('.').map(|part| part.parse::<u32>().unwrap_or(0));
     let at = (parts.next().unwrap_or(0), parts.next().unwrap_or(0));
-    // CONFIG is often forbidden (managed servers, ACL): then it is not known.
+    // Managed servers and ACLs often forbid CONFIG; then the value is unknown.
     let appendfsync = match link.command("CONFIG GET", redis::cmd("CONFIG").arg("GET").arg("appendfsync")).await {
         Ok(Value::Array(items)) => items.into_iter().nth(1).map(text),
         Ok(Value::Map(items)) => items.into_iter().next().map(|(_, value)| text(value)),
@@ -125,7 +125,8 @@ async fn facts_of(link: &RedisClient) -> Result<ServerFacts, StoreError> {
     })
 }
 
-/// A replica takes no writes. In a cluster one that became one a moment ago is left by itself.
+/// Refuses a replica, which takes no writes. In a cluster, the client leaves a former master by
+/// itself.
 pub fn refuse_replica(settings: &Redis, facts: &ServerFacts) -> Result<(), StoreError> {
     if facts.role == "slave" && settings.mode != RedisMode::Cluster {
         return Err(StoreError::new(Class::Readonly, format!("redis: {} is a replica: it takes no writes", place(settings)))
@@ -134,7 +135,7 @@ pub fn refuse_replica(settings: &Redis, facts: &ServerFacts) -> Result<(), Store
     Ok(())
 }
 
-/// A policy that evicts keys without a time to live would evict jobs.
+/// Refuses a policy that evicts keys without a time to live: it would evict jobs.
 pub fn refuse_eviction(facts: &ServerFacts) -> Result<(), StoreError> {
     if facts.policy.starts_with("allkeys-") {
         return Err(StoreError::new(
@@ -146,7 +147,8 @@ pub fn refuse_eviction(facts: &ServerFacts) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Joins the namespace: makes it where it is new, and adds these brokers. Another number of buckets or another schema refuses.
+/// Joins the namespace: creates it if it is new, and adds these brokers. Refuses another number of
+/// buckets or another schema.
 pub async fn join(link: &RedisClient, settings: &Redis, brokers: &[String]) -> Result<Meta, StoreError> {
     let key = Keys::new(&settings.namespace, settings.buckets).meta();
     let present = fields(link, &key).await?;
@@ -155,21 +157,23 @@ pub async fn join(link: &RedisClient, settings: &Redis, brokers: &[String]) -> R
     }
     let epoch: [u8; 8] = rand::random();
     let epoch = epoch.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
-    // The schema last: who sees it may count on the others.
+    // The schema comes last: a reader that sees it finds the other fields too.
     let mut wanted =
         vec![("buckets".to_owned(), settings.buckets.to_string()), ("epoch".to_owned(), epoch), ("schema".to_owned(), SCHEMA.to_owned())];
     wanted.extend(brokers.iter().map(|broker| (format!("{BROKER_PREFIX}{broker}"), "1".to_owned())));
-    // What is there is not written again: a full Redis would refuse that too, and Dwell must be able to start on it, to drain it.
+    // Existing fields are not written again: a full Redis would refuse that, and Dwell must be able
+    // to start on a full Redis to drain it.
     for (field, value) in wanted.iter().filter(|(field, _)| present.iter().all(|(name, _)| name != field)) {
         link.command("HSETNX meta", redis::cmd("HSETNX").arg(&key).arg(field).arg(value)).await?;
     }
     let meta = read(link, settings).await?;
-    // Another instance may have made it meanwhile.
+    // Another instance may have created the namespace meanwhile.
     agree(&meta, settings)?;
     Ok(meta)
 }
 
-/// Keeps these rules in the namespace where it has none, and answers those that it has: the first instance that brings one decides.
+/// Stores these rules if the namespace has none, and returns the rules of the namespace: the first
+/// instance with a rule decides.
 pub(super) async fn keep(link: &RedisClient, keys: &Keys, own: SweepRules) -> Result<SweepRules, StoreError> {
     let known = read_as(link, keys).await?;
     let missing =
@@ -177,7 +181,7 @@ pub(super) async fn keep(link: &RedisClient, keys: &Keys, own: SweepRules) -> Re
     let missing: Vec<(&str, u64)> = missing.into_iter().filter(|(_, kept, _)| kept.is_none()).map(|(field, _, own)| (field, own)).collect();
     for (field, own) in &missing {
         match link.command("HSETNX meta", redis::cmd("HSETNX").arg(keys.meta()).arg(field).arg(own)).await {
-            // A full Redis keeps it later, and is drained until then.
+            // A full Redis refuses the write; a later call stores the rule, after the drain.
             Err(error) if error.class != Class::Oom => return Err(error),
             _ => {}
         }
@@ -186,7 +190,7 @@ pub(super) async fn keep(link: &RedisClient, keys: &Keys, own: SweepRules) -> Re
     Ok(known.rules_or(own))
 }
 
-/// Makes a namespace that exists keep these rules, for all its instances.
+/// Replaces the rules of an existing namespace, for all its instances.
 pub async fn adopt(settings: &Redis, rules: SweepRules) -> Result<(), StoreError> {
     let link = RedisClient::new(settings);
     let key = Keys::new(&settings.namespace, settings.buckets).meta();
@@ -196,7 +200,7 @@ pub async fn adopt(settings: &Redis, rules: SweepRules) -> Result<(), StoreError
     link.command("HSET meta", &command).await.map(drop)
 }
 
-/// Makes a broker known to a namespace that is there.
+/// Adds a broker to an existing namespace.
 pub(super) async fn admit(link: &RedisClient, keys: &Keys, broker: &str) -> Result<(), StoreError> {
     if read_as(link, keys).await?.brokers.iter().any(|known| known == broker) {
         return Ok(());
@@ -205,7 +209,7 @@ pub(super) async fn admit(link: &RedisClient, keys: &Keys, broker: &str) -> Resu
     link.command("HSETNX meta", redis::cmd("HSETNX").arg(keys.meta()).arg(field).arg("1")).await.map(drop)
 }
 
-/// Refuses a namespace that has another number of buckets than the settings say.
+/// Refuses a namespace whose number of buckets differs from the settings.
 pub fn agree(meta: &Meta, settings: &Redis) -> Result<(), StoreError> {
     if meta.buckets != settings.buckets {
         return Err(StoreError::new(
@@ -220,13 +224,15 @@ pub fn agree(meta: &Meta, settings: &Redis) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Looks what the namespace is: `None` where it does not exist. Refuses a schema that this program does not know.
+/// Reads the description of the namespace; `None` if the namespace does not exist. Refuses an
+/// unknown schema.
 pub async fn look(link: &RedisClient, settings: &Redis) -> Result<Option<Meta>, StoreError> {
     let key = Keys::new(&settings.namespace, settings.buckets).meta();
     meta_of(&key, &fields(link, &key).await?)
 }
 
-/// Reads what the namespace is. Refuses where it does not exist, or has a schema that this program does not know.
+/// Reads the description of the namespace. Refuses a namespace that does not exist or has an
+/// unknown schema.
 pub async fn read(link: &RedisClient, settings: &Redis) -> Result<Meta, StoreError> {
     read_as(link, &Keys::new(&settings.namespace, settings.buckets)).await.map_err(|mut error| {
         error.message = format!("{} ({})", error.message, place(settings));
@@ -242,7 +248,8 @@ pub(super) async fn read_as(link: &RedisClient, keys: &Keys) -> Result<Meta, Sto
     })
 }
 
-/// What these fields of `<ns>:meta` say; `None` where there is no namespace, or one that an instance died making.
+/// Parses the fields of `<ns>:meta`. `None` if the namespace does not exist, or its creator died
+/// before the end.
 pub(super) fn meta_of(key: &str, fields: &[(String, String)]) -> Result<Option<Meta>, StoreError> {
     let field = |name: &str| fields.iter().find(|(field, _)| field == name).map(|(_, value)| value.as_str());
     let Some(schema) = field("schema") else { return Ok(None) };
@@ -259,7 +266,7 @@ pub(super) fn meta_of(key: &str, fields: &[(String, String)]) -> Result<Option<M
     Ok(Some(Meta { buckets, brokers, epoch: field("epoch").unwrap_or_default().to_owned(), dead_retention_ms, dedupe_window_ms }))
 }
 
-/// Refuses a schema that this program does not know.
+/// Refuses an unknown schema.
 pub(super) fn refuse_schema(key: &str, schema: &str) -> Result<(), StoreError> {
     if schema != SCHEMA {
         return Err(StoreError::new(Class::Settings, format!("redis: `{key}` has schema {schema}, this program knows {SCHEMA}"))
@@ -283,7 +290,7 @@ pub(super) async fn fields(link: &RedisClient, key: &str) -> Result<Vec<(String,
     })
 }
 
-/// A reply's text, lossy: for INFO, CONFIG and meta.
+/// The text of a reply, lossy: for INFO, CONFIG and meta.
 fn text(value: Value) -> String {
     match value {
         Value::BulkString(bytes) => String::from_utf8_lossy(&bytes).into_owned(),

@@ -1,4 +1,4 @@
-//! What is there: one job, counts. Reads change nothing.
+//! Read one job, count jobs. Reads change nothing.
 
 use bytes::Bytes;
 use redis::{Pipeline, Value};
@@ -20,7 +20,7 @@ pub enum Place {
 }
 
 impl Place {
-    /// The word of the contract.
+    /// The word of the HTTP API and the command line.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -31,43 +31,45 @@ impl Place {
     }
 }
 
-/// A job that was found.
+/// A job as it is stored.
 #[derive(Debug, Clone)]
 pub struct StoredJob {
-    /// Whose.
+    /// The job's id.
     pub id: JobId,
-    /// Where it is.
+    /// Where the job is.
     pub place: Place,
-    /// The score there, epoch ms: the next time it falls due, its lease's deadline, or its death.
+    /// The score at that place, epoch ms: the next due time, the lease's deadline, or the time of
+    /// death.
     pub score_ms: i64,
-    /// What does not change.
+    /// The immutable part of the job.
     pub record: Record,
-    /// What does; `None` where it was never claimed or changed.
+    /// The mutable part; `None` if the job was never claimed or changed.
     pub state: Option<State>,
-    /// Of its body, bytes: lists leave the body itself out.
+    /// Size of the body, bytes. Lists leave out the body itself.
     pub size: usize,
 }
 
 impl StoredJob {
-    /// What is delivered. In a [`list`](crate::Client::list) its body is empty.
+    /// The job to deliver. Its body is empty in a [`list`](crate::Client::list).
     #[must_use]
     pub fn job(&self) -> &Job {
         &self.record.job
     }
 
-    /// How many attempts were begun.
+    /// The number of attempts begun.
     #[must_use]
     pub fn attempts(&self) -> u32 {
         self.state.as_ref().map_or(0, |state| state.attempt)
     }
 
-    /// Why the last attempt failed; empty where none did.
+    /// Why the last attempt failed; empty if none failed.
     #[must_use]
     pub fn last_error(&self) -> &str {
         self.state.as_ref().map_or("", |state| &state.last_error)
     }
 
-    /// When it falls due next; of a job that is reserved or dead, when its schedule was due. Epoch ms.
+    /// The next due time of a scheduled job; the due time of the schedule if the job is reserved or
+    /// dead. Epoch ms.
     #[must_use]
     pub fn due_ms(&self) -> i64 {
         match (self.place, &self.state) {
@@ -88,18 +90,18 @@ pub struct Counts {
     pub dead: Vec<u64>,
     /// Jobs in `due` per broker.
     pub brokers: Vec<(String, u64)>,
-    /// Jobs that are due now or earlier and still wait.
+    /// Jobs in `due` whose due time has passed.
     pub overdue: u64,
-    /// Jobs that fall due within so many seconds from now, in the order asked for.
+    /// Jobs due within each of the requested spans from now, in the order of the spans.
     pub within: Vec<u64>,
     /// The earliest due time, epoch ms.
     pub next_due_ms: Option<i64>,
-    /// Redis's clock when they were counted, epoch ms.
+    /// Redis's clock at the count, epoch ms.
     pub now_ms: i64,
 }
 
 impl Store {
-    /// Looks a job up.
+    /// Finds a job by its id.
     pub async fn find(&self, id: &JobId) -> Result<Option<StoredJob>, StoreError> {
         let bucket = self.keys.bucket_of(id.as_str());
         let brokers = self.brokers();
@@ -127,14 +129,15 @@ impl Store {
             (Some(ms), _, _) => (Place::Reserved, ms),
             (_, Some(ms), _) => (Place::Dead, ms),
             (_, _, Some(ms)) => (Place::Scheduled, ms),
-            // A pipeline is not atomic: it moved while it was looked at, or it is damaged; both are shown as reserved.
+            // A pipeline is not atomic: the job moved between two reads, or the data is damaged.
+            // Show both cases as reserved.
             (None, None, None) => (Place::Reserved, 0),
         };
         let size = record.job.body.len();
         Ok(Some(StoredJob { id: id.clone(), place, score_ms, record, state, size }))
     }
 
-    /// Counts everything; `within` are spans from now in seconds.
+    /// Counts all jobs. `within`: spans from now, seconds.
     pub async fn counts(&self, within: &[u64]) -> Result<Counts, StoreError> {
         let now_ms = self.read_clock().await? / 1000;
         let brokers = self.brokers();
@@ -192,7 +195,7 @@ impl Store {
     }
 }
 
-/// A zset score, which this store only ever writes as whole ms.
+/// A zset score; Dwell writes only whole ms.
 #[allow(clippy::cast_possible_truncation, reason = "whole ms below 2^53")]
 pub(super) fn score(value: Value) -> Option<i64> {
     match value {

@@ -1,4 +1,4 @@
-//! One sorted set, read in its order a page at a time, while others change it.
+//! Reads one sorted set in its order, a page at a time, while others change the set.
 
 use std::collections::VecDeque;
 
@@ -10,43 +10,47 @@ use crate::store::error::StoreError;
 use crate::store::read::score;
 use crate::store::schedule::CALL_JOBS;
 
-/// How many members a page reads again, so that a few that went meanwhile do not move it past its place.
+/// How many members each page reads again, so that a few removals do not make it skip members.
 const OVERLAP: usize = 8;
 
-/// A sorted set that is being read. Members of one score, of which there may be 100 000, stand in the order of their ids, and are told apart by
-/// their place among them. Members come and go meanwhile, so a page is taken only where it begins at or before what was given last: then nothing
-/// is between the two. One that begins behind it goes back, further each time.
+/// A sorted set in the course of reading.
+///
+/// Members of one score, of which a set may have 100 000, are ordered by id; the read position is
+/// an offset among them. Other clients add and remove members, which shifts the offset. A page is
+/// therefore accepted only if it begins at or before the last member that was returned: then
+/// nothing was skipped. Otherwise the reader goes back, further each time.
 pub(super) struct Run {
     pub(super) bucket: u16,
     key: String,
-    /// Read, and not taken yet.
+    /// Members that are read and not returned yet.
     pub(super) ahead: VecDeque<Cursor>,
-    /// Where the next page begins, but for the overlap: so many places behind the first member of this score or more.
+    /// The begin of the next page, without the overlap: `offset` members after the first one with
+    /// this score or more.
     score: Option<i64>,
     offset: usize,
-    /// How many places it goes back where the next page begins too far on.
+    /// How far to go back if the next page begins too late.
     back: usize,
-    /// Nothing up to here is given (again).
+    /// Members up to this one are not returned (again).
     floor: Option<Cursor>,
-    /// Scores end before this.
+    /// Scores end before this value.
     end: Option<i64>,
     pub(super) ended: bool,
 }
 
 impl Run {
-    /// Reads scores from `from` (included) to `to` (excluded), behind `after`.
+    /// Reads scores from `from` (included) to `to` (excluded), after `after`.
     pub(super) fn new(bucket: u16, key: String, from: Option<i64>, to: Option<i64>, after: Option<&Cursor>) -> Self {
         let score = from.max(after.map(|spot| spot.at_ms));
         let (ahead, floor) = (VecDeque::new(), after.cloned());
         Run { bucket, key, ahead, score, offset: 0, back: OVERLAP, floor, end: to, ended: false }
     }
 
-    /// Where the next page begins.
+    /// The offset of the next page.
     fn begin(&self) -> usize {
         self.offset.saturating_sub(OVERLAP)
     }
 
-    /// Takes a page in that began there: what is new of it goes to `ahead`.
+    /// Accepts a page that began at `begin` and moves its new members to `ahead`.
     fn take(&mut self, page: Vec<Cursor>, asked: usize) {
         let begin = self.begin();
         let joins = page.first().is_some_and(|first| self.floor.as_ref().is_some_and(|floor| first <= floor));
@@ -74,7 +78,8 @@ impl Run {
 }
 
 impl Store {
-    /// Finds about the place of the floor among the members of its score, instead of reading up to it.
+    /// Finds the approximate offset of the floor among the members of its score by binary search,
+    /// instead of reading up to it.
     pub(super) async fn seek(&self, run: &mut Run) -> Result<(), StoreError> {
         let Some(floor) = run.floor.clone().filter(|floor| run.score == Some(floor.at_ms)) else { return Ok(()) };
         let count = async |from: String, to: String| {
@@ -104,7 +109,7 @@ impl Store {
         Ok(())
     }
 
-    /// Reads on until something is ahead or the run has ended; about `count` members at a time.
+    /// Reads about `count` members at a time until some are ahead or the set ends.
     pub(super) async fn read_on(&self, run: &mut Run, count: usize) -> Result<(), StoreError> {
         while run.ahead.is_empty() && !run.ended {
             let asked = count + run.offset - run.begin();
@@ -120,7 +125,8 @@ impl Store {
     }
 }
 
-/// Members and scores, as RESP2 and RESP3 answer them. An id that is not UTF-8 was never written by Dwell.
+/// Members and scores, in the form of RESP2 or RESP3. Dwell never writes an id that is not UTF-8;
+/// such ids are skipped.
 fn spots(value: Value) -> Vec<Cursor> {
     let Value::Array(items) = value else { return Vec::new() };
     let mut items = items.into_iter();
@@ -150,7 +156,7 @@ mod tests {
         Cursor { at_ms, id: id.to_owned() }
     }
 
-    /// What a sorted set answers where it has these members, and the page after it.
+    /// Reads the next page from a set with these members.
     fn read(run: &mut Run, members: &[Cursor], count: usize) -> Vec<String> {
         let mut pages = 0;
         while run.ahead.is_empty() && !run.ended {
@@ -180,7 +186,7 @@ mod tests {
 
     #[test]
     fn a_set_that_changes_under_our_hands_gives_nothing_twice_and_skips_nothing() {
-        // Every page another part of what is before it has come or gone.
+        // At every page, another part of the earlier members has come or gone.
         for gone in [0_u32, 3, 50, 900] {
             let mut run = Run::new(0, String::new(), None, None, None);
             let (mut all, mut page) = (Vec::new(), 0_u32);
