@@ -1,10 +1,12 @@
-//! A link to Redis in each of its modes: to one server, or to every master of a cluster.
+//! A Redis client for each mode: one server, or every master of a cluster.
 //!
-//! - `endpoint`: where the settings lead. `connection`: one connection to one server. `cluster`: which master has which slots.
+//! - `endpoint`: the addresses of the settings; `connection`: one connection to one server;
+//!   `cluster`: which master has which slots.
 //!
-//! A command is never sent twice, but where a master of a cluster says that it did not run it; a pipeline is sent again as a whole where any of it
-//! was not run because a slot moved, so what stood before that is run twice. Of any other call that failed is not known what came of it: the caller
-//! sends it again, and the scripts are idempotent.
+//! The client repeats a call only when a cluster master says that it did not run the call. A
+//! pipeline is repeated as a whole if a moved slot stopped any part of it, so the calls before that
+//! part run twice. After any other failure the outcome is unknown: the caller repeats the call, and
+//! the scripts are idempotent.
 
 mod cluster;
 mod connection;
@@ -24,12 +26,13 @@ use super::error::{Class, StoreError};
 use crate::clock;
 use crate::config::{Redis, RedisMode};
 
-/// How often a call follows slots that moved: each time at least one more of them is found.
+/// How often one call follows moved slots; each time the client learns at least one more.
 const MOVES_MAX: u32 = 8;
-/// The nodes tell each other within ms; a call that follows again waits for that, longer each time.
+/// Nodes inform each other of a move within ms. A repeated redirect waits for that, longer each
+/// time.
 const MOVE_PAUSE: Duration = Duration::from_millis(10);
 
-/// A link, cheap to clone, opened on first use.
+/// A client, cheap to clone. Connects on first use.
 #[derive(Clone)]
 pub struct RedisClient(Route);
 
@@ -39,12 +42,12 @@ enum Route {
     Cluster(Arc<Cluster>),
 }
 
-/// Which master had which slots when the cluster was last asked.
+/// Which master had which slots when the cluster last told.
 #[derive(Clone)]
 pub struct SlotLayout(Arc<SlotMap>);
 
 impl SlotLayout {
-    /// Whether both are one answer.
+    /// Whether both are the same answer of the cluster.
     #[must_use]
     pub fn is(&self, other: &SlotLayout) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
@@ -61,12 +64,13 @@ impl std::fmt::Debug for SlotLayout {
     }
 }
 
-/// How often one call has followed slots that moved.
+/// How often one call has followed moved slots.
 #[derive(Debug, Default)]
 pub(super) struct Redirects(u32);
 
 impl Redirects {
-    /// Whether the call is to be sent again, because a master did not run it; returns when the map is new.
+    /// Whether to repeat a call that a master did not run because of a move. Returns after the
+    /// pause.
     pub(super) async fn follow(&mut self, error: &StoreError) -> bool {
         if error.class != Class::Moved || self.0 >= MOVES_MAX {
             return false;
@@ -94,14 +98,14 @@ impl Call<'_> {
     }
 }
 
-/// The calls of one master, wave by wave: each with its place in the whole.
+/// The calls of one master by wave, each with its index in the whole.
 pub(super) struct Part<'a> {
     pub(super) wire: Connection,
     pub(super) waves: Vec<Vec<(usize, &'a Cmd)>>,
 }
 
 impl RedisClient {
-    /// A link that is not open yet.
+    /// A client without open connections.
     #[must_use]
     pub fn new(settings: &Redis) -> Self {
         RedisClient(match settings.mode {
@@ -110,15 +114,16 @@ impl RedisClient {
         })
     }
 
-    /// Sends one command: in a cluster to the master of its key, or where it has none, to any.
+    /// Sends one command; in a cluster to the master of its key, or to any master if it has no key.
     pub async fn command(&self, doing: &str, command: &Cmd) -> Result<Value, StoreError> {
         let answers = self.routed(doing, key_of(command), Call::One(command)).await?;
         answers.into_iter().next().ok_or_else(|| StoreError::new(Class::Other, format!("redis: {doing}: no answer")))
     }
 
-    /// Sends a pipeline, all of one slot, and returns every answer; the first error of any is the error of all.
+    /// Sends a pipeline, whose keys are all in one slot, and returns every answer. The first error
+    /// of any command is the error of the pipeline.
     pub async fn pipeline(&self, doing: &str, pipeline: &Pipeline) -> Result<Vec<Value>, StoreError> {
-        // The client refuses a pipeline of no command.
+        // The library refuses an empty pipeline.
         if pipeline.is_empty() {
             return Ok(Vec::new());
         }
@@ -137,7 +142,7 @@ impl RedisClient {
         }
     }
 
-    /// A link to each master: where there is no cluster, this one.
+    /// One client per master; without a cluster, this client.
     pub async fn masters(&self) -> Result<Vec<RedisClient>, StoreError> {
         Ok(match &self.0 {
             Route::One(_) => vec![self.clone()],
@@ -145,7 +150,7 @@ impl RedisClient {
         })
     }
 
-    /// Makes a script known to the masters of these calls.
+    /// Loads a script on the masters of these calls.
     pub(super) async fn load(&self, source: &str, calls: impl Iterator<Item = &Cmd>) -> Result<(), StoreError> {
         let mut load = redis::cmd("SCRIPT");
         load.arg("LOAD").arg(source);
@@ -166,7 +171,8 @@ impl RedisClient {
         join_all(wires.iter().map(|wire| wire.command("SCRIPT LOAD", &load))).await.into_iter().collect::<Result<Vec<_>, _>>().map(drop)
     }
 
-    /// Divides calls by the master that has the slot of each. Calls for one key keep their order: they have one master.
+    /// Divides calls by the master of their slot. Calls for one key keep their order: they have one
+    /// master.
     pub(super) async fn parts<'a>(&self, waves: &'a [Vec<Cmd>]) -> Result<Vec<Part<'a>>, StoreError> {
         let (cluster, map) = match &self.0 {
             Route::One(wire) => {
@@ -192,7 +198,7 @@ impl RedisClient {
         Ok(parts)
     }
 
-    /// A call over this wire failed: where that can mean that the map is old, another is asked for.
+    /// Records a failed call. If the slot map may be outdated, the next call asks for a new one.
     pub(super) fn failed(&self, wire: &Connection, error: &StoreError) {
         let Route::Cluster(cluster) = &self.0 else { return };
         match error.class {
@@ -231,7 +237,7 @@ impl RedisClient {
     }
 }
 
-/// The first key of a command; `None` where any server can answer it.
+/// The first key of a command; `None` if any server can answer.
 fn key_of(command: &Cmd) -> Option<&[u8]> {
     let mut words = command.args_iter().map(|word| match word {
         Arg::Simple(bytes) => bytes,
@@ -239,13 +245,13 @@ fn key_of(command: &Cmd) -> Option<&[u8]> {
     });
     match words.next()? {
         b"TIME" | b"INFO" | b"CONFIG" | b"CLUSTER" | b"SCAN" | b"PUBLISH" => None,
-        // Behind the script and the number of its keys.
+        // The key follows the script and the number of keys.
         b"EVALSHA" | b"EVAL" => words.nth(2),
         _ => words.next(),
     }
 }
 
-/// Where Redis is, for people: URLs without their passwords.
+/// The addresses of Redis for people: URLs without passwords.
 #[must_use]
 pub fn place(settings: &Redis) -> String {
     settings.urls.iter().map(|url| redacted(url)).collect::<Vec<_>>().join(", ")

@@ -1,57 +1,62 @@
-//! What goes wrong at the store, in the classes that the agents and `dwell_redis_errors_total{class}` tell apart.
+//! The errors of the store, in the classes of `dwell_redis_errors_total{class}`.
 
-/// What helps where the user of `redis.urls` may not do what Dwell does.
+/// The hint for a Redis user without the permissions that Dwell needs.
 pub(super) const GRANT: &str = "grant it the keys `{NAMESPACE:*` and `NAMESPACE:*`, the channel `NAMESPACE:*`, and the categories \
     @read @write @scripting @pubsub @connection with INFO and TIME (docs/how-to/redis.md has the exact line); or give it `~* &* +@all`";
 
-/// What helps where a record cannot be read.
+/// The hint for an unreadable record.
 pub(super) const UNREADABLE: &str = "ask an instance of the version that wrote the job, or run `dwell fsck`";
 
-/// An error of the store. Every script is idempotent, so the answer to each is to call again after a pause.
+/// An error of the store. Every script is idempotent, so after any error the caller may repeat the
+/// call, after a pause.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("{message}")]
 pub struct StoreError {
-    /// What kind of trouble it is.
+    /// The kind of failure.
     pub class: Class,
-    /// What failed, for people; without passwords.
+    /// What failed, for people; contains no passwords.
     pub message: String,
-    /// What a person can do about it; empty where waiting helps.
+    /// What a person can do; empty if waiting helps.
     pub hint: String,
-    /// Of class `Moved`: the slot, and host and port of the master that has it.
+    /// For class `Moved`: the slot, and the host and port of its master.
     pub(super) moved: Option<(u16, String)>,
-    /// The call was sent, and the link failed before its answer came: it may be carried out still.
+    /// The connection failed after the call was sent and before its answer came: Redis may still
+    /// carry the call out.
     pub(super) unanswered: bool,
 }
 
-/// The classes of `dwell_redis_errors_total{class}`, and two that only stop a start.
+/// The classes of `dwell_redis_errors_total{class}`, and finer ones that share their labels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Class {
-    /// The link: refused, cut, no such host.
+    /// The connection was refused or cut, or the host is unknown.
     Io,
-    /// No answer in time. What was asked may have been done.
+    /// No answer in time. Redis may have carried out the call.
     Timeout,
-    /// Redis is full: it refuses what allocates.
+    /// Redis is full and refuses writes that allocate.
     Oom,
-    /// This server is a replica.
+    /// The server is a replica.
     Readonly,
-    /// A script failed: damage or a bug. It is of that call alone.
+    /// A script failed through damage or a bug. Concerns that call alone.
     Script,
-    /// A script met what its caller did not know: a broker, or a job that changed since it was read. It was not run: read again, and call again.
+    /// A script met a broker that its caller did not know, or a job that changed since its caller
+    /// read it. Nothing was written: read again and repeat.
     Outdated,
-    /// A cluster: another master has the slot. It was not run.
+    /// Another master of the cluster has the slot. The call was not run.
     Moved,
-    /// The server is there and does not serve this yet, or for now: it loads its data, or a slot of the cluster is on its way or without a master.
+    /// The server does not serve the call now: it loads its data, or the slot is being moved or has
+    /// no master.
     Unserved,
-    /// The server does not know the script yet (it restarted, or is another one): load it and call again.
+    /// The server does not know the script, because it restarted or is another one: load the script
+    /// and repeat.
     NoScript,
-    /// Anything else that Redis answers.
+    /// Any other error of Redis.
     Other,
-    /// The settings and this Redis do not go together: stop at start, exit 78.
+    /// The settings do not fit this Redis: stop at start, exit 78.
     Settings,
 }
 
 impl Class {
-    /// The word of the metric.
+    /// The label of the metric.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -71,33 +76,33 @@ impl StoreError {
         StoreError { class, message: message.into(), hint: String::new(), moved: None, unanswered: false }
     }
 
-    /// Whether the call was not run, and may be right now, with what it lacked.
+    /// Whether the call was not run and can be repeated at once, with what was missing.
     pub(super) fn was_not_run(&self) -> bool {
         matches!(self.class, Class::NoScript | Class::Moved | Class::Outdated)
     }
 
-    /// Whether what is stored of a job, or of its bucket, cannot be read by this version: a later one wrote it, or it is damaged. Nothing changed, and
-    /// time does not heal it.
+    /// Whether this version cannot read the job or its bucket: a later version wrote the data, or
+    /// the data is damaged. Nothing changed, and waiting does not help.
     #[must_use]
     pub fn is_unreadable(&self) -> bool {
         let words = ["DWELL_VERSION", "WRONGTYPE", "unreadable record"];
         self.class == Class::Script && words.iter().any(|word| self.message.contains(word))
     }
 
-    /// Redis's clock, epoch µs, where it refused a call whose caller had given it up.
+    /// Redis's clock, epoch µs, if Redis refused the call because its deadline had passed.
     pub(super) fn late(&self) -> Option<i64> {
         let (_, rest) = self.message.split_once("DWELL_LATE")?;
         rest.split(|letter: char| !letter.is_ascii_digit()).find(|digits| !digits.is_empty())?.parse().ok()
     }
 
-    /// The same error with what a person can do.
+    /// The same error with a hint for people.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = hint.into();
         self
     }
 
-    /// What the client library reports, classed. `doing` says what was tried.
+    /// Classifies an error of the client library. `doing`: the operation that failed.
     #[must_use]
     pub fn from_redis(doing: &str, error: &redis::RedisError) -> Self {
         use redis::{ErrorKind, ServerErrorKind};
@@ -118,7 +123,8 @@ impl StoreError {
         } else if code == "OOM" {
             Class::Oom
         } else if matches!(error.kind(), ErrorKind::Server(ServerErrorKind::ReadOnly | ServerErrorKind::MasterDown))
-            // A master that is cut off from its replicas may be none any more; one whose disk is full takes no writes either.
+            // A master without its replicas may have been replaced; a master with a full disk takes
+            // no writes.
             || matches!(code, "NOREPLICAS" | "MISCONF")
         {
             Class::Readonly
@@ -148,13 +154,15 @@ impl StoreError {
     }
 }
 
-/// Whether this is the refusal of a command that a script ran and its user may not run, or not on that key: of Redis 7.0, then of later ones and Valkey.
+/// Whether the user may not run a command of a script, or not on that key. The words of Redis 7.0,
+/// then of later versions and Valkey.
 fn is_denied(text: &str) -> bool {
     ["NOPERM", "The user executing the script can't", "ACL failure in script"].iter().any(|word| text.contains(word))
 }
 
-/// The class of what failed within a script; `None` for what is not known. Only what is known as damage is of the script itself: such a request is
-/// rejected, and one that failed by the server's state would be lost. Servers before Redis 7 put their word on it behind words of their own.
+/// The class of an error within a script; `None` if unknown. Only known damage is class `Script`:
+/// such a request is rejected, so a failure through the server's state must not count as damage.
+/// Servers before Redis 7 put their error word after other words.
 fn of_script(text: &str) -> Option<Class> {
     let words = [
         ("WRONGTYPE", Class::Script),
@@ -165,11 +173,13 @@ fn of_script(text: &str) -> Option<Class> {
         ("MISCONF", Class::Readonly),
         ("killed by user", Class::Unserved),
         ("max number of clients reached", Class::Unserved),
-        // A slot of the cluster is on its way, and the script took out the last of one of its keys; or the cluster went down.
+        // A slot is being moved, and the script removed the last entry of one of its keys; or the
+        // cluster is down.
         ("attempted to access a non local key", Class::Unserved),
         ("undeclared keys were accessed during rehashing", Class::Unserved),
         ("while the cluster is down", Class::Unserved),
-        // Lua's own, which begin with the line; what a command answered ends with `on @user_script:12.`
+        // Errors of Lua itself begin with the line; those of commands end with `on
+        // @user_script:12.`
         (" user_script:", Class::Script),
     ];
     words.into_iter().find(|(word, _)| text.contains(word)).map(|(_, class)| class)

@@ -1,4 +1,5 @@
-//! Every key that Dwell has in Redis, on one screen. All keys of a bucket share one hash tag, so that a script touches one slot.
+//! Every Redis key of Dwell. All keys of a bucket share one hash tag, so that a script touches one
+//! slot.
 
 use std::sync::Arc;
 
@@ -11,21 +12,21 @@ pub struct Keys {
     fixed: Arc<[[String; 8]]>,
 }
 
-/// What a key of the namespace is.
+/// The kind of a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Part {
-    /// One of the eight of a bucket.
+    /// One of the eight fixed keys of a bucket.
     Fixed(u16),
-    /// What is due on this broker.
+    /// The `due` of a broker.
     Due(u16, String),
-    /// Of the namespace as a whole, or put aside.
+    /// A key of the whole namespace, or one in quarantine.
     Whole,
-    /// No key that Dwell makes; of this bucket.
+    /// Not a key of Dwell; in this bucket, if known.
     Unknown(Option<u16>),
 }
 
 impl Keys {
-    /// The keys of this namespace with this many buckets.
+    /// The keys of a namespace with this many buckets.
     #[must_use]
     pub fn new(namespace: &str, buckets: u16) -> Self {
         let fixed = (0..buckets)
@@ -37,31 +38,32 @@ impl Keys {
         Keys { namespace: namespace.into(), buckets, fixed }
     }
 
-    /// How many buckets there are.
+    /// The number of buckets.
     #[must_use]
     pub fn buckets(&self) -> u16 {
         self.buckets
     }
 
-    /// The bucket of an id: the first 8 bytes of its BLAKE3 hash, little-endian, modulo the number of buckets. Part of the stored format.
+    /// The bucket of an id: the first 8 bytes of its BLAKE3 hash, little-endian, modulo the number
+    /// of buckets. Part of the stored format.
     #[must_use]
     pub fn bucket_of(&self, id: &str) -> u16 {
         bucket_of(id, self.buckets)
     }
 
-    /// The eight keys that every script of this bucket gets first.
+    /// The eight keys that come first in every script call of this bucket.
     #[must_use]
     pub fn fixed(&self, bucket: u16) -> &[String; 8] {
         &self.fixed[usize::from(bucket)]
     }
 
-    /// What is due on one broker: zset id → due ms.
+    /// Jobs that wait for their due time, of one broker: zset id → due ms.
     #[must_use]
     pub fn due(&self, bucket: u16, broker: &str) -> String {
         format!("{{{}:{bucket:02}}}:due:{broker}", self.namespace)
     }
 
-    /// What is claimed or held: zset id → lease deadline ms.
+    /// Jobs that are claimed or held: zset id → lease deadline ms.
     #[must_use]
     pub fn run(&self, bucket: u16) -> &str {
         &self.fixed(bucket)[0]
@@ -73,25 +75,26 @@ impl Keys {
         &self.fixed(bucket)[1]
     }
 
-    /// What changes: hash id → state.
+    /// The mutable parts of jobs: hash id → state.
     #[must_use]
     pub fn state(&self, bucket: u16) -> &str {
         &self.fixed(bucket)[2]
     }
 
-    /// The dead: zset id → time of death ms.
+    /// Dead jobs: zset id → time of death ms.
     #[must_use]
     pub fn dead(&self, bucket: u16) -> &str {
         &self.fixed(bucket)[7]
     }
 
-    /// What `fsck --repair` put aside of this bucket: hash, when and id → a line that says what it is, then its bytes.
+    /// Entries that `fsck --repair` removed from this bucket: hash, time and id → a line of
+    /// description, then the bytes.
     #[must_use]
     pub fn quarantine(&self, bucket: u16) -> String {
         format!("{{{}:{bucket:02}}}:quarantine", self.namespace)
     }
 
-    /// Where `fsck --repair` puts a whole key of another type aside, in the same slot.
+    /// The name to which `fsck --repair` moves a whole key of a wrong type, in the same slot.
     #[must_use]
     pub fn aside(&self, key: &str, now_ms: i64) -> String {
         match key.split_once("}:") {
@@ -100,12 +103,12 @@ impl Keys {
         }
     }
 
-    /// What a key of this namespace is, by its name; `None` where it is none of this namespace.
+    /// The kind of a key by its name; `None` if the key belongs to another namespace.
     #[must_use]
     pub fn part_of(&self, key: &str) -> Option<Part> {
         let name = |rest: &str| rest.strip_prefix(&*self.namespace).and_then(|rest| rest.strip_prefix(':')).map(str::to_owned);
         let Some(rest) = key.strip_prefix('{').and_then(name) else {
-            // One with another colon belongs to a namespace whose name goes on.
+            // A name with another colon belongs to a namespace with a longer name.
             return match name(key)?.as_str() {
                 "meta" | "instances" => Some(Part::Whole),
                 other => (!other.contains(':')).then_some(Part::Unknown(None)),
@@ -126,7 +129,7 @@ impl Keys {
         })
     }
 
-    /// Schema, buckets, brokers, epoch: hash.
+    /// The description of the namespace (schema, buckets, brokers, epoch): hash.
     #[must_use]
     pub fn meta(&self) -> String {
         format!("{}:meta", self.namespace)
@@ -138,14 +141,14 @@ impl Keys {
         format!("{}:instances", self.namespace)
     }
 
-    /// The channel on which an instance tells the others of a new head: `bucket due broker`.
+    /// The channel of the wake-ups between instances: `bucket due broker`.
     #[must_use]
     pub fn wake(&self) -> String {
         format!("{}:wake", self.namespace)
     }
 }
 
-/// The bucket of an id among so many: [`Keys::bucket_of`].
+/// The bucket of an id for this number of buckets, as [`Keys::bucket_of`].
 #[must_use]
 pub fn bucket_of(id: &str, buckets: u16) -> u16 {
     let hash = blake3::hash(id.as_bytes());
@@ -167,7 +170,7 @@ mod tests {
 
     #[test]
     fn the_bucket_of_an_id_never_changes() {
-        // Golden values: another hash would lose sight of every stored job.
+        // Golden values: with another hash, no stored job would be found.
         let keys = Keys::new("dwell", 16);
         assert_eq!(["order-1", "order-2", "x", "ü"].map(|id| keys.bucket_of(id)), GOLDEN);
     }
@@ -186,7 +189,7 @@ mod tests {
             ("{dwell:16}:jobs", Some(Part::Unknown(Some(16)))),
             ("{dwell:007}:jobs", Some(Part::Unknown(Some(7)))),
             ("{dwell:07}:job", Some(Part::Unknown(Some(7)))),
-            // Of namespaces `dwell:eu`, `dwell2` and none.
+            // Keys of the namespaces `dwell:eu` and `dwell2`, and of none.
             ("{dwell:eu:07}:jobs", None),
             ("dwell:eu:meta", None),
             ("{dwell2:07}:jobs", None),

@@ -1,8 +1,12 @@
-//! What Redis keeps of a job: the record (one field, written once) and the state (one field, of jobs that were claimed or changed).
+//! The stored forms of a job: the record, written once, and the state, only for jobs that were
+//! claimed or changed. Each is one hash field.
 //!
-//! Record: version(1) flags(1) ttr ms(4) generation(8) fingerprint(8) digest(8) length of broker(1) broker, length of metadata(4), metadata,
-//! body. Integers are big-endian. The scripts read up to the broker and never further; metadata is MessagePack with names.
-//! State: version(1) flags(1) crashes(1) attempt(4) step(2) due ms(8) fence(8) generation(8) fingerprint(8) marks(1) reason(1) last error.
+//! Record: version(1) flags(1) ttr ms(4) generation(8) fingerprint(8) digest(8) length of broker(1)
+//! broker, length of metadata(4), metadata, body. Integers are big-endian. The scripts read up to
+//! the broker and no further; the metadata is MessagePack with names.
+//!
+//! State: version(1) flags(1) crashes(1) attempt(4) step(2) due ms(8) fence(8) generation(8)
+//! fingerprint(8) marks(1) reason(1) last error.
 
 use bytes::Bytes;
 use serde::Deserialize as _;
@@ -18,18 +22,20 @@ const FLAG_REPLACED: u8 = 4;
 const FLAG_FIRST: u8 = 8;
 const FLAG_HELD: u8 = 1;
 const FLAG_TAKEN_OVER: u8 = 2;
-/// Of a record: version to fingerprint, what tells the schedule and not where it goes.
+/// The part of a record from version to fingerprint, which does not depend on the target.
 const HEAD: usize = 22;
 const STATE_FIXED: usize = 43;
-/// How deep lists and tables in headers may nest, about three a level: bounds the stack that a damaged record can take.
+/// How deep lists and tables may nest in headers, about three per level: bounds the stack that a
+/// damaged record can use.
 const METADATA_DEPTH: usize = 200;
-/// Longer last errors are cut, at a character.
+/// The maximum length of a stored error text; a longer one is cut at a character.
 const ERROR_MAX: usize = 300;
 
-/// 8 random bytes that name one claim: who holds them may settle what was claimed.
+/// The 8 random bytes of one claim. Only their holder may settle the claimed jobs.
 pub type Fence = [u8; 8];
 
-/// 8 random bytes that name one schedule of an id: copies of one generation are repeats of each other.
+/// The 8 random bytes that name one schedule of an id. Copies of one generation are repeats of each
+/// other.
 pub type Generation = [u8; 8];
 
 /// A record or a state that cannot be read.
@@ -37,20 +43,20 @@ pub type Generation = [u8; 8];
 #[error("unreadable record: {0}")]
 pub struct Unreadable(String);
 
-/// A record, read.
+/// A decoded record.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Record {
     /// The job, with its body.
     pub job: Job,
-    /// The id was made by Dwell.
+    /// Dwell generated the id.
     pub generated: bool,
-    /// The generation at its first schedule; the state's counts where there is one.
+    /// The generation of the first schedule; a state, if present, has the current one.
     pub generation: Generation,
-    /// Of its inbound message.
+    /// Fingerprint of the inbound message.
     pub fingerprint: [u8; 8],
 }
 
-/// What `duplicate` compares: body, broker, destination and key.
+/// The hash that `duplicate` compares: body, broker, destination and key.
 fn digest(job: &Job) -> [u8; 8] {
     let mut hasher = blake3::Hasher::new();
     for part in [job.broker.as_bytes(), job.to.exchange.as_bytes(), job.to.address.as_bytes(), job.key.as_deref().unwrap_or_default()] {
@@ -63,7 +69,7 @@ fn digest(job: &Job) -> [u8; 8] {
     std::array::from_fn(|i| hash.as_bytes()[i])
 }
 
-/// The record of a new job, under this generation.
+/// The record of a new job with this generation.
 #[must_use]
 pub fn encode(schedule: &Schedule, generation: Generation) -> Vec<u8> {
     let job = &schedule.job;
@@ -78,7 +84,7 @@ pub fn encode(schedule: &Schedule, generation: Generation) -> Vec<u8> {
     written(&head, job)
 }
 
-/// The record of the same schedule where its job goes elsewhere; `None` where `record` is too short to be one.
+/// The record of the same schedule with another target; `None` if `record` is too short.
 #[must_use]
 pub fn moved(record: &[u8], job: &Job) -> Option<Vec<u8>> {
     record.first_chunk().map(|head| written(head, job))
@@ -100,7 +106,7 @@ fn written(head: &[u8; HEAD], job: &Job) -> Vec<u8> {
     bytes
 }
 
-/// Takes a record apart; the body is a slice of it, not a copy.
+/// Decodes a record; the body is a slice of the bytes, not a copy.
 pub fn decode(bytes: Bytes) -> Result<Record, Unreadable> {
     let mut reader = Reader { rest: &bytes };
     let version = reader.take::<1>()?[0];
@@ -128,39 +134,39 @@ pub fn decode(bytes: Bytes) -> Result<Record, Unreadable> {
     Ok(Record { job, generated: flags & FLAG_GENERATED != 0, generation, fingerprint })
 }
 
-/// Whether the record says that it replaced another job (a flag that the `schedule` script sets).
+/// Whether the job replaced another one (a flag that the `schedule` script sets).
 #[must_use]
 pub fn replaced(bytes: &[u8]) -> bool {
     bytes.get(1).is_some_and(|flags| flags & FLAG_REPLACED != 0)
 }
 
-/// What changes of a job, as the scripts keep it.
+/// The mutable part of a job, as the scripts store it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct State {
-    /// LeaseToken for its consumer's word.
+    /// Held until the consumer answers.
     pub held: bool,
-    /// Claimed over from an owner that crashed.
+    /// Taken over from an owner that crashed.
     pub taken_over: bool,
-    /// Crashes in a row of owners that held it.
+    /// Owners that crashed in a row.
     pub crashes: u8,
-    /// Attempts so far, this one included.
+    /// Attempts so far, the current one included.
     pub attempt: u32,
-    /// Place in the retry array: how many of its waits are used.
+    /// Step in the retry array: the number of waits used.
     pub step: u16,
     /// The due time of the schedule, epoch ms.
     pub due_ms: i64,
-    /// Who may settle it.
+    /// Proof of the current lease.
     pub fence: Fence,
-    /// Of the schedule.
+    /// Generation of the current schedule.
     pub generation: Generation,
-    /// Why it is dead or dying.
+    /// Why the job is dead or dying.
     pub reason: Option<DeadReason>,
-    /// What the last failure was.
+    /// The last error.
     pub last_error: String,
 }
 
 impl State {
-    /// Reads a state.
+    /// Decodes a state.
     pub fn decode(bytes: &[u8]) -> Result<State, Unreadable> {
         if bytes.len() < STATE_FIXED || bytes[0] != VERSION {
             return Err(Unreadable(format!("a state of {} bytes, version {}", bytes.len(), bytes.first().copied().unwrap_or_default())));
@@ -189,7 +195,7 @@ impl State {
     }
 }
 
-/// The reason's code in a state; 0 is none.
+/// The code of a reason in a state; 0: none.
 #[must_use]
 pub fn code_of_reason(reason: Option<DeadReason>) -> u8 {
     match reason {
@@ -206,7 +212,7 @@ fn reason_of_code(code: u8) -> Option<DeadReason> {
     DeadReason::ALL.into_iter().find(|reason| code_of_reason(Some(*reason)) == code)
 }
 
-/// The text of an error as it is kept: cut at a character.
+/// An error text as it is stored, cut at a character.
 #[must_use]
 pub fn short_error(text: &str) -> &str {
     &text[..text.floor_char_boundary(ERROR_MAX.min(text.len()))]

@@ -1,4 +1,5 @@
-//! The masters of a cluster, and which of them has which slots: a wire to each, by a map that is asked for again when it proves old.
+//! The slot map of a cluster, with one connection per master. Asks for a new map when the current
+//! one is outdated.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,41 +14,42 @@ use super::endpoint;
 use crate::config::Redis;
 use crate::store::error::{Class, StoreError};
 
-/// So many slots has every cluster.
+/// The number of slots in every cluster.
 const SLOTS: u16 = 16_384;
 
-/// A map that was told of more slots than these is asked for anew.
+/// After this many single moved slots, the client asks for a whole new map.
 const TOLD_MAX: usize = 4;
 
 /// Host and port.
 type Address = (String, u16);
 
-/// The masters that serve, by slots.
+/// The masters of a cluster, by slot.
 pub(super) struct Cluster {
     settings: Redis,
     map: RwLock<Option<Arc<SlotMap>>>,
-    /// The map that was last asked for, forgotten or not.
+    /// The last map that the cluster gave, even if it is discarded.
     last: RwLock<Option<Arc<SlotMap>>>,
     asking: tokio::sync::Mutex<()>,
-    /// Who is asked again only where no other answers: the node whose map proved old, and the one that failed.
+    /// Nodes to ask only if no other answers: the source of an outdated map, and the node that
+    /// failed.
     doubted: RwLock<Vec<Connection>>,
-    /// Who is asked: the places of the settings, and the masters, because the former may all have gone.
+    /// Nodes to ask: those of the settings, and the masters, because the former may all be gone.
     known: RwLock<HashMap<Address, Connection>>,
 }
 
-/// Who has what.
+/// Which master has which slots.
 pub(super) struct SlotMap {
-    /// First and last slot, and the place of its master among `masters`.
+    /// First slot, last slot, and the index of their master in `masters`.
     ranges: Vec<(u16, u16, usize)>,
     pub(super) masters: Vec<Connection>,
-    /// How many slots it was told of since it was asked for: their ranges stand first.
+    /// The number of moved slots learned since the map was given; their ranges come first.
     told: usize,
-    /// Who gave it.
+    /// The node that gave the map.
     source: Connection,
 }
 
 impl Cluster {
-    /// A cluster that was not asked for anything yet.
+    /// A cluster that was not asked yet.
     pub(super) fn new(settings: &Redis) -> Self {
         Cluster {
             settings: settings.clone(),
@@ -59,12 +61,12 @@ impl Cluster {
         }
     }
 
-    /// The map, asked for where there is none.
+    /// The current map; asks the cluster if there is none.
     pub(super) async fn map(&self) -> Result<Arc<SlotMap>, StoreError> {
         let current = self.map.read().clone();
         match current {
             Some(map) => Ok(map),
-            // Rare, and its future is large and deep.
+            // Boxed: rare, and the future is large.
             None => self.ask_all().boxed().await,
         }
     }
@@ -85,7 +87,8 @@ impl Cluster {
         let (doubted, others) = self.by_doubt(known);
         let mut last = None;
         for nodes in [others, doubted].into_iter().filter(|nodes| !nodes.is_empty()) {
-            // All at once, and the first one counts: one that hangs must not keep the others from being heard.
+            // Ask all at once and take the first answer: a node that hangs must not delay the
+            // others.
             match select_ok(nodes.into_iter().map(|wire| Box::pin(self.ask(wire)))).await {
                 Ok((map, _)) => return Ok(map),
                 Err(error) => last = Some(error),
@@ -94,15 +97,17 @@ impl Cluster {
         Err(last.unwrap_or_else(|| StoreError::new(Class::Settings, "redis.urls is empty")))
     }
 
-    /// Who is doubted, and who is not: a node that does not know of a failover yet, and is near, would be the first to answer each time.
+    /// Divides nodes into doubted and others. A nearby node that has not heard of a failover would
+    /// otherwise answer first each time.
     fn by_doubt(&self, known: Vec<Connection>) -> (Vec<Connection>, Vec<Connection>) {
         let doubted = self.doubted.read();
         known.into_iter().partition(|wire| doubted.iter().any(|other| other.is(wire)))
     }
 
-    /// A master said that another has this slot: its word counts until the map is asked for anew, which it is where it had to be repaired often.
+    /// A master answered that another one has this slot. The map takes that over, up to `TOLD_MAX`
+    /// times; after that the next call asks for a new map.
     pub(super) fn moved(&self, node: &Connection, slot: u16, to: &str) {
-        // In this order, as where a map is learned.
+        // The same lock order as in `learn`.
         let (mut known, mut current) = (self.known.write(), self.map.write());
         let Some(map) = current.clone().filter(|map| map.told < TOLD_MAX) else {
             drop(current);
@@ -114,7 +119,7 @@ impl Cluster {
             self.forget(node);
             return;
         };
-        // An empty host is that of the node which says so.
+        // An empty host stands for the host of the node that answered.
         let place = node.place();
         let host = if host.is_empty() { place.rsplit_once(':').map_or(&*place, |(host, _)| host) } else { host };
         let wire = known.entry((host.to_owned(), port)).or_insert_with(|| node_wire(&seeds, host, port)).clone();
@@ -128,7 +133,8 @@ impl Cluster {
         *current = Some(Arc::new(SlotMap { ranges, masters, told: map.told + 1, source: map.source.clone() }));
     }
 
-    /// The master of this slot. A map without one may have been learned while the cluster was being made: it is asked for anew.
+    /// The master of this slot. A map with a gap may come from a cluster in the course of creation;
+    /// the next call asks for a new map.
     pub(super) fn master<'m>(&self, map: &'m Arc<SlotMap>, slot: u16) -> Result<&'m Connection, StoreError> {
         map.of(slot).inspect_err(|_| {
             let mut current = self.map.write();
@@ -139,13 +145,13 @@ impl Cluster {
         })
     }
 
-    /// The last map, even if it may be old.
+    /// The last map, even if it is outdated.
     pub(super) fn last(&self) -> Option<Arc<SlotMap>> {
         self.last.read().clone()
     }
 
-    /// The map may be old: the next call asks again, and others than this one, which failed, before it. A map in which it is no master says
-    /// already what its failure could tell.
+    /// Discards the map after a failure of this node. The next call asks the other nodes first. If
+    /// the node is not a master in the current map, its error does not invalidate the map.
     pub(super) fn forget(&self, failed: &Connection) {
         let mut current = self.map.write();
         let mut doubted = self.doubted.write();
@@ -179,7 +185,7 @@ impl Cluster {
         Ok(self.learn(&seeds, ranges, &node))
     }
 
-    /// Keeps the wires to those that are masters still.
+    /// Stores a new map and keeps the connections to nodes that are still masters.
     fn learn(&self, seeds: &[(Address, ConnectionInfo)], found: Vec<(u16, u16, Address)>, source: &Connection) -> Arc<SlotMap> {
         let mut known = self.known.write();
         let mut places: HashMap<Address, usize> = HashMap::new();
@@ -214,7 +220,8 @@ impl SlotMap {
     }
 }
 
-/// First slot, last slot and master of each range that CLUSTER SLOTS names. A node that does not know its own name is where it was asked.
+/// First slot, last slot and master of each range in CLUSTER SLOTS. A node that does not know its
+/// own name is at the address that was asked.
 fn slots(answer: Value, asked: &str) -> Vec<(u16, u16, Address)> {
     let host_asked = asked.rsplit_once(':').map_or(asked, |(host, _)| host);
     let Value::Array(ranges) = answer else { return Vec::new() };
@@ -232,21 +239,21 @@ fn slots(answer: Value, asked: &str) -> Vec<(u16, u16, Address)> {
         };
         let Some(Value::Int(port)) = master.next() else { return None };
         let host = if host.is_empty() || host == "0.0.0.0" { host_asked.to_owned() } else { host };
-        // `?`: a node whose name is not known to the one that was asked.
+        // `?` stands for a node whose name the asked node does not know.
         let address = (host != "?").then(|| Some((host, u16::try_from(port).ok()?)))??;
         Some((u16::try_from(first).ok()?, u16::try_from(last).ok()?, address))
     };
     ranges.into_iter().filter_map(range).collect()
 }
 
-/// The slot of a key: of its hash tag, where it has one.
+/// The slot of a key, computed from its hash tag if it has one.
 pub(super) fn slot_of(key: &[u8]) -> u16 {
     let tag = key.iter().position(|byte| *byte == b'{').and_then(|open| {
         let rest = &key[open + 1..];
         let close = rest.iter().position(|byte| *byte == b'}')?;
         (close > 0).then(|| &rest[..close])
     });
-    // CRC-16/XMODEM, as the specification of Redis Cluster has it.
+    // CRC-16/XMODEM, as in the specification of Redis Cluster.
     let crc = tag.unwrap_or(key).iter().fold(0_u16, |crc, byte| {
         (0..8).fold(crc ^ (u16::from(*byte) << 8), |crc, _| if crc & 0x8000 == 0 { crc << 1 } else { (crc << 1) ^ 0x1021 })
     });
@@ -295,13 +302,14 @@ mod tests {
             let all = vec![near.clone(), far.clone(), dead.clone(), other.clone()];
             cluster.by_doubt(all).1.iter().map(Connection::place).collect::<Vec<_>>()
         };
-        // Several calls fail, of both masters.
+        // Several calls to both masters fail.
         cluster.forget(dead);
         cluster.forget(dead);
         assert_eq!(asked(), ["far:1", "b:2"]);
         cluster.forget(other);
         assert_eq!(asked(), ["far:1"]);
-        // Who told the news counts as much as any when it is old again; a failure of who is no master any more says nothing of it.
+        // The source of a new map is doubted too once that map is outdated. An error from a former
+        // master does not invalidate the map.
         let next = cluster.learn(&seeds, vec![(0, 19, ("b".to_owned(), 2))], &far);
         cluster.forget(dead);
         assert!(cluster.map.read().is_some());
@@ -321,14 +329,14 @@ mod tests {
         let map = cluster.learn(&seeds, found, &asked);
         assert_eq!(map.of(9).unwrap().place(), "a:1");
         assert_eq!(map.of(20).err().map(|error| error.class), Some(Class::Unserved));
-        // A map with a gap does not stay; one that was learned since is not forgotten for it.
+        // A map with a gap is discarded; a map that was learned later stays.
         assert!(cluster.master(&map, 9).is_ok() && cluster.map.read().is_some());
         assert!(cluster.master(&map, 20).is_err() && cluster.map.read().is_none());
-        // Another map keeps the wire to who is in both.
+        // The next map keeps the connections to nodes that are in both maps.
         let next = cluster.learn(&seeds, vec![(0, 29, ("a".to_owned(), 1))], &asked);
         assert!(next.of(20).unwrap().is(map.of(0).unwrap()));
         assert!(cluster.master(&map, 20).is_err() && cluster.map.read().is_some());
-        // Of one slot another's word counts, and again another's; told often, all is asked for anew.
+        // A single moved slot changes the map, more than once; after several, the map is discarded.
         for (slot, to) in [(5, "b:2"), (5, "c:3"), (6, ":7"), (7, "a:1")] {
             cluster.moved(map.of(0).unwrap(), slot, to);
         }

@@ -1,4 +1,5 @@
-//! One connection to one server, opened on first use and rebuilt when it breaks. It never retries a call.
+//! One connection to one server, opened on first use and rebuilt after a failure. Never repeats a
+//! call.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -14,17 +15,18 @@ use crate::clock;
 use crate::config::Redis;
 use crate::store::error::{Class, StoreError};
 
-/// How long to wait for a connection.
+/// The limit for opening a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
-/// How long to wait for an answer: AOF rewrites and forks pause a busy Redis for more than the client library's 500 ms.
+/// The limit for an answer. AOF rewrites and forks pause a busy Redis for longer than the library's
+/// 500 ms.
 pub(in crate::store) const RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);
-/// After this many answers in a row that did not come, the connection counts as half-open and is rebuilt.
+/// After this many missing answers in a row the connection counts as half-open and is rebuilt.
 const TIMEOUTS_MAX: u32 = 2;
 
-/// To whom.
+/// The server of a connection.
 #[derive(Debug, Clone)]
 pub(super) enum To {
-    /// The one of the settings: its only server, or the master that the sentinels name.
+    /// The server of the settings: the only one, or the master that the sentinels name.
     Named(Redis),
     /// A node of a cluster.
     Node(Box<ConnectionInfo>),
@@ -39,9 +41,9 @@ pub(in crate::store) struct Connection {
 struct Inner {
     to: To,
     current: RwLock<Option<Live>>,
-    /// How the last try to open it failed; who opens it holds this.
+    /// The last failure to connect. The task that connects holds the lock.
     opening: tokio::sync::Mutex<Option<StoreError>>,
-    /// How many tries failed.
+    /// The number of failures to connect.
     failures: AtomicU64,
     timeouts: AtomicU32,
 }
@@ -49,12 +51,12 @@ struct Inner {
 #[derive(Clone)]
 struct Live {
     connection: MultiplexedConnection,
-    /// Tells this connection from the next.
+    /// Distinguishes this connection from its successors.
     generation: u64,
 }
 
 impl Connection {
-    /// A wire that is not open yet.
+    /// A connection that is not open yet.
     pub(super) fn new(to: To) -> Self {
         let (current, opening) = (RwLock::new(None), tokio::sync::Mutex::new(None));
         Connection { inner: Arc::new(Inner { to, current, opening, failures: AtomicU64::new(0), timeouts: AtomicU32::new(0) }) }
@@ -65,7 +67,7 @@ impl Connection {
         Arc::ptr_eq(&self.inner, &other.inner)
     }
 
-    /// Where it leads, for people.
+    /// The address, for people.
     pub(in crate::store) fn place(&self) -> String {
         match &self.inner.to {
             To::Named(settings) => super::place(settings),
@@ -84,14 +86,18 @@ impl Connection {
         self.judge(doing, live.generation, answer.map(|answer| answer.and_then(refusal)))
     }
 
-    /// Sends a pipeline. Every answer; the first error of any is the error of all.
+    /// Sends a pipeline and returns every answer. The first error of any command is the error of
+    /// the pipeline.
     pub(super) async fn pipeline(&self, doing: &str, pipeline: &Pipeline) -> Result<Vec<Value>, StoreError> {
         self.waves(doing, std::slice::from_ref(pipeline), None).await?.into_iter().collect()
     }
 
-    /// Sends waves of calls one after the other, each only where no call of the one before it is to be sent again; all over one connection, so
-    /// that the `wait` at the end of the last covers them all: it is sent also where a wave held the later ones back. An answer for each, which of
-    /// what was not sent is the error that held it back.
+    /// Sends waves of calls in order, over one connection. A wave is sent only when no call of the
+    /// wave before needs a repeat.
+    ///
+    /// `wait` is the last command of the last wave; one connection lets it cover all calls. If a
+    /// wave stops the later ones, `wait` is sent alone. Returns one answer per call; for unsent
+    /// calls, the error that stopped them.
     pub(in crate::store) async fn waves(
         &self,
         doing: &str,
@@ -108,7 +114,7 @@ impl Connection {
                 answers.push(self.judge(doing, live.generation, Some(refusal(value))));
             }
             let errors = || answers[begun..].iter().filter_map(|answer| answer.as_ref().err()).filter(|error| !error.is_unreadable());
-            // What can be sent again at once must not overtake what cannot.
+            // A call that can be repeated at once must not overtake one that cannot.
             let held_back = errors().find(|error| !error.was_not_run()).or_else(|| errors().next()).cloned();
             if let Some(error) = held_back.filter(|_| at + 1 < waves.len()) {
                 answers.resize(count, Err(error));
@@ -125,7 +131,7 @@ impl Connection {
         let current = self.inner.current.read().clone();
         match current {
             Some(live) => Ok(live),
-            // Rare, and its future is large and deep.
+            // Boxed: rare, and the future is large.
             None => self.open().boxed().await,
         }
     }
@@ -136,7 +142,8 @@ impl Connection {
         if let Some(live) = self.inner.current.read().clone() {
             return Ok(live);
         }
-        // Who waited while a try failed takes its error: behind a server that hangs, the last of many would wait for as many tries.
+        // A task that waited during a failed try takes its error. Otherwise, with a server that
+        // hangs, the last of many tasks would wait for as many tries.
         if let Some(error) = failed.as_ref().filter(|_| self.inner.failures.load(Ordering::Acquire) != failures) {
             return Err(error.clone());
         }
@@ -196,12 +203,14 @@ impl Connection {
         Err(error)
     }
 
-    /// The server behind it may be none to speak to any more: the next call opens another connection, to where the settings lead then.
+    /// Drops the connection, because its server may no longer be the right one. The next call
+    /// connects to the server that the settings name then.
     pub(in crate::store) fn leave(&self) {
         *self.inner.current.write() = None;
     }
 
-    /// The next call opens another; calls in flight on this one end by themselves.
+    /// Drops this connection; the next call opens another. Calls in progress on it end by
+    /// themselves.
     fn drop_connection(&self, generation: u64) {
         let mut current = self.inner.current.write();
         if current.as_ref().is_some_and(|live| live.generation == generation) {
@@ -210,7 +219,8 @@ impl Connection {
     }
 }
 
-/// What the server refuses comes as a value from this client's lower level: made an error.
+/// Turns a refusal of the server, which the library's lower level returns as a value, into an
+/// error.
 fn refusal(value: Value) -> Result<Value, redis::RedisError> {
     match value {
         Value::ServerError(error) => Err(error.into()),
@@ -224,7 +234,7 @@ mod tests {
 
     #[tokio::test]
     async fn all_that_wait_for_a_server_that_hangs_share_one_try() {
-        // The system takes connections for it; nobody answers.
+        // The kernel accepts connections for the listener; no program answers.
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let client = redis::Client::open(format!("redis://{}", listener.local_addr().unwrap())).unwrap();
         let wire = Connection::new(To::Node(Box::new(client.get_connection_info().clone())));
@@ -233,7 +243,7 @@ mod tests {
         assert!(answers.iter().all(|answer| matches!(answer, Err(error) if error.class == Class::Timeout)), "{answers:?}");
         listener.set_nonblocking(true).unwrap();
         assert_eq!(std::iter::from_fn(|| listener.accept().ok()).count(), 1);
-        // Who comes later tries again.
+        // A later call tries again.
         drop(listener);
         assert_eq!(wire.command("TIME", &time).await.unwrap_err().class, Class::Io);
     }

@@ -1,4 +1,5 @@
-//! Where the settings lead: the one server, the master that the sentinels name, the nodes that a cluster is first asked at.
+//! The addresses of the settings: the one server, the master that the sentinels name, or the first
+//! nodes to ask in a cluster.
 
 use std::time::Duration;
 
@@ -11,11 +12,12 @@ use crate::config::{Redis, RedisMode};
 use crate::store::error::{Class, StoreError};
 
 fn tcp() -> TcpSettings {
-    // Nagle's delay is on by default in this client; a half-open link must not hold a call for the kernel's minutes.
+    // The library leaves Nagle's delay on. The user timeout ends a half-open connection, which the
+    // kernel would keep for minutes.
     TcpSettings::default().set_nodelay(true).set_user_timeout(Duration::from_secs(5))
 }
 
-/// Why a server could not be reached, and what a person can do.
+/// Why a server is unreachable, with a hint.
 pub(super) fn refused(place: &str, error: &redis::RedisError) -> StoreError {
     let mut failure = StoreError::from_redis(&format!("connecting to {place}"), error);
     if error.kind() == redis::ErrorKind::InvalidClientConfig {
@@ -32,7 +34,7 @@ pub(super) fn refused(place: &str, error: &redis::RedisError) -> StoreError {
     })
 }
 
-/// The places of the settings, as the client library takes them.
+/// The addresses of the settings in the library's form.
 pub(super) fn infos(settings: &Redis) -> Result<Vec<ConnectionInfo>, StoreError> {
     let info = |url: &String| url.as_str().into_connection_info().map(|info| info.set_tcp_settings(tcp()));
     let infos: Vec<ConnectionInfo> =
@@ -43,7 +45,8 @@ pub(super) fn infos(settings: &Redis) -> Result<Vec<ConnectionInfo>, StoreError>
     Ok(infos)
 }
 
-/// The client of one server: the configured one; the master that the sentinels name now; in a cluster a node, another one each time.
+/// A client of one server: the configured one, the master that the sentinels name now, or a random
+/// node of a cluster.
 pub(in crate::store) async fn client(settings: &Redis) -> Result<Client, StoreError> {
     let failed = |error: redis::RedisError| refused(&place(settings), &error);
     let mut infos = infos(settings)?;
@@ -56,12 +59,14 @@ pub(in crate::store) async fn client(settings: &Redis) -> Result<Client, StoreEr
     }
 }
 
-/// User, password and database in the URLs of the sentinels are those of Redis itself; TLS is for both.
+/// Finds the master through the sentinels. User, password and database in their URLs are those of
+/// Redis; TLS applies to both.
 async fn master(settings: &Redis, infos: Vec<ConnectionInfo>) -> Result<Client, redis::RedisError> {
     let redis = infos[0].redis_settings().clone();
     let mut sentinels: Vec<ConnectionAddr> = infos.into_iter().map(|info| info.addr().clone()).collect();
     let is_tls = matches!(sentinels[0], ConnectionAddr::TcpTls { .. });
-    // They are asked in this order: one whose host swallows what is sent to it would use up the time of every try.
+    // Sentinels are asked in this order; a fixed first one whose host drops packets would use up
+    // every try.
     sentinels.shuffle(&mut rand::rng());
     let mut builder =
         redis::sentinel::SentinelClientBuilder::new(sentinels, settings.master.clone(), redis::sentinel::SentinelServerType::Master)?
@@ -80,7 +85,7 @@ async fn master(settings: &Redis, infos: Vec<ConnectionInfo>) -> Result<Client, 
     builder.build()?.async_get_client().await
 }
 
-/// Host and port of a place.
+/// Host and port of an address.
 pub(super) fn address(info: &ConnectionInfo) -> (String, u16) {
     match info.addr() {
         ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => (host.clone(), *port),
@@ -88,7 +93,7 @@ pub(super) fn address(info: &ConnectionInfo) -> (String, u16) {
     }
 }
 
-/// The same place on another host and port: user, password and TLS stay.
+/// The same address with another host and port; user, password and TLS stay.
 pub(super) fn elsewhere(info: &ConnectionInfo, host: &str, port: u16) -> ConnectionInfo {
     let address = match info.addr() {
         ConnectionAddr::TcpTls { insecure, tls_params, .. } => {
