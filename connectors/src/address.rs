@@ -1,11 +1,11 @@
-//! The settings of a URL, a login and TLS that more than one connector has: what is wrong with them, and what they say.
+//! Checks and texts for the settings that several connectors share: URL, login and TLS.
 
 use std::path::{Path, PathBuf};
 
 use crate::secret::{Urls, read_secret};
 use crate::{ConnectorError, ErrorKind};
 
-/// Where it is, for people: the URLs without what is secret in them.
+/// The address of the broker for people: the URLs without secrets.
 pub(crate) fn place(kind: &str, url: Option<&Urls>, file: Option<&Path>) -> String {
     match (url, file) {
         (Some(urls), _) => urls.to_string(),
@@ -14,7 +14,7 @@ pub(crate) fn place(kind: &str, url: Option<&Urls>, file: Option<&Path>) -> Stri
     }
 }
 
-/// The URLs, and which setting they are from.
+/// The URLs, and the name of the setting that they come from.
 pub(crate) async fn urls(url: Option<&Urls>, file: Option<&Path>) -> Result<(&'static str, Urls), ConnectorError> {
     Ok(match (url, file) {
         (Some(urls), _) => ("url", urls.clone()),
@@ -23,7 +23,7 @@ pub(crate) async fn urls(url: Option<&Urls>, file: Option<&Path>) -> Result<(&'s
     })
 }
 
-/// What is wrong with `user` and `password` or `password_file`.
+/// Adds the problems of `user`, `password` and `password_file`.
 pub(crate) fn login_problems(user: bool, password: bool, password_file: bool, problems: &mut Vec<String>) {
     if password && password_file {
         problems.push("`password` and `password_file` are both set: keep one".to_owned());
@@ -35,7 +35,7 @@ pub(crate) fn login_problems(user: bool, password: bool, password_file: bool, pr
     }
 }
 
-/// What is wrong with `tls_cert_file` and `tls_key_file`.
+/// Adds the problems of `tls_cert_file` and `tls_key_file`.
 pub(crate) fn certificate_problems(cert: bool, key: bool, problems: &mut Vec<String>) {
     match (cert, key) {
         (true, false) => problems.push("`tls_cert_file` is set without `tls_key_file`".to_owned()),
@@ -44,7 +44,7 @@ pub(crate) fn certificate_problems(cert: bool, key: bool, problems: &mut Vec<Str
     }
 }
 
-/// Names each of these files, by its setting, that cannot be read.
+/// Adds a problem for each of these files that cannot be read, with the name of its setting.
 pub(crate) fn file_problems(files: &[(&str, &Option<PathBuf>)], problems: &mut Vec<String>) {
     for (setting, file) in files.iter().filter_map(|(setting, file)| Some((setting, file.as_deref()?))) {
         if let Err(error) = std::fs::File::open(file) {
@@ -53,7 +53,7 @@ pub(crate) fn file_problems(files: &[(&str, &Option<PathBuf>)], problems: &mut V
     }
 }
 
-/// The error of a setting that can never work.
+/// The error for a setting that can never work.
 pub(crate) fn wrong(setting: &str, problem: &str) -> ConnectorError {
     ConnectorError::new(ErrorKind::Config, format!("`{setting}`: {problem}"))
 }

@@ -1,4 +1,5 @@
-//! What a source has read: messages that wait to be taken, and batches that wait to be settled. `T` is how a message is settled.
+//! The messages that a source has read: messages that wait for `recv`, and batches that wait to be
+//! settled. `T` is what settles a message.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -11,7 +12,7 @@ pub(crate) struct Batches<T> {
     ended: Option<End>,
 }
 
-/// Why nothing more comes: an error that can be given more than once.
+/// The error that ended the source, stored so that it can be returned more than once.
 struct End {
     kind: ErrorKind,
     message: String,
@@ -25,7 +26,8 @@ impl<T> Default for Batches<T> {
 }
 
 impl<T> Batches<T> {
-    /// A batch of what is there: at most `count` messages, and as many bytes of memory, but for a single larger one.
+    /// A batch of the buffered messages: at most `count` messages and `bytes` of memory. A single
+    /// message may exceed `bytes`.
     pub(crate) fn take(&mut self, count: usize, bytes: usize) -> Result<Option<Batch>, ConnectorError> {
         if let Some(End { kind, message, hint }) = &self.ended {
             return Err(ConnectorError::new(*kind, message.clone()).hint(hint.clone()));
@@ -50,23 +52,23 @@ impl<T> Batches<T> {
         Ok(Some(Batch { id, messages }))
     }
 
-    /// How to settle the messages of this batch, in order; none where it is settled already.
+    /// What settles the messages of this batch, in order; empty if the batch is already settled.
     pub(crate) fn settle(&mut self, batch: BatchId) -> Vec<T> {
         self.taken.remove(&batch).unwrap_or_default()
     }
 
-    /// Takes in what was delivered.
+    /// Adds deliveries to the buffer.
     pub(crate) fn put(&mut self, deliveries: impl IntoIterator<Item = (Message, T)>) {
         self.buffer.extend(deliveries);
     }
 
-    /// How to settle everything that is not.
+    /// What settles each unsettled message, taken or buffered.
     #[cfg(feature = "nats")]
     pub(crate) fn unsettled(&self) -> impl Iterator<Item = &T> {
         self.taken.values().flatten().chain(self.buffer.iter().map(|(_, settle)| settle))
     }
 
-    /// Nothing more will come, and nothing can be settled.
+    /// Ends the source: no more messages come, and none can be settled.
     pub(crate) fn end(&mut self, error: &ConnectorError) {
         self.ended = Some(End { kind: error.kind, message: error.message.clone(), hint: error.hint.clone() });
     }

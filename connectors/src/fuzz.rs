@@ -1,28 +1,31 @@
-//! Doors to parsers and writers that only connectors call, for the package `fuzz`, which feeds them anything.
+//! Entry points to parsers and writers that only connectors call otherwise, for the package `fuzz`.
 
 use crate::Message;
 
-/// Puts a frame of AMQP right as it comes from the wire; true when anything had to change. `kind`: 1 for a method, 2 for a header.
+/// Sanitizes the payload of an AMQP frame as received; true if the payload was changed. `kind`: 1
+/// for a method frame, 2 for a content header frame.
 #[cfg(feature = "amqp")]
 pub fn amqp_sanitize(kind: u8, payload: &mut [u8]) -> bool {
     crate::amqp::fuzz::sanitize(kind, payload)
 }
 
-/// What the payload of a header frame of AMQP says, once it was put right; `None` where the library's parser refuses it.
+/// The message of the payload of a sanitized content header frame; `None` if the library's parser
+/// refuses the payload.
 #[cfg(feature = "amqp")]
 #[must_use]
 pub fn amqp_message(payload: &[u8]) -> Option<Message> {
     crate::amqp::fuzz::message(payload)
 }
 
-/// The headers of a NATS block, and whether the client library is trusted with it.
+/// The headers of a NATS header block, and whether the client library can parse the block.
 #[cfg(feature = "nats")]
 #[must_use]
 pub fn nats_headers(block: &[u8]) -> (crate::Headers, bool) {
     crate::nats::fuzz::headers(block)
 }
 
-/// Whether the connector of this kind (`nats`, `kafka`, `amqp`) can write the message for its broker, or why not. `frame_max`: AMQP's.
+/// Whether the connector of this kind (`nats`, `kafka`, `amqp`) can encode the message for its
+/// broker, or why not. `frame_max` is AMQP's.
 pub fn publishable(kind: &str, message: Message, frame_max: usize) -> Result<(), String> {
     match kind {
         #[cfg(feature = "amqp")]

@@ -1,20 +1,26 @@
-//! Sources and sinks: one contract over every broker. This package knows brokers, and nothing of delay or Redis.
+//! Sources and sinks: one contract over every broker. This package knows brokers, and nothing of
+//! delay or Redis.
 //!
 //! In reading order:
-//! - [`message`]: a message as it came or as it goes: body, key, headers, properties, where it was read.
-//! - [`source`]: where messages are read: batches in, one acknowledgement a batch.
-//! - [`sink`]: where messages are published: batches of (token, message) in, batches of (token, [`Outcome`]) out.
-//! - [`error`]: what went wrong, and what the caller does next.
-//! - [`connector`]: the contract of a broker: names, header rules, how its sources and sinks are opened; [`capabilities`]: how brokers differ, as data.
+//! - [`message`]: a message, received or to be published: body, key, headers, properties, position.
+//! - [`source`]: reads messages: batches come in, each batch is acknowledged once.
+//! - [`sink`]: publishes messages: batches of (token, message) go in, batches of (token,
+//!   [`Outcome`]) come out.
+//! - [`error`]: errors, and what the caller does next.
+//! - [`connector`]: the contract of a broker: names, header rules, how its sources and sinks are
+//!   opened; [`capabilities`]: how brokers differ, as data.
 //! - [`config`]: the list of brokers, a line each.
 //! - [`stand_ins`]: headers for what another broker has no field for.
-//! - [`memory`]: a broker in this process, for tests of logic and for faults that no server can be made to show.
-//! - [`amqp`]: AMQP 0-9-1, RabbitMQ's.
+//! - [`memory`]: a broker in this process, for tests of logic and for faults that a real server
+//!   cannot be made to show.
+//! - [`amqp`]: AMQP 0-9-1, as in RabbitMQ.
 //! - [`nats`]: NATS JetStream.
 //! - [`kafka`]: Apache Kafka.
-//! - [`conformance`]: the suite that every connector passes; `fuzz`: doors to parsers, for the package that feeds them anything.
+//! - [`conformance`]: the test suite that every connector passes; `fuzz`: entry points to parsers,
+//!   for the fuzz tests.
 //!
-//! Connectors never retry and never reopen: they report, and the runner decides (see [`ErrorKind`]).
+//! Connectors never retry and never reconnect: they report errors, and the caller decides (see
+//! [`ErrorKind`]). The one exception is the delivery connection of a NATS source.
 
 #[cfg(any(feature = "amqp", feature = "nats"))]
 mod address;

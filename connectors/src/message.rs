@@ -1,50 +1,54 @@
-//! A message as it came, or as it goes: the same type on every broker.
+//! A message, received or to be published: the same type on every broker.
 
 use bytes::Bytes;
 use dwell_core::{Destination, Headers, Properties, Value, allocated};
 
-/// A message. Nothing of it is interpreted here: the body is opaque, headers keep their order, their types and repeated names.
+/// A message. Nothing in it is interpreted here: the body is opaque, and headers keep their order,
+/// types and repeated names.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Message {
-    /// The body, byte for byte.
+    /// The body, unchanged.
     pub body: Bytes,
-    /// False where the broker tells "no body" from an empty one and there was none (a Kafka tombstone).
+    /// False if there is no body on a broker that distinguishes that from an empty body (a Kafka
+    /// tombstone).
     pub has_body: bool,
     /// The Kafka key; `None` elsewhere.
     pub key: Option<Bytes>,
-    /// The headers, in order, names as they came.
+    /// The headers in order, names unchanged.
     pub headers: Headers,
-    /// The AMQP properties, as they came; `None` elsewhere.
+    /// The AMQP properties, unchanged; `None` elsewhere.
     pub properties: Option<Box<Properties>>,
-    /// Where the message came in: the subject, topic or routing key (and exchange). Empty on a message that was never received.
+    /// The destination that the message was received from: subject, topic, or exchange and routing
+    /// key. Empty on a message that was not received.
     pub destination: Destination,
-    /// Where it stands in what was read; `None` where the broker has no positions (AMQP) or it was not received.
+    /// The position in the stream or partition; `None` if the broker has no positions (AMQP) or the
+    /// message was not received.
     pub position: Option<Position>,
-    /// The broker's time of the message, epoch ms; `None` where the broker gives none.
+    /// The broker's timestamp, epoch ms; `None` if the broker has none.
     pub timestamp_ms: Option<i64>,
-    /// The broker's time has parts of a millisecond, which `timestamp_ms` lacks.
+    /// The broker's timestamp has a fraction of a millisecond, which `timestamp_ms` lacks.
     pub timestamp_is_cut: bool,
-    /// The broker says, or cannot rule out, that it delivered this message before. False is no proof on NATS: a server that crashed may have
-    /// forgotten its last deliveries.
+    /// The broker reports a redelivery, or cannot rule one out. False proves nothing on NATS: a
+    /// server that crashed may have lost its last delivery counts.
     pub redelivered: bool,
-    /// The message expired in its queue, and the broker's mark of what it delivered before was lost with that.
+    /// The message expired in its queue, and the broker's redelivery flag was lost with that.
     pub mark_lost: bool,
 }
 
 impl Message {
-    /// A message of this body, with no headers.
+    /// A message with this body and no headers.
     pub fn new(body: impl Into<Bytes>) -> Self {
         Message { body: body.into(), has_body: true, ..Message::default() }
     }
 
-    /// The same message with one more text header.
+    /// Adds a text header.
     #[must_use]
     pub fn with_header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.headers.push(name, Value::Text(value.into()));
         self
     }
 
-    /// How much there is of the message, in bytes: body, key, header names and values.
+    /// The size of the content, in bytes: body, key, header names and values.
     #[must_use]
     pub fn size(&self) -> usize {
         self.body.len()
@@ -52,8 +56,8 @@ impl Message {
             + self.headers.iter().map(|h| h.name.len() + h.value.size()).sum::<usize>()
     }
 
-    /// About how much memory the message takes as it lies there, in bytes: with what each of its parts costs besides its content, which is most of
-    /// it where there are many small headers.
+    /// The approximate memory of the message, in bytes. Includes the overhead of each part, which
+    /// is most of the memory of many small headers.
     #[must_use]
     pub fn footprint(&self) -> usize {
         let texts = [&self.destination.exchange, &self.destination.address].into_iter().chain(self.position.as_ref().map(|p| &p.log));
@@ -66,15 +70,17 @@ impl Message {
     }
 }
 
-/// A message without its content, and its places in the lists that it stands in until it is settled.
+/// The memory of a message without its content, and of its entries in the lists that hold it until
+/// it is settled.
 const MESSAGE: usize = size_of::<Message>() + 128;
 
-/// Where a received message stands in its stream or partition. With the broker's name it tells one inbound message from every other.
+/// The position of a received message in its stream or partition. Unique among the messages of a
+/// broker.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Position {
     /// The stream or topic.
     pub log: String,
-    /// The partition; 0 where there is none.
+    /// The partition; 0 if there are none.
     pub partition: i32,
     /// The offset or stream sequence.
     pub offset: u64,

@@ -1,4 +1,4 @@
-//! What must not be shown: passwords and tokens, alone and in URLs; and the files that hold them.
+//! Secrets: passwords and tokens, alone and in URLs, and the files that hold them.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::{ConnectorError, ErrorKind, redacted};
 
-/// A text that is not shown: as `***` in every output, also when it is serialized.
+/// A secret text. Every output shows `***`, serialization included.
 #[derive(Clone, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct Secret(String);
@@ -43,23 +43,24 @@ impl Serialize for Secret {
     }
 }
 
-/// One URL, several with commas between them, or a list. Shown, also when serialized, without passwords and tokens.
+/// One URL, several separated by commas, or a list. Every output hides passwords and tokens,
+/// serialization included.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Urls(Vec<String>);
 
 impl Urls {
-    /// The URLs in this text, with commas between them.
+    /// The URLs in this text, separated by commas.
     pub fn new(text: impl Into<String>) -> Self {
         Urls(vec![text.into()])
     }
 
-    /// Each URL, as it was written.
+    /// Each URL with its secrets.
     pub(crate) fn each(&self) -> impl Iterator<Item = &str> {
         self.0.iter().flat_map(|text| text.split(',')).map(str::trim).filter(|url| !url.is_empty())
     }
 }
 
-/// The text with `%40` and the like as what they stand for.
+/// Percent-decodes the text.
 #[cfg(feature = "nats")]
 pub(crate) fn decoded(text: &str) -> Secret {
     let mut bytes = Vec::with_capacity(text.len());
@@ -126,7 +127,7 @@ impl JsonSchema for Urls {
     }
 }
 
-/// The text of a file that a setting names, without the white space around it.
+/// The content of a file that a setting names, trimmed.
 pub(crate) async fn read_secret(setting: &str, file: &Path) -> Result<String, ConnectorError> {
     match tokio::fs::read_to_string(file).await {
         Ok(text) if !text.trim().is_empty() => Ok(text.trim().to_owned()),

@@ -1,4 +1,4 @@
-//! The contract of a sink: where messages are published.
+//! The contract of a sink, which publishes messages.
 
 use async_trait::async_trait;
 use tokio::sync::mpsc;
@@ -6,37 +6,39 @@ use tokio::time::Instant;
 
 use crate::{ConnectorError, Destination, Message};
 
-/// The caller's name for one publication; comes back with its outcome.
+/// The caller's number for one publication; returned with its outcome.
 pub type Token = u64;
 
 /// One message to publish.
 #[derive(Debug)]
 pub struct Publication {
-    /// Comes back with the outcome. Unique among those whose outcome is still out.
+    /// Returned with the outcome. Unique among publications without an outcome.
     pub token: Token,
-    /// Where to.
+    /// The destination.
     pub to: Destination,
-    /// What; `position`, `timestamp_ms`, `redelivered` and `destination` are ignored.
+    /// The message; `position`, `timestamp_ms`, `redelivered` and `destination` are ignored.
     pub message: Message,
-    /// For brokers that drop repeats (`Nats-Msg-Id`) or name messages (AMQP `message_id`): at most 64 characters. Empty: none.
+    /// For brokers that drop duplicates (`Nats-Msg-Id`) or name messages (AMQP `message_id`): at
+    /// most 64 characters. Empty: none.
     pub dedupe_id: String,
-    /// Where this is sooner than the `publish_timeout` of the sink: by then it is given up. What was not sent is refused, and is not sent any more; what
-    /// was is unknown.
+    /// Overrides the sink's `publish_timeout` if earlier. At this time the publication ends:
+    /// refused and never sent if it was not sent yet, otherwise unknown.
     pub deadline: Option<Instant>,
 }
 
-/// What became of one publication. Each is a decision of the broker, or the lack of one.
+/// The result of one publication: a decision of the broker, or the lack of one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
-    /// The broker took it, by its own publisher confirm.
+    /// The broker's publisher confirm: the message is stored.
     Confirmed,
-    /// There is no such queue, topic or stream, for sure. Nothing was published.
+    /// The queue, topic or stream certainly does not exist. Nothing was published.
     Unroutable(String),
-    /// The broker did not take it now, for sure: full, not enough replicas, an election, or it was never sent. Later may work.
+    /// The message was certainly not stored: full, too few replicas, an election, or never sent. A
+    /// later attempt may succeed.
     Refused(String),
-    /// It will never be taken: too large, a header that cannot pass.
+    /// The broker will never accept the message: too large, or a header that cannot be sent.
     Invalid(String),
-    /// No answer, or one that leaves open whether it landed.
+    /// No answer, or an answer that leaves open whether the message was stored.
     Unknown(String),
 }
 
@@ -49,25 +51,29 @@ impl std::fmt::Display for Outcome {
     }
 }
 
-/// Where the outcomes of one sink arrive, in batches: exactly one for each token that was handed over, also when the link dies.
-/// `None` from `recv` means that the link is gone (or the sink closed) and every outcome was delivered: drop the sink, open another. A batch that
-/// another task hands over after this end has no outcomes and was not sent: so what has none when they end was refused.
-/// The channel is bounded by what is in flight, which the caller bounds.
+/// The receiver of a sink's outcomes, in batches: exactly one for each token handed over, even if
+/// the connection is lost. `None` from `recv` means that the connection is lost (or the sink
+/// closed) and every outcome was delivered: drop the sink and open another. A batch that another
+/// task hands over after this end gets no outcomes and is not sent, so tokens without an outcome at
+/// the end were refused. The number of publications in flight bounds the channel; the caller bounds
+/// that.
 pub type Outcomes = mpsc::UnboundedReceiver<Vec<(Token, Outcome)>>;
 
-/// An open sink. An open value is a connection: [`crate::Connector::sink`] returns it ready, with its [`Outcomes`].
+/// An open sink, already connected: [`crate::Connector::sink`] returns it with its [`Outcomes`].
 ///
-/// `publish` hands a batch to the client and returns when the client has taken it, not when it is confirmed; it may be called by several
-/// tasks. The bound on what is in flight is the caller's, in front of the client's own queues. The sink sets no deadline of its own shorter than
-/// the `publish_timeout` it was opened with; the caller counts a missing outcome as unknown.
+/// `publish` returns when the client has accepted a batch, not when the batch is confirmed. Several
+/// tasks may call `publish`. The caller bounds what is in flight, ahead of the client's own queues.
+/// The sink sets no deadline shorter than its `publish_timeout`; the caller counts a missing
+/// outcome as unknown.
 #[async_trait]
 pub trait Sink: Send + Sync {
-    /// Hands over a batch. Whatever goes wrong is an outcome of each token, never an error here.
+    /// Hands over a batch. Failures are outcomes of each token, never an error here.
     async fn publish(&self, batch: Vec<Publication>);
 
-    /// Whether something takes messages at this destination: `Ok(true)`, `Ok(false)`, or the broker could not say.
+    /// Whether the destination exists; an error if the broker could not tell.
     async fn exists(&self, to: &Destination) -> Result<bool, ConnectorError>;
 
-    /// Waits until what was handed over has left the client, as far as the link allows, and closes. Outcomes still arrive on the receiver.
+    /// Waits until the client has sent everything that was handed over, as far as the connection
+    /// allows, and closes. Outcomes still arrive on the receiver.
     async fn close(self: Box<Self>) -> Result<(), ConnectorError>;
 }

@@ -2,7 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Where a message goes or came in: a NATS subject, a Kafka topic, or an AMQP exchange with its routing key.
+/// A destination or an origin: a NATS subject, a Kafka topic, or an AMQP exchange with its routing
+/// key.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Destination {
     /// AMQP exchange; empty is the default exchange, and the only value on other brokers.
@@ -13,7 +14,7 @@ pub struct Destination {
 }
 
 impl Destination {
-    /// A subject, a topic, or a queue by way of the default exchange.
+    /// A subject, a topic, or an AMQP queue through the default exchange.
     pub fn new(address: impl Into<String>) -> Self {
         Destination { exchange: String::new(), address: address.into() }
     }

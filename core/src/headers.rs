@@ -1,4 +1,4 @@
-//! The headers of a message: in order, with repeated names.
+//! The headers of a message: ordered, with repeated names.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,13 +8,13 @@ use crate::value::Value;
 /// One header.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Header {
-    /// The name, as it came.
+    /// The name, unchanged.
     pub name: String,
     /// The value, with its type.
     pub value: Value,
 }
 
-/// Headers in order; a name may stand more than once.
+/// Headers in order; a name may occur more than once.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Headers(Vec<Header>);
@@ -30,13 +30,13 @@ impl Headers {
         self.0.iter()
     }
 
-    /// The first value under this name, ASCII case ignored.
+    /// The first value with this name; ASCII case is ignored.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&Value> {
         self.0.iter().find(|h| h.name.eq_ignore_ascii_case(name)).map(|h| &h.value)
     }
 
-    /// The first value under this name where it is text.
+    /// The first value with this name if it is text.
     #[must_use]
     pub fn text(&self, name: &str) -> Option<&str> {
         self.get(name).and_then(Value::as_text)
@@ -47,19 +47,19 @@ impl Headers {
         self.0.retain(keep);
     }
 
-    /// How many headers there are.
+    /// The number of headers.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// No header at all.
+    /// Whether there are no headers.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// About how much memory the headers take besides the struct itself, in bytes.
+    /// The approximate memory of the headers besides the struct itself, in bytes.
     #[must_use]
     pub fn footprint(&self) -> usize {
         let each = self.0.iter().map(|header| allocated(header.name.len()) + header.value.footprint());

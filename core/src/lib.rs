@@ -1,7 +1,8 @@
-//! What the engine and the connectors share: the parts of a message, and a URL without its password.
+//! What the engine and the connectors share: the parts of a message, and a URL without its
+//! password.
 //!
-//! The engine knows no broker and the connectors know no Redis, so the types that both speak of stand
-//! here, beneath both. Nothing here does any input or output.
+//! The engine knows no broker and the connectors know no Redis, so the types that both use are
+//! here. This crate does no input or output.
 //!
 //! - [`Destination`]: where a message goes.
 //! - [`Headers`], [`Header`], [`Value`]: the headers of a message.
@@ -20,7 +21,7 @@ pub use properties::Properties;
 pub use url::redacted;
 pub use value::Value;
 
-/// How many bytes an allocation of so many bytes takes: allocators round up.
+/// The bytes that an allocation of this size takes: allocators round up.
 #[must_use]
 pub fn allocated(bytes: usize) -> usize {
     bytes.next_multiple_of(16)

@@ -25,7 +25,7 @@ pub struct Properties {
 }
 
 impl Properties {
-    /// About how much memory the properties take, in bytes.
+    /// The approximate memory of the properties, in bytes.
     #[must_use]
     pub fn footprint(&self) -> usize {
         let Properties {

@@ -1,15 +1,17 @@
-//! A URL as it may be shown: settings, logs and errors go by this alone.
+//! URLs without secrets. Settings, logs and errors show a URL in this form only.
 
-/// The URL with its password, or all of what stands before `@` where that is a token, as `***`; and so its query, which may hold either.
+/// The URL with `***` in place of its password, or in place of all user information if that is a
+/// token without a password. The query also becomes `***`, because it may hold a secret.
 #[must_use]
 pub fn redacted(url: &str) -> String {
     let (scheme, separator, rest) = url.split_once("://").map_or(("", "", url), |(scheme, rest)| (scheme, "://", rest));
-    // Passwords are not always percent-encoded: the last `@` before the query ends them, even behind a `/`.
+    // Passwords are not always percent-encoded, so the last `@` before the query ends the password,
+    // even after a `/`.
     let end = rest.find('?').unwrap_or(rest.len());
     let (head, query) = rest.split_at(end);
     let shown_query = if query.is_empty() { "" } else { "?***" };
     match head.rsplit_once('@') {
-        // Where the password ends is not to be told: it may hold a `?`.
+        // The password may hold a `?`, so its end is unknown.
         None if query.contains('@') => format!("{scheme}{separator}***"),
         None => format!("{scheme}{separator}{head}{shown_query}"),
         Some((user_info, place)) => {

@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::allocated;
 
-/// The value of a header. NATS has text only, Kafka bytes or null, AMQP all of these (field table types of AMQP 0-9-1 §4.2.5, as RabbitMQ reads them).
+/// The value of a header. NATS has text only, Kafka has bytes or null, AMQP has all of these (field
+/// table types of AMQP 0-9-1 §4.2.5, as RabbitMQ reads them).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Value {
@@ -35,7 +36,7 @@ pub enum Value {
     F64(f64),
     /// `D`: scale and value.
     Decimal(u8, u32),
-    /// Text: NATS; AMQP `S` and Kafka values that are UTF-8.
+    /// Text: NATS values, and AMQP `S` and Kafka values that are UTF-8.
     Text(String),
     /// Bytes that are not UTF-8, or AMQP `x`.
     Bytes(Bytes),
@@ -48,7 +49,7 @@ pub enum Value {
 }
 
 impl Value {
-    /// The text, where it is text.
+    /// The text if the value is text.
     #[must_use]
     pub fn as_text(&self) -> Option<&str> {
         match self {
@@ -57,7 +58,8 @@ impl Value {
         }
     }
 
-    /// The value as text, where nothing of it is lost by that: text, truth values, numbers, seconds. `None` for everything else.
+    /// The value as text if that loses nothing: text, booleans, numbers and timestamps in seconds.
+    /// `None` for every other type.
     #[must_use]
     pub fn plain(&self) -> Option<Cow<'_, str>> {
         Some(match self {
@@ -77,7 +79,8 @@ impl Value {
         })
     }
 
-    /// The value as a producer wrote it who had text or integers in mind: text, bytes that are UTF-8 (Kafka has no other text), integers (AMQP).
+    /// The value as written by a producer that meant text or an integer: text, bytes that are UTF-8
+    /// (Kafka has no other text), and integers (AMQP).
     #[must_use]
     pub fn written(&self) -> Option<Cow<'_, str>> {
         match self {
@@ -87,7 +90,7 @@ impl Value {
         }
     }
 
-    /// How much there is of the value, in bytes.
+    /// The size of the content, in bytes.
     #[must_use]
     pub fn size(&self) -> usize {
         match self {
@@ -99,7 +102,7 @@ impl Value {
         }
     }
 
-    /// What the value takes besides itself, in bytes.
+    /// The memory of the value besides the enum itself, in bytes.
     pub(crate) fn footprint(&self) -> usize {
         match self {
             Value::Text(text) => allocated(text.len()),

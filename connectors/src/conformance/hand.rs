@@ -1,4 +1,4 @@
-//! What the tests of the suite do over and over: open, publish, read, wait.
+//! Helpers of the suite: open, publish, read, wait.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -6,9 +6,9 @@ use std::time::Duration;
 use super::Harness;
 use crate::{Acks, Batch, BatchId, Destination, Message, Outcome, Outcomes, Publication, Sink, Source, SourceOptions, Start, Token};
 
-/// The longest that anything may take.
+/// The deadline of every wait.
 pub(super) const PATIENCE: Duration = Duration::from_secs(15);
-/// How long a test looks before it says that nothing comes.
+/// How long a test waits to establish that nothing arrives.
 pub(super) const QUIET: Duration = Duration::from_millis(400);
 
 pub(super) async fn topic(harness: &dyn Harness) -> String {
@@ -17,7 +17,7 @@ pub(super) async fn topic(harness: &dyn Harness) -> String {
     name
 }
 
-/// What a reader of this topic asks for where a test has no wish of its own: 100 messages or 16 MiB a batch, 1000 unsettled.
+/// The default options of a reader of this topic: 100 messages or 16 MiB a batch, 1000 unsettled.
 #[must_use]
 pub fn options(topic: &str) -> SourceOptions {
     SourceOptions {
@@ -55,7 +55,7 @@ pub(super) fn numbered(topic: &str, count: u64) -> Vec<Publication> {
     (1..=count).map(|number| publication(number, topic, Message::new(number.to_string()))).collect()
 }
 
-/// Publishes by a sink of its own; each must be confirmed.
+/// Publishes through a new sink; each publication must be confirmed.
 pub(super) async fn publish(harness: &dyn Harness, publications: Vec<Publication>) {
     let (sink, mut outcomes) = sink(harness).await;
     let tokens: Vec<Token> = publications.iter().map(|publication| publication.token).collect();
@@ -67,7 +67,7 @@ pub(super) async fn publish(harness: &dyn Harness, publications: Vec<Publication
     sink.close().await.unwrap();
 }
 
-/// Waits for this many outcomes. Panics where a token has two.
+/// Waits for this many outcomes. Panics if a token has two.
 pub(super) async fn collect(outcomes: &mut Outcomes, count: usize) -> HashMap<Token, Outcome> {
     let mut all = HashMap::new();
     while all.len() < count {
@@ -79,7 +79,7 @@ pub(super) async fn collect(outcomes: &mut Outcomes, count: usize) -> HashMap<To
     all
 }
 
-/// Waits until outcomes end. Panics where a token has two.
+/// Waits until the outcomes end. Panics if a token has two.
 pub(super) async fn collect_to_the_end(outcomes: &mut Outcomes) -> HashMap<Token, Outcome> {
     let mut all = HashMap::new();
     while let Some(batch) = tokio::time::timeout(PATIENCE, outcomes.recv()).await.expect("outcomes end in time") {
@@ -100,7 +100,7 @@ pub(super) async fn recv(source: &dyn Source) -> Batch {
     tokio::time::timeout(PATIENCE, source.recv()).await.expect("a batch comes in time").unwrap()
 }
 
-/// Reads this many messages, and leaves them unsettled.
+/// Reads this many messages without settling them.
 pub(super) async fn read(source: &dyn Source, count: usize) -> (Vec<BatchId>, Vec<Message>) {
     let (mut ids, mut messages) = (Vec::new(), Vec::new());
     while messages.len() < count {
@@ -112,7 +112,7 @@ pub(super) async fn read(source: &dyn Source, count: usize) -> (Vec<BatchId>, Ve
     (ids, messages)
 }
 
-/// Nothing comes for a while.
+/// Panics if a message arrives within [`QUIET`].
 pub(super) async fn nothing_comes(source: &dyn Source) {
     nothing_comes_for(source, QUIET).await;
 }

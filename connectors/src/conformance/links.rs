@@ -1,4 +1,4 @@
-//! What happens when the link goes.
+//! Tests of lost connections.
 
 use std::time::Duration;
 
@@ -6,7 +6,8 @@ use super::Harness;
 use super::hand::{PATIENCE, bodies, collect, collect_to_the_end, numbered, numbers, options, publish, read, sink, sorted, source, topic};
 use crate::{ErrorKind, Outcome};
 
-/// A lost link ends both; nothing opens while the broker is away; afterwards both open again, and nothing acked or confirmed is undone.
+/// A lost connection ends both source and sink, and nothing opens while the broker is away.
+/// Afterwards both open again, and nothing acked or confirmed is undone.
 pub async fn a_lost_link_is_reported_and_can_be_reopened(harness: &dyn Harness) {
     let topic = topic(harness).await;
     publish(harness, numbered(&topic, 4)).await;
@@ -27,7 +28,7 @@ pub async fn a_lost_link_is_reported_and_can_be_reopened(harness: &dyn Harness) 
 
     harness.heal().await;
     let reader = source(harness, &topic).await;
-    // Not all are marked as redelivered: a server that crashed may have forgotten that it delivered them.
+    // Not all are marked as redelivered: a server that crashed may have lost the delivery counts.
     let (_ids, messages) = read(&*reader, 4).await;
     assert_eq!(sorted(bodies(&messages)), numbers(4));
     let (writer, mut outcomes) = sink(harness).await;
@@ -35,7 +36,8 @@ pub async fn a_lost_link_is_reported_and_can_be_reopened(harness: &dyn Harness) 
     assert_eq!(collect(&mut outcomes, 2).await.len(), 2);
 }
 
-/// Publications that are out when the link goes each have one outcome, none of them wrong; then outcomes end.
+/// Publications in flight when the connection is lost each have one correct outcome; then the
+/// outcomes end.
 pub async fn an_open_outcome_is_reported_when_the_link_goes(harness: &dyn Harness) {
     let topic = topic(harness).await;
     let (sink, mut outcomes) = sink(harness).await;
@@ -48,7 +50,7 @@ pub async fn an_open_outcome_is_reported_when_the_link_goes(harness: &dyn Harnes
             }
         })
     };
-    // Some are confirmed, some are under way, some are not handed over yet.
+    // Some are confirmed, some in flight, some not handed over yet.
     let mut first = tokio::time::timeout(PATIENCE, outcomes.recv()).await.expect("the first outcome comes").expect("the link lives");
     harness.cut().await;
     publishing.await.unwrap();

@@ -1,6 +1,8 @@
-//! The suite that every connector passes. A connector's test file brings a [`Harness`] and calls [`conformance_tests`](crate::conformance_tests).
+//! The test suite that every connector passes. A connector's test file provides a [`Harness`] and
+//! calls [`conformance_tests`](crate::conformance_tests).
 //!
-//! The functions panic where the connector breaks the contract: they are tests. Waiting has a deadline; only "nothing comes" takes its time.
+//! The functions are tests: they panic if the connector breaks the contract. Every wait has a
+//! deadline; only a test that nothing arrives waits for a fixed time.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -19,53 +21,57 @@ pub use self::hand::options;
 pub use self::{links::*, settling::*, sinks::*, sources::*};
 use crate::BrokerConfig;
 
-/// A broker to test against, and the hand that breaks it.
+/// A broker under test, and control over its connections.
 #[async_trait]
 pub trait Harness: Send + Sync {
-    /// How to open sources and sinks.
+    /// The settings to open sources and sinks with.
     fn broker(&self) -> BrokerConfig;
 
-    /// What the broker can carry.
+    /// What the broker supports.
     fn can(&self) -> Capabilities;
 
-    /// A new name; nothing exists under it.
+    /// A new, unused name.
     fn fresh_name(&self) -> String;
 
-    /// Makes a topic under this name that `source` reads and `sink` publishes to.
+    /// Creates a topic with this name, for `source` to read and `sink` to publish to.
     async fn create(&self, topic: &str);
 
-    /// Breaks every open link; nothing can be opened until `heal`.
+    /// Breaks every open connection; nothing can connect until `heal`.
     async fn cut(&self);
 
-    /// Undoes `cut`; what the broker had confirmed is there.
+    /// Undoes `cut`. What the broker had confirmed still exists.
     async fn heal(&self);
 
-    /// How long the broker leaves an unsettled message with a reader that shows no sign of life; `None`: as long as its link lives.
+    /// How long the broker leaves an unsettled message with a reader that shows no activity;
+    /// `None`: as long as its connection lives.
     fn patience(&self) -> Option<Duration>;
 
-    /// Waits until the broker has worked off the acks of everything in this topic, where it may forget the last of them when a link ends.
+    /// Waits until the broker has processed the acks of everything in this topic, if it may lose
+    /// the last of them when a connection ends.
     async fn worked_off(&self, _topic: &str) {}
 }
 
-/// What a broker can carry. What it cannot is not asked of it.
+/// What a broker supports. The suite skips checks of anything else.
 #[derive(Debug, Clone, Copy)]
 pub struct Capabilities {
-    /// The order of headers of different names survives.
+    /// Headers of different names keep their order.
     pub ordered_headers: bool,
-    /// A name may stand more than once. Not on AMQP: its headers are a table, where names are unique.
+    /// A name may occur more than once. Not on AMQP: its headers are a table with unique names.
     pub repeated_headers: bool,
     /// Messages have a key.
     pub keys: bool,
-    /// Messages have a position that rises.
+    /// Messages have a position, which increases.
     pub positions: bool,
     /// Messages have the broker's timestamp.
     pub timestamps: bool,
-    /// A first delivery is known to be the first. False for a log: another reader of the group may have read, and ended before it committed.
+    /// A first delivery is known to be the first. False for a log: another reader of the group may
+    /// have read the message and ended before a commit.
     pub first_deliveries: bool,
 }
 
-/// Makes one test of each function of the suite. `$harness` is an expression, evaluated for each test, of a future of a [`Harness`]. Where tests
-/// share a server, the harness of those that cut its links, `$cut`, has one of its own.
+/// Defines one test for each function of the suite. `$harness` is an expression for a future of a
+/// [`Harness`], evaluated for each test. Tests that break connections use `$cut`, which needs a
+/// server of its own if the other tests share one.
 #[macro_export]
 macro_rules! conformance_tests {
     ($harness:expr) => {

@@ -1,4 +1,4 @@
-//! A TCP proxy that does to a link what networks do, while the server behind it lives on.
+//! A TCP proxy that simulates network faults while the server stays up.
 
 use std::collections::VecDeque;
 use std::io;
@@ -15,12 +15,13 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-/// The most bytes that one direction of a connection holds back; at the bound it stops reading, as a full pipe does.
+/// The most bytes that one direction of a connection buffers. At this bound the proxy stops
+/// reading, as a full pipe does.
 const HELD_MAX: usize = 1 << 20;
 /// The most bytes read at once.
 const CHUNK: usize = 16 << 10;
 
-/// Which way bytes go.
+/// The direction of bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Direction {
     /// From client to server: requests.
@@ -29,23 +30,25 @@ pub enum Direction {
     Down,
 }
 
-/// What becomes of the bytes of one direction.
+/// What happens to the bytes of one direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Flow {
-    /// They pass.
+    /// Forward them.
     #[default]
     Pass,
-    /// They wait: connections stay open and silent, new ones too. Afterwards everything comes, in order.
+    /// Hold them: connections stay open and silent, new ones too. Later everything is forwarded, in
+    /// order.
     Stall,
-    /// They vanish. A connection that lost some is reset at the next [`Proxy::heal`]: no protocol survives a hole.
+    /// Discard them. A connection that lost bytes is reset at the next [`Proxy::heal`], because no
+    /// protocol survives a gap.
     Drop,
-    /// Each comes this much later, in order.
+    /// Forward each this much later, in order.
     Delay(Duration),
-    /// At most so many bytes a second, on each connection.
+    /// Forward at most this many bytes a second on each connection.
     Throttle(u32),
 }
 
-/// A proxy on a free loopback port. Dropped, it ends, and with it every connection.
+/// A proxy on a free loopback port. Dropping the proxy ends every connection.
 #[derive(Debug)]
 pub struct Proxy {
     address: SocketAddr,
@@ -58,27 +61,27 @@ struct Shared {
     target: Mutex<String>,
     /// Indexed by [`Direction`].
     flows: [watch::Sender<Flow>; 2],
-    /// The connections of now; those of later have the next.
+    /// The current connections; later connections belong to the next era.
     era: Mutex<Era>,
     refusing: AtomicBool,
     open: AtomicUsize,
     accepted: AtomicUsize,
 }
 
-/// What happens to a set of connections together.
+/// Signals to all connections of one era.
 #[derive(Debug, Clone, Default)]
 struct Era {
-    /// They are reset.
+    /// Resets the connections.
     reset: CancellationToken,
-    /// The server's side is gone without a word: the client's stays open, and silent.
+    /// Closes the server's side only: the client's side stays open and silent.
     stranded: CancellationToken,
 }
 
 impl Proxy {
-    /// Starts one that leads to this `host:port`.
+    /// Starts a proxy to this `host:port`.
     ///
     /// # Errors
-    /// No port could be had.
+    /// No port is available.
     pub async fn start(target: impl Into<String>) -> io::Result<Proxy> {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let address = listener.local_addr()?;
@@ -95,36 +98,37 @@ impl Proxy {
         Ok(Proxy { address, shared, _end: end.drop_guard() })
     }
 
-    /// Where it listens.
+    /// The listening address.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Leads elsewhere from now on, and resets what is open: a service address that moves.
+    /// Changes the target and resets open connections, as a service address that moves.
     pub fn lead_to(&self, target: impl Into<String>) {
         *self.shared.target.lock() = target.into();
         self.reset();
     }
 
-    /// What becomes of bytes that come from now on.
+    /// Sets what happens to bytes from now on.
     pub fn set(&self, direction: Direction, flow: Flow) {
         self.shared.flows[direction as usize].send_replace(flow);
     }
 
-    /// Resets every connection, and every new one at once, until [`Proxy::heal`].
+    /// Resets every connection, and each new one at once, until [`Proxy::heal`].
     pub fn cut(&self) {
         self.shared.refusing.store(true, Ordering::SeqCst);
         self.reset();
     }
 
-    /// Resets the connections of now; new ones pass.
+    /// Resets the current connections; new ones work.
     pub fn reset(&self) {
         std::mem::take(&mut *self.shared.era.lock()).reset.cancel();
     }
 
-    /// The server's side of the connections of now is gone, and the client is not told until the returned value is dropped: then they are
-    /// reset, as by a host that came back and knows nothing of them. New ones pass.
+    /// Closes the server's side of the current connections without notice to the client. Dropping
+    /// the returned value resets the client's side, as a restarted host does that does not know the
+    /// connections. New connections work.
     #[must_use = "dropped, it resets them"]
     pub fn strand(&self) -> Stranded {
         let era = std::mem::take(&mut *self.shared.era.lock());
@@ -132,7 +136,7 @@ impl Proxy {
         Stranded { _reset: era.reset.drop_guard() }
     }
 
-    /// Everything passes again. A connection that lost bytes is reset.
+    /// Forwards everything again. A connection that lost bytes is reset.
     pub fn heal(&self) {
         self.shared.refusing.store(false, Ordering::SeqCst);
         for flow in &self.shared.flows {
@@ -140,20 +144,20 @@ impl Proxy {
         }
     }
 
-    /// How many connections are open on the client's side.
+    /// The number of connections open on the client's side.
     #[must_use]
     pub fn open(&self) -> usize {
         self.shared.open.load(Ordering::SeqCst)
     }
 
-    /// How many connections there ever were.
+    /// The number of connections accepted so far.
     #[must_use]
     pub fn accepted(&self) -> usize {
         self.shared.accepted.load(Ordering::SeqCst)
     }
 }
 
-/// Connections whose server has forgotten them.
+/// Connections whose server side is closed.
 #[derive(Debug)]
 pub struct Stranded {
     _reset: DropGuard,
@@ -161,7 +165,7 @@ pub struct Stranded {
 
 async fn accept(listener: TcpListener, shared: Arc<Shared>, end: CancellationToken) {
     loop {
-        // Out of descriptors, say: the next may do better.
+        // For example out of file descriptors: the next accept may succeed.
         let Ok((client, _)) = listener.accept().await else { continue };
         let era = shared.era.lock().clone();
         if shared.refusing.load(Ordering::SeqCst) {
@@ -172,14 +176,14 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>, end: CancellationTok
         shared.open.fetch_add(1, Ordering::SeqCst);
         let (shared, end) = (Arc::clone(&shared), end.clone());
         tokio::spawn(async move {
-            // Its error is that the server is not there: the client's connection ends all the same.
+            // The error means that the server is not there: the client's connection ends anyway.
             let _ = end.run_until_cancelled(connection(client, era, &shared)).await;
             shared.open.fetch_sub(1, Ordering::SeqCst);
         });
     }
 }
 
-/// One connection, to its end.
+/// Runs one connection to its end.
 async fn connection(client: TcpStream, era: Era, shared: &Shared) -> io::Result<()> {
     let target = shared.target.lock().clone();
     let reset = era.reset.cancelled();
@@ -203,7 +207,7 @@ async fn connection(client: TcpStream, era: Era, shared: &Shared) -> io::Result<
     let Pump { from: mut from_client, to: to_server, .. } = up;
     let Pump { from: from_server, to: to_client, .. } = down;
     match ended {
-        // Both sides said their last word, and it was passed on.
+        // Both sides closed, and all bytes were forwarded.
         Some(true) => return Ok(()),
         Some(false) => {
             let _ = from_server.as_ref().set_zero_linger();
@@ -211,7 +215,8 @@ async fn connection(client: TcpStream, era: Era, shared: &Shared) -> io::Result<
         }
         None => {
             drop((from_server, to_server));
-            // What the client still says is heard by nobody. When it gives up, there is nothing left to reset.
+            // Discards what the client still sends. When the client closes, nothing is left to
+            // reset.
             let mut unheard = vec![0; CHUNK];
             tokio::select! {
                 () = reset => {}
@@ -220,7 +225,7 @@ async fn connection(client: TcpStream, era: Era, shared: &Shared) -> io::Result<
         }
     }
     let _ = from_client.as_ref().set_zero_linger();
-    // Dropped, it would say goodbye first.
+    // A drop would close the connection orderly instead of resetting it.
     to_client.forget();
     Ok(())
 }
@@ -233,7 +238,8 @@ struct Pump {
 }
 
 impl Pump {
-    /// Until the sender's last word has been passed on. The error: the connection is to be reset.
+    /// Runs until the sender closes and all bytes are forwarded. An error means that the connection
+    /// must be reset.
     async fn run(&mut self) -> io::Result<()> {
         let mut held: VecDeque<(Instant, Vec<u8>)> = VecDeque::new();
         let (mut size, mut ended, mut holed) = (0, false, false);
@@ -249,7 +255,7 @@ impl Pump {
             let moves = flow != Flow::Stall;
             let next = held.front().map_or_else(Instant::now, |(at, _)| *at);
             tokio::select! {
-                // Its error is that the proxy is gone; this task is then cancelled.
+                // The error means that the proxy is dropped; this task is then cancelled.
                 changed = self.flow.changed() => changed.map_err(io::Error::other)?,
                 read = self.from.read(&mut chunk), if moves && !ended && size < HELD_MAX => {
                     let read = read?;

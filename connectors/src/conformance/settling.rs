@@ -1,4 +1,4 @@
-//! What becomes of messages that are acked, given back, held, or left behind.
+//! Tests of messages that are acked, nacked, held, or left unsettled.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use super::Harness;
 use super::hand::{QUIET, bodies, nothing_comes_for, numbered, numbers, options, publish, read, recv, sorted, source, source_with, topic};
 use crate::SourceOptions;
 
-/// What was acked never comes again.
+/// An acked message never comes again.
 pub async fn acked_is_gone(harness: &dyn Harness) {
     let topic = topic(harness).await;
     publish(harness, numbered(&topic, 50)).await;
@@ -23,7 +23,7 @@ pub async fn acked_is_gone(harness: &dyn Harness) {
     nothing_comes_for(&*second, harness.patience().unwrap_or_default() + QUIET).await;
 }
 
-/// What was nacked comes again, and says so.
+/// A nacked message comes again, marked as redelivered.
 pub async fn nacked_comes_again(harness: &dyn Harness) {
     let topic = topic(harness).await;
     publish(harness, numbered(&topic, 3)).await;
@@ -38,7 +38,7 @@ pub async fn nacked_comes_again(harness: &dyn Harness) {
     assert!(messages.iter().all(|message| message.redelivered));
 }
 
-/// What a dropped source had not settled comes again to another.
+/// Messages that a dropped source had not settled come again to another.
 pub async fn dropped_comes_again(harness: &dyn Harness) {
     let topic = topic(harness).await;
     publish(harness, numbered(&topic, 5)).await;
@@ -53,7 +53,7 @@ pub async fn dropped_comes_again(harness: &dyn Harness) {
     assert_eq!(sorted(bodies(&messages)), numbers(5)[acked..]);
 }
 
-/// What a closed source had not settled, and what it had read ahead, comes to another at once.
+/// Messages that a closed source had not settled or had only buffered come to another at once.
 pub async fn closed_comes_again_at_once(harness: &dyn Harness) {
     let topic = topic(harness).await;
     publish(harness, numbered(&topic, 100)).await;
@@ -70,7 +70,8 @@ pub async fn closed_comes_again_at_once(harness: &dyn Harness) {
     assert_eq!(sorted(bodies(&messages)), numbers(100)[acked..]);
 }
 
-/// What is held longer than the broker's patience is not delivered again while the source lives: batches, and what was read ahead.
+/// Messages held longer than the broker's ack timeout are not redelivered while the source lives,
+/// whether in batches or buffered.
 pub async fn holds_what_is_unsettled(harness: &dyn Harness) {
     let Some(patience) = harness.patience() else { return };
     let topic = topic(harness).await;

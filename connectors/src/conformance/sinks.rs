@@ -1,10 +1,10 @@
-//! What every sink does.
+//! Tests of every sink.
 
 use super::Harness;
 use super::hand::{bodies, collect, collect_to_the_end, numbered, numbers, publication, read, sink, sorted, source_with, topic};
 use crate::{Message, Outcome, SourceOptions};
 
-/// Where nothing takes messages, the publication is unroutable; others in the same batch are not touched.
+/// A publication to a missing destination is unroutable; others in the same batch are confirmed.
 pub async fn an_unroutable_publication_is_reported(harness: &dyn Harness) {
     let (here, nowhere) = (topic(harness).await, harness.fresh_name());
     let (sink, mut outcomes) = sink(harness).await;
@@ -19,7 +19,8 @@ pub async fn an_unroutable_publication_is_reported(harness: &dyn Harness) {
     }
 }
 
-/// 20 000 publications from several tasks: each token has one outcome, and each message is there once.
+/// 20 000 publications from several tasks: each token has one outcome, and each message is stored
+/// once.
 pub async fn each_token_has_one_outcome(harness: &dyn Harness) {
     let topic = topic(harness).await;
     let (sink, mut outcomes) = sink(harness).await;
@@ -39,7 +40,7 @@ pub async fn each_token_has_one_outcome(harness: &dyn Harness) {
     assert_eq!(sorted(bodies(&messages)), numbers(20_000));
 }
 
-/// After `close` the outcomes of what was handed over still arrive; then they end.
+/// After `close` the outcomes of all publications still arrive; then they end.
 pub async fn outcomes_end_after_close(harness: &dyn Harness) {
     let topic = topic(harness).await;
     let (sink, mut outcomes) = sink(harness).await;

@@ -1,4 +1,4 @@
-//! What every source reads, how much of it at once, and when not.
+//! Tests of every source: what it reads, its bounds, and pauses.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use super::hand::{
 };
 use crate::{Declared, Destination, ErrorKind, Message, Role, SourceOptions, Value};
 
-/// Opens and closes, with nothing to read.
+/// Opens and closes without messages.
 pub async fn opens_and_closes(harness: &dyn Harness) {
     let topic = topic(harness).await;
     assert_eq!(harness.broker().problems(), Vec::<String>::new());
@@ -22,7 +22,7 @@ pub async fn opens_and_closes(harness: &dyn Harness) {
     }
 }
 
-/// A source of a topic that does not exist is refused, and says what to do.
+/// A source of a missing topic is refused, with a hint.
 pub async fn a_missing_topic_is_missing(harness: &dyn Harness) {
     let name = harness.fresh_name();
     let Err(error) = harness.broker().source(options(&name)).await else { panic!("a source of a missing topic opened") };
@@ -31,7 +31,7 @@ pub async fn a_missing_topic_is_missing(harness: &dyn Harness) {
     assert!(!error.hint.is_empty());
 }
 
-/// `declare` makes a topic once, and what it makes works.
+/// `declare` creates a topic once, and the topic works.
 pub async fn declare_makes_what_is_missing(harness: &dyn Harness) {
     for role in [Role::Ingest, Role::Letters] {
         let to = Destination::new(harness.fresh_name());
@@ -46,7 +46,7 @@ pub async fn declare_makes_what_is_missing(harness: &dyn Harness) {
     }
 }
 
-/// Body, headers, key and where it came from.
+/// A message keeps its body, headers, key and origin.
 pub async fn carries_a_message(harness: &dyn Harness) {
     let topic = topic(harness).await;
     let can = harness.can();
@@ -67,7 +67,7 @@ pub async fn carries_a_message(harness: &dyn Harness) {
     assert_eq!(read[0].destination, Destination::new(topic.clone()));
     assert!(!can.first_deliveries || !read[0].redelivered);
 
-    // A broker may add headers of its own.
+    // Brokers may add headers of their own.
     let sent: Vec<(String, Value)> = message.headers.iter().map(|header| (header.name.clone(), header.value.clone())).collect();
     let mut came: Vec<(String, Value)> = read[0].headers.iter().map(|header| (header.name.clone(), header.value.clone())).collect();
     came.retain(|(name, _)| sent.iter().any(|(known, _)| known == name));
@@ -91,7 +91,7 @@ pub async fn carries_a_message(harness: &dyn Harness) {
     }
 }
 
-/// From nothing to 1 MiB.
+/// Bodies from empty to 1 MiB.
 pub async fn carries_bodies_of_any_size(harness: &dyn Harness) {
     let topic = topic(harness).await;
     let sizes = [0, 1, 4096, 1 << 20];
@@ -104,7 +104,7 @@ pub async fn carries_bodies_of_any_size(harness: &dyn Harness) {
     assert!(read.iter().all(|message| message.body.iter().all(|byte| *byte == 0xA5)));
 }
 
-/// Batches keep to the bounds; a single message may be larger.
+/// Batches keep their bounds; a single message may be larger.
 pub async fn keeps_the_bounds_of_a_batch(harness: &dyn Harness) {
     let topic = topic(harness).await;
     let sizes = [4000, 4000, 4000, 50_000, 1000, 1000, 1000, 1000, 1000, 1000];
@@ -122,12 +122,12 @@ pub async fn keeps_the_bounds_of_a_batch(harness: &dyn Harness) {
     }
 }
 
-/// At `max_unsettled` nothing comes until something is settled.
+/// At `max_unsettled` no message comes until one is settled.
 pub async fn stops_at_the_unsettled_bound(harness: &dyn Harness) {
     let topic = topic(harness).await;
     publish(harness, numbered(&topic, 30)).await;
     let source = source_with(harness, SourceOptions { max_batch: 4, max_unsettled: 10, ..options(&topic) }).await;
-    // A batch may be smaller than it might be.
+    // A batch may be smaller than allowed.
     let first = recv(&*source).await;
     let freed = first.messages.len();
     let (ids, more) = read(&*source, 10 - freed).await;
@@ -149,7 +149,8 @@ pub async fn stops_at_the_unsettled_bound(harness: &dyn Harness) {
     assert_eq!(sorted(seen), numbers(30));
 }
 
-/// At `max_unsettled_bytes` nothing comes until something is settled, but for what was on its way; and then all of it comes.
+/// At `max_unsettled_bytes` no message comes until one is settled, except those already on their
+/// way; in the end all come.
 pub async fn stops_at_the_unsettled_bound_in_bytes(harness: &dyn Harness) {
     const COUNT: usize = 256;
     const BOUND: usize = 4 << 20;
@@ -159,7 +160,7 @@ pub async fn stops_at_the_unsettled_bound_in_bytes(harness: &dyn Harness) {
     let source = source_with(harness, SourceOptions { max_batch: 4, max_unsettled_bytes: BOUND, ..options(&topic) }).await;
     let (mut unsettled, mut count) = (Vec::new(), 0);
     while count < COUNT {
-        // The first may have to wait for a share of the topic.
+        // The first batch may have to wait for the assignment of partitions.
         let mut patience = PATIENCE;
         while let Ok(batch) = tokio::time::timeout(patience, source.recv()).await {
             let batch = batch.unwrap();
@@ -177,12 +178,12 @@ pub async fn stops_at_the_unsettled_bound_in_bytes(harness: &dyn Harness) {
     nothing_comes(&*source).await;
 }
 
-/// While paused only what was read already comes.
+/// While paused only messages that were already read come.
 pub async fn pauses(harness: &dyn Harness) {
     let topic = topic(harness).await;
     let source = source(harness, &topic).await;
     source.pause(true).await.unwrap();
-    // The last request that went out before may still be answered.
+    // The last request before the pause may still be answered.
     let settled = Duration::from_millis(1500);
     nothing_comes_for(&*source, settled).await;
     publish(harness, numbered(&topic, 5)).await;
@@ -191,7 +192,7 @@ pub async fn pauses(harness: &dyn Harness) {
     assert_eq!(bodies(&read(&*source, 5).await.1), numbers(5));
 }
 
-/// `recv` that is dropped half-way loses nothing.
+/// Dropping a pending `recv` loses nothing.
 pub async fn recv_can_be_cancelled(harness: &dyn Harness) {
     let topic = topic(harness).await;
     let source = source_with(harness, SourceOptions { max_batch: 7, ..options(&topic) }).await;

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use super::{Config, sink, source};
 use crate::{Capabilities, Caution, Connector, ConnectorError, Declared, Destination, Outcomes, Reader, Role, Sink, Source, SourceOptions};
 
-/// The memory broker stores whole messages. Its header values count as text, as most brokers' do.
+/// The memory broker stores whole messages. Its header values count as text, as on most brokers.
 pub(crate) const CAPABILITIES: Capabilities =
     Capabilities { keys: true, properties: true, byte_headers: true, ..Capabilities::new("memory", "the memory broker", "subject") };
 
@@ -21,7 +21,7 @@ impl Connector for Config {
         "memory".to_owned()
     }
 
-    /// A pattern is a topic, or ends in `*`, which matches any rest.
+    /// A pattern is a topic, or a prefix and `*`.
     fn allows(&self, pattern: &str, to: &Destination) -> bool {
         match pattern.strip_suffix('*') {
             Some(start) => to.address.starts_with(start),

@@ -1,38 +1,39 @@
-//! What can go wrong with a publication, and which publications it strikes.
+//! Faults of publications, and which publications they affect.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-/// What becomes of a publication instead of a confirm.
+/// What a publication gets instead of a confirm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
-    /// As if there were no such topic.
+    /// Unroutable, as if the topic did not exist.
     Unroutable,
-    /// Not taken now.
+    /// Refused.
     Refused,
-    /// Never taken.
+    /// Invalid.
     Invalid,
-    /// Never taken where [`crate::Message::size`] is more than this.
+    /// Invalid if [`crate::Message::size`] exceeds this.
     TooLarge(usize),
-    /// Reported as unknown at once.
+    /// Unknown at once.
     Unknown {
-        /// Whether it was published all the same.
+        /// Whether the message is stored nevertheless.
         landed: bool,
     },
-    /// No answer: reported as unknown at the end of `publish_timeout`, or when the link is cut.
+    /// No answer: unknown at the end of `publish_timeout`, or when the connection is cut.
     Silent {
-        /// Whether it was published all the same.
+        /// Whether the message is stored nevertheless.
         landed: bool,
     },
-    /// Not published, and no answer ever: the client stands still.
+    /// Not stored, and never an answer: the client hangs.
     Stuck,
-    /// Published, but the confirm is held until [`super::Broker::release`] (or the end of `publish_timeout`).
+    /// Stored, but the confirm is held until [`super::Broker::release`] (or the end of
+    /// `publish_timeout`).
     Hold,
-    /// Published, but the confirm comes this much later.
+    /// Stored, but the confirm comes this much later.
     Delay(Duration),
 }
 
-/// The faults that are set, each with how often it still strikes.
+/// The faults that are set, each with its number of uses left.
 #[derive(Debug, Default)]
 pub(super) struct Faults {
     by_topic: BTreeMap<String, VecDeque<(Fault, Option<usize>)>>,
@@ -47,7 +48,7 @@ impl Faults {
         }
     }
 
-    /// The fault that strikes this publication, if any; counts it.
+    /// The fault of this publication, if any; counts one use.
     pub(super) fn strike(&mut self, topic: &str) -> Option<Fault> {
         if let Some(line) = self.by_topic.get_mut(topic) {
             while let Some((fault, times)) = line.front_mut() {

@@ -1,7 +1,9 @@
-//! A broker in this process: for tests of logic, and for faults that no server can be made to show.
+//! A broker in this process: for tests of logic, and for faults that a real server cannot be made
+//! to show.
 //!
-//! [`Broker`] is both sides: `Config::from(&broker)` is what sources and sinks are opened with, and the broker itself is the test's hand: make
-//! topics, publish, read what was published, inject a [`Fault`], cut every link. All waiting is tokio time, so a paused clock works.
+//! Sources and sinks open with `Config::from(&broker)`. Tests use [`Broker`] itself to create
+//! topics, publish, read publications, inject a [`Fault`] and cut connections. All waiting uses
+//! tokio's clock, so a paused clock works.
 
 mod connector;
 mod fault;
@@ -34,7 +36,8 @@ impl From<&Broker> for Config {
     }
 }
 
-/// A broker with named topics. A topic is a log that every group reads from its beginning; publishing to one that was not made is unroutable.
+/// A broker with named topics. A topic is a log that each group reads from its beginning.
+/// Publishing to a missing topic is unroutable.
 #[derive(Clone)]
 pub struct Broker {
     shared: Arc<Shared>,
@@ -42,7 +45,7 @@ pub struct Broker {
 
 struct Shared {
     state: Mutex<State>,
-    /// Rises whenever a source may have something to do.
+    /// Increases whenever a source may have something to do.
     changed: watch::Sender<u64>,
     started: Instant,
     started_us: i64,
@@ -51,14 +54,14 @@ struct Shared {
 struct State {
     topics: BTreeMap<String, Topic>,
     faults: Faults,
-    /// Rises with each `cut`: what was opened before is dead.
+    /// Increases with each `cut`: sources and sinks opened before are disconnected.
     link: u64,
     refuse_open: Option<ErrorKind>,
-    /// Sinks take nothing.
+    /// Sinks accept nothing.
     stalled: bool,
-    /// How many batches had to wait for that.
+    /// The number of batches that waited for that.
     waited: usize,
-    /// Sources have yet to be told what is theirs to read.
+    /// Sources wait for their assignment.
     unshared: bool,
     sinks: Vec<Weak<sink::Line>>,
 }
@@ -81,7 +84,7 @@ impl Broker {
     pub fn new() -> Self {
         let (topics, faults, sinks) = (BTreeMap::new(), Faults::default(), Vec::new());
         let state = State { topics, faults, link: 0, refuse_open: None, stalled: false, waited: 0, unshared: false, sinks };
-        // First: a broker that is behind would make messages look early.
+        // Taken first: a clock that is behind would make messages look early.
         let started = Instant::now();
         let started_us =
             SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| i64::try_from(since.as_micros()).unwrap_or(i64::MAX));
@@ -98,25 +101,25 @@ impl Broker {
         broker
     }
 
-    /// Makes a topic; one that exists is left as it is.
+    /// Creates a topic; an existing one is unchanged.
     pub fn create(&self, topic: &str) {
         self.shared.state.lock().topics.entry(topic.to_owned()).or_default();
     }
 
-    /// Deletes a topic with its messages. Sources that read it see an error.
+    /// Deletes a topic with its messages. Its sources report an error.
     pub fn delete(&self, topic: &str) {
         self.shared.state.lock().topics.remove(topic);
         self.touch();
     }
 
-    /// Publishes, as a producer that no fault touches. Makes the topic where it is missing.
+    /// Publishes as a producer without faults. Creates a missing topic.
     pub fn publish(&self, topic: &str, message: Message) {
         let timestamp_ms = self.now_ms();
         self.shared.state.lock().topics.entry(topic.to_owned()).or_default().push(topic, message, "", timestamp_ms);
         self.touch();
     }
 
-    /// Everything that was ever published to this topic, in order, whether read or not.
+    /// Everything ever published to this topic, in order, whether read or not.
     #[must_use]
     pub fn published(&self, topic: &str) -> Vec<Message> {
         self.shared
@@ -128,7 +131,7 @@ impl Broker {
             .unwrap_or_default()
     }
 
-    /// The dedupe ids of everything that was published to this topic, in order.
+    /// The dedupe ids of everything published to this topic, in order.
     #[must_use]
     pub fn dedupe_ids(&self, topic: &str) -> Vec<String> {
         self.shared
@@ -140,19 +143,21 @@ impl Broker {
             .unwrap_or_default()
     }
 
-    /// How many deliveries to this group there were: one of a message that was given back counts again.
+    /// The number of deliveries to this group, redeliveries included.
     #[must_use]
     pub fn delivered(&self, topic: &str, group: &str) -> usize {
         self.shared.state.lock().topics.get(topic).map_or(0, |topic| topic.delivered(group))
     }
 
-    /// How many messages this group has not acked yet, delivered or not. For a group that never read: all.
+    /// The number of messages that this group has not acked, delivered or not. All, if the group
+    /// never read.
     #[must_use]
     pub fn unacked(&self, topic: &str, group: &str) -> usize {
         self.shared.state.lock().topics.get(topic).map_or(0, |topic| topic.unacked(group))
     }
 
-    /// Waits until at least `count` messages were published to this topic, and returns all. Panics after `patience`: for tests.
+    /// Waits until at least `count` messages are published to this topic, and returns all. Panics
+    /// after `patience`: for tests.
     pub async fn wait_published(&self, topic: &str, count: usize, patience: Duration) -> Vec<Message> {
         let mut changed = self.shared.changed.subscribe();
         let enough = async {
@@ -172,27 +177,30 @@ impl Broker {
         }
     }
 
-    /// From now on each publication to this topic meets the fault, until [`Broker::heal`]. Comes before a fault for all.
+    /// Each publication to this topic has this fault, until [`Broker::heal`]. Takes precedence over
+    /// a fault of all topics.
     pub fn fail(&self, topic: &str, fault: Fault) {
         self.shared.state.lock().faults.add(Some(topic), fault, None);
     }
 
-    /// The next `times` publications to this topic meet the fault. Several stand in line.
+    /// The next `times` publications to this topic have this fault. Further faults follow after it.
     pub fn fail_times(&self, topic: &str, times: usize, fault: Fault) {
         self.shared.state.lock().faults.add(Some(topic), fault, Some(times));
     }
 
-    /// From now on each publication meets the fault, until [`Broker::heal`].
+    /// Each publication has this fault, until [`Broker::heal`].
     pub fn fail_all(&self, fault: Fault) {
         self.shared.state.lock().faults.add(None, fault, None);
     }
 
-    /// From now on the first ack of each message of this topic is lost, as when a connection breaks under it: each is delivered twice.
+    /// Loses the first ack of each message of this topic, as a broken connection does: each message
+    /// is delivered twice.
     pub fn lose_first_acks(&self, topic: &str) {
         self.shared.state.lock().topics.entry(topic.to_owned()).or_default().lose_first_acks();
     }
 
-    /// Takes back every fault, and lets sources and sinks be opened again. Held answers stay held: see [`Broker::release`].
+    /// Removes every fault, and lets sources and sinks open again. Held answers stay held: see
+    /// [`Broker::release`].
     pub fn heal(&self) {
         let mut state = self.shared.state.lock();
         state.faults = Faults::default();
@@ -203,18 +211,19 @@ impl Broker {
         self.touch();
     }
 
-    /// From now on sinks take nothing, as clients whose queue is full: who publishes waits, until [`Broker::heal`], or the link is gone.
+    /// Makes sinks accept nothing, as a client whose queue is full: `publish` waits until
+    /// [`Broker::heal`] or the end of the connection.
     pub fn stall(&self) {
         self.shared.state.lock().stalled = true;
     }
 
-    /// How many batches came to sinks that took nothing.
+    /// The number of batches that waited at stalled sinks.
     #[must_use]
     pub fn waited(&self) -> usize {
         self.shared.state.lock().waited
     }
 
-    /// Waits while nothing is taken, unless this is so.
+    /// Waits while sinks are stalled and `or` is false.
     async fn until_taken(&self, or: impl Fn() -> bool) {
         let mut changed = self.shared.changed.subscribe();
         {
@@ -229,20 +238,21 @@ impl Broker {
         }
     }
 
-    /// Gives the answers that [`Fault::Hold`] holds back; how many.
+    /// Sends the answers that [`Fault::Hold`] holds back, and returns their number.
     pub fn release(&self) -> usize {
         let sinks = self.lines();
         sinks.iter().map(|line| line.release()).sum()
     }
 
-    /// How many publications wait for an answer, on all open sinks.
+    /// The number of publications without an answer, on all open sinks.
     #[must_use]
     pub fn unanswered(&self) -> usize {
         self.lines().iter().map(|line| line.unanswered()).sum()
     }
 
-    /// Cuts every link: sources report [`ErrorKind::Disconnected`], sinks report what is unanswered as unknown and end. Opening again works
-    /// at once, unless [`Broker::refuse_open`] was called.
+    /// Cuts every connection: sources report [`ErrorKind::Disconnected`], sinks report unanswered
+    /// publications as unknown and end. Opening works at once, unless [`Broker::refuse_open`] was
+    /// called.
     pub fn cut(&self) {
         let mut state = self.shared.state.lock();
         state.link += 1;
@@ -257,12 +267,14 @@ impl Broker {
         self.touch();
     }
 
-    /// From now on opening a source or a sink, and every question on an open sink, fails with this kind, until [`Broker::heal`].
+    /// Fails opening a source or a sink, and every query on an open sink, with this kind, until
+    /// [`Broker::heal`].
     pub fn refuse_open(&self, kind: ErrorKind) {
         self.shared.state.lock().refuse_open = Some(kind);
     }
 
-    /// From now on sources open and are not told what is theirs to read, as in a group that waits for a member which is gone, until [`Broker::heal`].
+    /// Opens sources without an assignment, as in a group that waits for a lost member, until
+    /// [`Broker::heal`].
     pub fn share_nothing_out(&self) {
         self.shared.state.lock().unshared = true;
     }
@@ -283,9 +295,9 @@ impl Broker {
         self.shared.changed.send_modify(|count| *count += 1);
     }
 
-    /// The broker's time, epoch ms; moves with tokio's clock.
+    /// The broker's time, epoch ms; follows tokio's clock.
     fn now_ms(&self) -> i64 {
-        // Rounded down once: a message must not look older than it is.
+        // Rounded down only once: a message must not look older than it is.
         (self.shared.started_us + i64::try_from(self.shared.started.elapsed().as_micros()).unwrap_or(0)) / 1000
     }
 }

@@ -30,21 +30,21 @@ struct MemorySink {
     publish_timeout: Duration,
 }
 
-/// One sink's way back: what is unanswered, and where answers go.
+/// The unanswered publications of a sink, and the channel of its outcomes.
 pub(super) struct Line {
     state: Mutex<LineState>,
 }
 
 struct LineState {
-    /// `None` once the link is gone.
+    /// `None` once the connection is lost.
     out: Option<mpsc::UnboundedSender<Vec<(Token, Outcome)>>>,
-    /// Tokens without an answer, and whether `release` answers them.
+    /// Tokens without an answer, and whether `release` answers each.
     open: BTreeMap<Token, bool>,
     closing: bool,
 }
 
 impl Line {
-    /// Gives the answers of those tokens that have none yet.
+    /// Sends the answers of tokens that have none yet.
     fn answer(&self, answers: Vec<(Token, Outcome)>) {
         let mut state = self.state.lock();
         let answers: Vec<_> = answers.into_iter().filter(|(token, _)| state.open.remove(token).is_some()).collect();
@@ -83,7 +83,7 @@ impl LineState {
         if let Some(out) = &self.out
             && !answers.is_empty()
         {
-            // A receiver that is gone wants no answers.
+            // A dropped receiver needs no answers.
             let _ = out.send(answers);
         }
         if self.closing && self.open.is_empty() {
@@ -93,7 +93,7 @@ impl LineState {
 }
 
 impl MemorySink {
-    /// Applies one publication; `None` where the answer comes later.
+    /// Applies one publication; `None` if the answer comes later.
     fn apply(&self, publication: Publication, later: &mut BTreeMap<Duration, Vec<(Token, Outcome)>>) -> Option<Outcome> {
         let Publication { token, to, message, dedupe_id, deadline } = publication;
         let timestamp_ms = self.broker.now_ms();

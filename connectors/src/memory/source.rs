@@ -45,12 +45,12 @@ struct Held {
     last: u64,
     paused: bool,
     batches: HashMap<BatchId, Vec<usize>>,
-    /// What the batches take in memory.
+    /// The memory of each batch, in bytes.
     bytes: HashMap<BatchId, usize>,
 }
 
 impl MemorySource {
-    /// What is there now, within the bounds.
+    /// A batch of the available messages, within the bounds.
     fn take(&self) -> Result<Option<Batch>, ConnectorError> {
         let mut state = self.broker.shared.state.lock();
         self.check(state.link)?;
@@ -97,7 +97,8 @@ impl MemorySource {
     fn give_back(&self) {
         let mut state = self.broker.shared.state.lock();
         let batches = std::mem::take(&mut self.held.lock().batches);
-        // After a cut the broker has taken back everything itself, and may have delivered it to others.
+        // After a cut the broker has already returned all messages, and may have delivered them to
+        // others.
         if state.link == self.link
             && let Some(topic) = state.topics.get_mut(&self.options.topic)
         {

@@ -1,4 +1,4 @@
-//! A topic: a log, and how far each group has come in it.
+//! A topic: a log, and the progress of each group.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +8,7 @@ use crate::{Message, Start};
 pub(super) struct Topic {
     pub(super) log: Vec<Stored>,
     groups: BTreeMap<String, Group>,
-    /// The offsets of which an ack was lost; `None` where none is to be.
+    /// The offsets whose first ack was lost; `None` if no acks are to be lost.
     lost_acks: Option<BTreeSet<usize>>,
 }
 
@@ -22,11 +22,11 @@ pub(super) struct Stored {
 struct Group {
     /// The first offset that was never delivered.
     next: usize,
-    /// Delivered and given back.
+    /// Delivered and nacked.
     again: BTreeSet<usize>,
     /// Delivered and not settled.
     out: BTreeSet<usize>,
-    /// How many deliveries there were.
+    /// The number of deliveries.
     delivered: usize,
 }
 
@@ -39,7 +39,7 @@ impl Topic {
         self.log.push(Stored { message, dedupe_id: dedupe_id.to_owned() });
     }
 
-    /// Where this group begins, if it is new.
+    /// Sets the start of a new group.
     pub(super) fn begin(&mut self, group: &str, start: Start) {
         let is_older = |stored: &&Stored| match start {
             Start::Earliest => false,
@@ -50,8 +50,8 @@ impl Topic {
         self.groups.entry(group.to_owned()).or_insert_with(|| Group { next, ..Group::default() });
     }
 
-    /// The next messages for this group, with their offsets: first what was given back. At most `count` and `bytes` of memory, at least one
-    /// where there is one and `count` is not zero.
+    /// The next messages for this group with their offsets, nacked messages first. At most `count`
+    /// messages and `bytes` of memory; at least one if available and `count` is not zero.
     pub(super) fn take(&mut self, group: &str, count: usize, bytes: usize) -> (Vec<usize>, Vec<Message>) {
         let group = self.groups.entry(group.to_owned()).or_default();
         let (mut offsets, mut messages, mut size) = (Vec::new(), Vec::new(), 0);
@@ -90,7 +90,8 @@ impl Topic {
     fn acked(&mut self, group: &str, offsets: &[usize]) {
         if let Some(group) = self.groups.get_mut(group) {
             for offset in offsets {
-                // Gone from both when it was given back meanwhile by a cut and delivered to another: a late ack still counts.
+                // Missing in both if a cut returned the message and another source has it: a late
+                // ack still counts.
                 group.out.remove(offset);
                 group.again.remove(offset);
             }
