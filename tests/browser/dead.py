@@ -15,7 +15,7 @@ def requeue(address, one, *others):
         expect(row).to_contain_text("Retries exhausted")
         expect(row).to_contain_text("no stream has the subject")
         row.get_by_role("link", name=one).click()
-        expect(page.locator(".job-head")).to_contain_text("Every attempt of its retry array failed.")
+        expect(page.locator(".job-head")).to_contain_text("All attempts of the retry array failed.")
         expect(page.locator(".trouble")).to_contain_text("no stream has the subject")
         ask("make the stream")
         confirm(page, "Requeue", "Requeue this job?")
@@ -39,5 +39,5 @@ def requeue(address, one, *others):
         expect(page.locator(".line")).to_have_text(f"{len(others) - 1} dead letters: {len(others) - 1} requeued.")
         told = sorted(page.locator(".verdicts a").all_text_contents())
         assert told == sorted(others[1:]), told
-        expect(page.get_by_text("Nothing is dead.")).to_be_visible()
+        expect(page.get_by_text("There are no dead letters.")).to_be_visible()
         expect(page.locator("#dead-count")).to_be_hidden()

@@ -39,7 +39,7 @@ def cancel(address, job):
         expect(page.locator(".job-head")).to_contain_text("Scheduled")
 
         confirm(page, "Cancel job", "Cancel this job?")
-        expect(page.locator(".verdict")).to_contain_text("It was never published, and will not be.")
+        expect(page.locator(".verdict")).to_contain_text("The job was never published, and will not be.")
         expect(page.locator(".verdict")).to_contain_text("Verdict: cancelled")
         expect(page.locator(".job-head")).to_contain_text("Gone")
         expect(actions.get_by_role("button")).to_have_count(0)
@@ -48,7 +48,7 @@ def cancel(address, job):
         expect(page.get_by_role("link", name="stays")).to_be_visible()
         expect(page.get_by_role("link", name=job, exact=True)).to_have_count(0)
         go(page, f"#/jobs/{job}")
-        expect(page.locator(".job-head")).to_contain_text("There is no job of this id")
+        expect(page.locator(".job-head")).to_contain_text("There is no job with this id")
 
 
 @story
@@ -56,7 +56,7 @@ def reschedule_and_fire(address, job):
     with dashboard(address, f"#/jobs/{job}") as page:
         heading(page, f"Job {job}")
         page.get_by_role("button", name="Reschedule").click()
-        dialog = page.get_by_role("dialog", name="Give this job another time")
+        dialog = page.get_by_role("dialog", name="Give this job a new due time")
         wait = dialog.get_by_role("textbox", name="In", exact=True)
         wait.fill("five parsecs")
         dialog.get_by_role("button", name="Reschedule").click()
@@ -64,7 +64,7 @@ def reschedule_and_fire(address, job):
         wait.fill("3h")
         dialog.get_by_role("button", name="Reschedule").click()
         expect(dialog).to_be_hidden()
-        expect(page.locator(".verdict")).to_contain_text("It has its new time.")
+        expect(page.locator(".verdict")).to_contain_text("The job has its new due time.")
         expect(page.locator(".verdict time")).to_contain_text("in 2 h 59 min")
         expect(page.locator(".job-head")).to_contain_text("in 2 h 59 min")
 
@@ -131,12 +131,12 @@ def lists(address):
         heading(page, "Job job-123")
         page.get_by_role("searchbox", name="Find a job by its id").fill("job-none")
         page.keyboard.press("Enter")
-        expect(page.locator(".job-head")).to_contain_text("There is no job of this id")
+        expect(page.locator(".job-head")).to_contain_text("There is no job with this id")
 
         go(page, "#/")
         page.get_by_role("radio", name="Day").check(force=True)
         expect(page.locator(".summary")).to_contain_text("240 jobs fall due within the next day")
-        expect(page.locator("canvas")).to_have_attribute("aria-label", "Bar chart. " + page.locator(".summary").text_content() + " The same is in the table below.")
+        expect(page.locator("canvas")).to_have_attribute("aria-label", "Bar chart. " + page.locator(".summary").text_content() + " The table below has the same data.")
         page.get_by_text("As a table").click()
         links = page.locator("table.plain tbody a")
         assert sum(int(text) for text in links.all_text_contents()) == 240

@@ -1,10 +1,10 @@
-// One action on one job, from the question to the verdict.
+// An action on one job: confirmation, call, verdict.
 import { act } from './api.js';
 import { ask } from './confirm.js';
 import { el } from './dom.js';
 import { ACTIONS } from './words.js';
 
-/** Asks about `action` on the job `id` and carries it out: the verdict, or null where the reader went back. */
+/** Asks for confirmation of `action` on the job `id`, then calls the API. Returns the verdict; null if cancelled. */
 export function askAndAct(action, id) {
   const { title, text, confirm, danger } = ACTIONS[action];
   const subject = el('p', { class: 'subject' }, el('code', {}, id));
@@ -36,7 +36,7 @@ function timeFields() {
       hint,
     );
   };
-  const hint = el('p', { class: 'hint', id: 'wait-hint' }, 'As 90s, 1h30m, 2d or PT15M, from now.');
+  const hint = el('p', { class: 'hint', id: 'wait-hint' }, 'From now, such as 90s, 1h30m, 2d or PT15M.');
   return [
     el(
       'fieldset',
@@ -51,10 +51,10 @@ function timeFields() {
 function timeOf(form) {
   if (form.get('kind') === 'for') {
     const wait = form.get('wait').trim();
-    if (!wait) throw new Error('Say how long, as 5m.');
+    if (!wait) throw new Error('Enter a duration, such as 5m.');
     return { for: wait };
   }
   const at = new Date(form.get('at'));
-  if (Number.isNaN(at.getTime())) throw new Error('Say a date and a time.');
+  if (Number.isNaN(at.getTime())) throw new Error('Enter a date and a time.');
   return { until: at.toISOString() };
 }

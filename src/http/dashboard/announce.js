@@ -1,9 +1,9 @@
-// What screen readers are told of a change that happens elsewhere than where the reader is.
+// Announces changes to screen readers.
 
-/** Says `text` once, politely. */
+/** Announces `text` once, at the next pause of the screen reader. */
 export function announce(text) {
   const region = document.getElementById('announce');
-  // The same words twice are told twice only where the region was empty between them.
+  // A screen reader repeats the same text only if the region was empty in between.
   region.textContent = '';
   requestAnimationFrame(() => {
     region.textContent = text;

@@ -1,4 +1,4 @@
-// The calls of the HTTP API, and the token that they carry.
+// The calls of the HTTP API, and their bearer token.
 
 const KEY = 'dwell-token';
 const BASE = new URL('v1/', document.baseURI);
@@ -6,7 +6,7 @@ const BASE = new URL('v1/', document.baseURI);
 const asks = new EventTarget();
 let token = read();
 
-/** What a call answered that is no success: `status`, and `detail` for people. Status 0: there was no answer at all. */
+/** A failed call: the HTTP status (0 without an answer), and the reason as message. */
 export class Problem extends Error {
   constructor(status, detail) {
     super(detail);
@@ -14,22 +14,22 @@ export class Problem extends Error {
   }
 }
 
-/** Calls `then` when the server wants a token that it was not given; its event's `detail` says whether one was sent. */
+/** Calls `then` with an event when the server asks for a token; `detail.wrong`: the call had a wrong one. */
 export function onTokenWanted(then) {
   asks.addEventListener('wanted', then);
 }
 
-/** Whether a token is kept. */
+/** Whether a token is stored. */
 export const hasToken = () => token !== null;
 
-/** Keeps a token for as long as the tab lives; null forgets it. */
+/** Stores a token until the tab is closed; null removes it. */
 export function setToken(value) {
   token = value;
   try {
     if (value === null) sessionStorage.removeItem(KEY);
     else sessionStorage.setItem(KEY, value);
   } catch {
-    // Storage is forbidden: it holds until the page is loaded again.
+    // Storage is forbidden: the token lasts until the page is reloaded.
   }
 }
 
@@ -41,15 +41,15 @@ function read() {
   }
 }
 
-/** The answer that early.js asked for, once, if this is it. */
+/** The answer to the request of early.js, if path and token are the same. */
 function early(path, sent) {
   const asked = globalThis.early;
-  // It is of now only for who asks first.
+  // Only the first caller may use it: later the answer is outdated.
   if (path.startsWith('jobs')) globalThis.early = undefined;
   return asked?.path === path && asked.token === sent ? asked.answer : undefined;
 }
 
-/** A request under the token. */
+/** Sends a request with the token. */
 export async function request(path, options = {}) {
   const sent = token;
   const headers = { ...options.headers };
@@ -59,10 +59,10 @@ export async function request(path, options = {}) {
     response = await (early(path, sent) ?? fetch(new URL(path, BASE), { ...options, headers, cache: 'no-store', credentials: 'omit' }));
   } catch (error) {
     if (error.name === 'AbortError') throw error;
-    // A token with characters that no header can hold is refused before it is sent.
+    // The browser refuses a token with characters that no header allows, before it sends anything.
     if (sent !== null && !/^[\x20-\x7e]*$/.test(sent)) {
       asks.dispatchEvent(new CustomEvent('wanted', { detail: { wrong: true } }));
-      throw new Problem(401, 'This token holds characters that no token can hold.');
+      throw new Problem(401, 'The token contains characters that are not allowed.');
     }
     throw new Problem(0, 'Dwell does not answer.');
   }
@@ -80,18 +80,18 @@ async function call(path, options) {
   } catch {
     throw new Problem(
       response.status,
-      `An answer that is no JSON came with status ${response.status}: is something between you and Dwell?`,
+      `The answer with status ${response.status} is not JSON. Check the proxies between this browser and Dwell.`,
     );
   }
-  // A verdict comes with its own status and is an answer, not a problem.
+  // A verdict is not a problem, whatever its status.
   if (!response.ok && json.verdict === undefined)
     throw new Problem(response.status, json.detail ?? json.title ?? `status ${response.status}`);
   return json;
 }
 
 function jobPath(id, rest = '') {
-  // Browsers take these two out of a path however they are written.
-  if (id === '.' || id === '..') throw new Problem(0, `A browser cannot ask for a job of the id ${id}: use \`dwell show\`.`);
+  // Browsers remove these two path segments, also in escaped form.
+  if (id === '.' || id === '..') throw new Problem(0, `A browser cannot request a job with the id ${id}: use \`dwell show\`.`);
   return `jobs/${encodeURIComponent(id)}${rest}`;
 }
 
@@ -111,7 +111,7 @@ export const horizon = (step, to, signal) => call(`horizon${query({ step, to })}
 export const list = (filters, signal) => call(`jobs${query(filters)}`, { signal });
 export const show = async (id, { body, signal }) => call(jobPath(id, body ? '?body=1' : ''), { signal });
 
-/** An action on a job: its verdict. `time` is of a reschedule: `{for}` or `{until}`. */
+/** Performs an action on a job. Returns the verdict. `time`: the new time of a reschedule, `{for}` or `{until}`. */
 export async function act(action, id, time) {
   if (action === 'cancel') return call(jobPath(id), send('DELETE'));
   if (action === 'reschedule') return call(jobPath(id), send('PATCH', time));

@@ -1,8 +1,11 @@
-// Bars on a canvas, by Chart.js, in the colours of the theme.
+// A bar chart on a canvas, drawn by Chart.js in the colours of the theme.
 import { plural } from './format.js';
 import { onThemeChange } from './theme.js';
 
-/** Prepares the canvas: what is given back draws steps `{from, until, count}` with times written by `write`. `open` is called with a step that is pressed. */
+/**
+ * Prepares the canvas. Returns a function that draws steps `{from, until, count}`; its second argument formats
+ * times. Calls `open` with the step of a clicked bar.
+ */
 export function drawBars(canvas, open, signal) {
   let [chart, loaded, steps, write] = [null, null, [], String];
   signal.addEventListener('abort', () => chart?.destroy());
@@ -58,12 +61,12 @@ export function drawBars(canvas, open, signal) {
 
   return async (counted, writeTime) => {
     [steps, write] = [counted, writeTime];
-    // Only now: the rest of the page is sooner there without it.
+    // Loaded with the first chart, so that the rest of the page appears sooner.
     loaded ??= import(new URL('assets/vendor/chart.umd.min.js', document.baseURI)).then(() => globalThis.Chart);
     const Chart = await loaded;
     if (signal.aborted) return;
     const labels = steps.map((step) => write(step.from));
-    // A zero would be drawn as high as the lowest bar.
+    // `minBarLength` would draw a zero as a bar.
     const data = steps.map((step) => step.count || null);
     if (!chart) {
       const dataset = {
@@ -84,7 +87,7 @@ export function drawBars(canvas, open, signal) {
   };
 }
 
-/** A colour of the theme as a canvas takes it. */
+/** The computed value of a theme colour, for the canvas. */
 function colour(name) {
   const probe = document.createElement('span');
   probe.className = `colour-${name}`;

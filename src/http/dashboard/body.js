@@ -1,12 +1,12 @@
-// A look at a body: as text, as JSON, or as bytes.
+// Shows a body as text, JSON or hexadecimal bytes.
 import { el, fill, segmented } from './dom.js';
 import { bytes } from './format.js';
 
-/** More is not shown: a page with a megabyte of text is slow. */
+/** The most bytes shown: a page with a megabyte of text is slow. */
 const MOST = 64 * 1024;
 const WIDTH = 16;
 
-/** The section of a body that came as base64. */
+/** The section for a body, given in base64. */
 export function bodyOf(base64) {
   const all = Uint8Array.from(atob(base64), (letter) => letter.charCodeAt(0));
   const views = {};
@@ -17,7 +17,7 @@ export function bodyOf(base64) {
   const asLetters = ['Text', () => letters.slice(0, MOST)];
   if (text !== null) views.text = asLetters;
   views.hex = ['Hex', () => asHex(all.subarray(0, MOST / 8))];
-  // Bytes that are no text come as bytes first.
+  // For a body that is not text, the hexadecimal view comes first.
   views.text ??= asLetters;
   const [first] = Object.keys(views);
   const shown = el('pre', { class: 'body', tabindex: '0', role: 'region', 'aria-label': 'The body' });
@@ -27,12 +27,12 @@ export function bodyOf(base64) {
     fill(shown, make());
     shown.dataset.view = view;
     const limit = view === 'hex' ? MOST / 8 : MOST;
-    fill(note, all.length > limit ? `The first ${bytes(limit)} of ${bytes(all.length)}. The whole: dwell show ID --body` : '');
+    fill(note, all.length > limit ? `The first ${bytes(limit)} of ${bytes(all.length)}. For the whole body, run: dwell show ID --body -o json` : '');
   };
   const head = el('div', { class: 'card-head' }, el('h2', { id: 'body-title' }, 'Body'));
   const card = el('section', { class: 'card', 'aria-labelledby': 'body-title' }, head);
   if (all.length === 0) {
-    card.append(el('p', { class: 'empty' }, 'It is empty.'));
+    card.append(el('p', { class: 'empty' }, 'The body is empty.'));
     return card;
   }
   const options = Object.entries(views).map(([view, [word]]) => [view, word]);
@@ -45,14 +45,14 @@ export function bodyOf(base64) {
 function asText(all) {
   try {
     const text = new TextDecoder('utf-8', { fatal: true }).decode(all);
-    // Bytes that happen to be UTF-8 and are not written by people.
+    // Control characters show that the bytes are not text, although they are valid UTF-8.
     return /[\x00-\x08\x0b\x0c\x0e-\x1f]/.test(text) ? null : text;
   } catch {
     return null;
   }
 }
 
-/** Laid out; null where it is no object or list. Numbers that a browser would round are why it is shown as text too. */
+/** The text as indented JSON; null if it is not an object or a list. Large numbers are rounded, so the text view remains. */
 function asJson(text) {
   if (!/^\s*[[{]/.test(text)) return null;
   try {

@@ -1,20 +1,20 @@
-// Times on the page. They count by Redis's clock, as Dwell does, and go on while nothing else changes.
+// Times on the page, by Redis's clock. They are updated once a second.
 import { el, setText } from './dom.js';
 import { absolute, exact, relative } from './format.js';
 
 let ahead = 0;
 
-/** Takes over the clock of the server. */
+/** Sets the clock: the server's time, epoch ms. */
 export function setClock(serverNow) {
   ahead = serverNow - Date.now();
 }
 
-/** Now by the server's clock, epoch ms. */
+/** The current time by the server's clock, epoch ms. */
 export function now() {
   return Date.now() + ahead;
 }
 
-/** A time, both relative and absolute; in UTC when pointed at. */
+/** A time, relative and absolute, with a tooltip in UTC. */
 export function moment(at) {
   return el(
     'time',

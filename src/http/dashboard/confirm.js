@@ -1,9 +1,9 @@
-// The dialog before an action: what will happen, a way back, and what went wrong where the action could not be carried out.
+// The dialog that asks for confirmation of an action.
 import { el, fill } from './dom.js';
 
 /**
- * Asks, and acts on yes. `act` gets the form's fields and gives what the dialog answers; where it throws, the dialog says why and stays.
- * Answers what `act` gave, or null where the reader went back.
+ * Opens the dialog. On confirmation calls `act` with the form's data, closes, and returns the result of `act`. If
+ * `act` throws, shows the error and stays open. Returns null if the user goes back.
  */
 export function ask({ title, text, confirm, danger = false, fields = [], act }) {
   const before = document.activeElement;
@@ -52,7 +52,7 @@ export function ask({ title, text, confirm, danger = false, fields = [], act }) 
       done(answer);
     });
     dialog.showModal();
-    // A destructive yes is never one press away.
+    // A destructive action must not be confirmed by a single key press.
     (form.querySelector('input:not([type=radio])') ?? (danger ? back : yes)).focus();
   });
 }

@@ -1,4 +1,4 @@
-// Dead letters: why each died, and the way back for one, for some or for all.
+// The page of dead letters: their reasons, and requeue for selected ones or all.
 import * as api from './api.js';
 import { ask } from './confirm.js';
 import { el, fill, setText } from './dom.js';
@@ -18,14 +18,14 @@ const EVERY_MS = 2000;
 export function dead(parent, { filters }, signal) {
   let busyRequeuing = false;
   const some = el('button', { type: 'button', class: 'primary', disabled: true }, 'Requeue selected');
-  const all = el('button', { type: 'button', class: 'secondary' }, filters.target ? 'Requeue all of this target' : 'Requeue all');
+  const all = el('button', { type: 'button', class: 'secondary' }, filters.target ? 'Requeue all for this target' : 'Requeue all');
   const everyBox = el('input', { type: 'checkbox', id: 'every' });
   const every = el('span', { class: 'tick-all' }, everyBox, el('label', { for: 'every' }, 'Select this page'));
   const table = jobTable({
     caption: 'Dead letters',
     empty: filters.target
-      ? 'No dead letter for this target.'
-      : 'Nothing is dead. Jobs whose attempts are used up, or that can never be published, appear here with their reason.',
+      ? 'No dead letters for this target.'
+      : 'There are no dead letters. A job that has failed for good appears here with its reason.',
     dead: true,
     select: () => drawPicked(),
   });
@@ -56,7 +56,7 @@ export function dead(parent, { filters }, signal) {
   const requeue = async (title, ids) => {
     const yes = await ask({
       title,
-      text: 'Each is published now, with its attempts counted from 1 again.',
+      text: 'Each job becomes due now. Its attempts count from 1 again.',
       confirm: 'Requeue',
       act: async () => true,
     });

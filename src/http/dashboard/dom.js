@@ -1,8 +1,9 @@
-// Elements from code. Text becomes text nodes and is never parsed: the page holds what producers wrote.
+// Creates elements. Text becomes text nodes and is never parsed as HTML: producers write some of it.
 
 /**
- * Makes an element. `props`: `class`; `on`, an object of listeners; `data`, an object of data attributes; functions of the DOM such as
- * `value` and `checked` by their property; everything else as an attribute, left out where it is null or false.
+ * Creates an element. `props`: `class`; `on`, an object of listeners; `data`, an object of data attributes;
+ * `value`, `checked`, `disabled` and `hidden`, which set the property; every other name sets an attribute. Null,
+ * undefined and false are left out.
  */
 export function el(tag, props = {}, ...children) {
   const element = document.createElement(tag);
@@ -18,20 +19,20 @@ export function el(tag, props = {}, ...children) {
   return element;
 }
 
-/** Replaces what `parent` holds. */
+/** Replaces the children of `parent`. */
 export function fill(parent, ...children) {
   parent.replaceChildren(...children.flat().filter((child) => child !== null && child !== undefined && child !== false));
   return parent;
 }
 
-/** Sets the text of `element` where it differs, so that selections and screen readers are left in peace. */
+/** Sets the text of `element` if it differs, so that selections and screen readers are not disturbed. */
 export function setText(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }
 
 /**
- * Makes the children of `parent` those of `items`, in their order. A child is kept as long as its key and its `stamp` stay the same, so that
- * focus and selection survive a refresh.
+ * Makes the children of `parent` match `items`, in their order. Keeps a child whose key and `stamp` are
+ * unchanged, so that focus and selection survive a refresh.
  */
 export function reconcile(parent, items, { key, stamp, make }) {
   const kept = new Map([...parent.children].map((child) => [child.dataset.key, child]));
@@ -52,7 +53,7 @@ export function reconcile(parent, items, { key, stamp, make }) {
   });
 }
 
-/** A group of choices of which one holds, as radio buttons: arrow keys and screen readers know those. */
+/** A segmented control, made of radio buttons for keyboards and screen readers. */
 export function segmented({ legend, name, options, value, change }) {
   return el(
     'fieldset',
@@ -69,7 +70,7 @@ export function segmented({ legend, name, options, value, change }) {
   );
 }
 
-/** A status by colour, by shape and in a word. `level`: `ok`, `warn`, `bad`, `off` or `info`. */
+/** A status: colour, shape and word. `level`: `ok`, `warn`, `bad`, `off` or `info`. */
 export function status(level, word) {
   return el(
     'span',
@@ -79,7 +80,7 @@ export function status(level, word) {
   );
 }
 
-/** Calls `then` when what was changed until now is painted; in a page that nobody sees, when somebody does. */
+/** Calls `then` after the next paint; on a hidden page, once the page is visible. */
 export function afterPaint(then) {
   requestAnimationFrame(() => setTimeout(then));
 }

@@ -1,6 +1,7 @@
-// What cannot wait for the modules. A classic script, before the style: it runs as soon as it is there.
+// Runs before the modules are loaded: a classic script, placed before the style.
 
-// First the list that the page will ask for, since its answer takes a while: `request` in api.js takes it, if this is what it is asked for.
+// Requests the list of the page early, because the answer takes time. `request` in api.js uses the
+// answer if path and token are the same.
 {
   const lists = { '': 'jobs?limit=8', '#/': 'jobs?limit=8', '#/jobs': 'jobs?state=scheduled&limit=50' };
   const path = lists[location.hash];
@@ -9,28 +10,28 @@
     try {
       token = sessionStorage.getItem('dwell-token');
     } catch {
-      // Storage is forbidden: then there is none.
+      // Storage is forbidden: there is no token.
     }
-    // A token with characters that no header can hold is refused where it is asked for.
+    // `request` in api.js reports a token with characters that no header allows.
     if (token === null || /^[\x20-\x7e]*$/.test(token)) {
       const headers = token === null ? {} : { authorization: `Bearer ${token}` };
       const asked = fetch(new URL(`v1/${path}`, document.baseURI), { headers, cache: 'no-store', credentials: 'omit' });
-      // Its text too is read as it comes, not when somebody asks for it.
+      // Reads the text as it arrives, not only when `request` wants it.
       const answer = asked.then(async (response) => {
         const text = await response.text();
         return { ok: response.ok, status: response.status, text: async () => text };
       });
-      // Whoever takes it hears of a failure.
+      // `request` handles a failure.
       answer.catch(() => {});
       globalThis.early = { path, token, answer };
     }
   }
 }
 
-// The theme that was chosen here before: no page flashes in the other one.
+// Applies the stored theme before the first paint, so that the page does not flash.
 try {
   const chosen = localStorage.getItem('dwell-theme');
   if (chosen === 'light' || chosen === 'dark') document.documentElement.dataset.theme = chosen;
 } catch {
-  // As above: the system's theme it is.
+  // Storage is forbidden: the system's theme applies.
 }

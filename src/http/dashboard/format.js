@@ -1,5 +1,5 @@
-// Numbers, sizes, durations and times as people read them, in the language of the page. By hand: the first use of the browser's own
-// formats (`Intl`) takes 15 ms and more, which is a tenth of the time until a list is there.
+// Formats numbers, sizes, durations and times for people, in English. Without the browser's `Intl`: its
+// first use takes at least 15 ms, a tenth of the time until a list is shown.
 
 const MONTHS = ['Jan', 'Feb', 'Mar', 'Apr', 'May', 'Jun', 'Jul', 'Aug', 'Sep', 'Oct', 'Nov', 'Dec'];
 const WEEKDAYS = ['Sun', 'Mon', 'Tue', 'Wed', 'Thu', 'Fri', 'Sat'];
@@ -9,7 +9,7 @@ const MINUTE = 60 * SECOND;
 const HOUR = 60 * MINUTE;
 const DAY_MS = 24 * HOUR;
 
-/** 12,345, 3.4; not finer than a tenth */
+/** 12,345, 3.4; at most one decimal */
 export function count(number) {
   const [whole, tenth] = String(Math.round(number * 10) / 10).split('.');
   const grouped = whole.replace(/\B(?=(\d{3})+$)/g, ',');
@@ -29,7 +29,7 @@ export function bytes(size) {
   return `${count(size / by)} ${unit}`;
 }
 
-/** A span of ms in its two largest units: 850 ms, 12 s, 4 min 10 s, 2 d 4 h */
+/** A duration of ms in its two largest units: 850 ms, 12 s, 4 min 10 s, 2 d 4 h */
 export function duration(ms) {
   const span = Math.abs(ms);
   if (span < SECOND) return `${Math.round(span)} ms`;
@@ -52,7 +52,7 @@ export function duration(ms) {
 export function relative(at, now) {
   const ahead = at - now;
   if (Math.abs(ahead) < SECOND) return 'now';
-  // Whole seconds: tenths would flicker.
+  // Whole seconds, because tenths would flicker.
   const span = duration(Math.floor(Math.abs(ahead) / SECOND) * SECOND);
   return ahead > 0 ? `in ${span}` : `${span} ago`;
 }
@@ -69,7 +69,7 @@ export const seconds = (at) => `${minutes(at)}:${two(new Date(at).getSeconds())}
 /** Mon 14:05 */
 export const weekday = (at) => `${WEEKDAYS[new Date(at).getDay()]} ${minutes(at)}`;
 
-/** 14:05:09 today; else 21 Nov, 14:05:09, with its year where that is another */
+/** 14:05:09 today; else 21 Nov, 14:05:09, with the year if it is another one */
 export function absolute(at, now) {
   const [then, today] = [new Date(at), new Date(now)];
   if (Number.isNaN(then.getTime())) return `${at} ms`;

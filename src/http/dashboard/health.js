@@ -1,4 +1,4 @@
-// Is it healthy: Redis, the brokers with their paused targets, the ingests, and what went wrong last.
+// The health section: Redis, the brokers with their paused targets, the ingests, and recent errors.
 import { moment } from './clock.js';
 import { el, reconcile, status } from './dom.js';
 import { plural } from './format.js';
@@ -8,8 +8,8 @@ const KINDS = { nats: 'NATS', kafka: 'Kafka', amqp: 'RabbitMQ' };
 const PAUSES = {
   redis: 'Redis is away',
   redis_full: 'Redis is full',
-  rejected: 'its rejected destination takes nothing',
-  backpressure: 'there is more than can be stored at once',
+  rejected: 'its `rejected` destination does not take messages',
+  backpressure: 'requests arrive faster than they can be stored',
 };
 
 export function health(signal) {
@@ -66,18 +66,18 @@ function partsOf({ stats, problem }) {
 
 function ofBroker(name, broker) {
   const part = { key: `broker ${name}`, kind: KINDS[broker.kind] ?? 'Broker', name, error: broker.last_error };
-  const waiting = broker.scheduled === 0 ? 'No job for it waits' : `${plural(broker.scheduled, 'job')} for it`;
+  const waiting = broker.scheduled === 0 ? 'No jobs for it' : `${plural(broker.scheduled, 'job')} for it`;
   if (broker.stranded)
-    return { ...part, level: 'bad', word: 'Left', detail: `${waiting}; no instance delivers to it` };
+    return { ...part, level: 'bad', word: 'Stranded', detail: `${waiting}; no instance delivers to it` };
   if (broker.connected === null)
-    return { ...part, level: 'off', word: 'Not linked', detail: `${waiting}; this instance does not publish to it` };
-  if (!broker.connected) return { ...part, level: 'bad', word: 'Away', detail: `Paused: ${waiting}, and no attempt is burned` };
+    return { ...part, level: 'off', word: 'Not used', detail: `${waiting}; this instance does not publish to it` };
+  if (!broker.connected) return { ...part, level: 'bad', word: 'Away', detail: `Paused: ${waiting}, and no attempt is counted` };
   if (broker.paused > 0)
     return {
       ...part,
       level: 'warn',
       word: 'Paused',
-      detail: `${plural(broker.paused, 'target takes', 'targets take')} nothing at present · ${waiting}`,
+      detail: `${plural(broker.paused, 'target is', 'targets are')} paused · ${waiting}`,
     };
   return { ...part, level: 'ok', word: 'Connected', detail: waiting };
 }

@@ -1,4 +1,4 @@
-// What is coming: how many jobs fall due in each step ahead, as bars, and as a table for those who do not see them.
+// The horizon section: how many jobs fall due in each step ahead, as a bar chart and as an accessible table.
 import * as api from './api.js';
 import { announce } from './announce.js';
 import { drawBars } from './bars.js';
@@ -11,7 +11,7 @@ const KEY = 'dwell-ahead';
 const SECOND = 1000;
 const [MINUTE, HOUR] = [60 * SECOND, 3600 * SECOND];
 
-/** How far ahead: in which steps, how often it is asked for again, and how the time of a step is written. */
+/** The spans: their length and step, the refresh interval (all in ms), and the format of times. */
 const SPANS = {
   minute: {
     word: 'Minute',
@@ -33,7 +33,7 @@ const SPANS = {
 
 export function horizon(signal) {
   let span = remembered();
-  /** Whether somebody waits for the answer. */
+  /** The user has chosen a span: the next answer is announced. */
   let chosen = false;
   const summary = el('p', { class: 'summary' }, 'Counting…');
   const canvas = el('canvas', { role: 'img', 'aria-label': 'Counting' });
@@ -74,9 +74,9 @@ export function horizon(signal) {
         ? `Nothing falls due within the next ${word.toLowerCase()}.`
         : `${plural(total, 'job falls', 'jobs fall')} due within the next ${word.toLowerCase()}; most at ${write(peak.from)}: ${count(peak.count)} in ${duration(step)}.`;
     setText(summary, words);
-    canvas.setAttribute('aria-label', `Bar chart. ${words} The same is in the table below.`);
+    canvas.setAttribute('aria-label', `Bar chart. ${words} The table below has the same data.`);
     bars(steps, write);
-    // Rows move with the time; while one of them has the focus, they stand still.
+    // The rows change with time. They are not replaced while one of them has the focus.
     if (!rows.contains(document.activeElement)) fill(rows, rowsOf(steps, write));
     if (chosen) announce(words);
     chosen = false;
@@ -93,7 +93,7 @@ export function horizon(signal) {
       refresh();
     },
   });
-  const failed = (problem) => setText(summary, `This cannot be counted now: ${problem.message}`);
+  const failed = (problem) => setText(summary, `The jobs cannot be counted now: ${problem.message}`);
   const refresh = keepAsking({ ask, failed, every: () => SPANS[span].every, signal });
   return el(
     'section',
@@ -139,6 +139,6 @@ function remember(word) {
   try {
     localStorage.setItem(KEY, word);
   } catch {
-    // Storage is forbidden: the next visit begins with the hour again.
+    // Storage is forbidden: the next visit starts with the hour.
   }
 }

@@ -1,4 +1,4 @@
-// A job's page: when it is due, where it goes, what it carries, what went wrong, and what can be done with it.
+// The page of a job: state, details, headers, body, last error, and the possible actions.
 import * as api from './api.js';
 import { announce } from './announce.js';
 import { askAndAct } from './actions.js';
@@ -26,12 +26,12 @@ export function job(parent, { id }, signal) {
   fill(facts, el('p', { class: 'loading' }, 'Loading…'));
 
   let bodyOfSize = null;
-  /** The job as it is shown: undefined before anything is known of it, null once it is known to be gone. */
+  /** The job as shown: undefined before the first answer, null if the job does not exist. */
   let shown;
   let stamp = '';
 
   const draw = (found) => {
-    // Its state follows from the time, too.
+    // The shown state depends on the time, too.
     const now = JSON.stringify([found, stateOf(found)]);
     if (shown && now === stamp) return;
     const before = shown;
@@ -51,22 +51,22 @@ export function job(parent, { id }, signal) {
     fill(buttons);
     fill(
       head,
-      status('off', was ? 'Gone' : 'Not here'),
+      status('off', was ? 'Gone' : 'Not found'),
       ' ',
       el(
         'span',
         { class: 'lead' },
         was
-          ? 'It was published, finished or cancelled since this page was opened. What it was stands below.'
-          : 'There is no job of this id: what was published, finished or cancelled is not kept.',
+          ? 'The job was published, finished or cancelled after this page was opened. Its last known data is below.'
+          : 'There is no job with this id. Published, finished and cancelled jobs are not kept.',
       ),
     );
-    if (!was) fill(facts, el('p', { class: 'hint' }, 'Ids are compared whole, letter by letter.'));
+    if (!was) fill(facts, el('p', { class: 'hint' }, 'Ids must match exactly, including upper and lower case.'));
     if (was && verdict.hidden) announce('The job is gone.');
   };
   const ask = async () => {
     const found = await api.show(id, { signal });
-    // Its body is asked for once: it changes only with the whole job.
+    // The body is requested once: it changes only when the job is replaced.
     if (bodyOfSize !== `${found.created_ms} ${found.size}`) {
       const { body_base64: text } = await api.show(id, { body: true, signal });
       fill(body, bodyOf(text ?? ''));
@@ -76,7 +76,7 @@ export function job(parent, { id }, signal) {
   };
   const failed = (problem) => {
     if (problem.status === 404) gone();
-    else if (!shown) fill(facts, el('p', { class: 'error' }, `The job cannot be had now: ${problem.message}`));
+    else if (!shown) fill(facts, el('p', { class: 'error' }, `The job cannot be loaded now: ${problem.message}`));
   };
   const perform = async (action) => {
     const answer = await askAndAct(action, id);
@@ -104,15 +104,15 @@ export function job(parent, { id }, signal) {
 }
 
 function lead(found) {
-  if (found.state === 'dead') return (REASONS[found.dead_reason] ?? [])[1] ?? 'It is kept until its retention ends.';
+  if (found.state === 'dead') return (REASONS[found.dead_reason] ?? [])[1] ?? 'The job is kept until its retention ends.';
   if (found.awaiting_finish)
-    return ['Published; its consumer has yet to say finish or fail. Given up ', moment(found.deadline_ms ?? found.due_ms), '.'];
+    return ['Published, waiting for the consumer to finish or fail it. Time-out ', moment(found.deadline_ms ?? found.due_ms), '.'];
   if (found.state === 'reserved')
-    return ['An attempt is out', found.deadline_ms === null ? '.' : [', given up ', moment(found.deadline_ms), '.']].flat(2);
+    return ['An attempt is in flight', found.deadline_ms === null ? '.' : ['. Time-out ', moment(found.deadline_ms), '.']].flat(2);
   return [found.attempt > 0 ? `Next attempt, number ${count(found.attempt + 1)}, ` : 'Due ', moment(found.due_ms)];
 }
 
-/** What can come of something in this state. */
+/** The actions that are possible in the state of this job. */
 function possible(found) {
   if (found.state === 'dead') return ['requeue', 'finish', 'cancel'];
   if (found.awaiting_finish) return ['finish', 'fail', 'cancel'];
@@ -168,7 +168,7 @@ function detailsOf(found) {
       fact('Target', code(targetOf(found))),
       fact('Broker', code(found.broker)),
       found.key !== null && fact('Key', code(valueText(found.key))),
-      fact('Attempts', found.attempt === 0 ? 'None' : plural(found.attempt, 'attempt begun', 'attempts begun')),
+      fact('Attempts', found.attempt === 0 ? 'None' : plural(found.attempt, 'attempt started', 'attempts started')),
       fact(
         'Retries',
         found.retry.length === 0
@@ -179,9 +179,9 @@ function detailsOf(found) {
               found.retry.map((wait) => el('code', {}, wait)),
             ),
       ),
-      fact('Confirmed by', found.confirm === 'consumer' ? 'Its consumer' : 'The broker'),
+      fact('Confirmed by', found.confirm === 'consumer' ? 'The consumer' : 'The broker'),
       fact('Time to run', duration(found.ttr_ms)),
-      found.deadline_ms !== null && fact('Given up', moment(found.deadline_ms)),
+      found.deadline_ms !== null && fact('Time-out', moment(found.deadline_ms)),
       found.dead_reason && fact('Reason', status('bad', (REASONS[found.dead_reason] ?? [found.dead_reason])[0])),
       fact('Accepted', moment(found.created_ms)),
       fact('Size', bytes(found.size)),
@@ -194,7 +194,7 @@ function headersOf(found) {
   const rows = headers.map(([name, value]) =>
     el('div', {}, el('dt', {}, el('code', {}, name)), el('dd', {}, el('code', {}, valueText(value)))),
   );
-  const list = rows.length === 0 ? el('p', { class: 'empty' }, 'It carries no header.') : el('dl', { class: 'pairs wide' }, rows);
+  const list = rows.length === 0 ? el('p', { class: 'empty' }, 'The job has no headers.') : el('dl', { class: 'pairs wide' }, rows);
   return el('section', { class: 'card', 'aria-labelledby': 'headers-title' }, el('h2', { id: 'headers-title' }, 'Headers'), list);
 }
 

@@ -1,4 +1,4 @@
-// A table of jobs, kept current without losing the reader's place.
+// A table of jobs. Refreshes keep focus and selection.
 import { moment, now } from './clock.js';
 import { afterPaint, el, fill, reconcile, status } from './dom.js';
 import { bytes } from './format.js';
@@ -21,23 +21,23 @@ const STATE = { head: 'State', class: 'state', cell: (job) => status(...stateOf(
 const REASON = { head: 'Reason', class: 'reason', cell: (job) => status('bad', reasonWord(job.dead_reason)) };
 const ERROR = { head: 'Last error', class: 'last-error', cell: (job) => job.last_error ?? '–' };
 
-/** A row is no lower, px. */
+/** The least height of a row, px. */
 const ROW = 40;
 
-/** Where a job goes: its routing key, with its exchange where it has one. */
+/** The target of a job: on AMQP the exchange, if any, and the routing key. */
 export const targetOf = (job) => (job.exchange ? `${job.exchange}/${job.target}` : job.target);
 
-/** The level and the word of a job's state, with what matters of it. */
+/** The level and the word for a job's state. */
 export function stateOf(job) {
   if (job.state === 'dead') return ['bad', 'Dead'];
-  if (job.state === 'reserved') return job.awaiting_finish ? ['info', 'Waits for its consumer'] : ['info', 'Attempt out'];
+  if (job.state === 'reserved') return job.awaiting_finish ? ['info', 'Waits for its consumer'] : ['info', 'In flight'];
   if (now() - job.due_ms >= LATE_MS) return ['warn', 'Overdue'];
   return job.attempt > 0 ? ['warn', 'Waits for a retry'] : ['off', 'Scheduled'];
 }
 
 /**
- * A table. `dead`: with reasons instead of states. `select`: what is called when boxes are ticked. `show(jobs)` fills it, `fail(problem)` says
- * why it could not be filled.
+ * Creates a table. `dead`: shows reasons instead of states. `select`: called when the selection changes. In the
+ * result, `show(jobs)` fills the table, and `fail(problem)` shows why the jobs could not be loaded.
  */
 export function jobTable({ caption, empty, dead = false, select = null }) {
   const columns = dead
@@ -47,7 +47,7 @@ export function jobTable({ caption, empty, dead = false, select = null }) {
   const body = el('tbody');
   const table = el(
     'table',
-    // The roles are said, because a narrow page lays rows out as cards, which takes them away.
+    // The roles are explicit: on a narrow page the rows are cards, and CSS then removes the implicit roles.
     { class: dead ? 'jobs dead' : 'jobs', role: 'table', hidden: true },
     el('caption', { class: 'hidden' }, caption),
     el(
@@ -101,7 +101,7 @@ export function jobTable({ caption, empty, dead = false, select = null }) {
     const first = shown.length === 0;
     shown = jobs;
     draw(first ? jobs.slice(0, Math.ceil(innerHeight / ROW)) : jobs);
-    // What is below the edge of the window waits until the rest is painted.
+    // Rows below the edge of the window are added after the first paint.
     if (body.children.length < jobs.length) afterPaint(() => shown === jobs && draw(jobs));
     table.hidden = jobs.length === 0;
     message.hidden = jobs.length > 0;
@@ -128,11 +128,11 @@ export function jobTable({ caption, empty, dead = false, select = null }) {
       make,
     });
   const fail = (problem) => {
-    // What was shown stays: it is more than nothing.
+    // Outdated rows are better than none.
     if (shown.length > 0) return;
     message.hidden = false;
     message.classList.add('error');
-    fill(message, `The jobs cannot be had now: ${problem.message}`);
+    fill(message, `The jobs cannot be loaded now: ${problem.message}`);
   };
   const pick = (ids) => {
     picked.clear();

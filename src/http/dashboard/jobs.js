@@ -1,4 +1,4 @@
-// The list of jobs that wait or are out, by state, target and due time, page by page.
+// The page of scheduled or reserved jobs, filtered by target and due time.
 import * as api from './api.js';
 import { el, fill, setText } from './dom.js';
 import { absolute, count } from './format.js';
@@ -43,14 +43,14 @@ export function jobs(parent, { filters }, signal) {
 }
 
 function emptyWords(state, { target, from, to, cursor }) {
-  if (cursor) return 'This page is empty by now.';
-  if (target || from || to) return 'No job matches. Targets are compared whole, as written in delay-target.';
+  if (cursor) return 'This page is now empty.';
+  if (target || from || to) return 'No job matches. A target must match exactly, as in delay-target.';
   return state === 'reserved'
-    ? 'No attempt is out at this moment.'
-    : 'Nothing is scheduled. A request on an ingest appears here.';
+    ? 'No attempt is in flight now.'
+    : 'No jobs are scheduled. New requests appear here.';
 }
 
-/** The states as links, with how many jobs are in each. */
+/** A link for each state, with its number of jobs. */
 function states(current, { target }, signal) {
   const link = (state, href, text) => {
     const number = el('span', { class: 'count' });
@@ -74,7 +74,7 @@ function search(state, { target, from, to }) {
   return targetSearch(target, (wanted) => go(listHref('jobs', { state: state === 'reserved' ? state : '', target: wanted, from, to })));
 }
 
-/** Where only a span of time is shown, which one, and the way out. */
+/** The filter by due time and a link that removes it; null without such a filter. */
 function windowNote({ from, to, ...rest }) {
   if (!from && !to) return null;
   const at = (ms) => absolute(Number(ms), Date.now());

@@ -1,4 +1,4 @@
-// Is anything late: the oldest overdue job, how many there are, and how late the attempts of the last minute were.
+// The lateness section: the oldest overdue job, the number of overdue jobs, and recent lateness.
 import { moment } from './clock.js';
 import { el, fill, setText, status } from './dom.js';
 import { count, duration } from './format.js';
@@ -25,12 +25,12 @@ export function late(signal) {
     oldest.element.dataset.level = level;
     const { lateness } = stats;
     setText(half.value, lateness ? duration(lateness.p50_ms) : '–');
-    setText(half.note, lateness ? 'Half were confirmed sooner' : 'No attempt in the last minute');
+    setText(half.note, lateness ? 'The median of the last minute' : 'No attempt in the last minute');
     setText(most.value, lateness ? duration(lateness.p99_ms) : '–');
     setText(
       most.note,
       lateness
-        ? `At most ${duration(lateness.max_ms)}, of ${count(lateness.count)} in the last minute`
+        ? `Maximum ${duration(lateness.max_ms)}, of ${count(lateness.count)} in the last minute`
         : 'No attempt in the last minute',
     );
     drawNext(next, stats);
@@ -46,14 +46,14 @@ export function late(signal) {
   );
 }
 
-/** The clock of the page keeps the time current; it is made anew only for another job. */
+/** Draws the next due time, only when it changes: `startClock` keeps the relative time current. */
 function drawNext(next, { next_due_ms: due, scheduled }) {
   const key = String(due);
   if (next.element.dataset.due === key) return;
   next.element.dataset.due = key;
   if (due === null) {
     fill(next.value, 'None');
-    fill(next.note, scheduled === 0 ? 'Nothing is scheduled' : '');
+    fill(next.note, scheduled === 0 ? 'No jobs are scheduled' : '');
     return;
   }
   const time = moment(due);

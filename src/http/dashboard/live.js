@@ -1,31 +1,35 @@
-// The stream of counts: server-sent events read with fetch, because an EventSource cannot carry the token. It is opened again whenever it ends.
+// The stream of counts. Reads server-sent events with fetch, because an EventSource cannot send the token.
+// Reconnects when the stream ends.
 import { request } from './api.js';
 import { setClock } from './clock.js';
 
-/** Without an event for so long, the line is taken for dead; the server sends one a second. */
+/** Without an event for this time the stream counts as lost; the server sends one a second. */
 const SILENCE_MS = 8000;
 const FIRST_WAIT_MS = 1000;
 const LONGEST_WAIT_MS = 15000;
 
 const news = new EventTarget();
-/** What is known: `state` is `connecting`, `live`, `lost`, `paused` or `refused`; `stats` the last counts; `problem` why there are none now. */
+/**
+ * The current data. `state`: `connecting`, `live`, `lost`, `paused` or `refused`. `stats`: the last counts.
+ * `problem`: why there are no counts now. `retryAt`: the next try, epoch ms by the browser's clock.
+ */
 export const live = { state: 'connecting', stats: null, problem: null, retryAt: null };
 
 let running = null;
 
-/** Calls `then` at every change of [`live`], until `signal` is aborted. */
+/** Calls `then` at every change of `live`, until `signal` is aborted. */
 export function onNews(then, signal) {
   news.addEventListener('news', then, { signal });
 }
 
-/** Opens the stream; a stream that is open already is closed first. */
+/** Opens the stream; closes an open one first. */
 export function connect() {
   running?.abort();
   running = new AbortController();
   follow(running.signal);
 }
 
-/** Closes the stream. `state`: why. */
+/** Closes the stream and sets this state. */
 export function disconnect(state) {
   running?.abort();
   running = null;
@@ -80,7 +84,7 @@ async function listen(signal, received) {
   }
 }
 
-/** One event: its name, and its data in a line. Whether it was one of ours. */
+/** Handles one event: a name, and data on one line. Returns whether the event has both. */
 function take(event) {
   const lines = event.split('\n');
   const field = (name) =>

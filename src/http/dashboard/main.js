@@ -1,4 +1,4 @@
-// Starts the dashboard: which page is shown, the bar above it, and what happens when the server wants a token or is lost.
+// Starts the dashboard: navigation, the bar at the top, sign-in, and the state of the connection.
 import { announce } from './announce.js';
 import { hasToken, onTokenWanted, setToken } from './api.js';
 import { startClock } from './clock.js';
@@ -21,7 +21,7 @@ let shown = null;
 let asking = false;
 let paused = false;
 
-/** Shows the page of the address. Its parts end by the signal when another follows. */
+/** Shows the page that the address names. A signal ends the parts of the page before. */
 function show({ first = false } = {}) {
   if (asking) return;
   shown?.abort();
@@ -37,7 +37,7 @@ function show({ first = false } = {}) {
   const title = PAGES[page](main, where, shown.signal);
   document.title = `${title} · Dwell`;
   if (first) return;
-  // As after loading a page: the reader begins at its heading.
+  // As after a page load: keyboard and screen reader start at the heading.
   scrollTo(0, 0);
   const heading = main.querySelector('h1');
   heading?.setAttribute('tabindex', '-1');
@@ -67,8 +67,8 @@ function askForToken(event) {
   });
 }
 
-/** The state of the line to the server: a word in the bar, and a band above the page where it is lost. */
-function showLine() {
+/** Shows the state of the connection: a word in the bar, and a banner if the connection is lost. */
+function showConnection() {
   const button = at('live');
   const words = {
     connecting: ['off', 'Connecting'],
@@ -94,7 +94,7 @@ function showLine() {
     return;
   }
   if (lost.textContent === '') {
-    const since = live.stats ? ` What you see is of ${absolute(live.stats.now_ms, Date.now())}.` : '';
+    const since = live.stats ? ` The page shows the state of ${absolute(live.stats.now_ms, Date.now())}.` : '';
     const again = el('span', { class: 'again', 'aria-hidden': 'true' });
     const now = el('button', { type: 'button', class: 'link', on: { click: connect } }, 'Retry now');
     fill(lost, el('p', {}, el('strong', {}, 'Connection lost, retrying.'), since, ' ', again, ' ', now));
@@ -104,7 +104,7 @@ function showLine() {
 }
 
 function showBar() {
-  showLine();
+  showConnection();
   const { stats } = live;
   if (!stats) return;
   const deadCount = at('dead-count');
@@ -116,8 +116,8 @@ function showBar() {
 
 addEventListener('hashchange', () => show());
 onNews(showBar);
-// So that the seconds to the next try count down.
-setInterval(showLine, 1000);
+// Counts down the seconds to the next try.
+setInterval(showConnection, 1000);
 onTokenWanted(askForToken);
 startTheme(at('theme'));
 startClock();
@@ -126,7 +126,7 @@ at('live').addEventListener('click', () => {
   paused = !paused;
   if (paused) disconnect('paused');
   else connect();
-  announce(paused ? 'Updates are paused.' : 'Updates go on.');
+  announce(paused ? 'Updates are paused.' : 'Updates have resumed.');
 });
 at('sign-out').addEventListener('click', () => askForToken({ detail: { wrong: false } }));
 onNews(() => {
@@ -146,20 +146,20 @@ addEventListener('keydown', (event) => {
   at('find-id').focus();
 });
 document.querySelector('.skip').addEventListener('click', (event) => {
-  // The address behind `#` is the page's.
+  // The part of the address after `#` names the page.
   event.preventDefault();
   main.focus();
 });
-// Nobody looks: the line is given back, since the server holds only so many.
+// A hidden page closes its stream, because the server limits their number.
 document.addEventListener('visibilitychange', () => {
   if (paused || asking) return;
   if (document.hidden) disconnect('connecting');
   else connect();
 });
 
-showLine();
+showConnection();
 show({ first: true });
-// The counts come after the page, not before it.
+// The stream opens after the first paint, so that it does not delay the page.
 afterPaint(() => {
   if (!paused && !asking) connect();
 });

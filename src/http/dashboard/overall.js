@@ -1,45 +1,45 @@
-// One sentence for the whole: the first thing that somebody reads who was woken up.
+// The overall state in one sentence, for on-call people.
 import { count, duration, plural } from './format.js';
 
-/** Jobs that are overdue by less are on their way. */
+/** Jobs that are overdue by less than this, ms, are on their way. */
 export const LATE_MS = 5000;
-/** From here on somebody is waiting. */
+/** From this lateness on, ms, the level is `bad`. */
 export const VERY_LATE_MS = 60000;
 
-/** How long the oldest overdue job has waited, ms; 0 where none is overdue. */
+/** How long the oldest overdue job is overdue, ms; 0 if none is. */
 export function oldestOverdue(stats) {
   if (!stats || stats.overdue === 0 || stats.next_due_ms === null) return 0;
   return Math.max(0, stats.now_ms - stats.next_due_ms);
 }
 
-/** One point says itself; of several, their number. */
-function told(points) {
+/** A single point becomes the sentence; of several, the sentence has their number. */
+function summarized(points) {
   return points.length === 1
     ? { sentence: points[0], points: [] }
     : { sentence: `${points.length} problems`, points };
 }
 
-/** What the state of everything comes to: a level, a sentence, and the points that it rests on. */
-export function verdictOf({ stats, problem, state }) {
+/** The overall state: a level, a sentence, and the points behind it. */
+export function overallState({ stats, problem, state }) {
   if (problem)
     return {
       level: 'bad',
       sentence: 'Redis does not answer.',
-      points: [`${problem.detail} Nothing is delivered and no request is acknowledged until it does.`],
+      points: [`${problem.detail} Until Redis answers, no job is delivered and no request is acknowledged.`],
     };
-  if (!stats) return { level: 'off', sentence: state === 'lost' ? 'Dwell does not answer.' : 'Looking…', points: [] };
+  if (!stats) return { level: 'off', sentence: state === 'lost' ? 'Dwell does not answer.' : 'Loading…', points: [] };
   const [bad, warn] = [[], []];
   for (const [name, broker] of Object.entries(stats.brokers)) {
     if (broker.stranded)
       bad.push(
-        `No instance delivers to broker ${name}: ${plural(broker.scheduled, 'job')} for it wait${broker.scheduled === 1 ? 's' : ''}. Name it in the settings again, or move them: dwell requeue --broker ${name} --to NEW.`,
+        `No instance delivers to broker ${name}: ${plural(broker.scheduled, 'job')} for it wait${broker.scheduled === 1 ? 's' : ''}. Add the broker to the settings again, or move the jobs: dwell requeue --broker ${name} --to NEW.`,
       );
     else if (broker.connected === false)
       bad.push(
-        `Broker ${name} is away: ${plural(broker.scheduled, 'job')} for it wait${broker.scheduled === 1 ? 's' : ''}, and no attempt is burned.`,
+        `Broker ${name} is away: ${plural(broker.scheduled, 'job')} for it wait${broker.scheduled === 1 ? 's' : ''}, and no attempt is counted.`,
       );
     else if (broker.paused > 0)
-      warn.push(`Broker ${name} takes nothing for ${plural(broker.paused, 'destination')} at present: their jobs wait.`);
+      warn.push(`Broker ${name} has ${plural(broker.paused, 'paused target')}, whose jobs wait.`);
   }
   for (const [name, ingest] of Object.entries(stats.ingests)) {
     if (!ingest.reads) bad.push(`Ingest ${name} does not read ${ingest.topic}: requests wait in the broker.`);
@@ -53,10 +53,10 @@ export function verdictOf({ stats, problem, state }) {
   if (stats.instance && !stats.instance.ready && bad.length === 0)
     warn.push(`This instance is not ready: it waits for ${stats.instance.waiting_for.join(', ')}.`);
   const points = [...bad, ...warn];
-  if (points.length > 0) return { level: bad.length > 0 ? 'bad' : 'warn', ...told(points) };
+  if (points.length > 0) return { level: bad.length > 0 ? 'bad' : 'warn', ...summarized(points) };
   const waiting =
     stats.scheduled === 0
-      ? 'Nothing is waiting.'
-      : `${count(stats.scheduled)} ${stats.scheduled === 1 ? 'job waits' : 'jobs wait'} for their time.`;
+      ? 'No jobs are waiting.'
+      : `${count(stats.scheduled)} ${stats.scheduled === 1 ? 'job waits for its' : 'jobs wait for their'} due time.`;
   return { level: 'ok', sentence: 'All is well, and on time.', points: [waiting] };
 }

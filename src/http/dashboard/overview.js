@@ -1,4 +1,4 @@
-// The first page: is it healthy, is anything late, what is coming, and the next jobs, in the order that on-call people ask.
+// The first page: health, lateness, horizon and the next jobs, in the order in which on-call people need them.
 import * as api from './api.js';
 import { el, fill, setText } from './dom.js';
 import { count, rate } from './format.js';
@@ -7,12 +7,12 @@ import { horizon } from './horizon.js';
 import { late } from './late.js';
 import { live, onNews } from './live.js';
 import { jobTable } from './job_table.js';
-import { verdictOf } from './overall.js';
+import { overallState } from './overall.js';
 import { keepAsking } from './pace.js';
 
 /** How many of the next jobs are shown. */
 const NEXT = 8;
-/** The list is not asked for more often than this. */
+/** The least interval between two requests for the list. */
 const EVERY_MS = 3000;
 
 export function overview(parent, _, signal) {
@@ -43,7 +43,7 @@ export function overview(parent, _, signal) {
 }
 
 function drawOverall(parent, now) {
-  const { level, sentence, points } = verdictOf(now);
+  const { level, sentence, points } = overallState(now);
   const text = [sentence, ...points].join(' ');
   if (parent.dataset.text === text && parent.dataset.level === level) return;
   Object.assign(parent.dataset, { text, level });
@@ -59,7 +59,7 @@ function drawOverall(parent, now) {
   );
 }
 
-/** How many there are of each state, and how many come and go. */
+/** The number of jobs in each state, and the rates. */
 function counts() {
   const number = (href) => {
     const value = el('span', { class: 'value' }, '–');
@@ -95,7 +95,7 @@ function counts() {
 }
 
 function nextJobs(signal) {
-  const table = jobTable({ caption: 'Next to fall due', empty: 'Nothing is scheduled. A request on an ingest appears here.' });
+  const table = jobTable({ caption: 'Next to fall due', empty: 'No jobs are scheduled. New requests appear here.' });
   const more = el('p', { class: 'more' }, el('a', { href: '#/jobs' }, 'All scheduled jobs'));
   const ask = async () => table.show((await api.list({ limit: NEXT }, signal)).jobs);
   keepAsking({ ask, failed: table.fail, every: () => EVERY_MS, signal });

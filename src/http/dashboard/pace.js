@@ -1,12 +1,13 @@
-// How often a page asks again: with the news, but never in a crowd, and the more seldom the longer an answer takes.
+// How often a page repeats a request: with the events of the stream, one request at a time, and more rarely if
+// answers are slow.
 import { live, onNews } from './live.js';
 
-/** Of the time, the part that asking may take. */
+/** After an answer that took t, the pause is at least this many times t. */
 const SHARE = 10;
 
 /**
- * Calls `ask` now, and with the news while the page is shown, at most every `every` ms. Gives back a function that asks at once. What goes
- * wrong is told to `failed`.
+ * Calls `ask` now, and again with the events of the stream until `signal` is aborted, with a pause of at least
+ * `every()` ms. Passes errors to `failed`. Returns a function that asks again at once.
  */
 export function keepAsking({ ask, failed, every, signal }) {
   let [next, running] = [0, null];
@@ -31,7 +32,7 @@ export function keepAsking({ ask, failed, every, signal }) {
   }, signal);
   start();
   return async () => {
-    // What is on its way may have been answered before what is asked for now.
+    // The running request may return data from before the change.
     await running;
     return start();
   };

@@ -1,11 +1,11 @@
-// Pages of a list by cursor: the way to the next, and back to those that were seen.
+// The links to the pages of a list: the next one by its cursor, and back to visited ones.
 import { el, fill } from './dom.js';
 import { listHref } from './router.js';
 
-/** By the cursor of a page, the cursor of the page before it; of pages that were seen in this tab. */
+/** The cursor of the page before, by the cursor of a page; for the pages visited in this tab. */
 const before = new Map();
 
-/** Draws the links of a page of `name` with these filters; `next` is the cursor that the answer named. */
+/** Draws the links on the page `name` with these filters. `next`: the cursor of the next page, if any. */
 export function drawPager(parent, name, filters, next) {
   const { cursor = '', ...rest } = filters;
   if (next) before.set(next, cursor);

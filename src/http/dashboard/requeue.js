@@ -1,4 +1,4 @@
-// Many dead letters at once: a few calls at a time, how far it is, and what became of each.
+// Requeues many dead letters, a few calls at a time, and shows progress and results.
 import * as api from './api.js';
 import { announce } from './announce.js';
 import { el, fill, setText, status } from './dom.js';
@@ -6,13 +6,13 @@ import { count, plural } from './format.js';
 import { jobHref } from './router.js';
 import { verdictWords } from './words.js';
 
-/** Calls at a time: fast enough, and no storm. */
+/** Concurrent calls. */
 const AT_ONCE = 4;
 const PAGE = 200;
-/** More lines are only counted. */
+/** The most results that are listed; further ones are counted only. */
 const MOST_LINES = 500;
 
-/** The ids of all dead letters for a target, or of all, page by page. */
+/** The ids of all dead letters, or of those for a target, read page by page. */
 export async function* everyDead(target, signal) {
   let cursor;
   do {
@@ -22,16 +22,19 @@ export async function* everyDead(target, signal) {
   } while (cursor);
 }
 
-/** Requeues `{total, ids}`, where the total is null if it is not known, and shows in `parent` how it goes. Ends when all were tried, or on stop. */
+/**
+ * Requeues these ids and shows the progress in `parent`. `total`: their number, null if unknown. Ends after the
+ * last id, on Stop, or when the server fails.
+ */
 export async function requeueAll(parent, { total, ids }, signal) {
   const stop = new AbortController();
   signal.addEventListener('abort', () => stop.abort());
   const bar = el('progress', { max: total, 'aria-label': 'Requeued so far' });
   const line = el('p', { class: 'line' });
-  const leave = el('p', { class: 'hint' }, 'It goes on as long as this page is open.');
+  const leave = el('p', { class: 'hint' }, 'Keep this page open: leaving it stops the requeue.');
   const lines = el('ul', { class: 'verdicts' });
   const halt = el('button', { type: 'button', class: 'secondary', on: { click: () => stop.abort() } }, 'Stop');
-  const list = el('details', {}, el('summary', {}, 'What became of each'), lines);
+  const list = el('details', {}, el('summary', {}, 'Results'), lines);
   const heading = el('h2', { tabindex: '-1' }, 'Requeuing…');
   fill(
     parent,
@@ -53,7 +56,7 @@ export async function requeueAll(parent, { total, ids }, signal) {
     tally.set(word, (tally.get(word) ?? 0) + 1);
     if (total !== null) bar.value = done;
     setText(line, `${total === null ? count(done) : `${count(done)} of ${count(total)}`}: ${summary(tally)}`);
-    // Those that did not go through are what one looks for.
+    // Failures are always listed.
     if (lines.children.length >= MOST_LINES && level === 'ok') return;
     const item = el(
       'li',
@@ -81,7 +84,7 @@ export async function requeueAll(parent, { total, ids }, signal) {
         take(id, ...verdictWords('requeue', verdict));
       } catch (problem) {
         take(id, 'bad', 'Not done', problem.message);
-        // Where nothing answers, or nobody may ask, the rest would fail alike.
+        // Without an answer or without access, all further calls would fail too.
         if (problem.status === 0 || problem.status === 401 || problem.status >= 500) failed = problem;
       }
     }

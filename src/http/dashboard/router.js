@@ -1,4 +1,4 @@
-// Where in the dashboard one is: the part of the address behind `#`, so that a page can be bookmarked and sent to a colleague.
+// Reads and builds addresses. The part after `#` names the page, so that users can bookmark and share it.
 
 /** The page that the address names: `{page, id, filters}`. */
 export function route() {
@@ -14,13 +14,13 @@ export function route() {
 /** The address of a job's page. */
 export const jobHref = (id) => `#/jobs/${encodeURIComponent(id)}`;
 
-/** The address of a list; empty filters are left out. */
+/** The address of a list, without empty filters. */
 export function listHref(page, filters) {
   const set = Object.entries(filters).filter(([, value]) => value);
   return `#/${page}${set.length ? `?${new URLSearchParams(set)}` : ''}`;
 }
 
-/** Goes there. */
+/** Opens this address. */
 export function go(href) {
   location.hash = href;
 }

@@ -1,7 +1,7 @@
-// Asks for the token of `http.token_file`.
+// The form that asks for the token of `http.token_file`.
 import { el, fill } from './dom.js';
 
-/** Shows the form; `then` gets what was entered. `wrong`: what was sent before is not the token. */
+/** Shows the form. Calls `then` with the entered token. `wrong`: the token before was wrong. */
 export function signIn(parent, { wrong }, then) {
   const field = el('input', {
     id: 'token',
@@ -21,9 +21,9 @@ export function signIn(parent, { wrong }, then) {
     el(
       'p',
       { id: 'token-hint', class: 'hint' },
-      'This Dwell asks for a token: what stands in its http.token_file. It is kept until you close this tab.',
+      'Enter the token from the file that http.token_file names. It is stored until you close this tab.',
     ),
-    // For password managers, which keep a token under a name.
+    // Password managers need a user name.
     el('input', { type: 'text', autocomplete: 'username', value: 'dwell', hidden: true }),
     el('label', { for: 'token' }, 'Token'),
     field,
@@ -32,12 +32,12 @@ export function signIn(parent, { wrong }, then) {
   );
   form.addEventListener('submit', (event) => {
     event.preventDefault();
-    // Copied from a terminal, it often brings its line's end along.
+    // Text copied from a terminal often ends with a line break.
     const token = field.value.trim();
     if (token) then(token);
   });
   fill(parent, form);
   field.focus();
-  // After the alert is in the page, so that it is told.
-  if (wrong) setTimeout(() => fill(error, 'This is not the token. Check it and try again.'));
+  // A screen reader announces the alert only if its text is set after its insertion.
+  if (wrong) setTimeout(() => fill(error, 'The token is wrong. Check it and try again.'));
 }

@@ -1,7 +1,7 @@
-// The search of a list by its target.
+// The search field for the target of jobs.
 import { el } from './dom.js';
 
-/** A form with the target that is searched for now; `find` is told the one that is asked for, empty for all. */
+/** A form with the current target. Calls `find` with the entered target; empty means all. */
 export function targetSearch(current, find) {
   const target = el('input', {
     id: 'target',
@@ -24,7 +24,7 @@ export function targetSearch(current, find) {
     event.preventDefault();
     find(target.value.trim());
   });
-  // The cross that empties a search field asks for everything again.
+  // The clear button of the search field removes the filter.
   target.addEventListener('search', () => form.requestSubmit());
   return form;
 }

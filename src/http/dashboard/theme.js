@@ -1,4 +1,4 @@
-// The theme: the system's, light or dark, chosen with one button and kept in this browser.
+// The theme: the system's, light or dark. The choice is stored in this browser.
 import { announce } from './announce.js';
 
 const KEY = 'dwell-theme';
@@ -7,12 +7,12 @@ const WORDS = { system: 'Auto', light: 'Light', dark: 'Dark' };
 
 const changes = new EventTarget();
 
-/** Calls `then` whenever colours change, until `signal` is aborted. */
+/** Calls `then` at every change of colours, until `signal` is aborted. */
 export function onThemeChange(then, signal) {
   changes.addEventListener('change', then, { signal });
 }
 
-/** Makes the button work. */
+/** Connects the button that changes the theme. */
 export function startTheme(button) {
   const show = () => {
     const theme = chosen();
@@ -40,7 +40,7 @@ function choose(theme) {
     if (theme === 'system') localStorage.removeItem(KEY);
     else localStorage.setItem(KEY, theme);
   } catch {
-    // Storage is forbidden: it holds until the page is closed.
+    // Storage is forbidden: the choice lasts until the page is closed.
   }
   changes.dispatchEvent(new Event('change'));
 }

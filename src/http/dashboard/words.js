@@ -1,4 +1,4 @@
-// What states, reasons, actions and verdicts mean, in plain words.
+// Texts for states, reasons, actions and verdicts.
 
 export const STATES = {
   scheduled: ['info', 'Scheduled'],
@@ -7,114 +7,114 @@ export const STATES = {
 };
 
 export const REASONS = {
-  retries_exhausted: ['Retries exhausted', 'Every attempt of its retry array failed.'],
-  invalid: ['Invalid', 'The target will never take it as it is.'],
-  late: ['Too late', 'It was overdue by more than its limit at the first attempt.'],
-  failed: ['Failed by its consumer', 'Its consumer said so at the last attempt.'],
-  crashed: ['Crashed', 'Five attempts in a row ended with a crash of the process that made them.'],
+  retries_exhausted: ['Retries exhausted', 'All attempts of the retry array failed.'],
+  invalid: ['Invalid', 'The target will never accept the message.'],
+  late: ['Too late', 'The job was overdue by more than max_late at its first attempt.'],
+  failed: ['Failed by its consumer', 'The consumer failed the last attempt.'],
+  crashed: ['Crashed', 'The instance that held the job crashed in five attempts in a row.'],
 };
 
-/** The word for a reason of death. */
+/** The text for the reason of a dead letter. */
 export const reasonWord = (reason) => REASONS[reason]?.[0] ?? reason ?? 'Unknown';
 
-const LATE = ['bad', 'Too late', 'It was published, or finished, before this.'];
+const LATE = ['bad', 'Too late', 'The job was already published or finished.'];
 const GONE = [
   'warn',
-  'Not here',
-  'There is no such job. That is no proof that it was not published: what is over is soon forgotten.',
+  'Not found',
+  'There is no job with this id. It may have been published: completed jobs are soon forgotten.',
 ];
-const DEAD = ['warn', 'Nothing changed', 'It is dead. Requeue it instead.'];
+const DEAD = ['warn', 'Nothing changed', 'The job is dead. Requeue it instead.'];
 const BUSY = [
   'warn',
   'Nothing changed',
-  'An attempt is out at this moment, or its consumer has yet to answer. Try again when that has ended.',
+  'An attempt is in flight, or the consumer has not answered yet. Try again later.',
 ];
-const STALE = ['warn', 'Nothing changed', 'The job has another schedule or attempt by now.'];
+const STALE = ['warn', 'Nothing changed', 'The job has a newer schedule or attempt.'];
 
 const VERDICTS = {
   cancel: {
-    cancelled: ['ok', 'Cancelled', 'It was never published, and will not be.'],
+    cancelled: ['ok', 'Cancelled', 'The job was never published, and will not be.'],
     cancelled_after_attempt: [
       'ok',
       'Cancelled',
-      'No new attempt begins. It was attempted before: an attempt whose outcome is unknown may still land.',
+      'There will be no further attempt. An earlier attempt with an unknown outcome may still arrive.',
     ],
-    in_flight: ['warn', 'Cancelled, but an attempt is out', 'No new attempt begins. The one that is on its way may still land.'],
+    in_flight: ['warn', 'Cancelled, but an attempt is in flight', 'There will be no further attempt. The one in flight may still arrive.'],
     fired: LATE,
     not_found: GONE,
   },
   reschedule: {
-    rescheduled: ['ok', 'Rescheduled', 'It has its new time.'],
+    rescheduled: ['ok', 'Rescheduled', 'The job has its new due time.'],
     in_flight: BUSY,
     dead: DEAD,
     fired: LATE,
     not_found: GONE,
   },
   fire: {
-    firing: ['ok', 'Firing', 'It is due now and will be published at once.'],
+    firing: ['ok', 'Firing', 'The job is due now and will be published at once.'],
     in_flight: BUSY,
     dead: DEAD,
     fired: LATE,
     not_found: GONE,
   },
   finish: {
-    finished: ['ok', 'Finished', 'It is done and gone; there will be no further attempt.'],
+    finished: ['ok', 'Finished', 'The job is done and removed. There will be no further attempt.'],
     fired: LATE,
     stale: STALE,
-    not_found: ['warn', 'Nothing to finish', 'It is not here, or this schedule was never attempted.'],
+    not_found: ['warn', 'Nothing to finish', 'There is no job with this id, or its schedule was never attempted.'],
   },
   fail: {
     failed: [
       'ok',
       'Attempt failed',
-      'It is tried again after the next wait of its retry array, or is dead where that is used up.',
+      'The next attempt follows the retry array. After its last wait the job is dead.',
     ],
-    waiting: ['warn', 'Nothing changed', 'No attempt of it is out.'],
+    waiting: ['warn', 'Nothing changed', 'No attempt of the job is in flight.'],
     dead: DEAD,
     fired: LATE,
     stale: STALE,
-    not_found: ['warn', 'Nothing to fail', 'It is not here, or this schedule was never attempted.'],
+    not_found: ['warn', 'Nothing to fail', 'There is no job with this id, or its schedule was never attempted.'],
   },
   requeue: {
-    requeued: ['ok', 'Requeued', 'It is due now, with its attempts counted from 1 again.'],
-    waiting: ['warn', 'Nothing changed', 'It is not dead.'],
+    requeued: ['ok', 'Requeued', 'The job is due now. Its attempts count from 1 again.'],
+    waiting: ['warn', 'Nothing changed', 'The job is not dead.'],
     fired: LATE,
     not_found: GONE,
   },
 };
 
-/** A verdict: its level, a word, a sentence. */
+/** The level, word and sentence for a verdict. */
 export function verdictWords(action, verdict) {
-  return VERDICTS[action]?.[verdict] ?? ['warn', verdict, 'This dashboard does not know this answer.'];
+  return VERDICTS[action]?.[verdict] ?? ['warn', verdict, 'This dashboard does not know this verdict.'];
 }
 
-/** What one is asked before an action. */
+/** The button of each action, and the texts of its confirmation. */
 export const ACTIONS = {
-  fire: { button: 'Fire now', title: 'Publish this job now?', text: 'It will not wait for its time.', confirm: 'Fire now' },
-  reschedule: { button: 'Reschedule', title: 'Give this job another time', text: '', confirm: 'Reschedule' },
+  fire: { button: 'Fire now', title: 'Publish this job now?', text: 'The job is published without waiting for its due time.', confirm: 'Fire now' },
+  reschedule: { button: 'Reschedule', title: 'Give this job a new due time', text: '', confirm: 'Reschedule' },
   finish: {
     button: 'Finish',
     title: 'Finish this job?',
-    text: 'As if its consumer had said that it is done: the job goes, and no attempt follows.',
+    text: 'This acts for the consumer: the job is done and removed, and no attempt follows.',
     confirm: 'Finish',
   },
   fail: {
     button: 'Fail attempt',
     title: 'Fail this attempt?',
-    text: 'As if its consumer had said that it failed: the job is tried again after its next wait, or is dead.',
+    text: 'This acts for the consumer: the next attempt follows the retry array. After its last wait the job is dead.',
     confirm: 'Fail attempt',
     danger: true,
   },
   requeue: {
     button: 'Requeue',
     title: 'Requeue this job?',
-    text: 'It is published now, with its attempts counted from 1 again.',
+    text: 'The job becomes due now. Its attempts count from 1 again.',
     confirm: 'Requeue',
   },
   cancel: {
     button: 'Cancel job',
     title: 'Cancel this job?',
-    text: 'It will not be published, and cannot be brought back.',
+    text: 'The job will not be published, and cannot be restored.',
     confirm: 'Cancel job',
     danger: true,
   },
