@@ -45,7 +45,8 @@ pub fn refusal(headers: &Headers) -> Option<String> {
     Some(format!("{}: {}", headers.text(ERROR)?, headers.text(ERROR_DETAIL).unwrap_or_default()))
 }
 
-/// One attempt of a job, for a broker of these capabilities: body, key, properties and headers as received, and the `delayed-*` headers.
+/// One attempt of a job, for a broker with these capabilities: body, key, properties and headers as
+/// received, and the `delayed-*` headers.
 #[must_use]
 pub fn attempt(lease: &Lease, broker: &Capabilities) -> Message {
     let job = &lease.record.job;
@@ -57,7 +58,8 @@ pub fn attempt(lease: &Lease, broker: &Capabilities) -> Message {
         headers.push(ROUND, number(broker, job.round.into()));
     }
     let mut properties = job.properties.clone();
-    // A restart of the broker must not lose a delivered message. A message from the same kind of broker keeps its producer's choice.
+    // A restart of the broker must not lose a delivered message. A message from the same kind of
+    // broker keeps its producer's choice.
     if let Some(mode) = broker.delivery_mode.filter(|_| job.origin != broker.kind) {
         properties.get_or_insert_default().delivery_mode = Some(mode);
     }
@@ -100,7 +102,8 @@ pub fn verdict(id: &JobId, action: Action, answer: Answer) -> Message {
     Message::new(json).with_header("content-type", "application/json")
 }
 
-/// Renames copy headers (`CC` becomes `delayed-cc`), so that a dead letter or a rejected request goes to its own destination alone.
+/// Renames copy headers (`CC` becomes `delayed-cc`), so that a dead letter or a rejected request
+/// reaches only its own destination.
 fn without_copies(message: &mut Message, broker: &Capabilities) {
     for copies in broker.copy_headers {
         let note = format!("delayed-{}", copies.to_ascii_lowercase());

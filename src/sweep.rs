@@ -152,11 +152,11 @@ impl Sweep {
         stranded.retain(|broker, _| before.contains(broker));
         let told = self.metrics.stranded().get();
         for (broker, jobs) in stranded.iter().filter(|(broker, _)| !told.contains_key(*broker)) {
-            let hint = "name it in the settings again, or move them: dwell requeue --broker OLD --to NEW";
+            let hint = "add the broker to the settings again, or move the jobs: dwell requeue --broker OLD --to NEW";
             tracing::warn!(broker, jobs, hint, "jobs wait for a broker that no instance delivers to");
         }
         for broker in told.keys().filter(|broker| !stranded.contains_key(*broker)) {
-            tracing::info!(broker, "no jobs wait for this undelivered broker any more");
+            tracing::info!(broker, "no more jobs wait for this broker");
         }
         self.metrics.stranded().set(stranded);
         Ok(())

@@ -72,7 +72,7 @@ pub fn nothing_takes(broker: &Broker, name: &str, needed: &Needed) -> StartError
         exchange if !exchange.is_empty() && needed.to.address.is_empty() => {
             (format!("there is no exchange `{exchange}`"), "create the exchange with its bindings")
         }
-        _ => (format!("nothing takes messages at `{}`", needed.to), "make that destination, or set declare = true in the ingest"),
+        _ => (format!("nothing takes messages at `{}`", needed.to), "create that destination, or set declare = true in the ingest"),
     };
     StartError {
         cause: Cause::Refused,

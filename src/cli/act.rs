@@ -108,7 +108,7 @@ async fn run(
 }
 
 fn text(verdict: &view::Verdict) -> String {
-    // A job that is over was due at its time; only an active job has a next one.
+    // Only an active job has a next due time.
     let goes_on = verdict.action != Action::Cancel && !matches!(verdict.verdict, Verdict::Finished | Verdict::Fired);
     let due = verdict.due_ms.filter(|_| goes_on).map_or(String::new(), |ms| format!(", due {}", local(ms)));
     format!("{}: {}{due}: {}", clean(&verdict.id), verdict.verdict.as_str(), meaning(verdict.action, verdict.verdict))
@@ -117,21 +117,21 @@ fn text(verdict: &view::Verdict) -> String {
 /// Explains a verdict.
 fn meaning(action: Action, verdict: Verdict) -> &'static str {
     match (verdict, action) {
-        (Verdict::Cancelled, _) => "it will not be published, and never was",
-        (Verdict::CancelledAfterAttempt, _) => "no new attempt begins; one whose outcome is unknown may still land",
-        (Verdict::InFlight, Action::Cancel) => "cancelled, but the attempt that is out may still land",
-        (Verdict::InFlight, _) => "nothing changed: an attempt is out, or waits for its `finish`",
-        (Verdict::Rescheduled, _) => "it has its new time",
-        (Verdict::Firing, _) => "it is published now",
-        (Verdict::Finished, _) => "it is done",
+        (Verdict::Cancelled, _) => "the job was never published, and will not be",
+        (Verdict::CancelledAfterAttempt, _) => "there will be no further attempt; an earlier one with an unknown outcome may still arrive",
+        (Verdict::InFlight, Action::Cancel) => "cancelled, but the attempt in flight may still arrive",
+        (Verdict::InFlight, _) => "nothing changed: an attempt is in flight, or waits for its `finish`",
+        (Verdict::Rescheduled, _) => "the job has its new due time",
+        (Verdict::Firing, _) => "the job is published now",
+        (Verdict::Finished, _) => "the job is done",
         (Verdict::Failed, _) => "the attempt counts as failed",
-        (Verdict::Requeued, _) => "it is scheduled again, its attempts from 1",
-        (Verdict::Fired, _) => "too late: it was published and confirmed, or finished",
-        (Verdict::Dead, _) => "it is dead: requeue it",
-        (Verdict::Waiting, Action::Requeue) => "nothing changed: it is not dead",
-        (Verdict::Waiting, _) => "nothing changed: no attempt is out",
-        (Verdict::Stale, _) => "nothing changed: that was another schedule or attempt",
-        (Verdict::NotFound, _) => "there is no such job; that is no proof that it was never published",
+        (Verdict::Requeued, _) => "the job is scheduled again, and its attempts count from 1",
+        (Verdict::Fired, _) => "too late: the job was already confirmed or finished",
+        (Verdict::Dead, _) => "the job is dead: requeue it",
+        (Verdict::Waiting, Action::Requeue) => "nothing changed: the job is not dead",
+        (Verdict::Waiting, _) => "nothing changed: no attempt is in flight",
+        (Verdict::Stale, _) => "nothing changed: the job has another schedule or attempt",
+        (Verdict::NotFound, _) => "there is no such job; this does not prove that it was never published",
         (Verdict::Added | Verdict::Replaced | Verdict::Duplicate | Verdict::Kept | Verdict::Conflict, _) => "",
     }
 }

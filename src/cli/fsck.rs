@@ -16,7 +16,7 @@ const COLUMNS: [Column; 5] = [
     Column::cut("ID", 12),
     Column::whole("PROBLEM"),
     Column::whole("REPAIRED"),
-    Column::cut("WHAT IT IS", 24).spare(1),
+    Column::cut("MEANING", 24).spare(1),
 ];
 
 /// `dwell fsck`

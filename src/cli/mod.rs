@@ -77,7 +77,8 @@ pub async fn main() -> ExitCode {
     }
 }
 
-/// Installs the process-wide provider of cryptography, which the first TLS connection to Redis or NATS needs. An installed one stays.
+/// Installs the process-wide cryptography provider, which TLS connections to Redis and NATS need.
+/// Keeps an installed one.
 pub fn prepare() {
     let _ = rustls::crypto::ring::default_provider().install_default();
 }
@@ -88,7 +89,7 @@ pub fn prepare() {
 /// The exit code, after the help, the version or the mistake in the command line is printed.
 pub fn parse<C: Parser>() -> Result<C, ExitCode> {
     C::try_parse().map_err(|error| {
-        // A closed stderr leaves nobody to tell.
+        // If stderr is closed, the message is lost.
         let _ = error.print();
         if error.use_stderr() { Exit::Usage.into() } else { Exit::Ok.into() }
     })

@@ -76,7 +76,7 @@ async fn transfer(common: &Common, from: &str, to: &str) -> Result<Exit, Stop> {
         Err(rejection) => {
             let detail = rejection.detail.as_str();
             let line = Refused { id: id.as_str(), action: "requeue", verdict: rejection.code.as_str(), detail };
-            let text = format!("{}: {}: it stays: {}", clean(line.id), line.verdict, clean(detail));
+            let text = format!("{}: {}: not moved: {}", clean(line.id), line.verdict, clean(detail));
             if let Err(stop) = common.answer(&line, &text) {
                 closed.get_or_insert(stop);
             }
@@ -99,9 +99,9 @@ fn text(moved: &Moved<'_>) -> String {
     let Moved { broker, to, scheduled, dead, reserved, refused, unreadable } = moved;
     let mut lines = vec![format!("{} -> {}: {scheduled} scheduled and {dead} dead jobs moved", clean(broker), clean(to))];
     let left = [
-        (reserved, "reserved: an attempt is out, or they wait for their consumer; move them once that is over"),
+        (reserved, "reserved: an attempt is in flight, or they wait for their consumer; move them later"),
         (refused, "refused: each is named above"),
-        (unreadable, "unreadable: `dwell fsck` says why"),
+        (unreadable, "unreadable: `dwell fsck` shows why"),
     ];
     lines.extend(left.iter().filter(|(count, _)| **count > 0).map(|(count, why)| format!("{count} stay, {why}")));
     lines.join("\n")

@@ -114,7 +114,7 @@ pub async fn run(common: &Common, args: &Args) -> Result<Exit, Stop> {
     tokio::select! {
         clean = bridge.stop(drain) => {
             if !clean {
-                tracing::warn!("the drain time is over; other instances take over the rest when its leases expire");
+                tracing::warn!("the drain time is over; other instances take over the remaining jobs when their leases expire");
             }
         }
         signal = signals.next() => tracing::warn!(signal, "a second signal: ending at once"),

@@ -72,7 +72,7 @@ pub(super) async fn run(common: &Common, args: &Args) -> Result<Exit, Stop> {
     let settings = common.settings()?;
     let (name, ingest) = ingest_of(&settings, args.ingest.as_deref())?;
     let broker = settings.brokers.get(&ingest.broker).ok_or_else(|| {
-        Stop::because(Exit::Settings, format!("ingest.{name}.broker: there is no [brokers.{}]", ingest.broker), "name one that there is")
+        Stop::because(Exit::Settings, format!("ingest.{name}.broker: there is no [brokers.{}]", ingest.broker), "name an existing broker")
     })?;
     let id = args.id.as_ref().map_or_else(|| format!("{:032x}", rand::random::<u128>()), |id| id.as_str().to_owned());
     let message = message(args, &id, body(args, settings.limits.max_body)?);
@@ -133,7 +133,7 @@ fn message(args: &Args, id: &str, body: Vec<u8>) -> Message {
 fn judge(settings: &Settings, name: &str, ingest: &Ingest, message: &Message) -> Result<(), Stop> {
     if ingest.envelope {
         let hint = "send the envelope with the broker's own tool, or choose another --ingest";
-        return Err(Stop::because(Exit::Usage, format!("ingest.{name} has format = \"envelope\": its requests are no headers"), hint));
+        return Err(Stop::because(Exit::Usage, format!("ingest.{name} has format = \"envelope\": its requests are not headers"), hint));
     }
     let rules = Rules::new(settings, name).map_err(|why| Stop::because(Exit::Settings, why, ""))?;
     let arrived = Message { destination: Destination::new(&ingest.topic), ..message.clone() };
@@ -159,10 +159,12 @@ async fn publish(broker: &Broker, topic: &str, message: Message, timeout: Durati
 fn not_sent(outcome: &Outcome, broker: &Broker, topic: &str) -> Stop {
     let place = broker.connector.place();
     let (exit, why, hint) = match outcome {
-        Outcome::Unroutable(why) => (Exit::Unavailable, why, "make what the ingest reads, or let `dwell run` make it with declare = true"),
+        Outcome::Unroutable(why) => {
+            (Exit::Unavailable, why, "create what the ingest reads, or let `dwell run` create it with declare = true")
+        }
         Outcome::Refused(why) => (Exit::Unavailable, why, "send it again later"),
-        Outcome::Unknown(why) => (Exit::Unavailable, why, "it may have been taken: send it again with the same --id"),
-        Outcome::Invalid(why) => (Exit::Failed, why, "the broker will never take it as it is"),
+        Outcome::Unknown(why) => (Exit::Unavailable, why, "the broker may have stored the request: send it again with the same --id"),
+        Outcome::Invalid(why) => (Exit::Failed, why, "the broker will never accept this request"),
         Outcome::Confirmed => (Exit::Ok, &String::new(), ""),
     };
     Stop::because(exit, format!("not sent to {topic} at {place}: {why}"), hint)

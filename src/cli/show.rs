@@ -30,7 +30,7 @@ pub(super) async fn run(common: &Common, args: &Args) -> Result<Exit, Stop> {
     let now_ms = store.read_clock().await? / 1000;
     let Some(found) = store.find(&args.id).await? else {
         let message = format!("there is no job {}", crate::units::quote(args.id.as_str()));
-        return Err(Stop::because(Exit::NotFound, message, "it may have been published, finished or cancelled: what is over is not kept"));
+        return Err(Stop::because(Exit::NotFound, message, "it may have been published, finished or cancelled: such jobs are not kept"));
     };
     let job = view::Job::of(&found, &settings.delivery.retry_ms);
     let mut text = text(&found, &job, now_ms);

@@ -12,7 +12,7 @@ use tempfile::TempDir;
 
 use super::*;
 
-/// The least that a settings file can say.
+/// A minimal settings file.
 const LEAST: &str = r#"
 [brokers.main]
 type = "nats"
@@ -40,7 +40,7 @@ impl Given {
         std::fs::write(self.path("dwell.toml"), text).unwrap();
     }
 
-    /// The least, and this.
+    /// The minimal file with these lines.
     fn least(text: &str) -> Self {
         Given::file(&format!("{LEAST}\n{text}"))
     }
@@ -72,7 +72,7 @@ impl Given {
         self.load().unwrap_or_else(|problems| panic!("{problems:#?}"))
     }
 
-    /// The problems, the file's folder left out of their sources.
+    /// The problems, without the folder in their sources.
     fn problems(&self) -> Vec<Problem> {
         let mut problems = self.load().unwrap_err();
         for problem in &mut problems {

@@ -12,11 +12,11 @@ pub(super) enum Settlement {
     Complete(LeaseToken),
     /// Dropped as too late.
     Drop(LeaseToken),
-    /// LeaseToken until its consumer confirms; ttr in ms.
+    /// Held until its consumer confirms; TTR in ms.
     Hold(LeaseToken, u32),
     /// Back to due, with the retry step kept.
     Release(Release),
-    /// The next retry step, or the way to the dead letters.
+    /// The next retry step, or due now as a dead letter.
     Retry(Retry),
     /// Dead.
     Bury(Bury),

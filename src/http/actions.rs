@@ -73,7 +73,7 @@ pub(super) async fn reschedule(State(api): State<Api>, Id(id): Id, Body(time): B
     let until = time.until.map(|text| parse_time_ms(&text.0)).transpose().map_err(bad("until"))?;
     let max_ms = api.inner.rules.limits.max_delay_ms;
     let due = due_within(delay_for, until, None, max_ms, api.inner.apply.store.now_ms())?
-        .ok_or_else(|| Rejection::new(Code::MissingDelay, "say `for` (5m) or `until` (2026-01-31T12:00:00Z)"))?;
+        .ok_or_else(|| Rejection::new(Code::MissingDelay, "the request has no time: send `for` (5m) or `until` (2026-01-31T12:00:00Z)"))?;
     api.act(act_on(Action::Reschedule, id, Some(due))).await
 }
 

@@ -133,7 +133,7 @@ mod tests {
             for sink in ["innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "new Function", "cssText"] {
                 assert!(!text.contains(sink), "{sink} in {path}");
             }
-            assert!(text.starts_with("// "), "{path} does not say first what it holds");
+            assert!(text.starts_with("// "), "{path} does not start with a comment");
         }
     }
 }

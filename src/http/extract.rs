@@ -55,7 +55,7 @@ async fn body<S: Send + Sync>(request: Request, state: &S) -> Result<Bytes, Prob
     match clock::timeout(BODY_TIMEOUT, Bytes::from_request(request, state)).await {
         Some(Ok(bytes)) => Ok(bytes),
         Some(Err(rejection)) if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE => {
-            let detail = "the request is larger than limits.max_body allows for: store the body elsewhere and send a reference; \
+            let detail = "the request is larger than limits.max_body allows: store the body elsewhere and send a reference; \
                           text that is mostly escapes is shorter as body_base64";
             Err(Rejection::new(Code::BodyTooLarge, detail).into())
         }
@@ -67,9 +67,9 @@ async fn body<S: Send + Sync>(request: Request, state: &S) -> Result<Bytes, Prob
 pub(super) fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
     // serde would also take a list of the fields' values.
     if !bytes.is_empty() && bytes.trim_ascii_start().first() != Some(&b'{') {
-        return Err(Problem::bad("the body is not what this call takes: a JSON object"));
+        return Err(Problem::bad("the body does not fit this call: it must be a JSON object"));
     }
-    serde_json::from_slice(bytes).map_err(|error| Problem::bad(format!("the body is not what this call takes: {error}")))
+    serde_json::from_slice(bytes).map_err(|error| Problem::bad(format!("the body does not fit this call: {error}")))
 }
 
 /// `application/json`, with or without parameters, or `application/anything+json`.

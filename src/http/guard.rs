@@ -50,7 +50,7 @@ fn refuses_open(method: &Method, uri: &Uri, headers: &HeaderMap) -> Option<Probl
     let asked = [Some(host), uri.authority().map(|authority| authority.as_str())];
     if !asked.into_iter().flatten().all(is_loopback) {
         let detail =
-            "without http.token_file only requests for localhost, 127.0.0.1 or [::1] are answered: ask by such a name, or set a token";
+            "without http.token_file only requests for localhost, 127.0.0.1 or [::1] are answered: use one of these names, or set a token";
         return Some(Problem::new(StatusCode::MISDIRECTED_REQUEST, detail));
     }
     if matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS) {
@@ -58,7 +58,7 @@ fn refuses_open(method: &Method, uri: &Uri, headers: &HeaderMap) -> Option<Probl
     }
     let foreign_site = text(header::HeaderName::from_static("sec-fetch-site")).is_some_and(|site| site != "same-origin" && site != "none");
     let foreign_origin = text(header::ORIGIN).is_some_and(|origin| origin.strip_prefix("http://") != Some(host));
-    let detail = "a page of another origin may change nothing here";
+    let detail = "a page of another origin cannot change anything here";
     (foreign_site || foreign_origin).then(|| Problem::new(StatusCode::FORBIDDEN, detail))
 }
 

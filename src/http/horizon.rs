@@ -39,7 +39,7 @@ pub(super) async fn horizon(State(api): State<Api>, Query(ahead): Query<Ahead>) 
     };
     let step_ms = read("step", &ahead.step)?.unwrap_or(60_000);
     if step_ms == 0 {
-        return Err(Problem::bad("step: a step takes time: write 1m"));
+        return Err(Problem::bad("step: a step is longer than zero: write 1m"));
     }
     let to_ms = read("to", &ahead.to)?.unwrap_or(step_ms.saturating_mul(60));
     let count = to_ms.div_ceil(step_ms);

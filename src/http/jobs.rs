@@ -109,7 +109,7 @@ pub(super) async fn show(State(api): State<Api>, Id(id): Id, Query(shown): Query
         Some(other) => return Err(Problem::bad(format!("body: {} is neither 1 nor 0", quote(other)))),
     };
     let found = api.inner.apply.store.find(&id).await?.ok_or_else(|| {
-        let detail = format!("there is no job {}: what was published, finished or cancelled is not kept", quote(id.as_str()));
+        let detail = format!("there is no job {}: published, finished and cancelled jobs are not kept", quote(id.as_str()));
         Problem::new(StatusCode::NOT_FOUND, detail)
     })?;
     let job = view::Job::of(&found, &api.inner.apply.retry_ms);
@@ -123,7 +123,7 @@ impl Filter {
             Some(word) => [Place::Scheduled, Place::Reserved, Place::Dead]
                 .into_iter()
                 .find(|place| place.as_str() == word)
-                .ok_or_else(|| Problem::bad(format!("state: {} is none of scheduled, reserved, dead", quote(word))))?,
+                .ok_or_else(|| Problem::bad(format!("state: {} is not one of scheduled, reserved, dead", quote(word))))?,
         };
         let time = |name: &str, text: Option<String>| {
             text.map(|text| parse_time_ms(&text)).transpose().map_err(|why| Problem::bad(format!("{name}: {why}")))
@@ -133,7 +133,7 @@ impl Filter {
             return Err(Problem::bad(format!("limit: {limit} is not from 1 to {LONGEST_PAGE}")));
         }
         let after = self.cursor.map(|text| {
-            spot(place, &text).ok_or_else(|| Problem::bad("cursor: this is no `next` of a page of this state: begin again without it"))
+            spot(place, &text).ok_or_else(|| Problem::bad("cursor: this is not the `next` of a page of this state: start again without a cursor"))
         });
         Ok(list::Query {
             place,

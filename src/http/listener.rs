@@ -45,7 +45,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 pub enum ListenError {
     /// The setting is not an address of this machine: exit code 78.
     #[error(
-        "{setting} = \"{listen}\" is no address to listen on ({error}): write HOST:PORT with an address of this machine, as 0.0.0.0:9464"
+        "{setting} = \"{listen}\" is not an address to listen on ({error}): write HOST:PORT with an address of this machine, such as 0.0.0.0:9464"
     )]
     Setting {
         /// The setting's name.
@@ -103,7 +103,7 @@ impl Listener {
                     setting,
                     listen,
                     error,
-                    hint: "another program has it: choose another port, or stop that program",
+                    hint: "another program uses the port: choose another port, or stop that program",
                 },
                 io::ErrorKind::PermissionDenied => {
                     ListenError::Unavailable { setting, listen, error, hint: "ports below 1024 need a privilege: choose a higher one" }

@@ -20,7 +20,7 @@ pub(super) struct Page {
     pub(super) styles: String,
 }
 
-/// Fails with what cannot be joined.
+/// Fails with the part that cannot be inlined.
 pub(super) fn page() -> Result<Page, String> {
     let (early, style, module) = (text_of("early.js")?, bundle::style()?, bundle::script()?);
     let text = text_of("index.html")?;
@@ -37,7 +37,7 @@ fn put(page: &str, (named, open, close): (&str, &str, &str), text: &str) -> Resu
     // returns, and with them the hash.
     for markup in ["</script", "<script", "</style", "<!--", "\r"] {
         if text.to_ascii_lowercase().contains(markup) {
-            return Err(format!("what stands in place of {named} has {markup:?} in it, which a page would read as its own"));
+            return Err(format!("the text for {named} contains {markup:?}, which an HTML parser would interpret"));
         }
     }
     let hash = STANDARD.encode(digest(&SHA256, text.as_bytes()));
@@ -55,7 +55,7 @@ mod tests {
         for part in [text_of("early.js").unwrap(), bundle::style().unwrap(), bundle::script().unwrap()] {
             assert_eq!(page.text.matches(&part).count(), 1);
         }
-        assert!(!page.text.contains(" src=") && !page.text.contains("stylesheet"), "something is loaded yet");
+        assert!(!page.text.contains(" src=") && !page.text.contains("stylesheet"), "the page still loads a file");
         assert_eq!((page.scripts.matches("'sha256-").count(), page.styles.matches("'sha256-").count()), (2, 1));
     }
 

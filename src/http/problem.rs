@@ -109,8 +109,8 @@ pub(super) async fn wrap(response: Response) -> Response {
     let (parts, body) = response.into_parts();
     let text = to_bytes(body, LONGEST_DETAIL).await.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default();
     let detail = match status {
-        StatusCode::METHOD_NOT_ALLOWED => "this path has other methods: `allow` names them".to_owned(),
-        StatusCode::GATEWAY_TIMEOUT => "there was no answer in time: what was asked may have been done".to_owned(),
+        StatusCode::METHOD_NOT_ALLOWED => "this path does not support the method: the header `allow` lists the supported ones".to_owned(),
+        StatusCode::GATEWAY_TIMEOUT => "there was no answer in time: the request may have been carried out".to_owned(),
         _ if text.is_empty() => status.canonical_reason().unwrap_or_default().to_owned(),
         _ => text,
     };

@@ -79,6 +79,6 @@ mod tests {
         let answer = ask(&router, "/panics").await;
         assert!(answer.starts_with("HTTP/1.1 500 ") && answer.contains("x-request-id\"") && !answer.contains("secret"), "{answer}");
         let answer = ask(&router, "/hangs").await;
-        assert!(answer.starts_with("HTTP/1.1 504 ") && answer.contains("may have been done"), "{answer}");
+        assert!(answer.starts_with("HTTP/1.1 504 ") && answer.contains("may have been carried out"), "{answer}");
     }
 }

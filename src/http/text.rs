@@ -61,17 +61,16 @@ impl ToSchema for TextOrBytes {}
 
 /// The bytes of `{"base64": "…"}`.
 fn bytes(object: serde_json::Value) -> Result<Bytes, String> {
-    let Base64 { base64 } = serde_json::from_value(object).map_err(|_| "an object is only {\"base64\": \"…\"}".to_owned())?;
+    let Base64 { base64 } = serde_json::from_value(object).map_err(|_| "an object must be {\"base64\": \"…\"}".to_owned())?;
     decode(&base64)
 }
 
 /// Bytes in base64, with padding.
 pub(super) fn decode(base64: &str) -> Result<Bytes, String> {
-    STANDARD.decode(base64).map(Bytes::from).map_err(|error| format!("this is no base64 with padding: {error}"))
+    STANDARD.decode(base64).map(Bytes::from).map_err(|error| format!("this is not base64 with padding: {error}"))
 }
 
-/// A header's values: several where a list stands for repeated headers. On AMQP a list is one
-/// value.
+/// The values of a header. A list stands for repeated headers, but on AMQP it is one value.
 pub(super) fn header_values(json: serde_json::Value, lists: bool) -> Result<Vec<Value>, String> {
     match json {
         serde_json::Value::Array(values) if lists => Ok(vec![Value::List(values.into_iter().map(header_value).collect::<Result<_, _>>()?)]),
@@ -91,7 +90,7 @@ fn header_value(json: serde_json::Value) -> Result<Value, String> {
             _ => return Err(format!("{number} is beyond 64 bits: send it as text")),
         },
         object @ serde_json::Value::Object(_) => Value::Bytes(bytes(object)?),
-        serde_json::Value::Array(_) => return Err("a list in a list is no header".to_owned()),
+        serde_json::Value::Array(_) => return Err("a header cannot hold a list in a list".to_owned()),
     })
 }
 

@@ -56,5 +56,5 @@ fn is_fit(id: &HeaderValue) -> bool {
 pub(super) fn panicked(panic: Box<dyn Any + Send + 'static>) -> Response {
     let why = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("unknown");
     tracing::error!(why, "a call panicked: this is a bug in dwell");
-    Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "this is a bug in dwell: its log has more under the x-request-id").into_response()
+    Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "this is a bug in dwell: the log has details under this x-request-id").into_response()
 }

@@ -11,13 +11,13 @@ use super::reject::{Code, Rejection};
 use super::rules::BrokerRules;
 use crate::units::quote;
 
-/// Refuses a header line that is no header, where the source's broker delivers headers as lines: it
+/// Refuses a line that is not a header, if the source's broker delivers headers as lines: the line
 /// may be a misspelt control header.
 pub(super) fn check(headers: &Headers, from: Option<&Capabilities>) -> Result<(), Rejection> {
     let nameless = headers.iter().find(|header| from.is_some_and(|from| from.header_lines) && header.name.is_empty());
     nameless.map_or(Ok(()), |header| {
         let line = header.value.as_text().map_or_else(|| "a line that is not UTF-8".to_owned(), quote);
-        Err(Rejection::new(Code::BadHeader, format!("{line} is no header: write `name: value` on a line of its own")))
+        Err(Rejection::new(Code::BadHeader, format!("{line} is not a header: write `name: value` on a line of its own")))
     })
 }
 

@@ -220,7 +220,7 @@ pub fn due_within(
 /// The message's own time where `delay-for` counts from it; `None` where `delay-for` counts from
 /// receipt, by Redis's clock.
 fn counted_from(message: &Message, rules: &Rules) -> Option<i64> {
-    // A queue has no time of its own; a producer's is in seconds, and not to be relied on.
+    // A queue stores no time, and the producer's time is in seconds and unreliable.
     let by_receipt = rules.ingest.from_receipt || rules.source.is_none_or(|source| !source.log);
     // Rounded up, so that no delay ends early.
     message.timestamp_ms.filter(|ms| !by_receipt && *ms >= 0).map(|ms| ms.saturating_add(message.timestamp_is_cut.into()))

@@ -27,7 +27,7 @@ const NOW: i64 = 1_769_860_800_000;
 const MINUTE: u64 = 60_000;
 const DAY: u64 = 86_400_000;
 
-/// The brokers of the rules; `Direct` is none, as over HTTP.
+/// The brokers of the rules. `Direct` stands for requests over HTTP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Nats,

@@ -1,4 +1,4 @@
-//! Logs: tracing to stderr. WARN: a failure that was recovered. ERROR: somebody must act.
+//! Logs: tracing to stderr. WARN: a failure that was recovered. ERROR: an operator must act.
 
 use std::fmt::{self, Debug};
 use std::io::{self, IsTerminal};
@@ -16,7 +16,7 @@ const DEFAULT_LEVEL: &str = "info";
 #[derive(Debug, thiserror::Error)]
 pub enum LogError {
     /// The filter is not valid.
-    #[error("{variable}=`{value}` is no log filter ({error}): write info, or warn,dwell=debug")]
+    #[error("{variable}=`{value}` is not a log filter ({error}): write info, or warn,dwell=debug")]
     Filter {
         /// The variable that has it.
         variable: &'static str,

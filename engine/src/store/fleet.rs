@@ -84,7 +84,7 @@ pub async fn listen(
     mut heard: impl FnMut(WakeUp) + Send,
 ) -> Result<(), StoreError> {
     let failed = |error: &redis::RedisError| StoreError::from_redis(&format!("listening for wake-ups at {}", place(settings)), error);
-    let silent = || StoreError::new(Class::Timeout, format!("redis: no answer from {} to who listens for wake-ups", place(settings)));
+    let silent = || StoreError::new(Class::Timeout, format!("redis: no answer from {} on the connection for wake-ups", place(settings)));
     let subscribing = async {
         // In a cluster, every node receives what any node publishes.
         let client = super::client::endpoint::client(settings).await?;
@@ -97,7 +97,7 @@ pub async fn listen(
     loop {
         let message = match clock::timeout(SILENCE, messages.next()).await {
             Some(Some(message)) => message,
-            Some(None) => return Err(StoreError::new(Class::Io, "redis: the link that listens for wake-ups was cut")),
+            Some(None) => return Err(StoreError::new(Class::Io, "redis: the connection for wake-ups was closed")),
             // A connection that only receives does not notice a lost peer. To subscribe again
             // changes nothing and gets an answer.
             None => {

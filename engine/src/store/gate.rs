@@ -51,7 +51,7 @@ pub fn waits_of(settings: &Redis, facts: &ServerFacts) -> Result<Wait, StoreErro
     if !facts.aof && !told {
         return refuse(
             format!("{} runs without AOF, so nothing is ever fsynced", facts.version),
-            "set appendonly yes in redis.conf; or redis.assume_fsync = true where the server fsyncs each write but does not tell; or redis.durability = \"memory\"",
+            "set appendonly yes in redis.conf; or redis.assume_fsync = true if the server fsyncs each write but does not report it; or redis.durability = \"memory\"",
         );
     }
     // WAITAOF is asked for under `always` too, where it costs nothing: after a failover the new

@@ -140,9 +140,9 @@ pub fn refuse_eviction(facts: &ServerFacts) -> Result<(), StoreError> {
     if facts.policy.starts_with("allkeys-") {
         return Err(StoreError::new(
             Class::Settings,
-            format!("redis: maxmemory-policy is {}: a full Redis would throw jobs away", facts.policy),
+            format!("redis: maxmemory-policy is {}: a full Redis would evict jobs", facts.policy),
         )
-        .hint("set maxmemory-policy noeviction: a full Redis then refuses new jobs, and Dwell goes on delivering"));
+        .hint("set maxmemory-policy noeviction: a full Redis then refuses new jobs, and Dwell continues to deliver"));
     }
     Ok(())
 }
@@ -244,7 +244,7 @@ pub(super) async fn read_as(link: &RedisClient, keys: &Keys) -> Result<Meta, Sto
     let key = keys.meta();
     meta_of(&key, &fields(link, &key).await?)?.ok_or_else(|| {
         StoreError::new(Class::Settings, format!("redis: there is no namespace at `{key}`"))
-            .hint("check redis.namespace; `dwell run` makes it on first use")
+            .hint("check redis.namespace; `dwell run` creates it on first use")
     })
 }
 
@@ -270,7 +270,7 @@ pub(super) fn meta_of(key: &str, fields: &[(String, String)]) -> Result<Option<M
 pub(super) fn refuse_schema(key: &str, schema: &str) -> Result<(), StoreError> {
     if schema != SCHEMA {
         return Err(StoreError::new(Class::Settings, format!("redis: `{key}` has schema {schema}, this program knows {SCHEMA}"))
-            .hint("run the version of Dwell that made it, or a newer one"));
+            .hint("run the version of Dwell that wrote it, or a newer one"));
     }
     Ok(())
 }

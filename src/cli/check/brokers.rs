@@ -65,7 +65,7 @@ async fn of_destination(name: &str, broker: &Broker, sink: &dyn Sink, needed: &N
     let check = needed.setting.as_str();
     match sink.exists(&needed.to).await {
         Ok(true) => Check::good(check, format!("{} on {name} takes messages", needed.shown())),
-        Ok(false) if needed.declare => Check::good(check, format!("`{}` on {name} would be made (declare)", needed.to)),
+        Ok(false) if needed.declare => Check::good(check, format!("`{}` on {name} would be created (declare)", needed.to)),
         Ok(false) => Check::of_error(check, nothing_takes(broker, name, needed)),
         Err(error) => Check::of_error(check, error),
     }
@@ -79,7 +79,7 @@ async fn of_ingest(check: String, broker: &Broker, options: &SourceOptions, inge
         Ok(Reader::Made(first)) => first_read(check, ingest, first),
         Err(error) if error.kind == ErrorKind::Missing && ingest.declare => {
             let made = options.expired_queue.as_ref().map_or_else(String::new, |expired| format!(" or `{expired}`"));
-            Check::good(check, format!("`{topic}`{made} would be made (declare), and its reader `{group}`"))
+            Check::good(check, format!("`{topic}`{made} would be created (declare), and its reader `{group}`"))
         }
         Err(error) => Check::of_error(check, error),
     }
@@ -98,22 +98,22 @@ fn of_caution(ingest_name: &str, ingest: &Ingest, Caution { kind, message, hint 
     Some(Check::warning(ingest_name, message, hint))
 }
 
-/// What a first start would read: seldom everything that was ever sent.
+/// What a first start would read. Users seldom want everything that was ever sent.
 fn first_read(check: String, ingest: &Ingest, first: Option<FirstRead>) -> Check {
     let Ingest { topic, group, .. } = ingest;
-    let made = format!("`{topic}` is there; its reader `{group}` would be made");
+    let made = format!("`{topic}` exists; its reader `{group}` would be created");
     let start = match ingest.start {
         Start::Earliest => "with the earliest message".to_owned(),
-        Start::Latest => "with what comes from then on".to_owned(),
-        Start::At(ms) => format!("with what came since {}", show_time_ms(ms)),
+        Start::Latest => "with new messages".to_owned(),
+        Start::At(ms) => format!("with messages since {}", show_time_ms(ms)),
     };
     match first {
-        None => Check::good(check, format!("{made}, and begin {start}")),
-        Some(FirstRead { messages: 0, .. }) => Check::good(check, format!("{made}, and begin {start}: nothing waits for it")),
+        None => Check::good(check, format!("{made}, and start {start}")),
+        Some(FirstRead { messages: 0, .. }) => Check::good(check, format!("{made}, and start {start}: no message waits")),
         Some(FirstRead { messages, oldest_ms }) => {
             let oldest = oldest_ms.map_or_else(String::new, |ms| format!(", the oldest of {}", show_time_ms(ms)));
-            let hint = format!("set {check}.start (latest, or a time) or {check}.max_age, if old requests are not to be carried out");
-            Check::warning(check, format!("{made}, and begin {start}: up to {messages} messages{oldest}"), hint)
+            let hint = format!("set {check}.start (latest, or a time) or {check}.max_age, to skip old requests");
+            Check::warning(check, format!("{made}, and start {start}: up to {messages} messages{oldest}"), hint)
         }
     }
 }
@@ -129,7 +129,7 @@ async fn of_targets(name: &str, broker: &Broker, sink: &dyn Sink) -> Vec<Check> 
             checks.push(Check::warning(
                 format!("brokers.{name}.allow"),
                 format!("nothing takes messages at `{to}`: jobs for it would be retried, and die"),
-                "make that destination before its first job is due",
+                "create that destination before its first job is due",
             ));
         }
     }

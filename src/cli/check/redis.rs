@@ -44,7 +44,9 @@ fn stranded(preflight: &Preflight, brokers: &[&str]) -> Vec<Check> {
     let foreign = preflight.waiting.iter().filter(|(name, count)| *count > 0 && !brokers.contains(&name.as_str()));
     let check = |(name, count): &(String, u64)| {
         let detail = format!("{count} jobs wait for the broker `{name}`, which these settings do not name");
-        let hint = format!("where no other instance has it: name it again, or move them: dwell requeue --broker {name} --to NEW");
+        let hint = format!(
+            "if no other instance has this broker, add it to the settings again, or move the jobs: dwell requeue --broker {name} --to NEW"
+        );
         Check::warning("redis.stranded", detail, hint)
     };
     foreign.map(check).collect()
@@ -66,7 +68,7 @@ fn server(settings: &Redis, preflight: &Preflight) -> Check {
 fn permissions(preflight: &Preflight) -> Check {
     const NAME: &str = "redis.permissions";
     match &preflight.permitted {
-        Ok(()) => Check::good(NAME, "the user may do all that is needed"),
+        Ok(()) => Check::good(NAME, "the user has all needed permissions"),
         Err(error) => Check::of_error(NAME, error.clone()),
     }
 }
@@ -83,9 +85,10 @@ fn namespace(settings: &Redis, preflight: &Preflight) -> Check {
             let brokers = if meta.brokers.is_empty() { "none".to_owned() } else { meta.brokers.join(", ") };
             Check::good(NAME, format!("`{}` has {} buckets; brokers: {brokers}", settings.namespace, meta.buckets))
         }
-        Ok(None) => {
-            Check::good(NAME, format!("`{}` is new: would be made, with {} buckets for ever", settings.namespace, settings.buckets))
-        }
+        Ok(None) => Check::good(
+            NAME,
+            format!("`{}` is new: would be created, with {} buckets, which is final", settings.namespace, settings.buckets),
+        ),
         Err(error) => Check::of_error(NAME, error.clone()),
     }
 }
@@ -100,8 +103,8 @@ fn rules(own: SweepRules, preflight: &Preflight) -> Check {
     match &preflight.namespace {
         Ok(Some(meta)) if meta.rules_or(own) != own => Check::warning(
             NAME,
-            format!("the namespace keeps {}, which are followed; the settings say {}", say(meta.rules_or(own)), say(own)),
-            "make the settings the same, or run `dwell check --adopt`: then all instances follow these settings",
+            format!("the namespace has {}, which apply; the settings have {}", say(meta.rules_or(own)), say(own)),
+            "set the values of the namespace, or run `dwell check --adopt`: all instances then follow these settings",
         ),
         Ok(_) => Check::good(NAME, say(own)),
         Err(error) => Check::skipped(NAME, &Check::of_error("redis.namespace", error.clone())),
@@ -119,17 +122,17 @@ fn durability(settings: &Redis, preflight: &Preflight) -> Check {
     match &preflight.durability {
         Ok(Wait::None) if settings.durability == Durability::Memory && !preflight.facts.aof => Check::warning(
             NAME,
-            format!("{level}: what was acknowledged is gone when Redis ends, because it keeps no append-only file"),
-            "set appendonly yes in redis.conf, and redis.durability = \"fsync\" where no job may be lost",
+            format!("{level}: acknowledged jobs are lost when Redis ends, because it has no append-only file"),
+            "set appendonly yes in redis.conf, and redis.durability = \"fsync\" if no job may be lost",
         ),
         Ok(wait) => {
             let how = match wait {
                 Wait::None if settings.durability == Durability::Memory => "acknowledged once Redis has it".to_owned(),
-                Wait::None if settings.assume_fsync => "Redis is said to fsync each write (assume_fsync)".to_owned(),
+                Wait::None if settings.assume_fsync => "Redis is assumed to fsync each write (assume_fsync)".to_owned(),
                 Wait::None => "appendfsync always: Redis fsyncs each write before it answers".to_owned(),
                 Wait::Replicas(replicas) => format!("WAIT for {replicas} replica"),
-                Wait::Aof(0) => "WAITAOF for the file of the master".to_owned(),
-                Wait::Aof(replicas) => format!("WAITAOF for the file of the master and {replicas} replica"),
+                Wait::Aof(0) => "WAITAOF for the append-only file of the master".to_owned(),
+                Wait::Aof(replicas) => format!("WAITAOF for the append-only files of the master and {replicas} replica"),
             };
             Check::good(NAME, format!("{level}: {how}"))
         }
@@ -142,11 +145,11 @@ fn policy(preflight: &Preflight) -> Check {
     match &preflight.eviction {
         Err(error) => Check::of_error(NAME, error.clone()),
         Ok(()) => match preflight.facts.policy.as_str() {
-            "" => Check::warning(NAME, "the server does not tell", "make sure that it is noeviction: allkeys-* would throw jobs away"),
+            "" => Check::warning(NAME, "the server does not report it", "make sure that it is noeviction: allkeys-* would evict jobs"),
             volatile if volatile.starts_with("volatile-") => Check::warning(
                 NAME,
-                format!("{volatile}: no key of a live job has a time to live, so none is thrown away, but others on this server may be"),
-                "set maxmemory-policy noeviction, or give dwell a Redis of its own",
+                format!("{volatile}: keys of jobs have no time to live and are not evicted, but other keys on this server may be"),
+                "set maxmemory-policy noeviction, or give dwell a separate Redis",
             ),
             policy => Check::good(NAME, policy),
         },
@@ -166,7 +169,7 @@ fn memory(facts: &ServerFacts) -> Check {
         return Check::good(NAME, format!("{used} used of {of}"));
     }
     let detail = format!("{used} used of {of}: {percent} %, and a full Redis takes no new jobs");
-    Check::warning(NAME, detail, "raise maxmemory, or give dwell a Redis of its own")
+    Check::warning(NAME, detail, "raise maxmemory, or give dwell a separate Redis")
 }
 
 /// In whole MiB, rounded up.

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Without its examples the file of defaults says what the code says.
+/// Without its examples the file of defaults equals the defaults in the code.
 #[test]
 fn the_file_of_defaults_equals_the_code() {
     let text = include_str!("../../../config/default.toml");
@@ -13,12 +13,12 @@ fn the_file_of_defaults_equals_the_code() {
     assert_eq!(json(&|| serde_json::to_value(&written)), json(&|| serde_json::to_value(raw::Settings::default())));
     let default = raw::Ingest { broker: "main".to_owned(), ..raw::Ingest::default() };
     assert_eq!(json(&|| serde_json::to_value(&ingest)), json(&|| serde_json::to_value(&default)));
-    // And as a whole it can be run.
+    // With its examples the file is valid.
     Given::file(text).settings();
 }
 
-/// Each setting stands in the file of defaults, commented out where it has none, with a few words
-/// on it.
+/// The file of defaults has every setting with a short comment; settings without a default are
+/// commented out.
 #[test]
 fn the_file_of_defaults_names_every_setting() {
     let mut named = Vec::new();
@@ -32,10 +32,10 @@ fn the_file_of_defaults_names_every_setting() {
         }
     }
     let mut known: Vec<_> = shape::Shape::of_settings().paths().into_iter().map(|path| path.join(".")).collect();
-    // A table of any names stands there as one.
+    // The file has one example for a table with free names.
     known.iter_mut().for_each(|path| path.truncate(path.trim_end_matches(".*").len()));
     known.sort_unstable();
-    // What several kinds of broker have stands once.
+    // Settings that several kinds of broker share appear once.
     known.dedup();
     named.sort_unstable();
     assert_eq!(named, known);
@@ -51,7 +51,7 @@ fn every_file_in_config_is_right() {
     }
 }
 
-/// Every setting is described where an editor looks: a description on each key.
+/// Every key has a description in the schema, where editors look.
 #[test]
 fn the_schema_describes_every_key() {
     fn undescribed(shape: &shape::Shape, at: &str, found: &mut Vec<String>) {

@@ -1,4 +1,4 @@
-//! What is wrong with settings is told all at once, each with its source and its hint.
+//! All mistakes in settings are reported at once, each with its source and hint.
 
 use super::*;
 
@@ -108,7 +108,7 @@ fn an_empty_table_of_brokers_is_told_too() {
     assert_eq!(Given::file("[brokers]").problem().message, "there is no broker");
 }
 
-/// Any value in any place: a problem or none, never a panic, and never the value of a secret.
+/// Any value at any key causes at most problems, never a panic, and never shows a secret.
 #[test]
 fn nothing_that_is_written_breaks_the_reader() {
     let written = [

@@ -1,8 +1,8 @@
-//! What values may be, and which belong together.
+//! The rules for values and their combinations.
 
 use super::*;
 
-/// One broken rule a line: the text, the setting that is blamed, and a part of the message or hint.
+/// One broken rule per line: the text, the reported setting, and a part of the message or hint.
 #[test]
 fn every_rule_is_kept() {
     let other = |kind: &str, place: &str, ingest: &str| {
@@ -156,7 +156,7 @@ fn only_declare_gives_the_expired_queue_a_name() {
     assert_eq!(of("declare = true\ntopic = \"in\"").as_deref(), Some("in.expired"));
     assert_eq!(of("declare = true\nexpired_queue = \"late\"").as_deref(), Some("late"));
     assert_eq!(Given::least("").set("ingest.main.declare", "true").settings().ingest["main"].expired_queue, None);
-    // Somebody else's.
+    // Without `expired_queue` this queue belongs to others.
     of("rejected = \"delay.in.expired\"");
     let text = "[brokers.o]\ntype = \"amqp\"\nurl = \"amqp://h\"\nallow = []\n[ingest.z]\nbroker = \"o\"\nexpired_queue = \"late\"";
     let rules = crate::request::Rules::direct(&Given::least(text).settings());
@@ -175,7 +175,7 @@ fn an_exchange_that_no_request_may_reach_is_a_mistake() {
     for exchange in ["", "shop.due"] {
         with(exchange).settings();
     }
-    // No default target: nothing is rejected by it.
+    // With a default target, the exchange needs no match in `allow`.
     with("other").set("ingest.z.target", "orders").settings();
     for (exchange, part) in
         [("other", "no pattern of brokers.rabbit.allow matches the exchange `other`"), ("amq.topic", "nothing may be published to")]

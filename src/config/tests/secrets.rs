@@ -1,4 +1,4 @@
-//! Secrets: from files, and never shown.
+//! Secrets: read from files, and never shown.
 
 use super::*;
 

@@ -15,7 +15,7 @@ use tokio::net::TcpStream;
 use super::slots::{BusyGuard, Slot};
 use crate::clock;
 
-/// How long a client may take nothing of an answer.
+/// How long a client may read nothing of an answer.
 pub(super) const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Ends a connection whose client reads nothing for [`WRITE_TIMEOUT`].
@@ -40,7 +40,7 @@ impl TimedIo {
         }
         self.slot.set_stuck(true);
         let timeout = self.timeout.get_or_insert_with(|| Box::pin(clock::sleep(WRITE_TIMEOUT)));
-        timeout.as_mut().poll(context).map(|()| Err(io::Error::new(io::ErrorKind::TimedOut, "the client takes no answer")))
+        timeout.as_mut().poll(context).map(|()| Err(io::Error::new(io::ErrorKind::TimedOut, "the client does not read the answer")))
     }
 }
 

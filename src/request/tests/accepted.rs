@@ -1,4 +1,4 @@
-//! What is accepted, and how it is read.
+//! Accepted requests and their meaning.
 
 use bytes::Bytes;
 use dwell_connectors::{Destination, Value};
@@ -103,7 +103,7 @@ fn the_target_falls_back_to_the_ingests_own_which_needs_no_entry() {
     assert_eq!(own.job.to, Destination::new("elsewhere"));
     assert_eq!(scheduled(&bare(&[("delay-for", "1s"), ("delay-target", "elsewhere")]), &rules).job.to, Destination::new("elsewhere"));
     assert_eq!(scheduled(&message(&[("delay-for", "1s")]), &rules).job.to, Destination::new("orders.close"));
-    // On another broker nobody allowed it.
+    // On another broker no pattern allows it.
     assert_eq!(refused(&bare(&[("delay-for", "1s"), ("delay-broker", "kafka")]), &rules), Code::TargetNotAllowed);
 }
 

@@ -1,4 +1,4 @@
-//! Actions on jobs that exist.
+//! Actions on existing jobs.
 
 use dwell_connectors::{Destination, Message, Value};
 

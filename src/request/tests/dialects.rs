@@ -109,7 +109,7 @@ fn what_a_schedule_of_nats_asks_besides_is_not_dropped_in_silence() {
             let at = ("Nats-Schedule", "@at 2026-01-31T12:01:00Z");
             assert_eq!(refused(&bare(&[at, ("Nats-Schedule-Target", "orders.a"), header]), &rules(kind)), Code::BadHeader, "{header:?}");
         }
-        // Nor where a header of ours says when.
+        // The same if a `delay-*` header sets the time.
         assert_eq!(refused(&message(&[("delay-for", "1s"), header]), &rules(Kind::Nats)), Code::BadHeader, "{header:?}");
     }
 }

@@ -77,14 +77,14 @@ fn a_tombstone_cancels_whatever_headers_it_has() {
     assert_eq!(acted(&tombstone(scheduling("vid1")), &envelope).action, Action::Cancel);
     assert_eq!(refused(&tombstone(bare(&[])), &by_key()), Code::BadId);
 
-    // A tombstone as what is to be delivered says so in headers of ours.
-    let ours = tombstone(scheduling("vid1")).with_header("delay-for", "1s");
-    assert!(!scheduled(&ours, &by_key()).job.has_body);
+    // With a `delay-*` header a tombstone is delivered without a body.
+    let own = tombstone(scheduling("vid1")).with_header("delay-for", "1s");
+    assert!(!scheduled(&own, &by_key()).job.has_body);
     let both = parse(&tombstone(scheduling("vid1")).with_header("delay-action", "schedule"), &by_key(), NOW).unwrap_err();
     let said = "a message without a body deletes the schedule of its key, and delay-action is schedule: leave it out, or send delay-for";
     assert_eq!((both.code, both.detail.as_str()), (Code::BadAction, said));
     let empty = Message { body: Bytes::new(), ..scheduling("vid1") };
-    assert!(scheduled(&empty, &by_key()).job.has_body, "an empty body is none");
+    assert!(scheduled(&empty, &by_key()).job.has_body, "an empty body is not a tombstone");
 }
 
 #[test]

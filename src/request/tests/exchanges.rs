@@ -1,5 +1,4 @@
-//! What AMQP has of its own: exchanges, routing keys, CC and BCC, and no clock that could be
-//! counted from.
+//! What only AMQP has: exchanges, routing keys, CC and BCC, and messages without a reliable time.
 
 use dwell_connectors::{Destination, Message, Properties, Value};
 
@@ -128,7 +127,7 @@ fn a_message_of_ours_that_would_go_where_it_came_from_is_a_loop() {
     ] {
         assert_eq!(scheduled(&message, &rules).job.to.exchange, "shop", "{message:?}");
     }
-    // There it is another exchange.
+    // On another broker the exchange of that name is another one.
     rules.brokers.insert("elsewhere".to_owned(), rules.brokers["amqp"].clone());
     assert_eq!(scheduled(&came("shop", "close.a", &[("delay-broker", "elsewhere")]), &rules).job.to, at("shop", "close.a"));
 }

@@ -1,10 +1,10 @@
-//! Requests that come as fields: those of HTTP.
+//! Requests that arrive as fields, over HTTP.
 
 use super::*;
 use crate::job::{Conflict, Due};
 use crate::request::{due_within, from_fields};
 
-/// The rules of HTTP where this is the broker of a request that names none.
+/// The rules of HTTP with this default broker.
 fn direct(broker: &str) -> Rules {
     let own = rules(Kind::Nats);
     let ingest = Ingest { broker: broker.to_owned(), topic: String::new(), from_receipt: true, ..own.ingest.clone() };

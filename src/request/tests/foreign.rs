@@ -1,5 +1,4 @@
-//! What one kind of broker has and another has not: keys, bodies that are not there, properties,
-//! types of headers.
+//! Differences between kinds of brokers: keys, absent bodies, properties, header types.
 
 use bytes::Bytes;
 use dwell_connectors::stand_ins::{KEY, KEY_BASE64, TOMBSTONE};
@@ -9,7 +8,7 @@ use super::*;
 
 const KINDS: [(Kind, &str); 3] = [(Kind::Nats, "nats"), (Kind::Kafka, "kafka"), (Kind::Amqp, "amqp")];
 
-/// A request on a broker of this kind for the broker of that name.
+/// A request whose job goes to the broker of this name.
 fn request(broker: &str) -> Message {
     let target = if broker == "nats" { "orders.a" } else { "orders" };
     Message::new("body").with_header("delay-for", "1s").with_header("delay-broker", broker).with_header("delay-target", target)
@@ -52,7 +51,7 @@ fn every_header_passes_as_it_is_or_the_request_is_refused() {
                 let taken = match to {
                     Kind::Amqp | Kind::Memory | Kind::Direct => true,
                     Kind::Kafka => !matches!(value, Value::Decimal(..) | Value::List(_) | Value::Table(_)),
-                    // From NATS itself nothing but text comes.
+                    // NATS delivers only text.
                     Kind::Nats if from == Kind::Nats => continue,
                     Kind::Nats => !matches!(value, Value::Null | Value::Bytes(_) | Value::Decimal(..) | Value::List(_) | Value::Table(_)),
                 };

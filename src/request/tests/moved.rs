@@ -1,4 +1,4 @@
-//! Jobs that go to another broker than they were scheduled for.
+//! Jobs that move to another broker.
 
 use super::*;
 

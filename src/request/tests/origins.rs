@@ -1,4 +1,4 @@
-//! What tells one message from every other.
+//! The identity of inbound messages.
 
 use dwell_connectors::{Message, Position, Properties, Value};
 
@@ -79,7 +79,7 @@ fn on_amqp_what_lost_its_mark_is_looked_up_too() {
     let first = scheduled(&named(false, Some("m")), &rules);
     let again = scheduled(&expired(Some("m")), &rules);
     assert_eq!((first.origin.fingerprint, again.origin.check), (again.origin.fingerprint, true));
-    // Equal messages stay messages of their own, where the producer gave no id.
+    // Without an id from the producer, equal messages are separate jobs.
     assert!(again.apart);
 }
 
@@ -91,7 +91,7 @@ fn on_amqp_a_delivery_without_the_mark_is_another_message_than_any_before() {
     assert!(one.take_another_id());
     let (Request::Schedule(one), Request::Schedule(before)) = (&one, before) else { panic!("not schedules") };
     assert!(one.id != before.id && one.origin.fingerprint != before.origin.fingerprint && one.first != before.first && !one.apart);
-    // What nothing of the message tells from others is told by the generation of its job.
+    // If the broker does not identify the message, the generation of the job identifies the call.
     let told = |message: &Message, rules: &Rules| scheduled(message, rules).first.is_some();
     assert!(told(&named(false, Some("m")).with_header("delay-id", "mine"), &rules));
     assert!(

@@ -1,4 +1,4 @@
-//! Whatever comes in: no panic, and what is accepted keeps its promises.
+//! For any input: no panic, and an accepted schedule has these properties.
 
 use bytes::Bytes;
 use dwell_connectors::{Destination, Message, Position, Properties, Value};
@@ -131,7 +131,7 @@ prop_compose! {
     }
 }
 
-/// The promises of an accepted schedule.
+/// The properties of an accepted schedule.
 fn keeps_its_promises(schedule: &Schedule, message: &Message, rules: &Rules, now_ms: i64) -> Result<(), TestCaseError> {
     let job = &schedule.job;
     prop_assert!(crate::job::JobId::new(schedule.id.as_str()).is_ok());

@@ -1,4 +1,4 @@
-//! What is refused, and with which code.
+//! Rejected requests and their codes.
 
 use dwell_connectors::{Message, Properties, Value};
 
@@ -223,7 +223,7 @@ fn settings_without_the_ingest_are_told() {
     assert!(Rules::new(&unknown, "main").expect_err("no such broker").contains("[brokers.nats]"));
 }
 
-/// What only a producer that writes bytes by itself can send on NATS.
+/// Headers that on NATS only a producer without a client library can send.
 #[test]
 fn headers_that_nats_cannot_carry_on_are_refused_at_the_door() {
     let rules = rules(Kind::Nats);
@@ -238,13 +238,13 @@ fn headers_that_nats_cannot_carry_on_are_refused_at_the_door() {
     ] {
         assert_eq!(refused(&with(message(&[("delay-for", "1s")]), name, value.clone()), &rules), Code::BadHeader, "{name} {value:?}");
     }
-    // A line that is no header may have been meant for Dwell; other odd headers are nothing to an
-    // action, and dropped ones to nobody.
+    // A line that is not a header may be a misspelt control header. Other invalid headers do not
+    // matter to an action, and neither do headers that are not passed on.
     let cancel = message(&[("delay-action", "cancel"), ("delay-id", "x")]);
     assert_eq!(refused(&with(cancel.clone(), "", "delay-id y".into()), &rules), Code::BadHeader);
     acted(&with(cancel, "x", bytes.clone()), &rules);
     scheduled(&with(message(&[("delay-for", "1s")]), "Nats-Msg-Id", bytes.clone()), &rules);
-    // Kafka takes bytes.
+    // Kafka accepts bytes.
     let to_kafka = bare(&[("delay-for", "1s"), ("delay-broker", "kafka"), ("delay-target", "orders")]);
     assert_eq!(scheduled(&with(to_kafka, "x", bytes.clone()), &rules).job.headers.get("x"), Some(&bytes));
     assert_eq!(refused(&with(message(&[]), "delay-for", bytes), &rules), Code::BadDelay);

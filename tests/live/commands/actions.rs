@@ -72,11 +72,14 @@ async fn a_person_reads_what_the_verdict_means() {
     assert_eq!((said.code, said.out.as_str()), (64, ""), "--for stands twice");
     let until = ["-c", &config, "reschedule", "x", "--until", "2090-01-01T00:00:00Z", "--set", "limits.max_delay=36500d"];
     let said = run_with(&until, b"");
-    assert_eq!((said.code, said.out.as_str()), (0, "x: rescheduled, due 2090-01-01 00:00:00+00:00: it has its new time\n"));
+    assert_eq!((said.code, said.out.as_str()), (0, "x: rescheduled, due 2090-01-01 00:00:00+00:00: the job has its new due time\n"));
     let said = act(&config, "cancel", "x", &[]);
     assert_eq!((said.code, said.out.as_str()), (0, "x: cancelled: it will not be published, and never was\n"));
     let said = act(&config, "cancel", "x", &[]);
-    assert_eq!((said.code, said.out.as_str()), (2, "x: not_found: there is no such job; that is no proof that it was never published\n"));
+    assert_eq!(
+        (said.code, said.out.as_str()),
+        (2, "x: not_found: there is no such job; this does not prove that it was never published\n")
+    );
 }
 
 #[tokio::test]

@@ -39,8 +39,8 @@ async fn good_settings_pass_and_nothing_is_changed_before_or_after_the_first_sta
         assert_eq!((keys, &line["ok"]), (vec!["check", "detail", "hint", "ok"], &Value::Bool(true)), "{line}");
         assert_eq!(line["hint"] != "", line["check"] == "redis.durability", "a Redis that keeps nothing is the one warning: {line}");
     }
-    assert!(said.out.contains("`dwell` is new: would be made, with 16 buckets"), "{}", said.out);
-    assert!(said.out.contains("`delay.in` would be made (declare), and its reader `dwell`"), "{}", said.out);
+    assert!(said.out.contains("`dwell` is new: would be created, with 16 buckets"), "{}", said.out);
+    assert!(said.out.contains("`delay.in` would be created (declare), and its reader `dwell`"), "{}", said.out);
     assert_eq!(fixture.everything().await, before);
 
     fixture.sidecar().await.stop().await.unwrap();
@@ -49,7 +49,7 @@ async fn good_settings_pass_and_nothing_is_changed_before_or_after_the_first_sta
     assert_eq!((said.code, said.err.as_str()), (0, ""), "{}", said.out);
     for line in [
         "\nok    redis.namespace  `dwell` has 16 buckets; brokers: main\n",
-        "\nwarn  redis.durability  memory: what was acknowledged is gone when Redis ends",
+        "\nwarn  redis.durability  memory: acknowledged jobs are lost when Redis ends",
         "\n        set appendonly yes in redis.conf",
         "\nok    ingest.main  `delay.in` is read as `dwell`\n",
     ] {

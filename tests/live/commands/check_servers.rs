@@ -97,7 +97,7 @@ async fn what_a_first_start_would_read_is_told() {
         fixture.publish("delay.in", &number.to_string());
     }
     let lines = check(&fixture, &settings, &[], 0);
-    let waits = "its reader `dwell` would be made, and begin with the earliest message: up to 200 messages, the oldest of 20";
+    let waits = "its reader `dwell` would be created, and start with the earliest message: up to 200 messages, the oldest of 20";
     says(line(&lines, "ingest.main"), true, waits, "set ingest.main.start (latest, or a time) or ingest.main.max_age");
     assert_eq!(check(&fixture, &settings, &["ingest.main.start=latest"], 0).len(), 1);
     assert_eq!(check(&fixture, &settings, &["ingest.main.group=other", "ingest.main.start=2020-01-01T00:00:00Z"], 0).len(), 2);
@@ -154,7 +154,7 @@ async fn a_redis_that_throws_keys_away() {
     };
     let fixture = Fixture::with(options("allkeys-lru"), NatsOptions::default()).await;
     let lines = check(&fixture, &fixture.settings(true), &[], 78);
-    says(line(&lines, "redis.maxmemory-policy"), false, "allkeys-lru: a full Redis would throw jobs away", "noeviction");
+    says(line(&lines, "redis.maxmemory-policy"), false, "allkeys-lru: a full Redis would evict jobs", "noeviction");
     let fixture = Fixture::with(options("volatile-lru"), NatsOptions::default()).await;
     let lines = check(&fixture, &fixture.settings(true), &[], 0);
     says(line(&lines, "redis.maxmemory-policy"), true, "volatile-lru", "noeviction");
@@ -177,7 +177,7 @@ async fn wrong_credentials_are_told_without_being_shown() {
     let fixture = Fixture::with(redis, nats).await;
     let lines = check(&fixture, &fixture.settings(true), &[], 0);
     assert_eq!(lines.len(), 2);
-    says(line(&lines, "brokers.main.allow"), true, "nothing takes messages at `orders.>`", "make that destination");
+    says(line(&lines, "brokers.main.allow"), true, "nothing takes messages at `orders.>`", "create that destination");
     let url = format!("redis.urls=redis://:{SECRET}@127.0.0.1:{}", fixture.redis.port());
     let lines = check(&fixture, &fixture.settings(true), &[&url], 69);
     says(line(&lines, "redis"), false, "uthentication", "check the user and the password in redis.urls");

@@ -107,7 +107,7 @@ async fn what_makes_no_sense_is_a_problem_that_says_why() {
     let fixture = Fixture::new().await;
     let sidecar = Sidecar::start(&fixture, "").await;
     for (line, says) in [
-        ("GET /v1/jobs?state=lost", "state: `lost` is none of scheduled, reserved, dead"),
+        ("GET /v1/jobs?state=lost", "state: `lost` is not one of scheduled, reserved, dead"),
         ("GET /v1/jobs?limit=0", "limit: 0 is not from 1 to 1000"),
         ("GET /v1/jobs?limit=1001", "limit"),
         ("GET /v1/jobs?limit=many", "limit"),

@@ -45,7 +45,7 @@ pub(super) async fn an_expired_queue_that_is_missing_is_told(fixture: &Fixture) 
     for (more, command, code, said) in [
         ("expired_queue = \"gone\"\n", "check", 69, "there is no queue `gone`, which `expired_queue` names"),
         ("expired_queue = \"gone\"\n", "run", 69, "there is no queue `gone`, which `expired_queue` names"),
-        ("expired_queue = \"gone\"\ndeclare = true\n", "check", 0, "`delay.hidden` or `gone` would be made (declare)"),
+        ("expired_queue = \"gone\"\ndeclare = true\n", "check", 0, "`delay.hidden` or `gone` would be created (declare)"),
         ("expired_queue = \"delay.audit\"\n", "check", 78, "ingest.audit reads `delay.audit` too"),
     ] {
         std::fs::write(&file, fixture.settings.replace(of_hidden, &format!("{of_hidden}{more}"))).unwrap();
