@@ -1,4 +1,4 @@
-//! The buffer between a source and its reader: what was delivered, and what is unsettled.
+//! The buffer between a source and its reader: delivered and unsettled messages.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -11,37 +11,37 @@ use super::gate::Gate;
 use crate::batches::Batches;
 use crate::{Batch, BatchId, ConnectorError};
 
-/// What the source and its reader share.
+/// The state shared by a source and its reader.
 pub(super) struct DeliveryBuffer {
     state: Mutex<State>,
-    /// Told what takes how much.
+    /// Counts the memory of the messages.
     gate: Arc<Gate>,
-    /// For `recv`: something arrived, or the end.
+    /// For `recv`: a delivery, or the end.
     arrived: Notify,
-    /// For the reader: pause, go on, or close; or something was settled.
+    /// For the reader: pause, resume or close; or a settled batch.
     pub(super) wake: Notify,
 }
 
 #[derive(Default)]
 struct State {
     batches: Batches<PendingAck>,
-    /// All tags that are not settled.
+    /// The delivery tags that are not settled.
     unsettled: BTreeSet<u64>,
     paused: bool,
     closing: bool,
 }
 
-/// A delivered message: its tag, which rise, and how much it takes.
+/// A delivered message: its delivery tag, which increases, and its memory in bytes.
 struct PendingAck {
     tag: u64,
     bytes: usize,
 }
 
-/// One word to the broker.
+/// One ack or nack.
 #[derive(Debug, PartialEq)]
 pub(super) struct Settle {
     pub(super) tag: u64,
-    /// It is for all before it as well.
+    /// It settles all earlier deliveries too.
     pub(super) multiple: bool,
 }
 
@@ -50,12 +50,13 @@ impl DeliveryBuffer {
         DeliveryBuffer { state: Mutex::default(), gate, arrived: Notify::new(), wake: Notify::new() }
     }
 
-    /// A batch of what is there, within the bounds.
+    /// A batch of the buffered messages, within the bounds.
     pub(super) fn take(&self, count: usize, bytes: usize) -> Result<Option<Batch>, ConnectorError> {
         self.state.lock().batches.take(count, bytes)
     }
 
-    /// What to say to the broker for a batch that is settled now: one word where nothing before it is unsettled.
+    /// The acks or nacks of a batch that is settled now; one for the whole batch if no earlier
+    /// delivery is unsettled.
     pub(super) fn settle(&self, batch: BatchId) -> Vec<Settle> {
         let mut state = self.state.lock();
         let places = state.batches.settle(batch);
@@ -64,7 +65,7 @@ impl DeliveryBuffer {
             state.unsettled.remove(tag);
         }
         self.gate.settled(places.iter().map(|place| place.bytes).sum());
-        // There may be room to read again.
+        // There may be room for more deliveries.
         self.wake.notify_one();
         match tags.last() {
             Some(last) if state.unsettled.first().is_none_or(|first| first > last) => vec![Settle { tag: *last, multiple: true }],
@@ -72,12 +73,12 @@ impl DeliveryBuffer {
         }
     }
 
-    /// How many are delivered and not settled.
+    /// The number of unsettled deliveries.
     pub(super) fn unsettled(&self) -> usize {
         self.state.lock().unsettled.len()
     }
 
-    /// Waits until something arrived, or the end.
+    /// Waits for a delivery, or the end.
     pub(super) async fn arrived(&self) {
         self.arrived.notified().await;
     }
@@ -98,7 +99,7 @@ impl DeliveryBuffer {
         (state.paused, state.closing)
     }
 
-    /// Takes in what was delivered.
+    /// Adds deliveries to the buffer.
     pub(super) fn put(&self, deliveries: Vec<Delivery>) {
         let places = deliveries.into_iter().map(|Delivery { message, tag, bytes }| (message, PendingAck { tag, bytes }));
         let places: Vec<_> = places.collect();
@@ -110,7 +111,7 @@ impl DeliveryBuffer {
         self.arrived.notify_one();
     }
 
-    /// Nothing more will come, and nothing can be settled.
+    /// Ends the source: no more messages come, and none can be settled.
     pub(super) fn end(&self, error: &ConnectorError) {
         self.state.lock().batches.end(error);
         self.arrived.notify_one();

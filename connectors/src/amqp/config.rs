@@ -51,7 +51,7 @@ impl Config {
         Config { url: Some(Urls::new(url)), ..Config::default() }
     }
 
-    /// What is wrong with these settings, as far as it shows without a connection.
+    /// The problems of these settings that show without a connection.
     #[must_use]
     pub fn problems(&self) -> Vec<String> {
         let mut problems = Vec::new();
@@ -75,7 +75,7 @@ impl Config {
         problems
     }
 
-    /// Files for TLS, and a URL that asks for none: the password would go out in the clear.
+    /// Rejects TLS files beside a URL without TLS: the password would be sent in clear text.
     fn check_tls(&self, servers: &[Server], problems: &mut Vec<String>) {
         let files = self.tls_ca_file.is_some() || self.tls_cert_file.is_some();
         if let Some(server) = servers.iter().find(|server| files && !server.is_tls()) {
@@ -83,7 +83,7 @@ impl Config {
         }
     }
 
-    /// The files that are named, with their settings.
+    /// The file settings and their paths.
     fn files(&self) -> [(&'static str, &Option<PathBuf>); 5] {
         [
             ("url_file", &self.url_file),
@@ -94,7 +94,7 @@ impl Config {
         ]
     }
 
-    /// Where it is, for people: the URLs without what is secret in them.
+    /// The address of the broker for people: the URLs without secrets.
     #[must_use]
     pub fn place(&self) -> String {
         place("amqp", self.url.as_ref(), self.url_file.as_deref())

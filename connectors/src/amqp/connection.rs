@@ -1,7 +1,9 @@
-//! A connection that lives once: when it is lost it is not repaired, whoever holds it is told.
+//! A connection that is never repaired: whoever holds it learns of its loss.
 //!
-//! A thread of the library's own writes and reads the socket. It notices neither that its connection was dropped while the server reads nothing
-//! (`connection.blocked`), nor that a server took the connection and says nothing: so the socket is held here too, and shut down.
+//! lapin reads and writes the socket in a thread of its own. That thread notices neither that its
+//! connection was dropped while the server reads nothing (`connection.blocked`), nor that a server
+//! accepted the connection and stays silent. So this module keeps a handle of the socket, and shuts
+//! it down.
 
 use std::net::{Shutdown, TcpStream};
 use std::os::fd::AsFd;
@@ -24,13 +26,13 @@ use super::quirks::frame_sanitizer::{self, FrameSanitizer};
 use super::server::Server;
 use crate::{ConnectorError, ErrorKind};
 
-/// The longest that connecting may take, all servers together.
+/// The longest time to connect, all servers together.
 const CONNECT: Duration = Duration::from_secs(5);
 /// The longest wait for an answer of the server.
 const REQUEST: Duration = Duration::from_secs(5);
-/// How long a connection may take to say goodbye.
+/// The longest time for an orderly close.
 const GOODBYE: Duration = Duration::from_secs(1);
-/// How often the state of the connection is looked at, besides what it tells by itself.
+/// The interval of checks of the connection state, besides its events.
 const LOOK: Duration = Duration::from_millis(200);
 
 /// One connection.
@@ -48,7 +50,7 @@ pub(super) struct BrokerConnection {
 struct Shared {
     lost: CancellationToken,
     why: Mutex<String>,
-    /// Why the server takes nothing now.
+    /// Why the server blocks publications now.
     blocked: Mutex<String>,
 }
 
@@ -61,7 +63,7 @@ impl Shared {
     }
 }
 
-/// The socket of a connection, to be shut down by us.
+/// The socket of a connection, kept to shut it down.
 #[derive(Default)]
 struct Socket {
     state: Mutex<State>,
@@ -77,7 +79,7 @@ enum State {
 }
 
 impl Socket {
-    /// Takes the socket in; false when it is to be shut down already.
+    /// Stores the socket; false if it must be shut down already.
     fn open(&self, stream: TcpStream) -> bool {
         let mut state = self.state.lock();
         if matches!(*state, State::Shut) {
@@ -88,24 +90,24 @@ impl Socket {
     }
 
     fn shut(&self) {
-        // Else the end would not be read.
+        // Otherwise lapin would not read the end of the stream.
         if let Some(gate) = &self.gate {
             gate.open();
         }
         if let State::Open(stream) = std::mem::replace(&mut *self.state.lock(), State::Shut) {
-            // An error means that it is shut already.
+            // An error means that the socket is already shut down.
             let _ = stream.shutdown(Shutdown::Both);
         }
     }
 }
 
 impl BrokerConnection {
-    /// Connects; `purpose` is what the server's own tools show.
+    /// Connects; `purpose` is shown in the server's tools.
     pub(super) async fn connect(config: &Config, purpose: &str) -> Result<Self, ConnectorError> {
         Self::gated(config, purpose, None).await
     }
 
-    /// Connects, and reads what this gate lets through.
+    /// Connects, and reads as the gate allows.
     pub(super) async fn gated(config: &Config, purpose: &str, gate: Option<Arc<Gate>>) -> Result<Self, ConnectorError> {
         let tls = login::tls(config).await?;
         let servers = config.servers().await?;
@@ -172,12 +174,12 @@ impl BrokerConnection {
         Ok(BrokerConnection { connection: Some(connection), socket, place, user, version, shared })
     }
 
-    /// The user that we are, where it is known.
+    /// The user that is logged in, if known.
     pub(super) fn user(&self) -> Option<&str> {
         self.user.as_deref()
     }
 
-    /// The server's version, where it says one.
+    /// The server's version, if it sends one.
     pub(super) fn version(&self) -> Option<&str> {
         self.version.get().map(String::as_str)
     }
@@ -187,10 +189,10 @@ impl BrokerConnection {
         self.connection.as_ref().map_or(0, |connection| connection.configuration().frame_max() as usize)
     }
 
-    /// Why the server takes nothing on this connection now, if it does not.
+    /// Why the server blocks publications on this connection now, if it does.
     pub(super) fn blocked(&self) -> Option<String> {
         let blocked = self.connection.as_ref().is_some_and(|connection| connection.status().blocked());
-        blocked.then(|| format!("amqp at {} takes no messages now: {}", self.place, self.shared.blocked.lock()))
+        blocked.then(|| format!("amqp at {} accepts no messages now: {}", self.place, self.shared.blocked.lock()))
     }
 
     /// Ends when the connection is lost.
@@ -202,17 +204,17 @@ impl BrokerConnection {
         self.shared.lost.is_cancelled()
     }
 
-    /// Why everything on this connection fails now.
+    /// The error of every use of a lost connection.
     pub(super) fn error(&self) -> ConnectorError {
         ConnectorError::new(ErrorKind::Disconnected, format!("amqp at {}: {}", self.place, self.shared.why.lock()))
     }
 
-    /// An error of this connection's broker.
+    /// An error with the address of the broker.
     pub(super) fn fail(&self, kind: ErrorKind, what: &str) -> ConnectorError {
         ConnectorError::new(kind, format!("amqp at {}: {what}", self.place))
     }
 
-    /// Waits for an answer of the server, never longer than it may take, nor than the connection lives.
+    /// Waits for an answer of the server, within [`REQUEST`] and while the connection lives.
     pub(super) async fn ask<T>(&self, question: impl Future<Output = lapin::Result<T>>) -> Result<lapin::Result<T>, ConnectorError> {
         tokio::select! {
             biased;
@@ -234,12 +236,12 @@ impl BrokerConnection {
         opened.map_err(|error| self.fail(ErrorKind::Disconnected, &format!("cannot open a channel: {}", said(&error))).because(error))
     }
 
-    /// Says goodbye, and waits for the answer, shortly.
+    /// Closes the connection, and waits for the answer within [`GOODBYE`].
     pub(super) async fn close(&self) {
         if let Some(connection) = &self.connection
             && !self.is_lost()
         {
-            // It goes either way.
+            // The connection ends either way.
             let _ = timeout(GOODBYE, connection.close(200, "".into())).await;
         }
         self.socket.shut();
@@ -247,7 +249,7 @@ impl BrokerConnection {
 }
 
 impl Drop for BrokerConnection {
-    /// Says goodbye in the background.
+    /// Closes the connection in the background.
     fn drop(&mut self) {
         let (socket, connection) = (Arc::clone(&self.socket), self.connection.take());
         self.shared.lose("the connection was closed");
@@ -264,7 +266,7 @@ impl Drop for BrokerConnection {
     }
 }
 
-/// Notes what the connection tells, until it is lost.
+/// Records the events of the connection until it is lost.
 fn watch(connection: &Connection, shared: Arc<Shared>, socket: Arc<Socket>) -> impl Future<Output = ()> + use<> {
     let mut events: BoxStream<'static, Event> = connection.events_listener().boxed();
     let status = connection.status().clone();
@@ -274,7 +276,7 @@ fn watch(connection: &Connection, shared: Arc<Shared>, socket: Arc<Socket>) -> i
         let mut last = "the connection was lost".to_owned();
         let mut note = |event| match event {
             Event::ConnectionBlocked(reason) => *shared.blocked.lock() = reason,
-            // Also of a channel: then the connection lives on.
+            // May also be an error of a channel: then the connection lives on.
             Event::Error(error) => last = format!("the connection was lost: {}", said(&error)),
             _ => {}
         };

@@ -22,7 +22,7 @@ pub(crate) const CAPABILITIES: Capabilities = Capabilities {
     byte_headers: true,
     unique_headers: true,
     copy_headers: &["CC", "BCC"],
-    // The library logs returned messages with their bodies.
+    // lapin logs returned messages with their bodies.
     log_filter: "lapin=off",
     logs_bodies: true,
     ..Capabilities::new("amqp", "AMQP", "routing key")
@@ -44,7 +44,7 @@ impl Connector for Config {
         Config::problems(self)
     }
 
-    /// `exchange/routing.key`, or a queue.
+    /// `exchange/routing.key`, or the name of a queue.
     fn destination(&self, text: &str) -> Destination {
         let (exchange, key) = text.split_once('/').unwrap_or(("", text));
         Destination { exchange: exchange.to_owned(), address: key.to_owned() }

@@ -1,15 +1,15 @@
-//! A delivered message, and the tag by which it is settled.
+//! A delivered message and its delivery tag.
 
 use bytes::Bytes;
 
 use super::properties::received;
 use crate::{Destination, Message};
 
-/// A message with its tag on its channel.
+/// A message with its delivery tag on its channel.
 pub(super) struct Delivery {
     pub(super) tag: u64,
     pub(super) message: Message,
-    /// How much memory the message takes.
+    /// The memory of the message, in bytes.
     pub(super) bytes: usize,
 }
 
@@ -17,7 +17,7 @@ impl From<lapin::message::Delivery> for Delivery {
     fn from(delivery: lapin::message::Delivery) -> Self {
         let (headers, properties) = received(&delivery.properties);
         let mut body = delivery.data;
-        // It grew by doubling.
+        // lapin grew the buffer by doubling.
         body.shrink_to_fit();
         let message = Message {
             body: Bytes::from(body),

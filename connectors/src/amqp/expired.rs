@@ -1,8 +1,11 @@
-//! What a queue lets go because its `expiration` was over: read from the queue that takes it, and put back as it was published.
+//! Messages whose `expiration` ended in the queue: read from the expired queue, and restored as
+//! they were published.
 //!
-//! A message with an `expiration` that waits in the queue of an ingest for longer is dropped by RabbitMQ, or goes to the queue's dead-letter exchange. It
-//! cannot lead back into the queue: RabbitMQ drops a message that comes to where it expired before, by whatever way, unless a consumer rejected it
-//! meanwhile. So it goes to another queue, where nothing expires, because dead-lettering takes `expiration` off.
+//! RabbitMQ drops a message whose `expiration` ends in an ingest's queue, or sends the message to
+//! the queue's dead-letter exchange. The exchange cannot lead back to the same queue: RabbitMQ
+//! drops a message that returns to the queue where it expired, over any number of queues, unless a
+//! consumer rejected the message on the way. So it leads to a second queue. Nothing expires there,
+//! because dead-lettering removes `expiration`.
 
 use std::time::Duration;
 
@@ -15,13 +18,16 @@ use super::source::AmqpSource;
 use crate::{Batch, BatchId, ConnectorError, Destination, Header, Headers, Message, Source, Value};
 
 const DEATHS: &str = "x-death";
-/// What RabbitMQ writes besides [`DEATHS`]: of the first death, and from 4.0 on of the last.
+/// The prefixes of further headers that RabbitMQ adds: of the first death, and from 4.0 on of the
+/// last.
 const FIRST: &str = "x-first-death-";
 const LAST: &str = "x-last-death-";
 
-/// So long nothing comes of what waited in the expired queue: another reader has it. Longer than it takes to store a batch, which makes room for more.
+/// After this time without a delivery from the expired queue, another reader has its old messages.
+/// Longer than the time to store a batch, which makes room for more.
 const SILENT: Duration = Duration::from_secs(2);
-/// The other queue waits no longer than so long for what waited in the expired one: what expires meanwhile counts as that, too.
+/// The longest time that the main queue waits for the old messages of the expired queue: newly
+/// expired messages count as old ones too.
 const LEAD: Duration = Duration::from_secs(60);
 
 /// Reads a queue and its expired queue.
@@ -32,13 +38,14 @@ pub(super) struct SourceWithExpired {
     lead: Mutex<Lead>,
 }
 
-/// What waited in the expired queue at first: it is older than what waits in the other, mostly, and comes before it.
+/// The messages that were in the expired queue at the start. Most are older than those in the main
+/// queue, and are read first.
 #[derive(Clone, Copy)]
 struct Lead {
     left: usize,
-    /// When the next of it must have come.
+    /// The deadline of the next message.
     next: Instant,
-    /// When all of it must have come.
+    /// The deadline of all messages.
     end: Instant,
 }
 
@@ -47,7 +54,7 @@ impl Lead {
         Lead { left, next: now + SILENT, end: now + LEAD }
     }
 
-    /// After so many have come.
+    /// The state after this many messages.
     fn after(self, came: usize, now: Instant) -> Self {
         let left = if came == 0 || now >= self.end { 0 } else { self.left.saturating_sub(came) };
         Lead { left, next: self.end.min(now + SILENT), ..self }
@@ -55,13 +62,14 @@ impl Lead {
 }
 
 impl SourceWithExpired {
-    /// `name`: of the queue. `waiting`: how many messages wait in its expired queue.
+    /// `name`: of the main queue. `waiting`: the number of messages in the expired queue.
     pub(super) fn new(name: String, queue: AmqpSource, expired: AmqpSource, waiting: u32) -> Self {
         let lead = Mutex::new(Lead::new(usize::try_from(waiting).unwrap_or(usize::MAX), Instant::now()));
         SourceWithExpired { name, queue, expired, lead }
     }
 
-    /// What waited in the expired queue at first; `None` once that is read, or another reader has it.
+    /// A batch of the messages that were in the expired queue at the start; `None` once they are
+    /// read, or another reader has them.
     async fn first(&self) -> Result<Option<Batch>, ConnectorError> {
         let lead = *self.lead.lock();
         if lead.left == 0 {
@@ -72,7 +80,7 @@ impl SourceWithExpired {
         Ok(batch)
     }
 
-    /// Whose batch it is, and its id there.
+    /// The source of a batch, and the batch's id there.
     fn of(&self, BatchId(id): BatchId) -> (&AmqpSource, BatchId) {
         (if id % 2 == 0 { &self.queue } else { &self.expired }, BatchId(id / 2))
     }
@@ -83,7 +91,7 @@ impl Source for SourceWithExpired {
     async fn recv(&self) -> Result<Batch, ConnectorError> {
         let (mut batch, place) = match self.first().await? {
             Some(batch) => (batch, 1),
-            // Drawn at random: neither may keep the other waiting.
+            // `select!` polls in random order: neither queue starves the other.
             None => tokio::select! {
                 batch = self.expired.recv() => (batch?, 1),
                 batch = self.queue.recv() => (batch?, 0),
@@ -116,8 +124,8 @@ impl Source for SourceWithExpired {
     }
 }
 
-/// Makes the message what it was when it came to this queue, where that is what it left last: its exchange and keys, its `expiration`, and the headers
-/// without this death.
+/// Restores a message to its state when it came to this queue, if this queue dead-lettered it last:
+/// exchange and routing keys, `expiration`, and the headers without this death.
 fn restore(message: &mut Message, queue: &str) {
     let mut deaths = match message.headers.get(DEATHS) {
         Some(Value::List(deaths)) => deaths.clone(),
@@ -141,11 +149,12 @@ fn restore(message: &mut Message, queue: &str) {
     if !is_only {
         headers.push(Header { name: DEATHS.to_owned(), value: Value::List(deaths) });
     }
-    // A dead-letter routing key takes the header `CC` off; its keys stand behind the message's own.
+    // A dead-letter routing key removes the header `CC`; its keys follow the message's own in
+    // `routing-keys`.
     if keys.len() > 1 && !headers.iter().any(|header| header.name == "CC") {
         headers.push(Header { name: "CC".to_owned(), value: Value::List(keys[1..].to_vec()) });
     }
-    // A table comes sorted by its names.
+    // lapin sorts tables by name.
     headers.sort_by(|one, other| one.name.cmp(&other.name));
     message.headers = Headers::from_iter(headers);
     if let Some(key) = keys.first().and_then(Value::as_text) {

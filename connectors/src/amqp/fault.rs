@@ -1,4 +1,4 @@
-//! What the server and the client library say when something fails, and what the caller does next.
+//! Errors of the server and of lapin, and what the caller does next.
 
 use lapin::ErrorKind as Cause;
 
@@ -13,7 +13,7 @@ pub(super) mod code {
     pub(in super::super) const NOT_ALLOWED: u16 = 530;
 }
 
-/// The server's reply code, where it was the server that closed.
+/// The server's reply code, if the server closed the channel or connection.
 pub(super) fn reply_code(error: &lapin::Error) -> Option<u16> {
     match error.kind() {
         Cause::ProtocolError(said) => Some(said.get_id()),
@@ -21,7 +21,7 @@ pub(super) fn reply_code(error: &lapin::Error) -> Option<u16> {
     }
 }
 
-/// What was said, without the library's words around it.
+/// The message of the error without lapin's context.
 pub(super) fn said(error: &lapin::Error) -> String {
     match error.kind() {
         Cause::ProtocolError(said) => said.get_message().to_string(),
@@ -30,7 +30,7 @@ pub(super) fn said(error: &lapin::Error) -> String {
     }
 }
 
-/// What the innermost error says: the outer ones only say that something failed.
+/// The message of the innermost error; the outer ones only say that something failed.
 fn deepest(error: &(dyn std::error::Error + 'static)) -> String {
     let mut inner = error;
     while let Some(cause) = inner.source() {
@@ -39,7 +39,7 @@ fn deepest(error: &(dyn std::error::Error + 'static)) -> String {
     inner.to_string()
 }
 
-/// Why connecting failed, by what the caller can do.
+/// The error of a failed connect, by what the caller can do.
 pub(super) fn refused(place: &str, error: lapin::Error) -> ConnectorError {
     let why = said(&error);
     let lower = why.to_lowercase();
@@ -61,22 +61,22 @@ pub(super) fn refused(place: &str, error: lapin::Error) -> ConnectorError {
     ConnectorError::new(kind, format!("cannot connect to amqp at {place}: {why}")).hint(hint).because(error)
 }
 
-/// What a channel for publishing fell by.
+/// Why a publishing channel was closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ChannelFailure {
-    /// The exchange is not there.
+    /// The exchange does not exist.
     NoExchange,
-    /// The user may not publish there.
+    /// The user may not publish to the destination.
     NoRight,
-    /// A body had more bytes than this.
+    /// A body exceeded this many bytes.
     TooLarge(u64),
-    /// The broker did not like a message.
+    /// The broker rejected the properties of a message.
     BadMessage,
-    /// The connection, or the broker.
+    /// A failure of the connection or of the broker.
     Other,
 }
 
-/// What this error means for what was published on its channel.
+/// The meaning of this error for the publications on its channel.
 pub(super) fn channel_failure(error: &lapin::Error) -> ChannelFailure {
     match reply_code(error) {
         Some(code::NOT_FOUND) => ChannelFailure::NoExchange,
@@ -86,7 +86,8 @@ pub(super) fn channel_failure(error: &lapin::Error) -> ChannelFailure {
     }
 }
 
-/// The bound in `message size 2000 is larger than configured max size 1000`, as RabbitMQ puts it, in several wordings.
+/// The limit in `message size 2000 is larger than configured max size 1000`; RabbitMQ's versions
+/// word this differently.
 fn most(said: &str) -> Option<u64> {
     let (_, rest) = said.split_once("message size ")?;
     let (_, bound) = rest.split_once("larger than")?;

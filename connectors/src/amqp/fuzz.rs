@@ -1,4 +1,4 @@
-//! Doors for `crate::fuzz`.
+//! Entry points for `crate::fuzz`.
 
 use lapin::protocol::basic::parse_properties;
 
@@ -6,7 +6,7 @@ use super::properties::{outgoing, received};
 use super::quirks::sanitize;
 use crate::Message;
 
-/// Class, weight and size of the body stand before the properties.
+/// The bytes before the properties: class, weight and body size.
 const HEAD: usize = 12;
 
 pub(crate) fn sanitize(kind: u8, payload: &mut [u8]) -> bool {

@@ -1,20 +1,22 @@
-//! What bounds a source in bytes: its socket is not read while enough of what came by it is unsettled.
+//! Bounds the memory of a source: its socket is not read while too many bytes are unsettled.
 //!
-//! A prefetch counts messages, and the library keeps whatever the broker sends. What is not read stays with the broker, which waits for room in the
-//! connection's own buffers. Nothing that the broker says is heard meanwhile, so the reader shows the library signs of life in its place.
+//! A prefetch counts messages only, and lapin buffers without a bound whatever the broker sends
+//! (`Consumer`, a `flume::unbounded` channel in lapin 4.12). Unread messages stay with the broker
+//! and in the buffers of the connection. Meanwhile lapin would see no heartbeat of the broker and
+//! close the connection, so the reader makes the stream produce heartbeats.
 
 use std::collections::VecDeque;
 use std::task::{Context, Poll, Waker};
 
 use parking_lot::Mutex;
 
-/// The most that one message is taken to need, so that sums stay sums.
+/// The upper limit of one message's estimate, so that sums do not overflow.
 const LARGEST: usize = 1 << 40;
 
 /// Worst-case memory per header byte after parsing: entries of three bytes become nodes of a tree.
 const SWELL: usize = 32;
 
-/// Between the stream that the library reads, the buffer and the reader.
+/// Shared by the stream that lapin reads, the buffer and the reader.
 #[derive(Debug)]
 pub(super) struct Gate {
     most: usize,
@@ -23,20 +25,20 @@ pub(super) struct Gate {
 
 #[derive(Debug, Default)]
 struct State {
-    /// What the messages may take that were let through and have not come out of the library yet.
+    /// The estimated memory of messages that passed the gate and have not come out of lapin yet.
     coming: VecDeque<usize>,
     coming_bytes: usize,
-    /// What those take that came out and are not settled.
+    /// The memory of the messages that came out of lapin and are not settled.
     unsettled: usize,
-    /// Nothing is bounded any more: the source closes.
+    /// The bound is off: the source closes.
     opened: bool,
-    /// A sign of life is due.
+    /// A heartbeat is due.
     beat: bool,
     waiting: Option<Waker>,
 }
 
 impl State {
-    /// One message alone is let through whole, whatever it takes.
+    /// A single message passes whatever its size.
     fn is_closed(&self, most: usize) -> bool {
         let others = self.unsettled > 0 || self.coming.len() > 1;
         !self.opened && others && self.unsettled + self.coming_bytes >= most
@@ -44,12 +46,12 @@ impl State {
 }
 
 impl Gate {
-    /// A gate for so many bytes.
+    /// A gate with a bound of this many bytes.
     pub(super) fn new(most: usize) -> Self {
         Gate { most, state: Mutex::default() }
     }
 
-    /// Whether there is room: waits for it; true where a sign of life is due instead.
+    /// Waits for room; true if a heartbeat is due instead.
     pub(super) fn poll_room(&self, context: &Context<'_>) -> Poll<bool> {
         let mut state = self.state.lock();
         if !state.is_closed(self.most) {
@@ -62,7 +64,7 @@ impl Gate {
         Poll::Pending
     }
 
-    /// The frame was let through with which a message begins: its payload is so long, and says how long the body is.
+    /// Records the content header frame of a message that passes. The body size is in its payload.
     pub(super) fn let_through(&self, payload: &[u8]) {
         let body = payload.get(4..12).map_or(0, |size| size.iter().fold(0_usize, |size, byte| size << 8 | usize::from(*byte)));
         let bytes = body.min(LARGEST) + payload.len() * SWELL;
@@ -71,7 +73,7 @@ impl Gate {
         state.coming_bytes += bytes;
     }
 
-    /// So many messages came out of the library, and take so many bytes.
+    /// Records that this many messages came out of lapin, with this many bytes of memory.
     pub(super) fn came(&self, count: usize, bytes: usize) {
         self.change(|state| {
             let count = count.min(state.coming.len());
@@ -80,12 +82,12 @@ impl Gate {
         });
     }
 
-    /// Messages of so many bytes are settled.
+    /// Records that messages of this many bytes are settled.
     pub(super) fn settled(&self, bytes: usize) {
         self.change(|state| state.unsettled -= bytes);
     }
 
-    /// Nothing that was let through is on its way any more.
+    /// Records that no message is inside lapin any more.
     pub(super) fn nothing_comes(&self) {
         self.change(|state| {
             state.coming.clear();
@@ -93,12 +95,12 @@ impl Gate {
         });
     }
 
-    /// Bounds nothing any more.
+    /// Turns the bound off.
     pub(super) fn open(&self) {
         self.change(|state| state.opened = true);
     }
 
-    /// Has a sign of life shown, where the socket is not read.
+    /// Makes the stream produce a heartbeat if the socket is not read.
     pub(super) fn beat(&self) {
         let mut state = self.state.lock();
         if state.is_closed(self.most)
@@ -109,7 +111,7 @@ impl Gate {
         }
     }
 
-    /// Whether the socket is not read for now.
+    /// Whether the socket is not read now.
     pub(super) fn is_closed(&self) -> bool {
         self.state.lock().is_closed(self.most)
     }
@@ -162,7 +164,7 @@ mod tests {
             (woken.0.load(Ordering::Relaxed), gate.poll_room(&context), gate.poll_room(&context)),
             (1, Poll::Ready(true), Poll::Pending)
         );
-        // What they take is known better now, and is still too much; then one is settled.
+        // Their memory is known now and still too much; then one is settled.
         gate.came(2, 1400);
         assert_eq!((woken.0.load(Ordering::Relaxed), gate.poll_room(&context)), (1, Poll::Pending));
         gate.settled(700);

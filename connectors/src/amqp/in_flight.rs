@@ -1,4 +1,4 @@
-//! A publication that was given to the client, until its confirm is judged.
+//! A publication that lapin has, until its confirm is judged.
 
 use lapin::types::ShortString;
 use tokio::time::Instant;
@@ -11,12 +11,12 @@ pub(super) struct InFlight {
     pub(super) to: Destination,
     pub(super) id: Option<ShortString>,
     pub(super) size: u64,
-    /// It has more routing keys than its own.
+    /// It has further routing keys (`CC`, `BCC`).
     pub(super) copies: bool,
-    /// When it was given to the client.
+    /// When lapin got it.
     pub(super) since: Instant,
     pub(super) deadline: Instant,
-    /// It was given up: its outcome is told.
+    /// It timed out: its outcome is already reported.
     pub(super) told: bool,
 }
 
@@ -24,12 +24,14 @@ impl InFlight {
     pub(super) fn outcome(&self, verdict: PublishVerdict) -> Outcome {
         match verdict {
             PublishVerdict::Taken => Outcome::Confirmed,
-            PublishVerdict::Returned => Outcome::Unroutable(format!("no queue takes messages for `{}`", self.to)),
+            PublishVerdict::Returned => Outcome::Unroutable(format!("no queue receives messages for `{}`", self.to)),
             PublishVerdict::Nacked if self.to.exchange.is_empty() && !self.copies => {
-                Outcome::Refused(format!("the queue `{}` does not take messages now", self.to))
+                Outcome::Refused(format!("the queue `{}` does not accept messages now", self.to))
             }
-            PublishVerdict::Nacked => Outcome::Unknown(format!("a queue behind `{}` refused: others may have taken it", self.to)),
-            PublishVerdict::Unclear => Outcome::Unknown("the broker returned a message that cannot be told from others".to_owned()),
+            PublishVerdict::Nacked => {
+                Outcome::Unknown(format!("a queue of `{}` nacked: other queues may have stored the message", self.to))
+            }
+            PublishVerdict::Unclear => Outcome::Unknown("the broker returned a message that matches no publication".to_owned()),
         }
     }
 }

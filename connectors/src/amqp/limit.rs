@@ -1,8 +1,11 @@
-//! Whether a queue drops messages that come back often, or that expire, as far as AMQP shows it.
+//! Finds out whether a queue drops messages that are redelivered often or that expire, as far as
+//! AMQP shows it.
 //!
-//! AMQP has no way to ask for the arguments of a queue. But a server says in which argument a declaration differs from the queue that is there. So a
-//! queue is declared with arguments that no queue has, until all that matters was said. [`NEVER`] is among them: were the queue gone meanwhile, none
-//! would be made.
+//! AMQP has no request for the arguments of a queue. But the server's error names the first
+//! argument in which a declaration differs from the existing queue. So this module declares the
+//! queue with arguments that no queue has, and repeats that until every argument that matters is
+//! known. [`NEVER`] is among them: if the queue is deleted meanwhile, the declaration fails and
+//! creates nothing.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -14,34 +17,35 @@ use super::fault::{code, reply_code, said};
 use super::queue::short;
 use crate::{Caution, CautionKind, ConnectorError, SourceOptions};
 
-/// An argument of streams, with a value that is none: RabbitMQ makes no queue with it, and compares it with no quorum queue.
+/// An argument of streams with an invalid value. RabbitMQ creates no queue with it, and ignores it
+/// in the comparison with a quorum queue.
 const NEVER: &str = "x-max-age";
 const TYPE: &str = "x-queue-type";
 const LIMIT: &str = "x-delivery-limit";
 const LETTERS: &str = "x-dead-letter-exchange";
 const KEY: &str = "x-dead-letter-routing-key";
-/// The most questions for one queue: more than a queue has arguments.
+/// The most declarations for one queue: more than a queue has arguments.
 const MOST: usize = 32;
-/// Limits from here on are treated as unlimited.
+/// Limits from this value on count as unlimited.
 const OFTEN: i64 = 1000;
-/// What keeps a message however often it comes back.
-const UNLIMITED: &str = "make it anew with x-delivery-limit 2147483647";
+/// The hint for a queue that keeps messages however often they are redelivered.
+const UNLIMITED: &str = "create it again with x-delivery-limit 2147483647";
 
-/// What a queue is made with, as far as it matters here.
+/// The arguments of a queue that matter here.
 #[derive(Debug, PartialEq, Eq)]
 struct Made {
     is_quorum: bool,
-    /// Of a quorum queue; `None`: the server's own.
+    /// Of a quorum queue; `None`: the server's default.
     limit: Option<String>,
-    /// The dead-letter exchange, and the routing key there where it has one of its own.
+    /// The dead-letter exchange, and the dead-letter routing key if set.
     letters: Option<(String, Option<String>)>,
 }
 
-/// What somebody should know of how these queues let messages go. They are there.
+/// The risks of these existing queues.
 pub(super) async fn cautions(connection: &BrokerConnection, options: &SourceOptions) -> Result<Vec<Caution>, ConnectorError> {
     let SourceOptions { topic, expired_queue, .. } = options;
     let caution = |kind, queue: &str, what: &str, hint: String| Caution { kind, message: format!("the queue `{queue}` {what}"), hint };
-    let back = "and a reader that ends gives back what it has in hand";
+    let back = "and a reader that ends returns its unsettled messages";
     let is_4 = connection.version().and_then(|version| version.split('.').next()?.parse::<u32>().ok()).is_none_or(|major| major >= 4);
     let dropped = |queue: &str, made: &Made| {
         drops(made, is_4).map(|what| caution(CautionKind::Drops, queue, &format!("{what}, {back}"), UNLIMITED.to_owned()))
@@ -53,12 +57,12 @@ pub(super) async fn cautions(connection: &BrokerConnection, options: &SourceOpti
             cautions.extend(expires(&made, expired_queue.as_deref()).map(|(what, hint)| caution(CautionKind::Expires, topic, &what, hint)));
         }
         None => {
-            let what = format!("may drop a message that came back often, or that expired: this user may not see its arguments, {back}");
+            let what = format!("may drop messages that are redelivered often, or that expire: this user may not see its arguments, {back}");
             let hint = format!("{UNLIMITED} and a dead-letter exchange, and name the queue to which that leads in `expired_queue`");
             cautions.push(caution(CautionKind::Drops, topic, &what, hint));
         }
     }
-    // Nothing expires there.
+    // Nothing expires in the expired queue.
     if let Some(queue) = expired_queue
         && let Some(made) = made(connection, queue).await?
     {
@@ -67,29 +71,34 @@ pub(super) async fn cautions(connection: &BrokerConnection, options: &SourceOpti
     Ok(cautions)
 }
 
-/// What becomes of a message that comes back often, where that is bad.
+/// The risk for a message that is redelivered often.
 fn drops(made: &Made, is_4: bool) -> Option<String> {
     if !made.is_quorum || made.letters.is_some() {
         return None;
     }
     let limit = made.limit.as_deref().and_then(|limit| limit.parse::<i64>().ok());
     match limit {
-        None => Some("has no x-delivery-limit: RabbitMQ 4.0 to 4.2 drops a message that came back 20 times".to_owned()),
-        // Read as "without a limit" from 4.0 on; before, nothing checks it, and one return is more.
+        None => Some("has no x-delivery-limit: RabbitMQ 4.0 to 4.2 drops a message that was redelivered 20 times".to_owned()),
+        // RabbitMQ 4.0 and later read this as unlimited. Earlier versions do not check the value,
+        // and one redelivery exceeds it.
         Some(limit) if limit < 0 && is_4 => None,
-        Some(limit) if limit < 0 => Some(format!(
-            "has an x-delivery-limit of {limit}: before RabbitMQ 4 a message is dropped when it comes back for the first time"
-        )),
-        Some(limit) if limit < OFTEN => Some(format!("has an x-delivery-limit of {limit}: a message that came back more often is dropped")),
+        Some(limit) if limit < 0 => {
+            Some(format!("has an x-delivery-limit of {limit}: before RabbitMQ 4 a message is dropped at its first redelivery"))
+        }
+        Some(limit) if limit < OFTEN => {
+            Some(format!("has an x-delivery-limit of {limit}: a message that is redelivered more often is dropped"))
+        }
         Some(_) => None,
     }
 }
 
-/// What becomes of a message whose `expiration` is over before it is read, where that is bad or cannot be told; and what to do.
+/// The risk for a message whose `expiration` ends before it is read, or that the risk is unknown;
+/// and what to do.
 fn expires(made: &Made, expired: Option<&str>) -> Option<(String, String)> {
-    let lead =
-        |to: &str| format!("make it anew with x-dead-letter-exchange \"\" and x-dead-letter-routing-key `{to}`, or set them by a policy");
-    let over = "a message whose `expiration` is over before it is read";
+    let lead = |to: &str| {
+        format!("create it again with x-dead-letter-exchange \"\" and x-dead-letter-routing-key `{to}`, or set them by a policy")
+    };
+    let over = "a message that expires before it is read";
     match (&made.letters, expired) {
         (None, Some(expired)) => {
             let what = format!(
@@ -98,13 +107,13 @@ fn expires(made: &Made, expired: Option<&str>) -> Option<(String, String)> {
             Some((what, lead(expired)))
         }
         (None, None) => {
-            let hint = "make it anew with a dead-letter exchange that leads to a queue of its own, or set that by a policy, and name that queue in `expired_queue`";
+            let hint = "create it again with a dead-letter exchange that leads to a second queue, or set that by a policy, and name the second queue in `expired_queue`";
             Some((
                 format!("has no dead-letter exchange: {over} is dropped, unless a policy, which does not show, sets one"),
                 hint.to_owned(),
             ))
         }
-        // Another exchange may lead there: bindings do not show.
+        // Another exchange may lead to the expired queue: AMQP does not show bindings.
         (Some((exchange, _)), Some(_)) if !exchange.is_empty() => None,
         (Some((_, Some(key))), Some(expired)) if key == expired => None,
         (Some((_, key)), Some(expired)) => {
@@ -119,14 +128,14 @@ fn expires(made: &Made, expired: Option<&str>) -> Option<(String, String)> {
     }
 }
 
-/// `None` where we may not ask.
+/// `None` if the user may not ask.
 async fn made(connection: &BrokerConnection, queue: &str) -> Result<Option<Made>, ConnectorError> {
     let quorum = AMQPValue::LongString("quorum".into());
     let arguments = [(NEVER, odd()), (TYPE, quorum), (LIMIT, odd()), (LETTERS, odd())];
     let mut arguments: BTreeMap<ShortString, AMQPValue> = arguments.into_iter().map(|(name, value)| (name.into(), value)).collect();
     let mut told: HashMap<String, Option<String>> = HashMap::new();
     let mut durable = true;
-    // Each question tells one argument that differs.
+    // Each declaration tells one argument that differs.
     for _ in 0..MOST {
         let channel = connection.channel().await?;
         let options = QueueDeclareOptions { durable, ..QueueDeclareOptions::default() };
@@ -136,7 +145,7 @@ async fn made(connection: &BrokerConnection, queue: &str) -> Result<Option<Made>
         match (reply_code(&error), difference(&words)) {
             (Some(code::ACCESS_REFUSED), _) => return Ok(None),
             (Some(code::PRECONDITION_FAILED), Some(("durable", _))) if durable => durable = false,
-            // The same again: this server takes no answer.
+            // The same argument again: this server does not accept the value.
             (Some(code::PRECONDITION_FAILED), Some((differs, there))) if differs != NEVER && !told.contains_key(differs) => {
                 match there {
                     Some(text) => arguments.insert(differs.into(), value(text)),
@@ -161,13 +170,13 @@ async fn made(connection: &BrokerConnection, queue: &str) -> Result<Option<Made>
     Ok(Some(Made { is_quorum, limit: of(LIMIT), letters }))
 }
 
-/// A value that no argument has.
+/// A value that no argument can have.
 fn odd() -> AMQPValue {
     AMQPValue::Boolean(true)
 }
 
-/// The argument in which a declaration differs, and what the queue has there, in `inequivalent arg 'x' for queue 'q' in vhost '/': received none but
-/// current is the value '5' of type 'signedint'`.
+/// The argument that differs and its value on the queue, from `inequivalent arg 'x' for queue 'q'
+/// in vhost '/': received none but current is the value '5' of type 'signedint'`.
 fn difference(said: &str) -> Option<(&str, Option<&str>)> {
     let (_, rest) = said.split_once("inequivalent arg '")?;
     let (name, _) = rest.split_once('\'')?;
@@ -177,7 +186,8 @@ fn difference(said: &str) -> Option<(&str, Option<&str>)> {
     Some((name, value.strip_prefix('\'').and_then(|value| value.strip_suffix('\''))))
 }
 
-/// What was told of an argument, to be sent along: numbers are compared as numbers, all else as text.
+/// The value of an argument as a declaration sends it: numbers compare as numbers, everything else
+/// as text.
 fn value(told: &str) -> AMQPValue {
     match told {
         "true" => AMQPValue::Boolean(true),

@@ -1,4 +1,4 @@
-//! What TLS needs besides the URL: authorities to trust, and our own certificate.
+//! The TLS settings besides the URL: trusted authorities and the client certificate.
 
 use std::path::Path;
 

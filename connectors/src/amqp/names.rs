@@ -5,29 +5,31 @@ use crate::Destination;
 /// The most bytes of a name or a routing key.
 const MOST: usize = 255;
 
-/// Whether `exchange/routing.key` matches the pattern, where `*` is any characters but `/`, and `**` any characters. `/queue` is a queue by way of the
-/// default exchange.
+/// Whether `exchange/routing.key` matches the pattern. `*` matches any characters but `/`, and `**`
+/// any characters. `/queue` is a queue through the default exchange.
 pub(crate) fn allows(pattern: &str, to: &Destination) -> bool {
     let Some((exchange, key)) = pattern.split_once('/') else { return false };
     matches(exchange, &to.exchange) && matches(key, &to.address)
 }
 
-/// Whether the pattern matches something on this exchange.
+/// Whether the pattern matches any destination on this exchange.
 pub(crate) fn allows_exchange(pattern: &str, exchange: &str) -> bool {
     pattern.split_once('/').is_some_and(|(pattern, _)| matches(pattern, exchange))
 }
 
-/// Why this can be no pattern of `allow`, and what to write instead.
+/// Why this is no pattern of `allow`, and what to write instead.
 pub(crate) fn pattern_problem(pattern: &str) -> Option<(String, String)> {
     let hint = || format!("write exchange/routing.key, or /{pattern} for a queue");
     (!pattern.contains('/')).then(|| (format!("`{pattern}` has no `/`"), hint()))
 }
 
-/// Whether the text matches, where `*` is any characters but `/`, and `**` any characters. Quadratic at most, so that no pattern is slow.
+/// Whether the text matches; `*` matches any characters but `/`, and `**` any characters. At most
+/// quadratic time, so no pattern is slow.
 fn matches(pattern: &str, text: &str) -> bool {
     let (pattern, text) = (pattern.as_bytes(), text.as_bytes());
     let (mut at, mut here) = (0, 0);
-    // Where to go on when what followed the last `*` or `**` did not fit: it takes one character more.
+    // Where to continue if the part after the last `*` or `**` does not match: the wildcard takes
+    // one more character.
     let mut one: Option<(usize, usize)> = None;
     let mut two: Option<(usize, usize)> = None;
     while here < text.len() {
@@ -53,8 +55,8 @@ fn matches(pattern: &str, text: &str) -> bool {
     pattern[at..].iter().all(|byte| *byte == b'*')
 }
 
-/// Why nothing may be published here: no destination, no name of an exchange, or one that belongs to the broker or its clients. A routing key is taken
-/// literally, whatever characters it has.
+/// Why nobody may publish here: no destination, an invalid exchange name, or a destination of the
+/// broker or of its clients. A routing key may have any characters.
 pub(crate) fn forbidden(to: &Destination) -> Option<String> {
     if to.exchange.is_empty() && to.address.is_empty() {
         return Some("neither an exchange nor a queue is named".to_owned());
@@ -75,7 +77,7 @@ pub(crate) fn forbidden(to: &Destination) -> Option<String> {
     None
 }
 
-/// Why this fits into no AMQP frame.
+/// Why this does not fit into an AMQP frame.
 pub(super) fn too_long(to: &Destination) -> Option<String> {
     let (what, name) = [("exchange", &to.exchange), ("routing key", &to.address)].into_iter().find(|(_, name)| name.len() > MOST)?;
     Some(format!("the {what} has {} bytes, AMQP takes {MOST}", name.len()))

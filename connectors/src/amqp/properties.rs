@@ -1,4 +1,4 @@
-//! The properties of a message, to AMQP and back.
+//! The properties of a message: conversion to AMQP and back.
 
 use lapin::BasicProperties;
 use lapin::types::ShortString;
@@ -6,14 +6,15 @@ use lapin::types::ShortString;
 use super::values::{headers, table, table_size};
 use crate::{Headers, Properties};
 
-/// Not to outlive the broker.
+/// Lost at a restart of the broker.
 const TRANSIENT: u8 = 1;
 /// Written to the disk of a durable queue.
 const PERSISTENT: u8 = 2;
-/// What a frame with properties holds besides them: its own head and end, class, weight, body size and flags.
+/// The bytes of a content header frame besides the properties: frame header and end, class, weight,
+/// body size and flags.
 const HEAD: usize = 8 + 14;
 
-/// What a received message says of itself.
+/// The headers and properties of a received message.
 pub(super) fn received(properties: &BasicProperties) -> (Headers, Properties) {
     let text = |text: &Option<ShortString>| text.as_ref().map(|text| text.as_str().to_owned());
     let own = Properties {
@@ -34,8 +35,9 @@ pub(super) fn received(properties: &BasicProperties) -> (Headers, Properties) {
     (properties.headers().as_ref().map(headers).unwrap_or_default(), own)
 }
 
-/// What a message says of itself as it goes out, or why it cannot. Without properties it comes from another kind of broker, and is persistent.
-/// `user` is our own login: a `user_id` of others would close the channel, so it is left out.
+/// The properties of a message to publish, or why it can never be published. A message without
+/// properties comes from another kind of broker and becomes persistent. A `user_id` other than
+/// `user`, the login, is dropped: the broker would close the channel.
 pub(super) fn outgoing(
     headers: Headers,
     properties: Option<Properties>,
@@ -53,12 +55,12 @@ pub(super) fn outgoing(
     if let Some(expiration) = &own.expiration
         && (expiration.is_empty() || !expiration.bytes().all(|digit| digit.is_ascii_digit()) || expiration.parse::<u32>().is_err())
     {
-        return Err(format!("expiration `{}` is no number of milliseconds that AMQP takes", expiration.escape_debug()));
+        return Err(format!("expiration `{}` is not a valid number of milliseconds", expiration.escape_debug()));
     }
     if let Some(mode) = own.delivery_mode
         && !matches!(mode, TRANSIENT | PERSISTENT)
     {
-        return Err(format!("delivery mode {mode} is none: AMQP has {TRANSIENT} (transient) and {PERSISTENT} (persistent)"));
+        return Err(format!("delivery mode {mode} does not exist: AMQP has {TRANSIENT} (transient) and {PERSISTENT} (persistent)"));
     }
     let headers = table(headers)?;
     let mut size = HEAD + table_size(&headers);
@@ -80,7 +82,7 @@ pub(super) fn outgoing(
     set("user_id", own.user_id, BasicProperties::with_user_id)?;
     set("app_id", own.app_id, BasicProperties::with_app_id)?;
     set("cluster_id", own.cluster_id, BasicProperties::with_cluster_id)?;
-    // Delivery mode, priority and time, and the header by which returned messages may be told apart.
+    // Delivery mode, priority and timestamp, and the header that matches returned messages.
     size += 10 + 48;
     if size > frame_max {
         return Err(format!("properties and headers have {size} bytes, the server takes {frame_max} in one frame"));

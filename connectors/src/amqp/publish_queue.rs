@@ -1,4 +1,4 @@
-//! What a publisher took in and has not given to the client.
+//! The publications that a publisher accepted and has not given to lapin.
 
 use std::collections::VecDeque;
 
@@ -26,21 +26,21 @@ impl PublishQueue {
         self.items.extend(items);
     }
 
-    /// The next, to be given to the client or answered.
+    /// The next publication, to be given to lapin or answered.
     pub(super) fn next(&mut self) -> Option<Item> {
         let item = self.items.pop_front()?;
         self.place.router.left(1);
         Some(item)
     }
 
-    /// Takes out what goes to this address.
+    /// Removes the publications to this address.
     pub(super) fn take_out(&mut self, address: &str) -> Vec<Item> {
         let (out, others): (Vec<Item>, Vec<Item>) = self.items.drain(..).partition(|item| item.to.address == address);
         self.items = others.into();
         out
     }
 
-    /// Refuses what waited too long.
+    /// Refuses publications past their deadline.
     pub(super) fn refuse_late(&mut self) {
         let now = Instant::now();
         if !self.items.iter().any(|item| item.deadline <= now) {
@@ -52,7 +52,7 @@ impl PublishQueue {
         self.answered(late.into_iter().map(|item| (item.token, why(&item))).collect());
     }
 
-    /// All have this outcome.
+    /// Gives this outcome to all.
     pub(super) fn answer(&mut self, outcome: &Outcome) {
         let outcomes = self.items.drain(..).map(|item| (item.token, outcome.clone())).collect();
         self.answered(outcomes);

@@ -1,10 +1,14 @@
-//! A publisher of a sink: a channel for one exchange, so that what closes a channel hits the window of one exchange alone.
+//! A publisher of a sink: one channel for one exchange, so that a closed channel affects only one
+//! exchange.
 //!
-//! A missing exchange and a missing right close the channel, and leave open what became of all that was sent. So the first message goes ahead
-//! alone: it finds that out at no one's cost, and when it is confirmed the others follow. After a while without messages again.
+//! A missing exchange or permission closes the channel, and leaves the outcome of everything sent
+//! on it unknown. So the first message goes alone: it finds a problem without harm to others, and
+//! the rest follow once it is confirmed. The same after a pause.
 //!
-//! RabbitMQ confirms nothing on a channel while it waits for a quorum queue without a majority. So a channel that is silent for a moment takes no
-//! more: it is seen out, and its place taken by another. What goes where the oldest of its publications went has a publisher apart, until that speaks.
+//! RabbitMQ confirms nothing on a channel while it waits for a quorum queue without a majority. So
+//! a channel without confirms for a moment gets no more messages: it is drained, and another
+//! channel takes its place. Messages to the destination of the oldest unconfirmed publication get a
+//! publisher of their own until that destination confirms.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -23,12 +27,13 @@ use super::router::{Item, PublisherKey, PublisherSender, give};
 use super::window::{ChannelWindow, FailedChannel, PublisherContext, lost};
 use crate::{ConnectorError, Outcome};
 
-/// How long a channel that took messages is trusted to take more, and one that cannot to take none.
+/// How long a channel that confirmed counts as working, and a failed one as not working.
 const TRUST: Duration = Duration::from_secs(5);
 const DISTRUST: Duration = Duration::from_secs(1);
-/// A publisher without messages ends after this.
+/// The idle time after which a publisher ends.
 const IDLE: Duration = Duration::from_secs(60);
-/// A channel on which something is out is silent after this: on an exchange, and apart, where it keeps only those that go to the same place.
+/// A channel with publications in flight counts as silent after this time: a channel of an
+/// exchange, and one of a single destination.
 const SILENT: Duration = Duration::from_secs(1);
 const SILENT_APART: Duration = Duration::from_secs(5);
 
@@ -37,26 +42,26 @@ struct PublisherTask {
     place: PublisherContext,
     key: PublisherKey,
     items: mpsc::UnboundedReceiver<Vec<Item>>,
-    /// Taken in, and not given to the client.
+    /// Accepted, and not yet given to lapin.
     queue: PublishQueue,
-    /// What everything is answered with, for a while.
+    /// The outcome of every publication until this time.
     verdict: Option<(Outcome, Instant)>,
-    /// When something was published last.
+    /// The time of the last publication.
     last: Instant,
     ticks: Interval,
 }
 
-/// Why a channel that lives is used no longer.
+/// Why an open channel is no longer used.
 enum End {
-    /// Nothing goes there.
+    /// No messages.
     Idle,
-    /// What went to these addresses has no confirm.
+    /// Publications to these addresses have no confirm.
     Silent(BTreeSet<String>),
     /// The sink closed.
     Closed,
 }
 
-/// Starts the publisher for this.
+/// Starts the publisher of this key.
 pub(super) fn start(place: PublisherContext, key: PublisherKey) -> PublisherSender {
     let (publisher, items) = mpsc::unbounded_channel();
     let ticks = place.ticks();
@@ -67,7 +72,7 @@ pub(super) fn start(place: PublisherContext, key: PublisherKey) -> PublisherSend
 }
 
 impl PublisherTask {
-    /// Until the sink closes, the connection is lost, or nothing comes for long.
+    /// Runs until the sink closes, the connection is lost, or no message comes for long.
     async fn run(mut self) {
         let connection = Arc::clone(&self.place.connection);
         loop {
@@ -110,7 +115,7 @@ impl PublisherTask {
         self.queue.answer(&Outcome::Refused(connection.error().message));
     }
 
-    /// Opens a channel. What waits for it waits no longer than it may.
+    /// Opens a channel. Refuses queued publications past their deadline meanwhile.
     async fn open(&mut self) -> Result<Channel, ConnectorError> {
         let connection = Arc::clone(&self.place.connection);
         let opening = open(&connection);
@@ -125,7 +130,7 @@ impl PublisherTask {
         }
     }
 
-    /// One life of the publisher's channel.
+    /// Runs one channel of the publisher.
     async fn live(&mut self, mut window: ChannelWindow) {
         match self.serve(&mut window).await {
             Ok(End::Idle) => {}
@@ -141,7 +146,7 @@ impl PublisherTask {
         }
     }
 
-    /// Until the sink closes, or the channel falls or is silent, or nothing comes for long.
+    /// Runs until the sink closes, the channel closes or is silent, or no message comes for long.
     async fn serve(&mut self, window: &mut ChannelWindow) -> lapin::Result<End> {
         let connection = Arc::clone(&self.place.connection);
         let mut more = true;
@@ -168,12 +173,12 @@ impl PublisherTask {
         }
     }
 
-    /// Gives to the client what may go now.
+    /// Gives to lapin what may be sent now.
     fn send(&mut self, window: &mut ChannelWindow) -> lapin::Result<()> {
         if window.is_empty() && self.last.elapsed() > TRUST && !self.key.exchange.is_empty() {
             window.doubt();
         }
-        // By now whoever handed it over may have given it up, and to another.
+        // The caller may have timed it out by now, and given it to another sink.
         self.queue.refuse_late();
         loop {
             if let Some(why) = self.place.connection.blocked() {
@@ -197,7 +202,8 @@ impl PublisherTask {
         }
     }
 
-    /// Refuses what waited too long to be sent, and gives up what waited too long for its confirm. Where the channel is silent: for whom it waits.
+    /// Refuses queued publications past their deadline, and reports late confirms as unknown.
+    /// Returns the addresses that a silent channel waits for.
     fn silent(&mut self, window: &mut ChannelWindow) -> Option<BTreeSet<String>> {
         self.queue.refuse_late();
         let patience = self.place.patience;
@@ -205,7 +211,7 @@ impl PublisherTask {
         let one_place = self.key.apart.is_some() || self.place.connection.blocked().is_some();
         if one_place {
             if let Some(address) = window.quiet(SILENT_APART.min(patience)) {
-                let why = format!("`{address}` has not confirmed yet what was published before");
+                let why = format!("`{address}` has not confirmed earlier publications yet");
                 self.queue.answer(&Outcome::Refused(why));
             }
             return (!silent.is_empty()).then(BTreeSet::new);
@@ -214,7 +220,7 @@ impl PublisherTask {
         (!silent.is_empty()).then_some(silent)
     }
 
-    /// Gives what waits for these addresses to publishers of their own.
+    /// Moves the publications to these addresses to publishers of their own.
     fn set_apart(&mut self, addresses: BTreeSet<String>) {
         for address in addresses {
             let apart = self.queue.take_out(&address);
@@ -224,9 +230,10 @@ impl PublisherTask {
         }
     }
 
-    /// The channel is no more.
+    /// Handles a closed channel.
     fn failed(&mut self, FailedChannel { channel_failure, why, alone }: FailedChannel, proved: bool) {
-        // What waits behind would meet the same; a right may be for a routing key alone.
+        // Queued publications would fail the same way. But a permission may concern one routing key
+        // only.
         if matches!(channel_failure, ChannelFailure::NoExchange | ChannelFailure::NoRight) && alone && !proved {
             let outcome = Outcome::Unroutable(format!("exchange `{}`: {why}", self.key.exchange));
             self.verdict =

@@ -1,4 +1,4 @@
-//! Whether a queue or an exchange is there, and making a queue.
+//! Checks for queues and exchanges, and creation of queues.
 
 use lapin::options::{ExchangeDeclareOptions, QueueDeclareOptions};
 use lapin::types::{AMQPValue, FieldTable, ShortString};
@@ -10,14 +10,15 @@ use super::fault::{code, reply_code, said};
 use super::names::too_long;
 use crate::{ConnectorError, Declared, Destination, ErrorKind, SourceOptions};
 
-/// How often a message may come back before the queue drops it. The most that brokers take: 4.0 to 4.2 would drop it after 20. They read -1 as
-/// "never", but 3.10 takes it as it stands, and drops a message that comes back once.
+/// The redeliveries after which the queue drops a message: the highest value that brokers accept,
+/// because 4.0 to 4.2 drop a message after 20 by default. They read -1 as unlimited, but 3.10 takes
+/// -1 literally and drops a message at its first redelivery.
 const DELIVERY_LIMIT: i32 = i32::MAX;
 
-/// How an error says what an expired queue is.
+/// The description of an expired queue in errors.
 const EXPIRED: &str = ", which `expired_queue` names";
 
-/// Whether something takes messages here: the queue, by way of the default exchange, else the exchange.
+/// Whether the destination exists: the queue for the default exchange, otherwise the exchange.
 pub(super) async fn exists(connection: &BrokerConnection, to: &Destination) -> Result<bool, ConnectorError> {
     if too_long(to).is_some() {
         return Ok(false);
@@ -31,14 +32,15 @@ pub(super) async fn exists(connection: &BrokerConnection, to: &Destination) -> R
         Ok(()) => Ok(true),
         Err(error) => match reply_code(&error) {
             Some(code::NOT_FOUND) => Ok(false),
-            // Somebody else's alone to read; it takes messages.
+            // Exclusive to another connection; it accepts messages.
             Some(code::RESOURCE_LOCKED) => Ok(true),
             _ => Err(unanswered(connection, &what, error)),
         },
     }
 }
 
-/// What a source reads is there to be read, or why not; how many messages wait in its expired queue.
+/// Checks that the queues of a source can be read; returns the number of messages in the expired
+/// queue.
 pub(super) async fn readable(connection: &BrokerConnection, options: &SourceOptions) -> Result<u32, ConnectorError> {
     readable_one(connection, &options.topic, "").await?;
     match &options.expired_queue {
@@ -58,14 +60,14 @@ async fn readable_one(connection: &BrokerConnection, queue: &str, what: &str) ->
             failure.hint(format!("create the queue `{queue}`, or set `declare = true`")).because(error)
         }
         Some(code::RESOURCE_LOCKED) => {
-            let failure = connection.fail(ErrorKind::Denied, &format!("the queue `{queue}`{what} belongs to another connection alone"));
+            let failure = connection.fail(ErrorKind::Denied, &format!("the queue `{queue}`{what} is exclusive to another connection"));
             failure.hint("read a queue that is not exclusive").because(error)
         }
         _ => unanswered(connection, &format!("queue `{queue}`{what}"), error),
     })
 }
 
-/// Each question on a channel of its own: a "no" closes the channel.
+/// Each question uses a channel of its own: an error closes the channel.
 async fn ask_for_queue(connection: &BrokerConnection, queue: &str) -> Result<lapin::Result<Queue>, ConnectorError> {
     let channel = connection.channel().await?;
     let options = QueueDeclareOptions { passive: true, ..QueueDeclareOptions::default() };
@@ -78,7 +80,7 @@ async fn ask_for_exchange(connection: &BrokerConnection, exchange: &str) -> Resu
     connection.ask(channel.exchange_declare(short(exchange)?, ExchangeKind::Direct, options, FieldTable::default())).await
 }
 
-/// The name as AMQP has it; callers know that it is short enough.
+/// The name as a short string; callers have checked its length.
 pub(super) fn short(name: &str) -> Result<ShortString, ConnectorError> {
     ShortString::try_new(name).map_err(|error| ConnectorError::new(ErrorKind::Config, format!("`{name}`: {error}")))
 }
@@ -88,10 +90,11 @@ fn unanswered(connection: &BrokerConnection, what: &str, error: lapin::Error) ->
         Some(code::ACCESS_REFUSED) => (ErrorKind::Denied, "grant the user permissions on it (rabbitmqctl set_permissions)"),
         _ => (ErrorKind::Disconnected, ""),
     };
-    connection.fail(kind, &format!("cannot look for the {what}: {}", said(&error))).hint(hint).because(error)
+    connection.fail(kind, &format!("cannot check the {what}: {}", said(&error))).hint(hint).because(error)
 }
 
-/// Makes a durable quorum queue that keeps messages however often they come back, where it is missing. Exchanges and bindings are their owner's.
+/// Creates a missing durable quorum queue that keeps messages however often they are redelivered.
+/// Exchanges and bindings are never created.
 pub(crate) async fn declare(config: &Config, to: &Destination) -> Result<Declared, ConnectorError> {
     if let Some(why) = too_long(to) {
         return Err(ConnectorError::new(ErrorKind::Config, why));
@@ -101,7 +104,8 @@ pub(crate) async fn declare(config: &Config, to: &Destination) -> Result<Declare
         return Ok(Declared::Existed);
     }
     if !to.exchange.is_empty() {
-        let failure = connection.fail(ErrorKind::Missing, &format!("there is no exchange `{}`, and only queues are made", to.exchange));
+        let failure =
+            connection.fail(ErrorKind::Missing, &format!("there is no exchange `{}`, and Dwell creates only queues", to.exchange));
         return Err(failure.hint("create the exchange with its bindings, or name a queue"));
     }
     make(&connection, &to.address, &[]).await?;
@@ -109,7 +113,8 @@ pub(crate) async fn declare(config: &Config, to: &Destination) -> Result<Declare
     Ok(Declared::Created)
 }
 
-/// Makes what a source reads, where it is missing: its queue, which lets what expires go to the expired queue, and that.
+/// Creates the missing queues of a source: the main queue, which dead-letters expired messages to
+/// the expired queue, and the expired queue.
 pub(crate) async fn declare_source(config: &Config, options: &SourceOptions) -> Result<Declared, ConnectorError> {
     let topic = Destination::new(&options.topic);
     let Some(expired) = &options.expired_queue else { return declare(config, &topic).await };
@@ -118,7 +123,7 @@ pub(crate) async fn declare_source(config: &Config, options: &SourceOptions) -> 
             return Err(ConnectorError::new(ErrorKind::Config, format!("`{queue}`{what}: {why}")));
         }
     }
-    // At least once: kept until the expired queue has it.
+    // At least once: RabbitMQ keeps the message until the expired queue has it.
     let texts = [
         ("x-dead-letter-exchange", ""),
         ("x-dead-letter-routing-key", expired),
@@ -128,7 +133,8 @@ pub(crate) async fn declare_source(config: &Config, options: &SourceOptions) -> 
     let letters = texts.map(|(name, text)| (name, AMQPValue::LongString(text.into())));
     let connection = BrokerConnection::connect(config, "declare").await?;
     let mut declared = Declared::Existed;
-    // The expired queue first, so that nothing goes where nothing is. What is there may have other arguments.
+    // The expired queue first, so that dead letters always have a queue. Existing queues may have
+    // other arguments.
     for (queue, more) in [(expired, &[][..]), (&options.topic, &letters[..])] {
         if !exists(&connection, &Destination::new(queue)).await? {
             make(&connection, queue, more).await?;
@@ -150,7 +156,7 @@ async fn make(connection: &BrokerConnection, queue: &str, more: &[(&'static str,
     let options = QueueDeclareOptions { durable: true, ..QueueDeclareOptions::default() };
     connection.ask(channel.queue_declare(short(queue)?, options, arguments)).await?.map(drop).map_err(|error| {
         let kind = if reply_code(&error) == Some(code::ACCESS_REFUSED) { ErrorKind::Denied } else { ErrorKind::Disconnected };
-        let failure = connection.fail(kind, &format!("cannot make the queue `{queue}`: {}", said(&error)));
-        failure.hint("make this queue by hand, or grant the user the right to").because(error)
+        let failure = connection.fail(kind, &format!("cannot create the queue `{queue}`: {}", said(&error)));
+        failure.hint("create this queue by hand, or grant the user the right to configure it").because(error)
     })
 }

@@ -1,4 +1,5 @@
-//! The reader of a source: takes over what the broker delivers, stops its deliveries while paused, gives back what is unsettled at the end.
+//! The reader of a source: takes over deliveries, stops them while paused, and returns unsettled
+//! messages at the end.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,15 +20,15 @@ use super::gate::Gate;
 use super::queue::short;
 use crate::{ConnectorError, ErrorKind, SourceOptions};
 
-/// The most messages that are taken over at once.
+/// The most messages taken over at once.
 const CHUNK: usize = 512;
-/// What a message is taken to need before any has come, bytes.
+/// The assumed memory of a message before any was delivered, in bytes.
 const FIRST: usize = 1 << 20;
-/// So many messages tell how large the next ones may be.
+/// The number of messages after which their size is a good estimate.
 const TOLD: usize = 16;
-/// A prefetch that is so many times too large or too small is given up for another.
+/// A prefetch that is too large or too small by this factor is replaced.
 const OFF: u16 = 4;
-/// How often a sign of life is shown while the socket is not read: more often than the shortest heartbeat.
+/// The heartbeat interval while the socket is not read: shorter than the shortest heartbeat.
 const BEAT: Duration = Duration::from_millis(500);
 
 /// The task that reads.
@@ -41,20 +42,21 @@ pub(super) struct ReaderTask {
     max_unsettled: u16,
     max_bytes: usize,
     reading: Option<Reading>,
-    /// Consumers so far.
+    /// The number of consumers so far.
     count: u64,
-    /// About what a message needs by those that came last, bytes, and how many have come.
+    /// The estimated memory of a message, in bytes, and the number of messages so far.
     each: usize,
     came: usize,
     beat: Interval,
 }
 
-/// The broker delivers.
+/// An active consumer.
 struct Reading {
     messages: ReadyChunks<Consumer>,
     tag: ShortString,
     prefetch: u16,
-    /// It is asked to stop, or was; what is on its way still comes. The answer comes behind that, and so perhaps not before there is room.
+    /// Cancellation was requested or confirmed; messages on their way still come. The confirmation
+    /// comes after those, so it may have to wait for room.
     stopping: Option<Stopping>,
 }
 
@@ -64,7 +66,7 @@ enum Stopping {
 }
 
 impl ReaderTask {
-    /// Starts the reader; the receiver answers once it has ended and given everything back.
+    /// Starts the reader. The receiver answers once the reader has ended and returned everything.
     pub(super) async fn start(
         connection: Arc<BrokerConnection>,
         channel: Channel,
@@ -73,7 +75,7 @@ impl ReaderTask {
         options: &SourceOptions,
     ) -> Result<oneshot::Receiver<Result<(), ConnectorError>>, ConnectorError> {
         let (queue, group) = (options.topic.clone(), options.group.clone());
-        // 0 would be no bound.
+        // 0 would mean unlimited.
         let max_unsettled = u16::try_from(options.max_unsettled.max(1)).unwrap_or(u16::MAX);
         let mut beat = interval(BEAT);
         beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -92,32 +94,34 @@ impl ReaderTask {
                 }
             };
             reader.connection.close().await;
-            // Nobody waits after a drop.
+            // After a drop nobody waits.
             let _ = done.send(result);
         });
         Ok(closed)
     }
 
-    /// How many messages there may be: as many as fit, by those that came last.
+    /// The number of unsettled messages wanted: as many as fit, by the recent sizes.
     fn wanted(&self) -> u16 {
         u16::try_from(self.max_bytes / self.each).unwrap_or(u16::MAX).clamp(1, self.max_unsettled)
     }
 
-    /// How many messages to ask for: the broker does not count those towards a reader's bound that it delivered to the one before. A reader keeps
-    /// its bound for its life, so a small one is not worth it, and the reader waits until more is settled. While the socket is not read no answer comes.
+    /// The prefetch for a new consumer. The broker does not count the previous consumer's unsettled
+    /// messages towards it. A consumer keeps its prefetch for life, so the reader waits rather than
+    /// take a small one. While the socket is not read, no answer would come.
     fn room(&self) -> Option<u16> {
         let unsettled = u16::try_from(self.buffer.unsettled()).unwrap_or(u16::MAX);
         let wanted = self.wanted();
         Some(wanted.saturating_sub(unsettled)).filter(|room| *room >= wanted.div_ceil(2) && !self.gate.is_closed())
     }
 
-    /// Whether the reader has far too many messages on their way, or far too few.
+    /// Whether the prefetch is far too large or far too small.
     fn is_off(&self, prefetch: u16) -> bool {
         let wanted = self.wanted();
         self.came >= TOLD && (wanted / OFF >= prefetch || prefetch / OFF >= wanted)
     }
 
-    /// Asks the broker to deliver so many. A name of ours, so that people see in the broker's own tools who reads.
+    /// Starts a consumer with this prefetch. Its tag is chosen here, so that the broker's tools
+    /// show who reads.
     async fn read(&mut self, room: u16) -> Result<(), ConnectorError> {
         let bounded = self.connection.ask(self.channel.basic_qos(room, BasicQosOptions::default())).await?;
         bounded.map_err(|error| self.broken(error))?;
@@ -160,7 +164,7 @@ impl ReaderTask {
         }
     }
 
-    /// Asks the broker to deliver no more to this reader.
+    /// Cancels the consumer.
     fn stop(&mut self) {
         if let Some(reading) = &mut self.reading {
             let (channel, tag) = (self.channel.clone(), reading.tag.clone());
@@ -169,7 +173,7 @@ impl ReaderTask {
         }
     }
 
-    /// Takes over what arrived, or the end of it.
+    /// Takes over deliveries, or the end of the consumer.
     fn take(&mut self, chunk: Option<Vec<lapin::Result<lapin::message::Delivery>>>) -> Result<(), ConnectorError> {
         let Some(chunk) = chunk else {
             let stopped = self.reading.take().is_some_and(|reading| reading.stopping.is_some());
@@ -193,7 +197,7 @@ impl ReaderTask {
         broken.map_or(Ok(()), Err)
     }
 
-    /// How large messages are: more is believed at once, less bit by bit.
+    /// Updates the size estimate: a higher size counts at once, a lower one gradually.
     fn learn(&mut self, deliveries: &[Delivery]) {
         if !deliveries.is_empty() {
             let mean = deliveries.iter().map(|delivery| delivery.bytes).sum::<usize>() / deliveries.len();
@@ -214,8 +218,8 @@ impl ReaderTask {
         self.connection.fail(kind, &why).hint(hint).because(error)
     }
 
-    /// Closes the channel: the broker then delivers to others what is unsettled, after it has read every ack. Its answer comes behind what is on its
-    /// way, which is let through and not kept.
+    /// Closes the channel: the broker reads every ack and then redelivers the unsettled messages to
+    /// others. Its answer comes after messages on their way, which are read and discarded.
     async fn give_back(&mut self) -> Result<(), ConnectorError> {
         self.gate.open();
         let (connection, channel) = (Arc::clone(&self.connection), self.channel.clone());
@@ -232,14 +236,14 @@ impl ReaderTask {
     }
 }
 
-/// What happens to a reader.
+/// An event of the consumer.
 enum Event {
     Came(Option<Vec<lapin::Result<lapin::message::Delivery>>>),
-    /// The broker answered that it delivers no more.
+    /// The broker confirmed the cancellation.
     Stopped(lapin::Result<()>),
 }
 
-/// What happens next; for ever nothing while the broker does not deliver.
+/// The next event; pending forever without a consumer.
 async fn next(reading: &mut Option<Reading>) -> Event {
     let Some(Reading { messages, stopping, .. }) = reading else { return std::future::pending().await };
     let Some(Stopping::Asked(asked)) = stopping else { return Event::Came(messages.next().await) };

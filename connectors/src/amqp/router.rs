@@ -1,4 +1,4 @@
-//! What a sink and its publishers share: where publications go in, and outcomes out.
+//! The router between a sink and its publishers: publications go in, outcomes come out.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -11,51 +11,51 @@ use tokio::time::Instant;
 
 use crate::{Destination, Outcome, Token};
 
-/// Outcomes, by the caller's tokens.
+/// Outcomes by the caller's tokens.
 pub(super) type Given = Vec<(Token, Outcome)>;
 
-/// One publication on its way to its publisher.
+/// A publication on its way to its publisher.
 #[derive(Debug)]
 pub(super) struct Item {
     pub(super) token: Token,
     pub(super) to: Destination,
     pub(super) body: Bytes,
     pub(super) properties: BasicProperties,
-    /// By then it is sent, or never.
+    /// Sent by this time, or never.
     pub(super) deadline: Instant,
 }
 
-/// Where the publications of one publisher go in.
+/// The input of a publisher.
 pub(super) type PublisherSender = mpsc::UnboundedSender<Vec<Item>>;
 
-/// What a publisher is for.
+/// The key of a publisher.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct PublisherKey {
     pub(super) exchange: String,
-    /// One routing key alone, which holds up the others.
+    /// A single routing key that would delay the others.
     pub(super) apart: Option<String>,
 }
 
-/// The most publishers for one routing key alone.
+/// The most publishers for single routing keys.
 const APART: usize = 64;
 
-/// One sink's router.
+/// The router of a sink.
 pub(super) struct PublishRouter {
-    /// `None` once the sink closed or its connection was lost.
+    /// `None` once the sink is closed or its connection is lost.
     open: Mutex<Option<Open>>,
-    /// Where outcomes go while any publisher has some to give.
+    /// The channel of outcomes while a publisher lives.
     out: mpsc::WeakUnboundedSender<Given>,
-    /// Handed over, and neither given to the client nor answered.
+    /// Handed over, and neither given to lapin nor answered.
     unsent: AtomicUsize,
     sent: Notify,
-    /// The most bytes of a body, once the broker has said so.
+    /// The most bytes of a body, once known.
     most: AtomicU64,
 }
 
 struct Open {
     out: mpsc::UnboundedSender<Given>,
     publishers: HashMap<PublisherKey, PublisherSender>,
-    /// How many of them are for one routing key alone.
+    /// The number of publishers for single routing keys.
     apart: usize,
 }
 
@@ -78,7 +78,8 @@ impl PublishRouter {
         PublishRouter { open, out: weak, unsent: AtomicUsize::new(0), sent: Notify::new(), most: AtomicU64::new(u64::MAX) }
     }
 
-    /// Takes in publications, each to its publisher; `start` makes a publisher that is not there. Then gives these outcomes.
+    /// Routes publications to their publishers, then sends these outcomes. `start` creates a
+    /// missing publisher.
     pub(super) fn take_in(
         &self,
         items: Vec<Item>,
@@ -87,7 +88,7 @@ impl PublishRouter {
     ) {
         let mut open = self.open.lock();
         let Some(open) = &mut *open else {
-            // After the end of the outcomes nobody waits for these.
+            // After the end of the outcomes nobody reads these.
             if let Some(out) = self.out.upgrade() {
                 give(&out, refused(items).chain(outcomes).collect());
             }
@@ -100,7 +101,8 @@ impl PublishRouter {
         }
         for (key, items) in by_publisher {
             let publisher = open.publishers.entry(key).or_insert_with_key(|key| start(key, open.out.clone()));
-            // A publisher ends only by `retire`, or with the connection: then it answers for what is on its way, and the rest is answered here.
+            // A publisher ends only by `retire` or with the connection. Then it answers for
+            // everything in its input, and the rest is answered here.
             if let Err(mpsc::error::SendError(items)) = publisher.send(items) {
                 self.left(items.len());
                 give(&open.out, refused(items).collect());
@@ -109,7 +111,8 @@ impl PublishRouter {
         give(&open.out, outcomes);
     }
 
-    /// Gives these to the publisher for one routing key alone, and what comes from now on; `start` makes it. What it does not take comes back.
+    /// Moves these publications, and later ones to the same key, to a publisher for a single
+    /// routing key, which `start` creates. Returns those that it does not accept.
     pub(super) fn set_apart(&self, key: &PublisherKey, items: Vec<Item>, start: impl FnOnce() -> PublisherSender) -> Vec<Item> {
         let mut open = self.open.lock();
         let Some(open) = &mut *open else { return items };
@@ -127,7 +130,7 @@ impl PublishRouter {
         publisher.send(items).map_or_else(|mpsc::error::SendError(items)| items, |()| Vec::new())
     }
 
-    /// Ends this publisher if nothing is on its way to it; whether it does.
+    /// Ends this publisher if its input is empty; returns whether it ends.
     pub(super) fn retire(&self, key: &PublisherKey, items: &mpsc::UnboundedReceiver<Vec<Item>>) -> bool {
         let mut open = self.open.lock();
         let idle = items.is_empty();
@@ -140,14 +143,14 @@ impl PublishRouter {
         idle
     }
 
-    /// This many were given to the client, or answered.
+    /// Records that this many were given to lapin or answered.
     pub(super) fn left(&self, count: usize) {
         if self.unsent.fetch_sub(count, Ordering::AcqRel) == count {
             self.sent.notify_waiters();
         }
     }
 
-    /// Waits until none is unsent.
+    /// Waits until no publication is unsent.
     pub(super) async fn all_sent(&self) {
         loop {
             let sent = self.sent.notified();
@@ -160,28 +163,28 @@ impl PublishRouter {
         }
     }
 
-    /// Nothing more is taken in; publishers end when they have answered.
+    /// Accepts no more publications; publishers end when they have answered all.
     pub(super) fn close(&self) {
         *self.open.lock() = None;
     }
 
-    /// The most bytes of a body, as far as it is known.
+    /// The most bytes of a body, if known.
     pub(super) fn most(&self) -> u64 {
         self.most.load(Ordering::Relaxed)
     }
 
-    /// The broker said so.
+    /// Records the broker's limit.
     pub(super) fn learn_most(&self, most: u64) {
         self.most.store(most, Ordering::Relaxed);
     }
 }
 
-/// Came too late to be sent.
+/// The outcomes of publications that came too late.
 fn refused(items: Vec<Item>) -> impl Iterator<Item = (Token, Outcome)> {
     items.into_iter().map(|item| (item.token, Outcome::Refused("the connection was lost or closed".to_owned())))
 }
 
-/// Gives outcomes. A caller that dropped the receiver wants none.
+/// Sends outcomes. A caller that dropped the receiver needs none.
 pub(super) fn give(out: &mpsc::UnboundedSender<Given>, outcomes: Given) {
     if !outcomes.is_empty() {
         let _ = out.send(outcomes);
@@ -202,7 +205,7 @@ mod tests {
             properties: BasicProperties::default(),
             deadline: Instant::now(),
         };
-        let never = |_: &PublisherKey, _| -> PublisherSender { panic!("no lane is made any more") };
+        let never = |_: &PublisherKey, _| -> PublisherSender { panic!("no publisher is started any more") };
         let (out, mut outcomes) = mpsc::unbounded_channel();
         let of_a_publisher = out.clone();
         let router = PublishRouter::new(out);

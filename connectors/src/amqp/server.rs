@@ -1,4 +1,4 @@
-//! One server of an AMQP URL, and how its connection is asked for.
+//! A server of an AMQP URL, and the parameters of its connection.
 
 use std::fmt;
 
@@ -7,16 +7,16 @@ use lapin::uri::{AMQPScheme, AMQPUri, SASLMechanism};
 use crate::redacted;
 use crate::secret::{Secret, Urls};
 
-/// Seconds between two heartbeats, where nothing else is said.
+/// The default heartbeat interval, in seconds.
 const HEARTBEAT: u16 = 5;
 
-/// Where to connect, and as whom.
+/// An address and a login.
 #[derive(Clone)]
 pub(super) struct Server {
     uri: AMQPUri,
 }
 
-/// The servers, or what is wrong, without secrets.
+/// The servers, or the problem, without secrets.
 pub(super) fn servers(urls: &Urls) -> Result<Vec<Server>, String> {
     let servers = urls.each().map(Server::parse).collect::<Result<Vec<_>, _>>()?;
     if servers.is_empty() { Err("no server is named: write amqp://user:password@127.0.0.1:5672".to_owned()) } else { Ok(servers) }
@@ -47,24 +47,25 @@ impl Server {
             return Err(no_url());
         }
         let mut uri: AMQPUri = url.parse().map_err(|_| no_url())?;
-        // The library knows no addresses in brackets.
+        // lapin does not parse addresses in brackets.
         if let Some((address, _)) = host.strip_prefix('[').and_then(|host| host.split_once(']')) {
             address.clone_into(&mut uri.authority.host);
         }
-        // `amqp://host/` is the nameless vhost by the letter, and nobody has one.
+        // Strictly, `amqp://host/` names the empty vhost, which nobody uses.
         if uri.vhost.is_empty() {
             "/".clone_into(&mut uri.vhost);
         }
         Ok(Server { uri })
     }
 
-    /// Logs in as this user, whatever the URL says.
+    /// Sets the login, instead of the URL's.
     pub(super) fn log_in(&mut self, user: &str, password: &Secret) {
         user.clone_into(&mut self.uri.authority.userinfo.username);
         password.reveal().clone_into(&mut self.uri.authority.userinfo.password);
     }
 
-    /// Asks for this heartbeat: that of the settings, else the URL's, else the usual one.
+    /// Sets the heartbeat interval: that of the settings, otherwise the URL's, otherwise the
+    /// default.
     pub(super) fn beat(&mut self, seconds: Option<u16>) {
         self.uri.query.heartbeat = Some(seconds.or(self.uri.query.heartbeat).unwrap_or(HEARTBEAT));
     }
@@ -73,7 +74,7 @@ impl Server {
         self.uri.scheme == AMQPScheme::AMQPS
     }
 
-    /// Scheme, host, port and vhost: what people may see.
+    /// Scheme, host, port and vhost, for people.
     pub(super) fn place(&self) -> String {
         let AMQPUri { scheme, authority, vhost, .. } = &self.uri;
         let host = if authority.host.contains(':') { format!("[{}]", authority.host) } else { authority.host.clone() };
@@ -85,7 +86,8 @@ impl Server {
         self.uri.clone()
     }
 
-    /// The user that the server knows us by, as `user_id` must name it; `None` where only the server knows (a certificate).
+    /// The user as the server knows it, which `user_id` must equal; `None` if only the server knows
+    /// (a certificate).
     pub(super) fn user(&self) -> Option<&str> {
         let by_name = !matches!(self.uri.query.auth_mechanism, Some(SASLMechanism::External | SASLMechanism::Anonymous));
         by_name.then_some(self.uri.authority.userinfo.username.as_str())

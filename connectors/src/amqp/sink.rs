@@ -1,4 +1,4 @@
-//! The sink: publications go to the publisher of their exchange, outcomes come from there.
+//! The sink: passes publications to the publisher of their exchange.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,13 +36,13 @@ pub(crate) async fn open(config: &Config, publish_timeout: Duration) -> Result<(
 pub(crate) struct AmqpSink {
     connection: Arc<BrokerConnection>,
     router: Arc<PublishRouter>,
-    /// For the task that waits for the connection's loss.
+    /// Ends the task that waits for the loss of the connection.
     closed: Arc<Notify>,
     patience: Duration,
 }
 
 impl AmqpSink {
-    /// The publication as it goes out, or why it never can.
+    /// The publication for a publisher, or why it can never be published.
     fn item(&self, publication: Publication, latest: Instant) -> Result<Item, String> {
         let Publication { token, to, message, dedupe_id, deadline } = publication;
         if let Some(why) = too_long(&to) {
@@ -71,7 +71,8 @@ impl Sink for AmqpSink {
         });
     }
 
-    /// The queue, by way of the default exchange, or the exchange: whether a queue is bound to it for this key, AMQP cannot be asked.
+    /// Checks the queue for the default exchange, otherwise the exchange. AMQP has no request for
+    /// bindings, so whether a queue is bound for the routing key is unknown.
     async fn exists(&self, to: &Destination) -> Result<bool, ConnectorError> {
         match self.connection.blocked() {
             // The question would not even be sent.
@@ -91,7 +92,7 @@ impl Sink for AmqpSink {
 }
 
 impl Drop for AmqpSink {
-    /// The confirms that are out still arrive; then outcomes end, and the connection.
+    /// Outstanding confirms still arrive; then the outcomes and the connection end.
     fn drop(&mut self) {
         self.router.close();
         self.closed.notify_one();

@@ -1,4 +1,4 @@
-//! The source: what the reader reads is handed out in batches and settled.
+//! The source: hands out in batches what the reader reads, and settles.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use super::queue::readable;
 use super::reader::ReaderTask;
 use crate::{Batch, BatchId, Caution, ConnectorError, ErrorKind, Reader, Source, SourceOptions};
 
-/// Of the bytes that a source may hold, what is for the expired queue: hardly anything comes from there.
+/// The divisor for the expired queue's share of the memory: few messages come from there.
 const SHARE: usize = 8;
 
 pub(crate) async fn open(config: &Config, mut options: SourceOptions) -> Result<Box<dyn Source>, ConnectorError> {
@@ -43,7 +43,7 @@ async fn open_one(config: &Config, options: SourceOptions) -> Result<AmqpSource,
     Ok(AmqpSource { connection, channel, buffer, options, settling: Mutex::default(), closed: Some(reader) })
 }
 
-/// What `open` would find. Whether the user may read the queues shows only when they are read.
+/// What `open` would find. A missing read permission shows only when the queues are read.
 pub(crate) async fn look(config: &Config, options: &SourceOptions) -> Result<Reader, ConnectorError> {
     let connection = BrokerConnection::connect(config, "check").await?;
     readable(&connection, options).await?;
@@ -51,7 +51,7 @@ pub(crate) async fn look(config: &Config, options: &SourceOptions) -> Result<Rea
     Ok(Reader::Exists)
 }
 
-/// What somebody should know of the queues.
+/// The risks of the queues.
 pub(crate) async fn cautions(config: &Config, options: &SourceOptions) -> Result<Vec<Caution>, ConnectorError> {
     let connection = BrokerConnection::connect(config, "check").await?;
     readable(&connection, options).await?;
@@ -65,15 +65,17 @@ pub(crate) struct AmqpSource {
     channel: Channel,
     buffer: Arc<DeliveryBuffer>,
     options: SourceOptions,
-    /// Held while words for a batch go out: one that is for all before it must not overtake those.
+    /// Held while acks or nacks are written: one for all earlier deliveries must not overtake
+    /// others.
     settling: Mutex<()>,
-    /// Answers when the reader has given everything back.
+    /// Answers when the reader has returned everything.
     closed: Option<oneshot::Receiver<Result<(), ConnectorError>>>,
 }
 
 impl AmqpSource {
-    /// Says a word for each message of a batch, and waits until they are written. Who stops waiting must drop the source: a later word for all
-    /// before it would be for those that were not said, too.
+    /// Acks or nacks a batch, and waits until that is written. A caller that stops waiting must
+    /// drop the source: a later ack for all earlier deliveries would include messages whose ack was
+    /// not written.
     async fn settle<F>(&self, batch: BatchId, word: impl Fn(Settle) -> F) -> Result<(), ConnectorError>
     where
         F: Future<Output = lapin::Result<()>> + Send,
@@ -83,7 +85,7 @@ impl AmqpSource {
         tokio::select! {
             biased;
             written = words => written.map(drop).map_err(|error| {
-                self.connection.fail(ErrorKind::Disconnected, &format!("cannot settle what was read: {}", said(&error))).because(error)
+                self.connection.fail(ErrorKind::Disconnected, &format!("cannot ack or nack messages: {}", said(&error))).because(error)
             }),
             () = self.connection.lost() => Err(self.connection.error()),
         }

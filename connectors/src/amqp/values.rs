@@ -1,7 +1,9 @@
-//! Header values and tables, to AMQP and back. Each type has its own on both sides; what differs is written down here.
+//! Header values and tables: conversion to AMQP and back. Each type has its counterpart; the
+//! differences are these.
 //!
-//! A table has a name once, and the library sorts its names: headers come in that order. A name that stands more than once goes out as a list of
-//! its values (`A`), in order. Text that is not UTF-8 comes as bytes.
+//! A table has unique names, and lapin sorts them: headers come in that order. A repeated name is
+//! published as a list of its values (`A`), in order. Long strings that are not UTF-8 come as
+//! bytes.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +21,7 @@ pub(super) fn headers(table: &FieldTable) -> Headers {
     headers
 }
 
-/// The headers of a message as they go out, or why they cannot.
+/// The headers of a message to publish, or why they cannot be published.
 pub(super) fn table(headers: Headers) -> Result<FieldTable, String> {
     entries(headers.into_iter().map(|header| (header.name, header.value)))
 }
@@ -47,7 +49,7 @@ fn entries(entries: impl Iterator<Item = (String, Value)>) -> Result<FieldTable,
     Ok(table)
 }
 
-/// The beginning of a name, for people.
+/// The start of a name, for people.
 fn shown(name: &str) -> String {
     name.chars().take(60).flat_map(char::escape_debug).collect()
 }
@@ -104,7 +106,7 @@ fn to_amqp(value: Value) -> Result<AMQPValue, String> {
     })
 }
 
-/// How many bytes a table takes on the wire.
+/// The bytes of a table on the wire.
 pub(super) fn table_size(table: &FieldTable) -> usize {
     4 + table.inner().iter().map(|(name, value)| 2 + name.as_str().len() + size(value)).sum::<usize>()
 }
@@ -116,7 +118,7 @@ fn size(value: &AMQPValue) -> usize {
         AMQPValue::ByteArray(bytes) => 4 + bytes.len(),
         AMQPValue::FieldArray(values) => 4 + values.as_slice().iter().map(|value| 1 + size(value)).sum::<usize>(),
         AMQPValue::FieldTable(table) => table_size(table),
-        // The largest of those that are left.
+        // The largest of the remaining types.
         _ => 8,
     }
 }

@@ -1,4 +1,4 @@
-//! The window of a channel: what was published on it and has no verdict yet.
+//! The window of a channel: its publications without a verdict.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -21,21 +21,21 @@ use super::quirks::return_matcher::{ReturnMatcher, Said};
 use super::router::{Given, Item, PublishRouter, give};
 use crate::Outcome;
 
-/// What became of one publication, by its number.
+/// The confirm of a publication, by its number.
 pub(super) type Confirmed = (u64, lapin::Result<Confirmation>);
 
-/// What the windows of a sink share.
+/// The context that the windows of a sink share.
 #[derive(Clone)]
 pub(super) struct PublisherContext {
     pub(super) connection: Arc<BrokerConnection>,
     pub(super) router: Arc<PublishRouter>,
     pub(super) out: mpsc::UnboundedSender<Given>,
-    /// Without a confirm for so long a publication is unknown, and what was not sent by then is refused.
+    /// After this time without a confirm a publication is unknown; unsent ones are refused.
     pub(super) patience: Duration,
 }
 
 impl PublisherContext {
-    /// Ticks as often as deadlines are to be looked at.
+    /// The interval of deadline checks.
     pub(super) fn ticks(&self) -> Interval {
         let mut ticks = interval((self.patience / 20).clamp(Duration::from_millis(5), Duration::from_millis(250)));
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -50,19 +50,19 @@ pub(super) struct ChannelWindow {
     confirms: FuturesUnordered<BoxFuture<'static, Confirmed>>,
     matcher: ReturnMatcher,
     number: u64,
-    /// A verdict came: the exchange is there, and ours to publish to.
+    /// A verdict came: the exchange exists, and the user may publish to it.
     proved: bool,
-    /// One was given up.
+    /// A publication timed out.
     gave_up: bool,
-    /// When the last confirm came, or the first publication went out into an empty window.
+    /// The time of the last confirm, or of the first publication into an empty window.
     heard: Instant,
 }
 
-/// How a channel fell.
+/// Why a channel closed.
 pub(super) struct FailedChannel {
     pub(super) channel_failure: ChannelFailure,
     pub(super) why: String,
-    /// One publication was out, which it was for.
+    /// Only one publication was in flight, so the failure is its own.
     pub(super) alone: bool,
 }
 
@@ -80,18 +80,18 @@ impl ChannelWindow {
         self.proved
     }
 
-    /// What was proved is long ago.
+    /// The last verdict is too old to rely on.
     pub(super) fn doubt(&mut self) {
         self.proved = false;
     }
 
-    /// Where the oldest publication went to, if nothing was confirmed for so long although something is out.
+    /// The address of the oldest publication, if nothing was confirmed for this long.
     pub(super) fn quiet(&self, long: Duration) -> Option<&str> {
         let oldest = self.in_flight.values().next().filter(|_| self.heard.elapsed() >= long)?;
         Some(&oldest.to.address)
     }
 
-    /// The next confirm; for ever nothing where none is out.
+    /// The next confirm; pending forever if none is outstanding.
     pub(super) async fn next(&mut self) -> Confirmed {
         match self.confirms.next().await {
             Some(confirmed) => confirmed,
@@ -99,7 +99,8 @@ impl ChannelWindow {
         }
     }
 
-    /// The future's first look hands the message to the client, in our order; then it waits for the confirm.
+    /// The first poll of the future hands the message to lapin, in order; then the future waits for
+    /// the confirm.
     pub(super) fn publish(&mut self, item: Item) -> lapin::Result<()> {
         if self.in_flight.is_empty() {
             self.heard = Instant::now();
@@ -118,7 +119,7 @@ impl ChannelWindow {
         let mut publishing = async move {
             let options = BasicPublishOptions { mandatory: true, ..BasicPublishOptions::default() };
             let sent = channel.basic_publish(exchange, key, options, &body, properties).await;
-            // The client has its copy, and the confirm may be long in coming.
+            // lapin has its own copy, and the confirm may take long.
             drop(body);
             match sent {
                 Ok(confirm) => (number, confirm.await),
@@ -136,7 +137,8 @@ impl ChannelWindow {
         }
     }
 
-    /// Takes this confirm and every other that is ready; only then judges. An error where the channel fell.
+    /// Takes this confirm and all others that are ready, and only then judges. An error if the
+    /// channel closed.
     pub(super) fn confirmed(&mut self, first: Confirmed) -> lapin::Result<()> {
         let mut next = Some(first);
         let mut fallen = None;
@@ -166,8 +168,9 @@ impl ChannelWindow {
         fallen.map_or(Ok(()), Err)
     }
 
-    /// What waited too long is unknown. Its confirm may still come, and others' verdicts hang on it: so a window in which one was given up takes no
-    /// more, and is seen out. Gives where they went to.
+    /// Reports late publications as unknown. Their confirms may still come, and verdicts of others
+    /// depend on them, so a window with a late publication accepts no more and is drained. Returns
+    /// their addresses.
     pub(super) fn expire(&mut self) -> BTreeSet<String> {
         let patience = self.place.patience;
         let (mut outcomes, mut silent) = (Vec::new(), BTreeSet::new());
@@ -188,7 +191,7 @@ impl ChannelWindow {
         silent
     }
 
-    /// Waits for what is out, as long as each may take; then the channel is closed.
+    /// Waits for outstanding confirms, each up to its deadline; then the channel closes.
     pub(super) async fn drain(mut self) {
         let mut ticks = self.place.ticks();
         let connection = Arc::clone(&self.place.connection);
@@ -209,12 +212,12 @@ impl ChannelWindow {
         }
     }
 
-    /// Whether it takes publications. Where it does not, each that is out is told why.
+    /// Whether the channel is open. If not, each outstanding confirm gets the reason.
     pub(super) fn is_open(&self) -> bool {
         self.channel.status().connected()
     }
 
-    /// The channel is no more: what that means for each publication that is out. What was confirmed before is confirmed.
+    /// The outcomes after the channel closed. Publications confirmed before are confirmed.
     pub(super) fn failed(mut self, mut error: lapin::Error) -> FailedChannel {
         while let Some(confirmed) = ready(&mut self.confirms) {
             match self.confirmed(confirmed) {
@@ -243,12 +246,12 @@ impl ChannelWindow {
     }
 }
 
-/// Names were measured before they came here.
+/// Callers have checked the length.
 fn short_of(name: &str) -> ShortString {
     short(name).unwrap_or_default()
 }
 
-/// What the channel's end is called where the connection went first.
+/// The error of a channel whose connection was lost first.
 pub(super) fn lost() -> lapin::Error {
     lapin::ErrorKind::InvalidConnectionState(lapin::ConnectionState::Closed).into()
 }

@@ -93,7 +93,7 @@ async fn a_blocked_connection_refuses_and_comes_back() {
             other => panic!("{other:?}"),
         }
     };
-    assert!(refused.contains("takes no messages now") && refused.contains("memory"), "{refused}");
+    assert!(refused.contains("accepts no messages now") && refused.contains("memory"), "{refused}");
     let error = sink.exists(&to("", &queue)).await.unwrap_err();
     assert!(error.kind == ErrorKind::Disconnected && error.message.contains("memory"), "{error}");
     // Reading has a connection of its own.

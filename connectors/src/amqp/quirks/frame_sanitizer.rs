@@ -1,7 +1,16 @@
-//! The stream that the library reads, with each frame put right before its parser sees it (see `sanitize`).
+//! A stream for lapin that sanitizes frames before lapin's parser sees them.
 //!
-//! Bodies pass untouched, without a copy. Frames with methods and headers are put right where they lie; only one that comes in pieces is kept until it
-//! is whole.
+//! - Behaviour: lapin offers no hook between its socket and its parser. lapin 4.12 also buffers
+//!   deliveries without a bound (`Consumer` in `src/consumer.rs`), and keeps the server's
+//!   properties to itself (`connection.start`).
+//! - Workaround: lapin takes its stream from a connector function, so Dwell wraps that stream. The
+//!   wrapper sanitizes frames (see `sanitize`), stops reading while the source is at its bound in
+//!   bytes (see `gate`), and extracts the server's version.
+//! - May go when lapin does all three: parses such frames, bounds its buffer in bytes, and shows
+//!   the server's version.
+//!
+//! Bodies pass unchanged, without a copy. Method and header frames are sanitized in place; only a
+//! frame that arrives in pieces is buffered until it is complete.
 
 use std::io::{self, Error, ErrorKind, Read, Write};
 use std::net::SocketAddr;
@@ -22,24 +31,24 @@ use tracing::{debug, warn};
 use crate::amqp::gate::Gate;
 use crate::amqp::quirks::sanitize::{HEADER, METHOD, sanitize};
 
-/// Type, channel and size.
+/// The bytes of a frame header: type, channel and size.
 const HEAD: usize = 7;
-/// The byte that ends each frame.
+/// The bytes of a frame end.
 const END: usize = 1;
-/// The most bytes of a frame that is kept until it is whole. The server keeps to the `frame_max` that was agreed on, 128 KiB unless set otherwise:
-/// more than this makes no sense.
+/// The most bytes of a frame that is buffered. Servers keep to the agreed `frame_max`, 128 KiB by
+/// default, so a larger frame is an error.
 const MOST: usize = 16 << 20;
-/// The most bytes that are read at once where there is a gate: what is read is let through.
+/// The most bytes of one read with a gate: all that is read passes the gate.
 const PIECE: usize = 128 << 10;
-/// A sign of life as the server would send it.
+/// A heartbeat frame as the server sends it.
 const HEARTBEAT: [u8; HEAD + END] = [8, 0, 0, 0, 0, 0, 0, 0xCE];
 
-/// A runtime whose streams are guarded: the library's own in all else.
+/// lapin's own runtime, with sanitized streams.
 pub(in crate::amqp) fn runtime() -> Runtime<RuntimeParts<Tokio, SanitizingReactor>> {
     Runtime::new(RuntimeParts::new(Tokio::current(), SanitizingReactor(Tokio::current())))
 }
 
-/// What the library connects by.
+/// The reactor through which lapin connects.
 #[derive(Clone, Debug)]
 pub(in crate::amqp) struct SanitizingReactor(Tokio);
 
@@ -68,33 +77,33 @@ impl Reactor for SanitizingReactor {
     }
 }
 
-/// A stream, guarded.
+/// A stream that sanitizes what it reads.
 #[derive(Debug)]
 pub(in crate::amqp) struct FrameSanitizer<S> {
     stream: S,
     place: String,
-    /// What bounds how much is read, of a source.
+    /// The bound of a source.
     gate: Option<Arc<Gate>>,
-    /// How many bytes pass yet as they are.
+    /// The number of bytes that still pass unchanged.
     passing: usize,
-    /// The beginning of a frame.
+    /// The start of an incomplete frame.
     held: Vec<u8>,
-    /// What was held and is put right, and how much of it was given.
+    /// A sanitized frame, and how much of it lapin has read.
     whole: Vec<u8>,
     given: usize,
-    /// A message was altered.
+    /// A frame was changed before.
     altered: bool,
-    /// What the server says of its version, which the library does not tell.
+    /// The server's version.
     version: Arc<OnceLock<String>>,
 }
 
-/// What a frame's beginning says of it.
+/// What the start of a frame shows.
 enum Next {
-    /// That many more bytes are needed to say anything.
+    /// At least this many more bytes are needed.
     Unknown(usize),
-    /// So many bytes, to be put right.
+    /// A frame of this many bytes, to be sanitized.
     Look(usize),
-    /// So many bytes, to pass as they are.
+    /// This many bytes, to pass unchanged.
     Pass(usize),
 }
 
@@ -102,7 +111,7 @@ impl Next {
     fn of(bytes: &[u8]) -> io::Result<Self> {
         match (bytes.first(), bytes.get(3..HEAD)) {
             (None, _) => Ok(Next::Unknown(HEAD)),
-            // The server's version, where it speaks another one: `AMQP` and four numbers.
+            // A server of another protocol version answers `AMQP` and four numbers.
             (Some(b'A'), _) => Ok(Next::Pass(8)),
             (Some(&(METHOD | HEADER | 3 | 8)), None) => Ok(Next::Unknown(HEAD - bytes.len())),
             (Some(&kind @ (METHOD | HEADER | 3 | 8)), Some(size)) => {
@@ -113,7 +122,7 @@ impl Next {
                     _ => Ok(Next::Pass(HEAD + size + END)),
                 }
             }
-            // No AMQP: the parser says so at this byte, and reads no further.
+            // Not AMQP: the parser fails at this byte and reads no further.
             (Some(_), _) => Ok(Next::Pass(usize::MAX)),
         }
     }
@@ -126,12 +135,13 @@ impl<S> FrameSanitizer<S> {
         FrameSanitizer { stream, place, gate, passing: 0, held: Vec::new(), whole: Vec::new(), given: 0, altered: false, version }
     }
 
-    /// The same, which says here what the server's version is.
+    /// Also stores the server's version here.
     pub(in crate::amqp) fn telling(self, version: Arc<OnceLock<String>>) -> Self {
         FrameSanitizer { version, ..self }
     }
 
-    /// Puts whole frames right in what was read, and holds the beginning of one behind them: how many bytes are to be handed on.
+    /// Sanitizes complete frames in the bytes read, and buffers an incomplete one at the end.
+    /// Returns the number of bytes for lapin.
     fn look(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
         let mut at = 0;
         loop {
@@ -152,7 +162,7 @@ impl<S> FrameSanitizer<S> {
         }
     }
 
-    /// How many more bytes belong to what is held; 0 when it is whole, and was put right.
+    /// The number of bytes missing in the buffered frame; 0 when it is complete, and sanitized.
     fn missing(&mut self) -> io::Result<usize> {
         let missing = match Next::of(&self.held)? {
             Next::Unknown(missing) => missing,
@@ -178,7 +188,7 @@ impl<S> FrameSanitizer<S> {
     fn put_right(&mut self, frame: &mut [u8]) {
         let (kind, end) = (frame[0], frame.len() - END);
         if let Some(version) = version(&frame[HEAD..end]).filter(|_| kind == METHOD) {
-            // A server says it once.
+            // The server sends it once.
             let _ = self.version.set(version);
         }
         if let Some(gate) = self.gate.as_ref().filter(|_| kind == HEADER) {
@@ -186,7 +196,7 @@ impl<S> FrameSanitizer<S> {
         }
         if sanitize(kind, &mut frame[HEAD..end]) {
             let place = self.place.as_str();
-            let what = "amqp sent what cannot be read as it is: bytes that are not UTF-8 became `?`, what is nested too deep became bytes";
+            let what = "changed an AMQP frame that the client library cannot parse: bytes that are not UTF-8 became `?`, lists and tables nested too deep became bytes";
             if std::mem::replace(&mut self.altered, true) {
                 debug!(place, "{what}");
             } else {
@@ -196,7 +206,7 @@ impl<S> FrameSanitizer<S> {
     }
 }
 
-/// The version in `connection.start`: a text in the table of the server's properties.
+/// The version in `connection.start`: a long string in the table of server properties.
 fn version(method: &[u8]) -> Option<String> {
     const NAME: &[u8] = b"\x07versionS";
     let rest = method.strip_prefix(&[0, 10, 0, 10])?;
@@ -218,7 +228,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for FrameSanitizer<S> {
                 return Poll::Ready(Ok(count));
             }
             let most = if let Some(gate) = &sanitizer.gate {
-                // Between two frames alone, because a sign of life is one.
+                // Only between two frames, because a heartbeat is a frame.
                 if sanitizer.passing == 0 && ready!(gate.poll_room(context)) {
                     (sanitizer.whole, sanitizer.given) = (HEARTBEAT.to_vec(), 0);
                     continue;

@@ -1,4 +1,5 @@
-//! Workarounds for behaviour of lapin and its parser. Each file names the behaviour and when the file may go.
+//! Workarounds for behaviour of lapin, its parser and `FuturesUnordered`. Each file says what the
+//! library does and where, what Dwell does about it, and when the workaround may go.
 
 pub(super) mod frame_sanitizer;
 pub(super) mod ready;

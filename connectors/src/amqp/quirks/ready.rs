@@ -1,4 +1,12 @@
-//! What is ready of many futures, and all of it.
+//! All ready futures of a `FuturesUnordered`.
+//!
+//! - Behaviour: `FuturesUnordered::poll_next` returns `Pending` although futures are ready, if two
+//!   of the polled futures were woken during their poll (futures-util 0.3.34,
+//!   `src/stream/futures_unordered/mod.rs`; intended, rust-lang/futures-rs#2551). lapin completes
+//!   confirms on another thread, so that happens often. [`super::return_matcher`] needs every ready
+//!   confirm before it judges.
+//! - Workaround: [`ready`] polls again as long as the set wakes its own waker.
+//! - May go when one poll is enough: then the test below fails.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -6,7 +14,7 @@ use std::task::{Context, Poll, Wake, Waker};
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
 
-/// Notes that there is more to look at.
+/// A waker that records that it was woken.
 #[derive(Default)]
 struct Again(AtomicBool);
 
@@ -16,8 +24,7 @@ impl Wake for Again {
     }
 }
 
-/// The next that is ready. None only where none is: one look does not tell, the set looks away where a few of its futures are woken while it looks at
-/// them, which those are that another thread completes.
+/// The next ready output; `None` only if no future is ready.
 pub(in crate::amqp) fn ready<F: Future>(set: &mut FuturesUnordered<F>) -> Option<F::Output> {
     let again = Arc::new(Again::default());
     let waker = Waker::from(Arc::clone(&again));
@@ -51,7 +58,7 @@ mod tests {
         };
         let set =
             || -> FuturesUnordered<BoxFuture<'static, u8>> { [woken(), woken(), woken(), completed(7).boxed()].into_iter().collect() };
-        assert_eq!(set().next().now_or_never(), None, "one look is enough by now: then this file is needed no longer");
+        assert_eq!(set().next().now_or_never(), None, "one poll is enough now: remove this file");
         let mut set = set();
         assert_eq!(ready(&mut set), Some(7));
         assert_eq!(ready(&mut set), None);

@@ -1,64 +1,75 @@
-//! Which publication was returned: the verdict on each, out of confirms that carry the wrong returned message.
+//! Finds out which publications were returned, although confirms carry the wrong returned messages.
 //!
-//! The broker returns an unroutable message before it confirms it. The client library hands a returned message to whichever confirm it completes
-//! next, in the order of return: so a confirm may carry another's message, and its own may still wait behind it. Hence each publication bears a
-//! mark of ours, and a confirm is judged only when nothing can be left waiting for it:
+//! - Behaviour: RabbitMQ returns an unroutable message before it confirms the message. lapin 4.12
+//!   gives a returned message to whichever confirm it completes next (`complete_pending` in
+//!   `src/acknowledgement.rs`, `get_waiting_message` in `src/returned_messages.rs`; since
+//!   amqp-rs/lapin#252). So a confirm may carry the returned message of another publication, while
+//!   its own still waits.
+//! - Workaround: each publication has a mark, and a confirm is judged only when no returned message
+//!   of its publication can be waiting any more.
+//! - May go when lapin gives each returned message to the confirm of its own publication.
 //!
-//! - it carries nothing: then nothing waited, its own message included, and whatever was returned before is among the confirms that are ready now;
-//! - it carries another's: not before a later publication was returned, or a later confirm carries nothing, or no confirm is out.
+//! When a confirm is judged:
+//!
+//! - It carries no message: then none was waiting, its own included, and every message returned
+//!   before is on one of the confirms that are ready now.
+//! - It carries the message of another publication: once a later publication was returned, or a
+//!   later confirm carries no message, or no confirm is outstanding.
 
 use std::collections::{HashMap, HashSet};
 
 use lapin::BasicProperties;
 use lapin::types::{AMQPValue, FieldTable, ShortString};
 
-/// The header that marks a publication whose `message_id` is none, or not its own among those that are out.
+/// The header that marks a publication without a `message_id`, or whose `message_id` is already in
+/// flight.
 const MARK: &str = "delayed-publication";
 
-/// What became of one publication.
+/// The verdict on one publication.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::amqp) enum PublishVerdict {
-    /// It was confirmed, and not returned.
+    /// Confirmed and not returned.
     Taken,
-    /// It was returned: nothing took it.
+    /// Returned: no queue took it.
     Returned,
-    /// The broker refused it.
+    /// Nacked.
     Nacked,
-    /// It was confirmed, but a message was returned that bears no mark.
+    /// Confirmed, but a message without a mark was returned.
     Unclear,
 }
 
-/// What a confirm said.
+/// The kind of a confirm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::amqp) enum Said {
     Ack,
     Nack,
 }
 
-/// The publications on one channel, by number; numbers rise in the order of publishing.
+/// The publications on one channel by number; numbers increase in the order of publishing.
 #[derive(Debug, Default)]
 pub(in crate::amqp) struct ReturnMatcher {
-    /// The publications that are told by their message id.
+    /// The publications that are identified by their message id.
     by_id: HashMap<ShortString, u64>,
-    /// Returned, and not judged yet.
+    /// Returned and not judged yet.
     returned: HashSet<u64>,
-    /// The latest that was returned.
+    /// The highest number that was returned.
     latest: u64,
-    /// Confirmed since the last judgement: whether the confirm carried another's message.
+    /// Confirmed since the last judgement, and whether the confirm carried another publication's
+    /// message.
     fresh: Vec<(u64, Said, bool)>,
-    /// Confirmed before, and not judged: each carried another's message.
+    /// Confirmed before and not judged: each carried another publication's message.
     waiting: Vec<(u64, Said)>,
-    /// A confirm since the last judgement carried nothing.
+    /// A confirm since the last judgement carried no message.
     calm: bool,
-    /// A message came back that bears no mark.
+    /// A message without a mark was returned.
     strays: bool,
 }
 
 impl ReturnMatcher {
-    /// Marks a publication that goes out now.
+    /// Marks a publication.
     pub(in crate::amqp) fn mark(&mut self, number: u64, properties: BasicProperties) -> BasicProperties {
         let mut headers = properties.headers().clone().unwrap_or_default();
-        // One that came with the message would be taken for ours.
+        // A mark in the received message would look like one of ours.
         let foreign = headers.contains_key(MARK);
         if foreign {
             headers =
@@ -80,7 +91,7 @@ impl ReturnMatcher {
         properties.with_headers(headers)
     }
 
-    /// A publication was confirmed; its confirm carried this message, or none.
+    /// Records a confirm, and the message that it carried, if any.
     pub(in crate::amqp) fn confirmed(&mut self, number: u64, said: Said, carried: Option<&BasicProperties>) {
         let Some(carried) = carried else {
             self.calm = true;
@@ -105,7 +116,8 @@ impl ReturnMatcher {
         }
     }
 
-    /// Judges what can be judged. To be called when every confirm that is ready was told; `all` is whether no other is out.
+    /// Judges all publications that can be judged. Call it after every ready confirm is recorded.
+    /// `all`: no other confirm is outstanding.
     pub(in crate::amqp) fn judge(&mut self, all: bool) -> Vec<(u64, PublishVerdict)> {
         let (calm, strays) = (std::mem::take(&mut self.calm), std::mem::take(&mut self.strays));
         let mut verdicts = Vec::with_capacity(self.fresh.len());
@@ -129,7 +141,7 @@ impl ReturnMatcher {
         verdicts
     }
 
-    /// Forgets a publication's mark.
+    /// Forgets the mark of a publication.
     pub(in crate::amqp) fn forget(&mut self, number: u64, id: Option<&ShortString>) {
         if let Some(id) = id
             && self.by_id.get(id) == Some(&number)
@@ -143,7 +155,7 @@ impl ReturnMatcher {
 mod tests {
     use super::*;
 
-    /// Publications 1 to `count`, every second with a message id.
+    /// Publications 1 to `count`, every second one with a message id.
     fn published(count: u64) -> (ReturnMatcher, Vec<BasicProperties>) {
         let mut matcher = ReturnMatcher::default();
         let marked = (1..=count).map(|number| {
@@ -163,7 +175,7 @@ mod tests {
     #[test]
     fn a_message_on_the_wrong_confirm_is_told_by_its_mark() {
         let (mut matcher, sent) = published(4);
-        // 3 was returned; the confirm of 1 took it along.
+        // 3 was returned, and the confirm of 1 carries it.
         matcher.confirmed(1, Said::Ack, Some(&sent[2]));
         matcher.confirmed(2, Said::Nack, None);
         matcher.confirmed(3, Said::Ack, None);
@@ -176,13 +188,14 @@ mod tests {
     #[test]
     fn a_confirm_that_carries_an_earlier_message_waits_for_its_own() {
         let (mut matcher, sent) = published(6);
-        // 2 and 3 were returned, and the confirm of 3 took that of 2: its own is still to come.
+        // 2 and 3 were returned, and the confirm of 3 carries 2: its own message is still to come.
         matcher.confirmed(3, Said::Ack, Some(&sent[1]));
         assert_eq!(matcher.judge(false), []);
         matcher.confirmed(2, Said::Ack, Some(&sent[2]));
         assert_eq!(sorted(matcher.judge(false)), [(2, PublishVerdict::Returned), (3, PublishVerdict::Returned)]);
 
-        // As before, but 5 was never returned: a confirm with nothing says so, or a later return.
+        // As before, but 5 was not returned: a confirm without a message shows that, or a later
+        // return.
         for later in [None, Some(&sent[5])] {
             let (mut matcher, _) = published(6);
             matcher.confirmed(5, Said::Ack, Some(&sent[3]));

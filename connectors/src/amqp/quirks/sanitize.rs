@@ -1,22 +1,29 @@
-//! What the library's parser cannot take, put right in place in a frame, its length unchanged.
+//! Changes frame payloads that lapin's parser cannot parse, in place and with the same length.
 //!
-//! The parser descends into lists and tables as deep as they are nested, until its stack is gone, and gives the connection up over a short text that
-//! is not UTF-8. RabbitMQ passes both on and delivers them again to whoever comes back, so that one message would end every reader of its queue.
-//! Here, nothing descends: a list or table below [`DEPTH`] becomes a byte array, whose length is laid out alike, and each byte that is not UTF-8 in a
-//! short text becomes `?`.
+//! - Behaviour (amq-protocol-types 10.6, `src/parsing.rs`): `parse_field_array` and
+//!   `parse_field_table` recurse without a bound, so deep nesting overflows the stack and aborts
+//!   the process. `parse_short_string` fails for a short string that is not UTF-8, which the
+//!   specification forbids (amqp-rs/amq-protocol#28), and lapin then closes the connection.
+//!   RabbitMQ passes both on and redelivers them to the next reader, so one such message would stop
+//!   every reader of its queue.
+//! - Workaround: this parser does not recurse. A list or table nested deeper than [`DEPTH`] becomes
+//!   a byte array, which has the same layout, and each byte that is not UTF-8 in a short string
+//!   becomes `?`.
+//! - May go when the library bounds its recursion and accepts short strings of any bytes.
 
-/// How deep lists and tables may nest; the table of the headers itself does not count.
+/// The deepest nesting of lists and tables; the table of the headers itself does not count.
 pub(in crate::amqp) const DEPTH: usize = 32;
 
-/// The types of frames that are looked into.
+/// The types of frames that are sanitized.
 pub(in crate::amqp) const METHOD: u8 = 1;
 pub(in crate::amqp) const HEADER: u8 = 2;
 
-/// Puts the payload of a method or header frame right; true when anything had to change. What is malformed is left to the parser from there on: it
-/// reads in the same order, and gives up at the same place.
+/// Sanitizes the payload of a method or header frame; true if anything changed. The rest of a
+/// malformed payload is left alone: lapin's parser reads in the same order and fails at the same
+/// place.
 pub(in crate::amqp) fn sanitize(kind: u8, payload: &mut [u8]) -> bool {
     let mut cursor = Cursor { bytes: payload, at: 0, changed: false };
-    // None only means that the payload ended, or made no sense, earlier.
+    // `None` only means that the payload ended early or is malformed.
     let _ = match kind {
         METHOD => cursor.method(),
         HEADER => cursor.header(),
@@ -32,10 +39,10 @@ struct Cursor<'a> {
 }
 
 impl Cursor<'_> {
-    /// The methods that bear texts of others: names, keys, reasons.
+    /// The methods with short strings from other clients: names, routing keys, reasons.
     fn method(&mut self) -> Option<()> {
         let (head, texts) = match (self.number(2)?, self.number(2)?) {
-            // connection.close and channel.close: code, reason.
+            // connection.close, channel.close: code, reason.
             (10, 50) | (20, 40) => (2, 1),
             // connection.blocked: reason.
             (10, 60) => (0, 1),
@@ -54,7 +61,7 @@ impl Cursor<'_> {
         (0..texts).try_for_each(|_| self.short())
     }
 
-    /// Class, weight, size of the body, flags; then the properties whose flags are set, the first at the highest bit.
+    /// Class, weight, body size, flags; then the properties whose flags are set, highest bit first.
     fn header(&mut self) -> Option<()> {
         self.skip(2 + 2 + 8)?;
         let flags = self.number(2)?;
@@ -71,9 +78,9 @@ impl Cursor<'_> {
         Some(())
     }
 
-    /// A table with all that is in it.
+    /// A table with its content.
     fn table(&mut self) -> Option<()> {
-        // Where each list or table ends that is open, and whether it is a table.
+        // The end of each open list or table, and whether it is a table.
         let mut open = [(0, false); DEPTH + 1];
         let mut depth = 0;
         open[0] = (self.end(self.bytes.len())?, true);
@@ -115,13 +122,13 @@ impl Cursor<'_> {
         }
     }
 
-    /// Reads a length of 4 bytes; where that ends which is so long, if not behind `last`.
+    /// Reads a length of 4 bytes; returns the end of the content if it is not after `last`.
     fn end(&mut self, last: usize) -> Option<usize> {
         let length = self.number(4)?;
         self.at.checked_add(length).filter(|end| *end <= last)
     }
 
-    /// A text with its length in one byte.
+    /// A short string: its length takes one byte.
     fn short(&mut self) -> Option<()> {
         let length = self.number(1)?;
         let start = self.at;
@@ -143,7 +150,7 @@ impl Cursor<'_> {
     }
 }
 
-/// Makes each byte `?` that is not UTF-8; true when there was one.
+/// Replaces each byte that is not UTF-8 with `?`; true if there was one.
 fn make_text(bytes: &mut [u8]) -> bool {
     let (mut at, mut changed) = (0, false);
     while let Err(error) = std::str::from_utf8(&bytes[at..]) {

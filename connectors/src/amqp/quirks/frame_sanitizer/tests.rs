@@ -1,4 +1,4 @@
-//! Frames in pieces of every size come out as they would whole.
+//! Frames that arrive in pieces of any size come out as whole frames do.
 
 use std::collections::VecDeque;
 use std::task::Waker;
@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// Gives one piece at a time, and is not ready in between.
+/// Returns one piece at a time, and `Pending` in between.
 struct Pieces {
     pieces: VecDeque<Vec<u8>>,
     ready: bool,
@@ -30,7 +30,7 @@ impl AsyncRead for Pieces {
     }
 }
 
-/// All that comes out of these pieces, read into so many bytes at a time.
+/// The output for these pieces, read with a buffer of this many bytes.
 fn read(pieces: impl IntoIterator<Item = Vec<u8>>, at_a_time: usize) -> io::Result<Vec<u8>> {
     let pieces = pieces.into_iter().filter(|piece| !piece.is_empty()).collect();
     let mut sanitizer = FrameSanitizer::new(Pieces { pieces, ready: false }, "test".to_owned(), None);
@@ -50,12 +50,13 @@ fn frame(kind: u8, payload: &[u8]) -> Vec<u8> {
     [&[kind, 0, 1], &size[..], payload, &[0xce]].concat()
 }
 
-/// Frames of each kind: a delivery with a bad key, a bad content type, a body and a heartbeat. As they come, and as they are to be read.
+/// Frames of each kind: a delivery with an invalid key, an invalid content type, a body and a
+/// heartbeat. As received, and as expected.
 fn delivery() -> (Vec<u8>, Vec<u8>) {
     let frames = |bad: u8| {
         let deliver = [&b"\0\x3c\0\x3c\x01c"[..], &[0xff; 9], b"\0\x02k", &[bad]].concat();
         let header = [&b"\0\x3c\0\0\0\0\0\0\0\0\0\x05\x80\0\x02t"[..], &[bad]].concat();
-        // A body that looks like a header.
+        // A body that looks like a header frame.
         let body = frame(2, b"\0\x3c\0\0\0\0\0\0\0\0\0\x05\x80\0\x01\xff");
         [frame(1, &deliver), frame(2, &header), frame(3, &body), frame(8, b""), frame(3, b"")].concat().repeat(2)
     };
@@ -117,11 +118,11 @@ proptest! {
         prop_assert_eq!(read(pieces.collect::<Vec<_>>(), at_a_time).unwrap(), right);
     }
 
-    /// Nothing is lost or added, unless it is refused.
+    /// Nothing is lost or added, unless the frame is refused.
     #[test]
     fn no_bytes_panic(bytes in proptest::collection::vec(prop_oneof![0_u8..4, any::<u8>()], 0..200), at_a_time in 1_usize..50) {
         if let Ok(out) = read([bytes.clone()], at_a_time) {
-            // What is cut off at the end of the connection is no frame, and stays behind.
+            // An incomplete frame at the end of the connection is dropped.
             prop_assert!(out.len() <= bytes.len());
         }
     }

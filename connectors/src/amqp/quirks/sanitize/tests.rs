@@ -1,4 +1,4 @@
-//! What changes, and that the library's own parser takes what comes out.
+//! What changes, and that lapin's parser accepts the result.
 
 use lapin::protocol::basic::parse_properties;
 use lapin::types::AMQPValue;
@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// What is in a header, of any shape and with any bytes for its texts.
+/// Headers of any shape, with any bytes in their strings.
 #[derive(Debug, Clone)]
 enum Shape {
     Fixed(u8, Vec<u8>),
@@ -38,7 +38,7 @@ fn short(bytes: &[u8]) -> Vec<u8> {
     [&[u8::try_from(bytes.len()).unwrap()], bytes].concat()
 }
 
-/// This many lists and tables by turns, one in the other, around a number.
+/// This many nested lists and tables in turn, around a number.
 fn nested(depth: usize) -> Vec<u8> {
     (0..depth).rev().fold(
         b"b\x07".to_vec(),
@@ -48,13 +48,13 @@ fn nested(depth: usize) -> Vec<u8> {
     )
 }
 
-/// The payload of a header frame with these headers alone.
+/// The payload of a header frame with only these headers.
 fn header(entries: &[u8]) -> Vec<u8> {
     let head = [0, 60, 0, 0, 0, 0, 0, 0, 0, 0, 0, 5, 0b0010_0000, 0];
     [&head, &long(b'F', entries)[1..]].concat()
 }
 
-/// The value of the only header, as the library reads it, and whether something was changed.
+/// The value of the only header as lapin reads it, and whether anything changed.
 fn read(entries: &[u8]) -> (AMQPValue, bool) {
     let mut payload = header(entries);
     let changed = sanitize(HEADER, &mut payload);
@@ -112,7 +112,7 @@ fn names_become_text() {
     }
 }
 
-/// Every property with these bytes where it is a text.
+/// Every property, with these bytes in those that are strings.
 fn all_properties(text: &[u8]) -> Vec<u8> {
     let mut payload = vec![0, 60, 0, 0, 0, 0, 0, 0, 0, 0, 0, 5, 0b1111_1111, 0b1111_1100];
     for bit in (2..16).rev() {
@@ -198,7 +198,7 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Cut off, or with one byte changed, anywhere.
+    /// Truncated, or with one byte changed, at any position.
     #[test]
     fn nothing_damaged_panics_or_reaches_the_parser_too_deep(shape in shapes(), length in any::<prop::sample::Index>(), at in any::<prop::sample::Index>(), byte in any::<u8>()) {
         let mut payload = header(&[short(b"h"), (0..1000).fold(shape, |inner, _| Shape::List(vec![inner])).write()].concat());
@@ -207,7 +207,7 @@ proptest! {
         payload.truncate(length.index(payload.len() + 1));
         sanitize(HEADER, &mut payload);
         if let Some(properties) = payload.get(12..) {
-            // As it came, this would overflow the stack of a thread.
+            // Unchanged, this would overflow the stack of a thread.
             let _ = parse_properties(properties);
         }
     }
