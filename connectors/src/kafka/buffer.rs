@@ -1,4 +1,5 @@
-//! The buffer between a source and its reader: what was read, what is unsettled, and how much room there is.
+//! The buffer between a source and its reader: messages read, unsettled messages, and the room
+//! left.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
@@ -11,21 +12,21 @@ use super::offsets::PartitionOffsets;
 use super::quirks::stalled_partitions::StalledPartitions;
 use crate::{Batch, BatchId, ConnectorError, ErrorKind, SourceOptions};
 
-/// What the source and its reader share.
+/// The state shared by a source and its reader.
 pub(super) struct DeliveryBuffer {
     state: Mutex<State>,
-    /// For `recv`: something arrived, or the end.
+    /// For `recv`: a message, or the end.
     arrived: Notify,
-    /// For the reader: there is room, or it shall do something else.
+    /// For the reader: room, or another task.
     changed: Condvar,
-    /// The group has shared out its partitions, and said which are ours: perhaps none.
+    /// Whether the first rebalance is over; the assignment may be empty.
     shared_out: watch::Sender<bool>,
     max_unsettled: usize,
-    /// Of memory, for what is read and not settled; the client's queue has a bound of its own.
+    /// The bound on the memory of unsettled messages. librdkafka's queue has a bound of its own.
     max_bytes: usize,
 }
 
-/// How much of a bound in bytes the client's own queue gets.
+/// The share of a bound in bytes that librdkafka's own queue gets.
 pub(super) fn queue_bytes(bound: usize) -> usize {
     bound / 4
 }
@@ -33,11 +34,11 @@ pub(super) fn queue_bytes(bound: usize) -> usize {
 #[derive(Default)]
 struct State {
     buffer: VecDeque<(Delivery, u64)>,
-    /// How much memory the messages of `buffer` and of `batches` hold.
+    /// The memory of the messages in `buffer` and `batches`.
     bytes: usize,
     batches: HashMap<BatchId, Vec<DeliveryHandle>>,
     last: u64,
-    /// The partitions that are ours now.
+    /// The assigned partitions.
     partitions: HashMap<i32, PartitionOffsets>,
     stalled: StalledPartitions,
     generations: u64,
@@ -48,20 +49,20 @@ struct State {
     ended: Option<(ErrorKind, String, String)>,
 }
 
-/// Where a message of a batch stands, and in which assignment.
+/// The partition and offset of a message in a batch, and the assignment that it belongs to.
 struct DeliveryHandle {
     partition: i32,
     generation: u64,
     offset: i64,
-    /// How much memory the message holds.
+    /// The memory of the message, in bytes.
     bytes: usize,
 }
 
-/// What the reader shall do.
+/// What the reader should do.
 pub(super) struct Outlook {
     pub(super) closing: bool,
     pub(super) paused: bool,
-    /// How many messages there is room for, and how many bytes of memory; none of both, or some.
+    /// The room in messages and in bytes of memory; both zero or both positive.
     pub(super) room: usize,
     pub(super) room_bytes: usize,
 }
@@ -87,7 +88,7 @@ impl DeliveryBuffer {
         DeliveryBuffer { state: Mutex::default(), arrived, changed, shared_out, max_unsettled: options.max_unsettled, max_bytes }
     }
 
-    /// A batch of what is there, within the bounds.
+    /// A batch of the buffered messages, within the bounds.
     pub(super) fn take(&self, count: usize, bytes: usize) -> Result<Option<Batch>, ConnectorError> {
         let mut state = self.state.lock();
         state.going()?;
@@ -113,7 +114,8 @@ impl DeliveryBuffer {
         Ok(Some(Batch { id, messages }))
     }
 
-    /// Settles a batch; the error once the connection is lost, because nothing is committed any more. What belongs to a partition that went to another reader is ignored: it is that reader's now.
+    /// Settles a batch. An error once the connection is lost, because nothing is committed any
+    /// more. Ignores messages of revoked partitions: they belong to another reader now.
     pub(super) fn settle(&self, batch: BatchId, done: bool) -> Result<(), ConnectorError> {
         let mut state = self.state.lock();
         state.going()?;
@@ -128,7 +130,7 @@ impl DeliveryBuffer {
         Ok(())
     }
 
-    /// Waits until something arrived, or the end.
+    /// Waits for a message, or the end.
     pub(super) async fn arrived(&self) {
         self.arrived.notified().await;
     }
@@ -151,12 +153,12 @@ impl DeliveryBuffer {
         Outlook { closing: state.closing, paused: state.paused, room, room_bytes }
     }
 
-    /// Waits until something changed, for a moment.
+    /// Waits for a change, at most this long.
     pub(super) fn wait(&self, moment: Duration) {
         self.changed.wait_for(&mut self.state.lock(), moment);
     }
 
-    /// Takes in what was read.
+    /// Adds messages to the buffer.
     pub(super) fn put(&self, deliveries: Vec<Delivery>) {
         if deliveries.is_empty() {
             return;
@@ -176,7 +178,7 @@ impl DeliveryBuffer {
         self.arrived.notify_one();
     }
 
-    /// These partitions are ours from now on, none of their messages read.
+    /// Adds newly assigned partitions, with no message read.
     pub(super) fn assign(&self, partitions: impl Iterator<Item = i32>) {
         let mut state = self.state.lock();
         for partition in partitions {
@@ -189,13 +191,13 @@ impl DeliveryBuffer {
         self.shared_out.send_replace(true);
     }
 
-    /// Waits until the group has said for the first time which partitions are ours.
+    /// Waits for the first assignment.
     pub(super) async fn shared_out(&self) {
         // The sender lives in `self`.
         let _ = self.shared_out.subscribe().wait_for(|said| *said).await;
     }
 
-    /// These partitions are not ours any more: what was read of them and not handed out is dropped, what is unsettled forgotten.
+    /// Removes revoked partitions: drops their buffered messages, and forgets the unsettled ones.
     pub(super) fn revoke(&self, partitions: &[i32]) {
         let mut state = self.state.lock();
         state.partitions.retain(|partition, _| !partitions.contains(partition));
@@ -207,7 +209,8 @@ impl DeliveryBuffer {
         self.changed.notify_one();
     }
 
-    /// The positions to commit, of these partitions or of all; `sure`: the reader waits for the answer. They count as committed until `not_committed`.
+    /// The positions to commit, of these partitions or of all. `sure`: the reader waits for the
+    /// answer. They count as committed until `not_committed`.
     pub(super) fn to_commit(&self, partitions: Option<&[i32]>, sure: bool) -> Vec<(i32, i64)> {
         let mut positions = Vec::new();
         for (partition, offsets) in &mut self.state.lock().partitions {
@@ -221,7 +224,7 @@ impl DeliveryBuffer {
         positions
     }
 
-    /// Committing these positions failed.
+    /// The commit for these partitions failed.
     pub(super) fn not_committed(&self, partitions: impl Iterator<Item = i32>) {
         let mut state = self.state.lock();
         for partition in partitions {
@@ -231,53 +234,54 @@ impl DeliveryBuffer {
         }
     }
 
-    /// The reader has paused or resumed the partitions.
+    /// The reader paused or resumed the partitions.
     pub(super) fn hold(&self, held: bool) {
         let mut state = self.state.lock();
         state.held = held;
         state.stalled.hold(held);
     }
 
-    /// Whether new partitions have to be paused too.
+    /// Whether newly assigned partitions must be paused too.
     pub(super) fn is_held(&self) -> bool {
         self.state.lock().held
     }
 
-    /// Where the reader has to go back to.
+    /// The positions that the reader must seek back to.
     pub(super) fn turns(&self) -> Vec<(i32, i64)> {
         self.state.lock().partitions.iter().filter_map(|(partition, offsets)| Some((*partition, offsets.back_to()?))).collect()
     }
 
-    /// The reader went back in this partition, for sure or perhaps.
+    /// The reader sought back in this partition; `sure`: the seek was confirmed.
     pub(super) fn went_back(&self, partition: i32, to: i64, sure: bool) {
         if let Some(offsets) = self.state.lock().partitions.get_mut(&partition) {
             offsets.went_back(to, sure);
         }
     }
 
-    /// This partition has no more for now; true where something that was given back is not there any more.
+    /// The partition is at its end; true if a nacked message is no longer in the log.
     pub(super) fn at_end(&self, partition: i32) -> bool {
         let mut state = self.state.lock();
         state.stalled.came(partition);
         state.partitions.get_mut(&partition).is_some_and(PartitionOffsets::at_end)
     }
 
-    /// Reading was disturbed, perhaps where a partition begins.
+    /// Records a consumer error, which may concern the start of a partition.
     pub(super) fn disturbed(&self) {
         self.state.lock().stalled.disturbed();
     }
 
-    /// Partitions of which nothing came for too long since they were assigned. `is_dry`: all that the client has was taken.
+    /// Assigned partitions that delivered nothing for too long. `is_dry`: librdkafka's queue is
+    /// empty.
     pub(super) fn late_partitions(&self, is_dry: bool) -> Vec<i32> {
         self.state.lock().stalled.late(is_dry)
     }
 
-    /// One of which nothing will come.
+    /// A partition that will deliver nothing.
     pub(super) fn stuck_partition(&self) -> Option<i32> {
         self.state.lock().stalled.stuck()
     }
 
-    /// Nothing more will come, and nothing can be settled.
+    /// Ends the source: no more messages come, and none can be settled.
     pub(super) fn end(&self, error: &ConnectorError) {
         self.state.lock().ended = Some((error.kind, error.message.clone(), error.hint.clone()));
         self.arrived.notify_one();
@@ -323,7 +327,7 @@ mod tests {
         assert_eq!(room(), (96, 401));
         buffer.put(vec![delivery(1, 0, 900)]);
         assert_eq!(room(), (0, 0));
-        // Settling makes room, and so does a partition that goes; handing out does not.
+        // Settling makes room, and so does a revoked partition; handing out does not.
         let batch = buffer.take(10, 1000).unwrap().unwrap();
         assert_eq!((batch.messages.len(), room()), (1, (0, 0)));
         buffer.settle(batch.id, true).unwrap();

@@ -12,11 +12,12 @@ use super::buffer::queue_bytes;
 use super::properties::Properties;
 use crate::{ConnectorError, ErrorKind};
 
-/// After how long its group misses a member that was killed, ms; one that leaves is missed at once.
+/// The session timeout of a group member, ms; a member that leaves is removed at once.
 const SESSION_MS: u64 = 9000;
-/// How long a group waits for a member that is alive and does not come along, ms: all others read nothing meanwhile.
+/// How long a rebalance waits for a live member that does not join, ms; all others read nothing
+/// meanwhile.
 const REBALANCE_MS: u64 = 30_000;
-/// The most bytes that librdkafka takes for a bound.
+/// The highest limit in bytes that librdkafka accepts.
 const MOST_BYTES: usize = 2_147_483_647;
 
 /// `[brokers.NAME]` with `type = "kafka"`: Apache Kafka, or what speaks its protocol.
@@ -33,14 +34,14 @@ pub struct Config {
     pub properties: Properties,
 }
 
-/// What a client is for.
+/// The use of a client.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Role<'a> {
-    /// Reads for this group; holds so many bytes, the client's own among them.
+    /// Reads for this group, with this many bytes of memory, librdkafka's queue included.
     Reader { group: &'a str, bytes: usize },
-    /// Publishes, and gives up after this time.
+    /// Publishes with this timeout.
     Writer { timeout: Duration },
-    /// Asks, and makes topics.
+    /// Asks for metadata and creates topics.
     Asker,
 }
 
@@ -50,7 +51,7 @@ impl Config {
         Config { bootstrap: bootstrap.into(), properties: Properties::default() }
     }
 
-    /// What is wrong with these settings, as far as it shows without a connection.
+    /// The problems of these settings that show without a connection.
     #[must_use]
     pub fn problems(&self) -> Vec<String> {
         let mut problems = Vec::new();
@@ -77,30 +78,31 @@ impl Config {
         self.bootstrap.split(',').map(str::trim).filter(|address| !address.is_empty())
     }
 
-    /// Where it is, for people.
+    /// The addresses of the cluster for people.
     #[must_use]
     pub fn place(&self) -> String {
         self.addresses().collect::<Vec<_>>().join(", ")
     }
 
-    /// An error of this cluster.
+    /// An error with the addresses of the cluster.
     pub(super) fn fail(&self, kind: ErrorKind, what: &str) -> ConnectorError {
         ConnectorError::new(kind, format!("kafka at {}: {what}", self.place()))
     }
 
-    /// What librdkafka is told. Reads the files that are named.
+    /// The client configuration. Reads the files that the settings name.
     pub(super) fn client(&self, role: Role<'_>) -> Result<ClientConfig, ConnectorError> {
         if let Some(problem) = self.problems().into_iter().next() {
             return Err(self.fail(ErrorKind::Config, &problem));
         }
         let mut client = ClientConfig::new();
-        // Writers listen to what became of each request, which the client tells in its log alone (`debug`, below).
+        // Writers need the result of each request, which librdkafka only logs (`debug`, below).
         let is_writer = matches!(role, Role::Writer { .. });
         client.set_log_level(if is_writer { RDKafkaLogLevel::Debug } else { RDKafkaLogLevel::Info });
-        // Defaults: `properties` may say otherwise. A request without an answer gives its connection up after 10 s, so that a frozen broker is seen.
+        // Defaults that `properties` may override. A connection closes when a request has no answer
+        // for 10 s, so that a frozen broker is noticed.
         set(&mut client, &[("client.id", "dwell"), ("socket.timeout.ms", "10000"), ("reconnect.backoff.max.ms", "1000")]);
         if self.properties.get("security.protocol").is_some_and(|protocol| protocol.to_ascii_lowercase().contains("ssl")) {
-            // OpenSSL is compiled in: it does not know where this system keeps its certificates.
+            // The built-in OpenSSL does not know where this system keeps its certificates.
             set(&mut client, &[("ssl.ca.location", "probe")]);
         }
         match role {
@@ -112,20 +114,24 @@ impl Config {
                         ("session.timeout.ms", &SESSION_MS.to_string()),
                         ("heartbeat.interval.ms", "1000"),
                         ("partition.assignment.strategy", "cooperative-sticky"),
-                        // What the client holds ahead of us. A message costs much more there than its content, so their number is bounded as well; and it looks
-                        // again soon whether there is room.
+                        // librdkafka's prefetch queue. A queued message costs far more than its
+                        // content, so the number is bounded too. A short backoff resumes fetching
+                        // soon.
                         ("queued.max.messages.kbytes", &(queue / 1024).clamp(1, 2_097_151).to_string()),
                         ("queued.min.messages", "16384"),
                         ("fetch.queue.backoff.ms", "100"),
-                        // One answer of a broker. Less than `message.max.bytes` of the client is not taken.
+                        // One fetch response. librdkafka requires at least its `message.max.bytes`.
                         ("fetch.max.bytes", &(queue / 4).clamp(1_000_000, MOST_BYTES - 512).to_string()),
-                        // Also the most that a batch inflates to with zstd, and so not less than the largest message is.
+                        // Also the most that a zstd batch may decompress to, so it must hold the
+                        // largest message.
                         ("receive.message.max.bytes", &(bytes + (1 << 20)).clamp(1_000_512, MOST_BYTES).to_string()),
                     ],
                 )
             }
-            // Whole batches of librdkafka's own size: an idempotent one has a single request on its way to a partition, so that a round trip carries no more.
-            // Few retries: what lacks replicas shall be told so, and a retry hides the reason behind a timeout. Size is the broker's to judge.
+            // librdkafka's own batch size: an idempotent producer has one request in flight per
+            // partition, so smaller batches would carry less per round trip. Few retries: a retry
+            // hides the reason, such as too few replicas, behind a timeout. The broker judges the
+            // size.
             Role::Writer { .. } => {
                 set(&mut client, &[("linger.ms", "2"), ("retries", "5"), ("message.max.bytes", "1000000000")]);
             }
@@ -139,12 +145,12 @@ impl Config {
             }
         }
         if matches!(role, Role::Reader { .. }) && client.get("max.poll.interval.ms").is_none() {
-            // librdkafka takes none below the session.
+            // librdkafka requires at least the session timeout.
             let session_ms = client.get("session.timeout.ms").and_then(|value| value.trim().parse().ok()).unwrap_or(SESSION_MS);
             client.set("max.poll.interval.ms", REBALANCE_MS.max(session_ms).to_string());
         }
         if matches!(role, Role::Reader { .. }) && self.properties.get("receive.message.max.bytes").is_none() {
-            // librdkafka wants room for a whole answer, and its frame.
+            // librdkafka requires room for a whole response and its frame.
             let bytes = |name| client.get(name).and_then(|value| value.trim().parse::<usize>().ok()).unwrap_or(0);
             let most = bytes("receive.message.max.bytes").max(bytes("fetch.max.bytes").saturating_add(512)).min(MOST_BYTES);
             client.set("receive.message.max.bytes", most.to_string());
@@ -158,7 +164,7 @@ impl Config {
                     ("enable.auto.commit", "false"),
                     ("enable.auto.offset.store", "false"),
                     ("auto.offset.reset", "earliest"),
-                    // So that it shows what is not there any more.
+                    // The end of a partition shows which nacked messages are gone.
                     ("enable.partition.eof", "true"),
                 ],
             ),
@@ -172,10 +178,10 @@ impl Config {
                         ("acks", "all"),
                         ("enable.idempotence", "true"),
                         ("delivery.timeout.ms", &timeout.to_string()),
-                        // A topic that the cluster has not heard of for so long is not there.
+                        // A topic that the cluster does not know for this long does not exist.
                         ("topic.metadata.propagation.max.ms", &(timeout / 3).min(3000).to_string()),
                         ("partitioner", "murmur2_random"),
-                        // What is under way is bounded by the caller.
+                        // The caller bounds what is in flight.
                         ("queue.buffering.max.messages", "10000000"),
                         ("queue.buffering.max.kbytes", "2097151"),
                     ],
@@ -193,7 +199,7 @@ fn set(client: &mut ClientConfig, settings: &[(&str, &str)]) {
     }
 }
 
-/// Name and value as librdkafka takes them: a name that ends with `_file` names a file that holds the value.
+/// Name and value for librdkafka; `NAME_file` names a file with the value of `NAME`.
 fn read<'a>(name: &'a str, value: &'a str) -> Result<(&'a str, String), ConnectorError> {
     let Some(bare) = name.strip_suffix("_file") else { return Ok((name, value.to_owned())) };
     let file = Path::new(value);
@@ -208,7 +214,7 @@ fn read<'a>(name: &'a str, value: &'a str) -> Result<(&'a str, String), Connecto
     }
 }
 
-/// Why librdkafka does not take this property. Its own words would show the value.
+/// Why librdkafka rejects this property. librdkafka's own message would show the value.
 fn unknown(name: &str, value: &str) -> Option<String> {
     let mut config = ClientConfig::new();
     config.set(name, value);

@@ -1,7 +1,8 @@
-//! What librdkafka says about its connections, and whether the cluster answers.
+//! The events of a librdkafka client, and whether the cluster answers.
 //!
-//! librdkafka reconnects by itself and for ever, and most of what it says on the way is no news. The connection counts as lost when every broker it knows
-//! is down and none answers within [`GRACE`]: then the value ends, and the supervisor above opens another.
+//! librdkafka reconnects by itself without end, and most of its errors on the way are harmless. The
+//! connection counts as lost when all known brokers are down and none answers within [`GRACE`].
+//! Then the source or sink ends, and the supervisor opens another.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -22,32 +23,34 @@ use super::config::Config;
 use super::outcome::{SendState, is_open, is_repeat};
 use crate::{ConnectorError, ErrorKind};
 
-/// The longest that connecting may take.
+/// The longest time to connect.
 const CONNECT: Duration = Duration::from_secs(5);
-/// How long one look at the cluster may take before what the client said meanwhile is listened to.
+/// The longest metadata request, before the client's events are read again.
 const LOOK: Duration = Duration::from_millis(500);
-/// The longest that any work with a client may take: more than all of its own waits.
+/// The longest that any blocking work with a client may take: more than its own timeouts together.
 const TIMEOUT: Duration = Duration::from_secs(30);
-/// Messages that fail for good before a producer is replaced; those that are out by then may fail too.
+/// The number of permanently failed messages after which a producer is replaced. Low enough that
+/// those in flight then may fail too.
 const EPOCHS: u32 = 20_000;
 /// How long all brokers may be down before the connection counts as lost.
 pub(super) const GRACE: Duration = Duration::from_secs(2);
 
-/// Listens to one client.
+/// Collects the events of one client.
 #[derive(Default)]
 pub(super) struct ClientEvents(Mutex<EventState>);
 
 #[derive(Default)]
 struct EventState {
     last: Option<String>,
-    /// When all brokers were first and last said to be down, since one answered.
+    /// When all brokers were first and last reported down, since one answered.
     down: Option<(Instant, Instant)>,
     denied: Option<String>,
-    /// When a message that was sent and not confirmed may last have been written.
+    /// When a sent and unconfirmed message may last have been written.
     open: Option<Instant>,
-    /// When a broker last called what this producer sent a repeat.
+    /// When a broker last reported a duplicate sequence number of this producer.
     repeat: Option<Instant>,
-    /// Messages of this producer that failed for good; all there may be where a broker knows a later epoch of it.
+    /// The number of permanently failed messages of this producer; set to the maximum if a broker
+    /// knows a later epoch.
     failures: u32,
 }
 
@@ -56,7 +59,7 @@ impl ClientEvents {
         debug!(?code, reason, "librdkafka reports an error");
         let mut heard = self.0.lock();
         match code {
-            // It is said again and again.
+            // This event repeats.
             Code::AllBrokersDown => {
                 let now = Instant::now();
                 heard.down = Some((heard.down.map_or(now, |(first, _)| first), now));
@@ -68,17 +71,17 @@ impl ClientEvents {
         }
     }
 
-    /// How a producer fared since this moment.
+    /// The state of a producer's sends since this moment.
     pub(super) fn send_state_since(&self, moment: Instant) -> SendState {
         if self.0.lock().open.is_some_and(|last| last >= moment) { SendState::Open } else { SendState::Clear }
     }
 
-    /// Whether a broker called something a repeat since this moment.
+    /// Whether a broker reported a duplicate since this moment.
     pub(super) fn repeated_since(&self, moment: Instant) -> bool {
         self.0.lock().repeat.is_some_and(|last| last >= moment)
     }
 
-    /// A request to publish failed, with these words of librdkafka.
+    /// Records a failed produce request, from librdkafka's log line.
     fn request_failed(&self, words: &str) {
         let mut heard = self.0.lock();
         if is_repeat(words) {
@@ -89,33 +92,36 @@ impl ClientEvents {
         }
     }
 
-    /// A connection was given up to take back a request that was half written. The requests before that one were written whole, and librdkafka reports
-    /// their messages as never sent too. It writes this line first, and log lines come before reports (`RD_KAFKA_PRIO_MEDIUM`).
+    /// A connection was closed to purge a half-written request. Earlier requests were written
+    /// completely, and librdkafka reports their messages as never sent too. It logs this line
+    /// first, and log lines come before delivery reports (`RD_KAFKA_PRIO_MEDIUM`).
     fn connection_purged(&self) {
         self.0.lock().open = Some(Instant::now());
     }
 
-    /// A message failed for good.
+    /// Records a permanently failed message.
     pub(super) fn message_failed(&self, code: Option<Code>) {
         let is_old = code == Some(Code::InvalidProducerEpoch);
         let mut heard = self.0.lock();
         if is_old && heard.failures < EPOCHS {
-            warn!("a broker knows a later epoch of this producer, another one takes its place");
+            warn!("a broker has a later epoch of this producer, replacing the producer");
         }
         heard.failures = if is_old { EPOCHS } else { heard.failures.saturating_add(1) };
     }
 
-    /// Whether this producer is to be replaced: each message that fails for good may raise its epoch, and librdkafka begins again at 0 after 32 767.
-    /// Brokers refuse what they then hold for an older producer.
+    /// Whether this producer must be replaced. Each permanently failed message may increase the
+    /// producer's epoch, and librdkafka restarts at 0 after 32 767. Brokers then refuse the
+    /// producer as outdated.
     pub(super) fn is_spent(&self) -> bool {
         self.0.lock().failures >= EPOCHS
     }
 
-    /// Why the connection is lost, where it is: no broker has answered for too long. Looks for a moment while that is open.
+    /// Why the connection is lost: no broker has answered for too long. Asks the brokers for
+    /// metadata to find out.
     pub(super) fn lost<C: ClientContext>(&self, client: &Client<C>) -> Option<String> {
         let (first, last) = self.0.lock().down?;
         if client.fetch_metadata(None, LOOK / 2).is_ok() {
-            // Unless they went again meanwhile.
+            // Unless they went down again meanwhile.
             self.0.lock().down.take_if(|(_, latest)| *latest == last);
             return None;
         }
@@ -123,7 +129,7 @@ impl ClientEvents {
     }
 }
 
-/// The context of a client: its ear, and whom its events are for.
+/// The context of a client: its events, and their owner.
 pub(super) struct Context<T> {
     pub(super) events: Arc<ClientEvents>,
     pub(super) of: T,
@@ -136,20 +142,21 @@ impl<T> Context<T> {
 }
 
 impl<T: Send + Sync> ClientContext for Context<T> {
-    /// What matters of these comes as an error as well.
+    /// Errors are also reported through `error`.
     fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
         if matches!(level, RDKafkaLogLevel::Debug) {
-            // Each failure of a request, before what it means for its messages. Only writers are told, and of many other things.
+            // Each failed request, before the delivery reports of its messages. Only writers enable
+            // this log, which has many other lines.
             if facility == "REQERR" && message.contains("ProduceRequest") {
                 self.events.request_failed(message);
             } else if facility == "FAIL" && message.contains("partially sent") {
                 self.events.connection_purged();
             }
-            trace!(facility, message, "librdkafka says");
+            trace!(facility, message, "librdkafka logs");
         } else if matches!(level, RDKafkaLogLevel::Emerg | RDKafkaLogLevel::Alert | RDKafkaLogLevel::Critical) {
-            warn!(facility, message, "librdkafka is in trouble");
+            warn!(facility, message, "librdkafka reports a critical error");
         } else {
-            debug!(facility, message, "librdkafka says");
+            debug!(facility, message, "librdkafka logs");
         }
     }
 
@@ -160,7 +167,7 @@ impl<T: Send + Sync> ClientContext for Context<T> {
     }
 }
 
-/// What the cluster says of itself, and of this topic. `poll` lets the client tell its ear what went wrong.
+/// The metadata of the cluster and of this topic. `poll` makes the client report its events.
 pub(super) fn ask<T: Send + Sync>(
     config: &Config,
     client: &Client<Context<T>>,
@@ -214,13 +221,14 @@ pub(super) fn failed(config: &Config, what: &str, error: KafkaError) -> Connecto
     config.fail(kind, &format!("{what}: {error}")).hint(hint).because(error)
 }
 
-/// Runs the work of a thread that others wait for; `None` where it panicked.
+/// Runs the work of a thread; `None` if it panicked.
 pub(super) fn caught<T>(work: impl FnOnce() -> T) -> Option<T> {
-    catch_unwind(AssertUnwindSafe(work)).inspect_err(|_| error!("a thread of a kafka client panicked, its link is given up")).ok()
+    catch_unwind(AssertUnwindSafe(work)).inspect_err(|_| error!("a thread of a kafka client panicked, its connection is closed")).ok()
 }
 
-/// Runs work that blocks, on a thread of its own; given up after [`PATIENCE`]. librdkafka waits by the wall clock: where that is set back by an hour
-/// meanwhile, the work takes an hour longer. It must not hold up the end of the runtime either, as a thread of that would.
+/// Runs blocking work on a thread of its own, for at most [`TIMEOUT`]. librdkafka's timeouts follow
+/// the wall clock: if that is set back by an hour, the work takes an hour longer. A thread of the
+/// runtime would then also delay the runtime's shutdown.
 pub(super) async fn blocking<T: Send + 'static>(
     config: &Config,
     work: impl FnOnce(Config) -> Result<T, ConnectorError> + Send + 'static,
@@ -229,15 +237,15 @@ pub(super) async fn blocking<T: Send + 'static>(
     let ((done, result), theirs) = (oneshot::channel(), config.clone());
     let work = move || {
         if let Some(result) = caught(|| work(theirs)) {
-            // What comes too late is dropped, and so closed.
+            // A late result is dropped, and with it its client.
             let _ = done.send(result);
         }
     };
     let thread = std::thread::Builder::new().name("kafka-work".to_owned());
     thread.spawn(work).map_err(|error| given_up("cannot start a thread").because(error))?;
     match tokio::time::timeout(TIMEOUT, result).await {
-        Ok(result) => result.unwrap_or_else(|_| Err(given_up("the work with the client failed"))),
-        Err(_) => Err(given_up(&format!("the client stood still for {} s", TIMEOUT.as_secs()))),
+        Ok(result) => result.unwrap_or_else(|_| Err(given_up("the thread of the client panicked"))),
+        Err(_) => Err(given_up(&format!("the client did not answer within {} s", TIMEOUT.as_secs()))),
     }
 }
 

@@ -1,4 +1,4 @@
-//! A message as librdkafka delivers it.
+//! Conversion of a delivered message.
 
 use bytes::Bytes;
 use rdkafka::Message as _;
@@ -7,16 +7,16 @@ use rdkafka::message::BorrowedMessage;
 use super::headers;
 use crate::{Destination, Message, Position};
 
-/// A message, and where it stands.
+/// A message with its partition and offset.
 pub(super) struct Delivery {
     pub(super) message: Message,
     pub(super) partition: i32,
     pub(super) offset: i64,
-    /// How much memory the message takes.
+    /// The memory of the message, in bytes.
     pub(super) bytes: usize,
 }
 
-/// The message that was delivered.
+/// Converts a delivered message.
 pub(super) fn delivery(from: &BorrowedMessage<'_>) -> Delivery {
     let (partition, offset) = (from.partition(), from.offset());
     let position = Position { log: from.topic().to_owned(), partition, offset: offset.cast_unsigned() };
@@ -28,7 +28,8 @@ pub(super) fn delivery(from: &BorrowedMessage<'_>) -> Delivery {
         destination: Destination::new(from.topic()),
         position: Some(position),
         timestamp_ms: from.timestamp().to_millis(),
-        // A log does not count who read it: another member may have, and ended before it committed.
+        // A log does not count deliveries: another member may have read the message, and ended
+        // before a commit.
         redelivered: true,
         ..Message::default()
     };

@@ -1,4 +1,4 @@
-//! Doors for `crate::fuzz`.
+//! Entry points for `crate::fuzz`.
 
 use super::headers::to_kafka;
 use crate::Message;

@@ -1,8 +1,9 @@
-//! Where a group begins that is new: nothing of the topic is committed, in no partition.
+//! The start of a new group: one without any committed offset in the topic.
 //!
-//! A beginning other than the earliest is committed before anything is read: so it holds for all instances, over restarts, and for what comes
-//! before the first commit. `auto.offset.reset` stays `earliest`: what it decides later (offsets that fell out of the log, a partition that was
-//! added) must skip nothing.
+//! A start other than the earliest is committed before anything is read. So it holds for all
+//! instances, over restarts, and for messages before the first regular commit. `auto.offset.reset`
+//! stays `earliest`: whatever it decides later (offsets deleted by retention, an added partition)
+//! must skip nothing.
 
 use std::time::Duration;
 
@@ -18,22 +19,22 @@ use crate::{ConnectorError, FirstRead, SourceOptions, Start};
 
 /// The longest wait for one answer.
 const TIMEOUT: Duration = Duration::from_secs(8);
-/// The longest look at the oldest messages.
+/// The longest time to read the oldest messages.
 const LOOK: Duration = Duration::from_secs(3);
-/// For what the client has to tell.
+/// The time of one poll for the client's events.
 const MOMENT: Duration = Duration::from_millis(20);
 
-/// Where a partition would begin, and where its log ends.
+/// The start and the end of a partition.
 struct Begin {
     partition: i32,
     from: i64,
     end: i64,
 }
 
-/// Where each partition would begin.
+/// The start of each partition.
 fn begins(config: &Config, consumer: &GroupConsumer, topic: &str, count: i32, start: Start) -> Result<Vec<Begin>, ConnectorError> {
-    let wrong = |error| failed(config, &format!("cannot look where `{topic}` begins"), error);
-    // Before the question about times: what is published after its answer stands behind this end.
+    let wrong = |error| failed(config, &format!("cannot read the offsets of `{topic}`"), error);
+    // Asked before the times: a message published after that answer is after this end.
     let watermarks = |partition| consumer.fetch_watermarks(topic, partition, TIMEOUT).map_err(wrong);
     let watermarks: Vec<(i64, i64)> = (0..count).map(watermarks).collect::<Result<_, _>>()?;
     let mut times = TopicPartitionList::new();
@@ -47,7 +48,7 @@ fn begins(config: &Config, consumer: &GroupConsumer, topic: &str, count: i32, st
         let from = match (start, times.find_partition(topic, partition).map(|element| element.offset())) {
             (Start::Earliest, _) => low,
             (Start::At(_), Some(Offset::Offset(offset))) => offset,
-            // None is so young.
+            // No message is that recent.
             (Start::At(_) | Start::Latest, _) => end,
         };
         Begin { partition, from, end }
@@ -65,15 +66,15 @@ pub(super) fn is_known(config: &Config, consumer: &GroupConsumer, topic: &str, g
     let committed = loop {
         match consumer.committed_offsets(list.clone(), TIMEOUT) {
             Ok(committed) => break committed,
-            // A cluster that has just come up, or looks for another coordinator of the group.
+            // A cluster that just started, or that looks for another coordinator of the group.
             Err(error) if is_passing(&error) && begun.elapsed() < TIMEOUT => drop(consumer.poll(MOMENT)),
-            Err(error) => return Err(failed(config, &format!("cannot look at the group `{group}`"), error)),
+            Err(error) => return Err(failed(config, &format!("cannot read the committed offsets of the group `{group}`"), error)),
         }
     };
     Ok(committed.elements().iter().any(|element| matches!(element.offset(), Offset::Offset(_))))
 }
 
-/// Whether the group's coordinator is only not there yet.
+/// Whether the group's coordinator is only temporarily unavailable.
 fn is_passing(error: &KafkaError) -> bool {
     let passing = [Code::NotCoordinator, Code::CoordinatorNotAvailable, Code::CoordinatorLoadInProgress, Code::WaitingForCoordinator];
     error.rdkafka_error_code().is_some_and(|code| passing.contains(&code))
@@ -88,34 +89,37 @@ fn list(config: &Config, topic: &str, begins: &[Begin]) -> Result<TopicPartition
     Ok(list)
 }
 
-/// Commits where a new group begins. False where somebody else of the group was faster: then it is not new any more.
+/// Commits the start of a new group. False if another member was faster: then the group is not new
+/// any more.
 pub(super) fn commit(config: &Config, consumer: &GroupConsumer, options: &SourceOptions, count: i32) -> Result<bool, ConnectorError> {
     let SourceOptions { topic, group, start, .. } = options;
     let begins = begins(config, consumer, topic, count, *start)?;
-    // A broker refuses this commit while the group has members. One that has read and left would have its offsets overwritten.
+    // The broker refuses this commit while the group has members. A group that read and left would
+    // lose its offsets.
     if is_known(config, consumer, topic, group, count)? {
         return Ok(false);
     }
     match consumer.commit(&list(config, topic, &begins)?, CommitMode::Sync) {
         Ok(()) => Ok(true),
         Err(error) if has_members(&error) => Ok(false),
-        Err(error) => Err(failed(config, "cannot commit where the group begins", error)),
+        Err(error) => Err(failed(config, "cannot commit the start of the group", error)),
     }
 }
 
-/// Whether the group refuses a commit of who is no member, because it has some.
+/// Whether the broker refuses the commit of a non-member because the group has members.
 fn has_members(error: &KafkaError) -> bool {
     let codes = [Code::UnknownMemberId, Code::IllegalGeneration, Code::RebalanceInProgress];
     error.rdkafka_error_code().is_some_and(|code| codes.contains(&code))
 }
 
-/// What a new group would begin with. The time is that of the oldest message that is there to be read, as far as it comes soon.
+/// What a new group would read first. The time is that of the oldest readable message, if that
+/// arrives soon.
 pub(super) fn look(config: &Config, consumer: &GroupConsumer, topic: &str, count: i32, start: Start) -> Result<FirstRead, ConnectorError> {
     let begins: Vec<Begin> = begins(config, consumer, topic, count, start)?.into_iter().filter(|begin| begin.end > begin.from).collect();
     let messages = begins.iter().map(|begin| u64::try_from(begin.end - begin.from).unwrap_or(0)).sum();
-    // Assigned by hand: the group is not joined, and nothing is committed.
+    // Assigned manually: the group is not joined, and nothing is committed.
     let assigned = consumer.assign(&list(config, topic, &begins)?);
-    assigned.map_err(|error| failed(config, &format!("cannot look into `{topic}`"), error))?;
+    assigned.map_err(|error| failed(config, &format!("cannot read `{topic}`"), error))?;
     let (mut open, begun, mut oldest_ms) = (begins, Instant::now(), None::<i64>);
     while !open.is_empty() && begun.elapsed() < LOOK {
         let Some(Ok(message)) = consumer.poll(MOMENT) else { continue };
@@ -158,7 +162,7 @@ mod tests {
         let client = config.client(Role::Reader { group: &options.group, bytes: 1 << 20 }).unwrap();
         let consumer: GroupConsumer = client.create_with_context(Context::new(Arc::new(DeliveryBuffer::new(&options)))).unwrap();
         assert!(commit(&config, &consumer, &options, 1).unwrap(), "the group is new");
-        // The other instance has read on, and left.
+        // The other instance has read further, and left.
         let mut read = TopicPartitionList::new();
         read.add_partition_offset("t", 0, Offset::Offset(7)).unwrap();
         consumer.commit(&read, CommitMode::Sync).unwrap();

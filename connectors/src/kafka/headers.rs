@@ -1,4 +1,4 @@
-//! Headers between librdkafka's list and ours.
+//! Conversion of headers between librdkafka's list and Dwell's.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -8,14 +8,15 @@ use tracing::warn;
 
 use crate::{Header, Headers, Value};
 
-/// Headers of a message as it came: in order, repeated names too; null stays null, and what is not UTF-8 stays bytes.
+/// The headers of a received message: ordered, with repeated names. Null stays null, and values
+/// that are not UTF-8 stay bytes.
 pub(super) fn from_kafka(list: Option<&BorrowedHeaders>) -> Headers {
     let Some(list) = list else { return Headers::default() };
     (0..list.count()).map(|number| one(list, number)).collect()
 }
 
 fn one(list: &BorrowedHeaders, number: usize) -> Header {
-    // The library panics at a name that is not UTF-8. Such a header has no name that could be said.
+    // rdkafka panics on a name that is not UTF-8. Such a header gets a replacement name.
     let header = catch_unwind(AssertUnwindSafe(|| list.try_get(number).map(|header| (header.key.to_owned(), header.value.map(value)))));
     let Ok(Some((name, value))) = header else {
         warn!("a header's name is not UTF-8: its value is lost");
@@ -31,7 +32,8 @@ fn value(bytes: &[u8]) -> Value {
     }
 }
 
-/// Headers of a message to publish, or why they cannot pass. Numbers go as text: Kafka has bytes only.
+/// The headers of a message to publish, or why they cannot be published. Numbers become text: Kafka
+/// has bytes only.
 pub(super) fn to_kafka(headers: &Headers) -> Result<Option<OwnedHeaders>, String> {
     if headers.is_empty() {
         return Ok(None);
@@ -57,7 +59,8 @@ pub(super) fn to_kafka(headers: &Headers) -> Result<Option<OwnedHeaders>, String
     Ok(Some(list))
 }
 
-/// How much the headers of a message of ours hold, in bytes.
+/// The size of the headers, in bytes.
+/// ~~ cannot pass to Kafka => cannot be published to Kafka
 pub(super) fn size(list: Option<&BorrowedHeaders>) -> usize {
     list.map_or(0, |list| list.iter().map(|header| header.key.len() + header.value.map_or(0, <[u8]>::len)).sum())
 }

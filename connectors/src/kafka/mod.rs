@@ -1,15 +1,20 @@
-//! Kafka: sources read as a member of a consumer group, sinks publish with an idempotent producer and `acks=all`.
+//! Kafka: sources read as a member of a consumer group, sinks publish with an idempotent producer
+//! and `acks=all`.
 //!
-//! librdkafka reconnects by itself. So the link of a source or sink ends only when no broker has answered for a while (see `connection`); a broker that
-//! restarts within that time is not noticed but by its pause.
+//! librdkafka reconnects by itself. So the connection of a source or sink ends only when no broker
+//! has answered for a while (see `connection`); a broker that restarts within that time causes only
+//! a pause.
 //!
-//! What a log cannot do: give back one message. `nack` goes back in the partition and reads on, and what is settled or held is left out on the way.
+//! A log cannot redeliver a single message. `nack` seeks back in the partition and reads on, and
+//! skips messages that are settled or held.
 //!
-//! A message that was not delivered is unknown unless it cannot have landed. The client tells only the last error of a message, but the log of each
-//! request that failed: a message is refused where none that failed since it was handed over may have been written (see `outcome`). That is said of
-//! requests, not of messages, so that a few that never left are unknown for the sake of others.
+//! A message that was not delivered is unknown unless it cannot have been stored. librdkafka
+//! reports only the last error of a message, but logs each failed request. So a message is refused
+//! if no request that failed since it was handed over may have been written (see `outcome`). That
+//! log is about requests, not messages, so a few messages that were never sent are reported as
+//! unknown too.
 //!
-//! Known limit of the client library: the value of a header whose name is not UTF-8 is lost.
+//! Known limit of rdkafka: the value of a header whose name is not UTF-8 is lost.
 
 mod buffer;
 mod config;

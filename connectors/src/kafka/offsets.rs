@@ -1,44 +1,47 @@
-//! One partition as a source has read it: which offsets are open, which shall come again, and how far it may be committed.
+//! The offsets of one partition: which are open, which must be read again, and what may be
+//! committed.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// How long after a position was handed over it is handed over once more, where nothing was settled since: it may have been refused, and nobody says so.
+/// The time after which a position is committed once more if nothing was settled since: an
+/// asynchronous commit may have failed without a report.
 const REPEAT: Duration = Duration::from_secs(30);
 
-/// One partition, from its assignment to its end.
+/// One partition, from its assignment to its revocation.
 #[derive(Debug, Default)]
 pub(super) struct PartitionOffsets {
-    /// Tells this assignment from every other.
+    /// The number of this assignment.
     pub(super) generation: u64,
     /// Read and not acked.
     open: BTreeSet<i64>,
-    /// Those of `open` that were given back: they come again.
+    /// The nacked ones of `open`: they must be read again.
     nacked: BTreeSet<i64>,
-    /// After the last that was read.
+    /// The offset after the last one read.
     next: Option<i64>,
-    /// The source has to go back for them.
+    /// The source must seek back to them.
     turn: bool,
-    /// What comes now up to here was read before: the source went back.
+    /// The source sought back: offsets below this were read before.
     again_until: Option<i64>,
-    /// What comes again comes from here on: where the source went back to, then after the last that came.
+    /// The lower bound of the next reread offset: first the position of the seek, then after the
+    /// last offset read.
     again_from: i64,
-    /// Whether it went back for sure. Where that is open, nothing follows from what does not come.
+    /// Whether the seek was confirmed. If not, a missing offset proves nothing.
     sure: bool,
-    /// The last position that was handed over to be committed.
+    /// The last position handed over for a commit.
     handed: Option<Handed>,
     /// The last position that the broker is known to have.
     stored: Option<i64>,
 }
 
-/// A position that was handed over to be committed.
+/// A position handed over for a commit.
 #[derive(Debug)]
 struct Handed {
     position: i64,
     at: Instant,
-    /// That was its repetition.
+    /// It was handed over for the second time.
     again: bool,
 }
 
@@ -47,10 +50,11 @@ impl PartitionOffsets {
         PartitionOffsets { generation, ..PartitionOffsets::default() }
     }
 
-    /// Takes in what was read; false for what is not to be delivered, because it is settled or held.
+    /// Records an offset read; false if the message must not be delivered, because it is settled or
+    /// held.
     pub(super) fn read(&mut self, offset: i64) -> bool {
         if let Some(end) = self.again_until {
-            // Before where the source went back to: a log that lost its end, as below.
+            // Below the position of the seek: the log lost its end, as below.
             if offset < self.again_from {
                 self.again_until = None;
             } else {
@@ -64,19 +68,21 @@ impl PartitionOffsets {
                 }
             }
         }
-        // An offset before `next` is a log that lost its end, or a reset to its beginning: other messages, to be read.
+        // An offset below `next` means that the log lost its end, or was reset to its beginning:
+        // new messages, to be read.
         self.open.insert(offset);
         self.next = Some(offset + 1);
         true
     }
 
-    /// The log has no more for now; true where something that was given back is not there any more.
+    /// The partition is at its end; true if a nacked message is no longer in the log.
     pub(super) fn at_end(&mut self) -> bool {
         self.again_until.take().is_some() && self.gone_until(i64::MAX)
     }
 
-    /// What was given back, and is not between the last that came again and this, is gone: compacted, or deleted. That settles it. What was given
-    /// back only after the source had passed it is still there: it takes another turn.
+    /// Settles nacked offsets between the last reread offset and this one: they are gone, compacted
+    /// or deleted. An offset nacked after the source had passed it still exists, and needs another
+    /// seek.
     fn gone_until(&mut self, end: i64) -> bool {
         let gone: Vec<i64> =
             if self.sure && self.again_from < end { self.nacked.range(self.again_from..end).copied().collect() } else { Vec::new() };
@@ -87,25 +93,25 @@ impl PartitionOffsets {
         !gone.is_empty()
     }
 
-    /// This offset is done; false where it was not held.
+    /// Acks an offset; false if it was not held.
     pub(super) fn ack(&mut self, offset: i64) -> bool {
         !self.nacked.contains(&offset) && self.open.remove(&offset)
     }
 
-    /// This offset shall come again; false where it was not held.
+    /// Nacks an offset; false if it was not held.
     pub(super) fn nack(&mut self, offset: i64) -> bool {
         let held = self.open.contains(&offset) && self.nacked.insert(offset);
         self.turn |= held;
         held
     }
 
-    /// Where to go back to, where something shall come again and the source did not go back yet.
+    /// The position to seek back to, if a nacked offset needs it.
     pub(super) fn back_to(&self) -> Option<i64> {
         self.nacked.first().copied().filter(|_| self.turn)
     }
 
-    /// The source went back to this offset, for sure or perhaps: what it reads next it may have read before. What was given back meanwhile from
-    /// before it takes another turn, and so does all where it is not sure.
+    /// The source sought back to this offset; `sure`: the seek was confirmed. Offsets nacked
+    /// meanwhile below it need another seek, and all of them do if the seek was not confirmed.
     pub(super) fn went_back(&mut self, to: i64, sure: bool) {
         self.turn = !sure || self.nacked.first().is_some_and(|first| *first < to);
         self.again_from = to;
@@ -113,14 +119,15 @@ impl PartitionOffsets {
         self.sure = sure;
     }
 
-    /// How many are read, neither acked nor given back.
+    /// The number of offsets read, neither acked nor nacked.
     pub(super) fn held(&self) -> usize {
         self.open.len() - self.nacked.len()
     }
 
-    /// The position to commit: everything before it is settled. `None` where the broker has it, or may have it and nobody waits to be sure (`sure`).
+    /// The position to commit: everything below is settled. `None` if the broker has it, or may
+    /// have it and nobody waits for certainty (`sure`).
     pub(super) fn to_commit(&self, sure: bool) -> Option<i64> {
-        // Before anything was settled there is nothing to say.
+        // Nothing to commit before anything is read.
         let position = self.open.first().copied().or(self.next)?;
         if self.stored == Some(position) {
             return None;
@@ -131,14 +138,15 @@ impl PartitionOffsets {
         }
     }
 
-    /// The position is handed over to be committed. Where somebody waits for that (`sure`) it counts as stored, until `not_committed`.
+    /// Records that the position is handed over for a commit. If the caller waits (`sure`) it
+    /// counts as stored, until `not_committed`.
     pub(super) fn committed(&mut self, position: i64, sure: bool) {
         let again = self.handed.as_ref().is_some_and(|handed| handed.position == position);
         self.handed = Some(Handed { position, at: Instant::now(), again });
         self.stored = sure.then_some(position);
     }
 
-    /// The position that was handed over last was not committed.
+    /// The last commit failed.
     pub(super) fn not_committed(&mut self) {
         (self.handed, self.stored) = (None, None);
     }
@@ -173,7 +181,7 @@ mod tests {
         offsets.nack(2);
         assert!(offsets.read(8));
         assert_eq!((offsets.back_to(), offsets.to_commit(false)), (Some(2), Some(2)));
-        // The same before the source said that it went back.
+        // The same if the nack comes before the source recorded the seek.
         let mut offsets = self::offsets(0..20);
         offsets.nack(8);
         let to = offsets.back_to().unwrap();
@@ -201,7 +209,7 @@ mod tests {
 
     #[test]
     fn what_was_given_back_and_is_gone_up_to_the_end_is_settled() {
-        // By the next message after what was read before, or by the end of the log.
+        // Shown by the next message after those read before, or by the end of the log.
         for comes in [Some(12), None] {
             let mut offsets = offsets(0..10);
             (0..8).for_each(|offset| assert!(offsets.ack(offset)));
@@ -214,7 +222,7 @@ mod tests {
             }
             assert_eq!((offsets.back_to(), offsets.to_commit(false)), (None, Some(comes.map_or(10, |offset| offset + 1))));
         }
-        // Where the source did not go back there is nothing to conclude.
+        // Without a seek there is nothing to conclude.
         let mut offsets = offsets(0..10);
         offsets.nack(8);
         assert!(!offsets.at_end());
@@ -230,7 +238,7 @@ mod tests {
         offsets.went_back(to, false);
         assert!(offsets.read(10) && !offsets.at_end());
         assert_eq!((offsets.back_to(), offsets.to_commit(false)), (Some(8), Some(8)));
-        // It went back later after all.
+        // The seek took effect later.
         offsets.went_back(8, false);
         let again: Vec<i64> = (8..12).filter(|offset| offsets.read(*offset)).collect();
         assert_eq!(again, [8, 11]);
@@ -277,7 +285,7 @@ mod tests {
         assert_eq!((offsets.to_commit(false), offsets.to_commit(true)), (None, Some(2)), "once");
         offsets.committed(2, true);
         assert_eq!((offsets.to_commit(false), offsets.to_commit(true)), (None, None));
-        // What is settled later has a repetition of its own.
+        // A later position has a repetition of its own.
         offsets.ack(2);
         offsets.committed(3, false);
         tokio::time::advance(REPEAT).await;
@@ -291,7 +299,7 @@ mod tests {
         assert!(offsets.nack(2) && offsets.nack(4) && !offsets.nack(4) && !offsets.nack(1));
         assert!(!offsets.ack(4));
         assert_eq!((offsets.back_to(), offsets.held()), (Some(2), 3));
-        // One more was under way.
+        // One more was on its way.
         assert!(offsets.read(6));
         back(&mut offsets);
         assert_eq!(offsets.back_to(), None);

@@ -1,4 +1,4 @@
-//! What librdkafka says of a message that it did not deliver, and what that means.
+//! The outcome of a message that librdkafka did not deliver.
 
 use std::sync::LazyLock;
 
@@ -6,7 +6,7 @@ use rdkafka::error::{KafkaError, RDKafkaErrorCode as Code};
 
 use crate::Outcome;
 
-/// What is known of a message that was not delivered.
+/// The facts about a message that was not delivered.
 pub(super) struct Failed<'a> {
     pub(super) error: &'a KafkaError,
     pub(super) topic: &'a str,
@@ -15,32 +15,34 @@ pub(super) struct Failed<'a> {
     pub(super) has_key: bool,
     /// `batch.size`, in bytes: a larger message travels alone.
     pub(super) batch: usize,
-    /// How the producer fared since it was handed over.
+    /// The state of the producer's sends since the message was handed over.
     pub(super) send_state: SendState,
 }
 
-/// How the producer fared since a message was handed over.
+/// The state of a producer's sends since a message was handed over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SendState {
-    /// It was not handed over at all.
+    /// The message was not handed over.
     Never,
-    /// All that was sent and failed was refused before it was written, or nothing was sent.
+    /// Nothing was sent, or every failed request was refused before it was written.
     Clear,
-    /// Something that was sent and failed may have been written: perhaps this message, before it was sent again.
+    /// A failed request may have been written: perhaps with this message, before a retry.
     Open,
 }
 
-/// The outcome of a message that was not delivered. The question is whether it may have landed, and what helps.
+/// The outcome of a message that was not delivered: may it have been stored, and what helps?
 pub(super) fn outcome(failed: &Failed<'_>) -> Outcome {
     let Failed { error, topic, size, has_key, batch, send_state } = *failed;
     let Some(code) = error.rdkafka_error_code() else { return Outcome::Invalid(format!("`{topic}`: {error}")) };
     let why = format!("`{topic}`: {code}");
     match code {
-        // A batch is taken whole or not at all: a small message may have been in bad company. It tries again, as often as its schedule says.
+        // A batch is stored as a whole or not at all, so another message of the batch may be to
+        // blame. The job's retry array decides about further attempts.
         Code::MessageSizeTooLarge | Code::MessageBatchTooLarge if size < batch => Outcome::Unroutable(format!(
-            "{why}: the topic takes less than a batch of {batch} bytes (`max.message.bytes`; `batch.size` in `properties`)"
+            "{why}: the topic accepts less than a batch of {batch} bytes (`max.message.bytes`; `batch.size` in `properties`)"
         )),
-        // Nor is it told which of a batch was invalid. What has a key is not what a compacted topic refuses.
+        // The broker does not say which message of a batch was invalid. A compacted topic does not
+        // refuse a message with a key.
         Code::InvalidRecord if size < batch && has_key => Outcome::Unroutable(format!("{why}: or another message of its batch")),
         Code::InvalidDifferentRecord => Outcome::Unroutable(why),
         Code::MessageSizeTooLarge
@@ -52,14 +54,15 @@ pub(super) fn outcome(failed: &Failed<'_>) -> Outcome {
         | Code::InvalidArgument
         | Code::UnsupportedForMessageFormat
         | Code::UnsupportedCompressionType => Outcome::Invalid(why),
-        // Where a topic is gone, so is what was written to it.
+        // If the topic is gone, so is everything written to it.
         Code::UnknownTopic | Code::UnknownTopicOrPartition | Code::UnknownPartition => {
             Outcome::Unroutable(format!("no topic `{topic}`: {code}"))
         }
-        // The last answer says nothing of those before it: what lacked replicas only after it was written is refused when it is sent again.
+        // The last answer says nothing about earlier requests: a message that lacked replicas only
+        // after it was written is refused when it is sent again.
         _ if send_state == SendState::Open => Outcome::Unknown(why),
         Code::TopicAuthorizationFailed | Code::ClusterAuthorizationFailed => Outcome::Unroutable(why),
-        // By the broker's word: later, by another producer where this one's epochs are used up.
+        // Refused by the broker for now; by another producer if this one's epochs are used up.
         Code::NotEnoughReplicas | Code::ThrottlingQuotaExceeded | Code::PolicyViolation | Code::QueueFull | Code::InvalidProducerEpoch => {
             Outcome::Refused(why)
         }
@@ -67,19 +70,20 @@ pub(super) fn outcome(failed: &Failed<'_>) -> Outcome {
         Code::MessageTimedOut | Code::PurgeQueue | Code::AllBrokersDown | Code::BrokerTransportFailure => {
             Outcome::Refused(format!("{why}: it was never sent, the partition's broker is away"))
         }
-        // A disk that broke after it was written, a producer that lost its place.
+        // For example a disk that failed after the write, or a lost sequence number.
         _ => Outcome::Unknown(why),
     }
 }
 
-/// The outcome of a message that the client did not take; `None` where its queue is full.
+/// The outcome of a message that librdkafka did not accept; `None` if its queue is full.
 pub(super) fn not_taken(error: &KafkaError, topic: &str) -> Option<Outcome> {
     let failed = Failed { error, topic, size: usize::MAX, has_key: true, batch: 0, send_state: SendState::Never };
     (error.rdkafka_error_code() != Some(Code::QueueFull)).then(|| outcome(&failed))
 }
 
-/// Whether a request to publish that failed with these words of librdkafka may have been written all the same. A leader that lost its office, or its
-/// disk, and one that found too few replicas only afterwards have written it first. What is purged on its way is reported as such itself.
+/// Whether a produce request that failed with this log line may have been written. A leader that
+/// lost its role, or its disk, or that found too few replicas only afterwards, has written the
+/// request first. librdkafka reports a message purged in flight as such.
 pub(super) fn is_open(words: &str) -> bool {
     static REFUSALS: LazyLock<Vec<String>> = LazyLock::new(|| {
         let refusals = [
@@ -93,20 +97,21 @@ pub(super) fn is_open(words: &str) -> bool {
             Code::PolicyViolation,
             Code::ThrottlingQuotaExceeded,
             Code::InvalidProducerEpoch,
-            // Behind a gap: what was taken back from the client left one.
+            // After a gap in the sequence that a purge left.
             Code::OutOfOrderSequenceNumber,
             Code::PurgeQueue,
             Code::PurgeInflight,
         ];
-        // `NotEnoughReplicas (Broker: Not enough in-sync replicas)`: the words are those in brackets.
+        // `NotEnoughReplicas (Broker: Not enough in-sync replicas)`: the log has the text in
+        // parentheses.
         let words = |code: Code| Some(format!("failed: {}: ", code.to_string().split_once(" (")?.1.strip_suffix(')')?));
         refusals.into_iter().filter_map(words).collect()
     });
     !REFUSALS.iter().any(|refusal| words.contains(refusal))
 }
 
-/// Whether a request to publish that failed with these words was called a repeat of what the broker has. librdkafka then reports its messages as
-/// delivered, with offsets that it counts up from none.
+/// Whether the broker reported a duplicate in this failed produce request. librdkafka then reports
+/// its messages as delivered, with offsets that no broker gave.
 pub(super) fn is_repeat(words: &str) -> bool {
     words.contains("duplicate sequence number")
 }

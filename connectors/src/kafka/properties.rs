@@ -1,4 +1,4 @@
-//! Properties that pass to librdkafka as they are: which may not, and which are not shown.
+//! librdkafka properties from the settings: which are forbidden, and which are secret.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -7,7 +7,7 @@ use std::fmt;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// What Dwell sets itself, and why another value would break a promise.
+/// The properties that Dwell sets itself, and why another value would break a promise.
 const OURS: [(&str, &str); 30] = [
     ("acks", "an attempt counts only when all in-sync replicas have the message"),
     ("request.required.acks", "an attempt counts only when all in-sync replicas have the message"),
@@ -41,12 +41,12 @@ const OURS: [(&str, &str); 30] = [
     ("test.mock.num.brokers", "it is for tests"),
 ];
 
-/// Properties of librdkafka by name. Shown, also when serialized, without what is secret in them.
+/// Properties of librdkafka by name. Every output hides secrets, serialization included.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Properties(BTreeMap<String, String>);
 
 impl Properties {
-    /// Sets one.
+    /// Sets a property.
     pub fn set(&mut self, name: impl Into<String>, value: impl Into<String>) {
         self.0.insert(name.into(), value.into());
     }
@@ -56,12 +56,13 @@ impl Properties {
         self.0.get(name).map(String::as_str)
     }
 
-    /// Names and values, by name. The value under `NAME_file` is the path of a file that holds the value of `NAME`.
+    /// Names and values, sorted by name. The value of `NAME_file` is the path of a file with the
+    /// value of `NAME`.
     pub(super) fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
-    /// Those that may not be set, each as a sentence.
+    /// The properties that may not be set, each as a sentence.
     pub(super) fn refused(&self) -> Vec<String> {
         let reason = |name: &str| OURS.iter().find(|(ours, _)| *ours == name.trim_end_matches("_file")).map(|(_, why)| *why);
         let refused = self.0.keys().filter_map(|name| Some((name, reason(name)?)));
@@ -69,7 +70,7 @@ impl Properties {
     }
 }
 
-/// Whether what stands under this name must not be shown.
+/// Whether the value of this property is secret.
 fn is_secret(name: &str) -> bool {
     let named = ["password", "secret", "key.pem", "private.key", "token", "sasl.oauthbearer.config", "passphrase"];
     !name.ends_with("_file") && named.iter().any(|part| name.contains(part)) && !name.ends_with(".url") && !name.ends_with(".location")
@@ -111,7 +112,8 @@ impl<'de> Deserialize<'de> for Properties {
     }
 }
 
-/// What stands for a value. A table is a name that was written without quotes: `properties.sasl.username = "dwell"`.
+/// The form of a value in the settings. A table comes from a dotted name without quotes:
+/// `properties.sasl.username = "dwell"`.
 #[derive(Deserialize)]
 #[serde(untagged, expecting = "a text, a number, true or false")]
 enum Form {

@@ -1,6 +1,7 @@
-//! The reader of a source: the thread that polls the consumer, commits what is settled, and gives back the rest at the end.
+//! The reader of a source: the thread that polls the consumer, commits settled offsets, and leaves
+//! the group at the end.
 //!
-//! It never stops polling for long: a member of a group that does not poll is thrown out of it.
+//! It never stops polling for long: the group removes a member that does not poll.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -19,28 +20,29 @@ use super::connection::{Context, caught, failed};
 use super::delivery::{Delivery, delivery};
 use crate::{ConnectorError, ErrorKind};
 
-/// How long one poll waits.
+/// The longest wait of one poll.
 const POLL: Duration = Duration::from_millis(100);
-/// The most messages that are taken over at once.
+/// The most messages taken over at once.
 const CHUNK: usize = 512;
-/// The most bytes of those, but for the last.
+/// The most bytes of those; the last message may exceed this.
 const CHUNK_BYTES: usize = 1 << 20;
-/// Between commits.
+/// The interval of commits.
 const COMMIT: Duration = Duration::from_millis(500);
-/// How long a full buffer is waited for without polling. After that partitions are paused, which throws away what was fetched ahead.
+/// How long the reader waits without polling while the buffer is full. After that it pauses the
+/// partitions, which discards prefetched messages.
 const STALL: Duration = Duration::from_secs(1);
-/// The longest wait for the client's word that it goes back. Without its word a refusal would not be heard.
+/// The longest wait for the answer of a seek. Without the answer a failed seek would go unnoticed.
 const SEEK: Duration = Duration::from_millis(500);
-/// How often a partition that cannot be read is told of.
+/// The interval of log lines about an unreadable partition.
 const TELL: Duration = Duration::from_secs(60);
-/// How long a wait for room is.
+/// The length of one wait for room.
 const MOMENT: Duration = Duration::from_millis(20);
 
 pub(super) type GroupConsumer = BaseConsumer<Context<Arc<DeliveryBuffer>>>;
 
 /// Answers when the reader has left the group.
 pub(super) type Closed = oneshot::Receiver<Result<(), ConnectorError>>;
-/// What the thread does.
+/// The work of the thread.
 type Run = fn(&mut ReaderTask) -> Result<(), ConnectorError>;
 
 /// The thread between the consumer and the buffer.
@@ -52,12 +54,12 @@ pub(super) struct ReaderTask {
     committed: Instant,
     full: Option<Instant>,
     paused: bool,
-    /// When a batch that cannot be inflated was last told of.
+    /// When an unreadable batch was last logged.
     told: Cell<Option<Instant>>,
 }
 
 impl ReaderTask {
-    /// StalledPartitions the thread; the receiver answers once it has ended and left the group.
+    /// Starts the thread. The receiver answers once the thread has ended and left the group.
     pub(super) fn start(
         config: Config,
         consumer: GroupConsumer,
@@ -80,7 +82,7 @@ impl ReaderTask {
             }
             // Leaves the group, and waits for that.
             drop(self);
-            // Nobody waits after a drop.
+            // After a drop nobody waits.
             let _ = done.send(result);
         };
         std::thread::Builder::new().name("kafka-reader".to_owned()).spawn(work).map_err(|error| what.because(error))?;
@@ -114,7 +116,7 @@ impl ReaderTask {
         }
     }
 
-    /// Takes over what is there, about so many; true where that was all.
+    /// Takes over available messages, about `room` of them; true if that was all.
     fn poll(&self, room: usize, room_bytes: usize) -> Result<bool, ConnectorError> {
         self.take_over(room, room_bytes, |wait| self.consumer.poll(wait).map(|message| message.map(|message| delivery(&message))))
     }
@@ -126,7 +128,8 @@ impl ReaderTask {
         mut next: impl FnMut(Duration) -> Option<KafkaResult<Delivery>>,
     ) -> Result<bool, ConnectorError> {
         let (mut deliveries, mut taken, mut bytes, mut wait, mut silences) = (Vec::<Delivery>::new(), 0, 0, POLL, 0);
-        // The client also says nothing after an event of its own, such as a rebalance or a line of its log, with messages behind it. Twice in a row it seldom does.
+        // A poll also returns nothing after an internal event, such as a rebalance or a log line,
+        // with messages behind it; seldom twice in a row.
         while silences < 2 && taken < room.clamp(1, CHUNK) && bytes < room_bytes.clamp(1, CHUNK_BYTES) {
             let came = next(wait);
             silences = if came.is_some() { 0 } else { silences + 1 };
@@ -141,13 +144,14 @@ impl ReaderTask {
                     match error {
                         KafkaError::PartitionEOF(partition) => {
                             if self.buffer.at_end(partition) {
-                                warn!(topic = self.topic, partition, "messages that were given back are not in the log any more");
+                                warn!(topic = self.topic, partition, "nacked messages are no longer in the log");
                             }
                         }
                         error => self.judge(error)?,
                     }
                 }
-                // Before a partition that went comes back: it begins anew then, and these are not of it.
+                // Before a revoked partition is assigned again: it starts anew then, and these
+                // messages belong to the old assignment.
                 None => self.buffer.put(std::mem::take(&mut deliveries)),
             }
             wait = Duration::ZERO;
@@ -156,7 +160,7 @@ impl ReaderTask {
         Ok(silences == 2)
     }
 
-    /// What an error of the consumer means: most pass.
+    /// The meaning of a consumer error: most are temporary.
     fn judge(&self, error: KafkaError) -> Result<(), ConnectorError> {
         let what = format!("cannot read `{}`", self.topic);
         match error.rdkafka_error_code() {
@@ -167,35 +171,35 @@ impl ReaderTask {
                 | Code::Authentication
                 | Code::SaslAuthenticationFailed
                 | Code::InconsistentGroupProtocol
-                // It would ask again and again, and nothing would be read.
+                // librdkafka would retry without end and read nothing.
                 | Code::InvalidSessionTimeout
                 | Code::InvalidGroupId
                 | Code::GroupMaxSizeReached,
             ) => Err(failed(&self.config, &what, error)),
-            // Its partition goes no further, and others do.
+            // This partition stops; others go on.
             Some(Code::BadCompression) => {
                 if self.told.get().is_none_or(|told| told.elapsed() >= TELL) {
                     self.told.set(Some(Instant::now()));
                     let hint = "raise limits.max_inbound_bytes, or move the group past the batch: kafka-consumer-groups --reset-offsets";
-                    error!(topic = self.topic, hint, "a batch is damaged, or inflates to more than may be held: its partition is not read");
+                    error!(topic = self.topic, hint, "a batch is damaged, or decompresses to more than the limit: its partition is not read");
                 }
                 self.buffer.wait(MOMENT);
                 Ok(())
             }
             _ if matches!(error, KafkaError::MessageConsumptionFatal(_)) => Err(failed(&self.config, &what, error)),
             code => {
-                debug!(topic = self.topic, ?code, "reading was disturbed");
+                debug!(topic = self.topic, ?code, "a consumer error that may pass");
                 self.buffer.disturbed();
-                // Whatever it is, it shall not make the thread spin.
+                // No error may make the thread spin.
                 self.buffer.wait(MOMENT);
                 Ok(())
             }
         }
     }
 
-    /// Pauses or resumes every partition that is ours.
+    /// Pauses or resumes all assigned partitions.
     fn pause(&mut self, paused: bool) -> Result<(), ConnectorError> {
-        // New partitions come unpaused: the rebalance looks at this.
+        // New partitions are not paused: the rebalance callback does that.
         if self.paused != paused {
             let wrong = |error| failed(&self.config, "cannot pause or resume", error);
             let ours = self.consumer.assignment().map_err(wrong)?;
@@ -206,36 +210,40 @@ impl ReaderTask {
         Ok(())
     }
 
-    /// Goes back to what shall come again.
+    /// Seeks back to nacked messages.
     fn turn_back(&self) -> Result<(), ConnectorError> {
         for (partition, offset) in self.buffer.turns() {
             let sought = self.consumer.seek(&self.topic, partition, Offset::Offset(offset), SEEK);
             self.buffer.went_back(partition, offset, sought.is_ok());
             if let Err(error) = sought {
-                // Not fetching yet, or not ours any more: the next round tells. It may have been only the answer that was late.
-                debug!(topic = self.topic, partition, offset, %error, "cannot go back yet");
+                // Not fetching yet, or revoked: the next round shows. Perhaps only the answer was
+                // late.
+                debug!(topic = self.topic, partition, offset, %error, "cannot seek back yet");
                 self.buffer.wait(MOMENT);
             }
         }
         Ok(())
     }
 
-    /// Assigns again what was assigned and is not read. Nothing of it was handed out: it begins at what is committed.
+    /// Assigns stalled partitions again. None of their messages was handed out: they start at the
+    /// committed offset.
     fn reassign_stalled(&self, is_dry: bool) -> Result<(), ConnectorError> {
         if self.consumer.assignment_lost() {
             return Ok(());
         }
         if !matches!(self.consumer.rebalance_protocol(), RebalanceProtocol::Cooperative) {
-            // None can be assigned alone: the whole group shares out anew.
+            // A single partition cannot be assigned: the whole group must rebalance.
             let Some(partition) = self.buffer.stuck_partition() else { return Ok(()) };
-            return Err(self.config.fail(ErrorKind::Disconnected, &format!("partition {partition} is ours, and nothing comes of it")));
+            return Err(self
+                .config
+                .fail(ErrorKind::Disconnected, &format!("partition {partition} is assigned, and nothing is read from it")));
         }
         for partition in self.buffer.late_partitions(is_dry) {
-            info!(topic = self.topic, partition, "nothing came of a partition since it was assigned, it is assigned again");
+            info!(topic = self.topic, partition, "nothing was read from a partition since it was assigned, assigning it again");
             let mut list = TopicPartitionList::with_capacity(1);
             let added = list.add_partition_offset(&self.topic, partition, Offset::Stored);
             added.map_err(|error| failed(&self.config, "cannot assign again", error))?;
-            // It went meanwhile, or will be late again.
+            // It was revoked meanwhile, or will be late again.
             let wrong = |error: KafkaError| debug!(topic = self.topic, partition, %error, "cannot assign again");
             let _ = self.consumer.incremental_unassign(&list).inspect_err(|error| wrong(error.clone()));
             let _ = self.consumer.incremental_assign(&list).inspect_err(|error| wrong(error.clone()));
@@ -250,14 +258,15 @@ impl ReaderTask {
     }
 }
 
-/// That the topic is not there.
+/// The error of a missing topic.
 pub(super) fn missing(config: &Config, topic: &str) -> ConnectorError {
     let failure = config.fail(ErrorKind::Missing, &format!("there is no topic `{topic}`"));
     failure.hint(format!("create the topic `{topic}`, or set `declare = true`"))
 }
 
-/// Commits what is settled, of these partitions or of all. What becomes of an asynchronous commit is not told (librdkafka answers who waits, or a callback
-/// that rdkafka 0.39 does not set): the buffer repeats it once, and a synchronous one says all again that none has confirmed.
+/// Commits settled offsets, of these partitions or of all. The result of an asynchronous commit is
+/// unknown (librdkafka reports it to a callback that rdkafka 0.39 does not set). So the buffer
+/// repeats it once, and a synchronous commit includes all offsets without a confirmed commit.
 fn commit(consumer: &GroupConsumer, buffer: &DeliveryBuffer, topic: &str, partitions: Option<&[i32]>, mode: CommitMode) -> KafkaResult<()> {
     let positions = buffer.to_commit(partitions, matches!(mode, CommitMode::Sync));
     if positions.is_empty() {
@@ -282,13 +291,13 @@ impl ConsumerContext for Context<Arc<DeliveryBuffer>> {
     fn pre_rebalance(&self, consumer: &GroupConsumer, rebalance: &Rebalance<'_>) {
         let Rebalance::Revoke(list) = rebalance else { return };
         let partitions = numbers(list);
-        info!(?partitions, lost = consumer.assignment_lost(), "partitions go to another reader");
-        // What is lost is another's already: it has read from the last commit.
+        info!(?partitions, lost = consumer.assignment_lost(), "partitions are revoked");
+        // Lost partitions already belong to another member, which reads from the last commit.
         if !consumer.assignment_lost()
             && let Some(topic) = list.elements().first().map(|element| element.topic().to_owned())
             && let Err(error) = commit(consumer, &self.of, &topic, Some(&partitions), CommitMode::Sync)
         {
-            debug!(%error, "the last commit before the partitions went failed: what was settled comes again");
+            debug!(%error, "the last commit before the revocation failed: settled messages come again");
         }
         self.of.revoke(&partitions);
     }
@@ -297,15 +306,16 @@ impl ConsumerContext for Context<Arc<DeliveryBuffer>> {
         match rebalance {
             Rebalance::Assign(list) => {
                 let partitions = numbers(list);
-                info!(?partitions, "partitions are read");
+                info!(?partitions, "partitions are assigned");
                 self.of.assign(partitions.into_iter());
-                // What was paused when it went to another is still paused when it comes back.
+                // A partition that was paused when it was revoked is still paused when it is
+                // assigned again.
                 if let Err(error) = if self.of.is_held() { consumer.pause(list) } else { consumer.resume(list) } {
                     debug!(%error, "cannot pause or resume new partitions");
                 }
             }
             Rebalance::Revoke(_) => {}
-            Rebalance::Error(error) => debug!(%error, "the group cannot agree who reads what"),
+            Rebalance::Error(error) => debug!(%error, "the rebalance failed"),
         }
     }
 }
@@ -379,7 +389,7 @@ mod tests {
         reader.buffer.assign(0..1);
         let message = |offset| Some(Delivery { message: crate::Message::new("1"), partition: 0, offset, bytes: 1 });
         for (events, taken, is_dry) in [
-            // As after a rebalance and a line of the log.
+            // As after a rebalance and a log line.
             (vec![None, message(0), None, message(1), message(2)], 3, false),
             (vec![None, message(3), None, None, message(4)], 1, true),
             (vec![None, None], 0, true),
@@ -419,7 +429,7 @@ mod tests {
         let closed = reader.spawn(|_| panic!("of the test")).unwrap();
         let error = closed.await.unwrap().unwrap_err();
         assert!(error.kind == ErrorKind::Disconnected && error.message.contains("panicked"), "{error}");
-        // Whoever waits is woken, and nothing can be settled.
+        // Waiting callers are woken, and nothing can be settled.
         buffer.arrived().await;
         assert!(buffer.take(1, 1).is_err() && buffer.settle(crate::BatchId(1), true).is_err());
     }

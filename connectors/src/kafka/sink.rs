@@ -1,4 +1,5 @@
-//! The sink: publications go to the producer with their token, which comes back with the delivery report.
+//! The sink: publications go to the producer with their token, which returns with the delivery
+//! report.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -21,10 +22,10 @@ use super::writer::{ReportingProducer, Reports, Writer};
 use super::{headers, topic};
 use crate::{ConnectorError, Destination, ErrorKind, Outcome, Outcomes, Publication, Sink};
 
-/// Before a message that the producer's queue had no room for is tried again.
+/// The wait before a message is offered again to a full producer queue.
 const FULL: Duration = Duration::from_millis(5);
 
-/// For what the client has to tell: many lines of its log, and what went wrong among them.
+/// The time of one poll for the client's events: it logs many lines, errors among them.
 const MOMENT: Duration = Duration::from_millis(20);
 
 pub(crate) async fn open(config: &Config, publish_timeout: Duration) -> Result<(KafkaSink, Outcomes), ConnectorError> {
@@ -35,7 +36,7 @@ pub(crate) async fn open(config: &Config, publish_timeout: Duration) -> Result<(
         let resend = Arc::new(ResendQueue::default());
         let producer: ReportingProducer = client
             .create_with_context(Reports::new(Arc::clone(&of), Arc::clone(&resend), &client))
-            .map_err(|error| failed(&config, "cannot make a client", error))?;
+            .map_err(|error| failed(&config, "cannot create a client", error))?;
         ask(&config, producer.client(), None, || producer.poll(MOMENT))?;
         let (producer, may_publish) = (Arc::new(producer), Arc::new(RwLock::new(true)));
         let writer = Writer::new(&producer, &of, &resend, &may_publish, publish_timeout);
@@ -52,23 +53,24 @@ pub(crate) async fn open(config: &Config, publish_timeout: Duration) -> Result<(
 
 pub(crate) struct KafkaSink {
     config: Config,
-    /// Taken by the drop only.
+    /// Taken by `drop` only.
     producer: Option<Arc<ReportingProducer>>,
     window: Arc<PublishWindow>,
     resend: Arc<ResendQueue>,
-    /// Whether the producer may be handed messages.
+    /// Whether the producer accepts messages.
     open: Arc<RwLock<bool>>,
     publish_timeout: Duration,
-    /// Ends when every outcome was given.
+    /// Ends when every outcome is sent.
     ended: Option<oneshot::Receiver<()>>,
 }
 
 impl KafkaSink {
-    /// Hands over what waits, in order; false when the producer's queue is full.
+    /// Hands over the waiting publications in order; false if the producer's queue is full.
     fn hand_over(&self, waiting: &mut VecDeque<Publication>) -> bool {
         let open = self.open.read();
         let Some(producer) = self.producer.as_ref().filter(|_| *open) else {
-            // The end of the connection answers for them: to refuse them at once would ask for more.
+            // The end of the connection answers for them. To refuse them at once would only invite
+            // more.
             waiting.clear();
             return true;
         };
@@ -80,7 +82,7 @@ impl KafkaSink {
             match self.send(producer, publication) {
                 Ok(()) => {}
                 Err(None) if Instant::now() < open.deadline => {
-                    // Unless it was given up meanwhile.
+                    // Unless it timed out meanwhile.
                     let _ = self.window.not_taken(publication.token);
                     return false;
                 }
@@ -92,7 +94,7 @@ impl KafkaSink {
         true
     }
 
-    /// Hands over one; `None` when there is no room.
+    /// Hands over one publication; `None` if the queue is full.
     fn send(&self, producer: &ReportingProducer, publication: &Publication) -> Result<(), Option<Outcome>> {
         let Publication { token, to, message, .. } = publication;
         let invalid = |why| Some(Outcome::Invalid(why));
@@ -155,7 +157,7 @@ impl Sink for KafkaSink {
             return Ok(false);
         }
         if !*self.open.read() {
-            return Err(self.config.fail(ErrorKind::Disconnected, "the link was lost"));
+            return Err(self.config.fail(ErrorKind::Disconnected, "the connection was lost"));
         }
         topic::exists(&self.config, &to.address).await
     }
@@ -163,7 +165,7 @@ impl Sink for KafkaSink {
     async fn close(mut self: Box<Self>) -> Result<(), ConnectorError> {
         self.window.close();
         if let Some(ended) = self.ended.take() {
-            // Ends by being dropped.
+            // The sender ends by being dropped.
             let _ = ended.await;
         }
         Ok(())
@@ -171,11 +173,11 @@ impl Sink for KafkaSink {
 }
 
 impl Drop for KafkaSink {
-    /// The answers that are out still arrive; then outcomes end.
+    /// Outstanding reports still arrive; then the outcomes end.
     fn drop(&mut self) {
         self.window.close();
         if let Some(last) = self.producer.take().and_then(Arc::into_inner) {
-            // It waits for the client's threads.
+            // The drop waits for librdkafka's threads.
             std::thread::spawn(move || drop(last));
         }
     }

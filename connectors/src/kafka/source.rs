@@ -1,4 +1,4 @@
-//! The source: what the reader reads is handed out in batches and settled.
+//! The source: hands out in batches what the reader reads, and settles.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::{Batch, BatchId, ConnectorError, ErrorKind, Reader as Found, Source, 
 
 /// The longest wait for the end of a source.
 const TIMEOUT: Duration = Duration::from_secs(8);
-/// For what the client has to tell.
+/// The time of one poll for the client's events.
 const MOMENT: Duration = Duration::from_millis(20);
 
 pub(crate) async fn open(config: &Config, options: SourceOptions) -> Result<KafkaSource, ConnectorError> {
@@ -25,7 +25,7 @@ pub(crate) async fn open(config: &Config, options: SourceOptions) -> Result<Kafk
         let Connected { consumer, known, count } = connect(&config, &options, Arc::clone(&buffer))?;
         let topic = options.topic.clone();
         if !known && options.start != Start::Earliest && !group_start::commit(&config, &consumer, &options, count)? {
-            debug!(topic, group = options.group, "another reader of the group has begun it");
+            debug!(topic, group = options.group, "another member of the group has committed its start");
         }
         consumer.subscribe(&[&topic]).map_err(|error| failed(&config, &format!("cannot read `{topic}`"), error))?;
         let closed = ReaderTask::start(config.clone(), consumer, Arc::clone(&buffer), topic)?;
@@ -52,11 +52,11 @@ struct Connected {
     consumer: GroupConsumer,
     /// Whether the group has read the topic before.
     known: bool,
-    /// How many partitions the topic has.
+    /// The number of partitions of the topic.
     count: i32,
 }
 
-/// Connects, and finds out whether it may read.
+/// Connects, and checks that the topic can be read.
 fn connect(config: &Config, options: &SourceOptions, buffer: Arc<DeliveryBuffer>) -> Result<Connected, ConnectorError> {
     if let Some(why) = topic::malformed(&options.topic) {
         return Err(config.fail(ErrorKind::Config, &why));
@@ -66,7 +66,7 @@ fn connect(config: &Config, options: &SourceOptions, buffer: Arc<DeliveryBuffer>
     }
     let client = config.client(Role::Reader { group: &options.group, bytes: options.max_unsettled_bytes })?;
     let consumer: GroupConsumer =
-        client.create_with_context(Context::new(buffer)).map_err(|error| failed(config, "cannot make a client", error))?;
+        client.create_with_context(Context::new(buffer)).map_err(|error| failed(config, "cannot create a client", error))?;
     let poll = || drop(consumer.poll(MOMENT));
     let Some(count) = topic::partitions(config, consumer.client(), &options.topic, poll)? else {
         return Err(missing(config, &options.topic));
@@ -116,13 +116,14 @@ impl Source for KafkaSource {
         let Some(closed) = self.closed.take() else { return Ok(()) };
         match tokio::time::timeout(TIMEOUT, closed).await {
             Ok(Ok(result)) => result,
-            Ok(Err(_)) | Err(_) => Err(self.config.fail(ErrorKind::Disconnected, "the reader did not say that it left the group")),
+            Ok(Err(_)) | Err(_) => Err(self.config.fail(ErrorKind::Disconnected, "the reader did not confirm that it left the group")),
         }
     }
 }
 
 impl Drop for KafkaSource {
-    /// The reader commits what is settled and leaves the group, as after `close`; nobody waits for it.
+    /// The reader commits settled offsets and leaves the group, as after `close`; nobody waits for
+    /// it.
     fn drop(&mut self) {
         self.buffer.close();
     }

@@ -1,4 +1,4 @@
-//! Topics: whether one is there, making one, and which names are allowed.
+//! Topics: existence, creation, and rules of names.
 
 use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, ResourceSpecifier, TopicReplication};
 use rdkafka::client::Client;
@@ -10,26 +10,26 @@ use super::config::{Config, Role as Use};
 use super::connection::{Context, ask, blocking, failed};
 use crate::{Caution, CautionKind, ConnectorError, Declared, Destination, ErrorKind, Role};
 
-/// The longest wait until a topic is made.
+/// The longest wait for the creation of a topic.
 const MAKE: Duration = Duration::from_secs(5);
 /// The longest name of a topic.
 const LONGEST: usize = 249;
 
 impl ConsumerContext for Context<()> {}
 
-/// Whether the topic is there. Asks with a client of its own that never makes one by asking.
+/// Whether the topic exists. Uses a client of its own that never creates a topic by asking.
 pub(super) async fn exists(config: &Config, topic: &str) -> Result<bool, ConnectorError> {
     let topic = topic.to_owned();
     blocking(config, move |config| {
         let context = Context::new(());
         let consumer: BaseConsumer<Context<()>> =
-            config.client(Use::Asker)?.create_with_context(context).map_err(|error| failed(&config, "cannot make a client", error))?;
+            config.client(Use::Asker)?.create_with_context(context).map_err(|error| failed(&config, "cannot create a client", error))?;
         partitions(&config, consumer.client(), &topic, || drop(consumer.poll(Duration::ZERO))).map(|count| count.is_some())
     })
     .await
 }
 
-/// How many partitions the topic has; `None` where it is not there.
+/// The number of partitions; `None` if the topic does not exist.
 pub(super) fn partitions<T: Send + Sync>(
     config: &Config,
     client: &Client<Context<T>>,
@@ -41,11 +41,11 @@ pub(super) fn partitions<T: Send + Sync>(
     match found.error().map(Code::from) {
         None | Some(Code::LeaderNotAvailable) => Ok(Some(found.partitions().len())),
         Some(Code::UnknownTopicOrPartition | Code::InvalidTopic | Code::UnknownTopic) => Ok(None),
-        Some(code) => Err(failed(config, &format!("cannot look at the topic `{topic}`"), KafkaError::MetadataFetch(code))),
+        Some(code) => Err(failed(config, &format!("cannot describe the topic `{topic}`"), KafkaError::MetadataFetch(code))),
     }
 }
 
-/// Makes the topic where it is missing, with partitions and replicas by the broker's default.
+/// Creates a missing topic, with the broker's default partitions and replicas.
 pub(crate) async fn declare(config: &Config, to: &Destination, _: Role) -> Result<Declared, ConnectorError> {
     let topic = to.address.as_str();
     if let Some(why) = malformed(topic) {
@@ -55,7 +55,7 @@ pub(crate) async fn declare(config: &Config, to: &Destination, _: Role) -> Resul
         return Ok(Declared::Existed);
     }
     let declared = make(config, topic).await?;
-    // The controller has it; the others hear of it.
+    // The controller has the topic; the other brokers learn of it later.
     let begun = tokio::time::Instant::now();
     while !exists(config, topic).await? && begun.elapsed() < MAKE {}
     Ok(declared)
@@ -67,14 +67,14 @@ async fn make(config: &Config, topic: &str) -> Result<Declared, ConnectorError> 
         let admin: AdminClient<Context<()>> = config
             .client(Use::Asker)?
             .create_with_context(Context::new(()))
-            .map_err(|error| failed(&config, "cannot make a client", error))?;
+            .map_err(|error| failed(&config, "cannot create a client", error))?;
         let wanted = NewTopic::new(&topic, -1, TopicReplication::Fixed(-1));
         let options = AdminOptions::new().request_timeout(Some(MAKE)).operation_timeout(Some(MAKE));
         let wrong = |error: KafkaError| {
             let timeouts = [Code::OperationTimedOut, Code::RequestTimedOut, Code::BrokerTransportFailure, Code::NotController];
             let is_away = error.rdkafka_error_code().is_none_or(|code| timeouts.contains(&code));
             let kind = if is_away { ErrorKind::Disconnected } else { ErrorKind::Denied };
-            config.fail(kind, &format!("cannot make the topic `{topic}`: {error}")).hint("make the topic by hand").because(error)
+            config.fail(kind, &format!("cannot create the topic `{topic}`: {error}")).hint("create the topic by hand").because(error)
         };
         let made = runtime.block_on(admin.create_topics([&wanted], &options)).map_err(wrong)?;
         match made.into_iter().next() {
@@ -86,7 +86,7 @@ async fn make(config: &Config, topic: &str) -> Result<Declared, ConnectorError> 
     .await
 }
 
-/// What somebody should know of the topic: whose clock the time of a message is.
+/// The risks of the topic: whose clock sets the timestamps.
 pub(crate) async fn cautions(config: &Config, topic: &str) -> Result<Vec<Caution>, ConnectorError> {
     const SETTING: &str = "message.timestamp.type";
     let (topic, runtime) = (topic.to_owned(), tokio::runtime::Handle::current());
@@ -94,11 +94,11 @@ pub(crate) async fn cautions(config: &Config, topic: &str) -> Result<Vec<Caution
         let admin: AdminClient<Context<()>> = config
             .client(Use::Asker)?
             .create_with_context(Context::new(()))
-            .map_err(|error| failed(&config, "cannot make a client", error))?;
+            .map_err(|error| failed(&config, "cannot create a client", error))?;
         let options = AdminOptions::new().request_timeout(Some(MAKE));
         let described = runtime.block_on(admin.describe_configs(&[ResourceSpecifier::Topic(&topic)], &options));
-        let described = described.map_err(|error| failed(&config, &format!("cannot look at the settings of `{topic}`"), error))?;
-        // Who may not see it is not told.
+        let described = described.map_err(|error| failed(&config, &format!("cannot read the settings of `{topic}`"), error))?;
+        // A user who may not see the settings gets no caution.
         let Some(Ok(resource)) = described.into_iter().next() else { return Ok(Vec::new()) };
         let by_producers = resource.get(SETTING).is_some_and(|entry| entry.value.as_deref() == Some("CreateTime"));
         let caution = || Caution {
@@ -111,7 +111,7 @@ pub(crate) async fn cautions(config: &Config, topic: &str) -> Result<Vec<Caution
     .await
 }
 
-/// Whether a pattern lets a topic pass: `*` is any characters.
+/// Whether a pattern matches a topic: `*` matches any characters.
 pub(crate) fn allows(pattern: &str, to: &Destination) -> bool {
     let mut parts = pattern.split('*');
     let first = parts.next().unwrap_or_default();
@@ -126,7 +126,7 @@ pub(crate) fn allows(pattern: &str, to: &Destination) -> bool {
     rest.ends_with(last)
 }
 
-/// Why nothing may be published here: no topic, a pattern, or one that belongs to the cluster.
+/// Why nobody may publish here: no topic, a pattern, or a topic of the cluster.
 pub(crate) fn forbidden(to: &Destination) -> Option<String> {
     let topic = &to.address;
     malformed(topic).or_else(|| topic.starts_with("__").then(|| format!("`{topic}` belongs to the cluster or its clients")))

@@ -9,10 +9,10 @@ use tokio::time::Instant;
 
 use crate::{Outcome, Token};
 
-/// Given, by the caller's tokens.
+/// Outcomes by the caller's tokens.
 type Given = Vec<(Token, Outcome)>;
 
-/// The publications of one sink that have no outcome yet. Outcomes are gathered here and leave together, by a task.
+/// The publications of a sink that have no outcome yet. A task sends collected outcomes together.
 pub(super) struct PublishWindow {
     state: Mutex<State>,
     given: Notify,
@@ -23,17 +23,17 @@ struct State {
     open: HashMap<Token, Open>,
     given: Given,
     closing: bool,
-    /// No outcome can come any more.
+    /// The outcomes have ended.
     ended: bool,
-    /// The topics of what is open: producers name them, so there may be many in time.
+    /// The topics of open publications: producers choose them, so there may be many over time.
     topics: HashMap<Arc<str>, Topic>,
 }
 
 #[derive(Default)]
 struct Topic {
-    /// How many publications are open.
+    /// The number of open publications.
     open: usize,
-    /// When one of them last had its outcome.
+    /// The time of the last outcome.
     reported: Option<Instant>,
 }
 
@@ -41,22 +41,23 @@ struct Topic {
 #[derive(Clone)]
 pub(super) struct Open {
     pub(super) since: Instant,
-    /// By then it is given up.
+    /// The time limit of its outcome.
     pub(super) deadline: Instant,
     topic: Arc<str>,
-    /// librdkafka has it, and answers for it.
+    /// librdkafka has it, and will report it.
     handed: bool,
 }
 
-/// Publications whose time is over, and that librdkafka has.
+/// Publications past their deadline that librdkafka has.
 pub(super) struct Late {
     pub(super) publications: Vec<(Token, Open)>,
-    /// Since when the oldest of those is out that librdkafka has and that are not late.
+    /// The oldest hand-over time of the publications that librdkafka has and that are not late.
     pub(super) others: Option<Instant>,
 }
 
 impl Late {
-    /// Whether nothing of a topic had an outcome since one of these was handed over: its partition may not take anything.
+    /// Whether a topic had no outcome since one of these was handed over: its partition may accept
+    /// nothing.
     pub(super) fn stands_still(&self, window: &PublishWindow) -> bool {
         let state = window.state.lock();
         let reported = |open: &Open| state.topics.get(&open.topic).and_then(|topic| topic.reported);
@@ -65,7 +66,7 @@ impl Late {
 }
 
 impl PublishWindow {
-    /// A window whose outcomes go to the receiver, for as long as they come.
+    /// A window that sends its outcomes to the receiver.
     pub(super) fn start() -> (std::sync::Arc<Self>, mpsc::UnboundedReceiver<Given>) {
         let (out, outcomes) = mpsc::unbounded_channel();
         let window = std::sync::Arc::new(PublishWindow { state: Mutex::default(), given: Notify::new() });
@@ -74,7 +75,7 @@ impl PublishWindow {
             loop {
                 of.given.notified().await;
                 let (given, ended) = of.take_given();
-                // A caller that dropped the receiver wants none.
+                // A caller that dropped the receiver needs no outcomes.
                 if (!given.is_empty() && out.send(given).is_err()) || ended {
                     return;
                 }
@@ -88,7 +89,8 @@ impl PublishWindow {
         (std::mem::take(&mut state.given), state.ended)
     }
 
-    /// Takes in publications that are about to be handed over, each with its topic and the time by which it is given up; false when the connection is gone.
+    /// Records publications that are about to be handed over, each with its topic and deadline;
+    /// false if the connection is lost.
     pub(super) fn open<'a>(&self, publications: impl Iterator<Item = (Token, &'a str, Instant)>) -> bool {
         let mut state = self.state.lock();
         if !state.ended {
@@ -101,7 +103,7 @@ impl PublishWindow {
         !state.ended
     }
 
-    /// Refuses what is not handed over by the end of its time, and gives what librdkafka has then.
+    /// Refuses late publications that were not handed over, and returns those that librdkafka has.
     pub(super) fn late(&self, now: Instant) -> Late {
         let mut state = self.state.lock();
         let (mut refused, mut late) = (Vec::new(), Late { publications: Vec::new(), others: None });
@@ -122,7 +124,7 @@ impl PublishWindow {
         late
     }
 
-    /// This one is handed over now; `None` when it has its outcome already.
+    /// Marks a publication as handed over; `None` if it has its outcome.
     pub(super) fn hand_over(&self, token: Token) -> Option<Open> {
         let mut state = self.state.lock();
         let open = state.open.get_mut(&token)?;
@@ -130,7 +132,7 @@ impl PublishWindow {
         Some(open.clone())
     }
 
-    /// This one was not taken after all; `None` when it has its outcome already.
+    /// Marks a publication as not handed over; `None` if it has its outcome.
     pub(super) fn not_taken(&self, token: Token) -> Option<Open> {
         let mut state = self.state.lock();
         let open = state.open.get_mut(&token)?;
@@ -138,28 +140,29 @@ impl PublishWindow {
         Some(open.clone())
     }
 
-    /// Gives the outcome of this one, unless it has one.
+    /// Sends the outcome of a publication, unless it has one.
     pub(super) fn give(&self, token: Token, outcome: impl FnOnce(Open) -> Outcome) {
         let mut state = self.state.lock();
         state.give(token, outcome);
-        // Whoever takes them takes all.
+        // The task takes all at once.
         if state.given.len() == 1 {
             self.given.notify_one();
         }
     }
 
-    /// Nothing more will be published.
+    /// Records that nothing more will be published.
     pub(super) fn close(&self) {
         self.state.lock().closing = true;
     }
 
-    /// Whether the sink was closed; `None` where that is so and every outcome was given.
+    /// Whether the sink is closed; `None` if it is and every outcome was sent.
     pub(super) fn outlook(&self) -> Option<bool> {
         let state = self.state.lock();
         (!(state.closing && state.open.is_empty())).then_some(state.closing)
     }
 
-    /// The connection is gone: what librdkafka had is unknown, what it never got is refused. Then outcomes end.
+    /// Ends the outcomes after the connection is lost: publications that librdkafka had are
+    /// unknown, others refused.
     pub(super) fn end(&self, why: &str) {
         let mut state = self.state.lock();
         for (token, open) in std::mem::take(&mut state.open) {
@@ -173,7 +176,7 @@ impl PublishWindow {
 }
 
 impl State {
-    /// One more of this topic is open.
+    /// Counts an open publication of this topic.
     fn enter(&mut self, name: &str) -> Arc<str> {
         let name = self.topics.get_key_value(name).map_or_else(|| Arc::from(name), |(name, _)| Arc::clone(name));
         self.topics.entry(Arc::clone(&name)).or_default().open += 1;

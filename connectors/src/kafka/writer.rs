@@ -1,4 +1,5 @@
-//! The writer of a sink: the thread that polls the producer for what became of each message, and notices when the connection is lost.
+//! The writer of a sink: the thread that polls the producer for delivery reports, and detects a
+//! lost connection.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,24 +20,26 @@ use super::quirks::refused_batch::{BatchPeers, GROUP, ResendQueue};
 use super::window::PublishWindow;
 use crate::{Outcome, Token};
 
-/// librdkafka's `batch.size`, where there is none in the settings.
+/// librdkafka's default `batch.size`.
 const BATCH: usize = 1_000_000;
-/// How long one poll takes.
+/// The longest wait of one poll.
 const POLL: Duration = Duration::from_millis(50);
-/// The same while messages wait for others to be reported.
+/// The same while messages wait to be resent.
 const POLL_RESENDING: Duration = Duration::from_millis(5);
-/// How often what is out is looked through for what is late.
+/// The interval of checks for late publications.
 const LOOK: Duration = Duration::from_millis(50);
-/// Before messages are taken back once more: each time costs a round trip, of all partitions that something waited for.
+/// The shortest time between two purges: each costs a round trip for all partitions with queued
+/// messages.
 const TAKEN_BACK: Duration = Duration::from_secs(1);
-/// By then librdkafka has told that the time of a message which it did not send is over: it looks once a second.
+/// After this time librdkafka has reported the timeout of an unsent message: it checks once a
+/// second.
 const TOLD: Duration = Duration::from_millis(1500);
-/// The longest wait for what was purged.
+/// The longest wait for the reports of purged messages.
 const PURGE: Duration = Duration::from_secs(2);
 
 pub(super) type ReportingProducer = BaseProducer<Context<Reports>>;
 
-/// Takes what the producer says of each message.
+/// Handles the delivery reports of a producer.
 pub(super) struct Reports {
     pub(super) window: Arc<PublishWindow>,
     resend: Arc<ResendQueue>,
@@ -45,7 +48,7 @@ pub(super) struct Reports {
 }
 
 impl Reports {
-    /// For the producer that is made by this.
+    /// The context of the producer that this client configuration creates.
     pub(super) fn new(window: Arc<PublishWindow>, resend: Arc<ResendQueue>, client: &ClientConfig) -> Context<Self> {
         let batch = client.get("batch.size").and_then(|size| size.trim().parse().ok()).unwrap_or(BATCH);
         Context::new(Reports { window, resend, batch })
@@ -57,12 +60,12 @@ pub(super) struct Writer {
     producer: Arc<ReportingProducer>,
     window: Arc<PublishWindow>,
     resend: Arc<ResendQueue>,
-    /// Whether the producer may be handed messages. Held for writing while that ends.
+    /// Whether the producer accepts messages. Locked for writing when that ends.
     open: Arc<RwLock<bool>>,
     publish_timeout: Duration,
 }
 
-/// When a writer last looked for what is late, and last took messages back.
+/// When a writer last checked for late publications, and last purged.
 #[derive(Default)]
 struct Looks {
     looked: Option<Instant>,
@@ -81,7 +84,7 @@ impl Writer {
         Writer { producer, window, resend, open, publish_timeout }
     }
 
-    /// StalledPartitions the thread; the receiver ends once every outcome was given.
+    /// Starts the thread. The receiver ends once every outcome is sent.
     pub(super) fn start(self) -> std::io::Result<oneshot::Receiver<()>> {
         self.spawn(Self::run)
     }
@@ -94,13 +97,14 @@ impl Writer {
                 self.window.end(&why);
             }
             drop(done);
-            // The last one waits for the client's threads: never a task.
+            // The last drop waits for librdkafka's threads, so it must not be on a task.
             drop(Arc::into_inner(self.producer));
         };
         std::thread::Builder::new().name("kafka-writer".to_owned()).spawn(work).map(|_| ended)
     }
 
-    /// Works until the sink closed and every message is answered, or the connection is lost: why.
+    /// Works until the sink is closed and every message is reported, or the connection is lost;
+    /// returns the reason.
     fn run(&self) -> String {
         let (mut closing_since, mut looks, mut waits) = (None, Looks::default(), false);
         loop {
@@ -119,15 +123,15 @@ impl Writer {
             if let Some(why) = client.context().events.lost(client) {
                 return format!("the connection was lost: {why}");
             }
-            // librdkafka gives every message up by its own timeout: this is for one that does not.
+            // librdkafka times out every message itself: this is for one that it does not.
             if closing && closing_since.get_or_insert_with(Instant::now).elapsed() > self.publish_timeout + PURGE {
-                return "the last messages were not answered".to_owned();
+                return "the last messages were not reported".to_owned();
             }
         }
     }
 
-    /// Gives up what is out when its time is over: refused where it was never sent, which only shows when the client gives it back. What else the client
-    /// gives back then goes out once more.
+    /// Ends late publications. Refused if never sent, which only a purge shows. Other messages that
+    /// the purge returns are sent again.
     fn give_up_late(&self, looks: &mut Looks) {
         let now = Instant::now();
         if looks.looked.is_some_and(|looked| now < looked + LOOK) {
@@ -140,14 +144,15 @@ impl Writer {
         }
         let events = &self.producer.client().context().events;
         let is_clear = |since: &Instant| events.send_state_since(*since) == SendState::Clear;
-        // What was sent before, and may be on its way again, would have another number if it were taken back: it could arrive twice.
+        // A message that was sent before, and may be sent again, would get another sequence number
+        // after a purge: it could be stored twice.
         let may_take_back = late.others.as_ref().is_none_or(is_clear) && late.stands_still(&self.window);
         let is_due = looks.taken_back.is_none_or(|last| now >= last + TAKEN_BACK);
         if may_take_back && is_due {
-            debug!(late = late.publications.len(), "messages are late, what the client has not sent is taken back");
+            debug!(late = late.publications.len(), "messages are past their deadline, taking unsent messages back from the client");
             looks.taken_back = Some(now);
             self.producer.purge(PurgeConfig::default().queue());
-            // The gap that it leaves raises the producer's epoch, as a message that fails does.
+            // The gap in the sequence increases the producer's epoch, as a failed message does.
             events.message_failed(None);
             return;
         }
@@ -160,8 +165,8 @@ impl Writer {
         }
     }
 
-    /// Takes nothing more, and waits for what is out: it is well, and what is purged on its way is unknown. Not for long: what is published meanwhile
-    /// waits too.
+    /// Stops accepting messages, and waits for those in flight: the connection works, and purged
+    /// messages would be unknown. Not for long: new publications wait meanwhile.
     fn drain(&self) {
         *self.open.write() = false;
         let begun = Instant::now();
@@ -170,7 +175,8 @@ impl Writer {
         }
     }
 
-    /// Gives every outcome that is still out: first what librdkafka says of what it had, then what it never got.
+    /// Sends every missing outcome: first by librdkafka's reports, then of messages that it never
+    /// got.
     fn end(&self, why: &str) {
         debug!(why, "a sink ends");
         *self.open.write() = false;
@@ -211,10 +217,12 @@ impl ProducerContext for Context<Reports> {
             }
         }
         window.give(token, |open| match result {
-            // Only a broker gives an offset. Of what has none librdkafka concludes that it was stored, from a later batch that was, or from
-            // what a broker calls a repeat (docs/decisions/0014).
+            // Only a broker gives an offset. A message without one was concluded to be stored by
+            // librdkafka, from a later batch or from a reported duplicate (docs/decisions/0014).
             Ok(message) if message.offset() >= 0 && !self.events.repeated_since(open.since) => Outcome::Confirmed,
-            Ok(message) => Outcome::Unknown(format!("`{}`: the client calls it delivered, but no broker said where to", message.topic())),
+            Ok(message) => {
+                Outcome::Unknown(format!("`{}`: the client reports it as delivered, but no broker gave an offset", message.topic()))
+            }
             Err((error, message)) => {
                 let (topic, has_key, send_state) = (message.topic(), message.key().is_some(), self.events.send_state_since(open.since));
                 outcome(&Failed { error, topic, size, has_key, batch, send_state })
@@ -224,7 +232,7 @@ impl ProducerContext for Context<Reports> {
 }
 
 impl Context<Reports> {
-    /// Whether a message that was not delivered is handed over once more, as it says nothing of this one that it was not.
+    /// Whether a message is sent again because its failure says nothing about the message itself.
     fn goes_again(
         &self,
         token: Token,

@@ -1,4 +1,5 @@
-//! Workarounds for behaviour of librdkafka and of brokers. Each file names the behaviour and when the file may go.
+//! Workarounds for behaviour of librdkafka and of Kafka brokers. Each file says what the library or
+//! the broker does and where, what Dwell does about it, and when the workaround may go.
 
 pub(super) mod refused_batch;
 pub(super) mod stalled_partitions;

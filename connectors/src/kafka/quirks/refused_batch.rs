@@ -1,7 +1,16 @@
-//! Messages that are handed over once more: each was refused together with its batch, or taken back from the client because another's time was over.
+//! Sends messages again that were refused only because of another message in their batch, or that a
+//! purge returned.
 //!
-//! A broker takes a batch whole or not at all, and does not always say which message of it was wrong. So what goes to such a topic goes out in small groups
-//! for a while, one after the other; and what was refused with its group goes out alone, so that the answer is its own.
+//! - Behaviour: a broker stores a batch as a whole or not at all, so one message that is too large
+//!   or invalid fails the others (confluentinc/librdkafka#488). Only some brokers name the invalid
+//!   messages of a batch; librdkafka 2.12 then reports the others as `_INVALID_DIFFERENT_RECORD`
+//!   (`rd_kafka_msgbatch_handle_Produce_result_record_errors` in `rdkafka_request.c`). librdkafka
+//!   splits no batch, unlike the Java client. A purge of librdkafka's queue, the only way to take
+//!   back one late message, returns all unsent messages.
+//! - Workaround: after a refusal, messages to that topic go in small groups for a while, one group
+//!   at a time. A message that is refused with its group goes alone, so that the answer is its own.
+//!   Messages that a purge returned are sent again.
+//! - May go when librdkafka splits refused batches itself, and can purge a single message.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,25 +30,25 @@ use crate::kafka::writer::ReportingProducer;
 
 /// The most bytes of a group.
 pub(in crate::kafka) const GROUP: usize = 16_384;
-/// What a message has on the wire besides what is in it, at most.
+/// The most bytes of a message on the wire besides its content.
 const FRAME: usize = 100;
-/// How long a topic whose limit is small is remembered.
+/// How long a topic with a small limit is remembered.
 const REMEMBERED: Duration = Duration::from_secs(600);
 
-/// What shared a batch with the reported message.
+/// Which messages shared a batch with a reported one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::kafka) enum BatchPeers {
-    /// In any batch.
+    /// Any messages.
     Any,
-    /// In a group.
+    /// Those of its group.
     Group,
     Alone,
 }
 
-/// What is handed over once more.
+/// The queue of messages to send again.
 #[derive(Default)]
 pub(in crate::kafka) struct ResendQueue {
-    /// Whether there is anything: so that who has nothing pays nothing.
+    /// Whether the queue has anything, so that the usual path takes no lock.
     some: AtomicBool,
     state: Mutex<State>,
 }
@@ -47,7 +56,7 @@ pub(in crate::kafka) struct ResendQueue {
 #[derive(Default)]
 struct State {
     closed: bool,
-    /// Taken back.
+    /// Returned by a purge.
     back: VecDeque<Item>,
     topics: HashMap<String, LimitedTopic>,
 }
@@ -63,16 +72,17 @@ struct Item {
 struct LimitedTopic {
     groups: VecDeque<Item>,
     alone: VecDeque<Item>,
-    /// One group, or one alone.
+    /// The messages in flight: one group, or one message.
     out: HashMap<Token, BatchPeers>,
-    /// What went out before the topic was known as narrow was refused meanwhile: perhaps in one batch with those that are out.
+    /// Messages sent before the topic was known as limited were refused meanwhile, perhaps in one
+    /// batch with those in flight.
     mixed: bool,
-    /// Remembered until then, even where nothing waits.
+    /// Remembered until this time, even without messages.
     until: Option<Instant>,
 }
 
 impl ResendQueue {
-    /// Takes this one in where its topic takes no whole batches; gives it back where it does.
+    /// Queues the message if its topic is limited; otherwise returns it.
     pub(in crate::kafka) fn take_in(&self, token: Token, message: OwnedMessage, size: usize) -> Option<OwnedMessage> {
         let mut state = self.state.lock();
         if !state.closed
@@ -84,12 +94,12 @@ impl ResendQueue {
         Some(message)
     }
 
-    /// Whether this topic takes no whole batches.
+    /// Whether this topic is limited.
     pub(in crate::kafka) fn is_limited(&self, topic: &str) -> bool {
         self.some.load(Ordering::Acquire) && self.state.lock().topics.contains_key(topic)
     }
 
-    /// This one has its report: how it went out.
+    /// Records a report; returns what shared the batch.
     pub(in crate::kafka) fn reported(&self, topic: &str, token: Token) -> BatchPeers {
         if !self.some.load(Ordering::Acquire) {
             return BatchPeers::Any;
@@ -99,7 +109,8 @@ impl ResendQueue {
         topic.out.remove(&token).filter(|_| !topic.mixed).unwrap_or(BatchPeers::Any)
     }
 
-    /// This one was refused with its batch: whether it is the first of that. `None` where nothing more is handed over.
+    /// Queues a message that was refused with its batch; returns whether it is the first of its
+    /// batch. `None` once the queue is closed.
     pub(in crate::kafka) fn refused(
         &self,
         token: Token,
@@ -123,7 +134,7 @@ impl ResendQueue {
         Some(queue.len() == 1)
     }
 
-    /// This one was taken back; false where nothing more is handed over.
+    /// Queues a message that a purge returned; false once the queue is closed.
     pub(in crate::kafka) fn taken_back(&self, token: Token, message: OwnedMessage, size: usize) -> bool {
         let mut state = self.state.lock();
         if !state.closed {
@@ -134,7 +145,7 @@ impl ResendQueue {
         !state.closed
     }
 
-    /// Hands over what may go now. Whether more waits for what is out.
+    /// Hands over the messages that may go now; returns whether more wait.
     pub(in crate::kafka) fn send_ready(&self, producer: &ReportingProducer, window: &PublishWindow) -> bool {
         if !self.some.load(Ordering::Acquire) {
             return false;
@@ -169,7 +180,7 @@ impl ResendQueue {
         more
     }
 
-    /// Nothing more is handed over.
+    /// Closes the queue.
     pub(in crate::kafka) fn close(&self) {
         let mut state = self.state.lock();
         state.closed = true;
@@ -178,7 +189,7 @@ impl ResendQueue {
     }
 }
 
-/// Hands over as many as are below this size together, one at least; what has its outcome by now is left out.
+/// Hands over messages up to this size together, at least one; skips those that have their outcome.
 fn send(items: &mut VecDeque<Item>, most: usize, producer: &ReportingProducer, window: &PublishWindow, mut sent: impl FnMut(Token)) {
     let mut total = 0;
     while let Some(Item { token, message, size }) = items.front() {
@@ -203,7 +214,7 @@ fn send(items: &mut VecDeque<Item>, most: usize, producer: &ReportingProducer, w
                 }
                 Err(Some(outcome)) => window.give(token, |_| outcome),
                 Err(None) => {
-                    // Its queue is full: the next time.
+                    // The producer's queue is full: try again next time.
                     window.not_taken(token);
                     return;
                 }

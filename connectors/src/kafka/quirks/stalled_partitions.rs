@@ -1,43 +1,51 @@
-//! Partitions that were assigned and of which nothing came yet, neither a message nor the end of the log.
+//! Assigned partitions that have delivered nothing yet, neither a message nor the end of the log.
 //!
-//! librdkafka asks the group's coordinator once where to begin. Where that fails (the broker is not the coordinator any more, or not yet), the
-//! partition stays assigned and is never read (`rd_kafka_assignment_apply_offsets` in 2.12: "Do nothing for request-level errors").
+//! - Behaviour: librdkafka asks the group's coordinator once for the committed offset of an
+//!   assigned partition. If that request fails as a whole (the broker is no longer or not yet the
+//!   coordinator), the partition stays assigned and is never read:
+//!   `rd_kafka_assignment_apply_offsets` in `rdkafka_assignment.c` of 2.12 has "Do nothing for
+//!   request-level errors" (confluentinc/librdkafka#5586).
+//! - Workaround: a partition that stays silent for too long, or for a short time after an error, is
+//!   assigned again. If the group's protocol cannot assign a single partition, the source ends and
+//!   joins anew.
+//! - May go when librdkafka repeats the request.
 
 use std::collections::HashMap;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// How long a partition may be silent before it is assigned again; doubled each time, up to [`MOST`]: its first message may be large, or far.
+/// How long a partition may be silent before it is assigned again. Doubled each time, up to
+/// [`MOST`]: its first message may be large or far away.
 const FIRST: Duration = Duration::from_secs(5);
 /// The longest of these waits.
 const MOST: Duration = Duration::from_secs(120);
-/// How long after an error, which may have been of it; doubled each time too.
+/// The same after an error that may concern the partition; doubled each time too.
 const AFTER_ERROR: Duration = Duration::from_millis(500);
 
-/// Those partitions.
+/// The silent partitions.
 #[derive(Debug, Default)]
 pub(in crate::kafka) struct StalledPartitions {
     silent: HashMap<i32, StalledPartition>,
-    /// Since when all is paused.
+    /// Since when all partitions are paused.
     held: Option<Instant>,
 }
 
 #[derive(Debug)]
 struct StalledPartition {
     assigned: Instant,
-    /// When it was assigned last.
+    /// The time of the last assignment.
     since: Instant,
     timeout: Duration,
-    /// How long where it may stand behind others.
+    /// The timeout while other partitions have queued messages.
     behind: Duration,
     after_error: Duration,
-    /// Something went wrong since it was assigned.
+    /// An error occurred since the assignment.
     troubled: bool,
 }
 
 impl StalledPartitions {
-    /// A partition is ours, and shall be read.
+    /// A partition was assigned.
     pub(in crate::kafka) fn assigned(&mut self, partition: i32) {
         let now = self.now();
         self.silent.insert(
@@ -46,19 +54,20 @@ impl StalledPartitions {
         );
     }
 
-    /// Something came of it.
+    /// The partition delivered something.
     pub(in crate::kafka) fn came(&mut self, partition: i32) {
         if !self.silent.is_empty() {
             self.silent.remove(&partition);
         }
     }
 
-    /// They are not ours any more.
+    /// The partitions were revoked.
     pub(in crate::kafka) fn gone(&mut self, partitions: &[i32]) {
         self.silent.retain(|partition, _| !partitions.contains(partition));
     }
 
-    /// All is paused, or resumed: what is paused cannot come, and that time does not count.
+    /// All partitions are paused or resumed. Paused partitions deliver nothing, so that time does
+    /// not count.
     pub(in crate::kafka) fn hold(&mut self, held: bool) {
         if held {
             self.held.get_or_insert_with(Instant::now);
@@ -71,12 +80,12 @@ impl StalledPartitions {
         }
     }
 
-    /// It stands still while all is paused.
+    /// The time, which stops while all partitions are paused.
     fn now(&self) -> Instant {
         self.held.unwrap_or_else(Instant::now)
     }
 
-    /// Something went wrong, with one of them or with anything else.
+    /// Records an error, of one of them or of anything else.
     pub(in crate::kafka) fn disturbed(&mut self) {
         let now = self.now();
         for start in self.silent.values_mut() {
@@ -85,8 +94,9 @@ impl StalledPartitions {
         }
     }
 
-    /// Those that are silent for too long; they are given more time. Where more of other partitions is there to be taken, what is awaited may stand
-    /// behind it: then only those that are silent for longer than that can last. Each time they lose their place there, so that has no bound.
+    /// The partitions that are silent for too long; each gets more time. While other partitions
+    /// have queued messages, the awaited message may be queued behind them, so a longer timeout
+    /// applies. Each new assignment loses the place in that queue, so that timeout has no bound.
     pub(in crate::kafka) fn late(&mut self, is_dry: bool) -> Vec<i32> {
         let now = self.now();
         let timeout = |start: &StalledPartition| if is_dry { start.timeout } else { start.behind };
@@ -103,7 +113,7 @@ impl StalledPartitions {
         late
     }
 
-    /// One that an error may have met, and that is silent for longer than any of the waits.
+    /// A partition that an error may have affected, and that is silent for longer than any timeout.
     pub(in crate::kafka) fn stuck(&self) -> Option<i32> {
         let now = self.now();
         let mut stuck = self.silent.iter().filter(|(_, start)| start.troubled && now.duration_since(start.assigned) >= MOST);
@@ -142,7 +152,7 @@ mod tests {
     async fn only_the_time_that_is_paused_does_not_count() {
         let mut stalled = StalledPartitions::default();
         stalled.assigned(0);
-        // Each sooner than anything is late.
+        // Each shorter than any timeout.
         for _ in 0..4 {
             tokio::time::advance(FIRST / 5).await;
             stalled.hold(true);
@@ -170,7 +180,7 @@ mod tests {
         assert_eq!((stalled.late(false), stalled.stuck()), (vec![], None));
         tokio::time::advance(MOMENT).await;
         assert_eq!((stalled.late(false), stalled.stuck()), (vec![0], Some(0)));
-        // And ever longer: it begins at their end again.
+        // Each time longer, because it starts at the end of the queue again.
         for wait in [MOST * 2, MOST * 4, MOST * 8] {
             tokio::time::advance(wait - MOMENT).await;
             assert!(stalled.late(false).is_empty(), "{wait:?}");
