@@ -41,7 +41,7 @@ pub(super) fn to_kafka(headers: &Headers) -> Result<Option<OwnedHeaders>, String
     let mut list = OwnedHeaders::new_with_capacity(headers.len());
     for Header { name, value } in headers.iter() {
         if name.contains('\0') {
-            return Err(format!("header `{}` cannot pass to Kafka: its name has a zero byte", name.escape_debug()));
+            return Err(format!("header `{}` cannot be published to Kafka: its name has a zero byte", name.escape_debug()));
         }
         let text;
         let bytes: Option<&[u8]> = match value {
@@ -49,7 +49,7 @@ pub(super) fn to_kafka(headers: &Headers) -> Result<Option<OwnedHeaders>, String
             Value::Text(text) => Some(text.as_bytes()),
             Value::Bytes(bytes) => Some(bytes),
             other => {
-                let no_text = || format!("header `{name}` cannot pass to Kafka: its value is a decimal, a list or a table");
+                let no_text = || format!("header `{name}` cannot be published to Kafka: its value is a decimal, a list or a table");
                 text = other.plain().ok_or_else(no_text)?;
                 Some(text.as_bytes())
             }
@@ -60,7 +60,6 @@ pub(super) fn to_kafka(headers: &Headers) -> Result<Option<OwnedHeaders>, String
 }
 
 /// The size of the headers, in bytes.
-/// ~~ cannot pass to Kafka => cannot be published to Kafka
 pub(super) fn size(list: Option<&BorrowedHeaders>) -> usize {
     list.map_or(0, |list| list.iter().map(|header| header.key.len() + header.value.map_or(0, <[u8]>::len)).sum())
 }

@@ -11,7 +11,7 @@ pub(super) const NAK: Bytes = Bytes::from_static(b"-NAK");
 /// The server restarts the `ack_wait` of the message.
 pub(super) const IN_PROGRESS: Bytes = Bytes::from_static(b"+WPI");
 
-/// A message with this payload to a reply subject.
+/// An acknowledgement with this payload.
 pub(super) fn reply_with(reply: Subject, payload: &Bytes) -> OutboundMessage {
     OutboundMessage { subject: reply, reply: None, payload: payload.clone(), headers: None }
 }

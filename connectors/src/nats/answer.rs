@@ -1,15 +1,15 @@
-//! What JetStream answers to a publication, and what that means.
+//! JetStream's answer to a publication, and its outcome.
 
 use serde::Deserialize;
 
 use crate::Outcome;
 
-/// What an answer says.
+/// The meaning of an answer.
 #[derive(Debug, PartialEq)]
 pub(super) enum Answer {
-    /// All is known.
+    /// The outcome.
     Is(Outcome),
-    /// Nobody answers for the subject: no stream takes it, or its stream has no leader now. Nothing was stored.
+    /// No stream has the subject, or its stream has no leader now. Nothing was stored.
     NoResponders,
 }
 
@@ -31,38 +31,40 @@ struct Failure<'a> {
     description: std::borrow::Cow<'a, str>,
 }
 
-/// Reads the answer to one publication.
+/// Parses the answer to a publication.
 pub(super) fn read(message: &async_nats::Message) -> Answer {
     if message.status == Some(async_nats::StatusCode::NO_RESPONDERS) {
         return Answer::NoResponders;
     }
     Answer::Is(match serde_json::from_slice::<Body<'_>>(&message.payload) {
         Ok(Body { error: Some(failure), .. }) => failed(&failure),
-        // A stream that has the message already (`duplicate`) confirms as well.
+        // A duplicate (`duplicate`) is confirmed too: the stream has the message.
         Ok(Body { stream: Some(stream), seq: Some(_), .. }) if !stream.is_empty() => Outcome::Confirmed,
         _ => Outcome::Unknown("something answered that is not JetStream".to_owned()),
     })
 }
 
-/// Nothing was stored, by the server's own word; the question is what helps.
+/// The outcome of an error answer. Nothing was stored.
 fn failed(failure: &Failure<'_>) -> Outcome {
     let why = format!("{} ({})", failure.description, failure.err_code);
     match (failure.code, failure.err_code) {
-        // The message: larger than the stream takes, headers too large.
+        // The message is too large for the stream, or its headers are.
         (_, 10_054 | 10_097) => Outcome::Invalid(why),
-        // The stream's expectations (another stream, sequence or message id), a sealed stream, one that takes no publishing: not here.
+        // The stream's expectations (another stream, sequence or message id), a sealed stream, or
+        // one that accepts no publications: wrong destination.
         (_, 10_060 | 10_070 | 10_071 | 10_109 | 10_164) => Outcome::Unroutable(why),
-        // Full (10077 with discard new), no resources, no quorum, offline, too many requests: later.
+        // Temporary: full (10077 with discard new), no resources, no quorum, offline, too many
+        // requests.
         (_, 10_002 | 10_008 | 10_023 | 10_028 | 10_039 | 10_047 | 10_076 | 10_077 | 10_118 | 10_167) | (429 | 503, _) => {
             Outcome::Refused(why)
         }
-        // A header that the stream or the server does not take.
+        // A header that the stream or the server refuses.
         (400, 10_165 | 10_166 | 10_188 | 10_189 | 10_190) => Outcome::Invalid(why),
         _ => Outcome::Unknown(why),
     }
 }
 
-/// The subject that a `Permissions Violation for Publish to "…"` is about.
+/// The subject in `Permissions Violation for Publish to "…"`.
 pub(super) fn denied_subject(complaint: &str) -> Option<&str> {
     let (_, rest) = complaint.split_once("ermissions Violation for Publish to \"")?;
     rest.split('"').next()

@@ -1,4 +1,5 @@
-//! Whether what is published on a subject comes into a stream: by its own subjects, by the streams that it is fed from, and rewritten on the way.
+//! Finds out whether a stream receives what is published on a subject: through its own subjects,
+//! through streams that it mirrors or sources, and through subject transforms.
 
 use async_nats::jetstream::stream::{Config as StreamConfig, SubjectTransform};
 use futures_util::future::BoxFuture;
@@ -8,10 +9,11 @@ use super::connection::BrokerConnection;
 use super::subject::allows;
 use crate::{ConnectorError, Destination, ErrorKind};
 
-/// The longest chain of streams that is followed: two may feed each other.
+/// The longest chain of streams to follow: two streams may source each other.
 const DEEPEST: usize = 8;
 
-/// An error where a reader of `filter` in this stream would get what is published at one of these.
+/// An error if a reader of `filter` in this stream would receive messages published to one of these
+/// destinations.
 pub(super) async fn keep(
     config: &Config,
     connection: &BrokerConnection,
@@ -23,13 +25,13 @@ pub(super) async fn keep(
     if !is_fed && stream.subject_transform.is_none() {
         return Ok(());
     }
-    // Streams that this user may not look at are not known: asked on a connection of its own, because a refusal spoils it.
+    // Streams that this user may not see are skipped. A connection of its own, because a permission
+    // error ends it.
     let upstream = if is_fed { Some(BrokerConnection::connect(config).await?) } else { None };
     for to in apart {
         let came = appears(upstream.as_ref().map(|(connection, _)| connection), stream, &to.address, DEEPEST).await;
         if let Some(subject) = came.into_iter().find(|subject| allows(filter, &Destination::new(subject))) {
-            let what =
-                format!("the stream `{}` takes in what is published at `{to}`, as `{subject}`: messages would go round", stream.name);
+            let what = format!("the stream `{}` receives what is published to `{to}`, as `{subject}`: messages would loop", stream.name);
             let failure = connection.fail(ErrorKind::Config, &what);
             return Err(failure.hint(format!("filter `{to}` out of the stream's sources and transforms, or name another destination")));
         }
@@ -37,7 +39,8 @@ pub(super) async fn keep(
     Ok(())
 }
 
-/// The subjects as which a message that is published on `subject` appears in this stream, as far as it can be seen.
+/// The subjects under which a message published on `subject` appears in this stream, as far as the
+/// user may see.
 fn appears<'a>(
     connection: Option<&'a BrokerConnection>,
     stream: &'a StreamConfig,
@@ -60,7 +63,7 @@ fn appears<'a>(
                 if filter.is_some_and(|filter| !allows(filter, &Destination::new(&came))) {
                     continue;
                 }
-                // Where there are transforms, only what one of them takes comes.
+                // With transforms, only messages that match one of them come.
                 match source.subject_transforms.as_slice() {
                     [] => found.push(came),
                     transforms => found.extend(transforms.iter().find_map(|transform| rewritten(transform, &came))),
@@ -71,7 +74,8 @@ fn appears<'a>(
     })
 }
 
-/// The subject as a transform makes it; `None` where it does not take the subject, or makes of it what cannot be foretold here.
+/// The subject after a transform; `None` if the transform does not match, or its result cannot be
+/// predicted here.
 fn rewritten(transform: &SubjectTransform, subject: &str) -> Option<String> {
     if !allows(&transform.source, &Destination::new(subject)) {
         return None;

@@ -1,4 +1,4 @@
-//! The buffer between a source and its reader: what was delivered, what is unsettled, and how much room there is.
+//! The buffer between a source and its reader: delivered and unsettled messages, and the room left.
 
 use async_nats::Subject;
 use parking_lot::Mutex;
@@ -10,12 +10,12 @@ use super::fetch_budget::{Delivered, FetchBudget, Request};
 use crate::batches::Batches;
 use crate::{Batch, BatchId, ConnectorError, SourceOptions};
 
-/// What the source and its reader share.
+/// The state shared by a source and its reader.
 pub(super) struct DeliveryBuffer {
     state: Mutex<State>,
-    /// For `recv`: something arrived, or the end.
+    /// For `recv`: a delivery, or the end.
     arrived: Notify,
-    /// For the reader: there is room, or it shall close.
+    /// For the reader: room, or close.
     pub(super) wake: Notify,
 }
 
@@ -26,26 +26,26 @@ struct State {
     closing: bool,
 }
 
-/// A delivered message: where the server waits for a word on it, and how much room it takes.
+/// A delivered message: the reply subject of its acknowledgement, and its memory in bytes.
 struct PendingAck {
     reply: Subject,
     bytes: usize,
 }
 
 impl DeliveryBuffer {
-    /// A message takes at most `largest` bytes.
+    /// `largest`: the most bytes of a message on the wire.
     pub(super) fn new(options: &SourceOptions, largest: usize) -> Self {
         let budget = FetchBudget::new(options.max_unsettled, options.max_unsettled_bytes, largest);
         let state = State { batches: Batches::default(), budget, paused: false, closing: false };
         DeliveryBuffer { state: Mutex::new(state), arrived: Notify::new(), wake: Notify::new() }
     }
 
-    /// A batch of what is there, within the bounds.
+    /// A batch of the buffered messages, within the bounds.
     pub(super) fn take(&self, count: usize, bytes: usize) -> Result<Option<Batch>, ConnectorError> {
         self.state.lock().batches.take(count, bytes)
     }
 
-    /// Where to answer for the messages of a batch that is settled now.
+    /// The reply subjects of a batch that is settled now.
     pub(super) fn settle(&self, batch: BatchId) -> Vec<Subject> {
         let mut state = self.state.lock();
         let places = state.batches.settle(batch);
@@ -53,7 +53,7 @@ impl DeliveryBuffer {
         places.into_iter().map(|place| place.reply).collect()
     }
 
-    /// Waits until something arrived, or the end.
+    /// Waits for a delivery, or the end.
     pub(super) async fn arrived(&self) {
         self.arrived.notified().await;
     }
@@ -73,38 +73,38 @@ impl DeliveryBuffer {
         self.wake.notify_one();
     }
 
-    /// What to ask for now, if anything.
+    /// The next fetch request, if any.
     pub(super) fn ask(&self) -> Option<Request> {
         let (mut state, now) = (self.state.lock(), Instant::now());
         state.budget.expire(now);
         if state.paused || state.closing { None } else { state.budget.ask(now) }
     }
 
-    /// Whether to ask for little at once.
+    /// Limits requests to few messages, or lifts the limit.
     pub(super) fn be_careful(&self, careful: bool) {
         self.state.lock().budget.be_careful(careful);
     }
 
-    /// What was asked for and is not here will not come. Gives how many more messages there is room for.
+    /// Drops all open requests. Returns the number of messages that there is room for.
     pub(super) fn nothing_comes(&self) -> usize {
         let mut state = self.state.lock();
         state.budget.nothing_comes();
         state.budget.left()
     }
 
-    /// A request ended before a message that did not fit into the bytes that were left of it.
+    /// Records that a request ended because the next message exceeded its remaining bytes.
     pub(super) fn too_large(&self, left: usize) {
         self.state.lock().budget.too_large(left);
     }
 
-    /// Whether the source closes, how many messages are asked for and not delivered, and when a request of them is given up (by `ask`, which then
-    /// asks again).
+    /// Whether the source closes, the number of requested and undelivered messages, and when the
+    /// oldest request expires (in `ask`, which then requests again).
     pub(super) fn outlook(&self) -> (bool, usize, Option<Instant>) {
         let state = self.state.lock();
         (state.closing, state.budget.asked(), state.budget.stale())
     }
 
-    /// Takes in what was delivered; `ended` more will not come of what was asked for.
+    /// Adds deliveries to the buffer; `ended`: requested messages that will not come.
     pub(super) fn put(&self, deliveries: Vec<Delivery>, ended: usize) {
         let mut state = self.state.lock();
         let wire = deliveries.iter().map(|delivery| delivery.wire).sum();
@@ -117,12 +117,12 @@ impl DeliveryBuffer {
         self.arrived.notify_one();
     }
 
-    /// Where to answer for everything that is unsettled.
+    /// The reply subjects of all unsettled messages.
     pub(super) fn unsettled(&self) -> Vec<Subject> {
         self.state.lock().batches.unsettled().map(|place| place.reply.clone()).collect()
     }
 
-    /// Nothing more will come, and nothing can be settled.
+    /// Ends the source: no more messages come, and none can be settled.
     pub(super) fn end(&self, error: &ConnectorError) {
         self.state.lock().batches.end(error);
         self.arrived.notify_one();

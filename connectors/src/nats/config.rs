@@ -57,7 +57,7 @@ pub struct Config {
     /// Begin TLS before the server says anything, as a server with `handshake_first` asks for. Requires TLS. Default false.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub tls_first: bool,
-    /// How long the server leaves an unsettled message with a consumer that is made now: for tests.
+    /// The `ack_wait` of a consumer that is created now: for tests.
     #[doc(hidden)]
     #[serde(skip)]
     pub ack_wait: Option<Duration>,
@@ -69,7 +69,7 @@ impl Config {
         Config { url: Some(Urls::new(url)), ..Config::default() }
     }
 
-    /// What is wrong with these settings, as far as it shows without a connection.
+    /// The problems of these settings that show without a connection.
     #[must_use]
     pub fn problems(&self) -> Vec<String> {
         let mut problems = Vec::new();
@@ -110,7 +110,7 @@ impl Config {
         login_problems(self.user.is_some(), self.password.is_some(), self.password_file.is_some(), problems);
     }
 
-    /// The files that are named, with their settings.
+    /// The file settings and their paths.
     fn files(&self) -> [(&'static str, &Option<PathBuf>); 8] {
         [
             ("url_file", &self.url_file),
@@ -124,7 +124,7 @@ impl Config {
         ]
     }
 
-    /// Where it is, for people: the URLs without what is secret in them.
+    /// The address of the broker for people: the URLs without secrets.
     #[must_use]
     pub fn place(&self) -> String {
         place("nats", self.url.as_ref(), self.url_file.as_deref())

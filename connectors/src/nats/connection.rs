@@ -1,7 +1,8 @@
-//! A connection that lives once: when it is lost it is not repaired, whoever holds it is told.
+//! A connection that is never repaired: whoever holds it learns of its loss.
 //!
-//! The client would reconnect by itself, for ever and in silence, and send what was queued minutes later. Here the first loss is the end: the
-//! supervisor above opens a new source or sink, and knows what became of each publication.
+//! async-nats would reconnect by itself without end or notice, and send queued messages minutes
+//! later. Here the first loss ends the connection: the supervisor opens a new source or sink, and
+//! knows the outcome of each publication.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,13 +21,14 @@ use super::login::Login;
 use super::server::Server;
 use crate::{ConnectorError, ErrorKind};
 
-/// The longest that connecting may take, all servers together.
+/// The longest time to connect, all servers together.
 const CONNECT: Duration = Duration::from_secs(5);
 /// The longest wait for an answer of the JetStream API.
 const REQUEST: Duration = Duration::from_secs(5);
-/// Two of these without an answer and a third begun: a connection that is silent is given up after 6 s.
+/// The ping interval. A silent connection is lost after two unanswered pings and a third interval:
+/// 6 s.
 const PING: Duration = Duration::from_secs(2);
-/// Messages of one subscription that wait in memory before the client drops some. More than can be asked for.
+/// The capacity of a subscription before async-nats drops messages. More than can be requested.
 const SUBSCRIPTION: usize = 1 << 18;
 
 pub(super) struct BrokerConnection {
@@ -39,18 +41,18 @@ pub(super) struct BrokerConnection {
 #[derive(Default)]
 struct Shared {
     lost: CancellationToken,
-    /// The same as `lost`, where a look must cost nothing.
+    /// The same as `lost`, for cheap checks.
     gone: AtomicBool,
-    /// Set once connected: the client may not log in again.
+    /// Set once connected: async-nats may not log in again.
     spent: AtomicBool,
     why: Mutex<String>,
-    /// The API was asked for something that this user may not ask: no answer comes.
+    /// The user may not send an API request: no answer comes.
     unasked: CancellationToken,
     complaint: Mutex<String>,
 }
 
 impl Shared {
-    /// A complaint of the server about a subject of the API.
+    /// Records a server error about an API subject.
     fn refuse(&self, complaint: &str) {
         if complaint.contains("\"$JS.API.") && denied(complaint).is_some() {
             complaint.clone_into(&mut self.complaint.lock());
@@ -68,7 +70,7 @@ impl Shared {
 }
 
 impl BrokerConnection {
-    /// Connects. What the server says later (a permission that is missing) comes from the receiver.
+    /// Connects. The receiver gets later errors of the server (missing permissions).
     pub(super) async fn connect(config: &Config) -> Result<(Self, mpsc::UnboundedReceiver<String>), ConnectorError> {
         let login = Login::read(config).await?;
         let servers = config.servers().await?;
@@ -99,8 +101,9 @@ impl BrokerConnection {
         let (login, gate) = (login.for_server(server), Arc::clone(&shared));
         let each = CONNECT / u32::try_from(servers).unwrap_or(u32::MAX).max(1);
         let mut options = ConnectOptions::with_auth_callback(move |nonce| {
-            // Fails the client's own reconnect before anything that was queued is sent.
-            let answer = if gate.spent.load(Ordering::Acquire) { Err("the link is spent".to_owned()) } else { login.answer(&nonce) };
+            // Fails the reconnect of async-nats before it sends queued messages.
+            let answer =
+                if gate.spent.load(Ordering::Acquire) { Err("the connection is not reopened".to_owned()) } else { login.answer(&nonce) };
             async move { answer.map_err(async_nats::AuthError::new) }
         })
         .name("dwell")
@@ -117,11 +120,11 @@ impl BrokerConnection {
                 match event {
                     Event::Disconnected => shared.lose("the connection was lost"),
                     Event::Closed => shared.lose("the connection was closed"),
-                    Event::SlowConsumer(_) => shared.lose("the client dropped messages because they came faster than they were read"),
+                    Event::SlowConsumer(_) => shared.lose("the client dropped messages that came faster than they were read"),
                     Event::ServerError(error) => {
                         let complaint = error.to_string();
                         shared.refuse(&complaint);
-                        // Nobody may listen any more.
+                        // The receiver may be dropped.
                         drop(complaints.send(complaint));
                     }
                     Event::Connected | Event::LameDuckMode | Event::Draining | Event::ClientError(_) => {}
@@ -152,7 +155,7 @@ impl BrokerConnection {
         self.shared.lost.cancelled().await;
     }
 
-    /// Whether the connection is lost; also asks the client, whose event may have been dropped.
+    /// Whether the connection is lost. Also asks async-nats, which may have dropped the event.
     pub(super) fn is_lost(&self) -> bool {
         if self.client.connection_state() == State::Disconnected {
             self.shared.lose("the connection was lost");
@@ -160,23 +163,23 @@ impl BrokerConnection {
         self.shared.lost.is_cancelled()
     }
 
-    /// Gives the connection up.
+    /// Marks the connection as lost.
     pub(super) fn lose(&self, why: &str) {
         self.shared.lose(why);
     }
 
-    /// Why everything on this connection fails now.
+    /// The error of every use of a lost connection.
     pub(super) fn error(&self) -> ConnectorError {
         let why = self.shared.why.lock().clone();
         denied(&why).map_or_else(|| self.fail(ErrorKind::Disconnected, &why), |error| self.fail(error.kind, &why).hint(error.hint))
     }
 
-    /// An error of this connection's broker.
+    /// An error with the address of the broker.
     pub(super) fn fail(&self, kind: ErrorKind, what: &str) -> ConnectorError {
         ConnectorError::new(kind, format!("nats at {}: {what}", self.place))
     }
 
-    /// Hands a message to the client. Waits while the client's queue is full; never longer than the connection lives.
+    /// Gives a message to async-nats. Waits while its queue is full and the connection lives.
     pub(super) async fn send(&self, message: OutboundMessage) -> Result<(), ConnectorError> {
         if self.shared.gone.load(Ordering::Acquire) {
             return Err(self.error());
@@ -191,7 +194,8 @@ impl BrokerConnection {
         }
     }
 
-    /// Waits for an answer of the API, never longer than the connection lives, nor where the server says that it may not be asked.
+    /// Waits for an answer of the JetStream API while the connection lives and no permission error
+    /// comes.
     pub(super) async fn ask_api<T>(&self, question: impl Future<Output = T>) -> Result<T, ConnectorError> {
         tokio::select! {
             biased;
@@ -203,7 +207,7 @@ impl BrokerConnection {
         }
     }
 
-    /// Waits for an answer, never longer than the connection lives.
+    /// Waits for an answer while the connection lives.
     pub(super) async fn ask<T>(&self, question: impl Future<Output = T>) -> Result<T, ConnectorError> {
         tokio::select! {
             biased;
@@ -213,7 +217,7 @@ impl BrokerConnection {
     }
 }
 
-/// Does this work, unless the server says meanwhile that a permission is missing: then nothing would ever answer.
+/// Runs this work until a permission error of the server comes: then no answer would come.
 pub(super) async fn permitted<T>(
     complaints: &mut mpsc::UnboundedReceiver<String>,
     work: impl Future<Output = Result<T, ConnectorError>>,
@@ -230,7 +234,7 @@ pub(super) async fn permitted<T>(
     }
 }
 
-/// The error that this complaint of the server is, where it is about a permission.
+/// The error for a server error about a permission.
 pub(super) fn denied(complaint: &str) -> Option<ConnectorError> {
     let is_denied = complaint.to_lowercase().contains("permissions violation");
     is_denied.then(|| ConnectorError::new(ErrorKind::Denied, complaint).hint("grant the user `$JS.API.>`, `$JS.ACK.>` and `_INBOX.>`"))
@@ -241,7 +245,7 @@ fn no_answer(place: &str) -> ConnectorError {
     ConnectorError::new(ErrorKind::Disconnected, message).hint("is the server running, and the address right?")
 }
 
-/// Why connecting failed, by what the caller can do.
+/// The error of a failed connect, by what the caller can do.
 fn refused(address: &str, error: async_nats::ConnectError) -> ConnectorError {
     let mut why = error.to_string();
     let mut inner = std::error::Error::source(&error);

@@ -17,7 +17,7 @@ pub(crate) const CAPABILITIES: Capabilities = Capabilities {
     log_filter: "async_nats=warn",
     ..Capabilities::new("nats", "NATS", "subject")
 };
-/// Headers that change a publication.
+/// Headers that change the effect of a publication.
 const CONTROLS: [&str; 3] = ["nats-rollup", "nats-ttl", "nats-msg-id"];
 
 #[async_trait]

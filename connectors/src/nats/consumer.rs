@@ -1,4 +1,5 @@
-//! The durable pull consumer of a source: found or made, and fit for at-least-once unless it is asked to be without acks.
+//! The durable pull consumer of a source: found or created, with settings for at-least-once unless
+//! acks are off.
 
 use std::time::Duration;
 
@@ -16,27 +17,28 @@ use super::stream::deepest;
 use super::subject::as_name;
 use crate::{Acks, ConnectorError, ErrorKind, FirstRead, Reader, SourceOptions, Start};
 
-/// How long the server leaves an unsettled message with a reader that shows no sign of life.
+/// The time after which the server redelivers an unsettled message without a sign of progress.
 const ACK_WAIT: Duration = Duration::from_secs(30);
-/// The least that the consumer lets be unsettled, all readers of the group together: each bounds itself, so this only has to be out of the way.
+/// The lowest `max_ack_pending`, for all readers of the group together. Each reader has a bound of
+/// its own, so this only has to be high enough.
 const ACK_PENDING: usize = 65_536;
 
-/// What a source needs of its consumer.
+/// The parts of a consumer that a source needs.
 pub(super) struct Consumer {
     pub(super) stream: String,
     pub(super) name: String,
-    /// The subject that it reads.
+    /// The subject that the consumer reads.
     pub(super) topic: String,
     pub(super) ack_wait: Duration,
 }
 
-/// What is there of the consumer: nothing, or its settings and what to change in them.
+/// The state of the consumer: missing, or its settings and an update for them.
 enum ConsumerState {
     Missing,
     Fit { ack_wait: Duration, better: Option<Box<pull::Config>> },
 }
 
-/// Finds or makes the consumer on this stream.
+/// Finds or creates the consumer on this stream.
 pub(super) async fn ensure(
     connection: &BrokerConnection,
     stream: &str,
@@ -80,7 +82,7 @@ pub(super) async fn ensure(
             };
             connection.ask(handle.create_consumer(wanted)).await?.map_err(|error| {
                 let kind = if matches!(error.kind(), ConsumerErrorKind::TimedOut) { ErrorKind::Disconnected } else { ErrorKind::Denied };
-                let failure = connection.fail(kind, &format!("cannot make the consumer `{name}` on `{stream}`: {}", deepest(&error)));
+                let failure = connection.fail(kind, &format!("cannot create the consumer `{name}` on `{stream}`: {}", deepest(&error)));
                 failure.hint("on a work-queue stream each subject has one consumer: name that one as `group`, or delete it").because(error)
             })?;
             ack_wait
@@ -89,7 +91,7 @@ pub(super) async fn ensure(
     Ok(Consumer { stream: stream.to_owned(), name, topic: options.topic.clone(), ack_wait })
 }
 
-/// The server's name for it.
+/// The ack policy of the server.
 fn policy(acks: Acks) -> AckPolicy {
     match acks {
         Acks::Explicit => AckPolicy::Explicit,
@@ -112,24 +114,24 @@ pub(super) async fn look(
     })
 }
 
-/// Where a consumer begins that is made now.
+/// The start of a new consumer.
 fn begin(connection: &BrokerConnection, start: Start) -> Result<DeliverPolicy, ConnectorError> {
     Ok(match start {
         Start::Earliest => DeliverPolicy::All,
         Start::Latest => DeliverPolicy::New,
         Start::At(ms) => {
             let start_time = async_nats::datetime::from_nanos(i128::from(ms) * 1_000_000);
-            let start_time = start_time.map_err(|_| connection.fail(ErrorKind::Config, &format!("{ms} ms is no time to begin at")))?;
+            let start_time = start_time.map_err(|_| connection.fail(ErrorKind::Config, &format!("{ms} ms is not a valid start time")))?;
             DeliverPolicy::ByStartTime { start_time }
         }
     })
 }
 
-/// What a consumer that is made now would begin with. The server counts by subject, not by time.
+/// What a new consumer would read first. The server counts by subject, not by time.
 async fn first_read(connection: &BrokerConnection, stream: &Stream, options: &SourceOptions) -> Result<FirstRead, ConnectorError> {
     let topic = &options.topic;
     let wrong = |error: &dyn std::error::Error| {
-        connection.fail(ErrorKind::Disconnected, &format!("cannot count what is at `{topic}`: {}", deepest(error)))
+        connection.fail(ErrorKind::Disconnected, &format!("cannot count the messages of `{topic}`: {}", deepest(error)))
     };
     let mut subjects = match options.start {
         Start::Latest => return Ok(FirstRead::default()),
@@ -142,7 +144,7 @@ async fn first_read(connection: &BrokerConnection, stream: &Stream, options: &So
     if messages == 0 {
         return Ok(FirstRead::default());
     }
-    // It may be gone by now.
+    // The message may be gone by now.
     let oldest = connection.ask(stream.get_first_raw_message_by_subject(topic, 1)).await?.ok();
     let oldest_ms = oldest.and_then(|message| i64::try_from(message.time.unix_timestamp_nanos() / 1_000_000).ok());
     let oldest_ms = match options.start {
@@ -163,7 +165,9 @@ async fn find(
         return Err(connection.fail(ErrorKind::Config, "the group is empty"));
     }
     let handle = connection.ask(connection.context.get_stream(stream)).await?.map_err(|error| {
-        connection.fail(ErrorKind::Disconnected, &format!("cannot look at the stream `{stream}`: {}", deepest(&error))).because(error)
+        connection
+            .fail(ErrorKind::Disconnected, &format!("cannot read the state of the stream `{stream}`: {}", deepest(&error)))
+            .because(error)
     })?;
     let mut filter = options.topic.as_str();
     let there = match connection.ask(handle.consumer_info(&name)).await? {
@@ -178,14 +182,16 @@ async fn find(
             let is_queue = handle.cached_info().config.retention == RetentionPolicy::WorkQueue;
             if is_queue && options.start != Start::Earliest {
                 let failure =
-                    connection.fail(ErrorKind::Config, &format!("`{stream}` is a work queue: a reader begins with all that waits in it"));
+                    connection.fail(ErrorKind::Config, &format!("`{stream}` is a work queue: a reader starts with all messages in it"));
                 return Err(failure.hint("leave out `start`"));
             }
             ConsumerState::Missing
         }
         Err(error) => {
-            let failure = connection
-                .fail(ErrorKind::Disconnected, &format!("cannot look at the consumer `{name}` of `{stream}`: {}", deepest(&error)));
+            let failure = connection.fail(
+                ErrorKind::Disconnected,
+                &format!("cannot read the state of the consumer `{name}` of `{stream}`: {}", deepest(&error)),
+            );
             return Err(failure.because(error));
         }
     };
@@ -193,7 +199,7 @@ async fn find(
     Ok((handle, there))
 }
 
-/// Whether a consumer that exists is fit.
+/// Checks an existing consumer.
 struct Fit<'a> {
     connection: &'a BrokerConnection,
     stream: &'a str,
@@ -202,7 +208,7 @@ struct Fit<'a> {
 }
 
 impl Fit<'_> {
-    /// What cannot be changed must be right.
+    /// Checks the settings that cannot be updated.
     fn check(&self, config: &consumer::Config) -> Result<(), ConnectorError> {
         let topic = &self.options.topic;
         let all_is_topic = self.subjects.len() == 1 && self.subjects[0] == *topic;
@@ -233,7 +239,7 @@ impl Fit<'_> {
         Err(failure.hint("delete the consumer, or name another `group`"))
     }
 
-    /// The same consumer with what can be changed put right; `None` where it is right.
+    /// The update that the consumer needs; `None` if it needs none.
     fn update(&self, config: consumer::Config) -> Result<Option<pull::Config>, ConnectorError> {
         let wrong =
             |error: async_nats::Error| self.connection.fail(ErrorKind::Config, &format!("the consumer `{}`: {error}", self.options.group));
@@ -248,7 +254,7 @@ impl Fit<'_> {
         config.max_deliver = -1;
         config.backoff = Vec::new();
         if small {
-            // What a request may ask for at most: none of ours would be served.
+            // The limits of a request: the server would refuse all of ours.
             (config.max_bytes, config.max_batch, config.max_expires) = (0, 0, Duration::ZERO);
         }
         if bounded {

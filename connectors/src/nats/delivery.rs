@@ -1,21 +1,21 @@
-//! A delivered message, and what its reply subject says.
+//! A delivered message, and the metadata in its reply subject.
 
 use async_nats::Subject;
 
 use super::headers;
 use crate::{Destination, Message, Position};
 
-/// A message with the subject where the server waits for a word on it.
+/// A message with the reply subject of its acknowledgement.
 pub(super) struct Delivery {
     pub(super) message: Message,
     pub(super) reply: Subject,
-    /// How much room it takes in memory.
+    /// The memory of the message, in bytes.
     pub(super) bytes: usize,
-    /// How much it was on the wire: body, headers and subjects.
+    /// The bytes on the wire: body, headers and subjects.
     pub(super) wire: usize,
 }
 
-/// The message that was delivered, or what it is instead: a status.
+/// Converts a delivered message; the error is a status message instead.
 pub(super) fn delivery(message: async_nats::Message) -> Result<Delivery, Box<async_nats::Message>> {
     let Some(info) = message.reply.as_ref().and_then(|reply| Info::parse(reply)) else { return Err(Box::new(message)) };
     let async_nats::Message { subject, reply: Some(reply), payload, headers, length, .. } = message else { return Err(Box::new(message)) };
@@ -30,7 +30,7 @@ pub(super) fn delivery(message: async_nats::Message) -> Result<Delivery, Box<asy
         redelivered: info.delivered > 1,
         ..Message::default()
     };
-    // The body is a piece of what was read from the socket, and keeps the rest of it.
+    // The body is a slice of the bytes read from the socket, and keeps the rest alive.
     let bytes = message.footprint() + reply.len() + length.saturating_sub(message.body.len());
     Ok(Delivery { message, reply, bytes, wire: length })
 }
@@ -40,7 +40,7 @@ pub(super) fn sequence(reply: &str) -> Option<u64> {
     Info::parse(reply).map(|info| info.sequence)
 }
 
-/// What the reply subject of a delivered message says.
+/// The metadata in the reply subject of a delivered message.
 #[derive(Debug, PartialEq)]
 struct Info {
     stream: String,
@@ -51,8 +51,9 @@ struct Info {
 }
 
 impl Info {
-    /// `$JS.ACK.<stream>.<consumer>.<delivered>.<stream seq>.<consumer seq>.<time, ns>.<pending>`; newer servers put a domain and an account hash in
-    /// front of the stream, and may add tokens at the end.
+    /// `$JS.ACK.<stream>.<consumer>.<delivered>.<stream seq>.<consumer seq>.<time, ns>.<pending>`.
+    /// Newer servers put a domain and an account hash before the stream, and may add tokens at the
+    /// end.
     fn parse(reply: &str) -> Option<Self> {
         let rest = reply.strip_prefix("$JS.ACK.")?;
         let mut tokens = rest.split('.');

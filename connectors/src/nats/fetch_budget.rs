@@ -1,7 +1,8 @@
-//! How much may be asked for: what was delivered and is not settled, and what was asked for and is not delivered, in messages and in bytes.
+//! The budget of fetch requests: unsettled messages, and requested messages not delivered yet, in
+//! number and in bytes.
 //!
-//! A request is bounded in bytes of the wire, and what counts are bytes of memory: many small headers become many times as much. How many times is
-//! learnt from what comes.
+//! A request is bounded in bytes on the wire, but the budget is in bytes of memory: many small
+//! headers take many times their size. The ratio is learned from deliveries.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -13,29 +14,33 @@ use tokio::time::Instant;
 pub(super) const EXPIRES: Duration = Duration::from_secs(1);
 /// The most messages of one request.
 const REQUEST: usize = 4096;
-/// The most messages that are asked for at once while more may come that end the line: what is on its way behind one waits for `ack_wait`.
+/// The most messages requested at once while more messages may come that end the connection: those
+/// on their way behind such a message wait for `ack_wait`.
 const CAREFUL: usize = 64;
-/// After so long a request is over, whatever was heard of it: longer than it stands at the server. One whose bytes are used up to the last ends there
-/// without a word.
+/// The time after which a request is over whatever the server said: longer than its time at the
+/// server. The server ends a request without a message if its bytes are used up exactly.
 const STALE: Duration = Duration::from_secs(3);
-/// The most bytes of one request, but for one message: what is on its way may become more than is thought.
+/// The most bytes of one request, unless a single message is larger: its messages may take more
+/// memory than estimated.
 const REQUEST_BYTES: usize = 1 << 20;
-/// How much memory a byte of the wire is taken to become before any has come, in parts of a byte.
+/// The assumed memory per byte on the wire before any delivery, in parts of a byte.
 const MEMORY_RATIO: usize = 4 * PARTS;
 const PARTS: usize = 16;
-/// The most that one message is taken to need, however often the server says that one does not fit.
+/// The upper limit of the size of one message, however often the server says that a message does
+/// not fit.
 const LARGEST: usize = 1 << 30;
 
 /// A request for messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Request {
-    /// At most so many.
+    /// The most messages.
     pub(super) count: usize,
-    /// At most so many bytes of them on the wire, subjects and headers included: the server ends a request before the message that does not fit.
+    /// The most bytes on the wire, subjects and headers included: the server ends the request
+    /// before a message that does not fit.
     pub(super) bytes: usize,
 }
 
-/// Messages that were delivered: how many, of how many bytes on the wire and in memory.
+/// Delivered messages: their number, and their bytes on the wire and in memory.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Delivered {
     pub(super) count: usize,
@@ -43,27 +48,29 @@ pub(super) struct Delivered {
     pub(super) bytes: usize,
 }
 
-/// The bounds, and what is used of them.
+/// The bounds, and their use.
 #[derive(Debug)]
 pub(super) struct FetchBudget {
     max_count: usize,
     /// In memory.
     max_bytes: usize,
-    /// What the largest message may need on the wire.
+    /// The most bytes of a message on the wire.
     largest: usize,
-    /// How much memory a byte of the wire becomes, in parts of a byte.
+    /// The memory per byte on the wire, in parts of a byte.
     memory_ratio: usize,
     unsettled_count: usize,
     /// In memory.
     unsettled_bytes: usize,
-    /// What is left of the requests that are open, the oldest first. A server may serve requests in turns, and each delivery is taken off the
-    /// oldest. So for a moment up to two requests more than needed are open.
+    /// The rest of the open requests, the oldest first. A server may serve requests in turn, but
+    /// each delivery counts for the oldest. So for a moment up to two requests more than needed are
+    /// open.
     open: VecDeque<(Request, Instant)>,
     careful: bool,
 }
 
 impl FetchBudget {
-    /// Room for so many messages and bytes of memory; one message takes up to `largest` on the wire.
+    /// A budget of this many messages and bytes of memory. `largest`: the most bytes of a message
+    /// on the wire.
     pub(super) fn new(max_count: usize, max_bytes: usize, largest: usize) -> Self {
         let (unsettled_count, unsettled_bytes) = (0, 0);
         FetchBudget {
@@ -78,35 +85,36 @@ impl FetchBudget {
         }
     }
 
-    /// Messages that are asked for and not delivered.
+    /// The number of requested and undelivered messages.
     pub(super) fn asked(&self) -> usize {
         self.open.iter().map(|(request, _)| request.count).sum()
     }
 
-    /// Gives up the requests that are over by now, whatever was heard of them.
+    /// Drops the requests that are over by now.
     pub(super) fn expire(&mut self, now: Instant) {
         while self.stale().is_some_and(|stale| stale <= now) {
             self.open.pop_front();
         }
     }
 
-    /// When the oldest request is given up.
+    /// When the oldest request is dropped.
     pub(super) fn stale(&self) -> Option<Instant> {
         self.open.front().map(|(_, since)| *since + STALE)
     }
 
-    /// Messages that there is room for besides those that are unsettled.
+    /// The number of messages that there is room for besides the unsettled ones.
     pub(super) fn left(&self) -> usize {
         self.max_count.saturating_sub(self.unsettled_count)
     }
 
-    /// Whether to ask for little at once.
+    /// Limits requests to few messages, or lifts the limit.
     pub(super) fn be_careful(&mut self, careful: bool) {
         self.careful = careful;
     }
 
-    /// What to ask for now. Small requests are saved up, unless nothing is asked for. Few bytes at once, and half of what there is at most, so that the
-    /// next request can be there before one has ended; and never less than what one message may need, which nothing would be delivered for.
+    /// The next request. Small requests are postponed unless none is open. A request has few bytes,
+    /// at most half of the budget, so that the next one can be open before it ends. It never has
+    /// fewer bytes than one message may need, because the server would deliver nothing for it.
     pub(super) fn ask(&mut self, now: Instant) -> Option<Request> {
         self.expire(now);
         let asked = self.asked();
@@ -116,7 +124,7 @@ impl FetchBudget {
         let most_bytes = (max_bytes / 2).min(REQUEST_BYTES.max(self.largest));
         let open_bytes: usize = self.open.iter().map(|(request, _)| request.bytes).sum();
         let free = max_bytes.saturating_sub(self.unsettled_bytes).saturating_mul(PARTS) / self.memory_ratio;
-        // One message is asked for whatever it may become, where there is no other.
+        // A single message may exceed the budget if no other is unsettled.
         let free = if self.unsettled_count == 0 { free.max(self.largest) } else { free };
         let bytes = free.min(2 * most_bytes).saturating_sub(open_bytes).min(most_bytes);
         let worth = asked == 0 || (count >= REQUEST.min(most / 4) && bytes >= most_bytes / 2);
@@ -128,12 +136,12 @@ impl FetchBudget {
         Some(request)
     }
 
-    /// So many were delivered; `ended` more will not come of what was asked for.
+    /// Records deliveries; `ended`: requested messages that will not come.
     pub(super) fn came(&mut self, Delivered { count, wire, bytes }: Delivered, ended: usize) {
         self.unsettled_count += count;
         self.unsettled_bytes += bytes;
         if wire > 0 {
-            // More is believed at once, less bit by bit.
+            // A higher ratio counts at once, a lower one gradually.
             let seen = bytes.saturating_mul(PARTS).div_ceil(wire).max(PARTS);
             self.memory_ratio = seen.max(self.memory_ratio - self.memory_ratio.saturating_sub(seen).div_ceil(8));
         }
@@ -150,21 +158,21 @@ impl FetchBudget {
         }
     }
 
-    /// A request ended before a message that did not fit into the bytes that were left of it. Where one should have fitted, messages are larger than was
-    /// thought.
+    /// Records that a request ended because the next message exceeded its remaining bytes. If a
+    /// message should have fit, messages are larger than assumed.
     pub(super) fn too_large(&mut self, left: usize) {
         if left >= self.largest {
             self.largest = self.largest.saturating_mul(2).min(LARGEST);
         }
     }
 
-    /// So many are settled, of so many bytes.
+    /// Records settled messages and their memory in bytes.
     pub(super) fn settled(&mut self, count: usize, bytes: usize) {
         self.unsettled_count -= count;
         self.unsettled_bytes -= bytes;
     }
 
-    /// What was asked for and is not here will not come.
+    /// Drops all open requests.
     pub(super) fn nothing_comes(&mut self) {
         self.open.clear();
     }
@@ -176,12 +184,12 @@ mod tests {
 
     const KIB: usize = 1 << 10;
 
-    /// So many that are as large in memory as on the wire.
+    /// Messages that take as many bytes in memory as on the wire.
     fn plain(count: usize, bytes: usize) -> Delivered {
         Delivered { count, wire: bytes, bytes }
     }
 
-    /// Room where a byte of the wire is one of memory.
+    /// A budget with a memory ratio of 1.
     fn budget(max_count: usize, max_bytes: usize, largest: usize) -> FetchBudget {
         FetchBudget { memory_ratio: PARTS, ..FetchBudget::new(max_count, max_bytes, largest) }
     }

@@ -1,4 +1,4 @@
-//! Doors for `crate::fuzz`.
+//! Entry points for `crate::fuzz`.
 
 use super::headers;
 use super::quirks::header_block;

@@ -1,4 +1,4 @@
-//! Headers between the client's map and ours.
+//! Conversion of headers between async-nats' map and Dwell's list.
 
 use std::borrow::Cow;
 
@@ -6,7 +6,8 @@ use async_nats::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::{Header, Headers, Value};
 
-/// Headers of a message as it came: sorted by name, because the client has lost their order; values of one name in order.
+/// The headers of a received message, sorted by name, because async-nats loses their order; values
+/// of one name keep theirs.
 pub(super) fn from_nats(map: Option<HeaderMap>) -> Headers {
     let Some(map) = map else { return Headers::default() };
     let mut names: Vec<_> = map.iter().collect();
@@ -15,7 +16,8 @@ pub(super) fn from_nats(map: Option<HeaderMap>) -> Headers {
     each.map(|(name, value)| Header { name, value: Value::Text(value) }).collect()
 }
 
-/// Headers of a message to publish, or why they cannot pass. Those that act on the stream are left out.
+/// The headers of a message to publish, or why they cannot be published. Headers that act on the
+/// stream are dropped.
 pub(super) fn to_nats(headers: Headers, dedupe_id: &str) -> Result<Option<HeaderMap>, String> {
     let mut map = HeaderMap::new();
     if !dedupe_id.is_empty() {
@@ -27,27 +29,29 @@ pub(super) fn to_nats(headers: Headers, dedupe_id: &str) -> Result<Option<Header
             continue;
         }
         if name.is_empty() {
-            return Err("a header without a name cannot pass to NATS".to_owned());
+            return Err("a header without a name cannot be published to NATS".to_owned());
         }
-        let text = text(value).map_err(|why| format!("header `{name}` cannot pass to NATS: {why}"))?;
-        let value = text.parse::<HeaderValue>().map_err(|_| format!("header `{name}` cannot pass to NATS: its value has a line end"))?;
+        let text = text(value).map_err(|why| format!("header `{name}` cannot be published to NATS: {why}"))?;
+        let value =
+            text.parse::<HeaderValue>().map_err(|_| format!("header `{name}` cannot be published to NATS: its value has a line end"))?;
         let Ok(known) = name.parse::<HeaderName>() else {
-            return Err(format!("header `{}` cannot pass to NATS: its name is not plain ASCII", name.escape_debug()));
+            return Err(format!("header `{}` cannot be published to NATS: its name is not plain ASCII", name.escape_debug()));
         };
         map.append(known, value);
     }
     Ok((!map.is_empty()).then_some(map))
 }
 
-/// How many bytes the headers are on the wire; they count against the server's `max_payload`.
+/// The bytes of the headers on the wire; they count towards the server's `max_payload`.
 pub(super) fn wire_size(map: &HeaderMap) -> usize {
     let each =
         map.iter().flat_map(|(name, values)| values.iter().map(move |value| AsRef::<str>::as_ref(name).len() + value.as_str().len() + 4));
     "NATS/1.0\r\n\r\n".len() + each.sum::<usize>()
 }
 
-/// Whether the server acts on this header when a message is published: expectations, schedules, rollup, TTL, batches, counters, traces (events about the
-/// message on any subject, or nothing stored at all), and the dedupe id, which is ours.
+/// Whether the server acts on this header when a message is published: expectations, schedules,
+/// rollup, TTL, batches, counters, traces (events on any subject, or nothing stored at all), and
+/// the dedupe id, which the sink sets.
 fn acts(name: &str) -> bool {
     const EXACT: [&str; 7] =
         ["nats-msg-id", "nats-rollup", "nats-ttl", "nats-incr", "nats-scheduler", "nats-marker-reason", "nats-required-api-level"];

@@ -1,4 +1,4 @@
-//! How the client proves who it is.
+//! The credentials of the client.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use super::server::Server;
 use crate::secret::{Secret, read_secret};
 use crate::{ConnectorError, ErrorKind};
 
-/// Credentials, read from the settings and the files they name.
+/// Credentials from the settings and the files that they name.
 #[derive(Clone)]
 pub(super) enum Login {
     Nobody,
@@ -45,7 +45,7 @@ impl Login {
         Ok(Login::Nobody)
     }
 
-    /// What to say to this server: its URL may name a user or a token.
+    /// The credentials for this server: its URL may name a user or a token.
     pub(super) fn for_server(&self, server: &Server) -> Self {
         match (self, &server.user, &server.password) {
             (Login::Nobody, Some(user), Some(password)) => Login::User { user: user.reveal().to_owned(), password: password.clone() },

@@ -1,10 +1,13 @@
-//! NATS JetStream: sources read by a durable pull consumer, sinks publish with an ack.
+//! NATS JetStream: sources read through a durable pull consumer, sinks publish with an ack.
 //!
-//! What the client library loses, and with it a message that passes through: the order of headers of different names (values of one name keep
-//! theirs; here headers come sorted by name), and white space around a value.
+//! async-nats loses, and so does a message that passes through Dwell: the order of headers with
+//! different names (values of one name keep theirs; here headers are sorted by name), and white
+//! space around a value.
 //!
-//! The library ends a connection on which a message comes that it cannot read, such as one whose headers are not UTF-8. So a source reads on a
-//! connection of its own (`quirks::delivery_connection`), and when that ends alone, fetches what it could not read in another way (`quirks::unreadable_message`).
+//! async-nats ends a connection when a message comes that it cannot parse, such as one whose
+//! headers are not UTF-8. So a source reads on a connection of its own
+//! (`quirks::delivery_connection`). When only that connection ends, the source fetches the message
+//! in another way (`quirks::unreadable_message`).
 
 mod ack;
 mod answer;

@@ -1,4 +1,5 @@
-//! The reader of a source: asks the server for messages while there is room, holds what is unsettled, gives it back at the end.
+//! The reader of a source: requests messages while there is room, extends the `ack_wait` of
+//! unsettled messages, and returns them at the end.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,54 +21,59 @@ use super::quirks::delivery_connection::DeliveryConnection;
 use super::quirks::unreadable_message::UnreadableSearch;
 use crate::{ConnectorError, ErrorKind};
 
-/// By then a request has ended, and an election is over (the followers of a leader that is gone wait up to nine seconds for it); else JetStream is not
-/// there any more.
+/// After this time without an answer JetStream is gone: any request has ended, and any election is
+/// over (followers of a lost leader wait up to 9 s).
 const SILENCE: Duration = Duration::from_secs(12);
-/// Who wakes up so late stood still itself: what was said meanwhile is still to be read.
+/// After such a late wake-up this process itself was suspended: the server's answers are still
+/// unread.
 const OVERSLEPT: Duration = Duration::from_secs(1);
-/// Between requests while the consumer has no leader.
+/// The pause between requests while the consumer has no leader.
 const ELECTION: Duration = Duration::from_millis(250);
-/// How long the end of a broken source may take to give back what it can.
+/// The longest time to return messages after an error.
 const LAST_WORDS: Duration = Duration::from_secs(1);
-/// Signs of life are not given more often than this, whatever the consumer's `ack_wait`.
+/// The shortest interval of in-progress acks, whatever the consumer's `ack_wait`.
 const HOLD: Duration = Duration::from_millis(50);
-/// After this many lines in a row that ended alone, brought nothing, and for no reason that was found, the source ends.
+/// The number of delivery connections in a row that may end alone, without a message and without a
+/// known reason, before the source ends.
 const MOST_LOST: u32 = 5;
-/// How long little is asked for at once after a line ended on a message.
+/// How long requests stay small after a message ended a delivery connection.
 const CAREFUL: Duration = Duration::from_secs(60);
 
-/// What the server says, after `Message Size`, where the next message does not fit into what is left of a request.
+/// The end of the server's status text (after `Message Size`) if the next message exceeds the
+/// remaining bytes of a request.
 const TOO_LARGE: &str = "Exceeds MaxBytes";
 
-/// What it says where a request brought all that it asked for.
+/// The status text of a request that delivered everything it asked for.
 const COMPLETED: &str = "Batch Completed";
 
 /// The task between the server and the buffer.
 pub(super) struct ReaderTask {
     config: Config,
-    /// Where words on messages go. It outlives a line.
+    /// The connection for acks. It outlives a delivery connection.
     connection: Arc<BrokerConnection>,
     buffer: Arc<DeliveryBuffer>,
     consumer: Consumer,
     complaints: mpsc::UnboundedReceiver<String>,
     incoming: DeliveryConnection,
     search: UnreadableSearch,
-    /// Lines in a row that ended for no reason that was found.
+    /// The number of delivery connections in a row that ended without a known reason.
     ended: u32,
     careful_until: Option<Instant>,
-    /// Where requests go.
+    /// The subject of fetch requests.
     next: Subject,
     hold: Interval,
-    /// When the server last said anything good, or was asked for the first time after nothing had been wanted of it.
+    /// When the server last answered well, or got its first request after an idle time.
     heard: Instant,
-    /// Nothing is open, and there is no room for more. A request that was given up and asked again at once does not come here: its silence goes on.
+    /// No request is open, and there is no room for more. A request that expired and is repeated at
+    /// once does not count as idle: the server is still silent.
     idle: bool,
-    /// What it said instead, and when to ask again.
+    /// The server's error, and when to request again.
     trouble: Option<(String, Instant)>,
 }
 
 impl ReaderTask {
-    /// Starts the reader on a line; the receiver answers once it has ended and given everything back.
+    /// Opens a delivery connection and starts the reader. The receiver answers once the reader has
+    /// ended and returned everything.
     pub(super) async fn start(
         config: Config,
         connection: Arc<BrokerConnection>,
@@ -109,13 +115,13 @@ impl ReaderTask {
                     Err(error)
                 }
             };
-            // Nobody waits after a drop.
+            // After a drop nobody waits.
             let _ = done.send(result);
         });
         Ok(closed)
     }
 
-    /// Works until the source closes, and every request of ours has ended.
+    /// Runs until the source closes and every open request has ended.
     async fn run(&mut self) -> Result<(), ConnectorError> {
         let mut closing_since = None;
         loop {
@@ -130,7 +136,7 @@ impl ReaderTask {
                     self.request(request).await?;
                 }
                 if self.buffer.outlook().1 == 0 {
-                    // What it said against requests that nobody makes any more is no reason to end.
+                    // An error about requests that nobody repeats is no reason to end.
                     (self.idle, self.trouble) = (true, None);
                 }
             }
@@ -145,7 +151,7 @@ impl ReaderTask {
             let deadline = match &self.trouble {
                 _ if closing => Instant::now() + EXPIRES,
                 Some((_, until)) if *until > Instant::now() => *until,
-                // On a line that is gone nothing is asked for; its end is about to be read.
+                // Nothing is requested on a lost connection; its end is about to be read.
                 _ => stale.filter(|_| !self.incoming.connection.is_lost()).map_or(patience, |stale| stale.min(patience)),
             };
             tokio::select! {
@@ -182,13 +188,14 @@ impl ReaderTask {
         if std::mem::take(&mut self.idle) {
             self.heard = Instant::now();
         }
-        // Where the line is gone, its messages end, and that is seen to.
+        // If the connection is lost, its messages end, and the reader handles that.
         let _ = self.incoming.connection.send(request).await;
         Ok(())
     }
 
-    /// The line is gone. Where the other connection to the same server lives, this is how a message ends that the client cannot read: it is fetched in
-    /// another way, and the next line begins.
+    /// Handles the end of the delivery connection. If the other connection to the same server
+    /// lives, a message that async-nats cannot parse may be the cause: fetches such messages in
+    /// another way, and opens the next delivery connection.
     async fn incoming_ended(&mut self) -> Result<(), ConnectorError> {
         let budget = self.buffer.nothing_comes();
         if self.buffer.outlook().0 {
@@ -197,7 +204,8 @@ impl ReaderTask {
         let held = self.buffer.unsettled().iter().filter_map(|reply| sequence(reply)).collect();
         let (found, incoming) = {
             let (search, config) = (&mut self.search, &self.config);
-            // The look comes last: by then the server has seen the end of the line before, and sends nothing more into it.
+            // The search comes last: by then the server has noticed the end of the old connection,
+            // and sends nothing more to it.
             let again = async {
                 let incoming = DeliveryConnection::open(config).await?;
                 Ok((search.run(&held, budget).await?, incoming))
@@ -220,7 +228,7 @@ impl ReaderTask {
                 stream,
                 consumer = name,
                 messages,
-                "the client library ended a connection on a message that it cannot read, fetched such messages"
+                "the client library ended a connection because of a message that it cannot parse, fetched such messages"
             );
             self.ended = 0;
             self.careful_until = Some(Instant::now() + CAREFUL);
@@ -234,7 +242,7 @@ impl ReaderTask {
                 stream,
                 consumer = name,
                 why = self.incoming.connection.error().message,
-                "a connection for messages was lost alone, opened another"
+                "a delivery connection was lost alone, opened another"
             );
         }
         self.buffer.put(found.deliveries, 0);
@@ -243,7 +251,7 @@ impl ReaderTask {
         Ok(())
     }
 
-    /// Takes over what arrived: messages, and the ends of requests.
+    /// Takes over messages, and the ends of requests.
     fn take(&mut self, chunk: Vec<async_nats::Message>) -> Result<(), ConnectorError> {
         let (mut deliveries, mut ended) = (Vec::with_capacity(chunk.len()), 0_usize);
         for message in chunk {
@@ -267,12 +275,13 @@ impl ReaderTask {
         self.trouble = None;
     }
 
-    /// A word of the server about a request: how many messages of it will not come.
+    /// Handles a status message about a request; returns the number of its messages that will not
+    /// come.
     fn status(&mut self, message: &async_nats::Message) -> Result<usize, ConnectorError> {
         let said = message.description.as_deref().unwrap_or_default();
         let number = |name: &str| message.headers.as_ref()?.get(name)?.as_str().parse().ok();
         let open = number("Nats-Pending-Messages");
-        // Servers before 2.9.25 do not say.
+        // Servers before 2.9.25 do not send it.
         let bytes = number("Nats-Pending-Bytes").unwrap_or(0);
         let Consumer { stream, name, .. } = &self.consumer;
         if said.eq_ignore_ascii_case("Consumer Deleted") {
@@ -288,29 +297,31 @@ impl ReaderTask {
                 self.well();
                 self.buffer.too_large(bytes);
             }
-            // It is said of requests that have a bound in bytes; all that was asked for has come.
+            // Sent for requests with a bound in bytes when everything requested has come.
             _ if said == COMPLETED => {
                 self.well();
                 return Ok(open.unwrap_or(0));
             }
-            // An election, a server that shuts down, too many requests: it may pass, and what is unsettled stays with us meanwhile.
+            // An election, a server that shuts down, too many requests: may pass. Unsettled
+            // messages stay here meanwhile.
             status => {
                 let code = status.map(|status| status.as_u16()).unwrap_or_default();
                 let why = format!("the consumer `{name}` of `{stream}` does not deliver: {code} {said}");
-                debug!(stream, consumer = name, code, said, "request for messages was refused, will ask again");
+                debug!(stream, consumer = name, code, said, "a request for messages was refused, requesting again");
                 self.trouble = Some((why, Instant::now() + ELECTION));
             }
         }
-        // All of them, where the server does not say how many.
+        // All of them, if the server does not say how many.
         Ok(open.unwrap_or(usize::MAX))
     }
 
-    /// Gives back what is unsettled, and waits until the server has read this and every ack before it.
+    /// Naks all unsettled messages, and waits until the server has read the naks and all earlier
+    /// acks.
     async fn give_back(&self) -> Result<(), ConnectorError> {
         for reply in self.buffer.unsettled() {
             self.connection.send(reply_with(reply, &NAK)).await?;
         }
-        // The server reads a connection in order: its answer to this comes after all that was sent before.
+        // The server reads a connection in order: it answers this after everything sent before.
         let barrier = format!("$JS.API.CONSUMER.INFO.{}.{}", self.consumer.stream, self.consumer.name);
         let answer = self.connection.ask(self.connection.client.request(barrier, Bytes::new())).await?;
         answer
@@ -319,7 +330,7 @@ impl ReaderTask {
     }
 }
 
-/// Shows the server a sign of life for all that is unsettled.
+/// Sends in-progress acks for all unsettled messages.
 async fn hold(connection: &BrokerConnection, buffer: &DeliveryBuffer) -> Result<(), ConnectorError> {
     for reply in buffer.unsettled() {
         connection.send(reply_with(reply, &IN_PROGRESS)).await?;

@@ -1,4 +1,4 @@
-//! The task of a sink that reads answers, and says what became of each publication.
+//! The task of a sink that reads JetStream's answers and reports the outcomes of publications.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,9 +16,9 @@ use super::stream;
 use super::window::{Given, Open, PublishWindow};
 use crate::{ConnectorError, Outcome, Token};
 
-/// How long the answer to "which stream has this subject" is believed.
+/// How long a stream lookup stays valid.
 const BELIEVED: Duration = Duration::from_secs(1);
-/// The most answers that are taken over at once.
+/// The most answers taken over at once.
 const CHUNK: usize = 512;
 
 /// The task that reads answers.
@@ -30,7 +30,7 @@ pub(super) struct Replies {
     /// Publications whose subject is being looked up.
     asking: HashMap<String, Vec<Token>>,
     looks: FuturesUnordered<BoxFuture<'static, (String, Result<bool, ConnectorError>)>>,
-    /// Whether a stream has the subject, and when that was said.
+    /// Whether a stream has the subject, and when that was asked.
     known: HashMap<String, (bool, Instant)>,
 }
 
@@ -51,7 +51,7 @@ impl Replies {
         });
     }
 
-    /// Until the connection is lost, or the sink closed and every answer came.
+    /// Runs until the connection is lost, or the sink is closed and every answer came.
     async fn run(&mut self, mut complaints: mpsc::UnboundedReceiver<String>) {
         let mut tick = interval((self.patience / 20).clamp(Duration::from_millis(5), Duration::from_millis(250)));
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -89,7 +89,8 @@ impl Replies {
         self.window.give(outcomes);
     }
 
-    /// No stream has the subject, or its stream has no leader now: asks once for a subject, and believes the answer for a moment.
+    /// No stream has the subject, or its stream has no leader now: looks the subject up once, and
+    /// uses the result for a moment.
     fn nobody_answers(&mut self, token: Token, subject: String) {
         if let Some((found, when)) = self.known.get(&subject)
             && when.elapsed() < BELIEVED
@@ -117,8 +118,8 @@ impl Replies {
                 self.known.insert(subject.clone(), (found, Instant::now()));
                 no_responders(&subject, found)
             }
-            // Whether there is a stream is open; that nothing was stored is not.
-            Err(error) => Outcome::Refused(format!("nobody answers for `{subject}`, and why is not known: {error}")),
+            // The existence of the stream is unknown, but nothing was stored.
+            Err(error) => Outcome::Refused(format!("no stream answers for `{subject}`, and the reason is unknown: {error}")),
         };
         let tokens = self.asking.remove(&subject).unwrap_or_default();
         self.window.give(tokens.into_iter().map(|token| (token, outcome.clone())).collect());
@@ -128,12 +129,12 @@ impl Replies {
         if let Some(subject) = denied_subject(complaint) {
             self.window.deny(subject, &format!("publishing to `{subject}` is not permitted"));
         } else if denied(complaint).is_some() {
-            // Without its answers the sink is of no use.
+            // Without answers the sink is useless.
             self.connection.lose(complaint);
         }
     }
 
-    /// Gives every outcome that is still out: first what has arrived, then what will not.
+    /// Sends every missing outcome: first those of answers that have arrived, then the rest.
     fn end(&mut self) {
         while let Some(Some(chunk)) = self.answers.next().now_or_never() {
             self.answered(&chunk);

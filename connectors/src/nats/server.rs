@@ -8,13 +8,13 @@ use crate::secret::{Secret, Urls, decoded};
 pub(super) struct Server {
     /// Scheme, host and port.
     pub(super) address: String,
-    /// The user, or the token where there is no password; decoded.
+    /// The user, or the token if there is no password; decoded.
     pub(super) user: Option<Secret>,
     /// The password; decoded.
     pub(super) password: Option<Secret>,
 }
 
-/// The servers, or what is wrong, without secrets.
+/// The servers, or the problem, without secrets.
 pub(super) fn servers(urls: &Urls) -> Result<Vec<Server>, String> {
     let servers = urls.each().map(Server::parse).collect::<Result<Vec<_>, _>>()?;
     if servers.is_empty() { Err("no server is named: write nats://127.0.0.1:4222".to_owned()) } else { Ok(servers) }

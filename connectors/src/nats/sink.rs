@@ -1,4 +1,4 @@
-//! The sink: publications go out with a reply subject of their own, answers come back on one subscription.
+//! The sink: each publication has a reply subject, and all answers come on one subscription.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,7 +37,7 @@ pub(crate) struct NatsSink {
 }
 
 impl NatsSink {
-    /// The message as it goes out, without its reply subject; or why it never can.
+    /// The message to publish, without its reply subject; or why it can never be published.
     fn outbound(&self, publication: Publication) -> Result<OutboundMessage, String> {
         let Publication { to, message, dedupe_id, .. } = publication;
         if let Some(why) = subject::malformed(&to.address) {
@@ -73,7 +73,8 @@ impl Sink for NatsSink {
             return;
         };
         for (number, (_, mut message, _)) in (first..).zip(ready) {
-            // What the window does not know any more has its outcome: the connection went meanwhile, or it took too long.
+            // A publication missing in the window has its outcome: the connection was lost
+            // meanwhile, or it timed out.
             if !self.window.written(number) {
                 continue;
             }
@@ -100,7 +101,7 @@ impl Sink for NatsSink {
 }
 
 impl Drop for NatsSink {
-    /// The answers that are out still arrive; then outcomes end.
+    /// Outstanding answers still arrive; then the outcomes end.
     fn drop(&mut self) {
         self.window.close();
     }

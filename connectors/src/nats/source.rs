@@ -1,4 +1,4 @@
-//! The source: what the reader reads is handed out in batches and settled.
+//! The source: hands out in batches what the reader reads, and settles.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use super::reader::ReaderTask;
 use super::{consumer, stream};
 use crate::{Acks, Batch, BatchId, ConnectorError, ErrorKind, Reader, Source, SourceOptions};
 
-/// What the subjects of a message take at most besides it, bytes.
+/// The most bytes of a message's subjects.
 const SUBJECTS: usize = 8 << 10;
 
 pub(crate) async fn open(config: &Config, options: SourceOptions) -> Result<NatsSource, ConnectorError> {
@@ -51,7 +51,7 @@ pub(crate) struct NatsSource {
     connection: Arc<BrokerConnection>,
     buffer: Arc<DeliveryBuffer>,
     options: SourceOptions,
-    /// Answers when the reader has given everything back.
+    /// Answers when the reader has returned everything.
     closed: Option<oneshot::Receiver<Result<(), ConnectorError>>>,
 }
 
@@ -102,7 +102,7 @@ impl Source for NatsSource {
 }
 
 impl Drop for NatsSource {
-    /// The reader gives back what is unsettled, as after `close`; nobody waits for it.
+    /// The reader returns unsettled messages, as after `close`; nobody waits for it.
     fn drop(&mut self) {
         self.buffer.close();
     }

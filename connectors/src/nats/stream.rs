@@ -1,4 +1,4 @@
-//! Which stream takes a subject, and making one.
+//! Lookup of the stream of a subject, and creation of streams.
 
 use async_nats::jetstream::context::{CreateStreamErrorKind, GetStreamByNameErrorKind};
 use async_nats::jetstream::stream::{Config as StreamConfig, DiscardPolicy, RetentionPolicy, StorageType};
@@ -8,7 +8,7 @@ use super::connection::{BrokerConnection, permitted};
 use super::subject::{as_name, malformed};
 use crate::{ConnectorError, Declared, Destination, ErrorKind, Role};
 
-/// The stream that takes this subject (or, for a pattern, any part of it).
+/// The stream of this subject (of a pattern: of any subject that matches).
 pub(super) async fn find(connection: &BrokerConnection, subject: &str) -> Result<Option<String>, ConnectorError> {
     let asked = connection.ask_api(connection.context.stream_by_subject(subject)).await?;
     asked.map(Some).or_else(|error| match error.kind() {
@@ -22,7 +22,7 @@ pub(super) async fn find(connection: &BrokerConnection, subject: &str) -> Result
     })
 }
 
-/// Makes a stream for the subject where none takes it.
+/// Creates a stream for the subject if none has it.
 pub(crate) async fn declare(config: &Config, to: &Destination, role: Role) -> Result<Declared, ConnectorError> {
     let subject = to.address.as_str();
     if let Some(why) = malformed(subject) {
@@ -36,7 +36,8 @@ async fn make(connection: &BrokerConnection, subject: &str, role: Role) -> Resul
     if find(connection, subject).await?.is_some() {
         return Ok(Declared::Existed);
     }
-    // Requests are a queue: read once, and when it is full producers are told. Letters stay until their owner takes them away.
+    // Requests are a queue: read once, and publications fail when it is full. Letters stay until
+    // their owner removes them.
     let (retention, discard) = match role {
         Role::Ingest => (RetentionPolicy::WorkQueue, DiscardPolicy::New),
         Role::Letters => (RetentionPolicy::Limits, DiscardPolicy::Old),
@@ -59,13 +60,13 @@ async fn make(connection: &BrokerConnection, subject: &str, role: Role) -> Resul
                 }
                 _ => ErrorKind::Denied,
             };
-            let failure = connection.fail(kind, &format!("cannot make the stream `{name}` for `{subject}`: {}", deepest(&error)));
-            Err(failure.hint("make a stream for this subject by hand").because(error))
+            let failure = connection.fail(kind, &format!("cannot create the stream `{name}` for `{subject}`: {}", deepest(&error)));
+            Err(failure.hint("create a stream for this subject by hand").because(error))
         }
     }
 }
 
-/// What the innermost error says: the outer ones only say that a request failed.
+/// The message of the innermost error; the outer ones only say that a request failed.
 pub(super) fn deepest(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut inner = error.source();

@@ -2,7 +2,7 @@
 
 use crate::Destination;
 
-/// Whether the subject matches the pattern: `*` is one token, `>` at the end one or more.
+/// Whether the subject matches the pattern: `*` is one token, `>` at the end is one or more.
 pub(crate) fn allows(pattern: &str, to: &Destination) -> bool {
     let (mut pattern, mut subject) = (pattern.split('.'), to.address.split('.'));
     loop {
@@ -16,7 +16,7 @@ pub(crate) fn allows(pattern: &str, to: &Destination) -> bool {
     }
 }
 
-/// Why nothing may be published here: no subject, a pattern, or one that belongs to the server or to clients.
+/// Why nobody may publish here: no subject, a pattern, or a subject of the server or of clients.
 pub(crate) fn forbidden(to: &Destination) -> Option<String> {
     let subject = &to.address;
     if let Some(why) = malformed(subject) {
@@ -32,7 +32,7 @@ pub(crate) fn forbidden(to: &Destination) -> Option<String> {
     None
 }
 
-/// Why this can be neither a subject nor a pattern.
+/// Why this is neither a subject nor a pattern.
 pub(super) fn malformed(subject: &str) -> Option<String> {
     if subject.is_empty() {
         return Some("the subject is empty".to_owned());
@@ -46,7 +46,8 @@ pub(super) fn malformed(subject: &str) -> Option<String> {
     None
 }
 
-/// The text as the name of a stream or a durable consumer, which may not have white space, dots, wildcards or slashes.
+/// The text as the name of a stream or durable consumer, which may not contain white space, dots,
+/// wildcards or slashes.
 pub(super) fn as_name(text: &str) -> String {
     text.chars()
         .map(|letter| if letter.is_whitespace() || letter.is_control() || ".*>/\\".contains(letter) { '_' } else { letter })

@@ -8,17 +8,18 @@ use tokio::time::Instant;
 
 use crate::{Outcome, Token};
 
-/// Given, by the caller's tokens.
+/// Outcomes by the caller's tokens.
 pub(super) type Given = Vec<(Token, Outcome)>;
 
-/// The publications of one sink that have no outcome yet, by number. Numbers rise with time, so the first is the oldest.
+/// The publications of a sink that have no outcome yet, by number. Numbers increase over time, so
+/// the first is the oldest.
 pub(super) struct PublishWindow {
     state: Mutex<State>,
     closed: Notify,
 }
 
 struct State {
-    /// `None` once every outcome was given and none can come.
+    /// `None` once every outcome is sent and none can come.
     out: Option<mpsc::UnboundedSender<Given>>,
     open: BTreeMap<u64, Open>,
     next: u64,
@@ -38,8 +39,9 @@ impl PublishWindow {
         PublishWindow { state: Mutex::new(State { out: Some(out), open: BTreeMap::new(), next: 0, closing: false }), closed: Notify::new() }
     }
 
-    /// Takes in publications that are about to be written, and gives the outcomes of those that never will be. The number of the first, the others
-    /// follow; `None` when the connection is gone.
+    /// Records publications that are about to be written, and sends the outcomes of those that are
+    /// never written. Returns the first number, the others follow; `None` if the connection is
+    /// lost.
     pub(super) fn open(&self, publications: impl Iterator<Item = (Token, Subject, Instant)>, outcomes: Given) -> Option<u64> {
         let mut state = self.state.lock();
         state.out.as_ref()?;
@@ -53,47 +55,47 @@ impl PublishWindow {
         Some(first)
     }
 
-    /// This one is written now; false when it has its outcome already.
+    /// Marks a publication as written; false if it has its outcome.
     pub(super) fn written(&self, number: u64) -> bool {
         self.state.lock().open.get_mut(&number).map(|open| open.written = true).is_some()
     }
 
-    /// This one was not written after all.
+    /// Marks a publication as not written.
     pub(super) fn not_written(&self, number: u64) {
         if let Some(open) = self.state.lock().open.get_mut(&number) {
             open.written = false;
         }
     }
 
-    /// Nothing more will be published.
+    /// Records that nothing more will be published.
     pub(super) fn close(&self) {
         self.state.lock().closing = true;
         self.closed.notify_one();
     }
 
-    /// Whether all is done: closed, and every outcome given.
+    /// Whether the sink is closed and every outcome is sent.
     pub(super) fn is_done(&self) -> bool {
         let state = self.state.lock();
         state.closing && state.open.is_empty()
     }
 
-    /// Takes these publications out; those that have their outcome already are not there.
+    /// Removes these publications; those with an outcome are skipped.
     pub(super) fn take<T>(&self, answers: impl Iterator<Item = (u64, T)>) -> Vec<(Open, T)> {
         let mut state = self.state.lock();
         answers.filter_map(|(number, answer)| Some((state.open.remove(&number)?, answer))).collect()
     }
 
-    /// Gives the outcomes of publications that were taken out.
+    /// Sends the outcomes of removed publications.
     pub(super) fn give(&self, outcomes: Given) {
         self.state.lock().give(outcomes);
     }
 
-    /// Waits until `close` was called.
+    /// Waits for `close`.
     pub(super) async fn closed(&self) {
         self.closed.notified().await;
     }
 
-    /// The publications whose time is over are unknown, or refused where they were never written.
+    /// Reports late publications: unknown if written, otherwise refused.
     pub(super) fn expire(&self) {
         let mut state = self.state.lock();
         let (mut outcomes, now) = (Vec::new(), Instant::now());
@@ -107,7 +109,7 @@ impl PublishWindow {
         state.give(outcomes);
     }
 
-    /// Everything that waits for this subject has this outcome.
+    /// Reports all written publications to this subject as unroutable.
     pub(super) fn deny(&self, subject: &str, why: &str) {
         let mut state = self.state.lock();
         let mut outcomes = Vec::new();
@@ -121,7 +123,8 @@ impl PublishWindow {
         state.give(outcomes);
     }
 
-    /// The connection is gone: what was written is unknown, what was not is refused. Then outcomes end.
+    /// Ends the outcomes after the connection is lost: written publications are unknown, others
+    /// refused.
     pub(super) fn end(&self, why: &str) {
         let mut state = self.state.lock();
         let outcomes = std::mem::take(&mut state.open).into_values().map(|open| open.without_answer(why)).collect();
@@ -141,7 +144,7 @@ impl State {
         if let Some(out) = &self.out
             && !outcomes.is_empty()
         {
-            // A caller that dropped the receiver wants none.
+            // A caller that dropped the receiver needs no outcomes.
             let _ = out.send(outcomes);
         }
     }

@@ -66,5 +66,5 @@ async fn a_stream_that_takes_in_what_the_reader_publishes_is_refused() {
     handle.delete_consumer("readers").await.unwrap();
     handle.create_consumer(pull::Config { durable_name: Some("readers".into()), ..Default::default() }).await.unwrap();
     let error = broker.look(&of("c", "delay.rejected")).await.unwrap_err();
-    assert!(error.message.contains("the stream `C` takes in what is published at `delay.rejected`"), "{error}");
+    assert!(error.message.contains("the stream `C` receives what is published to `delay.rejected`"), "{error}");
 }

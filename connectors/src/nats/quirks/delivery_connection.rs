@@ -1,4 +1,11 @@
-//! The connection that messages come on. It carries nothing else, because the client library ends it on a message that it cannot read.
+//! The connection that carries deliveries, and nothing else.
+//!
+//! - Behaviour: async-nats 0.51 ends a connection when it reads a message that it cannot parse
+//!   (`Connection::try_read_op` in `src/connection.rs`; see `header_block` for the cases).
+//! - Workaround: deliveries have a connection of their own. When it ends, the connection for acks
+//!   and API requests lives on, and the source opens another. The missing message comes through
+//!   [`super::unreadable_message`].
+//! - May go when async-nats delivers such messages, or skips them without ending the connection.
 
 use async_nats::{Subject, Subscriber};
 use futures_util::StreamExt;
@@ -10,24 +17,25 @@ use crate::ConnectorError;
 use crate::nats::config::Config;
 use crate::nats::connection::BrokerConnection;
 
-/// The most messages that are taken over at once.
+/// The most messages taken over at once.
 const CHUNK: usize = 512;
-/// How long the client may take to let go of a connection that is lost. Until then the server sends messages into it.
+/// How long async-nats may take to drop a lost connection. Until then the server sends messages to
+/// it.
 const LINGER: Duration = Duration::from_secs(1);
 
 pub(in crate::nats) struct DeliveryConnection {
     pub(in crate::nats) connection: BrokerConnection,
-    /// What the server says beside.
+    /// The errors of the server.
     pub(in crate::nats) complaints: mpsc::UnboundedReceiver<String>,
-    /// Where messages are sent to.
+    /// The subject for deliveries.
     pub(in crate::nats) inbox: Subject,
     pub(in crate::nats) messages: Messages,
 }
 
-/// What comes in on a line.
+/// The deliveries of a connection.
 pub(in crate::nats) struct Messages {
     chunks: ReadyChunks<Subscriber>,
-    /// When to wait no longer for the end, once the connection is lost.
+    /// When to stop waiting for the end of the stream, after the connection is lost.
     end: Option<Instant>,
 }
 
@@ -42,7 +50,8 @@ impl DeliveryConnection {
 }
 
 impl Messages {
-    /// What arrived; `None` once the client has let go of the connection, and all that it read was given. Cancel-safe.
+    /// The next deliveries; `None` once async-nats has dropped the connection and everything read
+    /// was returned. Cancel-safe.
     pub(in crate::nats) async fn next(&mut self, connection: &BrokerConnection) -> Option<Vec<async_nats::Message>> {
         tokio::select! {
             biased;

@@ -1,8 +1,13 @@
-//! A header block as it stands in a stream, bytes that a producer wrote: what the client library reads for sure, and reading all others.
+//! Tells which header blocks async-nats parses reliably, and parses all others.
 //!
-//! A server takes any bytes for headers. The client library (async-nats 0.51, `Connection::try_read_op`) ends its connection on a block that is not
-//! UTF-8, does not begin with `NATS/1.0` and nothing or a status of three digits, has a line without a colon, or a name that is not visible ASCII;
-//! it panics on a carriage return inside a value.
+//! - Behaviour: a NATS server accepts any bytes as headers. async-nats 0.51
+//!   (`Connection::try_read_op` in `src/connection.rs`) ends the connection if the block is not
+//!   UTF-8, does not start with `NATS/1.0` and an optional three-digit status, has a line without a
+//!   colon, or a name with other than visible ASCII characters. It panics on a carriage return
+//!   inside a value (`From<String> for HeaderValue` in `src/header.rs`; nats-io/nats.rs#1612).
+//! - Workaround: [`is_plain`] finds the messages that async-nats may fail on, so that
+//!   [`super::unreadable_message`] fetches them; [`parse`] parses their headers.
+//! - May go when async-nats delivers messages with any header block.
 
 use bytes::Bytes;
 
@@ -10,8 +15,8 @@ use crate::{Header, Headers, Value};
 
 const VERSION: &str = "NATS/1.0";
 
-/// Whether the client library reads this block for sure. Of the blocks that are not as they should be it reads some: those are told apart by nothing
-/// here, which costs no more than reading them in two ways.
+/// Whether async-nats parses this block reliably. It also parses some malformed blocks; `false` for
+/// those only costs a second way to read them.
 pub(in crate::nats) fn is_plain(block: &[u8]) -> bool {
     if block.is_empty() {
         return true;
@@ -33,15 +38,16 @@ fn is_name(name: &str) -> bool {
     !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_graphic())
 }
 
-/// The headers of any block, as the client library gives them where it reads them: sorted by name, without white space around a value. A value that is
-/// not UTF-8 is bytes. A line that is no header has no name, and stands as the value.
+/// The headers of any block, as async-nats gives them if it parses the block: sorted by name,
+/// values trimmed. A value that is not UTF-8 becomes bytes. A line that is no header becomes a
+/// value without a name.
 pub(in crate::nats) fn parse(block: &[u8]) -> Headers {
     let mut headers: Vec<(String, Vec<u8>)> = Vec::new();
     let mut lines = block.split(|byte| *byte == b'\n').map(|line| line.strip_suffix(b"\r").unwrap_or(line));
     if let Some(first) = lines.next().filter(|first| !first.is_empty() && !is_version(first)) {
         headers.push((String::new(), first.to_vec()));
     }
-    // Whether a line that begins with white space goes on with the one before.
+    // Whether a line that starts with white space continues the line before.
     let mut open = false;
     for line in lines.filter(|line| !line.is_empty()) {
         if open
@@ -62,7 +68,7 @@ pub(in crate::nats) fn parse(block: &[u8]) -> Headers {
     headers.into_iter().map(|(name, value)| Header { name, value: text_or_bytes(&value) }).collect()
 }
 
-/// `NATS/1.0`, with or without a status, which says nothing on a message.
+/// `NATS/1.0`, with or without a status, which means nothing on a message.
 fn is_version(line: &[u8]) -> bool {
     line.strip_prefix(VERSION.as_bytes()).is_some_and(|rest| {
         let status = rest.trim_ascii().split(|byte| *byte == b' ').next().unwrap_or_default();

@@ -1,5 +1,11 @@
-//! Messages that end the line they come on: looked for among what the consumer has delivered and nobody has settled, and fetched from the stream in
-//! the JSON of the JetStream API, which any client reads.
+//! Fetches messages that async-nats cannot parse.
+//!
+//! - Behaviour: such a message ends the delivery connection (see `header_block`), and the server
+//!   redelivers it on the next one.
+//! - Workaround: when a delivery connection ends alone, the source looks through the messages that
+//!   the consumer has delivered and nobody has settled. It fetches those that async-nats may fail
+//!   on with `STREAM.MSG.GET`, whose answer is JSON with headers and body in base64.
+//! - May go when async-nats delivers messages with any header block and subject.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -20,30 +26,32 @@ use crate::nats::delivery::Delivery;
 use crate::nats::subject::allows;
 use crate::{ConnectorError, Destination, ErrorKind, Message, Position};
 
-/// How many messages are asked for together.
+/// The number of messages fetched in parallel.
 const TOGETHER: u64 = 8;
-/// With as many bytes a search ends; the next line ends on what is left, and another begins.
+/// A search ends after this many bytes. The rest ends the next delivery connection and is found by
+/// the next search.
 const MOST_BYTES: usize = 16 << 20;
-/// The error of the JetStream API where there is no such message.
+/// The JetStream API's error code for a missing message.
 const NO_MESSAGE: u32 = 10_037;
 
-/// Looks for messages that the client library may not be able to read.
+/// Searches for messages that async-nats may not be able to parse.
 pub(in crate::nats) struct UnreadableSearch {
     connection: Arc<BrokerConnection>,
     stream: String,
     consumer: String,
     topic: String,
-    /// How far it looked. What lies below and is not settled is with us, unless it was given back since.
+    /// The last sequence searched. Unsettled messages up to this one are held by this source,
+    /// unless returned since.
     looked: u64,
 }
 
-/// What a search gives.
+/// The result of a search.
 #[derive(Default)]
 pub(in crate::nats) struct Found {
     pub(in crate::nats) deliveries: Vec<Delivery>,
-    /// Of the deliveries.
+    /// The bytes of the deliveries.
     bytes: usize,
-    /// There are such messages, with us already.
+    /// Such messages exist, and this source holds them already.
     pub(in crate::nats) held: bool,
 }
 
@@ -92,10 +100,13 @@ impl UnreadableSearch {
         }
     }
 
-    /// Fetches unreadable messages that were delivered, to whomever, and not settled; not those whose sequences are `held`. At most about `most`.
+    /// Fetches unparsable messages that were delivered to any reader and not settled, except those
+    /// with sequences in `held`. At most about `most`.
     ///
-    /// The server does not tell which sequences are unsettled, only between which they lie. Where the stream keeps settled messages, or another
-    /// reader has found one too, one comes that was settled or will be: rather twice than never. Readable ones are left to come by themselves.
+    /// The server tells only the range of unsettled sequences, not which ones they are. So a
+    /// message may come that is settled already or that another reader settles (if the stream keeps
+    /// settled messages, or another reader found it too): rather twice than never. Messages that
+    /// async-nats can parse are left to the normal delivery.
     pub(in crate::nats) async fn run(&mut self, held: &HashSet<u64>, most: usize) -> Result<Found, ConnectorError> {
         let body = Bytes::new();
         let info = self.ask::<Info>(&format!("CONSUMER.INFO.{}.{}", self.stream, self.consumer), body).await?;
@@ -110,7 +121,7 @@ impl UnreadableSearch {
         self.walk(floor, &info, held, most).await
     }
 
-    /// Looks at what was delivered after this sequence.
+    /// Searches the messages delivered after this sequence.
     async fn walk(&mut self, after: u64, info: &Info, held: &HashSet<u64>, most: usize) -> Result<Found, ConnectorError> {
         let mut found = Found::default();
         let (mut next, last) = (after + 1, info.delivered.stream_seq);
@@ -133,7 +144,7 @@ impl UnreadableSearch {
                 }
             }
             if !ours && next <= last {
-                // Settled messages, or those of other subjects: past them at once, however many.
+                // Settled messages, or messages of other subjects: skips them all at once.
                 let topic = serde_json::Value::from(self.topic.as_str());
                 next =
                     self.get(format!(r#"{{"seq":{next},"next_by_subj":{topic}}}"#)).await?.map_or(last + 1, |raw| raw.sequence.max(next));
@@ -143,7 +154,7 @@ impl UnreadableSearch {
         Ok(found)
     }
 
-    /// The message as a delivery, where the client library may not be able to read it.
+    /// The message as a delivery, if async-nats may not be able to parse it.
     fn unreadable(&self, raw: RawMessage, consumer_sequence: u64) -> Result<Option<Delivery>, ConnectorError> {
         let decode = |text: &str| {
             BASE64.decode(text).map_err(|error| {
@@ -153,7 +164,8 @@ impl UnreadableSearch {
             })
         };
         let headers = decode(raw.headers.as_deref().unwrap_or_default())?;
-        // The line that leads a message is split at white space, and is UTF-8: the API has put a mark in the place of what is not.
+        // async-nats splits the protocol line at white space and requires UTF-8; the API has
+        // replaced other bytes in the subject.
         if header_block::is_plain(&headers) && raw.subject.bytes().all(|byte| byte.is_ascii_graphic()) {
             return Ok(None);
         }
@@ -169,8 +181,9 @@ impl UnreadableSearch {
             redelivered: true,
             ..Message::default()
         };
-        // As the server would have written it, had the message come through. It goes by the stream sequence, takes no word on a message that is not
-        // unsettled, and wants a consumer sequence that it has given out.
+        // The reply subject that the server would have written. The server settles by the stream
+        // sequence, ignores acks of messages that are not unsettled, and requires a consumer
+        // sequence that it has given out.
         let UnreadableSearch { stream, consumer, .. } = self;
         let reply = Subject::from(format!("$JS.ACK.{stream}.{consumer}.2.{}.{consumer_sequence}.{nanos}.0", raw.sequence));
         let wire = message.body.len() + headers.len() + message.destination.address.len() + reply.len();
@@ -182,11 +195,12 @@ impl UnreadableSearch {
         Ok(self.ask::<Fetched>(&format!("STREAM.MSG.GET.{}", self.stream), body.into()).await?.map(|fetched| fetched.message))
     }
 
-    /// The answer of the JetStream API; `None` where there is no such message.
+    /// The answer of the JetStream API; `None` if the message does not exist.
     async fn ask<T: DeserializeOwned>(&self, what: &str, body: Bytes) -> Result<Option<T>, ConnectorError> {
         let failed = |why: &str| {
-            let failure =
-                self.connection.fail(ErrorKind::Disconnected, &format!("cannot fetch messages that the client cannot read: {what}: {why}"));
+            let failure = self
+                .connection
+                .fail(ErrorKind::Disconnected, &format!("cannot fetch messages that the client cannot parse: {what}: {why}"));
             failure.hint("grant the user `$JS.API.>`, or delete these messages from the stream")
         };
         let answer = self.connection.ask(self.connection.client.request(format!("$JS.API.{what}"), body)).await?;
