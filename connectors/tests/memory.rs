@@ -1,4 +1,4 @@
-//! The memory connector passes the suite, and shows each fault that it is told to.
+//! The memory connector passes the suite, and shows each injected fault.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 

@@ -1,4 +1,4 @@
-//! The fault proxy, against a server that answers with what it is told.
+//! The fault proxy, in front of an echo server.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -10,10 +10,10 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::time::Instant;
 
 const PATIENCE: Duration = Duration::from_secs(20);
-/// How long nothing must come.
+/// How long a test waits to establish that nothing arrives.
 const SILENCE: Duration = Duration::from_millis(100);
 
-/// A server that sends back what it gets, and what it got.
+/// An echo server, and what it received.
 async fn echo() -> (String, tokio::sync::mpsc::UnboundedReceiver<Vec<u8>>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
@@ -39,7 +39,7 @@ async fn connect(proxy: &Proxy) -> TcpStream {
     link
 }
 
-/// Says this, and hears it again.
+/// Sends this, and expects it back.
 async fn speak(link: &mut TcpStream, words: &[u8]) {
     link.write_all(words).await.unwrap();
     assert_eq!(hear(link, words.len()).await, words);
@@ -160,7 +160,7 @@ async fn a_throttled_link_passes_no_more_than_its_rate() {
     proxy.set(Direction::Up, Flow::Throttle(20_000));
     let began = Instant::now();
     speak(&mut link, &[1; 10_000]).await;
-    // Never sooner: half a second of the rate, less its first piece.
+    // Never sooner: half a second at this rate, less the first piece.
     assert!(began.elapsed() >= Duration::from_millis(450), "{:?}", began.elapsed());
 }
 

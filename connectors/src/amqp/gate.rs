@@ -144,7 +144,7 @@ mod tests {
         }
     }
 
-    /// A header frame's payload for a body of so many bytes: class, weight, size.
+    /// The payload of a content header frame for a body of this size: class, weight, size.
     fn header(body: u64) -> Vec<u8> {
         [&[0, 60, 0, 0][..], &body.to_be_bytes()].concat()
     }

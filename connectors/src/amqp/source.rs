@@ -126,7 +126,7 @@ impl Source for AmqpSource {
 }
 
 impl Drop for AmqpSource {
-    /// The reader gives back what is unsettled, as after `close`; nobody waits for it.
+    /// The reader returns unsettled messages, as after `close`; nobody waits for it.
     fn drop(&mut self) {
         self.buffer.close();
     }

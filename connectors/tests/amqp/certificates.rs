@@ -1,13 +1,13 @@
-//! Certificates of the tests' own.
+//! Certificates for the tests.
 
 use std::path::Path;
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 
-/// Writes a CA, a certificate of the server, and one of a client, into this folder.
+/// Writes a CA, a server certificate and a client certificate into this folder.
 pub(crate) fn write(folder: &Path) {
     let mut params = CertificateParams::new(Vec::new()).unwrap();
-    // Names of their own: a certificate whose name is its issuer's would pass for self-signed.
+    // Distinct names: a certificate with its issuer's name would count as self-signed.
     params.distinguished_name.push(DnType::CommonName, "Dwell's tests");
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     let authority = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();

@@ -1,4 +1,4 @@
-//! Requests whose time to live is over before they are read.
+//! Requests that expire before they are read.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::{
     PATIENCE, at, client, declared, fresh, make_exchange, make_queue, numbered, options, options_of, publication, publish, read, to,
 };
 
-/// Waits until so many messages are ready in this queue.
+/// Waits until this many messages are ready in this queue.
 async fn until_ready(channel: &lapin::Channel, queue: &str, count: u32) {
     let deadline = std::time::Instant::now() + PATIENCE;
     loop {
@@ -33,7 +33,7 @@ fn expiring(body: &str) -> Message {
     message
 }
 
-/// RabbitMQ counts what it delivered from a quorum queue.
+/// RabbitMQ adds a delivery count to messages of a quorum queue.
 fn without_count(message: &Message) -> Headers {
     let mut headers = message.headers.clone();
     headers.retain(|header| header.name != "x-delivery-count");
@@ -71,7 +71,7 @@ async fn what_expires_before_it_is_read_comes_as_it_was_published() {
         assert_eq!((&seen.properties, &seen.destination), (&sent.properties, to));
         assert_eq!((seen.redelivered, seen.mark_lost), (false, true), "RabbitMQ keeps no mark for the next queue");
     }
-    // What was not acknowledged comes again, from either queue.
+    // Unacked messages come again, from either queue.
     publish(&broker, vec![publication(1, to("", &queue), expiring("held"))]).await;
     let held = tokio::time::timeout(PATIENCE, source.recv()).await.unwrap().unwrap();
     source.nack(held.id).await.unwrap();
@@ -103,7 +103,8 @@ async fn a_queue_that_nobody_named_is_not_read() {
     until_ready(&channel, &other, 1).await;
 }
 
-/// RabbitMQ as oracle, for why what expires does not simply come back: it drops a message that returns, by whatever way, to where it expired.
+/// Shows why expired messages cannot simply return: RabbitMQ drops a message that returns to the
+/// queue where it expired, over any number of queues.
 #[tokio::test]
 async fn a_queue_cannot_lead_what_expires_back_to_itself() {
     let server = shared().await;
@@ -117,7 +118,7 @@ async fn a_queue_cannot_lead_what_expires_back_to_itself() {
     publish(&broker, vec![publication(1, to("", &one), expiring("gone"))]).await;
     let deadline = std::time::Instant::now() + PATIENCE;
     let asked = || QueueDeclareOptions { passive: true, ..Default::default() };
-    // Gone from the first queue, and never there again.
+    // Gone from the first queue, and never back.
     while channel.queue_declare(one.as_str().into(), asked(), FieldTable::default()).await.unwrap().message_count() > 0 {
         assert!(std::time::Instant::now() < deadline);
     }
@@ -146,7 +147,7 @@ async fn a_queue_that_drops_what_expires_is_told() {
         (vec![exchange("")], named, Some("to the queue that its own routing key names, and not to")),
         (vec![exchange(""), key("other")], named, Some("to the queue `other`, and not to")),
         (vec![exchange(""), key(&late)], named, None),
-        // By a binding, perhaps.
+        // Perhaps through a binding.
         (vec![exchange("amq.fanout"), key("key")], named, None),
     ] {
         let queue = fresh();
@@ -165,7 +166,7 @@ async fn a_queue_that_drops_what_expires_is_told() {
     }
     let queue = declared(&broker).await;
     assert_eq!(broker.cautions(&options_of(&queue)).await.unwrap(), []);
-    // What the expired queue itself drops is told too.
+    // A risk of the expired queue itself is reported too.
     let quorum = fresh();
     make_queue(&channel, &quorum, &[("x-queue-type", text("quorum"))]).await;
     let options = SourceOptions { expired_queue: Some(quorum.clone()), ..options(&queue) };
@@ -173,7 +174,7 @@ async fn a_queue_that_drops_what_expires_is_told() {
     assert!(cautions.iter().any(|caution| caution.kind == CautionKind::Drops && caution.message.contains(&quorum)), "{cautions:?}");
 }
 
-/// The same error as for a missing topic, and nothing is read then.
+/// The same error as for a missing topic, and nothing is read.
 #[tokio::test]
 async fn an_expired_queue_that_cannot_be_read_is_told() {
     let server = shared().await;
@@ -212,7 +213,7 @@ async fn what_waits_in_the_expired_queue_comes_before_what_waits_in_the_other() 
     let seen = read(&*source, 800).await;
     assert!(seen[..400].iter().all(|message| message.destination.address == old), "the other queue came between");
     source.close().await.unwrap();
-    // What another reader took meanwhile is not waited for.
+    // The source does not wait for messages that another reader took meanwhile.
     publish(&broker, numbered(&to("", &old), 10)).await;
     publish(&broker, numbered(&to("", &queue), 10)).await;
     let (first, second) = (broker.source(options.clone()).await.unwrap(), broker.source(options).await.unwrap());
@@ -220,7 +221,7 @@ async fn what_waits_in_the_expired_queue_comes_before_what_waits_in_the_other() 
     assert_eq!(one.await + two.await, 20);
 }
 
-/// Reads and acks until nothing comes for long; how many came.
+/// Reads and acks until nothing comes for long; returns the number of messages.
 async fn read_all(source: &dyn Source) -> usize {
     let mut count = 0;
     while let Ok(batch) = tokio::time::timeout(Duration::from_secs(5), source.recv()).await {

@@ -1,11 +1,12 @@
-//! A server that says what no real one can be made to say at a given moment.
+//! A fake server, for answers that a real server cannot be made to give at a given moment.
 
 use std::io::Write;
 use std::net::{TcpListener, TcpStream};
 
 use crate::wire::{METHOD, frame, long, next_method, short};
 
-/// Takes one connection, and this many publications on its first channel; then confirms them all, says goodbye to the connection, in one breath. Gives its URL.
+/// Accepts one connection and this many publications on its first channel. Then sends all confirms
+/// and the end of the connection in one write. Returns its URL.
 pub(crate) fn confirms_and_closes(count: u64) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("amqp://{}", listener.local_addr().unwrap());
@@ -13,7 +14,7 @@ pub(crate) fn confirms_and_closes(count: u64) -> String {
         let (mut stream, _) = listener.accept().unwrap();
         let channel = greet(&mut stream);
         let mut taken = 0;
-        // The first goes ahead.
+        // The first publication goes alone.
         while taken < count {
             if next_method(&mut stream).1 == [0, 60, 0, 40] {
                 taken += 1;
@@ -24,7 +25,8 @@ pub(crate) fn confirms_and_closes(count: u64) -> String {
         }
         let goodbye = frame(0, METHOD, &[&[0, 10, 0, 50, 1, 64][..], &short(b"CONNECTION_FORCED"), &[0; 4]].concat());
         stream.write_all(&[ack(channel, count, true), goodbye].concat()).unwrap();
-        // What is unread when a socket is closed makes the other side forget what came.
+        // Unread data in a closing socket would reset the connection, and the client would lose
+        // what it received.
         let _ = std::io::copy(&mut stream, &mut std::io::sink());
     });
     url
@@ -34,7 +36,7 @@ fn ack(channel: u16, tag: u64, multiple: bool) -> Vec<u8> {
     frame(channel, METHOD, &[&[0, 60, 0, 80][..], &tag.to_be_bytes(), &[u8::from(multiple)]].concat())
 }
 
-/// Up to a channel with confirms; gives its number.
+/// Runs the handshake up to a channel with confirms; returns the channel number.
 fn greet(stream: &mut TcpStream) -> u16 {
     let mut header = [0; 8];
     std::io::Read::read_exact(stream, &mut header).unwrap();

@@ -1,4 +1,4 @@
-//! A broker that is killed, silent, or takes nothing more.
+//! A broker that is killed, frozen, or blocks publications.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -9,14 +9,14 @@ use dwell_connectors::{ErrorKind, Message, Outcome, Sink};
 use crate::server::victim;
 use crate::{PATIENCE, at, collect, declared, numbered, options, publication, to};
 
-/// SIGKILL under load, twice: what was confirmed is there after the restart.
+/// SIGKILL under load, twice: confirmed messages exist after the restart.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_killed_broker_loses_nothing_that_was_confirmed() {
     let server = victim().await;
     let broker = at(server.url());
     let queue = declared(&broker).await;
-    // RabbitMQ 3.10 leaves a quorum queue without a leader for ever where it is killed in the first seconds after it was made: it writes the
-    // directory of such queues late.
+    // RabbitMQ 3.10 leaves a quorum queue without a leader for good if it is killed within seconds
+    // after the declaration, because it writes its directory of queues late.
     server.ctl(&["eval", "[ok = dets:sync(Table) || Table <- dets:all()]."]).await;
     let (mut confirmed, mut next) = (HashSet::new(), 0);
     for _ in 0..2 {
@@ -65,7 +65,8 @@ async fn a_killed_broker_loses_nothing_that_was_confirmed() {
     }
 }
 
-/// A memory alarm stops every write on a connection that published: outcomes come all the same, and reading goes on.
+/// A memory alarm blocks every connection that publishes: outcomes come nevertheless, and reading
+/// goes on.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_blocked_connection_refuses_and_comes_back() {
     let server = victim().await;
@@ -79,7 +80,8 @@ async fn a_blocked_connection_refuses_and_comes_back() {
     let held = source.recv().await.unwrap();
 
     server.ctl(&["set_vm_memory_high_watermark", "0.000001"]).await;
-    // The alarm is noticed by the first that is published after it; until then they pass, and what is on its way then is unknown.
+    // The first publication after the alarm shows it. Earlier ones pass, and those on their way
+    // then are unknown.
     let deadline = Instant::now() + PATIENCE;
     let refused = loop {
         assert!(Instant::now() < deadline, "never blocked");
@@ -96,7 +98,7 @@ async fn a_blocked_connection_refuses_and_comes_back() {
     assert!(refused.contains("accepts no messages now") && refused.contains("memory"), "{refused}");
     let error = sink.exists(&to("", &queue)).await.unwrap_err();
     assert!(error.kind == ErrorKind::Disconnected && error.message.contains("memory"), "{error}");
-    // Reading has a connection of its own.
+    // Reading uses another connection.
     source.ack(held.id).await.unwrap();
 
     server.ctl(&["set_vm_memory_high_watermark", "0.4"]).await;
@@ -111,7 +113,7 @@ async fn a_blocked_connection_refuses_and_comes_back() {
     }
 }
 
-/// A link on which nothing comes is given up by its heartbeat; a sink that is blocked or silent can be dropped.
+/// A silent connection is lost by its heartbeat; a blocked or silent sink can be dropped.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_silent_broker_is_given_up() {
     let server = victim().await;
@@ -132,7 +134,7 @@ async fn a_silent_broker_is_given_up() {
     assert_eq!(unknown + refused, 10);
     assert!(start.elapsed() < Duration::from_secs(30), "it took {:?}", start.elapsed());
 
-    // Nor does opening wait for ever.
+    // Opening does not wait forever either.
     let start = Instant::now();
     let Err(error) = broker.source(options(&queue)).await else { panic!("a source opened on a frozen server") };
     assert_eq!(error.kind, ErrorKind::Disconnected, "{error}");
@@ -140,7 +142,7 @@ async fn a_silent_broker_is_given_up() {
     server.freeze(false);
 }
 
-/// What waits for a channel waits no longer than it may, and is not sent after that.
+/// Publications that wait for a channel keep their deadline, and are not sent after it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_is_sent_after_its_deadline() {
     let server = victim().await;
@@ -156,7 +158,7 @@ async fn nothing_is_sent_after_its_deadline() {
     server.freeze(false);
     assert!(refused.iter().all(|outcome| matches!(outcome, Outcome::Refused(_))), "{refused:?}");
     assert!(took < Duration::from_secs(3), "it took {took:?}");
-    // Once the channel is open: only what comes next is there.
+    // Once the channel is open, only the next publication arrives.
     let deadline = Instant::now() + PATIENCE;
     loop {
         sink.publish(vec![publication(9, to("", &queue), Message::new("later"))]).await;

@@ -1,4 +1,4 @@
-//! Queues that drop what comes back often, and what is said of them.
+//! Queues that drop redelivered messages, and the cautions about them.
 
 use dwell_connectors::{CautionKind, Destination, ErrorKind, Role};
 use lapin::options::{BasicGetOptions, BasicNackOptions, BasicPublishOptions, ConfirmSelectOptions, QueueDeclareOptions};
@@ -12,7 +12,7 @@ fn text(text: &str) -> AMQPValue {
     AMQPValue::LongString(text.into())
 }
 
-/// Whether a message that comes back so often is still there.
+/// Whether a message survives this many redeliveries.
 async fn survives(channel: &Channel, queue: &str, times: usize) -> bool {
     channel.confirm_select(ConfirmSelectOptions::default()).await.unwrap();
     let published = channel.basic_publish("".into(), queue.into(), BasicPublishOptions::default(), b"x", BasicProperties::default()).await;
@@ -70,14 +70,14 @@ async fn a_queue_that_drops_what_comes_back_often_is_told() {
     }
     let queue = declared(&broker).await;
     assert_eq!(broker.cautions(&options_of(&queue)).await.unwrap(), []);
-    // Nothing is made by asking.
+    // Asking creates nothing.
     let missing = fresh();
     assert_eq!(broker.cautions(&options(&missing)).await.unwrap_err().kind, ErrorKind::Missing);
     broker.declare(&Destination::new(&missing), Role::Ingest).await.unwrap();
 }
 
-/// The server as oracle: what `declare` sets keeps a message however often it comes back. -1 does so from RabbitMQ 4 on, which drops what comes back
-/// often where nothing is set.
+/// The queue that `declare` creates keeps a message however often it is redelivered. So does a
+/// limit of -1 from RabbitMQ 4 on, which otherwise drops redelivered messages by default.
 #[tokio::test]
 async fn the_limit_of_a_declared_queue_is_never_reached() {
     let server = shared().await;

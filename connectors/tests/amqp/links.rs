@@ -1,4 +1,4 @@
-//! Links that end in ways that the suite does not know.
+//! Lost connections beyond those of the suite.
 
 use std::time::{Duration, Instant};
 

@@ -10,7 +10,7 @@ use lapin::ExchangeKind;
 use crate::server::{RabbitServer, shared};
 use crate::{at, client, declared, fresh, make_exchange, make_queue, numbered, options, publication, publish, read, refused, to};
 
-/// Both directions work.
+/// Reading and publishing work.
 async fn works(config: Config) {
     let broker = BrokerConfig::Amqp(config);
     assert_eq!(broker.problems(), Vec::<String>::new());
@@ -82,7 +82,7 @@ async fn a_missing_permission_is_told_and_hits_nobody_else() {
         make_exchange(&channel, exchange, ExchangeKind::Fanout, &[(&queue, "")]).await;
     }
     let some = at(with_login(server, "some:pa%3Ass%40w%25rd"));
-    // The default exchange is `amq.default` to permissions, and not this user's.
+    // Permissions know the default exchange as `amq.default`, and this user has none on it.
     let places = [to(&allowed, ""), to(&denied, ""), to("", &queue)];
     let window = (0..90).map(|token| publication(token, places[token as usize % 3].clone(), Message::new("x"))).collect();
     for (token, outcome) in (0..).zip(publish(&some, window).await) {
@@ -115,14 +115,14 @@ async fn tls_with_a_ca_and_a_client_certificate() {
     let path = |name: &str| -> Option<PathBuf> { Some(server.folder().join(name)) };
     let trusting = || Config { tls_ca_file: path("ca.pem"), ..Config::at(server.tls_url()) };
     works(Config { tls_cert_file: path("client.pem"), tls_key_file: path("client.key"), ..trusting() }).await;
-    // The server asks for a certificate.
+    // The server requires a client certificate.
     let broker = BrokerConfig::Amqp(trusting());
     assert!(broker.sink(Duration::from_secs(1)).await.is_err());
-    // The server's CA is not among the system's.
+    // The system does not trust the server's CA.
     let shown = fails(Config::at(server.tls_url()), ErrorKind::Disconnected).await;
     assert!(shown.contains("certificate") && shown.contains("tls_ca_file"), "{shown}");
     let no_pem = Config { tls_ca_file: path("rabbitmq.conf"), ..Config::at(server.tls_url()) };
     assert!(fails(no_pem, ErrorKind::Config).await.contains("`tls_ca_file`"));
-    // No TLS where TLS is expected.
+    // A server without TLS.
     fails(Config::at(server.url().replace("amqp:", "amqps:")), ErrorKind::Disconnected).await;
 }

@@ -1,4 +1,5 @@
-//! The AMQP connector on a real RabbitMQ: the suite that every connector passes, and what is AMQP's own.
+//! The AMQP connector on a real RabbitMQ: the suite that every connector passes, and tests of
+//! AMQP's specifics.
 
 #![cfg(feature = "amqp")]
 #![allow(clippy::unwrap_used, reason = "tests")]
@@ -37,14 +38,14 @@ use lapin::{Channel, Connection, ConnectionProperties, ExchangeKind};
 
 use self::server::RabbitServer;
 
-/// The longest that anything may take.
+/// The deadline of every wait.
 const PATIENCE: Duration = Duration::from_secs(15);
 
 fn at(url: impl Into<String>) -> BrokerConfig {
     BrokerConfig::Amqp(amqp::Config::at(url))
 }
 
-/// A name that nothing has.
+/// An unused name.
 fn fresh() -> String {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     format!("test.{}", COUNT.fetch_add(1, Ordering::Relaxed))
@@ -62,14 +63,14 @@ fn numbered(to: &Destination, count: u64) -> Vec<Publication> {
     (1..=count).map(|number| publication(number, to.clone(), Message::new(number.to_string()))).collect()
 }
 
-/// A fresh queue, as `declare_source` makes it with its expired queue.
+/// A new queue with its expired queue, created by `declare_source`.
 async fn declared(broker: &BrokerConfig) -> String {
     let queue = fresh();
     broker.declare_source(&options_of(&queue)).await.unwrap();
     queue
 }
 
-/// The options of a queue that [`declared`] made.
+/// The options of a queue that [`declared`] created.
 fn options_of(queue: &str) -> SourceOptions {
     SourceOptions { expired_queue: Some(format!("{queue}.expired")), ..options(queue) }
 }
@@ -85,7 +86,7 @@ async fn collect(outcomes: &mut Outcomes, count: usize) -> Vec<Outcome> {
     all.into_iter().map(|(_, outcome)| outcome).collect()
 }
 
-/// Publishes by a sink of its own; gives the outcomes.
+/// Publishes through a new sink; returns the outcomes.
 async fn publish(broker: &BrokerConfig, publications: Vec<Publication>) -> Vec<Outcome> {
     let (sink, mut outcomes) = broker.sink(Duration::from_secs(5)).await.unwrap();
     let count = publications.len();
@@ -111,14 +112,14 @@ async fn refused(broker: &BrokerConfig, queue: &str, kind: ErrorKind) -> Connect
     error
 }
 
-/// A client beside the connector.
+/// A client besides the connector.
 async fn client(server: &RabbitServer) -> (Connection, Channel) {
     let connection = Connection::connect(&format!("{}/%2f", server.url()), ConnectionProperties::default()).await.unwrap();
     let channel = connection.create_channel().await.unwrap();
     (connection, channel)
 }
 
-/// Makes a durable queue with these arguments.
+/// Creates a durable queue with these arguments.
 async fn make_queue(channel: &Channel, queue: &str, arguments: &[(&str, AMQPValue)]) {
     let mut table = FieldTable::default();
     for (name, value) in arguments {
@@ -128,7 +129,7 @@ async fn make_queue(channel: &Channel, queue: &str, arguments: &[(&str, AMQPValu
     channel.queue_declare(queue.into(), options, table).await.unwrap();
 }
 
-/// Makes an exchange, with these queues bound by these keys.
+/// Creates an exchange, with these queues bound by these keys.
 async fn make_exchange(channel: &Channel, exchange: &str, kind: ExchangeKind, bindings: &[(&str, &str)]) {
     let options = ExchangeDeclareOptions { durable: true, ..Default::default() };
     channel.exchange_declare(exchange.into(), kind, options, FieldTable::default()).await.unwrap();

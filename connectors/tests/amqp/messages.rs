@@ -1,4 +1,4 @@
-//! Every property and every type of header passes, in both directions.
+//! Every property and header type passes in both directions.
 
 use bytes::Bytes;
 use dwell_connectors::{Message, Outcome, Properties, Value};

@@ -1,4 +1,4 @@
-//! Messages that the library's parser cannot take, among good ones: all come, and the source reads on.
+//! Messages that lapin's parser cannot read, among good ones: all arrive, and the source continues.
 
 use bytes::Bytes;
 use dwell_connectors::{Message, Outcome, Value};
@@ -12,7 +12,8 @@ use crate::{at, client, declared, options, publication, publish, read, to};
 const HEADERS: u16 = 1 << 13;
 const MESSAGE_ID: u16 = 1 << 7;
 
-/// Publishes by bytes, to a queue or by `amq.fanout`, between two good messages; gives what a source reads.
+/// Publishes raw bytes, to a queue or through `amq.fanout`, between two good messages; returns what
+/// a source reads.
 async fn among_good_ones(queue: &str, exchange: &'static str, key: &[u8], flags: u16, properties: Vec<u8>) -> Message {
     let server = shared().await;
     let broker = at(server.url());

@@ -1,4 +1,4 @@
-//! Every verdict is right where many messages are returned: the client library hands them to the wrong confirms.
+//! Verdicts are right although lapin attaches returned messages to the wrong confirms.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -12,8 +12,8 @@ use crate::{at, client, collect, fresh, make_exchange, make_queue, options, publ
 
 const COUNT: u64 = 20_000;
 
-/// 20 000 messages by several tasks, of which a third has no queue: on the default exchange, and on another. Some have no message id, some have one
-/// that others have too.
+/// 20 000 messages from several tasks, a third of them without a queue: on the default exchange and
+/// on another. Some have no message id, some share one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_third_is_unroutable_and_each_verdict_is_right() {
     let server = shared().await;
@@ -53,7 +53,7 @@ async fn a_third_is_unroutable_and_each_verdict_is_right() {
         .collect();
     assert!(wrong.is_empty(), "{} wrong verdicts: {:?}", wrong.len(), &wrong[..wrong.len().min(9)]);
 
-    // What was confirmed is there, and nothing else.
+    // Exactly the confirmed messages exist.
     let source = at(server.url()).source(options(&queue)).await.unwrap();
     let expected: HashSet<u64> = (1..=COUNT).filter(|token| !lost(*token)).collect();
     let came: HashSet<u64> =

@@ -1,4 +1,5 @@
-//! A RabbitMQ of the tests' own: on free loopback ports, with its files in a temporary folder, ended by its process id.
+//! A private RabbitMQ: on free loopback ports, with its files in a temporary folder, ended by its
+//! process id.
 
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -20,17 +21,18 @@ pub(crate) struct RabbitServer {
     life: Mutex<Option<Life>>,
 }
 
-/// One run of the process. A static is never dropped, so a watchman ends the process when ours has ended, however that came, and removes its
-/// folder.
+/// One run of the process. A static is never dropped, so a watchdog ends the process and removes
+/// its folder when the test process ends, however that happens.
 struct Life {
     process: Child,
     watchman: Child,
 }
 
-/// The most bytes of a body: more than the suite's largest.
+/// The most bytes of a body: more than the largest of the suite.
 pub(crate) const MOST: u64 = 4 << 20;
 
-/// `some` may read and write queues and exchanges whose names begin with `some-`, `outside` may log in and has no rights on `/`.
+/// `some` may read and write queues and exchanges whose names start with `some-`; `outside` may log
+/// in and has no permissions on `/`.
 const DEFINITIONS: &str = r#"{
   "users": [
     {"name": "guest", "password": "guest", "tags": "administrator"},
@@ -48,12 +50,12 @@ const DEFINITIONS: &str = r#"{
 static SHARED: OnceCell<RabbitServer> = OnceCell::const_new();
 static VICTIM: OnceCell<tokio::sync::Mutex<RabbitServer>> = OnceCell::const_new();
 
-/// The server that tests share which do it no harm; names in it are fresh.
+/// The server of the tests that do it no harm; they use new names.
 pub(crate) async fn shared() -> &'static RabbitServer {
     SHARED.get_or_init(RabbitServer::start).await
 }
 
-/// A server for tests that break one, to one of them at a time; each leaves it as it was.
+/// A server for tests that break it, for one at a time; each leaves it as it was.
 pub(crate) async fn victim() -> tokio::sync::MutexGuard<'static, RabbitServer> {
     VICTIM.get_or_init(async || tokio::sync::Mutex::new(RabbitServer::start().await)).await.lock().await
 }
@@ -111,7 +113,7 @@ impl RabbitServer {
         format!("dwell-{}-{}@localhost", std::process::id(), self.port)
     }
 
-    /// What the server and its tools read from their surroundings: nothing of the machine's own.
+    /// Sets the environment of the server and its tools: nothing of the machine's own.
     fn surroundings(&self, command: &mut Command) {
         let path = |name: &str| self.folder.path().join(name);
         command
@@ -129,12 +131,12 @@ impl RabbitServer {
             .stdin(Stdio::null());
     }
 
-    /// Starts the process again, on its old files, and waits until it serves. Blocks.
+    /// Restarts the process on its files, and waits until it serves. Blocks.
     pub(crate) fn run(&self) {
         let log = std::fs::File::create(self.folder.path().join("log")).unwrap();
         let mut command = Command::new(&self.binary);
         self.surroundings(&mut command);
-        // With these the script becomes the server, under the same process id.
+        // With these variables the script becomes the server, with the same process id.
         command.env("RABBITMQ_ALLOW_INPUT", "1").env("RABBITMQ_SERVER_START_ARGS", "-noinput");
         let mut process = command.stdout(log.try_clone().unwrap()).stderr(log).spawn().unwrap();
         let id = process.id();
@@ -149,7 +151,7 @@ impl RabbitServer {
         *self.life.lock() = Some(Life { process, watchman });
     }
 
-    /// It greets, so its listener is up: the last step of its start.
+    /// Whether it answers a handshake: the listener is the last step of the start.
     fn serves(&self) -> bool {
         use std::io::{Read, Write};
         let greet = || -> std::io::Result<bool> {
@@ -163,10 +165,10 @@ impl RabbitServer {
         greet().unwrap_or(false)
     }
 
-    /// Kills the process, without a word to its clients but the end of their connections.
+    /// Kills the process with SIGKILL.
     pub(crate) fn kill(&self) {
         if let Some(Life { mut process, mut watchman }) = self.life.lock().take() {
-            // First who would kill a process id that may be another's by then.
+            // First the watchdog, which might kill a reused process id.
             watchman.kill().unwrap();
             watchman.wait().unwrap();
             process.kill().unwrap();
@@ -174,7 +176,7 @@ impl RabbitServer {
         }
     }
 
-    /// Stops the process where it stands, or lets it go on: connections stay open, and silent.
+    /// Freezes or resumes the process: connections stay open and silent.
     pub(crate) fn freeze(&self, frozen: bool) {
         crate::freeze::freeze(self.life.lock().as_ref().unwrap().process.id(), frozen);
     }
@@ -190,7 +192,7 @@ impl RabbitServer {
         said
     }
 
-    /// The first number of its version.
+    /// The major version.
     pub(crate) async fn major(&self) -> u32 {
         let said = self.ctl(&["version"]).await;
         said.lines().find_map(|line| line.trim().split_once('.')?.0.parse().ok()).unwrap()
@@ -211,8 +213,9 @@ fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
-/// `DWELL_RABBITMQ_SERVER`, else the one that `make servers` has put into `.servers/bin` of the workspace, else where Debian has it. Links are
-/// followed: the script looks for its parts beside itself. (Debian's in `/usr/sbin` would change to another user.)
+/// `DWELL_RABBITMQ_SERVER`, otherwise the one that `make servers` has installed in `.servers/bin`
+/// of the workspace, otherwise Debian's. Symbolic links are followed, because the script looks for
+/// its parts in its own folder. (Debian's script in `/usr/sbin` would change the user.)
 fn binary() -> PathBuf {
     if let Some(named) = std::env::var_os("DWELL_RABBITMQ_SERVER") {
         let named = PathBuf::from(named);

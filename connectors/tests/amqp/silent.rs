@@ -1,4 +1,4 @@
-//! A quorum queue that has lost its majority: it takes what is published, and confirms nothing.
+//! A quorum queue without a majority: it accepts messages and confirms nothing.
 
 use std::time::{Duration, Instant};
 
@@ -7,13 +7,13 @@ use dwell_connectors::{Message, Outcome};
 use crate::server::shared;
 use crate::{PATIENCE, at, collect, declared, publication, to};
 
-/// Gives the queue one more member that is not there: of two it has one, which is no majority.
+/// Adds an absent member to the queue: one of two members is no majority.
 async fn silence(queue: &str) {
     let add = format!("ra:add_member({{'%2F_{queue}', node()}}, {{'%2F_{queue}', 'nobody@localhost'}}, 1000).");
     shared().await.ctl(&["eval", &add]).await;
 }
 
-/// Neither others on its exchange wait for it, nor the end of the sink.
+/// It delays neither other destinations of its exchange nor the end of the sink.
 #[tokio::test]
 async fn a_silent_queue_holds_up_nobody() {
     let broker = at(shared().await.url());
@@ -22,7 +22,7 @@ async fn a_silent_queue_holds_up_nobody() {
     let patience = Duration::from_secs(4);
     let (sink, mut outcomes) = broker.sink(patience).await.unwrap();
     let start = Instant::now();
-    // The silent one first: it is the one that goes ahead.
+    // The silent queue first: its message goes alone.
     let window = (0..50).map(|token| publication(token, to("", if token % 10 == 0 { &silent } else { &speaks }), Message::new("x")));
     sink.publish(window.collect()).await;
     let confirmed = collect(&mut outcomes, 45).await;
@@ -31,7 +31,7 @@ async fn a_silent_queue_holds_up_nobody() {
     let of_silent = collect(&mut outcomes, 5).await;
     assert!(matches!(&of_silent[0], Outcome::Unknown(why) if why.contains(&silent)), "{of_silent:?}");
 
-    // From now on it waits alone, and burns no more than one attempt at a time.
+    // From now on its messages wait separately, with at most one attempt at a time.
     let mut unknown = 0;
     let start = Instant::now();
     for round in 0..3 {
@@ -51,14 +51,15 @@ async fn a_silent_queue_holds_up_nobody() {
     }
     assert!(unknown <= 2 + start.elapsed().as_secs() / patience.as_secs(), "{unknown} in {:?}", start.elapsed());
 
-    // Its confirms are still out.
+    // Its confirms are still outstanding.
     let start = Instant::now();
     sink.close().await.unwrap();
     assert!(tokio::time::timeout(PATIENCE, outcomes.recv()).await.unwrap().is_none());
     assert!(start.elapsed() < patience / 2, "it took {:?}", start.elapsed());
 }
 
-/// Publications that are out when the sink closes have their outcome by their deadline, and the outcomes end.
+/// Publications in flight when the sink closes get their outcome by their deadline, and the
+/// outcomes end.
 #[tokio::test]
 async fn a_missing_confirm_does_not_keep_a_closed_sink() {
     let broker = at(shared().await.url());

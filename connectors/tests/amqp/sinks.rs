@@ -1,4 +1,4 @@
-//! What the broker answers, as outcomes.
+//! The broker's answers, as outcomes.
 
 use std::time::{Duration, Instant};
 
@@ -24,7 +24,7 @@ async fn a_missing_exchange_hits_nobody_else() {
     make_queue(&channel, &queue, &[]).await;
     make_exchange(&channel, &there, ExchangeKind::Fanout, &[(&queue, "")]).await;
     let (sink, mut outcomes) = at(server.url()).sink(PATIENCE).await.unwrap();
-    // Before it is known to be missing, and after.
+    // Before the exchange is known to be missing, and after.
     for _ in 0..2 {
         let places = [to(&there, "x"), to(&missing, "x"), to("", &queue)];
         let window = (0..300).map(|token| publication(token, places[token as usize % 3].clone(), Message::new("x")));
@@ -60,7 +60,7 @@ async fn an_exchange_that_goes_and_comes_back() {
     for (token, outcome) in (0..).zip(collect(&mut outcomes, 200).await) {
         match outcome {
             Outcome::Confirmed => assert_eq!(token % 2, 1),
-            // What was sent before the broker's word came.
+            // Sent before the broker's answer came.
             Outcome::Unknown(_) | Outcome::Unroutable(_) => assert_eq!(token % 2, 0),
             other => panic!("token {token}: {other:?}"),
         }
@@ -90,7 +90,7 @@ async fn a_full_queue_refuses() {
         ];
         make_queue(&channel, &queue, &full).await;
         let (sink, mut outcomes) = at(server.url()).sink(PATIENCE).await.unwrap();
-        // A quorum queue may take some more before it notices.
+        // A quorum queue may accept some more before it notices.
         let mut refused = 0;
         for _ in 0..20 {
             sink.publish(numbered(&to("", &queue), 10)).await;
@@ -107,7 +107,7 @@ async fn a_full_queue_refuses() {
         }
         assert!(refused > 100, "{kind}: {refused} of 200 refused");
 
-        // Behind an exchange another queue may have taken it.
+        // Another queue of the exchange may have stored it.
         let (other, exchange) = (fresh(), fresh());
         make_queue(&channel, &other, &[]).await;
         make_exchange(&channel, &exchange, ExchangeKind::Fanout, &[(&queue, ""), (&other, "")]).await;
@@ -168,7 +168,7 @@ async fn a_body_that_is_too_large_is_invalid() {
     sink.publish(vec![large(0, size + 1)]).await;
     let why = format!("{MOST}");
     assert!(matches!(&collect(&mut outcomes, 1).await[..], [Outcome::Invalid(said)] if said.contains(&why)));
-    // Now it is known, and costs the others nothing.
+    // The limit is known now, and does not affect the others.
     let window = vec![large(0, 10), large(1, size + 1), large(2, size), large(3, size * 2), large(4, 10)];
     sink.publish(window).await;
     let outcomes = collect(&mut outcomes, 5).await;
@@ -204,7 +204,8 @@ async fn the_user_is_ours_or_none_and_ids_are_kept() {
     assert_eq!(stored, expected.map(|(user, id, mode)| (user.to_owned(), id.to_owned(), mode)));
 }
 
-/// A connection that ends behind its confirms takes none of them along, also while more is published.
+/// A connection that ends right after its confirms loses none of them, also while more is
+/// published.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_was_confirmed_before_the_end_is_confirmed() {
     const CONFIRMED: usize = 500;

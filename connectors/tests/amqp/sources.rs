@@ -1,4 +1,4 @@
-//! How queues are read, and given back.
+//! Reading queues, and returning messages.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -39,7 +39,8 @@ async fn batches_are_settled_in_any_order() {
         count += batch.messages.len();
         batches.push(batch);
     }
-    // Back to front, each third given back: a word for all before it would settle others' messages.
+    // In reverse order, every third batch nacked: an ack for all earlier deliveries would settle
+    // others.
     let mut given_back = Vec::new();
     for (number, batch) in batches.into_iter().enumerate().rev() {
         if number % 3 == 1 {
@@ -72,7 +73,7 @@ async fn a_paused_source_leaves_new_messages_to_others() {
     }
     paused.pause(true).await.unwrap();
     let other = broker.source(options(&queue)).await.unwrap();
-    // Until the broker has heard it, both get some.
+    // Until the broker has read it, both get messages.
     let mut seen = 0;
     while seen < 50 {
         publish(&broker, numbered(&to("", &queue), 50)).await;
@@ -118,13 +119,13 @@ async fn an_exclusive_queue_of_others_is_denied() {
     assert!(error.message.contains(&queue) && !error.hint.is_empty());
 }
 
-/// Pausing and resuming is no way past the bound.
+/// Pausing and resuming does not exceed the bound.
 #[tokio::test]
 async fn what_a_pause_left_unsettled_counts_towards_the_bound() {
     let broker = at(shared().await.url());
     let queue = fresh();
     let (_connection, channel) = client(shared().await).await;
-    // A quorum queue counts a reader that has stopped for as long as it holds messages.
+    // A quorum queue counts a cancelled consumer as long as it holds messages.
     make_queue(&channel, &queue, &[]).await;
     publish(&broker, numbered(&to("", &queue), 100)).await;
     let source = broker.source(SourceOptions { max_unsettled: 10, max_batch: 4, ..options(&queue) }).await.unwrap();
@@ -141,7 +142,7 @@ async fn what_a_pause_left_unsettled_counts_towards_the_bound() {
         consumers(&channel, &queue, 0).await;
         source.pause(false).await.unwrap();
     }
-    // What is settled makes room, to the last.
+    // Settled messages make room, up to the last.
     let mut settled = 0;
     while settled < 100 {
         let batch = match held.pop_front() {
@@ -153,7 +154,7 @@ async fn what_a_pause_left_unsettled_counts_towards_the_bound() {
     }
 }
 
-/// Waits until the queue has so many readers.
+/// Waits until the queue has this many consumers.
 async fn consumers(channel: &Channel, queue: &str, count: u32) {
     let passive = QueueDeclareOptions { passive: true, ..Default::default() };
     let deadline = Instant::now() + PATIENCE;

@@ -1,4 +1,5 @@
-//! The AMQP connector passes the suite, on a real server. The server is shared: a proxy of each test's own is what is cut.
+//! The AMQP connector passes the suite on a real, shared server. Tests that cut connections cut a
+//! proxy of their own.
 
 use std::time::{Duration, Instant};
 
@@ -47,7 +48,8 @@ impl Harness for Amqp {
     fn patience(&self) -> Option<Duration> {
         None
     }
-    // A quorum queue may forget the last acks before a channel closes (rabbitmq-server#10327): more than 32 single ones wait their turn in the channel.
+    // A quorum queue may ignore the last acks before a channel closes (rabbitmq-server#10327): more
+    // than 32 single acks are queued in the channel.
     async fn worked_off(&self, topic: &str) {
         let deadline = Instant::now() + PATIENCE * 2;
         loop {

@@ -1,4 +1,4 @@
-//! A publisher that writes AMQP's bytes itself: what no library writes.
+//! A publisher that writes raw AMQP frames, as no library writes them.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -11,28 +11,28 @@ pub(crate) const METHOD: u8 = 1;
 const HEADER: u8 = 2;
 const BODY: u8 = 3;
 
-/// A text with its length in one byte.
+/// A short string: its length takes one byte.
 pub(crate) fn short(text: &[u8]) -> Vec<u8> {
     [&[u8::try_from(text.len()).unwrap()], text].concat()
 }
 
-/// Bytes with their length in four.
+/// Bytes with their length in four bytes.
 pub(crate) fn long(bytes: &[u8]) -> Vec<u8> {
     [&u32::try_from(bytes.len()).unwrap().to_be_bytes()[..], bytes].concat()
 }
 
-/// A frame, whole.
+/// A complete frame.
 pub(crate) fn frame(channel: u16, kind: u8, payload: &[u8]) -> Vec<u8> {
     [&[kind], &channel.to_be_bytes()[..], &long(payload), &[0xce]].concat()
 }
 
-/// The channel of the next frame with a method, and the method: its class and its number.
+/// The channel and the method (class and number) of the next method frame.
 pub(crate) fn next_method(stream: &mut TcpStream) -> (u16, [u8; 4]) {
     let (channel, payload) = next_payload(stream);
     (channel, payload[..4].try_into().unwrap())
 }
 
-/// The channel and the payload of the next frame with a method.
+/// The channel and the payload of the next method frame.
 fn next_payload(stream: &mut TcpStream) -> (u16, Vec<u8>) {
     loop {
         let mut head = [0; 7];
@@ -48,7 +48,7 @@ fn next_payload(stream: &mut TcpStream) -> (u16, Vec<u8>) {
 }
 
 impl Wire {
-    /// Logs in as `guest`, on the vhost `/`, and opens channel 1. `url` has only a host and a port.
+    /// Logs in as `guest` on the vhost `/`, and opens channel 1. `url` has only a host and a port.
     pub(crate) fn connect(url: &str) -> Self {
         let stream = TcpStream::connect(url.strip_prefix("amqp://").unwrap()).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -66,7 +66,7 @@ impl Wire {
         wire
     }
 
-    /// Publishes a body with these properties: their flags, and what the flags say there is.
+    /// Publishes a body with these properties: their flags, and their encoded values.
     pub(crate) fn publish(&mut self, exchange: &str, key: &[u8], flags: u16, properties: &[u8], body: &[u8]) {
         self.method(1, 60, 40, &[vec![0, 0], short(exchange.as_bytes()), short(key), vec![0]].concat());
         let size = u64::try_from(body.len()).unwrap().to_be_bytes();
@@ -74,7 +74,7 @@ impl Wire {
         self.frame(1, BODY, body);
     }
 
-    /// Waits until the server has taken all, and says goodbye to the channel.
+    /// Waits until the server has read everything, and closes the channel.
     pub(crate) fn finish(mut self) {
         self.method(1, 20, 40, &[vec![0, 200], short(b""), vec![0; 4]].concat());
         self.wait_for(20, 41);
@@ -88,7 +88,7 @@ impl Wire {
         self.0.write_all(&frame(channel, kind, payload)).unwrap();
     }
 
-    /// The arguments of the next method, which is this one.
+    /// The arguments of the next method, which must be this one.
     fn wait_for(&mut self, class: u16, method: u16) -> Vec<u8> {
         let (_, mut payload) = next_payload(&mut self.0);
         assert_eq!(payload[..4], [class.to_be_bytes(), method.to_be_bytes()].concat(), "{}", payload.escape_ascii());

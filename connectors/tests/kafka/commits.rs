@@ -1,4 +1,5 @@
-//! What a group has committed, read from the broker while members are killed, stopped and follow: never past a message that nobody acked.
+//! The committed offsets of a group, read from the broker while members are killed, stopped and
+//! replaced: never past a message that nobody acked.
 
 use std::collections::HashSet;
 use std::io::Write;
@@ -17,15 +18,16 @@ use crate::{PATIENCE, at, confirmed, create, fresh, numbered, options};
 
 const PARTITIONS: i32 = 3;
 const TOTAL: u64 = 15_000;
-/// What each of the two members acks before the first is killed.
+/// The number of messages that each of the two members acks before the first is killed.
 const SHARE: usize = 1500;
 
-/// Partitions and offsets that somebody acked: a file a reader, written before each ack, so that it is never behind a commit.
+/// The acked partitions and offsets: each reader writes a file before each ack, so the files are
+/// never behind a commit.
 fn ledger(folder: &Path) -> HashSet<(i32, i64)> {
     let mut acked = HashSet::new();
     for file in std::fs::read_dir(folder).unwrap() {
         let text = std::fs::read_to_string(file.unwrap().path()).unwrap();
-        // Without a line that is being written: its ack is yet to come.
+        // Without an incomplete line: its ack is still to come.
         let whole = text.rfind('\n').map_or("", |end| &text[..end]);
         acked.extend(whole.lines().map(|line| {
             let (partition, offset) = line.split_once(' ').unwrap();
@@ -35,8 +37,8 @@ fn ledger(folder: &Path) -> HashSet<(i32, i64)> {
     acked
 }
 
-/// Reads while `on` says so of how many this reader acked; acks what came last first, and what came first late. Gives the source back, and what of
-/// it is unsettled.
+/// Reads while `on` says so for the number of messages acked. Acks newer messages before older
+/// ones. Returns the source and its unsettled batches.
 async fn reading(broker: &BrokerConfig, topic: &str, file: PathBuf, on: impl Fn(usize) -> bool) -> (Box<dyn Source>, Vec<Batch>) {
     let source = broker.source(SourceOptions { max_batch: 20, max_unsettled: 400, ..options(topic) }).await.unwrap();
     let mut file = std::fs::File::create(file).unwrap();
@@ -60,7 +62,7 @@ async fn reading(broker: &BrokerConfig, topic: &str, file: PathBuf, on: impl Fn(
     (source, open)
 }
 
-/// What the group of the topic has committed, by partition, asked by a client beside the connector.
+/// The committed offsets of the topic's group by partition, read by a client besides the connector.
 struct Committed {
     consumer: BaseConsumer,
     list: TopicPartitionList,
@@ -80,7 +82,7 @@ impl Committed {
         let list = loop {
             match self.consumer.committed_offsets(self.list.clone(), PATIENCE) {
                 Ok(list) => break list,
-                // The group's coordinator is made with the first group.
+                // The group's coordinator appears with the first group.
                 Err(error) => assert!(Instant::now() < deadline, "{error}"),
             }
             std::thread::sleep(Duration::from_millis(20));
@@ -90,13 +92,14 @@ impl Committed {
     }
 }
 
-/// Looks again and again, until `stop`, at what is committed and what was acked; gives how often something new was committed.
+/// Compares committed and acked offsets repeatedly until `stop`; returns how often the commits
+/// changed.
 fn watch(topic: &str, folder: &Path, stop: &AtomicBool) -> usize {
     let committed = Committed::new(topic);
     let (mut before, mut changes) = (Vec::new(), 0);
     loop {
         let last = stop.load(Ordering::Relaxed);
-        // First what is committed: what was acked by then is in the ledger.
+        // The commits first: their acks are in the ledger by then.
         let now = committed.now();
         if now != before {
             changes += 1;
@@ -116,7 +119,7 @@ fn watch(topic: &str, folder: &Path, stop: &AtomicBool) -> usize {
 
 const CHILD: &str = "DWELL_TEST_MEMBER";
 
-/// A member in a process of its own, for the next test to kill.
+/// A member in a process of its own, which the next test kills.
 #[tokio::test]
 #[ignore = "the other half of the next test"]
 async fn a_member_to_be_killed() {
@@ -159,11 +162,11 @@ async fn commits_never_pass_a_message_that_was_not_acked() {
     child.kill().await.unwrap();
     let by_killed = of_killed();
     assert!(by_killed < usize::try_from(TOTAL).unwrap(), "the first member has left something");
-    // The other is stopped in order, with batches that it did not settle.
+    // The other is stopped orderly, with unsettled batches.
     source.close().await.unwrap();
     drop(open);
 
-    // One that follows reads what they left.
+    // The next member reads what they left.
     let end = Instant::now() + 3 * PATIENCE;
     let missing = || TOTAL as usize - ledger(&path).len();
     let looked = std::cell::Cell::new((Instant::now(), missing()));
@@ -179,7 +182,8 @@ async fn commits_never_pass_a_message_that_was_not_acked() {
     assert!(changes > 5, "something was committed {changes} times");
     assert_eq!(missing(), 0, "every message is acked by somebody");
     source.close().await.unwrap();
-    // What follows reads again what was open when partitions moved, and may have left some of that open.
+    // The next member rereads what was unsettled at the rebalance, and may have left some of that
+    // unsettled.
     let committed: i64 = Committed::new(&topic).now().iter().map(|(_, committed)| committed).sum();
     assert!(committed > i64::try_from(TOTAL).unwrap() * 3 / 4, "{committed} of {TOTAL} are committed");
 }

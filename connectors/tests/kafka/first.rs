@@ -1,4 +1,4 @@
-//! Where a group begins that is new, and what `look` says of it.
+//! The start of a new group, and what `look` reports about it.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use rdkafka::{ClientConfig, Offset, TopicPartitionList};
 use crate::server::{KafkaServer, shared};
 use crate::{PATIENCE, at, confirmed, create, fresh, numbered, numbers, options, publication, read};
 
-/// A topic of three partitions with these numbers, and a broker.
+/// A topic of three partitions with this many numbered messages, and a broker.
 async fn topic_with(count: u64) -> (BrokerConfig, String) {
     let (broker, topic) = (at(shared()), fresh("first"));
     create(shared(), &topic, 3, &[("message.timestamp.type", "LogAppendTime")]).await;
@@ -23,7 +23,7 @@ fn from(topic: &str, start: Start) -> SourceOptions {
     SourceOptions { start, ..options(topic) }
 }
 
-/// What comes next, publishing `last` before.
+/// The next messages of a group with this start.
 async fn next(broker: &BrokerConfig, topic: &str, start: Start, count: usize) -> Vec<u64> {
     let source = broker.source(from(topic, start)).await.unwrap();
     let mut came = numbers(&read(&*source, count).await);
@@ -44,7 +44,7 @@ async fn a_new_group_begins_where_it_is_told_and_one_that_is_known_goes_on() {
     assert!(first.oldest_ms.is_some_and(|ms| ms > 1_600_000_000_000), "{first:?}");
     let Reader::Made(Some(first)) = broker.look(&from(&topic, Start::Latest)).await.unwrap() else { panic!("the group is new") };
     assert_eq!((first.messages, first.oldest_ms), (0, None));
-    // Whatever comes between the first start and the first message is read.
+    // Every message between the first start and the first delivery is read.
     broker.source(from(&topic, Start::Latest)).await.unwrap().close().await.unwrap();
     assert_eq!(broker.look(&from(&topic, Start::Latest)).await.unwrap(), Reader::Exists);
     confirmed(&broker, one(&topic, 201)).await;
@@ -56,7 +56,7 @@ async fn a_new_group_begins_where_it_is_told_and_one_that_is_known_goes_on() {
 #[tokio::test]
 async fn a_new_group_begins_at_a_time() {
     let (broker, topic) = topic_with(50).await;
-    // Later than any of them, by the broker's clock, which is this machine's.
+    // Later than all of them, by the broker's clock, which is this machine's.
     let Reader::Made(Some(first)) = broker.look(&from(&topic, Start::Earliest)).await.unwrap() else { panic!("the group is new") };
     let mut now = first.oldest_ms.unwrap();
     while let Reader::Made(Some(left)) = broker.look(&from(&topic, Start::At(now))).await.unwrap()
@@ -70,7 +70,7 @@ async fn a_new_group_begins_at_a_time() {
     assert_eq!(next(&broker, &topic, Start::At(now), 3).await, [1, 2, 3]);
 }
 
-/// The connector asks each partition for its end. What is published meanwhile is young enough.
+/// The connector asks each partition for its end. A message published meanwhile is recent enough.
 #[tokio::test]
 async fn what_is_published_while_a_group_begins_at_a_time_is_read() {
     let proxy = Proxy::start("127.0.0.1:1").await.unwrap();
@@ -97,7 +97,7 @@ async fn what_is_published_while_a_group_begins_at_a_time_is_read() {
     assert_eq!(came, (1..=published).collect::<Vec<_>>());
 }
 
-/// What was stored and never read is not skipped, whatever a new group would begin with.
+/// A stored and unread message is not skipped, whatever the start of a new group is.
 #[tokio::test]
 async fn offsets_that_fell_out_of_the_log_go_on_with_the_earliest() {
     let (broker, topic) = (at(shared()), fresh("first"));
@@ -105,7 +105,7 @@ async fn offsets_that_fell_out_of_the_log_go_on_with_the_earliest() {
     confirmed(&broker, numbered(&topic, 10)).await;
     broker.source(from(&topic, Start::Latest)).await.unwrap().close().await.unwrap();
     confirmed(&broker, (11..=20).flat_map(|number| one(&topic, number)).collect()).await;
-    // As retention does while Dwell is away: 15 and older are gone.
+    // As retention does while Dwell is down: offsets up to 15 are deleted.
     let admin: AdminClient<DefaultClientContext> = ClientConfig::new().set("bootstrap.servers", shared().address()).create().unwrap();
     let mut list = TopicPartitionList::new();
     list.add_partition_offset(&topic, 0, Offset::Offset(15)).unwrap();

@@ -1,4 +1,4 @@
-//! Groups: what is committed, who reads what, and what a reader holds.
+//! Groups: commits, assignments, and unsettled messages of a reader.
 
 use std::collections::{HashMap, HashSet};
 use std::process::Stdio;
@@ -17,7 +17,8 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 use crate::server::shared;
 use crate::{PATIENCE, at, confirmed, create, declare, fresh, numbered, numbers, options, read, with};
 
-/// What the group of the topic has committed in partition 0, by a client beside the connector.
+/// The committed offset of the topic's group in partition 0, read by a client besides the
+/// connector.
 async fn committed(address: &str, topic: &str) -> i64 {
     let (address, group, topic) = (address.to_owned(), options(topic).group, topic.to_owned());
     let asked = tokio::task::spawn_blocking(move || {
@@ -106,10 +107,11 @@ async fn what_is_nacked_comes_again_and_what_is_settled_or_held_does_not() {
     until_committed(&topic, 40).await;
 }
 
-/// What was acked: by number, how often.
+/// The number of acks by message number.
 type Acked = Arc<Mutex<HashMap<u64, usize>>>;
 
-/// Reads while `on` says so of how much this reader acked, and all did; acks late, and not in order. Goes with a few batches unsettled.
+/// Reads while `on` says so for the numbers of messages acked by this reader and by all. Acks late
+/// and out of order. Leaves a few batches unsettled at the end.
 async fn reading(broker: &BrokerConfig, topic: &str, acked: &Acked, on: impl Fn(usize, usize) -> bool) {
     let source = broker.source(SourceOptions { max_batch: 50, max_unsettled: 300, ..options(topic) }).await.unwrap();
     let (mut open, mut turn, mut ours) = (Vec::<dwell_connectors::Batch>::new(), 0_usize, 0);
@@ -157,12 +159,12 @@ async fn readers_come_and_go_under_load_and_nothing_is_lost() {
             };
             reading(&broker, &topic, &acked, on).await;
         };
-        // The first goes when both have read for a while.
+        // The first leaves when both have read for a while.
         let first = reading(&broker, &topic, &acked, |_, count| count < all && !both.load(Ordering::Relaxed));
         tokio::join!(first, second);
         publishing.await.unwrap();
         assert!(both.load(Ordering::Relaxed));
-        // What was open when partitions moved, each time.
+        // Those unsettled at each rebalance.
         let twice = acked.lock().values().filter(|times| **times > 1).count();
         assert!(twice < 3000, "{strategy}: {twice} came more than once");
     }
@@ -210,7 +212,8 @@ async fn a_deleted_topic_is_missing() {
 
 const CHILD: &str = "DWELL_TEST_CHILD";
 
-/// A reader in a process of its own, for the next test to kill: acks every second batch, says which, and goes on.
+/// A reader in a process of its own, which the next test kills: acks every second batch, and prints
+/// the acks.
 #[tokio::test]
 #[ignore = "the other half of the next test"]
 async fn a_reader_to_be_killed() {
@@ -220,7 +223,7 @@ async fn a_reader_to_be_killed() {
     let source = broker.source(SourceOptions { max_batch: 7, ..options(topic) }).await.unwrap();
     for number in 0_u32.. {
         let batch = source.recv().await.unwrap();
-        // The first ones in order, so that something is committed.
+        // The first batches in order, so that something is committed.
         if number < 20 || number % 2 == 0 {
             source.ack(batch.id).await.unwrap();
             println!("acked {}", numbers(&batch.messages).iter().map(u64::to_string).collect::<Vec<_>>().join(" "));
@@ -273,9 +276,9 @@ async fn after_a_kill_nothing_that_was_not_acked_is_skipped_and_reading_resumes_
     let late = shared_out.elapsed();
     println!("open {:?} after the kill, shared out {:?} later, read {late:?} after that", opened - killed, shared_out - opened);
     assert!(killed.elapsed() < Duration::from_secs(30), "it took {:?}", killed.elapsed());
-    // Of the session of who was killed nothing is left to wait for.
+    // Nothing of the killed member's session timeout is left.
     assert!(late < Duration::from_secs(4), "it said {late:?} too early that it reads");
-    // Something was committed, and nothing past the first batch that was not acked.
+    // Something was committed, and nothing past the first unacked batch.
     assert!(!seen.contains(&1));
     while !(1..=total).all(|number| acked.contains(&number) || seen.contains(&number)) {
         seen.extend(numbers(&read(&*source, 1).await));
@@ -300,7 +303,7 @@ async fn what_was_nacked_and_is_deleted_holds_no_commit_back() {
     for batch in &all[6..] {
         source.nack(batch.id).await.unwrap();
     }
-    // Nothing comes any more, and nothing is waited for.
+    // No message comes and nothing waits.
     until_committed(&topic, 10).await;
     confirmed(&broker, numbered(&topic, 3)).await;
     assert_eq!(numbers(&read(&*source, 3).await), [1, 2, 3]);

@@ -1,4 +1,4 @@
-//! Brokers that go and come back.
+//! Brokers that stop and restart.
 
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
@@ -26,7 +26,7 @@ async fn a_broker_that_is_killed_under_load_loses_nothing_and_outcomes_are_true(
         };
         let mut out = 0;
         while !waiting.is_empty() || out > 0 {
-            // A window, so that some are under way and some not handed over when the broker goes.
+            // A window, so that some are in flight and some not handed over when the broker stops.
             let next = waiting.split_off(waiting.len() - waiting.len().min(100_usize.saturating_sub(out)));
             out += next.len();
             sink.publish(next).await;
@@ -78,7 +78,7 @@ async fn a_server_that_is_not_there_is_a_clear_error() {
 async fn a_broker_that_closes_idle_connections_ends_nothing() {
     let server = KafkaServer::start("connections.max.idle.ms=1000\n");
     let broker = at(&server);
-    // On a busy machine a link may be idle for too long while it is being made.
+    // On a busy machine a connection may count as idle while it opens.
     let deadline = Instant::now() + PATIENCE;
     while let Err(error) = broker.declare(&Destination::new("a"), Role::Ingest).await {
         assert!(Instant::now() < deadline, "{error:?}");
@@ -99,7 +99,7 @@ async fn a_broker_that_closes_idle_connections_ends_nothing() {
     assert_eq!(numbers(&read(&*source, 3).await), [1, 2, 3]);
 }
 
-/// One thread runs everything here: whatever blocked it would be seen.
+/// One thread runs everything here, so a blocking call would show.
 #[tokio::test(flavor = "current_thread")]
 async fn dropping_blocks_no_task() {
     let (broker, topic) = (at(shared()), fresh("dropped"));
@@ -111,7 +111,7 @@ async fn dropping_blocks_no_task() {
     drop(source);
     drop(sink);
     assert!(start.elapsed() < Duration::from_secs(5), "it took {:?}", start.elapsed());
-    // What was out is answered, then outcomes end.
+    // Publications in flight are reported, then the outcomes end.
     let mut confirmed = 0;
     while let Some(batch) = tokio::time::timeout(PATIENCE, outcomes.recv()).await.unwrap() {
         confirmed += batch.iter().filter(|(_, outcome)| *outcome == Outcome::Confirmed).count();

@@ -6,7 +6,7 @@ use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, 
 use crate::server::KafkaServer;
 use crate::{confirmed, declare, numbered, options, read, with};
 
-/// Both directions work.
+/// Reading and publishing work.
 async fn works(broker: BrokerConfig) {
     assert_eq!(broker.problems(), Vec::<String>::new());
     declare(&broker, "a").await;
@@ -53,7 +53,7 @@ async fn a_user_logs_in_with_a_password() {
 async fn tls_checks_the_brokers_certificate() {
     let authority = |name: &str| {
         let mut params = CertificateParams::new(vec![name.to_owned()]).unwrap();
-        // OpenSSL takes one that has its issuer's name for its own issuer.
+        // OpenSSL takes a certificate with its issuer's name for self-signed.
         params.distinguished_name.push(DnType::CommonName, name);
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap()
@@ -77,7 +77,7 @@ async fn tls_checks_the_brokers_certificate() {
     works(trusting(&ours)).await;
     let shown = fails(trusting(&other), ErrorKind::Disconnected).await;
     assert!(shown.to_lowercase().contains("certificate"), "{shown}");
-    // The system's authorities, which do not know it.
+    // The system's authorities do not know the CA.
     fails(with(&server, &[("security.protocol", "ssl")]), ErrorKind::Disconnected).await;
     fails(with(&server, &[]), ErrorKind::Disconnected).await;
 }

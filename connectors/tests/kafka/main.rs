@@ -1,4 +1,5 @@
-//! The Kafka connector on a real broker: the suite that every connector passes, and what is Kafka's own.
+//! The Kafka connector on a real broker: the suite that every connector passes, and tests of
+//! Kafka's specifics.
 
 #![cfg(feature = "kafka")]
 #![allow(clippy::unwrap_used, reason = "tests")]
@@ -27,7 +28,7 @@ use rdkafka::ClientConfig;
 use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
 use rdkafka::client::DefaultClientContext;
 
-/// The longest that anything may take.
+/// The deadline of every wait.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 fn at(server: &server::KafkaServer) -> BrokerConfig {
@@ -39,13 +40,13 @@ fn with(server: &server::KafkaServer, properties: &[(&str, &str)]) -> BrokerConf
     BrokerConfig::Kafka(kafka::Config { properties: properties.iter().copied().collect(), ..kafka::Config::at(server.address()) })
 }
 
-/// A name that no other test has.
+/// A name that no other test uses.
 fn fresh(name: &str) -> String {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     format!("{name}-{}", NUMBER.fetch_add(1, Ordering::Relaxed))
 }
 
-/// The group is named after the topic: tests share a broker.
+/// The group has the topic's name: tests share a broker.
 fn options(topic: &str) -> SourceOptions {
     let group = format!("readers-of-{topic}");
     SourceOptions { group, ..dwell_connectors::conformance::options(topic) }
@@ -63,7 +64,8 @@ async fn declare(broker: &BrokerConfig, topic: &str) {
     broker.declare(&Destination::new(topic), Role::Ingest).await.unwrap();
 }
 
-/// Makes a topic with so many partitions and these settings, by a client beside the connector.
+/// Creates a topic with this many partitions and these settings, through a client besides the
+/// connector.
 async fn create(server: &server::KafkaServer, topic: &str, partitions: i32, settings: &[(&str, &str)]) {
     let admin: AdminClient<DefaultClientContext> = ClientConfig::new().set("bootstrap.servers", server.address()).create().unwrap();
     let mut wanted = NewTopic::new(topic, partitions, TopicReplication::Fixed(1));
@@ -86,7 +88,7 @@ async fn collect(outcomes: &mut Outcomes, count: usize) -> Vec<Outcome> {
     all.into_iter().map(|(_, outcome)| outcome).collect()
 }
 
-/// Publishes by a sink of its own; gives the outcomes.
+/// Publishes through a new sink; returns the outcomes.
 async fn publish(broker: &BrokerConfig, publications: Vec<Publication>) -> Vec<Outcome> {
     let (sink, mut outcomes) = broker.sink(Duration::from_secs(10)).await.unwrap();
     let count = publications.len();
@@ -94,13 +96,13 @@ async fn publish(broker: &BrokerConfig, publications: Vec<Publication>) -> Vec<O
     collect(&mut outcomes, count).await
 }
 
-/// Publishes, and all is confirmed.
+/// Publishes; everything must be confirmed.
 async fn confirmed(broker: &BrokerConfig, publications: Vec<Publication>) {
     let outcomes = publish(broker, publications).await;
     assert!(outcomes.iter().all(|outcome| *outcome == Outcome::Confirmed), "{outcomes:?}");
 }
 
-/// Reads this many messages, acked.
+/// Reads and acks this many messages.
 async fn read(source: &dyn Source, count: usize) -> Vec<Message> {
     let mut all = Vec::new();
     while all.len() < count {

@@ -1,4 +1,4 @@
-//! What a message of Kafka has besides a body, and where it lands.
+//! Kafka's parts of a message besides the body, and its partition.
 
 use std::time::Duration;
 
@@ -68,7 +68,8 @@ async fn the_timestamp_is_the_producers_or_the_logs() {
     }
 }
 
-/// Key and partition of seven, as `Utils.toPositive(Utils.murmur2(key)) % 7` of Apache Kafka 4.1.1 has them.
+/// Keys and their partitions of seven, by `Utils.toPositive(Utils.murmur2(key)) % 7` of Apache
+/// Kafka 4.1.1.
 const JAVA: [(&[u8], i32); 7] = [
     (b"21", 3),
     (b"foobar", 0),

@@ -1,4 +1,5 @@
-//! librdkafka's own mock of a broker: no single real one lacks replicas, or can be made to answer so that all this is seen.
+//! Tests on librdkafka's mock broker: a single real broker cannot lack replicas, or be made to give
+//! all these answers.
 
 use std::time::{Duration, Instant};
 
@@ -16,7 +17,7 @@ async fn what_a_broker_says_to_a_message_is_its_outcome() {
     let many = |says: Says| vec![says; 100];
     let then_too_few = |first: Says| [vec![first], many(Says::RD_KAFKA_RESP_ERR_NOT_ENOUGH_REPLICAS)].concat();
     let cases = [
-        // It was written, and refused only when it was sent again.
+        // Written, and refused only when it was sent again.
         (then_too_few(Says::RD_KAFKA_RESP_ERR_NOT_ENOUGH_REPLICAS_AFTER_APPEND), "Unknown"),
         (then_too_few(Says::RD_KAFKA_RESP_ERR_REQUEST_TIMED_OUT), "Unknown"),
         (then_too_few(Says::RD_KAFKA_RESP_ERR_NOT_LEADER_FOR_PARTITION), "Unknown"),
@@ -25,7 +26,7 @@ async fn what_a_broker_says_to_a_message_is_its_outcome() {
         (many(Says::RD_KAFKA_RESP_ERR_NOT_ENOUGH_REPLICAS_AFTER_APPEND), "Unknown"),
         (many(Says::RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED), "Unroutable"),
         (many(Says::RD_KAFKA_RESP_ERR_INVALID_RECORD), "Invalid"),
-        // An election, and one that is slow.
+        // An election, and a slow one.
         (vec![Says::RD_KAFKA_RESP_ERR_NOT_LEADER_FOR_PARTITION; 3], "Confirmed"),
         (vec![Says::RD_KAFKA_RESP_ERR_NOT_ENOUGH_REPLICAS; 2], "Confirmed"),
     ];
@@ -41,11 +42,11 @@ async fn what_a_broker_says_to_a_message_is_its_outcome() {
             let shown = format!("{outcome:?}");
             assert!(shown.starts_with(expected), "{:?}: {shown}", says[0]);
         }
-        // Sooner than by a timeout.
+        // Sooner than a timeout.
         assert!(start.elapsed() < Duration::from_secs(30), "{:?} took {:?}", says[0], start.elapsed());
         cluster.clear_request_errors(RDKafkaApiKey::Produce);
         if expected != "Unroutable" {
-            // The producer is still good.
+            // The producer still works.
             sink.publish(numbered("a", 3)).await;
             assert_eq!(collect(&mut outcomes, 3).await, vec![Outcome::Confirmed; 3], "{:?}", says[0]);
         }
@@ -59,7 +60,7 @@ async fn a_producer_that_failed_for_good_ends_its_sink() {
     cluster.create_topic("a", 1, 1).unwrap();
     let broker = BrokerConfig::Kafka(kafka::Config::at(cluster.bootstrap_servers()));
     let (sink, mut outcomes) = broker.sink(Duration::from_secs(15)).await.unwrap();
-    // To the first of all batches: what the broker expects and what the producer knows do not fit, and never will.
+    // For the first batch: the broker's expected sequence and the producer's differ for good.
     cluster.request_errors(RDKafkaApiKey::Produce, &[Says::RD_KAFKA_RESP_ERR_OUT_OF_ORDER_SEQUENCE_NUMBER]);
     sink.publish(numbered("a", 3)).await;
     let mut said = Vec::new();
@@ -68,12 +69,12 @@ async fn a_producer_that_failed_for_good_ends_its_sink() {
     }
     assert_eq!(said.len(), 3);
     assert!(said.iter().all(|(_, outcome)| matches!(outcome, Outcome::Unknown(_))), "{said:?}");
-    // What is handed over after the end is not sent.
+    // A publication after the end is not sent.
     sink.publish(numbered("a", 3)).await;
     assert_eq!(sink.exists(&Destination::new("a")).await.unwrap_err().kind, ErrorKind::Disconnected);
 }
 
-/// What waits for a partition whose broker is away was never sent.
+/// Messages that wait for a partition without its broker were never sent.
 #[tokio::test]
 async fn a_partition_without_its_broker_refuses() {
     let cluster = MockCluster::new(2).unwrap();
@@ -90,15 +91,16 @@ async fn a_partition_without_its_broker_refuses() {
     assert_eq!(outcomes[1], Outcome::Confirmed);
 }
 
-/// A leader that has just started refuses a batch, and takes the next one: a broker that knows nothing of a producer takes any number as its first.
-/// librdkafka, which has both under way, then holds the first one for delivered too (`IMPLICITACK`).
+/// A new leader refuses a batch and accepts the next one: a broker without state of a producer
+/// accepts any first sequence number. librdkafka, with both in flight, then takes the first for
+/// delivered too (`IMPLICITACK`).
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_confirmed_behind_a_refused_batch_is_there() {
-    // Where the refusal comes before the next batch is sent, nothing is shown.
+    // If the refusal comes before the next batch is sent, the case does not occur.
     for _ in 0..20 {
         let cluster = MockCluster::new(1).unwrap();
         cluster.broker_round_trip_time(1, Duration::from_millis(50)).unwrap();
-        // Each is a batch.
+        // Each message is a batch.
         let large = (0..8).map(|token| publication(token, "a", Message::new(vec![b'x'; 10_000]))).collect();
         let said = answered_in_batches(&cluster, &[Says::RD_KAFKA_RESP_ERR_NOT_LEADER_FOR_PARTITION], large, Some("16384")).await;
         assert!(said.iter().all(|outcome| matches!(outcome, Outcome::Confirmed | Outcome::Unknown(_))), "{said:?}");
@@ -111,7 +113,7 @@ async fn what_is_confirmed_behind_a_refused_batch_is_there() {
     panic!("no batch was taken before one that was refused");
 }
 
-/// librdkafka takes what a broker calls a repeat for delivered, and counts offsets up from the one that the refusal does not have.
+/// librdkafka takes a reported duplicate for delivered, and counts offsets up from the missing one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_a_broker_calls_a_repeat_is_not_confirmed() {
     let cluster = MockCluster::new(1).unwrap();
@@ -120,7 +122,8 @@ async fn what_a_broker_calls_a_repeat_is_not_confirmed() {
     assert_eq!(kept(&cluster).await, 0);
 }
 
-/// The outcomes of these publications to the topic `a`, of a new sink whose first requests are answered so.
+/// The outcomes of these publications to the topic `a`, through a new sink whose first requests get
+/// these answers.
 async fn answered_after(
     cluster: &MockCluster<'static, DefaultProducerContext>,
     says: &[Says],
@@ -147,7 +150,7 @@ async fn answered_in_batches(
     collect(&mut outcomes, count).await
 }
 
-/// How many messages the topic `a` has.
+/// The number of messages in the topic `a`.
 async fn kept(cluster: &MockCluster<'static, DefaultProducerContext>) -> usize {
     let bootstrap = cluster.bootstrap_servers();
     let kept = tokio::task::spawn_blocking(move || {
@@ -157,7 +160,8 @@ async fn kept(cluster: &MockCluster<'static, DefaultProducerContext>) -> usize {
     usize::try_from(kept.await.unwrap()).unwrap()
 }
 
-/// An idempotent producer has one request on its way to a partition: with small batches a round trip would carry as little.
+/// An idempotent producer has one request in flight per partition: small batches would carry little
+/// per round trip.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_round_trip_carries_all_that_waits() {
     let cluster = MockCluster::new(1).unwrap();
@@ -194,7 +198,8 @@ async fn what_was_never_sent_in_its_time_is_refused_and_not_sent_later() {
     assert_eq!(kept(&cluster).await, 10);
 }
 
-/// librdkafka counts its epochs up to 32 767 and begins again at 0; from then on a broker knows a later one.
+/// librdkafka increases its epoch up to 32 767 and restarts at 0; from then on a broker knows a
+/// later epoch.
 #[tokio::test]
 async fn a_producer_whose_epochs_are_used_up_ends_its_sink_and_burns_nothing() {
     let cluster = MockCluster::new(1).unwrap();
@@ -210,12 +215,12 @@ async fn a_producer_whose_epochs_are_used_up_ends_its_sink_and_burns_nothing() {
         said.extend(batch);
     }
     assert_eq!(said.len(), 99);
-    // What is out when it ends is waited for.
+    // Messages in flight at the end are waited for.
     assert!(said.iter().all(|(_, outcome)| matches!(outcome, Outcome::Refused(_) | Outcome::Confirmed)), "{said:?}");
     assert!(said.iter().any(|(_, outcome)| matches!(outcome, Outcome::Refused(_))), "{said:?}");
 }
 
-/// What other partitions of the topic take says nothing of the one whose leader is away.
+/// Confirms of other partitions of the topic say nothing about the one without a leader.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_partition_without_its_leader_refuses_beside_one_that_takes_messages() {
     let cluster = MockCluster::new(2).unwrap();
@@ -226,7 +231,7 @@ async fn a_partition_without_its_leader_refuses_beside_one_that_takes_messages()
     let (sink, mut outcomes) = broker.sink(Duration::from_secs(3)).await.unwrap();
     cluster.broker_down(2).unwrap();
     for turn in 0..15 {
-        // Without a key the client spreads them.
+        // Without a key, librdkafka spreads them.
         sink.publish((0..20).map(|n| publication(turn * 20 + n, "a", Message::new("x"))).collect()).await;
         tokio::time::sleep(Duration::from_millis(200)).await;
     }

@@ -1,5 +1,6 @@
-//! A Kafka broker of the test's own: one node that is its own controller, on free loopback ports, with its files in a temporary folder. It ends with
-//! the value, and with this process however that ends: a shell holds it, and its own input is a pipe of ours.
+//! A private Kafka broker: a single node with its own controller, on free loopback ports, with its
+//! files in a temporary folder. It ends when the value is dropped, and when this process ends
+//! however that happens: a shell holds it, whose input is a pipe from this process.
 
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
@@ -11,17 +12,18 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use tempfile::TempDir;
 
-/// The settings that every private Kafka has.
+/// The settings of every private Kafka.
 const COMMON: &str = include_str!("../../../testkit/src/servers/kafka.properties");
 
-/// Starts the rest of its arguments, says their process id, and kills them when its input ends. The first argument is a folder that goes then, or empty.
+/// Starts the rest of its arguments, prints their process id, and kills them when its input ends.
+/// The first argument is a folder to remove then, or empty.
 const HOLD: &str = r#"goes=$1; shift; "$@" </dev/null >/dev/null & java=$!; echo $java; cat >/dev/null; kill -9 $java; wait $java
 [ -z "$goes" ] || rm -rf "$goes""#;
 
 /// A Kafka broker.
 pub(crate) struct KafkaServer {
     folder: TempDir,
-    /// What the shell removes.
+    /// The folder that the shell removes.
     goes: String,
     port: u16,
     running: Mutex<Option<Running>>,
@@ -29,7 +31,7 @@ pub(crate) struct KafkaServer {
 
 struct Running {
     shell: Child,
-    /// Its end is the broker's.
+    /// Closing it ends the broker.
     hold: Option<ChildStdin>,
     java: u32,
 }
@@ -38,7 +40,7 @@ struct Running {
 pub(crate) fn shared() -> &'static KafkaServer {
     static SHARED: LazyLock<KafkaServer> = LazyLock::new(|| {
         let mut server = KafkaServer::prepare("PLAINTEXT", "");
-        // Nobody drops what is static: the shell does what a drop would.
+        // Statics are never dropped: the shell cleans up instead.
         server.folder.disable_cleanup(true);
         server.goes = server.folder.path().display().to_string();
         server.run();
@@ -48,12 +50,12 @@ pub(crate) fn shared() -> &'static KafkaServer {
 }
 
 impl KafkaServer {
-    /// Starts a broker with these lines in its settings, besides the usual ones.
+    /// Starts a broker with these additional settings.
     pub(crate) fn start(settings: &str) -> Self {
         Self::start_with("PLAINTEXT", settings)
     }
 
-    /// Starts one whose clients speak this protocol.
+    /// Starts a broker whose clients use this protocol.
     pub(crate) fn start_with(protocol: &str, settings: &str) -> Self {
         let server = Self::prepare(protocol, settings);
         server.run();
@@ -103,7 +105,7 @@ log.dirs={}
         command
     }
 
-    /// Starts the process again, on its old files.
+    /// Restarts the process on its files.
     pub(crate) fn run(&self) {
         let log = std::fs::File::create(self.folder.path().join("log")).unwrap();
         let inner = self.java("kafka.Kafka", &["server.properties"]);
@@ -121,7 +123,7 @@ log.dirs={}
         }
     }
 
-    /// Kills the process, without a word to its clients but the end of their connections.
+    /// Kills the process with SIGKILL.
     pub(crate) fn kill(&self) {
         if let Some(mut running) = self.running.lock().take() {
             drop(running.hold.take());
@@ -129,7 +131,7 @@ log.dirs={}
         }
     }
 
-    /// Stops the process where it stands, or lets it go on: connections stay open, and silent.
+    /// Freezes or resumes the process: connections stay open and silent.
     pub(crate) fn freeze(&self, frozen: bool) {
         crate::freeze::freeze(self.running.lock().as_ref().unwrap().java, frozen);
     }
@@ -145,7 +147,8 @@ impl Drop for KafkaServer {
     }
 }
 
-/// `DWELL_KAFKA_LIBS`, else what `make kafka` has put into `.servers/kafka` of the workspace.
+/// `DWELL_KAFKA_LIBS`, otherwise what `make kafka` has installed in `.servers/kafka` of the
+/// workspace.
 fn libs() -> PathBuf {
     let named = std::env::var_os("DWELL_KAFKA_LIBS").map(PathBuf::from);
     let libs = named.unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../.servers/kafka"));

@@ -1,4 +1,4 @@
-//! What a broker answers, as outcomes.
+//! The broker's answers, as outcomes.
 
 use std::time::{Duration, Instant};
 
@@ -19,7 +19,7 @@ async fn what_is_too_large_is_invalid_and_takes_nothing_else_with_it() {
     let body = |size: usize| Message::new(vec![b'x'; size]);
     let sizes = [100, 30_000, 15_000, 200, 5 << 20, 15_000, 300];
     let mut publications: Vec<_> = sizes.iter().zip(1..).map(|(size, token)| publication(token, &topic, body(*size))).collect();
-    // Headers count as well.
+    // Headers count too.
     publications.push(publication(9, &topic, Message::new("x").with_header("h", "x".repeat(30_000))));
     let mut outcomes = publish(&broker, publications).await;
     let last = outcomes.pop().unwrap();
@@ -44,7 +44,7 @@ async fn a_topic_that_takes_less_than_a_batch_takes_each_message_of_it() {
     sink.publish(of(&topic, 0, 1000)).await;
     sink.publish(of(&tiny, 1000, 50)).await;
     assert_eq!(collect(&mut outcomes, 1050).await, vec![Outcome::Confirmed; 1050]);
-    // It is known by now, and others are not held up.
+    // The limit is known now, and the others are not delayed.
     sink.publish(of(&topic, 0, 100)).await;
     assert_eq!(collect(&mut outcomes, 100).await, vec![Outcome::Confirmed; 100]);
     let source = broker.source(options(&topic)).await.unwrap();
@@ -59,7 +59,7 @@ async fn what_was_taken_back_from_the_client_is_sent_once_by_a_real_broker_too()
     let (sink, mut outcomes) = broker.sink(Duration::from_secs(30)).await.unwrap();
     sink.publish(numbered("a", 1)).await;
     assert_eq!(collect(&mut outcomes, 1).await, [Outcome::Confirmed]);
-    // While it stands still one request is on its way, and the rest waits in the client.
+    // While the broker is frozen, one request is in flight, and the rest waits in the client.
     server.freeze(true);
     let named = |from: u64| (from..from + count).map(|number| publication(number, "a", Message::new(number.to_string())));
     sink.publish(named(100).collect()).await;
@@ -99,14 +99,15 @@ async fn a_topic_that_took_no_whole_batches_and_is_deleted_is_unroutable() {
         sink.publish(numbered(&topic, 1)).await;
         match &collect(&mut outcomes, 1).await[0] {
             Outcome::Unroutable(_) => told += 1,
-            // What is on its way while the topic goes, or the client begins anew.
+            // In flight while the topic is deleted, or the client starts anew.
             Outcome::Confirmed | Outcome::Unknown(_) if told == 0 => {}
             other => panic!("{other:?}"),
         }
     }
 }
 
-/// A request that is half written cannot be taken back but with its connection, and so with what was written before it.
+/// A half-written request can be taken back only with its connection, and so with everything
+/// written before it.
 #[tokio::test]
 async fn what_was_written_before_a_request_that_is_taken_back_is_unknown() {
     let proxy = Proxy::start("127.0.0.1:1").await.unwrap();
@@ -196,7 +197,7 @@ async fn a_broker_that_makes_topics_takes_what_is_for_an_unknown_one() {
     let broker = at(&server);
     let (sink, mut outcomes) = broker.sink(Duration::from_secs(10)).await.unwrap();
     let to = Destination::new("made.by.publishing");
-    // A question makes nothing, nor does a reader.
+    // Neither a question nor a reader creates a topic.
     for _ in 0..2 {
         assert!(!sink.exists(&to).await.unwrap());
     }
@@ -221,7 +222,7 @@ async fn a_silent_broker_is_given_up_and_every_token_answered_in_time() {
     let named = |from: u64| (from..from + 10).map(|number| publication(number, "a", Message::new(number.to_string()))).collect();
     warm.publish(named(10)).await;
     cold.publish(named(20)).await;
-    // What was sent may land. A sink that has not published before may not be so far that it sends.
+    // A sent message may be stored. A sink that has not published before may not have sent yet.
     let outcomes = collect(&mut of_warm, 10).await;
     assert!(outcomes.iter().all(|outcome| matches!(outcome, Outcome::Unknown(_))), "{outcomes:?}");
     let outcomes = collect(&mut of_cold, 10).await;
@@ -230,7 +231,7 @@ async fn a_silent_broker_is_given_up_and_every_token_answered_in_time() {
         (20..).zip(outcomes).filter_map(|(number, outcome)| matches!(outcome, Outcome::Refused(_)).then_some(number)).collect();
     assert!(start.elapsed() < Duration::from_secs(30), "it took {:?}", start.elapsed());
 
-    // Nor does opening wait for ever.
+    // Opening does not wait forever either.
     let start = Instant::now();
     let Err(error) = broker.source(options("a")).await else { panic!("a source opened on a frozen broker") };
     assert_eq!(error.kind, ErrorKind::Disconnected, "{error}");
@@ -253,7 +254,7 @@ async fn properties_that_break_a_promise_are_refused_by_name() {
         let Err(error) = broker.sink(Duration::from_secs(5)).await else { panic!("a sink opened with {name}={value}") };
         assert!(error.kind == ErrorKind::Config && error.message.contains(&format!("`{name}` cannot be set")), "{error}");
     }
-    // Others pass.
+    // Other properties are accepted.
     let (broker, topic) = (with(shared(), &[("compression.type", "zstd"), ("client.id", "mine"), ("linger.ms", "0")]), fresh("passed"));
     declare(&broker, &topic).await;
     confirmed(&broker, numbered(&topic, 100)).await;
@@ -264,14 +265,14 @@ async fn properties_that_break_a_promise_are_refused_by_name() {
 #[tokio::test]
 async fn what_travels_with_an_invalid_message_is_not_invalid() {
     let (broker, topic) = (with(shared(), &[("linger.ms", "200")]), fresh("compacted"));
-    // Such a topic takes no message without a key, nor what comes along with it.
+    // A compacted topic refuses a message without a key, and the rest of its batch.
     create(shared(), &topic, 1, &[("cleanup.policy", "compact")]).await;
     let keyed = |token| publication(token, &topic, Message { key: Some("k".into()), ..Message::new("x") });
     let (sink, mut outcomes) = broker.sink(Duration::from_secs(10)).await.unwrap();
     sink.publish(vec![keyed(1), publication(2, &topic, Message::new("x")), keyed(3)]).await;
     let said = collect(&mut outcomes, 3).await;
     assert!(matches!(&said[..], [Outcome::Confirmed, Outcome::Invalid(_), Outcome::Confirmed]), "{said:?}");
-    // Nor where several of a batch are invalid.
+    // The same with several invalid messages in a batch.
     let several = |token: u64| if token.is_multiple_of(2) { publication(token, &topic, Message::new("x")) } else { keyed(token) };
     sink.publish((1..=7).map(several).collect()).await;
     let said = collect(&mut outcomes, 7).await;

@@ -1,4 +1,4 @@
-//! Partitions that a group gives to a source, and that are not read by themselves.
+//! Assigned partitions that are not read by themselves.
 
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use rdkafka::types::{RDKafkaApiKey as Api, RDKafkaRespErr as Fault};
 use crate::server::shared;
 use crate::{PATIENCE, at, confirmed, create, fresh, numbered, numbers, options, publication, read};
 
-/// The cluster is librdkafka's own: no real one can be made to do it.
+/// On librdkafka's mock cluster: a real one cannot be made to do this.
 #[tokio::test]
 async fn a_partition_is_read_though_the_coordinator_moved_while_it_was_asked() {
     let cluster = MockCluster::new(1).unwrap();
@@ -18,13 +18,13 @@ async fn a_partition_is_read_though_the_coordinator_moved_while_it_was_asked() {
     let broker = BrokerConfig::Kafka(kafka::Config::at(cluster.bootstrap_servers()));
     confirmed(&broker, numbered("a", 3)).await;
     let source = broker.source(options("a")).await.unwrap();
-    // Before its group has shared out.
+    // Before the first assignment of its group.
     cluster.request_errors(Api::OffsetFetch, &[Fault::RD_KAFKA_RESP_ERR_NOT_COORDINATOR; 2]);
     assert_eq!(numbers(&read(&*source, 3).await), [1, 2, 3]);
     source.close().await.unwrap();
 }
 
-/// Publishes one message more, as often as it takes, until the source hands something out.
+/// Publishes one more message at a time until the source delivers something.
 async fn until_it_reads(source: &dyn Source, broker: &BrokerConfig, topic: &str, last: &mut u64) {
     let deadline = Instant::now() + PATIENCE;
     loop {

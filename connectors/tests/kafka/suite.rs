@@ -1,4 +1,4 @@
-//! The Kafka connector passes the suite, on a real broker.
+//! The Kafka connector passes the suite on a real broker.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ async fn kafka() -> Kafka {
     Kafka::Shared(shared())
 }
 
-/// A broker that nobody else uses.
+/// A broker for one test.
 async fn own_kafka() -> Kafka {
     Kafka::Own(KafkaServer::start(""))
 }

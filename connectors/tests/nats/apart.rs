@@ -1,4 +1,4 @@
-//! Streams by which what the reader publishes would come back to it.
+//! Streams that would lead the reader's own publications back to it.
 
 use async_nats::jetstream::consumer::pull;
 use async_nats::jetstream::stream::{Config, Source, SubjectTransform};
@@ -26,7 +26,7 @@ async fn a_stream_that_takes_in_what_the_reader_publishes_is_refused() {
     for made in [
         stream("REJECTED", &["delay.rejected"]),
         Config { mirror: Some(source("REJECTED")), ..stream("COPY", &[]) },
-        // Fed by what feeds it, and rewritten on the way.
+        // A source of a source, with a transform on the way.
         Config {
             sources: Some(vec![Source { subject_transforms: vec![transform("delay.>", "bad.>")], ..source("COPY") }]),
             ..stream("LOOP", &["loop"])
@@ -35,9 +35,9 @@ async fn a_stream_that_takes_in_what_the_reader_publishes_is_refused() {
             sources: Some(vec![Source { subject_transforms: vec![transform("bad.rejected", "a")], ..source("LOOP") }]),
             ..stream("A", &["a"])
         },
-        // Only by their own subject, rewritten at the door.
+        // Only through its own subject, with a transform of the stream.
         Config { subject_transform: Some(transform("b.rejected", "b.in")), ..stream("B", &["b.>"]) },
-        // What is beside the filter does not come.
+        // Messages outside the filter do not come.
         Config { sources: Some(vec![source("COPY")]), ..stream("C", &["c"]) },
         Config { sources: Some(vec![Source { filter_subject: Some("other".into()), ..source("COPY") }]), ..stream("D", &["d"]) },
     ] {
@@ -61,7 +61,7 @@ async fn a_stream_that_takes_in_what_the_reader_publishes_is_refused() {
             (looked, _) => panic!("{topic} {rejected}: {looked:?}"),
         }
     }
-    // A consumer without a filter gets what comes from elsewhere too.
+    // A consumer without a filter also gets messages from other streams.
     let handle = js.get_stream("C").await.unwrap();
     handle.delete_consumer("readers").await.unwrap();
     handle.create_consumer(pull::Config { durable_name: Some("readers".into()), ..Default::default() }).await.unwrap();

@@ -1,4 +1,5 @@
-//! Three servers: elections, and a lost majority. A stream that has no leader looks like no stream; it must not be taken for one.
+//! Three servers: elections, and a lost majority. A stream without a leader looks like a missing
+//! stream, and must not count as one.
 
 use std::collections::HashMap;
 use std::net::TcpListener;
@@ -49,7 +50,7 @@ async fn an_election_is_not_a_missing_stream() {
                 client.request("$JS.API.STREAM.LEADER.STEPDOWN.S", Bytes::new()).await.unwrap();
             }
             sink.publish(vec![publication]).await;
-            // Over several elections, not within one.
+            // Spread over several elections.
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
         sink
@@ -124,7 +125,8 @@ async fn a_lost_majority_refuses_until_it_is_back() {
     for outcome in crate::collect(&mut outcomes, 3).await {
         assert!(matches!(outcome, Outcome::Refused(_) | Outcome::Unknown(_)), "{outcome:?}");
     }
-    // A server that led all before leads on for ten seconds without its followers (`lostQuorumInterval`), and says so to whoever asks.
+    // A server that led everything still acts as leader for ten seconds without its followers
+    // (`lostQuorumInterval`).
     let deadline = Instant::now() + Duration::from_secs(60);
     let error = loop {
         match broker.source(options("a")).await {

@@ -1,4 +1,4 @@
-//! Where a durable consumer begins that is new, and what `look` says of it.
+//! The start of a new durable consumer, and what `look` reports about it.
 
 use async_nats::jetstream::stream::Config;
 use dwell_connectors::{BrokerConfig, ErrorKind, Message, Reader, SourceOptions, Start};
@@ -45,7 +45,7 @@ async fn a_new_consumer_begins_where_it_is_told_and_one_that_is_known_goes_on() 
     publish(&broker, vec![publication(1, "s.a", Message::new("new"))]).await;
     assert_eq!(next(&broker, "readers", Start::Earliest).await.body, "new");
 
-    // Later than all that was sent before.
+    // Later than everything sent before.
     let since = next(&broker, "readers", Start::Latest).await.timestamp_ms.unwrap() + 1;
     assert_eq!(first_of(&broker, since).await.oldest_ms, Some(since));
     publish(&broker, vec![publication(1, "s.a", Message::new("later"))]).await;
@@ -70,6 +70,6 @@ async fn a_work_queue_has_no_other_beginning_than_the_earliest() {
         assert_eq!(broker.look(&from(start)).await.unwrap_err().kind, ErrorKind::Config);
     }
     broker.source(from(Start::Earliest)).await.unwrap();
-    // It is known now.
+    // The consumer exists now.
     broker.source(from(Start::Latest)).await.unwrap();
 }

@@ -1,4 +1,4 @@
-//! Links that go in ways that the suite does not know.
+//! Lost connections beyond those of the suite.
 
 use std::time::{Duration, Instant};
 
@@ -17,19 +17,19 @@ async fn a_cut_link_stays_cut_although_the_server_lives() {
     let source = broker.source(options("a")).await.unwrap();
     let (sink, mut outcomes) = broker.sink(Duration::from_secs(5)).await.unwrap();
     let before = proxy.accepted();
-    // What comes after it passes.
+    // Later messages pass.
     proxy.reset();
 
     let error = tokio::time::timeout(PATIENCE, source.recv()).await.unwrap().unwrap_err();
     assert_eq!(error.kind, ErrorKind::Disconnected);
     assert!(tokio::time::timeout(PATIENCE, outcomes.recv()).await.unwrap().is_none());
-    // What is handed over after the end is not sent, now or later.
+    // A publication after the end is not sent, now or later.
     sink.publish(numbered("a", 3)).await;
     assert_eq!(sink.exists(&Destination::new("a")).await.unwrap_err().kind, ErrorKind::Disconnected);
     drop((sink, source));
     tokio::time::sleep(Duration::from_secs(1)).await;
-    // Each of the three clients (a source has two) knocks once more, and is held back by its own gate. And the source may see the end of its line
-    // before that of its other link.
+    // Each of the three clients (a source has two) connects once more, and fails in its own login.
+    // And the source may notice the end of its delivery connection before that of the other.
     assert!(proxy.accepted() <= before + 4, "{} new connections", proxy.accepted() - before);
     let stream = crate::context(&server).await.get_stream("DWELL_a").await.unwrap();
     assert_eq!(stream.cached_info().state.messages, 0);
@@ -79,7 +79,7 @@ async fn a_silent_server_is_given_up() {
     assert_eq!(unknown, 10);
     assert!(start.elapsed() < Duration::from_secs(30), "it took {:?}", start.elapsed());
 
-    // Nor does opening wait for ever.
+    // Opening does not wait forever either.
     let start = Instant::now();
     let Err(error) = broker.source(options("a")).await else { panic!("a source opened on a frozen server") };
     assert_eq!(error.kind, ErrorKind::Disconnected, "{error}");

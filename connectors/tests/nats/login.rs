@@ -11,7 +11,7 @@ use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa};
 use crate::server::NatsServer;
 use crate::{declare, options, publication, publish};
 
-/// Both directions work.
+/// Reading and publishing work.
 async fn works(config: Config) {
     let broker = BrokerConfig::Nats(config);
     assert_eq!(broker.problems(), Vec::<String>::new());
@@ -74,7 +74,7 @@ async fn an_nkey_logs_in() {
     fails(Config { nkey_file: file(&server, "no", "no seed"), ..Config::at(server.url()) }, ErrorKind::Config).await;
 }
 
-/// A JWT as the server's operator mode wants it.
+/// A JWT for the server's operator mode.
 fn jwt(issuer: &KeyPair, subject: &KeyPair, nats: &str) -> String {
     let header = BASE64URL_NOPAD.encode(br#"{"typ":"JWT","alg":"ed25519-nkey"}"#);
     let (issuer_key, subject_key) = (issuer.public_key(), subject.public_key());
@@ -112,7 +112,7 @@ async fn a_creds_file_logs_in() {
     assert!(shown.contains("`creds_file`"), "{shown}");
 }
 
-/// Writes a CA, a certificate of the server, and one of a client, into a folder.
+/// Writes a CA, a server certificate and a client certificate into a folder.
 fn certificates() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     let mut params = CertificateParams::new(Vec::new()).unwrap();
@@ -139,7 +139,7 @@ async fn tls_with_a_ca_and_a_client_certificate() {
     let trusting = |server: &NatsServer| Config { tls_ca_file: Some(path("ca.pem")), ..Config::at(server.url()) };
     works(trusting(&server)).await;
     works(Config { url: Some(Urls::new(server.url().replace("nats:", "tls:"))), ..trusting(&server) }).await;
-    // The server's CA is not among the system's.
+    // The system does not trust the server's CA.
     let shown = fails(Config::at(server.url()), ErrorKind::Disconnected).await;
     assert!(shown.contains("certificate") && shown.contains("tls_ca_file"), "{shown}");
 

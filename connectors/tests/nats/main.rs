@@ -1,4 +1,5 @@
-//! The NATS connector on real servers: the suite that every connector passes, and what is NATS's own.
+//! The NATS connector on real servers: the suite that every connector passes, and tests of NATS's
+//! specifics.
 
 #![cfg(feature = "nats")]
 #![allow(clippy::unwrap_used, reason = "tests")]
@@ -24,7 +25,7 @@ use std::time::Duration;
 use dwell_connectors::conformance::options;
 use dwell_connectors::{BrokerConfig, Destination, Message, Outcome, Outcomes, Publication, Role, Token, nats};
 
-/// The longest that anything may take.
+/// The deadline of every wait.
 const PATIENCE: Duration = Duration::from_secs(15);
 
 fn at(url: impl Into<String>) -> BrokerConfig {
@@ -54,7 +55,7 @@ async fn collect(outcomes: &mut Outcomes, count: usize) -> Vec<Outcome> {
     all.into_iter().map(|(_, outcome)| outcome).collect()
 }
 
-/// Publishes by a sink of its own; gives the outcomes.
+/// Publishes through a new sink; returns the outcomes.
 async fn publish(broker: &BrokerConfig, publications: Vec<Publication>) -> Vec<Outcome> {
     let (sink, mut outcomes) = broker.sink(Duration::from_secs(5)).await.unwrap();
     let count = publications.len();
@@ -62,7 +63,7 @@ async fn publish(broker: &BrokerConfig, publications: Vec<Publication>) -> Vec<O
     collect(&mut outcomes, count).await
 }
 
-/// A client beside the connector.
+/// A client besides the connector.
 async fn context(server: &server::NatsServer) -> async_nats::jetstream::Context {
     let patient = async_nats::ConnectOptions::new().connection_timeout(PATIENCE);
     async_nats::jetstream::new(patient.connect(server.url()).await.unwrap())

@@ -1,11 +1,11 @@
-//! A client that writes what no library would: any bytes as headers.
+//! A client that writes any bytes as headers, as no library does.
 
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 
 use crate::PATIENCE;
 
-/// A connection that speaks the NATS protocol by hand.
+/// A connection that writes the NATS protocol directly.
 pub(crate) struct Raw(BufReader<TcpStream>);
 
 impl Raw {
@@ -32,7 +32,7 @@ impl Raw {
         assert!(answer.starts_with(b"{\"stream\""), "{}", answer.escape_ascii());
     }
 
-    /// Asks for messages of a consumer, receives this many and leaves them unsettled.
+    /// Requests messages of a consumer, receives this many and leaves them unsettled.
     pub(crate) async fn take(&mut self, stream: &str, consumer: &str, count: usize) {
         let body = format!(r#"{{"batch":{count}}}"#);
         self.write(format!("PUB $JS.API.CONSUMER.MSG.NEXT.{stream}.{consumer} _INBOX.raw {}\r\n{body}\r\n", body.len()).as_bytes()).await;

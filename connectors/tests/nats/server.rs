@@ -1,4 +1,5 @@
-//! A nats-server of the test's own: on a free loopback port, with its files in a temporary folder, ended with the value.
+//! A private nats-server: on a free loopback port, with its files in a temporary folder, ended with
+//! the value.
 
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -17,7 +18,7 @@ pub(crate) struct NatsServer {
 }
 
 impl NatsServer {
-    /// Starts a server with this text in its settings, besides port, JetStream and payload size.
+    /// Starts a server with these settings, besides port, JetStream and payload size.
     pub(crate) fn start(settings: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
@@ -37,7 +38,7 @@ impl NatsServer {
         self.folder.path()
     }
 
-    /// Starts the process again, on its old files.
+    /// Restarts the process on its files.
     pub(crate) fn run(&self) {
         let log = std::fs::File::create(self.folder.path().join("log")).unwrap();
         let mut command = Command::new(&self.binary);
@@ -50,7 +51,7 @@ impl NatsServer {
         }
     }
 
-    /// Kills the process, without a word to its clients but the end of their connections.
+    /// Kills the process with SIGKILL.
     pub(crate) fn kill(&self) {
         if let Some(mut child) = self.child.lock().take() {
             child.kill().unwrap();
@@ -58,7 +59,7 @@ impl NatsServer {
         }
     }
 
-    /// Stops the process where it stands, or lets it go on: connections stay open, and silent.
+    /// Freezes or resumes the process: connections stay open and silent.
     pub(crate) fn freeze(&self, frozen: bool) {
         crate::freeze::freeze(self.child.lock().as_ref().unwrap().id(), frozen);
     }
@@ -74,7 +75,8 @@ impl Drop for NatsServer {
     }
 }
 
-/// `DWELL_NATS_SERVER`, else `nats-server` on PATH, else the one that `make servers` has put into `.servers/bin` of the workspace.
+/// `DWELL_NATS_SERVER`, otherwise `nats-server` on PATH, otherwise the one that `make servers` has
+/// installed in `.servers/bin` of the workspace.
 fn binary() -> PathBuf {
     if let Some(named) = std::env::var_os("DWELL_NATS_SERVER") {
         let named = PathBuf::from(named);

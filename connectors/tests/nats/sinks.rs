@@ -1,4 +1,4 @@
-//! What JetStream answers, as outcomes.
+//! JetStream's answers, as outcomes.
 
 use std::time::Duration;
 
@@ -57,7 +57,7 @@ async fn a_repeated_dedupe_id_is_confirmed_and_stored_once() {
     let server = NatsServer::start("");
     let broker = at(server.url());
     declare(&broker, "a").await;
-    // The producer's own id, and expectations that do not hold, stay behind.
+    // The producer's own id, and expectations that do not hold, are dropped.
     let message =
         || Message::new("x").with_header("Nats-Msg-Id", "producer").with_header("Nats-Expected-Stream", "other").with_header("kept", "1");
     let repeated = (0..3).map(|token| dwell_connectors::Publication { dedupe_id: "once".into(), ..publication(token, "a", message()) });
@@ -106,7 +106,7 @@ async fn what_is_not_jetstream_is_unknown() {
     assert!(start.elapsed() > Duration::from_millis(390));
 }
 
-/// `concat` for what cannot be cloned.
+/// `concat` for values that are not `Clone`.
 trait ConcatOwned<T> {
     fn concat_owned(self) -> Vec<T>;
 }

@@ -1,4 +1,4 @@
-//! Consumers that were there before, and messages that must not be stuck.
+//! Existing consumers, and messages that must not get stuck.
 
 use std::time::{Duration, Instant};
 
@@ -95,7 +95,7 @@ async fn without_acks_what_was_sent_is_forgotten_and_room_is_made_all_the_same()
     let source = broker.source(without).await.unwrap();
     let first = offsets(tokio::time::timeout(PATIENCE, source.recv()).await.unwrap().unwrap()).into_iter().min();
     assert!(first > last, "{first:?} after {last:?}");
-    // An ingest would lose jobs behind it.
+    // An ingest would lose jobs with it.
     assert!(refused(&broker, "a").await.message.contains("ack policy"));
 }
 
@@ -109,11 +109,11 @@ async fn a_deleted_consumer_is_missing() {
     stream.delete_consumer("readers").await.unwrap();
     let error = tokio::time::timeout(PATIENCE, source.recv()).await.unwrap().unwrap_err();
     assert!(matches!(error.kind, ErrorKind::Missing | ErrorKind::Disconnected), "{error}");
-    // Opening makes it anew.
+    // Opening creates it again.
     broker.source(options("a")).await.unwrap();
 }
 
-/// The server's patience is 30 s here: what is stuck would not come in time.
+/// `ack_wait` is 30 s here: a stuck message would not come in time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_is_stuck_after_close_or_drop_under_load() {
     let server = NatsServer::start("");
@@ -127,14 +127,14 @@ async fn nothing_is_stuck_after_close_or_drop_under_load() {
     for round in 0..4 {
         let source = broker.source(SourceOptions { max_batch: 50, max_unsettled: 3000, ..options("a") }).await.unwrap();
         acked += read(&*source, 500).await;
-        // One batch stays open.
+        // One batch stays unsettled.
         source.recv().await.unwrap();
         if round % 2 == 0 { source.close().await.unwrap() } else { drop(source) }
     }
     assert_eq!(publishing.await.unwrap(), 20_000);
     let start = Instant::now();
     let source = broker.source(SourceOptions { max_batch: 1000, max_unsettled: 10_000, ..options("a") }).await.unwrap();
-    // An ack may be overtaken by the end of a dropped source: what is missing is what matters.
+    // The end of a dropped source may overtake an ack: only missing messages matter.
     read(&*source, 20_000 - acked).await;
     assert!(start.elapsed() < Duration::from_secs(30), "it took {:?}", start.elapsed());
     source.close().await.unwrap();
@@ -144,7 +144,7 @@ async fn nothing_is_stuck_after_close_or_drop_under_load() {
 
 #[tokio::test]
 async fn a_source_that_is_never_answered_ends_although_its_connection_lives() {
-    // Requests for messages go to somebody who hears them and says nothing.
+    // Fetch requests go to a subject that nobody answers.
     let server = NatsServer::start("mappings { \"$JS.API.CONSUMER.MSG.NEXT.*.*\": \"void.$1.$2\" }\n");
     let client = async_nats::connect(server.url()).await.unwrap();
     let mut heard = client.subscribe("void.>").await.unwrap();
@@ -163,7 +163,8 @@ async fn a_refusal_is_forgotten_once_nothing_is_wanted() {
     let broker = at(server.url());
     declare(&broker, "a").await;
     broker.source(options("a")).await.unwrap().close().await.unwrap();
-    // Somebody else's request, which stands for longer than a source waits for an answer, is all that the consumer takes.
+    // The request of another client, open for longer than a source waits for an answer, is all that
+    // the consumer accepts.
     let js = context(&server).await;
     let stream = js.get_stream("DWELL_a").await.unwrap();
     let config = stream.consumer_info("readers").await.unwrap().config;
@@ -200,7 +201,8 @@ async fn large_messages_are_read_ahead_by_their_bytes() {
     declare(&broker, "a").await;
     let large = |token| publication(token, "a", Message::new(vec![b'x'; 1_000_000]));
     publish(&broker, (0..COUNT as u64).map(large).collect()).await;
-    // Less than the largest message, which has 4 MiB on this server: two of those may be unsettled, and as much is on its way.
+    // Less than the largest message, 4 MiB on this server: two of those may be unsettled, and as
+    // much in flight.
     let source = broker.source(SourceOptions { max_unsettled_bytes: 1 << 20, ..options("a") }).await.unwrap();
     let js = context(&server).await;
     let stream = js.get_stream("DWELL_a").await.unwrap();
@@ -209,7 +211,7 @@ async fn large_messages_are_read_ahead_by_their_bytes() {
         let batch = tokio::time::timeout(PATIENCE, source.recv()).await.unwrap_or_else(|_| panic!("{seen} of {COUNT} came")).unwrap();
         seen += batch.messages.len();
         source.ack(batch.id).await.unwrap();
-        // Once the server has all acks, only what is not taken yet is out.
+        // Once the server has all acks, only untaken messages are outstanding.
         let settled = async {
             loop {
                 let info = stream.consumer_info("readers").await.unwrap();

@@ -1,4 +1,4 @@
-//! The NATS connector passes the suite, on a real server.
+//! The NATS connector passes the suite on a real server.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Messages that the client library cannot read: they come all the same, and hold nothing up.
+//! Messages that async-nats cannot parse: they arrive nevertheless, and delay nothing.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -16,7 +16,7 @@ const GOOD: &[u8] = b"NATS/1.0\r\ngood: yes\r\n\r\n";
 const BAD: &[u8] = b"NATS/1.0\r\nbad: \xff\xfe\r\n\r\n";
 const MALFORMED: &[u8] = b"NATS/1.0\r\nno colon\r\n\r\n";
 
-/// The server's patience with an unsettled message.
+/// The `ack_wait` of the consumer.
 const ACK_WAIT: Duration = Duration::from_millis(900);
 
 fn broker(server: &NatsServer) -> BrokerConfig {
@@ -70,7 +70,7 @@ async fn each_comes_with_body_headers_and_position() {
         (b"NATS/1.0\r\nno colon\r\na: b\r\n\r\n", vec![text("", "no colon"), text("a", "b")]),
         (b"NATS/1.0 503\r\na: b\r\n\r\n", vec![text("a", "b")]),
         (b"garbage", vec![text("", "garbage")]),
-        // The client library panics on this.
+        // async-nats panics on this.
         (b"NATS/1.0\r\nx: a\rb\r\n\r\n", vec![text("x", "a\rb")]),
         (b"NATS/1.0\r\nx y: z\r\n\r\n", vec![text("x y", "z")]),
         ("NATS/1.0\r\n\u{e4}: z\r\n\r\n".as_bytes(), vec![text("\u{e4}", "z")]),
@@ -99,7 +99,8 @@ async fn each_comes_with_body_headers_and_position() {
     source.close().await.unwrap();
 }
 
-/// First, last and between, for two readers at once; and one of them is restarted in the middle, without a word.
+/// First, last and in between, for two readers at once, one of which is killed and restarted in the
+/// middle.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn good_ones_around_them_come_too_to_several_readers_over_a_restart() {
     let (server, broker, mut raw) = bench().await;
@@ -118,7 +119,7 @@ async fn good_ones_around_them_come_too_to_several_readers_over_a_restart() {
     let options = SourceOptions { max_batch: 10, max_unsettled: 200, ..options("a") };
     let reader = |most: usize| {
         let (broker, options) = (broker.clone(), options.clone());
-        // A runtime of its own, which ends as a process does that is killed: nothing is given back.
+        // A runtime of its own, which ends as a killed process does: no message is returned.
         tokio::task::spawn_blocking(move || {
             let runtime = tokio::runtime::Runtime::new().unwrap();
             let seen = runtime.block_on(read_some(&broker, options, most));
@@ -137,7 +138,7 @@ async fn good_ones_around_them_come_too_to_several_readers_over_a_restart() {
     until_empty(&server, "DWELL_a").await;
 }
 
-/// Reads and acks so many messages, or until none comes any more; leaves a batch unsettled.
+/// Reads and acks this many messages, or until none comes any more; leaves a batch unsettled.
 async fn read_some(broker: &BrokerConfig, options: SourceOptions, most: usize) -> BTreeMap<u64, Message> {
     let source = broker.source(options).await.unwrap();
     let (mut seen, mut count) = (BTreeMap::new(), 0);
@@ -174,7 +175,7 @@ async fn one_is_held_and_given_back_as_any_other() {
     raw.publish("a", BAD, b"bad").await;
     let source = broker.source(options("a")).await.unwrap();
     let held = recv(&*source).await;
-    // Longer than the server's patience: nothing comes again, and what is new comes.
+    // Longer than `ack_wait`: nothing comes again, and new messages come.
     assert!(tokio::time::timeout(ACK_WAIT * 2, source.recv()).await.is_err(), "what is held came again");
     raw.publish("a", GOOD, b"good").await;
     let good = recv(&*source).await;
@@ -185,14 +186,14 @@ async fn one_is_held_and_given_back_as_any_other() {
     source.nack(held.id).await.unwrap();
     let again = recv(&*source).await;
     assert_eq!(again.messages[0].body, "bad");
-    // Closing gives it back too: another has it at once.
+    // Closing returns it too: another reader gets it at once.
     source.close().await.unwrap();
     let source = broker.source(options("a")).await.unwrap();
     assert_eq!(read(&*source, 1).await[&1].body, "bad");
     until_empty(&server, "DWELL_a").await;
 }
 
-/// On a stream of many subjects that keeps what is settled.
+/// On a stream of many subjects that keeps settled messages.
 #[tokio::test]
 async fn what_others_hold_and_other_subjects_are_left_alone() {
     let server = NatsServer::start("");
@@ -204,7 +205,7 @@ async fn what_others_hold_and_other_subjects_are_left_alone() {
     let first = broker.source(options("s.a")).await.unwrap();
     let held = recv(&*first).await;
     assert_eq!(held.messages[0].body, "held");
-    // It reads no more, and holds what it has.
+    // It reads no more, and keeps what it has.
     first.pause(true).await.unwrap();
     let asks = async {
         while stream.consumer_info("readers").await.unwrap().num_waiting > 0 {
@@ -238,7 +239,7 @@ async fn what_others_hold_and_other_subjects_are_left_alone() {
     assert_eq!(stream.info().await.unwrap().state.messages, 42);
 }
 
-/// With a pattern as topic a subject may be what the client library cannot read.
+/// With a pattern as topic, a subject may be unparsable for async-nats.
 #[tokio::test]
 async fn a_subject_that_is_not_utf_8_or_has_white_space_comes() {
     let server = NatsServer::start("");

@@ -6,7 +6,7 @@
 //!   `rd_kafka_assignment_apply_offsets` in `rdkafka_assignment.c` of 2.12 has "Do nothing for
 //!   request-level errors" (confluentinc/librdkafka#5586).
 //! - Workaround: a partition that stays silent for too long, or for a short time after an error, is
-//!   assigned again. If the group's protocol cannot assign a single partition, the source ends and
+//!   assigned again. If the group's protocol cannot assign a single partition, the source ends, and
 //!   joins anew.
 //! - May go when librdkafka repeats the request.
 
