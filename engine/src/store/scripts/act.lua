@@ -1,11 +1,14 @@
--- Put between prelude.lua and each action on one job (cancel reschedule fire finish fail requeue): what stands there, and the answer.
--- ARGV   id, fingerprint of the inbound message (or 8 random bytes of a call), bits (1: look the fingerprint up; 2: a message, which may come again behind
---        later ones) and, where the caller knows this clock, ':' and until when it waits for the answer, epoch us; then the action's own.
--- Answer { verdict, due ms ('' unknown) }. The repeat of an action that changed something changes nothing and has the same answer. The verdict of an action
---        that changed nothing is remembered only where its repeat could change a newer job. The verdict of a call never is: a call is repeated only
---        before it is answered, and so before a later request that waits for that answer.
--- Errors 'DWELL_BROKER name': a broker that KEYS lack; 'DWELL_VERSION id': a record that this version cannot read; 'DWELL_LATE now us': nobody
---        waits for the answer any more. Nothing was written.
+-- Shared by the actions on one job (cancel reschedule fire finish fail requeue): reads the job and
+-- writes the verdict. Follows prelude.lua.
+-- ARGV   id, fingerprint of the inbound message (8 random bytes for a call), bits (1: look up the
+--        fingerprint; 2: a message, which may be redelivered after later ones), followed by ':' and the
+--        deadline of the call, epoch us, if the caller knows Redis's clock; then those of the action.
+-- Answer { verdict, due ms ('' unknown) }. Repeating an action that changed something changes nothing
+--        and has the same answer. The verdict of an action that changed nothing is remembered only if
+--        its repeat could change a newer job, and never for a call: a call is repeated only before its
+--        answer, and a later request waits for that answer.
+-- Errors 'DWELL_BROKER name': KEYS lack this broker; 'DWELL_VERSION id': this version cannot read the
+--        record; 'DWELL_LATE now us': the deadline has passed. Nothing was written.
 local id, fingerprint, bits = ARGV[1], ARGV[2], tonumber(string.match(ARGV[3], '^%d+'))
 if is_late(tonumber(string.match(ARGV[3], ':(%d+)$') or nil)) then return late() end
 if has(bits, 1) then
@@ -25,10 +28,11 @@ local waits = record and call('ZSCORE', due_key, id)
 local dead = record and call('ZSCORE', DEAD, id)
 local runs = record and not waits and not dead
 local state = record and (state_bytes and read_state(state_bytes) or new_state(record, tonumber(waits or NOW)))
--- On its way to the dead letters: no attempt will be made any more.
+-- On its way to the dead letters: there will be no further attempt.
 local dying = record and not dead and state.reason ~= 0
 
--- It changed something: the last writes of the script. Behind a write that frees a full Redis takes them, as first writes it refuses them.
+-- The action changed something. These are the last writes of the script: a full Redis accepts them
+-- after a write that frees memory, and refuses them as first writes.
 local function applied(verdict, due, more)
   local acts = more or {}
   push(acts, fingerprint, act_entry(verdict, due))
@@ -37,14 +41,15 @@ local function applied(verdict, due, more)
   return { verdict, due and int(due) or '' }
 end
 
--- It changed nothing. is_harmless: whatever stands there when it comes again, it changes nothing either.
+-- The action changed nothing. is_harmless: a repeat cannot change anything either, whatever the job is
+-- by then.
 local function unchanged(verdict, due, is_harmless)
   if has(bits, 2) and not is_harmless then return applied(verdict, due) end
   touch()
   return { verdict, due and int(due) or '' }
 end
 
--- The job is not here: what is remembered of it.
+-- There is no such job: answers by what gone remembers.
 local function answer_over(is_harmless)
   local over = call('HGET', GONE, id) or call('HGET', GONE_OLD, id)
   local outcome = over and gone_outcome(over)
@@ -60,7 +65,8 @@ local function leave()
   call('HDEL', STATE, id)
 end
 
--- To due, at this time. Where it waits already it is not taken out before: a cluster's slot that leaves refuses a key that became empty.
+-- Moves the job to due at this time. A waiting job is not removed first: while a slot migrates, its
+-- master refuses a key that became empty.
 local function wait_until(due)
   call('ZREM', DEAD, id)
   call('ZREM', RUN, id)
@@ -68,7 +74,8 @@ local function wait_until(due)
   call('HSET', STATE, id, write_state(state))
 end
 
--- Whether the schedule may have been published without a trace of it: it was due before the master changed, or so soon after that it was claimed before.
+-- Whether an attempt may be unknown to this master: the job was due before the master changed, or so
+-- soon after that it could be claimed before.
 local function is_doubtful()
   if has(state.marks, DOUBT) then return true end
   local changed = see_master()

@@ -1,6 +1,6 @@
--- bury: the job is dead: run > dead, kept for its retention, to be listed and requeued.
+-- bury: moves dead jobs from run to dead, where they stay for their retention.
 -- KEYS   as in prelude.lua, no due.
--- ARGV   four a job: id, fence, code of the reason (store/record.rs), last error.
+-- ARGV   four per job: id, fence, code of the reason (store/record.rs), last error.
 -- Answer per job: done | lease_lost (nothing changed).
 -- Work   <= 128 jobs. First write ZREM.
 local ids, states = leased(1, 4)

@@ -1,8 +1,8 @@
--- cancel: the job leaves Redis, wherever it is.
+-- cancel: removes the job, whatever its state.
 -- KEYS   as in prelude.lua, with the due of every broker in meta.
 -- ARGV   as in act.lua.
--- Answer cancelled (no publish was made, none begins) | cancelled_after_attempt | in_flight (cancelled too; the attempt that is out may land)
---        | fired | not_found.
+-- Answer cancelled (never published, and will not be) | cancelled_after_attempt | in_flight (cancelled
+--        too; the attempt in flight may arrive) | fired | not_found.
 -- Work   one job. First write ZREM.
 if not record then return answer_over() end
 local verdict = 'cancelled_after_attempt'

@@ -1,17 +1,20 @@
--- claim: takes jobs of one broker that are due, or almost, under a lease: due > run, attempt + 1, a new fence.
+-- claim: moves jobs of one broker that are due, or almost due, from due to run, with a lease, attempt
+--        + 1 and a new fence.
 -- KEYS   as in prelude.lua, with the one due that is read.
--- ARGV   fence (8 random bytes: the nonce of this claim), lease ms, most jobs, most bytes of records (at least one job is taken), ms: what is due so much later
---        is taken too, and whoever took it publishes it then and no sooner; and what the last answer said of ids at the head: how many, the last of
---        them, its score (0 and two empty ones: nothing).
--- Answer { now us, next due ms that is later than what was asked for ('' none), 1 where more of that is there already, or was not looked at, jobs of an
---          unknown version that were left in place at the head, the last of them, its score ('' none), ids without a record that were taken out, then
---          id, state, record, due ms of each job }.
--- Work   <= 128 jobs or 1 MiB a call; looks at <= 1024 ids, behind those at the head that are known to be unreadable. First write ZREM or ZREMRANGEBYRANK: a full Redis still drains.
+-- ARGV   fence (8 random bytes: the nonce of this claim), lease ms, limit of jobs, limit of bytes of
+--        records (at least one job is claimed), ms ahead: jobs due within this time are claimed too,
+--        and the caller publishes them at their due time; then the unreadable ids at the head as in
+--        the last answer: count, last id, its score (0 and two empty ones: none).
+-- Answer { now us, next due ms after those ahead ('' none), 1 if more are claimable or were not checked,
+--        count of jobs of an unknown version left in place at the head, the last of them, its score
+--        ('' none), count of removed ids without a record, then id, state, record, due ms per job }.
+-- Work   <= 128 jobs or 1 MiB a call; checks <= 1024 ids after the known unreadable ones. First write
+--        ZREM or ZREMRANGEBYRANK: a full Redis still drains.
 local fence, lease, most, most_bytes = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local due_key, until_ms = KEYS[9], NOW + tonumber(ARGV[5])
--- No id of a job, since those have no control characters: see below.
+-- Not a job's id, because ids have no control characters. Its use is below.
 local LONG = string.rep('\0', 65)
--- Records are fetched by slices, of at most as many: what is fetched and does not fit in any more is no more than that.
+-- Records are fetched in slices of at most this many, which bounds those that are fetched in vain.
 local SLICE = 8
 local ids, records, states, dues, orphans = {}, {}, {}, {}, {}
 local leases, written = {}, {}
@@ -21,13 +24,13 @@ local last_unknown, last_score = ARGV[7], ARGV[8]
 local skipped, floor, offset = behind_unread(due_key, tonumber(ARGV[6]), last_unknown, last_score)
 local unknown = skipped
 
--- Pages, because what is left in place must not hide what stands behind it.
+-- Reads pages, because jobs left in place must not hide the jobs after them.
 while count < most and looked < 1024 and more == 0 do
   local page = call('ZRANGEBYSCORE', due_key, floor, until_ms, 'WITHSCORES', 'LIMIT', offset + looked, most)
   local is_cut, at, slice = false, 1, 1
   while at <= #page and not is_cut do
     if slice == 0 then
-      -- One more like those before would not fit: a record of 1 MiB is not fetched to be left.
+      -- The next record may be too large: its size is checked first, so that it is not fetched in vain.
       is_cut, slice = bytes + call('HSTRLEN', JOBS, page[at]) > most_bytes, 1
       if is_cut then break end
     end
@@ -48,7 +51,7 @@ while count < most and looked < 1024 and more == 0 do
         count, bytes = count + 1, bytes + size
         if known then
           local state = read_state(known)
-          -- A job on its way to the dead letters makes no new attempt.
+          -- A job on its way to the dead letters has no new attempt.
           if state.reason == 0 then state.attempt = state.attempt + 1 end
           state.fence, state.flags = fence, 0
           known = write_state(state)
@@ -64,7 +67,7 @@ while count < most and looked < 1024 and more == 0 do
       at, looked = at + 2, looked + 1
     end
     slice = math.min(2 * slice, SLICE, math.floor(math.max(0, most_bytes - bytes) / longest))
-    -- A single job may be larger than all that is asked for.
+    -- A single job may exceed the limit of bytes.
     if count == 0 and slice == 0 then slice = 1 end
   end
   if count >= most or is_cut then more = 1
@@ -75,9 +78,10 @@ if unknown == 0 then last_unknown, last_score = '', '' end
 
 many('ZREM', due_key, orphans)
 many('HDEL', STATE, orphans)
--- Where none was left in place or out, they stand side by side, and need not be looked for one by one.
+-- If no id was skipped, the claimed ones are adjacent and can be removed by rank.
 if count > 0 and looked == count then call('ZREMRANGEBYRANK', due_key, skipped, skipped + count - 1) else many('ZREM', due_key, ids) end
--- A small set is a list that is searched from its head, while no member is longer than 64 bytes; one that had such a member stays none.
+-- Redis stores a small set as a listpack, which every access searches, unless a member is longer than
+-- 64 bytes. A set that once had such a member stays a skiplist.
 if count > 16 and call('EXISTS', RUN) == 0 then
   call('ZADD', RUN, 0, LONG, unpack(leases))
   call('ZREM', RUN, LONG)

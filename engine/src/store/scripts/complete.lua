@@ -1,10 +1,12 @@
--- complete: the broker confirmed: the job is over and leaves Redis; its outcome stays in gone.
+-- complete: removes confirmed jobs and remembers their outcome in gone.
 -- KEYS   as in prelude.lua, no due.
--- ARGV   outcome ('f' fired, 'd' dropped as too late), then two a job: id, fence and after it the fingerprint of the message that scheduled it.
--- Answer per job: done | lease_lost | taken_over (nothing changed; taken over: the same job goes on, with somebody else or due again, or somebody else made it
---        fire; lease_lost: it was replaced, cancelled or finished, is dead or about to be, or nothing is known of it any more).
--- Work   <= 128 jobs; a constant number of commands, and up to three for each whose lease is gone, of whose records it reads at most 1 MiB (taken as lost beyond).
---        First write ZREM.
+-- ARGV   outcome ('f' fired, 'd' dropped as too late), then two per job: id, and fence followed by the
+--        fingerprint of the message that scheduled the job.
+-- Answer per job: done | taken_over | lease_lost; the last two changed nothing. taken_over: the same job
+--        continues under another claim or is due again, or another claim completed it. lease_lost: the
+--        job was replaced, cancelled or finished, is dead or dying, or is unknown.
+-- Work   <= 128 jobs; a constant number of commands, and up to three for each lost lease. Reads at most
+--        1 MiB of records for those; any further one counts as lease_lost. First write ZREM.
 local outcome, ids = ARGV[1], {}
 for i = 2, #ARGV, 2 do ids[i / 2] = ARGV[i] end
 local states = many('HMGET', STATE, ids) or {}
@@ -16,7 +18,7 @@ for i, id in ipairs(ids) do
     done[count], over[2 * count - 1], over[2 * count] = id, id, gone_entry(outcome, bytes)
     answer[i] = 'done'
   else
-    -- The state says it where there is one: a record may be large.
+    -- Prefers the state, because a record may be large.
     local message, size = sub(proof, 9), bytes and 0 or call('HSTRLEN', JOBS, id)
     looked = looked + size
     local record = size > 0 and looked <= 1048576 and call('HGET', JOBS, id)

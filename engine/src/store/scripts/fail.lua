@@ -1,11 +1,15 @@
--- fail: the consumer could not do it: the attempt has failed, the next step of the retry array begins now.
+-- fail: the consumer failed the attempt: the next wait of the retry array begins now.
 -- KEYS   as in prelude.lua, with the due of every broker in meta.
--- ARGV   as in act.lua, then due ms of the schedule and attempt that the consumer speaks of ('' any), generation and step that the caller
---        read, wait ms of that step ('' where the array is at its end), last error, code of the reason `failed`.
--- Answer failed | stale | waiting (no attempt is out) | dead | fired | not_found (also: never attempted).
--- Errors as in act.lua, and 'DWELL_AGAIN id': the job changed since the caller read it. Nothing was written: read and call again.
+-- ARGV   as in act.lua, then due ms of the schedule and attempt that the consumer names ('' any),
+--        generation and step that the caller read, wait ms of that step ('' after the last one), last
+--        error, code of the reason `failed`.
+-- Answer failed | stale | waiting (no attempt is in flight) | dead | fired | not_found (also: never
+--        attempted).
+-- Errors as in act.lua, and 'DWELL_AGAIN id': the job has changed since the caller read it. Nothing was
+--        written: read and call again.
 -- Work   one job. First write ZREM.
--- A word that names its schedule is for no other, and one that names its attempt too, for no later one.
+-- A fail that names a schedule cannot apply to another one; one that also names an attempt, to no later
+-- attempt.
 local names_schedule, names_attempt = ARGV[4] ~= '', ARGV[4] ~= '' and ARGV[5] ~= ''
 if not record then return answer_over(names_schedule) end
 if dead or dying then return unchanged('dead', state.due, names_schedule) end

@@ -1,9 +1,9 @@
--- finish: the consumer has it: the job is over, wherever it waits.
+-- finish: the consumer has done the job: removes it, whatever its state.
 -- KEYS   as in prelude.lua, with the due of every broker in meta.
--- ARGV   as in act.lua, then the due ms of the schedule that the consumer speaks of ('' any).
--- Answer finished | stale (another schedule stands) | fired | not_found (also: never attempted).
+-- ARGV   as in act.lua, then the due ms of the schedule that the consumer names ('' any).
+-- Answer finished | stale (the job has another schedule) | fired | not_found (also: never attempted).
 -- Work   one job. First write ZREM.
--- A word that names its schedule is for no other.
+-- A finish that names a schedule cannot apply to another one.
 local names_schedule = ARGV[4] ~= ''
 if not record then return answer_over(names_schedule) end
 if state.attempt == 0 then return unchanged('not_found') end

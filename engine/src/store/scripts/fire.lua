@@ -1,4 +1,5 @@
--- fire: due now. The schedule stays the same one; a job that was attempted keeps the due time that its consumers know.
+-- fire: makes the job due now. The schedule stays the same; an attempted job keeps the due time that its
+--       consumers know.
 -- KEYS   as in prelude.lua, with the due of every broker in meta.
 -- ARGV   as in act.lua.
 -- Answer firing | in_flight (nothing changed) | dead (nothing changed) | fired | not_found.
@@ -7,7 +8,7 @@ if not record then return answer_over() end
 if dead or dying then return unchanged('dead', state.due) end
 if runs then return unchanged('in_flight', state.due) end
 local at = math.min(NOW, tonumber(waits))
--- A job that was given back unpublished waits past its due time.
+-- A job that was released without a publish waits beyond its due time.
 if state.attempt == 0 then state.due = math.min(at, state.due) end
 begin_acts()
 wait_until(at)

@@ -1,12 +1,13 @@
--- fsck_adopt: takes a job in that stood in a bucket that is not its own, as it stood there; once, however often it is called.
+-- fsck_adopt: adds a job from a wrong bucket to this bucket, unchanged; once, however often it is called.
 -- KEYS   as in prelude.lua, with the due of every broker in meta, then quarantine.
--- ARGV   id, record, state ('' none), the set that it stood in ('run', 'dead', 'due:<broker>', '-' none), score there, field of quarantine that says
---        that it was taken in: the caller removes it after what it took the job from.
+-- ARGV   id, record, state ('' none), the job's set ('run', 'dead', 'due:<broker>', '-' none), its score
+--        there, the quarantine field that marks the job as added: the caller removes this field after
+--        the job's entry in the other quarantine.
 -- Answer done | taken (another job has this id: nothing changed).
 -- Work   one job. First write HSET.
 local id, record, state, place, score, mark = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 local QUARANTINE = KEYS[#KEYS]
--- Taken in before: it may be over by now.
+-- Added by an earlier call; the job may be completed by now.
 if call('HEXISTS', QUARANTINE, mark) == 1 then return 'done' end
 if call('HEXISTS', JOBS, id) == 1 then return 'taken' end
 call('HSET', QUARANTINE, mark, '1 taken_in - - 0 0\n')

@@ -1,14 +1,18 @@
--- fsck_jobs: judges ids of this bucket, each by all that stands of it at one instant, and repairs what is wrong with them.
+-- fsck_jobs: judges ids of this bucket, each by all its data at one instant, and repairs the damage.
 -- KEYS   as in prelude.lua, with the due of every broker in meta, then quarantine.
--- ARGV   repair (1: repair), lease ms of a claim, dead retention ms, most bytes of records, then three an id: id, what the caller knows of it ('' nothing,
---        'bucket' it hashes to another one, 'id' it is none that Dwell writes), the record that the caller could not read ('' none).
--- Answer { ids judged (at least one, the others did not fit), then place of the id among them, problem, 1 where it is repaired, detail }: the gravest
---        problem of an id: judge what was repaired again. Detail: the broker of `meta_broker`, the quarantine field of `wrong_bucket`,
---        the fence of a `lease_expired` that its consumer let pass, which is left to the caller.
--- Work   <= 128 ids or 1 MiB a call; about 10 commands an id. First write ZREM or HDEL where an id leaves, else HSET.
+-- ARGV   repair (1: repair), lease ms of a claim, dead retention ms, limit of bytes of records, then
+--        three per id: id, finding of the caller ('' none, 'bucket' the id belongs to another bucket,
+--        'id' Dwell never writes such an id), the record that the caller could not decode ('' none).
+-- Answer { count of judged ids (at least one; the others exceed the limit), then per problem: position
+--        of the id, problem, 1 if repaired, detail }. Reports the gravest problem of an id: judge a
+--        repaired id again. Detail: the broker of `meta_broker`; the quarantine field of `wrong_bucket`;
+--        the fence of a `lease_expired` of a held job, which the caller repairs.
+-- Work   <= 128 ids or 1 MiB a call; about 10 commands an id. First write ZREM or HDEL if an id is
+--        removed, else HSET.
 local repair, lease, retention, most_bytes = ARGV[1] == '1', tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local QUARANTINE = KEYS[#KEYS]
--- Rescue looks every second, sweep every half minute: what is past its time by more was not looked at. Masters' clocks differ by less.
+-- Rescue runs every second, sweep every half minute: more than this past its time, a job was missed.
+-- The clocks of masters differ by less than SKEW.
 local RESCUE_GRACE, SWEEP_GRACE, SKEW = 60000, 600000, 60000
 local SCORE_MAX = 9007199254740992
 local INVALID = 2
@@ -19,7 +23,8 @@ local function leave_all(places, id)
   for _, place in ipairs(places) do call('ZREM', place.key, id) end
 end
 
--- Puts what Redis has of it aside: a line that says what it is, then state and record as they were. Answers its field.
+-- Copies the data of an id to quarantine: a line that describes it, then state and record, unchanged.
+-- Returns the field.
 local function put_aside(problem, id, place, state_bytes, record)
   local field = int(NOW_US) .. ' ' .. id
   local head = string.format('1 %s %s %s %d %d\n', problem, place and place.name or '-', place and place.text or '-', #state_bytes, #record)
@@ -64,7 +69,8 @@ local function find_places(id)
   return places
 end
 
--- The one place where a job of several stays: where its state says that it is, or else where it does not fire.
+-- Chooses the set in which a job of several sets stays: that of its state, else one in which it does
+-- not fire.
 local function choose(places, state, own)
   local by_name, latest = {}, nil
   for _, place in ipairs(places) do
@@ -77,7 +83,7 @@ local function choose(places, state, own)
   return due or by_name.run
 end
 
--- Problem, whether it is repaired, detail. nil: all is well.
+-- Returns problem, whether it is repaired, and detail; nil if there is no damage.
 local function judge(id, odd, unreadable)
   local record, state_bytes = call('HGET', JOBS, id), call('HGET', STATE, id)
   local places = find_places(id)
@@ -90,7 +96,7 @@ local function judge(id, odd, unreadable)
     return #places > 0 and 'index_without_record' or 'state_without_record', repair
   end
 
-  -- Another version's: it can be told only that it is one, and that program may run beside.
+  -- A record of another version cannot be judged: an instance of that version may be running.
   if #record > 0 and string.byte(record, 1) ~= RECORD_VERSION then return 'unknown_version', false end
   local function aside(problem)
     return problem, repair, repair and put_all_aside(problem, id, places, state_bytes, record) or nil
@@ -107,7 +113,7 @@ local function judge(id, odd, unreadable)
       put_aside('unreadable_state', id, places[1], state_bytes, '')
       local waits = #places == 1 and places[1].name == own and is_time(places[1].score)
       local state = new_state(record, waits and places[1].score or NOW)
-      -- Its attempts are not known.
+      -- The number of attempts is unknown.
       state.marks = has(state.marks, DOUBT) and state.marks or state.marks + DOUBT
       call('HSET', STATE, id, write_state(state))
     end
@@ -117,7 +123,7 @@ local function judge(id, odd, unreadable)
   local has_fence = state and state.fence ~= NO_FENCE
 
   if odd == 'bucket' then
-    -- An attempt is out: it ends here.
+    -- An attempt is in flight and ends in this bucket.
     for _, place in ipairs(places) do
       if place.name == 'run' and has_fence and place.score >= NOW then return 'wrong_bucket', false end
     end
@@ -129,7 +135,7 @@ local function judge(id, odd, unreadable)
       if state and state.reason ~= 0 then
         bury(places, id, state)
       elseif has_fence then
-        -- Its owner may live: it has a whole lease to settle, then it is rescued.
+        -- The owner may be alive: it gets a whole lease to settle, then the job is rescued.
         local ttr = (struct.unpack('>I4', record, 3))
         call('ZADD', RUN, int(NOW + (state.flags == HELD and ttr or lease)), id)
       elseif state then
@@ -177,15 +183,15 @@ local function judge(id, odd, unreadable)
 
   if place.name == 'run' then
     if not has_fence then
-      -- What was claimed was due, or almost.
+      -- A claimed job was due, or almost due.
       if repair then wait_again(places, id, state, due_key, state and state.due or NOW + CLAIM_AHEAD) end
       return 'lease_without_owner', repair
     end
     if place.score < NOW - RESCUE_GRACE then
-      -- A failed attempt, which waits the next time of its retry array or dies: only the caller can read that.
+      -- The attempt has failed: next wait or death. Only the caller can read the retry array.
       if state.flags == HELD then return 'lease_expired', false, state.fence end
       if repair then
-        -- What was taken over was counted then.
+        -- The crash of a job that was taken over is already counted.
         if state.flags == 0 then state.crashes = math.min(state.crashes + 1, 255) end
         wait_again(places, id, state, due_key, NOW)
       end
@@ -225,7 +231,7 @@ local function judge(id, odd, unreadable)
 
   for _, key in ipairs({ GONE, GONE_OLD }) do
     local over = call('HGET', key, id)
-    -- What cannot be read of it is found where memories are judged.
+    -- fsck_memories reports unreadable entries.
     if over and #over >= GONE_BYTES then
       if repair then
         call('HDEL', key, id)

@@ -1,14 +1,14 @@
--- fsck_key: judges one key as a whole: its type, and that it does not expire.
--- KEYS   the key, and the name under which it is put aside; not those of prelude.lua.
--- ARGV   repair (1: repair), the type that it should have.
--- Answer '' (all is well) | wrong_type | key_expires, then 1 where it is repaired.
+-- fsck_key: judges one key as a whole: its type, and that it has no time to live.
+-- KEYS   the key, and its name in quarantine; not those of prelude.lua.
+-- ARGV   repair (1: repair), the right type.
+-- Answer '' (no damage) | wrong_type | key_expires, then 1 if repaired.
 -- Work   a constant number of commands.
 local repair, key, aside = ARGV[1] == '1', KEYS[1], KEYS[2]
 local kind = call('TYPE', key).ok
 if kind == 'none' then return { '', 0 } end
 if kind ~= ARGV[2] then
   if repair then
-    -- What is put aside is kept.
+    -- A key in quarantine must not expire.
     call('PERSIST', key)
     if call('RENAMENX', key, aside) == 0 then return { 'wrong_type', 0 } end
   end

@@ -1,10 +1,13 @@
--- fsck_memories: judges gone, gone_old, acts and acts_old: their times, and entries that the caller could not read.
+-- fsck_memories: judges gone, gone_old, acts and acts_old: their times, and the entries that the caller
+--        could not decode.
 -- KEYS   as in prelude.lua, no due.
--- ARGV   repair (1: repair), dedupe window ms, turn of acts ms, then three an entry: place of its table in KEYS, field, value.
--- Answer place of the table in KEYS, field ('' the table itself), problem, 1 where it is repaired; of each finding.
--- Work   <= 128 entries; tables are unlinked whole. First write HDEL or UNLINK, but for a time that is lost.
+-- ARGV   repair (1: repair), dedupe window ms, turn of acts ms, then three per entry: index of its table
+--        in KEYS, field, value.
+-- Answer per finding: index of the table in KEYS, field ('' the table itself), problem, 1 if repaired.
+-- Work   <= 128 entries; whole tables are unlinked. First write HDEL or UNLINK, except for a missing
+--        time.
 local repair, window, acts_turn = ARGV[1] == '1', tonumber(ARGV[2]), tonumber(ARGV[3])
--- Sweep looks every half minute.
+-- Sweep runs every half minute.
 local GRACE = 600000
 local answer = {}
 local function found(at, field, problem, is_repaired)
@@ -20,7 +23,8 @@ for i = 4, #ARGV, 3 do
   end
 end
 
--- The older table's time is when it ended. The newer one's is when it began: it becomes the older, because its last entries may be young.
+-- The time of the older table is its end, that of the newer one its start. An outdated newer table
+-- becomes the older one, because its last entries may be young.
 local function judge_time(at, age)
   local key = KEYS[at]
   if call('EXISTS', key) == 0 then return end
@@ -35,7 +39,7 @@ local function judge_time(at, age)
     found(at, '', 'memory_past_time', repair)
   end
 end
--- The older ones first: a turn makes new ones.
+-- The older tables first, because a turn replaces them.
 judge_time(5, window)
 judge_time(4, window)
 judge_time(7, acts_turn)

@@ -1,9 +1,11 @@
--- hold: the broker confirmed, now the consumer has until the TTR to say `finish`; the lease runs on from now.
+-- hold: the broker confirmed: the job stays in run until the consumer finishes it, at most for the TTR
+--        from now.
 -- KEYS   as in prelude.lua, no due.
--- ARGV   three a job: id, fence, ttr ms.
+-- ARGV   three per job: id, fence, ttr ms.
 -- Answer per job: done | lease_lost (nothing changed).
--- Work   <= 128 jobs. First write HDEL, so that a full Redis does not refuse. No ZREM before the ZADD of the same id: a cluster's slot that leaves
---        refuses a key that became empty, and the job would be in none.
+-- Work   <= 128 jobs. First write HDEL, so that a full Redis accepts the call. No ZREM before the ZADD
+--        of an id: while a slot migrates, its master refuses a key that became empty, and the job would
+--        be in no set.
 local ids, states = leased(1, 3)
 local held, leases, written, answer = {}, {}, {}, {}
 for i, id in ipairs(ids) do

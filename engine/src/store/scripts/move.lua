@@ -1,9 +1,9 @@
--- move: jobs of one broker become jobs of another, where they stand: due when they were, or dead.
--- KEYS   as in prelude.lua, with the due of the broker that they leave, then that of the one that they go to.
--- ARGV   two a job: id, its record for the broker that it goes to, of the same generation.
--- Answer per job: moved (also where it was already) | reserved (an attempt is out, or it waits for its finish: nothing changed)
---        | changed (it is over, or another job by now: nothing changed).
--- Work   <= 128 jobs or 1 MiB a call. First write HDEL: a full Redis moves too.
+-- move: moves jobs to another broker. Waiting jobs keep their due time, dead jobs stay dead.
+-- KEYS   as in prelude.lua, with the due of the old broker, then that of the new one.
+-- ARGV   two per job: id, its record for the new broker, of the same generation.
+-- Answer per job: moved (also if moved before) | reserved (an attempt is in flight, or the job is held:
+--        nothing changed) | changed (completed or replaced meanwhile: nothing changed).
+-- Work   <= 128 jobs or 1 MiB a call. First write HDEL, so that a full Redis accepts the call.
 local from_key, to_key = KEYS[9], KEYS[10]
 local ids, answer = {}, {}
 for i = 1, #ARGV / 2 do ids[i] = ARGV[2 * i - 1] end

@@ -1,53 +1,56 @@
--- Put in front of every script, as far as it needs it: the keys by name, Redis's clock, and the layout of record prefix, state, gone and acts. Nothing but
--- definitions that begin with `local` at the start of a line (scripts/needed.rs).
--- KEYS: run jobs state gone gone_old acts acts_old dead, then due:<broker> of each broker that the script may touch.
+-- Shared definitions: the keys by name, Redis's clock, and the layout of record prefix, state, gone
+-- and acts. scripts/needed.rs puts those that a script needs in front of it; each definition begins
+-- with `local` at the start of a line.
+-- KEYS: run jobs state gone gone_old acts acts_old dead, then due:<broker> of each broker that the
+--       script may change.
 local RUN, JOBS, STATE, GONE, GONE_OLD, ACTS, ACTS_OLD, DEAD = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8]
 local call = redis.call
 local byte, sub = string.byte, string.sub
 
--- The only clock, frozen while the script runs: us, and ms.
+-- The only clock, us and ms. It stands still while the script runs.
 local TIME = call('TIME')
 local NOW_US = TIME[1] * 1000000 + TIME[2]
 local NOW = math.floor(NOW_US / 1000)
--- Whether the caller has given this call up: it may have been carried out elsewhere since, and what it asks may be over.
+-- Whether the caller has given up this call: another call may have done the work since.
 local function is_late(deadline_us) return deadline_us and NOW_US > deadline_us end
 local function late() return redis.error_reply(string.format('DWELL_LATE %.0f', NOW_US)) end
--- So many ms from now, in whole ms: rounded up, so that no delay is over early.
+-- The time this many ms from now, rounded up to a whole ms, so that no delay ends early.
 local function after(ms) return ms > 0 and math.ceil(NOW_US / 1000) + ms or NOW end
 
--- Commands with a list of arguments: Lua's unpack is bounded, and so are batches (<= 128 jobs).
+-- Runs a command with a list of arguments. Batches (<= 128 jobs) stay below the limit of unpack.
 local function many(command, key, list)
   if #list > 0 then return call(command, key, unpack(list)) end
 end
 
--- A claim takes what is due so many ms later (lease.rs).
+-- A claim also takes jobs that are due within this many ms (lease.rs).
 local CLAIM_AHEAD = 5
 
 local function int(number) return string.format('%.0f', number) end
--- The same, over 64 bytes long. A hash with such a value is a table and no list that is searched from its head for each field: a batch of 128 would
--- pay for each pair of its fields, and gone for each of up to 512.
+-- The same, over 64 bytes long. A value of this length makes Redis store the hash as a table. In a
+-- listpack, each access would search all fields: those of a batch of 128, and up to 512 in gone.
 local function wide(number) return string.format('%066.0f', number) end
--- '+' ms from now, or '<' epoch ms, space, ms from now: the earlier of both.
+-- '+' ms from now, or '<' epoch ms, space, ms from now: the earlier of the two.
 local function relative_time(text)
   local at, span = string.match(text, '^<(%-?%d+) (%d+)$')
   if at then return math.min(tonumber(at), after(tonumber(span))) end
   return after(tonumber(string.sub(text, 2)))
 end
 
--- due:<broker> by the broker's name.
+-- The key due:<broker> by the broker's name.
 local DUE = {}
 for i = 9, #KEYS do
   local broker = string.match(KEYS[i], '}:due:(.*)$')
   if broker then DUE[broker] = KEYS[i] end
 end
 
--- Record prefix (store/record.rs): version, flags, ttr(4), generation(8), fingerprint(8), digest(8), length of broker, broker.
+-- Record prefix (store/record.rs): version, flags, ttr(4), generation(8), fingerprint(8), digest(8),
+-- length of broker, broker.
 local RECORD_VERSION = 1
 local FLAG_GENERATED, FLAG_REPLACED, FLAG_FIRST = 2, 4, 8
 local function has(flags, bit) return math.floor(flags / bit) % 2 == 1 end
--- A prefix is 31 bytes and the broker: what is shorter is no record of ours.
+-- A prefix has 31 bytes and the broker. Anything shorter is not a record.
 local function is_known(record) return #record > 31 and byte(record, 1) == RECORD_VERSION end
--- Its broker can be one: no key is made of any other name.
+-- Whether the broker has a valid name. No key contains any other name.
 local function names_broker(record) return string.find(sub(record, 32, 31 + byte(record, 31)), '^[%l%d_%-]+$') end
 local function generation_of(record) return string.sub(record, 7, 14) end
 local function fingerprint_of(record) return string.sub(record, 15, 22) end
@@ -55,12 +58,12 @@ local function digest_of(record) return string.sub(record, 23, 30) end
 local function broker_of(record) return sub(record, 32, 31 + byte(record, 31)) end
 local function schedule_verdict_of(record) return has(string.byte(record, 2), FLAG_REPLACED) and 'replaced' or 'added' end
 
--- State (store/record.rs): what changes; only of jobs that were claimed or changed.
+-- State (store/record.rs): the mutable part of a job. Only claimed or changed jobs have one.
 local STATE_VERSION, STATE_FIXED, STATE_BYTES = 1, '>BBBI4I2i8c8c8c8BB', 43
 local STATE_FIRST = '>BBBI4I2i8c8c16BB'
 local HELD, TAKEN_OVER = 1, 2
--- Marks: it replaced another job; its attempts may be more than are known, because a master that saw them is gone; the call that scheduled it is told
--- from others by its generation alone.
+-- Marks. REPLACED: the job replaced another one. DOUBT: a lost master may have seen further attempts.
+-- FIRST: only the generation identifies the call that scheduled the job.
 local REPLACED, DOUBT, FIRST = 1, 2, 4
 local function marks_of(record)
   local flags = byte(record, 2)
@@ -80,19 +83,21 @@ end
 local function write_state(s)
   return struct.pack(STATE_FIXED, STATE_VERSION, s.flags, s.crashes, s.attempt, s.step, s.due, s.fence, s.generation, s.fingerprint, s.marks, s.reason) .. s.error
 end
--- The state of a first claim, written without taking anything apart: generation and fingerprint stand side by side in the record too. Few strings:
--- what Lua makes of them is a quarter of a claim.
+-- The state of a first claim, packed without parsing: generation and fingerprint are adjacent in the
+-- record, too. Few strings, because creating strings takes a quarter of a claim's time.
 local function first_state(record, due, fence)
   return struct.pack(STATE_FIRST, STATE_VERSION, 0, 0, 1, 0, due, fence, sub(record, 7, 22), marks_of(record), 0)
 end
--- When a job that is given back is due again: without an attempt no sooner than it was asked for, whatever clock this master has.
+-- When a released job is due again. Without an attempt it is never due before its requested time,
+-- whatever the clock of this master.
 local function again_at(state, at) return state.attempt == 0 and math.max(at, state.due) or at end
 local function fence_of(bytes) return sub(bytes, 18, 25) end
--- Also where it is cut off: taking it apart would fail the script, and with it every other job of the call.
+-- Detects a truncated state, too: parsing it would fail the script, and with it all jobs of the call.
 local function is_readable(bytes) return not bytes or byte(bytes, 1) == STATE_VERSION and #bytes >= STATE_BYTES end
 
--- Gone: id -> outcome, then marks, fingerprint, due and generation as they stand in the state (older versions write no generation). acts: fingerprint,
--- or the generation of a FIRST, -> verdict:due. Field '' of both: when the turn began; of the older ones: when it ended.
+-- gone: id -> outcome, then marks, fingerprint, due and generation as in the state (older versions
+-- write no generation). acts: fingerprint, or generation of a FIRST -> verdict:due. Field '' holds the
+-- start of the turn; in the older tables, its end.
 local function gone_entry(outcome, bytes) return outcome .. sub(bytes, 42, 42) .. sub(bytes, 34, 41) .. sub(bytes, 10, 17) .. sub(bytes, 26, 33) end
 local GONE_BYTES = 18
 local function gone_outcome(entry) return string.sub(entry, 1, 1) end
@@ -111,7 +116,7 @@ local function push(list, first, second, third)
   if third ~= nil then list[last + 3] = third end
 end
 
--- For acts: the verdict of a schedule, under its message's fingerprint; and under its generation where its call is known by that alone.
+-- Entries of acts for a schedule: its verdict by fingerprint, and by generation if FIRST is set.
 local function push_generation(list, record, due)
   if has(byte(record, 2), FLAG_FIRST) then push(list, generation_of(record), act_entry(schedule_verdict_of(record), due)) end
   return list
@@ -127,9 +132,10 @@ local function push_over(list, entry)
   return list
 end
 
--- A turn: the newer table becomes the older, the older is forgotten. Behind every other write of the script, because a script that fails is not rolled
--- back. A slot that leaves its master refuses each key that is missing there, as `older` would be in between: the turn waits until the slot has
--- arrived. No RENAME without UNLINK: freeing a large table at once would keep Redis for tens of ms.
+-- A turn: the newer table becomes the older, and the older is removed. The last write of a script,
+-- because a failed script is not rolled back. While a slot migrates, its master refuses every missing
+-- key, such as `older` between UNLINK and RENAME: the turn then waits for the end of the migration.
+-- UNLINK first, because a RENAME over a large table would block Redis for tens of ms.
 local function turn(newer, older)
   local answer = redis.pcall('EXISTS', older .. ':never')
   if type(answer) == 'table' then return end
@@ -145,7 +151,7 @@ local function remember_gone(list)
   if call('HLEN', GONE) > GONE_MAX then turn(GONE, GONE_OLD) end
 end
 local ACTS_MAX = 65536
--- It grows: as a first write a full Redis refuses it.
+-- Allocates memory: as the first write, a full Redis refuses it.
 local function begin_acts() call('HSETNX', ACTS, '', wide(NOW)) end
 local function remember_acts(list)
   if #list == 0 then return end
@@ -156,17 +162,19 @@ local function turn_acts()
   if call('HLEN', ACTS) > ACTS_MAX then turn(ACTS, ACTS_OLD) end
 end
 
--- A write that leaves nothing, behind a verdict that is told again. WAIT and WAITAOF wait only for what their own connection has written: without
--- a write they would let through an answer that is on this server alone. It frees first, so that a full Redis does not refuse.
+-- A write without effect, for a repeated verdict. WAIT and WAITAOF cover only writes of their own
+-- connection: without a write they would pass an answer that only this server knows. The first command
+-- frees memory, so that a full Redis accepts the write.
 local function touch()
   call('HDEL', ACTS, '-')
   call('HSET', ACTS, '-', '')
   call('HDEL', ACTS, '-')
 end
 
--- Field '' of state: the run id of the server that was last seen as the bucket's master, and when it was seen to be another one (0: never).
--- A claim may be lost with the master that saw it, though its publish was made. Answers the time of the change, and 1 where it is news;
--- a bucket without jobs (is_new) that never saw a master sees its first one.
+-- Field '' of state: the run id of the last known master of the bucket, and the time of its last change
+-- (0: never). A failover may lose a claim although its message was published. Returns the time of the
+-- change, and 1 if this call found it. For an empty bucket without a known master (is_new) the first
+-- master is not a change.
 local function see_master(is_new)
   local run_id = string.match(call('INFO', 'server'), 'run_id:(%w+)') or ''
   local known, changed = string.match(call('HGET', STATE, '') or '', '^(%w*):(%d+)$')
@@ -178,9 +186,10 @@ local function see_master(is_new)
   return changed, fresh and 0 or 1
 end
 
--- Ids at the head of a set that were found unreadable, `count` of them, the `last` with this score: how many of them still stand there, and the score and
--- the offset behind them. One or more may have left since: then fewer stand there. Where more stand there than were found, one of them was not looked
--- at yet; where `last` has another score, others may have moved too. In both cases all are looked at again.
+-- Skips the unreadable ids at the head of a set: an earlier call found `count` of them, the `last` one
+-- with this score. Returns how many of them are still there, and the score and offset after them. Some
+-- may have left. If there are more than `count`, one was not checked yet; if `last` has another score,
+-- others may have moved too: then nothing is skipped.
 local function behind_unread(key, count, last, score)
   if count > 0 and call('ZSCORE', key, last) == score then
     local before = call('ZCOUNT', key, '-inf', '(' .. score)
@@ -192,7 +201,8 @@ local function behind_unread(key, count, last, score)
   return 0, '-inf', 0
 end
 
--- Ids and states of a settle: every `width` arguments from ARGV[first] begin with id, fence. A state is nil where the lease is lost.
+-- The ids and states of a settle call. From ARGV[first] on, every `width` arguments begin with id and
+-- fence. A state is nil if the lease is lost.
 local function leased(first, width)
   local ids = {}
   for i = first, #ARGV, width do ids[#ids + 1] = ARGV[i] end

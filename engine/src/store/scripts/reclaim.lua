@@ -1,8 +1,11 @@
--- reclaim: the answer of a claim was lost: what run holds under its nonce goes back to due, nothing burned.
+-- reclaim: the answer of a claim was lost: moves its jobs back from run to due, without counting an
+--        attempt.
 -- KEYS   as in prelude.lua, with the due of the claim.
--- ARGV   fence (the nonce), least lease deadline ms to look at, offset, most ids to look at, ms: how much later what it took may have been due. So
---        much later is due again what had an attempt before, whose time is not known any more: none is early.
--- Answer { ids looked at, ids given back }: call again with the offset moved by the difference until fewer than asked for are looked at.
+-- ARGV   fence (the nonce), least lease deadline ms to check, offset, limit of ids to check, ms ahead of
+--        the claim: attempted jobs are due again after this time, because their due time is lost and
+--        they must not be early.
+-- Answer { checked ids, moved ids }: advance the offset by the difference and call again, until fewer ids
+--        than the limit are checked.
 -- Work   <= 512 ids a call. First write ZREM.
 local ids = call('ZRANGEBYSCORE', RUN, ARGV[2], '+inf', 'LIMIT', ARGV[3], ARGV[4])
 local states = many('HMGET', STATE, ids) or {}

@@ -1,7 +1,8 @@
--- release: nothing was published, or its owner crashed: run > due, at now + pause (a job without an attempt no sooner than it was due), the step of the
---          retry array kept.
+-- release: nothing was published, or the owner crashed: run > due, at now + pause, with the step of the
+--        retry array kept. A job without an attempt is never due before its due time.
 -- KEYS   as in prelude.lua, with the due of the jobs' broker.
--- ARGV   four a job: id, fence, pause ms, undo (1: no publish was made, so the attempt is not counted and the crashes in a row end).
+-- ARGV   four per job: id, fence, pause ms, undo (1: nothing was published: the attempt is not counted,
+--        and the count of crashes in a row restarts).
 -- Answer per job: done | lease_lost (nothing changed).
 -- Work   <= 128 jobs. First write ZREM.
 local ids, states = leased(1, 4)

@@ -1,7 +1,7 @@
--- requeue: out of the dead, due now: a new schedule, attempts from 1.
+-- requeue: moves a dead job to due, now: a new schedule, with attempts from 1.
 -- KEYS   as in prelude.lua, with the due of every broker in meta.
 -- ARGV   as in act.lua, then generation (8 random bytes).
--- Answer requeued | waiting (it is not dead: nothing changed) | fired | not_found.
+-- Answer requeued | waiting (the job is not dead: nothing changed) | fired | not_found.
 -- Work   one job. First write HSETNX: a full Redis refuses it.
 if not record then return answer_over() end
 if not dead then return unchanged('waiting', tonumber(waits or state.due)) end

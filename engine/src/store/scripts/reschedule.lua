@@ -1,6 +1,8 @@
--- reschedule: a new time, and a new schedule: its retry array begins anew, its copies are no repeats of the old ones.
+-- reschedule: a new due time and a new schedule: the retry array starts again, and its copies are not
+--        duplicates of earlier ones.
 -- KEYS   as in prelude.lua, with the due of every broker in meta.
--- ARGV   as in act.lua, then time ('=' epoch ms | '+' ms from now | '<' epoch ms, space, ms from now: the earlier), generation (8 random bytes).
+-- ARGV   as in act.lua, then time ('=' epoch ms | '+' ms from now | '<' epoch ms, space, ms from now:
+--        the earlier), generation (8 random bytes).
 -- Answer rescheduled | in_flight (nothing changed) | dead (nothing changed) | fired | not_found.
 -- Work   one job. First write HSETNX: a full Redis refuses it.
 if not record then return answer_over() end

@@ -1,10 +1,14 @@
--- rescue: leases past their time are taken over under a new fence, with a new lease. What was held for its consumer stays marked as held;
---         of any other job the owner crashed: one more crash in a row (a second rescue of the same lease counts none).
+-- rescue: takes over expired leases with a new fence and a new lease. A held job stays marked as held.
+--        For any other job the owner crashed, which counts as one more crash in a row (a second rescue
+--        of the same lease does not count).
 -- KEYS   as in prelude.lua, no due.
--- ARGV   fence (8 random bytes), lease ms, most jobs, most bytes of records; and what the last answer said of ids at the head, as in claim.lua.
--- Answer { now us, next lease deadline ms ('' none), 1 where more is past its time, or was not looked at, jobs of an unknown version left in place at the
---          head, the last of them, its score ('' none), ids without a record that were taken out, then id, state, record, '' of each job }.
--- Work   <= 128 jobs or 1 MiB; looks at <= 1024 ids, behind those at the head that are known to be unreadable. First write HDEL; as in hold.lua.
+-- ARGV   fence (8 random bytes), lease ms, limit of jobs, limit of bytes of records; then the unreadable
+--        ids at the head as in claim.lua.
+-- Answer { now us, next lease deadline ms ('' none), 1 if more leases have expired or were not checked,
+--        count of jobs of an unknown version left in place at the head, the last of them, its score
+--        ('' none), count of removed ids without a record, then id, state, record, '' per job }.
+-- Work   <= 128 jobs or 1 MiB; checks <= 1024 ids after the known unreadable ones. First write HDEL; as
+--        in hold.lua.
 local fence, lease, most, most_bytes = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local ids, taken, orphans = {}, {}, {}
 local bytes, more, looked = 0, 0, 0
@@ -23,7 +27,7 @@ while #ids < most and looked < 1024 and more == 0 do
     else
       local record = call('HGET', JOBS, id)
       if is_known(record) and is_readable(states[i]) then
-        -- A lease without a state is damage: the job is taken as never attempted.
+        -- A lease without a state is damage: the job counts as never attempted.
         local state = states[i] and read_state(states[i]) or new_state(record, NOW)
         if state.flags == 0 then
           state.crashes = math.min(state.crashes + 1, 255)

@@ -1,7 +1,8 @@
--- retry: the attempt failed: run > due at now + wait, step + 1; or, with a reason, due now on its way to the dead letters.
+-- retry: the attempt failed: run > due at now + wait, step + 1; with a reason, due now, on its way to the
+--        dead letters.
 -- KEYS   as in prelude.lua, with the due of the jobs' broker.
--- ARGV   six a job: id, fence, wait ms, undo (1: no publish was made, the attempt is not counted), reason (0: retry; else the code of the reason
---        for which it dies, store/record.rs), last error.
+-- ARGV   six per job: id, fence, wait ms, undo (1: nothing was published: the attempt is not counted),
+--        reason (0: retry; else the code of the reason of death, store/record.rs), last error.
 -- Answer per job: done | lease_lost (nothing changed).
 -- Work   <= 128 jobs. First write ZREM.
 local ids, states = leased(1, 6)
@@ -10,7 +11,7 @@ for i, id in ipairs(ids) do
   local state, at = states[i], 6 * (i - 1)
   answer[i] = state and 'done' or 'lease_lost'
   if state then
-    -- What is on its way to the dead letters stays on it.
+    -- A dying job keeps its reason.
     local reason = state.reason ~= 0 and state.reason or tonumber(ARGV[at + 5])
     if ARGV[at + 4] == '1' and state.reason == 0 then state.attempt = math.max(state.attempt - 1, 0) end
     if reason == 0 then state.step = state.step + 1 end

@@ -1,18 +1,23 @@
--- schedule: stores a batch of jobs, all of this bucket.
+-- schedule: stores a batch of jobs of this bucket.
 -- KEYS   as in prelude.lua, with the due of every broker in meta.
--- ARGV   none (changes nothing), or five a job: id, record, time ('=' epoch ms | '+' ms from now | '<' epoch ms, space, ms from now: the earlier),
---        policy (replace | keep | reject | other: whoever has the id, or had it, is another message,
---        and this is a duplicate), check (1: look the fingerprint up).
---        The ids of one call differ from each other. Behind them, where the caller knows this clock: until when it waits for the answer, epoch us.
--- Answer { now us, number of jobs, then verdict, due ms ('' unknown) of each job, then broker, due ms of each due whose head this call put there }.
---        Verdicts: added duplicate replaced kept conflict, or that of before where this inbound message was applied before; or unreadable: what stands
---        there is of a later version, or damaged, and nothing changed.
--- Errors 'DWELL_BROKER name': a broker that KEYS lack; 'DWELL_LATE now us': nobody waits for the answer any more. Nothing was written.
--- Work   <= 128 jobs or 1 MiB a call; a constant number of commands, and three a job whose id exists. First write HSET: a full Redis refuses cleanly.
+-- ARGV   none (changes nothing), or five per job: id, record, time ('=' epoch ms | '+' ms from now | '<'
+--        epoch ms, space, ms from now: the earlier), policy (replace | keep | reject | other: if the id
+--        is or was used, then by another message, and the answer is duplicate), check (1: look up the
+--        fingerprint). The ids of one call are distinct. Then the deadline of the call, epoch us, if the
+--        caller knows Redis's clock.
+-- Answer { now us, number of jobs, then verdict, due ms ('' unknown) per job, then broker, due ms per due
+--        that has a new earliest job }. Verdicts: added duplicate replaced kept conflict, or the earlier
+--        verdict if this inbound message was applied before; or unreadable: the existing job is damaged
+--        or of a later version, and nothing changed.
+-- Errors 'DWELL_BROKER name': KEYS lack this broker; 'DWELL_LATE now us': the deadline has passed.
+--        Nothing was written.
+-- Work   <= 128 jobs or 1 MiB a call; a constant number of commands, and three per job whose id exists.
+--        First write HSET: a full Redis refuses the call before any change.
 local WIDTH, EQUALS = 5, string.byte('=')
 local count = math.floor(#ARGV / WIDTH)
 if is_late(tonumber(ARGV[count * WIDTH + 1])) then return late() end
--- A batch of none: whether requests would be taken. It writes, so that the durability gate has what to wait for.
+-- An empty batch tests whether Redis accepts requests. It writes, because the durability gate waits for
+-- writes only.
 if count == 0 then
   touch()
   return { NOW_US, 0 }
@@ -26,14 +31,14 @@ for i = 1, count do
 end
 local live = call('HMGET', JOBS, unpack(ids))
 for i = 1, count do
-  -- The old job must be found where it waits.
+  -- The existing job may wait for another broker, whose due must be in KEYS.
   local was = live[i]
   if was and is_known(was) and names_broker(was) and not DUE[broker_of(was)] then return redis.error_reply('DWELL_BROKER ' .. broker_of(was)) end
 end
 local is_new = call('HEXISTS', STATE, '') == 0 and call('EXISTS', JOBS) == 0
--- Most of these tables are not there most of the time.
+-- These tables seldom exist: EXISTS saves the HMGET.
 local function remembered(key, list) return call('EXISTS', key) == 1 and call('HMGET', key, unpack(list)) or {} end
--- A damaged one is none: it must not fail the call, and with it every other job.
+-- Ignores damaged entries: one must not fail the call, and with it all other jobs.
 local function whole(entries)
   for i, entry in ipairs(entries) do
     if entry and #entry < GONE_BYTES then entries[i] = false end
@@ -41,7 +46,7 @@ local function whole(entries)
   return entries
 end
 local gone, gone_old = whole(remembered(GONE, ids)), whole(remembered(GONE_OLD, ids))
--- By their fingerprints; behind these by their generations those that are told from others by it.
+-- The fields to look up in acts: all fingerprints, then the generations of jobs with FLAG_FIRST.
 local names, by_generation = {}, {}
 if call('EXISTS', ACTS, ACTS_OLD) > 0 then
   for i = 1, count do names[i] = fingerprint_of(ARGV[(i - 1) * WIDTH + 2]) end
@@ -73,7 +78,7 @@ for i = 1, count do
   end
   local verdict
 
-  -- What stands there now.
+  -- The existing job.
   local dead, state, was_due, unreadable = false, nil, nil, false
   if was then
     dead = call('ZSCORE', DEAD, id)
@@ -83,12 +88,13 @@ for i = 1, count do
     elseif state then was_due = read_state(state).due
     else
       was_due = tonumber(call('ZSCORE', DUE[broker_of(was)], id) or nil)
-      -- In no set: a call that was refused a right wrote no more of it.
+      -- In no set: an earlier call lacked a permission and stopped after the record.
       if not was_due and not dead and not call('ZSCORE', RUN, id) then was = nil end
     end
   end
 
-  -- Seen before: nothing changes, the same answer. This very call repeated shows by its generation, whatever the message tells.
+  -- Applied before: nothing changes, and the answer is the same. The generation identifies a repeat of
+  -- this very call, whether or not the broker identifies the message.
   local over = gone[i] or gone_old[i]
   local place = by_generation[i]
   local repeated = place and (acts[place] or acts_old[place])
@@ -142,7 +148,7 @@ for i = 1, count do
         end
       end
     end
-    -- The id begins anew: what is remembered of its last job goes on under that job's fingerprint.
+    -- The id gets a new job: acts remembers the outcome of the last one by its fingerprint.
     if gone[i] then push_over(applied, gone[i]) end
     if gone_old[i] then push_over(applied, gone_old[i]) end
     if over then push(outdated, id) end

@@ -1,5 +1,6 @@
--- Behind the prelude of every script but fsck's. A script that fails is not rolled back: where one of its keys is of another type, a job that has left
--- `due` would never reach `run`, and one that was published could not be settled. Such a key fails the call here, before anything is written.
+-- Follows the prelude of every script except those of fsck. A failed script is not rolled back: with a
+-- key of the wrong type, a job could leave `due` and not reach `run`, or be published and never settled.
+-- Such a key fails the call here, before anything is written.
 call('HLEN', JOBS)
 call('HLEN', STATE)
 call('HLEN', GONE)

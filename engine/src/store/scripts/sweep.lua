@@ -1,8 +1,8 @@
--- sweep: what has an end: the dead past their retention, the turns of gone and acts; and whether the master is another one.
+-- sweep: removes dead jobs past their retention, turns gone and acts, and detects a change of master.
 -- KEYS   as in prelude.lua, no due.
--- ARGV   dead retention ms, dedupe window ms, turn of acts ms, most dead to remove.
--- Answer { dead removed, tables turned or forgotten, 1 where the master is another one, or restarted, since it was last seen }.
--- Work   <= 128 dead; the tables are renamed or unlinked whole. First write ZREM, HDEL or UNLINK.
+-- ARGV   dead retention ms, dedupe window ms, turn of acts ms, limit of dead jobs to remove.
+-- Answer { removed dead jobs, turned or removed tables, 1 if the master has changed or restarted }.
+-- Work   <= 128 dead jobs; whole tables are renamed or unlinked. First write ZREM, HDEL or UNLINK.
 local retention, window, acts_turn, most = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local over = call('ZRANGEBYSCORE', DEAD, '-inf', NOW - retention, 'LIMIT', 0, most)
 many('ZREM', DEAD, over)
@@ -10,7 +10,7 @@ many('HDEL', JOBS, over)
 many('HDEL', STATE, over)
 
 local turned = 0
--- An entry stands for one `age` at least: as long as it is in the newer table, and one more in the older.
+-- An entry lasts for at least one `age`: its time in the newer table, and one `age` in the older.
 local function turn_by(age, newer, older)
   local function is_old(key)
     local begun = tonumber(call('HGET', key, '') or nil)
