@@ -1,4 +1,4 @@
-//! What an application calls: schedule a job, act on it, look at it.
+//! The client for applications: schedules jobs, acts on them, reads them.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// Opens the namespace of `config`, and makes it where it is new. `brokers` are the names under
+    /// Opens the namespace of `config`, and creates it if it is new. `brokers` are the names under
     /// which this program schedules jobs: the `[brokers.NAME]` of the instances that deliver them.
     ///
     /// # Errors
@@ -40,8 +40,9 @@ impl Client {
         Ok(Client { store: Arc::new(store), retry_ms: retry::DEFAULT_MS.into() })
     }
 
-    /// The waits, ms, between the attempts of jobs that bring none. [`fail`](Client::fail) counts by
-    /// them; give the `delivery.retry` of the instances. Default: 2m, 10m, 10m, 1h, 2h, 6h, 15h.
+    /// The waits, ms, between the attempts of jobs without a retry array. [`fail`](Client::fail)
+    /// counts by them; give the `delivery.retry` of the instances. Default: 2m, 10m, 10m, 1h, 2h,
+    /// 6h, 15h.
     #[must_use]
     pub fn default_retry(mut self, waits_ms: &[u64]) -> Self {
         self.retry_ms = waits_ms.into();
@@ -54,15 +55,16 @@ impl Client {
     ///
     /// # Errors
     /// [`Class::Other`] where nobody ever joined the namespace for the job's broker: no instance
-    /// would deliver the job. [`Class::Oom`] where Redis is full. Else as [`connect`](Client::connect).
+    /// would deliver the job. [`Class::Oom`] where Redis is full. Else as
+    /// [`connect`](Client::connect).
     pub async fn schedule(&self, schedule: &Schedule) -> Result<Answer, StoreError> {
         self.refuse_unknown_broker(&schedule.job.broker).await?;
         self.apply(RequestRef::Schedule(schedule)).await
     }
 
-    /// Cancels a job. `Cancelled`: it will not be delivered. `CancelledAfterAttempt`: it ends, and an
-    /// earlier attempt may have arrived. `InFlight`: it ends, and the attempt that is out may still
-    /// arrive. `NotFound`: it is not here, which does not prove that it was not delivered.
+    /// Cancels a job. `Cancelled`: it will not be delivered. `CancelledAfterAttempt`: it ends, and
+    /// an earlier attempt may have arrived. `InFlight`: it ends, and the attempt in flight may
+    /// still arrive. `NotFound`: it is not here, which does not prove that it was not delivered.
     ///
     /// # Errors
     /// As [`act`](Client::act).
@@ -70,8 +72,8 @@ impl Client {
         self.act(&Act::new(Action::Cancel, id.clone())).await
     }
 
-    /// Gives a job another due time: `Rescheduled`; `InFlight` while an attempt is out, `Dead` where
-    /// only [`requeue`](Client::requeue) helps, or `NotFound`: nothing changed.
+    /// Gives a job another due time: `Rescheduled`; `InFlight` while an attempt is in flight,
+    /// `Dead` if only [`requeue`](Client::requeue) helps, or `NotFound`: nothing changed.
     ///
     /// # Errors
     /// As [`act`](Client::act).
@@ -88,8 +90,8 @@ impl Client {
         self.act(&Act::new(Action::Fire, id.clone())).await
     }
 
-    /// Tells that the consumer has done the job ([`Confirm::Consumer`](crate::job::Confirm)):
-    /// `Finished`; `Stale` where `attempt` is not the one that is out (`None`: whichever is);
+    /// Reports that the consumer has done the job ([`Confirm::Consumer`](crate::job::Confirm)):
+    /// `Finished`; `Stale` if `attempt` is not the current one (`None`: any attempt);
     /// `NotFound` where the job was never attempted.
     ///
     /// # Errors
@@ -98,8 +100,8 @@ impl Client {
         self.act(&Act::new(Action::Finish, id.clone()).of(attempt)).await
     }
 
-    /// Tells that the consumer could not do the job: `Failed`, and the job waits for its next
-    /// attempt; `Dead` where that was the last one; `Waiting` where no attempt is out; `Stale` and
+    /// Reports that the consumer could not do the job: `Failed`, and the job waits for its next
+    /// attempt; `Dead` if that was the last one; `Waiting` if no attempt is in flight; `Stale` and
     /// `NotFound` as in [`finish`](Client::finish).
     ///
     /// # Errors
@@ -108,8 +110,7 @@ impl Client {
         self.act(&Act::new(Action::Fail, id.clone()).of(attempt)).await
     }
 
-    /// Takes a dead job from the dead letters and makes it due now: `Requeued`; `Waiting` where it is
-    /// not dead, or `NotFound`.
+    /// Makes a dead job due now: `Requeued`; `Waiting` if the job is not dead, or `NotFound`.
     ///
     /// # Errors
     /// As [`act`](Client::act).
@@ -153,7 +154,7 @@ impl Client {
     /// Applies one request, and wakes the instances that deliver the job sooner than they expect.
     async fn apply(&self, request: RequestRef<'_>) -> Result<Answer, StoreError> {
         let applied = self.store.apply(&[request], &self.retry_ms).await;
-        // A wake-up that is lost makes no job late by more than the poll of each bucket.
+        // After a lost wake-up a job is late by the poll interval of its bucket at most.
         let _ = self.store.wake_others(&applied.wake_ups).await;
         let none = || Err(StoreError::new(Class::Other, "redis: a request has no answer"));
         applied.answers.into_iter().next().unwrap_or_else(none)

@@ -1,4 +1,4 @@
-//! Where jobs are kept: the Redis, its mode, and what a write waits for.
+//! The Redis that holds the jobs: its mode, and what a write waits for.
 
 use dwell_core::redacted;
 use serde::{Deserialize, Serialize};
@@ -38,7 +38,7 @@ pub enum Durability {
 /// settings file has the same fields.
 #[derive(Clone)]
 pub struct Redis {
-    /// What the URLs lead to.
+    /// The kind of Redis at the URLs.
     pub mode: RedisMode,
     /// One server, several masters of a cluster, or several sentinels; `redis://`, or `rediss://`
     /// for TLS. `Debug` shows them without their passwords.
@@ -47,17 +47,18 @@ pub struct Redis {
     pub master: String,
     /// Prefix of every key: programs with the same namespace share their jobs.
     pub namespace: String,
-    /// Into how many parts the jobs are split, 1 to 1024; fixed when the namespace is made.
+    /// The number of parts that the jobs are split into, 1 to 1024; fixed when the namespace is
+    /// created.
     pub buckets: u16,
     /// What the answer to a request waits for.
     pub durability: Durability,
-    /// The server fsyncs each write but does not tell so (managed Redis).
+    /// The server fsyncs each write but does not report it (managed Redis).
     pub assume_fsync: bool,
 }
 
 impl Redis {
-    /// One server at this URL, with the defaults of `[redis]`: namespace `dwell`, 16 buckets, no wait
-    /// for the disk or a replica.
+    /// One server at this URL, with the defaults of `[redis]`: namespace `dwell`, 16 buckets, no
+    /// wait for the disk or a replica.
     #[must_use]
     pub fn new(url: impl Into<String>) -> Self {
         Redis {

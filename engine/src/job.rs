@@ -1,4 +1,5 @@
-//! A job: what is delivered, where to and by which rules; and the words for its states, verdicts and ends.
+//! A job: its message, destination and rules; and the words for actions, verdicts and reasons of
+//! death.
 
 use bytes::Bytes;
 use dwell_core::{Destination, Headers, Properties};
@@ -13,7 +14,7 @@ impl JobId {
     /// The most bytes of an id.
     pub const MAX_BYTES: usize = 256;
 
-    /// The id, or why it cannot be one.
+    /// The id, or why the text is not valid.
     pub fn new(text: impl Into<String>) -> Result<Self, String> {
         let text = text.into();
         if text.is_empty() {
@@ -55,19 +56,21 @@ impl std::fmt::Display for JobId {
     }
 }
 
-/// When a job is due: a time, or a time to be counted from receipt by Redis's clock, or the earlier of the two.
+/// When a job is due: at a time, after a delay from receipt by Redis's clock, or at the earlier of
+/// the two.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Due {
     /// Epoch ms.
     At(i64),
-    /// ms from now, as the `schedule` script sees now.
+    /// ms from the call of the `schedule` script.
     In(u64),
-    /// Whichever is earlier: epoch ms, or ms from now, as the `schedule` script sees now. For a message that seems to come from after now: this
-    /// process knows Redis's clock only as it was when an answer left Redis, and a request may be held for long before it reaches the script.
+    /// The earlier of the two. For a message whose timestamp seems to be in the future: this
+    /// process only estimates Redis's clock, and may hold a request for long before it calls the
+    /// script.
     Earlier {
         /// Epoch ms.
         at_ms: i64,
-        /// ms from now.
+        /// ms from the call of the script.
         in_ms: u64,
     },
 }
@@ -98,71 +101,74 @@ pub enum Late {
     Dead,
 }
 
-/// What becomes of a schedule whose id exists.
+/// What happens to a schedule whose id exists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Conflict {
-    /// New time, body and schedule.
+    /// The new job replaces the old one: time, body and rules.
     #[default]
     Replace,
-    /// The old one stays, the new one is dropped.
+    /// The old job stays, and the new one is dropped.
     Keep,
-    /// The new one is rejected with `conflict`.
+    /// The new job is rejected with `conflict`.
     Reject,
 }
 
-/// How long one attempt may take where a job does not say, ms: the default of `delivery.ttr`.
+/// The default TTR of a job, ms: the default of `delivery.ttr`.
 const DEFAULT_TTR_MS: u32 = 30_000;
 
-/// What is delivered, where to and by which rules. The store keeps it as the record; the body stands apart, untouched.
+/// A message with its destination and rules. The record stores it; the body is separate and
+/// unchanged.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Job {
-    /// `[brokers.NAME]` that it is published to. In the record's prefix.
+    /// The `[brokers.NAME]` to publish to. In the record's prefix.
     #[serde(skip)]
     pub broker: String,
-    /// Where on that broker.
+    /// The destination on that broker.
     #[serde(rename = "to")]
     pub to: Destination,
     /// Kafka key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<Bytes>,
-    /// What passes on, without control headers.
+    /// The headers to publish, without control headers.
     #[serde(default, skip_serializing_if = "Headers::is_empty")]
     pub headers: Headers,
-    /// AMQP properties as they came.
+    /// AMQP properties as received.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub properties: Option<Box<Properties>>,
     /// How long one attempt may take, ms. In the record's prefix.
     #[serde(skip)]
     pub ttr_ms: u32,
-    /// Who confirms. In the record's prefix (flag).
+    /// Who confirms an attempt. In the record's prefix (flag).
     #[serde(skip)]
     pub confirm: Confirm,
-    /// Waits between attempts, ms; empty: a single attempt. `None`: the `delivery.retry` of the instance that delivers it.
+    /// Waits between attempts, ms; empty: a single attempt. `None`: the `delivery.retry` of the
+    /// delivering instance.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry: Option<Vec<u64>>,
-    /// What if it is overdue; `None`: as `delivery.late` of the instance that delivers it.
+    /// What happens if the job is too late; `None`: the `delivery.late` of the delivering instance.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub late: Option<Late>,
-    /// Overdue by more than this, ms; `None`: as `delivery.max_late`.
+    /// The job is too late if overdue by more than this, ms; `None`: `delivery.max_late`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_late_ms: Option<u64>,
-    /// When the request was read, epoch ms of the reader's clock: for people.
+    /// When the request was read, epoch ms by the reader's clock: for people.
     #[serde(default)]
     pub created_ms: i64,
-    /// Kind of broker that the request came from (`nats`, `kafka`, `amqp`), empty for HTTP and the command line.
+    /// The kind of broker that the request came from (`nats`, `kafka`, `amqp`); empty for HTTP and
+    /// the command line.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub origin: String,
-    /// The `traceparent` of the span of its request, for attempts to link to.
+    /// The `traceparent` of the request's span, to which attempts link.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trace: Option<String>,
-    /// How often the message has come back to an ingest before this.
+    /// How often the message returned to an ingest before this request.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub round: u32,
     /// False for a Kafka tombstone.
     #[serde(default = "yes", skip_serializing_if = "is_yes")]
     pub has_body: bool,
-    /// The body, byte for byte. Behind the metadata in the record.
+    /// The body, byte for byte. Follows the metadata in the record.
     #[serde(skip)]
     pub body: Bytes,
 }
@@ -207,19 +213,19 @@ fn is_yes(value: &bool) -> bool {
     *value
 }
 
-/// Why a job is dead. The words of `delayed-dead-reason` and of `dwell_dead_total{reason}`.
+/// Why a job is dead: the words of `delayed-dead-reason` and `dwell_dead_total{reason}`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DeadReason {
-    /// The retry array is at its end.
+    /// All attempts of the retry array failed.
     RetriesExhausted,
-    /// The target will never take it.
+    /// The target will never accept the message.
     Invalid,
     /// Overdue by more than `max_late`, with `late = "dead"`.
     Late,
-    /// The consumer said `fail` at the end of the array.
+    /// The consumer failed the last attempt.
     Failed,
-    /// Five crashes in a row of an instance that held it.
+    /// The instance that held the job crashed five times in a row.
     Crashed,
 }
 
@@ -304,7 +310,8 @@ pub enum Verdict {
     Cancelled,
     /// No new attempt begins; one whose outcome is unknown may still arrive.
     CancelledAfterAttempt,
-    /// An attempt is out. To `cancel`: the job ends, the attempt may still arrive. To any other action: nothing changed.
+    /// An attempt is out. To `cancel`: the job ends, the attempt may still arrive. To any other
+    /// action: nothing changed.
     InFlight,
     /// The job has its new time.
     Rescheduled,

@@ -1,20 +1,20 @@
-//! What the store is asked for: a new job, or an action on a job that exists.
+//! The requests to the store: a new job, or an action on an existing job.
 
 use dwell_core::Destination;
 
 use crate::job::{Action, Conflict, Due, Job, JobId};
 
-/// What a message on an ingest asks for.
+/// A request.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Request {
     /// A new job.
     Schedule(Box<Schedule>),
-    /// Something about a job that exists.
+    /// An action on an existing job.
     Act(Act),
 }
 
 impl Request {
-    /// The inbound message.
+    /// The identity of the inbound message.
     pub fn origin_mut(&mut self) -> &mut Origin {
         match self {
             Request::Schedule(schedule) => &mut schedule.origin,
@@ -22,7 +22,8 @@ impl Request {
         }
     }
 
-    /// Gives a schedule whose id another message has, as [`Schedule::apart`] tells, an id like no other; false for any other request.
+    /// Gives a schedule a random id if another message has its id (see [`Schedule::apart`]). False
+    /// for any other request.
     pub fn take_another_id(&mut self) -> bool {
         let Request::Schedule(schedule) = self else { return false };
         let is_other = std::mem::take(&mut schedule.apart);
@@ -34,7 +35,7 @@ impl Request {
         is_other
     }
 
-    /// Of the body that it brings.
+    /// The size of the body, bytes.
     #[must_use]
     pub fn bytes(&self) -> usize {
         match self {
@@ -49,57 +50,60 @@ impl Request {
 pub struct Schedule {
     /// Its id.
     pub id: JobId,
-    /// The id was made here, from position or content: it never replaces another job.
+    /// The id was generated from position or content: the job never replaces another one.
     pub generated: bool,
-    /// Tells every call for this schedule from all others, where nothing of the message does: the broker says that it delivers the message for the first
-    /// time, or tells nothing. It is the generation of the job.
+    /// Identifies the calls for this schedule if the message does not: the broker reports a first
+    /// delivery, or reports nothing. Becomes the generation of the job.
     pub first: Option<[u8; 8]>,
-    /// Whoever has the id is another message, but for a copy of this one: the id is of what the producer wrote, and the broker says that it delivers the message
-    /// for the first time.
+    /// A job with this id comes from another message, unless this call is a repeat: the id was
+    /// generated from the content, and the broker reports a first delivery.
     pub apart: bool,
-    /// When.
+    /// When the job is due.
     pub due: Due,
-    /// What if the id exists.
+    /// What happens if the id exists.
     pub conflict: Conflict,
-    /// What is delivered.
+    /// The job.
     pub job: Job,
-    /// The inbound message.
+    /// The identity of the inbound message.
     pub origin: Origin,
-    /// Where the verdict goes, on the ingest's broker.
+    /// The destination of the verdict, on the ingest's broker.
     pub reply_to: Option<Destination>,
 }
 
-/// An action on a job that exists.
+/// An action on an existing job.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Act {
-    /// Which; never `Schedule`.
+    /// The action; never `Schedule`.
     pub action: Action,
-    /// Whose.
+    /// The job's id.
     pub id: JobId,
     /// The new time of a `reschedule`.
     pub due: Option<Due>,
-    /// `delayed-due` that a `finish` or `fail` carried back, epoch ms.
+    /// The `delayed-due` that a `finish` or `fail` returns, epoch ms.
     pub seen_due: Option<i64>,
-    /// `delayed-attempt` that a `finish` or `fail` carried back.
+    /// The `delayed-attempt` that a `finish` or `fail` returns.
     pub seen_attempt: Option<u32>,
-    /// The inbound message.
+    /// The identity of the inbound message.
     pub origin: Origin,
-    /// Where the verdict goes, on the ingest's broker.
+    /// The destination of the verdict, on the ingest's broker.
     pub reply_to: Option<Destination>,
 }
 
-/// Tells one inbound message from every other, so that its redelivery changes nothing.
+/// The identity of an inbound message, by which a redelivery changes nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Origin {
-    /// Of broker, position and so on; random where the broker tells nothing that would be the same in a redelivery.
+    /// A hash of broker, position and more; random if the broker reports nothing that a redelivery
+    /// has in common.
     pub fingerprint: [u8; 8],
-    /// Whether this delivery may be a redelivery, so that the fingerprint is to be looked up among those applied before.
+    /// This may be a redelivery: look up the fingerprint among the applied ones.
     pub check: bool,
-    /// It is of a message, which may come again behind later ones; else of a call, which nobody repeats once it is answered.
+    /// True for a message, which may be redelivered after later ones. False for a call, which
+    /// nobody repeats after its answer.
     pub is_message: bool,
 }
 
-/// Which attempt a consumer speaks of, as its message had it: what no longer is so is `Stale`.
+/// The attempt that a consumer names, from its message. If the job has another one, the answer is
+/// `Stale`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Attempt {
     /// `delayed-due`, epoch ms.
@@ -109,8 +113,8 @@ pub struct Attempt {
 }
 
 impl Schedule {
-    /// A new job under a random id. `id` and `conflict` may be set before it is sent; the rest tells
-    /// this call from every other, so that sending it twice stores one job.
+    /// A new job with a random id. `id` and `conflict` may be set before the call; the other fields
+    /// identify the call, so that repeating it stores one job.
     #[must_use]
     pub fn new(job: Job, due: Due) -> Self {
         Schedule {
@@ -126,7 +130,7 @@ impl Schedule {
         }
     }
 
-    /// The same under this id.
+    /// The same with this id.
     #[must_use]
     pub fn id(mut self, id: JobId) -> Self {
         self.id = id;
@@ -142,13 +146,13 @@ impl Schedule {
 }
 
 impl Act {
-    /// An action on whichever schedule and attempt of this job stands. A `reschedule` needs a `due`.
+    /// An action on the current schedule and attempt of this job. A `reschedule` needs a `due`.
     #[must_use]
     pub fn new(action: Action, id: JobId) -> Self {
         Act { action, id, due: None, seen_due: None, seen_attempt: None, origin: Origin::of_call(), reply_to: None }
     }
 
-    /// The same, for this attempt alone.
+    /// The same, for this attempt only.
     #[must_use]
     pub fn of(mut self, attempt: Option<Attempt>) -> Self {
         (self.seen_due, self.seen_attempt) = (attempt.map(|attempt| attempt.due_ms), attempt.map(|attempt| attempt.number));
@@ -157,8 +161,8 @@ impl Act {
 }
 
 impl Origin {
-    /// Of a call: like no other, and looked up all the same, because a call whose answer was lost is
-    /// sent again.
+    /// The identity of a call: random, and looked up all the same, because a call without an answer
+    /// is repeated.
     #[must_use]
     pub fn of_call() -> Self {
         Origin { fingerprint: rand::random(), check: true, is_message: false }

@@ -1,4 +1,4 @@
-//! What follows a failed attempt: the next wait of the job's array, or its end. Pure.
+//! Decides what follows a failed attempt: the next wait of the retry array, or death. Pure.
 
 use crate::job::{DeadReason, Job};
 use crate::store::record::State;
@@ -9,20 +9,21 @@ pub const DEFAULT_MS: &[u64] = &[120_000, 600_000, 600_000, 3_600_000, 7_200_000
 /// What follows a failed attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Next {
-    /// Another attempt after so many ms.
+    /// Another attempt after this many ms.
     Wait(u64),
-    /// The array is at its end.
+    /// The array has no further wait: the job dies.
     Dies(DeadReason),
 }
 
-/// The next wait of the job's own array, or of `default_retry` where it brings none; at its end, `reason`.
+/// The next wait of the job's retry array, or of `default_retry` if the job has none. After the
+/// last wait, death with `reason`.
 #[must_use]
 pub fn next(job: &Job, state: &State, default_retry: &[u64], reason: DeadReason) -> Next {
     let waits = job.retry.as_deref().unwrap_or(default_retry);
     waits.get(usize::from(state.step)).map_or(Next::Dies(reason), |ms| Next::Wait(*ms))
 }
 
-/// Crashes in a row of its owners that a job survives; with the next it dies.
+/// The number of crashes in a row after which a job dies.
 pub const CRASHES_MAX: u8 = 5;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What the user of `redis.urls` may do: asked of Redis itself, changing nothing.
+//! Checks the permissions of the Redis user, without changing anything.
 
 use redis::Value;
 
@@ -6,8 +6,9 @@ use super::client::RedisClient;
 use super::error::{Class, StoreError};
 use super::keys::Keys;
 
-/// KEYS: one of the namespace, for its slot. ARGV: commands, each as the number of its words and the words. Answers the commands that the
-/// caller may not run, once each; nothing where the server has no way to ask (Redis before 7.0). Runs none of them.
+/// KEYS: one of the namespace, for its slot. ARGV: commands, each as the number of its words and
+/// the words. Answers the forbidden commands, once each; nothing if the server cannot check
+/// permissions (Redis before 7.0). Runs none of the commands.
 const ASK: &str = "
 if not redis.acl_check_cmd then return {} end
 local denied, seen, at = {}, {}, 1
@@ -22,10 +23,10 @@ while at <= #ARGV do
 end
 return denied";
 
-/// A command on a key, and the words behind the key that make it well-formed; `-` stands for a second key.
+/// A command on a key, and the words after the key that make it valid; `-` stands for a second key.
 type Permit = (&'static str, &'static [&'static str]);
 
-/// What the scripts run on hashes and sorted sets.
+/// The commands of the scripts on hashes and sorted sets.
 const ON_A_KEY: [Permit; 21] = [
     ("EXISTS", &[]),
     ("UNLINK", &[]),
@@ -49,19 +50,19 @@ const ON_A_KEY: [Permit; 21] = [
     ("ZSCORE", &["m"]),
     ("RENAME", &["-"]),
 ];
-/// What is run without a key, or by its hash.
+/// Commands without a key, and calls of scripts by hash.
 const WITHOUT_A_KEY: [&[&str]; 4] = [&["TIME"], &["INFO"], &["EVALSHA", "h", "0"], &["SCRIPT", "LOAD", "s"]];
 
-/// What `fsck` runs besides: on any key, of any type.
+/// The further commands of `fsck`, on keys of any type.
 const OF_FSCK: [Permit; 7] =
     [("HRANDFIELD", &["1"]), ("HSCAN", &["0"]), ("PERSIST", &[]), ("PTTL", &[]), ("RENAMENX", &["-"]), ("TYPE", &[]), ("ZSCAN", &["0"])];
 
-/// Refuses where the user lacks what Dwell runs: a start would else only find out with its first job.
+/// Refuses a user without the permissions that Dwell needs: otherwise the first job would fail.
 pub async fn refuse_unpermitted(link: &RedisClient, keys: &Keys) -> Result<(), StoreError> {
     refuse(link, keys, &[], &[]).await
 }
 
-/// Refuses where the user lacks what `fsck` runs, with and without `--repair`.
+/// Refuses a user without the permissions that `fsck` needs, with and without `--repair`.
 pub async fn refuse_unpermitted_fsck(link: &RedisClient, keys: &Keys) -> Result<(), StoreError> {
     refuse(link, keys, &OF_FSCK, &[&["SCAN", "0"]]).await
 }
@@ -92,7 +93,7 @@ mod tests {
     use super::*;
     use crate::store::scripts::Name;
 
-    /// The line of a user that docs/how-to/redis.md gives, and what it adds for `fsck`.
+    /// The permissions of a user in docs/how-to/redis.md, and the further ones for `fsck`.
     const DOC: &str = include_str!("../../../docs/how-to/redis.md");
 
     #[test]

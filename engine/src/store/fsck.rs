@@ -1,7 +1,7 @@
-//! `fsck`: damage in a namespace, found and, where asked for, repaired, beside instances that run.
+//! `fsck`: finds damage in a namespace, and repairs it if asked, beside running instances.
 //!
-//! Scans only find ids and keys. What is wrong with one is judged by a script, from all that stands of it at one instant, and repaired in the same
-//! call: a job that moves while it is looked at is neither a finding nor touched.
+//! Scans only find ids and keys. A script then judges an id by all its data at one instant, and
+//! repairs it in the same call: a job that moves meanwhile is neither reported nor changed.
 
 mod bucket;
 mod memories;
@@ -25,36 +25,38 @@ use crate::config::Redis;
 /// Damage.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// The bucket; `None` where it concerns the namespace as a whole.
+    /// The bucket; `None` for damage to the whole namespace.
     pub bucket: Option<u16>,
-    /// The job's id, lossily where it is no text; of damage to a key, the key; of `meta_broker`, the broker.
+    /// The job's id (lossy if not UTF-8), the damaged key, or the broker of `meta_broker`.
     pub id: String,
-    /// What it is.
+    /// The kind of damage.
     pub problem: Problem,
-    /// Whether it is repaired now.
+    /// Whether this run repaired it.
     pub repaired: bool,
 }
 
-/// What is judged by: settings that the instances share.
+/// The rules of a run: settings that the instances share.
 #[derive(Debug, Clone)]
 pub struct Rules {
     /// How long a claim holds, ms.
     pub lease_ms: u64,
-    /// The waits, ms, of a job that brings none of its own.
+    /// The waits, ms, of a job without a retry array.
     pub retry_ms: Vec<u64>,
-    /// What has its time when.
+    /// The retention of dead jobs and of remembered outcomes.
     pub sweep: SweepRules,
-    /// Repair what is found.
+    /// Whether to repair damage.
     pub repair: bool,
 }
 
-/// Hears of each finding.
+/// Receives each finding.
 pub type FindingSink<'a> = &'a mut (dyn FnMut(Finding) + Send + Sync);
 
-/// Looks through the namespace that the settings name, and tells every finding. Answers how many jobs were looked at.
+/// Checks the namespace of the settings and reports every finding. Returns the number of checked
+/// jobs.
 ///
 /// # Errors
-/// Redis cannot be reached or refuses, there is no such namespace, or it has a schema that this program does not know. What was told stands.
+/// Redis cannot be reached or refuses, there is no such namespace, or its schema is unknown.
+/// Findings that were reported before remain valid.
 pub async fn run(settings: &Redis, rules: Rules, found: FindingSink<'_>) -> Result<u64, StoreError> {
     let Some(store) = namespace::open(settings, &rules, found).await? else { return Ok(0) };
     let mut fsck = Fsck { store, rules, found, jobs: 0, moved: Vec::new(), brokers: BTreeSet::new() };
@@ -74,11 +76,11 @@ struct Fsck<'a> {
     store: Store,
     rules: Rules,
     found: FindingSink<'a>,
-    /// Jobs that were looked at.
+    /// The number of checked jobs.
     jobs: u64,
-    /// Jobs that were taken into their own buckets.
+    /// Jobs that were moved to their own buckets.
     moved: Vec<(u16, Vec<u8>)>,
-    /// Brokers that the namespace did not know.
+    /// Reported brokers that the namespace did not have.
     brokers: BTreeSet<String>,
 }
 
@@ -87,7 +89,8 @@ impl Fsck<'_> {
         (self.found)(Finding { bucket: Some(bucket), id: String::from_utf8_lossy(id).into_owned(), problem, repaired });
     }
 
-    /// Judges every key of a bucket as a whole; false where one is left that no script can work on.
+    /// Judges every key of a bucket as a whole. False if one has a wrong type still: every script
+    /// fails on it.
     async fn keys_of(&mut self, bucket: u16) -> Result<bool, StoreError> {
         let due: Vec<String> = self.store.brokers().iter().map(|broker| self.store.keys.due(bucket, broker)).collect();
         let mut keys: Vec<(String, &str)> = self.store.keys.fixed(bucket).iter().map(|key| (key.clone(), "hash")).collect();
@@ -120,7 +123,7 @@ impl Store {
     }
 }
 
-/// The bytes of an answer; nothing where there are none.
+/// The bytes of an answer, if it has any.
 fn bytes(value: Value) -> Option<Vec<u8>> {
     match value {
         Value::BulkString(bytes) => Some(bytes),

@@ -1,4 +1,5 @@
-//! What a start would find in Redis, changing nothing: the same questions as [`Store::open`](super::Store::open) asks, all of them answered.
+//! Finds out what a start would find in Redis, without changing anything: makes all checks of
+//! [`Store::open`](super::Store::open), even after one has failed.
 
 use super::acl;
 use super::client::RedisClient;
@@ -8,26 +9,26 @@ use super::keys::Keys;
 use super::meta::{self, Meta, ServerFacts};
 use crate::config::Redis;
 
-/// The answers, each with the error that a start would stop with.
+/// The result of each check, or the error that a start would stop with.
 #[derive(Debug)]
 pub struct Preflight {
-    /// What the server tells of itself.
+    /// What INFO reports.
     pub facts: ServerFacts,
-    /// Whether it takes writes.
+    /// Whether the server accepts writes.
     pub writable: Result<(), StoreError>,
-    /// Whether the user may do what Dwell does.
+    /// Whether the user has the permissions that Dwell needs.
     pub permitted: Result<(), StoreError>,
-    /// What `redis.durability` comes to.
+    /// The wait that gives `redis.durability`.
     pub durability: Result<Wait, StoreError>,
-    /// Whether it keeps what it was given when it is full.
+    /// Whether a full server keeps all keys.
     pub eviction: Result<(), StoreError>,
-    /// The namespace; `None` where a start would make it.
+    /// The namespace; `None` if a start would create it.
     pub namespace: Result<Option<Meta>, StoreError>,
-    /// How many jobs wait for each broker of it.
+    /// The number of waiting jobs of each broker in the namespace.
     pub waiting: Vec<(String, u64)>,
 }
 
-/// Surveys a Redis. `Err`: it cannot be reached, and nothing is known.
+/// Makes all checks. `Err`: Redis cannot be reached, and nothing is known.
 pub async fn preflight(settings: &Redis) -> Result<Preflight, StoreError> {
     let link = RedisClient::new(settings);
     let facts = meta::facts(&link).await?;

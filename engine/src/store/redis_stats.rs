@@ -1,4 +1,5 @@
-//! What Redis spends: CPU time and memory as INFO tells, and what a bare SET costs. For measurements; nothing of a namespace is read or changed.
+//! The resources that Redis uses: CPU time and memory by INFO, and the cost of a bare SET. For
+//! measurements; neither reads nor changes jobs.
 
 use futures_util::future::try_join_all;
 use redis::{Pipeline, Value};
@@ -10,19 +11,20 @@ use super::error::StoreError;
 /// SETs in one pipeline.
 const SETS: u64 = 512;
 
-/// What the masters have spent and hold, all together.
+/// The resources of all masters together.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct RedisStats {
-    /// CPU time of the main threads so far, µs; of all threads where the server does not tell them apart (Redis 6.2 and older).
+    /// CPU time of the main threads so far, µs; of all threads if the server does not report them
+    /// separately (Redis 6.2 and older).
     pub cpu_us: f64,
-    /// Memory of data, bytes: without buffers of clients and of the append-only file.
+    /// Memory of data, bytes, without buffers of clients and of the append-only file.
     pub data_bytes: u64,
     /// A snapshot or a new append-only file is being written.
     pub is_saving: bool,
 }
 
 impl Store {
-    /// What Redis has spent so far.
+    /// The resources used so far.
     pub async fn vitals(&self) -> Result<RedisStats, StoreError> {
         let masters = self.link.masters().await?;
         let all = try_join_all(masters.iter().map(vitals_of)).await?;
@@ -33,7 +35,8 @@ impl Store {
         }))
     }
 
-    /// How many jobs are in `due`, asked as cheaply as can be, so that whoever waits for a number of them does not change what is measured.
+    /// The number of jobs in `due`, by the cheapest query, so that polling it does not disturb a
+    /// measurement.
     pub async fn waiting(&self) -> Result<u64, StoreError> {
         let brokers = self.brokers();
         let mut waiting = 0;
@@ -56,12 +59,13 @@ impl Store {
         Ok(super::meta::facts(&self.link).await?.version)
     }
 
-    /// Sets so many keys to this body, pipelined: the least that keeping it can cost. The keys stand beside those of jobs, for [`Store::unset`].
+    /// Sets this many keys to this body, pipelined: the least cost of storing it. [`Store::unset`]
+    /// removes the keys, which are separate from those of jobs.
     pub async fn set(&self, keys: u64, body: &[u8]) -> Result<(), StoreError> {
         self.each("SET", keys, Some(body)).await
     }
 
-    /// Takes away what [`Store::set`] set.
+    /// Removes the keys of [`Store::set`].
     pub async fn unset(&self, keys: u64) -> Result<(), StoreError> {
         self.each("UNLINK", keys, None).await
     }
@@ -72,7 +76,7 @@ impl Store {
             let mut pipeline = Pipeline::new();
             for key in from..keys.min(from + SETS) {
                 let command = pipeline.cmd(word);
-                // In the slot of one bucket, as a pipeline must be; `:` twice, as no job's key.
+                // In the slot of one bucket, as a pipeline requires; no key of a job contains `::`.
                 command.arg(format!("{}::{key}", self.keys.jobs(0)));
                 if let Some(body) = body {
                     command.arg(body);

@@ -1,4 +1,5 @@
-//! The Lua scripts: one `.lua` file each, with its header; put behind what it needs of the prelude they share.
+//! The Lua scripts: a `.lua` file with a header each. The needed parts of the shared prelude
+//! precede each script.
 
 mod needed;
 
@@ -61,7 +62,7 @@ impl Name {
         Name::FsckMemories,
     ];
 
-    /// As in the file name and in `dwell_redis_seconds{script}`.
+    /// The name in the file name and in `dwell_redis_seconds{script}`.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         self.parts().0
@@ -93,11 +94,11 @@ impl Name {
         }
     }
 
-    /// The whole text that Redis gets.
+    /// The whole text for Redis.
     #[must_use]
     pub fn source(self) -> String {
         let (_, acts, source) = self.parts();
-        // Damage is what fsck is for.
+        // The scripts of fsck must run on damaged keys.
         let repairs = matches!(self, Name::FsckJobs | Name::FsckAdopt | Name::FsckKey | Name::FsckMemories);
         let shared = match (repairs, acts) {
             (true, _) => String::new(),
@@ -109,7 +110,7 @@ impl Name {
     }
 }
 
-/// The SHA-1 of every script, made once.
+/// The SHA-1 of every script, computed once.
 #[derive(Debug)]
 pub struct Scripts(Vec<String>);
 
@@ -120,7 +121,7 @@ impl Default for Scripts {
 }
 
 impl Scripts {
-    /// The hash under which Redis knows the script.
+    /// The hash by which Redis identifies the script.
     #[must_use]
     pub fn hash(&self, name: Name) -> &str {
         &self.0[name as usize]

@@ -1,4 +1,4 @@
-//! Jobs of one broker become jobs of another: what to do with those of a broker that the settings do not name any more.
+//! Moves jobs from one broker to another, such as from a broker that the settings no longer have.
 
 use std::collections::HashMap;
 
@@ -17,34 +17,35 @@ use super::scripts::Name;
 use crate::clock;
 use crate::job::{Job, JobId};
 
-/// How often a bucket is walked again for jobs that came back from an attempt meanwhile.
+/// How often a bucket is scanned again for jobs that returned from an attempt meanwhile.
 const WALKS: usize = 16;
 
-/// What became of the jobs of the broker that they were to leave.
+/// The result of a move.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Transferred {
-    /// Moved, and due when they were.
+    /// Moved, with unchanged due times.
     pub scheduled: u64,
-    /// Moved, and dead as they were.
+    /// Moved, still dead.
     pub dead: u64,
-    /// Left: an attempt is out, or they wait for their consumer. At least one where jobs came back from their attempts as long as they were moved.
+    /// Not moved: an attempt is in flight, or they wait for their consumer. At least one if jobs
+    /// kept returning from attempts during all scans.
     pub reserved: u64,
-    /// Left: not given another record.
+    /// Not moved: the caller refused them.
     pub refused: u64,
-    /// Left: their records cannot be read.
+    /// Not moved: their records cannot be read.
     pub unreadable: u64,
-    /// The earliest that fell due on the other broker, of each bucket.
+    /// The new earliest due time on the other broker, by bucket.
     pub wake_ups: Vec<WakeUp>,
 }
 
-/// Why a job stays that waits or is dead.
+/// Why a waiting or dead job is not moved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stays {
     Refused,
     Unreadable,
 }
 
-/// The walk over one bucket.
+/// The scan of one bucket.
 struct Walk<'a, J> {
     bucket: u16,
     brokers: &'a [String; 2],
@@ -53,18 +54,19 @@ struct Walk<'a, J> {
     stays: HashMap<String, Stays>,
 }
 
-/// A job of the broker that is left, as it was read.
+/// A job of the old broker, as read.
 struct Leaver {
     id: JobId,
     due_ms: i64,
-    /// Its record for the other broker.
+    /// The record for the new broker.
     record: Vec<u8>,
 }
 
 impl Store {
-    /// Makes the jobs of broker `from` jobs of broker `to`, which the namespace gets to know. `judge` answers what is published there, or leaves the
-    /// job where it is. Every job is moved in one step, and called again nothing changes that was moved. Id, due time, attempts, place in the retry
-    /// array and generation stay. Behind the durability gate.
+    /// Moves the jobs of broker `from` to broker `to`, which is added to the namespace. `judge`
+    /// returns the job for the new broker, or refuses it. Each job moves atomically, and a repeated
+    /// call does not change moved jobs. Id, due time, attempts, retry step and generation stay the
+    /// same. Behind the durability gate.
     pub async fn transfer(
         &self,
         from: &str,
@@ -80,7 +82,7 @@ impl Store {
             self.walk(&mut walk, Place::Scheduled).await?;
             self.walk(&mut walk, Place::Dead).await?;
             let others = walk.done.reserved;
-            // A job whose attempt ends while the bucket is walked comes back behind the walk.
+            // A job whose attempt ends during the scan may return behind the scan's position.
             for left in (0..WALKS).rev() {
                 let moved = walk.done.scheduled;
                 walk.done.reserved = others;
@@ -101,7 +103,7 @@ impl Store {
         Ok(done)
     }
 
-    /// Every page of one set.
+    /// Moves or counts the jobs of one set, page by page.
     async fn walk<J>(&self, walk: &mut Walk<'_, J>, place: Place) -> Result<(), StoreError>
     where
         J: FnMut(&JobId, Record) -> Option<Job>,
@@ -118,7 +120,7 @@ impl Store {
                 return Ok(());
             }
             let left = self.transfer_page(walk, place, &page).await?;
-            // What was moved out of the set makes place for what stood behind it.
+            // Moved jobs leave the set, so the following jobs advance.
             offset += if place == Place::Scheduled { left } else { page.len() };
         }
     }
@@ -136,7 +138,8 @@ impl Store {
         Ok(page)
     }
 
-    /// Redirects those of a page that are of the broker and may move, 1 MiB at a time: how many stay in their set.
+    /// Moves the jobs of a page that belong to the old broker, 1 MiB at a time. Returns how many
+    /// stay in the set.
     async fn transfer_page<J>(&self, walk: &mut Walk<'_, J>, place: Place, page: &[(String, i64)]) -> Result<usize, StoreError>
     where
         J: FnMut(&JobId, Record) -> Option<Job>,
@@ -170,14 +173,15 @@ impl Store {
         let Value::Array(records) = self.link.command("listing", &command).await? else { return Ok(chunk.len()) };
         let mut leavers = Vec::new();
         for ((id, at_ms), record) in chunk.iter().zip(records) {
-            // Without one it went meanwhile, or is damage: `fsck` knows. Of others it was said before that they stay.
+            // A job without a record has left meanwhile, or is damage that `fsck` reports. Other
+            // ids are already counted.
             let Value::BulkString(bytes) = record else { continue };
             if place != Place::Reserved && stays.contains_key(id) {
                 continue;
             }
             let bytes = Bytes::from(bytes);
             let (Ok(id), Ok(read)) = (JobId::new(id.as_str()), record::decode(bytes.clone())) else {
-                // Of which broker a dead one was cannot be known.
+                // The broker of an unreadable dead job is unknown.
                 if place == Place::Scheduled {
                     stays.insert(id.clone(), Stays::Unreadable);
                 }
@@ -207,7 +211,8 @@ impl Store {
                     earliest = Some(earliest.map_or(leaver.due_ms, |first| first.min(leaver.due_ms)));
                 }
                 ("moved", _) => done.dead += 1,
-                // A reserved one is met among those, and what changed in its new place, if it is still of the broker.
+                // A reserved job is counted in its own set, and a changed one at its new place, if
+                // it still belongs to the old broker.
                 _ => {}
             }
             gone += 1;
@@ -232,7 +237,7 @@ impl Store {
                     loaded = true;
                     link.load(&Name::Move.source(), calls.iter().flatten()).await?;
                 }
-                // Another master may not know the script.
+                // Another master may not have the script.
                 Err(error) if moves.follow(&error).await => loaded = false,
                 answer => break answer,
             }

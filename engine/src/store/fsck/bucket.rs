@@ -1,4 +1,4 @@
-//! The jobs of a bucket: every id of every key of it, judged.
+//! Judges the jobs of a bucket: every id in every key.
 
 use std::collections::{HashSet, VecDeque};
 
@@ -17,21 +17,21 @@ use crate::store::schedule::{CALL_BYTES, CALL_JOBS};
 use crate::store::scripts::Name;
 use crate::store::settle::{LeaseToken, Retry, SettleResult};
 
-/// How often one id is judged again after it was repaired: more than there are problems that hide another.
+/// How often a repaired id is judged again: more often than problems can hide others.
 const ROUNDS: u8 = 8;
 
-/// How an entry of a quarantine begins whose job is on the way into its own bucket.
+/// The begin of a quarantine entry whose job is being moved to its own bucket.
 const UNFINISHED: &[u8] = b"1 wrong_bucket ";
 
-/// An id to be judged.
+/// An id to judge.
 struct Suspect {
     id: Vec<u8>,
-    /// Its record, where it cannot be decoded.
+    /// The record if it cannot be decoded; else empty.
     unreadable: Vec<u8>,
     rounds: u8,
 }
 
-/// What the script says of one id.
+/// The verdict of the script on one id.
 struct Verdict {
     at: usize,
     problem: Problem,
@@ -42,7 +42,7 @@ struct Verdict {
 impl Fsck<'_> {
     /// Judges every id of a bucket.
     pub(super) async fn bucket(&mut self, bucket: u16) -> Result<(), StoreError> {
-        // A scan gives an element more than once, and most ids stand in several keys.
+        // A scan may return an element twice, and most ids are in several keys.
         let mut seen: HashSet<[u8; 16]> = HashSet::new();
         let mut is_new = |id: &[u8]| {
             let hash = blake3::hash(id);
@@ -71,7 +71,7 @@ impl Fsck<'_> {
         for (command, key) in sets.into_iter().chain(due).collect::<Vec<_>>() {
             let mut scan = Scan::of(command, &key);
             while let Some(page) = scan.next(&self.store.link).await? {
-                // The field without a name, of state, holds the master that was seen last.
+                // The empty field of state holds the last known master.
                 let ids = page.into_iter().step_by(2).filter(|id| !id.is_empty() && is_new(id));
                 let suspects = ids.map(|id| Suspect { id, unreadable: Vec::new(), rounds: 0 }).collect();
                 self.judge(bucket, suspects).await?;
@@ -80,7 +80,7 @@ impl Fsck<'_> {
         Ok(())
     }
 
-    /// Judges what was taken into its own bucket: it may have other damage too.
+    /// Judges the moved jobs in their own buckets: they may have other damage too.
     pub(super) async fn judge_moved(&mut self) -> Result<(), StoreError> {
         for (bucket, id) in std::mem::take(&mut self.moved) {
             self.judge(bucket, [Suspect { id, unreadable: Vec::new(), rounds: 0 }].into()).await?;
@@ -108,7 +108,7 @@ impl Fsck<'_> {
         Ok(())
     }
 
-    /// How many were judged, and what was found.
+    /// Asks the script. Returns the number of judged ids, and the verdicts.
     async fn ask(&self, bucket: u16, suspects: &VecDeque<Suspect>) -> Result<(usize, Vec<Verdict>), StoreError> {
         let mut call = self.call_with_quarantine(Name::FsckJobs, bucket);
         call.arg(u8::from(self.rules.repair)).arg(self.rules.lease_ms).arg(self.rules.sweep.dead_retention_ms).arg(CALL_BYTES);
@@ -128,7 +128,7 @@ impl Fsck<'_> {
         Ok((judged, verdicts))
     }
 
-    /// What no script can tell of an id.
+    /// The problem of an id that no script can detect.
     fn odd(&self, bucket: u16, id: &[u8]) -> &'static str {
         match std::str::from_utf8(id) {
             Ok(text) if JobId::new(text).is_ok() => {
@@ -142,16 +142,17 @@ impl Fsck<'_> {
         }
     }
 
-    /// Tells a finding, after what a script of one bucket cannot do was done; whether the id is to be judged again.
+    /// Completes a repair that a script of one bucket cannot make, and reports the finding. Returns
+    /// whether to judge the id again.
     async fn take(&mut self, bucket: u16, id: &[u8], problem: Problem, repaired: bool, detail: Vec<u8>) -> Result<bool, StoreError> {
         match problem {
             Problem::MetaBroker => {
                 let broker = String::from_utf8_lossy(&detail).into_owned();
-                // Of an instance that joined since this look began: no damage.
+                // An instance with this broker joined after the start of this run: no damage.
                 if !self.brokers.contains(&broker) && self.store.has_joined(&broker).await? {
                     return Ok(true);
                 }
-                // Told once; its jobs are judged once it is known.
+                // Reported once. Its jobs are judged after the broker is added.
                 if self.brokers.insert(broker.clone()) {
                     let repaired = self.rules.repair;
                     if repaired {
@@ -173,7 +174,8 @@ impl Fsck<'_> {
         Ok(repaired)
     }
 
-    /// Its consumer did not say `finish` within the TTR: what `rescue` would do. By its fence, so that nothing changes where an instance was faster.
+    /// Ends a hold after its TTR, as `rescue` does. The fence prevents a change if an instance was
+    /// faster.
     async fn end_hold(&self, bucket: u16, id: &[u8], fence: &[u8]) -> Result<bool, StoreError> {
         let mut read = Vec::new();
         for key in [self.store.keys.jobs(bucket), self.store.keys.state(bucket)] {
@@ -199,7 +201,8 @@ impl Fsck<'_> {
         Ok(self.store.retry(bucket, &record.job.broker, &[retry]).await?.first() == Some(&SettleResult::Settled))
     }
 
-    /// Brings what was put aside into the bucket of its id. It stays aside where another job has that id.
+    /// Moves a job from quarantine to the bucket of its id. Leaves it there if another job has that
+    /// id.
     async fn move_home(&mut self, bucket: u16, id: &[u8], field: &[u8]) -> Result<(), StoreError> {
         let quarantine = self.store.keys.quarantine(bucket);
         let answer = self.store.link.command("HGET", redis::cmd("HGET").arg(&quarantine).arg(field)).await?;
@@ -210,7 +213,8 @@ impl Fsck<'_> {
         let mut call = self.call_with_quarantine(Name::FsckAdopt, home);
         call.arg(id).arg(aside.record).arg(aside.state).arg(aside.place).arg(aside.score).arg(&mark);
         if bytes(self.store.call(Name::FsckAdopt, &call).await?).as_deref() == Some(b"done") {
-            // In this order: cut off in between, the job is neither left aside nor taken in again.
+            // In this order: after an interruption between the two, the job is neither lost in
+            // quarantine nor added again.
             self.store.link.command("HDEL", redis::cmd("HDEL").arg(&quarantine).arg(field)).await?;
             let at_home = self.store.keys.quarantine(home);
             self.store.link.command("HDEL", redis::cmd("HDEL").arg(at_home).arg(&mark)).await?;
@@ -223,7 +227,7 @@ impl Fsck<'_> {
         Ok(())
     }
 
-    /// Jobs that were put aside on the way into their own bucket, by a repair that was cut off: it goes on.
+    /// Completes moves to other buckets that an interrupted run left in quarantine.
     pub(super) async fn unfinished(&mut self, bucket: u16) -> Result<(), StoreError> {
         let mut scan = Scan::of("HSCAN", &self.store.keys.quarantine(bucket));
         let mut seen = HashSet::new();
@@ -256,7 +260,8 @@ impl Fsck<'_> {
     }
 }
 
-/// An entry of a quarantine: `1 problem place score length-of-state length-of-record`, a line feed, state, record.
+/// A quarantine entry: `1 problem place score length-of-state length-of-record`, a line feed,
+/// state, record.
 struct Aside<'a> {
     place: &'a str,
     score: &'a str,
@@ -268,7 +273,7 @@ impl<'a> Aside<'a> {
     fn read(entry: &'a [u8]) -> Option<Self> {
         let end = entry.iter().position(|byte| *byte == b'\n')?;
         let head = std::str::from_utf8(&entry[..end]).ok()?;
-        // A broker's name may hold spaces: the place is what is left.
+        // A broker's name may contain spaces, so the place is the rest of the line.
         let rest = head.strip_prefix("1 ")?.split_once(' ')?.1;
         let mut words = rest.rsplitn(4, ' ');
         let record: usize = words.next()?.parse().ok()?;
@@ -280,7 +285,7 @@ impl<'a> Aside<'a> {
 }
 
 impl Store {
-    /// Whether the namespace knows this broker by now; then this store does too.
+    /// Whether the namespace has this broker now; if so, adds it to this store.
     async fn has_joined(&self, broker: &str) -> Result<bool, StoreError> {
         let field = format!("{BROKER_PREFIX}{broker}");
         let has = self.link.command("HEXISTS meta", redis::cmd("HEXISTS").arg(self.keys.meta()).arg(field)).await?;
@@ -293,7 +298,7 @@ impl Store {
         Ok(has)
     }
 
-    /// Makes a broker known to the namespace.
+    /// Adds a broker to the namespace.
     pub(super) async fn add_broker(&self, broker: &str) -> Result<(), StoreError> {
         let field = format!("{BROKER_PREFIX}{broker}");
         self.link.command("HSETNX meta", redis::cmd("HSETNX").arg(self.keys.meta()).arg(field).arg("1")).await?;

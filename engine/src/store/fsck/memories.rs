@@ -1,4 +1,5 @@
-//! What is remembered of jobs that are over and of messages that were applied: `gone` and `acts` of a bucket, and the older ones.
+//! Judges what a bucket remembers of completed jobs and applied messages: `gone`, `acts` and the
+//! older tables of both.
 
 use super::scan::Scan;
 use super::{Fsck, Problem};
@@ -9,16 +10,17 @@ use crate::store::error::{Class, StoreError};
 use crate::store::schedule::CALL_JOBS;
 use crate::store::scripts::Name;
 
-/// The four by their place among the keys, from 1.
+/// The four tables by their index in KEYS, from 1.
 const TABLES: [usize; 4] = [4, 5, 6, 7];
-/// Of an outcome in `gone`, at least: outcome, marks, fingerprint, due. What follows is of later versions than the first.
+/// The least size of an entry in `gone`: outcome, marks, fingerprint, due. Later versions append to
+/// it.
 const GONE_BYTES: usize = 18;
 
-/// An entry that cannot be read.
+/// An unreadable entry: table, field, value.
 type Entry = (usize, Vec<u8>, Vec<u8>);
 
 impl Fsck<'_> {
-    /// Judges the memories of a bucket.
+    /// Judges the four tables of a bucket.
     pub(super) async fn memories(&mut self, bucket: u16) -> Result<(), StoreError> {
         let mut entries: Vec<Entry> = Vec::new();
         for table in TABLES {
@@ -28,7 +30,7 @@ impl Fsck<'_> {
                 let mut page = page.into_iter();
                 while let (Some(field), Some(value)) = (page.next(), page.next()) {
                     let is_sound = if table <= 5 { is_outcome(&value) } else { field.len() == 8 && is_act(&value) };
-                    // The field without a name holds the time of the table.
+                    // The empty field holds the time of the table.
                     if !field.is_empty() && !is_sound {
                         entries.push((table, field, value));
                     }
@@ -60,7 +62,7 @@ impl Fsck<'_> {
             match (field.is_empty(), table) {
                 (true, _) => self.tell(bucket, key.as_bytes(), problem, repaired),
                 (false, ..=5) => self.tell(bucket, &field, problem, repaired),
-                // A fingerprint is no text.
+                // A fingerprint is not text.
                 (false, _) => {
                     let hex: String = field.iter().map(|byte| format!("{byte:02x}")).collect();
                     self.tell(bucket, hex.as_bytes(), problem, repaired);
@@ -75,7 +77,7 @@ fn is_outcome(value: &[u8]) -> bool {
     value.len() >= GONE_BYTES && matches!(value[0], b'f' | b'd' | b'n')
 }
 
-/// A verdict, a colon, and a time or nothing.
+/// Whether the value is a verdict, a colon, and a time or nothing.
 fn is_act(value: &[u8]) -> bool {
     let Some((verdict, due)) = std::str::from_utf8(value).ok().and_then(|text| text.rsplit_once(':')) else { return false };
     Verdict::parse(verdict).is_some() && (due.is_empty() || due.parse::<i64>().is_ok())

@@ -1,4 +1,4 @@
-//! The namespace as a whole: what it says of itself, and keys that do not belong.
+//! Judges the namespace as a whole: its description, and foreign keys.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,10 +15,11 @@ use crate::store::keys::{Keys, Part};
 use crate::store::meta::{self, BROKER_PREFIX, Meta};
 use crate::store::{Store, Unobserved, acl};
 
-/// Of each bucket so many ids are looked at, to find out how many buckets there are.
+/// How many ids of each bucket are sampled to find the number of buckets.
 const SAMPLE: usize = 32;
 
-/// Opens the namespace also where what it says of itself is damaged. `None` where nothing in it can be judged; that was told.
+/// Opens the namespace, even if its description is damaged. `None` if nothing in it can be judged,
+/// which is reported.
 pub(super) async fn open(settings: &Redis, rules: &Rules, found: FindingSink<'_>) -> Result<Option<Store>, StoreError> {
     let link = RedisClient::new(settings);
     let facts = meta::facts(&link).await?;
@@ -32,7 +33,8 @@ pub(super) async fn open(settings: &Redis, rules: &Rules, found: FindingSink<'_>
     };
     let store = over(settings.buckets, Vec::new());
     acl::refuse_unpermitted_fsck(&link, &store.keys).await?;
-    // Before anything is judged or repaired: another version's keys may be of other types. A meta of another type is damage, told below.
+    // Before anything is judged or repaired: keys of another version may have other types. A meta
+    // key of a wrong type is damage, which is reported below.
     if let Ok(fields) = meta::fields(&link, &store.keys.meta()).await
         && let Some((_, schema)) = fields.iter().find(|(name, _)| name == "schema")
     {
@@ -49,7 +51,7 @@ pub(super) async fn open(settings: &Redis, rules: &Rules, found: FindingSink<'_>
     }
     let keys = all_keys(&store, settings).await?;
     let Some((buckets, damage)) = buckets(&store, settings, &keys).await? else {
-        // Nothing is there: the same answer as every other command gives.
+        // There is no namespace: the same error as from every other command.
         return meta::read(&link, settings).await.map(|_| None);
     };
     if let Some((problem, is_sure)) = damage {
@@ -84,7 +86,7 @@ pub(super) async fn open(settings: &Redis, rules: &Rules, found: FindingSink<'_>
         if rules.repair {
             store.add_broker(&broker).await?;
         } else {
-            // Its jobs are judged all the same.
+            // The jobs of the broker are judged all the same.
             let mut brokers = store.brokers().to_vec();
             brokers.push(broker.clone());
             *store.brokers.write() = brokers.into();
@@ -100,7 +102,7 @@ fn brokers_of(fields: &[(String, String)]) -> Vec<String> {
     brokers
 }
 
-/// Every key of the namespace, of every master.
+/// Every key of the namespace, from every master.
 async fn all_keys(store: &Store, settings: &Redis) -> Result<BTreeSet<String>, StoreError> {
     let mut keys = BTreeSet::new();
     for master in store.link.masters().await? {
@@ -113,8 +115,8 @@ async fn all_keys(store: &Store, settings: &Redis) -> Result<BTreeSet<String>, S
     Ok(keys)
 }
 
-/// By how many buckets the jobs are stored, and what is wrong with what the namespace says of it: whether it is sure what it should say. `None`
-/// where there is no namespace.
+/// The number of buckets, and the damage to the description with whether its right value is
+/// certain. `None` if there is no namespace.
 async fn buckets(store: &Store, settings: &Redis, keys: &BTreeSet<String>) -> Result<Option<(u16, Option<(Problem, bool)>)>, StoreError> {
     let key = store.keys.meta();
     let fields = meta::fields(&store.link, &key).await?;
@@ -144,8 +146,9 @@ async fn buckets(store: &Store, settings: &Redis, keys: &BTreeSet<String>) -> Re
     Ok(Some((wanted, Some((problem, misfit == 0)))))
 }
 
-/// How many jobs stand in the bucket that they belong to where there are so many buckets, and how many do not, of a few of each bucket.
-/// A key of a bucket that there would not be counts as one that does not.
+/// Of a sample of each bucket: how many jobs would be in their right bucket with this number of
+/// buckets, and how many would not. A key of a bucket beyond that number counts as one that would
+/// not.
 async fn fitting(store: &Store, settings: &Redis, buckets: u16, keys: &BTreeSet<String>) -> Result<(usize, usize), StoreError> {
     let candidate = Keys::new(&settings.namespace, buckets);
     let all = Keys::new(&settings.namespace, 1024);
@@ -158,7 +161,7 @@ async fn fitting(store: &Store, settings: &Redis, buckets: u16, keys: &BTreeSet<
         }
         let ids = match store.link.command("HRANDFIELD", redis::cmd("HRANDFIELD").arg(key).arg(SAMPLE)).await {
             Ok(Value::Array(ids)) => ids,
-            // Of another type: told elsewhere.
+            // A wrong type, which is reported elsewhere.
             _ => continue,
         };
         for id in ids.into_iter().filter_map(bytes).filter_map(|id| String::from_utf8(id).ok()) {

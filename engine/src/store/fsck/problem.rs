@@ -1,4 +1,4 @@
-//! The kinds of damage: a word each, and what it means.
+//! The kinds of damage: a word and a meaning each.
 
 use serde::Serialize;
 
@@ -15,13 +15,13 @@ macro_rules! problems {
             /// Every kind.
             pub const ALL: &'static [Problem] = &[$(Problem::$name,)+];
 
-            /// As scripts and JSON say it.
+            /// The word in scripts and JSON.
             #[must_use]
             pub fn as_str(self) -> &'static str {
                 match self { $(Problem::$name => $word,)+ }
             }
 
-            /// What it is, for people.
+            /// The meaning, for people.
             #[must_use]
             pub fn meaning(self) -> &'static str {
                 match self { $(Problem::$name => $meaning,)+ }
@@ -33,31 +33,31 @@ macro_rules! problems {
 problems! {
     RecordWithoutIndex = "record_without_index", "a job in none of due, run and dead: it would never fire";
     IndexWithoutRecord = "index_without_record", "an id in due, run or dead without a job";
-    StateWithoutRecord = "state_without_record", "what changes of a job that is not there";
+    StateWithoutRecord = "state_without_record", "the state of a job that does not exist";
     InTwoSets = "in_two_sets", "a job in more than one of due, run and dead";
-    WrongBroker = "wrong_broker", "a job that waits for another broker than its own";
-    WrongBucket = "wrong_bucket", "a job in a bucket that its id does not belong to: no command finds it";
+    WrongBroker = "wrong_broker", "a job in the set of another broker";
+    WrongBucket = "wrong_bucket", "a job in a bucket that does not fit its id: no command finds it";
     BadId = "bad_id", "a job under an id that dwell does not write: it cannot be settled";
     UnreadableRecord = "unreadable_record", "a job whose record cannot be decoded";
-    UnreadableState = "unreadable_state", "a job of which it cannot be read how often it was attempted";
+    UnreadableState = "unreadable_state", "a job whose state cannot be decoded";
     UnknownVersion = "unknown_version", "written by another version of dwell, or damaged in its first byte; left in place";
     LeaseWithoutOwner = "lease_without_owner", "a reserved job that no claim holds";
     LeaseExpired = "lease_expired", "a reserved job whose lease ended over a minute ago: no instance rescues it";
-    FenceWithoutLease = "fence_without_lease", "a job that waits or is dead, and yet could be settled by an old claim";
-    BadScore = "bad_score", "a place in due, run or dead that is no possible time";
-    EarlyScore = "early_score", "a job that would fire before the time that it was given";
-    DeadWithoutReason = "dead_without_reason", "a dead job without the reason of its death";
+    FenceWithoutLease = "fence_without_lease", "a waiting or dead job that an old claim could still settle";
+    BadScore = "bad_score", "an impossible time in due, run or dead";
+    EarlyScore = "early_score", "a job that would fire before its due time";
+    DeadWithoutReason = "dead_without_reason", "a dead job without a reason";
     DeadPastRetention = "dead_past_retention", "a dead job that is kept longer than delivery.dead_retention";
-    GoneButLive = "gone_but_live", "a job that is here, and remembered as over";
+    GoneButLive = "gone_but_live", "a job that exists and is also remembered as over";
     BadMemory = "bad_memory", "a remembered outcome or verdict that cannot be read";
-    MemoryPastTime = "memory_past_time", "memories that are kept beyond their time";
-    MemoryWithoutTime = "memory_without_time", "memories that would never be forgotten";
-    MetaMissing = "meta_missing", "buckets without the key that says how many there are: nobody can join";
-    MetaBuckets = "meta_buckets", "another number of buckets than the jobs were stored by";
-    MetaBroker = "meta_broker", "jobs of a broker that the namespace does not know: nobody would look for them";
-    WrongType = "wrong_type", "a key that holds another type: every script on it fails";
-    KeyExpires = "key_expires", "a key with a time to live: all it holds would vanish";
-    UnknownKey = "unknown_key", "a key under the names of the namespace that dwell does not make; left in place";
+    MemoryPastTime = "memory_past_time", "remembered outcomes that are kept too long";
+    MemoryWithoutTime = "memory_without_time", "remembered outcomes that would never be removed";
+    MetaMissing = "meta_missing", "buckets without the key that holds their number: no instance can join";
+    MetaBuckets = "meta_buckets", "a number of buckets that does not fit the jobs";
+    MetaBroker = "meta_broker", "jobs of a broker that the namespace does not know: no instance would read them";
+    WrongType = "wrong_type", "a key of the wrong type: every script on it fails";
+    KeyExpires = "key_expires", "a key with a time to live: its content would vanish";
+    UnknownKey = "unknown_key", "a key below the namespace that dwell does not write; left in place";
 }
 
 impl Problem {

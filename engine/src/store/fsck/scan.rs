@@ -1,4 +1,4 @@
-//! SCAN and its kin, a page at a time.
+//! SCAN, HSCAN and ZSCAN, page by page.
 
 use redis::Value;
 
@@ -6,15 +6,15 @@ use super::bytes;
 use crate::store::client::RedisClient;
 use crate::store::error::StoreError;
 
-/// The most bytes that a page should have: what Redis sends in about a millisecond.
+/// The aimed size of a page, bytes: what Redis sends in about a millisecond.
 const PAGE_BYTES: usize = 1 << 20;
-/// The most elements that a page asks for.
+/// The most elements requested for a page.
 const PAGE_MOST: usize = 512;
 
-/// A scan under way.
+/// A running scan.
 pub(super) struct Scan {
     command: &'static str,
-    /// The key that is scanned; none for the keys themselves.
+    /// The scanned key; `None` for a scan of all keys.
     key: Option<String>,
     pattern: Option<String>,
     cursor: Vec<u8>,
@@ -28,13 +28,14 @@ impl Scan {
         Scan { command, key: Some(key.to_owned()), pattern: None, cursor: b"0".to_vec(), count: 16, ended: false }
     }
 
-    /// SCAN: keys whose name begins with `prefix`, or with a brace and `prefix`; and others.
+    /// SCAN: all keys that contain `prefix`. The caller filters those that begin with it, or with a
+    /// brace and it.
     pub(super) fn of_keys(prefix: &str) -> Self {
         let escaped: String = prefix.chars().flat_map(|c| "[]*?\\^".contains(c).then_some('\\').into_iter().chain([c])).collect();
         Scan { command: "SCAN", key: None, pattern: Some(format!("*{escaped}*")), cursor: b"0".to_vec(), count: PAGE_MOST, ended: false }
     }
 
-    /// The next page, which may be empty; `None` at the end. Elements may come more than once.
+    /// The next page, which may be empty; `None` at the end. An element may occur more than once.
     pub(super) async fn next(&mut self, link: &RedisClient) -> Result<Option<Vec<Vec<u8>>>, StoreError> {
         if self.ended {
             return Ok(None);
@@ -52,7 +53,7 @@ impl Scan {
         let Some(Value::Array(items)) = answer.next() else { return Ok(Some(Vec::new())) };
         let items: Vec<Vec<u8>> = items.into_iter().filter_map(bytes).collect();
         let size: usize = items.iter().map(Vec::len).sum();
-        // As many as fit in a page, by what the last one held.
+        // As many elements as fit in a page, by the size of the last page.
         self.count = (PAGE_BYTES * self.count / size.max(1)).clamp(1, (2 * self.count).min(PAGE_MOST));
         Ok(Some(items))
     }

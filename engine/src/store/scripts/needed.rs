@@ -1,14 +1,16 @@
-//! What of the prelude a script needs: Redis runs the whole text at each call, and makes each of its functions anew.
+//! Selects the parts of the prelude that a script needs: Redis runs the whole text at each call,
+//! and creates each of its functions again.
 
 use std::collections::HashSet;
 
-/// The definitions of `prelude` that `script` names, and those that these name, in their order. Every definition begins at the start of a line with
-/// `local`; what stands there without a name (a loop that fills a table) belongs to the definition before it.
+/// The definitions of `prelude` that `script` names, and those that these name, in their order.
+/// Every definition begins with `local` at the start of a line; lines without a name (a loop that
+/// fills a table) belong to the definition before them.
 pub(super) fn needed(prelude: &str, script: &str) -> String {
     let definitions = definitions(prelude);
     let mut kept = Vec::with_capacity(definitions.len());
     let mut named: HashSet<&str> = words(script).collect();
-    // Whatever a definition names stands before it.
+    // A definition names only earlier ones.
     for definition in definitions.into_iter().rev() {
         if names(definition).any(|name| named.contains(name)) {
             kept.push(definition);
@@ -19,7 +21,7 @@ pub(super) fn needed(prelude: &str, script: &str) -> String {
     kept.concat()
 }
 
-/// The prelude in pieces, one a definition.
+/// The prelude, split into definitions.
 fn definitions(prelude: &str) -> Vec<&str> {
     let mut starts: Vec<usize> = Vec::new();
     let mut at = 0;
@@ -33,7 +35,7 @@ fn definitions(prelude: &str) -> Vec<&str> {
     starts.iter().zip(ends).map(|(start, end)| &prelude[*start..end]).collect()
 }
 
-/// What a definition defines.
+/// The names that a definition defines.
 fn names(definition: &str) -> impl Iterator<Item = &str> {
     let rest = definition.strip_prefix("local ").unwrap_or_default();
     let list = match rest.strip_prefix("function ") {
@@ -43,7 +45,7 @@ fn names(definition: &str) -> impl Iterator<Item = &str> {
     list.unwrap_or_default().split(',').map(str::trim).filter(|name| !name.is_empty())
 }
 
-/// The words of all lines but comments.
+/// The words of all lines except comments.
 fn words(text: &str) -> impl Iterator<Item = &str> {
     let code = text.lines().filter(|line| !line.trim_start().starts_with("--"));
     code.flat_map(|line| line.split(|one: char| !one.is_ascii_alphanumeric() && one != '_'))
