@@ -54,11 +54,11 @@ const LINGER: Duration = Duration::from_millis(500);
 /// When the append-only file of the private Redis is synced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Aof {
-    /// There is none
+    /// No append-only file
     No,
-    /// Each second
+    /// Sync each second
     Everysec,
-    /// Before a write is answered
+    /// Sync before the answer to a write
     Always,
 }
 

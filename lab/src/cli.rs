@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use dwell::cli::{self, common::Common};
 
-/// Shows Dwell at work, measures it, and breaks it on purpose
+/// Shows Dwell at work, measures it, and tests it under faults
 #[derive(Debug, Parser)]
 #[command(name = "dwell-lab", version, arg_required_else_help = true, disable_help_subcommand = true)]
 struct Cli {
@@ -21,11 +21,12 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Show the sidecar at work, on servers of its own
+    /// Show the sidecar at work, on private servers
     Demo(demo::Args),
-    /// Measure, on servers of its own
+    /// Measure, on private servers
     Bench(bench::Args),
-    /// Break Dwell, Redis and the broker under load, and check that no promise broke
+    /// Inject faults into Dwell, Redis and the broker under load, and check that no promise is
+    /// broken
     Chaos(chaos::Args),
 }
 

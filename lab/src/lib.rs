@@ -1,8 +1,8 @@
 //! The laboratory of Dwell: not shipped, and built on the sidecar's own library.
 //!
-//! - [`demo`]: what `make demo` shows.
-//! - [`mod@bench`]: load, and what came of it: `make bench`.
-//! - [`chaos`]: faults under load, and a checker of what came of them: `make chaos`.
+//! - [`demo`]: the demo, `make demo`.
+//! - [`mod@bench`]: the load generator, `make bench`.
+//! - [`chaos`]: faults under load, and a checker of the results, `make chaos`.
 //! - [`cli`]: the commands of `dwell-lab`.
 
 pub mod bench;

@@ -1,5 +1,5 @@
-//! A short campaign with a fixed seed: no promise breaks, and the checker would have seen it. `make
-//! chaos` is the long form.
+//! A short campaign with a fixed seed: no promise is broken, and the checker would find a
+//! violation. `make chaos` is the long form.
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ async fn no_promise_breaks_in_a_campaign_and_a_job_that_is_taken_out_of_its_reco
     assert!(!outcome.verdict.impacts.is_empty(), "nothing was broken");
     assert!(counts.delivered > 0 && counts.dead > 0 && counts.rejected > 0 && counts.answered > 0, "{counts}");
 
-    // The same record with a hole.
+    // The same history with a gap.
     let mut history = History::read(&outcome.history).unwrap();
     let asked: std::collections::HashSet<String> = history
         .events

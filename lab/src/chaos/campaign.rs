@@ -126,7 +126,7 @@ pub async fn run(options: Options) -> Result<Outcome, Error> {
         move |error| Error::Io(what, error)
     };
     if let Some(kind) = options.only.iter().find(|kind| !kind.applies(&options.system)) {
-        return Err(Error::Unexpected(format!("{kind} cannot be done over {} with this durability", options.system.broker.as_str())));
+        return Err(Error::Unexpected(format!("{kind} is not possible over {} with this durability", options.system.broker.as_str())));
     }
     std::fs::create_dir_all(&options.out).map_err(io(&options.out))?;
     let file = options.out.join(format!("history-{}-{}.jsonl", options.system.broker.as_str(), options.seed));
@@ -220,7 +220,7 @@ impl Campaign<'_> {
         match self.drain().await {
             Ok(end) => End { broken, ..end },
             Err(error) => {
-                broken.push(format!("the end cannot be looked at: {error}"));
+                broken.push(format!("the final state cannot be read: {error}"));
                 End { broken, ..End::default() }
             }
         }

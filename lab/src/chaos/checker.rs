@@ -68,10 +68,10 @@ impl Checker<'_> {
         let kept = dead.is_some();
         let Some(job) = timeline.job else {
             for came in timeline.deliveries.iter().chain(&timeline.deaths).chain(&timeline.rejections) {
-                self.verdict.find(Wrong::Unexpected, format!("`{id}` on {}: nobody asked for it", came.what.topic));
+                self.verdict.find(Wrong::Unexpected, format!("`{id}` on {}: it was not requested", came.what.topic));
             }
             for (at_us, action, res) in &timeline.replies {
-                self.verdict.find(Wrong::Unexpected, format!("`{id}`: `{res}` for `{action}` at {at_us}, and there is no such job"));
+                self.verdict.find(Wrong::Unexpected, format!("`{id}`: `{res}` for `{action}` at {at_us}, but there is no such job"));
             }
             return;
         };
@@ -101,11 +101,11 @@ impl Checker<'_> {
     /// A rejected request must be returned, and must have no other result.
     fn bad_request(&mut self, id: &str, timeline: &Timeline<'_>, dead: Option<&DeadJob>, code: &str) {
         if timeline.certain && timeline.rejections.is_empty() {
-            self.verdict.find(Wrong::Lost, format!("{id}: a bad request that did not come back"));
+            self.verdict.find(Wrong::Lost, format!("{id}: a bad request that was not returned"));
         }
         for came in &timeline.rejections {
             if came.what.reason != code {
-                self.verdict.find(Wrong::Refused, format!("{id}: came back with `{}` and not with `{code}`", came.what.reason));
+                self.verdict.find(Wrong::Refused, format!("{id}: returned with `{}`, not with `{code}`", came.what.reason));
             }
         }
         for came in timeline.deliveries.iter().chain(&timeline.deaths) {
@@ -134,7 +134,7 @@ impl Checker<'_> {
             }
         }
         for came in &timeline.rejections {
-            self.verdict.find(Wrong::Refused, format!("{id}: came back with `{}`", came.what.reason));
+            self.verdict.find(Wrong::Refused, format!("{id}: returned with `{}`", came.what.reason));
         }
     }
 
@@ -147,7 +147,7 @@ impl Checker<'_> {
             if came.taken_us() + self.windows.ahead_us(came.taken_us()) < due_us {
                 self.verdict.find(Wrong::Early, format!("{id}: {} µs before {due_us}", due_us - came.taken_us()));
             } else if self.is_stale(job, timeline, came) {
-                self.verdict.find(Wrong::Early, format!("{id}: at {} for {}, and it was moved", came.taken_us(), job.due_ms));
+                self.verdict.find(Wrong::Early, format!("{id}: at {} for {}, although it was rescheduled", came.taken_us(), job.due_ms));
             }
         }
         for came @ Came { what, .. } in timeline.deliveries.iter().chain(&timeline.deaths) {
@@ -199,13 +199,12 @@ impl Checker<'_> {
             self.death(id, job, timeline, (end_us, reason, attempt));
         }
         if !self.windows.fails_publish(id, job, timeline.earliest_us(job), end_us) {
-            self.verdict.find(Wrong::Lost, format!("{id}: it is dead, and there is no letter"));
+            self.verdict.find(Wrong::Lost, format!("{id}: it is dead, without a dead letter"));
         }
     }
 
     fn death(&mut self, id: &str, job: &Job, timeline: &Timeline<'_>, (at_us, reason, attempt): (i64, &str, Option<u32>)) {
-        // A failed publish is a failed attempt. A crash burns none, and neither does a fault
-        // of Redis.
+        // A failed publication is a failed attempt. A crash or a fault of Redis uses up no attempt.
         let failed = job.absent || self.windows.fails_publish(id, job, timeline.earliest_us(job), at_us);
         // The retries of the settings outlast every fault.
         let spent = job.retry_ms.as_ref().is_some_and(|waits| attempt.is_some_and(|attempt| attempt as usize > waits.len()));
@@ -224,20 +223,20 @@ impl Checker<'_> {
         let whole_us = self.windows.unbroken_us(due_us.max(timeline.sent_us), at_us);
         let late_ms = whole_us / 1000 - i64::try_from(waits_ms).unwrap_or(i64::MAX);
         if late_ms > self.history.head.late_ms {
-            self.verdict.find(Wrong::Late, format!("{id}: {late_ms} ms in which everything was whole"));
+            self.verdict.find(Wrong::Late, format!("{id}: {late_ms} ms late without an active fault"));
         } else if let Some((late_us, fault)) = self.windows.beside_us((id, job), (timeline.sent_us, due_us), at_us)
             && timeline.certain
             && !job.absent
             && late_us / 1000 - i64::try_from(waits_ms).unwrap_or(i64::MAX) > BESIDE_MS
         {
-            self.verdict.find(Wrong::Late, format!("{id}: {} ms beside {}, which does not concern it", late_us / 1000, fault.kind));
+            self.verdict.find(Wrong::Late, format!("{id}: {} ms late during {}, which does not affect it", late_us / 1000, fault.kind));
         }
     }
 
     /// The store is empty at the end.
     fn end(&mut self, end: Option<&End>) {
         let Some(end) = end else {
-            self.verdict.find(Wrong::Broken, "the record has no end");
+            self.verdict.find(Wrong::Broken, "the history has no end");
             return;
         };
         if end.scheduled + end.reserved > 0 {
@@ -251,8 +250,8 @@ impl Checker<'_> {
         }
     }
 
-    /// Every message past the first of a job, among deliveries and dead letters together, and
-    /// among returned requests. A job that began anew does not count.
+    /// Every message after the first of a job, among deliveries and dead letters together, and
+    /// among returned requests. The first message of a job that runs again does not count.
     fn again<'b>(&self, id: &'b str, timeline: &Timeline<'b>, lives: &Redelivery<'_>) -> Vec<Copy<'b>> {
         let mut copies = Vec::new();
         let out: Vec<&Came<'_>> = timeline.deliveries.iter().chain(&timeline.deaths).collect();
@@ -267,7 +266,7 @@ impl Checker<'_> {
         copies
     }
 
-    /// Whether a client may have sent one attempt twice by itself.
+    /// Whether the client library may have sent one attempt twice.
     fn is_sent_again(&self, one: &Came<'_>, other: &Came<'_>) -> bool {
         let is_same = one.what.attempt == other.what.attempt;
         is_same && self.history.head.broker == "kafka" && self.windows.sends_again(one.taken_us(), other.taken_us())

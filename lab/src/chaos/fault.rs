@@ -202,7 +202,7 @@ impl std::str::FromStr for FaultKind {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        FaultKind::all().iter().copied().find(|kind| kind.to_string() == text).ok_or_else(|| format!("`{text}` is no fault"))
+        FaultKind::all().iter().copied().find(|kind| kind.to_string() == text).ok_or_else(|| format!("`{text}` is not a fault"))
     }
 }
 

@@ -1,8 +1,8 @@
-//! The record of a run, whole, as JSON lines: what was asked for, what came, what was broken and
-//! when. A run that failed can be read, and checked again, from it alone.
+//! The complete record of a run as JSON lines: requests, arrivals and faults with their times. It
+//! suffices to read a failed run and to check it again.
 //!
-//! The first line is the [`RunHeader`], each other one an [`Event`]. All times are the wall clock
-//! of the one host, epoch µs (`…_us`) or ms (`…_ms`).
+//! The first line is the [`RunHeader`], every other line an [`Event`]. All times are by the host's
+//! wall clock, epoch µs (`…_us`) or ms (`…_ms`).
 
 mod arrivals;
 mod faults;
@@ -22,103 +22,101 @@ pub use self::faults::{Fault, Only, Scope};
 pub use self::requests::{ControlRequest, Job, Reply, Schedule};
 pub use self::state::{DeadJob, End, Sample};
 
-/// What this program writes and reads.
+/// The version of the format.
 pub const FORMAT: u32 = 1;
 
-/// What a request comes back with whose job has a record that cannot be read.
+/// The rejection code of a request for a job with an unreadable record.
 pub const UNREADABLE: &str = "unreadable_job";
 
-/// The first line: what ran.
+/// The first line: the setup of the run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RunHeader {
     /// [`FORMAT`]
     pub format: u32,
-    /// What the plan and the load were drawn from.
+    /// The seed of plan and load.
     pub seed: u64,
-    /// Of the tree that was tested; empty where nobody knows.
+    /// The commit of the tested tree; empty if unknown.
     pub commit: String,
-    /// Of `dwell`.
+    /// The version of `dwell`.
     pub version: String,
     /// `nats`, `kafka` or `amqp`
     pub broker: String,
-    /// How many `dwell run`.
+    /// The number of `dwell run`.
     pub instances: usize,
     /// `redis.durability`
     pub durability: String,
     /// How long a claim holds, ms: `publish_timeout` and its margin.
     pub lease_ms: i64,
-    /// Once everything is whole, what is overdue is out within so many ms.
+    /// The bound on lateness after all faults are healed, ms.
     pub late_ms: i64,
     /// The arguments that repeat this run.
     pub repeat: String,
 }
 
-/// How far an operation is.
+/// The phase of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Phase {
-    /// It begins.
+    /// The operation begins.
     Invoke,
-    /// It was done: the other side said so.
+    /// Done, as the other side confirmed.
     #[default]
     Ok,
-    /// It was not done, for sure.
+    /// Surely not done.
     Fail,
-    /// Nobody knows: the answer was lost, or late.
+    /// Unknown: the answer was lost, or late.
     Info,
 }
 
-/// One line.
+/// One line after the first.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Event {
-    /// When it was seen, epoch µs.
+    /// The time of recording, epoch µs.
     pub t_us: i64,
-    /// Who saw it: `producer`, `http-0`, `reader orders.a`, `faults`.
+    /// The recording task: `producer`, `http-0`, `reader orders.a`, `faults`.
     pub proc: String,
-    /// How far it is.
+    /// The phase.
     #[serde(default)]
     pub phase: Phase,
-    /// What.
+    /// The operation.
     #[serde(flatten)]
     pub op: Op,
 }
 
-/// What happened.
+/// The operations.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "op", rename_all = "kebab-case")]
 pub enum Op {
-    /// A job was asked for. `invoke` says which.
+    /// A request for a job; `invoke` has the job.
     Schedule(Schedule),
-    /// Its cancel; of a message, `ok` is the broker's word that it has the request, and the verdict
-    /// comes as a `reply`.
+    /// A cancel. For a message, `ok` is the broker's confirm, and the verdict is a `reply`.
     Cancel(ControlRequest),
-    /// Its new time.
+    /// A reschedule.
     Reschedule(ControlRequest),
-    /// It shall go now.
+    /// A fire.
     Fire(ControlRequest),
-    /// A verdict came, by HTTP or as a message.
+    /// A verdict, over HTTP or as a message.
     Reply(Reply),
     /// A message on a target.
     Deliver(Arrival),
     /// A dead letter.
     Dead(Arrival),
-    /// A request came back.
+    /// A returned request.
     Reject(Arrival),
-    /// Something was broken. `invoke`: now. `ok`: it is whole again. `info`: the campaign itself
-    /// could not do it.
+    /// A fault. `invoke`: its start. `ok`: its end. `info`: the campaign could not inject it.
     Fault(Fault),
-    /// A look at an instance.
+    /// A sample of an instance.
     Sample(Sample),
-    /// The last look at everything.
+    /// The final state.
     End(End),
 }
 
 /// A whole run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct History {
-    /// What ran.
+    /// The setup.
     pub head: RunHeader,
-    /// What happened, in the order in which it was recorded.
+    /// The events in the order of recording.
     pub events: Vec<Event>,
 }
 
@@ -135,7 +133,7 @@ impl History {
     /// Reads a file.
     ///
     /// # Errors
-    /// It is not there, or a line is not what this program writes.
+    /// The file cannot be read, or a line is not in this format.
     pub fn read(file: &Path) -> Result<History, Unreadable> {
         let unreadable = |line: usize, why: String| Unreadable { file: file.display().to_string(), line, why };
         let reader = BufReader::new(File::open(file).map_err(|error| unreadable(0, error.to_string()))?);

@@ -146,7 +146,7 @@ async fn send(options: LoadOptions, recorder: Arc<Recorder>, stop: CancellationT
         }
         let wanted = u64::try_from(since_ms).unwrap_or(0) * u64::from(options.rate) / 1000;
         if !producer.ready().await {
-            // Requests of a gap are not sent later all at once: that would be another load.
+            // Requests missed in a gap are dropped: sending them at once would be another load.
             sent = u64::try_from(clock::wall_ms() - began_ms).unwrap_or(0) * u64::from(options.rate) / 1000;
         }
         let mut messages = Vec::new();
@@ -222,8 +222,8 @@ async fn make(maker: Maker, target: String) {
     loop {
         match clock::timeout(Duration::from_secs(10), maker.make(&target)).await {
             Some(Ok(())) => return,
-            Some(Err(error)) => debug!(%error, "target cannot be made yet"),
-            None => debug!("target is not made in time"),
+            Some(Err(error)) => debug!(%error, "the target cannot be created yet"),
+            None => debug!("the target was not created in time"),
         }
         clock::sleep(Duration::from_millis(200)).await;
     }

@@ -190,7 +190,7 @@ impl fmt::Display for Report {
         writeln!(f, "{}", self.counts)?;
         let recoveries_ms = self.recoveries_ms();
         if let (Some(middle), Some(most)) = (median(&recoveries_ms), recoveries_ms.iter().max()) {
-            writeln!(f, "{} faults: deliveries go on {middle} ms after the heal (median), {most} ms at most", recoveries_ms.len())?;
+            writeln!(f, "{} faults: deliveries resume {middle} ms after the heal (median), {most} ms at most", recoveries_ms.len())?;
         }
         writeln!(f, "{:26} {:>5} {:>6} {:>9} {:>9} {:>9} {:>9}", "fault", "times", "copies", "first ms", "at most", "all ms", "latest ms")?;
         for (kind, tally) in &self.faults {
@@ -256,7 +256,7 @@ mod tests {
         assert_eq!(both.findings[&Wrong::Lost], ["nats 7: x"]);
         let text = both.to_string();
         assert!(text.contains("NOT SOUND: nats, seed 7") && text.contains("lost: 1"), "{text}");
-        assert!(text.contains("2 faults: deliveries go on 5 ms after the heal (median), 5 ms at most"), "{text}");
+        assert!(text.contains("2 faults: deliveries resume 5 ms after the heal (median), 5 ms at most"), "{text}");
         let json = serde_json::to_string(&both).unwrap();
         assert_eq!(serde_json::from_str::<Report>(&json).unwrap(), both);
     }

@@ -27,22 +27,22 @@ pub(super) struct Args {
 
 #[derive(Debug, Subcommand)]
 pub(super) enum What {
-    /// Real servers, load and faults for a while; then the verdict
+    /// Inject faults into real servers under load, then print the verdict
     Run(Run),
-    /// Checks the record of a run again
+    /// Check the history of a run again
     Check {
         /// `history-….jsonl`
         history: PathBuf,
-        /// Where its report is left, too
+        /// Also write the report to this file
         #[arg(long)]
         report: Option<PathBuf>,
     },
-    /// Makes one report of several, on stdout as JSON
+    /// Merge several reports into one, as JSON on stdout
     Merge {
         /// `report-….json`
         reports: Vec<PathBuf>,
     },
-    /// Writes a report into the page on reliability
+    /// Write a report into the page on reliability
     Page {
         /// `report.json`
         report: PathBuf,
@@ -54,16 +54,16 @@ pub(super) enum What {
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Run {
-    /// Which broker
+    /// The broker
     #[arg(long, default_value = "nats")]
     broker: BrokerKind,
-    /// For how long faults go on
+    /// How long faults are injected
     #[arg(long, default_value = "60s", value_parser = duration)]
     duration: Duration,
-    /// What the plan and the load are drawn from; without it a new one
+    /// The seed of plan and load; without it, a random one
     #[arg(long)]
     seed: Option<u64>,
-    /// How many `dwell run`
+    /// The number of `dwell run`
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=16))]
     instances: u16,
     /// Jobs a second
@@ -72,13 +72,13 @@ pub(super) struct Run {
     /// `redis.durability`: memory, fsync, replica or fsync+replica
     #[arg(long, default_value = "replica", value_parser = durability)]
     durability: Durability,
-    /// Only these kinds of faults, with commas between them
+    /// Only these kinds of faults, separated by commas
     #[arg(long, value_delimiter = ',')]
     only: Vec<FaultKind>,
     /// The program of the instances
     #[arg(long)]
     program: Option<PathBuf>,
-    /// Where the record and the report are left
+    /// The folder for the history and the report
     #[arg(long, default_value = "target/chaos")]
     out: PathBuf,
 }
@@ -93,7 +93,7 @@ fn durability(text: &str) -> Result<Durability, String> {
         "fsync" => Ok(Durability::Fsync),
         "replica" => Ok(Durability::Replica),
         "fsync+replica" => Ok(Durability::FsyncReplica),
-        _ => Err("it is memory, fsync, replica or fsync+replica".to_owned()),
+        _ => Err("write memory, fsync, replica or fsync+replica".to_owned()),
     }
 }
 
@@ -145,14 +145,14 @@ async fn campaign(args: Run) -> Result<bool, Failure> {
         _ => {}
     }
     let running: Pin<Box<dyn Future<Output = _>>> = Box::pin(campaign::run(options));
-    let outcome = running.await.map_err(|error| format!("{error}\nthe same again: dwell-lab chaos {repeat}"))?;
-    injected(&outcome.verdict).map_err(|error| format!("{error}\nthe same again: dwell-lab chaos {repeat}"))?;
+    let outcome = running.await.map_err(|error| format!("{error}\nto repeat: dwell-lab chaos {repeat}"))?;
+    injected(&outcome.verdict).map_err(|error| format!("{error}\nto repeat: dwell-lab chaos {repeat}"))?;
     std::fs::write(&file, serde_json::to_string_pretty(&outcome.report)?)?;
     println!("{}", outcome.report);
     if !outcome.verdict.is_sound() {
         println!("{}", outcome.verdict);
         let commit = &outcome.report.runs[0].commit;
-        println!("record: {}\nseed {seed}, commit {commit}; the same again: dwell-lab chaos {repeat}", outcome.history.display());
+        println!("history: {}\nseed {seed}, commit {commit}; to repeat: dwell-lab chaos {repeat}", outcome.history.display());
     }
     Ok(outcome.verdict.is_sound())
 }
@@ -160,7 +160,7 @@ async fn campaign(args: Run) -> Result<bool, Failure> {
 /// A run without faults proves nothing.
 fn injected(verdict: &Verdict) -> Result<(), Failure> {
     if verdict.is_sound() && verdict.impacts.is_empty() {
-        return Err("no fault was done, so nothing was tried: let it run for longer".into());
+        return Err("no fault was injected, so nothing was tested: run the campaign for longer".into());
     }
     Ok(())
 }
@@ -206,13 +206,13 @@ fn read(file: &Path) -> Result<Report, Failure> {
 
 fn merge(files: &[PathBuf]) -> Result<bool, Failure> {
     if files.is_empty() {
-        return Err("no report is named: `dwell-lab chaos merge report-….json …`".into());
+        return Err("name the reports: `dwell-lab chaos merge report-….json …`".into());
     }
     let mut report = Report::default();
     for file in files {
         let other = read(file)?;
         if let Some(run) = report.repeated(&other) {
-            return Err(format!("{}: {}, seed {} at {} is there already", file.display(), run.broker, run.seed, run.commit).into());
+            return Err(format!("{}: {}, seed {} at {} is already in the report", file.display(), run.broker, run.seed, run.commit).into());
         }
         report = report.and(other);
     }
@@ -224,11 +224,11 @@ fn merge(files: &[PathBuf]) -> Result<bool, Failure> {
 fn write_page(file: &Path, into: &Path) -> Result<bool, Failure> {
     let report = read(file)?;
     if report.runs.is_empty() {
-        return Err(format!("{}: no run is in it", file.display()).into());
+        return Err(format!("{}: the report has no run", file.display()).into());
     }
     if let Some(run) = report.runs.iter().find(|run| !run.can_be_repeated()) {
         let (broker, seed, commit) = (&run.broker, run.seed, &run.commit);
-        return Err(format!("{broker}, seed {seed}: nobody can have its tree again (commit `{commit}`); run it on a commit").into());
+        return Err(format!("{broker}, seed {seed}: its tree cannot be restored (commit `{commit}`); run it on a commit").into());
     }
     let old = std::fs::read_to_string(into).unwrap_or_default();
     std::fs::write(into, page(&old, &report)).map_err(|error| format!("{}: {error}", into.display()))?;

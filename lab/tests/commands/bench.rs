@@ -7,7 +7,7 @@ use tempfile::TempDir;
 
 use crate::{lab, left};
 
-/// The objects that a measurement answers, and what it prints on stdout.
+/// The JSON objects of a measurement, and its stdout.
 fn measured(arguments: &[&str]) -> (Vec<Value>, String) {
     let folder = TempDir::new().unwrap();
     let output = lab(&folder, &["bench", "-o", "json"]).args(arguments).output().unwrap();

@@ -10,7 +10,7 @@ fn chaos(args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_dwell-lab")).arg("chaos").args(args).output().unwrap()
 }
 
-/// It ends with 2, and says this.
+/// The command fails with exit code 2 and this message.
 fn refused(args: &[&str], why: &str) {
     let output = chaos(args);
     let said = String::from_utf8_lossy(&output.stderr);
@@ -47,7 +47,7 @@ fn a_fault_that_cannot_be_done_is_no_campaign_and_leaves_no_report_of_another_on
     let folder = tempfile::tempdir().unwrap();
     let stale = written(folder.path(), "report-nats-5.json", vec![run(5, "abc")]);
     let out = folder.path().display().to_string();
-    refused(&["run", "--only", "redis-failover", "--durability", "memory", "--seed", "5", "--out", &out], "redis-failover cannot be done");
+    refused(&["run", "--only", "redis-failover", "--durability", "memory", "--seed", "5", "--out", &out], "redis-failover is not possible");
     assert!(!Path::new(&stale).exists());
 }
 
@@ -58,7 +58,7 @@ fn a_record_in_which_nothing_was_broken_proves_nothing() {
     let head = r#"{"format":1,"seed":7,"commit":"abc","version":"0","broker":"nats","instances":2,"durability":"memory","lease_ms":8000,"late_ms":9,"repeat":""}"#;
     let end = r#"{"t_us":1,"proc":"campaign","op":"end","scheduled":0,"reserved":0,"dead":[],"damage":[]}"#;
     std::fs::write(&file, format!("{head}\n{end}\n")).unwrap();
-    refused(&["check", &file.display().to_string()], "nothing was tried");
+    refused(&["check", &file.display().to_string()], "nothing was tested");
 }
 
 #[test]
@@ -66,8 +66,8 @@ fn nothing_is_merged_of_nothing_and_no_run_twice() {
     let folder = tempfile::tempdir().unwrap();
     let one = written(folder.path(), "one.json", vec![run(1, "abc")]);
     let other = written(folder.path(), "other.json", vec![run(2, "abc")]);
-    refused(&["merge"], "no report");
-    refused(&["merge", &one, &other, &one], "seed 1 at abc is there already");
+    refused(&["merge"], "name the reports");
+    refused(&["merge", &one, &other, &one], "seed 1 at abc is already in the report");
     assert_eq!(chaos(&["merge", &one, &other]).status.code(), Some(0));
 }
 

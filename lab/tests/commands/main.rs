@@ -18,7 +18,7 @@ fn lab(folder: &TempDir, arguments: &[&str]) -> Command {
     command
 }
 
-/// What is left of temporary files, but for the locks of ports.
+/// The remaining temporary files, except the locks of ports.
 fn left(folder: &Path) -> Vec<String> {
     let names = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned());
     names.filter(|name| !name.starts_with("dwell-ports-")).collect()

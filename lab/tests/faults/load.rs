@@ -23,48 +23,47 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
-/// Far more than anything takes.
+/// Far longer than any step takes.
 const TIMEOUT: Duration = Duration::from_secs(90);
-/// How often a job is asked for.
+/// The interval between two jobs.
 const TICK: Duration = Duration::from_millis(15);
-/// Where the instances put what they cannot deliver.
+/// The destination of dead letters.
 const DEAD: &str = "delay.dead";
 /// How long load goes on after a heal.
 const AFTER: Duration = Duration::from_secs(1);
 
-/// When it was due (epoch ms), and whether the broker has the request for sure.
+/// The due time (epoch ms), and whether the broker confirmed the request, by job.
 type Asked = Arc<Mutex<BTreeMap<u64, (i64, bool)>>>;
-/// When it came (epoch µs), with which attempt.
+/// The arrivals: time (epoch µs) and attempt, by job.
 type Came = Arc<Mutex<HashMap<u64, Vec<(i64, i64)>>>>;
 
-/// Load on a system. Dropped, it ends.
+/// Load on a system, until dropped.
 pub(crate) struct Load<'a> {
     system: &'a System,
     asked: Asked,
     came: Came,
-    /// Of the latest strikes: told to whoever asks.
+    /// The number of the current fault.
     running: Arc<AtomicU64>,
-    /// What faults ask for by themselves.
+    /// The requests of the faults themselves.
     recorder: Arc<Recorder>,
     _tasks: JoinSet<()>,
 }
 
-/// What came of one fault.
+/// The impact of one fault.
 pub(crate) struct Outcome {
     injected: Injected,
     /// From the heal to the first arrival.
     first: Duration,
-    /// From the heal until everything that was due before it had come.
+    /// From the heal until all jobs due before it had arrived.
     all: Duration,
-    /// Attempts that landed beyond the first of each job so far. (What the broker delivers again to
-    /// the reader is no copy.)
+    /// Copies after the first of each job so far. (A redelivery to the reader is not a copy.)
     copies: usize,
-    /// What the instances counted of it.
+    /// The counters of the instances.
     counted: BTreeMap<String, u64>,
 }
 
 impl Outcome {
-    /// How much of this was counted while the fault was on (`refused`, `oom`, `unknown_outcome`).
+    /// The increase of this counter during the fault (`refused`, `oom`, `unknown_outcome`).
     pub(crate) fn counted(&self, label: &str) -> u64 {
         self.counted.get(label).copied().unwrap_or(0)
     }
@@ -101,15 +100,14 @@ impl<'a> Load<'a> {
         load
     }
 
-    /// Strikes, and waits until what was asked for until then has come.
+    /// Injects a fault, and waits until all jobs requested before its end have arrived.
     pub(crate) async fn inject(&self, kind: FaultKind, rng: &mut StdRng, hold: Duration) -> Outcome {
         self.endure(kind, async || inject(kind, self.system, rng, hold).await).await
     }
 
-    /// Sets the clock of the instances back by an hour while this other fault is on, which outlasts
-    /// that.
+    /// Sets the clock of the instances back by an hour during this fault, which lasts longer.
     pub(crate) async fn set_back_during(&self, other: FaultKind, hold: Duration) -> Outcome {
-        // The clock jumps forward first, and back at the heal.
+        // The clock jumps forward first, and back at its heal.
         let seed = (0..).find(|seed| StdRng::seed_from_u64(*seed).random()).unwrap();
         let mut ahead = StdRng::seed_from_u64(seed);
         let mut rng = StdRng::seed_from_u64(1);
@@ -143,7 +141,7 @@ impl<'a> Load<'a> {
         })
         .await;
         let mut now = self.counters().await;
-        // An instance that was started anew counts from zero.
+        // A restarted instance counts from zero.
         now.iter_mut().for_each(|(label, count)| *count = count.saturating_sub(counted.get(label).copied().unwrap_or(0)));
         now.retain(|_, count| *count > 0);
         let arrivals = self.arrivals();
@@ -151,7 +149,7 @@ impl<'a> Load<'a> {
         let came = self.came.lock();
         let overdue = due.iter().filter(|(_, (due, certain))| *certain && *due * 1000 <= healed);
         let last = overdue.filter_map(|(number, _)| came.get(number)?.iter().map(|(at, _)| *at).min()).max().unwrap_or(healed);
-        // Redis's clock is the one that counts, and here it is this host's unless it was made to
+        // Due times are by Redis's clock, which equals the host's clock unless a fault made it
         // jump.
         let slack = kind.allows().early_us;
         let early = |number, copies: &[(i64, i64)]| {
@@ -168,10 +166,10 @@ impl<'a> Load<'a> {
     pub(crate) async fn end(self) {
         self.leave_logs();
         let (asked, came) = (self.asked.lock().len(), self.came.lock().len());
-        println!("{asked} asked for, {came} came");
+        println!("{asked} requested, {came} arrived");
     }
 
-    /// What instances count of faults, added up: by its label.
+    /// The sums of the instances' counters, by label.
     async fn counters(&self) -> BTreeMap<String, u64> {
         const COUNTED: [&str; 4] =
             ["dwell_publish_total{", "dwell_redis_errors_total{", "dwell_possible_duplicates_total{", "dwell_leases_lost_total"];
@@ -199,11 +197,11 @@ impl<'a> Load<'a> {
             }
         });
         if waited.await.is_none() {
-            self.fail(&format!("waited in vain: {what}"));
+            self.fail(&format!("timed out: {what}"));
         }
     }
 
-    /// Leaves the logs in the folder of `DWELL_CHAOS_LOGS`.
+    /// Writes the logs to the folder of `DWELL_CHAOS_LOGS`.
     fn leave_logs(&self) {
         let Some(folder) = std::env::var_os("DWELL_CHAOS_LOGS") else { return };
         for (name, text) in self.system.logs() {
@@ -216,7 +214,7 @@ impl<'a> Load<'a> {
         let came = self.came.lock();
         let asked = self.asked.lock();
         let missing: Vec<_> = asked.iter().filter(|(number, (_, certain))| *certain && !came.contains_key(number)).take(20).collect();
-        panic!("{what}; {} asked for, {} came, missing {missing:?}", asked.len(), came.len());
+        panic!("{what}; {} requested, {} arrived, missing {missing:?}", asked.len(), came.len());
     }
 }
 
@@ -225,7 +223,7 @@ fn head() -> RunHeader {
     RunHeader { format: FORMAT, seed: 0, commit, version, broker, instances: 0, durability, lease_ms: 0, late_ms: 0, repeat }
 }
 
-/// A job that a fault asked for: its body is its id.
+/// A job requested by a fault: its body is its id.
 fn of_a_fault(message: &Message, topic: &str) -> Arrival {
     let (id, digest, reason, action) = (String::from_utf8_lossy(&message.body).into_owned(), String::new(), String::new(), String::new());
     let topic = topic.to_owned();
@@ -252,7 +250,7 @@ async fn ask(broker: BrokerConfig, targets: Vec<String>, asked: Asked, running: 
         let due = clock::wall_ms() + 300 + i64::try_from(number % 10 * 50).unwrap();
         asked.lock().insert(number, (due, false));
         let target = &targets[usize::try_from(number).unwrap() % targets.len()];
-        // Again until the broker has it for sure: Dwell knows it by its id.
+        // Repeated until the broker confirms: Dwell recognises the id.
         loop {
             if producer.is_none() {
                 producer = Producer::open(&broker).await.ok();
@@ -290,7 +288,7 @@ async fn read(broker: BrokerConfig, target: String, came: Came, recorder: Arc<Re
                     continue;
                 };
                 let attempt = message.headers.get("delayed-attempt").and_then(|value| value.written()?.parse().ok()).unwrap_or(0);
-                // When the broker took it, where it says so: whoever reads has to come back too.
+                // The broker's time of receipt, if any: the reader may reconnect later.
                 let at = message.timestamp_ms.map_or(at_us, |at_ms| at_ms * 1000);
                 into.lock().entry(number).or_default().push((at, attempt));
             }

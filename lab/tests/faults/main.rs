@@ -41,7 +41,7 @@ async fn a_clock_that_is_set_back_while_kafka_is_away_stops_nothing() {
     system.stop().await.unwrap();
 }
 
-/// Every fault of one broker, one after the other, with a line for each: `DWELL_CHAOS_BROKER=kafka
+/// Every fault of one broker in turn, with a line for each: `DWELL_CHAOS_BROKER=kafka
 /// DWELL_CHAOS_FAULTS=broker-kill,link-cut-redis DWELL_CHAOS_HOLD=2000 DWELL_CHAOS_SEED=1
 /// DWELL_CHAOS_DURABILITY=fsync+replica`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -15,7 +15,7 @@ use crate::chaos::system::System;
 /// refused.
 const CALM: Duration = Duration::from_secs(14);
 
-/// The jobs that were waited for in vain.
+/// The jobs that did not arrive in time.
 #[derive(Default)]
 pub(super) struct Recovery(HashSet<String>);
 
@@ -33,7 +33,7 @@ impl Recovery {
             }
             if began.elapsed() >= CALM {
                 let claimed = claimed.map_or_else(|| "nobody knows how many".to_owned(), |claimed| claimed.to_string());
-                let said = format!("{} overdue and {claimed} claimed still", overdue.len());
+                let said = format!("{} jobs still overdue and {claimed} claimed", overdue.len());
                 self.0.extend(overdue);
                 return said;
             }

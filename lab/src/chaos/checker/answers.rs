@@ -12,17 +12,17 @@ use crate::chaos::history::{Event, Job, Op, Phase, UNREADABLE};
 const DEAF: u64 = 5;
 
 impl Checker<'_> {
-    /// What was said of it, and what was not.
+    /// Checks the verdicts on a job and on its control requests.
     pub(super) fn answers(&mut self, id: &str, job: &Job, timeline: &Timeline<'_>, kept: bool) {
         for (_, action, res) in &timeline.replies {
             match *action {
-                // Sent again while its record could not be read: see `damaged`.
+                // Repeated while the record was unreadable: see `damaged`.
                 "schedule" if *res == UNREADABLE => {}
-                // Sent again by its producer or the broker, it is known.
+                // Repeated by the producer or the broker, and recognised.
                 "schedule" if ["added", "duplicate"].contains(res) => {}
                 "schedule" => self.verdict.find(Wrong::FalseVerdict, format!("{id}: schedule is `{res}`, and it was sent once")),
                 _ if !timeline.has_asked(action) => {
-                    self.verdict.find(Wrong::Unexpected, format!("{id}: `{res}` for `{action}`, which nobody asked"));
+                    self.verdict.find(Wrong::Unexpected, format!("{id}: `{res}` for `{action}`, which was not requested"));
                 }
                 _ => {}
             }
@@ -33,25 +33,27 @@ impl Checker<'_> {
         }
     }
 
-    /// Whether the job itself came back, because nobody could look up what there was of its id, and
-    /// nothing says that it was stored.
+    /// Whether the job's own request was returned because its bucket was unreadable, and no verdict
+    /// says that the job was stored.
     pub(super) fn is_refused(&self, id: &str, job: &Job, timeline: &Timeline<'_>) -> bool {
         let mut of_it = timeline.replies.iter().filter(|(_, action, _)| *action == "schedule").peekable();
         of_it.peek().is_some() && of_it.all(|(at_us, _, res)| *res == UNREADABLE && self.windows.refuses(id, job, *at_us))
     }
 
-    /// That its record could not be read is said while that is so, and nothing else is.
+    /// Checks that requests are rejected as unreadable exactly while the record is unreadable.
     fn damaged(&mut self, id: &str, job: &Job, timeline: &Timeline<'_>) {
         for (heard_us, action, res) in &timeline.replies {
             let lie = match (*res == UNREADABLE, self.windows.unreadable_us(id)) {
-                // Its answer may have been on its way when it was over.
+                // The answer may arrive after the end of the damage.
                 (true, Some((from_us, to_us))) => *heard_us < from_us || *heard_us > to_us + self.history.head.lease_ms * 1000,
                 (false, Some((from_us, to_us))) => (from_us..to_us).contains(heard_us),
                 (said, None) => said && !self.windows.refuses(id, job, *heard_us),
             };
             if lie {
-                self.verdict
-                    .find(Wrong::FalseVerdict, format!("{id}: {action} is `{res}` at {heard_us}, and its record could be read, or not"));
+                self.verdict.find(
+                    Wrong::FalseVerdict,
+                    format!("{id}: {action} is `{res}` at {heard_us}, which does not fit whether its record was readable"),
+                );
             }
         }
     }
@@ -85,21 +87,22 @@ impl Checker<'_> {
             let arrivals = timeline.deliveries.len();
             self.verdict.find(
                 Wrong::FalseVerdict,
-                format!("{id}: {} is `{verdict}`, and it came {arrivals} times, due {}", ask.action, job.due_ms),
+                format!("{id}: {} is `{verdict}`, but it arrived {arrivals} times, due {}", ask.action, job.due_ms),
             );
         }
     }
 
-    /// Whether more came after a cancel than the attempt that was out, or later than that one may.
+    /// Whether, after a cancel, more than the attempt in flight arrived, or something arrived too
+    /// late.
     fn comes_back(&self, timeline: &Timeline<'_>, heard_us: i64) -> bool {
         let after: Vec<i64> = timeline.deliveries.iter().map(Came::taken_us).filter(|taken_us| *taken_us > heard_us).collect();
         let by_us = self.windows.lands_by_us(heard_us);
-        // What a broker that is away holds back may be more than one attempt.
+        // An unreachable broker may hold back more than one attempt.
         let one = !self.windows.between(effects::holds_back, timeline.sent_us, by_us);
         after.iter().any(|taken_us| *taken_us > by_us) || (one && after.len() > 1)
     }
 
-    /// A request that the broker has is answered, unless the answer could not be published.
+    /// A confirmed request without an answer is a defect, unless the answer could not be published.
     fn unanswered(&mut self, id: &str, ask: &Asked) {
         if !ask.confirmed {
             return;
@@ -111,8 +114,8 @@ impl Checker<'_> {
         }
     }
 
-    /// Whether this came for the time that it had before it was moved, and cannot have been out
-    /// when it was.
+    /// Whether a message arrived for the due time before a reschedule, although it cannot have been
+    /// in flight at the reschedule.
     pub(super) fn is_stale(&self, job: &Job, timeline: &Timeline<'_>, came: &Came<'_>) -> bool {
         let moved = timeline.asks.iter().find(|ask| ask.action == "reschedule" && ask.due_ms != Some(job.due_ms));
         let (Some(ask), Some("rescheduled"), Some(heard_us)) = (moved, timeline.answer("reschedule"), timeline.heard_us("reschedule"))
@@ -127,11 +130,11 @@ impl Checker<'_> {
     }
 }
 
-/// An interface that never says anything is not checked by what it says.
+/// Reports an interface that never answers: nothing else would notice it.
 pub(super) fn interfaces(events: &[Event], verdict: &mut Verdict) {
     let mut interfaces: BTreeMap<(&str, bool), (u64, u64)> = BTreeMap::new();
     for event in events.iter().filter(|event| event.proc.starts_with("http-")) {
-        // Each kind of question for itself: the one is read apart from the other.
+        // Schedules and control requests separately, because their answers are read separately.
         let new = matches!(event.op, Op::Schedule(_));
         let (asked, answered) = interfaces.entry((&event.proc, new)).or_default();
         match (event.phase, &event.op) {

@@ -1,6 +1,6 @@
-//! A true run has nothing to say, and each planted fault is found, alone. `bounds`: what is
-//! forgiven, and that no more is; `faults`: requests that come again, and what recovery is;
-//! `beside`: faults that concern some alone.
+//! A correct run has no findings, and each planted violation is found, alone. `bounds`: what faults
+//! allow, and nothing more; `faults`: redelivered requests and recovery times; `scope`: faults that
+//! affect some jobs only.
 
 mod answers;
 mod bounds;
@@ -17,7 +17,7 @@ use crate::chaos::history::{Arrival, ControlRequest, DeadJob, Fault, Job, Op, Pl
 const DUE_MS: i64 = 1_000_000;
 const DUE_US: i64 = DUE_MS * 1000;
 
-/// A run that is written down by hand.
+/// A history built by hand.
 struct Run(History, u64);
 
 fn ok(t_us: i64, op: Op) -> Event {
@@ -90,7 +90,7 @@ impl Run {
         self.push(ok(DUE_US, Op::Reject(arrival)))
     }
 
-    /// Something is asked for it just before it is due.
+    /// A control request just before the due time.
     fn ask(self, op: fn(ControlRequest) -> Op, id: &str, due_ms: Option<i64>) -> Run {
         let ask = ControlRequest { id: id.to_owned(), due_ms, res: String::new() };
         self.push(Event { phase: Phase::Invoke, ..ok(DUE_US - 200_000, op(ask)) })
@@ -122,13 +122,13 @@ impl Run {
         check(&self.ended(End::default()))
     }
 
-    /// What is wrong.
+    /// The kinds of violations found.
     fn wrong(self) -> Vec<Wrong> {
         self.check().findings.keys().copied().collect()
     }
 }
 
-/// Jobs of every fate, and nothing wrong.
+/// A correct run with jobs of every fate.
 fn true_run() -> Run {
     let refused = Job { refused: Some("missing_delay".to_owned()), ..job("t") };
     Run::new()
@@ -177,7 +177,7 @@ fn a_true_run_has_nothing_to_say() {
     assert_eq!((counts.rejected, counts.asked, counts.answered, counts.duplicates), (1, 5, 4, 1));
     let impact = &verdict.impacts[0];
     assert_eq!((&*impact.kind, impact.in_flight, impact.duplicates, impact.overdue), ("redis-kill", 1, 1, 0));
-    assert!(verdict.to_string().starts_with("sound: 9 jobs taken"), "{verdict}");
+    assert!(verdict.to_string().starts_with("sound: 9 jobs confirmed"), "{verdict}");
 }
 
 #[test]
@@ -185,7 +185,7 @@ fn a_message_that_is_read_again_is_none() {
     let place = Some(Place { log: "t".to_owned(), partition: 0, offset: 77 });
     let run = Run::new().asked("x").came_so("x", DUE_US, |arrival| arrival.place.clone_from(&place));
     assert_eq!(run.came_so("x", DUE_US + 9, |arrival| arrival.place = place).wrong(), []);
-    // Without places.
+    // Without positions.
     let bare = |redelivered| move |arrival: &mut Arrival| (arrival.place, arrival.redelivered) = (None, redelivered);
     let run = |redelivered| Run::new().asked("x").came_so("x", DUE_US, bare(false)).came_so("x", DUE_US + 9, bare(redelivered));
     assert_eq!(run(true).wrong(), []);
@@ -195,7 +195,7 @@ fn a_message_that_is_read_again_is_none() {
 
 #[test]
 fn a_bad_request_comes_back_again_with_its_batch() {
-    // However little is in flight.
+    // Whatever the number of jobs in flight.
     let refused = Job { refused: Some("loop".to_owned()), ..job("t") };
     let bad = || Run::new().sent("b", Phase::Ok, refused.clone()).rejected("b", "loop").rejected("b", "loop");
     assert_eq!(bad().wrong(), [Wrong::Unexplained]);
@@ -310,7 +310,7 @@ fn a_copy_is_of_the_fault_that_was_on_and_not_of_one_that_was_over() {
 }
 
 proptest! {
-    /// However many copies, a fault explains no more of them than what was in flight.
+    /// A fault explains at most as many copies as were in flight.
     #[test]
     fn a_fault_explains_as_many_copies_as_were_in_flight(copies in 0_u64..20, in_flight in 0_u64..20) {
         let mut run = Run::new().counted(DUE_US - 9_000_000, 0).fault("redis-kill", in_flight).counted(DUE_US + 9000, copies);
@@ -324,7 +324,7 @@ proptest! {
         prop_assert_eq!(unexplained, copies.saturating_sub(in_flight));
     }
 
-    /// No history makes the checker panic, whatever is in it.
+    /// No history makes the checker panic.
     #[test]
     fn any_history_has_a_verdict(times in proptest::collection::vec((0_i64..5, -3_i64..3, 0_u8..6), 0..40)) {
         let mut run = Run::new();

@@ -5,40 +5,40 @@ use std::collections::{BTreeMap, HashSet};
 use super::effects;
 use crate::chaos::history::{Arrival, ControlRequest, Event, Fault, Job, Op, Phase, Place, UNREADABLE};
 
-/// One job.
+/// The events of one job.
 #[derive(Debug, Default)]
 pub(super) struct Timeline<'a> {
     pub(super) job: Option<&'a Job>,
     /// When it was first sent, epoch µs.
     pub(super) sent_us: i64,
-    /// It was asked for by a message, which a broker may hand out again.
+    /// Requested by a message, which the broker may redeliver.
     pub(super) by_message: bool,
-    /// The other side has it: it must come.
+    /// The request was confirmed: the job must arrive.
     pub(super) certain: bool,
-    /// The other side refused it, for sure: it must not.
+    /// The request was surely refused: the job must not arrive.
     pub(super) refused: bool,
     pub(super) asks: Vec<Asked>,
-    /// Action and verdict, in the order in which they were heard.
+    /// Time, action and verdict, in the order of receipt.
     pub(super) replies: Vec<(i64, &'a str, &'a str)>,
     pub(super) deliveries: Vec<Came<'a>>,
     pub(super) deaths: Vec<Came<'a>>,
     pub(super) rejections: Vec<Came<'a>>,
 }
 
-/// Something that was asked for it.
+/// A control request.
 #[derive(Debug)]
 pub(super) struct Asked {
     pub(super) action: &'static str,
     pub(super) at_us: i64,
-    /// The new time: of a reschedule.
+    /// The new time of a reschedule.
     pub(super) due_ms: Option<i64>,
-    /// The broker said that it has it; of HTTP there is the verdict alone.
+    /// Confirmed by the broker. Requests over HTTP have only the verdict.
     pub(super) confirmed: bool,
-    /// A master may have done it and be gone since, before the verdict was heard.
+    /// A failover may have undone the action before the verdict arrived.
     pub(super) undone: bool,
 }
 
-/// A message that was read.
+/// A received message.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Came<'a> {
     pub(super) at_us: i64,
@@ -46,8 +46,7 @@ pub(super) struct Came<'a> {
 }
 
 impl Came<'_> {
-    /// When the broker took it, epoch µs: by its own word, which is in ms, or else when it was
-    /// read.
+    /// The broker's time of receipt, epoch µs (from ms); without one, the time of the read.
     pub(super) fn taken_us(&self) -> i64 {
         self.what.taken_ms.map_or(self.at_us, |taken_ms| (taken_ms * 1000 + 999).min(self.at_us))
     }
@@ -62,7 +61,7 @@ pub(super) fn timelines<'a>(events: &'a [Event], faults: &[Fault]) -> BTreeMap<&
             Op::Schedule(schedule) => {
                 let timeline = timelines.entry(&schedule.id).or_default();
                 match (event.phase, &schedule.job) {
-                    // Sent again, it is the same job.
+                    // A repeat is the same job.
                     (Phase::Invoke, Some(job)) if timeline.job.is_none() => {
                         (timeline.job, timeline.sent_us, timeline.by_message) = (Some(job), event.t_us, !event.proc.starts_with("http-"));
                     }
@@ -79,7 +78,7 @@ pub(super) fn timelines<'a>(events: &'a [Event], faults: &[Fault]) -> BTreeMap<&
                 timeline.certain |= reply.action == "schedule" && reply.res != UNREADABLE;
                 timeline.replies.push((event.t_us, &reply.action, &reply.res));
             }
-            // The job is where it was: that is the answer.
+            // The job is unchanged: this is the answer.
             Op::Reject(what) if what.reason == UNREADABLE => {
                 let action = if what.action.is_empty() { "schedule" } else { &what.action };
                 timelines.entry(&what.id).or_default().replies.push((event.t_us, action, &what.reason));
@@ -103,7 +102,7 @@ pub(super) fn timelines<'a>(events: &'a [Event], faults: &[Fault]) -> BTreeMap<&
     timelines
 }
 
-/// Tells a message that is read again from another one.
+/// Detects messages that were read before.
 struct Seen<'a> {
     places: HashSet<(&'a Place, &'a str, Option<u32>)>,
     faults: &'a [Fault],
@@ -112,13 +111,13 @@ struct Seen<'a> {
 impl<'a> Seen<'a> {
     fn is_new(&mut self, before: &[Came<'a>], came: Came<'a>) -> bool {
         if let Some(place) = &came.what.place {
-            // A log that was deleted and made anew counts from the start: so the message counts,
-            // too.
+            // A log that was deleted and created again restarts its positions, so the message is
+            // part of the key.
             return self.places.insert((place, &came.what.id, came.what.attempt));
         }
-        // AMQP has no places. A copy of Dwell's has an attempt of its own, so what is the same in
-        // everything is the same message, where the broker may have handed it out twice: it says
-        // so, or it was down itself. What else is broken is not between it and who reads.
+        // AMQP has no positions. A copy from Dwell has another attempt. An equal message is the
+        // same message if the broker may have delivered it twice: it is marked as redelivered, or
+        // the broker was down. No other fault is between the broker and the reader.
         let same = |other: &&Came<'_>| {
             let (one, other) = (came.what, other.what);
             (&one.topic, one.due_ms, one.attempt, &one.digest) == (&other.topic, other.due_ms, other.attempt, &other.digest)
@@ -136,29 +135,29 @@ impl Timeline<'_> {
     fn asked(&mut self, action: &'static str, event: &Event, ask: &ControlRequest) {
         match event.phase {
             Phase::Invoke => self.asks.push(Asked { action, at_us: event.t_us, due_ms: ask.due_ms, confirmed: false, undone: false }),
-            // It reached nobody.
+            // The request was not sent.
             Phase::Fail => self.asks.retain(|asked| asked.action != action),
             Phase::Ok => self.asks.iter_mut().filter(|asked| asked.action == action).for_each(|asked| asked.confirmed = true),
             Phase::Info => {}
         }
     }
 
-    /// Whether this was asked of it.
+    /// Whether this was requested.
     pub(super) fn has_asked(&self, action: &str) -> bool {
         self.asks.iter().any(|ask| ask.action == action)
     }
 
-    /// When the first verdict on this was heard, epoch µs.
+    /// The time of the first verdict on this action, epoch µs.
     pub(super) fn heard_us(&self, action: &str) -> Option<i64> {
         self.replies.iter().find(|(_, of, _)| *of == action).map(|(t_us, ..)| *t_us)
     }
 
-    /// The verdict on what was asked, `None` where it is unheard.
+    /// The first verdict on this action; `None` if none arrived.
     pub(super) fn answer(&self, action: &str) -> Option<&str> {
         self.replies.iter().find(|(_, of, _)| *of == action).map(|(_, _, res)| *res)
     }
 
-    /// Notes what may have been undone: a master took it, and was gone before anybody heard of it.
+    /// Marks the requests that a failover may have undone before their verdict arrived.
     fn undo(&mut self, faults: &[Fault]) {
         for at in 0..self.asks.len() {
             let Asked { action, at_us, .. } = self.asks[at];
@@ -168,18 +167,18 @@ impl Timeline<'_> {
         }
     }
 
-    /// Whether it was moved in this way, or may have been: nobody heard the verdict, or what was
-    /// heard is of a master that knows nothing of it, and the job went out meanwhile.
+    /// Whether this request moved the job, or may have: the verdict is missing, or comes from a
+    /// promoted master that did not know of the move, and the job was published meanwhile.
     fn moved(&self, ask: &Asked, verdict: &str) -> bool {
         self.may(ask.action, &[verdict]) || ask.undone && self.answer(ask.action) == Some("fired")
     }
 
-    /// Whether what was asked was done, or may have been: nobody heard the verdict.
+    /// Whether the action was done, or may have been: its verdict is missing.
     pub(super) fn may(&self, action: &str, verdicts: &[&str]) -> bool {
         self.has_asked(action) && self.answer(action).is_none_or(|verdict| verdicts.contains(&verdict))
     }
 
-    /// When it may first come, epoch µs.
+    /// The earliest allowed arrival, epoch µs.
     pub(super) fn earliest_us(&self, job: &Job) -> i64 {
         let mut earliest = job.due_ms * 1000;
         for ask in &self.asks {
@@ -193,8 +192,8 @@ impl Timeline<'_> {
         earliest
     }
 
-    /// Whether a message may carry this due time. `behind_us`: so much the clock of Redis may have
-    /// been behind that of who asked.
+    /// Whether a message may have this due time. `behind_us`: how far Redis's clock may have been
+    /// behind the requester's clock at a time.
     pub(super) fn may_be_due(&self, job: &Job, due_ms: i64, behind_us: impl Fn(i64) -> i64) -> bool {
         due_ms == job.due_ms
             || self.asks.iter().any(|ask| match ask.action {

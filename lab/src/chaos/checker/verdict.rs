@@ -5,39 +5,39 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// What can be wrong.
+/// The kinds of violations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Wrong {
-    /// Taken, and neither delivered nor dead nor cancelled.
+    /// A confirmed job that is neither delivered nor dead nor cancelled.
     Lost,
-    /// It came before its time.
+    /// An arrival before the due time.
     Early,
-    /// It came, and nobody asked for it there.
+    /// An arrival or answer that was not requested.
     Unexpected,
-    /// Its body or its headers are not those that were sent.
+    /// An arrival with another body or other headers.
     Damaged,
-    /// It carries a due time that nobody asked for.
+    /// An arrival with a due time that was not requested.
     Misdated,
-    /// Two copies with one attempt, or attempts that fall.
+    /// Two copies with one attempt, or falling attempts.
     Misnumbered,
     /// A copy that no fault explains.
     Unexplained,
-    /// A verdict that what came contradicts.
+    /// A verdict that contradicts the arrivals.
     FalseVerdict,
-    /// Two verdicts on one question that differ.
+    /// Two different verdicts on one request.
     Differing,
-    /// A request that the broker has, and no verdict, though it could be published.
+    /// A confirmed request without a verdict, although the verdict could be published.
     Unanswered,
-    /// Dead without a reason that the run gives.
+    /// A dead job without a cause in the run: attempts were used up.
     Burned,
-    /// A good request came back, or a bad one with another code than it must.
+    /// A valid request that was returned, or a bad one with the wrong code.
     Refused,
-    /// Everything was whole for so long, and it still had not come.
+    /// A job that arrived too late although no fault affected it.
     Late,
     /// Copies that no instance counted as possible duplicates.
     Uncounted,
-    /// Something is left in Redis.
+    /// Jobs left in Redis.
     Left,
     /// `fsck` found damage.
     Damage,
@@ -46,7 +46,7 @@ pub enum Wrong {
 }
 
 impl Wrong {
-    /// The word, as in JSON.
+    /// The word in JSON.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -71,36 +71,36 @@ impl Wrong {
     }
 }
 
-/// How much there was of what.
+/// Totals of a run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
-    /// Jobs that the other side confirmed.
+    /// Confirmed jobs.
     pub taken: u64,
-    /// Jobs whose confirm was lost: they may come.
+    /// Jobs whose confirm was lost: they may arrive.
     pub uncertain: u64,
-    /// Jobs that came at least once.
+    /// Jobs that arrived at least once.
     pub delivered: u64,
-    /// Jobs that came though their confirm was lost.
+    /// Jobs that arrived although their confirm was lost.
     pub recovered: u64,
     /// Jobs in the dead letters.
     pub dead: u64,
-    /// Bad requests that came back.
+    /// Returned bad requests.
     pub rejected: u64,
-    /// Cancels, reschedules and fires that were asked for.
+    /// Requested cancels, reschedules and fires.
     pub asked: u64,
     /// Of those, answered.
     pub answered: u64,
-    /// Requests that the broker has, whose answer could not be published.
+    /// Confirmed requests whose answer could not be published.
     #[serde(default)]
     pub untold: u64,
-    /// Copies past the first of a job, each explained by a fault.
+    /// Copies after the first of a job, each explained by a fault.
     pub duplicates: u64,
-    /// Jobs carried out once more because their request came again without a mark that tells it: on
-    /// RabbitMQ, around a fault.
+    /// Jobs that ran again because their request was redelivered without the mark: on RabbitMQ,
+    /// around a fault.
     #[serde(default)]
     pub redelivered: u64,
-    /// Of the duplicates, those under the attempt number of another, which a client sent again by
-    /// itself: on Kafka, around a fault of the broker.
+    /// Duplicates with the attempt number of another copy, which the client library repeated: on
+    /// Kafka, around a fault of the broker.
     #[serde(default)]
     pub sent_again: u64,
 }
@@ -126,58 +126,57 @@ impl std::ops::Add for Counts {
     }
 }
 
-/// A fault, and what came of it.
+/// A fault and its impact.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FaultImpact {
     /// Its name.
     pub kind: String,
-    /// From when, epoch µs.
+    /// The start, epoch µs.
     pub began_us: i64,
-    /// Until when, epoch µs.
+    /// The end, epoch µs.
     pub healed_us: i64,
-    /// The most jobs that were claimed meanwhile.
+    /// The highest number of claimed jobs meanwhile.
     pub in_flight: u64,
-    /// Copies that it explains.
+    /// The copies that the fault explains.
     pub duplicates: u64,
-    /// Jobs that fell due while it lasted and had not come when it was healed.
+    /// Jobs that fell due during the fault and had not arrived at the heal.
     pub overdue: u64,
-    /// From the heal, or from when the first job after it was due, until any came, µs; `None` where
-    /// none came any more.
+    /// The time from the heal, or from the first due job after it, until an arrival, µs; `None`
+    /// without an arrival.
     pub first_us: Option<i64>,
-    /// From the heal until the last of those that were overdue came, µs; `None` where there were
-    /// none.
+    /// The time from the heal until the last overdue job arrived, µs; `None` without overdue jobs.
     pub last_us: Option<i64>,
-    /// The most that a job was late which was due while it lasted, µs.
+    /// The highest lateness of a job that fell due during the fault, µs.
     pub lateness_us: i64,
-    /// Of those, the most of one that it did not concern; `None` where it concerned all.
+    /// The same for jobs that the fault does not affect; `None` if it affects all.
     #[serde(default)]
     pub beside_us: Option<i64>,
-    /// What was done to what.
+    /// The target and the method.
     pub detail: String,
 }
 
-/// What there is to say.
+/// The result of a check.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Verdict {
-    /// How much there was.
+    /// The totals.
     pub counts: Counts,
-    /// What is wrong, each with what is known of it.
+    /// The violations, with details.
     pub findings: BTreeMap<Wrong, Vec<String>>,
-    /// Each fault in its turn.
+    /// The faults in their order.
     pub impacts: Vec<FaultImpact>,
 }
 
-/// Of each kind of finding so many are written out for people.
+/// How many violations of each kind are shown to people.
 const SHOWN: usize = 8;
 
 impl Verdict {
-    /// No promise broke.
+    /// Whether no promise was broken.
     #[must_use]
     pub fn is_sound(&self) -> bool {
         self.findings.is_empty()
     }
 
-    /// Notes something wrong.
+    /// Adds a violation.
     pub(super) fn find(&mut self, wrong: Wrong, what: impl Into<String>) {
         self.findings.entry(wrong).or_default().push(what.into());
     }
@@ -189,14 +188,14 @@ impl fmt::Display for Counts {
             self;
         write!(
             f,
-            "{taken} jobs taken, {uncertain} uncertain ({recovered} of them came), {delivered} delivered, {dead} dead, {rejected} rejected, \
-             {answered} of {asked} answers ({untold} could not be told), {duplicates} duplicates"
+            "{taken} jobs confirmed, {uncertain} uncertain ({recovered} of them arrived), {delivered} delivered, {dead} dead, {rejected} rejected, \
+             {answered} of {asked} answers ({untold} could not be published), {duplicates} duplicates"
         )?;
         if *sent_again > 0 {
-            write!(f, " ({sent_again} of them under the same attempt)")?;
+            write!(f, " ({sent_again} of them with the same attempt)")?;
         }
         if *redelivered > 0 {
-            write!(f, ", {redelivered} carried out again for a request that came again")?;
+            write!(f, ", {redelivered} run again after a redelivered request")?;
         }
         Ok(())
     }

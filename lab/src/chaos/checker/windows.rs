@@ -9,35 +9,34 @@ use super::verdict::{FaultImpact, Verdict};
 use crate::chaos::fault::{Allowance, FaultKind};
 use crate::chaos::history::{Event, Fault, History, Job, Only, Op, RunHeader, Sample, Scope};
 
-/// A message counts as read at most so much later than it was published, µs; and an instance is
-/// looked at once a second.
+/// The tolerance, µs: for the time between the publication of a message and its read, and for the
+/// samples of instances, one a second.
 const SLACK_US: i64 = 2_000_000;
 
-/// How long after the end of its lease a job is out again at the latest, µs: its bucket is looked
-/// at, claimed and published.
+/// The longest time from the end of a lease until the job is published again, µs: scan of its
+/// bucket, claim and publication.
 const TAKE_OVER_US: i64 = 5_000_000;
 
-/// What a stream may forget of what was acknowledged when its server is killed: `sync_interval` of
-/// JetStream is two minutes, µs.
+/// How far back a killed server may lose acknowledgements, µs: `sync_interval` of JetStream is two
+/// minutes.
 const FORGETS_US: i64 = 150_000_000;
 
-/// A message that came again.
+/// A repeated message.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Copy<'a> {
     pub(super) id: &'a str,
     pub(super) job: Option<&'a Job>,
-    /// The one before it.
+    /// The arrival of the message before it.
     pub(super) first_us: i64,
     pub(super) again_us: i64,
-    /// Of a job, which was in flight. A whole batch of requests is read again, however few of them
-    /// were bad.
+    /// A copy of a job, which was in flight; else of a rejected request. Requests are redelivered
+    /// as whole batches, however few of them were bad.
     pub(super) of_job: bool,
-    /// A client sent it by itself, under the number of an attempt that had landed: no instance
-    /// knows of it.
+    /// The client library repeated an attempt that had arrived: no instance knows of this copy.
     pub(super) by_client: bool,
 }
 
-/// What faults can explain.
+/// The faults of a run and the copies that they explain.
 pub(super) struct FaultWindows<'a> {
     head: &'a RunHeader,
     windows: Vec<FaultWindow<'a>>,
@@ -45,13 +44,13 @@ pub(super) struct FaultWindows<'a> {
 
 struct FaultWindow<'a> {
     fault: &'a Fault,
-    /// Copies that it may explain yet.
+    /// How many further copies the fault may explain.
     room: u64,
     copies: Vec<Copy<'a>>,
 }
 
 impl FaultWindow<'_> {
-    /// How many of its copies an instance has to have counted.
+    /// How many of the copies an instance must have counted.
     fn owed(&self) -> usize {
         self.copies.iter().filter(|copy| !copy.by_client).count()
     }
@@ -63,7 +62,7 @@ impl<'a> FaultWindows<'a> {
         FaultWindows { head: &history.head, windows: windows.collect() }
     }
 
-    /// How much of the time between these two nothing was broken, µs.
+    /// The time between these two during which no fault was active, µs.
     pub(super) fn unbroken_us(&self, from_us: i64, to_us: i64) -> i64 {
         let mut broken: Vec<(i64, i64)> = self.windows.iter().map(|window| (window.fault.began_us, window.fault.healed_us)).collect();
         broken.sort_unstable();
@@ -75,8 +74,8 @@ impl<'a> FaultWindows<'a> {
         sum_us + (to_us - at_us).max(0)
     }
 
-    /// For how long this was not out though nothing that was broken concerned it, µs, and what was
-    /// broken. Of what was sent since that broke.
+    /// How long a job was late although the active fault does not affect it, µs, and that fault.
+    /// Only for jobs sent after the start of the fault.
     pub(super) fn beside_us(&self, (id, job): (&str, &Job), (sent_us, due_us): (i64, i64), at_us: i64) -> Option<(i64, &'a Fault)> {
         let beside = |window: &FaultWindow<'a>| {
             let fault = window.fault;
@@ -88,7 +87,7 @@ impl<'a> FaultWindows<'a> {
         self.windows.iter().filter_map(beside).max_by_key(|(late_us, _)| *late_us)
     }
 
-    /// From when to when the record of this job could not be read, µs.
+    /// The time span in which the record of this job was unreadable, µs.
     pub(super) fn unreadable_us(&self, id: &str) -> Option<(i64, i64)> {
         self.windows.iter().map(|window| window.fault).find_map(|fault| match &fault.beside {
             Some(Scope { from_us, only: Only::Jobs(ids) }) if ids.iter().any(|of| of == id) => Some((*from_us, fault.healed_us)),
@@ -96,9 +95,9 @@ impl<'a> FaultWindows<'a> {
         })
     }
 
-    /// Whether what came back of this job at this time may have met a bucket that nobody can read:
-    /// its own. It may have been on its way when that was over. A record that does not say which
-    /// bucket is forgiven each.
+    /// Whether a request for this job may have been rejected at this time because its bucket was
+    /// unreadable. The rejection may arrive after the fault. A history without the bucket allows
+    /// all.
     pub(super) fn refuses(&self, id: &str, job: &Job, at_us: i64) -> bool {
         let reach_us = self.head.lease_ms * 1000;
         self.windows.iter().map(|window| window.fault).any(|fault| {
@@ -117,18 +116,18 @@ impl<'a> FaultWindows<'a> {
             })
     }
 
-    /// By how much the clock of Redis may have been ahead at this time, µs.
+    /// How far Redis's clock may have been ahead at this time, µs.
     pub(super) fn ahead_us(&self, at_us: i64) -> i64 {
         self.steps(at_us).map(|(_, most)| most).max().unwrap_or(0).max(0)
     }
 
-    /// By how much the clock of Redis may have been behind at this time, µs.
+    /// How far Redis's clock may have been behind at this time, µs.
     pub(super) fn behind_us(&self, at_us: i64) -> i64 {
         self.steps(at_us).map(|(least, _)| -least).max().unwrap_or(0).max(0)
     }
 
-    /// From the least to the most by which it may have been wrong then. A record that does not say
-    /// which way it jumped is forgiven both.
+    /// The least and the greatest error of Redis's clock at this time. A history without the
+    /// direction of the jump allows both.
     fn steps(&self, at_us: i64) -> impl Iterator<Item = (i64, i64)> {
         let on = move |window: &&FaultWindow<'_>| window.fault.began_us <= at_us && at_us <= window.fault.healed_us + SLACK_US;
         self.windows.iter().filter(on).filter_map(|window| match (allowance(window.fault).early_us, window.fault.clock_step_us) {
@@ -138,7 +137,8 @@ impl<'a> FaultWindows<'a> {
         })
     }
 
-    /// Whether something of this kind was broken between these times, or leases of then still ran.
+    /// Whether a fault of these kinds was active between these times, or leases from then still
+    /// ran.
     pub(super) fn between(&self, of: fn(&str) -> bool, from_us: i64, to_us: i64) -> bool {
         let reach_us = self.head.lease_ms * 1000;
         self.windows
@@ -146,19 +146,18 @@ impl<'a> FaultWindows<'a> {
             .any(|FaultWindow { fault, .. }| of(&fault.kind) && fault.began_us <= to_us && fault.healed_us + reach_us >= from_us)
     }
 
-    /// Whether a client may have sent by itself what landed at both times: something of the broker
-    /// was broken between them, and it has not had longer than it has for a message. librdkafka
-    /// sends again what may have landed, under a number of its own that the broker does not know,
-    /// where it gave up the one before because other messages ran out of time.
+    /// Whether the client library may have sent one message at both times: a fault of the broker
+    /// was active between them, and they are within the time-out of a message. After other messages
+    /// have timed out, librdkafka may repeat one that had arrived, with a new sequence number that
+    /// the broker does not recognise.
     pub(super) fn sends_again(&self, one_us: i64, other_us: i64) -> bool {
         let (from_us, to_us) = (one_us.min(other_us), one_us.max(other_us));
         to_us - from_us <= timeout_us(self.head) + SLACK_US && self.between(effects::breaks_broker, from_us, to_us)
     }
 
-    /// Whether the request was not acknowledged yet when something broke that hands requests out
-    /// again, and this came of it in time, after what had come of it before. A fault breaks
-    /// something at any time until it is over: RabbitMQ's permissions are withdrawn first, and its
-    /// connections closed seconds later.
+    /// Whether the request was unacknowledged at a fault that causes redelivery, and this arrival
+    /// follows the earlier one in time. The fault may take effect at any time until its end:
+    /// RabbitMQ's permissions are withdrawn first, and its connections close seconds later.
     pub(super) fn hands_out_again(&self, sent_us: i64, due_ms: Option<i64>, (before_us, taken_us): (i64, i64)) -> bool {
         let late_us = self.head.late_ms * 1000;
         self.windows.iter().map(|window| window.fault).any(|fault| {
@@ -172,9 +171,9 @@ impl<'a> FaultWindows<'a> {
         })
     }
 
-    /// Whether the request was read from the start of its stream once more: who reads it was made
-    /// anew, after a server that was killed forgot what had been acknowledged. JetStream writes
-    /// down later that a message went.
+    /// Whether the request was read again from the start of its stream: the consumer was created
+    /// again, after a killed server had lost acknowledgements. JetStream stores the removal of a
+    /// message later.
     fn is_read_anew(&self, copy: &Copy<'_>) -> bool {
         let late_us = self.head.late_ms * 1000;
         let forgot = |fault: &Fault| fault.kind == "broker-kill" && (copy.first_us..=copy.first_us + FORGETS_US).contains(&fault.began_us);
@@ -185,8 +184,8 @@ impl<'a> FaultWindows<'a> {
             && faults().filter(|kill| forgot(kill)).any(|kill| faults().any(|fault| anew(fault) && kill.began_us <= fault.healed_us))
     }
 
-    /// Until when something that was out at this time may land: a lease later, or as long after the
-    /// heal of what holds it back.
+    /// Until when an attempt in flight at this time may arrive: for a lease, or for a lease after
+    /// the end of a fault that holds it back.
     pub(super) fn lands_by_us(&self, at_us: i64) -> i64 {
         let reach_us = self.head.lease_ms * 1000 + SLACK_US;
         let mut by_us = at_us + reach_us;
@@ -198,7 +197,7 @@ impl<'a> FaultWindows<'a> {
         by_us
     }
 
-    /// Until when something that had landed at this time is read: a broker that is down hands out
+    /// Until when a message that arrived at this time is read: a broker that is down delivers
     /// nothing.
     pub(super) fn read_by_us(&self, at_us: i64) -> i64 {
         let mut by_us = at_us + SLACK_US;
@@ -210,7 +209,7 @@ impl<'a> FaultWindows<'a> {
         by_us
     }
 
-    /// Gives each copy to a fault that explains it; notes those that none does.
+    /// Assigns each copy to a fault that explains it, and reports the others.
     pub(super) fn explain(&mut self, mut copies: Vec<Copy<'a>>, verdict: &mut Verdict) {
         let (reach_us, late_us) = (self.head.lease_ms * 1000 + SLACK_US, self.head.late_ms * 1000);
         copies.sort_by_key(|copy| copy.first_us);
@@ -218,10 +217,10 @@ impl<'a> FaultWindows<'a> {
             let is_read_anew = self.is_read_anew(&copy);
             let explains = |window: &&mut FaultWindow<'_>| {
                 let Fault { began_us, healed_us, .. } = *window.fault;
-                // What an instance held that is gone is taken over within its lease and five
-                // seconds; a batch that is read again waits for the broker's own patience.
+                // The claims of a dead instance are taken over within the lease and five seconds. A
+                // batch is redelivered after the broker's own time-out.
                 let again_us = if copy.of_job { self.head.lease_ms * 1000 + TAKE_OVER_US } else { late_us };
-                // A target that is silent keeps its answers from nobody else.
+                // A silent target affects only its own jobs.
                 let concerns = |beside: &Scope| copy.job.is_some_and(|job| beside.only.concerns(copy.id, job));
                 (!effects::silences(&window.fault.kind) || window.fault.beside.as_ref().is_some_and(concerns))
                     && (window.room > 0 || !copy.of_job)
@@ -229,8 +228,8 @@ impl<'a> FaultWindows<'a> {
                     && copy.first_us <= healed_us + reach_us
                     && (began_us..=healed_us + again_us).contains(&copy.again_us)
             };
-            // Rather one that was on between the two than one whose leases still ran, and of those
-            // the last.
+            // Prefers a fault that was active between the two arrivals to one whose leases still
+            // ran, and among the latter the last one.
             let turn = |window: &&mut FaultWindow<'_>| ((copy.first_us - window.fault.healed_us).max(0), window.fault.healed_us);
             match self.windows.iter_mut().filter(explains).min_by_key(turn) {
                 Some(window) => {
@@ -249,10 +248,10 @@ impl<'a> FaultWindows<'a> {
         }
     }
 
-    /// Each copy that a fault outside of Dwell caused was counted by an instance when it became
+    /// Checks that an instance has counted each copy as a possible duplicate when it became
     /// possible.
     pub(super) fn counted(&self, events: &[Event], verdict: &mut Verdict) {
-        // A master that is promoted tells nobody what it did not know.
+        // A failover loses data unnoticed, so that its copies cannot be counted.
         let known = || self.windows.iter().filter(|window| !window.copies.is_empty() && !effects::rolls_back(&window.fault.kind));
         for window in known().filter(|window| !window.fault.kind.starts_with("dwell-")) {
             let from_us = window.fault.began_us - SLACK_US;
@@ -265,16 +264,17 @@ impl<'a> FaultWindows<'a> {
                 return;
             }
         }
-        // No step pays for two. What an instance counted since it was last looked at dies with it.
+        // No count covers two copies. The counts since the last sample are lost with a killed
+        // instance.
         let copies: usize = known().map(FaultWindow::owed).sum();
         let killed = self.windows.iter().filter(|window| window.fault.kind == "dwell-kill").map(|window| window.fault.in_flight);
         let counted = increase(events, i64::MIN, i64::MAX) + killed.sum::<u64>();
         if counted < copies as u64 {
-            verdict.find(Wrong::Uncounted, format!("the whole run: {copies} copies, {counted} counted, or lost with who was killed"));
+            verdict.find(Wrong::Uncounted, format!("the whole run: {copies} copies, {counted} counted, or lost with killed instances"));
         }
     }
 
-    /// What came of each fault.
+    /// The impact of each fault.
     pub(super) fn impacts<'b>(&self, timelines: impl Iterator<Item = &'b Timeline<'b>> + Clone) -> Vec<FaultImpact> {
         let lease_us = self.head.lease_ms * 1000;
         let healed_before =
@@ -285,12 +285,12 @@ impl<'a> FaultWindows<'a> {
     }
 }
 
-/// What is forgiven for it. For one that this program does not know nothing is.
+/// What the fault allows; nothing for an unknown kind.
 fn allowance(fault: &Fault) -> Allowance {
     fault.kind.parse::<FaultKind>().map_or_else(|_| Allowance::default(), FaultKind::allows)
 }
 
-/// How long a publish waits for its confirm, µs.
+/// The publish timeout, µs.
 fn timeout_us(head: &RunHeader) -> i64 {
     let margin_ms = i64::try_from(LEASE_MARGIN.as_millis()).unwrap_or(i64::MAX);
     (head.lease_ms - margin_ms).max(1) * 1000
@@ -299,17 +299,18 @@ fn timeout_us(head: &RunHeader) -> i64 {
 /// How many copies a fault may explain.
 fn room(fault: &Fault, history: &History) -> u64 {
     let allowance = allowance(fault);
-    // What has no answer is given up at the publish timeout, and others are in flight in its stead.
+    // A publication without an answer ends at the publish timeout, and the next one takes its
+    // place.
     let rounds = if fault.kind.starts_with("dwell-") { 1 } else { 1 + (fault.healed_us - fault.began_us) / timeout_us(&history.head) };
     let rounds = u64::try_from(rounds).unwrap_or(1);
     let in_flight = if allowance.duplicates_of_in_flight { fault.in_flight * rounds } else { 0 };
-    // What was confirmed just before, or by a master that nobody follows any more.
+    // Completions just before the fault, or by the abandoned master.
     let lost = |event: &&Event| matches!(event.op, Op::Deliver(_)) && (fault.began_us - SLACK_US..=fault.healed_us).contains(&event.t_us);
     let unreplicated = if allowance.duplicates_of_unreplicated { history.events.iter().filter(lost).count() as u64 } else { 0 };
     in_flight + unreplicated
 }
 
-/// How much the instances together counted between these times, over restarts.
+/// The increase of all instances' counters between these times, over restarts.
 fn increase(events: &[Event], from_us: i64, to_us: i64) -> u64 {
     let mut last: std::collections::BTreeMap<usize, (u32, u64)> = std::collections::BTreeMap::new();
     let mut sum = 0;
@@ -324,7 +325,7 @@ fn increase(events: &[Event], from_us: i64, to_us: i64) -> u64 {
     sum
 }
 
-/// What came of a fault that answers for the jobs due from `owes_from_us` on.
+/// The impact of a fault on the jobs due from `owes_from_us` on.
 fn impact<'a>(window: &FaultWindow<'_>, owes_from_us: i64, timelines: impl Iterator<Item = &'a Timeline<'a>>) -> FaultImpact {
     let Fault { kind, began_us, healed_us, in_flight, detail, .. } = window.fault.clone();
     let duplicates = window.copies.len() as u64;
@@ -341,7 +342,7 @@ fn impact<'a>(window: &FaultWindow<'_>, owes_from_us: i64, timelines: impl Itera
         beside_us: None,
         detail,
     };
-    // What came after the heal: the first arrival, and when the first of it could have come.
+    // After the heal: the first arrival, and the earliest possible one.
     let mut after: Option<(i64, i64)> = None;
     for timeline in timelines {
         let Some(came @ Came { what, .. }) = timeline.deliveries.first() else { continue };
@@ -353,8 +354,8 @@ fn impact<'a>(window: &FaultWindow<'_>, owes_from_us: i64, timelines: impl Itera
             let (first_us, since_us) = after.unwrap_or((at_us, could_us));
             after = Some((first_us.min(at_us), since_us.min(could_us)));
         }
-        // What was claimed when it injected had been due before; what was due before the heal of
-        // another is owed to that one.
+        // Jobs claimed at the start of the fault were due before it. Jobs due before the heal of an
+        // earlier fault belong to that one.
         if !(owes_from_us..healed_us).contains(&due_us) {
             continue;
         }

@@ -2,12 +2,12 @@
 
 use serde::{Deserialize, Serialize};
 
-/// A message that was read.
+/// A received message.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Arrival {
-    /// `delayed-id`; of what came back `delay-id`; empty where it has none.
+    /// `delayed-id`; for a returned request `delay-id`; empty without one.
     pub id: String,
-    /// Where it was read.
+    /// The destination that was read.
     pub topic: String,
     /// `delayed-due`, epoch ms.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -15,39 +15,39 @@ pub struct Arrival {
     /// `delayed-attempt`
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attempt: Option<u32>,
-    /// Of the body and the producer's own headers.
+    /// The [`digest`] of the body and the producer's own headers.
     pub digest: String,
-    /// Where the broker has it: one place is one message, however often it is read. AMQP has no
-    /// places.
+    /// The position in the broker's log, which identifies the message over redeliveries. AMQP has
+    /// no positions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub place: Option<Place>,
-    /// The broker says that it may have handed it out before.
+    /// The broker marks the message as possibly redelivered.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub redelivered: bool,
-    /// When the broker took it, by the broker, epoch ms.
+    /// The time of receipt by the broker's clock, epoch ms.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub taken_ms: Option<i64>,
     /// `delayed-dead-reason`, or `delayed-error`.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub reason: String,
-    /// `delay-action` of what came back; empty: `schedule`.
+    /// `delay-action` of a returned request; empty: `schedule`.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub action: String,
 }
 
-/// A place in a log.
+/// A position in a log.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Place {
     /// Topic or stream.
     pub log: String,
-    /// Its part.
+    /// The partition.
     pub partition: i32,
-    /// Where in it.
+    /// The position in the partition.
     pub offset: u64,
 }
 
-/// What an arrival is compared by: 16 hex digits of its body, and of the headers that its producer
-/// set beside the control headers.
+/// A hash of the body and of the headers except control headers, 16 hexadecimal digits. Arrivals
+/// are compared by it.
 #[must_use]
 pub fn digest<'a>(body: &[u8], headers: impl IntoIterator<Item = (&'a str, &'a str)>) -> String {
     let mut hasher = blake3::Hasher::new();

@@ -5,43 +5,43 @@ use serde::{Deserialize, Serialize};
 
 use super::requests::Job;
 
-/// Something broken.
+/// A fault.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Fault {
-    /// Its name.
+    /// The name of the kind.
     pub kind: String,
-    /// From when, epoch µs.
+    /// The start, epoch µs.
     pub began_us: i64,
-    /// Until when, epoch µs; of `invoke` when it is to be whole again.
+    /// The end, epoch µs; for `invoke` the planned end.
     pub healed_us: i64,
-    /// The most jobs that were claimed meanwhile.
+    /// The highest number of claimed jobs meanwhile.
     #[serde(default)]
     pub in_flight: u64,
-    /// What was done to what, or why it could not be done.
+    /// The target and the method, or why the fault could not be injected.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub detail: String,
-    /// By how much a wall clock jumped, µs: above zero it was ahead. Of faults of clocks.
+    /// The jump of a wall clock, µs: positive is ahead. For faults of clocks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clock_step_us: Option<i64>,
-    /// Who else is served as ever while it lasts, and from when on.
+    /// The affected jobs, if not all are affected, and from when on the others are served in time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub beside: Option<Scope>,
 }
 
-/// A fault that concerns some jobs alone: it must hold up no others.
+/// The scope of a fault that affects some jobs only: it must not delay others.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Scope {
-    /// From when on all others are served in time, epoch µs.
+    /// From then on all other jobs are served in time, epoch µs.
     pub from_us: i64,
-    /// Whom it concerns.
+    /// The affected jobs.
     pub only: Only,
 }
 
-/// Whom a fault concerns.
+/// The jobs that a fault affects.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Only {
-    /// From then on nobody.
+    /// None.
     Nobody,
     /// Jobs for this target.
     Target(String),
@@ -51,15 +51,15 @@ pub enum Only {
     Jobs(Vec<String>),
     /// Jobs of this bucket.
     Bucket {
-        /// Its number.
+        /// The bucket.
         number: u16,
-        /// How many there are.
+        /// The number of buckets.
         of: u16,
     },
 }
 
 impl Only {
-    /// Whether it concerns this job.
+    /// Whether the fault affects this job.
     #[must_use]
     pub fn concerns(&self, id: &str, job: &Job) -> bool {
         match self {

@@ -1,36 +1,36 @@
-//! What producers ask for, and the answers.
+//! The requests of producers, and the answers.
 
 use serde::{Deserialize, Serialize};
 
-/// A job that is asked for.
+/// A request for a job.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Schedule {
     /// `delay-id`
     pub id: String,
-    /// Which; with `invoke`.
+    /// The job; with `invoke`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job: Option<Job>,
-    /// What the other side said.
+    /// The answer of the other side.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub res: String,
 }
 
-/// What is to arrive.
+/// The expected job.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Job {
-    /// When, epoch ms; of a request that is to be refused, any.
+    /// The due time, epoch ms; any value for a bad request.
     pub due_ms: i64,
-    /// Where.
+    /// The target.
     pub target: String,
-    /// Of its body and headers: see [`Arrival::digest`].
+    /// The digest of body and headers: see [`Arrival::digest`].
     pub digest: String,
     /// `delay-retry`, ms each; `None`: that of the settings.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_ms: Option<Vec<u64>>,
-    /// Its target is not there at first: attempts are burned without a fault.
+    /// The target does not exist at first: attempts are used up without a fault.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub absent: bool,
-    /// The code that it is to be refused with.
+    /// The expected rejection code of a bad request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused: Option<String>,
     /// `delay-broker`; `None`: that of the ingest.
@@ -38,15 +38,15 @@ pub struct Job {
     pub broker: Option<String>,
 }
 
-/// Something is asked for a job.
+/// A control request for a job.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ControlRequest {
-    /// Whose.
+    /// The job's id.
     pub id: String,
-    /// The new time, epoch ms: of a reschedule.
+    /// The new time of a reschedule, epoch ms.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub due_ms: Option<i64>,
-    /// What the other side said.
+    /// The answer of the other side.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub res: String,
 }
@@ -54,10 +54,10 @@ pub struct ControlRequest {
 /// A verdict.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Reply {
-    /// Whose.
+    /// The job's id.
     pub id: String,
-    /// On what: `schedule`, `cancel`, …
+    /// The action: `schedule`, `cancel`, …
     pub action: String,
-    /// The word.
+    /// The verdict.
     pub res: String,
 }

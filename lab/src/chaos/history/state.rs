@@ -2,50 +2,50 @@
 
 use serde::{Deserialize, Serialize};
 
-/// An instance at work.
+/// A sample of an instance.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
-    /// Which.
+    /// The number of the instance.
     pub instance: usize,
-    /// Its process: another one after a restart.
+    /// The process id, which changes at a restart.
     pub pid: u32,
     /// Resident memory, bytes.
     pub rss: u64,
-    /// `dwell_possible_duplicates_total`, all causes; `None` where it did not answer.
+    /// `dwell_possible_duplicates_total`, all causes; `None` without an answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub possible_duplicates: Option<u64>,
 }
 
-/// How it ended.
+/// The final state.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct End {
     /// Jobs in `due`.
     pub scheduled: u64,
     /// Jobs in `run`.
     pub reserved: u64,
-    /// Who is in `dead`.
+    /// The jobs in `dead`.
     pub dead: Vec<DeadJob>,
-    /// What fsck found: bucket, id and problem of each.
+    /// The findings of fsck: bucket, id and problem.
     pub damage: Vec<String>,
-    /// Why the campaign itself could not go on: then nothing is known of what was still to come.
+    /// Why the campaign could not continue; then the further events are unknown.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub broken: Vec<String>,
-    /// Every instance that ended by itself, or not with 0 when it was told to, and every panic in a
-    /// log.
+    /// Unexpected exits of instances (by themselves, or with another code than 0), and panics in
+    /// logs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub exits: Vec<String>,
 }
 
-/// A job that is kept as dead. Records of before say its id alone.
+/// A dead job in Redis. Older histories have the id only.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "DeadEntry")]
 pub struct DeadJob {
-    /// Whose.
+    /// The job's id.
     pub id: String,
-    /// What it died of, as a dead letter says it.
+    /// The reason, as in a dead letter.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// The attempt that it died with: how many were begun.
+    /// The number of attempts begun.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attempt: Option<u32>,
 }

@@ -1,4 +1,4 @@
-//! A history is read as it was written, also by a later version.
+//! A later version still reads older histories.
 
 use std::io::Write;
 

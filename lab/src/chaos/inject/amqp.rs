@@ -11,15 +11,15 @@ use super::both;
 use crate::chaos::system::{Error, System, USER, classic, rabbitmqctl};
 
 const POLICY: &str = "chaos-full";
-/// A queue that takes nothing.
+/// A queue that accepts nothing.
 const TAKES_NOTHING: &str = r#"{"max-length":0,"overflow":"reject-publish"}"#;
-/// How long whoever reads a target may take to have it empty.
+/// How long the readers of a target may take to empty it.
 const EMPTIED: Duration = Duration::from_secs(30);
 
 fn rabbit(server: &BrokerServer) -> Result<&RabbitServer, Error> {
     match server {
         BrokerServer::Amqp(server) => Ok(server),
-        other => Err(Error::Unexpected(format!("{other} is no RabbitMQ"))),
+        other => Err(Error::Unexpected(format!("{other} is not RabbitMQ"))),
     }
 }
 
@@ -31,7 +31,7 @@ async fn empty(server: &RabbitServer) -> Result<(), Error> {
     rabbitmqctl(server, &["clear_policy", POLICY]).await.map(drop)
 }
 
-/// One of those that can be filled though somebody reads it.
+/// A target that can be full although it is read.
 fn any<'a>(system: &'a System, rng: &mut StdRng) -> &'a str {
     let count = classic(system.targets()).count();
     classic(system.targets()).nth(rng.random_range(0..count)).unwrap_or_default()
@@ -60,12 +60,12 @@ async fn read_empty(server: &RabbitServer, target: &str) -> Result<(), Error> {
             }
         }
     });
-    emptied.await.unwrap_or_else(|| Err(Error::Unexpected(format!("`{target}` was not read empty within {EMPTIED:?}"))))
+    emptied.await.unwrap_or_else(|| Err(Error::Unexpected(format!("`{target}` was not empty within {EMPTIED:?}"))))
 }
 
-/// It first takes nothing more and is read empty: what Dwell delivered before is not to go with the
-/// queue. Nor what is on its way into it, which RabbitMQ (3.10) confirms where the queue is gone
-/// before it refuses it: so nothing is on its way.
+/// Deletes a queue without losing delivered messages: the queue first refuses messages and is read
+/// empty, and nothing may be on its way into it, because RabbitMQ (3.10) may confirm a message
+/// whose queue is deleted before its refusal.
 pub(super) async fn target_deleted(system: &System, rng: &mut StdRng, hold: Duration) -> Result<String, Error> {
     let target = any(system, rng);
     let server = system.broker.server.lock().await;
@@ -74,7 +74,7 @@ pub(super) async fn target_deleted(system: &System, rng: &mut StdRng, hold: Dura
         fill(server, target).await?;
         read_empty(server, target).await?;
         let _silenced = super::network::silenced(&system.broker.link);
-        // Once more: what came before has been handled by then.
+        // Once more: the server has then handled all earlier messages.
         read_empty(server, target).await?;
         rabbitmqctl(server, &["delete_queue", target]).await
     };
@@ -90,7 +90,7 @@ pub(super) async fn target_deleted(system: &System, rng: &mut StdRng, hold: Dura
     Ok(target.to_owned())
 }
 
-/// Channels that are open keep the rights that they once had, so the connections are reset too.
+/// Open channels keep their permissions, so the connections are reset too.
 pub(super) async fn permissions_withdrawn(system: &System, hold: Duration) -> Result<String, Error> {
     let server = system.broker.server.lock().await;
     let server = rabbit(&server)?;

@@ -9,15 +9,15 @@ use rand::rngs::StdRng;
 use super::{Done, both};
 use crate::chaos::system::{Error, HostClock, System};
 
-/// Of a second.
+/// µs per second.
 const MICROS: i64 = 1_000_000;
-/// How long a jump may take to be seen, and how often it is looked for.
+/// How long a jump may take to take effect, and the interval between two checks.
 const EFFECT: Duration = Duration::from_secs(5);
 const AGAIN: Duration = Duration::from_millis(10);
-/// By how much the clock of the instances jumps, s.
+/// The jump of the clock of the instances, s.
 const INSTANCES: i64 = 3600;
 
-/// Forward or back, and then back again.
+/// A jump forward or back, and then the return.
 pub(super) async fn of_instances(system: &System, rng: &mut StdRng, hold: Duration) -> Result<Done, Error> {
     let seconds = if rng.random() { INSTANCES } else { -INSTANCES };
     jump(&system.clock, seconds, hold, async || {
@@ -30,7 +30,7 @@ pub(super) async fn of_instances(system: &System, rng: &mut StdRng, hold: Durati
     .await
 }
 
-/// By less: what is due in that time comes early, or late.
+/// A shorter jump: jobs due meanwhile are early or late.
 pub(super) async fn of_redis(system: &System, rng: &mut StdRng, hold: Duration) -> Result<Done, Error> {
     let seconds = crate::chaos::fault::REDIS_CLOCK_JUMP.as_secs().cast_signed();
     let seconds = if rng.random() { seconds } else { -seconds };
@@ -43,12 +43,12 @@ pub(super) async fn of_redis(system: &System, rng: &mut StdRng, hold: Duration) 
     .await
 }
 
-/// `step_us`: by how much the clock is seen to be wrong.
+/// `step_us`: the observed error of the clock.
 async fn jump(host: &HostClock, seconds: i64, hold: Duration, step_us: impl AsyncFn() -> Result<i64, Error>) -> Result<Done, Error> {
     let wrong = match host.set(seconds) {
         Ok(()) => clock::timeout(EFFECT, seen(seconds * MICROS, step_us))
             .await
-            .unwrap_or_else(|| Err(Error::Unexpected(format!("the clock was not seen to jump by {seconds:+} s within {EFFECT:?}")))),
+            .unwrap_or_else(|| Err(Error::Unexpected(format!("no jump of the clock by {seconds:+} s was observed within {EFFECT:?}")))),
         Err(error) => Err(error),
     };
     if wrong.is_ok() {
@@ -58,7 +58,7 @@ async fn jump(host: &HostClock, seconds: i64, hold: Duration, step_us: impl Asyn
     Ok(Done { clock_step_us: Some(seconds * MICROS), ..Done::healed(format!("{seconds:+} s")) })
 }
 
-/// Until the clock is wrong by so much, to a second and a half.
+/// Waits until the clock is wrong by this much, within a second and a half.
 async fn seen(wanted_us: i64, step_us: impl AsyncFn() -> Result<i64, Error>) -> Result<(), Error> {
     while (step_us().await? - wanted_us).abs() > MICROS * 3 / 2 {
         clock::sleep(AGAIN).await;

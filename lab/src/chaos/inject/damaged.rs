@@ -19,15 +19,14 @@ const LATER: u8 = 250;
 const SET_VERSION: &str = "local record = redis.call('HGET', KEYS[1], ARGV[1]) \
      if not record or string.byte(record, 1) ~= tonumber(ARGV[2]) then return 0 end \
      redis.call('HSET', KEYS[1], ARGV[1], string.char(ARGV[3]) .. string.sub(record, 2)) return 1";
-/// Of each of these jobs one thing is asked: its cancel, its new time, that it goes now (by HTTP),
-/// and another time by another schedule. Two are due while nobody can read them; so long after they
-/// are asked for, ms.
+/// The delays of the jobs, ms. One is cancelled, one rescheduled, one fired (over HTTP), and one
+/// scheduled again with another time. Two fall due while their records are unreadable.
 const DUE_MS: [i64; 4] = [8000, 8000, 35_000, 35_000];
-/// How long it may take until all are stored: before the first is due.
+/// How long the jobs may take to be stored: until before the first is due.
 const STORED: Duration = Duration::from_secs(7);
 /// How long the answers may take.
 const ANSWERED: Duration = Duration::from_secs(20);
-/// How often it is looked.
+/// The interval between two checks.
 const LOOK: Duration = Duration::from_millis(20);
 
 pub(super) async fn record_damaged(system: &System, rng: &mut StdRng, hold: Duration) -> Result<Done, Error> {
@@ -54,13 +53,16 @@ pub(super) async fn record_damaged(system: &System, rng: &mut StdRng, hold: Dura
     both(damaged, restored)?;
     let recorder = system.recorder()?;
     let set_aside: usize = ids.iter().map(|id| recorder.set_aside(id)).sum();
-    let done =
-        Done::healed_beside(format!("version {LATER} in {} records, {set_aside} requests came back", ids.len()), from_us, Only::Jobs(ids));
+    let done = Done::healed_beside(
+        format!("version {LATER} in {} records, {set_aside} requests were returned", ids.len()),
+        from_us,
+        Only::Jobs(ids),
+    );
     aside.close().await;
     Ok(done)
 }
 
-/// Waits until each of them is stored.
+/// Damages each job once it is stored.
 async fn damage(connection: &mut MultiplexedConnection, keys: &Keys, ids: &[String]) -> Result<(), Error> {
     let damaged = clock::timeout(STORED, async {
         for id in ids {
@@ -79,7 +81,7 @@ async fn set_version(connection: &mut MultiplexedConnection, keys: &Keys, id: &s
     Ok(call.query_async(connection).await?)
 }
 
-/// Asks what is to be asked, and waits until each message has come back.
+/// Sends the control requests, and waits until each message was returned.
 async fn ask(system: &System, aside: &mut Extra<'_>, jobs: &[(String, Job)]) {
     let (Ok(recorder), [cancelled, moved, fired, again]) = (system.recorder(), jobs) else { return };
     let later_ms = clock::wall_ms() + 60_000;

@@ -13,10 +13,10 @@ use super::{Done, both};
 use crate::chaos::history::Only;
 use crate::chaos::system::{Error, System};
 
-/// How long Redis may take to write its file again.
+/// How long Redis may take until it writes its file again.
 const WRITTEN: Duration = Duration::from_secs(30);
 
-/// A full disk: no file of Redis's may grow.
+/// A full disk: no file of Redis may grow.
 pub(super) async fn disk_full(system: &System, hold: Duration) -> Result<Done, Error> {
     let pair = system.redis.pair.lock().await;
     let pid = pair.master.pid().and_then(|pid| i32::try_from(pid).ok()).and_then(Pid::from_raw);
@@ -45,14 +45,14 @@ pub(super) async fn disk_full(system: &System, hold: Duration) -> Result<Done, E
     Ok(done)
 }
 
-/// Writes records that no job has, due now. What is still there in the end is taken away by hand,
-/// as a person would with `dwell fsck`.
+/// Writes invalid records that are due now. Removes the remaining ones at the end, as an operator
+/// would with `dwell fsck`.
 pub(super) async fn poisoned_records(system: &System, rng: &mut StdRng, hold: Duration) -> Result<String, Error> {
     let settings = system.store_settings();
     let keys = Keys::new(&settings.namespace, settings.buckets);
     let noise: Vec<u8> = (0..200).map(|_| rng.random()).collect();
     let unknown = [&[250][..], &noise].concat();
-    // The version that is known, and noise behind it.
+    // A valid version, followed by noise.
     let known = [&[1][..], &noise].concat();
     let records = [Some(noise), Some(unknown), Some(known), Some(Vec::new()), None];
     let poisoned: Vec<(String, Option<Vec<u8>>)> =
@@ -89,7 +89,7 @@ async fn plant(connection: &mut MultiplexedConnection, keys: &Keys, poisoned: &[
     Ok(planting.query_async::<()>(connection).await?)
 }
 
-/// A key that is not there becomes a string: scripts that touch it fail.
+/// Creates a missing key as a string: scripts that access it fail.
 pub(super) async fn wrong_type(system: &System, rng: &mut StdRng, hold: Duration) -> Result<Done, Error> {
     let settings = system.store_settings();
     let keys = Keys::new(&settings.namespace, settings.buckets);
@@ -97,8 +97,7 @@ pub(super) async fn wrong_type(system: &System, rng: &mut StdRng, hold: Duration
     let mut connection = pair.connect().await?;
     let first = rng.random_range(0..settings.buckets);
     for bucket in (first..settings.buckets).chain(0..first) {
-        // What a bucket has and is not there at every time, but may be: never one that holds
-        // anything.
+        // Only a key that does not exist now, so that no data is lost.
         for key in &keys.fixed(bucket)[..] {
             let made: bool = redis::cmd("SETNX").arg(key).arg("of another type").query_async(&mut connection).await?;
             if !made {
@@ -106,7 +105,7 @@ pub(super) async fn wrong_type(system: &System, rng: &mut StdRng, hold: Duration
             }
             let from_us = clock::wall_us();
             clock::sleep(hold).await;
-            // Unless a script has put its own in its place.
+            // Only if no script has replaced the key.
             let heal = "if redis.call('TYPE', KEYS[1]).ok == 'string' then return redis.call('DEL', KEYS[1]) end return 0";
             redis::cmd("EVAL").arg(heal).arg(1).arg(key).query_async::<()>(&mut connection).await?;
             let only = Only::Bucket { number: bucket, of: settings.buckets };

@@ -6,13 +6,12 @@ use dwell::clock;
 
 use crate::chaos::system::{Error, System};
 
-/// How often Redis is asked.
+/// The interval between two queries of Redis.
 const TICK: Duration = Duration::from_millis(2);
-/// Long enough to be seen by the watch.
+/// Long enough for a query during it.
 const SEEN: Duration = Duration::from_millis(30);
 
-/// What was frozen to be killed is left so for a moment: what it then has in flight stays there,
-/// and is seen.
+/// Waits after a freeze before a kill, so that the jobs in flight are counted.
 pub(crate) async fn let_it_be_seen() {
     clock::sleep(SEEN).await;
 }
@@ -23,12 +22,12 @@ pub(super) struct InFlight {
 }
 
 impl InFlight {
-    /// What is in flight just before.
+    /// Counts the jobs in flight just before a fault.
     pub(super) async fn begin(system: &System) -> Self {
         InFlight { most: system.reserved().await.unwrap_or(0) }
     }
 
-    /// Watches while this goes on.
+    /// Counts during this future.
     pub(super) async fn during<T>(&mut self, system: &System, doing: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
         let watching = async {
             loop {

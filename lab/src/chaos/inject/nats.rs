@@ -12,12 +12,12 @@ use serde_json::{Value, json};
 use super::both;
 use crate::chaos::system::{Error, System, jetstream, nats_users};
 
-/// What the server logs once new settings count.
+/// The log line after new settings take effect.
 const RELOADED: &str = "Reloaded server configuration";
-/// How long that may take.
+/// How long a reload may take.
 const RELOAD: Duration = Duration::from_secs(20);
-/// How long Dwell may take to make a consumer again that is gone: it sees that when it next waits
-/// in vain.
+/// How long Dwell may take to create a deleted consumer again: it notices at the time-out of its
+/// next fetch.
 const REMADE: Duration = Duration::from_secs(30);
 
 fn any<'a>(system: &'a System, rng: &mut StdRng) -> &'a str {
@@ -26,19 +26,18 @@ fn any<'a>(system: &'a System, rng: &mut StdRng) -> &'a str {
 
 pub(super) async fn target_full(system: &System, rng: &mut StdRng, hold: Duration) -> Result<String, Error> {
     let target = any(system, rng);
-    // First what a limit does, then the limit: the other way round it would discard what is there.
+    // The policy first, then the limit: otherwise the limit would discard stored messages.
     changed(system, target, hold, &[json!({ "discard": "new" }), json!({ "max_bytes": 1 })]).await
 }
 
-/// The stream stays, with what the load has not read yet; but nobody takes messages on the subject
-/// any more.
+/// The stream keeps its unread messages, but no stream accepts messages on the subject.
 pub(super) async fn target_deleted(system: &System, rng: &mut StdRng, hold: Duration) -> Result<String, Error> {
     let target = any(system, rng);
     changed(system, target, hold, &[json!({ "subjects": [format!("{target}.away")] })]).await
 }
 
 async fn changed(system: &System, target: &str, hold: Duration, changes: &[Value]) -> Result<String, Error> {
-    // Nothing else may happen to the server meanwhile.
+    // No other fault may affect the server meanwhile.
     let _server = system.broker.server.lock().await;
     let (port, stream) = (system.broker.port(), jetstream::stream_of(target));
     let before = jetstream::config(port, &stream).await?;
@@ -61,13 +60,13 @@ async fn changed(system: &System, target: &str, hold: Duration, changes: &[Value
     Ok(target.to_owned())
 }
 
-/// There is nothing to heal: who reads makes it again, with Dwell's own patience; it is given that
-/// of the system.
+/// Dwell itself creates the consumer again, with its own `ack_wait`; the system then sets a shorter
+/// one.
 pub(super) async fn consumer_deleted(system: &System, hold: Duration) -> Result<String, Error> {
     let _server = system.broker.server.lock().await;
     jetstream::ask(system.broker.port(), "CONSUMER.DELETE.DWELL_delay_in.dwell", json!({})).await?;
     clock::sleep(hold).await;
-    // Not made here: that is what Dwell has to do.
+    // Dwell must create the consumer.
     let port = system.broker.port();
     let back = clock::timeout(REMADE, async {
         while jetstream::ask(port, "CONSUMER.INFO.DWELL_delay_in.dwell", json!({})).await.is_err() {
@@ -75,7 +74,7 @@ pub(super) async fn consumer_deleted(system: &System, hold: Duration) -> Result<
         }
     });
     if back.await.is_none() {
-        return Err(Error::Unexpected(format!("nobody made the consumer dwell of DWELL_delay_in again within {REMADE:?}")));
+        return Err(Error::Unexpected(format!("the consumer dwell of DWELL_delay_in was not created again within {REMADE:?}")));
     }
     system.broker.make_consumer().await?;
     Ok("consumer dwell of DWELL_delay_in".to_owned())
@@ -83,7 +82,7 @@ pub(super) async fn consumer_deleted(system: &System, hold: Duration) -> Result<
 
 pub(super) async fn permissions_withdrawn(system: &System, rng: &mut StdRng, hold: Duration) -> Result<String, Error> {
     let server = system.broker.server.lock().await;
-    let BrokerServer::Nats(server) = &*server else { return Err(Error::Unexpected(format!("{server} is no nats-server"))) };
+    let BrokerServer::Nats(server) = &*server else { return Err(Error::Unexpected(format!("{server} is not nats-server"))) };
     let what = if rng.random() { ">" } else { any(system, rng) };
     let withdrawn = reload(server, "{}", &format!("{{ publish: {{ deny: [\"{what}\"] }} }}")).await;
     if withdrawn.is_ok() {
@@ -94,7 +93,7 @@ pub(super) async fn permissions_withdrawn(system: &System, rng: &mut StdRng, hol
     Ok(format!("may not publish on `{what}`"))
 }
 
-/// Other rights of the instances, without a restart.
+/// Changes the permissions of the instances without a restart.
 async fn reload(server: &NatsServer, from: &str, to: &str) -> Result<(), Error> {
     let file = server.dir().join("nats.conf");
     let log = server.dir().join("log");
@@ -102,7 +101,7 @@ async fn reload(server: &NatsServer, from: &str, to: &str) -> Result<(), Error> 
     let text = std::fs::read_to_string(&file).map_err(Error::io(file.display().to_string()))?;
     let changed = text.replace(&nats_users(from), &nats_users(to));
     if changed == text {
-        return Err(Error::Unexpected(format!("{}: the rights of the instances are not as they were left", file.display())));
+        return Err(Error::Unexpected(format!("{}: the permissions of the instances are not the expected ones", file.display())));
     }
     std::fs::write(&file, changed).map_err(Error::io(file.display().to_string()))?;
     let before = reloads();
@@ -114,5 +113,5 @@ async fn reload(server: &NatsServer, from: &str, to: &str) -> Result<(), Error> 
             clock::sleep(Duration::from_millis(10)).await;
         }
     });
-    waited.await.ok_or_else(|| Error::Unexpected(format!("nats-server did not take its new settings within {RELOAD:?}")))
+    waited.await.ok_or_else(|| Error::Unexpected(format!("nats-server did not reload its settings within {RELOAD:?}")))
 }

@@ -12,22 +12,22 @@ use crate::chaos::history::Only;
 use crate::chaos::proxy::{Direction, Flow, Proxy};
 use crate::chaos::system::{Error, System};
 
-/// One way.
+/// The delay each way.
 const SLOW: Duration = Duration::from_millis(100);
-/// Bytes a second, on each connection.
+/// The throughput of each connection, bytes a second.
 const THIN: u32 = 20_000;
 
-/// How long the others may take to have what it gives back: with a Kafka session, and the lease of
-/// what it had claimed.
+/// How long the other instances may take to serve the returned requests and the abandoned claims: a
+/// Kafka session and a lease.
 const TAKEN_OVER: Duration = Duration::from_secs(13);
-/// How much longer it is cut off: others that are not served by then would be seen.
+/// How much longer the instance is cut off, so that unserved jobs of others show.
 const SERVED: Duration = Duration::from_secs(15);
 
-/// How long an instance may take to read something, and how often it is looked.
+/// How long the instances may take to read a request, and the interval between two checks.
 const FOUND: Duration = Duration::from_secs(30);
 const LOOK: Duration = Duration::from_millis(200);
 
-/// Heals the link whatever happens.
+/// Heals the link on drop.
 pub(super) struct Broken<'a>(&'a Proxy);
 
 impl Drop for Broken<'_> {
@@ -44,13 +44,13 @@ pub(super) async fn cut(link: &Proxy, hold: Duration) -> Result<String, Error> {
     Ok(format!("{open} connections"))
 }
 
-/// Every connection is reset, and new ones too, while this lives.
+/// Resets every connection, and new ones too, until dropped.
 pub(super) fn refused(link: &Proxy) -> Broken<'_> {
     link.cut();
     Broken(link)
 }
 
-/// Nothing goes from Dwell to the server while this lives.
+/// Transfers nothing from Dwell to the server until dropped.
 pub(super) fn silenced(link: &Proxy) -> Broken<'_> {
     link.set(Direction::Up, Flow::Stall);
     Broken(link)
@@ -102,11 +102,11 @@ fn read_by(metrics: &str) -> u64 {
     lines.filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok()).sum()
 }
 
-/// One instance has no Redis for longer than it holds requests; the others have.
+/// Cuts one instance off from Redis for longer than `hold`; the others keep their links.
 pub(super) async fn instance_cut_off(system: &System, rng: &mut StdRng, hold: Duration) -> Result<Done, Error> {
     let number = reader(system, rng).await?;
     let link = &system.instances[number].redis;
-    // So long it may hold requests that it cannot store.
+    // The longest `hold` of the ingests.
     let held = system.settings().ingest.values().map(|ingest| ingest.hold_ms).max().map_or(Duration::ZERO, Duration::from_millis);
     let served_us = clock::wall_us() + i64::try_from((held + TAKEN_OVER).as_micros()).unwrap_or(i64::MAX);
     let hold = hold.max(held + TAKEN_OVER + SERVED);

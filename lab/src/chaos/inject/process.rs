@@ -12,26 +12,26 @@ use crate::chaos::history::Only;
 use crate::chaos::inject::in_flight::let_it_be_seen;
 use crate::chaos::system::{Error, SPARE, System};
 
-/// How much longer than its lease an instance sleeps.
+/// How much longer than its lease an instance is frozen.
 const OVERSLEPT: Duration = Duration::from_secs(2);
 
 /// How long an instance may take to serve a broker that it can reach.
 const SERVES: Duration = Duration::from_secs(30);
-/// How often it is looked.
+/// The interval between two checks.
 const LOOK: Duration = Duration::from_millis(50);
 
 fn any(system: &System, rng: &mut StdRng) -> usize {
     rng.random_range(0..system.instances.len())
 }
 
-/// The first instance lives from the beginning to the end, where there are others: its memory is
-/// what tells of leaks.
+/// An instance that may be killed. With several instances the first one lives for the whole run, so
+/// that its memory shows leaks.
 fn mortal(system: &System, rng: &mut StdRng) -> usize {
     let count = system.instances.len();
     if count < 2 { 0 } else { rng.random_range(1..count) }
 }
 
-/// One that ends while it starts did so by itself, though it is started again.
+/// Records an instance that ended by itself during its start, although it is started again.
 fn noted(system: &System, number: usize, started: Result<(), ServerError>) -> Result<(), ServerError> {
     if let Err(error @ ServerError::Ended { .. }) = &started {
         system.note(format!("dwell-{number}: {error}"));
@@ -78,7 +78,7 @@ pub(super) async fn term(system: &System, rng: &mut StdRng, hold: Duration) -> R
     }
 }
 
-/// It serves the broker that is there, and the other one once that is there.
+/// The instance serves the reachable broker at once, and the other one once it is reachable.
 pub(super) async fn start_without_broker(system: &System, rng: &mut StdRng, hold: Duration) -> Result<Done, Error> {
     let number = mortal(system, rng);
     let mut server = system.instances[number].server.lock().await;
@@ -112,7 +112,7 @@ fn connected() -> String {
     format!("dwell_broker_connected{{broker=\"{SPARE}\"}}")
 }
 
-/// Waits until this series is so.
+/// Waits until the value of this series satisfies the condition.
 async fn says(server: &DwellServer, series: &str, is: impl Fn(u64) -> bool) -> Result<(), Error> {
     let said = clock::timeout(SERVES, async {
         loop {
@@ -124,5 +124,5 @@ async fn says(server: &DwellServer, series: &str, is: impl Fn(u64) -> bool) -> R
             clock::sleep(LOOK).await;
         }
     });
-    said.await.ok_or_else(|| Error::Unexpected(format!("`{series}` was not as it must be within {SERVES:?}")))
+    said.await.ok_or_else(|| Error::Unexpected(format!("`{series}` did not reach the expected value within {SERVES:?}")))
 }

@@ -9,13 +9,13 @@ use rand::rngs::StdRng;
 use super::{Done, both, start};
 use crate::chaos::system::{Error, Pair, System};
 
-/// How often an order is given that has to be given again and again.
+/// The interval between repeated commands.
 const AGAIN: Duration = Duration::from_millis(50);
-/// How long two masters are there at most, when the replica is promoted before the old one is dead.
+/// The longest time with two masters, if the replica is promoted before the old master is killed.
 const SPLIT: Duration = Duration::from_millis(200);
-/// How long a fault may take to be felt.
+/// How long a fault may take to take effect.
 const EFFECT: Duration = Duration::from_secs(5);
-/// Redis's own time after which it answers BUSY, ms.
+/// Redis's default time until it answers BUSY, ms.
 const BUSY_DEFAULT: &str = "5000";
 
 pub(super) async fn kill(system: &System, hold: Duration) -> Result<Done, Error> {
@@ -53,7 +53,7 @@ pub(super) async fn restart(system: &System, hold: Duration) -> Result<Done, Err
 pub(super) async fn full(system: &System, hold: Duration) -> Result<Done, Error> {
     let pair = system.redis.pair.lock().await;
     let filled = async {
-        // What is not counted (buffers of replicas and of the file) is taken off; and some more,
+        // Subtracts the memory that does not count (buffers of replicas and of the file), then more
         // until a write is refused.
         for percent in 0..20 {
             let info = text(&pair.order(&["INFO", "memory"]).await?);
@@ -66,14 +66,14 @@ pub(super) async fn full(system: &System, hold: Duration) -> Result<Done, Error>
                 _ => {}
             }
         }
-        Err(Error::Unexpected("redis took a write though it was full".to_owned()))
+        Err(Error::Unexpected("redis accepted a write although it was full".to_owned()))
     };
     held(&pair, filled.await, hold, &["CONFIG", "SET", "maxmemory", "0"]).await
 }
 
 pub(super) async fn readonly(system: &System, hold: Duration) -> Result<Done, Error> {
     let pair = system.redis.pair.lock().await;
-    // Nothing listens there.
+    // No server listens on this port.
     let broken = pair.order(&["REPLICAOF", "127.0.0.1", "1"]).await.map(|_| "READONLY".to_owned());
     held(&pair, broken, hold, &["REPLICAOF", "NO", "ONE"]).await
 }
@@ -84,7 +84,7 @@ pub(super) async fn no_replicas(system: &System, hold: Duration) -> Result<Done,
     held(&pair, broken, hold, &["CONFIG", "SET", "min-replicas-to-write", "0"]).await
 }
 
-/// Holds what was broken, and heals it by an order.
+/// Keeps the fault for a time, then heals it by a command.
 async fn held(pair: &Pair, broken: Result<String, Error>, hold: Duration, heal: &[&str]) -> Result<Done, Error> {
     if broken.is_ok() {
         clock::sleep(hold).await;
@@ -97,11 +97,11 @@ async fn held(pair: &Pair, broken: Result<String, Error>, hold: Duration, heal: 
 
 pub(super) async fn busy(system: &System, hold: Duration) -> Result<Done, Error> {
     let pair = system.redis.pair.lock().await;
-    // Opened before: one that is opened while Redis is busy is told so and nothing else.
+    // Opened before: a new connection to a busy Redis gets only BUSY.
     let (mut busy, mut killer, mut probe) = (pair.connect().await?, pair.connect().await?, pair.connect().await?);
     pair.order(&["CONFIG", "SET", "lua-time-limit", "50"]).await?;
     let running = tokio::spawn(async move {
-        // Its answer is that it was killed, or that it took longer than we wait for answers.
+        // The answer is always an error: the script was killed, or the answer timed out.
         let _ = redis::cmd("EVAL").arg("while true do end").arg(0).query_async::<redis::Value>(&mut busy).await;
     });
     let began = clock::now();
@@ -114,12 +114,12 @@ pub(super) async fn busy(system: &System, hold: Duration) -> Result<Done, Error>
     clock::sleep(hold.saturating_sub(began.elapsed())).await;
     let killed = clock::timeout(Duration::from_secs(20), async {
         while !running.is_finished() {
-            // NOTBUSY: it has not begun yet, or is over.
+            // NOTBUSY: the script has not begun, or has ended.
             let _ = redis::cmd("SCRIPT").arg("KILL").query_async::<redis::Value>(&mut killer).await;
             clock::sleep(AGAIN).await;
         }
     });
-    let killed = killed.await.ok_or_else(|| Error::Unexpected("the script that keeps Redis busy would not be killed".to_owned()));
+    let killed = killed.await.ok_or_else(|| Error::Unexpected("the script that keeps Redis busy was not killed".to_owned()));
     let healed_us = clock::wall_us();
     let healed = pair.order(&["CONFIG", "SET", "lua-time-limit", BUSY_DEFAULT]).await.map(drop);
     both(seen.and(killed), healed)?;
@@ -136,7 +136,7 @@ pub(super) async fn client_kill(system: &System, hold: Duration) -> Result<Strin
     again(system, hold, &[&["CLIENT", "KILL", "TYPE", "normal"], &["CLIENT", "KILL", "TYPE", "pubsub"]]).await
 }
 
-/// Gives orders again and again: there is nothing to heal.
+/// Repeats commands. There is nothing to heal.
 async fn again(system: &System, hold: Duration, orders: &[&[&str]]) -> Result<String, Error> {
     let pair = system.redis.pair.lock().await;
     let (until, mut times) = (clock::now() + hold, 0);
@@ -168,7 +168,7 @@ pub(super) async fn failover(system: &System, rng: &mut StdRng, hold: Duration) 
             start(async || pair.master.restart().await).await?;
         }
         system.redis.lead_to(pair.master.port());
-        // Whoever waits for a replica has to wait on: it has one when it has all.
+        // WAIT succeeds again once the replica is in sync.
         healed_us = clock::wall_us();
         replica.follow(Some(pair.master.port()));
         start(async || replica.restart().await).await?;
@@ -181,7 +181,7 @@ pub(super) async fn failover(system: &System, rng: &mut StdRng, hold: Duration) 
     Ok(Done { healed_us: Some(healed_us), ..Done::from(detail) })
 }
 
-/// Ends with the replica promoted and the master dead.
+/// Promotes the replica and kills the master.
 async fn promote(pair: &mut Pair, promotes_first: bool, hold: Duration) -> Result<(), Error> {
     let Some(replica) = &pair.replica else { return Err(Error::Unexpected("there is no replica".to_owned())) };
     if promotes_first {

@@ -14,18 +14,18 @@ use crate::chaos::history::{Job, Only};
 use crate::chaos::load::extra::{Extra, job};
 use crate::chaos::system::{Error, SILENT, System, jetstream, kafka, rabbitmqctl};
 
-/// So many jobs for it are due at once: more than every window holds, several times over.
+/// The number of jobs for the target, all due at once: several times the size of every window.
 const CROWD: usize = 1500;
-/// Each so many has a single attempt.
+/// One job in this many has a single attempt.
 const SINGLE: usize = 10;
-/// How long it is silent at least: several times as long as a publish waits.
+/// The least time of silence: several publish timeouts.
 const SILENCE: Duration = Duration::from_secs(25);
 
 pub(super) async fn target_silent(system: &System, rng: &mut StdRng, hold: Duration) -> Result<Done, Error> {
     let number = rng.random::<u32>();
     let target = SILENT.replace('*', &number.to_string());
     let mut aside = Extra::open(system).await?;
-    // Nothing else may happen to the server meanwhile.
+    // No other fault may affect the server meanwhile.
     let server = system.broker.server.lock().await;
     let heard = Mutex::new(HashMap::new());
     let silent = async {
@@ -38,12 +38,12 @@ pub(super) async fn target_silent(system: &System, rng: &mut StdRng, hold: Durat
         Ok(from_us)
     };
     let (silent, healed) = match &*server {
-        // Whoever listens there without a stream keeps the server from saying that nobody does.
+        // A subscriber without a stream prevents the server's answer that there are no responders.
         BrokerServer::Nats(nats) => {
             let listening = jetstream::listen(nats.port(), &target, &heard);
             tokio::select! {
                 both = async { (silent.await, jetstream::make_target(nats.port(), &target).await) } => both,
-                ended = listening => (Err(Error::io("who listens on the silent subject")(ended)), Ok(())),
+                ended = listening => (Err(Error::io("the subscriber of the silent subject")(ended)), Ok(())),
             }
         }
         BrokerServer::Kafka(server) => (silent.await, kafka::lead(server, &target).await),
@@ -73,8 +73,8 @@ async fn silence(server: &BrokerServer, target: &str) -> Result<(), Error> {
     }
 }
 
-/// RabbitMQ has nothing that is silent by itself on one node: a queue whose process stands still is
-/// the nearest. What is sent to it is taken by its channel, and comes once it goes on.
+/// One RabbitMQ node has no silent target. The closest case is a queue whose process is suspended:
+/// the channel accepts its messages, which arrive after the process resumes.
 async fn suspend(server: &RabbitServer, target: &str) -> Result<(), Error> {
     let made = format!("{{new, Q}} = rabbit_amqqueue:declare({}, true, false, [], none, <<\"chaos\">>)", name(target));
     rabbitmqctl(server, &["eval", &format!("{made}, sys:suspend(amqqueue:get_pid(Q)).")]).await.map(drop)
@@ -85,7 +85,7 @@ async fn wake(server: &RabbitServer, target: &str) -> Result<(), Error> {
     rabbitmqctl(server, &["eval", &format!("{found}, sys:resume(amqqueue:get_pid(Q)).")]).await.map(drop)
 }
 
-/// As the server names a queue.
+/// The server's name of a queue.
 fn name(queue: &str) -> String {
     format!("rabbit_misc:r(<<\"/\">>, queue, <<\"{queue}\">>)")
 }

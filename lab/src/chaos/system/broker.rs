@@ -12,31 +12,31 @@ use tempfile::TempDir;
 use super::{Error, jetstream, proxy};
 use crate::chaos::proxy::Proxy;
 
-/// As whom the instances come, with the same word as password: whoever else comes as somebody whose
-/// rights no fault touches.
+/// The user of the instances, whose password is the same word. All other clients use a user whose
+/// permissions no fault changes.
 pub(crate) const USER: &str = "dwell";
 
-/// Where the instances put what they cannot deliver or understand: their defaults, which they would
-/// make themselves.
+/// The destinations of dead letters and rejected requests: the defaults of the instances, which
+/// would create them.
 const LETTERS: [&str; 2] = ["delay.dead", "delay.rejected"];
 
-/// How long JetStream leaves a request with a reader that is gone: what a dead instance held is
-/// soon given to others.
+/// The `ack_wait` of JetStream: short, so that the requests of a dead instance are soon
+/// redelivered.
 const ACK_WAIT_NS: u64 = 5_000_000_000;
 
 const DEFINITIONS: &str = "definitions.json";
 
-/// The side of the broker.
+/// The broker and its links.
 pub(crate) struct BrokerSide {
-    /// Held by a fault from first to last.
+    /// Locked by a fault for its whole duration.
     pub(crate) server: tokio::sync::Mutex<BrokerServer>,
-    /// The way of the instances.
+    /// The link of the instances.
     pub(crate) link: Proxy,
-    /// Their way to the same broker under another name.
+    /// Their link to the same broker under another name.
     pub(crate) spare: Proxy,
     kind: BrokerKind,
     port: u16,
-    /// What the straight way is, as a client takes it.
+    /// The address of the direct connection, in the form of the client.
     address: String,
     dir: PathBuf,
     folder: TempDir,
@@ -54,8 +54,8 @@ impl BrokerSide {
                 (BrokerServer::Nats(server), port)
             }
             BrokerKind::Kafka => {
-                // When the broker took it, and not when whoever sent it says that he did: the clock
-                // of the instances may be wrong.
+                // The broker's time of receipt, not the producer's: the clock of the instances may
+                // be wrong.
                 let config = "log.message.timestamp.type=LogAppendTime".to_owned();
                 let options = KafkaOptions { proxy: Some(link.address().port()), config };
                 let server = KafkaServer::start(options).await?;
@@ -81,7 +81,7 @@ impl BrokerSide {
         self.kind
     }
 
-    /// The port of the straight way.
+    /// The port of the direct connection.
     pub(crate) fn port(&self) -> u16 {
         self.port
     }
@@ -90,33 +90,33 @@ impl BrokerSide {
         &self.dir
     }
 
-    /// The users and classic queues of RabbitMQ, as its tools read them.
+    /// The file with the users and classic queues of RabbitMQ.
     pub(crate) fn definitions(&self) -> PathBuf {
         self.folder.path().join(DEFINITIONS)
     }
 
-    /// Lines of `[brokers.NAME]`, for the instances, by this way.
+    /// The lines of `[brokers.NAME]` for the instances, over this link.
     pub(super) fn link_settings(&self, way: &Proxy) -> String {
         let at = way.address();
         match self.kind {
             BrokerKind::Nats => lines("nats", "url", &format!("nats://{USER}:{USER}@{at}")),
             BrokerKind::Amqp => lines("amqp", "url", &format!("amqp://{USER}:{USER}@{at}")),
-            // The least that a broker takes unless it is told otherwise.
+            // The least value that a broker accepts by default.
             BrokerKind::Kafka => {
                 format!("{}properties = {{ \"session.timeout.ms\" = \"6000\" }}\n", lines("kafka", "bootstrap", &at.to_string()))
             }
         }
     }
 
-    /// The same for everybody else.
+    /// The same for all other clients.
     pub(super) fn straight_settings(&self) -> String {
         let key = if self.kind == BrokerKind::Kafka { "bootstrap" } else { "url" };
         lines(self.kind.as_str(), key, &self.address)
     }
 
-    /// Makes what instances and load want. On NATS with streams that forget at once what they saw,
-    /// so that no repeat of ours hides behind the server's own deduplication, and with a consumer
-    /// that soon gives to others what a dead instance held.
+    /// Creates the destinations of instances and load. On NATS the streams forget message ids at
+    /// once, so that the server's deduplication hides no copy of Dwell, and the consumer has a
+    /// short `ack_wait`.
     pub(super) async fn declare(&self, broker: &BrokerConfig, targets: &[String]) -> Result<(), Error> {
         if self.kind == BrokerKind::Nats {
             let queue = json!({ "retention": "workqueue", "discard": "new" });
@@ -133,7 +133,7 @@ impl BrokerSide {
         Ok(())
     }
 
-    /// The consumer of the instances' ingest, on NATS, if it is not there.
+    /// Creates or updates the consumer of the instances' ingest, on NATS.
     pub(crate) async fn make_consumer(&self) -> Result<(), Error> {
         jetstream::make_consumer(self.port, "DWELL_delay_in", "dwell", "delay.in", ACK_WAIT_NS).await
     }
@@ -147,19 +147,20 @@ fn lines(kind: &str, key: &str, value: &str) -> String {
     format!("type = \"{kind}\"\n{key} = {}\n", toml::Value::from(value))
 }
 
-/// The users of NATS, in its own words; the instances with these rights.
+/// The users of NATS in its configuration; the instances have these permissions.
 pub(crate) fn nats_users(rights: &str) -> String {
     format!("authorization {{ users: [ {{ user: load, password: load }}, {{ user: {USER}, password: {USER}, permissions: {rights} }} ] }}")
 }
 
-/// The targets that are classic queues on RabbitMQ; the others are quorum queues. Of a limit of
-/// none only these take nothing more, whoever reads: the others know that they are full only once
-/// they are.
+/// The targets that are classic queues on RabbitMQ; the others are quorum queues. With a limit of
+/// zero only classic queues refuse every message even while they are read: a quorum queue refuses
+/// only once it is full.
 pub(crate) fn classic(targets: &[String]) -> impl Iterator<Item = &str> {
     targets.iter().step_by(2).map(String::as_str)
 }
 
-/// `guest`, who may everything, the user of the instances, and the classic queues.
+/// The definitions: `guest` with all permissions, the user of the instances, and the classic
+/// queues.
 fn definitions(targets: &[String]) -> serde_json::Value {
     let user = |name: &str, tags: &str| json!({ "name": name, "password": name, "tags": tags });
     let rights = |name: &str| json!({ "user": name, "vhost": "/", "configure": ".*", "write": ".*", "read": ".*" });
@@ -176,7 +177,7 @@ fn definitions(targets: &[String]) -> serde_json::Value {
 pub(crate) async fn rabbitmqctl(server: &RabbitServer, words: &[&str]) -> Result<String, Error> {
     let program = find::rabbitmq_server()?.with_file_name("rabbitmqctl");
     let mut command = tokio::process::Command::new(&program);
-    // The port in its surroundings is the server's own: the tool takes another.
+    // The port in the environment is the server's; the tool must not take it.
     command.envs(server.tools_environment()).env_remove("RABBITMQ_DIST_PORT");
     command.args(["--quiet"]).args(words).stdin(std::process::Stdio::null()).kill_on_drop(true);
     let output = command.output().await.map_err(Error::io(program.display().to_string()))?;

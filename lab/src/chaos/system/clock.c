@@ -1,8 +1,10 @@
-/* A wall clock that jumps: preloaded into a process, it adds to every reading of the wall clock what the file says that CHAOS_CLOCK_OFFSET names
- * (seconds, text). Read anew each 10 ms at most, so that the clock jumps while the process runs. The monotonic clock is left as it is.
+/* A wall clock that can jump. Preloaded into a process, it adds an offset to every reading of the wall
+ * clock: the number of seconds in the file that CHAOS_CLOCK_OFFSET names. The file is read again after
+ * 10 ms, so that the clock jumps while the process runs. The monotonic clock is unchanged.
  *
- * A wait on a condition until a wall-clock time ends by this clock too, as the kernel would end it: longer where the clock is set back meanwhile.
- * Waits of futexes by the wall clock are not covered; whatever waits so here has a condition. */
+ * A wait on a condition until a wall-clock time follows this clock too, as in the kernel: it is longer if
+ * the clock is set back meanwhile. Waits of futexes by the wall clock are not covered; the programs under
+ * test use conditions. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -50,7 +52,7 @@ typedef int (*signalling)(void *);
 static signalling next(_Atomic(signalling) *known, const char *name) {
     signalling found = atomic_load(known);
     if (!found) {
-        /* The first version of a condition had another layout. */
+        /* The first version of conditions has another layout. */
         found = (signalling)dlvsym(RTLD_NEXT, name, "GLIBC_2.3.2");
         if (!found) found = (signalling)dlsym(RTLD_NEXT, name);
         atomic_store(known, found);
@@ -83,17 +85,18 @@ time_t time(time_t *into) {
     return now.tv_sec;
 }
 
-/* How often a wait looks at the clock anew, ms. */
+/* The interval at which a wait reads the clock again, ms. */
 enum { SLICE = 20, SLOTS = 1024 };
 
-/* How often each condition was signalled, by its address: between two slices nobody waits, and a signal would be lost. */
+/* The number of signals of each condition, by its address: a signal between two slices of a wait would
+ * otherwise be lost. */
 static _Atomic unsigned signals[SLOTS];
 
 static _Atomic unsigned *signals_of(void *cond) {
     return &signals[((unsigned long)cond >> 4) % SLOTS];
 }
 
-/* The conditions of C11 are those of POSIX here, by other names. */
+/* In glibc the conditions of C11 are those of POSIX under other names. */
 #define SIGNALS(name, type)                                \
     int name(type *cond) {                                 \
         static _Atomic(signalling) known;                  \
@@ -106,7 +109,7 @@ SIGNALS(cnd_signal, cnd_t)
 SIGNALS(cnd_broadcast, cnd_t)
 
 int pthread_cond_timedwait(pthread_cond_t *restrict cond, pthread_mutex_t *restrict mutex, const struct timespec *restrict until) {
-    /* A condition may have the monotonic clock, which is far from the year 2001. */
+    /* A condition may use the monotonic clock, whose times are before the year 2001. */
     if (until->tv_sec < 1000000000) return pthread_cond_clockwait(cond, mutex, CLOCK_MONOTONIC, until);
     unsigned before = atomic_load(signals_of(cond));
     for (;;) {

@@ -7,20 +7,20 @@ use dwell::clock;
 
 use super::Error;
 
-/// The library, in C: compiled by whatever compiled the rest.
+/// The library, in C: compiled by the C compiler of the build.
 const SOURCE: &str = include_str!("clock.c");
-/// The variable that names the file with the seconds by which the clock is wrong.
+/// The variable that names the file with the error of the clock, in seconds.
 const OFFSET: &str = "CHAOS_CLOCK_OFFSET";
 
-/// The wall clock of one host, as it were.
+/// The simulated wall clock of one host.
 pub(crate) struct HostClock {
-    /// `None`: there is no C compiler.
+    /// `None` without a C compiler.
     library: Option<PathBuf>,
     offset: PathBuf,
 }
 
 impl HostClock {
-    /// A clock that is right, with its files in this folder.
+    /// A correct clock, with its files in this folder.
     pub(super) async fn new(folder: &Path, host: &str) -> Result<Self, Error> {
         let (source, library, offset) =
             (folder.join(format!("{host}.c")), folder.join(format!("{host}.so")), folder.join(format!("{host}.offset")));
@@ -34,13 +34,13 @@ impl HostClock {
         Ok(HostClock { library: compiled.then_some(library), offset })
     }
 
-    /// What a process needs in its environment to have this clock.
+    /// The environment variables of a process with this clock.
     pub(super) fn environment(&self) -> Vec<(&'static str, String)> {
         let Some(library) = &self.library else { return Vec::new() };
         vec![("LD_PRELOAD", library.display().to_string()), (OFFSET, self.offset.display().to_string())]
     }
 
-    /// By how much a process that has this clock sees it wrong, µs, to a second.
+    /// The error of the clock in a process that has it, µs, to a second.
     pub(crate) async fn step_us(&self) -> Result<i64, Error> {
         let mut command = tokio::process::Command::new("date");
         command.arg("+%s").envs(self.environment()).stdin(Stdio::null()).kill_on_drop(true);
@@ -50,24 +50,23 @@ impl HostClock {
         Ok(seconds * 1_000_000 - clock::wall_us())
     }
 
-    /// Whether a process reads this clock: a program that was linked statically does not.
+    /// Fails if a process does not read this clock, such as a statically linked one.
     pub(crate) fn is_in(&self, pid: Option<u32>) -> Result<(), Error> {
         let Some((pid, library)) = pid.zip(self.library.as_deref()) else { return Ok(()) };
         let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).map_err(Error::io(format!("the libraries of process {pid}")))?;
         if maps.contains(&*library.to_string_lossy()) {
             Ok(())
         } else {
-            Err(Error::Unexpected(format!("process {pid} has a clock of its own: nothing is preloaded into it")))
+            Err(Error::Unexpected(format!("process {pid} has its own clock: the library is not preloaded")))
         }
     }
 
-    /// From now on it is wrong by so many seconds; within a hundredth of a second every process
-    /// sees it.
+    /// Sets the error of the clock, in seconds. Processes read it within a hundredth of a second.
     pub(crate) fn set(&self, seconds: i64) -> Result<(), Error> {
         if self.library.is_none() {
-            return Err(Error::Unexpected("no clock jumps without a C compiler: set CC, or install one".to_owned()));
+            return Err(Error::Unexpected("a jump of the clock needs a C compiler: set CC, or install one".to_owned()));
         }
-        // Never half a number.
+        // Renamed, so that no process reads a part of the number.
         let next = self.offset.with_extension("next");
         std::fs::write(&next, format!("{seconds}\n"))
             .and_then(|()| std::fs::rename(&next, &self.offset))

@@ -13,7 +13,7 @@ use tokio::net::TcpStream;
 
 use super::Error;
 
-/// How long a server that is starting may take to have its streams.
+/// How long a starting server may take until its streams are available.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The stream of a target.
@@ -21,7 +21,7 @@ pub(crate) fn stream_of(target: &str) -> String {
     format!("TARGET_{}", target.replace('.', "_"))
 }
 
-/// Makes a stream for one subject. `more`: fields of its configuration.
+/// Creates a stream for one subject. `more`: further fields of its configuration.
 pub(crate) async fn make_stream(port: u16, name: &str, subject: &str, more: Value) -> Result<(), Error> {
     let mut config = json!({ "name": name, "subjects": [subject], "storage": "file" });
     if let (Value::Object(config), Value::Object(more)) = (&mut config, more) {
@@ -30,13 +30,12 @@ pub(crate) async fn make_stream(port: u16, name: &str, subject: &str, more: Valu
     ask(port, &format!("STREAM.CREATE.{name}"), config).await.map(drop)
 }
 
-/// Makes the stream of a target, which tells repeats for a tenth of a second only.
+/// Creates the stream of a target, which deduplicates for a tenth of a second only.
 pub(crate) async fn make_target(port: u16, target: &str) -> Result<(), Error> {
     make_stream(port, &stream_of(target), target, json!({ "duplicate_window": 100_000_000 })).await
 }
 
-/// Makes a durable pull consumer with explicit acks that the server waits for so many nanoseconds;
-/// one that is there becomes such.
+/// Creates or updates a durable pull consumer with explicit acks and this `ack_wait`, nanoseconds.
 pub(crate) async fn make_consumer(port: u16, stream: &str, name: &str, filter: &str, ack_wait: u64) -> Result<(), Error> {
     let config = json!({
         "durable_name": name, "filter_subject": filter, "deliver_policy": "all", "ack_policy": "explicit",
@@ -51,7 +50,7 @@ pub(crate) async fn config(port: u16, stream: &str) -> Result<Value, Error> {
     Ok(ask(port, &format!("STREAM.INFO.{stream}"), json!({})).await?["config"].take())
 }
 
-/// Asks the interface, again while the server is away or has no streams yet.
+/// Calls the API; repeats the call while the server is down or its streams are not available.
 pub(crate) async fn ask(port: u16, call: &str, request: Value) -> Result<Value, Error> {
     let text = request.to_string();
     let asked = clock::timeout(TIMEOUT, async {
@@ -66,7 +65,8 @@ pub(crate) async fn ask(port: u16, call: &str, request: Value) -> Result<Value, 
     if answer["error"].is_null() { Ok(answer) } else { Err(Error::Unexpected(format!("nats: {call}: {}", answer["error"]))) }
 }
 
-/// Listens on a subject without a stream, and counts what comes by its id. Returns why it ended.
+/// Subscribes to a subject without a stream, and counts the messages by id. Returns the error that
+/// ended it.
 pub(crate) async fn listen(port: u16, subject: &str, heard: &Mutex<HashMap<String, u64>>) -> io::Error {
     let listening = async {
         let mut link = BufReader::new(TcpStream::connect(("127.0.0.1", port)).await?);

@@ -13,9 +13,10 @@ use super::Error;
 
 /// How long one answer may take.
 const ANSWER: Duration = Duration::from_secs(10);
-/// The number of the broker that is not there.
+/// The id of the absent broker.
 const AWAY: i32 = 99;
-/// Whatever the controller asks for is within these.
+/// The features of the absent broker, each with a range that includes every version of the
+/// controller.
 const FEATURES: [&str; 7] = [
     "metadata.version",
     "kraft.version",
@@ -26,10 +27,10 @@ const FEATURES: [&str; 7] = [
     "streams.version",
 ];
 
-/// An election in which who has nothing may lead.
+/// An unclean election: a replica without data may become the leader.
 const UNCLEAN: u8 = 1;
 
-/// What a request is, and in which version.
+/// The requests and their versions.
 #[derive(Clone, Copy)]
 enum Call {
     CreateTopics,
@@ -40,7 +41,7 @@ enum Call {
 }
 
 impl Call {
-    /// Its number, its version, and whether its head has tags.
+    /// The API key, the version, and whether the header has tags.
     fn head(self) -> (i16, i16, bool) {
         match self {
             Call::CreateTopics => (19, 4, false),
@@ -52,17 +53,17 @@ impl Call {
     }
 }
 
-/// Makes a topic of one partition that has no leader.
+/// Creates a topic whose only partition has no leader.
 pub(crate) async fn make_leaderless(server: &KafkaServer, topic: &str) -> Result<(), Error> {
     let epoch = register(server).await?;
     heartbeat(server, epoch, false).await?;
     let made = create(server.port(), topic).await;
-    // Nothing else shall be given to it.
+    // The controller must not assign anything else to the absent broker.
     heartbeat(server, epoch, true).await?;
     made
 }
 
-/// Gives the topic to the broker that is there. Nothing is in it that could be lost.
+/// Moves the topic to the existing broker. The topic is empty, so nothing is lost.
 pub(crate) async fn lead(server: &KafkaServer, topic: &str) -> Result<(), Error> {
     let mut body = Vec::new();
     body.extend(10_000_i32.to_be_bytes());
@@ -83,11 +84,11 @@ pub(crate) async fn lead(server: &KafkaServer, topic: &str) -> Result<(), Error>
     body.extend(10_000_i32.to_be_bytes());
     let answer = call(server.port(), Call::Elect, &body).await?;
     refused("elect a leader", &answer, 4)?;
-    // Throttle, error, one topic, its name, one partition, its number, its error.
+    // Throttle time, error, one topic, its name, one partition, its index, its error.
     refused("elect a leader", &answer, 4 + 2 + 4 + 2 + topic.len() + 4 + 4)
 }
 
-/// A topic of one partition, on the broker that is not there.
+/// Creates a topic with one partition on the absent broker.
 async fn create(port: u16, topic: &str) -> Result<(), Error> {
     let mut body = Vec::new();
     array(&mut body, 1);
@@ -102,16 +103,16 @@ async fn create(port: u16, topic: &str) -> Result<(), Error> {
     body.extend(10_000_i32.to_be_bytes());
     body.push(0);
     let answer = call(port, Call::CreateTopics, &body).await?;
-    refused("make the topic", &answer, 4 + 4 + 2 + topic.len())
+    refused("create the topic", &answer, 4 + 4 + 2 + topic.len())
 }
 
-/// The epoch under which the controller knows the broker.
+/// Registers the absent broker. Returns its epoch.
 async fn register(server: &KafkaServer) -> Result<i64, Error> {
     let mut body = Vec::new();
     body.extend(AWAY.to_be_bytes());
     short(&mut body, KafkaServer::CLUSTER);
     body.extend(rand::random::<[u8; 16]>());
-    // Nothing listens there.
+    // No server listens on this port.
     body.push(3);
     for listener in ["PLAINTEXT", "LINK"] {
         short(&mut body, listener);
@@ -127,7 +128,7 @@ async fn register(server: &KafkaServer) -> Result<i64, Error> {
         body.extend(1000_i16.to_be_bytes());
         body.push(0);
     }
-    // No rack; it never was on ZooKeeper; one folder; no epoch before.
+    // No rack; never on ZooKeeper; one log directory; no previous epoch.
     body.extend([0, 0, 2]);
     body.extend(rand::random::<[u8; 16]>());
     body.extend((-1_i64).to_be_bytes());
@@ -138,7 +139,8 @@ async fn register(server: &KafkaServer) -> Result<i64, Error> {
     epoch.ok_or_else(|| Error::Unexpected("kafka gave the broker no epoch".to_owned()))
 }
 
-/// It lives, and has read everything; or is to be left alone.
+/// Sends a heartbeat of the absent broker, which is caught up. `fenced`: whether the broker wants
+/// to be fenced.
 async fn heartbeat(server: &KafkaServer, epoch: i64, fenced: bool) -> Result<(), Error> {
     let mut body = Vec::new();
     body.extend(AWAY.to_be_bytes());
@@ -146,24 +148,24 @@ async fn heartbeat(server: &KafkaServer, epoch: i64, fenced: bool) -> Result<(),
     body.extend(i64::MAX.to_be_bytes());
     body.extend([u8::from(fenced), 0, 0]);
     let answer = call(server.controller_port(), Call::Heartbeat, &body).await?;
-    refused("hear from a broker", &answer, 4)?;
-    // Throttle, error, whether it has read everything, whether it is fenced.
+    refused("accept the heartbeat", &answer, 4)?;
+    // Throttle time, error, caught up, fenced.
     match answer.get(7) {
         Some(is) if *is == u8::from(fenced) => Ok(()),
-        _ => Err(Error::Unexpected(format!("kafka did not take the broker as it is: {answer:?}"))),
+        _ => Err(Error::Unexpected(format!("kafka did not accept the broker: {answer:?}"))),
     }
 }
 
-/// Whether an answer has an error at this place.
+/// Fails if the answer has an error at this position.
 fn refused(what: &str, answer: &[u8], at: usize) -> Result<(), Error> {
     match answer.get(at..at + 2) {
         Some([0, 0]) => Ok(()),
-        Some(code) => Err(Error::Unexpected(format!("kafka would not {what}: error {}", i16::from_be_bytes([code[0], code[1]])))),
-        None => Err(Error::Unexpected(format!("kafka would not {what}: {answer:?}"))),
+        Some(code) => Err(Error::Unexpected(format!("kafka did not {what}: error {}", i16::from_be_bytes([code[0], code[1]])))),
+        None => Err(Error::Unexpected(format!("kafka did not {what}: {answer:?}"))),
     }
 }
 
-/// What is behind the head of the answer.
+/// Sends a request. Returns the body of the answer.
 async fn call(port: u16, call: Call, body: &[u8]) -> Result<Vec<u8>, Error> {
     let asked = clock::timeout(ANSWER, once(port, call, body)).await;
     asked.unwrap_or_else(|| Err(io::ErrorKind::TimedOut.into())).map_err(Error::io(format!("kafka on port {port}")))
@@ -199,7 +201,7 @@ fn text(bytes: &mut Vec<u8>, text: &str) {
     bytes.extend(text.as_bytes());
 }
 
-/// As newer requests have it.
+/// A compact string, as in newer requests.
 fn short(bytes: &mut Vec<u8>, text: &str) {
     bytes.push(u8::try_from(text.len() + 1).unwrap_or(u8::MAX));
     bytes.extend(text.as_bytes());

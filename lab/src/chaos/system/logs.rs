@@ -3,11 +3,11 @@
 use std::fs;
 use std::path::Path;
 
-/// Each log of this folder, first life first, under the server's name with the number of the life.
+/// The logs of this folder in order, each under the server's name and the number of its start.
 pub(super) fn read(name: &str, dir: &Path) -> Vec<(String, String)> {
     let text = |file: &str| fs::read(dir.join(file)).map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
-    // A start moves the log of the life before aside; the first number may be any, because what
-    // came before was not kept.
+    // Each start renames the log before it. The first number is arbitrary, because earlier logs
+    // were not kept.
     let mut lives: Vec<u32> = fs::read_dir(dir)
         .into_iter()
         .flatten()

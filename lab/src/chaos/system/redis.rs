@@ -16,27 +16,27 @@ use super::settings::NAMESPACE;
 use super::{Error, HostClock, SystemOptions, proxy};
 use crate::chaos::proxy::Proxy;
 
-/// How long an answer to a question about the state may take.
+/// The time-out of a query of the state.
 const ASK: Duration = Duration::from_millis(500);
-/// How long an order may take.
+/// The time-out of a command.
 const ORDER: Duration = Duration::from_secs(10);
 
-/// The side of Redis.
+/// Redis and its links.
 pub(crate) struct RedisSide {
-    /// Held by a fault from first to last.
+    /// Locked by a fault for its whole duration.
     pub(crate) pair: tokio::sync::Mutex<Pair>,
-    /// The way of all instances.
+    /// The link of all instances.
     pub(crate) link: Proxy,
-    /// The way of everybody else, to whoever is master.
+    /// The link of all other clients to the current master.
     service: Proxy,
-    /// Its own and its replica's.
+    /// The clock of the master and the replica.
     pub(crate) clock: HostClock,
     asking: Mutex<Option<MultiplexedConnection>>,
     dirs: Vec<(String, PathBuf)>,
     _folder: TempDir,
 }
 
-/// A master, and its replica.
+/// A master and its replica.
 pub(crate) struct Pair {
     pub(crate) master: RedisServer,
     pub(crate) replica: Option<RedisServer>,
@@ -48,14 +48,14 @@ impl RedisSide {
         let fsync = matches!(options.durability, Durability::Fsync | Durability::FsyncReplica);
         let program = if fsync { find::redis_server_waitaof()? } else { find::redis_server()? };
         let clock = HostClock::new(folder.path(), "redis").await?;
-        // With `everysec` Redis answers before it has written, for up to two seconds while a sync
-        // runs: killed then, on a busy disk, it forgets what the system does not have. That is no
-        // promise of Dwell's: here each write is the system's before its answer.
+        // With `everysec`, during a sync, Redis may answer up to two seconds before it writes. If
+        // killed then, it loses data that the operating system never got, which no promise of Dwell
+        // covers. Here the operating system has each write before the answer.
         let appendonly = if fsync { AppendFsync::EverySec } else { AppendFsync::No };
         let settings = RedisOptions {
             appendonly: Some(appendonly),
             program: Some(survivor(folder.path(), &program, &clock)?),
-            // A replica that was away for a moment is to catch up, not to begin anew.
+            // After a short absence a replica catches up without a full synchronisation.
             more: vec![("repl-backlog-size".to_owned(), "64mb".to_owned()), ("repl-timeout".to_owned(), "5".to_owned())],
             ..RedisOptions::default()
         };
@@ -83,7 +83,7 @@ impl RedisSide {
         Ok(side)
     }
 
-    /// The URL of everybody else.
+    /// The URL for all other clients.
     pub(super) fn service_url(&self) -> String {
         format!("redis://{}", self.service.address())
     }
@@ -92,13 +92,14 @@ impl RedisSide {
         self.dirs.clone()
     }
 
-    /// Both ways lead to this port of 127.0.0.1 from now on; what is open is reset.
+    /// Directs both links to this port of 127.0.0.1, and resets open connections.
     pub(crate) fn lead_to(&self, port: u16) {
         self.link.lead_to(format!("127.0.0.1:{port}"));
         self.service.lead_to(format!("127.0.0.1:{port}"));
     }
 
-    /// How many jobs are claimed whose lease ends before this, epoch ms; all: [`i64::MAX`].
+    /// The number of claimed jobs whose lease ends before this time, epoch ms; [`i64::MAX`] for
+    /// all.
     pub(super) async fn reserved(&self, buckets: u16, before_ms: i64) -> Option<u64> {
         let count = async {
             let known = self.asking.lock().take();
@@ -111,7 +112,7 @@ impl RedisSide {
                 pipeline.cmd("ZCOUNT").arg(format!("{{{NAMESPACE}:{bucket:02}}}:run")).arg("-inf").arg(format!("({before_ms}"));
             }
             let counts: Vec<u64> = pipeline.query_async(&mut connection).await.ok()?;
-            // Only one that answered is used again.
+            // A connection is reused only after an answer.
             *self.asking.lock() = Some(connection);
             Some(counts.iter().sum())
         };
@@ -129,17 +130,17 @@ impl RedisSide {
 }
 
 impl Pair {
-    /// A connection to the master, past every proxy.
+    /// A direct connection to the master, without a proxy.
     pub(crate) async fn connect(&self) -> Result<MultiplexedConnection, Error> {
         Ok(connect(&self.master.url(), ORDER).await?)
     }
 
-    /// Gives the master an order.
+    /// Runs a command on the master.
     pub(crate) async fn order(&self, words: &[&str]) -> Result<redis::Value, Error> {
         order(&self.master, words).await
     }
 
-    /// Waits until the replica, where there is one, has all that the master has.
+    /// Waits until the replica, if there is one, is in sync.
     pub(crate) async fn in_sync(&self) -> Result<(), Error> {
         if self.replica.is_none() {
             return Ok(());
@@ -157,7 +158,7 @@ impl Pair {
     }
 }
 
-/// Gives this Redis an order.
+/// Runs a command on this Redis.
 pub(crate) async fn order(server: &RedisServer, words: &[&str]) -> Result<redis::Value, Error> {
     let mut connection = connect(&server.url(), ORDER).await?;
     let mut command = redis::Cmd::new();
@@ -170,8 +171,8 @@ async fn connect(url: &str, limit: Duration) -> Result<MultiplexedConnection, re
     redis::Client::open(url)?.get_multiplexed_async_connection_with_config(&config).await
 }
 
-/// The program, with a clock that can jump; and a write beyond the most that a file may have is an
-/// error to it and not its end: so a full disk is made.
+/// A start script for Redis: with the clock that can jump, and without the signal that would end
+/// Redis at a file size limit. The limit then causes write errors, as a full disk does.
 fn survivor(folder: &Path, program: &Path, clock: &HostClock) -> Result<PathBuf, Error> {
     let path = folder.join("redis-server");
     let quoted = |text: String| format!("'{}'", text.replace('\'', r"'\''"));

@@ -4,17 +4,16 @@ use dwell::config::{self, Durability, Overrides, Settings};
 
 use super::{Error, SystemOptions};
 
-/// The namespace of every system: each has a Redis of its own.
+/// The namespace of every system: each has its own Redis.
 pub(super) const NAMESPACE: &str = "chaos";
 
-/// The name of the second broker of the instances: the same server by another way.
+/// The name of the second broker of the instances: the same server over another link.
 pub(crate) const SPARE: &str = "spare";
-/// The targets that fall silent, as a pattern of any broker: each strike has one of its own.
+/// The silent targets, as a pattern of any broker: each fault has its own target.
 pub(crate) const SILENT: &str = "chaos-silent.*";
 
-/// As a file. `brokers`: the lines of the first one and of the second. The waits of a retry are
-/// short, and more than any fault burns; what is over is remembered for longer than a campaign's
-/// faults last.
+/// The settings file. The retry array has short waits, and more of them than any fault uses up.
+/// Redis remembers completed jobs for longer than the faults of a campaign last.
 pub(super) fn text(options: &SystemOptions, redis: &str, [main, spare]: &[String; 2], targets: &[String]) -> String {
     let targets = targets.iter().chain(&options.also).map(String::as_str).chain([SILENT]);
     let allow: Vec<String> = targets.map(|target| quoted(&options.broker.pattern(target))).collect();
@@ -37,7 +36,8 @@ pub(super) fn text(options: &SystemOptions, redis: &str, [main, spare]: &[String
     )
 }
 
-/// Reads them as an instance would, without this process's environment: it is about other servers.
+/// Parses the settings as an instance does, but without this process's environment, which may name
+/// other servers.
 pub(super) fn read(text: &str) -> Result<Settings, Error> {
     let file = tempfile::NamedTempFile::new().map_err(Error::io("a temporary file"))?;
     std::fs::write(file.path(), text).map_err(Error::io("a temporary file"))?;

@@ -11,14 +11,14 @@ use dwell_testkit::servers::BrokerKind;
 /// `dwell-lab bench`
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct Args {
-    /// What is measured
+    /// The measurement
     #[command(subcommand)]
     pub what: What,
     /// The broker: a private server of it is started
     #[arg(long, global = true, default_value = "nats")]
     pub broker: BrokerKind,
-    /// A Redis to use, or several nodes of a Cluster with commas between them, which keeps what is
-    /// left in namespaces of their own; without it a private one
+    /// A Redis to use, or several nodes of a Cluster separated by commas. The measurements leave
+    /// their data in separate namespaces. Without it, a private Redis
     #[arg(long, global = true, value_name = "URL")]
     pub redis: Option<String>,
     /// The append-only file of the private Redis
@@ -27,48 +27,48 @@ pub(crate) struct Args {
     /// Bytes of each body
     #[arg(long, global = true, default_value_t = 200, value_parser = body)]
     pub body: usize,
-    /// How many `dwell run` share the work; several for `scale`, as 1,2,4
+    /// How many `dwell run` share the work; several for `scale`, such as 1,2,4
     #[arg(long, global = true, value_delimiter = ',', default_value = "1", value_parser = clap::value_parser!(u16).range(1..=64))]
     pub instances: Vec<u16>,
-    /// Buckets of the namespace; several for `scale`, as 16,4,64
+    /// Buckets of the namespace; several for `scale`, such as 16,4,64
     #[arg(long, global = true, value_delimiter = ',', default_value = "16", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub buckets: Vec<u16>,
-    /// How often it is measured, each time on new servers: the median and the range are shown
+    /// How many runs, each on new servers; the result is the median and the range
     #[arg(long, global = true, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
     pub runs: u16,
 }
 
-/// What is measured.
+/// The measurements.
 #[derive(Debug, Clone, Subcommand)]
 pub(crate) enum What {
-    /// How fast jobs leave that are all due at one instant, beside what a bare relay and the
-    /// scripts alone allow
+    /// The rate of jobs that are all due at one instant, compared with a bare relay and the scripts
+    /// alone
     Drain {
         /// How many jobs
         #[command(flatten)]
         jobs: Jobs,
-        /// Jobs that wait for later meanwhile
+        /// Jobs that wait meanwhile for a later time
         #[arg(long, default_value_t = 0)]
         pending: u64,
-        /// Without relay, scripts and SET beside it
+        /// Without the comparison with relay, scripts and SET
         #[arg(long)]
         alone: bool,
     },
-    /// How late jobs are at a steady rate, while others wait
+    /// The lateness of jobs at a steady rate, while others wait
     Lateness {
-        /// Jobs due a second, `half` of the drain rate, or `half-stored`: the same, but nothing
-        /// comes in meanwhile; several, as 200,2000,half
+        /// Jobs due a second, `half` of the drain rate, or `half-stored`: the same, but without
+        /// incoming requests; several, such as 200,2000,half
         #[arg(long, value_delimiter = ',', default_value = "1000")]
         rate: Vec<lateness::Rate>,
-        /// Jobs that wait for later meanwhile; several, as 10000,1000000
+        /// Jobs that wait meanwhile for a later time; several, such as 10000,1000000
         #[arg(long, value_delimiter = ',', default_value = "100000")]
         pending: Vec<u64>,
-        /// For how long, in seconds
+        /// The duration, seconds
         #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..))]
         secs: u64,
     },
-    /// How fast requests come in, from the broker to the store, beside what the source and the
-    /// script alone allow
+    /// The rate of requests from the broker to the store, compared with the source and the script
+    /// alone
     Schedule {
         /// How many jobs
         #[command(flatten)]
@@ -76,11 +76,11 @@ pub(crate) enum What {
         /// Jobs that wait already
         #[arg(long, default_value_t = 0)]
         pending: u64,
-        /// Without source and script beside it
+        /// Without the comparison with source and script
         #[arg(long)]
         alone: bool,
     },
-    /// What a waiting job costs Redis, and how much memory Dwell takes under a load of large bodies
+    /// The memory of a waiting job in Redis, and of Dwell under a load of large bodies
     Memory {
         /// Jobs that wait
         #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..))]
@@ -88,50 +88,50 @@ pub(crate) enum What {
         /// Large bodies, all due at one instant; 0: none
         #[arg(long, default_value_t = 500)]
         load_jobs: u64,
-        /// Bytes of each of them. NATS takes 1 MiB with the headers
+        /// Bytes of each large body. NATS accepts 1 MiB with the headers
         #[arg(long, default_value_t = 1_000_000, value_parser = body)]
         load_body: usize,
     },
-    /// How the drain rate goes with `--instances` and with `--buckets`
+    /// The drain rate over `--instances` and over `--buckets`
     Scale {
         /// How many jobs
         #[command(flatten)]
         jobs: Jobs,
-        /// Jobs that wait for later meanwhile
+        /// Jobs that wait meanwhile for a later time
         #[arg(long, default_value_t = 0)]
         pending: u64,
     },
-    /// What the connectors do without Dwell between them
+    /// The rate of the connectors without Dwell between them
     Relay {
         /// How many jobs
         #[command(flatten)]
         jobs: Jobs,
     },
-    /// How long from exec to ready, and what an idle process uses, while jobs wait
+    /// The time from exec to ready, and the resources of an idle process, while jobs wait
     Start {
-        /// How many starts
+        /// The number of starts
         #[arg(long, default_value_t = 10)]
         times: usize,
-        /// Jobs that wait; several, as 0,1000000
+        /// Jobs that wait; several, such as 0,1000000
         #[arg(long, value_delimiter = ',', default_value = "0")]
         pending: Vec<u64>,
-        /// For how long it is idle, in seconds
+        /// The time of idleness, seconds
         #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..))]
         secs: u64,
     },
-    /// Make pages of what was measured with `-o json`: DIR/performance.md with its pictures, and
-    /// one self-contained HTML file
+    /// Make pages from the results of `-o json`: DIR/performance.md with its plots, and one
+    /// self-contained HTML file
     Report {
         /// Lines of JSON; several files are read as one
         #[arg(required = true)]
         lines: Vec<PathBuf>,
-        /// Figures of peers that were measured in turns, as scripts/beside.py writes them
+        /// Results of peers that were measured in turns, from scripts/beside.py
         #[arg(long, value_name = "FILE")]
         peers: Option<PathBuf>,
-        /// Where performance.md and images/ go
+        /// The folder for performance.md and images/
         #[arg(long, value_name = "DIR")]
         docs: Option<PathBuf>,
-        /// Where the HTML goes
+        /// The HTML file
         #[arg(long, value_name = "FILE")]
         html: Option<PathBuf>,
     },

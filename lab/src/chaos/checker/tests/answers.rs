@@ -8,14 +8,14 @@ fn x() -> Run {
     Run::new().asked("x")
 }
 
-/// `x` was asked for something, and this was said.
+/// A control request for `x`, and its answer.
 fn told(op: fn(ControlRequest) -> Op, action: &str, verdict: &str) -> Run {
     x().ask(op, "x", None).told("x", action, verdict)
 }
 
 #[test]
 fn a_verdict_that_contradicts_what_came_is_false() {
-    // Nobody knows whether these were taken: that nothing came is no loss.
+    // The requests of these jobs are uncertain: without an arrival nothing is lost.
     let uncertain = |verdict| Run::new().sent("x", Phase::Info, job("t")).ask(Op::Fire, "x", None).told("x", "fire", verdict).wrong();
     assert_eq!(uncertain("firing"), [Wrong::FalseVerdict]);
     assert_eq!(uncertain("not_found"), []);
@@ -72,7 +72,7 @@ fn a_request_that_the_broker_has_is_answered() {
 fn an_answer_answers_something() {
     assert_eq!(x().came("x").told("x", "cancel", "fired").wrong(), [Wrong::Unexpected]);
     assert_eq!(x().told("x", "cancel", "cancelled").wrong(), [Wrong::Lost, Wrong::Unexpected], "and it takes nothing away");
-    // One that could not be read has no id.
+    // An unreadable answer has no id.
     assert_eq!(x().came("x").told("", "", "").wrong(), [Wrong::Unexpected]);
     assert_eq!(x().came("x").told("x", "schedule", "added").wrong(), []);
     assert_eq!(x().came("x").told("x", "schedule", "conflict").wrong(), [Wrong::FalseVerdict]);

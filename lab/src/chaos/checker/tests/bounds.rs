@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Each of these came twice, and each second one was counted.
+/// Each of these jobs arrives twice, and each second arrival is counted.
 fn twice(run: Run, again_us: &[i64]) -> Run {
     let mut run = run.counted(DUE_US - 60_000_000, 0).counted(DUE_US + 50_000, again_us.len() as u64);
     for (number, again_us) in again_us.iter().enumerate() {
@@ -24,7 +24,7 @@ fn a_copy_is_explained_by_a_fault_within_reach_of_both_and_by_no_other() {
     assert_eq!(at(-30, -20, 1), [Wrong::Unexplained], "the first came long after it");
     assert_eq!(at(20, 21, 22), [Wrong::Unexplained], "the first came long before it");
     assert_eq!(at(5, 6, 1), [Wrong::Unexplained], "both came before it");
-    // A request that is read again waits for the broker's patience, and no longer.
+    // A request is redelivered after the broker's time-out, and not later.
     let refused = Job { refused: Some("loop".to_owned()), ..job("t") };
     let rejected = |again_us| {
         let mut run = Run::new().fault("dwell-kill", 0).sent("b", Phase::Ok, refused.clone()).rejected("b", "loop");
@@ -77,14 +77,14 @@ fn a_master_that_is_promoted_may_begin_an_attempt_again_and_nothing_else_may() {
     let verdict = run("redis-failover", DUE_US + 2000);
     assert!(verdict.is_sound(), "{verdict}");
     assert_eq!((verdict.counts.duplicates, verdict.impacts[0].duplicates), (1, 1), "it is a copy all the same");
-    // And only across the failover.
+    // Only across the failover.
     let far = (DUE_US + 30 * SECOND, DUE_US + 31 * SECOND);
     let run_before =
         Run::new().counted(DUE_US - 9 * SECOND, 0).counted(DUE_US, 2).fault("link-stall-broker", 1).fault_at("redis-failover", far, 1);
     let run_before = run_before.asked("x").came("x").again("x", 1).came_so("x", far.1, |arrival| arrival.attempt = Some(2));
     assert!(run_before.check().findings.contains_key(&Wrong::Misnumbered));
     assert!(run("redis-kill", DUE_US + 2000).findings.contains_key(&Wrong::Misnumbered));
-    // As many as came just before or meanwhile.
+    // At most as many as arrived just before or during the fault.
     assert_eq!(run("redis-failover", DUE_US + 200_000).findings.keys().copied().collect::<Vec<_>>(), [Wrong::Unexplained]);
 }
 
@@ -118,14 +118,14 @@ fn attempts_fall_only_where_something_holds_the_earlier_back() {
     ] {
         assert_eq!(run(kind), wrong, "{kind}");
     }
-    // But what came has been begun: its number is taken.
+    // An attempt that arrived has begun: its number is used.
     let run = |end_us: i64, last| {
         let run = Run::new().counted(DUE_US - 9 * SECOND, 0).counted(DUE_US, 2).fault("link-stall-broker", 2).asked("x").came("x");
         run.again("x", 2).came_so("x", end_us, |arrival| arrival.attempt = Some(last)).wrong()
     };
     assert_eq!(run(DUE_US + 2 * SECOND, 1), [Wrong::Misnumbered]);
     assert_eq!(run(DUE_US + 2 * SECOND, 3), []);
-    // Read in another order than the broker has them.
+    // The order of reading differs from the broker's order.
     let run = Run::new().counted(DUE_US - 9 * SECOND, 0).counted(DUE_US, 1).fault("redis-kill", 1).asked("x");
     let run = run.came_so("x", DUE_US + 9000, |arrival| (arrival.attempt, arrival.taken_ms) = (Some(2), Some(DUE_MS + 8)));
     assert_eq!(run.came_so("x", DUE_US + 9500, |arrival| arrival.taken_ms = Some(DUE_MS + 2)).wrong(), []);
@@ -166,7 +166,7 @@ fn a_master_that_is_gone_may_have_moved_what_the_next_one_says_is_fired() {
         run.came_so("x", DUE_US - 150_000, |arrival| arrival.due_ms = Some(DUE_MS - 160)).told("x", "fire", "fired").wrong()
     };
     assert_eq!((fired("redis-failover"), fired("redis-kill")), (vec![], vec![Wrong::Early, Wrong::Misdated]));
-    // What was heard before the failover is of the master that had it.
+    // A verdict before the failover comes from the old master.
     let before = Run::new().asked("x").ask(Op::Fire, "x", None).told("x", "fire", "fired").fault("redis-failover", 0);
     assert_eq!(before.came_so("x", DUE_US, |arrival| arrival.due_ms = Some(DUE_MS - 160)).wrong().first(), Some(&Wrong::Misdated));
 }

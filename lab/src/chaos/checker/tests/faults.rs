@@ -9,7 +9,7 @@ fn on(broker: &str, mut run: Run) -> Run {
     run
 }
 
-/// It came twice as attempt 1, at its time and a second later; AMQP has no places.
+/// The job arrives twice as attempt 1, at its due time and a second later; AMQP has no positions.
 fn twice(run: Run) -> Run {
     run.came_so("x", DUE_US + 2000, |arrival| arrival.place = None).came_so("x", DUE_US + SECOND, |arrival| arrival.place = None)
 }
@@ -28,7 +28,7 @@ fn on_rabbitmq_a_request_that_is_handed_out_again_may_be_carried_out_again() {
         let verdict = run("amqp", kind);
         assert!(verdict.is_sound(), "{kind}: {verdict}");
         assert_eq!((verdict.counts.redelivered, verdict.counts.duplicates), (1, 0), "{kind}");
-        assert!(verdict.to_string().contains("1 carried out again for a request that came again"), "{verdict}");
+        assert!(verdict.to_string().contains("1 run again after a redelivered request"), "{verdict}");
         assert!(run("nats", kind).findings.contains_key(&Wrong::Misnumbered), "{kind}: requests have places there");
     }
     for kind in ["redis-kill", "link-half-open-redis", "link-slow-broker", "target-full", "clock-jump", "dwell-kill", "dwell-term"] {
@@ -46,10 +46,10 @@ fn on_kafka_the_client_may_send_an_attempt_again_around_a_fault_of_the_broker() 
         let verdict = run("kafka", kind);
         assert!(verdict.is_sound(), "{kind}: {verdict}");
         assert_eq!((verdict.counts.duplicates, verdict.counts.sent_again), (1, 1), "{kind}: it is a copy all the same");
-        assert!(verdict.to_string().contains("1 duplicates (1 of them under the same attempt)"), "{verdict}");
+        assert!(verdict.to_string().contains("1 duplicates (1 of them with the same attempt)"), "{verdict}");
         assert!(run("nats", kind).findings.contains_key(&Wrong::Misnumbered), "{kind}");
     }
-    // No instance knows of it, and of a copy with a number of its own one has to.
+    // No instance counts such a copy. A copy with another attempt must be counted.
     let uncounted = |attempt| on("kafka", Run::new().fault("broker-kill", 1)).asked("x").came("x").again("x", attempt).wrong();
     assert_eq!((uncounted(1), uncounted(2)), (vec![], vec![Wrong::Uncounted]));
     for kind in ["redis-kill", "dwell-kill", "target-full", "link-slow-broker"] {
@@ -73,15 +73,15 @@ fn it_is_carried_out_again_only_around_the_fault_and_from_its_first_attempt_on()
     let at = |from_us, to_us| twice(on("amqp", Run::new().fault_at("link-cut-broker", (from_us, to_us), 0).asked("x"))).wrong();
     assert_eq!(at(DUE_US - SECOND, DUE_US), []);
     assert_eq!(at(DUE_US - 9 * SECOND, DUE_US), [], "sent while it lasted");
-    // Asked for long before it was due: who was cut off with it in hand has stored it by then, and
-    // it was known.
+    // Requested long before the due time: the cut-off instance has stored the request by then, so a
+    // redelivery is recognised.
     let mut waited =
         twice(on("amqp", Run::new().fault_at("link-cut-broker", (DUE_US - 3602 * SECOND, DUE_US - 3600 * SECOND), 0).asked("x")));
     waited.0.events.iter_mut().filter(|event| matches!(event.op, Op::Schedule(_))).for_each(|event| event.t_us -= 3600 * SECOND);
     assert!(waited.check().findings.contains_key(&Wrong::Misnumbered));
     assert_eq!(at(DUE_US - 9 * SECOND, DUE_US - 4 * SECOND), [Wrong::Misnumbered, Wrong::Unexplained], "over before it was sent");
     assert_eq!(at(DUE_US + 2 * SECOND, DUE_US + 3 * SECOND), [Wrong::Misnumbered, Wrong::Unexplained], "after both");
-    // Asked for at DUE_US - 900 ms.
+    // Requested at DUE_US - 900 ms.
     let late = |from_us, again_us| {
         let run = on("amqp", Run::new().fault_at("link-cut-broker", (from_us, from_us + SECOND), 0).asked("x"));
         let run = run.came_so("x", DUE_US + 2000, |arrival| arrival.place = None);
@@ -91,11 +91,11 @@ fn it_is_carried_out_again_only_around_the_fault_and_from_its_first_attempt_on()
     assert!(late(DUE_US, DUE_US + 3600 * SECOND).findings.contains_key(&Wrong::Misnumbered), "an hour later nobody hands it out again");
     let acknowledged = late(DUE_US + 4 * SECOND, DUE_US + 6 * SECOND);
     assert!(acknowledged.findings.contains_key(&Wrong::Misnumbered), "long acknowledged when the link was cut");
-    // By HTTP nobody hands it out again.
+    // A request over HTTP is not redelivered.
     let mut run = on("amqp", Run::new().fault("link-cut-broker", 0).asked("x"));
     run.0.events.iter_mut().for_each(|event| event.proc = "http-0".to_owned());
     assert!(twice(run).check().findings.contains_key(&Wrong::Misnumbered));
-    // The copy of a job has an attempt of its own, also the second time.
+    // Each copy of a job has another attempt, also the second time.
     let run = on("amqp", Run::new().fault("link-cut-broker", 0).asked("x"));
     let run = twice(run).came_so("x", DUE_US + 2 * SECOND, |arrival| (arrival.attempt, arrival.place) = (Some(2), None));
     assert_eq!(run.wrong(), [Wrong::Unexplained], "the third of them was in flight for no fault");
@@ -137,15 +137,15 @@ fn recovery_is_until_the_first_job_that_can_come_and_owes_nothing_to_an_earlier_
         (impact.first_us, impact.overdue, impact.last_us)
     };
     assert_eq!(impact(at("x", DUE_US, DUE_US + 3 * SECOND, fault(Run::new()))), (Some(2 * SECOND), 1, Some(2 * SECOND)));
-    // Held up by something before it: it is no job of this fault, but one that could come.
+    // Delayed by something earlier: not a job of this fault, but a possible first arrival.
     let run = at("old", DUE_US - 15 * SECOND, DUE_US + 30 * SECOND, fault(Run::new()));
     assert_eq!(impact(run), (Some(29 * SECOND), 0, None));
-    // Claimed when it injected: it waits for the lease.
+    // Claimed at the start of the fault: the job waits for the lease.
     let run = at("claimed", DUE_US - 2 * SECOND, DUE_US + 7 * SECOND, fault(Run::new()));
     assert_eq!(impact(run), (Some(6 * SECOND), 1, Some(6 * SECOND)));
     let run = at("x", DUE_US, DUE_US + 3 * SECOND, at("old", DUE_US - 15 * SECOND, DUE_US + 30 * SECOND, fault(Run::new())));
     assert_eq!(impact(run), (Some(2 * SECOND), 1, Some(2 * SECOND)));
-    // Nothing was to come until then.
+    // No job was due before.
     let run = at("later", DUE_US + 8 * SECOND, DUE_US + 9 * SECOND, fault(Run::new()));
     assert_eq!(impact(run), (Some(SECOND), 0, None));
     assert_eq!(impact(fault(Run::new()).asked("x").came("x")), (None, 0, None));

@@ -7,7 +7,7 @@ use crate::chaos::history::{Only, Scope, UNREADABLE};
 
 const SECOND: i64 = 1_000_000;
 
-/// From a second before the time until twenty after it.
+/// From a second before the due time until twenty seconds after it.
 fn beside(run: Run, kind: &str, only: Only) -> Run {
     let (began_us, healed_us, from_us) = (DUE_US - SECOND, DUE_US + 20 * SECOND, DUE_US - SECOND);
     let fault = Fault {
@@ -36,12 +36,12 @@ fn who_is_not_concerned_is_in_time_while_it_lasts() {
     assert_eq!(late(beside(Run::new(), "instance-cut-off", Only::Nobody), 13), [Wrong::Late]);
     let uncertain = silent("u").sent("x", Phase::Info, job("t")).came_so("x", DUE_US + 13 * SECOND, |_| ());
     assert_eq!(uncertain.wrong(), [], "nobody said that it was taken");
-    // From then on.
+    // Unaffected jobs are checked from `from_us` on.
     let mut run = beside(Run::new(), "instance-cut-off", Only::Nobody);
     let Some(Event { op: Op::Fault(Fault { beside: Some(Scope { from_us, .. }), .. }), .. }) = run.0.events.last_mut() else { panic!() };
     *from_us = DUE_US + 2 * SECOND;
     assert_eq!(late(run, 13), []);
-    // What was sent before it broke may have been held up by something else.
+    // Something else may delay a job that was sent before the fault.
     let mut run = silent("u").asked("x").came_so("x", DUE_US + 13 * SECOND, |_| ());
     run.0.events.iter_mut().filter(|event| matches!(event.op, Op::Schedule(_))).for_each(|event| event.t_us -= SECOND);
     assert_eq!(run.wrong(), []);
