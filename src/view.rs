@@ -29,41 +29,41 @@ pub struct Job {
     /// `scheduled`, `reserved` or `dead`.
     #[schema(schema_with = state_schema)]
     pub state: &'static str,
-    /// RFC 3339, UTC: when it falls due next; of a job that is reserved or dead, when it was due.
+    /// The next due time, RFC 3339 in UTC; for a reserved or dead job, the time when it was due.
     pub due: String,
-    /// The same, epoch ms.
+    /// The same in epoch ms.
     pub due_ms: i64,
     pub broker: String,
-    /// Empty but for AMQP.
+    /// The AMQP exchange; empty for other brokers.
     pub exchange: String,
     pub target: String,
-    /// Text; bytes that are not UTF-8 as `{"base64": "…"}`; null where there is none.
+    /// The Kafka key: text, or `{"base64": "…"}` if it is not UTF-8; null without a key.
     #[schema(schema_with = key_schema)]
     pub key: serde_json::Value,
-    /// Name to value; to a list of values where the name stands several times.
+    /// The headers by name; a repeated name has a list of values.
     #[schema(value_type = std::collections::BTreeMap<String, serde_json::Value>)]
     pub headers: serde_json::Map<String, serde_json::Value>,
-    /// How many attempts were begun.
+    /// The number of attempts started.
     #[schema(value_type = u64)]
     pub attempt: u32,
-    /// Waits between attempts, as durations; empty: a single attempt.
+    /// The waits between attempts, as durations; empty: a single attempt.
     pub retry: Vec<String>,
     #[schema(value_type = u64)]
     pub ttr_ms: u32,
     pub confirm: Confirm,
-    /// Published, and its consumer has yet to say `finish` or `fail`.
+    /// Whether the job is published and waits for `finish` or `fail` of its consumer.
     pub awaiting_finish: bool,
-    /// Of the body, bytes.
+    /// The size of the body, bytes.
     pub size: usize,
     pub created_ms: i64,
-    /// Null where no attempt failed.
+    /// The last error; null if no attempt failed.
     pub last_error: Option<String>,
-    /// Why it is dead, or about to be: `retries_exhausted`, `invalid`, `late`, `failed`, `crashed`;
+    /// Why the job is dead or dying: `retries_exhausted`, `invalid`, `late`, `failed`, `crashed`;
     /// else null.
     #[schema(value_type = Option<String>)]
     pub dead_reason: Option<&'static str>,
-    /// Of a reserved job when its attempt, or the wait for its consumer's word, is given up, epoch
-    /// ms; else null.
+    /// For a reserved job, the time-out of its attempt or of the wait for its consumer, epoch ms;
+    /// else null.
     pub deadline_ms: Option<i64>,
     /// The body, if it was requested.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -124,7 +124,7 @@ pub struct Verdict {
     pub id: String,
     pub action: Action,
     pub verdict: crate::job::Verdict,
-    /// When the job is due, epoch ms, where that is known.
+    /// When the job is due, epoch ms, if known.
     pub due_ms: Option<i64>,
 }
 
@@ -163,7 +163,7 @@ fn headers(headers: &Headers) -> serde_json::Map<String, serde_json::Value> {
     headers.iter().filter_map(named).collect()
 }
 
-/// A header's value: a JSON value where there is one, bytes as base64.
+/// The JSON value of a header; bytes as base64.
 fn value(header: &Value) -> serde_json::Value {
     match header {
         Value::Null => serde_json::Value::Null,
@@ -192,7 +192,7 @@ fn state_schema() -> Object {
 
 fn key_schema() -> Object {
     let types = SchemaType::from_iter([Type::String, Type::Object, Type::Null]);
-    ObjectBuilder::new().schema_type(types).description(Some("text, {\"base64\": …} where it is no UTF-8, or null")).build()
+    ObjectBuilder::new().schema_type(types).description(Some("text, {\"base64\": …} if it is not UTF-8, or null")).build()
 }
 
 fn text_or_base64(bytes: &[u8]) -> serde_json::Value {

@@ -3,7 +3,7 @@
 use dwell_core::redacted;
 use serde::{Deserialize, Serialize};
 
-/// What the URLs lead to.
+/// The kind of Redis at the URLs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
@@ -16,20 +16,20 @@ pub enum RedisMode {
     Sentinel,
 }
 
-/// What the inbound ack waits for.
+/// What the acknowledgement of a request waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub enum Durability {
-    /// Redis has it in memory.
+    /// Redis has the job in memory.
     #[serde(rename = "memory")]
     Memory,
-    /// Redis has it on disk.
+    /// Redis has the job on disk.
     #[serde(rename = "fsync")]
     Fsync,
-    /// A replica has it too.
+    /// A replica has the job too.
     #[serde(rename = "replica")]
     Replica,
-    /// Redis has it on disk and a replica has it too.
+    /// Redis has the job on disk, and a replica has the job too.
     #[serde(rename = "fsync+replica")]
     FsyncReplica,
 }

@@ -87,17 +87,17 @@ pub enum Confirm {
     Consumer,
 }
 
-/// What becomes of a job found overdue by more than `max_late` at its first attempt.
+/// What happens to a job that is overdue by more than `max_late` at its first attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Late {
-    /// It is published all the same.
+    /// The job is published all the same.
     #[default]
     Fire,
-    /// It is dropped, and counted.
+    /// The job is dropped and counted.
     Drop,
-    /// It goes to the dead letters, reason `late`.
+    /// The job goes to the dead letters, with the reason `late`.
     Dead,
 }
 
@@ -253,14 +253,14 @@ impl DeadReason {
     }
 }
 
-/// What is asked about a job that exists.
+/// The action of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Action {
     /// Store a job.
     Schedule,
-    /// End a job.
+    /// Cancel a job.
     Cancel,
     /// Give a job another due time.
     Reschedule,
@@ -270,7 +270,7 @@ pub enum Action {
     Finish,
     /// The consumer could not do the job.
     Fail,
-    /// Bring a dead job back.
+    /// Schedule a dead job again.
     Requeue,
 }
 
@@ -298,40 +298,40 @@ impl Action {
 pub enum Verdict {
     /// A new job.
     Added,
-    /// The id existed: new time, body and rules.
+    /// The id existed: the new job replaced the old one.
     Replaced,
-    /// The same job is there already: nothing changed.
+    /// The same job exists: nothing changed.
     Duplicate,
     /// The id exists and was kept: nothing changed.
     Kept,
-    /// The id exists and the schedule asked to be rejected: nothing changed.
+    /// The id exists and the policy is `reject`: nothing changed.
     Conflict,
-    /// No delivery begins after this answer, and none was made.
+    /// The job was never published, and will not be.
     Cancelled,
-    /// No new attempt begins; one whose outcome is unknown may still arrive.
+    /// There will be no further attempt; an earlier one with an unknown outcome may still arrive.
     CancelledAfterAttempt,
-    /// An attempt is out. To `cancel`: the job ends, the attempt may still arrive. To any other
-    /// action: nothing changed.
+    /// An attempt is in flight. For `cancel`: the job ends, and the attempt may still arrive. For any
+    /// other action: nothing changed.
     InFlight,
-    /// The job has its new time.
+    /// The job has its new due time.
     Rescheduled,
     /// The job is due now.
     Firing,
-    /// The job is over.
+    /// The job is done.
     Finished,
     /// The job waits for its next attempt.
     Failed,
     /// The dead job is due now.
     Requeued,
-    /// Too late: the job was confirmed or finished.
+    /// Too late: the job was already confirmed or finished.
     Fired,
-    /// The job is dead: `requeue` brings it back.
+    /// The job is dead: requeue it.
     Dead,
-    /// Nothing changed: no attempt is out, or the job is not dead.
+    /// Nothing changed: no attempt is in flight (`fail`), or the job is not dead (`requeue`).
     Waiting,
-    /// Meant for another schedule or attempt than the one that stands: nothing changed.
+    /// Nothing changed: the job has another schedule or attempt.
     Stale,
-    /// No such job is here, which does not prove that it was not delivered.
+    /// There is no such job. This does not prove that it was not delivered.
     NotFound,
 }
 

@@ -25,10 +25,10 @@ pub struct Word {
     /// The job's id
     #[arg(value_parser = job_id)]
     pub id: JobId,
-    /// Only for the schedule of this time, as its message had it in delayed-due
+    /// Only if the schedule is due at this time: the delayed-due of the message
     #[arg(long, value_name = "TIME", value_parser = parse_time_ms)]
     pub due: Option<i64>,
-    /// Only for this attempt, as its message had it in delayed-attempt
+    /// Only if this is the current attempt: the delayed-attempt of the message
     #[arg(long, value_name = "NUMBER")]
     pub attempt: Option<u32>,
 }
@@ -40,10 +40,10 @@ pub struct Reschedule {
     /// The job's id
     #[arg(value_parser = job_id)]
     pub id: JobId,
-    /// How long from now: 5000 (ms), 90s, 1h30m or PT15M
+    /// The delay from now: 5000 (ms), 90s, 1h30m or PT15M
     #[arg(long = "for", value_name = "DURATION", value_parser = parse_duration_ms)]
     pub delay_ms: Option<u64>,
-    /// When: 2026-01-31T12:00:00Z or epoch milliseconds
+    /// The new due time: 2026-01-31T12:00:00Z or epoch milliseconds
     #[arg(long = "until", value_name = "TIME", value_parser = parse_time_ms)]
     pub until_ms: Option<i64>,
 }

@@ -16,10 +16,10 @@ use crate::store::meta::adopt;
 /// `dwell check`
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Only the settings: reach no server
+    /// Check only the settings, without connecting to servers
     #[arg(long)]
     pub offline: bool,
-    /// Make the namespace keep this delivery.dead_retention and delivery.dedupe_window, for all its
+    /// Store delivery.dead_retention and delivery.dedupe_window in the namespace, for all its
     /// instances
     #[arg(long, conflicts_with = "offline")]
     pub adopt: bool,
@@ -91,8 +91,8 @@ impl Check {
     }
 }
 
-/// The exit code of all checks. Wrong settings count more than servers that are away: waiting helps
-/// only the latter.
+/// The exit code of all checks. Wrong settings count more than unreachable servers: waiting helps
+/// only with the latter.
 #[must_use]
 pub fn exit_of(checks: &[Check]) -> Exit {
     let failed = |exit: Exit| checks.iter().any(|check| !check.ok && check.exit == exit);

@@ -16,10 +16,10 @@ pub struct Common {
     /// Settings file (TOML)
     #[arg(short, long, global = true, value_name = "FILE", env = "DWELL_CONFIG")]
     pub config: Option<PathBuf>,
-    /// Set one setting, over file and environment: --set delivery.ttr=10s
+    /// Override one setting of file and environment: --set delivery.ttr=10s
     #[arg(long, global = true, value_name = "KEY=VALUE", value_parser = assignment)]
     pub set: Vec<(String, String)>,
-    /// Form of the answer: json is one object a line
+    /// Format of the output; json prints one object per line
     #[arg(short, long, global = true, value_name = "FORM", default_value = "text")]
     pub output: Form,
 }
@@ -29,7 +29,7 @@ pub struct Common {
 pub enum Form {
     /// Text.
     Text,
-    /// One JSON object a line.
+    /// One JSON object per line.
     Json,
 }
 
@@ -79,7 +79,7 @@ pub fn line(text: &str) -> Result<(), Stop> {
 }
 
 fn assignment(text: &str) -> Result<(String, String), String> {
-    let (key, value) = text.split_once('=').ok_or("write SECTION.KEY=VALUE, as delivery.ttr=10s")?;
+    let (key, value) = text.split_once('=').ok_or("write SECTION.KEY=VALUE, such as delivery.ttr=10s")?;
     Ok((key.trim().to_owned(), value.to_owned()))
 }
 

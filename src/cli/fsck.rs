@@ -22,8 +22,8 @@ const COLUMNS: [Column; 5] = [
 /// `dwell fsck`
 #[derive(Debug, Clone, clap::Args)]
 pub struct Args {
-    /// Repair what is found, beside running instances. What cannot be read is put aside, never
-    /// deleted
+    /// Repair the damage; safe beside running instances. Unreadable jobs are moved to quarantine,
+    /// never deleted
     #[arg(long)]
     pub repair: bool,
 }

@@ -35,7 +35,7 @@ const WATCH: Duration = Duration::from_secs(1);
 /// `dwell ls`
 #[derive(Debug, Clone, clap::Args)]
 pub struct Args {
-    /// Which jobs
+    /// The state of the jobs
     #[arg(long, default_value = "scheduled")]
     pub state: State,
     /// Only jobs for this target
@@ -47,10 +47,10 @@ pub struct Args {
     /// Only jobs due before this time
     #[arg(long, value_name = "TIME", value_parser = parse_time_ms, allow_negative_numbers = true)]
     pub to: Option<i64>,
-    /// How many jobs at most
+    /// The maximum number of jobs
     #[arg(long, default_value_t = 100)]
     pub limit: usize,
-    /// Go on showing them until interrupted; as JSON, each job when it is new or has changed
+    /// Refresh the list until interrupted; as JSON, print each new or changed job
     #[arg(long)]
     pub watch: bool,
 }

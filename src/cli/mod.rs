@@ -38,29 +38,29 @@ pub struct Cli {
 enum Command {
     /// Run the sidecar
     Run(run::Args),
-    /// Check settings and servers: each a line, each with its hint
+    /// Check settings and servers; print one line per check, with a hint
     Check(check::Args),
     /// Send a request through the broker, as a producer does
     Send(send::Args),
-    /// List jobs by due time, straight from Redis
+    /// List jobs by due time, directly from Redis
     Ls(ls::Args),
-    /// Show one job, straight from Redis
+    /// Show one job, directly from Redis
     Show(show::Args),
-    /// Count the jobs, straight from Redis
+    /// Count the jobs, directly from Redis
     Stats(stats::Args),
-    /// Find damage in the store, and repair it
+    /// Find damage in the namespace, and repair it
     Fsck(fsck::Args),
     /// Cancel a job
     Cancel(act::Args),
-    /// Give a job another time
+    /// Give a job a new due time
     Reschedule(act::Reschedule),
     /// Publish a job now
     Fire(act::Args),
-    /// Say for its consumer that a job is done
+    /// Finish a job for its consumer
     Finish(act::Word),
-    /// Say for its consumer that an attempt failed
+    /// Fail an attempt for its consumer
     Fail(act::Word),
-    /// Take a job out of the dead, its attempts from 1; or move the jobs of one broker to another
+    /// Schedule a dead job again, with attempts from 1; or move the jobs of a broker to another
     Requeue(requeue::Args),
     /// Print the JSON Schema of the settings
     Schema(schema::Args),

@@ -18,10 +18,10 @@ pub struct Args {
     /// The job's id
     #[arg(value_parser = act::job_id, required_unless_present = "broker")]
     id: Option<JobId>,
-    /// Move the jobs of this broker: one that left the settings, or one to be relieved
+    /// Move the jobs of this broker, which may be missing in the settings
     #[arg(long, value_name = "OLD", requires = "to", conflicts_with = "id")]
     broker: Option<String>,
-    /// The broker of the settings that they go to
+    /// The broker to move them to
     #[arg(long, value_name = "NEW", requires = "broker")]
     to: Option<String>,
 }

@@ -26,7 +26,7 @@ pub struct Args {
     /// Only read requests: deliver nothing
     #[arg(long)]
     no_dispatch: bool,
-    /// How long to wait for a Redis or a broker that cannot be reached; without, for ever
+    /// How long to wait for an unreachable Redis or broker; by default without limit
     #[arg(long = "wait", value_name = "DURATION", value_parser = parse_duration_ms)]
     wait_ms: Option<u64>,
 }

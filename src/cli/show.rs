@@ -19,7 +19,7 @@ pub struct Args {
     /// The job's id
     #[arg(value_parser = job_id)]
     pub id: JobId,
-    /// Show its body too
+    /// Show the body too
     #[arg(long)]
     pub body: bool,
 }

@@ -17,15 +17,15 @@ use crate::request::{Act, Code, Rejection, Request, act_on, due_within};
 use crate::units::{parse_duration_ms, parse_time_ms};
 use crate::view;
 
-/// A new due time: exactly one of both.
+/// A new due time: exactly one of `for` and `until`
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct NewTime {
-    /// How long from now, by Redis's clock: `5m`, `PT5M`, or milliseconds
+    /// The delay from now, by Redis's clock: `5m`, `PT5M`, or milliseconds
     #[serde(rename = "for")]
     #[schema(example = "5m")]
     delay_for: Option<Text>,
-    /// When: RFC 3339 with an offset, or epoch milliseconds
+    /// The due time: RFC 3339 with an offset, or epoch milliseconds
     until: Option<Text>,
 }
 
@@ -34,9 +34,10 @@ pub(super) struct NewTime {
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Seen {
-    /// Its `delayed-due`: another schedule answers `stale`
+    /// The `delayed-due` of the message; if the job has another schedule, the verdict is `stale`
     due_ms: Option<i64>,
-    /// Its `delayed-attempt`: with `fail`, another attempt answers `stale`
+    /// The `delayed-attempt` of the message; for `fail`, if the job has another attempt, the
+    /// verdict is `stale`
     #[schema(value_type = Option<u64>, maximum = 4_294_967_295_u64)]
     attempt: Option<u32>,
 }
@@ -55,13 +56,13 @@ impl IntoResponse for Answered {
 #[utoipa::path(delete, path = "/v1/jobs/{id}", tag = "jobs", params(InPath), responses(
     (status = 200, body = view::Verdict, description = "`cancelled`, or `cancelled_after_attempt`"),
     (status = 404, body = view::Verdict, description = "`not_found`"),
-    (status = 409, body = view::Verdict, description = "`in_flight` (cancelled too, but the attempt that is out may land), or `fired`"),
+    (status = 409, body = view::Verdict, description = "`in_flight` (cancelled, but the attempt in flight may arrive), or `fired`"),
 ))]
 pub(super) async fn cancel(State(api): State<Api>, Id(id): Id) -> Result<Response, Problem> {
     api.act(act_on(Action::Cancel, id, None)).await
 }
 
-/// Give a job another time
+/// Give a job a new due time
 #[utoipa::path(patch, path = "/v1/jobs/{id}", tag = "jobs", params(InPath), request_body = NewTime, responses(
     (status = 200, body = view::Verdict, description = "`rescheduled`"),
     (status = 404, body = view::Verdict, description = "`not_found`"),
@@ -87,31 +88,31 @@ pub(super) async fn fire(State(api): State<Api>, Id(id): Id) -> Result<Response,
     api.act(act_on(Action::Fire, id, None)).await
 }
 
-/// Say for its consumer that a job is done
+/// Finish a job for its consumer
 #[utoipa::path(post, path = "/v1/jobs/{id}/finish", tag = "jobs", params(InPath), request_body = Option<Seen>, responses(
     (status = 200, body = view::Verdict, description = "`finished`"),
-    (status = 404, body = view::Verdict, description = "`not_found`, also of a schedule that was never attempted"),
+    (status = 404, body = view::Verdict, description = "`not_found`, also for a schedule that was never attempted"),
     (status = 409, body = view::Verdict, description = "`stale`, or `fired`"),
 ))]
 pub(super) async fn finish(State(api): State<Api>, Id(id): Id, MaybeJson(seen): MaybeJson<Seen>) -> Result<Response, Problem> {
     api.word(Action::Finish, id, &seen).await
 }
 
-/// Say for its consumer that an attempt failed
+/// Fail an attempt for its consumer
 #[utoipa::path(post, path = "/v1/jobs/{id}/fail", tag = "jobs", params(InPath), request_body = Option<Seen>, responses(
     (status = 200, body = view::Verdict, description = "`failed`"),
-    (status = 404, body = view::Verdict, description = "`not_found`, also of a schedule that was never attempted"),
-    (status = 409, body = view::Verdict, description = "`waiting` (no attempt is out), `stale`, `dead`, or `fired`"),
+    (status = 404, body = view::Verdict, description = "`not_found`, also for a schedule that was never attempted"),
+    (status = 409, body = view::Verdict, description = "`waiting` (no attempt is in flight), `stale`, `dead`, or `fired`"),
 ))]
 pub(super) async fn fail(State(api): State<Api>, Id(id): Id, MaybeJson(seen): MaybeJson<Seen>) -> Result<Response, Problem> {
     api.word(Action::Fail, id, &seen).await
 }
 
-/// Take a job out of the dead, its attempts from 1
+/// Schedule a dead job again, with attempts from 1
 #[utoipa::path(post, path = "/v1/jobs/{id}/requeue", tag = "jobs", params(InPath), responses(
     (status = 200, body = view::Verdict, description = "`requeued`"),
     (status = 404, body = view::Verdict, description = "`not_found`"),
-    (status = 409, body = view::Verdict, description = "`waiting` (it is not dead), or `fired`"),
+    (status = 409, body = view::Verdict, description = "`waiting` (the job is not dead), or `fired`"),
 ))]
 pub(super) async fn requeue(State(api): State<Api>, Id(id): Id) -> Result<Response, Problem> {
     api.act(act_on(Action::Requeue, id, None)).await

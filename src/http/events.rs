@@ -1,4 +1,4 @@
-//! `GET /v1/events`: server-sent events. Redis is asked once a second for all listeners together,
+//! `GET /v1/events`: server-sent events. Redis is polled once a second for all listeners together,
 //! and only while there are any.
 
 use std::convert::Infallible;
@@ -13,10 +13,10 @@ use super::Problem;
 use super::api::Api;
 use super::feed::LISTENERS_MAX;
 
-/// Follow the counts
+/// Stream the counts
 ///
-/// Once a second an event `stats` with the data of `GET /v1/stats`, or an event `problem` where
-/// that call fails.
+/// Sends an event once a second: `stats` with the data of `GET /v1/stats`, or `problem` if that
+/// call fails.
 #[utoipa::path(get, path = "/v1/events", tag = "state", responses(
     (status = 200, body = String, content_type = "text/event-stream", description = "Server-sent events, until the connection is closed"),
 ))]
@@ -42,7 +42,7 @@ pub(super) async fn events(State(api): State<Api>) -> Result<Response, Problem> 
     Ok((unbuffered, Sse::new(stream).keep_alive(KeepAlive::default())).into_response())
 }
 
-/// Asks Redis until nobody listens any more.
+/// Polls Redis until there are no more listeners.
 async fn poll(api: Api) {
     let feed = &api.inner.feed;
     while feed.is_wanted() {

@@ -19,18 +19,17 @@ const STEPS_MAX: u64 = 500;
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct Ahead {
-    /// How long a step is, as a duration: `1m`, `PT1H`
+    /// The length of a step, as a duration: `1m`, `PT1H`; by default a minute
     #[param(example = "1m")]
     step: Option<String>,
-    /// How far ahead, as a duration; at most 500 steps
+    /// How far to look ahead, as a duration; at most 500 steps, by default 60
     #[param(example = "1h")]
     to: Option<String>,
 }
 
 /// Count the jobs per step ahead
 ///
-/// The first step begins now, by Redis's clock; jobs that are overdue are in none. Without `step` a
-/// minute, without `to` sixty steps.
+/// The first step begins now, by Redis's clock. Overdue jobs are in no step.
 #[utoipa::path(get, path = "/v1/horizon", tag = "state", params(Ahead), responses((status = 200, body = view::Horizon, description = "The steps")))]
 pub(super) async fn horizon(State(api): State<Api>, Query(ahead): Query<Ahead>) -> Result<Json<view::Horizon>, Problem> {
     let read = |name, text: &Option<String>| match text {

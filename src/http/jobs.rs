@@ -26,19 +26,19 @@ const LONGEST_PAGE: usize = 1000;
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct Filter {
-    /// `scheduled`, `reserved` or `dead`; without it, `scheduled`
+    /// `scheduled`, `reserved` or `dead`; by default `scheduled`
     #[param(schema_with = state_schema)]
     state: Option<String>,
-    /// Due then or later: RFC 3339 with an offset, or epoch milliseconds
+    /// Only jobs due at this time or later: RFC 3339 with an offset, or epoch milliseconds
     from: Option<String>,
-    /// Due before
+    /// Only jobs due before this time
     to: Option<String>,
-    /// Only for this target: topic, subject or routing key; or exchange/routing key
+    /// Only jobs for this target: topic, subject or routing key; or exchange/routing key
     target: Option<String>,
-    /// How many at most; without it, 100
+    /// The maximum number of jobs; by default 100
     #[param(minimum = 1, maximum = 1000)]
     limit: Option<usize>,
-    /// `next` of the page before, with the same filter
+    /// The `next` of the page before, with the same filter
     cursor: Option<String>,
 }
 
@@ -52,11 +52,11 @@ fn state_schema() -> utoipa::openapi::Object {
 /// A page of jobs.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Page {
-    /// By due time, then by id; without their bodies.
+    /// The jobs by due time, then by id, without bodies.
     jobs: Vec<view::Job>,
-    /// The cursor of the next page; null where this is the last.
+    /// The cursor of the next page; null on the last page.
     next: Option<String>,
-    /// Jobs that cannot be read, which `dwell fsck` looks at; left out where there are none.
+    /// Jobs whose records cannot be read: run `dwell fsck`. Omitted if empty.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     unreadable: Vec<Unreadable>,
 }
@@ -64,15 +64,15 @@ pub(super) struct Page {
 /// A job whose record cannot be read.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Unreadable {
-    /// Its id.
+    /// The job's id.
     id: String,
-    /// Why it cannot be read.
+    /// Why the record cannot be read.
     why: String,
 }
 
 /// List jobs
 ///
-/// By due time. A job that stands still is in exactly one page, however many come and go meanwhile.
+/// Sorted by due time. A job that does not change is in exactly one page, whatever other jobs do.
 #[utoipa::path(get, path = "/v1/jobs", tag = "jobs", params(Filter), responses((status = 200, body = Page, description = "A page")))]
 pub(super) async fn list(State(api): State<Api>, Query(filter): Query<Filter>) -> Result<Json<Page>, Problem> {
     let query = filter.read()?;
@@ -88,7 +88,7 @@ pub(super) async fn list(State(api): State<Api>, Query(filter): Query<Filter>) -
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct Shown {
-    /// `1` adds `body_base64`
+    /// `1` adds the body as `body_base64`
     #[param(schema_with = flag_schema)]
     body: Option<String>,
 }
@@ -100,7 +100,7 @@ fn flag_schema() -> utoipa::openapi::Object {
 /// Show a job
 #[utoipa::path(get, path = "/v1/jobs/{id}", tag = "jobs", params(InPath, Shown), responses(
     (status = 200, body = view::Job, description = "The job"),
-    (status = 404, body = Problem, content_type = "application/problem+json", description = "There is none: what is over is not kept"),
+    (status = 404, body = Problem, content_type = "application/problem+json", description = "There is no such job: completed jobs are not kept"),
 ))]
 pub(super) async fn show(State(api): State<Api>, Id(id): Id, Query(shown): Query<Shown>) -> Result<Json<view::Job>, Problem> {
     let with_body = match shown.body.as_deref() {

@@ -43,9 +43,9 @@ fn api() -> OpenApi {
         let operations = [&mut item.get, &mut item.post, &mut item.patch, &mut item.delete];
         for operation in operations.into_iter().flatten() {
             for (status, description) in [
-                ("400", "The request makes no sense; `code` names the rule of requests that it breaks"),
+                ("400", "The request is not valid; `code` names the violated rule of requests"),
                 ("401", "The token is missing or wrong"),
-                ("503", "Redis is away or full"),
+                ("503", "Redis is unreachable or full"),
                 ("default", "Another problem"),
             ] {
                 operation.responses.responses.entry(status.to_owned()).or_insert_with(|| {
@@ -71,7 +71,7 @@ mod tests {
         }
         assert!(
             std::fs::read_to_string(path).unwrap() == text(),
-            "docs/reference/openapi.json is not what the code describes: run `make openapi`"
+            "docs/reference/openapi.json differs from the code: run `make openapi`"
         );
     }
 }

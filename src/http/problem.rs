@@ -16,8 +16,8 @@ const CONTENT_TYPE: HeaderValue = HeaderValue::from_static("application/problem+
 /// The most bytes of a plain error that become a detail.
 const LONGEST_DETAIL: usize = 4096;
 
-/// What went wrong. `type` is `about:blank`: the status says what kind of problem it is, and `code`
-/// which rule of requests was broken.
+/// What went wrong. `type` is `about:blank`: the status is the kind of problem, and `code` the
+/// violated rule of requests.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct Problem {
     /// Always `about:blank`.
@@ -25,15 +25,15 @@ pub struct Problem {
     kind: &'static str,
     /// The status as text.
     title: String,
-    /// The status, as in the answer's first line.
+    /// The HTTP status.
     status: u16,
     /// What went wrong and what to do, for people.
     detail: String,
-    /// The rule of requests that was broken: `missing_delay`, `bad_delay`, `target_not_allowed`,
+    /// The violated rule of requests: `missing_delay`, `bad_delay`, `target_not_allowed`,
     /// and so on.
     #[serde(skip_serializing_if = "Option::is_none")]
     code: Option<&'static str>,
-    /// With `conflict`: the existing job.
+    /// For `conflict`: the existing job.
     #[serde(skip_serializing_if = "Option::is_none")]
     job: Option<Box<view::Job>>,
 }

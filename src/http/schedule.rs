@@ -19,48 +19,47 @@ use crate::job::Verdict;
 use crate::request::{Code, Rejection, Request, Rules, Schedule, from_fields};
 use crate::view;
 
-/// A new job. Values are as in the `delay-*` headers of a message, and judged by the same rules.
+/// A new job. Values have the form of the `delay-*` headers of a message and obey the same rules.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct NewJob {
-    /// 1 to 256 bytes without control characters; without one, one is made up
+    /// The job's id: 1 to 256 bytes without control characters; by default generated
     #[schema(min_length = 1, max_length = 256)]
     id: Option<String>,
-    /// How long, from receipt by Redis's clock: `90s`, `1h30m`, `PT15M`, or milliseconds. This or
-    /// `until`
+    /// The delay from receipt, by Redis's clock: `90s`, `1h30m`, `PT15M`, or milliseconds. Either
+    /// this or `until`
     #[serde(rename = "for")]
     #[schema(example = "5m")]
     delay_for: Option<Text>,
-    /// When: RFC 3339 with an offset, or epoch milliseconds
+    /// The due time: RFC 3339 with an offset, or epoch milliseconds
     until: Option<Text>,
-    /// Where: Kafka topic, NATS subject, AMQP routing key
+    /// The target: Kafka topic, NATS subject, AMQP routing key
     #[schema(example = "orders.close")]
     target: Option<String>,
-    /// AMQP exchange; empty is the default exchange, whose routing key is a queue
+    /// The AMQP exchange; empty is the default exchange, whose routing key is a queue
     exchange: Option<String>,
-    /// The `[brokers.NAME]` to publish to; not needed where the settings have one ingest or one
-    /// broker
+    /// The `[brokers.NAME]` to publish to; optional if the settings have one ingest or one broker
     broker: Option<String>,
-    /// Kafka key: text, or `{"base64": "…"}`
+    /// The Kafka key: text, or `{"base64": "…"}`
     key: Option<TextOrBytes>,
-    /// Name to value: text, a number, a boolean, null, `{"base64": "…"}`, or a list of them where a
-    /// name stands several times (AMQP: a list)
+    /// The headers by name: text, a number, a boolean, null, `{"base64": "…"}`, or a list of these
+    /// for a repeated name (AMQP: a value of type list)
     #[serde(default)]
     headers: BTreeMap<String, serde_json::Value>,
-    /// How long one attempt may take until it is confirmed
+    /// The time to run: how long one attempt may take until it is confirmed
     ttr: Option<Text>,
-    /// Waits between attempts; empty for a single attempt
+    /// The waits between attempts; empty for a single attempt
     retry: Option<Vec<Text>>,
     /// Who confirms an attempt: `broker` or `consumer`
     confirm: Option<String>,
-    /// What becomes of a job overdue by more than `max_late` at its first attempt: `fire`, `drop`
-    /// or `dead`
+    /// What happens to a job that is overdue by more than `max_late` at its first attempt: `fire`,
+    /// `drop` or `dead`
     late: Option<String>,
-    /// See `late`
+    /// How long the job may be overdue at its first attempt
     max_late: Option<Text>,
-    /// The id exists: `replace`, `keep` or `reject`
+    /// What happens if the id exists: `replace`, `keep` or `reject`
     on_conflict: Option<String>,
-    /// The body as text. This or `body_base64`
+    /// The body as text. Either this or `body_base64`
     body: Option<String>,
     /// The body in base64
     body_base64: Option<String>,
@@ -68,7 +67,7 @@ pub(super) struct NewJob {
 
 /// Schedule a job
 ///
-/// Answers the job as it stands: of `kept`, `duplicate` and `conflict` the one that was there.
+/// Answers the current job: for `kept`, `duplicate` and `conflict` the existing one.
 #[utoipa::path(post, path = "/v1/jobs", tag = "jobs", request_body = NewJob, responses(
     (status = 201, body = view::Job, description = "`added` or `replaced`", headers(("location" = String, description = "The job"))),
     (status = 200, body = view::Job, description = "`duplicate` or `kept`: nothing changed"),

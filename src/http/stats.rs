@@ -10,7 +10,7 @@ use crate::view;
 
 /// Count the jobs
 ///
-/// Counts of the namespace, and how the instance that is asked fares.
+/// Counts of the namespace, and the state of the instance that answers.
 #[utoipa::path(get, path = "/v1/stats", tag = "state", responses((status = 200, body = view::Stats, description = "The counts")))]
 pub(super) async fn stats(State(api): State<Api>) -> Result<Json<view::Stats>, Problem> {
     Ok(Json(api.stats().await?))

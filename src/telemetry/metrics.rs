@@ -91,38 +91,38 @@ impl Metrics {
             &mut r,
             Unit::Seconds,
             "oldest_overdue",
-            "How long the oldest job that is due has waited; 0 where none is",
+            "Age of the oldest overdue job; 0 if none is overdue",
             Seconds::default(),
         );
-        let ingest = add(&mut r, "ingest", "Inbound messages, by what became of them", Family::<Labels, Counter>::default());
-        let replies = add(&mut r, "replies", "Verdicts that were asked for, by outcome", Family::<Labels, Counter>::default());
+        let ingest = add(&mut r, "ingest", "Inbound messages, by result", Family::<Labels, Counter>::default());
+        let replies = add(&mut r, "replies", "Requested verdicts, by outcome", Family::<Labels, Counter>::default());
         let publish = add(&mut r, "publish", "Attempts to publish to a target, by outcome", Family::<Labels, Counter>::default());
         let lateness = histogram(&LATENESS_SECONDS);
-        let lateness = add_in(&mut r, Unit::Seconds, "lateness", "First attempts: confirm time minus due time", lateness);
-        let confirm = add_in(&mut r, Unit::Seconds, "confirm", "From handing over a message to its confirm", histogram(&CONFIRM_SECONDS));
+        let lateness = add_in(&mut r, Unit::Seconds, "lateness", "Confirm time minus due time of first attempts", lateness);
+        let confirm = add_in(&mut r, Unit::Seconds, "confirm", "Time from publishing a message to its confirm", histogram(&CONFIRM_SECONDS));
         let dead = add(&mut r, "dead", "Jobs that died, by reason", Family::<Labels, Counter>::default());
         let late_dropped =
-            add(&mut r, "late_dropped", "Jobs that were dropped because they were overdue by more than their max-late", Counter::default());
+            add(&mut r, "late_dropped", "Jobs dropped because they were overdue by more than max-late", Counter::default());
         let duplicates =
-            add(&mut r, "possible_duplicates", "Attempts that may repeat one that landed, by cause", Family::<Labels, Counter>::default());
+            add(&mut r, "possible_duplicates", "Attempts that may repeat a delivered one, by cause", Family::<Labels, Counter>::default());
         let leases_lost = add(
             &mut r,
             "leases_lost",
-            "Settles that came after the job was taken over, replaced, cancelled, finished or failed",
+            "Settlements after the job was taken over, replaced, cancelled, finished or failed",
             Counter::default(),
         );
         let cancelled = add(&mut r, "cancelled", "Answers to cancel, by verdict", Family::<Labels, Counter>::default());
         let redis_buckets: fn() -> Histogram = || histogram(&REDIS_SECONDS);
         let redis_seconds = Family::<Labels, Histogram, fn() -> Histogram>::new_with_constructor(redis_buckets);
-        let redis_seconds = add_in(&mut r, Unit::Seconds, "redis", "Calls to Redis, by script", redis_seconds);
-        let redis_errors = add(&mut r, "redis_errors", "Calls to Redis that failed, by class", Family::<Labels, Counter>::default());
+        let redis_seconds = add_in(&mut r, Unit::Seconds, "redis", "Duration of calls to Redis, by script", redis_seconds);
+        let redis_errors = add(&mut r, "redis_errors", "Failed calls to Redis, by class", Family::<Labels, Counter>::default());
         let connected = add(&mut r, "broker_connected", "1 while the connection for publishing is up", Family::<Labels, Gauge>::default());
         let target_paused = add(&mut r, "target_paused", "Destinations of the broker that are paused", Family::<Labels, Gauge>::default());
         let ingest_paused = add(&mut r, "ingest_paused", "Ingests that do not read, by reason", Family::<Labels, Gauge>::default());
-        let due_within = add(&mut r, "due_within_jobs", "Jobs that come due within so many seconds", Family::<Labels, Gauge>::default());
+        let due_within = add(&mut r, "due_within_jobs", "Jobs due within this many seconds", Family::<Labels, Gauge>::default());
         let stranded =
-            add(&mut r, "stranded_jobs", "Jobs that wait for a broker to which no instance delivers", Family::<Labels, Gauge>::default());
-        r.register("build", "The version that runs", Info::new(vec![("version", env!("CARGO_PKG_VERSION"))]));
+            add(&mut r, "stranded_jobs", "Jobs that wait for a broker that no instance delivers to", Family::<Labels, Gauge>::default());
+        r.register("build", "The running version", Info::new(vec![("version", env!("CARGO_PKG_VERSION"))]));
 
         let names: Vec<&str> = brokers.into_iter().collect();
         let broker = |name: &str| BrokerMetrics {

@@ -8,36 +8,36 @@ use utoipa::ToSchema;
 use crate::store::read::Counts;
 use crate::telemetry::{Metrics, recent};
 
-/// How many jobs there are, and how the instance that is asked fares.
+/// The counts of jobs, and the state of the answering instance.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct Stats {
-    /// Jobs that wait for their time or their next attempt.
+    /// Jobs that wait for their due time or their next attempt.
     pub scheduled: u64,
-    /// Jobs of which an attempt is out, or that wait for their consumer.
+    /// Jobs with an attempt in flight, or that wait for their consumer.
     pub reserved: u64,
-    /// Dead letters that are kept.
+    /// Dead letters in Redis.
     pub dead: u64,
-    /// Scheduled, and due now or before.
+    /// Scheduled jobs whose due time has passed.
     pub overdue: u64,
-    /// The earliest due time, epoch ms; null where nothing is scheduled.
+    /// The earliest due time, epoch ms; null if no job is scheduled.
     pub next_due_ms: Option<i64>,
-    /// Redis's clock when they were counted, epoch ms.
+    /// Redis's clock at the count, epoch ms.
     pub now_ms: i64,
-    /// Each bucket, in their order.
+    /// The buckets in their order.
     pub buckets: Vec<Bucket>,
-    /// Each broker of the namespace.
+    /// The brokers of the namespace, by name.
     pub brokers: BTreeMap<String, Broker>,
-    /// Each ingest in the settings of the instance that is asked; empty where no instance is: the
-    /// command asks Redis alone.
+    /// The ingests of the instance, by name. Empty for the command `dwell stats`, which reads only
+    /// Redis.
     pub ingests: BTreeMap<String, Ingest>,
-    /// Per second over the last ten, of the instance: `scheduled` and `rejected` (requests),
-    /// `confirmed` (attempts), `dead` (jobs).
+    /// The rates of the instance per second over the last ten seconds: `scheduled` and `rejected`
+    /// (requests), `confirmed` (attempts), `dead` (jobs).
     #[schema(value_type = BTreeMap<String, f64>)]
     pub rates: BTreeMap<&'static str, f64>,
-    /// How late first attempts of the instance were within the last minute; null where there were
+    /// The lateness of the instance's first attempts within the last minute; null if there were
     /// none.
     pub lateness: Option<Lateness>,
-    /// The instance that is asked; null where none is.
+    /// The answering instance; null for the command `dwell stats`.
     pub instance: Option<Instance>,
 }
 
@@ -50,97 +50,99 @@ pub struct Bucket {
     pub dead: u64,
 }
 
-/// The jobs for one broker, and the link of the instance to it. Null: the instance does not know
-/// the broker, or none is asked.
+/// The jobs for one broker, and the instance's connection to it. Null: the instance does not have
+/// the broker, or no instance answers.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct Broker {
-    /// Jobs that wait.
+    /// Scheduled jobs for the broker.
     pub scheduled: u64,
     /// `kafka`, `amqp` or `nats`.
     #[schema(value_type = Option<String>)]
     pub kind: Option<&'static str>,
-    /// Whether the link for publishing is up.
+    /// Whether the connection for publishing is up.
     pub connected: Option<bool>,
-    /// How many destinations are paused because they take nothing at present.
+    /// The number of paused destinations, which refuse messages or do not confirm.
     pub paused: Option<u64>,
-    /// What went wrong last with the link or a publication.
+    /// The last error of the connection or of a publication.
     pub last_error: Option<Met>,
-    /// Whether no instance that lives delivers to it, and jobs wait; null where none is asked.
+    /// Whether jobs wait for the broker and no living instance delivers to it; null if no instance
+    /// answers.
     pub stranded: Option<bool>,
 }
 
 /// One ingest of the instance.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct Ingest {
-    /// Its broker.
+    /// The broker's name.
     pub broker: String,
-    /// What it reads.
+    /// The topic, queue or subject.
     pub topic: String,
-    /// Whether its source is open, and has its share of what is there.
+    /// Whether the source is open and reads its share of the messages.
     pub reads: bool,
-    /// Why it holds what it has read: `redis`, `redis_full`, `rejected`; null where it goes on.
+    /// Why the ingest is paused: `redis`, `redis_full`, `rejected`; null if it is not.
     #[schema(value_type = Option<String>)]
     pub paused: Option<&'static str>,
-    /// What went wrong last.
+    /// The last error.
     pub last_error: Option<Met>,
 }
 
-/// An error and when it was met.
+/// An error and its time.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct Met {
-    /// What went wrong, and where.
+    /// What failed, and where.
     pub message: String,
-    /// Epoch ms of the instance's host.
+    /// The time, epoch ms by the clock of the instance's host.
     pub at_ms: i64,
 }
 
-/// Confirm time minus due time of first attempts, ms.
+/// The lateness of first attempts: confirm time minus due time, ms.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct Lateness {
-    /// How many there were.
+    /// The number of first attempts.
     pub count: u64,
-    /// Half of them were no later.
+    /// The median.
     pub p50_ms: f64,
-    /// 99 of 100 were no later.
+    /// The 99th percentile.
     pub p99_ms: f64,
-    /// None was later.
+    /// The maximum.
     pub max_ms: f64,
 }
 
 /// A running instance.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct Instance {
-    /// Its name among those of the namespace.
+    /// The name of the instance in the namespace.
     pub name: String,
-    /// Of Dwell.
+    /// The version of Dwell.
     pub version: String,
     /// `redis.namespace`
     pub namespace: String,
-    /// When it started, epoch ms of its host.
+    /// The start time, epoch ms by the clock of its host.
     pub started_ms: i64,
-    /// Whether it reads requests.
+    /// Whether the instance reads requests.
     pub ingest: bool,
-    /// Whether it delivers jobs.
+    /// Whether the instance delivers jobs.
     pub dispatch: bool,
-    /// As `/readyz` says.
+    /// Whether the instance is ready, as in `/readyz`.
     pub ready: bool,
     /// What readiness waits for.
     pub waiting_for: Vec<String>,
 }
 
-/// Jobs due per step ahead.
+/// The number of due jobs in each step ahead.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct Horizon {
-    /// In their order.
+    /// The steps in their order.
     pub steps: Vec<Step>,
 }
 
 /// One step.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct Step {
-    /// Where it begins, epoch ms by Redis's clock; it ends where the next begins.
+    /// The start of the step, epoch ms by Redis's clock. The step ends at the start of the next
+    /// one.
     pub from_ms: i64,
-    /// Jobs that fall due in it.
+    /// The number of jobs that fall due in the step.
     pub count: u64,
 }
 
@@ -167,7 +169,7 @@ impl Stats {
         }
     }
 
-    /// Adds what an instance has counted for its brokers, and its lateness.
+    /// Adds the instance's state of its brokers, and its lateness.
     pub fn add_counted(&mut self, metrics: &Metrics) {
         let stranded = metrics.stranded().get();
         for (name, broker) in &mut self.brokers {
