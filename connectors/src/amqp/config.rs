@@ -10,43 +10,46 @@ use crate::ConnectorError;
 use crate::address::{certificate_problems, file_problems, login_problems, place, urls, wrong};
 use crate::secret::{Secret, Urls, read_secret};
 
-/// `[brokers.NAME]` with `type = "amqp"`: RabbitMQ, or another broker that speaks AMQP 0-9-1 with publisher confirms.
+/// `[brokers.NAME]` with `type = "amqp"`: RabbitMQ, or another broker with AMQP 0-9-1 and publisher
+/// confirms.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// Where the servers are: `amqp://user:password@host:5672/vhost`, or `amqps://` for TLS; several servers of one cluster with commas between
-    /// them, or as a list. They are tried in order. Without a vhost it is `/`, without a user `guest`. A `/` in a vhost is written `%2f`.
+    /// The servers: `amqp://user:password@host:5672/vhost`, or `amqps://` for TLS; several servers
+    /// of one cluster separated by commas, or as a list. They are tried in order. The default vhost
+    /// is `/`, the default user `guest`. Write a `/` in a vhost as `%2f`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub url: Option<Urls>,
-    /// A file that holds what `url` would, so that a password in it stays out of the settings.
+    /// A file with the value of `url`, to keep a password out of the settings.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub url_file: Option<PathBuf>,
-    /// The user to log in as, instead of the URL's; needs `password` or `password_file`.
+    /// The user to log in as, instead of the URL's; requires `password` or `password_file`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
     /// The password of `user`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub password: Option<Secret>,
-    /// A file that holds the password of `user`; a line end behind it does not count.
+    /// A file with the password of `user`; a line end after it is ignored.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub password_file: Option<PathBuf>,
-    /// A PEM file of the certificate authorities that may have signed the server's certificate, besides the system's. Requires `amqps://`.
+    /// A PEM file of certificate authorities to trust for the server's certificate, besides the
+    /// system's. Requires `amqps://`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tls_ca_file: Option<PathBuf>,
-    /// A PEM file of the certificate to show to the server; needs `tls_key_file`. Requires `amqps://`.
+    /// A PEM file of the client certificate; requires `tls_key_file` and `amqps://`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tls_cert_file: Option<PathBuf>,
     /// A PEM file of the key of `tls_cert_file`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tls_key_file: Option<PathBuf>,
-    /// How often each side shows that it lives, in whole seconds (`5s`, `1m`); the server may ask for less. A link that is silent for twice as long
-    /// is given up. Default `5s`.
+    /// The heartbeat interval, in whole seconds (`5s`, `1m`); the server may ask for less. A
+    /// connection that is silent for twice as long is lost. Default `5s`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub heartbeat: Option<String>,
 }
 
 impl Config {
-    /// The settings of a server at this URL, for code; the other fields can be set after.
+    /// Settings for a server at this URL, for code; the other fields can be set afterwards.
     pub fn at(url: impl Into<String>) -> Self {
         Config { url: Some(Urls::new(url)), ..Config::default() }
     }

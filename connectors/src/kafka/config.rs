@@ -20,16 +20,18 @@ const REBALANCE_MS: u64 = 30_000;
 /// The highest limit in bytes that librdkafka accepts.
 const MOST_BYTES: usize = 2_147_483_647;
 
-/// `[brokers.NAME]` with `type = "kafka"`: Apache Kafka, or what speaks its protocol.
+/// `[brokers.NAME]` with `type = "kafka"`: Apache Kafka, or another broker with its protocol.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// Where to find the cluster: `host:9092`, several with commas between them. Any broker of it will do.
+    /// The addresses to find the cluster: `host:9092`, several separated by commas. Any broker of
+    /// the cluster works.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub bootstrap: String,
-    /// Properties of librdkafka, as its `CONFIGURATION.md` names them: `{ "security.protocol" = "sasl_ssl", "sasl.username" = "dwell" }`. A name with
-    /// `_file` at its end (`"sasl.password_file"`) is the path of a file that holds the value. Those that would break a promise of Dwell (`acks`,
-    /// `enable.auto.commit`, …) are refused.
+    /// Properties of librdkafka, named as in its `CONFIGURATION.md`: `{ "security.protocol" =
+    /// "sasl_ssl", "sasl.username" = "dwell" }`. A name that ends in `_file`
+    /// (`"sasl.password_file"`) is the path of a file with the value. Properties that would break a
+    /// promise of Dwell (`acks`, `enable.auto.commit`, …) are refused.
     #[serde(skip_serializing_if = "Properties::is_empty")]
     pub properties: Properties,
 }
@@ -46,7 +48,7 @@ pub(super) enum Role<'a> {
 }
 
 impl Config {
-    /// The settings of a cluster at these addresses, for code; properties can be set after.
+    /// Settings for a cluster at these addresses, for code; properties can be set afterwards.
     pub fn at(bootstrap: impl Into<String>) -> Self {
         Config { bootstrap: bootstrap.into(), properties: Properties::default() }
     }

@@ -13,48 +13,52 @@ use crate::secret::{Secret, Urls};
 
 /// `[brokers.NAME]` with `type = "nats"`: NATS with JetStream.
 ///
-/// Credentials are given in one way: in the URL, `user` with a password, a token, `nkey_file` or `creds_file`.
+/// Set credentials in one way only: in the URL, as `user` with a password, as a token, `nkey_file`
+/// or `creds_file`.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// Where the servers are: `nats://host:4222`, or `tls://host:4222` to require TLS; several servers of one cluster with commas between them, or
-    /// as a list. They are tried in order. `nats://user:password@host` and `nats://token@host` are understood.
+    /// The servers: `nats://host:4222`, or `tls://host:4222` to require TLS; several servers of one
+    /// cluster separated by commas, or as a list. They are tried in order.
+    /// `nats://user:password@host` and `nats://token@host` work too.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub url: Option<Urls>,
-    /// A file that holds what `url` would, so that a password in it stays out of the settings.
+    /// A file with the value of `url`, to keep a password out of the settings.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub url_file: Option<PathBuf>,
-    /// The user to log in as; needs `password` or `password_file`.
+    /// The user to log in as; requires `password` or `password_file`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
     /// The password of `user`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub password: Option<Secret>,
-    /// A file that holds the password of `user`; a line end behind it does not count.
+    /// A file with the password of `user`; a line end after it is ignored.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub password_file: Option<PathBuf>,
     /// The token to log in with.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub token: Option<Secret>,
-    /// A file that holds the token; a line end behind it does not count.
+    /// A file with the token; a line end after it is ignored.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub token_file: Option<PathBuf>,
-    /// A file that holds an nkey seed (`SU…`) to log in with.
+    /// A file with an nkey seed (`SU…`) to log in with.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nkey_file: Option<PathBuf>,
     /// A `.creds` file, as `nsc` writes it: a user's JWT and its nkey seed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub creds_file: Option<PathBuf>,
-    /// A PEM file of the certificate authorities that may have signed the server's certificate. Without it the system's are trusted. Requires TLS.
+    /// A PEM file of certificate authorities to trust for the server's certificate. Without it the
+    /// system's are trusted. Requires TLS.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tls_ca_file: Option<PathBuf>,
-    /// A PEM file of the certificate to show to the server; needs `tls_key_file`. Requires TLS.
+    /// A PEM file of the client certificate; requires `tls_key_file` and TLS.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tls_cert_file: Option<PathBuf>,
     /// A PEM file of the key of `tls_cert_file`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tls_key_file: Option<PathBuf>,
-    /// Begin TLS before the server says anything, as a server with `handshake_first` asks for. Requires TLS. Default false.
+    /// Start TLS before the server's greeting, for a server with `handshake_first`. Requires TLS.
+    /// Default false.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub tls_first: bool,
     /// The `ack_wait` of a consumer that is created now: for tests.
@@ -64,7 +68,7 @@ pub struct Config {
 }
 
 impl Config {
-    /// The settings of a server at this URL, for code; the other fields can be set after.
+    /// Settings for a server at this URL, for code; the other fields can be set afterwards.
     pub fn at(url: impl Into<String>) -> Self {
         Config { url: Some(Urls::new(url)), ..Config::default() }
     }
