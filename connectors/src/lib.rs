@@ -19,8 +19,9 @@
 //! - [`conformance`]: the test suite that every connector passes; `fuzz`: entry points to parsers,
 //!   for the fuzz tests.
 //!
-//! Connectors never retry and never reconnect: they report errors, and the caller decides (see
-//! [`ErrorKind`]). The one exception is the delivery connection of a NATS source.
+//! Connectors never retry a publication and never reopen a source or sink: they report errors, and
+//! the caller decides (see [`ErrorKind`]). Only a NATS source reopens its delivery connection by
+//! itself.
 
 #[cfg(any(feature = "amqp", feature = "nats"))]
 mod address;
