@@ -19,7 +19,7 @@ use tokio::time::{MissedTickBehavior, interval, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::config::Config;
-use super::fault::{refused, said};
+use super::fault::{error_text, refused};
 use super::gate::Gate;
 use super::login;
 use super::quirks::frame_sanitizer::{self, FrameSanitizer};
@@ -233,7 +233,7 @@ impl BrokerConnection {
     pub(super) async fn channel(&self) -> Result<Channel, ConnectorError> {
         let Some(connection) = &self.connection else { return Err(self.error()) };
         let opened = self.ask(connection.create_channel()).await?;
-        opened.map_err(|error| self.fail(ErrorKind::Disconnected, &format!("cannot open a channel: {}", said(&error))).because(error))
+        opened.map_err(|error| self.fail(ErrorKind::Disconnected, &format!("cannot open a channel: {}", error_text(&error))).because(error))
     }
 
     /// Closes the connection, and waits for the answer within [`GOODBYE`].
@@ -277,7 +277,7 @@ fn watch(connection: &Connection, shared: Arc<Shared>, socket: Arc<Socket>) -> i
         let mut note = |event| match event {
             Event::ConnectionBlocked(reason) => *shared.blocked.lock() = reason,
             // May also be an error of a channel: then the connection lives on.
-            Event::Error(error) => last = format!("the connection was lost: {}", said(&error)),
+            Event::Error(error) => last = format!("the connection was lost: {}", error_text(&error)),
             _ => {}
         };
         while status.connected() {

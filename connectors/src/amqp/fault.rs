@@ -16,15 +16,15 @@ pub(super) mod code {
 /// The server's reply code, if the server closed the channel or connection.
 pub(super) fn reply_code(error: &lapin::Error) -> Option<u16> {
     match error.kind() {
-        Cause::ProtocolError(said) => Some(said.get_id()),
+        Cause::ProtocolError(reply) => Some(reply.get_id()),
         _ => None,
     }
 }
 
 /// The message of the error without lapin's context.
-pub(super) fn said(error: &lapin::Error) -> String {
+pub(super) fn error_text(error: &lapin::Error) -> String {
     match error.kind() {
-        Cause::ProtocolError(said) => said.get_message().to_string(),
+        Cause::ProtocolError(reply) => reply.get_message().to_string(),
         Cause::IOError(error) => deepest(&**error),
         _ => error.to_string(),
     }
@@ -41,7 +41,7 @@ fn deepest(error: &(dyn std::error::Error + 'static)) -> String {
 
 /// The error of a failed connect, by what the caller can do.
 pub(super) fn refused(place: &str, error: lapin::Error) -> ConnectorError {
-    let why = said(&error);
+    let why = error_text(&error);
     let lower = why.to_lowercase();
     let (kind, hint) = match (reply_code(&error), error.kind()) {
         (Some(code::ACCESS_REFUSED), _) => (ErrorKind::Denied, "check user and password, and that the user may log in from here"),
@@ -81,15 +81,15 @@ pub(super) fn channel_failure(error: &lapin::Error) -> ChannelFailure {
     match reply_code(error) {
         Some(code::NOT_FOUND) => ChannelFailure::NoExchange,
         Some(code::ACCESS_REFUSED) => ChannelFailure::NoRight,
-        Some(code::PRECONDITION_FAILED) => most(&said(error)).map_or(ChannelFailure::BadMessage, ChannelFailure::TooLarge),
+        Some(code::PRECONDITION_FAILED) => body_limit(&error_text(error)).map_or(ChannelFailure::BadMessage, ChannelFailure::TooLarge),
         _ => ChannelFailure::Other,
     }
 }
 
 /// The limit in `message size 2000 is larger than configured max size 1000`; RabbitMQ's versions
 /// word this differently.
-fn most(said: &str) -> Option<u64> {
-    let (_, rest) = said.split_once("message size ")?;
+fn body_limit(text: &str) -> Option<u64> {
+    let (_, rest) = text.split_once("message size ")?;
     let (_, bound) = rest.split_once("larger than")?;
     bound.split(|letter: char| !letter.is_ascii_digit()).find(|digits| !digits.is_empty())?.parse().ok()
 }
@@ -100,12 +100,12 @@ mod tests {
 
     #[test]
     fn the_bound_of_a_body_is_read() {
-        for said in [
+        for text in [
             "PRECONDITION_FAILED - message size 2000 is larger than configured max size 1000",
             "PRECONDITION_FAILED - message size 2000 larger than max size 1000",
         ] {
-            assert_eq!(most(said), Some(1000));
+            assert_eq!(body_limit(text), Some(1000));
         }
-        assert_eq!(most("PRECONDITION_FAILED - invalid expiration '-1'"), None);
+        assert_eq!(body_limit("PRECONDITION_FAILED - invalid expiration '-1'"), None);
     }
 }

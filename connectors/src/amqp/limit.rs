@@ -13,7 +13,7 @@ use lapin::options::QueueDeclareOptions;
 use lapin::types::{AMQPValue, ShortString};
 
 use super::connection::BrokerConnection;
-use super::fault::{code, reply_code, said};
+use super::fault::{code, error_text, reply_code};
 use super::queue::short;
 use crate::{Caution, CautionKind, ConnectorError, SourceOptions};
 
@@ -141,7 +141,7 @@ async fn made(connection: &BrokerConnection, queue: &str) -> Result<Option<Made>
         let options = QueueDeclareOptions { durable, ..QueueDeclareOptions::default() };
         let asked = connection.ask(channel.queue_declare(short(queue)?, options, arguments.clone().into())).await?;
         let Err(error) = asked else { break };
-        let words = said(&error);
+        let words = error_text(&error);
         match (reply_code(&error), difference(&words)) {
             (Some(code::ACCESS_REFUSED), _) => return Ok(None),
             (Some(code::PRECONDITION_FAILED), Some(("durable", _))) if durable => durable = false,
@@ -177,10 +177,10 @@ fn odd() -> AMQPValue {
 
 /// The argument that differs and its value on the queue, from `inequivalent arg 'x' for queue 'q'
 /// in vhost '/': received none but current is the value '5' of type 'signedint'`.
-fn difference(said: &str) -> Option<(&str, Option<&str>)> {
-    let (_, rest) = said.split_once("inequivalent arg '")?;
+fn difference(text: &str) -> Option<(&str, Option<&str>)> {
+    let (_, rest) = text.split_once("inequivalent arg '")?;
     let (name, _) = rest.split_once('\'')?;
-    let (_, current) = said.rsplit_once(" but current is ")?;
+    let (_, current) = text.rsplit_once(" but current is ")?;
     let value = current.strip_prefix("the value ").unwrap_or(current);
     let value = value.rsplit_once(" of type ").map_or(value, |(value, _)| value);
     Some((name, value.strip_prefix('\'').and_then(|value| value.strip_suffix('\''))))
@@ -208,8 +208,8 @@ mod tests {
             ("received none but current is the value 'quorum' of type 'longstr'", Some(("a", Some("quorum")))),
             ("received none but current is the value 'o'k' of type 'longstr'", Some(("a", Some("o'k")))),
         ] {
-            let said = format!("PRECONDITION_FAILED - inequivalent arg 'a' for queue 'it's' in vhost '/': {rest}");
-            assert_eq!(difference(&said), expected, "{rest}");
+            let text = format!("PRECONDITION_FAILED - inequivalent arg 'a' for queue 'it's' in vhost '/': {rest}");
+            assert_eq!(difference(&text), expected, "{rest}");
         }
         assert_eq!(difference("PRECONDITION_FAILED - invalid arg 'x-max-age' for queue 'q'"), None);
     }

@@ -20,7 +20,7 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, Interval};
 
 use super::connection::BrokerConnection;
-use super::fault::{ChannelFailure, said};
+use super::fault::{ChannelFailure, error_text};
 use super::in_flight::too_large;
 use super::publish_queue::PublishQueue;
 use super::router::{Item, PublisherKey, PublisherSender, give};
@@ -249,6 +249,6 @@ impl PublisherTask {
 async fn open(connection: &BrokerConnection) -> Result<Channel, ConnectorError> {
     let channel = connection.channel().await?;
     let confirming = connection.ask(channel.confirm_select(ConfirmSelectOptions::default())).await?;
-    confirming.map_err(|error| connection.fail(crate::ErrorKind::Disconnected, &said(&error)).because(error))?;
+    confirming.map_err(|error| connection.fail(crate::ErrorKind::Disconnected, &error_text(&error)).because(error))?;
     Ok(channel)
 }

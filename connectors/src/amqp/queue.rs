@@ -6,7 +6,7 @@ use lapin::{ExchangeKind, Queue};
 
 use super::config::Config;
 use super::connection::BrokerConnection;
-use super::fault::{code, reply_code, said};
+use super::fault::{code, error_text, reply_code};
 use super::names::too_long;
 use crate::{ConnectorError, Declared, Destination, ErrorKind, SourceOptions};
 
@@ -90,7 +90,7 @@ fn unanswered(connection: &BrokerConnection, what: &str, error: lapin::Error) ->
         Some(code::ACCESS_REFUSED) => (ErrorKind::Denied, "grant the user permissions on it (rabbitmqctl set_permissions)"),
         _ => (ErrorKind::Disconnected, ""),
     };
-    connection.fail(kind, &format!("cannot check the {what}: {}", said(&error))).hint(hint).because(error)
+    connection.fail(kind, &format!("cannot check the {what}: {}", error_text(&error))).hint(hint).because(error)
 }
 
 /// Creates a missing durable quorum queue that keeps messages however often they are redelivered.
@@ -156,7 +156,7 @@ async fn make(connection: &BrokerConnection, queue: &str, more: &[(&'static str,
     let options = QueueDeclareOptions { durable: true, ..QueueDeclareOptions::default() };
     connection.ask(channel.queue_declare(short(queue)?, options, arguments)).await?.map(drop).map_err(|error| {
         let kind = if reply_code(&error) == Some(code::ACCESS_REFUSED) { ErrorKind::Denied } else { ErrorKind::Disconnected };
-        let failure = connection.fail(kind, &format!("cannot create the queue `{queue}`: {}", said(&error)));
+        let failure = connection.fail(kind, &format!("cannot create the queue `{queue}`: {}", error_text(&error)));
         failure.hint("create this queue by hand, or grant the user the right to configure it").because(error)
     })
 }

@@ -15,7 +15,7 @@ use tokio::time::{Interval, MissedTickBehavior, interval};
 use super::buffer::DeliveryBuffer;
 use super::connection::BrokerConnection;
 use super::delivery::Delivery;
-use super::fault::{code, reply_code, said};
+use super::fault::{code, error_text, reply_code};
 use super::gate::Gate;
 use super::queue::short;
 use crate::{ConnectorError, ErrorKind, SourceOptions};
@@ -214,7 +214,7 @@ impl ReaderTask {
             Some(code::NOT_FOUND) => (ErrorKind::Missing, "create the queue, or set `declare = true`"),
             _ => (ErrorKind::Disconnected, ""),
         };
-        let why = format!("cannot read the queue `{}`: {}", self.queue, said(&error));
+        let why = format!("cannot read the queue `{}`: {}", self.queue, error_text(&error));
         self.connection.fail(kind, &why).hint(hint).because(error)
     }
 

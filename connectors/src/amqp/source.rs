@@ -12,7 +12,7 @@ use super::buffer::{DeliveryBuffer, Settle};
 use super::config::Config;
 use super::connection::BrokerConnection;
 use super::expired::SourceWithExpired;
-use super::fault::said;
+use super::fault::error_text;
 use super::gate::Gate;
 use super::limit;
 use super::queue::readable;
@@ -85,7 +85,7 @@ impl AmqpSource {
         tokio::select! {
             biased;
             written = words => written.map(drop).map_err(|error| {
-                self.connection.fail(ErrorKind::Disconnected, &format!("cannot ack or nack messages: {}", said(&error))).because(error)
+                self.connection.fail(ErrorKind::Disconnected, &format!("cannot ack or nack messages: {}", error_text(&error))).because(error)
             }),
             () = self.connection.lost() => Err(self.connection.error()),
         }

@@ -13,11 +13,11 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval};
 
 use super::connection::BrokerConnection;
-use super::fault::{ChannelFailure, channel_failure, reply_code, said};
+use super::fault::{ChannelFailure, channel_failure, error_text, reply_code};
 use super::in_flight::{InFlight, too_large};
 use super::queue::short;
 use super::quirks::ready::ready;
-use super::quirks::return_matcher::{ReturnMatcher, Said};
+use super::quirks::return_matcher::{ConfirmKind, ReturnMatcher};
 use super::router::{Given, Item, PublishRouter, give};
 use crate::Outcome;
 
@@ -145,9 +145,9 @@ impl ChannelWindow {
         while let Some((number, confirmed)) = next {
             match confirmed {
                 Ok(confirmation) => {
-                    let said = if confirmation.is_nack() { Said::Nack } else { Said::Ack };
+                    let kind = if confirmation.is_nack() { ConfirmKind::Nack } else { ConfirmKind::Ack };
                     let carried = confirmation.take_message();
-                    self.matcher.confirmed(number, said, carried.as_ref().map(|message| &message.properties));
+                    self.matcher.confirmed(number, kind, carried.as_ref().map(|message| &message.properties));
                 }
                 Err(error) => fallen = Some(error),
             }
@@ -226,7 +226,7 @@ impl ChannelWindow {
             }
         }
         let PublisherContext { connection, router, out, .. } = &self.place;
-        let why = if connection.is_lost() { connection.error().message } else { said(&error) };
+        let why = if connection.is_lost() { connection.error().message } else { error_text(&error) };
         let (channel_failure, alone) = (channel_failure(&error), self.in_flight.len() == 1 && !self.gave_up);
         if let ChannelFailure::TooLarge(most) = channel_failure {
             router.learn_most(most);

@@ -40,7 +40,7 @@ pub(in crate::amqp) enum PublishVerdict {
 
 /// The kind of a confirm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::amqp) enum Said {
+pub(in crate::amqp) enum ConfirmKind {
     Ack,
     Nack,
 }
@@ -56,9 +56,9 @@ pub(in crate::amqp) struct ReturnMatcher {
     latest: u64,
     /// Confirmed since the last judgement, and whether the confirm carried another publication's
     /// message.
-    fresh: Vec<(u64, Said, bool)>,
+    fresh: Vec<(u64, ConfirmKind, bool)>,
     /// Confirmed before and not judged: each carried another publication's message.
-    waiting: Vec<(u64, Said)>,
+    waiting: Vec<(u64, ConfirmKind)>,
     /// A confirm since the last judgement carried no message.
     calm: bool,
     /// A message without a mark was returned.
@@ -92,10 +92,10 @@ impl ReturnMatcher {
     }
 
     /// Records a confirm, and the message that it carried, if any.
-    pub(in crate::amqp) fn confirmed(&mut self, number: u64, said: Said, carried: Option<&BasicProperties>) {
+    pub(in crate::amqp) fn confirmed(&mut self, number: u64, kind: ConfirmKind, carried: Option<&BasicProperties>) {
         let Some(carried) = carried else {
             self.calm = true;
-            return self.fresh.push((number, said, false));
+            return self.fresh.push((number, kind, false));
         };
         let returned = self.number(carried);
         match returned {
@@ -105,7 +105,7 @@ impl ReturnMatcher {
             }
             None => self.strays = true,
         }
-        self.fresh.push((number, said, returned != Some(number)));
+        self.fresh.push((number, kind, returned != Some(number)));
     }
 
     fn number(&self, properties: &BasicProperties) -> Option<u64> {
@@ -122,18 +122,18 @@ impl ReturnMatcher {
         let (calm, strays) = (std::mem::take(&mut self.calm), std::mem::take(&mut self.strays));
         let mut verdicts = Vec::with_capacity(self.fresh.len());
         let mut waiting = Vec::new();
-        let earlier = std::mem::take(&mut self.waiting).into_iter().map(|(number, said)| (number, said, !calm));
-        for (number, said, open) in earlier.chain(std::mem::take(&mut self.fresh)) {
+        let earlier = std::mem::take(&mut self.waiting).into_iter().map(|(number, kind)| (number, kind, !calm));
+        for (number, kind, open) in earlier.chain(std::mem::take(&mut self.fresh)) {
             let returned = self.returned.remove(&number);
             if open && !all && !returned && self.latest < number {
-                waiting.push((number, said));
+                waiting.push((number, kind));
                 continue;
             }
-            let verdict = match said {
+            let verdict = match kind {
                 _ if returned => PublishVerdict::Returned,
-                Said::Nack => PublishVerdict::Nacked,
-                Said::Ack if strays => PublishVerdict::Unclear,
-                Said::Ack => PublishVerdict::Taken,
+                ConfirmKind::Nack => PublishVerdict::Nacked,
+                ConfirmKind::Ack if strays => PublishVerdict::Unclear,
+                ConfirmKind::Ack => PublishVerdict::Taken,
             };
             verdicts.push((number, verdict));
         }
@@ -176,12 +176,12 @@ mod tests {
     fn a_message_on_the_wrong_confirm_is_told_by_its_mark() {
         let (mut matcher, sent) = published(4);
         // 3 was returned, and the confirm of 1 carries it.
-        matcher.confirmed(1, Said::Ack, Some(&sent[2]));
-        matcher.confirmed(2, Said::Nack, None);
-        matcher.confirmed(3, Said::Ack, None);
+        matcher.confirmed(1, ConfirmKind::Ack, Some(&sent[2]));
+        matcher.confirmed(2, ConfirmKind::Nack, None);
+        matcher.confirmed(3, ConfirmKind::Ack, None);
         let verdicts = sorted(matcher.judge(false));
         assert_eq!(verdicts, [(1, PublishVerdict::Taken), (2, PublishVerdict::Nacked), (3, PublishVerdict::Returned)]);
-        matcher.confirmed(4, Said::Ack, Some(&sent[3]));
+        matcher.confirmed(4, ConfirmKind::Ack, Some(&sent[3]));
         assert_eq!(matcher.judge(true), [(4, PublishVerdict::Returned)]);
     }
 
@@ -189,24 +189,24 @@ mod tests {
     fn a_confirm_that_carries_an_earlier_message_waits_for_its_own() {
         let (mut matcher, sent) = published(6);
         // 2 and 3 were returned, and the confirm of 3 carries 2: its own message is still to come.
-        matcher.confirmed(3, Said::Ack, Some(&sent[1]));
+        matcher.confirmed(3, ConfirmKind::Ack, Some(&sent[1]));
         assert_eq!(matcher.judge(false), []);
-        matcher.confirmed(2, Said::Ack, Some(&sent[2]));
+        matcher.confirmed(2, ConfirmKind::Ack, Some(&sent[2]));
         assert_eq!(sorted(matcher.judge(false)), [(2, PublishVerdict::Returned), (3, PublishVerdict::Returned)]);
 
         // As before, but 5 was not returned: a confirm without a message shows that, or a later
         // return.
         for later in [None, Some(&sent[5])] {
             let (mut matcher, _) = published(6);
-            matcher.confirmed(5, Said::Ack, Some(&sent[3]));
+            matcher.confirmed(5, ConfirmKind::Ack, Some(&sent[3]));
             assert_eq!(matcher.judge(false), []);
-            matcher.confirmed(1, Said::Ack, later);
+            matcher.confirmed(1, ConfirmKind::Ack, later);
             assert_eq!(sorted(matcher.judge(false)), [(1, PublishVerdict::Taken), (5, PublishVerdict::Taken)]);
-            matcher.confirmed(4, Said::Ack, None);
+            matcher.confirmed(4, ConfirmKind::Ack, None);
             assert_eq!(matcher.judge(false), [(4, PublishVerdict::Returned)]);
         }
         let (mut matcher, _) = published(6);
-        matcher.confirmed(5, Said::Ack, Some(&sent[3]));
+        matcher.confirmed(5, ConfirmKind::Ack, Some(&sent[3]));
         assert_eq!(matcher.judge(true), [(5, PublishVerdict::Taken)]);
     }
 
@@ -216,8 +216,8 @@ mod tests {
         let same = || BasicProperties::default().with_message_id("same".into());
         let (first, second) = (matcher.mark(1, same()), matcher.mark(2, same()));
         assert!(first.headers().is_none() && second.headers().as_ref().is_some_and(|headers| headers.contains_key(MARK)));
-        matcher.confirmed(1, Said::Ack, Some(&second));
-        matcher.confirmed(2, Said::Ack, None);
+        matcher.confirmed(1, ConfirmKind::Ack, Some(&second));
+        matcher.confirmed(2, ConfirmKind::Ack, None);
         assert_eq!(sorted(matcher.judge(true)), [(1, PublishVerdict::Taken), (2, PublishVerdict::Returned)]);
         matcher.forget(2, Some(&"same".into()));
         assert!(matcher.mark(3, same()).headers().is_some(), "the first is still out");
@@ -239,8 +239,8 @@ mod tests {
     #[test]
     fn an_unmarked_message_leaves_the_others_unclear() {
         let (mut matcher, _) = published(2);
-        matcher.confirmed(1, Said::Ack, Some(&BasicProperties::default()));
-        matcher.confirmed(2, Said::Ack, None);
+        matcher.confirmed(1, ConfirmKind::Ack, Some(&BasicProperties::default()));
+        matcher.confirmed(2, ConfirmKind::Ack, None);
         assert_eq!(sorted(matcher.judge(true)), [(1, PublishVerdict::Unclear), (2, PublishVerdict::Unclear)]);
     }
 }
