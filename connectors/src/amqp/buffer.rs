@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use super::delivery::Delivery;
-use super::gate::Gate;
+use super::read_limiter::ReadLimiter;
 use crate::batches::Batches;
 use crate::{Batch, BatchId, ConnectorError};
 
@@ -15,7 +15,7 @@ use crate::{Batch, BatchId, ConnectorError};
 pub(super) struct DeliveryBuffer {
     state: Mutex<State>,
     /// Counts the memory of the messages.
-    gate: Arc<Gate>,
+    limiter: Arc<ReadLimiter>,
     /// For `recv`: a delivery, or the end.
     arrived: Notify,
     /// For the reader: pause, resume or close; or a settled batch.
@@ -46,8 +46,8 @@ pub(super) struct Settle {
 }
 
 impl DeliveryBuffer {
-    pub(super) fn new(gate: Arc<Gate>) -> Self {
-        DeliveryBuffer { state: Mutex::default(), gate, arrived: Notify::new(), wake: Notify::new() }
+    pub(super) fn new(limiter: Arc<ReadLimiter>) -> Self {
+        DeliveryBuffer { state: Mutex::default(), limiter, arrived: Notify::new(), wake: Notify::new() }
     }
 
     /// A batch of the buffered messages, within the bounds.
@@ -64,7 +64,7 @@ impl DeliveryBuffer {
         for tag in &tags {
             state.unsettled.remove(tag);
         }
-        self.gate.settled(places.iter().map(|place| place.bytes).sum());
+        self.limiter.settled(places.iter().map(|place| place.bytes).sum());
         // There may be room for more deliveries.
         self.wake.notify_one();
         match tags.last() {
@@ -103,7 +103,7 @@ impl DeliveryBuffer {
     pub(super) fn put(&self, deliveries: Vec<Delivery>) {
         let places = deliveries.into_iter().map(|Delivery { message, tag, bytes }| (message, PendingAck { tag, bytes }));
         let places: Vec<_> = places.collect();
-        self.gate.came(places.len(), places.iter().map(|(_, place)| place.bytes).sum());
+        self.limiter.delivered(places.len(), places.iter().map(|(_, place)| place.bytes).sum());
         let mut state = self.state.lock();
         state.unsettled.extend(places.iter().map(|(_, place)| place.tag));
         state.batches.put(places);
@@ -126,7 +126,7 @@ mod tests {
 
     #[test]
     fn one_word_settles_a_batch_only_where_nothing_before_it_is_open() {
-        let buffer = DeliveryBuffer::new(Arc::new(Gate::new(100)));
+        let buffer = DeliveryBuffer::new(Arc::new(ReadLimiter::new(100)));
         buffer.put((1..=7).map(|tag| Delivery { tag, message: Message::new("x"), bytes: 1 }).collect());
         let ids: Vec<BatchId> = (0..3).map(|_| buffer.take(2, 10_000).unwrap().unwrap().id).collect();
         let single = |tag| Settle { tag, multiple: false };

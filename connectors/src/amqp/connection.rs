@@ -20,9 +20,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::config::Config;
 use super::fault::{error_text, refused};
-use super::gate::Gate;
 use super::login;
 use super::quirks::frame_sanitizer::{self, FrameSanitizer};
+use super::read_limiter::ReadLimiter;
 use super::server::Server;
 use crate::{ConnectorError, ErrorKind};
 
@@ -67,7 +67,7 @@ impl Shared {
 #[derive(Default)]
 struct Socket {
     state: Mutex<State>,
-    gate: Option<Arc<Gate>>,
+    limiter: Option<Arc<ReadLimiter>>,
 }
 
 #[derive(Default)]
@@ -91,8 +91,8 @@ impl Socket {
 
     fn shut(&self) {
         // Otherwise lapin would not read the end of the stream.
-        if let Some(gate) = &self.gate {
-            gate.open();
+        if let Some(limiter) = &self.limiter {
+            limiter.disable();
         }
         if let State::Open(stream) = std::mem::replace(&mut *self.state.lock(), State::Shut) {
             // An error means that the socket is already shut down.
@@ -104,17 +104,17 @@ impl Socket {
 impl BrokerConnection {
     /// Connects; `purpose` is shown in the server's tools.
     pub(super) async fn connect(config: &Config, purpose: &str) -> Result<Self, ConnectorError> {
-        Self::gated(config, purpose, None).await
+        Self::limited(config, purpose, None).await
     }
 
-    /// Connects, and reads as the gate allows.
-    pub(super) async fn gated(config: &Config, purpose: &str, gate: Option<Arc<Gate>>) -> Result<Self, ConnectorError> {
+    /// Connects, and reads as the limiter allows.
+    pub(super) async fn limited(config: &Config, purpose: &str, limiter: Option<Arc<ReadLimiter>>) -> Result<Self, ConnectorError> {
         let tls = login::tls(config).await?;
         let servers = config.servers().await?;
         let each = CONNECT / u32::try_from(servers.len()).unwrap_or(u32::MAX).max(1);
         let mut last = None;
         for server in &servers {
-            match Self::connect_to(server, tls.clone(), purpose, each, gate.clone()).await {
+            match Self::connect_to(server, tls.clone(), purpose, each, limiter.clone()).await {
                 Ok(connection) => return Ok(connection),
                 Err(error) if error.kind == ErrorKind::Disconnected => last = Some(error),
                 Err(error) => return Err(error),
@@ -128,10 +128,10 @@ impl BrokerConnection {
         tls: OwnedTLSConfig,
         purpose: &str,
         patience: Duration,
-        gate: Option<Arc<Gate>>,
+        limiter: Option<Arc<ReadLimiter>>,
     ) -> Result<Self, ConnectorError> {
         let place = server.place();
-        let socket = Arc::new(Socket { gate, ..Socket::default() });
+        let socket = Arc::new(Socket { limiter, ..Socket::default() });
         let properties = ConnectionProperties::default()
             .with_connection_name(format!("dwell {purpose}").into())
             .with_client_property("product".into(), "dwell".into())
@@ -153,7 +153,7 @@ impl BrokerConnection {
                     }
                 }
                 let stream = if is_tls { stream.into_tls(&host, tls.as_ref()).await? } else { stream };
-                Ok(AsyncTcpStream::Plain(FrameSanitizer::new(stream, name.clone(), own.gate.clone()).telling(Arc::clone(&told))))
+                Ok(AsyncTcpStream::Plain(FrameSanitizer::new(stream, name.clone(), own.limiter.clone()).telling(Arc::clone(&told))))
             },
             properties,
         );

@@ -3,9 +3,9 @@
 //!
 //! - A source reads a queue with manual acks. The prefetch counts messages: as many as fit into the
 //!   bound in bytes by the size of recent messages, at most `max_unsettled`. If that is too many,
-//!   the socket is not read until there is room (see `gate`). The queue is the group: `group` only
-//!   names the reader in the broker's tools. There are no positions and no timestamps of the
-//!   broker.
+//!   the socket is not read until there is room (see `read_limiter`). The queue is the group:
+//!   `group` only names the reader in the broker's tools. There are no positions and no timestamps
+//!   of the broker.
 //! - A source also reads the queue that `expired_queue` names. The main queue's dead-letter
 //!   exchange leads a message there when its `expiration` ends before it is read. The message comes
 //!   out as it was published (see `expired`). `declare_source` creates both queues.
@@ -36,7 +36,6 @@ mod expired;
 mod fault;
 #[cfg(feature = "fuzz")]
 pub(crate) mod fuzz;
-mod gate;
 mod in_flight;
 mod limit;
 mod login;
@@ -46,6 +45,7 @@ mod publish_queue;
 mod publisher;
 mod queue;
 mod quirks;
+mod read_limiter;
 mod reader;
 mod router;
 mod server;

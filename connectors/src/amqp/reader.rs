@@ -16,8 +16,8 @@ use super::buffer::DeliveryBuffer;
 use super::connection::BrokerConnection;
 use super::delivery::Delivery;
 use super::fault::{code, error_text, reply_code};
-use super::gate::Gate;
 use super::queue::short;
+use super::read_limiter::ReadLimiter;
 use crate::{ConnectorError, ErrorKind, SourceOptions};
 
 /// The most messages taken over at once.
@@ -29,14 +29,14 @@ const TOLD: usize = 16;
 /// A prefetch that is too large or too small by this factor is replaced.
 const OFF: u16 = 4;
 /// The heartbeat interval while the socket is not read: shorter than the shortest heartbeat.
-const BEAT: Duration = Duration::from_millis(500);
+const HEARTBEAT: Duration = Duration::from_millis(500);
 
 /// The task that reads.
 pub(super) struct ReaderTask {
     connection: Arc<BrokerConnection>,
     channel: Channel,
     buffer: Arc<DeliveryBuffer>,
-    gate: Arc<Gate>,
+    limiter: Arc<ReadLimiter>,
     queue: String,
     group: String,
     max_unsettled: u16,
@@ -47,7 +47,7 @@ pub(super) struct ReaderTask {
     /// The estimated memory of a message, in bytes, and the number of messages so far.
     each: usize,
     came: usize,
-    beat: Interval,
+    heartbeat: Interval,
 }
 
 /// An active consumer.
@@ -71,18 +71,31 @@ impl ReaderTask {
         connection: Arc<BrokerConnection>,
         channel: Channel,
         buffer: Arc<DeliveryBuffer>,
-        gate: Arc<Gate>,
+        limiter: Arc<ReadLimiter>,
         options: &SourceOptions,
     ) -> Result<oneshot::Receiver<Result<(), ConnectorError>>, ConnectorError> {
         let (queue, group) = (options.topic.clone(), options.group.clone());
         // 0 would mean unlimited.
         let max_unsettled = u16::try_from(options.max_unsettled.max(1)).unwrap_or(u16::MAX);
-        let mut beat = interval(BEAT);
-        beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut heartbeat = interval(HEARTBEAT);
+        heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let max_bytes = options.max_unsettled_bytes;
         let (reading, count, each, came) = (None, 0, FIRST, 0);
-        let mut reader =
-            ReaderTask { connection, channel, buffer, gate, queue, group, max_unsettled, max_bytes, reading, count, each, came, beat };
+        let mut reader = ReaderTask {
+            connection,
+            channel,
+            buffer,
+            limiter,
+            queue,
+            group,
+            max_unsettled,
+            max_bytes,
+            reading,
+            count,
+            each,
+            came,
+            heartbeat,
+        };
         reader.read(reader.wanted()).await?;
         let (done, closed) = oneshot::channel();
         tokio::spawn(async move {
@@ -111,7 +124,7 @@ impl ReaderTask {
     fn room(&self) -> Option<u16> {
         let unsettled = u16::try_from(self.buffer.unsettled()).unwrap_or(u16::MAX);
         let wanted = self.wanted();
-        Some(wanted.saturating_sub(unsettled)).filter(|room| *room >= wanted.div_ceil(2) && !self.gate.is_closed())
+        Some(wanted.saturating_sub(unsettled)).filter(|room| *room >= wanted.div_ceil(2) && !self.limiter.is_full())
     }
 
     /// Whether the prefetch is far too large or far too small.
@@ -159,7 +172,7 @@ impl ReaderTask {
                     Event::Stopped(answer) => answer.map_err(|error| self.broken(error))?,
                 },
                 () = self.buffer.wake.notified() => {}
-                _ = self.beat.tick() => self.gate.beat(),
+                _ = self.heartbeat.tick() => self.limiter.send_heartbeat(),
             }
         }
     }
@@ -177,7 +190,7 @@ impl ReaderTask {
     fn take(&mut self, chunk: Option<Vec<lapin::Result<lapin::message::Delivery>>>) -> Result<(), ConnectorError> {
         let Some(chunk) = chunk else {
             let stopped = self.reading.take().is_some_and(|reading| reading.stopping.is_some());
-            self.gate.nothing_comes();
+            self.limiter.clear_pending();
             if stopped {
                 return Ok(());
             }
@@ -221,7 +234,7 @@ impl ReaderTask {
     /// Closes the channel: the broker reads every ack and then redelivers the unsettled messages to
     /// others. Its answer comes after messages on their way, which are read and discarded.
     async fn give_back(&mut self) -> Result<(), ConnectorError> {
-        self.gate.open();
+        self.limiter.disable();
         let (connection, channel) = (Arc::clone(&self.connection), self.channel.clone());
         let closing = connection.ask(channel.close(200, "".into()));
         tokio::pin!(closing);

@@ -13,9 +13,9 @@ use super::config::Config;
 use super::connection::BrokerConnection;
 use super::expired::SourceWithExpired;
 use super::fault::error_text;
-use super::gate::Gate;
 use super::limit;
 use super::queue::readable;
+use super::read_limiter::ReadLimiter;
 use super::reader::ReaderTask;
 use crate::{Batch, BatchId, Caution, ConnectorError, ErrorKind, Reader, Source, SourceOptions};
 
@@ -35,11 +35,11 @@ pub(crate) async fn open(config: &Config, mut options: SourceOptions) -> Result<
 }
 
 async fn open_one(config: &Config, options: SourceOptions) -> Result<AmqpSource, ConnectorError> {
-    let gate = Arc::new(Gate::new(options.max_unsettled_bytes));
-    let connection = Arc::new(BrokerConnection::gated(config, "source", Some(Arc::clone(&gate))).await?);
+    let limiter = Arc::new(ReadLimiter::new(options.max_unsettled_bytes));
+    let connection = Arc::new(BrokerConnection::limited(config, "source", Some(Arc::clone(&limiter))).await?);
     let channel = connection.channel().await?;
-    let buffer = Arc::new(DeliveryBuffer::new(Arc::clone(&gate)));
-    let reader = ReaderTask::start(Arc::clone(&connection), channel.clone(), Arc::clone(&buffer), gate, &options).await?;
+    let buffer = Arc::new(DeliveryBuffer::new(Arc::clone(&limiter)));
+    let reader = ReaderTask::start(Arc::clone(&connection), channel.clone(), Arc::clone(&buffer), limiter, &options).await?;
     Ok(AmqpSource { connection, channel, buffer, options, settling: Mutex::default(), closed: Some(reader) })
 }
 

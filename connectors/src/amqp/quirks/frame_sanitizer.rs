@@ -5,7 +5,7 @@
 //!   properties to itself (`connection.start`).
 //! - Workaround: lapin takes its stream from a connector function, so Dwell wraps that stream. The
 //!   wrapper sanitizes frames (see `sanitize`), stops reading while the source is at its bound in
-//!   bytes (see `gate`), and extracts the server's version.
+//!   bytes (see `read_limiter`), and extracts the server's version.
 //! - May go when lapin does all three: parses such frames, bounds its buffer in bytes, and shows
 //!   the server's version.
 //!
@@ -28,8 +28,8 @@ use futures_util::Stream;
 use lapin::AsyncTcpStream;
 use tracing::{debug, warn};
 
-use crate::amqp::gate::Gate;
 use crate::amqp::quirks::sanitize::{HEADER, METHOD, sanitize};
+use crate::amqp::read_limiter::ReadLimiter;
 
 /// The bytes of a frame header: type, channel and size.
 const HEAD: usize = 7;
@@ -38,7 +38,7 @@ const END: usize = 1;
 /// The most bytes of a frame that is buffered. Servers keep to the agreed `frame_max`, 128 KiB by
 /// default, so a larger frame is an error.
 const MOST: usize = 16 << 20;
-/// The most bytes of one read with a gate: all that is read passes the gate.
+/// The most bytes of one read with a limiter: all that is read passes the limiter.
 const PIECE: usize = 128 << 10;
 /// A heartbeat frame as the server sends it.
 const HEARTBEAT: [u8; HEAD + END] = [8, 0, 0, 0, 0, 0, 0, 0xCE];
@@ -83,7 +83,7 @@ pub(in crate::amqp) struct FrameSanitizer<S> {
     stream: S,
     place: String,
     /// The bound of a source.
-    gate: Option<Arc<Gate>>,
+    limiter: Option<Arc<ReadLimiter>>,
     /// The number of bytes that still pass unchanged.
     passing: usize,
     /// The start of an incomplete frame.
@@ -130,9 +130,9 @@ impl Next {
 
 impl<S> FrameSanitizer<S> {
     /// `place` is the server, for the log.
-    pub(in crate::amqp) fn new(stream: S, place: String, gate: Option<Arc<Gate>>) -> Self {
+    pub(in crate::amqp) fn new(stream: S, place: String, limiter: Option<Arc<ReadLimiter>>) -> Self {
         let version = Arc::default();
-        FrameSanitizer { stream, place, gate, passing: 0, held: Vec::new(), whole: Vec::new(), given: 0, altered: false, version }
+        FrameSanitizer { stream, place, limiter, passing: 0, held: Vec::new(), whole: Vec::new(), given: 0, altered: false, version }
     }
 
     /// Also stores the server's version here.
@@ -191,8 +191,8 @@ impl<S> FrameSanitizer<S> {
             // The server sends it once.
             let _ = self.version.set(version);
         }
-        if let Some(gate) = self.gate.as_ref().filter(|_| kind == HEADER) {
-            gate.let_through(&frame[HEAD..end]);
+        if let Some(limiter) = self.limiter.as_ref().filter(|_| kind == HEADER) {
+            limiter.message_started(&frame[HEAD..end]);
         }
         if sanitize(kind, &mut frame[HEAD..end]) {
             let place = self.place.as_str();
@@ -227,9 +227,9 @@ impl<S: AsyncRead + Unpin> AsyncRead for FrameSanitizer<S> {
                 sanitizer.given += count;
                 return Poll::Ready(Ok(count));
             }
-            let most = if let Some(gate) = &sanitizer.gate {
+            let most = if let Some(limiter) = &sanitizer.limiter {
                 // Only between two frames, because a heartbeat is a frame.
-                if sanitizer.passing == 0 && ready!(gate.poll_room(context)) {
+                if sanitizer.passing == 0 && ready!(limiter.poll_room(context)) {
                     (sanitizer.whole, sanitizer.given) = (HEARTBEAT.to_vec(), 0);
                     continue;
                 }

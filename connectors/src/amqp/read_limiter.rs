@@ -18,46 +18,46 @@ const SWELL: usize = 32;
 
 /// Shared by the stream that lapin reads, the buffer and the reader.
 #[derive(Debug)]
-pub(super) struct Gate {
-    most: usize,
+pub(super) struct ReadLimiter {
+    max_bytes: usize,
     state: Mutex<State>,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// The estimated memory of messages that passed the gate and have not come out of lapin yet.
-    coming: VecDeque<usize>,
-    coming_bytes: usize,
+    /// The estimated memory of messages that passed the limiter and have not come out of lapin yet.
+    pending: VecDeque<usize>,
+    pending_bytes: usize,
     /// The memory of the messages that came out of lapin and are not settled.
     unsettled: usize,
     /// The bound is off: the source closes.
-    opened: bool,
+    disabled: bool,
     /// A heartbeat is due.
-    beat: bool,
+    heartbeat_due: bool,
     waiting: Option<Waker>,
 }
 
 impl State {
     /// A single message passes whatever its size.
-    fn is_closed(&self, most: usize) -> bool {
-        let others = self.unsettled > 0 || self.coming.len() > 1;
-        !self.opened && others && self.unsettled + self.coming_bytes >= most
+    fn is_full(&self, max_bytes: usize) -> bool {
+        let others = self.unsettled > 0 || self.pending.len() > 1;
+        !self.disabled && others && self.unsettled + self.pending_bytes >= max_bytes
     }
 }
 
-impl Gate {
-    /// A gate with a bound of this many bytes.
-    pub(super) fn new(most: usize) -> Self {
-        Gate { most, state: Mutex::default() }
+impl ReadLimiter {
+    /// A limiter with a bound of this many bytes.
+    pub(super) fn new(max_bytes: usize) -> Self {
+        ReadLimiter { max_bytes, state: Mutex::default() }
     }
 
     /// Waits for room; true if a heartbeat is due instead.
     pub(super) fn poll_room(&self, context: &Context<'_>) -> Poll<bool> {
         let mut state = self.state.lock();
-        if !state.is_closed(self.most) {
+        if !state.is_full(self.max_bytes) {
             return Poll::Ready(false);
         }
-        if std::mem::take(&mut state.beat) {
+        if std::mem::take(&mut state.heartbeat_due) {
             return Poll::Ready(true);
         }
         state.waiting = Some(context.waker().clone());
@@ -65,19 +65,19 @@ impl Gate {
     }
 
     /// Records the content header frame of a message that passes. The body size is in its payload.
-    pub(super) fn let_through(&self, payload: &[u8]) {
+    pub(super) fn message_started(&self, payload: &[u8]) {
         let body = payload.get(4..12).map_or(0, |size| size.iter().fold(0_usize, |size, byte| size << 8 | usize::from(*byte)));
         let bytes = body.min(LARGEST) + payload.len() * SWELL;
         let mut state = self.state.lock();
-        state.coming.push_back(bytes);
-        state.coming_bytes += bytes;
+        state.pending.push_back(bytes);
+        state.pending_bytes += bytes;
     }
 
     /// Records that this many messages came out of lapin, with this many bytes of memory.
-    pub(super) fn came(&self, count: usize, bytes: usize) {
+    pub(super) fn delivered(&self, count: usize, bytes: usize) {
         self.change(|state| {
-            let count = count.min(state.coming.len());
-            state.coming_bytes -= state.coming.drain(..count).sum::<usize>();
+            let count = count.min(state.pending.len());
+            state.pending_bytes -= state.pending.drain(..count).sum::<usize>();
             state.unsettled += bytes;
         });
     }
@@ -88,38 +88,38 @@ impl Gate {
     }
 
     /// Records that no message is inside lapin any more.
-    pub(super) fn nothing_comes(&self) {
+    pub(super) fn clear_pending(&self) {
         self.change(|state| {
-            state.coming.clear();
-            state.coming_bytes = 0;
+            state.pending.clear();
+            state.pending_bytes = 0;
         });
     }
 
     /// Turns the bound off.
-    pub(super) fn open(&self) {
-        self.change(|state| state.opened = true);
+    pub(super) fn disable(&self) {
+        self.change(|state| state.disabled = true);
     }
 
     /// Makes the stream produce a heartbeat if the socket is not read.
-    pub(super) fn beat(&self) {
+    pub(super) fn send_heartbeat(&self) {
         let mut state = self.state.lock();
-        if state.is_closed(self.most)
+        if state.is_full(self.max_bytes)
             && let Some(waiting) = state.waiting.take()
         {
-            state.beat = true;
+            state.heartbeat_due = true;
             waiting.wake();
         }
     }
 
     /// Whether the socket is not read now.
-    pub(super) fn is_closed(&self) -> bool {
-        self.state.lock().is_closed(self.most)
+    pub(super) fn is_full(&self) -> bool {
+        self.state.lock().is_full(self.max_bytes)
     }
 
     fn change(&self, change: impl FnOnce(&mut State)) {
         let mut state = self.state.lock();
         change(&mut state);
-        if !state.is_closed(self.most)
+        if !state.is_full(self.max_bytes)
             && let Some(waiting) = state.waiting.take()
         {
             waiting.wake();
@@ -150,42 +150,42 @@ mod tests {
     }
 
     #[test]
-    fn it_is_closed_while_there_is_too_much_and_shows_signs_of_life() {
-        let (gate, woken) = (Gate::new(1000), Arc::new(Woken::default()));
+    fn it_is_full_at_its_bound_and_sends_heartbeats() {
+        let (limiter, woken) = (ReadLimiter::new(1000), Arc::new(Woken::default()));
         let waker = Waker::from(Arc::clone(&woken));
         let context = Context::from_waker(&waker);
         for _ in 0..2 {
-            assert_eq!(gate.poll_room(&context), Poll::Ready(false));
-            gate.let_through(&header(600));
+            assert_eq!(limiter.poll_room(&context), Poll::Ready(false));
+            limiter.message_started(&header(600));
         }
-        assert_eq!((gate.poll_room(&context), gate.is_closed()), (Poll::Pending, true));
-        gate.beat();
+        assert_eq!((limiter.poll_room(&context), limiter.is_full()), (Poll::Pending, true));
+        limiter.send_heartbeat();
         assert_eq!(
-            (woken.0.load(Ordering::Relaxed), gate.poll_room(&context), gate.poll_room(&context)),
+            (woken.0.load(Ordering::Relaxed), limiter.poll_room(&context), limiter.poll_room(&context)),
             (1, Poll::Ready(true), Poll::Pending)
         );
         // Their memory is known now and still too much; then one is settled.
-        gate.came(2, 1400);
-        assert_eq!((woken.0.load(Ordering::Relaxed), gate.poll_room(&context)), (1, Poll::Pending));
-        gate.settled(700);
-        assert_eq!((woken.0.load(Ordering::Relaxed), gate.poll_room(&context)), (2, Poll::Ready(false)));
-        gate.let_through(&header(1 << 40));
-        assert_eq!(gate.poll_room(&context), Poll::Pending);
-        gate.open();
-        assert_eq!((woken.0.load(Ordering::Relaxed), gate.poll_room(&context)), (3, Poll::Ready(false)));
+        limiter.delivered(2, 1400);
+        assert_eq!((woken.0.load(Ordering::Relaxed), limiter.poll_room(&context)), (1, Poll::Pending));
+        limiter.settled(700);
+        assert_eq!((woken.0.load(Ordering::Relaxed), limiter.poll_room(&context)), (2, Poll::Ready(false)));
+        limiter.message_started(&header(1 << 40));
+        assert_eq!(limiter.poll_room(&context), Poll::Pending);
+        limiter.disable();
+        assert_eq!((woken.0.load(Ordering::Relaxed), limiter.poll_room(&context)), (3, Poll::Ready(false)));
     }
 
     #[test]
     fn a_message_larger_than_the_bound_comes_alone() {
-        let (gate, context) = (Gate::new(1000), Context::from_waker(Waker::noop()));
-        gate.let_through(&header(5000));
-        assert_eq!(gate.poll_room(&context), Poll::Ready(false), "its body is still to come");
-        gate.came(1, 5400);
-        assert_eq!(gate.poll_room(&context), Poll::Pending);
-        gate.settled(5400);
-        gate.let_through(&header(5000));
-        gate.nothing_comes();
-        gate.let_through(&header(5000));
-        assert_eq!(gate.poll_room(&context), Poll::Ready(false));
+        let (limiter, context) = (ReadLimiter::new(1000), Context::from_waker(Waker::noop()));
+        limiter.message_started(&header(5000));
+        assert_eq!(limiter.poll_room(&context), Poll::Ready(false), "its body is still to come");
+        limiter.delivered(1, 5400);
+        assert_eq!(limiter.poll_room(&context), Poll::Pending);
+        limiter.settled(5400);
+        limiter.message_started(&header(5000));
+        limiter.clear_pending();
+        limiter.message_started(&header(5000));
+        assert_eq!(limiter.poll_room(&context), Poll::Ready(false));
     }
 }
