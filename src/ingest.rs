@@ -97,7 +97,7 @@ pub fn source_options(ingest: &config::Ingest, limits: &config::Limits) -> Sourc
         max_unsettled_bytes: usize::try_from(limits.max_inbound_bytes).unwrap_or(usize::MAX),
         acks: Acks::Explicit,
         start: ingest.start,
-        apart: vec![Destination::new(&ingest.rejected)],
+        publishes_to: vec![Destination::new(&ingest.rejected)],
         expired_queue: ingest.expired_queue.clone(),
     }
 }

@@ -66,7 +66,7 @@ pub struct SourceOptions {
     pub start: Start,
     /// Destinations that the reader publishes to and must never read. If the broker shows that the
     /// source would read one of them, the source does not open.
-    pub apart: Vec<Destination>,
+    pub publishes_to: Vec<Destination>,
     /// AMQP: the queue that receives expired messages through the dead-letter exchange of the
     /// topic's queue. The source reads it too, and restores each message as it was published.
     pub expired_queue: Option<String>,

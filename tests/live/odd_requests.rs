@@ -64,7 +64,7 @@ impl Environment {
             max_unsettled_bytes: 64 << 20,
             acks: Acks::Explicit,
             start: Start::Earliest,
-            apart: Vec::new(),
+            publishes_to: Vec::new(),
             expired_queue: None,
         };
         let source: Box<dyn Source> = self.broker.source(options).await.unwrap();

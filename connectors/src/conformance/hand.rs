@@ -29,7 +29,7 @@ pub fn options(topic: &str) -> SourceOptions {
         max_unsettled_bytes: 64 << 20,
         acks: Acks::Explicit,
         start: Start::Earliest,
-        apart: Vec::new(),
+        publishes_to: Vec::new(),
         expired_queue: None,
     }
 }

@@ -302,7 +302,7 @@ mod tests {
         let (topic, group) = ("a".to_owned(), "g".to_owned());
         let (max_batch, max_batch_bytes, max_unsettled, max_unsettled_bytes) = (10, 1000, 100, 5334);
         let acks = Acks::Explicit;
-        let (start, apart, expired_queue) = (Start::Earliest, Vec::new(), None);
+        let (start, publishes_to, expired_queue) = (Start::Earliest, Vec::new(), None);
         let buffer = DeliveryBuffer::new(&SourceOptions {
             topic,
             group,
@@ -312,7 +312,7 @@ mod tests {
             max_unsettled_bytes,
             acks,
             start,
-            apart,
+            publishes_to,
             expired_queue,
         });
         buffer.assign(0..2);

@@ -156,7 +156,7 @@ mod tests {
             max_unsettled_bytes: 1 << 20,
             acks: Acks::Explicit,
             start: Start::Latest,
-            apart: Vec::new(),
+            publishes_to: Vec::new(),
             expired_queue: None,
         };
         let client = config.client(Role::Reader { group: &options.group, bytes: 1 << 20 }).unwrap();

@@ -337,7 +337,7 @@ mod tests {
         let (topic, group) = ("a".to_owned(), "g".to_owned());
         let (max_batch, max_batch_bytes, max_unsettled, max_unsettled_bytes) = (1, 1, 1, 64 << 20);
         let acks = Acks::Explicit;
-        let (start, apart, expired_queue) = (Start::Earliest, Vec::new(), None);
+        let (start, publishes_to, expired_queue) = (Start::Earliest, Vec::new(), None);
         let options = SourceOptions {
             topic: topic.clone(),
             group,
@@ -347,7 +347,7 @@ mod tests {
             max_unsettled_bytes,
             acks,
             start,
-            apart,
+            publishes_to,
             expired_queue,
         };
         let (config, buffer) = (Config::at(address), Arc::new(DeliveryBuffer::new(&options)));

@@ -9,10 +9,10 @@ use async_nats::jetstream::stream::{ConsumerErrorKind, ConsumerUpdateErrorKind, 
 use futures_util::TryStreamExt;
 use tracing::info;
 
-use super::apart;
 use super::config::Config;
 use super::connection::BrokerConnection;
 use super::fetch_budget::EXPIRES;
+use super::loop_check;
 use super::stream::deepest;
 use super::subject::as_name;
 use crate::{Acks, ConnectorError, ErrorKind, FirstRead, Reader, SourceOptions, Start};
@@ -195,7 +195,7 @@ async fn find(
             return Err(failure.because(error));
         }
     };
-    apart::keep(config, connection, &handle.cached_info().config, filter, &options.apart).await?;
+    loop_check::check(config, connection, &handle.cached_info().config, filter, &options.publishes_to).await?;
     Ok((handle, there))
 }
 

@@ -11,7 +11,6 @@
 
 mod ack;
 mod answer;
-mod apart;
 mod buffer;
 mod config;
 mod connection;
@@ -23,6 +22,7 @@ mod fetch_budget;
 pub(crate) mod fuzz;
 mod headers;
 mod login;
+mod loop_check;
 mod quirks;
 mod reader;
 mod replies;

@@ -8,11 +8,11 @@
 #[path = "../support/freeze.rs"]
 mod freeze;
 
-mod apart;
 mod cluster;
 mod first;
 mod links;
 mod login;
+mod loops;
 mod raw;
 mod server;
 mod sinks;

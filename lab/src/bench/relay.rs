@@ -82,7 +82,7 @@ async fn relay(broker: BrokerConfig, from: String, to: Destination, stop: Cancel
         max_unsettled_bytes: 64 << 20,
         acks: Acks::Explicit,
         start: Start::Earliest,
-        apart: Vec::new(),
+        publishes_to: Vec::new(),
         expired_queue: None,
     };
     let source = broker.source(options).await?;

@@ -113,7 +113,7 @@ impl Consumer {
             max_unsettled_bytes: 64 << 20,
             acks,
             start: Start::Earliest,
-            apart: Vec::new(),
+            publishes_to: Vec::new(),
             expired_queue: None,
         };
         let source = broker.source(options).await?;

@@ -246,7 +246,7 @@ async fn read(broker: BrokerConfig, ledger: SharedLedger) {
             max_unsettled_bytes: 64 << 20,
             acks: Acks::Explicit,
             start: Start::Earliest,
-            apart: Vec::new(),
+            publishes_to: Vec::new(),
             expired_queue: None,
         };
         // Each try owns its part: the future is sent to another thread.

@@ -156,7 +156,7 @@ fn options(topic: &str, count: usize) -> SourceOptions {
         max_unsettled_bytes: 1 << 20,
         acks: Acks::Explicit,
         start: Start::Earliest,
-        apart: Vec::new(),
+        publishes_to: Vec::new(),
         expired_queue: None,
     }
 }

@@ -39,7 +39,7 @@ pub(super) async fn read(broker: BrokerConfig, topic: String, role: Role, record
             max_unsettled_bytes: 64 << 20,
             acks: Acks::Explicit,
             start: Start::Earliest,
-            apart: Vec::new(),
+            publishes_to: Vec::new(),
             expired_queue: None,
         };
         match clock::timeout(CONNECT, broker.source(options)).await {

@@ -14,12 +14,12 @@ const DEEPEST: usize = 8;
 
 /// An error if a reader of `filter` in this stream would receive messages published to one of these
 /// destinations.
-pub(super) async fn keep(
+pub(super) async fn check(
     config: &Config,
     connection: &BrokerConnection,
     stream: &StreamConfig,
     filter: &str,
-    apart: &[Destination],
+    publishes_to: &[Destination],
 ) -> Result<(), ConnectorError> {
     let is_fed = stream.mirror.is_some() || stream.sources.as_ref().is_some_and(|sources| !sources.is_empty());
     if !is_fed && stream.subject_transform.is_none() {
@@ -28,7 +28,7 @@ pub(super) async fn keep(
     // Streams that this user may not see are skipped. A connection of its own, because a permission
     // error ends it.
     let upstream = if is_fed { Some(BrokerConnection::connect(config).await?) } else { None };
-    for to in apart {
+    for to in publishes_to {
         let came = appears(upstream.as_ref().map(|(connection, _)| connection), stream, &to.address, DEEPEST).await;
         if let Some(subject) = came.into_iter().find(|subject| allows(filter, &Destination::new(subject))) {
             let what = format!("the stream `{}` receives what is published to `{to}`, as `{subject}`: messages would loop", stream.name);

@@ -43,7 +43,7 @@ async fn a_stream_that_takes_in_what_the_reader_publishes_is_refused() {
     ] {
         js.create_stream(made).await.unwrap();
     }
-    let of = |topic: &str, rejected: &str| SourceOptions { apart: vec![Destination::new(rejected)], ..options(topic) };
+    let of = |topic: &str, rejected: &str| SourceOptions { publishes_to: vec![Destination::new(rejected)], ..options(topic) };
     for (topic, rejected, expected) in [
         ("a", "delay.rejected", Some("the stream `A` takes in what is published at `delay.rejected`, as `a`")),
         ("b.in", "b.rejected", Some("the stream `B` takes in what is published at `b.rejected`, as `b.in`")),
