@@ -35,7 +35,7 @@ const IDLE: Duration = Duration::from_secs(60);
 /// A channel with publications in flight counts as silent after this time: a channel of an
 /// exchange, and one of a single destination.
 const SILENT: Duration = Duration::from_secs(1);
-const SILENT_APART: Duration = Duration::from_secs(5);
+const SILENT_ISOLATED: Duration = Duration::from_secs(5);
 
 /// The task of one publisher.
 struct PublisherTask {
@@ -137,7 +137,7 @@ impl PublisherTask {
             Ok(End::Closed) => window.drain().await,
             Ok(End::Silent(addresses)) => {
                 tokio::spawn(window.drain());
-                self.set_apart(addresses);
+                self.isolate(addresses);
             }
             Err(error) => {
                 let proved = window.is_proved();
@@ -208,9 +208,9 @@ impl PublisherTask {
         self.queue.refuse_late();
         let patience = self.place.patience;
         let mut silent = window.expire();
-        let one_place = self.key.apart.is_some() || self.place.connection.blocked().is_some();
+        let one_place = self.key.routing_key.is_some() || self.place.connection.blocked().is_some();
         if one_place {
-            if let Some(address) = window.quiet(SILENT_APART.min(patience)) {
+            if let Some(address) = window.quiet(SILENT_ISOLATED.min(patience)) {
                 let why = format!("`{address}` has not confirmed earlier publications yet");
                 self.queue.answer(&Outcome::Refused(why));
             }
@@ -221,11 +221,11 @@ impl PublisherTask {
     }
 
     /// Moves the publications to these addresses to publishers of their own.
-    fn set_apart(&mut self, addresses: BTreeSet<String>) {
+    fn isolate(&mut self, addresses: BTreeSet<String>) {
         for address in addresses {
-            let apart = self.queue.take_out(&address);
-            let key = PublisherKey { exchange: self.key.exchange.clone(), apart: Some(address) };
-            let kept = self.place.router.set_apart(&key, apart, || start(self.place.clone(), key.clone()));
+            let items = self.queue.take_out(&address);
+            let key = PublisherKey { exchange: self.key.exchange.clone(), routing_key: Some(address) };
+            let kept = self.place.router.isolate(&key, items, || start(self.place.clone(), key.clone()));
             self.queue.put(kept);
         }
     }
@@ -242,7 +242,7 @@ impl PublisherTask {
     }
 
     fn idle(&self) -> Duration {
-        if self.key.apart.is_some() { TRUST } else { IDLE }
+        if self.key.routing_key.is_some() { TRUST } else { IDLE }
     }
 }
 

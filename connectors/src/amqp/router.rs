@@ -33,11 +33,11 @@ pub(super) type PublisherSender = mpsc::UnboundedSender<Vec<Item>>;
 pub(super) struct PublisherKey {
     pub(super) exchange: String,
     /// A single routing key that would delay the others.
-    pub(super) apart: Option<String>,
+    pub(super) routing_key: Option<String>,
 }
 
 /// The most publishers for single routing keys.
-const APART: usize = 64;
+const ISOLATED_MAX: usize = 64;
 
 /// The router of a sink.
 pub(super) struct PublishRouter {
@@ -56,16 +56,16 @@ struct Open {
     out: mpsc::UnboundedSender<Given>,
     publishers: HashMap<PublisherKey, PublisherSender>,
     /// The number of publishers for single routing keys.
-    apart: usize,
+    isolated: usize,
 }
 
 impl Open {
     fn key(&self, to: &Destination) -> PublisherKey {
-        let mut key = PublisherKey { exchange: to.exchange.clone(), apart: None };
-        if self.apart > 0 {
-            key.apart = Some(to.address.clone());
+        let mut key = PublisherKey { exchange: to.exchange.clone(), routing_key: None };
+        if self.isolated > 0 {
+            key.routing_key = Some(to.address.clone());
             if !self.publishers.contains_key(&key) {
-                key.apart = None;
+                key.routing_key = None;
             }
         }
         key
@@ -74,7 +74,7 @@ impl Open {
 
 impl PublishRouter {
     pub(super) fn new(out: mpsc::UnboundedSender<Given>) -> Self {
-        let (weak, open) = (out.downgrade(), Mutex::new(Some(Open { out, publishers: HashMap::new(), apart: 0 })));
+        let (weak, open) = (out.downgrade(), Mutex::new(Some(Open { out, publishers: HashMap::new(), isolated: 0 })));
         PublishRouter { open, out: weak, unsent: AtomicUsize::new(0), sent: Notify::new(), most: AtomicU64::new(u64::MAX) }
     }
 
@@ -113,14 +113,14 @@ impl PublishRouter {
 
     /// Moves these publications, and later ones to the same key, to a publisher for a single
     /// routing key, which `start` creates. Returns those that it does not accept.
-    pub(super) fn set_apart(&self, key: &PublisherKey, items: Vec<Item>, start: impl FnOnce() -> PublisherSender) -> Vec<Item> {
+    pub(super) fn isolate(&self, key: &PublisherKey, items: Vec<Item>, start: impl FnOnce() -> PublisherSender) -> Vec<Item> {
         let mut open = self.open.lock();
         let Some(open) = &mut *open else { return items };
         if !open.publishers.contains_key(key) {
-            if open.apart == APART {
+            if open.isolated == ISOLATED_MAX {
                 return items;
             }
-            open.apart += 1;
+            open.isolated += 1;
             open.publishers.insert(key.clone(), start());
         }
         let Some(publisher) = open.publishers.get(key) else { return items };
@@ -136,9 +136,9 @@ impl PublishRouter {
         let idle = items.is_empty();
         if let (true, Some(open)) = (idle, &mut *open)
             && open.publishers.remove(key).is_some()
-            && key.apart.is_some()
+            && key.routing_key.is_some()
         {
-            open.apart -= 1;
+            open.isolated -= 1;
         }
         idle
     }

@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_id_that_is_out_twice_is_marked_apart() {
+    fn a_message_id_that_is_in_flight_twice_gets_a_mark() {
         let mut matcher = ReturnMatcher::default();
         let same = || BasicProperties::default().with_message_id("same".into());
         let (first, second) = (matcher.mark(1, same()), matcher.mark(2, same()));
