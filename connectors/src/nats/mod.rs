@@ -10,7 +10,6 @@
 //! in another way (`quirks::unreadable_message`).
 
 mod ack;
-mod answer;
 mod buffer;
 mod config;
 mod connection;
@@ -23,9 +22,10 @@ pub(crate) mod fuzz;
 mod headers;
 mod login;
 mod loop_check;
+mod pub_ack;
+mod pub_ack_reader;
 mod quirks;
 mod reader;
-mod replies;
 mod server;
 mod sink;
 mod source;

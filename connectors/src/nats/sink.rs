@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use super::config::Config;
 use super::connection::BrokerConnection;
-use super::replies::Replies;
+use super::pub_ack_reader::PubAckReader;
 use super::window::PublishWindow;
 use super::{headers, stream, subject};
 use crate::{ConnectorError, Destination, Outcome, Outcomes, Publication, Sink};
@@ -24,7 +24,7 @@ pub(crate) async fn open(config: &Config, publish_timeout: Duration) -> Result<(
         connection.ask(connection.client.subscribe(format!("{inbox}.*"))).await?.map_err(|error| connection.error().because(error))?;
     let (out, outcomes) = mpsc::unbounded_channel();
     let window = Arc::new(PublishWindow::new(out));
-    Replies::start(Arc::clone(&connection), Arc::clone(&window), answers, complaints, publish_timeout);
+    PubAckReader::start(Arc::clone(&connection), Arc::clone(&window), answers, complaints, publish_timeout);
     Ok((NatsSink { connection, window, inbox, patience: publish_timeout }, outcomes))
 }
 

@@ -6,9 +6,9 @@ use crate::Outcome;
 
 /// The meaning of an answer.
 #[derive(Debug, PartialEq)]
-pub(super) enum Answer {
+pub(super) enum PubAck {
     /// The outcome.
-    Is(Outcome),
+    Outcome(Outcome),
     /// No stream has the subject, or its stream has no leader now. Nothing was stored.
     NoResponders,
 }
@@ -32,11 +32,11 @@ struct Failure<'a> {
 }
 
 /// Parses the answer to a publication.
-pub(super) fn read(message: &async_nats::Message) -> Answer {
+pub(super) fn read(message: &async_nats::Message) -> PubAck {
     if message.status == Some(async_nats::StatusCode::NO_RESPONDERS) {
-        return Answer::NoResponders;
+        return PubAck::NoResponders;
     }
-    Answer::Is(match serde_json::from_slice::<Body<'_>>(&message.payload) {
+    PubAck::Outcome(match serde_json::from_slice::<Body<'_>>(&message.payload) {
         Ok(Body { error: Some(failure), .. }) => failed(&failure),
         // A duplicate (`duplicate`) is confirmed too: the stream has the message.
         Ok(Body { stream: Some(stream), seq: Some(_), .. }) if !stream.is_empty() => Outcome::Confirmed,
@@ -76,7 +76,7 @@ mod tests {
 
     use super::*;
 
-    fn read_text(payload: &'static str) -> Answer {
+    fn read_text(payload: &'static str) -> PubAck {
         let message = async_nats::Message {
             subject: "_INBOX.x.1".into(),
             reply: None,
@@ -91,17 +91,20 @@ mod tests {
 
     #[test]
     fn answers_are_decisions() {
-        assert_eq!(read_text(r#"{"stream":"S","seq":1}"#), Answer::Is(Outcome::Confirmed));
-        assert_eq!(read_text(r#"{"stream":"S","seq":1,"duplicate":true,"domain":"d"}"#), Answer::Is(Outcome::Confirmed));
+        assert_eq!(read_text(r#"{"stream":"S","seq":1}"#), PubAck::Outcome(Outcome::Confirmed));
+        assert_eq!(read_text(r#"{"stream":"S","seq":1,"duplicate":true,"domain":"d"}"#), PubAck::Outcome(Outcome::Confirmed));
         let error = r#"{"error":{"code":503,"err_code":10077,"description":"maximum messages exceeded"},"stream":"S","seq":0}"#;
-        assert_eq!(read_text(error), Answer::Is(Outcome::Refused("maximum messages exceeded (10077)".to_owned())));
+        assert_eq!(read_text(error), PubAck::Outcome(Outcome::Refused("maximum messages exceeded (10077)".to_owned())));
         let error = r#"{"error":{"code":400,"err_code":10054,"description":"message size exceeds maximum allowed"},"stream":"S","seq":0}"#;
-        assert!(matches!(read_text(error), Answer::Is(Outcome::Invalid(_))));
-        assert!(matches!(read_text(r#"{"error":{"code":400,"err_code":10060,"description":"x"}}"#), Answer::Is(Outcome::Unroutable(_))));
+        assert!(matches!(read_text(error), PubAck::Outcome(Outcome::Invalid(_))));
+        assert!(matches!(
+            read_text(r#"{"error":{"code":400,"err_code":10060,"description":"x"}}"#),
+            PubAck::Outcome(Outcome::Unroutable(_))
+        ));
         for garbage in
             ["", "OK", "{}", r#"{"stream":"","seq":1}"#, r#"{"error":{"code":500,"err_code":1,"description":"?"}}"#, "[]", "\u{0}"]
         {
-            assert!(matches!(read_text(garbage), Answer::Is(Outcome::Unknown(_))), "{garbage}");
+            assert!(matches!(read_text(garbage), PubAck::Outcome(Outcome::Unknown(_))), "{garbage}");
         }
     }
 

@@ -10,8 +10,8 @@ use futures_util::stream::{FuturesUnordered, ReadyChunks, StreamExt};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
-use super::answer::{Answer, denied_subject, read};
 use super::connection::{BrokerConnection, denied};
+use super::pub_ack::{PubAck, denied_subject, read};
 use super::stream;
 use super::window::{Given, Open, PublishWindow};
 use crate::{ConnectorError, Outcome, Token};
@@ -22,7 +22,7 @@ const BELIEVED: Duration = Duration::from_secs(1);
 const CHUNK: usize = 512;
 
 /// The task that reads answers.
-pub(super) struct Replies {
+pub(super) struct PubAckReader {
     connection: Arc<BrokerConnection>,
     window: Arc<PublishWindow>,
     answers: ReadyChunks<Subscriber>,
@@ -34,7 +34,7 @@ pub(super) struct Replies {
     known: HashMap<String, (bool, Instant)>,
 }
 
-impl Replies {
+impl PubAckReader {
     pub(super) fn start(
         connection: Arc<BrokerConnection>,
         window: Arc<PublishWindow>,
@@ -44,10 +44,10 @@ impl Replies {
     ) {
         let answers = answers.ready_chunks(CHUNK);
         let looks = FuturesUnordered::new();
-        let mut replies = Replies { connection, window, answers, patience, asking: HashMap::new(), looks, known: HashMap::new() };
+        let mut reader = PubAckReader { connection, window, answers, patience, asking: HashMap::new(), looks, known: HashMap::new() };
         tokio::spawn(async move {
-            replies.run(complaints).await;
-            replies.end();
+            reader.run(complaints).await;
+            reader.end();
         });
     }
 
@@ -82,8 +82,8 @@ impl Replies {
         let numbered = chunk.iter().filter_map(|message| Some((message.subject.rsplit_once('.')?.1.parse().ok()?, message)));
         for (Open { token, subject, .. }, message) in self.window.take(numbered) {
             match read(message) {
-                Answer::Is(outcome) => outcomes.push((token, outcome)),
-                Answer::NoResponders => self.nobody_answers(token, subject.into_string()),
+                PubAck::Outcome(outcome) => outcomes.push((token, outcome)),
+                PubAck::NoResponders => self.nobody_answers(token, subject.into_string()),
             }
         }
         self.window.give(outcomes);
