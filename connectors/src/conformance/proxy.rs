@@ -197,15 +197,15 @@ async fn connection(client: TcpStream, era: Era, shared: &Shared) -> io::Result<
     server.set_nodelay(true)?;
     let (from_client, to_client) = client.into_split();
     let (from_server, to_server) = server.into_split();
-    let mut up = Pump { from: from_client, to: to_server, flow: shared.flows[Direction::Up as usize].subscribe() };
-    let mut down = Pump { from: from_server, to: to_client, flow: shared.flows[Direction::Down as usize].subscribe() };
+    let mut up = Forwarder { from: from_client, to: to_server, flow: shared.flows[Direction::Up as usize].subscribe() };
+    let mut down = Forwarder { from: from_server, to: to_client, flow: shared.flows[Direction::Down as usize].subscribe() };
     let ended = tokio::select! {
         ended = async { tokio::try_join!(up.run(), down.run()) } => Some(ended.is_ok()),
         () = &mut reset => Some(false),
         () = era.stranded.cancelled() => None,
     };
-    let Pump { from: mut from_client, to: to_server, .. } = up;
-    let Pump { from: from_server, to: to_client, .. } = down;
+    let Forwarder { from: mut from_client, to: to_server, .. } = up;
+    let Forwarder { from: from_server, to: to_client, .. } = down;
     match ended {
         // Both sides closed, and all bytes were forwarded.
         Some(true) => return Ok(()),
@@ -231,13 +231,13 @@ async fn connection(client: TcpStream, era: Era, shared: &Shared) -> io::Result<
 }
 
 /// One direction of one connection.
-struct Pump {
+struct Forwarder {
     from: OwnedReadHalf,
     to: OwnedWriteHalf,
     flow: watch::Receiver<Flow>,
 }
 
-impl Pump {
+impl Forwarder {
     /// Runs until the sender closes and all bytes are forwarded. An error means that the connection
     /// must be reset.
     async fn run(&mut self) -> io::Result<()> {

@@ -50,11 +50,11 @@ impl Faults {
 
     /// The fault of this publication, if any; counts one use.
     pub(super) fn strike(&mut self, topic: &str) -> Option<Fault> {
-        if let Some(line) = self.by_topic.get_mut(topic) {
-            while let Some((fault, times)) = line.front_mut() {
+        if let Some(queue) = self.by_topic.get_mut(topic) {
+            while let Some((fault, times)) = queue.front_mut() {
                 match times {
                     None => return Some(*fault),
-                    Some(0) => drop(line.pop_front()),
+                    Some(0) => drop(queue.pop_front()),
                     Some(times) => {
                         *times -= 1;
                         return Some(*fault);

@@ -63,7 +63,7 @@ struct State {
     waited: usize,
     /// Sources wait for their assignment.
     unshared: bool,
-    sinks: Vec<Weak<sink::Line>>,
+    sinks: Vec<Weak<sink::PublishWindow>>,
 }
 
 impl Default for Broker {
@@ -240,14 +240,14 @@ impl Broker {
 
     /// Sends the answers that [`Fault::Hold`] holds back, and returns their number.
     pub fn release(&self) -> usize {
-        let sinks = self.lines();
-        sinks.iter().map(|line| line.release()).sum()
+        let sinks = self.windows();
+        sinks.iter().map(|window| window.release()).sum()
     }
 
     /// The number of publications without an answer, on all open sinks.
     #[must_use]
     pub fn unanswered(&self) -> usize {
-        self.lines().iter().map(|line| line.unanswered()).sum()
+        self.windows().iter().map(|window| window.unanswered()).sum()
     }
 
     /// Cuts every connection: sources report [`ErrorKind::Disconnected`], sinks report unanswered
@@ -261,8 +261,8 @@ impl Broker {
         }
         let sinks = std::mem::take(&mut state.sinks);
         drop(state);
-        for line in sinks.iter().filter_map(Weak::upgrade) {
-            line.end("the link was cut");
+        for window in sinks.iter().filter_map(Weak::upgrade) {
+            window.end("the link was cut");
         }
         self.touch();
     }
@@ -287,7 +287,7 @@ impl Broker {
         Ok(if existed { Declared::Existed } else { Declared::Created })
     }
 
-    fn lines(&self) -> Vec<Arc<sink::Line>> {
+    fn windows(&self) -> Vec<Arc<sink::PublishWindow>> {
         self.shared.state.lock().sinks.iter().filter_map(Weak::upgrade).collect()
     }
 

@@ -14,28 +14,28 @@ use crate::{ConnectorError, Destination, ErrorKind, Outcome, Outcomes, Publicati
 
 pub(crate) fn open(config: &Config, publish_timeout: Duration) -> Result<(impl Sink + use<>, Outcomes), ConnectorError> {
     let (out, outcomes) = mpsc::unbounded_channel();
-    let line = Arc::new(Line { state: Mutex::new(LineState { out: Some(out), open: BTreeMap::new(), closing: false }) });
+    let window = Arc::new(PublishWindow { state: Mutex::new(WindowState { out: Some(out), open: BTreeMap::new(), closing: false }) });
     let broker = config.broker.clone();
     let mut state = broker.shared.state.lock();
     state.may_open()?;
-    state.sinks.retain(|line| line.strong_count() > 0);
-    state.sinks.push(Arc::downgrade(&line));
+    state.sinks.retain(|window| window.strong_count() > 0);
+    state.sinks.push(Arc::downgrade(&window));
     drop(state);
-    Ok((MemorySink { broker, line, publish_timeout }, outcomes))
+    Ok((MemorySink { broker, window, publish_timeout }, outcomes))
 }
 
 struct MemorySink {
     broker: Broker,
-    line: Arc<Line>,
+    window: Arc<PublishWindow>,
     publish_timeout: Duration,
 }
 
 /// The unanswered publications of a sink, and the channel of its outcomes.
-pub(super) struct Line {
-    state: Mutex<LineState>,
+pub(super) struct PublishWindow {
+    state: Mutex<WindowState>,
 }
 
-struct LineState {
+struct WindowState {
     /// `None` once the connection is lost.
     out: Option<mpsc::UnboundedSender<Vec<(Token, Outcome)>>>,
     /// Tokens without an answer, and whether `release` answers each.
@@ -43,7 +43,7 @@ struct LineState {
     closing: bool,
 }
 
-impl Line {
+impl PublishWindow {
     /// Sends the answers of tokens that have none yet.
     fn answer(&self, answers: Vec<(Token, Outcome)>) {
         let mut state = self.state.lock();
@@ -78,7 +78,7 @@ impl Line {
     }
 }
 
-impl LineState {
+impl WindowState {
     fn send(&mut self, answers: Vec<(Token, Outcome)>) {
         if let Some(out) = &self.out
             && !answers.is_empty()
@@ -128,7 +128,7 @@ impl MemorySink {
             Some(Fault::Stuck) => None,
             Some(Fault::Silent { .. }) => no_answer(),
             Some(Fault::Hold) => {
-                self.line.state.lock().open.insert(token, true);
+                self.window.state.lock().open.insert(token, true);
                 no_answer()
             }
             Some(Fault::Delay(by)) if by >= patience => no_answer(),
@@ -143,8 +143,8 @@ impl MemorySink {
 #[async_trait]
 impl Sink for MemorySink {
     async fn publish(&self, batch: Vec<Publication>) {
-        self.broker.until_taken(|| self.line.state.lock().out.is_none()).await;
-        let mut state = self.line.state.lock();
+        self.broker.until_taken(|| self.window.state.lock().out.is_none()).await;
+        let mut state = self.window.state.lock();
         if state.out.is_none() {
             return;
         }
@@ -155,19 +155,19 @@ impl Sink for MemorySink {
             let token = publication.token;
             now.extend(self.apply(publication, &mut later).map(|outcome| (token, outcome)));
         }
-        self.line.answer(now);
+        self.window.answer(now);
         self.broker.touch();
         for (wait, answers) in later {
-            let line = Arc::clone(&self.line);
+            let window = Arc::clone(&self.window);
             tokio::spawn(async move {
                 tokio::time::sleep(wait).await;
-                line.answer(answers);
+                window.answer(answers);
             });
         }
     }
 
     async fn exists(&self, to: &Destination) -> Result<bool, ConnectorError> {
-        if self.line.state.lock().out.is_none() {
+        if self.window.state.lock().out.is_none() {
             return Err(ConnectorError::new(ErrorKind::Disconnected, "the link to the memory broker was cut"));
         }
         let state = self.broker.shared.state.lock();
@@ -176,13 +176,13 @@ impl Sink for MemorySink {
     }
 
     async fn close(self: Box<Self>) -> Result<(), ConnectorError> {
-        self.line.close();
+        self.window.close();
         Ok(())
     }
 }
 
 impl Drop for MemorySink {
     fn drop(&mut self) {
-        self.line.close();
+        self.window.close();
     }
 }
