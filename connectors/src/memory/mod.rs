@@ -55,7 +55,7 @@ struct State {
     topics: BTreeMap<String, Topic>,
     faults: Faults,
     /// Increases with each `cut`: sources and sinks opened before are disconnected.
-    link: u64,
+    cuts: u64,
     refuse_open: Option<ErrorKind>,
     /// Sinks accept nothing.
     stalled: bool,
@@ -83,7 +83,7 @@ impl Broker {
     #[must_use]
     pub fn new() -> Self {
         let (topics, faults, sinks) = (BTreeMap::new(), Faults::default(), Vec::new());
-        let state = State { topics, faults, link: 0, refuse_open: None, stalled: false, waited: 0, unshared: false, sinks };
+        let state = State { topics, faults, cuts: 0, refuse_open: None, stalled: false, waited: 0, unshared: false, sinks };
         // Taken first: a clock that is behind would make messages look early.
         let started = Instant::now();
         let started_us =
@@ -255,14 +255,14 @@ impl Broker {
     /// called.
     pub fn cut(&self) {
         let mut state = self.shared.state.lock();
-        state.link += 1;
+        state.cuts += 1;
         for topic in state.topics.values_mut() {
             topic.give_back_all();
         }
         let sinks = std::mem::take(&mut state.sinks);
         drop(state);
         for window in sinks.iter().filter_map(Weak::upgrade) {
-            window.end("the link was cut");
+            window.end("the connection was cut");
         }
         self.touch();
     }

@@ -168,7 +168,7 @@ impl Sink for MemorySink {
 
     async fn exists(&self, to: &Destination) -> Result<bool, ConnectorError> {
         if self.window.state.lock().out.is_none() {
-            return Err(ConnectorError::new(ErrorKind::Disconnected, "the link to the memory broker was cut"));
+            return Err(ConnectorError::new(ErrorKind::Disconnected, "the connection to the memory broker was cut"));
         }
         let state = self.broker.shared.state.lock();
         state.may_open()?;

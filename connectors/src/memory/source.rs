@@ -28,15 +28,15 @@ pub(crate) fn open(config: &Config, options: SourceOptions) -> Result<impl Sourc
     if let Some(topic) = state.topics.get_mut(&options.topic) {
         topic.begin(&options.group, options.start);
     }
-    let link = state.link;
+    let cuts = state.cuts;
     drop(state);
-    Ok(MemorySource { broker, options, link, held: Mutex::new(Held::default()) })
+    Ok(MemorySource { broker, options, cuts, held: Mutex::new(Held::default()) })
 }
 
 struct MemorySource {
     broker: Broker,
     options: SourceOptions,
-    link: u64,
+    cuts: u64,
     held: Mutex<Held>,
 }
 
@@ -53,7 +53,7 @@ impl MemorySource {
     /// A batch of the available messages, within the bounds.
     fn take(&self) -> Result<Option<Batch>, ConnectorError> {
         let mut state = self.broker.shared.state.lock();
-        self.check(state.link)?;
+        self.check(state.cuts)?;
         let mut held = self.held.lock();
         if held.paused {
             return Ok(None);
@@ -81,7 +81,7 @@ impl MemorySource {
 
     fn settle(&self, batch: BatchId, ack: bool) -> Result<(), ConnectorError> {
         let mut state = self.broker.shared.state.lock();
-        self.check(state.link)?;
+        self.check(state.cuts)?;
         let mut held = self.held.lock();
         held.bytes.remove(&batch);
         let offsets = held.batches.remove(&batch).unwrap_or_default();
@@ -99,7 +99,7 @@ impl MemorySource {
         let batches = std::mem::take(&mut self.held.lock().batches);
         // After a cut the broker has already returned all messages, and may have delivered them to
         // others.
-        if state.link == self.link
+        if state.cuts == self.cuts
             && let Some(topic) = state.topics.get_mut(&self.options.topic)
         {
             batches.values().for_each(|offsets| topic.give_back(&self.options.group, offsets));
@@ -108,8 +108,12 @@ impl MemorySource {
         self.broker.touch();
     }
 
-    fn check(&self, link: u64) -> Result<(), ConnectorError> {
-        if link == self.link { Ok(()) } else { Err(ConnectorError::new(ErrorKind::Disconnected, "the link to the memory broker was cut")) }
+    fn check(&self, cuts: u64) -> Result<(), ConnectorError> {
+        if cuts == self.cuts {
+            Ok(())
+        } else {
+            Err(ConnectorError::new(ErrorKind::Disconnected, "the connection to the memory broker was cut"))
+        }
     }
 }
 
