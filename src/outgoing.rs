@@ -39,7 +39,7 @@ pub fn was_rejected(message: &Message) -> bool {
     message.headers.get(ERROR).is_some()
 }
 
-/// Why a rejected request is a dead job; `None` for any other job.
+/// The error of a rejected request that became a dead job; `None` for any other job.
 #[must_use]
 pub fn refusal(headers: &Headers) -> Option<String> {
     Some(format!("{}: {}", headers.text(ERROR)?, headers.text(ERROR_DETAIL).unwrap_or_default()))

@@ -27,7 +27,7 @@ mod target;
 mod tests;
 
 pub use moved::Moving;
-pub use parse::{act_on, due_within, from_fields, kept, parse};
+pub use parse::{act_on, dead_job, due_within, from_fields, parse};
 pub use reject::{Code, Rejection};
 pub use rules::{BrokerRules, Rules};
 

@@ -87,8 +87,8 @@ impl Attempts {
         }
     }
 
-    /// Applies the `late` policy to a first attempt. A rejected request that is kept dies until
-    /// somebody requeues it.
+    /// Applies the `late` policy to a first attempt. The job of a rejected request dies unless it
+    /// was requeued.
     fn late(&self, lease: &Lease) -> Option<Settlement> {
         let job = &lease.record.job;
         if let Some(refusal) = outgoing::refusal(&job.headers) {

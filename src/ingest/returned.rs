@@ -1,4 +1,4 @@
-//! Rejected requests that come back into an ingest and are still bad. Each becomes a dead job, so
+//! Rejected requests that return to an ingest and are still bad. Each becomes a dead job, so
 //! that no loop goes on and no request is lost.
 //!
 //! `rejected` may lead back to the ingest in a way that the settings do not show. Such a request is
@@ -14,7 +14,7 @@ use super::Ingest;
 use super::reject::Rejections;
 use crate::clock::{self, Instant};
 use crate::outgoing::{ATTEMPT, DEAD_REASON, DUE, ID, LAST_ERROR, Rejected, was_rejected};
-use crate::request::{Rejection, Request, kept};
+use crate::request::{Rejection, Request, dead_job};
 use crate::telemetry::IngestResult;
 
 /// The error is logged at most once in this time.
@@ -42,10 +42,10 @@ impl Ingest {
     pub(super) async fn keep_returned(&self, rejections: Rejections, give_up: &CancellationToken) -> Option<Rejections> {
         let (returned, mut others): (Rejections, Rejections) = rejections.into_iter().partition(|(request, _)| was_rejected(request));
         let Some(code) = returned.first().map(|(_, rejection)| rejection.code.as_str()) else { return Some(others) };
-        let mut kept: Vec<Request> = returned.iter().map(|(request, rejection)| self.kept(request, rejection)).collect();
-        let answers = self.answers(&mut kept, give_up).await?;
+        let mut dead: Vec<Request> = returned.iter().map(|(request, rejection)| self.dead_job(request, rejection)).collect();
+        let answers = self.answers(&mut dead, give_up).await?;
         let mut count = returned.len();
-        // A damaged bucket stores none: those are rejected once more.
+        // A damaged bucket stores no job: its requests are rejected once more.
         let refused: Rejections = returned.into_iter().zip(answers).filter_map(|(one, answer)| answer.is_err().then_some(one)).collect();
         count -= refused.len();
         others.extend(refused);
@@ -56,20 +56,20 @@ impl Ingest {
                 rejected = %self.rejected,
                 code,
                 count,
-                "rejected requests come back into the ingest and are kept as dead jobs; find the route from `rejected` to the ingest, then see `dwell ls --state dead`"
+                "rejected requests return to the ingest and become dead jobs; find the route from `rejected` to the ingest, then see `dwell ls --state dead`"
             );
         }
         Some(others)
     }
 
     /// The dead job of a message.
-    fn kept(&self, request: &Message, rejection: &Rejection) -> Request {
+    fn dead_job(&self, request: &Message, rejection: &Rejection) -> Request {
         let mut rejected = Rejected::new(request.clone(), rejection, self.publisher.connector().capabilities());
         rejected.cut(usize::try_from(self.rules.limits.max_body).unwrap_or(usize::MAX));
         let mut message = rejected.message();
         // Notes of an earlier dead letter, which the next dead letter writes again.
         message.headers.retain(|header| ![ID, ATTEMPT, DUE, DEAD_REASON, LAST_ERROR].contains(&header.name.as_str()));
-        let schedule = kept(request, message, self.rejected.clone(), &self.rules, self.apply.store.now_ms());
+        let schedule = dead_job(request, message, self.rejected.clone(), &self.rules, self.apply.store.now_ms());
         Request::Schedule(Box::new(schedule))
     }
 }

@@ -59,10 +59,10 @@ fn message_id<'a>(message: &'a Message, rules: &Rules) -> Option<&'a str> {
     (rules.source.is_some_and(|source| !source.log) && !id.is_empty()).then_some(id)
 }
 
-/// The id and the origin of the job that keeps a bad request. `request`: as received; `message`: as
-/// kept. The second half of the id is a hash of the content: a message of this job that returns
+/// The id and the origin of the dead job of a bad request. `request`: as received; `message`: as
+/// stored. The second half of the id is a hash of the content: a message of this job that returns
 /// unchanged finds the job, and a header that names another job's id finds none.
-pub(super) fn kept(request: &Message, message: &Message, rules: &Rules) -> (JobId, Origin) {
+pub(super) fn of_dead_job(request: &Message, message: &Message, rules: &Rules) -> (JobId, Origin) {
     let named = |first: &str| format!("{first}{}", &content_hash(first, message).to_hex()[..HALF]);
     let known = request.headers.text("delayed-id").filter(|id| id.get(..HALF).is_some_and(|first| named(first) == *id));
     let (id, check) = match known.and_then(|id| JobId::new(id).ok()) {

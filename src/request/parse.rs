@@ -135,8 +135,8 @@ fn schedule(control: Control, message: &Message, body: Option<bytes::Bytes>, rul
 /// A bad request as a dead job: a job for `rejected`, due at 0 and therefore too late, which is
 /// published once it is requeued. `request`: as received; `message`: as it would be rejected.
 #[must_use]
-pub fn kept(request: &Message, message: Message, rejected: Destination, rules: &Rules, now_ms: i64) -> Schedule {
-    let (id, origin) = origin::kept(request, &message, rules);
+pub fn dead_job(request: &Message, message: Message, rejected: Destination, rules: &Rules, now_ms: i64) -> Schedule {
+    let (id, origin) = origin::of_dead_job(request, &message, rules);
     let Message { body, has_body, key, headers, properties, .. } = message;
     Schedule {
         id,
