@@ -86,6 +86,9 @@ lint: tools ## clippy, where a warning is an error
 
 features: tools ## does it build without any broker, is ring the only crypto provider, and does nothing shipped need the laboratory?
 	cargo clippy --workspace --all-targets --no-default-features --locked -- -D warnings
+	@# What a user builds, without what the tests turn on.
+	cargo clippy --package dwell-engine --lib --locked -- -D warnings
+	cargo clippy --package dwell --bin dwell --locked -- -D warnings
 	@# OpenSSL comes with librdkafka alone, which knows nothing else; deny.toml says so.
 	@for crate in aws-lc-rs; do \
 		if cargo tree --workspace --all-features --target all --locked -i $$crate 2>/dev/null; then echo "error: $$crate is in the tree" >&2; exit 1; fi; \

@@ -11,9 +11,9 @@ use crate::job::{Action, Verdict};
 use crate::reconnect::Backoff;
 use crate::request::{Act, Request};
 use crate::store::Store;
-use crate::store::batch::{Applied, RequestRef};
+use crate::store::queue::batch::{Applied, RequestRef};
 use crate::store::error::{Class, StoreError};
-use crate::store::schedule::{Answer, WakeUp};
+use crate::store::queue::schedule::{Answer, WakeUp};
 use crate::telemetry::Metrics;
 use crate::telemetry::trace::Traces;
 
@@ -79,7 +79,7 @@ impl<'a> RequestBatch<'a> {
         let (mut sending, mut all_wake_ups) = (std::mem::take(&mut self.open), Vec::new());
         while !sending.is_empty() {
             let asked: Vec<RequestRef<'_>> = sending.iter().map(|at| (&self.requests[*at]).into()).collect();
-            let Applied { answers, wake_ups } = store.apply(&asked, default_retry_ms).await;
+            let Applied { answers, wake_ups } = store.queue.apply(&asked, default_retry_ms).await;
             all_wake_ups.extend(wake_ups);
             for (at, answer) in std::mem::take(&mut sending).into_iter().zip(answers) {
                 match &answer {

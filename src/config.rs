@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use dwell_connectors::{BrokerConfig, Start};
-use dwell_engine::store::act::SweepRules;
+use dwell_engine::store::admin::sweep::SweepRules;
 
 pub use dwell_engine::config::{Durability, Redis, RedisMode};
 pub use problem::Problem;

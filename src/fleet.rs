@@ -13,7 +13,7 @@ use crate::config::Redis;
 use crate::reconnect::Backoff;
 use crate::store::Store;
 use crate::store::fleet::listen;
-use crate::store::schedule::WakeUp;
+use crate::store::queue::schedule::WakeUp;
 
 /// How often an instance sends its heartbeat: well under the 10 s after which it counts as dead.
 const BEAT: Duration = Duration::from_secs(3);

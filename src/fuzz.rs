@@ -2,7 +2,7 @@
 
 use crate::http::fuzz;
 use crate::request::{Rules, Schedule};
-use crate::store::list;
+use crate::store::reader::list;
 
 /// The body of `POST /v1/jobs`; `None` if it is rejected.
 #[must_use]

@@ -3,8 +3,8 @@
 use dwell_connectors::{Capabilities, Header, Headers, Message, Value};
 
 use crate::job::{Action, Confirm, DeadReason, JobId};
-use crate::store::lease::Lease;
-use crate::store::schedule::Answer;
+use crate::store::queue::lease::Lease;
+use crate::store::queue::schedule::Answer;
 use crate::view;
 
 mod rejected;

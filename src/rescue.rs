@@ -18,9 +18,9 @@ use crate::reconnect::jitter;
 use crate::retry::{self, CRASHES_MAX, Next};
 use crate::store::Store;
 use crate::store::error::{Class, StoreError};
-use crate::store::lease::Lease;
-use crate::store::schedule::{CALL_BYTES, CALL_JOBS, WakeUp};
-use crate::store::settle::{Bury, Release, Retry, SettleResult};
+use crate::store::queue::lease::Lease;
+use crate::store::queue::schedule::{CALL_BYTES, CALL_JOBS, WakeUp};
+use crate::store::queue::settle::{Bury, Release, Retry, SettleResult};
 use crate::telemetry::{DuplicateCause, Metrics};
 
 /// How often the preferred reader of a bucket looks for expired leases: the delay that a crash adds
@@ -96,7 +96,7 @@ impl Rescue {
         buckets.rotate_left(first);
         let is_away = |error: &StoreError| matches!(error.class, Class::Io | Class::Timeout);
         let names: Vec<u16> = buckets.iter().map(|(bucket, _)| *bucket).collect();
-        let ahead = match self.store.leases_end(&names).await {
+        let ahead = match self.store.queue.leases_end(&names).await {
             Ok(ahead) => ahead,
             Err(error) if is_away(&error) => return None,
             // A bucket is damaged or has moved: look at each by itself.
@@ -133,7 +133,7 @@ impl Rescue {
     /// Handles one bucket until no lease in it has expired. Returns when the next one expires.
     pub async fn run_once(&self, bucket: u16) -> Result<Option<Instant>, StoreError> {
         loop {
-            let taken = self.store.rescue(bucket, lease_of(&self.rules), CALL_JOBS, CALL_BYTES).await?;
+            let taken = self.store.queue.rescue(bucket, lease_of(&self.rules), CALL_JOBS, CALL_BYTES).await?;
             let broken = taken.broken.into_iter().map(|broken| {
                 tracing::error!(id = %broken.id, bucket, why = broken.why, "a stored job cannot be read, it is kept among the dead");
                 Bury { job: broken.token(), reason: DeadReason::Invalid, error: broken.why }
@@ -143,7 +143,7 @@ impl Rescue {
                 self.settle(bucket, &broker, leases, &mut buries).await?;
             }
             if !buries.is_empty() {
-                let stood = self.store.bury(bucket, &buries).await?;
+                let stood = self.store.queue.bury(bucket, &buries).await?;
                 buries
                     .iter()
                     .zip(stood)
@@ -185,10 +185,10 @@ impl Rescue {
             }
         }
         if !releases.is_empty() {
-            self.store.release(bucket, broker, &releases).await?;
+            self.store.queue.release(bucket, broker, &releases).await?;
         }
         if !retries.is_empty() {
-            self.store.retry(bucket, broker, &retries).await?;
+            self.store.queue.retry(bucket, broker, &retries).await?;
         }
         let soonest = retries.iter().map(|retry| retry.wait_ms).chain(releases.iter().map(|_| 0)).min();
         if let Some(wait_ms) = soonest {

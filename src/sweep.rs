@@ -13,9 +13,9 @@ use crate::clock;
 use crate::config::Delivery;
 use crate::fleet::{Fleet, serves};
 use crate::store::Store;
-use crate::store::act::SweepRules;
+use crate::store::admin::sweep::SweepRules;
 use crate::store::error::StoreError;
-use crate::store::read::Counts;
+use crate::store::reader::counts::Counts;
 use crate::telemetry::{DueWithin, JobState, Metrics};
 use crate::units::show_duration_ms;
 
@@ -92,7 +92,7 @@ impl Sweep {
 
     /// Reads the rules of the namespace, and warns where the settings differ.
     async fn follow(&self) -> Result<(), StoreError> {
-        let kept = self.store.keep(self.own).await?;
+        let kept = self.store.admin.keep(self.own).await?;
         let before = self.kept.lock().replace(kept);
         if before != Some(kept) && (before.is_some() || kept != self.own) {
             let show = |rules: SweepRules| {
@@ -114,7 +114,7 @@ impl Sweep {
 
     async fn sweep(&self, bucket: u16, rules: SweepRules) -> Result<(), StoreError> {
         loop {
-            let swept = self.store.sweep(bucket, rules).await?;
+            let swept = self.store.admin.sweep(bucket, rules).await?;
             if swept.master_changed {
                 tracing::warn!(bucket, "redis failed over or restarted: writes that were not replicated or fsynced are lost");
             }
@@ -126,7 +126,7 @@ impl Sweep {
 
     async fn count(&self) -> Result<(), StoreError> {
         let horizons: Vec<u64> = DueWithin::HORIZONS.iter().map(|horizon| horizon.ms() / 1000).collect();
-        let counts = self.store.counts(&horizons).await?;
+        let counts = self.store.reader.counts(&horizons).await?;
         self.metrics.jobs(JobState::Scheduled, counts.scheduled.iter().sum());
         self.metrics.jobs(JobState::Reserved, counts.reserved.iter().sum());
         self.metrics.jobs(JobState::Dead, counts.dead.iter().sum());

@@ -12,9 +12,9 @@ use utoipa::openapi::schema::SchemaType;
 use utoipa::openapi::{Object, ObjectBuilder, Type};
 
 use crate::job::{self, Action, Confirm, JobId};
-use crate::store::read::{Place, StoredJob};
+use crate::store::reader::lookup::{Place, StoredJob};
 use crate::store::record::Record;
-use crate::store::schedule::Answer;
+use crate::store::queue::schedule::Answer;
 use crate::units::{show_duration_ms, show_time_ms};
 
 mod stats;
@@ -204,7 +204,7 @@ mod tests {
     use dwell_connectors::Destination;
 
     use super::*;
-    use crate::store::read::Counts;
+    use crate::store::reader::counts::Counts;
 
     fn found() -> StoredJob {
         let headers = [("a", "1"), ("b", "2"), ("a", "3")].into_iter().fold(Headers::default(), |mut headers, (name, value)| {

@@ -1,29 +1,47 @@
 //! The client for applications: schedules jobs, acts on them, reads them.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use parking_lot::Mutex;
+
+use crate::clock::{self, Instant};
 use crate::config::Redis;
 use crate::job::{Action, Due, JobId, Verdict};
 use crate::request::{Act, Attempt, Schedule};
 use crate::retry;
-use crate::store::batch::RequestRef;
 use crate::store::error::{Class, StoreError};
-use crate::store::list::{Page, Query};
-use crate::store::read::{Counts, StoredJob};
-use crate::store::schedule::Answer;
+use crate::store::queue::batch::RequestRef;
+use crate::store::queue::schedule::Answer;
+use crate::store::reader::counts::Counts;
+use crate::store::reader::list::{Page, Query};
+use crate::store::reader::lookup::StoredJob;
 use crate::store::{Store, Unobserved};
+
+/// How long the client trusts the brokers that it read: a program that joins later adds its own.
+const BROKERS_FRESH: Duration = Duration::from_secs(5);
 
 /// A namespace of jobs in one Redis. Cheap to clone; every method may be called by any task.
 ///
-/// Each call is one atomic script in Redis, behind the durability of [`Redis::durability`]. A call
-/// that fails may have been carried out: its answer can be lost on the way. Send the same
-/// [`Schedule`] or [`Act`] again then; the engine knows a repeated call and answers as before.
+/// Each change is one atomic script in Redis; [`fail`](Client::fail) reads the job before. A change
+/// returns when it is as durable as [`Redis::durability`] says. Reads are not atomic and wait for
+/// nothing.
+///
+/// A call that fails may have been carried out: its answer can be lost on the way. Send the same
+/// [`Schedule`] or [`Act`] again at once, before any later request for that id: the engine
+/// recognises the repeat and answers as before. The engine remembers the schedule of a job that
+/// stands; of a job that is over for `delivery.dedupe_window` of the instances (or the last 4096 of
+/// its bucket), and an action that changed something for at least 24 h (or the last 65 536 of its
+/// bucket). An action that changed nothing is carried out anew.
+///
+/// A call whose future is dropped may be carried out within the next 4 seconds.
 ///
 /// Every action answers [`Verdict::Fired`] where it came too late.
 #[derive(Clone)]
 pub struct Client {
     store: Arc<Store>,
     retry_ms: Arc<[u64]>,
+    brokers_read: Arc<Mutex<Instant>>,
 }
 
 impl Client {
@@ -31,13 +49,18 @@ impl Client {
     /// which this program schedules jobs: the `[brokers.NAME]` of the instances that deliver them.
     ///
     /// # Errors
-    /// [`Class::Settings`] where Redis cannot give the durability, may evict jobs, is a replica, or
-    /// where the namespace has another number of buckets or a newer layout. Any other class where
-    /// Redis does not answer.
+    /// [`Class::Settings`] where a name or the number of buckets cannot be used, where Redis cannot
+    /// give the durability or may evict jobs, or where the namespace has another number of buckets or
+    /// a newer layout. [`Class::Readonly`] where Redis is a replica. Any other class where Redis does
+    /// not answer.
     pub async fn connect(config: &Redis, brokers: &[&str]) -> Result<Client, StoreError> {
+        config.refuse_invalid(brokers)?;
+        // `rediss://` needs one; a program that has chosen another keeps it.
+        let _ = rustls::crypto::ring::default_provider().install_default();
         let brokers: Vec<String> = brokers.iter().map(|broker| (*broker).to_owned()).collect();
         let store = Store::open(config, &brokers, Arc::new(Unobserved)).await?;
-        Ok(Client { store: Arc::new(store), retry_ms: retry::DEFAULT_MS.into() })
+        let brokers_read = Arc::new(Mutex::new(clock::now()));
+        Ok(Client { store: Arc::new(store), retry_ms: retry::DEFAULT_MS.into(), brokers_read })
     }
 
     /// The waits, ms, between the attempts of jobs without a retry array. [`fail`](Client::fail)
@@ -62,9 +85,9 @@ impl Client {
         self.apply(RequestRef::Schedule(schedule)).await
     }
 
-    /// Cancels a job. `Cancelled`: it will not be delivered. `CancelledAfterAttempt`: it ends, and
-    /// an earlier attempt may have arrived. `InFlight`: it ends, and the attempt in flight may
-    /// still arrive. `NotFound`: it is not here, which does not prove that it was not delivered.
+    /// Cancels a job. `Cancelled`: it was not delivered and will not be. `CancelledAfterAttempt`: it
+    /// ends; an earlier attempt may have arrived, or may still arrive. `InFlight`: it ends, and the
+    /// attempt in flight may still arrive. `NotFound`: it is not here, which does not prove that it was not delivered.
     ///
     /// # Errors
     /// As [`act`](Client::act).
@@ -91,8 +114,9 @@ impl Client {
     }
 
     /// Reports that the consumer has done the job ([`Confirm::Consumer`](crate::job::Confirm)):
-    /// `Finished`; `Stale` if `attempt` is not the current one (`None`: any attempt);
-    /// `NotFound` where the job was never attempted.
+    /// `Finished`, also where the job waits for another attempt or is dead; `Stale` where `attempt`
+    /// belongs to another schedule of the id (`None`: any); `NotFound` where the job was never
+    /// attempted.
     ///
     /// # Errors
     /// As [`act`](Client::act).
@@ -101,8 +125,9 @@ impl Client {
     }
 
     /// Reports that the consumer could not do the job: `Failed`, and the job waits for its next
-    /// attempt; `Dead` if that was the last one; `Waiting` if no attempt is in flight; `Stale` and
-    /// `NotFound` as in [`finish`](Client::finish).
+    /// attempt, or dies after the last one. `Dead` where the job was dead before; `Waiting` where no
+    /// attempt is in flight; `Stale` where `attempt` is not the latest one; `NotFound` as in
+    /// [`finish`](Client::finish).
     ///
     /// # Errors
     /// As [`act`](Client::act).
@@ -121,9 +146,21 @@ impl Client {
     /// Carries out an action. Keep the [`Act`] to repeat a call whose answer was lost.
     ///
     /// # Errors
-    /// [`Class::Script`] where what is stored of the job cannot be read: nothing changed. Any other
-    /// class where Redis did not answer or did not take the call.
+    /// [`Class::Script`] where what is stored of the job cannot be read: nothing changed.
+    /// [`Class::Other`] where the action is `Schedule`, or a `Reschedule` without a `due`: nothing was
+    /// sent. Any other class where Redis did not answer or did not take the call.
     pub async fn act(&self, act: &Act) -> Result<Verdict, StoreError> {
+        match (act.action, act.due) {
+            (Action::Schedule, _) => {
+                return Err(StoreError::new(Class::Other, "`schedule` is no action on a job that exists").hint("call Client::schedule"));
+            }
+            (Action::Reschedule, None) => {
+                return Err(
+                    StoreError::new(Class::Other, "a `reschedule` without a due time").hint("set `due`, or call Client::reschedule")
+                );
+            }
+            _ => {}
+        }
         Ok(self.apply(RequestRef::Act(act)).await?.verdict)
     }
 
@@ -132,7 +169,8 @@ impl Client {
     /// # Errors
     /// As [`act`](Client::act).
     pub async fn get(&self, id: &JobId) -> Result<Option<StoredJob>, StoreError> {
-        self.store.find(id).await
+        self.refresh_brokers().await?;
+        self.store.reader.find(id).await
     }
 
     /// Lists jobs by due time, then by id, without their bodies. [`Page::next`] leads on.
@@ -140,7 +178,8 @@ impl Client {
     /// # Errors
     /// Where Redis does not answer.
     pub async fn list(&self, query: &Query) -> Result<Page, StoreError> {
-        self.store.list(query).await
+        self.refresh_brokers().await?;
+        self.store.reader.list(query).await
     }
 
     /// Counts the jobs of the namespace, by state and by broker.
@@ -148,16 +187,31 @@ impl Client {
     /// # Errors
     /// Where Redis does not answer.
     pub async fn stats(&self) -> Result<Counts, StoreError> {
-        self.store.counts(&[]).await
+        self.refresh_brokers().await?;
+        self.store.reader.counts(&[]).await
     }
 
     /// Applies one request, and wakes the instances that deliver the job sooner than they expect.
     async fn apply(&self, request: RequestRef<'_>) -> Result<Answer, StoreError> {
-        let applied = self.store.apply(&[request], &self.retry_ms).await;
+        let mut applied = self.store.queue.apply(&[request], &self.retry_ms).await;
+        // The clock that the deadline was computed from was too old. Redis's answer carries the new one.
+        if applied.answers.iter().any(|answer| matches!(answer, Err(error) if error.late().is_some())) {
+            applied = self.store.queue.apply(&[request], &self.retry_ms).await;
+        }
         // After a lost wake-up a job is late by the poll interval of its bucket at most.
         let _ = self.store.wake_others(&applied.wake_ups).await;
         let none = || Err(StoreError::new(Class::Other, "redis: a request has no answer"));
         applied.answers.into_iter().next().unwrap_or_else(none)
+    }
+
+    /// Reads the brokers of the namespace again where they are older than [`BROKERS_FRESH`].
+    async fn refresh_brokers(&self) -> Result<(), StoreError> {
+        if clock::now().duration_since(*self.brokers_read.lock()) < BROKERS_FRESH {
+            return Ok(());
+        }
+        self.store.rejoin().await?;
+        *self.brokers_read.lock() = clock::now();
+        Ok(())
     }
 
     async fn refuse_unknown_broker(&self, broker: &str) -> Result<(), StoreError> {

@@ -3,6 +3,8 @@
 use dwell_core::redacted;
 use serde::{Deserialize, Serialize};
 
+use crate::store::error::{Class, StoreError};
+
 /// The kind of Redis at the URLs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -32,6 +34,38 @@ pub enum Durability {
     /// Redis has the job on disk, and a replica has the job too.
     #[serde(rename = "fsync+replica")]
     FsyncReplica,
+}
+
+/// What is wrong with a name, and its hint.
+pub type NameProblem = (String, &'static str);
+
+/// The name of a broker, which becomes part of keys, variables and labels.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn check_broker_name(name: &str) -> Result<(), NameProblem> {
+    let known = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'_');
+    if (1..=64).contains(&name.len()) && name.bytes().all(known) {
+        return Ok(());
+    }
+    Err(("this name cannot be used".to_owned(), "write 1 to 64 lower-case letters, digits, - and _"))
+}
+
+/// A namespace. A brace would change the hash tag, and so the cluster slot, of the keys.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn check_namespace(text: &str) -> Result<(), NameProblem> {
+    if text.is_empty() {
+        return Err(("the namespace is empty".to_owned(), "name one, such as \"dwell\""));
+    }
+    if text.len() > 128 {
+        return Err((format!("the namespace has {} bytes", text.len()), "write at most 128"));
+    }
+    if text.chars().any(|c| c.is_control() || matches!(c, '{' | '}')) {
+        return Err(("the namespace holds a brace or a control character".to_owned(), "write letters, digits, - and _"));
+    }
+    Ok(())
 }
 
 /// Which Redis holds the jobs, under which namespace, and what a write waits for. `[redis]` of the
@@ -70,6 +104,27 @@ impl Redis {
             durability: Durability::Memory,
             assume_fsync: false,
         }
+    }
+
+    /// What [`Client::connect`](crate::Client::connect) refuses before it asks Redis. The sidecar
+    /// reports the same with the names of its settings.
+    pub(crate) fn refuse_invalid(&self, brokers: &[&str]) -> Result<(), StoreError> {
+        let refuse = |what: String, (why, hint): NameProblem| Err(StoreError::new(Class::Settings, format!("{what}: {why}")).hint(hint));
+        if let Err(problem) = check_namespace(&self.namespace) {
+            return refuse("namespace".to_owned(), problem);
+        }
+        if !(1..=1024).contains(&self.buckets) {
+            return refuse(format!("buckets: {}", self.buckets), ("not a number of buckets".to_owned(), "write 1 to 1024"));
+        }
+        if self.urls.is_empty() {
+            return refuse("urls".to_owned(), ("there is no URL".to_owned(), "write \"redis://127.0.0.1:6379\""));
+        }
+        for broker in brokers {
+            if let Err(problem) = check_broker_name(broker) {
+                return refuse(format!("broker `{}`", broker.escape_debug()), problem);
+            }
+        }
+        Ok(())
     }
 }
 

@@ -319,7 +319,7 @@ pub enum Verdict {
     Firing,
     /// The job is done.
     Finished,
-    /// The job waits for its next attempt.
+    /// The job waits for its next attempt, or dies after the last one.
     Failed,
     /// The dead job is due now.
     Requeued,

@@ -2,9 +2,10 @@
 //! schedule and cancel without the sidecar between.
 //!
 //! A **job** is a message with a due time: a body, headers, and a destination on a broker. The engine
-//! stores jobs durably, gives each one id, and answers every call with a [`Verdict`] that is true
-//! when it is given: a job that was `Cancelled` is never delivered. Instances of the sidecar `dwell`
-//! on the same Redis and namespace deliver the jobs.
+//! stores jobs, gives each one id, and answers every call with a [`Verdict`] that is true when it is
+//! given, and as durable as [`Redis::durability`] says: a job that was `Cancelled` is not delivered
+//! afterwards, unless Redis forgets the answer. Instances of the sidecar `dwell` on the same Redis and
+//! namespace deliver the jobs.
 //!
 //! ```no_run
 //! use dwell_engine::{Client, Destination, Due, Job, Redis, Schedule, Verdict};
@@ -66,6 +67,7 @@ pub use dwell_core::{Destination, Header, Headers, Properties, Value};
 pub use job::{Action, Confirm, Conflict, DeadReason, Due, Job, JobId, Late, Verdict};
 pub use request::{Act, Attempt, Schedule};
 pub use store::error::{Class as ErrorKind, StoreError as Error};
-pub use store::list::{Cursor, Page, Query};
-pub use store::read::{Counts, Place, StoredJob};
-pub use store::schedule::Answer;
+pub use store::queue::schedule::Answer;
+pub use store::reader::counts::Counts;
+pub use store::reader::list::{Cursor, Page, Query};
+pub use store::reader::lookup::{Place, StoredJob};

@@ -108,6 +108,40 @@ async fn pages_lead_from_one_to_the_next() {
 }
 
 #[tokio::test]
+async fn what_no_instance_could_serve_is_refused_before_redis_is_asked() {
+    let nowhere = Redis::new("redis://127.0.0.1:1");
+    let cases = [
+        (nowhere.clone(), "Main", "broker `Main`: this name cannot be used"),
+        (Redis { namespace: "a{b}".to_owned(), ..nowhere.clone() }, "main", "namespace: the namespace holds a brace"),
+        (Redis { buckets: 0, ..nowhere.clone() }, "main", "buckets: 0: not a number of buckets"),
+        (Redis { urls: Vec::new(), ..nowhere.clone() }, "main", "urls: there is no URL"),
+    ];
+    for (config, broker, said) in cases {
+        let error = Client::connect(&config, &[broker]).await.err().unwrap();
+        assert_eq!(error.class, ErrorKind::Settings);
+        assert!(error.message.starts_with(said) && !error.hint.is_empty(), "{error}");
+    }
+    let fixture = Fixture::new().await;
+    let schedule = Schedule::new(job("17"), FAR).id(id("order"));
+    fixture.client.schedule(&schedule).await.unwrap();
+    for action in [Action::Reschedule, Action::Schedule] {
+        let error = fixture.client.act(&Act::new(action, id("order"))).await.unwrap_err();
+        assert!(error.class == ErrorKind::Other && !error.hint.is_empty(), "{error}");
+    }
+    assert_eq!(fixture.client.get(&id("order")).await.unwrap().unwrap().due_ms(), 4_000_000_000_000, "nothing changed");
+}
+
+#[tokio::test]
+async fn tls_needs_no_preparation_by_the_program() {
+    // A server that hangs up: what counts is an error instead of a panic.
+    let server = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("rediss://{}", server.local_addr().unwrap());
+    tokio::spawn(async move { while server.accept().await.is_ok() {} });
+    let error = Client::connect(&Redis::new(url), &["main"]).await.err().unwrap();
+    assert_eq!(error.class, ErrorKind::Io, "{error}");
+}
+
+#[tokio::test]
 async fn a_job_that_nobody_would_deliver_is_refused_until_somebody_does() {
     let Fixture { client, config, _server } = Fixture::new().await;
     let schedule = Schedule::new(Job::new("other", Destination::new("x"), ""), FAR);

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use dwell::job::Due;
 use dwell::outgoing;
 use dwell::request::{Rules, Schedule};
-use dwell::store::lease::Lease;
+use dwell::store::queue::lease::Lease;
 use dwell::store::record::{self, Record, State};
 use dwell_connectors::{Destination, Header, Message};
 

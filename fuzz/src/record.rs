@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use dwell::job::{Conflict, Due, JobId};
 use dwell::request::{Origin, Schedule};
-use dwell::store::read::{Place, StoredJob};
+use dwell::store::reader::lookup::{Place, StoredJob};
 use dwell::store::record::{self, State};
 use dwell::view;
 

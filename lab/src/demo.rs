@@ -18,7 +18,7 @@ use dwell::clock;
 use dwell::job::JobId;
 use dwell::readiness::Readiness;
 use dwell::store::error::StoreError;
-use dwell::store::read::Place as StoredIn;
+use dwell::store::reader::lookup::Place as StoredIn;
 use dwell::telemetry::Metrics;
 use dwell::telemetry::trace::Traces;
 use dwell_testkit::environment::traffic::{Consumer, Producer};
@@ -133,7 +133,7 @@ impl Show<'_> {
                 }
                 () = clock::sleep_until(look_at) => {
                     look_at = clock::now() + LOOK;
-                    let counts = store.counts(&[]).await?;
+                    let counts = store.reader.counts(&[]).await?;
                     let next = counts.next_due_ms.map(|due_ms| due_ms - counts.now_ms);
                     self.screen.waiting(expectations.fulfilled(), counts.scheduled.iter().sum(), next);
                     for id in &watched {
@@ -165,7 +165,7 @@ impl Show<'_> {
     /// Prints a line for every new failed attempt of this job.
     async fn look_at(&self, id: &str, expectations: &mut Expectations, store: &dwell::store::Store) -> Result<(), Failure> {
         let odd = |why| Failure::Unexpected(format!("the id `{id}` is none: {why}"));
-        let found = store.find(&JobId::new(id).map_err(odd)?).await.map_err(|error: StoreError| Failure::from(error))?;
+        let found = store.reader.find(&JobId::new(id).map_err(odd)?).await.map_err(|error: StoreError| Failure::from(error))?;
         let Some((found, state)) = found.and_then(|found| Some((found.clone(), found.state?))) else { return Ok(()) };
         if found.place != StoredIn::Scheduled || state.step == 0 {
             return Ok(());

@@ -10,7 +10,7 @@ use super::exit::{Exit, Stop};
 use super::table::clean;
 use crate::bridge::StartError;
 use crate::config::{Problem, Settings};
-use crate::store::act::SweepRules;
+use crate::store::admin::sweep::SweepRules;
 use crate::store::meta::adopt;
 
 /// `dwell check`

@@ -6,9 +6,9 @@ use super::table::{Column, table, width};
 
 use crate::clock;
 use crate::dispatch::lease_of;
-use crate::store::act::SweepRules;
+use crate::store::admin::fsck::{self, Finding, Rules};
+use crate::store::admin::sweep::SweepRules;
 use crate::store::client::RedisClient;
-use crate::store::fsck::{self, Finding, Rules};
 use crate::store::meta::look;
 
 const COLUMNS: [Column; 5] = [

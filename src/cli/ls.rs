@@ -12,8 +12,8 @@ use super::table::{Column, local, relative, table, terminal, width};
 use crate::clock;
 use crate::shutdown::Signals;
 use crate::store::Store;
-use crate::store::list::{Page, Query};
-use crate::store::read::Place;
+use crate::store::reader::list::{Page, Query};
+use crate::store::reader::lookup::Place;
 use crate::units::{parse_time_ms, show_size};
 use crate::view;
 
@@ -116,7 +116,7 @@ struct Shown<'a> {
 impl Shown<'_> {
     async fn show(&mut self, store: &Store, query: &Query) -> Result<(), Stop> {
         let now_ms = store.read_clock().await? / 1000;
-        let page = store.list(query).await?;
+        let page = store.reader.list(query).await?;
         for (id, why) in &page.unreadable {
             eprintln!("job {}: {why}; run `dwell fsck`", crate::units::quote(id));
         }

@@ -10,7 +10,7 @@ use super::table::clean;
 use crate::job::{Action, JobId};
 use crate::request::Moving;
 use crate::store::Store;
-use crate::store::transfer::Transferred;
+use crate::store::admin::transfer::Transferred;
 
 /// `dwell requeue`
 #[derive(Debug, Clone, clap::Args)]
@@ -83,7 +83,7 @@ async fn transfer(common: &Common, from: &str, to: &str) -> Result<Exit, Stop> {
             None
         }
     };
-    let done = store.transfer(from, to, judge).await?;
+    let done = store.admin.transfer(from, to, judge).await?;
     // A lost wake-up costs one floor poll.
     let _ = store.wake_others(&done.wake_ups).await;
     if let Some(stop) = closed {

@@ -6,7 +6,7 @@ use super::exit::{Exit, Stop};
 use super::table::{clean, local, relative};
 use crate::job::JobId;
 use crate::store::Store;
-use crate::store::read::StoredJob;
+use crate::store::reader::lookup::StoredJob;
 use crate::units::{show_duration_ms, show_size};
 use crate::view;
 
@@ -28,7 +28,7 @@ pub(super) async fn run(common: &Common, args: &Args) -> Result<Exit, Stop> {
     let settings = common.settings()?;
     let store = Store::attach(&settings.redis).await?;
     let now_ms = store.read_clock().await? / 1000;
-    let Some(found) = store.find(&args.id).await? else {
+    let Some(found) = store.reader.find(&args.id).await? else {
         let message = format!("there is no job {}", crate::units::quote(args.id.as_str()));
         return Err(Stop::because(Exit::NotFound, message, "it may have been published, finished or cancelled: such jobs are not kept"));
     };

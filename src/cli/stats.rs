@@ -4,7 +4,7 @@ use super::common::Common;
 use super::exit::{Exit, Stop};
 use super::table::{Column, local, relative, table, width};
 use crate::store::Store;
-use crate::store::read::Counts;
+use crate::store::reader::counts::Counts;
 use crate::view;
 
 /// `dwell stats`
@@ -14,7 +14,7 @@ pub struct Args {}
 pub(super) async fn run(common: &Common, _: &Args) -> Result<Exit, Stop> {
     let settings = common.settings()?;
     let store = Store::attach(&settings.redis).await?;
-    let counts = store.counts(&[]).await?;
+    let counts = store.reader.counts(&[]).await?;
     let stats = view::Stats::of(&counts);
     common.answer(&stats, &text(&stats, &counts, &settings.redis.namespace))?;
     Ok(Exit::Ok)

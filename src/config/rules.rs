@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 
 use dwell_connectors::Start;
+use dwell_engine::config;
 
 use crate::units;
 
@@ -16,27 +17,14 @@ pub(super) fn wrong<T>(message: impl Into<String>, hint: impl Into<String>) -> R
     Err((message.into(), hint.into()))
 }
 
-/// The name of a broker or an ingest, which becomes part of keys, variables and labels.
+/// The name of a broker or an ingest.
 pub(super) fn name(name: &str) -> Result<(), Wrong> {
-    let known = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'_');
-    if (1..=64).contains(&name.len()) && name.bytes().all(known) {
-        return Ok(());
-    }
-    wrong("this name cannot be used", "write 1 to 64 lower-case letters, digits, - and _")
+    config::check_broker_name(name).map_err(|(message, hint)| (message, hint.to_owned()))
 }
 
-/// A namespace. A brace would change the hash tag, and so the cluster slot, of the keys.
+/// A namespace.
 pub(super) fn namespace(text: &str) -> Result<(), Wrong> {
-    if text.is_empty() {
-        return wrong("the namespace is empty", "name one, such as \"dwell\"");
-    }
-    if text.len() > 128 {
-        return wrong(format!("the namespace has {} bytes", text.len()), "write at most 128");
-    }
-    if text.chars().any(|c| c.is_control() || matches!(c, '{' | '}')) {
-        return wrong("the namespace holds a brace or a control character", "write letters, digits, - and _");
-    }
-    Ok(())
+    config::check_namespace(text).map_err(|(message, hint)| (message, hint.to_owned()))
 }
 
 /// Required text of printable characters.

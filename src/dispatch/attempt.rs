@@ -12,8 +12,8 @@ use crate::config::Delivery;
 use crate::job::{Confirm, DeadReason, Late};
 use crate::outgoing;
 use crate::publisher::{Attempt, OUTCOME_MARGIN, Publisher};
-use crate::store::lease::Lease;
-use crate::store::settle::{Bury, LeaseToken, Release, Retry};
+use crate::store::queue::lease::Lease;
+use crate::store::queue::settle::{Bury, LeaseToken, Release, Retry};
 use crate::telemetry::Metrics;
 use crate::telemetry::trace::{About, Span, Traces};
 

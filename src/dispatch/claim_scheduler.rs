@@ -13,8 +13,8 @@ use crate::fleet::Fleet;
 use crate::reconnect::Backoff;
 use crate::store::Store;
 use crate::store::error::{Class, StoreError};
-use crate::store::lease::{AHEAD, ClaimRequest, Claimed};
-use crate::store::schedule::WakeUp;
+use crate::store::queue::lease::{AHEAD, ClaimRequest, Claimed};
+use crate::store::queue::schedule::WakeUp;
 
 /// Schedules the claims for one broker.
 pub(super) struct ClaimScheduler {
@@ -69,7 +69,7 @@ impl ClaimScheduler {
         let (store, broker) = (self.store.clone(), self.broker.clone());
         let ask = ClaimRequest { lease: self.lease, most: reserved.0, most_bytes: reserved.1, ahead: AHEAD };
         Some(async move {
-            let answer = store.claim_ahead(bucket, &broker, ask).await;
+            let answer = store.queue.claim_ahead(bucket, &broker, ask).await;
             ClaimAnswer { bucket, reserved, master, answer }
         })
     }
@@ -158,7 +158,7 @@ impl ClaimScheduler {
     /// Gives back the jobs of claims whose answers were lost: no later claim does, and their leases
     /// would have to expire first.
     pub(super) async fn reclaim_lost(&mut self) {
-        while let Err(error) = self.store.reclaim_all_lost(&self.broker).await {
+        while let Err(error) = self.store.queue.reclaim_all_lost(&self.broker).await {
             let broker = &*self.broker;
             if error.class == Class::Script {
                 tracing::error!(broker, %error, hint = "run `dwell fsck --repair`", "claims of a damaged bucket were not given back");

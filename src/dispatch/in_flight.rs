@@ -18,8 +18,8 @@ use super::window::Window;
 use crate::clock::{self, Instant};
 use crate::job::DeadReason;
 use crate::publisher::{Attempt, Publisher};
-use crate::store::lease::{Claimed, Lease};
-use crate::store::settle::{Bury, Release};
+use crate::store::queue::lease::{Claimed, Lease};
+use crate::store::queue::settle::{Bury, Release};
 use crate::telemetry::{DuplicateCause, Metrics};
 
 /// The jobs of one broker that are claimed and not settled.

@@ -12,7 +12,7 @@ use crate::clock::{Instant, micros, whole_ms};
 use crate::job::{Confirm, DeadReason};
 use crate::retry::{self, Next};
 use crate::store::Store;
-use crate::store::settle::{Bury, Release, Retry};
+use crate::store::queue::settle::{Bury, Release, Retry};
 use crate::telemetry::{BrokerMetrics, DuplicateCause, Metrics, PublishOutcome};
 
 /// Concludes the publications of one broker.

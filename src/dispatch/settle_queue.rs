@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::store::schedule::CALL_JOBS;
-use crate::store::settle::{Bury, Completion, LeaseToken, Release, Retry};
+use crate::store::queue::schedule::CALL_JOBS;
+use crate::store::queue::settle::{Bury, Completion, LeaseToken, Release, Retry};
 
 /// How one job is settled.
 #[derive(Debug)]

@@ -10,7 +10,7 @@ use crate::clock;
 use crate::reconnect::Backoff;
 use crate::store::Store;
 use crate::store::error::{Class, StoreError};
-use crate::store::settle::{Completion, SettleResult};
+use crate::store::queue::settle::{Completion, SettleResult};
 use crate::telemetry::{DuplicateCause, Metrics};
 
 /// Settles the jobs of one broker.
@@ -129,11 +129,11 @@ impl Caller {
     async fn call(&self, bucket: u16, call: &SettleCall) -> Result<Vec<SettleResult>, StoreError> {
         let (store, broker) = (&self.store, &*self.broker);
         match call {
-            SettleCall::Complete(over, jobs) => store.complete(bucket, jobs, *over).await,
-            SettleCall::Hold(jobs) => store.hold(bucket, jobs).await,
-            SettleCall::Release(jobs) => store.release(bucket, broker, jobs).await,
-            SettleCall::Retry(jobs) => store.retry(bucket, broker, jobs).await,
-            SettleCall::Bury(jobs) => store.bury(bucket, jobs).await,
+            SettleCall::Complete(over, jobs) => store.queue.complete(bucket, jobs, *over).await,
+            SettleCall::Hold(jobs) => store.queue.hold(bucket, jobs).await,
+            SettleCall::Release(jobs) => store.queue.release(bucket, broker, jobs).await,
+            SettleCall::Retry(jobs) => store.queue.retry(bucket, broker, jobs).await,
+            SettleCall::Bury(jobs) => store.queue.bury(bucket, jobs).await,
         }
     }
 }

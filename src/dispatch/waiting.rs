@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use super::due_queue::DueQueue;
 use super::shares::SHARE_WAIT;
 use crate::clock::Instant;
-use crate::store::lease::Lease;
+use crate::store::queue::lease::Lease;
 
 /// The claimed jobs of one broker that wait.
 #[derive(Debug, Default)]

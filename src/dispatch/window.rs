@@ -1,6 +1,6 @@
 //! The in-flight window: the bound on jobs that are claimed and not settled.
 
-use crate::store::schedule::{CALL_BYTES, CALL_JOBS};
+use crate::store::queue::schedule::{CALL_BYTES, CALL_JOBS};
 
 /// Counts claimed jobs until the store has settled them, and their bytes until their outcome is
 /// known.

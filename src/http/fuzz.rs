@@ -7,7 +7,7 @@ use super::extract::read;
 use super::jobs::Filter;
 use super::schedule::NewJob;
 use crate::request::{Rules, Schedule};
-use crate::store::list;
+use crate::store::reader::list;
 
 pub(crate) fn new_job(body: &[u8], rules: &Rules, now_ms: i64) -> Option<Schedule> {
     read::<NewJob>(body).ok()?.read(rules, now_ms).ok()

@@ -47,6 +47,6 @@ pub(super) async fn horizon(State(api): State<Api>, Query(ahead): Query<Ahead>) 
             "that is {count} steps, and at most {STEPS_MAX} are counted: make `step` longer or `to` shorter"
         )));
     }
-    let steps = api.inner.apply.store.horizon(step_ms, u32::try_from(count).unwrap_or(0)).await?;
+    let steps = api.inner.apply.store.reader.horizon(step_ms, u32::try_from(count).unwrap_or(0)).await?;
     Ok(Json(view::Horizon { steps: steps.into_iter().map(|(from_ms, count)| view::Step { from_ms, count }).collect() }))
 }

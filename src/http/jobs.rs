@@ -11,8 +11,8 @@ use utoipa::{IntoParams, ToSchema};
 use super::Problem;
 use super::api::Api;
 use super::extract::{Id, InPath, Query};
-use crate::store::list::{self, Cursor};
-use crate::store::read::Place;
+use crate::store::reader::list::{self, Cursor};
+use crate::store::reader::lookup::Place;
 use crate::units::{parse_time_ms, quote};
 use crate::view;
 
@@ -77,7 +77,7 @@ pub(super) struct Unreadable {
 pub(super) async fn list(State(api): State<Api>, Query(filter): Query<Filter>) -> Result<Json<Page>, Problem> {
     let query = filter.read()?;
     let place = query.place;
-    let page = api.inner.apply.store.list(&query).await?;
+    let page = api.inner.apply.store.reader.list(&query).await?;
     let jobs = page.jobs.iter().map(|found| view::Job::of(found, &api.inner.apply.retry_ms)).collect();
     let unreadable = page.unreadable.into_iter().map(|(id, why)| Unreadable { id, why }).collect();
     Ok(Json(Page { jobs, next: page.next.map(|spot| cursor(place, &spot)), unreadable }))

@@ -81,7 +81,7 @@ pub(super) async fn schedule(State(api): State<Api>, Body(new): Body<NewJob>) ->
     let (id, job) = (schedule.id.clone(), schedule.job.clone());
     let answer = inner.apply.one(Request::Schedule(Box::new(schedule))).await?;
     let retry_ms = &inner.apply.retry_ms;
-    let found = match (store.find(&id).await, answer.verdict) {
+    let found = match (store.reader.find(&id).await, answer.verdict) {
         (Ok(found), _) => found.map(|found| view::Job::of(&found, retry_ms)),
         // The job is stored, even if it cannot be read now.
         (Err(error), Verdict::Added | Verdict::Replaced) => {

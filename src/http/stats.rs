@@ -20,7 +20,7 @@ impl Api {
     /// What `GET /v1/stats` answers.
     pub(super) async fn stats(&self) -> Result<view::Stats, StoreError> {
         let inner = &self.inner;
-        let mut stats = view::Stats::of(&inner.apply.store.counts(&[]).await?);
+        let mut stats = view::Stats::of(&inner.apply.store.reader.counts(&[]).await?);
         let metrics = &inner.apply.metrics;
         stats.add_counted(metrics);
         for (name, broker) in &mut stats.brokers {

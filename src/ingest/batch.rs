@@ -10,7 +10,7 @@ use super::replies::{Replies, Reply};
 use crate::job::{Action, Verdict};
 use crate::request::{Rejection, Request, parse};
 use crate::store::error::StoreError;
-use crate::store::schedule::Answer;
+use crate::store::queue::schedule::Answer;
 use crate::telemetry::IngestResult;
 use crate::telemetry::trace::{About, Span};
 

@@ -40,7 +40,7 @@ impl RetryPolicy for StoreHold<'_> {
         }
         tokio::select! {
             () = self.give_up.cancelled() => {
-                self.ingest.apply.store.unanswered_are_over().await;
+                self.ingest.apply.store.queue.unanswered_are_over().await;
                 self.paused = None;
                 false
             }

@@ -31,7 +31,7 @@ impl Ingest {
         loop {
             let asked = clock::now();
             let left = hold.saturating_sub(silent_since.map_or(Duration::ZERO, |since| asked.duration_since(since)));
-            match clock::timeout(left.max(PROBE_TIMEOUT), self.apply.store.takes_requests()).await {
+            match clock::timeout(left.max(PROBE_TIMEOUT), self.apply.store.queue.takes_requests()).await {
                 Some(Ok(())) => silent_since = None,
                 Some(Err(_)) | None => {
                     if silent_since.get_or_insert(asked).elapsed() >= hold {
@@ -56,7 +56,7 @@ impl Ingest {
         loop {
             let error = tokio::select! {
                 () = stop.cancelled() => return false,
-                answer = self.apply.store.takes_requests() => match answer {
+                answer = self.apply.store.queue.takes_requests() => match answer {
                     Ok(()) => return true,
                     Err(error) => error,
                 },

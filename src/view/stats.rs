@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::store::read::Counts;
+use crate::store::reader::counts::Counts;
 use crate::telemetry::{Metrics, recent};
 
 /// The counts of jobs, and the state of the answering instance.

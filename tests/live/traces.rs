@@ -115,7 +115,7 @@ async fn a_request_and_its_attempts_are_spans_that_know_of_each_other() {
     // What is not exported yet goes out at the end.
     let store = dwell::store::Store::attach(&environment.settings().redis).await.unwrap();
     wait_until("one has arrived and one is dead", async || {
-        let dead: u64 = store.counts(&[]).await.unwrap().dead.iter().sum();
+        let dead: u64 = store.reader.counts(&[]).await.unwrap().dead.iter().sum();
         (seen.lock().len() == 1 && dead == 1).then_some(())
     })
     .await;

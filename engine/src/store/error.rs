@@ -90,7 +90,7 @@ impl StoreError {
     }
 
     /// Redis's clock, epoch µs, if Redis refused the call because its deadline had passed.
-    pub(super) fn late(&self) -> Option<i64> {
+    pub(crate) fn late(&self) -> Option<i64> {
         let (_, rest) = self.message.split_once("DWELL_LATE")?;
         rest.split(|letter: char| !letter.is_ascii_digit()).find(|digits| !digits.is_empty())?.parse().ok()
     }

@@ -5,10 +5,10 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use redis::Value;
 
-use super::Store;
 use super::client::place;
 use super::error::{Class, StoreError};
-use super::schedule::WakeUp;
+use super::namespace::Namespace;
+use super::queue::schedule::WakeUp;
 use crate::clock;
 use crate::config::Redis;
 
@@ -19,7 +19,7 @@ const SILENCE: Duration = Duration::from_secs(5);
 /// How long the listener waits for an answer.
 const ANSWER: Duration = Duration::from_secs(5);
 
-impl Store {
+impl Namespace {
     /// Writes the heartbeat of this instance and returns the living instances, sorted, this one
     /// included. Removes instances that have been silent for a minute.
     pub async fn beat(&self, instance: &str) -> Result<Vec<String>, StoreError> {

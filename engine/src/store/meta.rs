@@ -3,7 +3,7 @@
 use futures_util::future::try_join_all;
 use redis::Value;
 
-use super::act::SweepRules;
+use super::admin::sweep::SweepRules;
 use super::client::{RedisClient, info_field, place};
 use super::error::{Class, StoreError};
 use super::keys::Keys;

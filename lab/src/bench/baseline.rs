@@ -16,10 +16,10 @@ use dwell::clock;
 use dwell::config::Redis;
 use dwell::ingest::source_options;
 use dwell::request::Rules;
-use dwell::store::lease::Lease;
-use dwell::store::redis_stats::RedisStats;
-use dwell::store::schedule::{CALL_BYTES, CALL_JOBS};
-use dwell::store::settle::{Completion, LeaseToken, SettleResult};
+use dwell::store::queue::lease::Lease;
+use dwell::store::queue::schedule::{CALL_BYTES, CALL_JOBS};
+use dwell::store::queue::settle::{Completion, LeaseToken, SettleResult};
+use dwell::store::reader::redis_stats::RedisStats;
 use dwell::store::{Store, Unobserved};
 use dwell_testkit::environment::Failure;
 
@@ -57,7 +57,7 @@ pub(super) async fn scripts(fixture: &Fixture, jobs: u64) -> Result<Pace, Failur
     let redis = elsewhere(fixture);
     fill::fill(&fixture.environment, &redis, &order(fixture, jobs), fixture.options.say).await?;
     let store = open(&redis).await?;
-    let before = store.vitals().await?;
+    let before = store.reader.vitals().await?;
     let began = clock::wall_us();
     let buckets = (0..redis.buckets).map(|bucket| empty(&store, bucket));
     let done: u64 = try_join_all(buckets).await?.into_iter().sum();
@@ -71,10 +71,10 @@ pub(super) async fn scripts(fixture: &Fixture, jobs: u64) -> Result<Pace, Failur
 async fn empty(store: &Store, bucket: u16) -> Result<u64, Failure> {
     let mut done = 0;
     loop {
-        let taken = store.claim(bucket, "main", LEASE, CALL_JOBS, CALL_BYTES).await?;
+        let taken = store.queue.claim(bucket, "main", LEASE, CALL_JOBS, CALL_BYTES).await?;
         let held: Vec<LeaseToken> = taken.jobs.iter().map(Lease::token).collect();
         if !held.is_empty() {
-            let stood = store.complete(bucket, &held, Completion::Fired).await?;
+            let stood = store.queue.complete(bucket, &held, Completion::Fired).await?;
             done += stood.iter().filter(|stood| **stood == SettleResult::Settled).count() as u64;
         }
         if !taken.more {
@@ -92,9 +92,9 @@ pub(super) async fn schedule(fixture: &Fixture, jobs: u64) -> Result<Pace, Failu
     let starts: Vec<u64> = (0..jobs).step_by(usize::try_from(BATCH).unwrap_or(usize::MAX)).collect();
     let batches =
         starts.iter().map(|from| fill::schedules(&rules, &order, *from..jobs.min(from + BATCH))).collect::<Result<Vec<_>, _>>()?;
-    let before = store.vitals().await?;
+    let before = store.reader.vitals().await?;
     let began = clock::wall_us();
-    stream::iter(&batches).map(|batch| store.schedule(batch)).buffered(BATCHES).try_for_each(async |_| Ok(())).await?;
+    stream::iter(&batches).map(|batch| store.queue.schedule(batch)).buffered(BATCHES).try_for_each(async |_| Ok(())).await?;
     pace(&store, &before, jobs, clock::wall_us() - began).await
 }
 
@@ -102,11 +102,11 @@ pub(super) async fn schedule(fixture: &Fixture, jobs: u64) -> Result<Pace, Failu
 #[allow(clippy::cast_precision_loss, reason = "keys of one run")]
 pub(super) async fn set(fixture: &Fixture, keys: u64) -> Result<f64, Failure> {
     let body = body(0, 0, fixture.options.body);
-    let before = fixture.store.vitals().await?;
+    let before = fixture.store.reader.vitals().await?;
     // Removed in any case: the Redis may belong to somebody.
-    let set = fixture.store.set(keys, &body).await;
-    let after = fixture.store.vitals().await;
-    fixture.store.unset(keys).await?;
+    let set = fixture.store.reader.set(keys, &body).await;
+    let after = fixture.store.reader.vitals().await;
+    fixture.store.reader.unset(keys).await?;
     set?;
     let after = after?;
     Ok((after.cpu_us - before.cpu_us) / keys.max(1) as f64)
@@ -143,6 +143,6 @@ pub(super) async fn source(fixture: &mut Fixture, jobs: u64) -> Result<f64, Fail
 
 #[allow(clippy::cast_precision_loss, reason = "jobs of one run")]
 async fn pace(store: &Store, before: &RedisStats, jobs: u64, took_us: i64) -> Result<Pace, Failure> {
-    let after = store.vitals().await?;
+    let after = store.reader.vitals().await?;
     Ok(Pace { per_s: per_second(jobs, took_us), cpu_us: (after.cpu_us - before.cpu_us) / jobs.max(1) as f64 })
 }

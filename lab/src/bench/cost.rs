@@ -1,7 +1,7 @@
 //! CPU time and memory of Dwell, Redis, the broker and the load generator over an interval.
 
 use super::metric::{self, Run};
-use dwell::store::redis_stats::RedisStats;
+use dwell::store::reader::redis_stats::RedisStats;
 use dwell_testkit::usage::Usage;
 
 /// What each of them has used so far.

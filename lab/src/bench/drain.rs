@@ -99,7 +99,7 @@ pub(super) async fn once(fixture: &mut Fixture, jobs: u64, warm_rate: f64) -> Re
     // A cold process is slower than a warm one, so this time is ample.
     #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, reason = "some seconds")]
     let mut lead_ms = 2000 + (jobs as f64 / warm_rate * 1000.0) as i64;
-    let others = fixture.store.waiting().await?;
+    let others = fixture.store.reader.waiting().await?;
     let mut judged = RoundResult::default();
     for _ in 0..ROUNDS {
         fixture.new_round();

@@ -66,7 +66,7 @@ pub(super) async fn fill(environment: &Environment, redis: &Redis, order: &Order
                     say(&format!("{from} so far"));
                 }
                 let batch = schedules(&rules, &order, from..order.jobs.min(from + BATCH))?;
-                store.schedule(&batch).await?;
+                store.queue.schedule(&batch).await?;
             }
         });
     }

@@ -12,7 +12,7 @@ use super::metric::{self, Run};
 use super::round::Round;
 use super::{IN, LINGER, LOOK, OUT, Options, TIMEOUT, fill};
 use dwell::clock;
-use dwell::store::redis_stats::RedisStats;
+use dwell::store::reader::redis_stats::RedisStats;
 use dwell::store::{Store, Unobserved};
 use dwell_testkit::environment::traffic::{Consumer, Producer};
 use dwell_testkit::environment::{Environment, Failure, Store as StoreOf};
@@ -137,7 +137,7 @@ impl Fixture {
     /// (epoch).
     pub(super) async fn stored(&self, jobs: u64, deadline_ms: i64) -> Result<bool, Failure> {
         loop {
-            let waiting = self.store.waiting().await?;
+            let waiting = self.store.reader.waiting().await?;
             if clock::wall_ms() >= deadline_ms {
                 return Ok(false);
             }
@@ -152,7 +152,7 @@ impl Fixture {
     pub(super) async fn saved(&self) -> Result<RedisStats, Failure> {
         let began = clock::now();
         loop {
-            let vitals = self.store.vitals().await?;
+            let vitals = self.store.reader.vitals().await?;
             if !vitals.is_saving || clock::now().duration_since(began) > SAVING {
                 return Ok(vitals);
             }
@@ -165,7 +165,7 @@ impl Fixture {
             dwell: Usage::of(self.pids()),
             broker: self.environment.broker_pid().and_then(|pid| Usage::of([pid])),
             generator: Usage::of([std::process::id()]),
-            vitals: self.store.vitals().await?,
+            vitals: self.store.reader.vitals().await?,
             at_us: clock::wall_us(),
         })
     }

@@ -34,7 +34,7 @@ pub async fn run(options: &Options, jobs: u64, beside: bool) -> Result<(Run, Mac
     fixture.new_round();
     fixture.send(IN, jobs, due_ms).await?;
     fixture.say(&format!("{jobs} requests wait on the broker"));
-    let others = fixture.store.waiting().await?;
+    let others = fixture.store.reader.waiting().await?;
     fixture.start().await?;
     let ingest = waits(&fixture, others, jobs).await?;
     fixture.say(&format!("stored at {ingest:.0}/s"));
@@ -62,7 +62,7 @@ pub async fn run(options: &Options, jobs: u64, beside: bool) -> Result<(Run, Mac
 async fn waits(fixture: &Fixture, others: u64, jobs: u64) -> Result<f64, Failure> {
     let (mut first, mut seen, mut moved) = (None, others, clock::now());
     loop {
-        let waiting = fixture.store.waiting().await?;
+        let waiting = fixture.store.reader.waiting().await?;
         let now_us = clock::wall_us();
         if waiting > seen {
             (seen, moved) = (waiting, clock::now());

@@ -138,7 +138,7 @@ async fn stored(fixture: &mut Fixture, rate: u64, secs: u64, accept_per_s: f64) 
     let jobs = rate * secs;
     #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, reason = "some seconds")]
     let lead_ms = 5000 + (jobs as f64 / accept_per_s * 2000.0) as i64;
-    let others = fixture.store.waiting().await?;
+    let others = fixture.store.reader.waiting().await?;
     let start_ms = clock::wall_ms() + lead_ms;
     fixture.say(&format!("{jobs} jobs, {rate} of them due each second for {secs} s, from {} s on", lead_ms / 1000));
     fixture.send_due(IN, dues(start_ms, rate, secs)).await?;

@@ -45,7 +45,7 @@ impl Machine {
             memory: kib.trim_end_matches("kB").trim().parse().unwrap_or(0) * 1024,
             system: format!("{} {}", std::env::consts::OS, std::env::consts::ARCH),
             dwell: format!("{}{build}", env!("CARGO_PKG_VERSION")),
-            redis: store.version().await?,
+            redis: store.reader.version().await?,
             broker: environment.broker_version().await.unwrap_or_default(),
         })
     }

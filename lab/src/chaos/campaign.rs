@@ -13,11 +13,11 @@ use std::time::Duration;
 use dwell::clock;
 use dwell::dispatch::lease_of;
 use dwell::store::Store;
-use dwell::store::act::SweepRules;
+use dwell::store::admin::fsck::{self, Rules};
+use dwell::store::admin::sweep::SweepRules;
 use dwell::store::error::StoreError;
-use dwell::store::fsck::{self, Rules};
-use dwell::store::list::Query;
-use dwell::store::read::Place;
+use dwell::store::reader::list::Query;
+use dwell::store::reader::lookup::Place;
 use dwell_connectors::ConnectorError;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
@@ -288,7 +288,7 @@ impl Campaign<'_> {
         };
         let mut empty_since = None;
         let counts = loop {
-            let counts = store.counts(&[]).await?;
+            let counts = store.reader.counts(&[]).await?;
             let left: u64 = counts.scheduled.iter().chain(&counts.reserved).sum();
             let now = clock::now();
             let mut missing = self.recorder.missing();
@@ -331,7 +331,7 @@ impl Campaign<'_> {
         let mut dead = Vec::new();
         let mut query = Query { place: Place::Dead, from_ms: None, to_ms: None, target: None, after: None, limit: 500 };
         loop {
-            let page = store.list(&query).await?;
+            let page = store.reader.list(&query).await?;
             dead.extend(page.jobs.iter().map(|found| DeadJob {
                 id: found.id.as_str().to_owned(),
                 reason: found.state.as_ref().and_then(|state| state.reason).map(|reason| reason.as_str().to_owned()),

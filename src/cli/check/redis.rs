@@ -2,11 +2,11 @@
 
 use super::Check;
 use crate::config::{Durability, Redis, RedisMode, Settings};
-use crate::store::act::SweepRules;
+use crate::store::admin::preflight::{Preflight, preflight};
+use crate::store::admin::sweep::SweepRules;
 use crate::store::client::place;
 use crate::store::gate::Wait;
 use crate::store::meta::ServerFacts;
-use crate::store::preflight::{Preflight, preflight};
 use crate::units::show_duration_ms;
 
 /// Above this share of memory in use, in percent, there is a warning.

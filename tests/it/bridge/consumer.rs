@@ -1,7 +1,7 @@
 //! Consumer confirms: reserve, finish, fail and the time to run.
 
 use dwell::job::DeadReason;
-use dwell::store::read::Place;
+use dwell::store::reader::lookup::Place;
 use dwell_connectors::Message;
 use dwell_connectors::memory::Fault;
 

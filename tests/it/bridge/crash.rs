@@ -8,7 +8,7 @@ use dwell::fleet::{Fleet, WakeUps};
 use dwell::job::{DeadReason, JobId};
 use dwell::rescue::Rescue;
 use dwell::store::Store;
-use dwell::store::read::Place;
+use dwell::store::reader::lookup::Place;
 use dwell_connectors::memory::Fault;
 use redis::AsyncCommands;
 use tokio::sync::watch;
@@ -26,11 +26,11 @@ async fn crash_on(env: &Environment, id: &str, times: usize) {
     let id = JobId::new(id).unwrap();
     let bucket = store.keys().bucket_of(id.as_str());
     for _ in 0..times {
-        let claimed = store.claim(bucket, "main", Duration::from_millis(20), 10, 1 << 20).await.unwrap();
+        let claimed = store.queue.claim(bucket, "main", Duration::from_millis(20), 10, 1 << 20).await.unwrap();
         assert_eq!(claimed.jobs.len(), 1);
         wait_until("it is taken over", async || {
             rescue.run_once(bucket).await.unwrap();
-            store.find(&id).await.unwrap().filter(|found| found.place == Place::Scheduled)
+            store.reader.find(&id).await.unwrap().filter(|found| found.place == Place::Scheduled)
         })
         .await;
     }
@@ -99,7 +99,7 @@ async fn told_to_stop_it_waits_for_the_confirms_and_leaves_the_rest_untouched() 
     let published = env.broker.published("orders.a").len();
     assert!(published < 1000);
     let store = env.store().await;
-    assert_eq!(store.counts(&[]).await.unwrap().reserved.iter().sum::<u64>(), 0);
+    assert_eq!(store.reader.counts(&[]).await.unwrap().reserved.iter().sum::<u64>(), 0);
     env.broker.heal();
     env.run(ALL).await;
     let came = env.arrived("orders.a", 1000).await;

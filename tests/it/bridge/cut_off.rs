@@ -132,8 +132,8 @@ async fn what_is_given_back_behind_a_link_that_was_reset_is_not_carried_out_any_
     env.redis.thaw().unwrap();
     wait_until("Redis has read all", async || (unread(env.redis.port()) == 0).then_some(())).await;
     // The message may be over elsewhere.
-    assert!(straight.find(&JobId::new("a").unwrap()).await.unwrap().is_none());
+    assert!(straight.reader.find(&JobId::new("a").unwrap()).await.unwrap().is_none());
     link.heal();
     env.taken().await;
-    assert!(straight.find(&JobId::new("a").unwrap()).await.unwrap().is_some());
+    assert!(straight.reader.find(&JobId::new("a").unwrap()).await.unwrap().is_some());
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use dwell::job::DeadReason;
-use dwell::store::read::Place;
+use dwell::store::reader::lookup::Place;
 use dwell_connectors::memory::Fault;
 
 use super::environment::{Environment, attempt, attempts, late_ms, request, to};

@@ -43,7 +43,7 @@ async fn they_are_given_back_when_the_instance_stops() {
     assert!(env.stop(Duration::from_secs(10)).await, "all was settled");
     there_is_more(&env);
     let store = env.store().await;
-    assert_eq!(store.counts(&[]).await.unwrap().reserved.iter().sum::<u64>(), 0);
+    assert_eq!(store.reader.counts(&[]).await.unwrap().reserved.iter().sum::<u64>(), 0);
     env.run(ALL).await;
     assert_eq!(attempts(&all_came(&env).await), [1; COUNT]);
 }
@@ -57,7 +57,7 @@ async fn they_are_given_back_when_the_broker_goes() {
     env.until_metric(r#"dwell_broker_connected{broker="main"}"#, 0.0).await;
     there_is_more(&env);
     let store = env.store().await;
-    let reserved = async || store.counts(&[]).await.unwrap().reserved.iter().sum::<u64>();
+    let reserved = async || store.reader.counts(&[]).await.unwrap().reserved.iter().sum::<u64>();
     wait_until("nothing is held while the broker is away", async || (reserved().await == 0).then_some(())).await;
     env.broker.heal();
     let again = attempts(&all_came(&env).await).into_iter().filter(|attempt| *attempt > 1).count();

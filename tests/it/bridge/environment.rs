@@ -7,7 +7,7 @@ use dwell::config::{self, Overrides, Settings};
 use dwell::job::JobId;
 use dwell::readiness::Readiness;
 use dwell::store::Store;
-use dwell::store::read::{Place, StoredJob};
+use dwell::store::reader::lookup::{Place, StoredJob};
 use dwell::telemetry::Metrics;
 use dwell_connectors::memory::{self, Broker};
 use dwell_connectors::{BrokerConfig, Message};
@@ -111,22 +111,24 @@ impl Environment {
     pub(super) async fn until_place(&self, id: &str, place: Place) -> StoredJob {
         let store = self.store().await;
         let id = JobId::new(id).unwrap();
-        wait_until(&format!("`{id}` is {}", place.as_str()), async || store.find(&id).await.unwrap().filter(|found| found.place == place))
-            .await
+        wait_until(&format!("`{id}` is {}", place.as_str()), async || {
+            store.reader.find(&id).await.unwrap().filter(|found| found.place == place)
+        })
+        .await
     }
 
     /// Waits until no trace of this job is left.
     pub(super) async fn until_over(&self, id: &str) {
         let store = self.store().await;
         let id = JobId::new(id).unwrap();
-        wait_until(&format!("`{id}` is over"), async || store.find(&id).await.unwrap().is_none().then_some(())).await;
+        wait_until(&format!("`{id}` is over"), async || store.reader.find(&id).await.unwrap().is_none().then_some(())).await;
     }
 
     /// Waits until the namespace holds nothing that waits or is out, and says how many are dead.
     pub(super) async fn until_empty(&self) -> u64 {
         let store = self.store().await;
         let counts = wait_until("no job waits or is out", async || {
-            let counts = store.counts(&[]).await.unwrap();
+            let counts = store.reader.counts(&[]).await.unwrap();
             (counts.scheduled.iter().chain(&counts.reserved).sum::<u64>() == 0).then_some(counts)
         });
         counts.await.dead.iter().sum()

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use dwell::store::read::Place;
+use dwell::store::reader::lookup::Place;
 use dwell_connectors::memory::Fault;
 use dwell_connectors::{ErrorKind, Message};
 
@@ -91,8 +91,8 @@ async fn while_the_broker_is_away_nothing_is_claimed_and_no_attempt_burned() {
     env.broker.cut();
     env.until_metric(r#"dwell_broker_connected{broker="main"}"#, 0.0).await;
     let store = env.store().await;
-    wait_until("all are overdue", async || (store.counts(&[]).await.unwrap().overdue == 100).then_some(())).await;
-    let counts = store.counts(&[]).await.unwrap();
+    wait_until("all are overdue", async || (store.reader.counts(&[]).await.unwrap().overdue == 100).then_some(())).await;
+    let counts = store.reader.counts(&[]).await.unwrap();
     assert_eq!((counts.reserved.iter().sum::<u64>(), counts.scheduled.iter().sum::<u64>()), (0, 100));
     let one = env.until_place("job-0", Place::Scheduled).await;
     assert_eq!(one.state, None, "it was never claimed");

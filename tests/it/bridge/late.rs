@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use dwell::bridge::Roles;
-use dwell::store::read::Place;
+use dwell::store::reader::lookup::Place;
 use dwell_connectors::Message;
 use dwell_connectors::memory::Fault;
 
@@ -19,7 +19,7 @@ async fn overdue(requests: Vec<Message>, set: &[(&str, &str)]) -> Environment {
     env.taken().await;
     let store = env.store().await;
     wait_until("all are overdue", async || {
-        let counts = store.counts(&[]).await.unwrap();
+        let counts = store.reader.counts(&[]).await.unwrap();
         (counts.overdue == count && counts.next_due_ms.is_some_and(|due| counts.now_ms - due > 300)).then_some(())
     })
     .await;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use dwell::store::read::Place;
+use dwell::store::reader::lookup::Place;
 use dwell_connectors::Message;
 use dwell_testkit::servers::{AppendFsync, RedisOptions, find};
 

@@ -10,7 +10,7 @@ use dwell::publisher::Publisher;
 use dwell::readiness::Readiness;
 use dwell::request::Rules;
 use dwell::store::Store;
-use dwell::store::read::Place;
+use dwell::store::reader::lookup::Place;
 use dwell_connectors::memory::Fault;
 use dwell_connectors::{Destination, Message};
 use tokio::sync::watch;

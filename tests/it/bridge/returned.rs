@@ -5,7 +5,7 @@ use std::time::Duration;
 use dwell::bridge::Roles;
 use dwell::job::{Action, JobId};
 use dwell::request::act_on;
-use dwell::store::read::Place;
+use dwell::store::reader::lookup::Place;
 use dwell_connectors::Message;
 use dwell_connectors::memory::Broker;
 
@@ -61,7 +61,7 @@ async fn a_request_that_is_put_back_and_still_bad_is_kept_with_its_new_error() {
     env.send(repaired.with_header("delay-fro", "1s"));
     env.until_metric(r#"dwell_dead_total{reason="invalid"}"#, 1.0).await;
     let store = env.store().await;
-    let counts = store.counts(&[]).await.unwrap();
+    let counts = store.reader.counts(&[]).await.unwrap();
     assert_eq!(counts.dead.iter().sum::<u64>(), 1);
     assert_eq!(env.broker.published("delay.rejected").len(), 1);
 }
@@ -106,7 +106,7 @@ async fn a_kept_request_that_is_requeued_is_published_to_rejected() {
     let env = Environment::start(&[]).await;
     let id = put_back(&env).await;
     let requeue = act_on(Action::Requeue, JobId::new(id.as_str()).unwrap(), None);
-    assert_eq!(env.store().await.act(&requeue, &[]).await.unwrap().verdict.as_str(), "requeued");
+    assert_eq!(env.store().await.queue.act(&requeue, &[]).await.unwrap().verdict.as_str(), "requeued");
     let requeued = env.arrived("delay.rejected", 2).await.remove(1);
     assert_eq!((requeued.headers.text("delayed-error"), requeued.headers.text("delay-for")), (Some("bad_delay"), Some("soon")));
     env.until_over(&id).await;
@@ -124,7 +124,7 @@ async fn a_request_whose_keeper_crashed_is_kept_all_the_same() {
     env.taken().await;
     env.stop(Duration::from_secs(5)).await;
     // An instance that takes it and ends.
-    let taken = env.store().await.claim(0, "main", Duration::from_millis(100), 1, 1).await.unwrap();
+    let taken = env.store().await.queue.claim(0, "main", Duration::from_millis(100), 1, 1).await.unwrap();
     assert_eq!(taken.jobs.len(), 1);
     env.run(ALL).await;
     let letter = env.arrived("delay.dead", 1).await.remove(0);

@@ -41,7 +41,7 @@ async fn an_outcome_that_is_settled_again_because_its_answer_was_lost_is_no_lost
     assert_eq!(env.broker.release(), 1);
     let store = Store::attach(&straight).await.unwrap();
     let id = JobId::new("x").unwrap();
-    wait_until("the job is over", async || store.find(&id).await.unwrap().is_none().then_some(())).await;
+    wait_until("the job is over", async || store.reader.find(&id).await.unwrap().is_none().then_some(())).await;
     assert_eq!(env.metric(r#"dwell_redis_errors_total{class="io"}"#), 0.0, "it was not settled by a second try");
     link.heal();
     wait_until("the loss is seen", async || (env.metric(r#"dwell_redis_errors_total{class="io"}"#) > 0.0).then_some(())).await;

@@ -101,7 +101,7 @@ async fn what_is_handed_over_as_the_link_dies_burns_no_attempt() {
     let env = Environment::start(&[]).await;
     env.broker.stall();
     env.send(request("single", "0").with_header("delay-retry", "none"));
-    env.until_place("single", dwell::store::read::Place::Reserved).await;
+    env.until_place("single", dwell::store::reader::lookup::Place::Reserved).await;
     wait_until("it is handed over", async || (env.broker.waited() > 0).then_some(())).await;
     env.broker.cut();
     env.broker.heal();

@@ -6,7 +6,7 @@ use std::time::Duration;
 use dwell::bridge::{Cause, Failure};
 use dwell::config;
 use dwell::readiness::{Readiness, Waiting};
-use dwell::store::read::Place;
+use dwell::store::reader::lookup::Place;
 use dwell_connectors::memory::{self, Broker};
 use dwell_connectors::{BrokerConfig, ErrorKind};
 use dwell_testkit::servers::RedisOptions;

@@ -1,7 +1,7 @@
 //! Requests for jobs that this version cannot read: each is rejected alone, and the rest goes on.
 
 use dwell::job::JobId;
-use dwell::store::read::Place;
+use dwell::store::reader::lookup::Place;
 use dwell_connectors::Message;
 use dwell_testkit::servers::RedisOptions;
 

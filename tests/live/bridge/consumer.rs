@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use dwell::store::read::Place;
+use dwell::store::reader::lookup::Place;
 use dwell_connectors::{Message, Outcome};
 use dwell_testkit::servers::RedisOptions;
 use futures_util::future::join_all;
@@ -98,7 +98,7 @@ async fn a_late_finish_ends_it_and_cancel_answers_with_what_it_found() {
     let (orders, replies) = tokio::join!(Mailbox::of(&env, TARGET), Mailbox::of(&env, "replies"));
     let (mut producer, store) = (env.producer(), env.store().await);
     let place = async |id: &str, held: bool| {
-        let found = store.find(&dwell::job::JobId::new(id).unwrap()).await.unwrap();
+        let found = store.reader.find(&dwell::job::JobId::new(id).unwrap()).await.unwrap();
         found.filter(|found| found.state.as_ref().is_none_or(|state| state.held) == held).map(|found| found.place)
     };
     let until = async |id: &str, held: bool, wanted: Place| {
@@ -120,7 +120,7 @@ async fn a_late_finish_ends_it_and_cancel_answers_with_what_it_found() {
     let verdicts = [replies.verdict(1).await, replies.verdict(2).await, replies.verdict(3).await, replies.verdict(4).await];
     let expected = [("waits", "cancelled"), ("held", "cancelled_after_attempt"), ("nobody", "not_found"), ("late", "fired")];
     assert_eq!(verdicts, expected.map(|(id, verdict)| (id.to_owned(), verdict.to_owned())));
-    let counts = store.counts(&[]).await.unwrap();
+    let counts = store.reader.counts(&[]).await.unwrap();
     assert_eq!([&counts.scheduled, &counts.reserved, &counts.dead].map(|of| of.iter().sum::<u64>()), [0, 0, 0]);
     assert_eq!(orders.until(2).await.len(), 2);
 }
@@ -142,7 +142,7 @@ async fn a_ttr_that_ends_after_its_instance_was_killed_is_noticed_as_soon() {
     let store = env.store().await;
     wait_until("all wait for their consumer", async || {
         let ids = (0..64).map(|n| dwell::job::JobId::new(format!("job-{n}")).unwrap());
-        let found = join_all(ids.map(async |id| store.find(&id).await.unwrap())).await;
+        let found = join_all(ids.map(async |id| store.reader.find(&id).await.unwrap())).await;
         found.into_iter().all(|found| found.and_then(|found| found.state).is_some_and(|state| state.held)).then_some(())
     })
     .await;

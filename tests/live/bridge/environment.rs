@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use dwell::config::{self, Overrides, Settings};
 use dwell::store::Store;
-use dwell::store::read::Counts;
+use dwell::store::reader::counts::Counts;
 use dwell_connectors::{Acks, BrokerConfig, Message, SourceOptions, Start};
 use dwell_testkit::servers::{DwellServer, NatsOptions, NatsServer, RedisOptions, RedisServer};
 use parking_lot::Mutex;
@@ -169,7 +169,7 @@ impl<R> Environment<R> {
         wait_within(SETTLE, "every request is taken", async || (jetstream::messages(port, "REQUESTS").await == 0).then_some(())).await;
         let store = self.store().await;
         let counts = wait_within(SETTLE, "no job waits or is out", async || {
-            let counts = store.counts(&[]).await.ok()?;
+            let counts = store.reader.counts(&[]).await.ok()?;
             (counts.scheduled.iter().chain(&counts.reserved).sum::<u64>() == 0).then_some(counts)
         })
         .await;

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use dwell::config::Settings;
 use dwell::dispatch::lease_of;
-use dwell::store::act::SweepRules;
-use dwell::store::fsck::{self, Finding, Rules};
+use dwell::store::admin::fsck::{self, Finding, Rules};
+use dwell::store::admin::sweep::SweepRules;
 use dwell_testkit::servers::RedisOptions;
 
 use super::environment::{Environment, published};
@@ -61,7 +61,7 @@ async fn a_hundred_thousand_jobs_take_seconds_and_redis_answers_meanwhile() {
     let fixture = Fixture::with(16, &[MAIN]).await;
     for from in (0..JOBS).step_by(2000) {
         let requests: Vec<_> = (from..from + 2000).map(|n| request(&format!("job-{n}"), n, FAR)).collect();
-        fixture.store.schedule(&requests).await.unwrap();
+        fixture.store.queue.schedule(&requests).await.unwrap();
     }
     let rules = Rules { lease_ms: 20_000, retry_ms: Vec::new(), sweep: crate::store::fixture::KEEP, repair: true };
     let settings = fixture.settings.clone();

@@ -72,7 +72,7 @@ async fn after_a_run_without_faults_the_metrics_say_what_the_ledger_says() {
     ] {
         assert_eq!(scraped(&dwell, series).await, count as u64, "{series}");
     }
-    let store = env.store().await.counts(&[]).await.unwrap();
+    let store = env.store().await.reader.counts(&[]).await.unwrap();
     assert_eq!((store.scheduled.iter().sum::<u64>(), store.dead.iter().sum::<u64>()), (LATER as u64, DEAD as u64));
     let ledger = env.ledger.lock();
     assert_eq!((ledger.sound().len(), ledger.count(), ledger.total(), ledger.attempts_burned()), (0, JOBS, JOBS, 0));

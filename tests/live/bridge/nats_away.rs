@@ -68,7 +68,7 @@ async fn requests_whose_acknowledgements_are_lost_come_again_and_change_nothing(
     env.redis.thaw().unwrap();
     let store = env.store().await;
     wait_until("all are stored", async || {
-        let counts = store.counts(&[]).await.ok()?;
+        let counts = store.reader.counts(&[]).await.ok()?;
         (counts.scheduled.iter().chain(&counts.reserved).sum::<u64>() == JOBS as u64).then_some(())
     })
     .await;

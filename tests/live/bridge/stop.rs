@@ -40,7 +40,7 @@ async fn told_to_stop(dwell: &mut DwellServer, meanwhile: impl FnOnce()) {
 
 /// Nothing is out, much is left; the next instance delivers it, as if nothing had been.
 async fn the_next_delivers_the_rest(env: &Environment) {
-    let counts = env.store().await.counts(&[]).await.unwrap();
+    let counts = env.store().await.reader.counts(&[]).await.unwrap();
     assert_eq!(counts.reserved.iter().sum::<u64>(), 0, "every claim was settled or given back");
     assert!(counts.overdue > 0, "it stopped under load");
     let _next = env.dwell().await;

@@ -151,7 +151,7 @@ async fn read(broker: &BrokerConfig, timelines: &Timelines) -> Consumer {
 
 /// How many jobs wait or are out.
 async fn alive(store: &Store) -> Option<u64> {
-    let counts = store.counts(&[]).await.ok()?;
+    let counts = store.reader.counts(&[]).await.ok()?;
     assert_eq!(counts.dead.iter().sum::<u64>(), 0);
     Some(counts.scheduled.iter().chain(&counts.reserved).sum())
 }

@@ -158,7 +158,7 @@ async fn what_an_old_upgrade_partner_stores_is_written_down() {
     producer.publish(messages).await;
     let store = env.store().await;
     wait_until("all are there, one of them dead", async || {
-        let counts = store.counts(&[]).await.unwrap();
+        let counts = store.reader.counts(&[]).await.unwrap();
         (counts.scheduled.iter().sum::<u64>() == 3 && counts.dead.iter().sum::<u64>() == 1).then_some(())
     })
     .await;

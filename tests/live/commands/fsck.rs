@@ -9,9 +9,9 @@ mod keys;
 use std::collections::{BTreeMap, BTreeSet};
 
 use dwell::job::{Action, DeadReason, Due};
-use dwell::store::fsck::Problem;
-use dwell::store::lease::Lease;
-use dwell::store::settle::{Bury, Completion, SettleResult};
+use dwell::store::admin::fsck::Problem;
+use dwell::store::queue::lease::Lease;
+use dwell::store::queue::settle::{Bury, Completion, SettleResult};
 use redis::ToRedisArgs;
 use serde_json::Value;
 
@@ -69,14 +69,14 @@ impl Damaged {
     /// A job that is claimed.
     async fn claimed(&self, id: &str) -> Lease {
         self.listed.fixture.put(request(id, number(id), PAST)).await;
-        one_of(self.listed.fixture.store.claim(self.bucket(id), MAIN, LEASE, 1, 1 << 20).await.unwrap())
+        one_of(self.listed.fixture.store.queue.claim(self.bucket(id), MAIN, LEASE, 1, 1 << 20).await.unwrap())
     }
 
     /// A job that waits for its second attempt.
     async fn retried(&self, id: &str) {
         let lease = self.claimed(id).await;
         assert_eq!(
-            self.listed.fixture.store.retry(self.bucket(id), MAIN, &[retry(&lease, 1_000_000)]).await.unwrap(),
+            self.listed.fixture.store.queue.retry(self.bucket(id), MAIN, &[retry(&lease, 1_000_000)]).await.unwrap(),
             [SettleResult::Settled]
         );
     }
@@ -84,13 +84,13 @@ impl Damaged {
     async fn dead(&self, id: &str) {
         let lease = self.claimed(id).await;
         let bury = Bury { job: held(&lease), reason: DeadReason::Late, error: "too late".to_owned() };
-        assert_eq!(self.listed.fixture.store.bury(self.bucket(id), &[bury]).await.unwrap(), [SettleResult::Settled]);
+        assert_eq!(self.listed.fixture.store.queue.bury(self.bucket(id), &[bury]).await.unwrap(), [SettleResult::Settled]);
     }
 
     async fn completed(&self, id: &str) {
         let lease = self.claimed(id).await;
         let store = &self.listed.fixture.store;
-        assert_eq!(store.complete(self.bucket(id), &[held(&lease)], Completion::Fired).await.unwrap(), [SettleResult::Settled]);
+        assert_eq!(store.queue.complete(self.bucket(id), &[held(&lease)], Completion::Fired).await.unwrap(), [SettleResult::Settled]);
     }
 
     fn expect(&mut self, id: &str, problem: Problem) {
@@ -142,7 +142,7 @@ impl Damaged {
         self.completed("well-completed").await;
         let lease = self.claimed("well-held").await;
         assert_eq!(
-            self.listed.fixture.store.hold(self.bucket("well-held"), &[(held(&lease), 1_000_000)]).await.unwrap(),
+            self.listed.fixture.store.queue.hold(self.bucket("well-held"), &[(held(&lease), 1_000_000)]).await.unwrap(),
             [SettleResult::Settled]
         );
         // The same id again, after it was over.

@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
 use dwell::job::{Action, DeadReason};
-use dwell::store::settle::{Bury, SettleResult};
+use dwell::store::queue::settle::{Bury, SettleResult};
 use dwell_connectors::Destination;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -104,11 +104,11 @@ async fn a_job_has_the_shape_of_the_contract_in_each_state() {
     let claim = async |id: &str| {
         listed.fixture.put(request(id, 2, PAST)).await;
         let bucket = listed.fixture.store.keys().bucket_of(id);
-        let taken = listed.fixture.store.claim(bucket, "main", crate::store::fixture::LEASE, 1, 1 << 20).await.unwrap();
+        let taken = listed.fixture.store.queue.claim(bucket, "main", crate::store::fixture::LEASE, 1, 1 << 20).await.unwrap();
         (bucket, crate::store::fixture::one_of(taken))
     };
     let (bucket, lease) = claim("r").await;
-    assert_eq!(listed.fixture.store.hold(bucket, &[(held(&lease), 1_000_000)]).await.unwrap(), [SettleResult::Settled]);
+    assert_eq!(listed.fixture.store.queue.hold(bucket, &[(held(&lease), 1_000_000)]).await.unwrap(), [SettleResult::Settled]);
     let reserved = listed.run(&["ls", "--state", "reserved", "-o", "json"]).object();
     let of = |job: &Value| (job["id"].clone(), job["state"].clone(), job["attempt"].clone(), job["awaiting_finish"].clone());
     assert_eq!(of(&reserved), (json!("r"), json!("reserved"), json!(1), json!(true)));
@@ -116,7 +116,7 @@ async fn a_job_has_the_shape_of_the_contract_in_each_state() {
 
     let (bucket, lease) = claim("x").await;
     let bury = Bury { job: held(&lease), reason: DeadReason::Invalid, error: "too large".to_owned() };
-    assert_eq!(listed.fixture.store.bury(bucket, &[bury]).await.unwrap(), [SettleResult::Settled]);
+    assert_eq!(listed.fixture.store.queue.bury(bucket, &[bury]).await.unwrap(), [SettleResult::Settled]);
     let dead = listed.run(&["ls", "--state", "dead", "-o", "json"]).object();
     assert_eq!(of(&dead), (json!("x"), json!("dead"), json!(1), json!(false)));
     assert_eq!((&dead["dead_reason"], &reserved["dead_reason"]), (&json!("invalid"), &Value::Null));

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use dwell::job::{Action, DeadReason, Due};
 use dwell::store::Store;
-use dwell::store::settle::{Bury, SettleResult};
+use dwell::store::queue::settle::{Bury, SettleResult};
 use serde_json::Value;
 
 use super::sidecar::Sidecar;
@@ -29,7 +29,7 @@ fn standing() -> usize {
 async fn put(store: &Store, count: usize, due: impl Fn(usize) -> i64) {
     for chunk in (0..count).collect::<Vec<_>>().chunks(1000) {
         let requests: Vec<_> = chunk.iter().map(|n| request(&format!("stands-{n:06}"), *n as u64, Due::At(due(*n)))).collect();
-        store.schedule(&requests).await.unwrap();
+        store.queue.schedule(&requests).await.unwrap();
     }
 }
 
@@ -45,9 +45,9 @@ async fn come_and_go(store: Arc<Store>, stop: Arc<AtomicBool>, due: impl Fn(u64)
         // Before, between and behind those that stand, of one due time too.
         let name = |n: &u64| ["a", "stands-001", "z"][(n % 3) as usize].to_owned() + &format!("-comes-{n:08}");
         let requests: Vec<_> = ids.iter().map(|n| request(&name(n), 1 << 40 | n, Due::At(due(*n)))).collect();
-        store.schedule(&requests).await.unwrap();
+        store.queue.schedule(&requests).await.unwrap();
         for n in &ids {
-            store.act(&action(Action::Cancel, &name(n), 1 << 41 | n), &[]).await.unwrap();
+            store.queue.act(&action(Action::Cancel, &name(n), 1 << 41 | n), &[]).await.unwrap();
         }
         done.fetch_add(per_tick, Ordering::Relaxed);
     }
@@ -125,11 +125,11 @@ async fn a_dead_job_that_cannot_be_read_does_not_end_the_list_before_the_others(
     let store = open(&settings(&fixture.redis.url(), "dwell", 16), &[MAIN]).await;
     for number in 0..9 {
         let id = format!("dead-{number}");
-        store.schedule(&[request(&id, number, PAST)]).await.unwrap();
+        store.queue.schedule(&[request(&id, number, PAST)]).await.unwrap();
         let bucket = store.keys().bucket_of(&id);
-        let lease = crate::store::fixture::one_of(store.claim(bucket, MAIN, LEASE, 1, 1 << 20).await.unwrap());
+        let lease = crate::store::fixture::one_of(store.queue.claim(bucket, MAIN, LEASE, 1, 1 << 20).await.unwrap());
         let bury = Bury { job: held(&lease), reason: DeadReason::Invalid, error: String::new() };
-        assert_eq!(store.bury(bucket, &[bury]).await.unwrap(), [SettleResult::Settled]);
+        assert_eq!(store.queue.bury(bucket, &[bury]).await.unwrap(), [SettleResult::Settled]);
     }
     let mut raw = crate::support::redis_link(&fixture.redis.url()).await;
     let jobs = store.keys().jobs(store.keys().bucket_of("dead-1")).to_owned();

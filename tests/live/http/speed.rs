@@ -21,7 +21,7 @@ async fn of_the_list() {
     for chunk in (0..PENDING).collect::<Vec<_>>().chunks(1000) {
         let requests: Vec<_> =
             chunk.iter().map(|n| request(&format!("order-{n:06}"), *n, Due::At(FAR + i64::try_from(*n).unwrap()))).collect();
-        store.schedule(&requests).await.unwrap();
+        store.queue.schedule(&requests).await.unwrap();
     }
     story(&sidecar, "pace", &[], async |figures: &str| println!("{figures}")).await;
 }

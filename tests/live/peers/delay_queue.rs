@@ -26,7 +26,7 @@ pub(super) async fn pushed_jobs(fixture: &Fixture) {
         .await;
     let message = target.job("15702398321").await;
     assert_eq!(message.body, body);
-    let waiting = fixture.store.find(&JobId::new("pushed-waiting").unwrap()).await.unwrap().unwrap();
+    let waiting = fixture.store.reader.find(&JobId::new("pushed-waiting").unwrap()).await.unwrap().unwrap();
     assert_eq!(waiting.record.job.ttr_ms, 120_000);
     fixture.until_due("pushed-deleted", None).await;
     assert_eq!(target.count("pushed-deleted"), 0);

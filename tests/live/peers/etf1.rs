@@ -130,7 +130,7 @@ pub(super) async fn invalid_schedules(fixture: &Fixture) {
     let (past, future) = (now_ms() / 1_000 - 10, now_ms() / 1_000 + 10);
     fixture.send("schedules", [make("", past), make(" ", future), make("  ", 0), make("1", -1)]).await;
     assert_eq!(fixture.rejected("etf1-invalid", 4).await, ["bad_id", "bad_id", "bad_id", "bad_delay"]);
-    assert!(fixture.store.find(&JobId::new("1").unwrap()).await.unwrap().is_none());
+    assert!(fixture.store.reader.find(&JobId::new("1").unwrap()).await.unwrap().is_none());
 }
 
 /// `TestScheduleMessage_reschedule_check_headers`, `TestIsSchedulerMessage`, `TestScheduleRetry`:

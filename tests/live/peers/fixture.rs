@@ -96,7 +96,7 @@ impl Fixture {
     pub(super) async fn until_due(&self, id: &str, due_ms: Option<i64>) {
         let key = JobId::new(id).unwrap();
         wait_until(&format!("{id} is due at {due_ms:?}"), async || {
-            let found = self.store.find(&key).await.unwrap();
+            let found = self.store.reader.find(&key).await.unwrap();
             (found.map(|found| found.score_ms) == due_ms).then_some(())
         })
         .await;

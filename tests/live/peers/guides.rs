@@ -42,7 +42,8 @@ async fn send(broker: &BrokerConfig, topic: &str, messages: impl IntoIterator<It
 
 async fn until_there(store: &Store, id: &str, there: bool) {
     let key = JobId::new(id).unwrap();
-    wait_until(&format!("{id} is there: {there}"), async || (store.find(&key).await.unwrap().is_some() == there).then_some(())).await;
+    wait_until(&format!("{id} is there: {there}"), async || (store.reader.find(&key).await.unwrap().is_some() == there).then_some(()))
+        .await;
 }
 
 /// The tools of Kafka as this page calls them: what is not among the server's jars does nothing
@@ -139,7 +140,7 @@ async fn from_timebridge(broker: &BrokerConfig, own: &Redis, mut guide: Guide) {
     wait_until("what it held", async || bodies().contains(&Bytes::from("taken")).then_some(())).await;
     guide.follow("kafka-consumer-groups.sh").await;
     let store = attached(own).await;
-    wait_until("nothing waits", async || (store.counts(&[]).await.unwrap().scheduled.iter().sum::<u64>() == 0).then_some(())).await;
+    wait_until("nothing waits", async || (store.reader.counts(&[]).await.unwrap().scheduled.iter().sum::<u64>() == 0).then_some(())).await;
     assert!(!bodies().contains(&Bytes::from("long-ago")), "{:?}", bodies());
     dwell.stop().await;
     guide.end();

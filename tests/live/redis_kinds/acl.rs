@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use dwell::config::Redis;
+use dwell::store::admin::fsck::{self, Rules};
 use dwell::store::error::StoreError;
-use dwell::store::fsck::{self, Rules};
 use dwell::store::{Store, Unobserved, fleet};
 use dwell_testkit::servers::{AppendFsync, RedisOptions, RedisServer, find};
 
@@ -71,14 +71,14 @@ async fn the_user_of_the_docs_can_do_all_that_dwell_does() {
 /// Starts, stores, wakes, listens, looks for damage: the first of it that is refused.
 async fn everything(redis: &Redis) -> Result<(), StoreError> {
     let store = Store::open(redis, &[MAIN.to_owned()], Arc::new(Unobserved)).await?;
-    let wake_ups = store.schedule(&[request("a", rand::random(), FAR)]).await?.wake_ups;
+    let wake_ups = store.queue.schedule(&[request("a", rand::random(), FAR)]).await?.wake_ups;
     store.read_clock().await?;
     store.wake_others(&wake_ups).await?;
     let (sender, mut heard) = tokio::sync::mpsc::unbounded_channel();
     let channel = store.keys().wake();
     let listening = fleet::listen(redis, &channel, || {}, move |head| drop(sender.send(head)));
     let hears = wait_until("a wake-up", async || {
-        store.wake_others(&[dwell::store::schedule::WakeUp { bucket: 0, broker: MAIN.to_owned(), due_ms: 1 }]).await.ok()?;
+        store.wake_others(&[dwell::store::queue::schedule::WakeUp { bucket: 0, broker: MAIN.to_owned(), due_ms: 1 }]).await.ok()?;
         heard.try_recv().ok()
     });
     tokio::select! {

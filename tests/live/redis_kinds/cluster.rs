@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use dwell::store::fsck;
+use dwell::store::admin::fsck;
 use dwell_testkit::servers::{RedisCluster, RedisOptions};
 
 use super::acl;
@@ -83,7 +83,7 @@ async fn a_wake_up_reaches_who_listens_at_another_node() {
         ..crate::store::fixture::settings("", &crate::support::namespace("wakes"), 16)
     };
     let store = crate::store::fixture::open(&settings, &["main"]).await;
-    let wake_ups = store.schedule(&[crate::store::fixture::request("a", 1, crate::store::fixture::FAR)]).await.unwrap().wake_ups;
+    let wake_ups = store.queue.schedule(&[crate::store::fixture::request("a", 1, crate::store::fixture::FAR)]).await.unwrap().wake_ups;
     for node in &cluster.nodes {
         let (sender, mut heard) = tokio::sync::mpsc::unbounded_channel();
         let at_one = dwell::config::Redis { urls: vec![node.url()], ..settings.clone() };

@@ -7,7 +7,7 @@ use dwell::config::{Durability, Redis, RedisMode};
 use dwell::job::{Action, DeadReason, Due, Verdict};
 use dwell::store::Store;
 use dwell::store::error::Class;
-use dwell::store::settle::{Bury, SettleResult};
+use dwell::store::queue::settle::{Bury, SettleResult};
 use dwell_testkit::servers::{RedisCluster, RedisOptions, RedisServer, find};
 
 use super::kind::tag;
@@ -48,7 +48,7 @@ async fn a_replica_that_hangs_holds_back_what_its_own_master_was_given() {
     // Each of them, over as many connections as the gate has.
     for round in 0..4 {
         let all: Vec<_> = ids.values().zip(0..).map(|(id, n)| request(&format!("{id}-{round}"), 100 * round + n, FAR)).collect();
-        assert!(store.schedule(&all).await.unwrap().answers.iter().all(|answer| answer.verdict == Verdict::Added));
+        assert!(store.queue.schedule(&all).await.unwrap().answers.iter().all(|answer| answer.verdict == Verdict::Added));
     }
     let mut of_master: HashMap<usize, Vec<&String>> = HashMap::new();
     for (bucket, id) in &ids {
@@ -66,19 +66,19 @@ async fn a_replica_that_hangs_holds_back_what_its_own_master_was_given() {
     let replica = cluster.nodes.iter().find(|node| own.iter().any(|line| line.contains(&format!("port={},", node.port())))).unwrap();
     replica.freeze().unwrap();
     let batch = [request(of_master[&held][0], 1000, FAR), request(of_master[&free][0], 1001, FAR)];
-    let error = store.schedule(&batch).await.unwrap_err();
+    let error = store.queue.schedule(&batch).await.unwrap_err();
     let place = format!("127.0.0.1:{} within", cluster.nodes[held].port());
     assert!(error.class == Class::Timeout && error.message.contains(&place) && error.message.contains("replicas 0 of 1"), "{error}");
-    store.schedule(&[request(of_master[&free][1], 1002, FAR)]).await.unwrap();
+    store.queue.schedule(&[request(of_master[&free][1], 1002, FAR)]).await.unwrap();
     // What is told again is as durable as what is new, whichever connection it comes over.
-    let again = futures_util::future::join_all((0..4).map(|_| store.schedule(&batch[..1]))).await;
+    let again = futures_util::future::join_all((0..4).map(|_| store.queue.schedule(&batch[..1]))).await;
     assert!(again.iter().all(Result::is_err), "{again:?}");
     let cancel = action(Action::Cancel, of_master[&held][0], 1003);
-    assert_eq!(store.act(&cancel, RETRY).await.unwrap_err().class, Class::Timeout);
+    assert_eq!(store.queue.act(&cancel, RETRY).await.unwrap_err().class, Class::Timeout);
     replica.thaw().unwrap();
-    let cancelled = wait_until("the replica acknowledges again", async || store.act(&cancel, RETRY).await.ok()).await;
+    let cancelled = wait_until("the replica acknowledges again", async || store.queue.act(&cancel, RETRY).await.ok()).await;
     assert_eq!(cancelled.verdict, Verdict::Cancelled);
-    let answers = wait_until("both are stored", async || store.schedule(&batch).await.ok()).await.answers;
+    let answers = wait_until("both are stored", async || store.queue.schedule(&batch).await.ok()).await.answers;
     assert!(answers.iter().all(|answer| answer.verdict == Verdict::Added), "as they were answered before: {answers:?}");
 }
 
@@ -91,7 +91,7 @@ async fn a_batch_follows_slots_that_moved_and_scripts_that_were_forgotten() {
         |round: u64| ids.values().zip(0..).map(|(id, n)| request(&format!("{id}-{round}"), 100 * round + n, FAR)).collect::<Vec<_>>();
     // Every connection of the gate has its map.
     for round in 0..4 {
-        store.schedule(&batch(round)).await.unwrap();
+        store.queue.schedule(&batch(round)).await.unwrap();
     }
     let moved = [0, 5, 10];
     for bucket in moved {
@@ -103,17 +103,17 @@ async fn a_batch_follows_slots_that_moved_and_scripts_that_were_forgotten() {
         for node in &cluster.nodes[..3] {
             node.order(&["SCRIPT", "FLUSH"]).await.unwrap();
         }
-        let answers = store.schedule(&batch(round)).await.unwrap().answers;
+        let answers = store.queue.schedule(&batch(round)).await.unwrap().answers;
         assert!(answers.iter().all(|answer| answer.verdict == Verdict::Added), "{answers:?}");
     }
-    let counts = store.counts(&[]).await.unwrap();
+    let counts = store.reader.counts(&[]).await.unwrap();
     assert_eq!(counts.scheduled.iter().sum::<u64>(), 8 * u64::from(BUCKETS), "each once");
     // What was stored before the slots moved is there, in those too.
     let first: Vec<String> = ids.values().map(|id| format!("{id}-0")).collect();
     assert!(first.iter().any(|id| moved.contains(&store.keys().bucket_of(id))), "none of {first:?} moved");
     for (message, id) in (5000..).zip(&first) {
         let cancel = action(Action::Cancel, id, message);
-        assert_eq!(store.act(&cancel, RETRY).await.unwrap().verdict, Verdict::Cancelled, "{id}");
+        assert_eq!(store.queue.act(&cancel, RETRY).await.unwrap().verdict, Verdict::Cancelled, "{id}");
     }
 }
 
@@ -122,13 +122,13 @@ async fn a_slot_on_its_way_holds_its_own_bucket_back_and_no_other() {
     let cluster = RedisCluster::start(RedisOptions::default()).await.unwrap();
     let (settings, store) = gated(&cluster).await;
     let ids = ids(&store);
-    store.schedule(&[request(&ids[&3], 1, FAR)]).await.unwrap();
+    store.queue.schedule(&[request(&ids[&3], 1, FAR)]).await.unwrap();
     let (slot, from) = begin_to_leave(&cluster, &settings, 3).await;
-    let error = store.schedule(&[request(&ids[&3], 2, FAR)]).await.unwrap_err();
+    let error = store.queue.schedule(&[request(&ids[&3], 2, FAR)]).await.unwrap_err();
     assert_eq!(error.class, Class::Unserved, "{error}");
-    store.schedule(&[request(&ids[&4], 3, FAR)]).await.unwrap();
+    store.queue.schedule(&[request(&ids[&4], 3, FAR)]).await.unwrap();
     cluster.migrate(slot, (from + 1) % 3).await.unwrap();
-    let answer = wait_until("it has arrived", async || store.schedule(&[request(&ids[&3], 2, FAR)]).await.ok()).await.answers[0];
+    let answer = wait_until("it has arrived", async || store.queue.schedule(&[request(&ids[&3], 2, FAR)]).await.ok()).await.answers[0];
     assert_eq!(answer.verdict, Verdict::Replaced);
 }
 
@@ -138,11 +138,11 @@ async fn a_job_alone_in_its_bucket_is_not_lost_under_a_slot_that_leaves() {
     let (settings, store) = gated(&cluster).await;
     let ids = ids(&store);
     let id = &ids[&3];
-    store.schedule(&[request(id, 1, FAR)]).await.unwrap();
+    store.queue.schedule(&[request(id, 1, FAR)]).await.unwrap();
     let source = every_key_is_there(&cluster, &settings, 3).await;
     begin_to_leave(&cluster, &settings, 3).await;
     // What became empty under the script would be refused to it.
-    assert_eq!(store.act(&action(Action::Fire, id, 2), RETRY).await.unwrap().verdict, Verdict::Firing);
+    assert_eq!(store.queue.act(&action(Action::Fire, id, 2), RETRY).await.unwrap().verdict, Verdict::Firing);
     let due = source.order(&["ZCARD", &format!("{}:due:main", tag(&settings, 3))]).await.unwrap();
     assert_eq!(due, ["1"], "the job still waits");
 }
@@ -156,24 +156,24 @@ async fn memories_that_are_full_turn_over_only_once_a_slot_that_leaves_has_arriv
         let (settings, store) = gated(&cluster).await;
         let (buckets, ids) = (store.keys(), (0..).map(|number| format!("job-{number}")));
         let ids: Vec<String> = ids.filter(|id| buckets.bucket_of(id) == 3).take(4).collect();
-        store.schedule(&[request(&ids[3], 1, PAST)]).await.unwrap();
-        let lease = store.claim(3, MAIN, LEASE, 1, 1 << 20).await.unwrap().jobs.remove(0);
+        store.queue.schedule(&[request(&ids[3], 1, PAST)]).await.unwrap();
+        let lease = store.queue.claim(3, MAIN, LEASE, 1, 1 << 20).await.unwrap().jobs.remove(0);
         let bury = Bury { job: held(&lease), reason: DeadReason::Invalid, error: String::new() };
-        assert_eq!(store.bury(3, &[bury]).await.unwrap(), [SettleResult::Settled]);
+        assert_eq!(store.queue.bury(3, &[bury]).await.unwrap(), [SettleResult::Settled]);
         for (message, id) in (2..).zip(&ids[..3]) {
-            store.schedule(&[request(id, message, Due::At(3_900_000_000_000))]).await.unwrap();
+            store.queue.schedule(&[request(id, message, Due::At(3_900_000_000_000))]).await.unwrap();
         }
         let source = every_key_is_there(&cluster, &settings, 3).await;
         let key = |name: &str| format!("{}:{name}", tag(&settings, 3));
         source.order(&["EVAL", FILL, "1", &key("acts")]).await.unwrap();
         let (slot, from) = begin_to_leave(&cluster, &settings, 3).await;
 
-        let replaced = store.schedule(&[request(&ids[0], 10, FAR)]).await.unwrap().answers[0];
+        let replaced = store.queue.schedule(&[request(&ids[0], 10, FAR)]).await.unwrap().answers[0];
         assert_eq!(replaced.verdict, Verdict::Replaced);
-        assert_eq!(store.act(&action(Action::Reschedule, &ids[1], 11), RETRY).await.unwrap().verdict, Verdict::Rescheduled);
-        let fired = store.act(&action(Action::Fire, &ids[2], 12), RETRY).await.unwrap();
+        assert_eq!(store.queue.act(&action(Action::Reschedule, &ids[1], 11), RETRY).await.unwrap().verdict, Verdict::Rescheduled);
+        let fired = store.queue.act(&action(Action::Fire, &ids[2], 12), RETRY).await.unwrap();
         assert_eq!(fired.verdict, Verdict::Firing);
-        assert_eq!(store.act(&action(Action::Requeue, &ids[3], 13), RETRY).await.unwrap().verdict, Verdict::Requeued);
+        assert_eq!(store.queue.act(&action(Action::Requeue, &ids[3], 13), RETRY).await.unwrap().verdict, Verdict::Requeued);
         for (id, due_ms) in [(&ids[0], 4_000_000_000_000), (&ids[1], 4_000_000_000_000), (&ids[2], fired.due_ms.unwrap())] {
             assert_eq!(source.order(&["ZSCORE", &key("due:main"), id]).await.unwrap(), [due_ms.to_string()], "{id}");
         }
@@ -182,7 +182,7 @@ async fn memories_that_are_full_turn_over_only_once_a_slot_that_leaves_has_arriv
         let target = (from + 1) % 3;
         cluster.migrate(slot, target).await.unwrap();
         let cancel = action(Action::Cancel, &ids[0], 14);
-        let cancelled = wait_until("it has arrived", async || store.act(&cancel, RETRY).await.ok()).await;
+        let cancelled = wait_until("it has arrived", async || store.queue.act(&cancel, RETRY).await.ok()).await;
         assert_eq!(cancelled.verdict, Verdict::Cancelled);
         let older = cluster.nodes[target].order(&["HLEN", &key("acts_old")]).await.unwrap()[0].parse::<u64>().unwrap();
         assert!((65_538..65_600).contains(&older), "{older}: they turn now");

@@ -128,7 +128,7 @@ impl Bystanders {
             batch.extend([request(due, message, PAST), request(ahead, message + 1, FAR)]);
         }
         batch.iter_mut().for_each(|request| request.job.broker = IDLE.to_owned());
-        store.schedule(&batch).await.unwrap();
+        store.queue.schedule(&batch).await.unwrap();
         Bystanders { store, ids }
     }
 
@@ -142,7 +142,7 @@ impl Bystanders {
         for (message, (bucket, (due, ahead))) in (100_000_u64..).step_by(2).zip(&self.ids) {
             let cancel = async |id: &str, message| {
                 let act = action(Action::Cancel, id, message);
-                wait_until("an answer", async || self.store.act(&act, RETRY).await.ok()).await.verdict
+                wait_until("an answer", async || self.store.queue.act(&act, RETRY).await.ok()).await.verdict
             };
             let wanted = if has_changed(*bucket) { Verdict::CancelledAfterAttempt } else { Verdict::Cancelled };
             assert_eq!((cancel(due, message).await, cancel(ahead, message + 1).await), (wanted, Verdict::Cancelled), "bucket {bucket}");

@@ -38,7 +38,7 @@ impl Callers {
                 for number in 0.. {
                     let first = (number * CALLERS + caller) * BATCH;
                     let batch: Vec<_> = (first..first + BATCH).map(|n| request(&format!("job-{n}"), n, FAR)).collect();
-                    if store.schedule(&batch).await.is_err() {
+                    if store.queue.schedule(&batch).await.is_err() {
                         return;
                     }
                     acked.lock().extend(batch.into_iter().map(|request| request.id.as_str().to_owned()));

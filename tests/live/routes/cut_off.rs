@@ -64,7 +64,7 @@ async fn gives_its_share_away(kind: BrokerKind) {
     };
     let stored = async |count: usize| {
         wait_within(TIMEOUT, &format!("{count} requests to be stored"), async || {
-            (store.counts(&[]).await.unwrap().scheduled.iter().sum::<u64>() == count as u64).then_some(())
+            (store.reader.counts(&[]).await.unwrap().scheduled.iter().sum::<u64>() == count as u64).then_some(())
         })
         .await;
     };

@@ -67,7 +67,7 @@ async fn a_group_loses_instances_and_no_request() {
     let stored = async |share: u64| {
         let least = jobs as u64 * share / 10;
         wait_within(DEADLINE * 4, &format!("{least} of {jobs} requests to be stored"), async || {
-            let waiting: u64 = store.counts(&[]).await.unwrap().scheduled.iter().sum();
+            let waiting: u64 = store.reader.counts(&[]).await.unwrap().scheduled.iter().sum();
             (waiting + came() >= least).then_some(())
         })
         .await;

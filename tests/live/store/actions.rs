@@ -2,9 +2,9 @@
 
 use dwell::job::{Action, DeadReason, Due, Verdict};
 use dwell::request::Act;
-use dwell::store::lease::Lease;
+use dwell::store::queue::lease::Lease;
+use dwell::store::queue::settle::{Bury, Completion, Retry, SettleResult};
 use dwell::store::record::Generation;
-use dwell::store::settle::{Bury, Completion, Retry, SettleResult};
 
 use super::fixture::{FAR, Fixture, KEEP, LEASE, MAIN, PAST, RETRY, action, held, id, request, retry};
 
@@ -51,8 +51,8 @@ pub(crate) async fn bring(fixture: &Fixture, place: &str, name: &str, message: u
     let done = match place {
         "in_flight" | "taken_over" => true,
         "returned" => {
-            let release = dwell::store::settle::Release { job: held(&lease), pause_ms: 1_000_000, unpublished: true };
-            fixture.store.release(0, MAIN, &[release]).await.unwrap()[0] == SettleResult::Settled
+            let release = dwell::store::queue::settle::Release { job: held(&lease), pause_ms: 1_000_000, unpublished: true };
+            fixture.store.queue.release(0, MAIN, &[release]).await.unwrap()[0] == SettleResult::Settled
         }
         "retrying" => fixture.retry(&lease, 1_000_000).await,
         "held" => fixture.hold(&lease, 1_000_000).await,
@@ -60,11 +60,11 @@ pub(crate) async fn bring(fixture: &Fixture, place: &str, name: &str, message: u
             fixture.hold(&lease, 0).await;
             fixture.rescue_one().await.state.held
         }
-        "dying" => fixture.store.retry(0, MAIN, &[dies]).await.unwrap()[0] == SettleResult::Settled,
-        "dead" => fixture.store.bury(0, &[bury]).await.unwrap()[0] == SettleResult::Settled,
+        "dying" => fixture.store.queue.retry(0, MAIN, &[dies]).await.unwrap()[0] == SettleResult::Settled,
+        "dead" => fixture.store.queue.bury(0, &[bury]).await.unwrap()[0] == SettleResult::Settled,
         "fired" => fixture.complete(&lease).await,
         "finished" => fixture.act(&action(Action::Finish, name, message + 1)).await == Verdict::Finished,
-        "dropped" => fixture.store.complete(0, &[held(&lease)], Completion::Dropped).await.unwrap()[0] == SettleResult::Settled,
+        "dropped" => fixture.store.queue.complete(0, &[held(&lease)], Completion::Dropped).await.unwrap()[0] == SettleResult::Settled,
         other => panic!("{other}"),
     };
     assert!(done, "{place}");
@@ -112,7 +112,7 @@ async fn every_action_in_every_place_answers_its_verdict_also_again() {
             let before = fixture.jobs().await;
             let word = action(what, &name, message + 50);
             let (verdict, after) = expected(place, what);
-            let answer = fixture.store.act(&word, RETRY).await.unwrap();
+            let answer = fixture.store.queue.act(&word, RETRY).await.unwrap();
             assert_eq!(answer.verdict, verdict, "{} of {place}", what.as_str());
             assert_eq!(fixture.place(&name).await, after, "{} of {place}", what.as_str());
             let changes = matches!(
@@ -130,11 +130,11 @@ async fn every_action_in_every_place_answers_its_verdict_also_again() {
             }
             // The message is redelivered, at once and after the job moved on.
             let once = fixture.dump().await;
-            assert_eq!(fixture.store.act(&word, RETRY).await.unwrap(), answer, "{} of {place}", what.as_str());
+            assert_eq!(fixture.store.queue.act(&word, RETRY).await.unwrap(), answer, "{} of {place}", what.as_str());
             assert_eq!(fixture.dump().await, once, "{} of {place}", what.as_str());
             fixture.put(request(&name, message + 60, FAR)).await;
             let anew = fixture.dump().await;
-            assert_eq!(fixture.store.act(&word, RETRY).await.unwrap(), answer, "{} of {place}", what.as_str());
+            assert_eq!(fixture.store.queue.act(&word, RETRY).await.unwrap(), answer, "{} of {place}", what.as_str());
             assert_eq!(fixture.dump().await, anew, "{} of {place}", what.as_str());
             // Out of the way of the next claim.
             fixture.act(&action(Action::Cancel, &name, message + 61)).await;
@@ -160,7 +160,7 @@ async fn what_an_action_ended_is_lost_to_its_owner() {
 }
 
 async fn generation(fixture: &Fixture, name: &str) -> Generation {
-    let found = fixture.store.find(&id(name)).await.unwrap().unwrap();
+    let found = fixture.store.reader.find(&id(name)).await.unwrap().unwrap();
     found.state.map_or(found.record.generation, |state| state.generation)
 }
 
@@ -171,13 +171,13 @@ async fn a_reschedule_is_a_new_schedule_with_the_attempts_of_the_old() {
     assert!(fixture.retry(&fixture.claim_one().await, 0).await);
     let before = generation(&fixture, "a").await;
     let again = Act { due: Some(Due::At(1_500_000_000_000)), ..action(Action::Reschedule, "a", 2) };
-    assert_eq!(fixture.store.act(&again, RETRY).await.unwrap().due_ms, Some(1_500_000_000_000));
+    assert_eq!(fixture.store.queue.act(&again, RETRY).await.unwrap().due_ms, Some(1_500_000_000_000));
     assert_ne!(generation(&fixture, "a").await, before);
     let lease = fixture.claim_one().await;
     assert_eq!((lease.state.attempt, lease.state.step, lease.state.due_ms), (2, 0, 1_500_000_000_000));
     assert!(fixture.retry(&lease, 0).await);
     let within = Act { due: Some(Due::In(60_000)), ..action(Action::Reschedule, "a", 3) };
-    let due = fixture.store.act(&within, RETRY).await.unwrap().due_ms.unwrap();
+    let due = fixture.store.queue.act(&within, RETRY).await.unwrap().due_ms.unwrap();
     assert_eq!(fixture.claim().await.next_ms, Some(due));
     assert!((due - fixture.store.now_ms() - 60_000).abs() < 30_000);
 }
@@ -188,7 +188,7 @@ async fn a_fire_is_the_same_schedule_now() {
     fixture.put(request("new", 1, FAR)).await;
     let before = generation(&fixture, "new").await;
     let now = fixture.store.read_clock().await.unwrap() / 1000;
-    let fired = fixture.store.act(&action(Action::Fire, "new", 2), RETRY).await.unwrap().due_ms.unwrap();
+    let fired = fixture.store.queue.act(&action(Action::Fire, "new", 2), RETRY).await.unwrap().due_ms.unwrap();
     assert!(fired >= now && fired <= fixture.store.read_clock().await.unwrap() / 1000);
     let lease = fixture.claim_one().await;
     assert_eq!((lease.state.due_ms, lease.state.generation, lease.state.attempt), (fired, before, 1));
@@ -201,9 +201,9 @@ async fn a_fire_is_the_same_schedule_now() {
     // What was given back unpublished waits past its due time, and is not due later for it.
     fixture.put(request("back", 4, PAST)).await;
     let lease = fixture.claim_one().await;
-    let pause = dwell::store::settle::Release { job: held(&lease), pause_ms: 1_000_000, unpublished: true };
-    assert_eq!(fixture.store.release(0, MAIN, &[pause]).await.unwrap(), [SettleResult::Settled]);
-    let answer = fixture.store.act(&action(Action::Fire, "back", 5), RETRY).await.unwrap();
+    let pause = dwell::store::queue::settle::Release { job: held(&lease), pause_ms: 1_000_000, unpublished: true };
+    assert_eq!(fixture.store.queue.release(0, MAIN, &[pause]).await.unwrap(), [SettleResult::Settled]);
+    let answer = fixture.store.queue.act(&action(Action::Fire, "back", 5), RETRY).await.unwrap();
     let again = fixture.claim_one().await;
     assert_eq!((answer.due_ms, again.state.due_ms, again.state.attempt), (Some(lease.state.due_ms), lease.state.due_ms, 1));
 }
@@ -213,7 +213,7 @@ async fn a_requeue_is_a_new_schedule_with_attempts_from_one() {
     let fixture = Fixture::new().await;
     bring(&fixture, "dead", "a", 1).await;
     let before = generation(&fixture, "a").await;
-    let due = fixture.store.act(&action(Action::Requeue, "a", 50), RETRY).await.unwrap().due_ms;
+    let due = fixture.store.queue.act(&action(Action::Requeue, "a", 50), RETRY).await.unwrap().due_ms;
     let lease = fixture.claim_one().await;
     assert_ne!(lease.state.generation, before);
     assert_eq!((lease.state.attempt, lease.state.step, lease.state.reason, lease.state.last_error.as_str()), (1, 0, None, ""));
@@ -246,7 +246,7 @@ async fn fail_waits_the_next_step_and_dies_at_the_end_of_the_array() {
     fixture.put(request("default", 2, PAST)).await;
     let taken = fixture.claim().await.jobs;
     let now = fixture.store.read_clock().await.unwrap() / 1000;
-    let answer = fixture.store.act(&action(Action::Fail, "default", 3), RETRY).await.unwrap();
+    let answer = fixture.store.queue.act(&action(Action::Fail, "default", 3), RETRY).await.unwrap();
     assert!(answer.due_ms.unwrap() >= now + 1_000_000);
     assert_eq!(fixture.act(&action(Action::Fail, "own", 4)).await, Verdict::Failed);
     let lease: Lease = fixture.claim_one().await;
@@ -262,7 +262,7 @@ async fn fail_waits_the_next_step_and_dies_at_the_end_of_the_array() {
 #[tokio::test]
 async fn a_schedule_is_no_action() {
     let fixture = Fixture::new().await;
-    assert!(fixture.store.act(&action(Action::Schedule, "a", 1), RETRY).await.is_err());
+    assert!(fixture.store.queue.act(&action(Action::Schedule, "a", 1), RETRY).await.is_err());
 }
 
 #[tokio::test]
@@ -278,14 +278,14 @@ async fn after_a_change_of_master_what_was_due_before_it_may_have_been_published
     fixture.redis(&["HSET", &fixture.key("state"), "", "0123456789abcdef:0"]).await;
     // The cancel itself sees the change; a sweep sees it no more.
     assert_eq!(fixture.act(&action(Action::Cancel, "first", 10)).await, Verdict::CancelledAfterAttempt);
-    assert!(!fixture.store.sweep(0, KEEP).await.unwrap().master_changed);
+    assert!(!fixture.store.admin.sweep(0, KEEP).await.unwrap().master_changed);
     fixture.redis(&["HSET", &fixture.key("state"), "", "0123456789abcdef:0"]).await;
-    assert!(fixture.store.sweep(0, KEEP).await.unwrap().master_changed);
+    assert!(fixture.store.admin.sweep(0, KEEP).await.unwrap().master_changed);
     assert_eq!(fixture.act(&action(Action::Cancel, "swept", 11)).await, Verdict::CancelledAfterAttempt);
     // A later claim that was taken back, or a new time, does not make it sure.
     for lease in fixture.claim().await.jobs {
-        let pause = dwell::store::settle::Release { job: held(&lease), pause_ms: 1_000_000, unpublished: true };
-        assert_eq!(fixture.store.release(0, MAIN, &[pause]).await.unwrap(), [SettleResult::Settled]);
+        let pause = dwell::store::queue::settle::Release { job: held(&lease), pause_ms: 1_000_000, unpublished: true };
+        assert_eq!(fixture.store.queue.release(0, MAIN, &[pause]).await.unwrap(), [SettleResult::Settled]);
     }
     assert_eq!(fixture.act(&action(Action::Cancel, "returned", 12)).await, Verdict::CancelledAfterAttempt);
     assert_eq!(fixture.act(&action(Action::Reschedule, "moved", 13)).await, Verdict::Rescheduled);
@@ -308,19 +308,19 @@ async fn a_bucket_that_lost_the_memory_of_its_master_doubts() {
 async fn actions_race_with_claims_and_settles_and_every_job_ends_once() {
     let fixture = Fixture::new().await;
     let batch: Vec<_> = (0..60).map(|n| request(&format!("job-{n}"), n, PAST)).collect();
-    fixture.store.schedule(&batch).await.unwrap();
+    fixture.store.queue.schedule(&batch).await.unwrap();
     let words: Vec<Act> = (0..60).map(|n| action(Action::Fail, &format!("job-{n}"), 1000 + n)).collect();
     let cancels: Vec<Act> = (0..60).map(|n| action(Action::Cancel, &format!("job-{n}"), 2000 + n)).collect();
     let owner = async {
-        let taken = fixture.store.claim(0, MAIN, LEASE, 60, 1 << 20).await.unwrap();
+        let taken = fixture.store.queue.claim(0, MAIN, LEASE, 60, 1 << 20).await.unwrap();
         let jobs: Vec<_> = taken.jobs.iter().map(|lease| (held(lease), 1_000_000)).collect();
-        fixture.store.hold(0, &jobs).await.unwrap();
+        fixture.store.queue.hold(0, &jobs).await.unwrap();
         for lease in &taken.jobs {
             fixture.complete(lease).await;
         }
     };
-    let fails = futures_util::future::join_all(words.iter().map(|word| fixture.store.act(word, RETRY)));
-    let cancels = futures_util::future::join_all(cancels.iter().map(|word| fixture.store.act(word, RETRY)));
+    let fails = futures_util::future::join_all(words.iter().map(|word| fixture.store.queue.act(word, RETRY)));
+    let cancels = futures_util::future::join_all(cancels.iter().map(|word| fixture.store.queue.act(word, RETRY)));
     let ((), fails, cancels) = futures_util::join!(owner, fails, cancels);
     assert!(fails.iter().chain(&cancels).all(Result::is_ok));
     for n in 0..60 {

@@ -2,8 +2,8 @@
 
 use dwell::job::{Action, Verdict};
 use dwell::request::Request;
-use dwell::store::batch::RequestRef;
 use dwell::store::error::Class;
+use dwell::store::queue::batch::RequestRef;
 use dwell_testkit::servers::{RedisOptions, RedisServer};
 
 use super::fixture::{FAR, Fixture, MAIN, PAST, RETRY, action, open, request};
@@ -18,7 +18,7 @@ fn word(what: Action, name: &str, message: u64) -> Request {
 
 async fn apply(fixture: &Fixture, requests: &[Request]) -> Vec<Result<Verdict, Class>> {
     let asked: Vec<RequestRef<'_>> = requests.iter().map(RequestRef::from).collect();
-    let applied = fixture.store.apply(&asked, RETRY).await;
+    let applied = fixture.store.queue.apply(&asked, RETRY).await;
     applied.answers.into_iter().map(|answer| answer.map(|answer| answer.verdict).map_err(|error| error.class)).collect()
 }
 
@@ -36,7 +36,7 @@ async fn requests_for_one_id_are_applied_in_their_order_and_again_change_nothing
     let once = fixture.dump().await;
     assert_eq!(apply(&fixture, &batch).await, wanted);
     assert_eq!(fixture.dump().await, once);
-    assert_eq!(fixture.store.counts(&[]).await.unwrap().scheduled.iter().sum::<u64>(), 200);
+    assert_eq!(fixture.store.reader.counts(&[]).await.unwrap().scheduled.iter().sum::<u64>(), 200);
 }
 
 #[tokio::test]
@@ -89,7 +89,7 @@ async fn a_fail_is_judged_by_what_stands_when_its_turn_comes() {
     let wanted = [Verdict::Failed, Verdict::Failed, Verdict::Waiting, Verdict::Finished, Verdict::Fired].map(Ok);
     assert_eq!(apply(&fixture, &batch).await, wanted);
     assert_eq!(apply(&fixture, &[put("replaced", 15), fail("replaced", 16)]).await, [Verdict::Replaced, Verdict::NotFound].map(Ok));
-    let found = fixture.store.find(&super::fixture::id("twice")).await.unwrap().unwrap();
+    let found = fixture.store.reader.find(&super::fixture::id("twice")).await.unwrap().unwrap();
     assert_eq!(found.state.unwrap().step, 1);
 }
 
@@ -99,7 +99,7 @@ async fn a_broker_of_another_instance_is_learned_on_the_way() {
     let other = open(&fixture.settings, &[MAIN, "other"]).await;
     let mut elsewhere = request("elsewhere", 1, FAR);
     elsewhere.job.broker = "other".to_owned();
-    other.schedule(&[elsewhere]).await.unwrap();
+    other.queue.schedule(&[elsewhere]).await.unwrap();
     let batch = [put("here", 2), word(Action::Cancel, "elsewhere", 3), word(Action::Cancel, "here", 4), put("elsewhere", 5)];
     let wanted = [Verdict::Added, Verdict::Cancelled, Verdict::Cancelled, Verdict::Added].map(Ok);
     assert_eq!(apply(&fixture, &batch).await, wanted);

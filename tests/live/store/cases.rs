@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use dwell::job::{Action, DeadReason, Verdict};
 use dwell::request::{Act, Schedule};
-use dwell::store::act::SweepRules;
-use dwell::store::settle::{Retry, SettleResult};
+use dwell::store::admin::sweep::SweepRules;
+use dwell::store::queue::settle::{Retry, SettleResult};
 
 use super::fixture::{Fixture, KEEP, MAIN, PAST, RETRY, action, held, request, retry};
 
@@ -105,7 +105,7 @@ async fn cancel_by_a_call_then_redelivery_after_the_dedupe_window() {
     };
     assert_eq!(fixture.act(&call).await, Verdict::Cancelled);
     for _ in 0..3 {
-        fixture.store.sweep(0, SweepRules { dedupe_window_ms: 0, ..KEEP }).await.unwrap();
+        fixture.store.admin.sweep(0, SweepRules { dedupe_window_ms: 0, ..KEEP }).await.unwrap();
     }
     assert_eq!(deliver(&fixture, &[s(1)]).await, [Verdict::Added]);
     assert_eq!(fixture.place("a").await, "none");
@@ -209,7 +209,7 @@ async fn late_fail_of_the_first_attempt_during_the_second_is_stale() {
     assert!(fixture.retry(&late, 0).await);
     assert!(fixture.hold(&fixture.claim_one().await, 1_000_000).await);
     let word = Act { seen_due: Some(first.state.due_ms), seen_attempt: Some(1), ..action(Action::Fail, "a", 2) };
-    assert_eq!(fixture.store.act(&word, RETRY).await.unwrap().verdict, Verdict::Stale);
+    assert_eq!(fixture.store.queue.act(&word, RETRY).await.unwrap().verdict, Verdict::Stale);
     assert_eq!(fixture.place("a").await, "run");
 }
 
@@ -229,6 +229,6 @@ async fn retry_none_killed_between_claim_and_publish_is_not_dead_unpublished() {
     assert_eq!((lease.state.step, lease.state.reason), (0, None));
     // Published and failed: now its only attempt is used up.
     let dies = Retry { dies: Some(DeadReason::RetriesExhausted), ..retry(&lease, 0) };
-    assert_eq!(fixture.store.retry(0, MAIN, &[dies]).await.unwrap(), [SettleResult::Settled]);
+    assert_eq!(fixture.store.queue.retry(0, MAIN, &[dies]).await.unwrap(), [SettleResult::Settled]);
     assert_eq!(held(&fixture.claim_one().await).id.as_str(), "a");
 }

@@ -5,9 +5,9 @@ use std::time::Duration;
 use dwell::clock;
 use dwell::job::{Conflict, Due};
 use dwell::request::Schedule;
-use dwell::store::lease::{ClaimRequest, Lease};
-use dwell::store::read::Place;
-use dwell::store::settle::{Release, Retry, SettleResult};
+use dwell::store::queue::lease::{ClaimRequest, Lease};
+use dwell::store::queue::settle::{Release, Retry, SettleResult};
+use dwell::store::reader::lookup::Place;
 use dwell_testkit::servers::{RedisOptions, RedisServer};
 
 use super::fixture::{FAR, Fixture, LEASE, MAIN, PAST, held, id, one_of, request};
@@ -29,7 +29,7 @@ async fn a_claim_takes_what_is_due_in_order_and_tells_what_is_next() {
     assert_eq!((first.state.attempt, first.state.step, first.state.due_ms, first.state.crashes), (1, 0, 1000, 0));
     assert_eq!((first.state.generation, first.state.fence), (first.record.generation, first.fence));
     assert_eq!(fixture.place("job-1").await, "run");
-    let found = fixture.store.find(&id("job-1")).await.unwrap().unwrap();
+    let found = fixture.store.reader.find(&id("job-1")).await.unwrap().unwrap();
     assert_eq!(found.place, Place::Reserved);
     assert!(found.score_ms >= before / 1000 + 600_000);
 
@@ -47,13 +47,13 @@ async fn what_is_due_in_a_moment_is_taken_too_and_says_when() {
     fixture.put(request("soon", 1, Due::In(60_000))).await;
     fixture.put(request("now", 2, PAST)).await;
     fixture.put(request("later", 3, Due::In(180_000))).await;
-    let due_ms = fixture.store.find(&id("soon")).await.unwrap().unwrap().score_ms;
-    let taken = fixture.store.claim_ahead(0, MAIN, SOON).await.unwrap();
+    let due_ms = fixture.store.reader.find(&id("soon")).await.unwrap().unwrap().score_ms;
+    let taken = fixture.store.queue.claim_ahead(0, MAIN, SOON).await.unwrap();
     let now = clock::now();
     let [past, soon] = &taken.jobs[..] else { panic!("{taken:?}") };
     assert_eq!((past.id.as_str(), soon.id.as_str(), soon.state.due_ms), ("now", "soon", due_ms));
     assert!(past.ready <= now && soon.ready - now <= Duration::from_secs(60) && soon.ready - now > Duration::from_secs(50));
-    assert_eq!(taken.next_ms, Some(fixture.store.find(&id("later")).await.unwrap().unwrap().score_ms));
+    assert_eq!(taken.next_ms, Some(fixture.store.reader.find(&id("later")).await.unwrap().unwrap().score_ms));
     // Not before it is due by Redis's clock, which is read after ours: that makes it look later by
     // the way there, never earlier.
     let left_us = i64::try_from((soon.ready - clock::now()).as_micros()).unwrap();
@@ -61,19 +61,19 @@ async fn what_is_due_in_a_moment_is_taken_too_and_says_when() {
 
     // Given back, it is due no sooner.
     let back = [Release { job: held(soon), pause_ms: 0, unpublished: true }];
-    assert_eq!(fixture.store.release(0, MAIN, &back).await.unwrap(), [SettleResult::Settled]);
-    let found = fixture.store.find(&id("soon")).await.unwrap().unwrap();
+    assert_eq!(fixture.store.queue.release(0, MAIN, &back).await.unwrap(), [SettleResult::Settled]);
+    let found = fixture.store.reader.find(&id("soon")).await.unwrap().unwrap();
     assert_eq!((found.score_ms, found.state.unwrap().attempt), (due_ms, 0));
     // After an attempt its due time is that of the next one, which its holder knows.
-    let soon = one_of(fixture.store.claim_ahead(0, MAIN, SOON).await.unwrap());
+    let soon = one_of(fixture.store.queue.claim_ahead(0, MAIN, SOON).await.unwrap());
     let retried = [Retry { job: held(&soon), wait_ms: 60_000, unpublished: false, dies: None, error: "x".to_owned() }];
-    assert_eq!(fixture.store.retry(0, MAIN, &retried).await.unwrap(), [SettleResult::Settled]);
-    let next_ms = fixture.store.find(&id("soon")).await.unwrap().unwrap().score_ms;
-    let soon = one_of(fixture.store.claim_ahead(0, MAIN, SOON).await.unwrap());
+    assert_eq!(fixture.store.queue.retry(0, MAIN, &retried).await.unwrap(), [SettleResult::Settled]);
+    let next_ms = fixture.store.reader.find(&id("soon")).await.unwrap().unwrap().score_ms;
+    let soon = one_of(fixture.store.queue.claim_ahead(0, MAIN, SOON).await.unwrap());
     let pause_ms = clock::whole_ms(soon.ready - clock::now());
     let back = [Release { job: held(&soon), pause_ms, unpublished: true }];
-    assert_eq!(fixture.store.release(0, MAIN, &back).await.unwrap(), [SettleResult::Settled]);
-    let found = fixture.store.find(&id("soon")).await.unwrap().unwrap();
+    assert_eq!(fixture.store.queue.release(0, MAIN, &back).await.unwrap(), [SettleResult::Settled]);
+    let found = fixture.store.reader.find(&id("soon")).await.unwrap().unwrap();
     assert!(found.score_ms >= next_ms, "{} ms early", next_ms - found.score_ms);
 }
 
@@ -81,12 +81,12 @@ async fn what_is_due_in_a_moment_is_taken_too_and_says_when() {
 async fn what_a_lost_claim_took_early_is_not_early_when_it_is_given_back() {
     let fixture = Fixture::new().await;
     fixture.put(request("soon", 1, Due::In(60_000))).await;
-    let due_ms = fixture.store.find(&id("soon")).await.unwrap().unwrap().score_ms;
+    let due_ms = fixture.store.reader.find(&id("soon")).await.unwrap().unwrap().score_ms;
     let lossy = Lossy::beside(&fixture).await;
     lossy.lose_a_claim(&fixture, 128, SOON.ahead).await;
     assert_eq!(fixture.place("soon").await, "run");
-    assert!(lossy.store.claim(0, MAIN, LEASE, 128, 1 << 20).await.unwrap().jobs.is_empty());
-    let found = fixture.store.find(&id("soon")).await.unwrap().unwrap();
+    assert!(lossy.store.queue.claim(0, MAIN, LEASE, 128, 1 << 20).await.unwrap().jobs.is_empty());
+    let found = fixture.store.reader.find(&id("soon")).await.unwrap().unwrap();
     assert_eq!((found.score_ms, found.place, found.state.unwrap().attempt), (due_ms, Place::Scheduled, 0));
 }
 
@@ -100,7 +100,7 @@ async fn a_large_record_that_would_not_fit_is_not_fetched() {
         fixture.put(large).await;
     }
     fixture.redis(&["CONFIG", "RESETSTAT"]).await;
-    let taken = fixture.store.claim(0, MAIN, LEASE, 128, 1 << 20).await.unwrap();
+    let taken = fixture.store.queue.claim(0, MAIN, LEASE, 128, 1 << 20).await.unwrap();
     assert_eq!((taken.jobs.len(), taken.more), (1, true));
     let redis::Value::BulkString(stats) = fixture.redis(&["INFO", "commandstats"]).await else { panic!() };
     let stats = String::from_utf8(stats).unwrap();
@@ -117,9 +117,9 @@ async fn a_claim_is_bounded_in_jobs_and_bytes() {
             request
         })
         .collect();
-    fixture.store.schedule(&batch).await.unwrap();
+    fixture.store.queue.schedule(&batch).await.unwrap();
     let claim = async |most, bytes| {
-        let taken = fixture.store.claim(0, MAIN, LEASE, most, bytes).await.unwrap();
+        let taken = fixture.store.queue.claim(0, MAIN, LEASE, most, bytes).await.unwrap();
         (taken.jobs.len(), taken.more)
     };
     assert_eq!(claim(3, 1 << 20).await, (3, true));
@@ -145,7 +145,7 @@ async fn each_job_is_claimed_once_in_order_whatever_its_size_and_what_stands_bet
         })
         .collect();
     for some in batch.chunks(8) {
-        fixture.store.schedule(some).await.unwrap();
+        fixture.store.queue.schedule(some).await.unwrap();
     }
     let (orphans, later): (Vec<usize>, Vec<usize>) = ((5..120).step_by(17).collect(), (0..120).step_by(13).collect());
     for &n in &orphans {
@@ -177,7 +177,7 @@ async fn what_many_claims_look_through_is_no_list() {
     let mut batch: Vec<_> = (0..16).map(|n| request(&format!("job-{n}"), n, PAST)).collect();
     // A producer may choose any id but one with control characters.
     batch.extend(["-", " ", "0", "\u{ff}"].map(|one| request(&one.repeat(65), 16 + u64::from(one.as_bytes()[0]), PAST)));
-    fixture.store.schedule(&batch).await.unwrap();
+    fixture.store.queue.schedule(&batch).await.unwrap();
     assert_eq!(fixture.claim().await.jobs.len(), 20);
     let encoding = fixture.redis(&["OBJECT", "ENCODING", &fixture.key("run")]).await;
     assert_eq!(encoding, redis::Value::BulkString(b"skiplist".to_vec()));
@@ -188,7 +188,7 @@ async fn what_many_claims_look_through_is_no_list() {
 async fn jobs_of_a_later_version_stay_and_hide_nothing() {
     let fixture = Fixture::new().await;
     let batch: Vec<_> = (0..400).map(|n| request(&format!("later-{n:03}"), n, Due::At(n.cast_signed()))).collect();
-    fixture.store.schedule(&batch).await.unwrap();
+    fixture.store.queue.schedule(&batch).await.unwrap();
     for n in 0..400 {
         fixture.redis(&["HSET", &fixture.key("jobs"), &format!("later-{n:03}"), "\x02 of a later version"]).await;
     }
@@ -199,10 +199,10 @@ async fn jobs_of_a_later_version_stay_and_hide_nothing() {
     assert_eq!(fixture.place("later-399").await, "due:main");
     // An action on one of them is refused, and so is a new schedule: neither knows what it would
     // change.
-    let error = fixture.store.act(&super::fixture::action(dwell::job::Action::Cancel, "later-000", 2000), &[]).await.unwrap_err();
+    let error = fixture.store.queue.act(&super::fixture::action(dwell::job::Action::Cancel, "later-000", 2000), &[]).await.unwrap_err();
     assert!(error.class == dwell::store::error::Class::Script && error.message.contains("DWELL_VERSION"), "{error}");
     for conflict in [Conflict::Replace, Conflict::Keep, Conflict::Reject] {
-        let error = fixture.store.schedule(&[Schedule { conflict, ..request("later-000", 2001, FAR) }]).await.unwrap_err();
+        let error = fixture.store.queue.schedule(&[Schedule { conflict, ..request("later-000", 2001, FAR) }]).await.unwrap_err();
         assert!(error.is_unreadable(), "{error}");
     }
     let before = fixture.redis(&["HGET", &fixture.key("jobs"), "later-000"]).await;
@@ -217,7 +217,7 @@ async fn any_number_of_jobs_of_a_later_version_hides_nothing_and_each_is_looked_
     let later = |n: u64| format!("later-{n:04}");
     for n in 0..LATER / 100 {
         let batch: Vec<_> = (100 * n..100 * (n + 1)).map(|n| request(&later(n), n, Due::At(1000 + n.cast_signed()))).collect();
-        fixture.store.schedule(&batch).await.unwrap();
+        fixture.store.queue.schedule(&batch).await.unwrap();
     }
     for n in 0..LATER {
         fixture.redis(&["HSET", &fixture.key("jobs"), &later(n), "\x02 of a later version"]).await;
@@ -263,7 +263,7 @@ async fn any_number_of_leases_of_a_later_version_hides_none_that_is_over() {
     let fixture = Fixture::new().await;
     for n in 0..12 {
         let batch: Vec<_> = (100 * n..100 * (n + 1)).map(|n| request(&format!("job-{n:04}"), n, PAST)).collect();
-        fixture.store.schedule(&batch).await.unwrap();
+        fixture.store.queue.schedule(&batch).await.unwrap();
     }
     while fixture.claim_for(Duration::ZERO).await.more {}
     for n in 0..1200 {
@@ -273,8 +273,8 @@ async fn any_number_of_leases_of_a_later_version_hides_none_that_is_over() {
     fixture.put(request("behind", 5000, PAST)).await;
     wait_until("its lease is over", async || {
         fixture.claim_for(Duration::from_millis(1)).await;
-        let first = fixture.store.rescue(0, LEASE, 128, 1 << 20).await.unwrap();
-        let second = fixture.store.rescue(0, LEASE, 128, 1 << 20).await.unwrap();
+        let first = fixture.store.queue.rescue(0, LEASE, 128, 1 << 20).await.unwrap();
+        let second = fixture.store.queue.rescue(0, LEASE, 128, 1 << 20).await.unwrap();
         first.jobs.iter().chain(&second.jobs).any(|lease| lease.id.as_str() == "behind").then_some(())
     })
     .await;
@@ -286,11 +286,11 @@ async fn what_a_claim_took_without_our_hearing_of_it_is_given_back_unburned() {
     fixture.put(request("a", 1, PAST)).await;
     fixture.put(request("other", 2, PAST)).await;
     // Taken by another instance, under another nonce: not touched.
-    let other: Lease = fixture.store.claim(0, MAIN, LEASE, 1, 1).await.unwrap().jobs.remove(0);
+    let other: Lease = fixture.store.queue.claim(0, MAIN, LEASE, 1, 1).await.unwrap().jobs.remove(0);
     let lossy = Lossy::beside(&fixture).await;
     lossy.lose_a_claim(&fixture, 128, Duration::ZERO).await;
     assert_eq!((fixture.place("a").await, fixture.place("other").await), ("run".to_owned(), "run".to_owned()));
-    let lease = one_of(lossy.store.claim(0, MAIN, LEASE, 128, 1 << 20).await.unwrap());
+    let lease = one_of(lossy.store.queue.claim(0, MAIN, LEASE, 128, 1 << 20).await.unwrap());
     assert_ne!(lease.id, other.id);
     assert_eq!(lease.state.attempt, 1);
     assert!(fixture.complete(&lease).await && fixture.complete(&other).await);
@@ -302,14 +302,14 @@ async fn a_lost_claim_is_found_among_many_leases() {
     let lossy = Lossy::beside(&fixture).await;
     for round in 0..12 {
         let batch: Vec<_> = (0..100).map(|n| request(&format!("job-{round}-{n}"), round * 100 + n, PAST)).collect();
-        fixture.store.schedule(&batch).await.unwrap();
+        fixture.store.queue.schedule(&batch).await.unwrap();
         if round == 8 {
             lossy.lose_a_claim(&fixture, 128, Duration::ZERO).await;
         } else {
-            super::fixture::open(&fixture.settings, &[MAIN]).await.claim(0, MAIN, LEASE, 128, 1 << 20).await.unwrap();
+            super::fixture::open(&fixture.settings, &[MAIN]).await.queue.claim(0, MAIN, LEASE, 128, 1 << 20).await.unwrap();
         }
     }
-    let taken = lossy.store.claim(0, MAIN, LEASE, 128, 1 << 20).await.unwrap();
+    let taken = lossy.store.queue.claim(0, MAIN, LEASE, 128, 1 << 20).await.unwrap();
     assert_eq!(taken.jobs.len(), 100);
     assert!(taken.jobs.iter().all(|lease| lease.id.as_str().starts_with("job-8-") && lease.state.attempt == 1));
 }
@@ -318,8 +318,8 @@ async fn a_lost_claim_is_found_among_many_leases() {
 async fn claims_at_once_take_different_jobs_under_different_fences() {
     let fixture = Fixture::new().await;
     let batch: Vec<_> = (0..20).map(|n| request(&format!("job-{n}"), n, PAST)).collect();
-    fixture.store.schedule(&batch).await.unwrap();
-    let claims = (0..4).map(|_| fixture.store.claim(0, MAIN, LEASE, 5, 1 << 20));
+    fixture.store.queue.schedule(&batch).await.unwrap();
+    let claims = (0..4).map(|_| fixture.store.queue.claim(0, MAIN, LEASE, 5, 1 << 20));
     let taken = futures_util::future::try_join_all(claims).await.unwrap();
     let jobs: Vec<&Lease> = taken.iter().flat_map(|taken| &taken.jobs).collect();
     let ids: std::collections::HashSet<&str> = jobs.iter().map(|lease| lease.id.as_str()).collect();

@@ -24,7 +24,7 @@ async fn a_server_that_forgot_the_scripts_is_given_them_again() {
         assert!(fixture.retry(&lease, 0).await);
         fixture.redis(&["SCRIPT", "FLUSH"]).await;
         assert_eq!(fixture.act(&action(Action::Finish, "a", 10 * round + 2)).await, Verdict::Finished);
-        fixture.store.sweep(0, KEEP).await.unwrap();
+        fixture.store.admin.sweep(0, KEEP).await.unwrap();
     }
 }
 
@@ -41,7 +41,7 @@ async fn a_store_that_is_opened_has_seen_the_clock_of_redis() {
 #[tokio::test]
 async fn a_namespace_that_no_broker_joined_yet_can_be_looked_at() {
     let fixture = Fixture::with(2, &[]).await;
-    let preflight = dwell::store::preflight::preflight(&fixture.settings).await.unwrap();
+    let preflight = dwell::store::admin::preflight::preflight(&fixture.settings).await.unwrap();
     assert_eq!((preflight.namespace.is_ok(), preflight.waiting), (true, Vec::new()));
 }
 
@@ -50,13 +50,13 @@ async fn a_batch_over_many_buckets_loads_its_script_once_it_is_missing() {
     let server = RedisServer::start(RedisOptions::default()).await.unwrap();
     let fixture = Fixture::on(&server.url(), 16, &[MAIN]).await;
     let batch: Vec<_> = (0..500).map(|n| request(&format!("job-{n}"), n, FAR)).collect();
-    let answers = fixture.store.schedule(&batch).await.unwrap().answers;
+    let answers = fixture.store.queue.schedule(&batch).await.unwrap().answers;
     assert!(answers.iter().all(|answer| answer.verdict == Verdict::Added));
 }
 
 /// Asks until the store answers: errors on the way must be of a broken link.
 async fn comes_back(fixture: &Fixture) {
-    wait_until("the store answers again", async || match fixture.store.find(&id("nobody")).await {
+    wait_until("the store answers again", async || match fixture.store.reader.find(&id("nobody")).await {
         Ok(found) => {
             assert!(found.is_none());
             Some(())
@@ -76,10 +76,10 @@ async fn the_link_is_rebuilt_after_a_restart_and_nothing_is_lost() {
     fixture.put(request("due", 1, PAST)).await;
     fixture.put(request("ahead", 2, FAR)).await;
     server.kill().unwrap();
-    let error = fixture.store.schedule(&[request("b", 3, FAR)]).await.unwrap_err();
+    let error = fixture.store.queue.schedule(&[request("b", 3, FAR)]).await.unwrap_err();
     assert_eq!(error.class, Class::Io, "{error}");
     assert!(error.message.contains("redis"), "{error}");
-    let error = fixture.store.claim(0, MAIN, super::fixture::LEASE, 1, 1).await.unwrap_err();
+    let error = fixture.store.queue.claim(0, MAIN, super::fixture::LEASE, 1, 1).await.unwrap_err();
     assert_eq!(error.class, Class::Io, "{error}");
     server.restart().await.unwrap();
     comes_back(&fixture).await;
@@ -99,7 +99,7 @@ async fn a_killed_connection_costs_one_call_at_most() {
         comes_back(&fixture).await;
         wait_until("a schedule goes through again", async || {
             message.set(message.get() + 1);
-            fixture.store.schedule(&[request("a", message.get(), FAR)]).await.ok()
+            fixture.store.queue.schedule(&[request("a", message.get(), FAR)]).await.ok()
         })
         .await;
     }
@@ -114,7 +114,7 @@ async fn a_frozen_server_times_out_and_its_claim_is_taken_back() {
     fixture.claim().await;
     fixture.put(request("a", 1, PAST)).await;
     server.freeze().unwrap();
-    let error = fixture.store.claim(0, MAIN, super::fixture::LEASE, 10, 1 << 20).await.unwrap_err();
+    let error = fixture.store.queue.claim(0, MAIN, super::fixture::LEASE, 10, 1 << 20).await.unwrap_err();
     assert_eq!(error.class, Class::Timeout, "{error}");
     server.thaw().unwrap();
     wait_until("the claim of the frozen server shows", async || (fixture.place("a").await == "run").then_some(())).await;
@@ -146,7 +146,7 @@ async fn a_namespace_that_redis_lost_is_made_again_and_nobody_forgets_its_own_br
     let younger = open(&fixture.settings, &["other"]).await;
     let mut elsewhere = request("a", 1, FAR);
     elsewhere.job.broker = "other".to_owned();
-    younger.schedule(&[elsewhere]).await.unwrap();
+    younger.queue.schedule(&[elsewhere]).await.unwrap();
     // What it reads of the namespace now does not name its own broker any more.
     assert_eq!(fixture.put(request("a", 2, FAR)).await, Verdict::Replaced);
     assert_eq!(*fixture.store.brokers(), ["main", "other"]);
@@ -202,7 +202,7 @@ async fn the_fleet_knows_its_living_and_wakes_them() {
     });
     let mut request = request("a", 1, FAR);
     request.job.broker = MAIN.to_owned();
-    let wake_ups = fixture.store.schedule(&[request]).await.unwrap().wake_ups;
+    let wake_ups = fixture.store.queue.schedule(&[request]).await.unwrap().wake_ups;
     let head = wait_until("a wake-up is heard", async || {
         fixture.store.wake_others(&wake_ups).await.unwrap();
         heard.try_recv().ok()
@@ -218,12 +218,12 @@ async fn counts_are_of_all_buckets() {
     let mut batch: Vec<_> = (0..20).map(|n| request(&format!("job-{n}"), n, if n < 5 { PAST } else { FAR })).collect();
     batch[19].job.broker = "other".to_owned();
     batch[18].due = dwell::job::Due::In(30_000);
-    let soon = fixture.store.schedule(&batch).await.unwrap().answers[18].due_ms;
-    let counts = fixture.store.counts(&[60, 3600]).await.unwrap();
+    let soon = fixture.store.queue.schedule(&batch).await.unwrap().answers[18].due_ms;
+    let counts = fixture.store.reader.counts(&[60, 3600]).await.unwrap();
     assert_eq!(counts.scheduled.iter().sum::<u64>(), 20);
     assert_eq!(counts.brokers, [("main".to_owned(), 19), ("other".to_owned(), 1)]);
     assert_eq!((counts.overdue, counts.within), (5, vec![6, 6]));
     assert_eq!(counts.next_due_ms, Some(1_000_000_000_000));
     assert!(soon.unwrap() > counts.now_ms);
-    let _ = fixture.store.act(&action(Action::Fire, "nobody", 99), RETRY).await.unwrap();
+    let _ = fixture.store.queue.act(&action(Action::Fire, "nobody", 99), RETRY).await.unwrap();
 }

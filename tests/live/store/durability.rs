@@ -70,12 +70,12 @@ async fn what_was_stored_under_fsync_is_there_after_a_kill() {
     let mut server = start(None, Some(AppendFsync::Always)).await;
     let store = open(&at(&server, Durability::Fsync), &[MAIN]).await;
     let batch: Vec<_> = (0..100).map(|n| request(&format!("job-{n}"), n, FAR)).collect();
-    store.schedule(&batch).await.unwrap();
-    store.act(&action(Action::Cancel, "job-0", 1000), RETRY).await.unwrap();
+    store.queue.schedule(&batch).await.unwrap();
+    store.queue.act(&action(Action::Cancel, "job-0", 1000), RETRY).await.unwrap();
     server.kill().unwrap();
     server.restart().await.unwrap();
     let store = open(&at(&server, Durability::Fsync), &[MAIN]).await;
-    assert_eq!(store.counts(&[]).await.unwrap().scheduled.iter().sum::<u64>(), 99);
+    assert_eq!(store.reader.counts(&[]).await.unwrap().scheduled.iter().sum::<u64>(), 99);
     assert_eq!((calls(&server, "wait").await, calls(&server, "waitaof").await), (0, 0));
 }
 
@@ -85,10 +85,10 @@ async fn where_there_is_waitaof_it_is_waited_for() {
     let server = start(Some(program.clone()), Some(AppendFsync::EverySec)).await;
     assert_eq!(wait_of(&at(&server, Durability::Fsync)).await.unwrap(), Wait::Aof(0));
     let store = open(&at(&server, Durability::Fsync), &[MAIN]).await;
-    assert_eq!(store.schedule(&[request("a", 1, FAR)]).await.unwrap().answers[0].verdict, Verdict::Added);
+    assert_eq!(store.queue.schedule(&[request("a", 1, FAR)]).await.unwrap().answers[0].verdict, Verdict::Added);
     let before = calls(&server, "waitaof").await;
     assert!(before > 0);
-    assert_eq!(store.act(&action(Action::Cancel, "a", 2), RETRY).await.unwrap().verdict, Verdict::Cancelled);
+    assert_eq!(store.queue.act(&action(Action::Cancel, "a", 2), RETRY).await.unwrap().verdict, Verdict::Cancelled);
     assert!(calls(&server, "waitaof").await > before);
 
     assert!(wait_of(&at(&server, Durability::FsyncReplica)).await.is_err());
@@ -102,7 +102,7 @@ async fn where_there_is_waitaof_it_is_waited_for() {
     .unwrap();
     assert_eq!(wait_of(&at(&server, Durability::FsyncReplica)).await.unwrap(), Wait::Aof(1));
     let store = open(&at(&server, Durability::FsyncReplica), &[MAIN]).await;
-    assert_eq!(store.schedule(&[request("b", 3, FAR)]).await.unwrap().answers[0].verdict, Verdict::Added);
+    assert_eq!(store.queue.schedule(&[request("b", 3, FAR)]).await.unwrap().answers[0].verdict, Verdict::Added);
 }
 
 #[tokio::test]
@@ -116,8 +116,8 @@ async fn scores_read_the_same_on_every_server() {
     let taken = fixture.claim().await;
     assert_eq!((taken.jobs.len(), taken.next_ms), (1, Some(4_000_000_000_000)));
     assert!(fixture.hold(&taken.jobs[0], 4_000_000).await);
-    assert!(fixture.store.rescue(0, super::fixture::LEASE, 10, 1 << 20).await.unwrap().next_ms.is_some());
-    assert_eq!(fixture.store.counts(&[]).await.unwrap().next_due_ms, Some(4_000_000_000_000));
+    assert!(fixture.store.queue.rescue(0, super::fixture::LEASE, 10, 1 << 20).await.unwrap().next_ms.is_some());
+    assert_eq!(fixture.store.reader.counts(&[]).await.unwrap().next_due_ms, Some(4_000_000_000_000));
     assert_eq!(fixture.act(&action(Action::Finish, "b", 3)).await, Verdict::Finished);
     assert_eq!(fixture.act(&action(Action::Cancel, "a", 4)).await, Verdict::Cancelled);
 }
@@ -133,7 +133,7 @@ async fn a_replica_is_waited_for_and_one_that_hangs_is_an_error_that_heals_itsel
     assert_eq!(wait_of(&gated).await.unwrap(), Wait::Replicas(1));
     let store = open(&gated, &[MAIN]).await;
     let batch: Vec<_> = (0..10).map(|n| request(&format!("job-{n}"), n, FAR)).collect();
-    let first = store.schedule(&batch[..5]).await.unwrap().answers;
+    let first = store.queue.schedule(&batch[..5]).await.unwrap().answers;
     assert!(calls(&master, "wait").await > 0);
     let there: i64 = redis::cmd("EXISTS")
         .arg(store.keys().jobs(store.keys().bucket_of("job-0")))
@@ -143,20 +143,21 @@ async fn a_replica_is_waited_for_and_one_that_hangs_is_an_error_that_heals_itsel
     assert_eq!(there, 1);
 
     replica.freeze().unwrap();
-    let error = store.schedule(&batch).await.unwrap_err();
+    let error = store.queue.schedule(&batch).await.unwrap_err();
     assert!(error.class == Class::Timeout && error.message.contains("replicas 0 of 1"), "{error}");
     let cancel = action(Action::Cancel, "job-9", 1000);
-    let error = store.act(&cancel, RETRY).await.unwrap_err();
+    let error = store.queue.act(&cancel, RETRY).await.unwrap_err();
     assert_eq!(error.class, Class::Timeout, "{error}");
     // Claims do not wait.
-    store.claim(0, MAIN, super::fixture::LEASE, 10, 1 << 20).await.unwrap();
+    store.queue.claim(0, MAIN, super::fixture::LEASE, 10, 1 << 20).await.unwrap();
     replica.thaw().unwrap();
 
-    let again = crate::support::wait_until("the replica acknowledges again", async || store.schedule(&batch).await.ok()).await.answers;
+    let again =
+        crate::support::wait_until("the replica acknowledges again", async || store.queue.schedule(&batch).await.ok()).await.answers;
     assert_eq!(again[..5], first);
     assert!(again.iter().all(|answer| answer.verdict == Verdict::Added));
     // The cancel was applied the first time, and is told so now.
-    assert_eq!(store.act(&cancel, RETRY).await.unwrap().verdict, Verdict::Cancelled);
+    assert_eq!(store.queue.act(&cancel, RETRY).await.unwrap().verdict, Verdict::Cancelled);
 }
 
 #[tokio::test]
@@ -170,19 +171,19 @@ async fn a_verdict_that_is_told_again_is_as_durable_as_one_that_is_new() {
         crate::support::wait_until("the replica", async || wait_of(&gated).await.ok()).await;
         let store = open(&gated, &[MAIN]).await;
         for number in 0..8 {
-            store.schedule(&[request(&format!("job-{number}"), number, FAR)]).await.unwrap();
+            store.queue.schedule(&[request(&format!("job-{number}"), number, FAR)]).await.unwrap();
         }
         replica.freeze().unwrap();
         let (cancel, late) = (action(Action::Cancel, "job-0", 1000), [request("late", 8, FAR)]);
-        assert!(store.act(&cancel, RETRY).await.is_err() && store.schedule(&late).await.is_err());
-        let acts = futures_util::future::join_all((0..4).map(|_| store.act(&cancel, RETRY))).await;
+        assert!(store.queue.act(&cancel, RETRY).await.is_err() && store.queue.schedule(&late).await.is_err());
+        let acts = futures_util::future::join_all((0..4).map(|_| store.queue.act(&cancel, RETRY))).await;
         assert!(acts.iter().all(Result::is_err), "no replica has it: {acts:?}");
-        let schedules = futures_util::future::join_all((0..4).map(|_| store.schedule(&late))).await;
+        let schedules = futures_util::future::join_all((0..4).map(|_| store.queue.schedule(&late))).await;
         assert!(schedules.iter().all(Result::is_err), "no replica has it: {schedules:?}");
         replica.thaw().unwrap();
-        let cancelled = crate::support::wait_until("the replica again", async || store.act(&cancel, RETRY).await.ok()).await;
+        let cancelled = crate::support::wait_until("the replica again", async || store.queue.act(&cancel, RETRY).await.ok()).await;
         assert_eq!(cancelled.verdict, Verdict::Cancelled);
-        assert_eq!(store.schedule(&late).await.unwrap().answers[0].verdict, Verdict::Added);
+        assert_eq!(store.queue.schedule(&late).await.unwrap().answers[0].verdict, Verdict::Added);
     };
     tokio::join!(told_again(None), told_again(Some(find::redis_server_waitaof().unwrap())));
 }

@@ -9,10 +9,10 @@ use bytes::Bytes;
 use dwell::config::{Durability, Redis, RedisMode};
 use dwell::job::{Action, Confirm, Conflict, Due, Job, JobId, Verdict};
 use dwell::request::{Act, Origin, Schedule};
-use dwell::store::act::SweepRules;
-use dwell::store::lease::{Claimed, Lease};
-use dwell::store::schedule::Answer;
-use dwell::store::settle::{Completion, LeaseToken, Release, Retry, SettleResult};
+use dwell::store::admin::sweep::SweepRules;
+use dwell::store::queue::lease::{Claimed, Lease};
+use dwell::store::queue::schedule::Answer;
+use dwell::store::queue::settle::{Completion, LeaseToken, Release, Retry, SettleResult};
 use dwell::store::{Store, Unobserved};
 use dwell_connectors::{Destination, Headers};
 use dwell_testkit::servers::{RedisOptions, RedisServer};
@@ -87,7 +87,7 @@ impl Fixture {
     }
 
     pub(crate) async fn one(&self, request: Schedule) -> Answer {
-        self.store.schedule(&[request]).await.unwrap().answers[0]
+        self.store.queue.schedule(&[request]).await.unwrap().answers[0]
     }
 
     /// Schedules and answers the verdict.
@@ -96,7 +96,7 @@ impl Fixture {
     }
 
     pub(crate) async fn act(&self, act: &Act) -> Verdict {
-        self.store.act(act, RETRY).await.unwrap().verdict
+        self.store.queue.act(act, RETRY).await.unwrap().verdict
     }
 
     pub(crate) async fn claim(&self) -> Claimed {
@@ -104,7 +104,7 @@ impl Fixture {
     }
 
     pub(crate) async fn claim_for(&self, lease: Duration) -> Claimed {
-        self.store.claim(0, MAIN, lease, 128, 1 << 20).await.unwrap()
+        self.store.queue.claim(0, MAIN, lease, 128, 1 << 20).await.unwrap()
     }
 
     /// Claims exactly one.
@@ -113,24 +113,24 @@ impl Fixture {
     }
 
     pub(crate) async fn rescue_one(&self) -> Lease {
-        one_of(self.store.rescue(0, LEASE, 128, 1 << 20).await.unwrap())
+        one_of(self.store.queue.rescue(0, LEASE, 128, 1 << 20).await.unwrap())
     }
 
     pub(crate) async fn complete(&self, lease: &Lease) -> bool {
-        self.store.complete(0, &[held(lease)], Completion::Fired).await.unwrap()[0] == SettleResult::Settled
+        self.store.queue.complete(0, &[held(lease)], Completion::Fired).await.unwrap()[0] == SettleResult::Settled
     }
 
     pub(crate) async fn hold(&self, lease: &Lease, ttr_ms: u32) -> bool {
-        self.store.hold(0, &[(held(lease), ttr_ms)]).await.unwrap()[0] == SettleResult::Settled
+        self.store.queue.hold(0, &[(held(lease), ttr_ms)]).await.unwrap()[0] == SettleResult::Settled
     }
 
     pub(crate) async fn release(&self, lease: &Lease, unpublished: bool) -> bool {
         let release = Release { job: held(lease), pause_ms: 0, unpublished };
-        self.store.release(0, MAIN, &[release]).await.unwrap()[0] == SettleResult::Settled
+        self.store.queue.release(0, MAIN, &[release]).await.unwrap()[0] == SettleResult::Settled
     }
 
     pub(crate) async fn retry(&self, lease: &Lease, wait_ms: u64) -> bool {
-        self.store.retry(0, MAIN, &[retry(lease, wait_ms)]).await.unwrap()[0] == SettleResult::Settled
+        self.store.queue.retry(0, MAIN, &[retry(lease, wait_ms)]).await.unwrap()[0] == SettleResult::Settled
     }
 
     /// Every key of the namespace with all it holds, in order; the times at which turns began are

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use dwell::job::{Action, DeadReason, Verdict};
 use dwell::request::{Act, Origin, Request, Schedule};
-use dwell::store::batch::RequestRef;
 use dwell::store::error::Class;
-use dwell::store::settle::{Bury, Completion, SettleResult};
+use dwell::store::queue::batch::RequestRef;
+use dwell::store::queue::settle::{Bury, Completion, SettleResult};
 use dwell_testkit::servers::{RedisOptions, RedisServer};
 
 use super::fixture::{FAR, Fixture, KEEP, MAIN, PAST, RETRY, action, held, open, request, retry};
@@ -24,7 +24,7 @@ async fn a_master_that_takes_no_writes_is_left_as_a_replica_is() {
     let fixture = Fixture::on(&server.url(), 1, &[MAIN]).await;
     fixture.put(request("before", 1, PAST)).await;
     fixture.redis(&["CONFIG", "SET", "min-replicas-to-write", "1"]).await;
-    let error = fixture.store.schedule(&[request("job", 2, PAST)]).await.unwrap_err();
+    let error = fixture.store.queue.schedule(&[request("job", 2, PAST)]).await.unwrap_err();
     assert_eq!(error.class, Class::Readonly, "{error}");
     // Behind one address there may be another master by now.
     let connections = async || fixture.redis(&["INFO", "stats"]).await;
@@ -34,7 +34,7 @@ async fn a_master_that_takes_no_writes_is_left_as_a_replica_is() {
         info.lines().find_map(|line| line.strip_prefix("total_connections_received:")).unwrap().trim().parse::<u64>().unwrap()
     };
     let before = count(connections().await);
-    assert_eq!(fixture.store.schedule(&[request("job", 2, PAST)]).await.unwrap_err().class, Class::Readonly);
+    assert_eq!(fixture.store.queue.schedule(&[request("job", 2, PAST)]).await.unwrap_err().class, Class::Readonly);
     assert!(count(connections().await) > before);
     fixture.redis(&["CONFIG", "SET", "min-replicas-to-write", "0"]).await;
     fixture.put(request("job", 2, PAST)).await;
@@ -55,7 +55,7 @@ async fn a_full_redis_refuses_new_jobs_and_drains() {
     let fixture = Fixture::on(&server.url(), 1, &[MAIN]).await;
     let mut stored = 0;
     let error = loop {
-        match fixture.store.schedule(&[large(stored)]).await {
+        match fixture.store.queue.schedule(&[large(stored)]).await {
             Ok(_) => stored += 1,
             Err(error) => break error,
         }
@@ -65,7 +65,7 @@ async fn a_full_redis_refuses_new_jobs_and_drains() {
     // Nothing of the refused batch is there, also of a small one among large ones.
     let before = fixture.dump().await;
     fixture.redis(&["CONFIG", "SET", "maxmemory", "1mb"]).await;
-    assert_eq!(fixture.store.schedule(&[request("small", 10_000, FAR), large(10_001)]).await.unwrap_err().class, Class::Oom);
+    assert_eq!(fixture.store.queue.schedule(&[request("small", 10_000, FAR), large(10_001)]).await.unwrap_err().class, Class::Oom);
     assert_eq!(fixture.dump().await, before);
 
     // A Dwell that starts now opens the namespace, beats, and finds the scripts missing.
@@ -77,15 +77,15 @@ async fn a_full_redis_refuses_new_jobs_and_drains() {
     // A claim whose answer is lost is taken back.
     let lossy = Lossy::beside(&fixture).await;
     lossy.lose_a_claim(&fixture, 5, std::time::Duration::ZERO).await;
-    let jobs = lossy.store.claim(0, MAIN, super::fixture::LEASE, 10, 1 << 20).await.unwrap().jobs;
+    let jobs = lossy.store.queue.claim(0, MAIN, super::fixture::LEASE, 10, 1 << 20).await.unwrap().jobs;
     assert_eq!(jobs.len(), 10);
     assert!(fixture.hold(&jobs[0], 0).await && fixture.hold(&jobs[1], 1_000_000).await);
     assert!(fixture.release(&jobs[2], true).await);
     assert!(fixture.retry(&jobs[3], 1_000_000).await);
     let bury = Bury { job: held(&jobs[4]), reason: DeadReason::Invalid, error: String::new() };
-    assert_eq!(fixture.store.bury(0, &[bury]).await.unwrap(), [SettleResult::Settled]);
+    assert_eq!(fixture.store.queue.bury(0, &[bury]).await.unwrap(), [SettleResult::Settled]);
     assert!(fixture.complete(&jobs[5]).await);
-    assert_eq!(fixture.store.rescue(0, Duration::ZERO, 128, 1 << 20).await.unwrap().jobs.len(), 1);
+    assert_eq!(fixture.store.queue.rescue(0, Duration::ZERO, 128, 1 << 20).await.unwrap().jobs.len(), 1);
     let mut message = 20_000;
     let mut act = async |what, id: &str| {
         message += 1;
@@ -100,7 +100,7 @@ async fn a_full_redis_refuses_new_jobs_and_drains() {
     words.push(action(Action::Cancel, "nobody", 30_100));
     let before = fixture.dump().await;
     for word in &words {
-        assert_eq!(fixture.store.act(word, RETRY).await.map_err(|error| error.class).unwrap_err(), Class::Oom, "{word:?}");
+        assert_eq!(fixture.store.queue.act(word, RETRY).await.map_err(|error| error.class).unwrap_err(), Class::Oom, "{word:?}");
     }
     for (word, verdict) in words[3..].iter().zip([Verdict::Fired, Verdict::NotFound]) {
         let origin = Origin { is_message: false, ..word.origin };
@@ -108,13 +108,15 @@ async fn a_full_redis_refuses_new_jobs_and_drains() {
     }
     assert_eq!(fixture.dump().await, before);
     fixture.redis(&["HDEL", &fixture.key("state"), ""]).await;
-    assert!(fixture.store.sweep(0, KEEP).await.unwrap().master_changed);
+    assert!(fixture.store.admin.sweep(0, KEEP).await.unwrap().master_changed);
     loop {
         let jobs: Vec<_> = fixture.claim().await.jobs.iter().map(held).collect();
         if jobs.is_empty() {
             break;
         }
-        assert!(fixture.store.complete(0, &jobs, Completion::Fired).await.unwrap().iter().all(|stood| *stood == SettleResult::Settled));
+        assert!(
+            fixture.store.queue.complete(0, &jobs, Completion::Fired).await.unwrap().iter().all(|stood| *stood == SettleResult::Settled)
+        );
     }
     assert!(memory(&fixture).await < full / 2, "{} of {full}", memory(&fixture).await);
     fixture.redis(&["CONFIG", "SET", "maxmemory", "12mb"]).await;
@@ -134,7 +136,7 @@ async fn words_on_unknown_ids_do_not_grow_a_full_redis() {
         let words: Vec<Request> =
             (0..1000).map(|n| Request::Act(action(Action::Cancel, &format!("nobody-{n}"), 10 + round * 1000 + n))).collect();
         let asked: Vec<RequestRef<'_>> = words.iter().map(RequestRef::from).collect();
-        let answers = fixture.store.apply(&asked, RETRY).await.answers;
+        let answers = fixture.store.queue.apply(&asked, RETRY).await.answers;
         assert!(answers.iter().all(|answer| matches!(answer, Err(error) if error.class == Class::Oom)), "{:?}", answers[0]);
     }
     let grown = memory(&fixture).await.saturating_sub(before);
@@ -164,18 +166,18 @@ async fn a_key_of_another_type_is_an_error() {
         for n in 0..4 {
             fixture.put(request(&format!("job-{n}"), n, PAST)).await;
         }
-        let lease = fixture.store.claim(0, MAIN, super::fixture::LEASE, 1, 1).await.unwrap().jobs.remove(0);
+        let lease = fixture.store.queue.claim(0, MAIN, super::fixture::LEASE, 1, 1).await.unwrap().jobs.remove(0);
         fixture.redis(&["DEL", &fixture.key(name)]).await;
         fixture.redis(&["SET", &fixture.key(name), "damage"]).await;
         let mut errors = Vec::new();
-        errors.extend(fixture.store.schedule(&[request("job-1", 9, FAR)]).await.err());
-        errors.extend(fixture.store.claim(0, MAIN, super::fixture::LEASE, 10, 1 << 20).await.err());
-        errors.extend(fixture.store.rescue(0, super::fixture::LEASE, 10, 1 << 20).await.err());
-        errors.extend(fixture.store.complete(0, &[held(&lease)], Completion::Fired).await.err());
-        errors.extend(fixture.store.retry(0, MAIN, &[retry(&lease, 0)]).await.err());
-        errors.extend(fixture.store.sweep(0, KEEP).await.err());
+        errors.extend(fixture.store.queue.schedule(&[request("job-1", 9, FAR)]).await.err());
+        errors.extend(fixture.store.queue.claim(0, MAIN, super::fixture::LEASE, 10, 1 << 20).await.err());
+        errors.extend(fixture.store.queue.rescue(0, super::fixture::LEASE, 10, 1 << 20).await.err());
+        errors.extend(fixture.store.queue.complete(0, &[held(&lease)], Completion::Fired).await.err());
+        errors.extend(fixture.store.queue.retry(0, MAIN, &[retry(&lease, 0)]).await.err());
+        errors.extend(fixture.store.admin.sweep(0, KEEP).await.err());
         for what in [Action::Cancel, Action::Fire, Action::Fail] {
-            errors.extend(fixture.store.act(&action(what, "job-2", 10), RETRY).await.err());
+            errors.extend(fixture.store.queue.act(&action(what, "job-2", 10), RETRY).await.err());
         }
         assert!(!errors.is_empty(), "{name}");
         for error in &errors {
@@ -186,8 +188,8 @@ async fn a_key_of_another_type_is_an_error() {
                 error.class
             );
         }
-        let _ = fixture.store.counts(&[60]).await;
-        let _ = fixture.store.find(&super::fixture::id("job-3")).await;
+        let _ = fixture.store.reader.counts(&[60]).await;
+        let _ = fixture.store.reader.find(&super::fixture::id("job-3")).await;
     }
 }
 
@@ -203,7 +205,7 @@ async fn a_state_that_is_cut_off_holds_up_no_other_job() {
     assert_eq!((taken.jobs.len(), taken.jobs[0].id.as_str(), taken.unknown), (1, "whole", 1));
     assert_eq!(fixture.place("cut").await, "due:main");
     // A new schedule of that id is refused, and what else is in its batch is not.
-    let error = fixture.store.schedule(&[request("cut", 3, PAST), request("new", 4, FAR)]).await.unwrap_err();
+    let error = fixture.store.queue.schedule(&[request("cut", 3, PAST), request("new", 4, FAR)]).await.unwrap_err();
     assert!(error.is_unreadable(), "{error}");
     assert_eq!((fixture.place("cut").await, fixture.place("new").await), ("due:main".to_owned(), "due:main".to_owned()));
 }
@@ -218,7 +220,7 @@ async fn a_record_that_cannot_be_read_has_a_verdict_for_each_action() {
     let _: () = redis::cmd("HSET").arg(fixture.key("jobs")).arg("a").arg(record).query_async(&mut link).await.unwrap();
     let broken = fixture.claim().await.broken.remove(0);
     let bury = Bury { job: broken.token(), reason: DeadReason::Invalid, error: broken.why };
-    assert_eq!(fixture.store.bury(0, &[bury]).await.unwrap(), [SettleResult::Settled]);
+    assert_eq!(fixture.store.queue.bury(0, &[bury]).await.unwrap(), [SettleResult::Settled]);
     // An action that is an error is tried for ever by the ingest that read it.
     for (message, (what, verdict)) in
         [(Action::Fire, Verdict::Dead), (Action::Fail, Verdict::Dead), (Action::Cancel, Verdict::CancelledAfterAttempt)]

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use dwell::job::DeadReason;
-use dwell::store::read::Place;
-use dwell::store::settle::{Bury, Completion, LeaseToken, Release, Retry, SettleResult};
+use dwell::store::queue::settle::{Bury, Completion, LeaseToken, Release, Retry, SettleResult};
+use dwell::store::reader::lookup::Place;
 
 use super::fixture::{Fixture, LEASE, MAIN, PAST, held, id, request, retry};
 
@@ -12,14 +12,14 @@ use super::fixture::{Fixture, LEASE, MAIN, PAST, held, id, request, retry};
 async fn leases_of_a_later_version_stay_and_hide_nothing() {
     let fixture = Fixture::new().await;
     let batch: Vec<_> = (0..300).map(|n| request(&format!("job-{n:03}"), n, PAST)).collect();
-    fixture.store.schedule(&batch).await.unwrap();
+    fixture.store.queue.schedule(&batch).await.unwrap();
     for _ in 0..3 {
         fixture.claim_for(Duration::ZERO).await;
     }
     for n in 0..299 {
         fixture.redis(&["HSET", &fixture.key("jobs"), &format!("job-{n:03}"), "\x02"]).await;
     }
-    let taken = fixture.store.rescue(0, LEASE, 128, 1 << 20).await.unwrap();
+    let taken = fixture.store.queue.rescue(0, LEASE, 128, 1 << 20).await.unwrap();
     assert_eq!((taken.jobs.len(), taken.unknown), (1, 299));
 }
 
@@ -34,7 +34,7 @@ async fn a_record_that_cannot_be_read_is_handed_out_as_broken_and_can_be_buried(
     assert_eq!((taken.jobs.len(), taken.broken.len()), (0, 1));
     let broken = &taken.broken[0];
     let bury = Bury { job: broken.token(), reason: DeadReason::Invalid, error: broken.why.clone() };
-    assert_eq!(fixture.store.bury(0, &[bury]).await.unwrap(), [SettleResult::Settled]);
+    assert_eq!(fixture.store.queue.bury(0, &[bury]).await.unwrap(), [SettleResult::Settled]);
     assert_eq!(fixture.place("a").await, "dead");
 }
 
@@ -48,7 +48,7 @@ async fn ids_without_a_record_are_taken_out() {
     fixture.redis(&["DEL", &fixture.key("jobs")]).await;
     let taken = fixture.claim().await;
     assert_eq!((taken.jobs.len(), taken.orphans), (0, 1));
-    let taken = fixture.store.rescue(0, LEASE, 128, 1 << 20).await.unwrap();
+    let taken = fixture.store.queue.rescue(0, LEASE, 128, 1 << 20).await.unwrap();
     assert_eq!((taken.jobs.len(), taken.orphans), (0, 1));
     assert_eq!((fixture.place("due").await, fixture.place("run").await), ("none".to_owned(), "none".to_owned()));
 }
@@ -57,16 +57,20 @@ async fn ids_without_a_record_are_taken_out() {
 async fn settle(fixture: &Fixture, name: &str, job: LeaseToken) -> bool {
     let error = "no answer".to_owned();
     let answers = match name {
-        "complete" => fixture.store.complete(0, &[job], Completion::Fired).await,
-        "drop" => fixture.store.complete(0, &[job], Completion::Dropped).await,
-        "hold" => fixture.store.hold(0, &[(job, 30_000)]).await,
-        "release" => fixture.store.release(0, MAIN, &[Release { job, pause_ms: 1000, unpublished: false }]).await,
-        "undo" => fixture.store.release(0, MAIN, &[Release { job, pause_ms: 1000, unpublished: true }]).await,
-        "retry" => fixture.store.retry(0, MAIN, &[Retry { job, wait_ms: 1000, unpublished: false, dies: None, error }]).await,
+        "complete" => fixture.store.queue.complete(0, &[job], Completion::Fired).await,
+        "drop" => fixture.store.queue.complete(0, &[job], Completion::Dropped).await,
+        "hold" => fixture.store.queue.hold(0, &[(job, 30_000)]).await,
+        "release" => fixture.store.queue.release(0, MAIN, &[Release { job, pause_ms: 1000, unpublished: false }]).await,
+        "undo" => fixture.store.queue.release(0, MAIN, &[Release { job, pause_ms: 1000, unpublished: true }]).await,
+        "retry" => fixture.store.queue.retry(0, MAIN, &[Retry { job, wait_ms: 1000, unpublished: false, dies: None, error }]).await,
         "die" => {
-            fixture.store.retry(0, MAIN, &[Retry { job, wait_ms: 1000, unpublished: false, dies: Some(DeadReason::Late), error }]).await
+            fixture
+                .store
+                .queue
+                .retry(0, MAIN, &[Retry { job, wait_ms: 1000, unpublished: false, dies: Some(DeadReason::Late), error }])
+                .await
         }
-        "bury" => fixture.store.bury(0, &[Bury { job, reason: DeadReason::RetriesExhausted, error }]).await,
+        "bury" => fixture.store.queue.bury(0, &[Bury { job, reason: DeadReason::RetriesExhausted, error }]).await,
         other => panic!("{other}"),
     };
     answers.unwrap()[0] == SettleResult::Settled
@@ -114,7 +118,7 @@ async fn only_the_fence_of_the_lease_ends_it_and_only_once() {
 async fn batches_are_settled_job_by_job() {
     let fixture = Fixture::new().await;
     let batch: Vec<_> = (0..128).map(|n| request(&format!("job-{n}"), n, PAST)).collect();
-    fixture.store.schedule(&batch).await.unwrap();
+    fixture.store.queue.schedule(&batch).await.unwrap();
     let taken = fixture.claim().await;
     assert_eq!(taken.jobs.len(), 128);
     let jobs: Vec<LeaseToken> = taken
@@ -123,10 +127,10 @@ async fn batches_are_settled_job_by_job() {
         .enumerate()
         .map(|(n, lease)| if n % 2 == 0 { held(lease) } else { LeaseToken { fence: [7; 8], ..held(lease) } })
         .collect();
-    let answers = fixture.store.complete(0, &jobs, Completion::Fired).await.unwrap();
+    let answers = fixture.store.queue.complete(0, &jobs, Completion::Fired).await.unwrap();
     assert!(answers.iter().enumerate().all(|(n, stood)| (*stood == SettleResult::Settled) == (n % 2 == 0)));
-    assert_eq!(fixture.store.counts(&[]).await.unwrap().reserved, [64]);
-    assert_eq!(fixture.store.complete(0, &[], Completion::Fired).await.unwrap(), []);
+    assert_eq!(fixture.store.reader.counts(&[]).await.unwrap().reserved, [64]);
+    assert_eq!(fixture.store.queue.complete(0, &[], Completion::Fired).await.unwrap(), []);
 }
 
 #[tokio::test]
@@ -148,7 +152,7 @@ async fn a_release_waits_out_its_pause() {
     fixture.put(request("a", 1, PAST)).await;
     let lease = fixture.claim_one().await;
     let before = fixture.store.read_clock().await.unwrap() / 1000;
-    fixture.store.release(0, MAIN, &[Release { job: held(&lease), pause_ms: 60_000, unpublished: true }]).await.unwrap();
+    fixture.store.queue.release(0, MAIN, &[Release { job: held(&lease), pause_ms: 60_000, unpublished: true }]).await.unwrap();
     let taken = fixture.claim().await;
     assert!(taken.jobs.is_empty());
     assert!(taken.next_ms.unwrap() >= before + 60_000);
@@ -167,7 +171,7 @@ async fn a_retry_moves_the_step_and_remembers_why() {
     let lease = fixture.claim_one().await;
     // A publish that was never begun counts no attempt, but the step is used.
     let unpublished = Retry { unpublished: true, error: "é".repeat(500), ..retry(&lease, 0) };
-    fixture.store.retry(0, MAIN, &[unpublished]).await.unwrap();
+    fixture.store.queue.retry(0, MAIN, &[unpublished]).await.unwrap();
     let lease = fixture.claim_one().await;
     assert_eq!((lease.state.step, lease.state.attempt, lease.state.last_error.len()), (4, 4, 300));
 }
@@ -177,7 +181,7 @@ async fn a_dying_job_makes_no_attempt_and_stays_dying_until_it_is_buried() {
     let fixture = Fixture::new().await;
     fixture.put(request("a", 1, PAST)).await;
     let lease = fixture.claim_one().await;
-    fixture.store.retry(0, MAIN, &[Retry { dies: Some(DeadReason::RetriesExhausted), ..retry(&lease, 0) }]).await.unwrap();
+    fixture.store.queue.retry(0, MAIN, &[Retry { dies: Some(DeadReason::RetriesExhausted), ..retry(&lease, 0) }]).await.unwrap();
     for _ in 0..2 {
         let lease = fixture.claim_one().await;
         assert_eq!((lease.state.attempt, lease.state.step, lease.state.reason), (1, 0, Some(DeadReason::RetriesExhausted)));
@@ -188,8 +192,13 @@ async fn a_dying_job_makes_no_attempt_and_stays_dying_until_it_is_buried() {
     assert!(fixture.retry(&lease, 0).await);
     let lease = fixture.claim_one().await;
     assert_eq!((lease.state.attempt, lease.state.reason), (1, Some(DeadReason::RetriesExhausted)));
-    fixture.store.bury(0, &[Bury { job: held(&lease), reason: DeadReason::RetriesExhausted, error: "the end".to_owned() }]).await.unwrap();
-    let found = fixture.store.find(&id("a")).await.unwrap().unwrap();
+    fixture
+        .store
+        .queue
+        .bury(0, &[Bury { job: held(&lease), reason: DeadReason::RetriesExhausted, error: "the end".to_owned() }])
+        .await
+        .unwrap();
+    let found = fixture.store.reader.find(&id("a")).await.unwrap().unwrap();
     assert_eq!((found.place, found.state.unwrap().last_error.as_str()), (Place::Dead, "the end"));
 }
 
@@ -199,9 +208,9 @@ async fn a_hold_waits_for_the_consumer_from_the_confirm_on() {
     fixture.put(request("a", 1, PAST)).await;
     let lease = fixture.claim_for(Duration::from_secs(1)).await.jobs.remove(0);
     assert!(fixture.hold(&lease, 3_600_000).await);
-    let deadline = fixture.store.find(&id("a")).await.unwrap().unwrap().score_ms;
+    let deadline = fixture.store.reader.find(&id("a")).await.unwrap().unwrap().score_ms;
     assert!(deadline > fixture.store.now_ms() + 3_000_000);
-    let rescued = fixture.store.rescue(0, LEASE, 128, 1 << 20).await.unwrap();
+    let rescued = fixture.store.queue.rescue(0, LEASE, 128, 1 << 20).await.unwrap();
     assert_eq!((rescued.jobs.len(), rescued.next_ms), (0, Some(deadline)));
 }
 
@@ -221,7 +230,7 @@ async fn a_rescue_tells_crashed_from_held_and_counts_a_crash_once_a_lease() {
         let lease = fixture.claim_for(Duration::ZERO).await.jobs.remove(0);
         assert_eq!((lease.state.attempt, lease.state.crashes), (u32::from(crash), crash - 1));
         // The first rescuer crashes as well: the second takes over from it, and counts nothing.
-        let first = fixture.store.rescue(0, Duration::ZERO, 128, 1 << 20).await.unwrap().jobs.remove(0);
+        let first = fixture.store.queue.rescue(0, Duration::ZERO, 128, 1 << 20).await.unwrap().jobs.remove(0);
         let second = fixture.rescue_one().await;
         assert_eq!((first.state.crashes, second.state.crashes, second.state.taken_over), (crash, crash, true));
         assert!(!fixture.release(&first, false).await);
@@ -240,13 +249,13 @@ async fn a_rescue_tells_crashed_from_held_and_counts_a_crash_once_a_lease() {
 async fn a_rescue_is_bounded_and_tells_of_more() {
     let fixture = Fixture::new().await;
     let batch: Vec<_> = (0..10).map(|n| request(&format!("job-{n}"), n, PAST)).collect();
-    fixture.store.schedule(&batch).await.unwrap();
+    fixture.store.queue.schedule(&batch).await.unwrap();
     fixture.claim_for(Duration::ZERO).await;
-    let taken = fixture.store.rescue(0, LEASE, 4, 1 << 20).await.unwrap();
+    let taken = fixture.store.queue.rescue(0, LEASE, 4, 1 << 20).await.unwrap();
     assert_eq!((taken.jobs.len(), taken.more), (4, true));
-    let taken = fixture.store.rescue(0, LEASE, 128, 1).await.unwrap();
+    let taken = fixture.store.queue.rescue(0, LEASE, 128, 1).await.unwrap();
     assert_eq!((taken.jobs.len(), taken.more), (1, true));
-    let taken = fixture.store.rescue(0, LEASE, 128, 1 << 20).await.unwrap();
+    let taken = fixture.store.queue.rescue(0, LEASE, 128, 1 << 20).await.unwrap();
     assert_eq!((taken.jobs.len(), taken.more), (5, false));
     assert!(taken.next_ms.is_some());
 }

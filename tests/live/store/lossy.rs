@@ -5,7 +5,7 @@ use std::time::Duration;
 use dwell::config::Redis;
 use dwell::store::Store;
 use dwell::store::error::{Class, StoreError};
-use dwell::store::lease::ClaimRequest;
+use dwell::store::queue::lease::ClaimRequest;
 use dwell::store::scripts::Name;
 use dwell_connectors::conformance::proxy::{Direction, Flow, Proxy};
 
@@ -44,7 +44,7 @@ impl Lossy {
             self.link.heal();
         };
         let (answer, ()) =
-            tokio::join!(self.store.claim_ahead(0, MAIN, ClaimRequest { lease: LEASE, most, most_bytes: 1 << 20, ahead }), applied);
+            tokio::join!(self.store.queue.claim_ahead(0, MAIN, ClaimRequest { lease: LEASE, most, most_bytes: 1 << 20, ahead }), applied);
         let error = answer.unwrap_err();
         assert_eq!(error.class, Class::Io, "{error}");
         error

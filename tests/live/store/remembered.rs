@@ -2,8 +2,8 @@
 
 use dwell::job::{Action, DeadReason, Verdict};
 use dwell::request::{Act, Origin, Schedule};
-use dwell::store::act::{SweepRules, Swept};
-use dwell::store::settle::{Bury, Completion, SettleResult};
+use dwell::store::admin::sweep::{SweepRules, Swept};
+use dwell::store::queue::settle::{Bury, Completion, SettleResult};
 
 use super::fixture::{FAR, Fixture, KEEP, PAST, action, held, request};
 
@@ -25,14 +25,14 @@ async fn a_job_that_is_over_is_remembered_for_one_window_at_least_and_two_at_mos
     let rules = SweepRules { dedupe_window_ms: 60_000, ..KEEP };
     fixture.put(request("a", 1, PAST)).await;
     assert!(fixture.complete(&fixture.claim_one().await).await);
-    assert_eq!(fixture.store.sweep(0, rules).await.unwrap(), NOTHING);
+    assert_eq!(fixture.store.admin.sweep(0, rules).await.unwrap(), NOTHING);
     let fire = |message| action(Action::Fire, "a", message);
     assert_eq!(fixture.act(&fire(2)).await, Verdict::Fired);
 
     // Nobody swept for a day: what is over just now is known for a window all the same.
     age(&fixture, "gone", 86_400_000).await;
-    assert_eq!(fixture.store.sweep(0, rules).await.unwrap(), Swept { turned: 1, ..NOTHING });
-    assert_eq!(fixture.store.sweep(0, rules).await.unwrap(), NOTHING);
+    assert_eq!(fixture.store.admin.sweep(0, rules).await.unwrap(), Swept { turned: 1, ..NOTHING });
+    assert_eq!(fixture.store.admin.sweep(0, rules).await.unwrap(), NOTHING);
     assert!(!exists(&fixture, "gone").await);
     assert_eq!(fixture.act(&fire(3)).await, Verdict::Fired);
     let again = fixture.one(request("a", 1, PAST)).await;
@@ -43,11 +43,11 @@ async fn a_job_that_is_over_is_remembered_for_one_window_at_least_and_two_at_mos
     assert!(fixture.complete(&fixture.claim_one().await).await);
     age(&fixture, "gone", 60_000).await;
     age(&fixture, "gone_old", 60_000).await;
-    assert_eq!(fixture.store.sweep(0, rules).await.unwrap(), Swept { turned: 2, ..NOTHING });
+    assert_eq!(fixture.store.admin.sweep(0, rules).await.unwrap(), Swept { turned: 2, ..NOTHING });
     assert_eq!(fixture.act(&fire(5)).await, Verdict::NotFound);
     assert_eq!(fixture.act(&action(Action::Fire, "b", 6)).await, Verdict::Fired);
     age(&fixture, "gone_old", 60_000).await;
-    assert_eq!(fixture.store.sweep(0, rules).await.unwrap(), Swept { turned: 1, ..NOTHING });
+    assert_eq!(fixture.store.admin.sweep(0, rules).await.unwrap(), Swept { turned: 1, ..NOTHING });
     assert_eq!(fixture.act(&action(Action::Fire, "b", 7)).await, Verdict::NotFound);
 }
 
@@ -58,14 +58,14 @@ async fn actions_are_remembered_for_a_day_and_two_at_most() {
     fixture.put(request("a", 1, FAR)).await;
     assert_eq!(fixture.act(&cancel).await, Verdict::Cancelled);
     age(&fixture, "acts", 86_400_000 - 60_000).await;
-    assert_eq!(fixture.store.sweep(0, KEEP).await.unwrap(), NOTHING);
+    assert_eq!(fixture.store.admin.sweep(0, KEEP).await.unwrap(), NOTHING);
     age(&fixture, "acts", 86_400_000).await;
-    assert_eq!(fixture.store.sweep(0, KEEP).await.unwrap(), Swept { turned: 1, ..NOTHING });
+    assert_eq!(fixture.store.admin.sweep(0, KEEP).await.unwrap(), Swept { turned: 1, ..NOTHING });
     assert_eq!(fixture.act(&cancel).await, Verdict::Cancelled);
     assert_eq!(fixture.put(request("a", 1, FAR)).await, Verdict::Added);
     assert_eq!(fixture.place("a").await, "none");
     age(&fixture, "acts_old", 86_400_000).await;
-    assert_eq!(fixture.store.sweep(0, KEEP).await.unwrap(), Swept { turned: 1, ..NOTHING });
+    assert_eq!(fixture.store.admin.sweep(0, KEEP).await.unwrap(), Swept { turned: 1, ..NOTHING });
     assert_eq!(fixture.act(&cancel).await, Verdict::NotFound);
 }
 
@@ -74,9 +74,11 @@ async fn no_more_than_two_tables_of_4096_are_remembered() {
     let fixture = Fixture::new().await;
     for round in 0..80 {
         let batch: Vec<Schedule> = (0..128).map(|n| request(&format!("job-{round:02}-{n:03}"), round * 128 + n, PAST)).collect();
-        fixture.store.schedule(&batch).await.unwrap();
+        fixture.store.queue.schedule(&batch).await.unwrap();
         let jobs: Vec<_> = fixture.claim().await.jobs.iter().map(held).collect();
-        assert!(fixture.store.complete(0, &jobs, Completion::Fired).await.unwrap().iter().all(|stood| *stood == SettleResult::Settled));
+        assert!(
+            fixture.store.queue.complete(0, &jobs, Completion::Fired).await.unwrap().iter().all(|stood| *stood == SettleResult::Settled)
+        );
         assert!(count(&fixture, "gone").await <= 4097 && count(&fixture, "gone_old").await <= 4097 + 128);
     }
     // The newest 4096 at least are known, the oldest of 10 240 are not.
@@ -142,7 +144,7 @@ async fn what_changed_nothing_is_remembered_only_where_its_repeat_could_change_a
 async fn the_dead_are_swept_at_the_end_of_their_retention() {
     let fixture = Fixture::new().await;
     let batch: Vec<Schedule> = (0..128).chain(128..130).map(|n| request(&format!("job-{n}"), n, PAST)).collect();
-    fixture.store.schedule(&batch).await.unwrap();
+    fixture.store.queue.schedule(&batch).await.unwrap();
     for _ in 0..2 {
         let buries: Vec<Bury> = fixture
             .claim()
@@ -151,14 +153,14 @@ async fn the_dead_are_swept_at_the_end_of_their_retention() {
             .iter()
             .map(|lease| Bury { job: held(lease), reason: DeadReason::Invalid, error: String::new() })
             .collect();
-        fixture.store.bury(0, &buries).await.unwrap();
+        fixture.store.queue.bury(0, &buries).await.unwrap();
     }
-    let counts = fixture.store.counts(&[]).await.unwrap();
+    let counts = fixture.store.reader.counts(&[]).await.unwrap();
     assert_eq!((counts.scheduled, counts.reserved, counts.dead), (vec![0], vec![0], vec![130]));
-    assert_eq!(fixture.store.sweep(0, KEEP).await.unwrap(), NOTHING);
+    assert_eq!(fixture.store.admin.sweep(0, KEEP).await.unwrap(), NOTHING);
     let rules = SweepRules { dead_retention_ms: 0, ..KEEP };
-    assert_eq!(fixture.store.sweep(0, rules).await.unwrap(), Swept { dead: 128, ..NOTHING });
-    assert_eq!(fixture.store.sweep(0, rules).await.unwrap(), Swept { dead: 2, ..NOTHING });
+    assert_eq!(fixture.store.admin.sweep(0, rules).await.unwrap(), Swept { dead: 128, ..NOTHING });
+    assert_eq!(fixture.store.admin.sweep(0, rules).await.unwrap(), Swept { dead: 2, ..NOTHING });
     assert!(!exists(&fixture, "jobs").await && !exists(&fixture, "dead").await);
     assert_eq!(fixture.redis(&["HLEN", &fixture.key("state")]).await, redis::Value::Int(1));
 }

@@ -3,8 +3,8 @@
 use dwell::apply::RequestBatch;
 use dwell::job::{Action, Conflict, Due, Verdict};
 use dwell::request::{Origin, Request, Schedule};
-use dwell::store::schedule::Answer;
-use dwell::store::settle::{Bury, Completion};
+use dwell::store::queue::schedule::Answer;
+use dwell::store::queue::settle::{Bury, Completion};
 use dwell_connectors::conformance::proxy::{Direction, Flow};
 
 use super::fixture::{FAR, Fixture, PAST, RETRY, action, held, id, origin, request};
@@ -100,7 +100,7 @@ async fn a_call_repeated_behind_a_new_schedule_of_its_job_stores_nothing() {
         if word == Action::Requeue {
             let job = held(&fixture.claim_one().await);
             let bury = Bury { job, reason: dwell::job::DeadReason::Invalid, error: String::new() };
-            fixture.store.bury(0, &[bury]).await.unwrap();
+            fixture.store.queue.bury(0, &[bury]).await.unwrap();
         }
         let act = dwell::request::Act { due: Some(PAST), ..action(word, "a", 2) };
         assert!(matches!(fixture.act(&act).await, Verdict::Rescheduled | Verdict::Requeued));
@@ -121,7 +121,7 @@ async fn a_call_repeated_behind_a_job_that_took_its_id_stores_nothing() {
         let newer = fixture.put(request("a", 2, FAR)).await;
         assert_eq!(newer, if is_over { Verdict::Added } else { Verdict::Replaced });
         assert_eq!(fixture.put(call.clone()).await, Verdict::Added);
-        assert_eq!(fixture.store.find(&id("a")).await.unwrap().unwrap().record.job.body, "body 2");
+        assert_eq!(fixture.store.reader.find(&id("a")).await.unwrap().unwrap().record.job.body, "body 2");
         assert_eq!(fixture.act(&action(Action::Cancel, "a", 3)).await, Verdict::Cancelled);
         is_answered_as_before(&fixture, &call, Verdict::Added).await;
     }
@@ -132,9 +132,9 @@ async fn an_outcome_without_a_generation_still_answers() {
     let fixture = Fixture::new().await;
     let call = first(1, PAST, b"firstone");
     let plain = request("b", 2, PAST);
-    fixture.store.schedule(&[call.clone(), plain.clone()]).await.unwrap();
+    fixture.store.queue.schedule(&[call.clone(), plain.clone()]).await.unwrap();
     let jobs: Vec<_> = fixture.claim().await.jobs.iter().map(held).collect();
-    fixture.store.complete(0, &jobs, Completion::Fired).await.unwrap();
+    fixture.store.queue.complete(0, &jobs, Completion::Fired).await.unwrap();
     // As an instance of before writes it.
     const CUT: &str = "for _, id in ipairs(ARGV) do redis.call('HSET', KEYS[1], id, redis.call('HGET', KEYS[1], id):sub(1, 18)) end";
     fixture.redis(&["EVAL", CUT, "1", &fixture.key("gone"), "a", "b"]).await;
@@ -152,13 +152,13 @@ async fn a_lost_answer_and_a_cancel_leave_one_job_which_is_cancelled() {
     let fixture = Fixture::new().await;
     let lossy = Lossy::beside(&fixture).await;
     // It opens the connection, and Redis knows the script.
-    lossy.store.schedule(&[request("first", 9, FAR)]).await.unwrap();
+    lossy.store.queue.schedule(&[request("first", 9, FAR)]).await.unwrap();
     fixture.act(&action(Action::Cancel, "first", 10)).await;
     lossy.link.set(Direction::Down, Flow::Drop);
     let mut requests = [Request::Schedule(Box::new(first(1, FAR, b"firstone")))];
     let mut sent = RequestBatch::new(&mut requests);
     let cancelled = async {
-        wait_until("the job is stored", async || fixture.store.find(&id("a")).await.unwrap()).await;
+        wait_until("the job is stored", async || fixture.store.reader.find(&id("a")).await.unwrap()).await;
         assert_eq!(fixture.act(&action(Action::Cancel, "a", 2)).await, Verdict::Cancelled);
         lossy.link.reset();
         lossy.link.heal();
@@ -168,5 +168,5 @@ async fn a_lost_answer_and_a_cancel_leave_one_job_which_is_cancelled() {
     sent.send(&lossy.store, RETRY).await;
     let verdicts: Vec<Verdict> = sent.answers().into_iter().map(|answer| answer.unwrap().verdict).collect();
     assert_eq!(verdicts, [Verdict::Added]);
-    assert_eq!(fixture.store.counts(&[]).await.unwrap().scheduled, [0]);
+    assert_eq!(fixture.store.reader.counts(&[]).await.unwrap().scheduled, [0]);
 }

@@ -2,9 +2,9 @@
 
 use dwell::job::{Action, Conflict, Due, Verdict};
 use dwell::request::{Act, Schedule};
+use dwell::store::queue::schedule::{Answer, WakeUp};
+use dwell::store::queue::settle::{Bury, SettleResult};
 use dwell::store::record;
-use dwell::store::schedule::{Answer, WakeUp};
-use dwell::store::settle::{Bury, SettleResult};
 
 use super::fixture::{FAR, Fixture, MAIN, PAST, action, held, id, open, origin, request};
 
@@ -23,11 +23,11 @@ async fn redelivered(fixture: &Fixture, request: &Schedule, expected: Answer) {
 #[tokio::test]
 async fn a_new_job_is_added_and_waits() {
     let fixture = Fixture::new().await;
-    let scheduled = fixture.store.schedule(&[request("a", 1, FAR)]).await.unwrap();
+    let scheduled = fixture.store.queue.schedule(&[request("a", 1, FAR)]).await.unwrap();
     assert_eq!(scheduled.answers, [answer(Verdict::Added, FAR)]);
     assert_eq!(scheduled.wake_ups, [WakeUp { bucket: 0, broker: MAIN.to_owned(), due_ms: 4_000_000_000_000 }]);
     assert_eq!(fixture.place("a").await, "due:main");
-    let found = fixture.store.find(&id("a")).await.unwrap().unwrap();
+    let found = fixture.store.reader.find(&id("a")).await.unwrap().unwrap();
     assert_eq!((found.score_ms, found.state), (4_000_000_000_000, None));
     assert_eq!(found.record.job, request("a", 1, FAR).job);
     redelivered(&fixture, &request("a", 1, FAR), answer(Verdict::Added, FAR)).await;
@@ -37,9 +37,10 @@ async fn a_new_job_is_added_and_waits() {
 async fn only_a_new_head_is_told() {
     let fixture = Fixture::new().await;
     fixture.put(request("a", 1, Due::At(3_000_000_000_000))).await;
-    assert_eq!(fixture.store.schedule(&[request("b", 2, FAR)]).await.unwrap().wake_ups, []);
+    assert_eq!(fixture.store.queue.schedule(&[request("b", 2, FAR)]).await.unwrap().wake_ups, []);
     let wake_ups = fixture
         .store
+        .queue
         .schedule(&[request("c", 3, Due::At(2_000_000_000_001)), request("d", 4, Due::At(2_000_000_000_000))])
         .await
         .unwrap()
@@ -72,7 +73,7 @@ async fn no_delay_is_over_before_its_time() {
             _ => {
                 fixture.put(request(&name, number, FAR)).await;
                 let act = Act { due: Some(Due::In(5)), ..action(Action::Reschedule, &name, 1000 + number) };
-                fixture.store.act(&act, &[]).await.unwrap().due_ms.unwrap()
+                fixture.store.queue.act(&act, &[]).await.unwrap().due_ms.unwrap()
             }
         };
         early.extend((due * 1000 < received + 5000).then_some(received + 5000 - due * 1000));
@@ -92,7 +93,7 @@ async fn of_a_time_and_a_duration_redis_takes_the_earlier() {
     let after = fixture.store.read_clock().await.unwrap() / 1000;
     assert!((before + 60_000..=after + 60_001).contains(&due));
     let act = Act { due: Some(Due::Earlier { at_ms: before + 7, in_ms: 60_000 }), ..action(Action::Reschedule, "b", 3) };
-    assert_eq!(fixture.store.act(&act, &[]).await.unwrap().due_ms, Some(before + 7));
+    assert_eq!(fixture.store.queue.act(&act, &[]).await.unwrap().due_ms, Some(before + 7));
 }
 
 #[tokio::test]
@@ -153,7 +154,7 @@ async fn redelivery_answers_as_before_whatever_became_of_the_job() {
             let bury = || Bury { job: held(&lease), reason: dwell::job::DeadReason::Invalid, error: "too large".to_owned() };
             match name {
                 "completed" => assert!(fixture.complete(&lease).await),
-                "dead" | "requeued" => assert_eq!(fixture.store.bury(0, &[bury()]).await.unwrap(), [SettleResult::Settled]),
+                "dead" | "requeued" => assert_eq!(fixture.store.queue.bury(0, &[bury()]).await.unwrap(), [SettleResult::Settled]),
                 "retried" => assert!(fixture.retry(&lease, 1_000_000).await),
                 _ => assert!(fixture.hold(&lease, 1_000_000).await),
             }
@@ -244,13 +245,13 @@ async fn requests_for_one_id_in_one_batch_are_applied_in_order() {
     let fixture = Fixture::with(4, &[MAIN]).await;
     // 100 ids, three times each: more than one call a bucket, and an id never twice in one call.
     let batch: Vec<Schedule> = (0..300).map(|n| request(&format!("id-{}", n % 100), n + 1, FAR)).collect();
-    let answers = fixture.store.schedule(&batch).await.unwrap().answers;
+    let answers = fixture.store.queue.schedule(&batch).await.unwrap().answers;
     let expected: Vec<Answer> = (0..300).map(|n| answer(if n < 100 { Verdict::Added } else { Verdict::Replaced }, FAR)).collect();
     assert_eq!(answers, expected);
     for n in 0..100 {
-        assert_eq!(fixture.store.find(&id(&format!("id-{n}"))).await.unwrap().unwrap().record.job.body, format!("body {}", n + 201));
+        assert_eq!(fixture.store.reader.find(&id(&format!("id-{n}"))).await.unwrap().unwrap().record.job.body, format!("body {}", n + 201));
     }
-    assert_eq!(fixture.store.schedule(&batch).await.unwrap().answers, expected);
+    assert_eq!(fixture.store.queue.schedule(&batch).await.unwrap().answers, expected);
 }
 
 #[tokio::test]
@@ -260,11 +261,11 @@ async fn a_request_is_not_applied_where_an_earlier_one_for_its_id_was_refused() 
     // the two requests for `x` is refused.
     let mut elsewhere = request("y", 1, FAR);
     elsewhere.job.broker = "other".to_owned();
-    open(&fixture.settings, &["other"]).await.schedule(&[elsewhere]).await.unwrap();
+    open(&fixture.settings, &["other"]).await.queue.schedule(&[elsewhere]).await.unwrap();
     let batch = [request("y", 2, FAR), request("x", 3, FAR), request("x", 4, FAR)];
-    let verdicts: Vec<Verdict> = fixture.store.schedule(&batch).await.unwrap().answers.iter().map(|answer| answer.verdict).collect();
+    let verdicts: Vec<Verdict> = fixture.store.queue.schedule(&batch).await.unwrap().answers.iter().map(|answer| answer.verdict).collect();
     assert_eq!(verdicts, [Verdict::Replaced, Verdict::Added, Verdict::Replaced]);
-    assert_eq!(fixture.store.find(&id("x")).await.unwrap().unwrap().record.job.body, "body 4");
+    assert_eq!(fixture.store.reader.find(&id("x")).await.unwrap().unwrap().record.job.body, "body 4");
 }
 
 #[tokio::test]
@@ -277,11 +278,11 @@ async fn a_batch_of_large_bodies_and_of_many_jobs_goes_through() {
             large
         })
         .collect();
-    assert!(fixture.store.schedule(&large).await.unwrap().answers.iter().all(|answer| answer.verdict == Verdict::Added));
+    assert!(fixture.store.queue.schedule(&large).await.unwrap().answers.iter().all(|answer| answer.verdict == Verdict::Added));
     let many: Vec<Schedule> = (0..1000).map(|n| request(&format!("many-{n}"), 1000 + n, FAR)).collect();
-    assert!(fixture.store.schedule(&many).await.unwrap().answers.iter().all(|answer| answer.verdict == Verdict::Added));
-    assert_eq!(fixture.store.counts(&[]).await.unwrap().scheduled, [1005]);
-    assert_eq!(fixture.store.schedule(&[]).await.unwrap().answers, []);
+    assert!(fixture.store.queue.schedule(&many).await.unwrap().answers.iter().all(|answer| answer.verdict == Verdict::Added));
+    assert_eq!(fixture.store.reader.counts(&[]).await.unwrap().scheduled, [1005]);
+    assert_eq!(fixture.store.queue.schedule(&[]).await.unwrap().answers, []);
 }
 
 #[tokio::test]
@@ -293,7 +294,7 @@ async fn a_replace_moves_the_job_to_its_new_broker() {
     assert_eq!(fixture.put(moved).await, Verdict::Replaced);
     assert_eq!(fixture.place("a").await, "due:other");
     assert!(fixture.claim().await.jobs.is_empty());
-    let taken = fixture.store.claim(0, "other", super::fixture::LEASE, 10, 1 << 20).await.unwrap();
+    let taken = fixture.store.queue.claim(0, "other", super::fixture::LEASE, 10, 1 << 20).await.unwrap();
     assert_eq!(taken.jobs[0].record.job.broker, "other");
     // Back again, out of a lease.
     assert_eq!(fixture.put(request("a", 3, PAST)).await, Verdict::Replaced);
@@ -307,19 +308,20 @@ async fn brokers_of_other_instances_are_learned_when_they_are_met() {
     let younger = open(&fixture.settings, &["other"]).await;
     let mut other = request("a", 1, FAR);
     other.job.broker = "other".to_owned();
-    younger.schedule(std::slice::from_ref(&other)).await.unwrap();
+    younger.queue.schedule(std::slice::from_ref(&other)).await.unwrap();
     // An action, a replace of the job there, and a schedule of a job to there: each by an instance
     // that did not know that broker.
     assert_eq!(*elder.brokers(), ["main".to_owned()]);
-    assert_eq!(elder.act(&action(Action::Fire, "a", 2), &[]).await.unwrap().verdict, Verdict::Firing);
+    assert_eq!(elder.queue.act(&action(Action::Fire, "a", 2), &[]).await.unwrap().verdict, Verdict::Firing);
     assert_eq!(*elder.brokers(), ["main".to_owned(), "other".to_owned()]);
     let elder = open(&fixture.settings, &[MAIN]).await;
     open(&fixture.settings, &["third"]).await;
     let mut third = request("b", 3, FAR);
     third.job.broker = "third".to_owned();
-    assert_eq!(elder.schedule(&[third]).await.unwrap().answers[0].verdict, Verdict::Added);
+    assert_eq!(elder.queue.schedule(&[third]).await.unwrap().answers[0].verdict, Verdict::Added);
     open(&fixture.settings, &["fourth"])
         .await
+        .queue
         .schedule(&[{
             let mut fourth = request("c", 4, FAR);
             fourth.job.broker = "fourth".to_owned();

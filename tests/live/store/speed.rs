@@ -1,7 +1,7 @@
 //! The cost of the scripts in Redis. Not a test: `cargo test --release --test live speed --
 //! --ignored --nocapture`.
 
-use dwell::store::settle::Completion;
+use dwell::store::queue::settle::Completion;
 use dwell_testkit::servers::{RedisOptions, RedisServer};
 
 use super::fixture::{Fixture, LEASE, MAIN, PAST, held, request};
@@ -38,12 +38,12 @@ async fn speed_of_a_life_of_200_byte_jobs_128_a_call() {
             })
             .collect();
         let mut marks = vec![(inside(&fixture).await, cpu(&fixture).await)];
-        fixture.store.schedule(&batch).await.unwrap();
+        fixture.store.queue.schedule(&batch).await.unwrap();
         marks.push((inside(&fixture).await, cpu(&fixture).await));
-        let jobs: Vec<_> = fixture.store.claim(0, MAIN, LEASE, 128, 1 << 20).await.unwrap().jobs.iter().map(held).collect();
+        let jobs: Vec<_> = fixture.store.queue.claim(0, MAIN, LEASE, 128, 1 << 20).await.unwrap().jobs.iter().map(held).collect();
         assert_eq!(jobs.len(), 128);
         marks.push((inside(&fixture).await, cpu(&fixture).await));
-        fixture.store.complete(0, &jobs, Completion::Fired).await.unwrap();
+        fixture.store.queue.complete(0, &jobs, Completion::Fired).await.unwrap();
         marks.push((inside(&fixture).await, cpu(&fixture).await));
         // The first round loads scripts.
         for (at, pair) in marks.windows(2).enumerate().filter(|_| round > 0) {

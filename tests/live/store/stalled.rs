@@ -18,17 +18,17 @@ async fn a_schedule_that_its_caller_has_given_up_stores_nothing() {
     let fixture = Fixture::new().await;
     let stalled = Lossy::beside(&fixture).await;
     // It opens the connection.
-    stalled.store.schedule(&[request("first", 9, FAR)]).await.unwrap();
+    stalled.store.queue.schedule(&[request("first", 9, FAR)]).await.unwrap();
     stalled.link.set(Direction::Up, Flow::Stall);
-    stalled.store.schedule(&[unmarked(request("a", 1, FAR))]).await.unwrap_err();
+    stalled.store.queue.schedule(&[unmarked(request("a", 1, FAR))]).await.unwrap_err();
     // The message was given back: another instance stores it, and it is cancelled.
     assert_eq!(fixture.put(request("a", 1, FAR)).await, Verdict::Added);
     assert_eq!(fixture.act(&action(Action::Cancel, "a", 2)).await, Verdict::Cancelled);
     stalled.link.heal();
     // Behind what stood still.
-    assert!(stalled.store.find(&id("a")).await.unwrap().is_none());
+    assert!(stalled.store.reader.find(&id("a")).await.unwrap().is_none());
     // It goes on as before.
-    let answers = stalled.store.schedule(&[unmarked(request("b", 3, FAR))]).await.unwrap().answers;
+    let answers = stalled.store.queue.schedule(&[unmarked(request("b", 3, FAR))]).await.unwrap().answers;
     assert_eq!(answers[0].verdict, Verdict::Added);
 }
 
@@ -37,14 +37,14 @@ async fn a_cancel_that_its_caller_has_given_up_touches_no_newer_job() {
     let fixture = Fixture::new().await;
     let stalled = Lossy::beside(&fixture).await;
     // It opens the connection.
-    stalled.store.schedule(&[request("first", 9, FAR)]).await.unwrap();
+    stalled.store.queue.schedule(&[request("first", 9, FAR)]).await.unwrap();
     assert_eq!(fixture.put(request("a", 1, FAR)).await, Verdict::Added);
     let mut cancel = action(Action::Cancel, "a", 2);
     cancel.origin.check = false;
     stalled.link.set(Direction::Up, Flow::Stall);
-    stalled.store.act(&cancel, RETRY).await.unwrap_err();
+    stalled.store.queue.act(&cancel, RETRY).await.unwrap_err();
     assert_eq!(fixture.act(&action(Action::Cancel, "a", 2)).await, Verdict::Cancelled);
     assert_eq!(fixture.put(request("a", 3, FAR)).await, Verdict::Added);
     stalled.link.heal();
-    assert!(stalled.store.find(&id("a")).await.unwrap().is_some());
+    assert!(stalled.store.reader.find(&id("a")).await.unwrap().is_some());
 }

@@ -1,8 +1,8 @@
 //! Jobs of one broker move to another, from every place.
 
 use dwell::job::{Action, Job, JobId, Verdict};
+use dwell::store::admin::transfer::Transferred;
 use dwell::store::record::Record;
-use dwell::store::transfer::Transferred;
 use dwell_testkit::servers::{RedisOptions, RedisServer};
 
 use super::actions::{bring, expected};
@@ -34,7 +34,7 @@ async fn each_job_keeps_all_but_its_broker_and_every_verdict() {
             bring(&fixture, place, place, 10 * number as u64).await;
         }
         let before = fixture.jobs().await;
-        let done = fixture.store.transfer(MAIN, OTHER, to_other).await.unwrap();
+        let done = fixture.store.admin.transfer(MAIN, OTHER, to_other).await.unwrap();
         assert_eq!((done.scheduled, done.dead, done.reserved, done.refused, done.unreadable), (4, 1, 3, 0, 0));
         let after = fixture.jobs().await;
         for name in ["state", "dead", "run"] {
@@ -43,7 +43,7 @@ async fn each_job_keeps_all_but_its_broker_and_every_verdict() {
         assert_eq!(after.get(&fixture.key("due:other")), before.get(&fixture.key("due:main")), "due when they were");
         assert_eq!(after.get(&fixture.key("due:main")), None);
         // Again: nothing is left that may move.
-        let again = fixture.store.transfer(MAIN, OTHER, to_other).await.unwrap();
+        let again = fixture.store.admin.transfer(MAIN, OTHER, to_other).await.unwrap();
         assert_eq!(again, Transferred { reserved: 3, ..Transferred::default() });
         assert_eq!(fixture.jobs().await, after);
         // The redelivery of the request that made a job finds it.
@@ -65,12 +65,12 @@ async fn what_is_refused_hides_nothing_behind_it() {
         fixture.put(request(&format!("job-{number}"), number, PAST)).await;
     }
     let stays = |id: &JobId| id.as_str().ends_with(['0', '1', '2', '3', '4', '5', '6', '7']);
-    let done = fixture.store.transfer(MAIN, OTHER, |id, record| if stays(id) { None } else { to_other(id, record) }).await.unwrap();
+    let done = fixture.store.admin.transfer(MAIN, OTHER, |id, record| if stays(id) { None } else { to_other(id, record) }).await.unwrap();
     assert_eq!((done.scheduled, done.refused), (140, 560));
     assert_eq!(done.wake_ups.iter().filter(|head| head.broker == OTHER).count(), done.wake_ups.len());
-    let counts = fixture.store.counts(&[]).await.unwrap();
+    let counts = fixture.store.reader.counts(&[]).await.unwrap();
     assert_eq!(counts.brokers, [(MAIN.to_owned(), 560), (OTHER.to_owned(), 140)]);
-    let found = fixture.store.find(&id("job-9")).await.unwrap().unwrap();
+    let found = fixture.store.reader.find(&id("job-9")).await.unwrap().unwrap();
     assert_eq!((found.record.job.broker.as_str(), found.due_ms()), (OTHER, 1_000_000_000_000));
 }
 
@@ -82,7 +82,7 @@ async fn a_job_that_comes_back_from_its_attempt_meanwhile_is_moved_too() {
     let lease = fixture.claim_one().await;
     fixture.put(request("refused", 20, FAR)).await;
     let mut refused = 0;
-    let done = fixture.store.transfer(MAIN, OTHER, |id, record| match id.as_str() {
+    let done = fixture.store.admin.transfer(MAIN, OTHER, |id, record| match id.as_str() {
         // Those that wait were walked by now.
         "dead" => {
             let back = tokio::task::block_in_place(|| tokio::runtime::Handle::current().block_on(fixture.retry(&lease, 1_000_000)));
@@ -111,11 +111,11 @@ async fn a_full_redis_moves_them_too() {
     loop {
         let mut large = request(&format!("job-{stored}"), stored, FAR);
         large.job.body = vec![b'x'; 50_000].into();
-        if fixture.store.schedule(&[large]).await.is_err() {
+        if fixture.store.queue.schedule(&[large]).await.is_err() {
             break;
         }
         stored += 1;
     }
-    let done = fixture.store.transfer(MAIN, OTHER, to_other).await.unwrap();
+    let done = fixture.store.admin.transfer(MAIN, OTHER, to_other).await.unwrap();
     assert_eq!(done.scheduled, stored);
 }

@@ -1,6 +1,6 @@
 //! A key with a wrong type: calls fail while it exists, and change nothing.
 
-use dwell::store::settle::Completion;
+use dwell::store::queue::settle::Completion;
 
 use super::fixture::{FAR, Fixture, LEASE, MAIN, PAST, held, id, request};
 
@@ -14,7 +14,7 @@ async fn a_claim_takes_nothing_while_a_key_is_of_another_type() {
         fixture.put(request("job", 1, PAST)).await;
         fixture.redis(&["DEL", &fixture.key(name)]).await;
         fixture.redis(&["SET", &fixture.key(name), "foreign"]).await;
-        assert!(fixture.store.claim(0, MAIN, LEASE, 128, 1 << 20).await.is_err(), "{name}");
+        assert!(fixture.store.queue.claim(0, MAIN, LEASE, 128, 1 << 20).await.is_err(), "{name}");
         fixture.redis(&["DEL", &fixture.key(name)]).await;
         assert_eq!(fixture.place("job").await, "due:main", "{name}");
         let lease = fixture.claim_one().await;
@@ -27,7 +27,7 @@ async fn a_request_is_stored_whole_or_not_at_all_while_a_key_is_of_another_type(
     for name in ["due:main", "run", "gone", "gone_old", "acts", "acts_old", "dead"] {
         let fixture = Fixture::new().await;
         fixture.redis(&["SET", &fixture.key(name), "foreign"]).await;
-        assert!(fixture.store.schedule(&[request("job", 1, FAR)]).await.is_err(), "{name}");
+        assert!(fixture.store.queue.schedule(&[request("job", 1, FAR)]).await.is_err(), "{name}");
         fixture.redis(&["DEL", &fixture.key(name)]).await;
         // The broker delivers it again.
         fixture.put(request("job", 1, FAR)).await;
@@ -42,7 +42,7 @@ async fn a_settle_ends_a_job_whole_or_not_at_all_while_a_key_is_of_another_type(
         fixture.put(request("job", 1, PAST)).await;
         let lease = fixture.claim_one().await;
         fixture.redis(&["SET", &fixture.key(name), "foreign"]).await;
-        assert!(fixture.store.complete(0, &[held(&lease)], Completion::Fired).await.is_err(), "{name}");
+        assert!(fixture.store.queue.complete(0, &[held(&lease)], Completion::Fired).await.is_err(), "{name}");
         fixture.redis(&["DEL", &fixture.key(name)]).await;
         assert_eq!(fixture.place("job").await, "run", "{name}");
         assert!(fixture.complete(&lease).await, "{name}");

@@ -64,7 +64,7 @@ impl Interface {
                     join_all(ids.iter().map(async |id| {
                         let verdict = match self {
                             Interface::Http => delete(&api, id).await,
-                            _ => env.store().act(&act(id), &[]).await.unwrap().verdict.as_str().to_owned(),
+                            _ => env.store().queue.act(&act(id), &[]).await.unwrap().verdict.as_str().to_owned(),
                         };
                         verdicts.lock().told(id, &verdict);
                     }))

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use dwell::clock;
-use dwell::store::act::SweepRules;
+use dwell::store::admin::sweep::SweepRules;
 use dwell_testkit::servers::BrokerKind;
 use futures_util::future::join_all;
 use parking_lot::Mutex;
@@ -162,7 +162,7 @@ impl Race {
 
     async fn until_stored(&self, env: &Environment, jobs: usize) {
         wait_within(DEADLINE, &format!("{}: all requests are stored", self.name), async || {
-            let counts = env.store().counts(&[]).await.unwrap();
+            let counts = env.store().reader.counts(&[]).await.unwrap();
             (counts.scheduled.iter().sum::<u64>() == jobs as u64).then_some(())
         })
         .await;
@@ -176,7 +176,7 @@ impl Race {
                 let reply: serde_json::Value = serde_json::from_slice(&reply.body).unwrap();
                 verdicts.lock().told(reply["id"].as_str().unwrap(), reply["verdict"].as_str().unwrap());
             }
-            let counts = env.store().counts(&[]).await.unwrap();
+            let counts = env.store().reader.counts(&[]).await.unwrap();
             let left: u64 = counts.scheduled.iter().chain(&counts.reserved).sum();
             // A broker that stalls for publish_timeout may cost an answer, never the cancel.
             for line in env.complaints().lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok()) {
@@ -215,7 +215,7 @@ impl Race {
 
     async fn sweep(&self, env: &Environment) {
         for bucket in 0..env.store().keys().buckets() {
-            env.store().sweep(bucket, SweepRules { dead_retention_ms: 3_600_000, dedupe_window_ms: 1000 }).await.unwrap();
+            env.store().admin.sweep(bucket, SweepRules { dead_retention_ms: 3_600_000, dedupe_window_ms: 1000 }).await.unwrap();
         }
         clock::sleep(Duration::from_millis(100)).await;
     }

@@ -3,7 +3,7 @@
 use std::net::TcpListener;
 
 use dwell::config::{Redis, RedisMode};
-use dwell::store::fsck::{self, Problem as P, Rules};
+use dwell::store::admin::fsck::{self, Problem as P, Rules};
 use dwell_testkit::servers::{RedisOptions, RedisServer};
 
 use crate::store::fixture::{FAR, Fixture, KEEP, MAIN, RETRY, request};

@@ -3,9 +3,9 @@
 
 use std::collections::BTreeSet;
 
-use dwell::store::fsck::{self, Finding, Problem as P, Rules};
+use dwell::store::admin::fsck::{self, Finding, Problem as P, Rules};
+use dwell::store::queue::settle::SettleResult;
 use dwell::store::record;
-use dwell::store::settle::SettleResult;
 use redis::Commands as _;
 
 use super::{Damaged, findings};
@@ -65,10 +65,11 @@ async fn forgotten(d: &Damaged, name: &str, retry_ms: &[u64]) {
     schedule.job.retry = Some(retry_ms.to_vec());
     d.listed.fixture.put(schedule).await;
     let bucket = d.bucket(name);
-    let lease =
-        crate::store::fixture::one_of(d.listed.fixture.store.claim(bucket, MAIN, crate::store::fixture::LEASE, 1, 1 << 20).await.unwrap());
+    let lease = crate::store::fixture::one_of(
+        d.listed.fixture.store.queue.claim(bucket, MAIN, crate::store::fixture::LEASE, 1, 1 << 20).await.unwrap(),
+    );
     assert_eq!(lease.id, id(name));
-    assert_eq!(d.listed.fixture.store.hold(bucket, &[(held(&lease), 1)]).await.unwrap(), [SettleResult::Settled]);
+    assert_eq!(d.listed.fixture.store.queue.hold(bucket, &[(held(&lease), 1)]).await.unwrap(), [SettleResult::Settled]);
     d.redis("ZADD", &d.key(name, "run"), ("1000000000000", name)).await;
 }
 

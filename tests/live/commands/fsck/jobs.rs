@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use dwell::job::Action;
-use dwell::store::fsck::Problem as P;
-use dwell::store::settle::{Completion, SettleResult};
+use dwell::store::admin::fsck::Problem as P;
+use dwell::store::queue::settle::{Completion, SettleResult};
 
 use super::{Damaged, findings, healthy_part};
 use crate::store::fixture::{action, held};
@@ -116,7 +116,7 @@ async fn every_damage_to_a_job_is_found_named_and_repaired() {
     assert_eq!(d.score("no-index-moved", "due:main").await, Some(4e12));
     d.is_in("no-index-dead", &["dead", "jobs", "state"]).await;
     d.is_in("no-index-out", &["jobs", "run", "state"]).await;
-    assert_eq!(d.listed.fixture.store.complete(out.bucket, &[held(&out)], Completion::Fired).await.unwrap(), [SettleResult::Settled]);
+    assert_eq!(d.listed.fixture.store.queue.complete(out.bucket, &[held(&out)], Completion::Fired).await.unwrap(), [SettleResult::Settled]);
     for id in ["no-record", "lost-record", "no-job", "cut", "garbled", "old"] {
         d.is_in(id, &[]).await;
     }
@@ -132,7 +132,7 @@ async fn every_damage_to_a_job_is_found_named_and_repaired() {
     for id in ["no-fence", "expired", "at-once", "fenced", "early"] {
         assert!(d.place(id).await.contains("due:main"), "{id}");
     }
-    assert_ne!(d.listed.fixture.store.complete(old.bucket, &[held(&old)], Completion::Fired).await.unwrap(), [SettleResult::Settled]);
+    assert_ne!(d.listed.fixture.store.queue.complete(old.bucket, &[held(&old)], Completion::Fired).await.unwrap(), [SettleResult::Settled]);
     assert_eq!((d.score("at-once", "due:main").await, d.score("early", "due:main").await), (Some(1e12), Some(4e12)));
     for (id, reason) in [("never", "invalid"), ("dies-later", "late"), ("why", "invalid"), ("no-index-dead", "late")] {
         let shown = d.listed.run(&["show", id]).out;

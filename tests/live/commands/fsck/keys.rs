@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use dwell::store::fsck::Problem as P;
+use dwell::store::admin::fsck::Problem as P;
 use serde_json::json;
 
 use super::{Damaged, findings, healthy_part};
@@ -19,7 +19,7 @@ async fn damage_to_memories_keys_and_meta_is_found_named_and_repaired() {
     let mut other = request("other-1", 950, FAR);
     other.job.broker = "third".to_owned();
     let store = crate::store::fixture::open(&d.listed.fixture.settings, &["third"]).await;
-    store.schedule(&[other]).await.unwrap();
+    store.queue.schedule(&[other]).await.unwrap();
 
     let now_ms = dwell::clock::wall_ms().to_string();
     d.redis("HSET", &d.key_in(0, "gone"), (("", &now_ms), ("over", "x"))).await;

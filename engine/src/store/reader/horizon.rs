@@ -2,21 +2,21 @@
 
 use redis::{Pipeline, Value};
 
-use super::Store;
-use super::error::StoreError;
+use crate::store::reader::Reader;
+use crate::store::error::StoreError;
 
-impl Store {
+impl Reader {
     /// Counts the jobs in `due` per step of `step_ms`, from now on. Returns the begin of each step
     /// (epoch ms) and its count.
     pub async fn horizon(&self, step_ms: u64, steps: u32) -> Result<Vec<(i64, u64)>, StoreError> {
-        let now_ms = self.read_clock().await? / 1000;
+        let now_ms = self.namespace.read_clock().await? / 1000;
         let begin = |step: u32| now_ms.saturating_add_unsigned(step_ms.saturating_mul(step.into()));
         let mut counts: Vec<(i64, u64)> = (0..steps).map(|step| (begin(step), 0)).collect();
-        let brokers = self.brokers();
-        for bucket in 0..self.keys.buckets() {
+        let brokers = self.namespace.brokers();
+        for bucket in 0..self.namespace.keys.buckets() {
             let mut pipeline = Pipeline::new();
             for broker in brokers.iter() {
-                let due = self.keys.due(bucket, broker);
+                let due = self.namespace.keys.due(bucket, broker);
                 for step in 0..steps {
                     pipeline.cmd("ZCOUNT").arg(&due).arg(begin(step)).arg(format!("({}", begin(step + 1)));
                 }
@@ -24,7 +24,7 @@ impl Store {
             if pipeline.is_empty() {
                 continue;
             }
-            let answers = self.link.pipeline("counting ahead", &pipeline).await?;
+            let answers = self.namespace.link.pipeline("counting ahead", &pipeline).await?;
             for (at, answer) in answers.into_iter().enumerate() {
                 if let (Value::Int(count), Some((_, sum))) = (answer, counts.get_mut(at % steps as usize)) {
                     *sum += u64::try_from(count).unwrap_or(0);

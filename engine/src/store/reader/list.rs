@@ -9,11 +9,11 @@ use futures_util::future::try_join_all;
 use redis::{Pipeline, Value};
 
 use self::run::Run;
-use super::Store;
-use super::error::StoreError;
-use super::read::{Place, StoredJob};
-use super::record::{self, State};
-use super::schedule::{CALL_BYTES, CALL_JOBS};
+use crate::store::reader::Reader;
+use crate::store::error::StoreError;
+use crate::store::reader::lookup::{Place, StoredJob};
+use crate::store::record::{self, State};
+use crate::store::queue::schedule::{CALL_BYTES, CALL_JOBS};
 use crate::job::JobId;
 
 mod run;
@@ -80,7 +80,7 @@ struct Candidate {
     score_ms: i64,
 }
 
-impl Store {
+impl Reader {
     /// Lists jobs. A job that changes during the call may be listed or not; every other job is
     /// listed once.
     ///
@@ -98,10 +98,10 @@ impl Store {
 
     /// The `due` sets of all buckets and brokers, merged.
     async fn merge(&self, query: &Query) -> Result<Page, StoreError> {
-        let brokers = self.brokers();
-        let mut runs: Vec<Run> = (0..self.keys.buckets())
+        let brokers = self.namespace.brokers();
+        let mut runs: Vec<Run> = (0..self.namespace.keys.buckets())
             .flat_map(|bucket| brokers.iter().map(move |broker| (bucket, broker)))
-            .map(|(bucket, broker)| Run::new(bucket, self.keys.due(bucket, broker), query.from_ms, query.to_ms, query.after.as_ref()))
+            .map(|(bucket, broker)| Run::new(bucket, self.namespace.keys.due(bucket, broker), query.from_ms, query.to_ms, query.after.as_ref()))
             .collect();
         // The expected share of each set in the page if the ids are spread evenly.
         let count = (2 * query.limit / runs.len().max(1) + 8).min(PAGE);
@@ -133,8 +133,8 @@ impl Store {
         let mut earliest: BinaryHeap<Candidate> = BinaryHeap::new();
         let mut more = false;
         let mut page = Page::default();
-        for bucket in 0..self.keys.buckets() {
-            let key = if query.place == Place::Dead { self.keys.dead(bucket) } else { self.keys.run(bucket) };
+        for bucket in 0..self.namespace.keys.buckets() {
+            let key = if query.place == Place::Dead { self.namespace.keys.dead(bucket) } else { self.namespace.keys.run(bucket) };
             let mut run = Run::new(bucket, key.to_owned(), None, None, None);
             loop {
                 self.read_on(&mut run, PAGE).await?;
@@ -196,8 +196,8 @@ impl Store {
     /// Adds the due times from the states.
     async fn with_due_times(&self, bucket: u16, spots: Vec<Cursor>) -> Result<Vec<Candidate>, StoreError> {
         let mut command = redis::cmd("HMGET");
-        command.arg(self.keys.state(bucket)).arg(spots.iter().map(|spot| spot.id.as_str()).collect::<Vec<_>>());
-        let Value::Array(states) = self.link.command("listing", &command).await? else { return Ok(Vec::new()) };
+        command.arg(self.namespace.keys.state(bucket)).arg(spots.iter().map(|spot| spot.id.as_str()).collect::<Vec<_>>());
+        let Value::Array(states) = self.namespace.link.command("listing", &command).await? else { return Ok(Vec::new()) };
         let due = |state: Value| match state {
             Value::BulkString(bytes) => State::decode(&bytes).ok().map(|state| state.due_ms),
             _ => None,
@@ -230,9 +230,9 @@ impl Store {
         let mut found = Fetched::new();
         let mut sizes = Pipeline::new();
         for member in members {
-            sizes.cmd("HSTRLEN").arg(self.keys.jobs(bucket)).arg(&member.spot.id);
+            sizes.cmd("HSTRLEN").arg(self.namespace.keys.jobs(bucket)).arg(&member.spot.id);
         }
-        let sizes = self.link.pipeline("listing", &sizes).await?.into_iter().map(|size| match size {
+        let sizes = self.namespace.link.pipeline("listing", &sizes).await?.into_iter().map(|size| match size {
             Value::Int(size) => usize::try_from(size).unwrap_or(0),
             _ => 0,
         });
@@ -252,9 +252,9 @@ impl Store {
     async fn fetch_chunk(&self, bucket: u16, chunk: &[&Candidate], place: Place, found: &mut Fetched) -> Result<(), StoreError> {
         let ids: Vec<&str> = chunk.iter().map(|candidate| candidate.spot.id.as_str()).collect();
         let mut pipeline = Pipeline::new();
-        pipeline.cmd("HMGET").arg(self.keys.jobs(bucket)).arg(&ids);
-        pipeline.cmd("HMGET").arg(self.keys.state(bucket)).arg(&ids);
-        let mut answers = self.link.pipeline("listing", &pipeline).await?.into_iter();
+        pipeline.cmd("HMGET").arg(self.namespace.keys.jobs(bucket)).arg(&ids);
+        pipeline.cmd("HMGET").arg(self.namespace.keys.state(bucket)).arg(&ids);
+        let mut answers = self.namespace.link.pipeline("listing", &pipeline).await?.into_iter();
         let (Some(Value::Array(records)), Some(Value::Array(states))) = (answers.next(), answers.next()) else { return Ok(()) };
         for (candidate, (record, state)) in chunk.iter().zip(records.into_iter().zip(states)) {
             let Value::BulkString(record) = record else { continue };

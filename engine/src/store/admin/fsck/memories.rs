@@ -4,10 +4,10 @@
 use super::scan::Scan;
 use super::{Fsck, Problem};
 use crate::job::Verdict;
-use crate::store::act::ACTS_TURN_MS;
+use crate::store::admin::sweep::ACTS_TURN_MS;
 use crate::store::answer::Items;
 use crate::store::error::{Class, StoreError};
-use crate::store::schedule::CALL_JOBS;
+use crate::store::queue::schedule::CALL_JOBS;
 use crate::store::scripts::Name;
 
 /// The four tables by their index in KEYS, from 1.

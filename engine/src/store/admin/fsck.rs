@@ -15,11 +15,12 @@ use redis::Value;
 use serde::Serialize;
 
 pub use self::problem::Problem;
-use super::Store;
-use super::act::SweepRules;
-use super::answer::Items;
-use super::error::StoreError;
-use super::scripts::Name;
+use crate::store::Store;
+use crate::store::namespace::Namespace;
+use crate::store::admin::sweep::SweepRules;
+use crate::store::answer::Items;
+use crate::store::error::StoreError;
+use crate::store::scripts::Name;
 use crate::config::Redis;
 
 /// Damage.
@@ -112,7 +113,7 @@ impl Fsck<'_> {
     }
 }
 
-impl Store {
+impl Namespace {
     /// Judges one key as a whole.
     async fn fsck_key(&self, key: &str, kind: &str, repair: bool) -> Result<Option<(Problem, bool)>, StoreError> {
         let mut call = redis::cmd("EVALSHA");

@@ -2,12 +2,12 @@
 
 use redis::Cmd;
 
-use super::Store;
-use super::answer::Items;
-use super::batch::{Applied, Group, RequestRef};
-use super::client::Redirects;
-use super::error::{Class, StoreError, UNREADABLE};
-use super::scripts::Name;
+use crate::store::queue::Queue;
+use crate::store::answer::Items;
+use crate::store::queue::batch::{Applied, Group, RequestRef};
+use crate::store::client::Redirects;
+use crate::store::error::{Class, StoreError, UNREADABLE};
+use crate::store::scripts::Name;
 use crate::job::{Conflict, Due, Verdict};
 use crate::request::Schedule;
 
@@ -48,7 +48,7 @@ pub struct Scheduled {
 /// The answers of one call, one per member, and the wake-ups that the call caused.
 pub(super) type CallAnswers = (Vec<Result<Answer, StoreError>>, Vec<WakeUp>);
 
-impl Store {
+impl Queue {
     /// Stores jobs as [`apply`](Store::apply) does. After an error the result of every request is
     /// unknown: send the same requests again.
     pub async fn schedule(&self, requests: &[Schedule]) -> Result<Scheduled, StoreError> {
@@ -60,12 +60,12 @@ impl Store {
     /// Whether the store accepts requests: sends an empty batch for a random bucket through the
     /// durability gate. A full Redis or a damaged bucket counts as an answer.
     pub async fn takes_requests(&self) -> Result<(), StoreError> {
-        let bucket = rand::random_range(0..self.keys.buckets());
-        let calls = [vec![self.script_call(Name::Schedule, bucket, &self.brokers())]];
+        let bucket = rand::random_range(0..self.namespace.keys.buckets());
+        let calls = [vec![self.namespace.script_call(Name::Schedule, bucket, &self.namespace.brokers())]];
         let (mut loaded, mut moves) = (false, Redirects::default());
         loop {
-            let link = self.gate.link();
-            match self.gate.pass(link, "schedule", &calls).await.pop() {
+            let link = self.namespace.gate.link();
+            match self.namespace.gate.pass(link, "schedule", &calls).await.pop() {
                 Some(Err(error)) if error.class == Class::NoScript && !loaded => {
                     loaded = true;
                     link.load(&Name::Schedule.source(), calls.iter().flatten()).await?;
@@ -73,7 +73,7 @@ impl Store {
                 // Another master may not know the script.
                 Some(Err(error)) if moves.follow(&error).await => loaded = false,
                 Some(Err(error)) if !matches!(error.class, Class::Script | Class::Oom) => {
-                    self.observer.failed(error.class);
+                    self.namespace.observer.failed(error.class);
                     return Err(error);
                 }
                 _ => return Ok(()),
@@ -91,7 +91,7 @@ impl Store {
                 format!("redis: schedule answered for {count} jobs instead of {}", group.members.len()),
             ));
         }
-        self.saw_clock(now_us);
+        self.namespace.saw_clock(now_us);
         let answers = group.members.iter().map(|_| read_answer(&mut items)).collect();
         let mut wake_ups = Vec::new();
         while items.left() >= 2 {

@@ -4,9 +4,9 @@
 use futures_util::future::try_join_all;
 use redis::{Pipeline, Value};
 
-use super::Store;
-use super::client::{RedisClient, info_field};
-use super::error::StoreError;
+use crate::store::reader::Reader;
+use crate::store::client::{RedisClient, info_field};
+use crate::store::error::StoreError;
 
 /// SETs in one pipeline.
 const SETS: u64 = 512;
@@ -23,10 +23,10 @@ pub struct RedisStats {
     pub is_saving: bool,
 }
 
-impl Store {
+impl Reader {
     /// The resources used so far.
     pub async fn vitals(&self) -> Result<RedisStats, StoreError> {
-        let masters = self.link.masters().await?;
+        let masters = self.namespace.link.masters().await?;
         let all = try_join_all(masters.iter().map(vitals_of)).await?;
         Ok(all.into_iter().fold(RedisStats::default(), |sum, one| RedisStats {
             cpu_us: sum.cpu_us + one.cpu_us,
@@ -38,14 +38,14 @@ impl Store {
     /// The number of jobs in `due`, by the cheapest query, so that polling it does not disturb a
     /// measurement.
     pub async fn waiting(&self) -> Result<u64, StoreError> {
-        let brokers = self.brokers();
+        let brokers = self.namespace.brokers();
         let mut waiting = 0;
-        for bucket in 0..self.keys.buckets() {
+        for bucket in 0..self.namespace.keys.buckets() {
             let mut pipeline = Pipeline::new();
             for broker in brokers.iter() {
-                pipeline.cmd("ZCARD").arg(self.keys.due(bucket, broker));
+                pipeline.cmd("ZCARD").arg(self.namespace.keys.due(bucket, broker));
             }
-            for answer in self.link.pipeline("counting what is due", &pipeline).await? {
+            for answer in self.namespace.link.pipeline("counting what is due", &pipeline).await? {
                 if let Value::Int(number) = answer {
                     waiting += u64::try_from(number).unwrap_or(0);
                 }
@@ -56,16 +56,16 @@ impl Store {
 
     /// The flavour and version of the server (`redis 7.0.15`).
     pub async fn version(&self) -> Result<String, StoreError> {
-        Ok(super::meta::facts(&self.link).await?.version)
+        Ok(crate::store::meta::facts(&self.namespace.link).await?.version)
     }
 
-    /// Sets this many keys to this body, pipelined: the least cost of storing it. [`Store::unset`]
+    /// Sets this many keys to this body, pipelined: the least cost of storing it. [`Reader::unset`]
     /// removes the keys, which are separate from those of jobs.
     pub async fn set(&self, keys: u64, body: &[u8]) -> Result<(), StoreError> {
         self.each("SET", keys, Some(body)).await
     }
 
-    /// Removes the keys of [`Store::set`].
+    /// Removes the keys of [`Reader::set`].
     pub async fn unset(&self, keys: u64) -> Result<(), StoreError> {
         self.each("UNLINK", keys, None).await
     }
@@ -77,12 +77,12 @@ impl Store {
             for key in from..keys.min(from + SETS) {
                 let command = pipeline.cmd(word);
                 // In the slot of one bucket, as a pipeline requires; no key of a job contains `::`.
-                command.arg(format!("{}::{key}", self.keys.jobs(0)));
+                command.arg(format!("{}::{key}", self.namespace.keys.jobs(0)));
                 if let Some(body) = body {
                     command.arg(body);
                 }
             }
-            self.link.pipeline(word, &pipeline).await?;
+            self.namespace.link.pipeline(word, &pipeline).await?;
             from += SETS;
         }
         Ok(())

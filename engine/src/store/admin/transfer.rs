@@ -5,15 +5,15 @@ use std::collections::HashMap;
 use bytes::Bytes;
 use redis::{Pipeline, Value};
 
-use super::Store;
-use super::answer::Items;
-use super::client::Redirects;
-use super::error::{Class, StoreError};
-use super::meta;
-use super::read::{Place, score};
-use super::record::{self, Record};
-use super::schedule::{CALL_BYTES, CALL_JOBS, WakeUp};
-use super::scripts::Name;
+use crate::store::admin::Admin;
+use crate::store::answer::Items;
+use crate::store::client::Redirects;
+use crate::store::error::{Class, StoreError};
+use crate::store::meta;
+use crate::store::reader::lookup::{Place, score};
+use crate::store::record::{self, Record};
+use crate::store::queue::schedule::{CALL_BYTES, CALL_JOBS, WakeUp};
+use crate::store::scripts::Name;
 use crate::clock;
 use crate::job::{Job, JobId};
 
@@ -62,7 +62,7 @@ struct Leaver {
     record: Vec<u8>,
 }
 
-impl Store {
+impl Admin {
     /// Moves the jobs of broker `from` to broker `to`, which is added to the namespace. `judge`
     /// returns the job for the new broker, or refuses it. Each job moves atomically, and a repeated
     /// call does not change moved jobs. Id, due time, attempts, retry step and generation stay the
@@ -73,11 +73,11 @@ impl Store {
         to: &str,
         mut judge: impl FnMut(&JobId, Record) -> Option<Job>,
     ) -> Result<Transferred, StoreError> {
-        meta::admit(&self.link, &self.keys, to).await?;
-        self.rejoin().await?;
+        meta::admit(&self.namespace.link, &self.namespace.keys, to).await?;
+        self.namespace.rejoin().await?;
         let mut done = Transferred::default();
         let brokers = [from.to_owned(), to.to_owned()];
-        for bucket in 0..self.keys.buckets() {
+        for bucket in 0..self.namespace.keys.buckets() {
             let mut walk = Walk { bucket, brokers: &brokers, judge: &mut judge, done: &mut done, stays: HashMap::new() };
             self.walk(&mut walk, Place::Scheduled).await?;
             self.walk(&mut walk, Place::Dead).await?;
@@ -109,9 +109,9 @@ impl Store {
         J: FnMut(&JobId, Record) -> Option<Job>,
     {
         let key = match place {
-            Place::Scheduled => self.keys.due(walk.bucket, &walk.brokers[0]),
-            Place::Dead => self.keys.dead(walk.bucket).to_owned(),
-            Place::Reserved => self.keys.run(walk.bucket).to_owned(),
+            Place::Scheduled => self.namespace.keys.due(walk.bucket, &walk.brokers[0]),
+            Place::Dead => self.namespace.keys.dead(walk.bucket).to_owned(),
+            Place::Reserved => self.namespace.keys.run(walk.bucket).to_owned(),
         };
         let mut offset = 0;
         loop {
@@ -129,7 +129,7 @@ impl Store {
     async fn members(&self, key: &str, offset: usize) -> Result<Vec<(String, i64)>, StoreError> {
         let mut command = redis::cmd("ZRANGE");
         command.arg(key).arg(offset).arg(offset + CALL_JOBS - 1).arg("WITHSCORES");
-        let Value::Array(items) = self.link.command("listing", &command).await? else { return Ok(Vec::new()) };
+        let Value::Array(items) = self.namespace.link.command("listing", &command).await? else { return Ok(Vec::new()) };
         let mut items = items.into_iter();
         let mut page = Vec::new();
         while let (Some(Value::BulkString(id)), Some(at)) = (items.next(), items.next()) {
@@ -146,9 +146,9 @@ impl Store {
     {
         let mut sizes = Pipeline::new();
         for (id, _) in page {
-            sizes.cmd("HSTRLEN").arg(self.keys.jobs(walk.bucket)).arg(id);
+            sizes.cmd("HSTRLEN").arg(self.namespace.keys.jobs(walk.bucket)).arg(id);
         }
-        let sizes = self.link.pipeline("listing", &sizes).await?;
+        let sizes = self.namespace.link.pipeline("listing", &sizes).await?;
         let sizes = sizes.into_iter().map(|size| if let Value::Int(size) = size { usize::try_from(size).unwrap_or(0) } else { 0 });
         let (mut left, mut chunk, mut bytes) = (0, Vec::new(), 0);
         for (member, size) in page.iter().zip(sizes) {
@@ -169,8 +169,8 @@ impl Store {
         let Walk { bucket, brokers, judge, done, stays } = walk;
         let bucket = *bucket;
         let mut command = redis::cmd("HMGET");
-        command.arg(self.keys.jobs(bucket)).arg(chunk.iter().map(|(id, _)| id.as_str()).collect::<Vec<_>>());
-        let Value::Array(records) = self.link.command("listing", &command).await? else { return Ok(chunk.len()) };
+        command.arg(self.namespace.keys.jobs(bucket)).arg(chunk.iter().map(|(id, _)| id.as_str()).collect::<Vec<_>>());
+        let Value::Array(records) = self.namespace.link.command("listing", &command).await? else { return Ok(chunk.len()) };
         let mut leavers = Vec::new();
         for ((id, at_ms), record) in chunk.iter().zip(records) {
             // A job without a record has left meanwhile, or is damage that `fsck` reports. Other
@@ -223,15 +223,15 @@ impl Store {
 
     async fn pass_move(&self, bucket: u16, brokers: &[String; 2], leavers: &[Leaver]) -> Result<Vec<String>, StoreError> {
         let begun = clock::now();
-        let mut call = self.script_call(Name::Move, bucket, brokers);
+        let mut call = self.namespace.script_call(Name::Move, bucket, brokers);
         for leaver in leavers {
             call.arg(leaver.id.as_str()).arg(&leaver.record[..]);
         }
-        let (link, calls) = (self.gate.link(), [vec![call]]);
+        let (link, calls) = (self.namespace.gate.link(), [vec![call]]);
         let mut moves = Redirects::default();
         let mut loaded = false;
         let answer = loop {
-            let answer = self.gate.pass(link, Name::Move.as_str(), &calls).await.pop().unwrap_or(Ok(Value::Nil));
+            let answer = self.namespace.gate.pass(link, Name::Move.as_str(), &calls).await.pop().unwrap_or(Ok(Value::Nil));
             match answer {
                 Err(error) if error.class == Class::NoScript && !loaded => {
                     loaded = true;
@@ -242,7 +242,7 @@ impl Store {
                 answer => break answer,
             }
         };
-        self.observe(Name::Move, begun, &answer);
+        self.namespace.observe(Name::Move, begun, &answer);
         let mut items = Items::new(Name::Move.as_str(), answer?)?;
         leavers.iter().map(|_| items.text()).collect()
     }

@@ -5,13 +5,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use redis::Value;
 
-use super::Store;
-use super::answer::{Items, micros_of};
-use super::error::{Class, StoreError};
-use super::read::score;
-use super::record::{self, Fence, Record, State};
-use super::scripts::Name;
-use super::settle::LeaseToken;
+use crate::store::queue::Queue;
+use crate::store::answer::{Items, micros_of};
+use crate::store::error::{Class, StoreError};
+use crate::store::reader::lookup::score;
+use crate::store::record::{self, Fence, Record, State};
+use crate::store::scripts::Name;
+use crate::store::queue::settle::LeaseToken;
 use crate::clock::{self, Instant, whole_ms};
 use crate::job::JobId;
 
@@ -140,7 +140,7 @@ pub struct ClaimRequest {
     pub ahead: Duration,
 }
 
-impl Store {
+impl Queue {
     /// Claims due jobs of one bucket and broker, up to `most` jobs and `most_bytes` bytes (at least
     /// one job), without look-ahead.
     pub async fn claim(&self, bucket: u16, broker: &str, lease: Duration, most: usize, most_bytes: usize) -> Result<Claimed, StoreError> {
@@ -155,12 +155,12 @@ impl Store {
         let fence: Fence = rand::random();
         let sent = clock::now();
         let lease_ms = whole_ms(lease);
-        let mut call = self.script_call(Name::Claim, bucket, &[broker.to_owned()]);
+        let mut call = self.namespace.script_call(Name::Claim, bucket, &[broker.to_owned()]);
         call.arg(&fence[..]).arg(lease_ms).arg(most).arg(most_bytes).arg(whole_ms(ahead));
         let known = self.pass_over(bucket, broker, &mut call);
         // Computed before the call and a minute early: only a lower bound for the search.
-        let least_deadline_ms = self.now_ms() + i64::try_from(lease_ms).unwrap_or(i64::MAX / 2) - 60_000;
-        let answer = match self.call(Name::Claim, &call).await {
+        let least_deadline_ms = self.namespace.now_ms() + i64::try_from(lease_ms).unwrap_or(i64::MAX / 2) - 60_000;
+        let answer = match self.namespace.call(Name::Claim, &call).await {
             Ok(value) => self.read_taken("claim", (bucket, broker), fence, (sent, lease), known, value),
             Err(error) => Err(error),
         };
@@ -198,9 +198,9 @@ impl Store {
     async fn reclaim(&self, lost: &LostClaim) -> Result<usize, StoreError> {
         let (mut offset, mut back) = (0, 0);
         loop {
-            let mut call = self.script_call(Name::Reclaim, lost.bucket, std::slice::from_ref(&lost.broker));
+            let mut call = self.namespace.script_call(Name::Reclaim, lost.bucket, std::slice::from_ref(&lost.broker));
             call.arg(&lost.fence[..]).arg(lost.least_deadline_ms).arg(offset).arg(RECLAIM_IDS).arg(whole_ms(lost.ahead));
-            let mut items = Items::new("reclaim", self.call(Name::Reclaim, &call).await?)?;
+            let mut items = Items::new("reclaim", self.namespace.call(Name::Reclaim, &call).await?)?;
             let (seen, returned) = (usize::try_from(items.int()?).unwrap_or(0), usize::try_from(items.int()?).unwrap_or(0));
             back += returned;
             if seen < RECLAIM_IDS {
@@ -217,9 +217,9 @@ impl Store {
         let mut pipeline = redis::Pipeline::new();
         pipeline.cmd("TIME");
         for bucket in buckets {
-            pipeline.cmd("ZRANGE").arg(self.keys.run(*bucket)).arg(0).arg(0).arg("WITHSCORES");
+            pipeline.cmd("ZRANGE").arg(self.namespace.keys.run(*bucket)).arg(0).arg(0).arg("WITHSCORES");
         }
-        let mut answers = self.link.pipeline("looking for leases past their time", &pipeline).await?.into_iter();
+        let mut answers = self.namespace.link.pipeline("looking for leases past their time", &pipeline).await?.into_iter();
         let now_us = answers.next().map_or(Ok(0), micros_of)?;
         let ahead = |first| match first {
             Value::Array(first) => first.into_iter().nth(1).and_then(score).map(|ms| ms.saturating_mul(1000).saturating_sub(now_us)),
@@ -232,10 +232,10 @@ impl Store {
     pub async fn rescue(&self, bucket: u16, lease: Duration, most: usize, most_bytes: usize) -> Result<Claimed, StoreError> {
         let fence: Fence = rand::random();
         let sent = clock::now();
-        let mut call = self.script_call(Name::Rescue, bucket, &[]);
+        let mut call = self.namespace.script_call(Name::Rescue, bucket, &[]);
         call.arg(&fence[..]).arg(whole_ms(lease)).arg(most).arg(most_bytes);
         let known = self.pass_over(bucket, RUN, &mut call);
-        let value = self.call(Name::Rescue, &call).await?;
+        let value = self.namespace.call(Name::Rescue, &call).await?;
         self.read_taken("rescue", (bucket, RUN), fence, (sent, lease), known, value)
     }
 
@@ -283,7 +283,7 @@ impl Store {
         let (last, score) = (items.bytes()?, items.bytes()?);
         self.found_unread((bucket, set), Unread { count: taken.unknown, last, score, since: known.unwrap_or(sent) });
         taken.orphans = u32::try_from(items.int()?).unwrap_or(u32::MAX);
-        self.saw_clock(taken.now_us);
+        self.namespace.saw_clock(taken.now_us);
         let received = clock::now();
         while items.left() >= 4 {
             let id = items.bytes()?;

@@ -5,10 +5,10 @@ use std::collections::VecDeque;
 use redis::Value;
 
 use super::Cursor;
-use crate::store::Store;
+use crate::store::reader::Reader;
 use crate::store::error::StoreError;
-use crate::store::read::score;
-use crate::store::schedule::CALL_JOBS;
+use crate::store::reader::lookup::score;
+use crate::store::queue::schedule::CALL_JOBS;
 
 /// How many members each page reads again, so that a few removals do not make it skip members.
 const OVERLAP: usize = 8;
@@ -77,7 +77,7 @@ impl Run {
     }
 }
 
-impl Store {
+impl Reader {
     /// Finds the approximate offset of the floor among the members of its score by binary search,
     /// instead of reading up to it.
     pub(super) async fn seek(&self, run: &mut Run) -> Result<(), StoreError> {
@@ -85,7 +85,7 @@ impl Store {
         let count = async |from: String, to: String| {
             let mut command = redis::cmd("ZCOUNT");
             command.arg(&run.key).arg(from).arg(to);
-            Ok::<usize, StoreError>(match self.link.command("listing", &command).await? {
+            Ok::<usize, StoreError>(match self.namespace.link.command("listing", &command).await? {
                 Value::Int(count) => usize::try_from(count).unwrap_or(0),
                 _ => 0,
             })
@@ -100,7 +100,7 @@ impl Store {
             let middle = low.midpoint(high);
             let mut command = redis::cmd("ZRANGE");
             command.arg(&run.key).arg(first + middle).arg(first + middle).arg("WITHSCORES");
-            match spots(self.link.command("listing", &command).await?).pop() {
+            match spots(self.namespace.link.command("listing", &command).await?).pop() {
                 Some(spot) if spot <= floor => low = middle + 1,
                 _ => high = middle,
             }
@@ -118,7 +118,7 @@ impl Store {
             command.arg(run.score.map_or("-inf".to_owned(), |ms| ms.to_string()));
             command.arg(run.end.map_or("+inf".to_owned(), |ms| format!("({ms}")));
             command.arg("WITHSCORES").arg("LIMIT").arg(run.begin()).arg(asked);
-            let page = spots(self.link.command("listing", &command).await?);
+            let page = spots(self.namespace.link.command("listing", &command).await?);
             run.take(page, asked);
         }
         Ok(())

@@ -13,6 +13,7 @@ use crate::store::error::StoreError;
 use crate::store::gate::{self, Gate};
 use crate::store::keys::{Keys, Part};
 use crate::store::meta::{self, BROKER_PREFIX, Meta};
+use crate::store::namespace::Namespace;
 use crate::store::{Store, Unobserved, acl};
 
 /// How many ids of each bucket are sampled to find the number of buckets.
@@ -29,7 +30,8 @@ pub(super) async fn open(settings: &Redis, rules: &Rules, found: FindingSink<'_>
     let over = |buckets: u16, brokers: Vec<String>| {
         let settings = Redis { buckets, ..settings.clone() };
         let known = Meta { buckets, brokers, ..Meta::default() };
-        Store::over(&settings, link.clone(), Gate::new(&settings, gate::waits_of(&settings, &facts)), known, Arc::new(Unobserved))
+        let gate = Gate::new(&settings, gate::waits_of(&settings, &facts));
+        Store::over(Namespace::new(&settings, link.clone(), gate, known, Arc::new(Unobserved)))
     };
     let store = over(settings.buckets, Vec::new());
     acl::refuse_unpermitted_fsck(&link, &store.keys).await?;

@@ -1,40 +1,17 @@
 //! Actions on one job: `cancel`, `reschedule`, `fire`, `finish`, `fail`, `requeue`, the same for
-//! every inbound interface. And `sweep`, on which they depend.
+//! every inbound interface.
 
 use redis::Cmd;
 
-use super::Store;
-use super::answer::Items;
-use super::batch::RequestRef;
-use super::error::{Class, StoreError};
-use super::record::{self, Generation};
-use super::schedule::{Answer, CALL_JOBS, time_argument};
-use super::scripts::Name;
+use crate::store::reader::lookup;
+use crate::store::queue::Queue;
+use crate::store::queue::batch::RequestRef;
+use crate::store::error::{Class, StoreError};
+use crate::store::record::{self, Generation};
+use crate::store::queue::schedule::{Answer, time_argument};
+use crate::store::scripts::Name;
 use crate::job::{Action, DeadReason, Due};
 use crate::request::Act;
-
-/// How long one generation of `acts` is filled, ms. An entry lives for one to two of these turns.
-pub(super) const ACTS_TURN_MS: u64 = 24 * 3_600_000;
-
-/// The result of a `sweep`.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Swept {
-    /// Dead jobs that were removed after their retention.
-    pub dead: u64,
-    /// Tables of completed jobs and applied requests that were rotated.
-    pub turned: u64,
-    /// Since the last sweep of the bucket, the master was replaced or restarted.
-    pub master_changed: bool,
-}
-
-/// The settings of `sweep`, kept in the namespace.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct SweepRules {
-    /// How long dead jobs are kept, ms.
-    pub dead_retention_ms: u64,
-    /// How long a completed job is remembered, ms.
-    pub dedupe_window_ms: u64,
-}
 
 /// The step of a job that is to `fail`, and the wait of that step, ms; empty at the end of the
 /// retry array.
@@ -47,7 +24,7 @@ pub(super) struct Step {
     pub(super) unreadable: Option<StoreError>,
 }
 
-impl Store {
+impl Queue {
     /// Acts on a job, as [`apply`](Store::apply) does.
     pub async fn act(&self, act: &Act, default_retry: &[u64]) -> Result<Answer, StoreError> {
         if act.action == Action::Schedule {
@@ -60,7 +37,7 @@ impl Store {
     /// Reads what `fail` needs of the job: the wait of its step. The script checks that the step is
     /// still current.
     pub(super) async fn step_of(&self, act: &Act, default_retry: &[u64]) -> Result<Step, StoreError> {
-        let found = match self.find(&act.id).await {
+        let found = match lookup::find(&self.namespace, &act.id).await {
             // The script itself answers for an unreadable job. This error counts only if the script
             // asks for the wait.
             Err(error) if error.class == Class::Script => return Ok(Step { unreadable: Some(error), ..Step::default() }),
@@ -76,16 +53,6 @@ impl Store {
             wait,
             unreadable: None,
         })
-    }
-
-    /// Removes expired entries of this bucket and records its current master. The verdict of a
-    /// cancel depends on when the master last changed.
-    pub async fn sweep(&self, bucket: u16, rules: SweepRules) -> Result<Swept, StoreError> {
-        let mut call = self.script_call(Name::Sweep, bucket, &[]);
-        call.arg(rules.dead_retention_ms).arg(rules.dedupe_window_ms).arg(ACTS_TURN_MS).arg(CALL_JOBS);
-        let mut items = Items::new("sweep", self.call(Name::Sweep, &call).await?)?;
-        let number = |number: i64| u64::try_from(number).unwrap_or(0);
-        Ok(Swept { dead: number(items.int()?), turned: number(items.int()?), master_changed: items.int()? == 1 })
     }
 }
 

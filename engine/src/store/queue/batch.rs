@@ -7,15 +7,15 @@ use std::time::Duration;
 use futures_util::future::try_join_all;
 use redis::{Cmd, Value};
 
-use super::Store;
-use super::act::{Step, act_arguments, script_of};
-use super::answer::Items;
-use super::client::{RESPONSE_TIMEOUT, Redirects, RedisClient};
-use super::error::{Class, StoreError};
-use super::keys::Keys;
-use super::record::{self, Generation};
-use super::schedule::{Answer, CALL_BYTES, CALL_JOBS, WakeUp, read_answer, schedule_arguments, schedule_deadline};
-use super::scripts::Name;
+use crate::store::queue::Queue;
+use crate::store::queue::act::{Step, act_arguments, script_of};
+use crate::store::answer::Items;
+use crate::store::client::{RESPONSE_TIMEOUT, Redirects, RedisClient};
+use crate::store::error::{Class, StoreError};
+use crate::store::keys::Keys;
+use crate::store::record::{self, Generation};
+use crate::store::queue::schedule::{Answer, CALL_BYTES, CALL_JOBS, WakeUp, read_answer, schedule_arguments, schedule_deadline};
+use crate::store::scripts::Name;
 use crate::clock::{self, Instant};
 use crate::job::Action;
 use crate::request::{Act, Request, Schedule};
@@ -97,14 +97,14 @@ struct Pass<'a> {
     moved: BTreeMap<u16, i64>,
 }
 
-impl Store {
+impl Queue {
     /// Applies requests; requests for one id in their order. `default_retry` is the retry array of
     /// jobs that have none.
     ///
     /// A repeated request may set `origin.check`: if it was applied before, it changes nothing and
     /// gets the same answer.
     pub async fn apply(&self, asked: &[RequestRef<'_>], default_retry: &[u64]) -> Applied {
-        let mut pass = Pass::new(asked, &self.keys);
+        let mut pass = Pass::new(asked, &self.namespace.keys);
         let (mut loaded, mut attempts, mut moves) = (false, 0, Redirects::default());
         while !pass.open.is_empty() {
             let steps = match self.steps(&pass, default_retry).await {
@@ -115,14 +115,14 @@ impl Store {
                 }
             };
             let waves = pass.waves();
-            let brokers = self.brokers();
+            let brokers = self.namespace.brokers();
             let deadline_us = self.deadline_us();
             let call = |group: &Group| self.call_of(group, &pass.items, &steps, &brokers, deadline_us);
             let calls: Vec<Vec<Cmd>> = waves.iter().map(|groups| groups.iter().map(call).collect()).collect();
             let begun = clock::now();
-            let link = self.gate.link();
+            let link = self.namespace.gate.link();
             let doing = waves.first().and_then(|groups| groups.first()).map_or("", |group| group.name.as_str());
-            let passed = self.gate.pass(link, doing, &calls).await;
+            let passed = self.namespace.gate.pass(link, doing, &calls).await;
             self.observe_groups(waves.iter().flatten(), &passed, begun);
             if passed.iter().any(|answer| matches!(answer, Err(error) if error.unanswered)) {
                 let mut until = self.unanswered_until.lock();
@@ -159,7 +159,7 @@ impl Store {
                 }
             }
         }
-        pass.applied(&self.brokers())
+        pass.applied(&self.namespace.brokers())
     }
 
     /// Waits until Redis can no longer carry out any batch call that got no answer, for example
@@ -195,7 +195,7 @@ impl Store {
     /// the clock is unknown. A call can be stuck on its way until its caller gives it up. Then the
     /// same message, and later ones, may arrive by another way before that call continues.
     fn deadline_us(&self) -> Option<i64> {
-        self.has_seen_clock().then(|| self.now_us().saturating_add(i64::try_from(LATE.as_micros()).unwrap_or(i64::MAX)))
+        self.namespace.has_seen_clock().then(|| self.namespace.now_us().saturating_add(i64::try_from(LATE.as_micros()).unwrap_or(i64::MAX)))
     }
 
     fn call_of(
@@ -206,7 +206,7 @@ impl Store {
         brokers: &[String],
         deadline_us: Option<i64>,
     ) -> Cmd {
-        let mut call = self.script_call(group.name, group.bucket, brokers);
+        let mut call = self.namespace.script_call(group.name, group.bucket, brokers);
         for at in &group.members {
             let item = &items[*at];
             match item.asked {
@@ -239,7 +239,7 @@ impl Store {
             Err(error) => {
                 // The error brings Redis's clock, which may differ from the clock last seen.
                 if let Some(us) = error.late() {
-                    self.saw_clock(us);
+                    self.namespace.saw_clock(us);
                 }
                 group.members.iter().for_each(|at| pass.items[*at].answer = Err(error.clone()));
             }
@@ -251,8 +251,8 @@ impl Store {
     async fn learn_broker(&self, error: &StoreError) -> Result<(), StoreError> {
         let Some((_, name)) = error.message.rsplit_once("DWELL_BROKER") else { return Ok(()) };
         let name = name.trim_matches(['"', ':', ' ']);
-        self.rejoin().await?;
-        let mut brokers = self.brokers.write();
+        self.namespace.rejoin().await?;
+        let mut brokers = self.namespace.brokers.write();
         if !brokers.iter().any(|broker| broker == name) {
             *brokers = brokers.iter().cloned().chain([name.to_owned()]).collect();
         }
@@ -282,8 +282,8 @@ impl Store {
                 _ => {}
             }
         }
-        names.into_iter().for_each(|name| self.observer.called(name, took));
-        classes.into_iter().for_each(|class| self.observer.failed(class));
+        names.into_iter().for_each(|name| self.namespace.observer.called(name, took));
+        classes.into_iter().for_each(|class| self.namespace.observer.failed(class));
     }
 }
 

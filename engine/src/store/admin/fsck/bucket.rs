@@ -8,14 +8,14 @@ use super::scan::Scan;
 use super::{Fsck, Problem, bytes};
 use crate::job::{DeadReason, JobId};
 use crate::retry::{self, Next};
-use crate::store::Store;
+use crate::store::namespace::Namespace;
 use crate::store::answer::Items;
 use crate::store::error::{Class, StoreError};
 use crate::store::meta::BROKER_PREFIX;
 use crate::store::record::{self, State};
-use crate::store::schedule::{CALL_BYTES, CALL_JOBS};
+use crate::store::queue::schedule::{CALL_BYTES, CALL_JOBS};
 use crate::store::scripts::Name;
-use crate::store::settle::{LeaseToken, Retry, SettleResult};
+use crate::store::queue::settle::{LeaseToken, Retry, SettleResult};
 
 /// How often a repaired id is judged again: more often than problems can hide others.
 const ROUNDS: u8 = 8;
@@ -198,7 +198,7 @@ impl Fsck<'_> {
         let error = "the consumer did not finish it within the ttr".to_owned();
         let retry =
             Retry { job: LeaseToken { id, fence: state.fence, fingerprint: record.fingerprint }, wait_ms, unpublished: false, dies, error };
-        Ok(self.store.retry(bucket, &record.job.broker, &[retry]).await?.first() == Some(&SettleResult::Settled))
+        Ok(self.store.queue.retry(bucket, &record.job.broker, &[retry]).await?.first() == Some(&SettleResult::Settled))
     }
 
     /// Moves a job from quarantine to the bucket of its id. Leaves it there if another job has that
@@ -284,7 +284,7 @@ impl<'a> Aside<'a> {
     }
 }
 
-impl Store {
+impl Namespace {
     /// Whether the namespace has this broker now; if so, adds it to this store.
     async fn has_joined(&self, broker: &str) -> Result<bool, StoreError> {
         let field = format!("{BROKER_PREFIX}{broker}");

@@ -1,12 +1,12 @@
 //! Finds out what a start would find in Redis, without changing anything: makes all checks of
-//! [`Store::open`](super::Store::open), even after one has failed.
+//! [`Store::open`](crate::store::Store::open), even after one has failed.
 
-use super::acl;
-use super::client::RedisClient;
-use super::error::StoreError;
-use super::gate::{self, Wait};
-use super::keys::Keys;
-use super::meta::{self, Meta, ServerFacts};
+use crate::store::acl;
+use crate::store::client::RedisClient;
+use crate::store::error::StoreError;
+use crate::store::gate::{self, Wait};
+use crate::store::keys::Keys;
+use crate::store::meta::{self, Meta, ServerFacts};
 use crate::config::Redis;
 
 /// The result of each check, or the error that a start would stop with.

@@ -2,11 +2,11 @@
 
 use redis::Cmd;
 
-use super::Store;
-use super::answer::Items;
-use super::error::{Class, StoreError};
-use super::record::{self, Fence};
-use super::scripts::Name;
+use crate::store::queue::Queue;
+use crate::store::answer::Items;
+use crate::store::error::{Class, StoreError};
+use crate::store::record::{self, Fence};
+use crate::store::scripts::Name;
 use crate::job::{DeadReason, JobId};
 
 /// Identifies a leased job to settle.
@@ -80,10 +80,10 @@ pub struct Bury {
     pub error: String,
 }
 
-impl Store {
+impl Queue {
     /// Completes the jobs; one result per job.
     pub async fn complete(&self, bucket: u16, jobs: &[LeaseToken], over: Completion) -> Result<Vec<SettleResult>, StoreError> {
-        let mut call = self.script_call(Name::Complete, bucket, &[]);
+        let mut call = self.namespace.script_call(Name::Complete, bucket, &[]);
         call.arg(match over {
             Completion::Fired => "f",
             Completion::Dropped => "d",
@@ -96,7 +96,7 @@ impl Store {
 
     /// Holds the jobs for their consumers, each for its TTR in ms; one result per job.
     pub async fn hold(&self, bucket: u16, jobs: &[(LeaseToken, u32)]) -> Result<Vec<SettleResult>, StoreError> {
-        let mut call = self.script_call(Name::Hold, bucket, &[]);
+        let mut call = self.namespace.script_call(Name::Hold, bucket, &[]);
         for (job, ttr_ms) in jobs {
             call.arg(job.id.as_str()).arg(&job.fence[..]).arg(ttr_ms);
         }
@@ -105,7 +105,7 @@ impl Store {
 
     /// Returns the jobs to `due` of this broker at the same step; one result per job.
     pub async fn release(&self, bucket: u16, broker: &str, jobs: &[Release]) -> Result<Vec<SettleResult>, StoreError> {
-        let mut call = self.script_call(Name::Release, bucket, &[broker.to_owned()]);
+        let mut call = self.namespace.script_call(Name::Release, bucket, &[broker.to_owned()]);
         for release in jobs {
             call.arg(release.job.id.as_str()).arg(&release.job.fence[..]).arg(release.pause_ms).arg(u8::from(release.unpublished));
         }
@@ -115,7 +115,7 @@ impl Store {
     /// Records failed attempts: each job returns to `due` of this broker, at the next step or on
     /// its way to the dead letters. One result per job.
     pub async fn retry(&self, bucket: u16, broker: &str, jobs: &[Retry]) -> Result<Vec<SettleResult>, StoreError> {
-        let mut call = self.script_call(Name::Retry, bucket, &[broker.to_owned()]);
+        let mut call = self.namespace.script_call(Name::Retry, bucket, &[broker.to_owned()]);
         for retry in jobs {
             call.arg(retry.job.id.as_str())
                 .arg(&retry.job.fence[..])
@@ -129,7 +129,7 @@ impl Store {
 
     /// Moves the jobs to the dead letters; one result per job.
     pub async fn bury(&self, bucket: u16, jobs: &[Bury]) -> Result<Vec<SettleResult>, StoreError> {
-        let mut call = self.script_call(Name::Bury, bucket, &[]);
+        let mut call = self.namespace.script_call(Name::Bury, bucket, &[]);
         for bury in jobs {
             call.arg(bury.job.id.as_str())
                 .arg(&bury.job.fence[..])
@@ -140,7 +140,7 @@ impl Store {
     }
 
     async fn settle(&self, name: Name, call: &Cmd, count: usize) -> Result<Vec<SettleResult>, StoreError> {
-        let mut items = Items::new(name.as_str(), self.call(name, call).await?)?;
+        let mut items = Items::new(name.as_str(), self.namespace.call(name, call).await?)?;
         if items.left() != count {
             return Err(StoreError::new(
                 Class::Script,

@@ -1,0 +1,25 @@
+//! What maintains a namespace.
+//!
+//! - [`sweep`]: forgets what is past its retention.
+//! - [`transfer`]: moves jobs from one broker to another.
+//! - [`fsck`]: finds and repairs damage; [`preflight`]: what a start would find.
+
+pub mod fsck;
+pub mod preflight;
+pub mod sweep;
+pub mod transfer;
+
+use std::sync::Arc;
+
+use super::namespace::Namespace;
+
+/// Maintains a namespace.
+pub struct Admin {
+    namespace: Arc<Namespace>,
+}
+
+impl Admin {
+    pub(super) fn new(namespace: Arc<Namespace>) -> Admin {
+        Admin { namespace }
+    }
+}

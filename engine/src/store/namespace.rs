@@ -1,0 +1,177 @@
+//! One namespace in one Redis: its keys, scripts, connections, brokers and clock.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::{Mutex, RwLock};
+use redis::{Cmd, Value};
+
+use super::client::{RedisClient, SlotLayout};
+use super::error::{Class, StoreError};
+use super::gate::Gate;
+use super::keys::Keys;
+use super::scripts::{Name, Scripts};
+use super::{answer, meta};
+use crate::clock::{self, Instant};
+use crate::config::Redis;
+
+/// Receives an event for every call to Redis. The metrics implement it.
+pub trait Observer: Send + Sync {
+    /// A script call succeeded after `took`.
+    fn called(&self, script: Name, took: Duration);
+    /// A call failed.
+    fn failed(&self, class: Class);
+}
+
+/// An observer that ignores everything.
+#[derive(Debug)]
+pub struct Unobserved;
+
+impl Observer for Unobserved {
+    fn called(&self, _: Name, _: Duration) {}
+    fn failed(&self, _: Class) {}
+}
+
+/// What the parts of a [`Store`](super::Store) share.
+pub struct Namespace {
+    pub(super) keys: Keys,
+    pub(super) scripts: Scripts,
+    pub(super) link: RedisClient,
+    pub(super) gate: Gate,
+    pub(super) observer: Arc<dyn Observer>,
+    /// The settings and brokers with which this store joined the namespace. `None` if the store
+    /// only reads and acts.
+    pub(super) joined: Option<(Redis, Box<[String]>)>,
+    /// Every broker of the namespace, of all instances; each has a `due` key.
+    pub(super) brokers: RwLock<Arc<[String]>>,
+    /// Redis's clock at its last answer, epoch µs, and the local time of that answer.
+    clock: Mutex<Option<(i64, Instant)>>,
+}
+
+impl Namespace {
+    pub(super) fn new(settings: &Redis, link: RedisClient, gate: Gate, known: meta::Meta, observer: Arc<dyn Observer>) -> Namespace {
+        Namespace {
+            keys: Keys::new(&settings.namespace, known.buckets),
+            scripts: Scripts::default(),
+            link,
+            gate,
+            observer,
+            joined: None,
+            brokers: RwLock::new(known.brokers.into()),
+            clock: Mutex::new(None),
+        }
+    }
+
+    /// The keys of the namespace.
+    #[must_use]
+    pub fn keys(&self) -> &Keys {
+        &self.keys
+    }
+
+    /// Whether the buckets may be on several masters.
+    #[must_use]
+    pub fn is_cluster(&self) -> bool {
+        self.link.is_cluster()
+    }
+
+    /// The masters of the cluster when the client last asked for them. `None` without a cluster, or
+    /// before the first time.
+    #[must_use]
+    pub fn layout(&self) -> Option<SlotLayout> {
+        self.link.layout()
+    }
+
+    /// The master of this bucket in that layout, as host and port.
+    #[must_use]
+    pub fn master_of(&self, layout: &SlotLayout, bucket: u16) -> Option<String> {
+        layout.master_of(self.keys.jobs(bucket).as_bytes())
+    }
+
+    /// Every broker of the namespace, those of other instances included.
+    #[must_use]
+    pub fn brokers(&self) -> Arc<[String]> {
+        self.brokers.read().clone()
+    }
+
+    /// Redis's clock now, epoch µs, computed from Redis's last answer. Before the first
+    /// answer, the host's clock.
+    #[must_use]
+    pub fn now_us(&self) -> i64 {
+        match *self.clock.lock() {
+            // Only an elapsed time of 292 000 years does not fit.
+            Some((us, seen)) => us + i64::try_from(clock::now().duration_since(seen).as_micros()).unwrap_or(0),
+            None => clock::wall_ms() * 1000,
+        }
+    }
+
+    /// Whether Redis has told its clock yet.
+    pub(super) fn has_seen_clock(&self) -> bool {
+        self.clock.lock().is_some()
+    }
+
+    /// Redis's clock now, epoch ms.
+    #[must_use]
+    pub fn now_ms(&self) -> i64 {
+        self.now_us() / 1000
+    }
+
+    /// The brokers with which this store joined the namespace: those of its settings. Empty if the
+    /// store only reads and acts.
+    #[must_use]
+    pub fn own_brokers(&self) -> &[String] {
+        self.joined.as_ref().map_or(&[], |(_, brokers)| brokers)
+    }
+
+    pub(super) fn saw_clock(&self, us: i64) {
+        *self.clock.lock() = Some((us, clock::now()));
+    }
+
+    /// Asks Redis for its time and remembers the answer. Epoch µs.
+    pub async fn read_clock(&self) -> Result<i64, StoreError> {
+        let us = answer::micros_of(self.link.command("TIME", &redis::cmd("TIME")).await?)?;
+        self.saw_clock(us);
+        Ok(us)
+    }
+
+    /// An EVALSHA with the bucket's keys and the `due` keys of these brokers. The caller adds the
+    /// arguments.
+    pub(super) fn script_call(&self, name: Name, bucket: u16, brokers: &[String]) -> Cmd {
+        let mut call = redis::cmd("EVALSHA");
+        call.arg(self.scripts.hash(name)).arg(8 + brokers.len()).arg(self.keys.fixed(bucket).as_slice());
+        for broker in brokers {
+            call.arg(self.keys.due(bucket, broker));
+        }
+        call
+    }
+
+    /// Calls a script over the connection that does not wait for durability.
+    pub(super) async fn call(&self, name: Name, call: &Cmd) -> Result<Value, StoreError> {
+        let begun = clock::now();
+        let mut answer = self.link.command(name.as_str(), call).await;
+        if matches!(&answer, Err(error) if error.class == Class::NoScript) {
+            self.link.load(&name.source(), std::iter::once(call)).await?;
+            answer = self.link.command(name.as_str(), call).await;
+        }
+        self.observe(name, begun, &answer);
+        answer
+    }
+
+    pub(super) fn observe<T>(&self, name: Name, begun: Instant, answer: &Result<T, StoreError>) {
+        match answer {
+            Ok(_) => self.observer.called(name, clock::now().duration_since(begun)),
+            Err(error) => self.observer.failed(error.class),
+        }
+    }
+
+    /// Reads the brokers of the namespace again; other instances add theirs. A store that joined
+    /// the namespace joins again: if Redis lost the namespace, this restores it with the store's
+    /// own brokers.
+    pub async fn rejoin(&self) -> Result<(), StoreError> {
+        let meta = match &self.joined {
+            Some((settings, brokers)) => meta::join(&self.link, settings, brokers).await?,
+            None => meta::read_as(&self.link, &self.keys).await?,
+        };
+        *self.brokers.write() = meta.brokers.into();
+        Ok(())
+    }
+}

@@ -1,0 +1,36 @@
+//! What changes jobs: requests come in, jobs are claimed, and leases end.
+//!
+//! - [`batch`]: requests, behind the durability gate; [`schedule`]: `schedule`; [`act`]: `cancel` to
+//!   `requeue`.
+//! - [`lease`]: `claim` and `rescue`; [`settle`]: `complete` to `bury`.
+
+pub mod act;
+pub mod batch;
+pub mod lease;
+pub mod schedule;
+pub mod settle;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use super::namespace::Namespace;
+use crate::clock::Instant;
+
+/// The jobs of a namespace on their way: scheduled, claimed, settled.
+pub struct Queue {
+    namespace: Arc<Namespace>,
+    /// Until when Redis may still carry out a batch call that got no answer.
+    unanswered_until: Mutex<Option<Instant>>,
+    /// Claims whose answer was lost. Their jobs go back before the next claim.
+    lost_claims: Mutex<Vec<lease::LostClaim>>,
+    /// By bucket and set: the unreadable jobs at the head of the set.
+    unread: Mutex<HashMap<(u16, String), lease::Unread>>,
+}
+
+impl Queue {
+    pub(super) fn new(namespace: Arc<Namespace>) -> Queue {
+        Queue { namespace, unanswered_until: Mutex::default(), lost_claims: Mutex::default(), unread: Mutex::default() }
+    }
+}

@@ -1,0 +1,26 @@
+//! What looks at a namespace and changes nothing.
+//!
+//! - [`lookup`]: one job; [`list`]: pages of jobs.
+//! - [`counts`] and `horizon`: how many jobs, and when they fall due.
+//! - [`redis_stats`]: what Redis spends.
+
+pub mod counts;
+mod horizon;
+pub mod list;
+pub mod lookup;
+pub mod redis_stats;
+
+use std::sync::Arc;
+
+use super::namespace::Namespace;
+
+/// Reads a namespace.
+pub struct Reader {
+    namespace: Arc<Namespace>,
+}
+
+impl Reader {
+    pub(super) fn new(namespace: Arc<Namespace>) -> Reader {
+        Reader { namespace }
+    }
+}

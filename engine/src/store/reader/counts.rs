@@ -1,0 +1,87 @@
+//! How many jobs a namespace has: by state, bucket and broker.
+
+use redis::{Pipeline, Value};
+
+use crate::store::reader::Reader;
+use crate::store::error::StoreError;
+use crate::store::reader::lookup::score;
+
+/// Counts of a namespace.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Jobs in `due`, per bucket.
+    pub scheduled: Vec<u64>,
+    /// Jobs in `run`, per bucket.
+    pub reserved: Vec<u64>,
+    /// Jobs in `dead`, per bucket.
+    pub dead: Vec<u64>,
+    /// Jobs in `due` per broker.
+    pub brokers: Vec<(String, u64)>,
+    /// Jobs in `due` whose due time has passed.
+    pub overdue: u64,
+    /// Jobs due within each of the requested spans from now, in the order of the spans.
+    pub within: Vec<u64>,
+    /// The earliest due time, epoch ms.
+    pub next_due_ms: Option<i64>,
+    /// Redis's clock at the count, epoch ms.
+    pub now_ms: i64,
+}
+
+impl Reader {
+    /// Counts all jobs. `within`: spans from now, seconds.
+    pub async fn counts(&self, within: &[u64]) -> Result<Counts, StoreError> {
+        let now_ms = self.namespace.read_clock().await? / 1000;
+        let brokers = self.namespace.brokers();
+        let mut counts = Counts {
+            within: vec![0; within.len()],
+            brokers: brokers.iter().map(|name| (name.clone(), 0)).collect(),
+            now_ms,
+            ..Counts::default()
+        };
+        for bucket in 0..self.namespace.keys.buckets() {
+            let mut pipeline = Pipeline::new();
+            pipeline.cmd("ZCARD").arg(self.namespace.keys.run(bucket));
+            pipeline.cmd("ZCARD").arg(self.namespace.keys.dead(bucket));
+            for broker in brokers.iter() {
+                let due = self.namespace.keys.due(bucket, broker);
+                pipeline.cmd("ZCARD").arg(&due);
+                pipeline.cmd("ZCOUNT").arg(&due).arg("-inf").arg(now_ms);
+                pipeline.cmd("ZRANGE").arg(&due).arg(0).arg(0).arg("WITHSCORES");
+                for seconds in within {
+                    pipeline.cmd("ZCOUNT").arg(&due).arg("-inf").arg(now_ms + i64::try_from(seconds * 1000).unwrap_or(i64::MAX / 2));
+                }
+            }
+            let mut answers = self.namespace.link.pipeline("counting", &pipeline).await?.into_iter();
+            let mut number = || match answers.next() {
+                Some(Value::Int(number)) => u64::try_from(number).unwrap_or(0),
+                _ => 0,
+            };
+            counts.reserved.push(number());
+            counts.dead.push(number());
+            let mut scheduled = 0;
+            for (_, of_broker) in &mut counts.brokers {
+                let waiting = match answers.next() {
+                    Some(Value::Int(number)) => u64::try_from(number).unwrap_or(0),
+                    _ => 0,
+                };
+                scheduled += waiting;
+                *of_broker += waiting;
+                if let Some(Value::Int(overdue)) = answers.next() {
+                    counts.overdue += u64::try_from(overdue).unwrap_or(0);
+                }
+                if let Some(Value::Array(head)) = answers.next()
+                    && let Some(ms) = head.into_iter().nth(1).and_then(score)
+                {
+                    counts.next_due_ms = Some(counts.next_due_ms.map_or(ms, |first: i64| first.min(ms)));
+                }
+                for span in &mut counts.within {
+                    if let Some(Value::Int(number)) = answers.next() {
+                        *span += u64::try_from(number).unwrap_or(0);
+                    }
+                }
+            }
+            counts.scheduled.push(scheduled);
+        }
+        Ok(counts)
+    }
+}

@@ -1,0 +1,135 @@
+//! One job, looked up by its id.
+
+use bytes::Bytes;
+use redis::{Pipeline, Value};
+
+use crate::store::namespace::Namespace;
+use crate::store::reader::Reader;
+use crate::store::error::{Class, StoreError, UNREADABLE};
+use crate::store::record::{self, Record, State};
+use crate::job::{Job, JobId};
+
+/// Where a job is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// In `due`.
+    Scheduled,
+    /// In `run`.
+    Reserved,
+    /// In `dead`.
+    Dead,
+}
+
+impl Place {
+    /// The word of the HTTP API and the command line.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Place::Scheduled => "scheduled",
+            Place::Reserved => "reserved",
+            Place::Dead => "dead",
+        }
+    }
+}
+
+/// A job as it is stored.
+#[derive(Debug, Clone)]
+pub struct StoredJob {
+    /// The job's id.
+    pub id: JobId,
+    /// Where the job is.
+    pub place: Place,
+    /// The score at that place, epoch ms: the next due time, the lease's deadline, or the time of
+    /// death.
+    pub score_ms: i64,
+    /// The immutable part of the job.
+    pub record: Record,
+    /// The mutable part; `None` if the job was never claimed or changed.
+    pub state: Option<State>,
+    /// Size of the body, bytes. Lists leave out the body itself.
+    pub size: usize,
+}
+
+impl StoredJob {
+    /// The job to deliver. Its body is empty in a [`list`](crate::Client::list).
+    #[must_use]
+    pub fn job(&self) -> &Job {
+        &self.record.job
+    }
+
+    /// The number of attempts begun.
+    #[must_use]
+    pub fn attempts(&self) -> u32 {
+        self.state.as_ref().map_or(0, |state| state.attempt)
+    }
+
+    /// Why the last attempt failed; empty if none failed.
+    #[must_use]
+    pub fn last_error(&self) -> &str {
+        self.state.as_ref().map_or("", |state| &state.last_error)
+    }
+
+    /// The next due time of a scheduled job; the due time of the schedule if the job is reserved or
+    /// dead. Epoch ms.
+    #[must_use]
+    pub fn due_ms(&self) -> i64 {
+        match (self.place, &self.state) {
+            (Place::Reserved | Place::Dead, Some(state)) => state.due_ms,
+            (Place::Scheduled, _) | (Place::Reserved | Place::Dead, None) => self.score_ms,
+        }
+    }
+}
+
+impl Reader {
+    /// Finds a job by its id.
+    pub async fn find(&self, id: &JobId) -> Result<Option<StoredJob>, StoreError> {
+        find(&self.namespace, id).await
+    }
+}
+
+/// Finds a job by its id.
+pub(in crate::store) async fn find(namespace: &Namespace, id: &JobId) -> Result<Option<StoredJob>, StoreError> {
+        let bucket = namespace.keys.bucket_of(id.as_str());
+        let brokers = namespace.brokers();
+        let mut pipeline = Pipeline::new();
+        pipeline.cmd("HGET").arg(namespace.keys.jobs(bucket)).arg(id.as_str());
+        pipeline.cmd("HGET").arg(namespace.keys.state(bucket)).arg(id.as_str());
+        pipeline.cmd("ZSCORE").arg(namespace.keys.run(bucket)).arg(id.as_str());
+        pipeline.cmd("ZSCORE").arg(namespace.keys.dead(bucket)).arg(id.as_str());
+        for broker in brokers.iter() {
+            pipeline.cmd("ZSCORE").arg(namespace.keys.due(bucket, broker)).arg(id.as_str());
+        }
+        let mut answers = namespace.link.pipeline("looking a job up", &pipeline).await?.into_iter();
+        let (record, state) = (answers.next(), answers.next());
+        let Some(Value::BulkString(bytes)) = record else { return Ok(None) };
+        let unreadable = |why: record::Unreadable| StoreError::new(Class::Script, format!("redis: job `{id}`: {why}")).hint(UNREADABLE);
+        let record = record::decode(Bytes::from(bytes)).map_err(unreadable)?;
+        let state = match state {
+            Some(Value::BulkString(bytes)) => Some(State::decode(&bytes).map_err(unreadable)?),
+            _ => None,
+        };
+        let mut scores = answers.map(score);
+        let (run, dead) = (scores.next().flatten(), scores.next().flatten());
+        let due = scores.flatten().next();
+        let (place, score_ms) = match (run, dead, due) {
+            (Some(ms), _, _) => (Place::Reserved, ms),
+            (_, Some(ms), _) => (Place::Dead, ms),
+            (_, _, Some(ms)) => (Place::Scheduled, ms),
+            // A pipeline is not atomic: the job moved between two reads, or the data is damaged.
+            // Show both cases as reserved.
+            (None, None, None) => (Place::Reserved, 0),
+        };
+        let size = record.job.body.len();
+        Ok(Some(StoredJob { id: id.clone(), place, score_ms, record, state, size }))
+    }
+
+/// A zset score; Dwell writes only whole ms.
+#[allow(clippy::cast_possible_truncation, reason = "whole ms below 2^53")]
+pub(in crate::store) fn score(value: Value) -> Option<i64> {
+    match value {
+        Value::BulkString(bytes) => std::str::from_utf8(&bytes).ok()?.parse::<f64>().ok().map(|score| score as i64),
+        Value::Double(score) => Some(score as i64),
+        Value::Int(score) => Some(score),
+        _ => None,
+    }
+}
