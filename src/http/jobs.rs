@@ -108,7 +108,7 @@ pub(super) async fn show(State(api): State<Api>, Id(id): Id, Query(shown): Query
         Some("1") => true,
         Some(other) => return Err(Problem::bad(format!("body: {} is neither 1 nor 0", quote(other)))),
     };
-    let found = api.inner.apply.store.find(&id).await?.ok_or_else(|| {
+    let found = api.inner.apply.store.reader.find(&id).await?.ok_or_else(|| {
         let detail = format!("there is no job {}: published, finished and cancelled jobs are not kept", quote(id.as_str()));
         Problem::new(StatusCode::NOT_FOUND, detail)
     })?;

@@ -25,7 +25,7 @@ pub(super) struct Step {
 }
 
 impl Queue {
-    /// Acts on a job, as [`apply`](Store::apply) does.
+    /// Acts on a job, as [`apply`](Queue::apply) does.
     pub async fn act(&self, act: &Act, default_retry: &[u64]) -> Result<Answer, StoreError> {
         if act.action == Action::Schedule {
             return Err(StoreError::new(Class::Other, "`schedule` is not an action on a job that exists"));

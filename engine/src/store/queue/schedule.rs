@@ -49,7 +49,7 @@ pub struct Scheduled {
 pub(super) type CallAnswers = (Vec<Result<Answer, StoreError>>, Vec<WakeUp>);
 
 impl Queue {
-    /// Stores jobs as [`apply`](Store::apply) does. After an error the result of every request is
+    /// Stores jobs as [`apply`](Queue::apply) does. After an error the result of every request is
     /// unknown: send the same requests again.
     pub async fn schedule(&self, requests: &[Schedule]) -> Result<Scheduled, StoreError> {
         let asked: Vec<RequestRef<'_>> = requests.iter().map(RequestRef::Schedule).collect();
