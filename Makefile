@@ -1,4 +1,5 @@
-# Everything a fresh machine needs to build, show and test Dwell. Prerequisites: Rust, a C compiler, make; `tools` sees to what else compiling takes.
+# Everything a fresh machine needs to build, show and test Dwell. Prerequisites: Rust, a C compiler,
+# make; `tools` sees to what else compiling takes.
 # `make help` says what there is.
 
 .DEFAULT_GOAL := help
@@ -37,7 +38,8 @@ bench: tools servers kafka rabbitmq ## measure a standard set on private servers
 	cargo build --locked --release --package dwell --package dwell-lab --bin dwell --bin dwell-lab
 	$(SERVERS) $(KAFKA) $(RABBITMQ) QUICK=$(QUICK) DWELL_BENCH_PROGRAM='$(or $(DWELL_BENCH_PROGRAM),$(BUILT)/release/dwell-lab)' scripts/bench.sh $(BENCH_ON)
 
-# How long faults go on, with which seed (none: a new one), on which brokers (all three in turn, unless BROKER is given).
+# How long faults go on, with which seed (none: a new one), on which brokers (all three in turn,
+# unless BROKER is given).
 DURATION := 60s
 SEED :=
 CHAOS_ON := $(if $(filter file,$(origin BROKER)),nats kafka amqp,$(BROKER))

@@ -1,8 +1,11 @@
 #!/usr/bin/env bash
-# Measures a standard set and writes performance.md and its pictures in docs/reference/measured and target/bench/performance.html.
+# Measures a standard set and writes performance.md and its pictures in docs/reference/measured and
+# target/bench/performance.html.
 # usage: bench.sh [BROKER…]       nats, kafka and amqp where none is named
-# QUICK=1: a short form, one run of little, written to target/bench alone. RUNS: how often each is measured (5). BIG: the most jobs that wait (1000000).
-# What was measured stays in target/bench/lines: a line of JSON a measurement. Those that are there already are not measured again; remove it to begin anew.
+# QUICK=1: a short form, one run of little, written to target/bench alone. RUNS: how often each is
+# measured (5). BIG: the most jobs that wait (1000000).
+# What was measured stays in target/bench/lines: a line of JSON a measurement. Those that are there
+# already are not measured again; remove it to begin anew.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/lib.sh
@@ -21,7 +24,8 @@ else
 fi
 mkdir -p "$out/lines"
 
-# A measurement, unless it is there already: a file a command, so that a set that was broken off goes on where it was.
+# A measurement, unless it is there already: a file a command, so that a set that was broken off
+# goes on where it was.
 measure() {
   local file
   file=$out/lines/$(printf '%s' "$*" | tr -c 'a-z0-9' '-').json

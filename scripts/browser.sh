@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Finds or installs what the tests of the dashboard need: Chromium, left at .servers/bin/chromium, and what drives it from Python, in
-# .servers/browser. DWELL_CHROMIUM names another Chromium or Chrome. Needs Python 3.10 with pip; as root on a Debian machine it installs all of it.
+# Finds or installs what the tests of the dashboard need: Chromium, left at .servers/bin/chromium,
+# and what drives it from Python, in .servers/browser. DWELL_CHROMIUM names another Chromium or
+# Chrome. Needs Python 3.10 with pip; as root on a Debian machine it installs all of it.
 # Starts nothing. Run again, it only looks.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -11,7 +12,8 @@ minimum=123
 bin=$PWD/.servers/bin
 mkdir -p "$bin"
 
-# settle PROGRAM: takes this one, if it runs and is new enough. No link: Debian's is a script that looks around itself.
+# settle PROGRAM: takes this one, if it runs and is new enough. No link: Debian's is a script that
+# looks around itself.
 settle() {
     local path version
     path=$(command -v "$1" 2>/dev/null) || return 1

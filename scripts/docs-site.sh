@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Builds the docs as one searchable site: target/site/index.html. Takes mdbook from PATH, else from crates.io into .servers.
+# Builds the docs as one searchable site: target/site/index.html. Takes mdbook from PATH, else from
+# crates.io into .servers.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/lib.sh
@@ -12,7 +13,8 @@ if [ -z "$mdbook" ]; then
     [ -x "$mdbook" ] || cargo install mdbook --version $version --locked --no-default-features --features search --root .servers
 fi
 
-# Pages link to files beside docs/ (settings, deployment): the site has the same tree, so that every link holds.
+# Pages link to files beside docs/ (settings, deployment): the site has the same tree, so that every
+# link holds.
 staged=target/site-source
 rm -rf "$staged"
 mkdir -p "$staged/src"

@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
-# Looks for inputs that break a promise of Dwell's parsers, led by coverage: libFuzzer over the targets of fuzz/, each for its part of the time.
-# Wants a C++ compiler and the Rust that everything else takes: coverage is a pass of LLVM that stable Rust has.
+# Looks for inputs that break a promise of Dwell's parsers, led by coverage: libFuzzer over the
+# targets of fuzz/, each for its part of the time.
+# Wants a C++ compiler and the Rust that everything else takes: coverage is a pass of LLVM that
+# stable Rust has.
 # usage: fuzz.sh SECONDS [TARGET…]      one process, one core; what is new joins fuzz/corpus, what broke stays in fuzz/found
 set -euo pipefail
 cd "$(dirname "$0")/.."

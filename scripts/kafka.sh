@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Finds or installs what the tests need of Apache Kafka: a Java of 17 or later, and the jars of scripts/kafka/pom.xml in .servers/kafka/.
+# Finds or installs what the tests need of Apache Kafka: a Java of 17 or later, and the jars of
+# scripts/kafka/pom.xml in .servers/kafka/.
 # DWELL_KAFKA_LIBS names another folder of jars. Starts nothing. Run again, it only looks.
 set -euo pipefail
 cd "$(dirname "$0")/.."

@@ -34,8 +34,8 @@ quietly() {
     said=$("$@" 2>&1) || { say "$said"; return 1; }
 }
 
-# version_of PROGRAM WORD: the first thing in `PROGRAM --version` that looks like 1.2 or 1.2.3; nothing where it does not run,
-# or does not call itself by that word (a pattern of grep -E).
+# version_of PROGRAM WORD: the first thing in `PROGRAM --version` that looks like 1.2 or 1.2.3;
+# nothing where it does not run, or does not call itself by that word (a pattern of grep -E).
 version_of() {
     local said
     said=$("$1" --version 2>/dev/null) || return 0
@@ -46,7 +46,8 @@ version_of() {
 # at_least VERSION MINIMUM
 at_least() { [ -n "$1" ] && [ "$(printf '%s\n%s\n' "$2" "$1" | sort -V | head -n 1)" = "$2" ]; }
 
-# python_packages FOLDER WHAT LIST…: installs what the lists pin by version and hash into the folder. Run again, it only looks.
+# python_packages FOLDER WHAT LIST…: installs what the lists pin by version and hash into the
+# folder. Run again, it only looks.
 python_packages() {
     local folder=$1 what=$2 stamp
     shift 2

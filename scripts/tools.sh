@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Finds or installs what compiling Kafka's client library needs besides Rust, a C compiler and make: a C++ compiler (its build always makes its C++
-# half, which is not used), and perl with its modules, for OpenSSL. Run again, it only looks.
+# Finds or installs what compiling Kafka's client library needs besides Rust, a C compiler and make:
+# a C++ compiler (its build always makes its C++ half, which is not used), and perl with its
+# modules, for OpenSSL. Run again, it only looks.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/lib.sh

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Builds an older revision of Dwell beside this tree, and runs the tests that need it: both on one namespace, and each reads what the other wrote.
+# Builds an older revision of Dwell beside this tree, and runs the tests that need it: both on one
+# namespace, and each reads what the other wrote.
 # usage: upgrade.sh REVISION      with DWELL_WRITE_NAMESPACE=FILE what the old one stored is written there
 set -euo pipefail
 cd "$(dirname "$0")/.."

