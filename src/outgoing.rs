@@ -98,7 +98,7 @@ pub fn dedupe_id(lease: &Lease) -> String {
 /// The verdict on a request, as JSON.
 #[must_use]
 pub fn verdict(id: &JobId, action: Action, answer: Answer) -> Message {
-    let json = serde_json::to_vec(&view::Verdict::of(id.as_str(), action, answer)).expect("words and a number can be written as JSON");
+    let json = serde_json::to_vec(&view::ActionResult::of(id.as_str(), action, answer)).expect("words and a number can be written as JSON");
     Message::new(json).with_header("content-type", "application/json")
 }
 

@@ -11,7 +11,7 @@ use utoipa::ToSchema;
 use utoipa::openapi::schema::SchemaType;
 use utoipa::openapi::{Object, ObjectBuilder, Type};
 
-use crate::job::{self, Action, Confirm, JobId};
+use crate::job::{self, Action, Confirm, JobId, Verdict};
 use crate::store::reader::lookup::{Place, StoredJob};
 use crate::store::record::Record;
 use crate::store::queue::schedule::Answer;
@@ -119,26 +119,27 @@ impl Job {
 
 /// The verdict on a request.
 #[derive(Debug, Clone, Serialize, ToSchema)]
+#[schema(as = Verdict)]
 #[allow(missing_docs, reason = "docs/reference/http.md explains the words")]
-pub struct Verdict {
+pub struct ActionResult {
     pub id: String,
     pub action: Action,
-    pub verdict: crate::job::Verdict,
+    pub verdict: Verdict,
     /// When the job is due, epoch ms, if known.
     pub due_ms: Option<i64>,
 }
 
-impl Verdict {
-    /// The verdict on this action on this job.
+impl ActionResult {
+    /// The result of this action on this job.
     #[must_use]
     pub fn of(id: &str, action: Action, answer: Answer) -> Self {
-        Verdict { id: id.to_owned(), action, verdict: answer.verdict, due_ms: answer.due_ms }
+        ActionResult { id: id.to_owned(), action, verdict: answer.verdict, due_ms: answer.due_ms }
     }
 
     /// The HTTP status; a command exits with 0 if it is 2xx.
     #[must_use]
     pub fn status(&self) -> u16 {
-        use crate::job::Verdict as V;
+        use Verdict as V;
         match self.verdict {
             V::Added | V::Replaced => 201,
             V::Duplicate | V::Kept | V::Cancelled | V::CancelledAfterAttempt => 200,
@@ -264,8 +265,8 @@ mod tests {
 
     #[test]
     fn a_verdict_and_counts_have_the_keys_of_the_contract() {
-        let answer = Answer { verdict: crate::job::Verdict::CancelledAfterAttempt, due_ms: None };
-        let json = serde_json::to_string(&Verdict::of("x", Action::Cancel, answer)).unwrap();
+        let answer = Answer { verdict: Verdict::CancelledAfterAttempt, due_ms: None };
+        let json = serde_json::to_string(&ActionResult::of("x", Action::Cancel, answer)).unwrap();
         assert_eq!(json, r#"{"id":"x","action":"cancel","verdict":"cancelled_after_attempt","due_ms":null}"#);
 
         let counts = Counts {

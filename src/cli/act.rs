@@ -102,16 +102,16 @@ async fn run(
         }
     }
     let answer = batch.answers().swap_remove(0)?;
-    let verdict = view::Verdict::of(id.as_str(), action, answer);
-    common.answer(&verdict, &text(&verdict))?;
-    Ok(if verdict.status() < 300 { Exit::Ok } else { Exit::NotFound })
+    let result = view::ActionResult::of(id.as_str(), action, answer);
+    common.answer(&result, &text(&result))?;
+    Ok(if result.status() < 300 { Exit::Ok } else { Exit::NotFound })
 }
 
-fn text(verdict: &view::Verdict) -> String {
+fn text(result: &view::ActionResult) -> String {
     // Only an active job has a next due time.
-    let goes_on = verdict.action != Action::Cancel && !matches!(verdict.verdict, Verdict::Finished | Verdict::Fired);
-    let due = verdict.due_ms.filter(|_| goes_on).map_or(String::new(), |ms| format!(", due {}", local(ms)));
-    format!("{}: {}{due}: {}", clean(&verdict.id), verdict.verdict.as_str(), meaning(verdict.action, verdict.verdict))
+    let goes_on = result.action != Action::Cancel && !matches!(result.verdict, Verdict::Finished | Verdict::Fired);
+    let due = result.due_ms.filter(|_| goes_on).map_or(String::new(), |ms| format!(", due {}", local(ms)));
+    format!("{}: {}{due}: {}", clean(&result.id), result.verdict.as_str(), meaning(result.action, result.verdict))
 }
 
 /// Explains a verdict.

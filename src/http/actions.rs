@@ -42,8 +42,8 @@ pub(super) struct Seen {
     attempt: Option<u32>,
 }
 
-/// A verdict with its status.
-struct Answered(view::Verdict);
+/// A result with its status.
+struct Answered(view::ActionResult);
 
 impl IntoResponse for Answered {
     fn into_response(self) -> Response {
@@ -54,9 +54,9 @@ impl IntoResponse for Answered {
 
 /// Cancel a job
 #[utoipa::path(delete, path = "/v1/jobs/{id}", tag = "jobs", params(InPath), responses(
-    (status = 200, body = view::Verdict, description = "`cancelled`, or `cancelled_after_attempt`"),
-    (status = 404, body = view::Verdict, description = "`not_found`"),
-    (status = 409, body = view::Verdict, description = "`in_flight` (cancelled, but the attempt in flight may arrive), or `fired`"),
+    (status = 200, body = view::ActionResult, description = "`cancelled`, or `cancelled_after_attempt`"),
+    (status = 404, body = view::ActionResult, description = "`not_found`"),
+    (status = 409, body = view::ActionResult, description = "`in_flight` (cancelled, but the attempt in flight may arrive), or `fired`"),
 ))]
 pub(super) async fn cancel(State(api): State<Api>, Id(id): Id) -> Result<Response, Problem> {
     api.act(act_on(Action::Cancel, id, None)).await
@@ -64,9 +64,9 @@ pub(super) async fn cancel(State(api): State<Api>, Id(id): Id) -> Result<Respons
 
 /// Give a job a new due time
 #[utoipa::path(patch, path = "/v1/jobs/{id}", tag = "jobs", params(InPath), request_body = NewTime, responses(
-    (status = 200, body = view::Verdict, description = "`rescheduled`"),
-    (status = 404, body = view::Verdict, description = "`not_found`"),
-    (status = 409, body = view::Verdict, description = "`in_flight` (nothing changed), `dead`, or `fired`"),
+    (status = 200, body = view::ActionResult, description = "`rescheduled`"),
+    (status = 404, body = view::ActionResult, description = "`not_found`"),
+    (status = 409, body = view::ActionResult, description = "`in_flight` (nothing changed), `dead`, or `fired`"),
 ))]
 pub(super) async fn reschedule(State(api): State<Api>, Id(id): Id, Body(time): Body<NewTime>) -> Result<Response, Problem> {
     let bad = |field| move |why: String| Rejection::new(Code::BadDelay, format!("{field}: {why}"));
@@ -80,9 +80,9 @@ pub(super) async fn reschedule(State(api): State<Api>, Id(id): Id, Body(time): B
 
 /// Publish a job now
 #[utoipa::path(post, path = "/v1/jobs/{id}/fire", tag = "jobs", params(InPath), responses(
-    (status = 200, body = view::Verdict, description = "`firing`"),
-    (status = 404, body = view::Verdict, description = "`not_found`"),
-    (status = 409, body = view::Verdict, description = "`in_flight`, `dead`, or `fired`"),
+    (status = 200, body = view::ActionResult, description = "`firing`"),
+    (status = 404, body = view::ActionResult, description = "`not_found`"),
+    (status = 409, body = view::ActionResult, description = "`in_flight`, `dead`, or `fired`"),
 ))]
 pub(super) async fn fire(State(api): State<Api>, Id(id): Id) -> Result<Response, Problem> {
     api.act(act_on(Action::Fire, id, None)).await
@@ -90,9 +90,9 @@ pub(super) async fn fire(State(api): State<Api>, Id(id): Id) -> Result<Response,
 
 /// Finish a job for its consumer
 #[utoipa::path(post, path = "/v1/jobs/{id}/finish", tag = "jobs", params(InPath), request_body = Option<Seen>, responses(
-    (status = 200, body = view::Verdict, description = "`finished`"),
-    (status = 404, body = view::Verdict, description = "`not_found`, also for a schedule that was never attempted"),
-    (status = 409, body = view::Verdict, description = "`stale`, or `fired`"),
+    (status = 200, body = view::ActionResult, description = "`finished`"),
+    (status = 404, body = view::ActionResult, description = "`not_found`, also for a schedule that was never attempted"),
+    (status = 409, body = view::ActionResult, description = "`stale`, or `fired`"),
 ))]
 pub(super) async fn finish(State(api): State<Api>, Id(id): Id, MaybeJson(seen): MaybeJson<Seen>) -> Result<Response, Problem> {
     api.word(Action::Finish, id, &seen).await
@@ -100,9 +100,9 @@ pub(super) async fn finish(State(api): State<Api>, Id(id): Id, MaybeJson(seen): 
 
 /// Fail an attempt for its consumer
 #[utoipa::path(post, path = "/v1/jobs/{id}/fail", tag = "jobs", params(InPath), request_body = Option<Seen>, responses(
-    (status = 200, body = view::Verdict, description = "`failed`"),
-    (status = 404, body = view::Verdict, description = "`not_found`, also for a schedule that was never attempted"),
-    (status = 409, body = view::Verdict, description = "`waiting` (no attempt is in flight), `stale`, `dead`, or `fired`"),
+    (status = 200, body = view::ActionResult, description = "`failed`"),
+    (status = 404, body = view::ActionResult, description = "`not_found`, also for a schedule that was never attempted"),
+    (status = 409, body = view::ActionResult, description = "`waiting` (no attempt is in flight), `stale`, `dead`, or `fired`"),
 ))]
 pub(super) async fn fail(State(api): State<Api>, Id(id): Id, MaybeJson(seen): MaybeJson<Seen>) -> Result<Response, Problem> {
     api.word(Action::Fail, id, &seen).await
@@ -110,9 +110,9 @@ pub(super) async fn fail(State(api): State<Api>, Id(id): Id, MaybeJson(seen): Ma
 
 /// Schedule a dead job again, with attempts from 1
 #[utoipa::path(post, path = "/v1/jobs/{id}/requeue", tag = "jobs", params(InPath), responses(
-    (status = 200, body = view::Verdict, description = "`requeued`"),
-    (status = 404, body = view::Verdict, description = "`not_found`"),
-    (status = 409, body = view::Verdict, description = "`waiting` (the job is not dead), or `fired`"),
+    (status = 200, body = view::ActionResult, description = "`requeued`"),
+    (status = 404, body = view::ActionResult, description = "`not_found`"),
+    (status = 409, body = view::ActionResult, description = "`waiting` (the job is not dead), or `fired`"),
 ))]
 pub(super) async fn requeue(State(api): State<Api>, Id(id): Id) -> Result<Response, Problem> {
     api.act(act_on(Action::Requeue, id, None)).await
@@ -126,6 +126,6 @@ impl Api {
     async fn act(&self, act: Act) -> Result<Response, Problem> {
         let (id, action) = (act.id.clone(), act.action);
         let answer = self.inner.apply.one(Request::Act(act)).await?;
-        Ok(Answered(view::Verdict::of(id.as_str(), action, answer)).into_response())
+        Ok(Answered(view::ActionResult::of(id.as_str(), action, answer)).into_response())
     }
 }
