@@ -21,7 +21,7 @@ pub struct Args {
 
 /// `dwell finish`, `fail`
 #[derive(Debug, Clone, clap::Args)]
-pub struct Word {
+pub struct ConsumerArgs {
     /// The job's id
     #[arg(value_parser = job_id)]
     pub id: JobId,
@@ -64,7 +64,7 @@ pub(super) async fn act(common: &Common, action: Action, args: Args) -> Result<E
 }
 
 /// Applies the `finish` or `fail` of a job's consumer.
-pub(super) async fn word(common: &Common, action: Action, args: Word) -> Result<Exit, Stop> {
+pub(super) async fn act_for_consumer(common: &Common, action: Action, args: ConsumerArgs) -> Result<Exit, Stop> {
     run(common, action, args.id, None, (args.due, args.attempt)).await
 }
 

@@ -57,9 +57,9 @@ enum Command {
     /// Publish a job now
     Fire(act::Args),
     /// Finish a job for its consumer
-    Finish(act::Word),
+    Finish(act::ConsumerArgs),
     /// Fail an attempt for its consumer
-    Fail(act::Word),
+    Fail(act::ConsumerArgs),
     /// Schedule a dead job again, with attempts from 1; or move the jobs of a broker to another
     Requeue(requeue::Args),
     /// Print the JSON Schema of the settings
@@ -135,8 +135,8 @@ impl Command {
             Command::Cancel(args) => Box::pin(act::act(common, Action::Cancel, args)).await,
             Command::Reschedule(args) => Box::pin(act::reschedule(common, args)).await,
             Command::Fire(args) => Box::pin(act::act(common, Action::Fire, args)).await,
-            Command::Finish(args) => Box::pin(act::word(common, Action::Finish, args)).await,
-            Command::Fail(args) => Box::pin(act::word(common, Action::Fail, args)).await,
+            Command::Finish(args) => Box::pin(act::act_for_consumer(common, Action::Finish, args)).await,
+            Command::Fail(args) => Box::pin(act::act_for_consumer(common, Action::Fail, args)).await,
             Command::Requeue(args) => Box::pin(requeue::run(common, args)).await,
             Command::Schema(_) => schema::run(common),
             Command::Completions(args) => completions::run(&args),

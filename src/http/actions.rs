@@ -95,7 +95,7 @@ pub(super) async fn fire(State(api): State<Api>, Id(id): Id) -> Result<Response,
     (status = 409, body = view::ActionResult, description = "`stale`, or `fired`"),
 ))]
 pub(super) async fn finish(State(api): State<Api>, Id(id): Id, MaybeJson(seen): MaybeJson<Seen>) -> Result<Response, Problem> {
-    api.word(Action::Finish, id, &seen).await
+    api.act_for_consumer(Action::Finish, id, &seen).await
 }
 
 /// Fail an attempt for its consumer
@@ -105,7 +105,7 @@ pub(super) async fn finish(State(api): State<Api>, Id(id): Id, MaybeJson(seen): 
     (status = 409, body = view::ActionResult, description = "`waiting` (no attempt is in flight), `stale`, `dead`, or `fired`"),
 ))]
 pub(super) async fn fail(State(api): State<Api>, Id(id): Id, MaybeJson(seen): MaybeJson<Seen>) -> Result<Response, Problem> {
-    api.word(Action::Fail, id, &seen).await
+    api.act_for_consumer(Action::Fail, id, &seen).await
 }
 
 /// Schedule a dead job again, with attempts from 1
@@ -119,7 +119,7 @@ pub(super) async fn requeue(State(api): State<Api>, Id(id): Id) -> Result<Respon
 }
 
 impl Api {
-    async fn word(&self, action: Action, id: JobId, seen: &Seen) -> Result<Response, Problem> {
+    async fn act_for_consumer(&self, action: Action, id: JobId, seen: &Seen) -> Result<Response, Problem> {
         self.act(Act { seen_due: seen.due_ms, seen_attempt: seen.attempt, ..act_on(action, id, None) }).await
     }
 
