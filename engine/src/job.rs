@@ -115,7 +115,7 @@ pub enum Conflict {
 }
 
 /// The default TTR of a job, ms: the default of `delivery.ttr`.
-const DEFAULT_TTR_MS: u32 = 30_000;
+pub const DEFAULT_TTR_MS: u32 = 30_000;
 
 /// A message with its destination and rules. The record stores it; the body is separate and
 /// unchanged.

@@ -8,7 +8,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Durability, RedisMode};
-use crate::job::{Confirm, Late};
+use crate::job::{Confirm, DEFAULT_TTR_MS, Late};
+use crate::retry;
+use crate::units::show_duration_ms;
 
 /// Settings of Dwell: a TOML file, then environment variables (`DWELL_REDIS__NAMESPACE`), then
 /// `--set redis.namespace=…`.
@@ -64,16 +66,9 @@ pub struct Redis {
 
 impl Default for Redis {
     fn default() -> Self {
-        Redis {
-            mode: RedisMode::Single,
-            urls: vec!["redis://127.0.0.1:6379".to_owned()],
-            urls_file: None,
-            master: "mymaster".to_owned(),
-            namespace: "dwell".to_owned(),
-            buckets: 16,
-            durability: Durability::Memory,
-            assume_fsync: false,
-        }
+        let dwell_engine::Redis { mode, urls, master, namespace, buckets, durability, assume_fsync } =
+            dwell_engine::Redis::new("redis://127.0.0.1:6379");
+        Redis { mode, urls, urls_file: None, master, namespace, buckets, durability, assume_fsync }
     }
 }
 
@@ -235,9 +230,9 @@ pub struct Delivery {
 impl Default for Delivery {
     fn default() -> Self {
         Delivery {
-            ttr: "30s".to_owned(),
+            ttr: show_duration_ms(DEFAULT_TTR_MS.into()),
             publish_timeout: "15s".to_owned(),
-            retry: ["2m", "10m", "10m", "1h", "2h", "6h", "15h"].map(str::to_owned).to_vec(),
+            retry: retry::DEFAULT_MS.iter().map(|wait_ms| show_duration_ms(*wait_ms)).collect(),
             confirm: Confirm::Broker,
             late: Late::Fire,
             max_late: String::new(),
