@@ -47,48 +47,56 @@ impl Control {
         self.delay_for.is_some() || self.delay_until.is_some()
     }
 
-    /// Sets the field of one `delay-*` header. `name`: without the prefix, in lower case. `shown`:
-    /// the name for error messages.
+    /// Sets the field of one control header. `name`: without the prefix, in lower case. `shown`: the
+    /// name for error messages.
     pub(super) fn take(&mut self, name: &str, shown: &str, value: &str) -> Result<(), Rejection> {
-        let trimmed = value.trim();
-        let refuse = |code| move |why: String| Rejection::new(code, format!("{shown}: {why}"));
-        match name {
-            "for" => self.delay_for = Some(parse_duration_ms(value).map_err(refuse(Code::BadDelay))?),
-            "until" => self.delay_until = Some(parse_time_ms(value).map_err(refuse(Code::BadDelay))?),
-            "target" => self.target = Some(value.to_owned()),
-            "exchange" => self.exchange = Some(value.to_owned()),
-            "broker" => self.broker = Some(trimmed.to_owned()),
-            "id" => self.id = Some(JobId::new(value).map_err(refuse(Code::BadId))?),
-            "ttr" => self.ttr_ms = Some(parse_duration_ms(value).map_err(refuse(Code::BadTtr))?),
-            "retry" => self.retry_ms = Some(parse_durations_ms(value).map_err(refuse(Code::BadRetry))?),
-            "max-late" => self.max_late_ms = Some(parse_duration_ms(value).map_err(refuse(Code::BadHeader))?),
-            "confirm" => self.confirm = Some(word(trimmed, &CONFIRM).map_err(refuse(Code::BadHeader))?),
-            "late" => self.late = Some(word(trimmed, &LATE).map_err(refuse(Code::BadHeader))?),
-            "on-conflict" => self.conflict = Some(word(trimmed, &CONFLICT).map_err(refuse(Code::BadHeader))?),
-            "action" => self.action = Some(word(trimmed, &ACTION).map_err(refuse(Code::BadAction))?),
-            _ => self.reply_to = Some(value.to_owned()),
-        }
-        Ok(())
+        let header = HEADERS.iter().find(|header| header.name == name);
+        header.ok_or_else(|| Rejection::new(Code::BadHeader, format!("{shown} is unknown")))?.set(self, shown, value)
     }
 }
 
-/// The control headers without their prefix, and the rejection code of a value that is not text.
-const NAMES: [(&str, Code); 14] = [
-    ("for", Code::BadDelay),
-    ("until", Code::BadDelay),
-    ("target", Code::BadHeader),
-    ("exchange", Code::BadHeader),
-    ("broker", Code::UnknownBroker),
-    ("id", Code::BadId),
-    ("ttr", Code::BadTtr),
-    ("confirm", Code::BadHeader),
-    ("retry", Code::BadRetry),
-    ("late", Code::BadHeader),
-    ("max-late", Code::BadHeader),
-    ("on-conflict", Code::BadHeader),
-    ("action", Code::BadAction),
-    ("reply-to", Code::BadHeader),
+/// A control header.
+struct ControlHeader {
+    /// Without the prefix, in lower case.
+    name: &'static str,
+    /// The code of a value that cannot be read.
+    code: Code,
+    /// Sets the field of this header to the value, or says why the value cannot be read.
+    read: fn(&mut Control, &str) -> Result<(), String>,
+}
+
+impl ControlHeader {
+    const fn new(name: &'static str, code: Code, read: fn(&mut Control, &str) -> Result<(), String>) -> Self {
+        ControlHeader { name, code, read }
+    }
+
+    fn set(&self, control: &mut Control, shown: &str, value: &str) -> Result<(), Rejection> {
+        (self.read)(control, value).map_err(|why| Rejection::new(self.code, format!("{shown}: {why}")))
+    }
+}
+
+/// The control headers. A header that is not in this table is rejected.
+const HEADERS: [ControlHeader; 14] = [
+    ControlHeader::new("for", Code::BadDelay, |control, value| put(&mut control.delay_for, parse_duration_ms(value))),
+    ControlHeader::new("until", Code::BadDelay, |control, value| put(&mut control.delay_until, parse_time_ms(value))),
+    ControlHeader::new("target", Code::BadHeader, |control, value| put(&mut control.target, Ok(value.to_owned()))),
+    ControlHeader::new("exchange", Code::BadHeader, |control, value| put(&mut control.exchange, Ok(value.to_owned()))),
+    ControlHeader::new("broker", Code::UnknownBroker, |control, value| put(&mut control.broker, Ok(value.trim().to_owned()))),
+    ControlHeader::new("id", Code::BadId, |control, value| put(&mut control.id, JobId::new(value))),
+    ControlHeader::new("ttr", Code::BadTtr, |control, value| put(&mut control.ttr_ms, parse_duration_ms(value))),
+    ControlHeader::new("confirm", Code::BadHeader, |control, value| put(&mut control.confirm, word(value, &CONFIRM))),
+    ControlHeader::new("retry", Code::BadRetry, |control, value| put(&mut control.retry_ms, parse_durations_ms(value))),
+    ControlHeader::new("late", Code::BadHeader, |control, value| put(&mut control.late, word(value, &LATE))),
+    ControlHeader::new("max-late", Code::BadHeader, |control, value| put(&mut control.max_late_ms, parse_duration_ms(value))),
+    ControlHeader::new("on-conflict", Code::BadHeader, |control, value| put(&mut control.conflict, word(value, &CONFLICT))),
+    ControlHeader::new("action", Code::BadAction, |control, value| put(&mut control.action, word(value, &ACTION))),
+    ControlHeader::new("reply-to", Code::BadHeader, |control, value| put(&mut control.reply_to, Ok(value.to_owned()))),
 ];
+
+fn put<T>(field: &mut Option<T>, value: Result<T, String>) -> Result<(), String> {
+    *field = Some(value?);
+    Ok(())
+}
 
 const CONFIRM: [(&str, Confirm); 2] = [("broker", Confirm::Broker), ("consumer", Confirm::Consumer)];
 const LATE: [(&str, Late); 3] = [("fire", Late::Fire), ("drop", Late::Drop), ("dead", Late::Dead)];
@@ -105,25 +113,26 @@ const ACTION: [(&str, Action); 6] = [
 /// Reads the `delay-*` headers.
 pub(super) fn read(headers: &Headers) -> Result<Control, Rejection> {
     let mut control = Control::default();
-    let mut seen = [false; NAMES.len()];
+    let mut seen = [false; HEADERS.len()];
     for header in headers.iter() {
         let Some(rest) = strip_prefix_ignore_case(&header.name, "delay-") else { continue };
-        let Some(index) = NAMES.iter().position(|(name, _)| rest.eq_ignore_ascii_case(name)) else {
-            let known: Vec<&str> = NAMES.iter().map(|(name, _)| *name).collect();
+        let Some(index) = HEADERS.iter().position(|known| rest.eq_ignore_ascii_case(known.name)) else {
+            let known: Vec<&str> = HEADERS.iter().map(|known| known.name).collect();
             return Err(Rejection::new(
                 Code::BadHeader,
                 format!("{} is not a control header; those are delay- with {}", quote(&header.name), known.join(", ")),
             ));
         };
-        let (name, code) = NAMES[index];
+        let known = &HEADERS[index];
+        let shown = format!("delay-{}", known.name);
         if std::mem::replace(&mut seen[index], true) {
-            return Err(Rejection::new(Code::BadHeader, format!("delay-{name} is repeated: send it once")));
+            return Err(Rejection::new(Code::BadHeader, format!("{shown} is repeated: send it once")));
         }
         let value = header
             .value
             .written()
-            .ok_or_else(|| Rejection::new(code, format!("delay-{name} is neither text nor an integer: send it as text")))?;
-        control.take(name, &format!("delay-{name}"), &value)?;
+            .ok_or_else(|| Rejection::new(known.code, format!("{shown} is neither text nor an integer: send it as text")))?;
+        known.set(&mut control, &shown, &value)?;
     }
     Ok(control)
 }
@@ -158,6 +167,7 @@ pub(super) fn once_as<'a>(
 
 /// The value of one of these words, or an error that lists the words.
 fn word<T: Copy>(text: &str, words: &[(&str, T)]) -> Result<T, String> {
+    let text = text.trim();
     words.iter().find(|(word, _)| *word == text).map(|(_, value)| *value).ok_or_else(|| {
         let known: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
         format!("{} is not one of {}", quote(text), known.join(", "))

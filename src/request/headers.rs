@@ -36,6 +36,8 @@ pub(super) fn passed(
     // Repeated names from the same kind of broker are left to the client library.
     let mut names = (capabilities.unique_headers && !is_own).then(HashSet::new);
     for header in headers.iter().chain(stand_ins) {
+        // `delay-` is input, and `control` rejects unknown names. `delayed-` is Dwell's output: frameworks
+        // copy headers of a received message to the next one, so these are left out whatever they say.
         if has_prefix(header, "delay-") || has_prefix(header, "delayed-") || dialect::owns(&header.name) {
             continue;
         }
