@@ -3,78 +3,65 @@
 use crate::job::JobId;
 use crate::store::error::StoreError;
 
-/// Why a request is rejected: the words of `delayed-error`, which docs/reference/error-codes.md
-/// explains.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[allow(missing_docs, reason = "docs/reference/error-codes.md explains each word")]
-pub enum Code {
-    MissingDelay,
-    BadDelay,
-    AmbiguousDelay,
-    DelayTooLong,
-    MissingTarget,
-    TargetNotAllowed,
-    UnknownBroker,
-    BadId,
-    BadRetry,
-    BadTtr,
-    BadHeader,
-    BadAction,
-    BadEnvelope,
-    BodyTooLarge,
-    TooOld,
-    UnreadableJob,
-    Conflict,
-    Loop,
+/// The codes with their words. Only lists: they stay readable as a table.
+macro_rules! codes {
+    ($($(#[doc = $doc:literal])+ $name:ident = $word:literal;)+) => {
+        /// Why a request is rejected: the words of `delayed-error`. `docs/reference/error-codes.md`
+        /// lists them for users.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        pub enum Code { $($(#[doc = $doc])+ $name,)+ }
+
+        impl Code {
+            /// Every code.
+            pub const ALL: &'static [Code] = &[$(Code::$name,)+];
+
+            /// The word in `delayed-error`.
+            #[must_use]
+            pub fn as_str(self) -> &'static str {
+                match self { $(Code::$name => $word,)+ }
+            }
+        }
+    };
 }
 
-impl Code {
-    /// Every code.
-    pub const ALL: [Code; 18] = [
-        Code::MissingDelay,
-        Code::BadDelay,
-        Code::AmbiguousDelay,
-        Code::DelayTooLong,
-        Code::MissingTarget,
-        Code::TargetNotAllowed,
-        Code::UnknownBroker,
-        Code::BadId,
-        Code::BadRetry,
-        Code::BadTtr,
-        Code::BadHeader,
-        Code::BadAction,
-        Code::BadEnvelope,
-        Code::BodyTooLarge,
-        Code::TooOld,
-        Code::UnreadableJob,
-        Code::Conflict,
-        Code::Loop,
-    ];
-
-    /// The word in `delayed-error`.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Code::MissingDelay => "missing_delay",
-            Code::BadDelay => "bad_delay",
-            Code::AmbiguousDelay => "ambiguous_delay",
-            Code::DelayTooLong => "delay_too_long",
-            Code::MissingTarget => "missing_target",
-            Code::TargetNotAllowed => "target_not_allowed",
-            Code::UnknownBroker => "unknown_broker",
-            Code::BadId => "bad_id",
-            Code::BadRetry => "bad_retry",
-            Code::BadTtr => "bad_ttr",
-            Code::BadHeader => "bad_header",
-            Code::BadAction => "bad_action",
-            Code::BadEnvelope => "bad_envelope",
-            Code::BodyTooLarge => "body_too_large",
-            Code::TooOld => "too_old",
-            Code::UnreadableJob => "unreadable_job",
-            Code::Conflict => "conflict",
-            Code::Loop => "loop",
-        }
-    }
+codes! {
+    /// The request has neither `delay-for` nor `delay-until`.
+    MissingDelay = "missing_delay";
+    /// The delay cannot be read.
+    BadDelay = "bad_delay";
+    /// The request has both `delay-for` and `delay-until`.
+    AmbiguousDelay = "ambiguous_delay";
+    /// The delay exceeds `limits.max_delay`.
+    DelayTooLong = "delay_too_long";
+    /// Neither the request nor its ingest names a target.
+    MissingTarget = "missing_target";
+    /// `allow` does not list the target or the reply destination.
+    TargetNotAllowed = "target_not_allowed";
+    /// The settings have no broker of this name.
+    UnknownBroker = "unknown_broker";
+    /// The id is not 1 to 256 bytes of UTF-8 without control characters.
+    BadId = "bad_id";
+    /// The retry array cannot be read, or exceeds `limits.max_retries`.
+    BadRetry = "bad_retry";
+    /// The TTR cannot be read, or exceeds `limits.max_ttr`.
+    BadTtr = "bad_ttr";
+    /// A control header is unknown, unreadable or repeated, or a header cannot pass to the target's
+    /// broker.
+    BadHeader = "bad_header";
+    /// The action is unknown, or lacks an id.
+    BadAction = "bad_action";
+    /// The body is not a readable envelope.
+    BadEnvelope = "bad_envelope";
+    /// The body exceeds `limits.max_body`.
+    BodyTooLarge = "body_too_large";
+    /// The message is older than `max_age` of its ingest.
+    TooOld = "too_old";
+    /// The stored job that the request acts on cannot be read.
+    UnreadableJob = "unreadable_job";
+    /// The id exists, and `delay-on-conflict` is `reject`.
+    Conflict = "conflict";
+    /// The target leads back to an ingest, or the message returned without a delay or too often.
+    Loop = "loop";
 }
 
 /// Why a request is rejected. The message goes to `rejected` with both fields as `delayed-error`
