@@ -48,7 +48,7 @@ async fn a_broker_that_is_away_is_waited_for_while_the_other_works() {
     assert_eq!(env.metric(r#"dwell_broker_connected{broker="far"}"#), 0.0);
     assert_eq!(env.metric(r#"dwell_broker_connected{broker="main"}"#), 1.0);
     let waiting = env.until_place("to-far", Place::Scheduled).await;
-    assert!(waiting.state.is_none_or(|state| state.attempt == 0), "no attempt is burned");
+    assert!(waiting.state.is_none_or(|state| state.attempt == 0), "no attempt is counted");
 
     far.publish("delay.in", request("from-far", "0"));
     far.heal();

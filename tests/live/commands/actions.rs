@@ -67,14 +67,14 @@ async fn a_person_reads_what_the_verdict_means() {
     let config = config(&folder, &fixture);
     fixture.put(request("x", 1, FAR)).await;
     let said = act(&config, "requeue", "x", &[]);
-    assert_eq!((said.code, said.out.as_str()), (2, "x: waiting, due 2096-10-02 07:06:40+00:00: nothing changed: it is not dead\n"));
+    assert_eq!((said.code, said.out.as_str()), (2, "x: waiting, due 2096-10-02 07:06:40+00:00: nothing changed: the job is not dead\n"));
     let said = act(&config, "reschedule", "x", &["--for", "1h"]);
     assert_eq!((said.code, said.out.as_str()), (64, ""), "--for stands twice");
     let until = ["-c", &config, "reschedule", "x", "--until", "2090-01-01T00:00:00Z", "--set", "limits.max_delay=36500d"];
     let said = run_with(&until, b"");
     assert_eq!((said.code, said.out.as_str()), (0, "x: rescheduled, due 2090-01-01 00:00:00+00:00: the job has its new due time\n"));
     let said = act(&config, "cancel", "x", &[]);
-    assert_eq!((said.code, said.out.as_str()), (0, "x: cancelled: it will not be published, and never was\n"));
+    assert_eq!((said.code, said.out.as_str()), (0, "x: cancelled: the job was never published, and will not be\n"));
     let said = act(&config, "cancel", "x", &[]);
     assert_eq!(
         (said.code, said.out.as_str()),

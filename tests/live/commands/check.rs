@@ -71,7 +71,7 @@ async fn a_setting_of_the_namespace_is_followed_until_another_is_adopted() {
     assert_eq!(rules(&[])["hint"], "");
     let line = rules(&other);
     assert!(line["ok"] == true && line["hint"].as_str().unwrap().contains("check --adopt"), "{line}");
-    assert!(line["detail"].as_str().unwrap().contains("keeps delivery.dead_retention 14d"), "{line}");
+    assert!(line["detail"].as_str().unwrap().contains("has delivery.dead_retention 14d"), "{line}");
     assert_eq!(rules(&[&["--adopt"], &other[..]].concat())["hint"], "");
     assert_eq!(rules(&other)["hint"], "");
     assert_ne!(rules(&[])["hint"], "", "the settings of the others are not what is kept now");

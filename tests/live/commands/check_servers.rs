@@ -73,7 +73,7 @@ async fn destinations_that_are_missing() {
     fixture.stream("DEAD", &["delay.dead"]);
     assert_eq!(check(&fixture, &fixture.settings(false), &[], 0).len(), 1);
     fixture.api("STREAM.DELETE.REJECTED", "");
-    says(line(&check(&fixture, &fixture.settings(false), &[], 69), "ingest.main.rejected"), false, "nothing takes messages", "make that");
+    says(line(&check(&fixture, &fixture.settings(false), &[], 69), "ingest.main.rejected"), false, "nothing takes messages", "create that");
 }
 
 #[tokio::test]
