@@ -4,7 +4,8 @@
 //!   and fsck. All three stand on one [`namespace`].
 //! - [`keys`]: every key; [`record`]: the form of a job in Redis; [`scripts`]: the Lua files.
 //! - [`client`]: connections, rebuilt when they break; [`gate`]: connections that wait for
-//!   durability; [`meta`]: the description of a namespace; [`fleet`]: the instances.
+//!   durability; [`meta`]: the description of a namespace; [`server_facts`]: what its server can do;
+//!   [`fleet`]: the instances.
 //! - [`acl`]: the permissions of the user.
 
 pub mod acl;
@@ -21,6 +22,7 @@ pub mod queue;
 pub mod reader;
 pub mod record;
 pub mod scripts;
+pub mod server_facts;
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -63,10 +65,10 @@ impl Store {
     /// schema, or if Redis cannot give the durability or would evict jobs.
     pub async fn open(settings: &Redis, brokers: &[String], observer: Arc<dyn Observer>) -> Result<Store, StoreError> {
         let link = RedisClient::new(settings);
-        let facts = meta::facts(&link).await?;
-        meta::refuse_replica(settings, &facts)?;
+        let facts = server_facts::facts(&link).await?;
+        server_facts::refuse_replica(settings, &facts)?;
         let waits = gate::waits_of(settings, &facts)?;
-        meta::refuse_eviction(&facts)?;
+        server_facts::refuse_eviction(&facts)?;
         acl::refuse_unpermitted(&link, &Keys::new(&settings.namespace, settings.buckets)).await?;
         let known = meta::join(&link, settings, brokers).await?;
         let mut namespace = Namespace::new(settings, link, Gate::new(settings, Ok(waits)), known, observer);
@@ -83,7 +85,7 @@ impl Store {
     /// If Redis cannot give the durability, reads work and actions are refused.
     pub async fn attach(settings: &Redis) -> Result<Store, StoreError> {
         let link = RedisClient::new(settings);
-        let facts = meta::facts(&link).await?;
+        let facts = server_facts::facts(&link).await?;
         let waits = gate::waits_of(settings, &facts);
         let known = meta::read(&link, settings).await?;
         let settings = Redis { buckets: known.buckets, ..settings.clone() };

@@ -13,7 +13,7 @@ use redis::{Cmd, Pipeline, Value};
 
 use super::client::{Part, RedisClient};
 use super::error::{Class, StoreError};
-use super::meta::ServerFacts;
+use super::server_facts::ServerFacts;
 use crate::config::{Durability, Redis};
 
 /// The limit of one wait, ms: less than the response timeout.

@@ -6,7 +6,7 @@ use crate::store::admin::preflight::{Preflight, preflight};
 use crate::store::admin::sweep::SweepRules;
 use crate::store::client::place;
 use crate::store::gate::Wait;
-use crate::store::meta::ServerFacts;
+use crate::store::server_facts::ServerFacts;
 use crate::units::show_duration_ms;
 
 /// Above this share of memory in use, in percent, there is a warning.

@@ -9,7 +9,7 @@ use dwell::job::{Action, Verdict};
 use dwell::store::client::RedisClient;
 use dwell::store::error::{Class, StoreError};
 use dwell::store::gate::{Wait, waits_of};
-use dwell::store::{Store, Unobserved, meta};
+use dwell::store::{Store, Unobserved, server_facts};
 use dwell_testkit::servers::{AppendFsync, RedisOptions, RedisServer, find};
 
 use super::fixture::{FAR, MAIN, PAST, RETRY, action, open, request, settings};
@@ -20,7 +20,7 @@ fn at(server: &RedisServer, durability: Durability) -> Redis {
 }
 
 async fn wait_of(settings: &Redis) -> Result<Wait, StoreError> {
-    waits_of(settings, &meta::facts(&RedisClient::new(settings)).await.unwrap())
+    waits_of(settings, &server_facts::facts(&RedisClient::new(settings)).await.unwrap())
 }
 
 async fn start(program: Option<PathBuf>, appendonly: Option<AppendFsync>) -> RedisServer {
@@ -41,16 +41,16 @@ async fn calls(server: &RedisServer, command: &str) -> u64 {
 #[tokio::test]
 async fn fsync_needs_a_server_that_fsyncs_before_it_answers_or_can_be_waited_for() {
     let always = start(None, Some(AppendFsync::Always)).await;
-    let facts = meta::facts(&RedisClient::new(&at(&always, Durability::Fsync))).await.unwrap();
-    let of = |waitaof| waits_of(&at(&always, Durability::Fsync), &meta::ServerFacts { waitaof, ..facts.clone() }).unwrap();
+    let facts = server_facts::facts(&RedisClient::new(&at(&always, Durability::Fsync))).await.unwrap();
+    let of = |waitaof| waits_of(&at(&always, Durability::Fsync), &server_facts::ServerFacts { waitaof, ..facts.clone() }).unwrap();
     // Where it can be waited for, it is: who takes over may be set up otherwise.
     assert_eq!([of(false), of(true)], [Wait::None, Wait::Aof(0)]);
 
     // A Redis that has no WAITAOF; a newer one on this machine would be waited for instead.
     let everysec = start(None, Some(AppendFsync::EverySec)).await;
-    let facts = meta::facts(&RedisClient::new(&at(&everysec, Durability::Fsync))).await.unwrap();
+    let facts = server_facts::facts(&RedisClient::new(&at(&everysec, Durability::Fsync))).await.unwrap();
     assert_eq!((facts.aof, facts.appendfsync.as_deref()), (true, Some("everysec")));
-    let old = meta::ServerFacts { waitaof: false, ..facts };
+    let old = server_facts::ServerFacts { waitaof: false, ..facts };
     let error = waits_of(&at(&everysec, Durability::Fsync), &old).unwrap_err();
     assert!(error.class == Class::Settings && error.message.contains("everysec"), "{error}");
     assert!(error.hint.contains("appendfsync always") && error.hint.contains("7.2"), "{}", error.hint);

@@ -6,7 +6,8 @@ use crate::store::client::RedisClient;
 use crate::store::error::StoreError;
 use crate::store::gate::{self, Wait};
 use crate::store::keys::Keys;
-use crate::store::meta::{self, Meta, ServerFacts};
+use crate::store::meta::{self, Meta};
+use crate::store::server_facts::{self, ServerFacts};
 use crate::config::Redis;
 
 /// The result of each check, or the error that a start would stop with.
@@ -31,7 +32,7 @@ pub struct Preflight {
 /// Makes all checks. `Err`: Redis cannot be reached, and nothing is known.
 pub async fn preflight(settings: &Redis) -> Result<Preflight, StoreError> {
     let link = RedisClient::new(settings);
-    let facts = meta::facts(&link).await?;
+    let facts = server_facts::facts(&link).await?;
     let namespace = meta::look(&link, settings).await.and_then(|found| match found {
         Some(meta) => meta::agree(&meta, settings).map(|()| Some(meta)),
         None => Ok(None),
@@ -42,10 +43,10 @@ pub async fn preflight(settings: &Redis) -> Result<Preflight, StoreError> {
     };
     Ok(Preflight {
         waiting,
-        writable: meta::refuse_replica(settings, &facts),
+        writable: server_facts::refuse_replica(settings, &facts),
         permitted: acl::refuse_unpermitted(&link, &Keys::new(&settings.namespace, settings.buckets)).await,
         durability: gate::waits_of(settings, &facts),
-        eviction: meta::refuse_eviction(&facts),
+        eviction: server_facts::refuse_eviction(&facts),
         namespace,
         facts,
     })

@@ -56,7 +56,7 @@ impl Reader {
 
     /// The flavour and version of the server (`redis 7.0.15`).
     pub async fn version(&self) -> Result<String, StoreError> {
-        Ok(crate::store::meta::facts(&self.namespace.link).await?.version)
+        Ok(crate::store::server_facts::facts(&self.namespace.link).await?.version)
     }
 
     /// Sets this many keys to this body, pipelined: the least cost of storing it. [`Reader::unset`]

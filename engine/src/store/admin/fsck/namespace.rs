@@ -13,6 +13,7 @@ use crate::store::error::StoreError;
 use crate::store::gate::{self, Gate};
 use crate::store::keys::{Keys, Part};
 use crate::store::meta::{self, BROKER_PREFIX, Meta};
+use crate::store::server_facts;
 use crate::store::namespace::Namespace;
 use crate::store::{Store, Unobserved, acl};
 
@@ -23,9 +24,9 @@ const SAMPLE: usize = 32;
 /// which is reported.
 pub(super) async fn open(settings: &Redis, rules: &Rules, found: FindingSink<'_>) -> Result<Option<Store>, StoreError> {
     let link = RedisClient::new(settings);
-    let facts = meta::facts(&link).await?;
+    let facts = server_facts::facts(&link).await?;
     if rules.repair {
-        meta::refuse_replica(settings, &facts)?;
+        server_facts::refuse_replica(settings, &facts)?;
     }
     let over = |buckets: u16, brokers: Vec<String>| {
         let settings = Redis { buckets, ..settings.clone() };
