@@ -45,8 +45,8 @@ async fn a_stream_that_takes_in_what_the_reader_publishes_is_refused() {
     }
     let of = |topic: &str, rejected: &str| SourceOptions { publishes_to: vec![Destination::new(rejected)], ..options(topic) };
     for (topic, rejected, expected) in [
-        ("a", "delay.rejected", Some("the stream `A` takes in what is published at `delay.rejected`, as `a`")),
-        ("b.in", "b.rejected", Some("the stream `B` takes in what is published at `b.rejected`, as `b.in`")),
+        ("a", "delay.rejected", Some("the stream `A` receives what is published to `delay.rejected`, as `a`")),
+        ("b.in", "b.rejected", Some("the stream `B` receives what is published to `b.rejected`, as `b.in`")),
         ("b.in", "delay.rejected", None),
         ("c", "delay.rejected", None),
         ("d", "delay.rejected", None),

@@ -119,7 +119,7 @@ async fn a_topic_that_takes_rejected_in_is_a_mistake_in_the_settings() {
     let source = r#"{"name":"REJECTED","subject_transforms":[{"src":"delay.rejected","dest":"delay.in"}]}"#;
     fixture.api("STREAM.CREATE.IN", &format!(r#"{{"name":"IN","subjects":["delay.in"],"sources":[{source}]}}"#));
     let lines = check(&fixture, &fixture.settings(true), &[], 78);
-    says(line(&lines, "ingest.main"), false, "takes in what is published at `delay.rejected`, as `delay.in`", "name another destination");
+    says(line(&lines, "ingest.main"), false, "receives what is published to `delay.rejected`, as `delay.in`", "name another destination");
 }
 
 #[tokio::test]
