@@ -29,20 +29,50 @@ pub mod cli;
 #[cfg(feature = "fuzz")]
 pub mod fuzz;
 
-/// Declares modules that are public where the feature `internals` is on.
-macro_rules! internal {
-    ($($module:ident),* $(,)?) => {$(
-        #[cfg(feature = "internals")]
-        pub mod $module;
-        #[cfg(not(feature = "internals"))]
-        mod $module;
-    )*};
+// A macro that rustfmt looks into.
+cfg_if::cfg_if! {
+    if #[cfg(feature = "internals")] {
+        pub mod alarm;
+        pub mod apply;
+        pub mod bridge;
+        pub mod config;
+        pub mod dispatch;
+        pub mod fleet;
+        pub mod http;
+        pub mod ingest;
+        pub mod outgoing;
+        pub mod publisher;
+        pub mod readiness;
+        pub mod reconnect;
+        pub mod request;
+        pub mod rescue;
+        pub mod shutdown;
+        pub mod sweep;
+        pub mod telemetry;
+        pub mod units;
+        pub mod view;
+    } else {
+        mod alarm;
+        mod apply;
+        mod bridge;
+        mod config;
+        mod dispatch;
+        mod fleet;
+        mod http;
+        mod ingest;
+        mod outgoing;
+        mod publisher;
+        mod readiness;
+        mod reconnect;
+        mod request;
+        mod rescue;
+        mod shutdown;
+        mod sweep;
+        mod telemetry;
+        mod units;
+        mod view;
+    }
 }
-
-internal!(
-    alarm, apply, bridge, config, dispatch, fleet, http, ingest, outgoing, publisher, readiness, reconnect, request, rescue, shutdown,
-    sweep, telemetry, units, view
-);
 
 #[cfg(not(feature = "internals"))]
 use dwell_engine::{clock, job, retry, store};

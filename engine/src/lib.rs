@@ -48,18 +48,21 @@ pub mod config;
 pub mod job;
 pub mod request;
 
-/// Declares modules that are public where the feature `internals` is on.
-macro_rules! internal {
-    ($($module:ident),*) => {$(
-        #[cfg(feature = "internals")]
+// A macro that rustfmt looks into.
+cfg_if::cfg_if! {
+    if #[cfg(feature = "internals")] {
         #[doc(hidden)]
-        pub mod $module;
-        #[cfg(not(feature = "internals"))]
-        mod $module;
-    )*};
+        pub mod clock;
+        #[doc(hidden)]
+        pub mod retry;
+        #[doc(hidden)]
+        pub mod store;
+    } else {
+        mod clock;
+        mod retry;
+        mod store;
+    }
 }
-
-internal!(clock, retry, store);
 
 pub use client::Client;
 pub use config::{Durability, Redis, RedisMode};

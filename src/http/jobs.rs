@@ -133,7 +133,8 @@ impl Filter {
             return Err(Problem::bad(format!("limit: {limit} is not from 1 to {LONGEST_PAGE}")));
         }
         let after = self.cursor.map(|text| {
-            spot(place, &text).ok_or_else(|| Problem::bad("cursor: this is not the `next` of a page of this state: start again without a cursor"))
+            spot(place, &text)
+                .ok_or_else(|| Problem::bad("cursor: this is not the `next` of a page of this state: start again without a cursor"))
         });
         Ok(list::Query {
             place,

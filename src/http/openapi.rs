@@ -69,9 +69,6 @@ mod tests {
         if std::env::var_os("DWELL_WRITE_OPENAPI").is_some() {
             std::fs::write(path, text()).unwrap();
         }
-        assert!(
-            std::fs::read_to_string(path).unwrap() == text(),
-            "docs/reference/openapi.json differs from the code: run `make openapi`"
-        );
+        assert!(std::fs::read_to_string(path).unwrap() == text(), "docs/reference/openapi.json differs from the code: run `make openapi`");
     }
 }

@@ -87,22 +87,17 @@ impl Metrics {
     pub fn new<'a>(brokers: impl IntoIterator<Item = &'a str>, ingests: impl IntoIterator<Item = &'a str>) -> Self {
         let mut r = Registry::with_prefix("dwell");
         let jobs = add(&mut r, "jobs", "Jobs in the store, by state", Family::<Labels, Gauge>::default());
-        let oldest_overdue = add_in(
-            &mut r,
-            Unit::Seconds,
-            "oldest_overdue",
-            "Age of the oldest overdue job; 0 if none is overdue",
-            Seconds::default(),
-        );
+        let oldest_overdue =
+            add_in(&mut r, Unit::Seconds, "oldest_overdue", "Age of the oldest overdue job; 0 if none is overdue", Seconds::default());
         let ingest = add(&mut r, "ingest", "Inbound messages, by result", Family::<Labels, Counter>::default());
         let replies = add(&mut r, "replies", "Requested verdicts, by outcome", Family::<Labels, Counter>::default());
         let publish = add(&mut r, "publish", "Attempts to publish to a target, by outcome", Family::<Labels, Counter>::default());
         let lateness = histogram(&LATENESS_SECONDS);
         let lateness = add_in(&mut r, Unit::Seconds, "lateness", "Confirm time minus due time of first attempts", lateness);
-        let confirm = add_in(&mut r, Unit::Seconds, "confirm", "Time from publishing a message to its confirm", histogram(&CONFIRM_SECONDS));
+        let confirm =
+            add_in(&mut r, Unit::Seconds, "confirm", "Time from publishing a message to its confirm", histogram(&CONFIRM_SECONDS));
         let dead = add(&mut r, "dead", "Jobs that died, by reason", Family::<Labels, Counter>::default());
-        let late_dropped =
-            add(&mut r, "late_dropped", "Jobs dropped because they were overdue by more than max-late", Counter::default());
+        let late_dropped = add(&mut r, "late_dropped", "Jobs dropped because they were overdue by more than max-late", Counter::default());
         let duplicates =
             add(&mut r, "possible_duplicates", "Attempts that may repeat a delivered one, by cause", Family::<Labels, Counter>::default());
         let leases_lost = add(

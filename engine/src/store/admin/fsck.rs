@@ -15,13 +15,13 @@ use redis::Value;
 use serde::Serialize;
 
 pub use self::problem::Problem;
+use crate::config::Redis;
 use crate::store::Store;
-use crate::store::namespace::Namespace;
 use crate::store::admin::sweep::SweepRules;
 use crate::store::answer::Items;
 use crate::store::error::StoreError;
+use crate::store::namespace::Namespace;
 use crate::store::scripts::Name;
-use crate::config::Redis;
 
 /// Damage.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

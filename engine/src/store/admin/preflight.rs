@@ -1,6 +1,7 @@
 //! Finds out what a start would find in Redis, without changing anything: makes all checks of
 //! [`Store::open`](crate::store::Store::open), even after one has failed.
 
+use crate::config::Redis;
 use crate::store::acl;
 use crate::store::client::RedisClient;
 use crate::store::error::StoreError;
@@ -8,7 +9,6 @@ use crate::store::gate::{self, Wait};
 use crate::store::keys::Keys;
 use crate::store::meta::{self, Meta};
 use crate::store::server_facts::{self, ServerFacts};
-use crate::config::Redis;
 
 /// The result of each check, or the error that a start would stop with.
 #[derive(Debug)]

@@ -5,17 +5,17 @@ use std::collections::HashMap;
 use bytes::Bytes;
 use redis::{Pipeline, Value};
 
+use crate::clock;
+use crate::job::{Job, JobId};
 use crate::store::admin::Admin;
 use crate::store::answer::Items;
 use crate::store::client::Redirects;
 use crate::store::error::{Class, StoreError};
 use crate::store::meta;
+use crate::store::queue::schedule::{CALL_BYTES, CALL_JOBS, WakeUp};
 use crate::store::reader::lookup::{Place, score};
 use crate::store::record::{self, Record};
-use crate::store::queue::schedule::{CALL_BYTES, CALL_JOBS, WakeUp};
 use crate::store::scripts::Name;
-use crate::clock;
-use crate::job::{Job, JobId};
 
 /// How often a bucket is scanned again for jobs that returned from an attempt meanwhile.
 const WALKS: usize = 16;

@@ -3,15 +3,15 @@
 
 use redis::Cmd;
 
-use crate::store::reader::lookup;
-use crate::store::queue::Queue;
-use crate::store::queue::batch::RequestRef;
-use crate::store::error::{Class, StoreError};
-use crate::store::record::{self, Generation};
-use crate::store::queue::schedule::{Answer, time_argument};
-use crate::store::scripts::Name;
 use crate::job::{Action, DeadReason, Due};
 use crate::request::Act;
+use crate::store::error::{Class, StoreError};
+use crate::store::queue::Queue;
+use crate::store::queue::batch::RequestRef;
+use crate::store::queue::schedule::{Answer, time_argument};
+use crate::store::reader::lookup;
+use crate::store::record::{self, Generation};
+use crate::store::scripts::Name;
 
 /// The step of a job that is to `fail`, and the wait of that step, ms; empty at the end of the
 /// retry array.

@@ -7,18 +7,18 @@ use std::time::Duration;
 use futures_util::future::try_join_all;
 use redis::{Cmd, Value};
 
-use crate::store::queue::Queue;
-use crate::store::queue::act::{Step, act_arguments, script_of};
+use crate::clock::{self, Instant};
+use crate::job::Action;
+use crate::request::{Act, Request, Schedule};
 use crate::store::answer::Items;
 use crate::store::client::{RESPONSE_TIMEOUT, Redirects, RedisClient};
 use crate::store::error::{Class, StoreError};
 use crate::store::keys::Keys;
-use crate::store::record::{self, Generation};
+use crate::store::queue::Queue;
+use crate::store::queue::act::{Step, act_arguments, script_of};
 use crate::store::queue::schedule::{Answer, CALL_BYTES, CALL_JOBS, WakeUp, read_answer, schedule_arguments, schedule_deadline};
+use crate::store::record::{self, Generation};
 use crate::store::scripts::Name;
-use crate::clock::{self, Instant};
-use crate::job::Action;
-use crate::request::{Act, Request, Schedule};
 
 /// How often a call is repeated because its job changed since it was read, or because its keys
 /// lacked a broker.

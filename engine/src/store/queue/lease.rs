@@ -5,15 +5,15 @@ use std::time::Duration;
 use bytes::Bytes;
 use redis::Value;
 
-use crate::store::queue::Queue;
+use crate::clock::{self, Instant, whole_ms};
+use crate::job::JobId;
 use crate::store::answer::{Items, micros_of};
 use crate::store::error::{Class, StoreError};
+use crate::store::queue::Queue;
+use crate::store::queue::settle::LeaseToken;
 use crate::store::reader::lookup::score;
 use crate::store::record::{self, Fence, Record, State};
 use crate::store::scripts::Name;
-use crate::store::queue::settle::LeaseToken;
-use crate::clock::{self, Instant, whole_ms};
-use crate::job::JobId;
 
 /// A claim may take jobs that are due up to this much later. The span is short, because the cancel
 /// of a claimed job is not certain, and a claimed job cannot be moved. The scripts' `CLAIM_AHEAD`

@@ -2,12 +2,12 @@
 
 use redis::Cmd;
 
-use crate::store::queue::Queue;
+use crate::job::{DeadReason, JobId};
 use crate::store::answer::Items;
 use crate::store::error::{Class, StoreError};
+use crate::store::queue::Queue;
 use crate::store::record::{self, Fence};
 use crate::store::scripts::Name;
-use crate::job::{DeadReason, JobId};
 
 /// Identifies a leased job to settle.
 #[derive(Debug, Clone)]

@@ -2,8 +2,8 @@
 
 use redis::{Pipeline, Value};
 
-use crate::store::reader::Reader;
 use crate::store::error::StoreError;
+use crate::store::reader::Reader;
 use crate::store::reader::lookup::score;
 
 /// Counts of a namespace.

@@ -2,8 +2,8 @@
 
 use redis::{Pipeline, Value};
 
-use crate::store::reader::Reader;
 use crate::store::error::StoreError;
+use crate::store::reader::Reader;
 
 impl Reader {
     /// Counts the jobs in `due` per step of `step_ms`, from now on. Returns the begin of each step

@@ -9,12 +9,12 @@ use futures_util::future::try_join_all;
 use redis::{Pipeline, Value};
 
 use self::run::Run;
-use crate::store::reader::Reader;
+use crate::job::JobId;
 use crate::store::error::StoreError;
+use crate::store::queue::schedule::{CALL_BYTES, CALL_JOBS};
+use crate::store::reader::Reader;
 use crate::store::reader::lookup::{Place, StoredJob};
 use crate::store::record::{self, State};
-use crate::store::queue::schedule::{CALL_BYTES, CALL_JOBS};
-use crate::job::JobId;
 
 mod run;
 
@@ -101,7 +101,9 @@ impl Reader {
         let brokers = self.namespace.brokers();
         let mut runs: Vec<Run> = (0..self.namespace.keys.buckets())
             .flat_map(|bucket| brokers.iter().map(move |broker| (bucket, broker)))
-            .map(|(bucket, broker)| Run::new(bucket, self.namespace.keys.due(bucket, broker), query.from_ms, query.to_ms, query.after.as_ref()))
+            .map(|(bucket, broker)| {
+                Run::new(bucket, self.namespace.keys.due(bucket, broker), query.from_ms, query.to_ms, query.after.as_ref())
+            })
             .collect();
         // The expected share of each set in the page if the ids are spread evenly.
         let count = (2 * query.limit / runs.len().max(1) + 8).min(PAGE);

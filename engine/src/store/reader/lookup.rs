@@ -3,11 +3,11 @@
 use bytes::Bytes;
 use redis::{Pipeline, Value};
 
+use crate::job::{Job, JobId};
+use crate::store::error::{Class, StoreError, UNREADABLE};
 use crate::store::namespace::Namespace;
 use crate::store::reader::Reader;
-use crate::store::error::{Class, StoreError, UNREADABLE};
 use crate::store::record::{self, Record, State};
-use crate::job::{Job, JobId};
 
 /// Where a job is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -89,39 +89,39 @@ impl Reader {
 
 /// Finds a job by its id.
 pub(in crate::store) async fn find(namespace: &Namespace, id: &JobId) -> Result<Option<StoredJob>, StoreError> {
-        let bucket = namespace.keys.bucket_of(id.as_str());
-        let brokers = namespace.brokers();
-        let mut pipeline = Pipeline::new();
-        pipeline.cmd("HGET").arg(namespace.keys.jobs(bucket)).arg(id.as_str());
-        pipeline.cmd("HGET").arg(namespace.keys.state(bucket)).arg(id.as_str());
-        pipeline.cmd("ZSCORE").arg(namespace.keys.run(bucket)).arg(id.as_str());
-        pipeline.cmd("ZSCORE").arg(namespace.keys.dead(bucket)).arg(id.as_str());
-        for broker in brokers.iter() {
-            pipeline.cmd("ZSCORE").arg(namespace.keys.due(bucket, broker)).arg(id.as_str());
-        }
-        let mut answers = namespace.link.pipeline("looking a job up", &pipeline).await?.into_iter();
-        let (record, state) = (answers.next(), answers.next());
-        let Some(Value::BulkString(bytes)) = record else { return Ok(None) };
-        let unreadable = |why: record::Unreadable| StoreError::new(Class::Script, format!("redis: job `{id}`: {why}")).hint(UNREADABLE);
-        let record = record::decode(Bytes::from(bytes)).map_err(unreadable)?;
-        let state = match state {
-            Some(Value::BulkString(bytes)) => Some(State::decode(&bytes).map_err(unreadable)?),
-            _ => None,
-        };
-        let mut scores = answers.map(score);
-        let (run, dead) = (scores.next().flatten(), scores.next().flatten());
-        let due = scores.flatten().next();
-        let (place, score_ms) = match (run, dead, due) {
-            (Some(ms), _, _) => (Place::Reserved, ms),
-            (_, Some(ms), _) => (Place::Dead, ms),
-            (_, _, Some(ms)) => (Place::Scheduled, ms),
-            // A pipeline is not atomic: the job moved between two reads, or the data is damaged.
-            // Show both cases as reserved.
-            (None, None, None) => (Place::Reserved, 0),
-        };
-        let size = record.job.body.len();
-        Ok(Some(StoredJob { id: id.clone(), place, score_ms, record, state, size }))
+    let bucket = namespace.keys.bucket_of(id.as_str());
+    let brokers = namespace.brokers();
+    let mut pipeline = Pipeline::new();
+    pipeline.cmd("HGET").arg(namespace.keys.jobs(bucket)).arg(id.as_str());
+    pipeline.cmd("HGET").arg(namespace.keys.state(bucket)).arg(id.as_str());
+    pipeline.cmd("ZSCORE").arg(namespace.keys.run(bucket)).arg(id.as_str());
+    pipeline.cmd("ZSCORE").arg(namespace.keys.dead(bucket)).arg(id.as_str());
+    for broker in brokers.iter() {
+        pipeline.cmd("ZSCORE").arg(namespace.keys.due(bucket, broker)).arg(id.as_str());
     }
+    let mut answers = namespace.link.pipeline("looking a job up", &pipeline).await?.into_iter();
+    let (record, state) = (answers.next(), answers.next());
+    let Some(Value::BulkString(bytes)) = record else { return Ok(None) };
+    let unreadable = |why: record::Unreadable| StoreError::new(Class::Script, format!("redis: job `{id}`: {why}")).hint(UNREADABLE);
+    let record = record::decode(Bytes::from(bytes)).map_err(unreadable)?;
+    let state = match state {
+        Some(Value::BulkString(bytes)) => Some(State::decode(&bytes).map_err(unreadable)?),
+        _ => None,
+    };
+    let mut scores = answers.map(score);
+    let (run, dead) = (scores.next().flatten(), scores.next().flatten());
+    let due = scores.flatten().next();
+    let (place, score_ms) = match (run, dead, due) {
+        (Some(ms), _, _) => (Place::Reserved, ms),
+        (_, Some(ms), _) => (Place::Dead, ms),
+        (_, _, Some(ms)) => (Place::Scheduled, ms),
+        // A pipeline is not atomic: the job moved between two reads, or the data is damaged.
+        // Show both cases as reserved.
+        (None, None, None) => (Place::Reserved, 0),
+    };
+    let size = record.job.body.len();
+    Ok(Some(StoredJob { id: id.clone(), place, score_ms, record, state, size }))
+}
 
 /// A zset score; Dwell writes only whole ms.
 #[allow(clippy::cast_possible_truncation, reason = "whole ms below 2^53")]

@@ -4,9 +4,9 @@
 use futures_util::future::try_join_all;
 use redis::{Pipeline, Value};
 
-use crate::store::reader::Reader;
 use crate::store::client::{RedisClient, info_field};
 use crate::store::error::StoreError;
+use crate::store::reader::Reader;
 
 /// SETs in one pipeline.
 const SETS: u64 = 512;

@@ -8,14 +8,14 @@ use super::scan::Scan;
 use super::{Fsck, Problem, bytes};
 use crate::job::{DeadReason, JobId};
 use crate::retry::{self, Next};
-use crate::store::namespace::Namespace;
 use crate::store::answer::Items;
 use crate::store::error::{Class, StoreError};
 use crate::store::meta::BROKER_PREFIX;
-use crate::store::record::{self, State};
+use crate::store::namespace::Namespace;
 use crate::store::queue::schedule::{CALL_BYTES, CALL_JOBS};
-use crate::store::scripts::Name;
 use crate::store::queue::settle::{LeaseToken, Retry, SettleResult};
+use crate::store::record::{self, State};
+use crate::store::scripts::Name;
 
 /// How often a repaired id is judged again: more often than problems can hide others.
 const ROUNDS: u8 = 8;

@@ -13,8 +13,8 @@ use crate::store::error::StoreError;
 use crate::store::gate::{self, Gate};
 use crate::store::keys::{Keys, Part};
 use crate::store::meta::{self, BROKER_PREFIX, Meta};
-use crate::store::server_facts;
 use crate::store::namespace::Namespace;
+use crate::store::server_facts;
 use crate::store::{Store, Unobserved, acl};
 
 /// How many ids of each bucket are sampled to find the number of buckets.
