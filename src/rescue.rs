@@ -163,11 +163,11 @@ impl Rescue {
             let job = lease.token();
             if lease.state.held {
                 let error = "the consumer did not finish it within the ttr".to_owned();
-                let (wait_ms, dies) = match retry::next(&lease.record.job, &lease.state, &self.rules.retry_ms, DeadReason::RetriesExhausted)
-                {
-                    Next::Wait(ms) => (ms, None),
-                    Next::Dies(reason) => (0, Some(reason)),
-                };
+                let (wait_ms, dies) =
+                    match retry::next(&lease.record.job, lease.state.step, &self.rules.retry_ms, DeadReason::RetriesExhausted) {
+                        Next::Wait(ms) => (ms, None),
+                        Next::Dies(reason) => (0, Some(reason)),
+                    };
                 retries.push(Retry { job, wait_ms, unpublished: false, dies, error });
                 continue;
             }

@@ -1,7 +1,6 @@
 //! Decides what follows a failed attempt: the next wait of the retry array, or death. Pure.
 
 use crate::job::{DeadReason, Job};
-use crate::store::record::State;
 
 /// The default of `delivery.retry`, ms: 2m, 10m, 10m, 1h, 2h, 6h, 15h.
 pub const DEFAULT_MS: &[u64] = &[120_000, 600_000, 600_000, 3_600_000, 7_200_000, 21_600_000, 54_000_000];
@@ -15,12 +14,12 @@ pub enum Next {
     Dies(DeadReason),
 }
 
-/// The next wait of the job's retry array, or of `default_retry` if the job has none. After the
+/// The wait at `step` of the job's retry array, or of `default_retry` if the job has none. After the
 /// last wait, death with `reason`.
 #[must_use]
-pub fn next(job: &Job, state: &State, default_retry: &[u64], reason: DeadReason) -> Next {
+pub fn next(job: &Job, step: u16, default_retry: &[u64], reason: DeadReason) -> Next {
     let waits = job.retry.as_deref().unwrap_or(default_retry);
-    waits.get(usize::from(state.step)).map_or(Next::Dies(reason), |ms| Next::Wait(*ms))
+    waits.get(usize::from(step)).map_or(Next::Dies(reason), |ms| Next::Wait(*ms))
 }
 
 /// The number of crashes in a row after which a job dies.
@@ -55,25 +54,10 @@ mod tests {
         }
     }
 
-    fn state(step: u16) -> State {
-        State {
-            held: false,
-            taken_over: false,
-            crashes: 0,
-            attempt: 9,
-            step,
-            due_ms: 0,
-            fence: [0; 8],
-            generation: [0; 8],
-            reason: None,
-            last_error: String::new(),
-        }
-    }
-
     #[test]
     fn the_array_is_walked_by_step_to_its_end() {
         let dies = Next::Dies(DeadReason::RetriesExhausted);
-        let next = |retry: Option<Vec<u64>>, step| next(&job(retry), &state(step), &[7], DeadReason::RetriesExhausted);
+        let next = |retry: Option<Vec<u64>>, step| next(&job(retry), step, &[7], DeadReason::RetriesExhausted);
         assert_eq!([next(Some(vec![1, 2]), 0), next(Some(vec![1, 2]), 1), next(Some(vec![1, 2]), 2)], [Next::Wait(1), Next::Wait(2), dies]);
         assert_eq!([next(None, 0), next(None, 1)], [Next::Wait(7), dies]);
         assert_eq!(next(Some(vec![]), 0), dies, "`none` is a single attempt");

@@ -127,7 +127,7 @@ impl Outcomes {
 
     fn fail_on_schedule(&self, publication: &Unconfirmed, why: String) -> Settlement {
         let lease = &publication.lease;
-        let next = retry::next(&lease.record.job, &lease.state, &self.rules.delivery.retry_ms, DeadReason::RetriesExhausted);
+        let next = retry::next(&lease.record.job, lease.state.step, &self.rules.delivery.retry_ms, DeadReason::RetriesExhausted);
         self.fail(publication, next, why)
     }
 

@@ -191,7 +191,7 @@ impl Fsck<'_> {
         if state.fence != fence {
             return Ok(false);
         }
-        let (wait_ms, dies) = match retry::next(&record.job, &state, &self.rules.retry_ms, DeadReason::RetriesExhausted) {
+        let (wait_ms, dies) = match retry::next(&record.job, state.step, &self.rules.retry_ms, DeadReason::RetriesExhausted) {
             Next::Wait(ms) => (ms, None),
             Next::Dies(reason) => (0, Some(reason)),
         };
