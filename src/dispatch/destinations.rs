@@ -42,8 +42,8 @@ impl Destinations {
 
     /// Asks for a place for a message of `size` bytes, whose job has waited for one since `since`.
     pub(super) fn admit(&mut self, to: &Destination, size: usize, since: Instant, now: Instant) -> Admission {
-        if let Some(left) = self.pauses.left(to, now) {
-            return Admission::GiveBack(left);
+        if let Some(remaining) = self.pauses.remaining(to, now) {
+            return Admission::GiveBack(remaining);
         }
         let Broker { allow, connector } = &self.settings;
         let pattern = || allow.iter().position(|pattern| connector.allows(pattern, to)).unwrap_or(allow.len());
@@ -111,12 +111,12 @@ impl Destinations {
 
     /// The outcome says nothing about the destination.
     pub(super) fn inconclusive(&mut self, to: &Destination, token: Token) {
-        self.pauses.lapsed(to, token);
+        self.pauses.inconclusive(to, token);
     }
 
     /// The connection is a new one: ends the pauses that the loss of the last one may have caused.
     pub(super) fn reconnected(&mut self) {
-        if self.pauses.forgive() {
+        if self.pauses.reconnected() {
             self.count_pauses();
         }
     }

@@ -151,7 +151,7 @@ impl Pauses {
         (streak.count, streak.last, streak.early) = (streak.count.saturating_add(1), now, streak.early && early);
         let (count, early) = (streak.count, streak.early);
         if count < UNKNOWN_MAX && !self.paused.get(to).is_some_and(|pause| pause.one_at_a_time) {
-            self.lapsed(to, token);
+            self.inconclusive(to, token);
             return false;
         }
         if !self.paused.contains_key(to) {
@@ -169,7 +169,7 @@ impl Pauses {
     }
 
     /// The outcome says nothing about the destination.
-    pub(super) fn lapsed(&mut self, to: &Destination, token: Token) {
+    pub(super) fn inconclusive(&mut self, to: &Destination, token: Token) {
         if !self.paused.is_empty()
             && let Some(pause) = self.paused.get_mut(to)
         {
@@ -181,7 +181,7 @@ impl Pauses {
     /// pause.
     pub(super) fn answered(&mut self, to: &Destination, token: Token) -> bool {
         self.unknown.remove(to);
-        self.lapsed(to, token);
+        self.inconclusive(to, token);
         self.paused.get(to).is_some_and(|pause| pause.one_at_a_time) && self.paused.remove(to).is_some()
     }
 
@@ -200,7 +200,7 @@ impl Pauses {
     /// The connection is a new one. Removes the pauses that the loss of the last one may have
     /// caused: early outcomes, and refusals, because messages that a lost connection never sent
     /// count as refused. Outcomes of probes stay. Returns whether a pause ended.
-    pub(super) fn forgive(&mut self) -> bool {
+    pub(super) fn reconnected(&mut self) -> bool {
         let before = self.paused.len();
         self.paused.retain(|_, pause| !pause.early);
         self.unknown.retain(|_, streak| !streak.early);
@@ -234,7 +234,7 @@ impl Pauses {
     /// How long a job for this destination waits; `None` where it may be published. Waits are
     /// spread, so that jobs do not come back all at once.
     #[must_use]
-    pub(super) fn left(&mut self, to: &Destination, now: Instant) -> Option<Duration> {
+    pub(super) fn remaining(&mut self, to: &Destination, now: Instant) -> Option<Duration> {
         if self.paused.is_empty() {
             return None;
         }
@@ -256,56 +256,56 @@ mod tests {
     fn a_destination_that_does_not_confirm_is_probed_by_one_job_at_a_time() {
         let (mut pauses, to, now) = (Pauses::default(), Destination::new("silent"), clock::now());
         assert_eq!([1, 2].map(|token| pauses.unknown(&to, token, false, now)), [false, false]);
-        assert!(pauses.left(&to, now).is_none(), "two in a row are chance");
+        assert!(pauses.remaining(&to, now).is_none(), "two in a row are chance");
         assert!(pauses.unknown(&to, 3, false, now), "the third is logged");
-        assert!(!pauses.unknown(&to, 4, false, now) && pauses.left(&to, now).is_some());
+        assert!(!pauses.unknown(&to, 4, false, now) && pauses.remaining(&to, now).is_some());
         let mut at = now;
         for token in 10..14 {
             at += PAUSE_MAX;
-            assert!(pauses.left(&to, at).is_none());
+            assert!(pauses.remaining(&to, at).is_none());
             pauses.sent(&to, token);
             at += Duration::from_secs(15);
-            assert!(pauses.left(&to, at).is_some() && !pauses.forget(at), "no other before its outcome");
+            assert!(pauses.remaining(&to, at).is_some() && !pauses.forget(at), "no other before its outcome");
             // A late outcome of the first window changes nothing.
-            assert!(!pauses.unknown(&to, 5, false, at) && pauses.left(&to, at).is_some());
-            assert!(!pauses.unknown(&to, token, false, at) && pauses.left(&to, at).is_some());
+            assert!(!pauses.unknown(&to, 5, false, at) && pauses.remaining(&to, at).is_some());
+            assert!(!pauses.unknown(&to, token, false, at) && pauses.remaining(&to, at).is_some());
         }
         assert_eq!(pauses.confirmed(&to), Some(true));
-        assert!(pauses.left(&to, at).is_none() && !pauses.unknown(&to, 20, false, at), "it starts over");
+        assert!(pauses.remaining(&to, at).is_none() && !pauses.unknown(&to, 20, false, at), "it starts over");
     }
 
     #[test]
     fn a_new_connection_ends_pauses_from_a_lost_one_but_not_those_of_a_probe() {
         let (mut pauses, to, now) = (Pauses::default(), Destination::new("a"), clock::now());
         assert!((0..9).all(|token| !pauses.unknown(&to, token, true, now)), "nothing is logged");
-        assert_eq!((pauses.count(), pauses.forgive(), pauses.count()), (1, true, 0));
+        assert_eq!((pauses.count(), pauses.reconnected(), pauses.count()), (1, true, 0));
         assert!((0..9).all(|token| !pauses.unknown(&to, token, true, now)));
         pauses.sent(&to, 10);
         assert!(pauses.unknown(&to, 10, true, now + PAUSE_MAX));
-        assert!(!pauses.forgive());
+        assert!(!pauses.reconnected());
         // A refusal, unless it is a probe's, may come from the lost connection; so may a full share
         // of the window.
         let (refuses, crowded) = (Destination::new("b"), Destination::new("c"));
         pauses.refused(&refuses, 20, QUICK, now);
         pauses.crowded(&crowded, now);
-        assert_eq!((pauses.count(), pauses.forgive(), pauses.count()), (3, true, 1));
+        assert_eq!((pauses.count(), pauses.reconnected(), pauses.count()), (3, true, 1));
         pauses.refused(&refuses, 21, SLOW, now);
         pauses.sent(&refuses, 22);
         pauses.refused(&refuses, 22, SLOW, now + PAUSE_MAX);
-        assert_eq!((pauses.forgive(), pauses.count()), (false, 2));
+        assert_eq!((pauses.reconnected(), pauses.count()), (false, 2));
         assert!(pauses.answered(&refuses, 23));
         // Any other answer ends the pause of a silent destination.
         assert!(pauses.answered(&to, 10) && pauses.count() == 0);
         pauses.refused(&to, 11, SLOW, now);
         pauses.sent(&to, 12);
-        assert!(pauses.left(&to, now + PAUSE_MAX).is_some(), "after a slow refusal one job at a time probes, too");
-        pauses.lapsed(&to, 12);
-        assert!(pauses.left(&to, now + PAUSE_MAX).is_none());
+        assert!(pauses.remaining(&to, now + PAUSE_MAX).is_some(), "after a slow refusal one job at a time probes, too");
+        pauses.inconclusive(&to, 12);
+        assert!(pauses.remaining(&to, now + PAUSE_MAX).is_none());
         // A quick refusal of another message arrives before the answer of the probe, which still
         // ends the probe.
         pauses.sent(&to, 13);
         pauses.refused(&to, 14, QUICK, now + PAUSE_MAX);
-        assert!(!pauses.answered(&to, 13) && pauses.left(&to, now + 3 * PAUSE_MAX).is_none());
+        assert!(!pauses.answered(&to, 13) && pauses.remaining(&to, now + 3 * PAUSE_MAX).is_none());
     }
 
     #[test]
@@ -315,12 +315,12 @@ mod tests {
         for _ in 0..12 {
             last = pauses.refused(&to, 0, QUICK, now);
             assert_eq!(pauses.refused(&to, 0, QUICK, now), last, "more refusals of one window do not extend it");
-            assert!(pauses.left(&to, now).is_some());
+            assert!(pauses.remaining(&to, now).is_some());
             now += last;
         }
         assert!(last >= PAUSE_MAX / 2 && last <= PAUSE_MAX);
-        assert!(pauses.left(&to, now).is_none(), "the pause is over: one may be published");
-        assert!(pauses.left(&Destination::new("healthy"), now).is_none());
+        assert!(pauses.remaining(&to, now).is_none(), "the pause is over: one may be published");
+        assert!(pauses.remaining(&Destination::new("healthy"), now).is_none());
         assert_eq!(pauses.confirmed(&to), Some(false));
         assert_eq!(pauses.count(), 0);
     }
@@ -336,7 +336,7 @@ mod tests {
                 let end = began + Duration::from_secs(second + 1);
                 while next.peek().is_some_and(|Reverse(at)| *at < end) {
                     let Some(Reverse(now)) = next.pop() else { break };
-                    let wait = pauses.left(&to, now).unwrap_or_else(|| pauses.refused(&to, 0, QUICK, now));
+                    let wait = pauses.remaining(&to, now).unwrap_or_else(|| pauses.refused(&to, 0, QUICK, now));
                     next.push(Reverse(now + wait));
                     if second >= 40 {
                         (given_back, longest) = (given_back + 1, longest.max(wait));
@@ -358,6 +358,6 @@ mod tests {
         pauses.refused(&tried, 0, QUICK, now + FORGET);
         assert!(pauses.forget(now + PAUSE_MIN + FORGET));
         assert_eq!(pauses.count(), 1);
-        assert!(pauses.left(&tried, now + FORGET).is_some());
+        assert!(pauses.remaining(&tried, now + FORGET).is_some());
     }
 }
