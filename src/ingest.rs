@@ -188,13 +188,13 @@ impl Ingest {
                         }
                         Err(error) => {
                             tracing::warn!(ingest = self.name, %error, hint = error.hint, "connection for reading lost, reopening");
-                            self.with_metrics(|metrics| metrics.last_error().met(&error));
+                            self.with_metrics(|metrics| metrics.last_error().record(&error));
                         }
                     }
                 }
                 Err(error) => {
                     tracing::warn!(ingest = self.name, %error, hint = error.hint, "cannot read, trying again");
-                    self.with_metrics(|metrics| metrics.last_error().met(&error));
+                    self.with_metrics(|metrics| metrics.last_error().record(&error));
                     // The source was deleted while it was read.
                     if error.kind == ErrorKind::Missing && self.rules.ingest.declare {
                         tokio::select! {

@@ -227,7 +227,7 @@ impl Publisher {
     /// Records an error of the connection for the dashboard and the API.
     pub fn record_error(&self, error: impl std::fmt::Display) {
         if let Some(metrics) = &self.inner.metrics {
-            metrics.last_error().met(error);
+            metrics.last_error().record(error);
         }
     }
 

@@ -19,7 +19,7 @@ use crate::units::{show_duration_ms, show_time_ms};
 
 mod stats;
 
-pub use stats::{Broker, Bucket, Horizon, Ingest, Instance, Lateness, Met, Stats, Step};
+pub use stats::{Broker, Bucket, ErrorSeen, Horizon, Ingest, Instance, Lateness, Stats, Step};
 
 /// A job.
 #[derive(Debug, Clone, Serialize, ToSchema)]

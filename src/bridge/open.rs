@@ -180,7 +180,7 @@ impl UnopenedIngest {
 
     fn record_error(&self, error: &ConnectorError) {
         if let Some(metrics) = self.metrics.ingest(&self.name) {
-            metrics.last_error().met(error);
+            metrics.last_error().record(error);
         }
     }
 }

@@ -73,7 +73,7 @@ impl Outcomes {
         if let Some(metrics) = &self.broker_metrics {
             metrics.publish(PublishOutcome::from(&outcome), 1);
             if let Outcome::Refused(why) | Outcome::Invalid(why) | Outcome::Unroutable(why) | Outcome::Unknown(why) = &outcome {
-                metrics.last_error().met(format_args!("{}: {why}", lease.record.job.to));
+                metrics.last_error().record(format_args!("{}: {why}", lease.record.job.to));
             }
         }
         match outcome {

@@ -38,7 +38,7 @@ impl Api {
                 topic: topic.clone(),
                 reads,
                 paused: paused.map(crate::telemetry::PauseReason::as_str),
-                last_error: of_ingest.and_then(|metrics| metrics.last_error().get()).map(view::Met::from),
+                last_error: of_ingest.and_then(|metrics| metrics.last_error().get()).map(view::ErrorSeen::from),
             };
             stats.ingests.insert(name.clone(), ingest);
         }

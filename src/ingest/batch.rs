@@ -86,7 +86,7 @@ impl Ingest {
             replies.extend(reply_to.map(|to| Reply { to, id, action, answer }));
         }
         if let Some((id, error)) = unreadable {
-            self.with_metrics(|metrics| metrics.last_error().met(&error));
+            self.with_metrics(|metrics| metrics.last_error().record(&error));
             // One log line for the whole batch.
             tracing::error!(ingest = self.name, %id, %error, hint = error.hint, "a stored job cannot be read, requests for it are rejected");
         }

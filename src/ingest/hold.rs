@@ -34,7 +34,7 @@ impl RetryPolicy for StoreHold<'_> {
             // The previous pause ends before the next one counts.
             self.paused = None;
             self.paused = Some((reason, self.ingest.paused(reason)));
-            self.ingest.with_metrics(|metrics| metrics.last_error().met(error));
+            self.ingest.with_metrics(|metrics| metrics.last_error().record(error));
             tracing::warn!(ingest = self.ingest.name, %error, hint = error.hint, "the store does not take jobs, the ingest is paused");
             self.ingest.store_failed.notify_one();
         }

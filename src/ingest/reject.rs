@@ -66,7 +66,7 @@ impl Ingest {
             let Some(outcome) = refused else { continue };
             if paused.is_none() {
                 paused = Some(self.paused(PauseReason::Rejected));
-                self.with_metrics(|metrics| metrics.last_error().met(format!("`rejected` does not take messages: {outcome}")));
+                self.with_metrics(|metrics| metrics.last_error().record(format!("`rejected` does not take messages: {outcome}")));
                 tracing::error!(ingest = self.name, rejected = %self.rejected, %outcome, "a bad request cannot be published to `rejected`; the ingest waits; create the destination or set ingest.declare = true");
             }
             tokio::select! {

@@ -227,7 +227,7 @@ impl Metrics {
     /// A first attempt was confirmed this long after it was due.
     pub fn lateness(&self, late: Duration) {
         self.lateness.observe(late.as_secs_f64());
-        self.recent_lateness.met(late);
+        self.recent_lateness.record(late);
     }
 
     /// Lateness within the last minute.

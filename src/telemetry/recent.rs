@@ -21,7 +21,7 @@ const LONGEST_ERROR: usize = 300;
 
 /// An error and its time.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Met {
+pub struct ErrorSeen {
     /// What failed, and where; without secrets.
     pub message: String,
     /// When, epoch ms by the clock of this host.
@@ -30,18 +30,18 @@ pub struct Met {
 
 /// The last error of a connection. Clones share it.
 #[derive(Debug, Clone, Default)]
-pub struct LastError(Arc<Mutex<Option<Met>>>);
+pub struct LastError(Arc<Mutex<Option<ErrorSeen>>>);
 
 impl LastError {
     /// Records an error.
-    pub fn met(&self, message: impl std::fmt::Display) {
+    pub fn record(&self, message: impl std::fmt::Display) {
         let message = message.to_string().chars().map(|c| if c.is_control() { ' ' } else { c }).take(LONGEST_ERROR).collect();
-        *self.0.lock() = Some(Met { message, at_ms: clock::wall_ms() });
+        *self.0.lock() = Some(ErrorSeen { message, at_ms: clock::wall_ms() });
     }
 
     /// The last error.
     #[must_use]
-    pub fn get(&self) -> Option<Met> {
+    pub fn get(&self) -> Option<ErrorSeen> {
         self.0.lock().clone()
     }
 }
@@ -93,7 +93,7 @@ impl Lateness {
     pub const WINDOW: Duration = Duration::from_secs(SLICE.as_secs() * SLICES as u64);
 
     /// A first attempt was confirmed this long after it was due.
-    pub fn met(&self, late: Duration) {
+    pub fn record(&self, late: Duration) {
         let now = clock::now();
         let mut slices = self.0.lock();
         if slices.back().is_none_or(|(begun, _)| now.duration_since(*begun) >= SLICE) {
@@ -133,10 +133,10 @@ mod tests {
     async fn lateness_is_that_of_the_last_minute() {
         let lateness = Lateness::default();
         assert_eq!(lateness.get(), None);
-        lateness.met(Duration::from_secs(7200));
+        lateness.record(Duration::from_secs(7200));
         clock::sleep(Duration::from_secs(40)).await;
         for ms in 1..=98 {
-            lateness.met(Duration::from_millis(ms));
+            lateness.record(Duration::from_millis(ms));
         }
         let seen = lateness.get().unwrap();
         assert_eq!(seen.count, 99);
@@ -152,7 +152,7 @@ mod tests {
     fn an_error_is_one_short_line() {
         let last = LastError::default();
         assert_eq!(last.get(), None);
-        last.met(format!("a\nb{}", "c".repeat(1000)));
+        last.record(format!("a\nb{}", "c".repeat(1000)));
         let met = last.get().unwrap();
         assert!(met.message.starts_with("a bcc") && met.message.chars().count() == LONGEST_ERROR && met.at_ms > 0, "{met:?}");
     }

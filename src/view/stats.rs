@@ -64,7 +64,7 @@ pub struct Broker {
     /// The number of paused destinations, which refuse messages or do not confirm.
     pub paused: Option<u64>,
     /// The last error of the connection or of a publication.
-    pub last_error: Option<Met>,
+    pub last_error: Option<ErrorSeen>,
     /// Whether jobs wait for the broker and no living instance delivers to it; null if no instance
     /// answers.
     pub stranded: Option<bool>,
@@ -83,12 +83,12 @@ pub struct Ingest {
     #[schema(value_type = Option<String>)]
     pub paused: Option<&'static str>,
     /// The last error.
-    pub last_error: Option<Met>,
+    pub last_error: Option<ErrorSeen>,
 }
 
 /// An error and its time.
 #[derive(Debug, Clone, Serialize, ToSchema)]
-pub struct Met {
+pub struct ErrorSeen {
     /// What failed, and where.
     pub message: String,
     /// The time, epoch ms by the clock of the instance's host.
@@ -177,16 +177,16 @@ impl Stats {
             if let Some(metrics) = metrics.broker(name) {
                 broker.connected = Some(metrics.is_connected());
                 broker.paused = Some(metrics.paused());
-                broker.last_error = metrics.last_error().get().map(Met::from);
+                broker.last_error = metrics.last_error().get().map(ErrorSeen::from);
             }
         }
         self.lateness = metrics.recent_lateness().get().map(Lateness::from);
     }
 }
 
-impl From<recent::Met> for Met {
-    fn from(met: recent::Met) -> Self {
-        Met { message: met.message, at_ms: met.at_ms }
+impl From<recent::ErrorSeen> for ErrorSeen {
+    fn from(met: recent::ErrorSeen) -> Self {
+        ErrorSeen { message: met.message, at_ms: met.at_ms }
     }
 }
 
