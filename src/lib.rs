@@ -8,8 +8,8 @@
 //! - [`apply`]: applies requests to the store, wherever they came from.
 //! - [`store`]: the only module that knows Redis.
 //! - [`dispatch`]: claims due jobs, publishes and settles them; [`outgoing`]: the published
-//!   messages; [`publisher`]: the connection for publishing; [`retry`]: what follows a failed
-//!   attempt.
+//!   messages, [`delayed_headers`]: the names of their headers; [`publisher`]: the connection for
+//!   publishing; [`retry`]: what follows a failed attempt.
 //! - [`rescue`]: takes over expired leases; [`sweep`]: removes what has expired, and updates the
 //!   gauges.
 //! - [`fleet`]: the instances of a namespace.
@@ -36,6 +36,7 @@ cfg_if::cfg_if! {
         pub mod apply;
         pub mod bridge;
         pub mod config;
+        pub mod delayed_headers;
         pub mod dispatch;
         pub mod fleet;
         pub mod http;
@@ -56,6 +57,7 @@ cfg_if::cfg_if! {
         mod apply;
         mod bridge;
         mod config;
+        mod delayed_headers;
         mod dispatch;
         mod fleet;
         mod http;

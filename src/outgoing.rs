@@ -2,6 +2,7 @@
 
 use dwell_connectors::{Capabilities, Header, Headers, Message, Value};
 
+use crate::delayed_headers::{ATTEMPT, DEAD_REASON, DUE, ERROR, ERROR_DETAIL, ID, LAST_ERROR, ROUND};
 use crate::job::{Action, Confirm, DeadReason, JobId};
 use crate::store::queue::lease::Lease;
 use crate::store::queue::schedule::Answer;
@@ -10,23 +11,6 @@ use crate::view;
 mod rejected;
 
 pub use rejected::Rejected;
-
-/// The id of the job.
-pub const ID: &str = "delayed-id";
-/// The number of the attempt, from 1; only rises.
-pub const ATTEMPT: &str = "delayed-attempt";
-/// The due time of the schedule, epoch ms.
-pub const DUE: &str = "delayed-due";
-/// How often the message came back to an ingest as a new request, if it did.
-pub const ROUND: &str = "delayed-round";
-/// Why the job is dead.
-pub const DEAD_REASON: &str = "delayed-dead-reason";
-/// The last error.
-pub const LAST_ERROR: &str = "delayed-last-error";
-/// The code of a rejected request.
-pub const ERROR: &str = "delayed-error";
-/// The error of a rejected request.
-pub const ERROR_DETAIL: &str = "delayed-error-detail";
 
 /// A number in a header: an integer where header values have types, else text.
 fn number(broker: &Capabilities, value: i64) -> Value {

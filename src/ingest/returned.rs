@@ -13,7 +13,8 @@ use tokio_util::sync::CancellationToken;
 use super::Ingest;
 use super::reject::Rejections;
 use crate::clock::{self, Instant};
-use crate::outgoing::{ATTEMPT, DEAD_REASON, DUE, ID, LAST_ERROR, Rejected, was_rejected};
+use crate::delayed_headers::{ATTEMPT, DEAD_REASON, DUE, ID, LAST_ERROR};
+use crate::outgoing::{Rejected, was_rejected};
 use crate::request::{Rejection, Request, dead_job};
 use crate::telemetry::IngestResult;
 

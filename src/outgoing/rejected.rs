@@ -3,7 +3,8 @@
 
 use dwell_connectors::{Capabilities, Header, Message, Value};
 
-use super::{ERROR, ERROR_DETAIL, one_line, without_copies};
+use super::{one_line, without_copies};
+use crate::delayed_headers::{ERROR, ERROR_DETAIL};
 use crate::request::Rejection;
 use crate::units::quote;
 

@@ -5,6 +5,7 @@ use dwell_connectors::{Header, Message};
 
 use super::rules::Rules;
 use super::{Origin, control};
+use crate::delayed_headers::{DEAD_REASON, ID};
 use crate::job::JobId;
 
 /// Headers that RabbitMQ changes between deliveries of one message.
@@ -64,11 +65,11 @@ fn message_id<'a>(message: &'a Message, rules: &Rules) -> Option<&'a str> {
 /// unchanged finds the job, and a header that names another job's id finds none.
 pub(super) fn of_dead_job(request: &Message, message: &Message, rules: &Rules) -> (JobId, Origin) {
     let named = |first: &str| format!("{first}{}", &content_hash(first, message).to_hex()[..HALF]);
-    let known = request.headers.text("delayed-id").filter(|id| id.get(..HALF).is_some_and(|first| named(first) == *id));
+    let known = request.headers.text(ID).filter(|id| id.get(..HALF).is_some_and(|first| named(first) == *id));
     let (id, check) = match known.and_then(|id| JobId::new(id).ok()) {
         // A dead letter changes nothing while its job exists. A message that was requeued and
         // published becomes a new job.
-        Some(id) => (id, request.headers.get("delayed-dead-reason").is_some()),
+        Some(id) => (id, request.headers.get(DEAD_REASON).is_some()),
         None => {
             let id = JobId::new(named(&generated_id(request, rules).as_str()[..HALF])).expect("32 hexadecimal digits are an id");
             (id, origin(request, rules).check)

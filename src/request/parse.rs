@@ -7,8 +7,8 @@ use super::control::{self, Control, Key};
 use super::reject::{Code, Rejection};
 use super::rules::Rules;
 use super::{Act, Request, Schedule, dialect, envelope, etf1, headers, origin, rounds, target};
+use crate::delayed_headers::{ATTEMPT, DUE};
 use crate::job::{Action, Confirm, Conflict, Due, Job, JobId, Late};
-use crate::outgoing::ATTEMPT;
 use crate::units::{quote, show_duration_ms, show_size, show_time_ms};
 
 /// Reads a message as a request. `now_ms` is approximately Redis's time. It only decides which
@@ -175,7 +175,7 @@ fn act(action: Action, control: Control, message: &Message, rules: &Rules, now_m
         _ => None,
     };
     let (seen_due, seen_attempt) = match action {
-        Action::Finish | Action::Fail => (carried(message, "delayed-due")?, carried(message, ATTEMPT)?),
+        Action::Finish | Action::Fail => (carried(message, DUE)?, carried(message, ATTEMPT)?),
         _ => (None, None),
     };
     let reply_to: Option<Destination> = target::reply_to(&control, rules)?;

@@ -6,7 +6,7 @@ use dwell_connectors::Message;
 use super::reject::{Code, Rejection};
 use super::rules::Rules;
 use super::target::Target;
-use crate::outgoing::{ATTEMPT, DEAD_REASON, ROUND};
+use crate::delayed_headers::{ATTEMPT, DEAD_REASON, ROUND};
 use crate::units::quote;
 
 /// How often the message has returned; 0 where Dwell did not publish it. More than

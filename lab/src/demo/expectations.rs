@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::plan::{Fate, Planned};
 use crate::bench::percentiles::{Latencies, Percentiles};
-use dwell::outgoing;
+use dwell::delayed_headers;
 
 /// The destination of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -92,18 +92,18 @@ impl Expectations {
         match place {
             Place::Target => self.arrived(message, at_us),
             Place::Dead => {
-                let reason = message.headers.text("delayed-dead-reason").unwrap_or("?").to_owned();
-                let error = message.headers.text(outgoing::LAST_ERROR).unwrap_or_default().to_owned();
-                let attempt = written(message, outgoing::ATTEMPT).unwrap_or_else(|| "?".to_owned());
-                let id = message.headers.text(outgoing::ID).unwrap_or("?").to_owned();
+                let reason = message.headers.text(delayed_headers::DEAD_REASON).unwrap_or("?").to_owned();
+                let error = message.headers.text(delayed_headers::LAST_ERROR).unwrap_or_default().to_owned();
+                let attempt = written(message, delayed_headers::ATTEMPT).unwrap_or_else(|| "?".to_owned());
+                let id = message.headers.text(delayed_headers::ID).unwrap_or("?").to_owned();
                 self.word(&id, &reason);
                 line("dead", &id, &format!("attempt {attempt}: {error}; {reason}"))
             }
             Place::Rejected => {
-                let code = message.headers.text(outgoing::ERROR).unwrap_or("?").to_owned();
+                let code = message.headers.text(delayed_headers::ERROR).unwrap_or("?").to_owned();
                 let id = message.headers.text("delay-id").unwrap_or("?").to_owned();
                 self.word(&id, &code);
-                line("rejected", &id, &format!("{code}: {}", message.headers.text(outgoing::ERROR_DETAIL).unwrap_or_default()))
+                line("rejected", &id, &format!("{code}: {}", message.headers.text(delayed_headers::ERROR_DETAIL).unwrap_or_default()))
             }
             Place::Verdicts => {
                 let answer: serde_json::Value = serde_json::from_slice(&message.body).unwrap_or_default();
@@ -115,10 +115,10 @@ impl Expectations {
     }
 
     fn arrived(&mut self, message: &Message, at_us: i64) -> String {
-        let id = message.headers.text(outgoing::ID).unwrap_or("?").to_owned();
+        let id = message.headers.text(delayed_headers::ID).unwrap_or("?").to_owned();
         let number = |name: &str| written(message, name).and_then(|text| text.parse::<i64>().ok());
-        let attempt = number(outgoing::ATTEMPT).and_then(|attempt| u32::try_from(attempt).ok()).unwrap_or(0);
-        let due_ms = number(outgoing::DUE).unwrap_or(0);
+        let attempt = number(delayed_headers::ATTEMPT).and_then(|attempt| u32::try_from(attempt).ok()).unwrap_or(0);
+        let due_ms = number(delayed_headers::DUE).unwrap_or(0);
         let Some(entry) = self.entries.iter_mut().find(|entry| entry.planned.id == id) else {
             self.odd.push(format!("a message with the unknown id {id} arrived"));
             return line("odd", &id, "nobody sent this");

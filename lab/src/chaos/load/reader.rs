@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dwell::clock;
+use dwell::delayed_headers::{ATTEMPT, DEAD_REASON, DUE, ERROR, ID};
 use dwell_connectors::{Acks, BrokerConfig, Header, Message, Source, SourceOptions, Start};
 use tracing::debug;
 
@@ -66,9 +67,9 @@ async fn drain(source: Box<dyn Source>, topic: &str, role: Role, recorder: &Reco
 
 fn entry(message: &Message, topic: &str, role: Role) -> Op {
     match role {
-        Role::Target => Op::Deliver(arrival(message, topic, "delayed-id", "")),
-        Role::Dead => Op::Dead(arrival(message, topic, "delayed-id", "delayed-dead-reason")),
-        Role::Rejected => Op::Reject(arrival(message, topic, "delay-id", "delayed-error")),
+        Role::Target => Op::Deliver(arrival(message, topic, ID, "")),
+        Role::Dead => Op::Dead(arrival(message, topic, ID, DEAD_REASON)),
+        Role::Rejected => Op::Reject(arrival(message, topic, "delay-id", ERROR)),
         Role::Replies => Op::Reply(reply(&message.body)),
     }
 }
@@ -80,8 +81,8 @@ fn arrival(message: &Message, topic: &str, id: &str, reason: &str) -> Arrival {
     Arrival {
         id: text(id).unwrap_or_default(),
         topic: topic.to_owned(),
-        due_ms: text("delayed-due").and_then(|due| due.parse().ok()),
-        attempt: text("delayed-attempt").and_then(|attempt| attempt.parse().ok()),
+        due_ms: text(DUE).and_then(|due| due.parse().ok()),
+        attempt: text(ATTEMPT).and_then(|attempt| attempt.parse().ok()),
         digest: digest(&message.body, notes.iter().map(|note| (NOTE, &**note))),
         place: message.position.as_ref().map(|position| Place {
             log: position.log.clone(),

@@ -1,0 +1,18 @@
+//! The names of the `delayed-*` headers, which Dwell writes on what it publishes.
+
+/// The id of the job.
+pub const ID: &str = "delayed-id";
+/// The number of the attempt, from 1; only rises.
+pub const ATTEMPT: &str = "delayed-attempt";
+/// The due time of the schedule, epoch ms.
+pub const DUE: &str = "delayed-due";
+/// How often the message came back to an ingest as a new request, if it did.
+pub const ROUND: &str = "delayed-round";
+/// Why the job is dead.
+pub const DEAD_REASON: &str = "delayed-dead-reason";
+/// The last error.
+pub const LAST_ERROR: &str = "delayed-last-error";
+/// The code of a rejected request.
+pub const ERROR: &str = "delayed-error";
+/// The error of a rejected request.
+pub const ERROR_DETAIL: &str = "delayed-error-detail";
