@@ -7,8 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use dwell_connectors::{Destination, Message, Position};
 use tokio::task::JoinSet;
 
-use super::fixture::request;
-use super::round::body;
+use super::round::{body, request};
 use super::{IN, Options, per_second};
 use dwell::clock;
 use dwell::config::Redis;

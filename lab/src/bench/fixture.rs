@@ -3,13 +3,13 @@
 
 use std::sync::Arc;
 
-use dwell_connectors::{Acks, Destination, Message, Role};
+use dwell_connectors::{Acks, Destination, Role};
 use parking_lot::Mutex;
 
 use super::cost::Meter;
 use super::machine::Machine;
 use super::metric::{self, Run};
-use super::round::Round;
+use super::round::{Round, request};
 use super::{IN, LINGER, LOOK, OUT, Options, TIMEOUT, fill};
 use dwell::clock;
 use dwell::store::reader::redis_stats::RedisStats;
@@ -197,9 +197,4 @@ impl Fixture {
         self.environment.stop().await?;
         Ok(self.machine)
     }
-}
-
-/// A request as producers send it. Dwell makes the id.
-pub(super) fn request(body: bytes::Bytes, due_ms: i64) -> Message {
-    Message::new(body).with_header("delay-until", due_ms.to_string()).with_header("delay-target", OUT)
 }

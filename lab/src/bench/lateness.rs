@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use dwell_connectors::Destination;
 
-use super::fixture::{Fixture, request};
+use super::fixture::Fixture;
 use super::machine::Machine;
 use super::metric::{self, Run};
 use super::percentiles::{Latencies, Percentiles};
+use super::round::request;
 use super::{IN, Options, drain};
 use dwell::clock;
 use dwell_testkit::environment::Failure;

@@ -3,6 +3,7 @@
 //! - `blocks`: the contents of a page; [`plots`]: the plots; `comparison`: peers; `markdown` and
 //!   `html`: the two formats.
 
+mod block;
 mod blocks;
 mod comparison;
 mod html;

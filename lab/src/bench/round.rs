@@ -4,7 +4,9 @@
 //! without keeping the body.
 
 use bytes::Bytes;
+use dwell_connectors::Message;
 
+use super::OUT;
 use super::percentiles::{Latencies, Percentiles};
 
 /// The shortest body: it contains the numbers of its round and its job.
@@ -175,6 +177,11 @@ impl std::fmt::Display for RoundResult {
             "{arrived} of {sent} arrived, {lost} lost, {duplicates} duplicates, {early} early, {damaged} damaged, {stray} of another round"
         )
     }
+}
+
+/// A request as producers send it. Dwell makes the id.
+pub(super) fn request(body: Bytes, due_ms: i64) -> Message {
+    Message::new(body).with_header("delay-until", due_ms.to_string()).with_header("delay-target", OUT)
 }
 
 /// Round, index, and noise that depends on both.

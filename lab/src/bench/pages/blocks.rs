@@ -3,28 +3,11 @@
 
 use super::super::metric::{self, KINDS, Metric};
 use super::super::number::number_of;
-use super::super::report::{Figure, Report, words_of};
+use super::super::report::{Report, words_of};
+use super::block::{Block, cell};
 use super::comparison::{self, Peer};
 use super::plots;
 use dwell_testkit::environment::Failure;
-
-/// A piece of a page.
-pub(super) enum Block {
-    Heading(String),
-    Text(String),
-    List(Vec<String>),
-    Code(String),
-    Table {
-        head: Vec<String>,
-        rows: Vec<Vec<String>>,
-    },
-    /// File name, caption and plot.
-    Picture {
-        name: String,
-        title: String,
-        svg: String,
-    },
-}
 
 /// A measurement on the page.
 struct Section {
@@ -175,12 +158,6 @@ fn label(report: &Report) -> String {
     }
     parts.push(if report.runs == 1 { "1 run".to_owned() } else { format!("{} runs", report.runs) });
     parts.join(", ")
-}
-
-/// A value in a table.
-pub(super) fn cell(figure: &Figure) -> String {
-    let range = figure.range_without_unit();
-    if range.is_empty() { figure.shown() } else { format!("{} ({range})", figure.shown()) }
 }
 
 fn distinct(lines: impl Iterator<Item = String>) -> Vec<String> {

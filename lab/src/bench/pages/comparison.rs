@@ -9,7 +9,7 @@ use serde::Deserialize;
 use super::super::metric::{Run, kind_of};
 use super::super::number::number_of;
 use super::super::report::{Report, Setup};
-use super::blocks::{Block, cell};
+use super::block::{Block, cell};
 use super::text_of;
 use dwell_testkit::environment::Failure;
 

@@ -1,6 +1,6 @@
 //! The page as one HTML file with its style and plots.
 
-use super::blocks::Block;
+use super::block::Block;
 
 const STYLE: &str = ":root{color-scheme:light dark;--ink:#1f2933;--ground:#fff;--line:#d8dee6}\
 @media (prefers-color-scheme:dark){:root{--ink:#e5e7eb;--ground:#151a21;--line:#3b4452}}\

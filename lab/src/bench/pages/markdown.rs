@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::blocks::Block;
+use super::block::Block;
 
 /// The page.
 pub(super) fn page(blocks: &[Block]) -> String {
