@@ -24,10 +24,10 @@ use rand::rngs::StdRng;
 
 use crate::chaos::checker::check;
 use crate::chaos::checker::verdict::Verdict;
-use crate::chaos::fault::{FaultKind, Injected};
+use crate::chaos::fault::FaultKind;
 use crate::chaos::history::{DeadJob, End, FORMAT, Fault, History, Op, Phase, RunHeader, Unreadable};
 use crate::chaos::inject;
-use crate::chaos::load::{Load, LoadOptions, Places};
+use crate::chaos::load::{Load, LoadOptions, Places, REPLIES};
 use crate::chaos::plan::{Plan, Step};
 use crate::chaos::recorder::Recorder;
 use crate::chaos::report::Report;
@@ -83,8 +83,7 @@ pub enum Error {
     Unexpected(String),
 }
 
-/// The destinations of verdicts, the targets that are created late, and one that never exists.
-pub(crate) const REPLIES: &str = "chaos-replies";
+/// The targets that are created late, and one that never exists.
 const LATE: [&str; 3] = ["chaos-late-0", "chaos-late-1", "chaos-late-2"];
 const NEVER: &str = "chaos-never";
 /// The destinations of dead letters and rejected requests: the defaults of the instances.
@@ -251,9 +250,14 @@ impl Campaign<'_> {
     }
 
     async fn inject_one(&self, step: &Step) -> Result<i64, String> {
-        let entry = |began_us, healed_us, detail| {
-            let kind = step.kind.to_string();
-            Fault { kind, began_us, healed_us, in_flight: 0, detail, clock_step_us: None, beside: None }
+        let entry = |began_us, healed_us, detail| Fault {
+            kind: step.kind,
+            began_us,
+            healed_us,
+            in_flight: 0,
+            detail,
+            clock_step_us: None,
+            beside: None,
         };
         let now_us = clock::wall_us();
         let hold_us = i64::try_from(step.hold.as_micros()).unwrap_or(i64::MAX);
@@ -264,7 +268,7 @@ impl Campaign<'_> {
             Some(Ok(injected)) => {
                 let took_ms = (injected.healed_us - injected.began_us) / 1000;
                 (self.options.say)(&format!("{}: {}, {took_ms} ms, {} in flight", step.kind, injected.detail, injected.in_flight));
-                let Injected { began_us, healed_us, in_flight, detail, clock_step_us, beside, .. } = injected;
+                let inject::Injected { began_us, healed_us, in_flight, detail, clock_step_us, beside, .. } = injected;
                 let fault = Fault { in_flight, clock_step_us, beside, ..entry(began_us, healed_us, detail) };
                 self.recorder.record("faults", Phase::Ok, Op::Fault(fault));
                 return Ok(healed_us);

@@ -3,10 +3,9 @@
 //! - [`mod@verdict`]: the result.
 //! - `timeline`: the known events of each job; `answers`: the verdicts that producers received.
 //! - `redelivery`: a job that runs again because its request was redelivered.
-//! - `windows`: the faults, and the copies that each explains; `effects`: what each kind can cause.
+//! - `windows`: the faults, and the copies that each explains.
 
 mod answers;
-mod effects;
 mod redelivery;
 #[cfg(test)]
 mod tests;
@@ -21,6 +20,7 @@ use timeline::{Came, Timeline, timelines};
 use verdict::{Verdict, Wrong};
 use windows::{Copy, FaultWindows};
 
+use crate::chaos::fault::Effects;
 use crate::chaos::history::{DeadJob, End, Event, Fault, History, Job, Op, Phase};
 
 /// The bound on the lateness of jobs that an active fault does not affect, ms. It allows for a busy
@@ -170,9 +170,10 @@ impl Checker<'_> {
 
     fn life(&mut self, id: &str, came: &[Came<'_>]) {
         let numbers: Vec<u32> = came.iter().map(|came| came.what.attempt.unwrap_or(0)).collect();
-        let between = |of, one: &Came<'_>, other: &Came<'_>| self.windows.between(of, one.taken_us(), other.taken_us());
+        let between =
+            |of: fn(Effects) -> bool, one: &Came<'_>, other: &Came<'_>| self.windows.between(of, one.taken_us(), other.taken_us());
         // A promoted master may not know that the attempt began.
-        let rolled_back = |one: &Came<'_>, other: &Came<'_>| between(effects::rolls_back, one, other);
+        let rolled_back = |one: &Came<'_>, other: &Came<'_>| between(|effects| effects.rolls_back, one, other);
         let is_twice = |one: &Came<'_>, other: &Came<'_>| one.what.attempt == other.what.attempt && !rolled_back(one, other);
         let twins = came.iter().enumerate().flat_map(|(at, one)| came[at + 1..].iter().map(move |other| (one, other)));
         let (sent_again, twice): (Vec<_>, Vec<_>) =
@@ -181,7 +182,7 @@ impl Checker<'_> {
         let later: BTreeSet<_> = sent_again.iter().map(|(_, other)| std::ptr::from_ref(*other)).collect();
         self.verdict.counts.sent_again += later.len() as u64;
         // A delayed message may arrive after a later one.
-        let falls = |pair: &[Came<'_>]| pair[0].what.attempt > pair[1].what.attempt && !between(effects::reorders, &pair[0], &pair[1]);
+        let falls = |pair: &[Came<'_>]| pair[0].what.attempt > pair[1].what.attempt && !between(Effects::reorders, &pair[0], &pair[1]);
         if numbers.contains(&0) || !twice.is_empty() || came.windows(2).any(falls) {
             self.verdict.find(Wrong::Misnumbered, format!("{id}: attempts {numbers:?}"));
         }

@@ -2,6 +2,7 @@
 //! for each.
 
 mod description;
+mod effects;
 
 use std::time::Duration;
 
@@ -9,17 +10,29 @@ use dwell_testkit::servers::BrokerKind;
 use serde::{Deserialize, Serialize};
 
 pub use self::description::Description;
-use crate::chaos::history::Scope;
+pub(crate) use self::effects::Effects;
 use crate::chaos::system::SystemOptions;
 
 /// The jump of Redis's clock.
 pub(crate) const REDIS_CLOCK_JUMP: Duration = Duration::from_secs(5);
 
-/// One kind of fault. What each does is told by [`FaultKind::description`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-#[allow(missing_docs, reason = "each has its description")]
-pub enum FaultKind {
+/// The kinds of faults, once.
+macro_rules! faults {
+    ($($name:ident,)+) => {
+        /// One kind of fault, in JSON by its name with hyphens. What each does is told by
+        /// [`FaultKind::description`].
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+        #[serde(rename_all = "kebab-case")]
+        #[allow(missing_docs, reason = "each has its description")]
+        pub enum FaultKind { $($name,)+ }
+
+        impl FaultKind {
+            const ALL: &'static [FaultKind] = &[$(FaultKind::$name,)+];
+        }
+    };
+}
+
+faults! {
     DwellKill,
     DwellFreeze,
     DwellTerm,
@@ -62,29 +75,6 @@ pub enum FaultKind {
     WrongType,
 }
 
-/// A fault that was injected.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Injected {
-    /// The kind.
-    pub kind: FaultKind,
-    /// The start, wall clock, epoch µs.
-    pub began_us: i64,
-    /// The end, when everything was repaired (a killed process: ready again), wall clock,
-    /// epoch µs.
-    pub healed_us: i64,
-    /// The highest number of claimed or held jobs, from just before the fault to its end, as far as
-    /// Redis answered.
-    pub in_flight: u64,
-    /// The target and the method.
-    pub detail: String,
-    /// The jump of a wall clock, µs: positive is ahead.
-    #[serde(default)]
-    pub clock_step_us: Option<i64>,
-    /// The affected jobs, if not all are affected.
-    #[serde(default)]
-    pub beside: Option<Scope>,
-}
-
 /// What a checker allows during a fault and until it is overcome. Losses and false verdicts are
 /// never allowed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -98,53 +88,10 @@ pub struct Allowance {
 }
 
 impl FaultKind {
-    const ALL: [FaultKind; 40] = [
-        FaultKind::DwellKill,
-        FaultKind::DwellFreeze,
-        FaultKind::DwellTerm,
-        FaultKind::InstanceCutOff,
-        FaultKind::StartWithoutBroker,
-        FaultKind::RedisKill,
-        FaultKind::RedisFreeze,
-        FaultKind::RedisRestart,
-        FaultKind::RedisFull,
-        FaultKind::RedisReadonly,
-        FaultKind::RedisNoReplicas,
-        FaultKind::RedisBusy,
-        FaultKind::RedisScriptFlush,
-        FaultKind::RedisClientKill,
-        FaultKind::RedisFailover,
-        FaultKind::LinkCutRedis,
-        FaultKind::LinkStallRedis,
-        FaultKind::LinkSlowRedis,
-        FaultKind::LinkDropAnswersRedis,
-        FaultKind::LinkHalfOpenRedis,
-        FaultKind::LinkCutBroker,
-        FaultKind::LinkStallBroker,
-        FaultKind::LinkSlowBroker,
-        FaultKind::LinkDropAnswersBroker,
-        FaultKind::LinkHalfOpenBroker,
-        FaultKind::BrokerKill,
-        FaultKind::BrokerFreeze,
-        FaultKind::BrokerRestart,
-        FaultKind::TargetFull,
-        FaultKind::TargetDeleted,
-        FaultKind::TargetSilent,
-        FaultKind::ConsumerDeleted,
-        FaultKind::PermissionsWithdrawn,
-        FaultKind::ConnectionBlocked,
-        FaultKind::ClockJump,
-        FaultKind::RedisClockJump,
-        FaultKind::DiskFull,
-        FaultKind::PoisonedRecords,
-        FaultKind::RecordDamaged,
-        FaultKind::WrongType,
-    ];
-
     /// All kinds.
     #[must_use]
     pub fn all() -> &'static [FaultKind] {
-        &Self::ALL
+        Self::ALL
     }
 
     /// Whether the fault applies to such a system.
@@ -159,7 +106,39 @@ impl FaultKind {
             // Kafka has no full topics. A deleted topic loses unread arrivals, and its
             // offsets, which identify arrivals. Permissions need an authorizer.
             FaultKind::TargetFull | FaultKind::TargetDeleted | FaultKind::PermissionsWithdrawn => options.broker != BrokerKind::Kafka,
-            _ => true,
+            FaultKind::DwellKill
+            | FaultKind::DwellFreeze
+            | FaultKind::DwellTerm
+            | FaultKind::StartWithoutBroker
+            | FaultKind::RedisKill
+            | FaultKind::RedisFreeze
+            | FaultKind::RedisRestart
+            | FaultKind::RedisFull
+            | FaultKind::RedisReadonly
+            | FaultKind::RedisNoReplicas
+            | FaultKind::RedisBusy
+            | FaultKind::RedisScriptFlush
+            | FaultKind::RedisClientKill
+            | FaultKind::LinkCutRedis
+            | FaultKind::LinkStallRedis
+            | FaultKind::LinkSlowRedis
+            | FaultKind::LinkDropAnswersRedis
+            | FaultKind::LinkHalfOpenRedis
+            | FaultKind::LinkCutBroker
+            | FaultKind::LinkStallBroker
+            | FaultKind::LinkSlowBroker
+            | FaultKind::LinkDropAnswersBroker
+            | FaultKind::LinkHalfOpenBroker
+            | FaultKind::BrokerKill
+            | FaultKind::BrokerFreeze
+            | FaultKind::BrokerRestart
+            | FaultKind::TargetSilent
+            | FaultKind::ClockJump
+            | FaultKind::RedisClockJump
+            | FaultKind::DiskFull
+            | FaultKind::PoisonedRecords
+            | FaultKind::RecordDamaged
+            | FaultKind::WrongType => true,
         }
     }
 
@@ -183,7 +162,35 @@ impl FaultKind {
             FaultKind::ConsumerDeleted => false,
             // An unreadable job is not claimed, and a stopped instance releases its jobs.
             FaultKind::RecordDamaged | FaultKind::StartWithoutBroker => false,
-            _ => true,
+            FaultKind::DwellKill
+            | FaultKind::DwellFreeze
+            | FaultKind::InstanceCutOff
+            | FaultKind::RedisKill
+            | FaultKind::RedisFreeze
+            | FaultKind::RedisRestart
+            | FaultKind::RedisReadonly
+            | FaultKind::RedisNoReplicas
+            | FaultKind::RedisBusy
+            | FaultKind::RedisClientKill
+            | FaultKind::RedisFailover
+            | FaultKind::LinkCutRedis
+            | FaultKind::LinkStallRedis
+            | FaultKind::LinkDropAnswersRedis
+            | FaultKind::LinkHalfOpenRedis
+            | FaultKind::LinkCutBroker
+            | FaultKind::LinkStallBroker
+            | FaultKind::LinkSlowBroker
+            | FaultKind::LinkDropAnswersBroker
+            | FaultKind::LinkHalfOpenBroker
+            | FaultKind::BrokerKill
+            | FaultKind::BrokerFreeze
+            | FaultKind::BrokerRestart
+            | FaultKind::TargetDeleted
+            | FaultKind::TargetSilent
+            | FaultKind::PermissionsWithdrawn
+            | FaultKind::ConnectionBlocked
+            | FaultKind::DiskFull
+            | FaultKind::WrongType => true,
         };
         let early_us = if self == FaultKind::RedisClockJump { i64::try_from(REDIS_CLOCK_JUMP.as_micros()).unwrap_or(i64::MAX) } else { 0 };
         Allowance { duplicates_of_in_flight, duplicates_of_unreplicated: self == FaultKind::RedisFailover, early_us }

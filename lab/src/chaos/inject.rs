@@ -19,7 +19,7 @@ use dwell_testkit::servers::{BrokerKind, ServerError};
 use rand::rngs::StdRng;
 
 use self::in_flight::InFlight;
-use crate::chaos::fault::{FaultKind, Injected};
+use crate::chaos::fault::FaultKind;
 use crate::chaos::history::{Only, Scope};
 use crate::chaos::system::{Error, System};
 
@@ -52,6 +52,27 @@ impl Done {
     fn healed_beside(detail: impl Into<String>, from_us: i64, only: Only) -> Done {
         Done { beside: Some(Scope { from_us, only }), ..Done::healed(detail) }
     }
+}
+
+/// A fault that was injected.
+#[derive(Debug, Clone)]
+pub struct Injected {
+    /// The kind.
+    pub kind: FaultKind,
+    /// The start, wall clock, epoch µs.
+    pub began_us: i64,
+    /// The end, when everything was repaired (a killed process: ready again), wall clock,
+    /// epoch µs.
+    pub healed_us: i64,
+    /// The highest number of claimed or held jobs, from just before the fault to its end, as far as
+    /// Redis answered.
+    pub in_flight: u64,
+    /// The target and the method.
+    pub detail: String,
+    /// The jump of a wall clock, µs: positive is ahead.
+    pub clock_step_us: Option<i64>,
+    /// The affected jobs, if not all are affected.
+    pub beside: Option<Scope>,
 }
 
 /// The number of start attempts of a server.

@@ -29,6 +29,8 @@ use crate::chaos::history::{ControlRequest, Job, Op, Phase, Reply, Schedule};
 use crate::chaos::recorder::Recorder;
 use crate::chaos::system::Maker;
 
+/// The destination of verdicts.
+pub(crate) const REPLIES: &str = "chaos-replies";
 /// The interval at which the producer sends what is next.
 const BEAT: Duration = Duration::from_millis(10);
 /// How long a late target does not exist after the first job for it, ms.

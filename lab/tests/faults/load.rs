@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use dwell::clock;
 use dwell_connectors::{Acks, BrokerConfig, Destination, Message};
-use dwell_lab::chaos::fault::{FaultKind, Injected};
+use dwell_lab::chaos::fault::FaultKind;
 use dwell_lab::chaos::history::{Arrival, FORMAT, Op, Phase, RunHeader};
-use dwell_lab::chaos::inject::inject;
+use dwell_lab::chaos::inject::{Injected, inject};
 use dwell_lab::chaos::recorder::Recorder;
 use dwell_lab::chaos::system::{Error, System};
 use dwell_testkit::environment::traffic::{Consumer, Producer};

@@ -3,9 +3,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::Checker;
 use super::timeline::{Asked, Came, Timeline};
 use super::verdict::{Verdict, Wrong};
-use super::{Checker, effects};
 use crate::chaos::history::{Event, Job, Op, Phase, UNREADABLE};
 
 /// This many requests without an answer are a defect.
@@ -98,7 +98,7 @@ impl Checker<'_> {
         let after: Vec<i64> = timeline.deliveries.iter().map(Came::taken_us).filter(|taken_us| *taken_us > heard_us).collect();
         let by_us = self.windows.lands_by_us(heard_us);
         // An unreachable broker may hold back more than one attempt.
-        let one = !self.windows.between(effects::holds_back, timeline.sent_us, by_us);
+        let one = !self.windows.between(|effects| effects.holds_back, timeline.sent_us, by_us);
         after.iter().any(|taken_us| *taken_us > by_us) || (one && after.len() > 1)
     }
 
@@ -107,7 +107,7 @@ impl Checker<'_> {
         if !ask.confirmed {
             return;
         }
-        if self.windows.between(effects::fails_publish, ask.at_us, ask.at_us + self.history.head.lease_ms * 1000) {
+        if self.windows.between(|effects| effects.fails_publish, ask.at_us, ask.at_us + self.history.head.lease_ms * 1000) {
             self.verdict.counts.untold += 1;
         } else {
             self.verdict.find(Wrong::Unanswered, format!("{id}: {} at {} has no answer", ask.action, ask.at_us));
@@ -122,7 +122,7 @@ impl Checker<'_> {
         else {
             return false;
         };
-        if came.what.due_ms != Some(job.due_ms) || self.windows.between(effects::rolls_back, timeline.sent_us, came.taken_us()) {
+        if came.what.due_ms != Some(job.due_ms) || self.windows.between(|effects| effects.rolls_back, timeline.sent_us, came.taken_us()) {
             return false;
         }
         let afresh = |other: &Came<'_>| other.what.due_ms == ask.due_ms && other.what.attempt <= Some(1);

@@ -102,7 +102,7 @@ impl Run {
     }
 
     fn fault_at(self, kind: &str, (began_us, healed_us): (i64, i64), in_flight: u64) -> Run {
-        let (kind, detail) = (kind.to_owned(), String::new());
+        let (kind, detail) = (kind.parse().unwrap(), String::new());
         self.push(ok(healed_us, Op::Fault(Fault { kind, began_us, healed_us, in_flight, detail, clock_step_us: None, beside: None })))
     }
 

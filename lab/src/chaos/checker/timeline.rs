@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use super::effects;
 use crate::chaos::history::{Arrival, ControlRequest, Event, Fault, Job, Op, Phase, Place, UNREADABLE};
 
 /// The events of one job.
@@ -126,7 +125,7 @@ impl<'a> Seen<'a> {
         let cut_off = self
             .faults
             .iter()
-            .any(|fault| fault.kind.starts_with("broker-") && fault.began_us <= came.at_us && fault.healed_us >= first.at_us);
+            .any(|fault| fault.kind.effects().stops_broker && fault.began_us <= came.at_us && fault.healed_us >= first.at_us);
         !(came.what.redelivered || cut_off)
     }
 }
@@ -162,7 +161,7 @@ impl Timeline<'_> {
         for at in 0..self.asks.len() {
             let Asked { action, at_us, .. } = self.asks[at];
             let heard_us = self.heard_us(action).unwrap_or(i64::MAX);
-            let gone = |fault: &Fault| effects::rolls_back(&fault.kind) && fault.began_us <= heard_us && fault.healed_us >= at_us;
+            let gone = |fault: &Fault| fault.kind.effects().rolls_back && fault.began_us <= heard_us && fault.healed_us >= at_us;
             self.asks[at].undone = faults.iter().any(gone);
         }
     }

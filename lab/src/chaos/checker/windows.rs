@@ -3,10 +3,9 @@
 use dwell::dispatch::LEASE_MARGIN;
 
 use super::Wrong;
-use super::effects;
 use super::timeline::{Came, Timeline};
 use super::verdict::{FaultImpact, Verdict};
-use crate::chaos::fault::{Allowance, FaultKind};
+use crate::chaos::fault::{Effects, FaultKind};
 use crate::chaos::history::{Event, Fault, History, Job, Only, Op, RunHeader, Sample, Scope};
 
 /// The tolerance, µs: for the time between the publication of a message and its read, and for the
@@ -102,17 +101,17 @@ impl<'a> FaultWindows<'a> {
         let reach_us = self.head.lease_ms * 1000;
         self.windows.iter().map(|window| window.fault).any(|fault| {
             let concerned = fault.beside.as_ref().is_none_or(|beside| beside.only.concerns(id, job));
-            concerned && effects::refuses(&fault.kind) && (fault.began_us..=fault.healed_us + reach_us).contains(&at_us)
+            concerned && fault.kind.effects().refuses && (fault.began_us..=fault.healed_us + reach_us).contains(&at_us)
         })
     }
 
     /// Whether a publish of this job may have failed between these times.
     pub(super) fn fails_publish(&self, id: &str, job: &Job, from_us: i64, to_us: i64) -> bool {
         let reach_us = self.head.lease_ms * 1000;
-        self.between(effects::fails_publish, from_us, to_us)
+        self.between(|effects| effects.fails_publish, from_us, to_us)
             || self.windows.iter().map(|window| window.fault).any(|fault| {
                 let concerned = fault.beside.as_ref().is_some_and(|beside| beside.only.concerns(id, job));
-                concerned && effects::silences(&fault.kind) && fault.began_us <= to_us && fault.healed_us + reach_us >= from_us
+                concerned && fault.kind.effects().silences && fault.began_us <= to_us && fault.healed_us + reach_us >= from_us
             })
     }
 
@@ -130,7 +129,7 @@ impl<'a> FaultWindows<'a> {
     /// direction of the jump allows both.
     fn steps(&self, at_us: i64) -> impl Iterator<Item = (i64, i64)> {
         let on = move |window: &&FaultWindow<'_>| window.fault.began_us <= at_us && at_us <= window.fault.healed_us + SLACK_US;
-        self.windows.iter().filter(on).filter_map(|window| match (allowance(window.fault).early_us, window.fault.clock_step_us) {
+        self.windows.iter().filter(on).filter_map(|window| match (window.fault.kind.allows().early_us, window.fault.clock_step_us) {
             (0, _) => None,
             (_, Some(step_us)) => Some((step_us, step_us)),
             (early_us, None) => Some((-early_us, early_us)),
@@ -139,11 +138,11 @@ impl<'a> FaultWindows<'a> {
 
     /// Whether a fault of these kinds was active between these times, or leases from then still
     /// ran.
-    pub(super) fn between(&self, of: fn(&str) -> bool, from_us: i64, to_us: i64) -> bool {
+    pub(super) fn between(&self, of: fn(Effects) -> bool, from_us: i64, to_us: i64) -> bool {
         let reach_us = self.head.lease_ms * 1000;
         self.windows
             .iter()
-            .any(|FaultWindow { fault, .. }| of(&fault.kind) && fault.began_us <= to_us && fault.healed_us + reach_us >= from_us)
+            .any(|FaultWindow { fault, .. }| of(fault.kind.effects()) && fault.began_us <= to_us && fault.healed_us + reach_us >= from_us)
     }
 
     /// Whether the client library may have sent one message at both times: a fault of the broker
@@ -152,7 +151,7 @@ impl<'a> FaultWindows<'a> {
     /// the broker does not recognise.
     pub(super) fn sends_again(&self, one_us: i64, other_us: i64) -> bool {
         let (from_us, to_us) = (one_us.min(other_us), one_us.max(other_us));
-        to_us - from_us <= timeout_us(self.head) + SLACK_US && self.between(effects::breaks_broker, from_us, to_us)
+        to_us - from_us <= timeout_us(self.head) + SLACK_US && self.between(|effects| effects.breaks_broker, from_us, to_us)
     }
 
     /// Whether the request was unacknowledged at a fault that causes redelivery, and this arrival
@@ -162,7 +161,7 @@ impl<'a> FaultWindows<'a> {
         let late_us = self.head.late_ms * 1000;
         self.windows.iter().map(|window| window.fault).any(|fault| {
             let could_us = due_ms.unwrap_or_default().saturating_mul(1000).max(fault.healed_us);
-            effects::requeues(&fault.kind)
+            fault.kind.effects().requeues
                 && fault.began_us <= taken_us
                 && fault.healed_us >= sent_us - SLACK_US
                 && before_us <= fault.healed_us + late_us
@@ -176,9 +175,11 @@ impl<'a> FaultWindows<'a> {
     /// message later.
     fn is_read_anew(&self, copy: &Copy<'_>) -> bool {
         let late_us = self.head.late_ms * 1000;
-        let forgot = |fault: &Fault| fault.kind == "broker-kill" && (copy.first_us..=copy.first_us + FORGETS_US).contains(&fault.began_us);
-        let anew =
-            |fault: &Fault| fault.kind == "consumer-deleted" && (fault.began_us..=fault.healed_us + late_us).contains(&copy.again_us);
+        let forgot =
+            |fault: &Fault| fault.kind == FaultKind::BrokerKill && (copy.first_us..=copy.first_us + FORGETS_US).contains(&fault.began_us);
+        let anew = |fault: &Fault| {
+            fault.kind == FaultKind::ConsumerDeleted && (fault.began_us..=fault.healed_us + late_us).contains(&copy.again_us)
+        };
         let faults = || self.windows.iter().map(|window| window.fault);
         !copy.of_job
             && faults().filter(|kill| forgot(kill)).any(|kill| faults().any(|fault| anew(fault) && kill.began_us <= fault.healed_us))
@@ -190,7 +191,7 @@ impl<'a> FaultWindows<'a> {
         let reach_us = self.head.lease_ms * 1000 + SLACK_US;
         let mut by_us = at_us + reach_us;
         for FaultWindow { fault, .. } in &self.windows {
-            if effects::holds_back(&fault.kind) && fault.began_us <= by_us && fault.healed_us >= at_us {
+            if fault.kind.effects().holds_back && fault.began_us <= by_us && fault.healed_us >= at_us {
                 by_us = by_us.max(fault.healed_us + reach_us);
             }
         }
@@ -202,7 +203,7 @@ impl<'a> FaultWindows<'a> {
     pub(super) fn read_by_us(&self, at_us: i64) -> i64 {
         let mut by_us = at_us + SLACK_US;
         for FaultWindow { fault, .. } in &self.windows {
-            if fault.kind.starts_with("broker-") && fault.began_us <= by_us && fault.healed_us >= at_us - SLACK_US {
+            if fault.kind.effects().stops_broker && fault.began_us <= by_us && fault.healed_us >= at_us - SLACK_US {
                 by_us = by_us.max(fault.healed_us + self.head.lease_ms * 1000 + SLACK_US);
             }
         }
@@ -222,7 +223,7 @@ impl<'a> FaultWindows<'a> {
                 let again_us = if copy.of_job { self.head.lease_ms * 1000 + TAKE_OVER_US } else { late_us };
                 // A silent target affects only its own jobs.
                 let concerns = |beside: &Scope| copy.job.is_some_and(|job| beside.only.concerns(copy.id, job));
-                (!effects::silences(&window.fault.kind) || window.fault.beside.as_ref().is_some_and(concerns))
+                (!window.fault.kind.effects().silences || window.fault.beside.as_ref().is_some_and(concerns))
                     && (window.room > 0 || !copy.of_job)
                     && copy.first_us >= began_us - reach_us
                     && copy.first_us <= healed_us + reach_us
@@ -252,8 +253,8 @@ impl<'a> FaultWindows<'a> {
     /// possible.
     pub(super) fn counted(&self, events: &[Event], verdict: &mut Verdict) {
         // A failover loses data unnoticed, so that its copies cannot be counted.
-        let known = || self.windows.iter().filter(|window| !window.copies.is_empty() && !effects::rolls_back(&window.fault.kind));
-        for window in known().filter(|window| !window.fault.kind.starts_with("dwell-")) {
+        let known = || self.windows.iter().filter(|window| !window.copies.is_empty() && !window.fault.kind.effects().rolls_back);
+        for window in known().filter(|window| !window.fault.kind.effects().stops_instance) {
             let from_us = window.fault.began_us - SLACK_US;
             let to_us = window.copies.iter().map(|copy| copy.again_us).max().unwrap_or(i64::MAX) + SLACK_US;
             let counted = increase(events, from_us, to_us);
@@ -267,7 +268,7 @@ impl<'a> FaultWindows<'a> {
         // No count covers two copies. The counts since the last sample are lost with a killed
         // instance.
         let copies: usize = known().map(FaultWindow::owed).sum();
-        let killed = self.windows.iter().filter(|window| window.fault.kind == "dwell-kill").map(|window| window.fault.in_flight);
+        let killed = self.windows.iter().filter(|window| window.fault.kind == FaultKind::DwellKill).map(|window| window.fault.in_flight);
         let counted = increase(events, i64::MIN, i64::MAX) + killed.sum::<u64>();
         if counted < copies as u64 {
             verdict.find(Wrong::Uncounted, format!("the whole run: {copies} copies, {counted} counted, or lost with killed instances"));
@@ -285,11 +286,6 @@ impl<'a> FaultWindows<'a> {
     }
 }
 
-/// What the fault allows; nothing for an unknown kind.
-fn allowance(fault: &Fault) -> Allowance {
-    fault.kind.parse::<FaultKind>().map_or_else(|_| Allowance::default(), FaultKind::allows)
-}
-
 /// The publish timeout, µs.
 fn timeout_us(head: &RunHeader) -> i64 {
     let margin_ms = i64::try_from(LEASE_MARGIN.as_millis()).unwrap_or(i64::MAX);
@@ -298,10 +294,10 @@ fn timeout_us(head: &RunHeader) -> i64 {
 
 /// How many copies a fault may explain.
 fn room(fault: &Fault, history: &History) -> u64 {
-    let allowance = allowance(fault);
+    let allowance = fault.kind.allows();
     // A publication without an answer ends at the publish timeout, and the next one takes its
     // place.
-    let rounds = if fault.kind.starts_with("dwell-") { 1 } else { 1 + (fault.healed_us - fault.began_us) / timeout_us(&history.head) };
+    let rounds = if fault.kind.effects().stops_instance { 1 } else { 1 + (fault.healed_us - fault.began_us) / timeout_us(&history.head) };
     let rounds = u64::try_from(rounds).unwrap_or(1);
     let in_flight = if allowance.duplicates_of_in_flight { fault.in_flight * rounds } else { 0 };
     // Completions just before the fault, or by the abandoned master.
@@ -330,7 +326,7 @@ fn impact<'a>(window: &FaultWindow<'_>, owes_from_us: i64, timelines: impl Itera
     let Fault { kind, began_us, healed_us, in_flight, detail, .. } = window.fault.clone();
     let duplicates = window.copies.len() as u64;
     let mut impact = FaultImpact {
-        kind,
+        kind: kind.to_string(),
         began_us,
         healed_us,
         in_flight,

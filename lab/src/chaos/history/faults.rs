@@ -4,12 +4,13 @@ use dwell::store::keys::bucket_of;
 use serde::{Deserialize, Serialize};
 
 use super::requests::Job;
+use crate::chaos::fault::FaultKind;
 
 /// A fault.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Fault {
-    /// The name of the kind.
-    pub kind: String,
+    /// The kind.
+    pub kind: FaultKind,
     /// The start, epoch µs.
     pub began_us: i64,
     /// The end, epoch µs; for `invoke` the planned end.

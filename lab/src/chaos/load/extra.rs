@@ -5,12 +5,11 @@ use std::sync::Arc;
 use dwell::clock;
 use dwell_connectors::Message;
 
-use super::by_http;
 pub(crate) use super::draw::Action;
 use super::draw::{NOTE, Plan, request};
 use super::producer::{Producer, Sent, asked};
 use super::reader::{Role, read};
-use crate::chaos::campaign::REPLIES;
+use super::{REPLIES, by_http};
 use crate::chaos::history::{ControlRequest, Job, Op, Phase, Schedule, digest};
 use crate::chaos::recorder::Recorder;
 use crate::chaos::system::{Error, System};

@@ -39,9 +39,7 @@ fn a_copy_is_explained_by_a_fault_within_reach_of_both_and_by_no_other() {
 
 #[test]
 fn what_nothing_can_repeat_explains_no_copy() {
-    for kind in
-        ["redis-full", "target-full", "dwell-term", "consumer-deleted", "link-slow-redis", "redis-clock-jump", "clock-jump", "unknown"]
-    {
+    for kind in ["redis-full", "target-full", "dwell-term", "consumer-deleted", "link-slow-redis", "redis-clock-jump", "clock-jump"] {
         assert_eq!(twice(Run::new().fault(kind, 9), &[DUE_US + SECOND]).wrong(), [Wrong::Unexplained], "{kind}");
     }
 }

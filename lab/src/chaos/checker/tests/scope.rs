@@ -11,7 +11,7 @@ const SECOND: i64 = 1_000_000;
 fn beside(run: Run, kind: &str, only: Only) -> Run {
     let (began_us, healed_us, from_us) = (DUE_US - SECOND, DUE_US + 20 * SECOND, DUE_US - SECOND);
     let fault = Fault {
-        kind: kind.to_owned(),
+        kind: kind.parse().unwrap(),
         began_us,
         healed_us,
         in_flight: 9,
