@@ -184,7 +184,7 @@ impl Checker<'_> {
         // A delayed message may arrive after a later one.
         let falls = |pair: &[Came<'_>]| pair[0].what.attempt > pair[1].what.attempt && !between(Effects::reorders, &pair[0], &pair[1]);
         if numbers.contains(&0) || !twice.is_empty() || came.windows(2).any(falls) {
-            self.verdict.find(Wrong::Misnumbered, format!("{id}: attempts {numbers:?}"));
+            self.verdict.find(Wrong::WrongAttempt, format!("{id}: attempts {numbers:?}"));
         }
     }
 
@@ -210,7 +210,7 @@ impl Checker<'_> {
         // The retries of the settings outlast every fault.
         let spent = job.retry_ms.as_ref().is_some_and(|waits| attempt.is_some_and(|attempt| attempt as usize > waits.len()));
         if reason != "retries_exhausted" || !failed || !spent {
-            self.verdict.find(Wrong::Burned, format!("{id}: `{reason}` at attempt {attempt:?} with retry {:?}", job.retry_ms));
+            self.verdict.find(Wrong::DeadTooEarly, format!("{id}: `{reason}` at attempt {attempt:?} with retry {:?}", job.retry_ms));
         }
     }
 
@@ -241,7 +241,7 @@ impl Checker<'_> {
             return;
         };
         if end.scheduled + end.reserved > 0 {
-            self.verdict.find(Wrong::Left, format!("{} jobs wait and {} are claimed", end.scheduled, end.reserved));
+            self.verdict.find(Wrong::NotEmpty, format!("{} jobs wait and {} are claimed", end.scheduled, end.reserved));
         }
         for damage in &end.damage {
             self.verdict.find(Wrong::Damage, damage);

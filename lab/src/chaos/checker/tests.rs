@@ -189,7 +189,7 @@ fn a_message_that_is_read_again_is_none() {
     let bare = |redelivered| move |arrival: &mut Arrival| (arrival.place, arrival.redelivered) = (None, redelivered);
     let run = |redelivered| Run::new().asked("x").came_so("x", DUE_US, bare(false)).came_so("x", DUE_US + 9, bare(redelivered));
     assert_eq!(run(true).wrong(), []);
-    assert_eq!(run(false).wrong(), [Wrong::Misnumbered, Wrong::Unexplained]);
+    assert_eq!(run(false).wrong(), [Wrong::WrongAttempt, Wrong::Unexplained]);
     assert_eq!(run(false).fault("broker-kill", 0).wrong(), []);
 }
 
@@ -232,8 +232,8 @@ fn each_planted_fault_is_found_alone() {
         (Wrong::Damaged, x().came_so("x", DUE_US, |arrival| arrival.digest = "e".to_owned())),
         (Wrong::Misdated, x().came_so("x", DUE_US, |arrival| arrival.due_ms = Some(DUE_MS - 1))),
         (Wrong::Misdated, x().came_so("x", DUE_US, |arrival| arrival.due_ms = None)),
-        (Wrong::Misnumbered, x().came_so("x", DUE_US, |arrival| arrival.attempt = Some(0))),
-        (Wrong::Misnumbered, x().came("x").again("x", 1).fault("redis-kill", 1).counted(DUE_US, 9)),
+        (Wrong::WrongAttempt, x().came_so("x", DUE_US, |arrival| arrival.attempt = Some(0))),
+        (Wrong::WrongAttempt, x().came("x").again("x", 1).fault("redis-kill", 1).counted(DUE_US, 9)),
         (Wrong::Unexplained, x().came("x").again("x", 2)),
         (Wrong::FalseVerdict, x().ask(Op::Cancel, "x", None).told("x", "cancel", "cancelled").came("x")),
         (Wrong::FalseVerdict, x().ask(Op::Reschedule, "x", Some(DUE_MS)).told("x", "reschedule", "kept").came("x")),
@@ -245,7 +245,7 @@ fn each_planted_fault_is_found_alone() {
             Wrong::Differing,
             x().ask(Op::Cancel, "x", None).told("x", "cancel", "in_flight").told("x", "cancel", "cancelled_after_attempt").came("x"),
         ),
-        (Wrong::Burned, x().died("x", "crashed")),
+        (Wrong::DeadTooEarly, x().died("x", "crashed")),
         (Wrong::Refused, x().rejected("x", "bad_delay")),
         (Wrong::Refused, true_run().sent("x", Phase::Ok, Job { refused: Some("bad_id".to_owned()), ..job("t") }).rejected("x", "loop")),
         (Wrong::Late, x().came_so("x", DUE_US + 100_000 + 30_001_000, |_| ())),
@@ -274,7 +274,7 @@ fn a_lie_about_what_is_gone_is_found_beside_the_loss() {
 #[test]
 fn a_retry_is_burned_by_a_fault_that_hides_answers_and_by_nothing_else() {
     let none = || Run::new().sent("x", Phase::Ok, Job { retry_ms: Some(vec![]), ..job("t") }).died("x", "retries_exhausted");
-    assert_eq!(none().wrong(), [Wrong::Burned]);
+    assert_eq!(none().wrong(), [Wrong::DeadTooEarly]);
     assert_eq!(none().fault("link-drop-answers-broker", 1).wrong(), []);
     assert_eq!(none().fault("link-drop-answers-broker", 1).came("x").wrong(), [Wrong::Uncounted], "it came and died: a copy");
 }
@@ -282,8 +282,8 @@ fn a_retry_is_burned_by_a_fault_that_hides_answers_and_by_nothing_else() {
 #[test]
 fn what_is_left_at_the_end_is_found() {
     let cases = [
-        (End { scheduled: 1, ..End::default() }, Wrong::Left),
-        (End { reserved: 1, ..End::default() }, Wrong::Left),
+        (End { scheduled: 1, ..End::default() }, Wrong::NotEmpty),
+        (End { reserved: 1, ..End::default() }, Wrong::NotEmpty),
         (End { damage: vec!["7 x due_without_job".to_owned()], ..End::default() }, Wrong::Damage),
         (End { broken: vec!["no server".to_owned()], ..End::default() }, Wrong::Broken),
     ];

@@ -20,7 +20,8 @@ pub enum Wrong {
     /// An arrival with a due time that was not requested.
     Misdated,
     /// Two copies with one attempt, or falling attempts.
-    Misnumbered,
+    #[serde(alias = "misnumbered")]
+    WrongAttempt,
     /// A copy that no fault explains.
     Unexplained,
     /// A verdict that contradicts the arrivals.
@@ -30,7 +31,8 @@ pub enum Wrong {
     /// A confirmed request without a verdict, although the verdict could be published.
     Unanswered,
     /// A dead job without a cause in the run: attempts were used up.
-    Burned,
+    #[serde(alias = "burned")]
+    DeadTooEarly,
     /// A valid request that was returned, or a bad one with the wrong code.
     Refused,
     /// A job that arrived too late although no fault affected it.
@@ -38,7 +40,8 @@ pub enum Wrong {
     /// Copies that no instance counted as possible duplicates.
     Uncounted,
     /// Jobs left in Redis.
-    Left,
+    #[serde(alias = "left")]
+    NotEmpty,
     /// `fsck` found damage.
     Damage,
     /// The campaign itself could not go on.
@@ -55,16 +58,16 @@ impl Wrong {
             Wrong::Unexpected => "unexpected",
             Wrong::Damaged => "damaged",
             Wrong::Misdated => "misdated",
-            Wrong::Misnumbered => "misnumbered",
+            Wrong::WrongAttempt => "wrong-attempt",
             Wrong::Unexplained => "unexplained",
             Wrong::FalseVerdict => "false-verdict",
             Wrong::Differing => "differing",
             Wrong::Unanswered => "unanswered",
-            Wrong::Burned => "burned",
+            Wrong::DeadTooEarly => "dead-too-early",
             Wrong::Refused => "refused",
             Wrong::Late => "late",
             Wrong::Uncounted => "uncounted",
-            Wrong::Left => "left",
+            Wrong::NotEmpty => "not-empty",
             Wrong::Damage => "damage",
             Wrong::Broken => "broken",
         }

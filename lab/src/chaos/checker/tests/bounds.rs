@@ -80,8 +80,8 @@ fn a_master_that_is_promoted_may_begin_an_attempt_again_and_nothing_else_may() {
     let run_before =
         Run::new().counted(DUE_US - 9 * SECOND, 0).counted(DUE_US, 2).fault("link-stall-broker", 1).fault_at("redis-failover", far, 1);
     let run_before = run_before.asked("x").came("x").again("x", 1).came_so("x", far.1, |arrival| arrival.attempt = Some(2));
-    assert!(run_before.check().findings.contains_key(&Wrong::Misnumbered));
-    assert!(run("redis-kill", DUE_US + 2000).findings.contains_key(&Wrong::Misnumbered));
+    assert!(run_before.check().findings.contains_key(&Wrong::WrongAttempt));
+    assert!(run("redis-kill", DUE_US + 2000).findings.contains_key(&Wrong::WrongAttempt));
     // At most as many as arrived just before or during the fault.
     assert_eq!(run("redis-failover", DUE_US + 200_000).findings.keys().copied().collect::<Vec<_>>(), [Wrong::Unexplained]);
 }
@@ -94,7 +94,7 @@ fn without_places_only_a_broker_that_was_down_hands_out_one_message_twice() {
         run.came_so("x", DUE_US, bare).came_so("x", DUE_US + 9, bare).check()
     };
     for kind in ["redis-kill", "dwell-kill", "link-cut-broker"] {
-        assert_eq!(run(kind).findings.keys().copied().collect::<Vec<_>>(), [Wrong::Misnumbered], "{kind}");
+        assert_eq!(run(kind).findings.keys().copied().collect::<Vec<_>>(), [Wrong::WrongAttempt], "{kind}");
     }
     assert_eq!((run("broker-kill").is_sound(), run("broker-kill").counts.duplicates), (true, 0));
     assert_eq!((run("redis-failover").is_sound(), run("redis-failover").counts.duplicates), (true, 1));
@@ -107,8 +107,8 @@ fn attempts_fall_only_where_something_holds_the_earlier_back() {
         run.came_so("x", DUE_US + 2000, |arrival| arrival.attempt = Some(2)).again("x", 1).wrong()
     };
     for (kind, wrong) in [
-        ("redis-kill", vec![Wrong::Misnumbered]),
-        ("dwell-kill", vec![Wrong::Misnumbered]),
+        ("redis-kill", vec![Wrong::WrongAttempt]),
+        ("dwell-kill", vec![Wrong::WrongAttempt]),
         ("dwell-freeze", vec![]),
         ("link-stall-broker", vec![]),
         ("broker-freeze", vec![]),
@@ -121,7 +121,7 @@ fn attempts_fall_only_where_something_holds_the_earlier_back() {
         let run = Run::new().counted(DUE_US - 9 * SECOND, 0).counted(DUE_US, 2).fault("link-stall-broker", 2).asked("x").came("x");
         run.again("x", 2).came_so("x", end_us, |arrival| arrival.attempt = Some(last)).wrong()
     };
-    assert_eq!(run(DUE_US + 2 * SECOND, 1), [Wrong::Misnumbered]);
+    assert_eq!(run(DUE_US + 2 * SECOND, 1), [Wrong::WrongAttempt]);
     assert_eq!(run(DUE_US + 2 * SECOND, 3), []);
     // The order of reading differs from the broker's order.
     let run = Run::new().counted(DUE_US - 9 * SECOND, 0).counted(DUE_US, 1).fault("redis-kill", 1).asked("x");
@@ -178,16 +178,16 @@ fn what_dies_had_its_retries_and_a_fault_that_fails_a_publish() {
         ("link-stall-broker", vec![]),
         ("target-deleted", vec![]),
         ("permissions-withdrawn", vec![]),
-        ("dwell-kill", vec![Wrong::Burned]),
-        ("dwell-freeze", vec![Wrong::Burned]),
-        ("redis-kill", vec![Wrong::Burned]),
-        ("redis-failover", vec![Wrong::Burned]),
+        ("dwell-kill", vec![Wrong::DeadTooEarly]),
+        ("dwell-freeze", vec![Wrong::DeadTooEarly]),
+        ("redis-kill", vec![Wrong::DeadTooEarly]),
+        ("redis-failover", vec![Wrong::DeadTooEarly]),
     ] {
         assert_eq!(died(tight(1), kind), wrong, "{kind}");
     }
-    assert_eq!(died(tight(2), "broker-kill"), [Wrong::Burned], "its third was not tried");
-    assert_eq!(died(job("t"), "broker-kill"), [Wrong::Burned], "those of the settings outlast it");
-    assert_eq!(died(Job { absent: true, ..job("t") }, "redis-kill"), [Wrong::Burned], "so do they a target that is late");
+    assert_eq!(died(tight(2), "broker-kill"), [Wrong::DeadTooEarly], "its third was not tried");
+    assert_eq!(died(job("t"), "broker-kill"), [Wrong::DeadTooEarly], "those of the settings outlast it");
+    assert_eq!(died(Job { absent: true, ..job("t") }, "redis-kill"), [Wrong::DeadTooEarly], "so do they a target that is late");
 }
 
 #[test]
@@ -200,8 +200,8 @@ fn what_is_kept_without_a_letter_is_judged_as_a_letter() {
     let (none, one, spent) = (Some(Vec::new()), Some(vec![1]), Some("retries_exhausted"));
     assert_eq!(kept("broker-kill", none.clone(), spent, Some(1)), []);
     assert_eq!(kept("broker-kill", none.clone(), None, None), [], "a record of before");
-    assert_eq!(kept("broker-kill", none.clone(), Some("crashed"), Some(1)), [Wrong::Burned]);
-    assert_eq!(kept("broker-kill", one, spent, Some(1)), [Wrong::Burned]);
+    assert_eq!(kept("broker-kill", none.clone(), Some("crashed"), Some(1)), [Wrong::DeadTooEarly]);
+    assert_eq!(kept("broker-kill", one, spent, Some(1)), [Wrong::DeadTooEarly]);
     assert_eq!(kept("dwell-kill", none, None, None), [Wrong::Lost], "nothing kept its letter away");
 }
 

@@ -29,10 +29,10 @@ fn on_rabbitmq_a_request_that_is_handed_out_again_may_be_carried_out_again() {
         assert!(verdict.is_sound(), "{kind}: {verdict}");
         assert_eq!((verdict.counts.redelivered, verdict.counts.duplicates), (1, 0), "{kind}");
         assert!(verdict.to_string().contains("1 run again after a redelivered request"), "{verdict}");
-        assert!(run("nats", kind).findings.contains_key(&Wrong::Misnumbered), "{kind}: requests have places there");
+        assert!(run("nats", kind).findings.contains_key(&Wrong::WrongAttempt), "{kind}: requests have places there");
     }
     for kind in ["redis-kill", "link-half-open-redis", "link-slow-broker", "target-full", "clock-jump", "dwell-kill", "dwell-term"] {
-        assert!(run("amqp", kind).findings.contains_key(&Wrong::Misnumbered), "{kind}");
+        assert!(run("amqp", kind).findings.contains_key(&Wrong::WrongAttempt), "{kind}");
     }
 }
 
@@ -47,13 +47,13 @@ fn on_kafka_the_client_may_send_an_attempt_again_around_a_fault_of_the_broker() 
         assert!(verdict.is_sound(), "{kind}: {verdict}");
         assert_eq!((verdict.counts.duplicates, verdict.counts.sent_again), (1, 1), "{kind}: it is a copy all the same");
         assert!(verdict.to_string().contains("1 duplicates (1 of them with the same attempt)"), "{verdict}");
-        assert!(run("nats", kind).findings.contains_key(&Wrong::Misnumbered), "{kind}");
+        assert!(run("nats", kind).findings.contains_key(&Wrong::WrongAttempt), "{kind}");
     }
     // No instance counts such a copy. A copy with another attempt must be counted.
     let uncounted = |attempt| on("kafka", Run::new().fault("broker-kill", 1)).asked("x").came("x").again("x", attempt).wrong();
     assert_eq!((uncounted(1), uncounted(2)), (vec![], vec![Wrong::Uncounted]));
     for kind in ["redis-kill", "dwell-kill", "target-full", "link-slow-broker"] {
-        assert!(run("kafka", kind).findings.contains_key(&Wrong::Misnumbered), "{kind}");
+        assert!(run("kafka", kind).findings.contains_key(&Wrong::WrongAttempt), "{kind}");
     }
 }
 
@@ -64,8 +64,8 @@ fn on_kafka_the_client_sends_nothing_again_after_its_time_for_it() {
         let run = on("kafka", Run::new().fault_at(fault.0, fault.1, 1).asked("x").came("x"));
         run.came_so("x", DUE_US + seconds * SECOND, |_| ()).check()
     };
-    assert!(!apart(2).findings.contains_key(&Wrong::Misnumbered));
-    assert!(apart(20).findings.contains_key(&Wrong::Misnumbered), "whoever sent it gave it up long before");
+    assert!(!apart(2).findings.contains_key(&Wrong::WrongAttempt));
+    assert!(apart(20).findings.contains_key(&Wrong::WrongAttempt), "whoever sent it gave it up long before");
 }
 
 #[test]
@@ -78,9 +78,9 @@ fn it_is_carried_out_again_only_around_the_fault_and_from_its_first_attempt_on()
     let mut waited =
         twice(on("amqp", Run::new().fault_at("link-cut-broker", (DUE_US - 3602 * SECOND, DUE_US - 3600 * SECOND), 0).asked("x")));
     waited.0.events.iter_mut().filter(|event| matches!(event.op, Op::Schedule(_))).for_each(|event| event.t_us -= 3600 * SECOND);
-    assert!(waited.check().findings.contains_key(&Wrong::Misnumbered));
-    assert_eq!(at(DUE_US - 9 * SECOND, DUE_US - 4 * SECOND), [Wrong::Misnumbered, Wrong::Unexplained], "over before it was sent");
-    assert_eq!(at(DUE_US + 2 * SECOND, DUE_US + 3 * SECOND), [Wrong::Misnumbered, Wrong::Unexplained], "after both");
+    assert!(waited.check().findings.contains_key(&Wrong::WrongAttempt));
+    assert_eq!(at(DUE_US - 9 * SECOND, DUE_US - 4 * SECOND), [Wrong::WrongAttempt, Wrong::Unexplained], "over before it was sent");
+    assert_eq!(at(DUE_US + 2 * SECOND, DUE_US + 3 * SECOND), [Wrong::WrongAttempt, Wrong::Unexplained], "after both");
     // Requested at DUE_US - 900 ms.
     let late = |from_us, again_us| {
         let run = on("amqp", Run::new().fault_at("link-cut-broker", (from_us, from_us + SECOND), 0).asked("x"));
@@ -88,19 +88,19 @@ fn it_is_carried_out_again_only_around_the_fault_and_from_its_first_attempt_on()
         run.came_so("x", again_us, |arrival| arrival.place = None).check()
     };
     assert!(late(DUE_US, DUE_US + 20 * SECOND).is_sound());
-    assert!(late(DUE_US, DUE_US + 3600 * SECOND).findings.contains_key(&Wrong::Misnumbered), "an hour later nobody hands it out again");
+    assert!(late(DUE_US, DUE_US + 3600 * SECOND).findings.contains_key(&Wrong::WrongAttempt), "an hour later nobody hands it out again");
     let acknowledged = late(DUE_US + 4 * SECOND, DUE_US + 6 * SECOND);
-    assert!(acknowledged.findings.contains_key(&Wrong::Misnumbered), "long acknowledged when the link was cut");
+    assert!(acknowledged.findings.contains_key(&Wrong::WrongAttempt), "long acknowledged when the link was cut");
     // A request over HTTP is not redelivered.
     let mut run = on("amqp", Run::new().fault("link-cut-broker", 0).asked("x"));
     run.0.events.iter_mut().for_each(|event| event.proc = "http-0".to_owned());
-    assert!(twice(run).check().findings.contains_key(&Wrong::Misnumbered));
+    assert!(twice(run).check().findings.contains_key(&Wrong::WrongAttempt));
     // Each copy of a job has another attempt, also the second time.
     let run = on("amqp", Run::new().fault("link-cut-broker", 0).asked("x"));
     let run = twice(run).came_so("x", DUE_US + 2 * SECOND, |arrival| (arrival.attempt, arrival.place) = (Some(2), None));
     assert_eq!(run.wrong(), [Wrong::Unexplained], "the third of them was in flight for no fault");
     let run = on("amqp", Run::new().fault("link-cut-broker", 9).asked("x")).came_so("x", DUE_US, |arrival| arrival.attempt = Some(2));
-    assert!(run.again("x", 2).check().findings.contains_key(&Wrong::Misnumbered), "a new job does not begin at 2");
+    assert!(run.again("x", 2).check().findings.contains_key(&Wrong::WrongAttempt), "a new job does not begin at 2");
 }
 
 #[test]

@@ -60,7 +60,7 @@ fn the_strike_says_how_late_others_were() {
 fn only_a_job_for_the_silent_target_dies_of_it_or_comes_twice() {
     let died = |run: Run| run.sent("x", Phase::Ok, Job { retry_ms: Some(Vec::new()), ..job("t") }).died("x", "retries_exhausted").wrong();
     assert_eq!(died(silent("t")), []);
-    assert_eq!(died(silent("u")), [Wrong::Burned]);
+    assert_eq!(died(silent("u")), [Wrong::DeadTooEarly]);
     let twice = |run: Run| run.counted(DUE_US - 9 * SECOND, 0).asked("x").came("x").again("x", 2).counted(DUE_US + 2 * SECOND, 1).wrong();
     assert_eq!(twice(silent("t")), []);
     assert_eq!(twice(silent("u")), [Wrong::Unexplained]);
