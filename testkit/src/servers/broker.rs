@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use super::process::Process;
 use super::{KafkaOptions, KafkaServer, NatsOptions, NatsServer, RabbitOptions, RabbitServer, ServerError};
 
 /// The kinds of brokers.
@@ -100,76 +101,44 @@ impl BrokerServer {
     /// The port on 127.0.0.1, which stays the same over restarts.
     #[must_use]
     pub fn port(&self) -> u16 {
-        match self {
-            BrokerServer::Nats(server) => server.port(),
-            BrokerServer::Kafka(server) => server.port(),
-            BrokerServer::Amqp(server) => server.port(),
-        }
+        self.process().port()
     }
 
     /// The process id; `None` if the broker is down.
     #[must_use]
     pub fn pid(&self) -> Option<u32> {
-        match self {
-            BrokerServer::Nats(server) => server.pid(),
-            BrokerServer::Kafka(server) => server.pid(),
-            BrokerServer::Amqp(server) => server.pid(),
-        }
+        self.process().pid()
     }
 
     /// Keeps the log of every earlier start as `log.0`, `log.1`, … in its folder.
     pub fn keep_logs(&mut self) {
-        match self {
-            BrokerServer::Nats(server) => server.keep_logs(),
-            BrokerServer::Kafka(server) => server.keep_logs(),
-            BrokerServer::Amqp(server) => server.keep_logs(),
-        }
+        self.process_mut().keep_logs();
     }
 
     /// SIGKILL.
     pub fn kill(&mut self) -> Result<(), ServerError> {
-        match self {
-            BrokerServer::Nats(server) => server.kill(),
-            BrokerServer::Kafka(server) => server.kill(),
-            BrokerServer::Amqp(server) => server.kill(),
-        }
+        self.process_mut().kill()
     }
 
     /// SIGTERM; waits for the end of the process.
     pub async fn stop(&mut self) -> Result<(), ServerError> {
-        match self {
-            BrokerServer::Nats(server) => server.stop().await.map(drop),
-            BrokerServer::Kafka(server) => server.stop().await.map(drop),
-            BrokerServer::Amqp(server) => server.stop().await.map(drop),
-        }
+        self.process_mut().stop().await.map(drop)
     }
 
     /// SIGSTOP: the broker keeps its connections and answers nothing.
     pub fn freeze(&self) -> Result<(), ServerError> {
-        match self {
-            BrokerServer::Nats(server) => server.freeze(),
-            BrokerServer::Kafka(server) => server.freeze(),
-            BrokerServer::Amqp(server) => server.freeze(),
-        }
+        self.process().freeze()
     }
 
     /// SIGCONT after [`BrokerServer::freeze`].
     pub fn thaw(&self) -> Result<(), ServerError> {
-        match self {
-            BrokerServer::Nats(server) => server.thaw(),
-            BrokerServer::Kafka(server) => server.thaw(),
-            BrokerServer::Amqp(server) => server.thaw(),
-        }
+        self.process().thaw()
     }
 
     /// The folder with data, configuration and `log`.
     #[must_use]
     pub fn dir(&self) -> &Path {
-        match self {
-            BrokerServer::Nats(server) => server.dir(),
-            BrokerServer::Kafka(server) => server.dir(),
-            BrokerServer::Amqp(server) => server.dir(),
-        }
+        self.process().dir()
     }
 
     /// Starts the broker on the same port and data, and returns once it is ready. A running broker
@@ -179,6 +148,22 @@ impl BrokerServer {
             BrokerServer::Nats(server) => server.restart().await,
             BrokerServer::Kafka(server) => server.restart().await,
             BrokerServer::Amqp(server) => server.restart().await,
+        }
+    }
+
+    fn process(&self) -> &Process {
+        match self {
+            BrokerServer::Nats(server) => &server.process,
+            BrokerServer::Kafka(server) => &server.process,
+            BrokerServer::Amqp(server) => &server.process,
+        }
+    }
+
+    fn process_mut(&mut self) -> &mut Process {
+        match self {
+            BrokerServer::Nats(server) => &mut server.process,
+            BrokerServer::Kafka(server) => &mut server.process,
+            BrokerServer::Amqp(server) => &mut server.process,
         }
     }
 }
