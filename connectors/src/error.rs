@@ -52,3 +52,13 @@ impl ConnectorError {
         self
     }
 }
+
+/// The message of the innermost error; the outer ones only say that something failed.
+#[cfg(any(feature = "amqp", feature = "nats"))]
+pub(crate) fn innermost(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut inner = error;
+    while let Some(cause) = inner.source() {
+        inner = cause;
+    }
+    inner.to_string()
+}

@@ -2,6 +2,7 @@
 
 use lapin::ErrorKind as Cause;
 
+use crate::error::innermost;
 use crate::{ConnectorError, ErrorKind};
 
 /// The reply codes of AMQP 0-9-1 that decide something here.
@@ -25,18 +26,9 @@ pub(super) fn reply_code(error: &lapin::Error) -> Option<u16> {
 pub(super) fn error_text(error: &lapin::Error) -> String {
     match error.kind() {
         Cause::ProtocolError(reply) => reply.get_message().to_string(),
-        Cause::IOError(error) => deepest(&**error),
+        Cause::IOError(error) => innermost(&**error),
         _ => error.to_string(),
     }
-}
-
-/// The message of the innermost error; the outer ones only say that something failed.
-fn deepest(error: &(dyn std::error::Error + 'static)) -> String {
-    let mut inner = error;
-    while let Some(cause) = inner.source() {
-        inner = cause;
-    }
-    inner.to_string()
 }
 
 /// The error of a failed connect, by what the caller can do.

@@ -13,8 +13,8 @@ use super::config::Config;
 use super::connection::BrokerConnection;
 use super::fetch_budget::EXPIRES;
 use super::loop_check;
-use super::stream::deepest;
 use super::subject::as_name;
+use crate::error::innermost;
 use crate::{Acks, ConnectorError, ErrorKind, FirstRead, Reader, SourceOptions, Start};
 
 /// The time after which the server redelivers an unsettled message without a sign of progress.
@@ -58,7 +58,8 @@ pub(super) async fn ensure(
                 connection.ask(handle.update_consumer(*better)).await?.map_err(|error| {
                     let kind =
                         if matches!(error.kind(), ConsumerUpdateErrorKind::TimedOut) { ErrorKind::Disconnected } else { ErrorKind::Denied };
-                    let failure = connection.fail(kind, &format!("cannot update the consumer `{name}` of `{stream}`: {}", deepest(&error)));
+                    let failure =
+                        connection.fail(kind, &format!("cannot update the consumer `{name}` of `{stream}`: {}", innermost(&error)));
                     failure.hint("delete the consumer, or name another `group`").because(error)
                 })?;
             }
@@ -82,7 +83,7 @@ pub(super) async fn ensure(
             };
             connection.ask(handle.create_consumer(wanted)).await?.map_err(|error| {
                 let kind = if matches!(error.kind(), ConsumerErrorKind::TimedOut) { ErrorKind::Disconnected } else { ErrorKind::Denied };
-                let failure = connection.fail(kind, &format!("cannot create the consumer `{name}` on `{stream}`: {}", deepest(&error)));
+                let failure = connection.fail(kind, &format!("cannot create the consumer `{name}` on `{stream}`: {}", innermost(&error)));
                 failure.hint("on a work-queue stream each subject has one consumer: name that one as `group`, or delete it").because(error)
             })?;
             ack_wait
@@ -130,8 +131,8 @@ fn begin(connection: &BrokerConnection, start: Start) -> Result<DeliverPolicy, C
 /// What a new consumer would read first. The server counts by subject, not by time.
 async fn first_read(connection: &BrokerConnection, stream: &Stream, options: &SourceOptions) -> Result<FirstRead, ConnectorError> {
     let topic = &options.topic;
-    let wrong = |error: &dyn std::error::Error| {
-        connection.fail(ErrorKind::Disconnected, &format!("cannot count the messages of `{topic}`: {}", deepest(error)))
+    let wrong = |error: &(dyn std::error::Error + 'static)| {
+        connection.fail(ErrorKind::Disconnected, &format!("cannot count the messages of `{topic}`: {}", innermost(error)))
     };
     let mut subjects = match options.start {
         Start::Latest => return Ok(FirstRead::default()),
@@ -166,7 +167,7 @@ async fn find(
     }
     let handle = connection.ask(connection.context.get_stream(stream)).await?.map_err(|error| {
         connection
-            .fail(ErrorKind::Disconnected, &format!("cannot read the state of the stream `{stream}`: {}", deepest(&error)))
+            .fail(ErrorKind::Disconnected, &format!("cannot read the state of the stream `{stream}`: {}", innermost(&error)))
             .because(error)
     })?;
     let mut filter = options.topic.as_str();
@@ -190,7 +191,7 @@ async fn find(
         Err(error) => {
             let failure = connection.fail(
                 ErrorKind::Disconnected,
-                &format!("cannot read the state of the consumer `{name}` of `{stream}`: {}", deepest(&error)),
+                &format!("cannot read the state of the consumer `{name}` of `{stream}`: {}", innermost(&error)),
             );
             return Err(failure.because(error));
         }

@@ -6,6 +6,7 @@ use async_nats::jetstream::stream::{Config as StreamConfig, DiscardPolicy, Reten
 use super::config::Config;
 use super::connection::{BrokerConnection, permitted};
 use super::subject::{as_name, malformed};
+use crate::error::innermost;
 use crate::{ConnectorError, Declared, Destination, ErrorKind, Role};
 
 /// The stream of this subject (of a pattern: of any subject that matches).
@@ -16,7 +17,7 @@ pub(super) async fn find(connection: &BrokerConnection, subject: &str) -> Result
         GetStreamByNameErrorKind::InvalidSubject => Err(connection.fail(ErrorKind::Config, &format!("`{subject}` is no subject"))),
         GetStreamByNameErrorKind::Request | GetStreamByNameErrorKind::JetStream(_) => {
             let failure =
-                connection.fail(ErrorKind::Disconnected, &format!("cannot ask which stream has `{subject}`: {}", deepest(&error)));
+                connection.fail(ErrorKind::Disconnected, &format!("cannot ask which stream has `{subject}`: {}", innermost(&error)));
             Err(failure.hint("is JetStream enabled on the server, for this account?").because(error))
         }
     })
@@ -60,19 +61,8 @@ async fn make(connection: &BrokerConnection, subject: &str, role: Role) -> Resul
                 }
                 _ => ErrorKind::Denied,
             };
-            let failure = connection.fail(kind, &format!("cannot create the stream `{name}` for `{subject}`: {}", deepest(&error)));
+            let failure = connection.fail(kind, &format!("cannot create the stream `{name}` for `{subject}`: {}", innermost(&error)));
             Err(failure.hint("create a stream for this subject by hand").because(error))
         }
     }
-}
-
-/// The message of the innermost error; the outer ones only say that a request failed.
-pub(super) fn deepest(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut inner = error.source();
-    while let Some(cause) = inner {
-        text = cause.to_string();
-        inner = cause.source();
-    }
-    text
 }
