@@ -7,6 +7,7 @@ use std::time::Duration;
 use parking_lot::{Condvar, Mutex};
 use tokio::sync::{Notify, watch};
 
+use super::config::queue_bytes;
 use super::delivery::Delivery;
 use super::offsets::PartitionOffsets;
 use super::quirks::stalled_partitions::StalledPartitions;
@@ -24,11 +25,6 @@ pub(super) struct DeliveryBuffer {
     max_unsettled: usize,
     /// The bound on the memory of unsettled messages. librdkafka's queue has a bound of its own.
     max_bytes: usize,
-}
-
-/// The share of a bound in bytes that librdkafka's own queue gets.
-pub(super) fn queue_bytes(bound: usize) -> usize {
-    bound / 4
 }
 
 #[derive(Default)]

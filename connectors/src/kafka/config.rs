@@ -8,7 +8,6 @@ use rdkafka::config::RDKafkaLogLevel;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::buffer::queue_bytes;
 use super::properties::Properties;
 use crate::{ConnectorError, ErrorKind};
 
@@ -34,6 +33,11 @@ pub struct Config {
     /// promise of Dwell (`acks`, `enable.auto.commit`, …) are refused.
     #[serde(skip_serializing_if = "Properties::is_empty")]
     pub properties: Properties,
+}
+
+/// The share of a bound in bytes that librdkafka's own queue gets.
+pub(super) fn queue_bytes(bound: usize) -> usize {
+    bound / 4
 }
 
 /// The use of a client.

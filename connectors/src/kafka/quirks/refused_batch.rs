@@ -20,13 +20,12 @@ use parking_lot::Mutex;
 use rdkafka::Message as _;
 use rdkafka::error::RDKafkaErrorCode as Code;
 use rdkafka::message::OwnedMessage;
-use rdkafka::producer::BaseRecord;
+use rdkafka::producer::{BaseProducer, BaseRecord, ProducerContext};
 use tokio::time::Instant;
 
 use crate::Token;
 use crate::kafka::outcome::not_taken;
 use crate::kafka::window::PublishWindow;
-use crate::kafka::writer::ReportingProducer;
 
 /// The most bytes of a group.
 pub(in crate::kafka) const GROUP: usize = 16_384;
@@ -146,7 +145,11 @@ impl ResendQueue {
     }
 
     /// Hands over the messages that may go now; returns whether more wait.
-    pub(in crate::kafka) fn send_ready(&self, producer: &ReportingProducer, window: &PublishWindow) -> bool {
+    pub(in crate::kafka) fn send_ready<C: ProducerContext<DeliveryOpaque = Box<Token>>>(
+        &self,
+        producer: &BaseProducer<C>,
+        window: &PublishWindow,
+    ) -> bool {
         if !self.some.load(Ordering::Acquire) {
             return false;
         }
@@ -190,7 +193,13 @@ impl ResendQueue {
 }
 
 /// Hands over messages up to this size together, at least one; skips those that have their outcome.
-fn send(items: &mut VecDeque<Item>, most: usize, producer: &ReportingProducer, window: &PublishWindow, mut sent: impl FnMut(Token)) {
+fn send<C: ProducerContext<DeliveryOpaque = Box<Token>>>(
+    items: &mut VecDeque<Item>,
+    most: usize,
+    producer: &BaseProducer<C>,
+    window: &PublishWindow,
+    mut sent: impl FnMut(Token),
+) {
     let mut total = 0;
     while let Some(Item { token, message, size }) = items.front() {
         let (token, size) = (*token, size + FRAME);
