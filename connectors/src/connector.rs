@@ -17,7 +17,7 @@ pub enum Role {
 
 /// State of the consumer that a source would use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reader {
+pub enum ConsumerState {
     /// The consumer exists and fits.
     Exists,
     /// The consumer exists; [`Connector::source`] would update its settings.
@@ -149,7 +149,7 @@ pub trait Connector: std::fmt::Debug + Send + Sync {
 
     /// Checks whether a source could be opened, and changes nothing. The errors are those of
     /// [`Connector::source`]: `Missing` for the topic.
-    async fn look(&self, options: &SourceOptions) -> Result<Reader, ConnectorError>;
+    async fn look(&self, options: &SourceOptions) -> Result<ConsumerState, ConnectorError>;
 
     /// Risks of what a source would read, where the broker shows them. Changes nothing.
     async fn cautions(&self, _options: &SourceOptions) -> Result<Vec<Caution>, ConnectorError> {

@@ -51,7 +51,7 @@ pub mod stand_ins;
 
 pub use capabilities::Capabilities;
 pub use config::BrokerConfig;
-pub use connector::{Caution, CautionKind, Connector, Declared, FirstRead, Reader, Role};
+pub use connector::{Caution, CautionKind, Connector, ConsumerState, Declared, FirstRead, Role};
 pub use dwell_core::{Destination, Header, Headers, Properties, Value, redacted};
 pub use error::{ConnectorError, ErrorKind};
 pub use message::{Message, Position};

@@ -17,7 +17,7 @@ use super::limit;
 use super::queue::readable;
 use super::read_limiter::ReadLimiter;
 use super::reader::ReaderTask;
-use crate::{Batch, BatchId, Caution, ConnectorError, ErrorKind, Reader, Source, SourceOptions};
+use crate::{Batch, BatchId, Caution, ConnectorError, ConsumerState, ErrorKind, Source, SourceOptions};
 
 /// The divisor for the expired queue's share of the memory: few messages come from there.
 const SHARE: usize = 8;
@@ -44,11 +44,11 @@ async fn open_one(config: &Config, options: SourceOptions) -> Result<AmqpSource,
 }
 
 /// What `open` would find. A missing read permission shows only when the queues are read.
-pub(crate) async fn look(config: &Config, options: &SourceOptions) -> Result<Reader, ConnectorError> {
+pub(crate) async fn look(config: &Config, options: &SourceOptions) -> Result<ConsumerState, ConnectorError> {
     let connection = BrokerConnection::connect(config, "check").await?;
     readable(&connection, options).await?;
     connection.close().await;
-    Ok(Reader::Exists)
+    Ok(ConsumerState::Exists)
 }
 
 /// The risks of the queues.

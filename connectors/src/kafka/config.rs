@@ -42,7 +42,7 @@ pub(super) fn queue_bytes(bound: usize) -> usize {
 
 /// The use of a client.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Role<'a> {
+pub(super) enum ClientRole<'a> {
     /// Reads for this group, with this many bytes of memory, librdkafka's queue included.
     Reader { group: &'a str, bytes: usize },
     /// Publishes with this timeout.
@@ -96,13 +96,13 @@ impl Config {
     }
 
     /// The client configuration. Reads the files that the settings name.
-    pub(super) fn client(&self, role: Role<'_>) -> Result<ClientConfig, ConnectorError> {
+    pub(super) fn client(&self, role: ClientRole<'_>) -> Result<ClientConfig, ConnectorError> {
         if let Some(problem) = self.problems().into_iter().next() {
             return Err(self.fail(ErrorKind::Config, &problem));
         }
         let mut client = ClientConfig::new();
         // Writers need the result of each request, which librdkafka only logs (`debug`, below).
-        let is_writer = matches!(role, Role::Writer { .. });
+        let is_writer = matches!(role, ClientRole::Writer { .. });
         client.set_log_level(if is_writer { RDKafkaLogLevel::Debug } else { RDKafkaLogLevel::Info });
         // Defaults that `properties` may override. A connection closes when a request has no answer
         // for 10 s, so that a frozen broker is noticed.
@@ -112,7 +112,7 @@ impl Config {
             set(&mut client, &[("ssl.ca.location", "probe")]);
         }
         match role {
-            Role::Reader { bytes, .. } => {
+            ClientRole::Reader { bytes, .. } => {
                 let queue = queue_bytes(bytes);
                 set(
                     &mut client,
@@ -138,10 +138,10 @@ impl Config {
             // partition, so smaller batches would carry less per round trip. Few retries: a retry
             // hides the reason, such as too few replicas, behind a timeout. The broker judges the
             // size.
-            Role::Writer { .. } => {
+            ClientRole::Writer { .. } => {
                 set(&mut client, &[("linger.ms", "2"), ("retries", "5"), ("message.max.bytes", "1000000000")]);
             }
-            Role::Asker => {}
+            ClientRole::Asker => {}
         }
         for (name, value) in self.properties.iter() {
             let (name, value) = read(name, value)?;
@@ -150,12 +150,12 @@ impl Config {
                 client.set(name, value);
             }
         }
-        if matches!(role, Role::Reader { .. }) && client.get("max.poll.interval.ms").is_none() {
+        if matches!(role, ClientRole::Reader { .. }) && client.get("max.poll.interval.ms").is_none() {
             // librdkafka requires at least the session timeout.
             let session_ms = client.get("session.timeout.ms").and_then(|value| value.trim().parse().ok()).unwrap_or(SESSION_MS);
             client.set("max.poll.interval.ms", REBALANCE_MS.max(session_ms).to_string());
         }
-        if matches!(role, Role::Reader { .. }) && self.properties.get("receive.message.max.bytes").is_none() {
+        if matches!(role, ClientRole::Reader { .. }) && self.properties.get("receive.message.max.bytes").is_none() {
             // librdkafka requires room for a whole response and its frame.
             let bytes = |name| client.get(name).and_then(|value| value.trim().parse::<usize>().ok()).unwrap_or(0);
             let most = bytes("receive.message.max.bytes").max(bytes("fetch.max.bytes").saturating_add(512)).min(MOST_BYTES);
@@ -163,7 +163,7 @@ impl Config {
         }
         client.set("bootstrap.servers", self.addresses().collect::<Vec<_>>().join(","));
         match role {
-            Role::Reader { group, .. } => set(
+            ClientRole::Reader { group, .. } => set(
                 &mut client,
                 &[
                     ("group.id", group),
@@ -174,7 +174,7 @@ impl Config {
                     ("enable.partition.eof", "true"),
                 ],
             ),
-            Role::Writer { timeout } => {
+            ClientRole::Writer { timeout } => {
                 let timeout = timeout.as_millis().clamp(10, 2_147_483_647);
                 let debug = client.get("debug").map_or_else(|| "broker".to_owned(), |theirs| format!("{theirs},broker"));
                 set(
@@ -193,7 +193,7 @@ impl Config {
                     ],
                 );
             }
-            Role::Asker => {}
+            ClientRole::Asker => {}
         }
         Ok(client)
     }
@@ -283,16 +283,16 @@ mod tests {
         let mut config = Config::at("a:1");
         config.properties.set("linger.ms", "7");
         config.properties.set("session.timeout.ms", "6000");
-        let writer = config.client(Role::Writer { timeout: Duration::from_secs(15) }).unwrap();
+        let writer = config.client(ClientRole::Writer { timeout: Duration::from_secs(15) }).unwrap();
         assert_eq!(
             (writer.get("acks"), writer.get("linger.ms"), writer.get("delivery.timeout.ms")),
             (Some("all"), Some("7"), Some("15000"))
         );
-        let reader = config.client(Role::Reader { group: "g", bytes: 64 << 20 }).unwrap();
+        let reader = config.client(ClientRole::Reader { group: "g", bytes: 64 << 20 }).unwrap();
         assert_eq!((reader.get("session.timeout.ms"), reader.get("enable.auto.commit")), (Some("6000"), Some("false")));
         assert_eq!(reader.get("max.poll.interval.ms"), Some("30000"));
         config.properties.set("session.timeout.ms", "45000");
-        let reader = config.client(Role::Reader { group: "g", bytes: 64 << 20 }).unwrap();
+        let reader = config.client(ClientRole::Reader { group: "g", bytes: 64 << 20 }).unwrap();
         assert_eq!(reader.get("max.poll.interval.ms"), Some("45000"));
     }
 
@@ -300,7 +300,7 @@ mod tests {
     fn a_reader_has_room_for_the_answers_that_properties_allow() {
         let mut config = Config::at("a:1");
         config.properties.set("fetch.max.bytes", "100000000");
-        let reader = config.client(Role::Reader { group: "g", bytes: 64 << 20 }).unwrap();
+        let reader = config.client(ClientRole::Reader { group: "g", bytes: 64 << 20 }).unwrap();
         assert_eq!(reader.get("receive.message.max.bytes"), Some("100000512"));
         assert!(reader.create::<rdkafka::consumer::BaseConsumer>().is_ok());
     }

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use super::config::Config;
 use super::{sink, source, topic};
 use crate::{
-    Capabilities, Caution, Connector, ConnectorError, Declared, Destination, Header, Message, Outcomes, Reader, Role, Sink, Source,
+    Capabilities, Caution, Connector, ConnectorError, ConsumerState, Declared, Destination, Header, Message, Outcomes, Role, Sink, Source,
     SourceOptions, Value,
 };
 
@@ -76,7 +76,7 @@ impl Connector for Config {
         Ok(Box::new(source::open(self, options).await?))
     }
 
-    async fn look(&self, options: &SourceOptions) -> Result<Reader, ConnectorError> {
+    async fn look(&self, options: &SourceOptions) -> Result<ConsumerState, ConnectorError> {
         source::look(self, options).await
     }
 

@@ -139,7 +139,7 @@ mod tests {
     use super::*;
     use crate::Acks;
     use crate::kafka::buffer::DeliveryBuffer;
-    use crate::kafka::config::Role;
+    use crate::kafka::config::ClientRole;
     use crate::kafka::connection::Context;
 
     #[test]
@@ -159,7 +159,7 @@ mod tests {
             publishes_to: Vec::new(),
             expired_queue: None,
         };
-        let client = config.client(Role::Reader { group: &options.group, bytes: 1 << 20 }).unwrap();
+        let client = config.client(ClientRole::Reader { group: &options.group, bytes: 1 << 20 }).unwrap();
         let consumer: GroupConsumer = client.create_with_context(Context::new(Arc::new(DeliveryBuffer::new(&options)))).unwrap();
         assert!(commit(&config, &consumer, &options, 1).unwrap(), "the group is new");
         // The other instance has read further, and left.

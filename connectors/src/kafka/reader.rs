@@ -328,7 +328,7 @@ mod tests {
     use rdkafka::types::{RDKafkaApiKey as Api, RDKafkaRespErr as Fault};
 
     use super::*;
-    use crate::kafka::config::Role;
+    use crate::kafka::config::ClientRole;
     use crate::{Acks, SourceOptions, Start};
 
     const TIMEOUT: Duration = Duration::from_secs(30);
@@ -351,7 +351,7 @@ mod tests {
             expired_queue,
         };
         let (config, buffer) = (Config::at(address), Arc::new(DeliveryBuffer::new(&options)));
-        let client = config.client(Role::Reader { group: "g", bytes: 64 << 20 }).unwrap();
+        let client = config.client(ClientRole::Reader { group: "g", bytes: 64 << 20 }).unwrap();
         let consumer = client.create_with_context(Context::new(Arc::clone(&buffer))).unwrap();
         ReaderTask { config, consumer, buffer, topic, committed: Instant::now(), full: None, paused: false, told: Cell::default() }
     }

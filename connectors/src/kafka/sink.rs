@@ -13,7 +13,7 @@ use rdkafka::producer::{BaseRecord, Producer};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::config::{Config, Role};
+use super::config::{ClientRole, Config};
 use super::connection::{ask, blocking, failed};
 use super::outcome::not_taken;
 use super::quirks::refused_batch::ResendQueue;
@@ -32,7 +32,7 @@ pub(crate) async fn open(config: &Config, publish_timeout: Duration) -> Result<(
     let (window, outcomes) = PublishWindow::start();
     let of = Arc::clone(&window);
     let opened = blocking(config, move |config| {
-        let client = config.client(Role::Writer { timeout: publish_timeout })?;
+        let client = config.client(ClientRole::Writer { timeout: publish_timeout })?;
         let resend = Arc::new(ResendQueue::default());
         let producer: ReportingProducer = client
             .create_with_context(Reports::new(Arc::clone(&of), Arc::clone(&resend), &client))

@@ -8,11 +8,11 @@ use rdkafka::consumer::Consumer;
 use tracing::debug;
 
 use super::buffer::DeliveryBuffer;
-use super::config::{Config, Role};
+use super::config::{ClientRole, Config};
 use super::connection::{Context, blocking, failed};
 use super::reader::{Closed, GroupConsumer, ReaderTask, missing};
 use super::{group_start, topic};
-use crate::{Batch, BatchId, ConnectorError, ErrorKind, Reader as Found, Source, SourceOptions, Start};
+use crate::{Batch, BatchId, ConnectorError, ConsumerState, ErrorKind, Source, SourceOptions, Start};
 
 /// The longest wait for the end of a source.
 const TIMEOUT: Duration = Duration::from_secs(8);
@@ -35,14 +35,14 @@ pub(crate) async fn open(config: &Config, options: SourceOptions) -> Result<Kafk
 }
 
 /// What `open` would find.
-pub(crate) async fn look(config: &Config, options: &SourceOptions) -> Result<Found, ConnectorError> {
+pub(crate) async fn look(config: &Config, options: &SourceOptions) -> Result<ConsumerState, ConnectorError> {
     let options = options.clone();
     blocking(config, move |config| {
         let Connected { consumer, known, count } = connect(&config, &options, Arc::new(DeliveryBuffer::new(&options)))?;
         if known {
-            return Ok(Found::Exists);
+            return Ok(ConsumerState::Exists);
         }
-        group_start::look(&config, &consumer, &options.topic, count, options.start).map(|read| Found::Made(Some(read)))
+        group_start::look(&config, &consumer, &options.topic, count, options.start).map(|read| ConsumerState::Made(Some(read)))
     })
     .await
 }
@@ -64,7 +64,7 @@ fn connect(config: &Config, options: &SourceOptions, buffer: Arc<DeliveryBuffer>
     if options.group.is_empty() {
         return Err(config.fail(ErrorKind::Config, "the group is empty"));
     }
-    let client = config.client(Role::Reader { group: &options.group, bytes: options.max_unsettled_bytes })?;
+    let client = config.client(ClientRole::Reader { group: &options.group, bytes: options.max_unsettled_bytes })?;
     let consumer: GroupConsumer =
         client.create_with_context(Context::new(buffer)).map_err(|error| failed(config, "cannot create a client", error))?;
     let poll = || drop(consumer.poll(MOMENT));

@@ -6,7 +6,7 @@ use rdkafka::consumer::{BaseConsumer, Consumer, ConsumerContext};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode as Code};
 use std::time::Duration;
 
-use super::config::{Config, Role as Use};
+use super::config::{ClientRole, Config};
 use super::connection::{Context, ask, blocking, failed};
 use crate::{Caution, CautionKind, ConnectorError, Declared, Destination, ErrorKind, Role};
 
@@ -22,8 +22,10 @@ pub(super) async fn exists(config: &Config, topic: &str) -> Result<bool, Connect
     let topic = topic.to_owned();
     blocking(config, move |config| {
         let context = Context::new(());
-        let consumer: BaseConsumer<Context<()>> =
-            config.client(Use::Asker)?.create_with_context(context).map_err(|error| failed(&config, "cannot create a client", error))?;
+        let consumer: BaseConsumer<Context<()>> = config
+            .client(ClientRole::Asker)?
+            .create_with_context(context)
+            .map_err(|error| failed(&config, "cannot create a client", error))?;
         partitions(&config, consumer.client(), &topic, || drop(consumer.poll(Duration::ZERO))).map(|count| count.is_some())
     })
     .await
@@ -65,7 +67,7 @@ async fn make(config: &Config, topic: &str) -> Result<Declared, ConnectorError> 
     let (topic, runtime) = (topic.to_owned(), tokio::runtime::Handle::current());
     blocking(config, move |config| {
         let admin: AdminClient<Context<()>> = config
-            .client(Use::Asker)?
+            .client(ClientRole::Asker)?
             .create_with_context(Context::new(()))
             .map_err(|error| failed(&config, "cannot create a client", error))?;
         let wanted = NewTopic::new(&topic, -1, TopicReplication::Fixed(-1));
@@ -92,7 +94,7 @@ pub(crate) async fn cautions(config: &Config, topic: &str) -> Result<Vec<Caution
     let (topic, runtime) = (topic.to_owned(), tokio::runtime::Handle::current());
     blocking(config, move |config| {
         let admin: AdminClient<Context<()>> = config
-            .client(Use::Asker)?
+            .client(ClientRole::Asker)?
             .create_with_context(Context::new(()))
             .map_err(|error| failed(&config, "cannot create a client", error))?;
         let options = AdminOptions::new().request_timeout(Some(MAKE));

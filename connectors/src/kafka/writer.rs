@@ -270,13 +270,13 @@ impl Context<Reports> {
 #[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use super::*;
-    use crate::kafka::config::{Config, Role};
+    use crate::kafka::config::{ClientRole, Config};
 
     #[tokio::test]
     async fn a_panic_answers_every_token_and_ends_the_sink() {
         let (window, mut outcomes) = PublishWindow::start();
         let publish_timeout = Duration::from_secs(5);
-        let client = Config::at("127.0.0.1:1").client(Role::Writer { timeout: publish_timeout }).unwrap();
+        let client = Config::at("127.0.0.1:1").client(ClientRole::Writer { timeout: publish_timeout }).unwrap();
         let producer = Arc::new(client.create_with_context(Reports::new(Arc::clone(&window), Arc::default(), &client)).unwrap());
         let open = Arc::new(RwLock::new(true));
         let writer = Writer::new(&producer, &window, &Arc::default(), &open, publish_timeout);

@@ -5,7 +5,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use super::{Config, sink, source};
-use crate::{Capabilities, Caution, Connector, ConnectorError, Declared, Destination, Outcomes, Reader, Role, Sink, Source, SourceOptions};
+use crate::{
+    Capabilities, Caution, Connector, ConnectorError, ConsumerState, Declared, Destination, Outcomes, Role, Sink, Source, SourceOptions,
+};
 
 /// The memory broker stores whole messages. Its header values count as text, as on most brokers.
 pub(crate) const CAPABILITIES: Capabilities =
@@ -38,7 +40,7 @@ impl Connector for Config {
         Ok(Box::new(source::open(self, options)?))
     }
 
-    async fn look(&self, options: &SourceOptions) -> Result<Reader, ConnectorError> {
+    async fn look(&self, options: &SourceOptions) -> Result<ConsumerState, ConnectorError> {
         source::look(self, options)
     }
 

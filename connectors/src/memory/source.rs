@@ -6,10 +6,10 @@ use async_trait::async_trait;
 use parking_lot::Mutex;
 
 use super::{Broker, Config, State};
-use crate::{Batch, BatchId, ConnectorError, ErrorKind, Message, Reader, Source, SourceOptions};
+use crate::{Batch, BatchId, ConnectorError, ConsumerState, ErrorKind, Message, Source, SourceOptions};
 
-pub(crate) fn look(config: &Config, options: &SourceOptions) -> Result<Reader, ConnectorError> {
-    may_read(&config.broker.shared.state.lock(), options).map(|()| Reader::Exists)
+pub(crate) fn look(config: &Config, options: &SourceOptions) -> Result<ConsumerState, ConnectorError> {
+    may_read(&config.broker.shared.state.lock(), options).map(|()| ConsumerState::Exists)
 }
 
 fn may_read(state: &State, options: &SourceOptions) -> Result<(), ConnectorError> {

@@ -7,7 +7,8 @@ use async_trait::async_trait;
 use super::config::Config;
 use super::{sink, source, stream, subject};
 use crate::{
-    Capabilities, Connector, ConnectorError, Declared, Destination, Header, Outcomes, Reader, Role, Sink, Source, SourceOptions, Value,
+    Capabilities, Connector, ConnectorError, ConsumerState, Declared, Destination, Header, Outcomes, Role, Sink, Source, SourceOptions,
+    Value,
 };
 
 /// How NATS differs from other brokers.
@@ -72,7 +73,7 @@ impl Connector for Config {
         Ok(Box::new(source::open(self, options).await?))
     }
 
-    async fn look(&self, options: &SourceOptions) -> Result<Reader, ConnectorError> {
+    async fn look(&self, options: &SourceOptions) -> Result<ConsumerState, ConnectorError> {
         source::look(self, options).await
     }
 

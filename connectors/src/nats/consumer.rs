@@ -15,7 +15,7 @@ use super::fetch_budget::EXPIRES;
 use super::loop_check;
 use super::subject::as_name;
 use crate::error::innermost;
-use crate::{Acks, ConnectorError, ErrorKind, FirstRead, Reader, SourceOptions, Start};
+use crate::{Acks, ConnectorError, ConsumerState, ErrorKind, FirstRead, SourceOptions, Start};
 
 /// The time after which the server redelivers an unsettled message without a sign of progress.
 const ACK_WAIT: Duration = Duration::from_secs(30);
@@ -33,7 +33,7 @@ pub(super) struct Consumer {
 }
 
 /// The state of the consumer: missing, or its settings and an update for them.
-enum ConsumerState {
+enum StoredConsumer {
     Missing,
     Fit { ack_wait: Duration, better: Option<Box<pull::Config>> },
 }
@@ -48,7 +48,7 @@ pub(super) async fn ensure(
     let name = as_name(&options.group);
     let (handle, there) = find(connection, stream, config, options).await?;
     let ack_wait = match there {
-        ConsumerState::Fit { ack_wait, better } => {
+        StoredConsumer::Fit { ack_wait, better } => {
             if let Some(better) = better {
                 info!(
                     stream,
@@ -65,7 +65,7 @@ pub(super) async fn ensure(
             }
             ack_wait
         }
-        ConsumerState::Missing => {
+        StoredConsumer::Missing => {
             let ack_wait = config.ack_wait.unwrap_or(ACK_WAIT);
             let pending = match options.acks {
                 Acks::Explicit => i64::try_from(options.max_unsettled.saturating_mul(4).max(ACK_PENDING)).unwrap_or(i64::MAX),
@@ -106,12 +106,12 @@ pub(super) async fn look(
     stream: &str,
     config: &Config,
     options: &SourceOptions,
-) -> Result<Reader, ConnectorError> {
+) -> Result<ConsumerState, ConnectorError> {
     let (handle, there) = find(connection, stream, config, options).await?;
     Ok(match there {
-        ConsumerState::Missing => Reader::Made(Some(first_read(connection, &handle, options).await?)),
-        ConsumerState::Fit { better: None, .. } => Reader::Exists,
-        ConsumerState::Fit { better: Some(_), .. } => Reader::Changed,
+        StoredConsumer::Missing => ConsumerState::Made(Some(first_read(connection, &handle, options).await?)),
+        StoredConsumer::Fit { better: None, .. } => ConsumerState::Exists,
+        StoredConsumer::Fit { better: Some(_), .. } => ConsumerState::Changed,
     })
 }
 
@@ -160,7 +160,7 @@ async fn find(
     stream: &str,
     config: &Config,
     options: &SourceOptions,
-) -> Result<(Stream, ConsumerState), ConnectorError> {
+) -> Result<(Stream, StoredConsumer), ConnectorError> {
     let name = as_name(&options.group);
     if name.is_empty() {
         return Err(connection.fail(ErrorKind::Config, "the group is empty"));
@@ -177,7 +177,7 @@ async fn find(
             filter = if is_filtered { filter } else { ">" };
             let fit = Fit { connection, stream, options, subjects: &handle.cached_info().config.subjects };
             fit.check(&info.config)?;
-            ConsumerState::Fit { ack_wait: info.config.ack_wait, better: fit.update(info.config)?.map(Box::new) }
+            StoredConsumer::Fit { ack_wait: info.config.ack_wait, better: fit.update(info.config)?.map(Box::new) }
         }
         Err(error) if error.kind() == ConsumerInfoErrorKind::NotFound => {
             let is_queue = handle.cached_info().config.retention == RetentionPolicy::WorkQueue;
@@ -186,7 +186,7 @@ async fn find(
                     connection.fail(ErrorKind::Config, &format!("`{stream}` is a work queue: a reader starts with all messages in it"));
                 return Err(failure.hint("leave out `start`"));
             }
-            ConsumerState::Missing
+            StoredConsumer::Missing
         }
         Err(error) => {
             let failure = connection.fail(

@@ -12,7 +12,7 @@ use super::config::Config;
 use super::connection::{BrokerConnection, permitted};
 use super::reader::ReaderTask;
 use super::{consumer, stream};
-use crate::{Acks, Batch, BatchId, ConnectorError, ErrorKind, Reader, Source, SourceOptions};
+use crate::{Acks, Batch, BatchId, ConnectorError, ConsumerState, ErrorKind, Source, SourceOptions};
 
 /// The most bytes of a message's subjects.
 const SUBJECTS: usize = 8 << 10;
@@ -31,7 +31,7 @@ pub(crate) async fn open(config: &Config, options: SourceOptions) -> Result<Nats
 }
 
 /// What `open` would find.
-pub(crate) async fn look(config: &Config, options: &SourceOptions) -> Result<Reader, ConnectorError> {
+pub(crate) async fn look(config: &Config, options: &SourceOptions) -> Result<ConsumerState, ConnectorError> {
     let (connection, mut complaints) = BrokerConnection::connect(config).await?;
     permitted(&mut complaints, async {
         let stream = stream_of(&connection, options).await?;

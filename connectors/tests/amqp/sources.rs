@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use dwell_connectors::{ErrorKind, Reader, SourceOptions};
+use dwell_connectors::{ConsumerState, ErrorKind, SourceOptions};
 use lapin::Channel;
 use lapin::options::{QueueDeclareOptions, QueueDeleteOptions};
 use lapin::types::{AMQPValue, FieldTable};
@@ -99,7 +99,7 @@ async fn a_deleted_queue_ends_the_source() {
         let queue = fresh();
         make_queue(&channel, &queue, &[("x-queue-type", AMQPValue::LongString(kind.into()))]).await;
         let source = broker.source(options(&queue)).await.unwrap();
-        assert_eq!(broker.look(&options(&queue)).await.unwrap(), Reader::Exists);
+        assert_eq!(broker.look(&options(&queue)).await.unwrap(), ConsumerState::Exists);
         channel.queue_delete(queue.as_str().into(), QueueDeleteOptions::default()).await.unwrap();
         let error = tokio::time::timeout(PATIENCE, source.recv()).await.unwrap().unwrap_err();
         assert!(error.kind == ErrorKind::Disconnected && error.message.contains(&queue), "{error}");

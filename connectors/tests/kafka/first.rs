@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use dwell_connectors::conformance::proxy::{Direction, Flow, Proxy};
-use dwell_connectors::{BrokerConfig, CautionKind, Publication, Reader, SourceOptions, Start};
+use dwell_connectors::{BrokerConfig, CautionKind, ConsumerState, Publication, SourceOptions, Start};
 use rdkafka::admin::{AdminClient, AdminOptions};
 use rdkafka::client::DefaultClientContext;
 use rdkafka::{ClientConfig, Offset, TopicPartitionList};
@@ -39,14 +39,14 @@ fn one(topic: &str, number: u64) -> Vec<Publication> {
 #[tokio::test]
 async fn a_new_group_begins_where_it_is_told_and_one_that_is_known_goes_on() {
     let (broker, topic) = topic_with(200).await;
-    let Reader::Made(Some(first)) = broker.look(&from(&topic, Start::Earliest)).await.unwrap() else { panic!("the group is new") };
+    let ConsumerState::Made(Some(first)) = broker.look(&from(&topic, Start::Earliest)).await.unwrap() else { panic!("the group is new") };
     assert_eq!(first.messages, 200);
     assert!(first.oldest_ms.is_some_and(|ms| ms > 1_600_000_000_000), "{first:?}");
-    let Reader::Made(Some(first)) = broker.look(&from(&topic, Start::Latest)).await.unwrap() else { panic!("the group is new") };
+    let ConsumerState::Made(Some(first)) = broker.look(&from(&topic, Start::Latest)).await.unwrap() else { panic!("the group is new") };
     assert_eq!((first.messages, first.oldest_ms), (0, None));
     // Every message between the first start and the first delivery is read.
     broker.source(from(&topic, Start::Latest)).await.unwrap().close().await.unwrap();
-    assert_eq!(broker.look(&from(&topic, Start::Latest)).await.unwrap(), Reader::Exists);
+    assert_eq!(broker.look(&from(&topic, Start::Latest)).await.unwrap(), ConsumerState::Exists);
     confirmed(&broker, one(&topic, 201)).await;
     assert_eq!(next(&broker, &topic, Start::Latest, 1).await, [201]);
     confirmed(&broker, one(&topic, 202)).await;
@@ -57,15 +57,15 @@ async fn a_new_group_begins_where_it_is_told_and_one_that_is_known_goes_on() {
 async fn a_new_group_begins_at_a_time() {
     let (broker, topic) = topic_with(50).await;
     // Later than all of them, by the broker's clock, which is this machine's.
-    let Reader::Made(Some(first)) = broker.look(&from(&topic, Start::Earliest)).await.unwrap() else { panic!("the group is new") };
+    let ConsumerState::Made(Some(first)) = broker.look(&from(&topic, Start::Earliest)).await.unwrap() else { panic!("the group is new") };
     let mut now = first.oldest_ms.unwrap();
-    while let Reader::Made(Some(left)) = broker.look(&from(&topic, Start::At(now))).await.unwrap()
+    while let ConsumerState::Made(Some(left)) = broker.look(&from(&topic, Start::At(now))).await.unwrap()
         && left.messages > 0
     {
         now = left.oldest_ms.unwrap() + 1;
     }
     confirmed(&broker, numbered(&topic, 3)).await;
-    let Reader::Made(Some(left)) = broker.look(&from(&topic, Start::At(now))).await.unwrap() else { panic!("the group is new") };
+    let ConsumerState::Made(Some(left)) = broker.look(&from(&topic, Start::At(now))).await.unwrap() else { panic!("the group is new") };
     assert_eq!(left.messages, 3);
     assert_eq!(next(&broker, &topic, Start::At(now), 3).await, [1, 2, 3]);
 }

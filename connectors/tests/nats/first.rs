@@ -1,7 +1,7 @@
 //! The start of a new durable consumer, and what `look` reports about it.
 
 use async_nats::jetstream::stream::Config;
-use dwell_connectors::{BrokerConfig, ErrorKind, Message, Reader, SourceOptions, Start};
+use dwell_connectors::{BrokerConfig, ConsumerState, ErrorKind, Message, SourceOptions, Start};
 
 use crate::server::NatsServer;
 use crate::{PATIENCE, at, context, declare, numbered, options, publication, publish};
@@ -12,7 +12,7 @@ fn from(start: Start) -> SourceOptions {
 
 async fn first(broker: &BrokerConfig, start: Start) -> dwell_connectors::FirstRead {
     match broker.look(&from(start)).await.unwrap() {
-        Reader::Made(Some(first)) => first,
+        ConsumerState::Made(Some(first)) => first,
         other => panic!("{other:?}"),
     }
 }
@@ -41,7 +41,7 @@ async fn a_new_consumer_begins_where_it_is_told_and_one_that_is_known_goes_on() 
     assert_eq!(first(&broker, Start::Latest).await.messages, 0);
 
     broker.source(from(Start::Latest)).await.unwrap().close().await.unwrap();
-    assert_eq!(broker.look(&from(Start::Earliest)).await.unwrap(), Reader::Exists);
+    assert_eq!(broker.look(&from(Start::Earliest)).await.unwrap(), ConsumerState::Exists);
     publish(&broker, vec![publication(1, "s.a", Message::new("new"))]).await;
     assert_eq!(next(&broker, "readers", Start::Earliest).await.body, "new");
 
@@ -54,7 +54,7 @@ async fn a_new_consumer_begins_where_it_is_told_and_one_that_is_known_goes_on() 
 
 async fn first_of(broker: &BrokerConfig, since: i64) -> dwell_connectors::FirstRead {
     match broker.look(&SourceOptions { group: "since".to_owned(), ..from(Start::At(since)) }).await.unwrap() {
-        Reader::Made(Some(first)) => first,
+        ConsumerState::Made(Some(first)) => first,
         other => panic!("{other:?}"),
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use dwell_connectors::{Caution, CautionKind, ErrorKind, FirstRead, Reader, Sink, SourceOptions, Start};
+use dwell_connectors::{Caution, CautionKind, ConsumerState, ErrorKind, FirstRead, Sink, SourceOptions, Start};
 use futures_util::future::join_all;
 
 use super::Check;
@@ -74,9 +74,9 @@ async fn of_destination(name: &str, broker: &Broker, sink: &dyn Sink, needed: &N
 async fn of_ingest(check: String, broker: &Broker, options: &SourceOptions, ingest: &Ingest) -> Check {
     let (topic, group) = (&ingest.topic, &ingest.group);
     match broker.connector.look(options).await {
-        Ok(Reader::Exists) => Check::good(check, format!("`{topic}` is read as `{group}`")),
-        Ok(Reader::Changed) => Check::good(check, format!("`{topic}` is read as `{group}`, whose settings would be changed to fit")),
-        Ok(Reader::Made(first)) => first_read(check, ingest, first),
+        Ok(ConsumerState::Exists) => Check::good(check, format!("`{topic}` is read as `{group}`")),
+        Ok(ConsumerState::Changed) => Check::good(check, format!("`{topic}` is read as `{group}`, whose settings would be changed to fit")),
+        Ok(ConsumerState::Made(first)) => first_read(check, ingest, first),
         Err(error) if error.kind == ErrorKind::Missing && ingest.declare => {
             let made = options.expired_queue.as_ref().map_or_else(String::new, |expired| format!(" or `{expired}`"));
             Check::good(check, format!("`{topic}`{made} would be created (declare), and its reader `{group}`"))
