@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use dwell_core::unreadable;
+
 use crate::secret::{Urls, read_secret};
 use crate::{ConnectorError, ErrorKind};
 
@@ -48,7 +50,7 @@ pub(crate) fn certificate_problems(cert: bool, key: bool, problems: &mut Vec<Str
 pub(crate) fn file_problems(files: &[(&str, &Option<PathBuf>)], problems: &mut Vec<String>) {
     for (setting, file) in files.iter().filter_map(|(setting, file)| Some((setting, file.as_deref()?))) {
         if let Err(error) = std::fs::File::open(file) {
-            problems.push(format!("`{setting}`: cannot read {}: {error}", file.display()));
+            problems.push(format!("`{setting}`: {}", unreadable(file, &error)));
         }
     }
 }

@@ -52,7 +52,7 @@ pub mod stand_ins;
 pub use capabilities::Capabilities;
 pub use config::BrokerConfig;
 pub use connector::{Caution, CautionKind, Connector, ConsumerState, Declared, FirstRead, Role};
-pub use dwell_core::{Destination, Header, Headers, Properties, Value, redacted};
+pub use dwell_core::{Destination, Header, Headers, Properties, Value, io_reason, redacted, secret_text};
 pub use error::{ConnectorError, ErrorKind};
 pub use message::{Message, Position};
 pub use sink::{Outcome, Outcomes, Publication, Sink, Token};

@@ -7,7 +7,7 @@ use std::path::Path;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::{ConnectorError, ErrorKind, redacted};
+use crate::{ConnectorError, ErrorKind, redacted, secret_text};
 
 /// A secret text. Every output shows `***`, serialization included.
 #[derive(Clone, Default, PartialEq, Eq, Deserialize, JsonSchema)]
@@ -127,14 +127,9 @@ impl JsonSchema for Urls {
     }
 }
 
-/// The content of a file that a setting names, trimmed.
+/// The content of a secret's file that a setting names, trimmed.
 pub(crate) async fn read_secret(setting: &str, file: &Path) -> Result<String, ConnectorError> {
-    match tokio::fs::read_to_string(file).await {
-        Ok(text) if !text.trim().is_empty() => Ok(text.trim().to_owned()),
-        Ok(_) => Err(ConnectorError::new(ErrorKind::Config, format!("`{setting}`: {} is empty", file.display()))),
-        Err(error) => {
-            let message = format!("`{setting}`: cannot read {}: {error}", file.display());
-            Err(ConnectorError::new(ErrorKind::Config, message).hint("check the path and its permissions").because(error))
-        }
-    }
+    let wrong = |why: String| ConnectorError::new(ErrorKind::Config, format!("`{setting}`: {why}"));
+    let read = tokio::fs::read_to_string(file).await;
+    secret_text(file, read).map_err(|why| wrong(why).hint("check the file and its permissions"))
 }

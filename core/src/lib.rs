@@ -8,14 +8,17 @@
 //! - [`Headers`], [`Header`], [`Value`]: the headers of a message.
 //! - [`Properties`]: the properties of an AMQP message.
 //! - [`redacted`]: a URL as logs and errors may show it.
+//! - [`secret_text`]: what the read of a secret's file gave, or why there is none.
 
 mod destination;
+mod file;
 mod headers;
 mod properties;
 mod url;
 mod value;
 
 pub use destination::Destination;
+pub use file::{io_reason, secret_text, unreadable};
 pub use headers::{Header, Headers};
 pub use properties::Properties;
 pub use url::redacted;

@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use dwell_connectors::io_reason;
 use figment::value::{Dict, Map, Tag, Value};
 use figment::{Figment, Metadata, Profile, Provider};
 
-use super::{Overrides, Problem, secret};
+use super::{Overrides, Problem};
 
 const FILE: &str = "file";
 const ENVIRONMENT: &str = "environment";
@@ -174,7 +175,7 @@ fn read_file(path: &Path) -> Result<(Dict, BTreeMap<Vec<String>, usize>), Proble
     let problem = |source: String, message: String, hint: &str| Problem { key: String::new(), source, message, hint: hint.to_owned() };
     let file = path.display().to_string();
     let text = std::fs::read_to_string(path).map_err(|error| {
-        problem(file.clone(), format!("cannot read the settings: {}", secret::reason(&error)), "name a file that can be read with --config")
+        problem(file.clone(), format!("cannot read the settings: {}", io_reason(&error)), "name a file that can be read with --config")
     })?;
     let wrong = |error: toml::de::Error| {
         let line = error.span().map_or(1, |span| line_of(&text, span.start));

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use dwell_connectors::redacted;
+use dwell_connectors::{redacted, secret_text};
 
 /// The text with every URL redacted by [`redacted`]. A URL reaches to the last `@` of its value,
 /// because a password may contain any character.
@@ -40,19 +40,7 @@ pub(super) fn is_secret(key: &str) -> bool {
 
 /// The content of a secret's file, trimmed; or why the file cannot be read.
 pub(crate) fn read(path: &Path) -> Result<String, String> {
-    let text = std::fs::read_to_string(path).map_err(|error| format!("cannot read {}: {}", path.display(), reason(&error)))?;
-    let text = text.trim();
-    if text.is_empty() { Err(format!("{} is empty", path.display())) } else { Ok(text.to_owned()) }
-}
-
-/// The reason of an I/O error, in words.
-pub(super) fn reason(error: &std::io::Error) -> String {
-    match error.kind() {
-        std::io::ErrorKind::NotFound => "no such file".to_owned(),
-        std::io::ErrorKind::PermissionDenied => "permission denied".to_owned(),
-        std::io::ErrorKind::InvalidData => "the file is not UTF-8 text".to_owned(),
-        _ => error.to_string(),
-    }
+    secret_text(path, std::fs::read_to_string(path))
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::properties::Properties;
-use crate::{ConnectorError, ErrorKind};
+use crate::{ConnectorError, ErrorKind, secret_text};
 
 /// The session timeout of a group member, ms; a member that leaves is removed at once.
 const SESSION_MS: u64 = 9000;
@@ -210,14 +210,8 @@ fn read<'a>(name: &'a str, value: &'a str) -> Result<(&'a str, String), Connecto
     let Some(bare) = name.strip_suffix("_file") else { return Ok((name, value.to_owned())) };
     let file = Path::new(value);
     let wrong = |why: String| ConnectorError::new(ErrorKind::Config, format!("`properties`: `{name}`: {why}"));
-    match std::fs::read_to_string(file) {
-        Ok(text) if !text.trim().is_empty() => Ok((bare, text.trim().to_owned())),
-        Ok(_) => Err(wrong(format!("{} is empty", file.display()))),
-        Err(error) => {
-            let error = wrong(format!("cannot read {}: {error}", file.display())).because(error);
-            Err(error.hint("check the path and its permissions"))
-        }
-    }
+    let text = secret_text(file, std::fs::read_to_string(file)).map_err(|why| wrong(why).hint("check the file and its permissions"))?;
+    Ok((bare, text))
 }
 
 /// Why librdkafka rejects this property. librdkafka's own message would show the value.
