@@ -133,7 +133,7 @@ impl Target {
 }
 
 impl Shares {
-    /// For a window of `jobs` and `bytes`, and destinations of so many patterns.
+    /// For a window of `jobs` and `bytes`, and destinations of this many patterns.
     #[must_use]
     pub(super) fn new(jobs: usize, bytes: u64, patterns: usize) -> Self {
         let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);

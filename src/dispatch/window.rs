@@ -52,7 +52,7 @@ impl Window {
         self.bytes -= bytes;
     }
 
-    /// The store has settled so many jobs.
+    /// The store has settled this many jobs.
     pub(super) fn free_jobs(&mut self, jobs: usize) {
         self.jobs -= jobs;
     }

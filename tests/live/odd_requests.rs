@@ -53,7 +53,7 @@ impl Environment {
         Bridge::start(&self.settings, roles, &self.metrics, &Default::default(), &Readiness::new(["main"])).await.unwrap()
     }
 
-    /// Reads so many messages of a subject, by body.
+    /// Reads this many messages of a subject, by body.
     async fn arrived(&self, subject: &str, count: usize) -> BTreeMap<Vec<u8>, Message> {
         let options = SourceOptions {
             topic: subject.to_owned(),

@@ -42,7 +42,7 @@ enum Route {
     Cluster(Arc<Cluster>),
 }
 
-/// Which master had which slots when the cluster last told.
+/// Which master had which slots when the cluster last answered.
 #[derive(Clone)]
 pub struct SlotLayout(Arc<SlotMap>);
 

@@ -104,7 +104,7 @@ impl Namespace {
         }
     }
 
-    /// Whether Redis has told its clock yet.
+    /// Whether the time of Redis is known.
     pub(super) fn has_seen_clock(&self) -> bool {
         self.clock.lock().is_some()
     }

@@ -87,7 +87,7 @@ impl Environment {
         wait_until("every request is acknowledged", async || (self.broker.unacked("delay.in", "dwell") == 0).then_some(())).await;
     }
 
-    /// Waits for at least so many messages on a topic.
+    /// Waits for at least this many messages on a topic.
     pub(super) async fn arrived(&self, topic: &str, count: usize) -> Vec<Message> {
         self.broker.wait_published(topic, count, DEADLINE).await
     }

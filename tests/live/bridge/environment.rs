@@ -66,13 +66,13 @@ impl Environment {
         Claims::of(self).await.ids().await
     }
 
-    /// Waits until so many jobs are claimed.
+    /// Waits until this many jobs are claimed.
     pub(crate) async fn until_in_flight(&self, least: usize) {
         let mut claims = Claims::of(self).await;
         wait_within(SETTLE, &format!("{least} jobs are in flight"), async || (claims.ids().await.len() >= least).then_some(())).await;
     }
 
-    /// Stops the instance in the middle of deliveries, by SIGSTOP, when it has so many jobs in
+    /// Stops the instance in the middle of deliveries, by SIGSTOP, when it has this many jobs in
     /// flight, `but` these: all that it has claimed then.
     pub(crate) async fn freeze_in_flight(&self, dwell: &DwellServer, least: usize, but: &HashSet<String>) -> HashSet<String> {
         let mut claims = Claims::of(self).await;
@@ -151,13 +151,13 @@ impl<R> Environment<R> {
         Producer::new(self.broker(), self.ledger.clone())
     }
 
-    /// A producer that sends so many jobs of mixed delays each tenth of a second, until told to
+    /// A producer that sends this many jobs of mixed delays each tenth of a second, until told to
     /// stop.
     pub(crate) fn load(&self, per_tick: usize) -> Load {
         Load::start(self.producer(), per_tick)
     }
 
-    /// Waits until so many different jobs have arrived.
+    /// Waits until this many different jobs have arrived.
     pub(crate) async fn until_arrived(&self, count: usize) {
         wait_within(SETTLE, &format!("{count} jobs have arrived"), async || (self.ledger.lock().distinct() >= count).then_some(())).await;
     }
@@ -183,7 +183,7 @@ impl<R> Environment<R> {
         Store::attach(&self.settings.redis).await.unwrap()
     }
 
-    /// Waits until Dwell has read so many requests that it has not acknowledged.
+    /// Waits until Dwell has read this many requests that it has not acknowledged.
     pub(crate) async fn until_held(&self, least: u64) {
         let port = self.nats.port();
         wait_within(SETTLE, &format!("{least} requests are held"), async || {

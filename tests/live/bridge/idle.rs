@@ -36,7 +36,7 @@ async fn look(link: &mut MultiplexedConnection) -> (f64, f64) {
     (asked.map(calls_of).iter().sum(), number(&cpu, "used_cpu_user_main_thread") + number(&cpu, "used_cpu_sys_main_thread"))
 }
 
-/// Starts so many instances with nothing to do; what they ask of Redis over this time, and what
+/// Starts this many instances with nothing to do; what they ask of Redis over this time, and what
 /// they hold of memory, KiB each.
 async fn idle(instances: usize, span: Duration) -> (Asked, u64) {
     let env = Environment::new("idle", RedisOptions::default(), "").await;

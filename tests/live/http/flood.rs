@@ -17,7 +17,7 @@ const CLIENTS: usize = 600;
 /// How long a client of the flood tries to send its bytes: whoever is not read is stuck.
 const STUCK: Duration = Duration::from_millis(50);
 
-/// Opens so many connections and sends these bytes on each, as far as they are taken. Reads
+/// Opens this many connections and sends these bytes on each, as far as they are taken. Reads
 /// nothing.
 async fn flood(port: u16, bytes: &[u8]) -> Vec<TcpStream> {
     let mut links = Vec::new();

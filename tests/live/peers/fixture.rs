@@ -102,7 +102,7 @@ impl Fixture {
         .await;
     }
 
-    /// Waits until so many messages of this text in their body were rejected; their codes in order.
+    /// Waits until this many messages of this text in their body were rejected; their codes in order.
     pub(super) async fn rejected(&self, marked: &str, count: usize) -> Vec<String> {
         let code = |message: &Message| text(message, "delayed-error").unwrap_or_default();
         let of = |message: &Message| message.body.windows(marked.len()).any(|part| part == marked.as_bytes());
@@ -128,7 +128,7 @@ pub(super) fn now_ms() -> i64 {
     i64::try_from(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis()).unwrap()
 }
 
-/// RFC 3339, to the millisecond, at the offset of so many hours.
+/// RFC 3339, to the millisecond, at the offset of this many hours.
 pub(super) fn rfc3339(ms: i64, hours: i8) -> String {
     let at = jiff::Timestamp::from_millisecond(ms).unwrap().to_zoned(jiff::tz::TimeZone::fixed(jiff::tz::offset(hours)));
     at.strftime("%Y-%m-%dT%H:%M:%S.%3f%:z").to_string()

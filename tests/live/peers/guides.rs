@@ -162,7 +162,7 @@ fn options(topic: &str, count: usize) -> SourceOptions {
     }
 }
 
-/// Reads so many messages of a topic, and commits.
+/// Reads this many messages of a topic, and commits.
 async fn take(broker: &BrokerConfig, topic: &str, count: usize) {
     let source = broker.source(options(topic, count)).await.unwrap();
     let mut taken = 0;

@@ -100,7 +100,7 @@ impl Environment {
         self.run_many_instead(settings, 1).await;
     }
 
-    /// As [`Environment::run_instead`], with so many instances.
+    /// As [`Environment::run_instead`], with this many instances.
     pub(crate) async fn run_many_instead(&mut self, settings: &str, instances: usize) {
         self.stop().await;
         self.dwells = join_all((0..instances).map(async |_| DwellServer::start(program(), settings).await.unwrap())).await;
@@ -125,7 +125,7 @@ impl Environment {
         self.redis.url()
     }
 
-    /// Waits until this job has made so many attempts.
+    /// Waits until this job has made this many attempts.
     pub(crate) async fn attempted(&self, id: &str, attempts: u32) {
         let id = JobId::new(id).unwrap();
         let what = format!("attempt {attempts} of {id}");
@@ -175,7 +175,7 @@ impl Reading {
         Reading { what: format!("{destination} on {}", broker.kind()), seen, _consumer: consumer.await.unwrap() }
     }
 
-    /// Waits until so many arrived, and gives all.
+    /// Waits until this many arrived, and gives all.
     pub(crate) async fn until(&self, count: usize) -> Vec<Seen> {
         wait_until(&format!("{count} messages at {}", self.what), async || (self.seen.lock().len() >= count).then_some(())).await;
         self.now()

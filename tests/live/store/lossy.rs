@@ -26,7 +26,7 @@ impl Lossy {
         Lossy { store: open(&through, &[MAIN]).await, link }
     }
 
-    /// Claims up to so many of bucket 0, due so much later too, in a way that Redis's answer is
+    /// Claims up to this many of bucket 0, due so much later too, in a way that Redis's answer is
     /// lost.
     pub(super) async fn lose_a_claim(&self, fixture: &Fixture, most: usize, ahead: Duration) -> StoreError {
         // Else what is lost is that Redis does not know the script.

@@ -1,6 +1,6 @@
 //! `fsck`: finds damage in a namespace, and repairs it if asked, beside running instances.
 //!
-//! Scans only find ids and keys. A script then judges an id by all its data at one instant, and
+//! Scans only find ids and keys. A script then checks an id by all its data at one instant, and
 //! repairs it in the same call: a job that moves meanwhile is neither reported nor changed.
 
 mod bucket;

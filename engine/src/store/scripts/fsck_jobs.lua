@@ -1,10 +1,10 @@
--- fsck_jobs: judges ids of this bucket, each by all its data at one instant, and repairs the damage.
+-- fsck_jobs: checks ids of this bucket, each by all its data at one instant, and repairs the damage.
 -- KEYS   as in prelude.lua, with the due of every broker in meta, then quarantine.
 -- ARGV   repair (1: repair), lease ms of a claim, dead retention ms, limit of bytes of records, then
 --        three per id: id, finding of the caller ('' none, 'bucket' the id belongs to another bucket,
 --        'id' Dwell never writes such an id), the record that the caller could not decode ('' none).
--- Answer { count of judged ids (at least one; the others exceed the limit), then per problem: position
---        of the id, problem, 1 if repaired, detail }. Reports the gravest problem of an id: judge a
+-- Answer { count of checked ids (at least one; the others exceed the limit), then per problem: position
+--        of the id, problem, 1 if repaired, detail }. Reports the gravest problem of an id: check a
 --        repaired id again. Detail: the broker of `meta_broker`; the quarantine field of `wrong_bucket`;
 --        the fence of a `lease_expired` of a held job, which the caller repairs.
 -- Work   <= 128 ids or 1 MiB a call; about 10 commands an id. First write ZREM or HDEL if an id is
@@ -96,7 +96,7 @@ local function judge(id, odd, unreadable)
     return #places > 0 and 'index_without_record' or 'state_without_record', repair
   end
 
-  -- A record of another version cannot be judged: an instance of that version may be running.
+  -- A record of another version cannot be checked: an instance of that version may be running.
   if #record > 0 and string.byte(record, 1) ~= RECORD_VERSION then return 'unknown_version', false end
   local function aside(problem)
     return problem, repair, repair and put_all_aside(problem, id, places, state_bytes, record) or nil

@@ -1,4 +1,4 @@
--- fsck_key: judges one key as a whole: its type, and that it has no time to live.
+-- fsck_key: checks one key as a whole: its type, and that it has no time to live.
 -- KEYS   the key, and its name in quarantine; not those of prelude.lua.
 -- ARGV   repair (1: repair), the right type.
 -- Answer '' (no damage) | wrong_type | key_expires, then 1 if repaired.

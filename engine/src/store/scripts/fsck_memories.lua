@@ -1,4 +1,4 @@
--- fsck_memories: judges gone, gone_old, acts and acts_old: their times, and the entries that the caller
+-- fsck_memories: checks gone, gone_old, acts and acts_old: their times, and the entries that the caller
 --        could not decode.
 -- KEYS   as in prelude.lua, no due.
 -- ARGV   repair (1: repair), dedupe window ms, turn of acts ms, then three per entry: index of its table

@@ -52,7 +52,7 @@ pub(super) struct Reader {
 }
 
 impl Reader {
-    /// Waits for so many messages.
+    /// Waits for this many messages.
     pub(super) async fn take(self, count: usize) -> Vec<Message> {
         let Reader { queue, seen, .. } = &self;
         wait_until(&format!("{count} messages in {queue}"), async || (seen.lock().len() >= count).then_some(())).await;
@@ -80,7 +80,7 @@ impl Fixture {
         producer.flush().await.unwrap();
     }
 
-    /// Reads so many messages from this queue, in their order.
+    /// Reads this many messages from this queue, in their order.
     pub(super) async fn read(&self, queue: &str, count: usize) -> Vec<Message> {
         self.reader(queue).await.take(count).await
     }

@@ -23,7 +23,7 @@ pub(super) enum Op {
         /// Not by a message: it never comes again.
         is_call: bool,
     },
-    /// The last so many inbound messages come again, in order.
+    /// The last this many inbound messages come again, in order.
     Redeliver {
         last: usize,
     },

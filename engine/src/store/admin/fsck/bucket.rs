@@ -17,13 +17,13 @@ use crate::store::queue::settle::{LeaseToken, Retry, SettleResult};
 use crate::store::record::{self, State};
 use crate::store::scripts::Name;
 
-/// How often a repaired id is judged again: more often than problems can hide others.
+/// How often a repaired id is checked again: more often than problems can hide others.
 const ROUNDS: u8 = 8;
 
 /// The begin of a quarantine entry whose job is being moved to its own bucket.
 const UNFINISHED: &[u8] = b"1 wrong_bucket ";
 
-/// An id to judge.
+/// An id to check.
 struct Suspect {
     id: Vec<u8>,
     /// The record if it cannot be decoded; else empty.
@@ -108,7 +108,7 @@ impl Fsck<'_> {
         Ok(())
     }
 
-    /// Asks the script. Returns the number of judged ids, and the verdicts.
+    /// Asks the script. Returns the number of checked ids, and the verdicts.
     async fn ask(&self, bucket: u16, suspects: &VecDeque<Suspect>) -> Result<(usize, Vec<Verdict>), StoreError> {
         let mut call = self.call_with_quarantine(Name::FsckJobs, bucket);
         call.arg(u8::from(self.rules.repair)).arg(self.rules.lease_ms).arg(self.rules.sweep.dead_retention_ms).arg(CALL_BYTES);
@@ -143,7 +143,7 @@ impl Fsck<'_> {
     }
 
     /// Completes a repair that a script of one bucket cannot make, and reports the finding. Returns
-    /// whether to judge the id again.
+    /// whether to check the id again.
     async fn take(&mut self, bucket: u16, id: &[u8], problem: Problem, repaired: bool, detail: Vec<u8>) -> Result<bool, StoreError> {
         match problem {
             Problem::MetaBroker => {
@@ -152,7 +152,7 @@ impl Fsck<'_> {
                 if !self.brokers.contains(&broker) && self.store.has_joined(&broker).await? {
                     return Ok(true);
                 }
-                // Reported once. Its jobs are judged after the broker is added.
+                // Reported once. Its jobs are checked after the broker is added.
                 if self.brokers.insert(broker.clone()) {
                     let repaired = self.rules.repair;
                     if repaired {

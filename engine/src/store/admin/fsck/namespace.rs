@@ -20,7 +20,7 @@ use crate::store::{Store, Unobserved, acl};
 /// How many ids of each bucket are sampled to find the number of buckets.
 const SAMPLE: usize = 32;
 
-/// Opens the namespace, even if its description is damaged. `None` if nothing in it can be judged,
+/// Opens the namespace, even if its description is damaged. `None` if nothing in it can be checked,
 /// which is reported.
 pub(super) async fn open(settings: &Redis, rules: &Rules, found: FindingSink<'_>) -> Result<Option<Store>, StoreError> {
     let link = RedisClient::new(settings);
@@ -36,7 +36,7 @@ pub(super) async fn open(settings: &Redis, rules: &Rules, found: FindingSink<'_>
     };
     let store = over(settings.buckets, Vec::new());
     acl::refuse_unpermitted_fsck(&link, &store.keys).await?;
-    // Before anything is judged or repaired: keys of another version may have other types. A meta
+    // Before anything is checked or repaired: keys of another version may have other types. A meta
     // key of a wrong type is damage, which is reported below.
     if let Ok(fields) = meta::fields(&link, &store.keys.meta()).await
         && let Some((_, schema)) = fields.iter().find(|(name, _)| name == "schema")
@@ -89,7 +89,7 @@ pub(super) async fn open(settings: &Redis, rules: &Rules, found: FindingSink<'_>
         if rules.repair {
             store.add_broker(&broker).await?;
         } else {
-            // The jobs of the broker are judged all the same.
+            // The jobs of the broker are checked all the same.
             let mut brokers = store.brokers().to_vec();
             brokers.push(broker.clone());
             *store.brokers.write() = brokers.into();
