@@ -57,7 +57,8 @@ impl Reader {
         let Reader { queue, seen, .. } = &self;
         wait_until(&format!("{count} messages in {queue}"), async || (seen.lock().len() >= count).then_some(())).await;
         let seen = seen.lock().clone();
-        assert_eq!(seen.len(), count, "{queue}: {:?}", bodies(&seen));
+        let headers: Vec<_> = seen.iter().map(|message| &message.headers).collect();
+        assert_eq!(seen.len(), count, "{queue}: {:?}, {headers:?}", bodies(&seen));
         seen
     }
 }
