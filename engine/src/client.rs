@@ -87,7 +87,8 @@ impl Client {
 
     /// Cancels a job. `Cancelled`: it was not delivered and will not be. `CancelledAfterAttempt`: it
     /// ends; an earlier attempt may have arrived, or may still arrive. `InFlight`: it ends, and the
-    /// attempt in flight may still arrive. `NotFound`: it is not here, which does not prove that it was not delivered.
+    /// attempt in flight may still arrive. `NotFound`: it is not here, which does not prove that it
+    /// was not delivered.
     ///
     /// # Errors
     /// As [`act`](Client::act).
