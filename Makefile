@@ -52,6 +52,9 @@ chaos: tools servers kafka rabbitmq ## break Dwell, Redis and the broker under l
 			--out '$(CHAOS_OUT)' || failed=1; \
 	done; exit $$failed
 
+# Tests wait for servers most of their time: two a core run side by side.
+export RUST_TEST_THREADS ?= $(shell expr 2 '*' "$$(getconf _NPROCESSORS_ONLN)")
+
 test: tools servers kafka rabbitmq promtool clients browser ## run every test, on real servers of its own
 	@# The examples in the docs first, so that the tests' own summary stands last.
 	cargo test --workspace --locked --doc
