@@ -46,8 +46,8 @@ use claim_scheduler::{ClaimAnswer, ClaimScheduler};
 use in_flight::InFlight;
 use settler::{SettleAnswer, Settler};
 
-/// What a lease has over the publish timeout: the time for the answer of the claim, and for the
-/// settlement.
+/// How much longer a lease is than the publish timeout: the time for the answer of the claim, and
+/// for the settlement.
 pub const LEASE_MARGIN: Duration = Duration::from_secs(5);
 /// Batches of outcomes that are taken before anything else gets a turn.
 const REPORTS_AT_ONCE: usize = 64;
@@ -144,7 +144,7 @@ impl Dispatch {
                 Some(answer) = settles.next(), if !settles.is_empty() => self.settled(&answer),
                 count = self.reports.recv_many(&mut batches, REPORTS_AT_ONCE) => {
                     if count == 0 {
-                        // The publisher outlives its dispatcher but at the end of the process.
+                        // Only at the end of the process does the publisher end first.
                         return;
                     }
                     for (token, outcome) in batches.drain(..).flatten() {

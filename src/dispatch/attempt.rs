@@ -51,7 +51,7 @@ pub(super) struct Unconfirmed {
 }
 
 impl Unconfirmed {
-    /// What settles it.
+    /// The token that settles the job.
     #[must_use]
     pub(super) fn held(&self) -> LeaseToken {
         self.lease.token()

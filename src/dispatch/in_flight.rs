@@ -127,8 +127,8 @@ impl InFlight {
         }
     }
 
-    /// The publication of a job that may go out since `since`; `None` where the job waits, or is
-    /// settled without one.
+    /// The publication of a job; `None` if the job waits, or is settled without one. `since`: when
+    /// the job was first ready to be published.
     fn attempt(&mut self, lease: Lease, since: Instant, now: Instant, settler: &mut Settler) -> Option<Attempt> {
         let to = match self.attempts.destination(&lease, now) {
             Ok(to) => to,
@@ -172,8 +172,8 @@ impl InFlight {
         }
     }
 
-    /// The drain time is over: gives back what has no outcome, with the step kept. The broker may
-    /// have the messages.
+    /// The drain time is over: gives back the jobs without an outcome, at the same retry step. The
+    /// broker may have their messages.
     pub(super) fn abandon(&mut self, settler: &mut Settler) {
         let count = self.unconfirmed.len() as u64;
         tracing::warn!(

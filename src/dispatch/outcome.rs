@@ -35,8 +35,8 @@ impl Outcomes {
         Outcomes { store, broker, rules, metrics, broker_metrics }
     }
 
-    /// Tells the destination of the outcome, and returns how to settle the job; `None` where the
-    /// lease has expired.
+    /// Passes the outcome to `destinations`, and returns how to settle the job; `None` if the lease
+    /// has expired.
     pub(super) fn conclude(
         &self,
         mut publication: Unconfirmed,

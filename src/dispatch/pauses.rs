@@ -26,7 +26,7 @@ const RATE: f64 = 1000.0;
 /// The jobs of a paused destination are spread over at most this time, even if they then exceed
 /// [`RATE`].
 const SPREAD_MAX: Duration = Duration::from_secs(30);
-/// A pause that ended this long ago is removed: no job waits for it, or one would have been tried.
+/// A pause that ended this long ago is removed: a job that waits would have tried the destination.
 const FORGET: Duration = Duration::from_secs(30);
 /// The same for a destination that did not confirm: its jobs come up again by their retry arrays
 /// only.
@@ -62,8 +62,8 @@ struct Pause {
     spread: Duration,
     /// Jobs that were given back since the pause began.
     given_back: u32,
-    /// After the end of the pause, one job at a time probes the destination: nothing is confirmed,
-    /// and each try holds a place in the window until its deadline.
+    /// After the end of the pause, one job at a time probes the destination, because it confirms
+    /// nothing: each job holds a place in the window until its deadline.
     one_at_a_time: bool,
     /// The publication that probes the destination now.
     probe: Option<Token>,
@@ -207,8 +207,8 @@ impl Pauses {
         self.paused.len() < before
     }
 
-    /// A message was published. Where its destination is paused, no other is published until this
-    /// one has its outcome.
+    /// A message was published. If its destination is probed by one job at a time, this is the
+    /// probe: no other message is published before its outcome.
     pub(super) fn sent(&mut self, to: &Destination, token: Token) {
         if !self.paused.is_empty()
             && let Some(pause) = self.paused.get_mut(to).filter(|pause| pause.one_at_a_time)

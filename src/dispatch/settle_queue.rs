@@ -1,4 +1,4 @@
-//! Settlements that wait for their call to the store: one call a bucket and kind at a time.
+//! Settlements that wait for their call to the store: one call at a time for each bucket and kind.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -76,8 +76,8 @@ pub(super) struct SettleQueue {
     release: BTreeMap<u16, Vec<Release>>,
     retry: BTreeMap<u16, Vec<Retry>>,
     bury: BTreeMap<u16, Vec<Bury>>,
-    /// Calls without an answer: one a bucket and kind. A bucket that does not answer delays no
-    /// other, no kind waits for another, and batches grow meanwhile.
+    /// Calls without an answer: at most one for each bucket and kind. A bucket that does not answer
+    /// delays no other, no kind waits for another, and batches grow meanwhile.
     running: BTreeSet<(CallKind, u16)>,
 }
 

@@ -70,8 +70,8 @@ impl Settler {
         let lost = count(&[SettleResult::Lost, SettleResult::TakenOver]);
         if lost > 0 {
             self.metrics.leases_lost(lost);
-            // A dropped job was not published. A hold is lost where the consumer confirmed before
-            // it.
+            // Only these may be duplicates: a dropped job was not published, and a `hold` also finds
+            // no lease if the consumer finished the job first.
             if let SettleCall::Complete(Completion::Fired, _) = call {
                 self.metrics.possible_duplicates(DuplicateCause::LeaseLost, count(&[SettleResult::TakenOver]));
             }
@@ -95,12 +95,12 @@ struct Caller {
 }
 
 impl Caller {
-    /// Calls until the store answers or `give_up`. In a damaged bucket, until the leases have
-    /// expired: time does not repair it.
+    /// Calls until the store answers or `give_up`. In a damaged bucket, only until the leases have
+    /// expired: time does not repair the bucket.
     ///
-    /// Returns the result of each job; `None` where the call was given up, and the leases expire by
-    /// themselves. A failed call may have settled the jobs all the same. The next call then finds
-    /// no lease, and answers so for the whole batch.
+    /// Returns the result of each job; `None` if the call was given up: then the leases expire. A
+    /// call without an answer may have settled the jobs. Its repeat finds no lease for any of them,
+    /// and the jobs count as settled.
     async fn run(&self, bucket: u16, call: &SettleCall, give_up: &CancellationToken) -> Option<Vec<SettleResult>> {
         let (started, mut backoff) = (clock::now(), Backoff::link());
         let broker = &*self.broker;

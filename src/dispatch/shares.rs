@@ -83,12 +83,13 @@ pub(super) enum Response {
 /// The shares of one broker's destinations.
 #[derive(Debug)]
 pub(super) struct Shares {
-    /// The bound of an untrusted destination: half of the window. Beside other untrusted ones, half
-    /// of what they leave of `max`, so that a destination that was never tried finds a place. A
-    /// destination that confirms slowly has the same bound while others wait.
+    /// Half of the window: the bound of an untrusted destination. If other untrusted destinations
+    /// have messages in flight, the bound is half of what these leave of `max`, so that a new
+    /// destination finds a place. A destination that confirms slowly is untrusted, but has `max`
+    /// while it is alone.
     half: Amount,
-    /// The bound of a trusted destination, and of all untrusted ones together: the rest is left for
-    /// trusted ones.
+    /// Seven eighths of the window: the bound of one trusted destination, and of all untrusted ones
+    /// together.
     max: Amount,
     /// The bound of all untrusted destinations of one pattern, once [`SILENT_MAX`] of them did not
     /// confirm.
