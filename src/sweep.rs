@@ -156,7 +156,7 @@ impl Sweep {
             tracing::warn!(broker, jobs, hint, "jobs wait for a broker that no instance delivers to");
         }
         for broker in told.keys().filter(|broker| !stranded.contains_key(*broker)) {
-            tracing::info!(broker, "no more jobs wait for this broker");
+            tracing::info!(broker, "no jobs of this broker are stranded any more");
         }
         self.metrics.stranded().set(stranded);
         Ok(())

@@ -102,7 +102,10 @@ impl Outcomes {
             }
             // This process was suspended. Whoever takes the job over keeps its step.
             Outcome::Unknown(why) if now > lease.deadline => {
-                tracing::debug!(id = %lease.id, broker = &*self.broker, why, "the outcome came after the lease, the job is taken over");
+                tracing::debug!(
+                    id = %lease.id, broker = &*self.broker, why,
+                    "the outcome came after the end of the lease, another instance takes the job over"
+                );
                 destinations.inconclusive(to, token);
                 self.metrics.leases_lost(1);
                 None

@@ -228,7 +228,7 @@ impl ReaderTask {
                 stream,
                 consumer = name,
                 messages,
-                "the client library ended a connection because of a message that it cannot parse, fetched such messages"
+                "the client library ended a connection because of messages that it cannot parse; they were fetched in another way"
             );
             self.ended = 0;
             self.careful_until = Some(Instant::now() + CAREFUL);
