@@ -21,6 +21,8 @@
 //! - [`cli`]: the commands, a file each.
 //! - `fuzz`: entry points to parsers for the package `fuzz`.
 //!
+//! `clock`, `job`, `retry` and `store` are modules of the package `dwell-engine`.
+//!
 //! The program needs only [`cli::main`]. The feature `internals` makes everything else public, for
 //! tests and the laboratory. A Rust program that schedules jobs uses the package `dwell-engine`.
 #![cfg_attr(not(feature = "internals"), allow(dead_code, unreachable_pub, unused_imports, reason = "tests use what the program does not"))]
