@@ -29,10 +29,13 @@ const BROKERS_FRESH: Duration = Duration::from_secs(5);
 ///
 /// A call that fails may have been carried out: its answer can be lost on the way. Send the same
 /// [`Schedule`] or [`Act`] again at once, before any later request for that id: the engine
-/// recognises the repeat and answers as before. The engine remembers the schedule of a job that
-/// stands; of a job that is over for `delivery.dedupe_window` of the instances (or the last 4096 of
-/// its bucket), and an action that changed something for at least 24 h (or the last 65 536 of its
-/// bucket). An action that changed nothing is carried out anew.
+/// recognises the repeat and answers as before. It remembers, at least:
+///
+/// - a schedule while its job exists, and then for `delivery.dedupe_window` of the instances, or
+///   until 4096 more jobs of its bucket are over;
+/// - an action that changed something for 24 h, or until 65 536 more are remembered in its bucket.
+///
+/// An action that changed nothing is carried out again.
 ///
 /// A call whose future is dropped may be carried out within the next 4 seconds.
 ///
@@ -47,6 +50,7 @@ pub struct Client {
 impl Client {
     /// Opens the namespace of `config`, and creates it if it is new. `brokers` are the names under
     /// which this program schedules jobs: the `[brokers.NAME]` of the instances that deliver them.
+    /// Makes ring the cryptography of rustls in this process, unless the program chose another.
     ///
     /// # Errors
     /// [`Class::Settings`] where a name or the number of buckets cannot be used, where Redis cannot
@@ -174,7 +178,7 @@ impl Client {
         self.store.reader.find(id).await
     }
 
-    /// Lists jobs by due time, then by id, without their bodies. [`Page::next`] leads on.
+    /// Lists jobs by due time, then by id, without their bodies. [`Page::next`] leads to the next page.
     ///
     /// # Errors
     /// Where Redis does not answer.
