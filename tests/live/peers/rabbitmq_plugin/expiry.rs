@@ -4,7 +4,6 @@ use dwell_connectors::Value;
 
 use super::fixture::{Fixture, bodies, delayed, with};
 use crate::routes::environment::{program, text};
-use crate::support::wait_until;
 
 /// `expiration` counts from the delivery, however long the request waits to be read; and a queue of
 /// its own keeps it.
@@ -12,7 +11,7 @@ pub(super) async fn the_time_to_live_begins_after_the_delay(fixture: &mut Fixtur
     fixture.dwell.stop().await.unwrap();
     let message = with(delayed(Value::I32(700)), |properties| properties.expiration = Some("300".to_owned()));
     fixture.send("order", "", [message.with_header("tag", "kept")]).await;
-    wait_until("a request that expired", async || (fixture.ready("delay.order").await == 0).then_some(())).await;
+    fixture.until_one_is_ready("delay.order.expired").await;
     let reader = fixture.reader("q.order").await;
     fixture.restart_dwell().await;
     let [seen] = reader.take(1).await.try_into().unwrap();
@@ -32,7 +31,7 @@ pub(super) async fn a_copy_that_expired_is_known(fixture: &mut Fixture) {
     assert_eq!(bodies(&reader.take(1).await), ["1"]);
     fixture.dwell.stop().await.unwrap();
     fixture.send("order", "", [request]).await;
-    wait_until("the copy expired", async || (fixture.ready("delay.order.expired").await == 1).then_some(())).await;
+    fixture.until_one_is_ready("delay.order.expired").await;
     fixture.send("order", "", [delayed(Value::I32(50))]).await;
     fixture.restart_dwell().await;
     assert_eq!(bodies(&fixture.read("q.order", 1).await), ["50"]);

@@ -4,7 +4,6 @@ use dwell_connectors::Value;
 
 use super::fixture::{Fixture, bodies, delayed};
 use crate::routes::environment::program;
-use crate::support::wait_until;
 
 /// Not there: 69, as any destination that is missing. Not in `allow`: 78. Before a request is
 /// taken.
@@ -32,7 +31,7 @@ pub(super) async fn an_exchange_that_takes_no_messages_is_told(fixture: &Fixture
 /// `node_restart_before_delay_expires`, `node_restart_after_delay_expires`.
 pub(super) async fn a_restart_of_the_broker_loses_nothing(fixture: &mut Fixture) {
     fixture.send("order", "", [1000, 25_000].map(|ms| delayed(Value::I32(ms)))).await;
-    wait_until("the first is due", async || (fixture.ready("q.order").await == 1).then_some(())).await;
+    fixture.until_one_is_ready("q.order").await;
     fixture.rabbit.stop().await.unwrap();
     fixture.rabbit.restart().await.unwrap();
     assert_eq!(bodies(&fixture.read("q.order", 2).await), ["1000", "25000"]);

@@ -5,6 +5,9 @@ use std::sync::Arc;
 use dwell_connectors::{Acks, BrokerConfig, Destination, Message, Properties, Value, amqp};
 use dwell_testkit::environment::traffic::{Consumer, Producer};
 use dwell_testkit::servers::{DwellServer, RabbitOptions, RabbitServer, RedisOptions, RedisServer};
+use lapin::options::QueueDeclareOptions;
+use lapin::types::FieldTable;
+use lapin::{Connection, ConnectionProperties};
 use parking_lot::Mutex;
 
 use super::topology::{definitions, settings};
@@ -104,13 +107,19 @@ impl Fixture {
         wait_until("a rejected loop", async || seen.lock().iter().find(is_it).cloned()).await
     }
 
-    /// How many messages are ready in this queue.
-    pub(super) async fn ready(&self, queue: &str) -> u64 {
-        let said = self.rabbit.dir().join("queues");
-        shell(&self.rabbit, self.rabbit.dir(), "rabbitmqctl -q list_queues name messages_ready > queues").await;
-        let lines = std::fs::read_to_string(said).unwrap();
-        let line = lines.lines().find_map(|line| line.strip_prefix(&format!("{queue}\t"))).unwrap_or_else(|| panic!("{queue}: {lines}"));
-        line.trim().parse().unwrap()
+    /// Waits until one message is ready in this queue, by the queue's own count. That of
+    /// `rabbitmqctl list_queues` may be five seconds old for a quorum queue: it may count a message
+    /// that was read since.
+    pub(super) async fn until_one_is_ready(&self, queue: &str) {
+        let connection = Connection::connect(&self.rabbit.url(), ConnectionProperties::default()).await.unwrap();
+        let channel = connection.create_channel().await.unwrap();
+        let passive = QueueDeclareOptions { passive: true, ..QueueDeclareOptions::default() };
+        wait_until(&format!("one message ready in {queue}"), async || {
+            let there = channel.queue_declare(queue.into(), passive, FieldTable::default()).await.unwrap();
+            (there.message_count() == 1).then_some(())
+        })
+        .await;
+        connection.close(200, "".into()).await.unwrap();
     }
 
     /// What `dwell stats` counts as waiting.
