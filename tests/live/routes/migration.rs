@@ -43,13 +43,19 @@ pub(crate) fn blocks(page: &str, language: &str) -> Vec<String> {
 }
 
 /// Runs commands as a shell does, in this folder, with the tools of this server.
-pub(crate) async fn shell(rabbit: &RabbitServer, folder: &Path, commands: &str) {
+async fn shell(rabbit: &RabbitServer, folder: &Path, commands: &str) {
     let tools = find::rabbitmq_server().unwrap().parent().unwrap().display().to_string();
     let path = format!("{tools}:{}", std::env::var("PATH").unwrap());
     let mut shell = Command::new("sh");
     shell.arg("-ec").arg(commands).current_dir(folder).envs(rabbit.tools_environment()).env("PATH", path).kill_on_drop(true);
     let output = shell.output().await.unwrap();
     assert!(output.status.success(), "{commands}{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+}
+
+/// Imports a file of definitions from this folder. RabbitMQ listens a moment before its tools may
+/// change anything.
+pub(crate) async fn import(rabbit: &RabbitServer, folder: &Path, file: &str) {
+    shell(rabbit, folder, &format!("rabbitmqctl await_startup; rabbitmqctl import_definitions {file}")).await;
 }
 
 #[tokio::test]
@@ -66,7 +72,7 @@ async fn producers_and_consumers_of_the_plugin_change_nothing() {
     for (name, text) in [("standing.json", BEFORE), ("due.json", &due), ("fanout.json", &fanout), ("back.json", &direct)] {
         std::fs::write(folder.path().join(name), text).unwrap();
     }
-    shell(&rabbit, folder.path(), "rabbitmqctl import_definitions standing.json").await;
+    import(&rabbit, folder.path(), "standing.json").await;
 
     shell(&rabbit, folder.path(), &seen).await;
     shell(&rabbit, folder.path(), &second).await;

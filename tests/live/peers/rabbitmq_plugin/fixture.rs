@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 
 use super::topology::{definitions, settings};
 use crate::routes::environment::{program, text};
-use crate::routes::migration::shell;
+use crate::routes::migration::import;
 use crate::support::wait_until;
 
 pub(super) struct Fixture {
@@ -71,7 +71,7 @@ impl Fixture {
         let (rabbit, redis) = tokio::join!(RabbitServer::start(RabbitOptions::default()), RedisServer::start(RedisOptions::default()));
         let (rabbit, redis) = (rabbit.unwrap(), redis.unwrap());
         std::fs::write(rabbit.dir().join("before.json"), definitions()).unwrap();
-        shell(&rabbit, rabbit.dir(), "rabbitmqctl import_definitions before.json").await;
+        import(&rabbit, rabbit.dir(), "before.json").await;
         let settings = settings(&rabbit.url(), &redis.url());
         let broker = BrokerConfig::Amqp(amqp::Config::at(rabbit.url()));
         let dwell = DwellServer::start(program(), &settings).await.unwrap();
