@@ -5,6 +5,7 @@ use redis::Cmd;
 
 use crate::job::{Action, DeadReason, Due};
 use crate::request::Act;
+use crate::retry::{self, Next};
 use crate::store::error::{Class, StoreError};
 use crate::store::queue::Queue;
 use crate::store::queue::batch::RequestRef;
@@ -45,8 +46,10 @@ impl Queue {
         };
         let Some(found) = found else { return Ok(Step::default()) };
         let step = found.state.as_ref().map_or(0, |state| state.step);
-        let waits = found.record.job.retry.as_deref().unwrap_or(default_retry);
-        let wait = waits.get(usize::from(step)).map(u64::to_string).unwrap_or_default();
+        let wait = match retry::next(&found.record.job, step, default_retry, DeadReason::Failed) {
+            Next::Wait(ms) => ms.to_string(),
+            Next::Dies(_) => String::new(),
+        };
         Ok(Step {
             generation: found.state.as_ref().map_or(found.record.generation, |state| state.generation),
             step,
