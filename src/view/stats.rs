@@ -185,8 +185,8 @@ impl Stats {
 }
 
 impl From<recent::ErrorSeen> for ErrorSeen {
-    fn from(met: recent::ErrorSeen) -> Self {
-        ErrorSeen { message: met.message, at_ms: met.at_ms }
+    fn from(seen: recent::ErrorSeen) -> Self {
+        ErrorSeen { message: seen.message, at_ms: seen.at_ms }
     }
 }
 
