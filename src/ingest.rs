@@ -263,7 +263,7 @@ impl Ingest {
             while let Some(batch) = batches.recv().await {
                 let batch = batch?;
                 // Closing the source gives back a batch that was not begun.
-                if stop.is_cancelled() || give_back.is_cancelled() || !self.apply(batch.messages, &give_back).await {
+                if stop.is_cancelled() || give_back.is_cancelled() || !self.apply_batch(batch.messages, &give_back).await {
                     break;
                 }
                 source.ack(batch.id).await?;

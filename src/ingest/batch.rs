@@ -23,7 +23,7 @@ struct Original {
 impl Ingest {
     /// Applies a batch in its order. True once each message is stored, rejected or answered; false
     /// if given up, and then none may be acknowledged.
-    pub async fn apply(&self, messages: Vec<Message>, give_up: &CancellationToken) -> bool {
+    pub async fn apply_batch(&self, messages: Vec<Message>, give_up: &CancellationToken) -> bool {
         let now_ms = self.apply.store.now_ms();
         let mut requests: Vec<Request> = Vec::with_capacity(messages.len());
         let mut originals: Vec<Original> = Vec::with_capacity(messages.len());

@@ -243,7 +243,7 @@ async fn a_verdict_waits_for_the_link_that_it_is_published_on() {
         publisher.run(None, never.clone()).await;
     };
     tokio::select! {
-        applied = ingest.apply(vec![asking(request("x", "1h"))], &never) => assert!(applied),
+        applied = ingest.apply_batch(vec![asking(request("x", "1h"))], &never) => assert!(applied),
         () = link => unreachable!("it runs until it is told to stop"),
     }
     assert_eq!(verdicts(&env.broker.published("replies")), ["added"]);
