@@ -3,7 +3,9 @@
 //! - [`sweep`]: forgets what is past its retention.
 //! - [`transfer`]: moves jobs from one broker to another.
 //! - [`fsck`]: finds and repairs damage; [`preflight`]: what a start would find.
+//! - `bare_set`: for measurements.
 
+mod bare_set;
 pub mod fsck;
 pub mod preflight;
 pub mod sweep;

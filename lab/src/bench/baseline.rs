@@ -104,9 +104,9 @@ pub(super) async fn set(fixture: &Fixture, keys: u64) -> Result<f64, Failure> {
     let body = body(0, 0, fixture.options.body);
     let before = fixture.store.reader.vitals().await?;
     // Removed in any case: the Redis may belong to somebody.
-    let set = fixture.store.reader.set(keys, &body).await;
+    let set = fixture.store.admin.set(keys, &body).await;
     let after = fixture.store.reader.vitals().await;
-    fixture.store.reader.unset(keys).await?;
+    fixture.store.admin.unset(keys).await?;
     set?;
     let after = after?;
     Ok((after.cpu_us - before.cpu_us) / keys.max(1) as f64)

@@ -1,5 +1,4 @@
-//! The resources that Redis uses: CPU time and memory by INFO, and the cost of a bare SET. For
-//! measurements; neither reads nor changes jobs.
+//! The resources that Redis uses: CPU time and memory by INFO. For measurements.
 
 use futures_util::future::try_join_all;
 use redis::{Pipeline, Value};
@@ -7,9 +6,6 @@ use redis::{Pipeline, Value};
 use crate::store::client::{RedisClient, info_field};
 use crate::store::error::StoreError;
 use crate::store::reader::Reader;
-
-/// SETs in one pipeline.
-const SETS: u64 = 512;
 
 /// The resources of all masters together.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -57,35 +53,6 @@ impl Reader {
     /// The flavour and version of the server (`redis 7.0.15`).
     pub async fn version(&self) -> Result<String, StoreError> {
         Ok(crate::store::server_facts::facts(&self.namespace.link).await?.version)
-    }
-
-    /// Sets this many keys to this body, pipelined: the least cost of storing it. [`Reader::unset`]
-    /// removes the keys, which are separate from those of jobs.
-    pub async fn set(&self, keys: u64, body: &[u8]) -> Result<(), StoreError> {
-        self.each("SET", keys, Some(body)).await
-    }
-
-    /// Removes the keys of [`Reader::set`].
-    pub async fn unset(&self, keys: u64) -> Result<(), StoreError> {
-        self.each("UNLINK", keys, None).await
-    }
-
-    async fn each(&self, word: &'static str, keys: u64, body: Option<&[u8]>) -> Result<(), StoreError> {
-        let mut from = 0;
-        while from < keys {
-            let mut pipeline = Pipeline::new();
-            for key in from..keys.min(from + SETS) {
-                let command = pipeline.cmd(word);
-                // In the slot of one bucket, as a pipeline requires; no key of a job contains `::`.
-                command.arg(format!("{}::{key}", self.namespace.keys.jobs(0)));
-                if let Some(body) = body {
-                    command.arg(body);
-                }
-            }
-            self.namespace.link.pipeline(word, &pipeline).await?;
-            from += SETS;
-        }
-        Ok(())
     }
 }
 
