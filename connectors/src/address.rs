@@ -2,10 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use dwell_core::unreadable;
-
 use crate::secret::{Urls, read_secret};
-use crate::{ConnectorError, ErrorKind};
+use crate::{ConnectorError, ErrorKind, unreadable};
 
 /// The address of the broker for people: the URLs without secrets.
 pub(crate) fn place(kind: &str, url: Option<&Urls>, file: Option<&Path>) -> String {

@@ -45,6 +45,8 @@ pub mod message;
 pub mod nats;
 #[cfg(any(feature = "amqp", feature = "nats"))]
 mod secret;
+#[cfg(any(feature = "amqp", feature = "kafka", feature = "nats"))]
+mod secret_file;
 pub mod sink;
 pub mod source;
 pub mod stand_ins;
@@ -52,7 +54,7 @@ pub mod stand_ins;
 pub use capabilities::Capabilities;
 pub use config::BrokerConfig;
 pub use connector::{Caution, CautionKind, Connector, ConsumerState, Declared, FirstRead, Role};
-pub use dwell_core::{Destination, Header, Headers, Properties, Value, io_reason, redacted, secret_text};
+pub use dwell_core::{Destination, FILE_HINT, Header, Headers, Properties, Value, io_reason, redacted, secret_text, unreadable};
 pub use error::{ConnectorError, ErrorKind};
 pub use message::{Message, Position};
 pub use sink::{Outcome, Outcomes, Publication, Sink, Token};

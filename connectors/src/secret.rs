@@ -7,7 +7,8 @@ use std::path::Path;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::{ConnectorError, ErrorKind, redacted, secret_text};
+use crate::secret_file::secret_of;
+use crate::{ConnectorError, redacted};
 
 /// A secret text. Every output shows `***`, serialization included.
 #[derive(Clone, Default, PartialEq, Eq, Deserialize, JsonSchema)]
@@ -129,7 +130,5 @@ impl JsonSchema for Urls {
 
 /// The content of a secret's file that a setting names, trimmed.
 pub(crate) async fn read_secret(setting: &str, file: &Path) -> Result<String, ConnectorError> {
-    let wrong = |why: String| ConnectorError::new(ErrorKind::Config, format!("`{setting}`: {why}"));
-    let read = tokio::fs::read_to_string(file).await;
-    secret_text(file, read).map_err(|why| wrong(why).hint("check the file and its permissions"))
+    secret_of(&format!("`{setting}`"), file, tokio::fs::read_to_string(file).await)
 }

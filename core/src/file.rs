@@ -3,9 +3,11 @@
 use std::io;
 use std::path::Path;
 
-/// The text of a secret's file, trimmed; or why there is none.
-pub fn secret_text(path: &Path, read: io::Result<String>) -> Result<String, String> {
-    let text = read.map_err(|error| unreadable(path, &error))?;
+/// The hint for a file that cannot be read, or that holds nothing.
+pub const FILE_HINT: &str = "check the file and its permissions";
+
+/// The secret in this text of its file: trimmed; or that there is none.
+pub fn secret_text(path: &Path, text: &str) -> Result<String, String> {
     let text = text.trim();
     if text.is_empty() { Err(format!("{} is empty", path.display())) } else { Ok(text.to_owned()) }
 }
@@ -32,10 +34,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_secret_is_trimmed_and_not_empty() {
-        let of = |read| secret_text(Path::new("/run/x"), read);
-        assert_eq!(of(Ok(" hush\n".to_owned())), Ok("hush".to_owned()));
-        assert_eq!(of(Ok(" \n".to_owned())), Err("/run/x is empty".to_owned()));
-        assert_eq!(of(Err(io::ErrorKind::NotFound.into())), Err("cannot read /run/x: no such file".to_owned()));
+    fn a_secret_is_trimmed_and_never_empty_and_its_file_is_named() {
+        let path = Path::new("/run/x");
+        assert_eq!(secret_text(path, " hush\n"), Ok("hush".to_owned()));
+        assert_eq!(secret_text(path, " \n"), Err("/run/x is empty".to_owned()));
+        assert_eq!(unreadable(path, &io::ErrorKind::NotFound.into()), "cannot read /run/x: no such file");
     }
 }

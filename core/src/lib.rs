@@ -8,7 +8,7 @@
 //! - [`Headers`], [`Header`], [`Value`]: the headers of a message.
 //! - [`Properties`]: the properties of an AMQP message.
 //! - [`redacted`]: a URL as logs and errors may show it.
-//! - [`secret_text`]: what the read of a secret's file gave, or why there is none.
+//! - [`secret_text`], [`unreadable`]: what a secret's file holds, or why it cannot be read.
 
 mod destination;
 mod file;
@@ -18,7 +18,7 @@ mod url;
 mod value;
 
 pub use destination::Destination;
-pub use file::{io_reason, secret_text, unreadable};
+pub use file::{FILE_HINT, io_reason, secret_text, unreadable};
 pub use headers::{Header, Headers};
 pub use properties::Properties;
 pub use url::redacted;

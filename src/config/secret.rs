@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use dwell_connectors::{redacted, secret_text};
+use dwell_connectors::{redacted, secret_text, unreadable};
 
 /// The text with every URL redacted by [`redacted`]. A URL reaches to the last `@` of its value,
 /// because a password may contain any character.
@@ -40,7 +40,8 @@ pub(super) fn is_secret(key: &str) -> bool {
 
 /// The content of a secret's file, trimmed; or why the file cannot be read.
 pub(crate) fn read(path: &Path) -> Result<String, String> {
-    secret_text(path, std::fs::read_to_string(path))
+    let text = std::fs::read_to_string(path).map_err(|error| unreadable(path, &error))?;
+    secret_text(path, &text)
 }
 
 #[cfg(test)]

@@ -9,7 +9,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::properties::Properties;
-use crate::{ConnectorError, ErrorKind, secret_text};
+use crate::secret_file::secret_of;
+use crate::{ConnectorError, ErrorKind};
 
 /// The session timeout of a group member, ms; a member that leaves is removed at once.
 const SESSION_MS: u64 = 9000;
@@ -209,8 +210,7 @@ fn set(client: &mut ClientConfig, settings: &[(&str, &str)]) {
 fn read<'a>(name: &'a str, value: &'a str) -> Result<(&'a str, String), ConnectorError> {
     let Some(bare) = name.strip_suffix("_file") else { return Ok((name, value.to_owned())) };
     let file = Path::new(value);
-    let wrong = |why: String| ConnectorError::new(ErrorKind::Config, format!("`properties`: `{name}`: {why}"));
-    let text = secret_text(file, std::fs::read_to_string(file)).map_err(|why| wrong(why).hint("check the file and its permissions"))?;
+    let text = secret_of(&format!("`properties`: `{name}`"), file, std::fs::read_to_string(file))?;
     Ok((bare, text))
 }
 

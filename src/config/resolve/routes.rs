@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use dwell_connectors::{BrokerConfig, Destination, Start};
+use dwell_connectors::{BrokerConfig, Destination, FILE_HINT, Start};
 
 use super::Resolver;
 use crate::config::rules::Wrong;
@@ -220,9 +220,7 @@ impl Resolver<'_> {
 fn with_hint(message: String) -> Wrong {
     match message.rsplit_once(": ") {
         Some((wrong, hint)) if ["write ", "keep "].iter().any(|word| hint.starts_with(word)) => (wrong.to_owned(), hint.to_owned()),
-        Some((_, why)) if message.contains(": cannot read ") && !why.is_empty() => {
-            (message, "check the path and its permissions".to_owned())
-        }
+        Some((_, why)) if message.contains(": cannot read ") && !why.is_empty() => (message, FILE_HINT.to_owned()),
         _ => (message, "config/default.toml has an example".to_owned()),
     }
 }

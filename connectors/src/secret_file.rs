@@ -1,0 +1,30 @@
+//! The file of a secret.
+
+use std::io;
+use std::path::Path;
+
+use crate::{ConnectorError, ErrorKind, FILE_HINT, secret_text, unreadable};
+
+/// The secret that the read of its file gave. `setting`: what names the file, as errors show it.
+pub(crate) fn secret_of(setting: &str, file: &Path, read: io::Result<String>) -> Result<String, ConnectorError> {
+    let wrong = |why: String| ConnectorError::new(ErrorKind::Config, format!("{setting}: {why}")).hint(FILE_HINT);
+    let text = read.map_err(|error| wrong(unreadable(file, &error)).because(error))?;
+    secret_text(file, &text).map_err(wrong)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unreadable_file_is_named_with_a_hint_and_the_cause() {
+        let of = |read| secret_of("`password_file`", Path::new("/run/x"), read);
+        let error = of(Err(io::ErrorKind::NotFound.into())).unwrap_err();
+        assert_eq!((error.message.as_str(), error.hint.as_str()), ("`password_file`: cannot read /run/x: no such file", FILE_HINT));
+        let cause = error.source.and_then(|source| source.downcast::<io::Error>().ok());
+        assert_eq!(cause.map(|cause| cause.kind()), Some(io::ErrorKind::NotFound));
+        let error = of(Ok("\n".to_owned())).unwrap_err();
+        assert!(error.message == "`password_file`: /run/x is empty" && error.source.is_none(), "{error}");
+    }
+}
