@@ -18,6 +18,9 @@ use crate::store::reader::list::{Page, Query};
 use crate::store::reader::lookup::StoredJob;
 use crate::store::{Store, Unobserved};
 
+#[cfg(test)]
+mod tests;
+
 /// How long the client trusts the brokers that it read: a program that joins later adds its own.
 const BROKERS_FRESH: Duration = Duration::from_secs(5);
 

@@ -122,7 +122,7 @@ impl Namespace {
         self.joined.as_ref().map_or(&[], |(_, brokers)| brokers)
     }
 
-    pub(super) fn saw_clock(&self, us: i64) {
+    pub(crate) fn saw_clock(&self, us: i64) {
         *self.clock.lock() = Some((us, clock::now()));
     }
 

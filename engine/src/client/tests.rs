@@ -1,0 +1,87 @@
+//! What the client does about brokers that it read long ago, and about a call that comes too late.
+//! On a private Redis.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use dwell_testkit::servers::{RedisOptions, RedisServer};
+
+use super::*;
+use crate::Destination;
+use crate::job::Job;
+use crate::store::Observer;
+use crate::store::reader::lookup::Place;
+use crate::store::scripts::Name;
+
+/// Not within the life of a test.
+const FAR: Due = Due::At(4_000_000_000_000);
+
+/// The calls that Redis carried out, and the classes of those that failed.
+#[derive(Default)]
+struct Calls(Mutex<(Vec<Name>, Vec<Class>)>);
+
+impl Observer for Calls {
+    fn called(&self, script: Name, _: Duration) {
+        self.0.lock().0.push(script);
+    }
+    fn failed(&self, class: Class) {
+        self.0.lock().1.push(class);
+    }
+}
+
+struct Fixture {
+    _server: RedisServer,
+    config: Redis,
+    client: Client,
+    calls: Arc<Calls>,
+}
+
+impl Fixture {
+    async fn new() -> Fixture {
+        let server = RedisServer::start(RedisOptions::default()).await.unwrap();
+        let config = Redis::new(server.url());
+        let calls = Arc::new(Calls::default());
+        let store = Store::open(&config, &["main".to_owned()], calls.clone()).await.unwrap();
+        let client =
+            Client { store: Arc::new(store), retry_ms: retry::DEFAULT_MS.into(), brokers_read: Arc::new(Mutex::new(clock::now())) };
+        Fixture { _server: server, config, client, calls }
+    }
+
+    /// As if the client had read the brokers as long ago as it trusts them.
+    fn age_brokers(&self) {
+        *self.client.brokers_read.lock() = clock::now().checked_sub(BROKERS_FRESH).unwrap();
+    }
+}
+
+fn schedule(broker: &str) -> Schedule {
+    Schedule::new(Job::new(broker, Destination::new("orders.close"), "17"), FAR)
+}
+
+#[tokio::test]
+async fn brokers_that_another_added_are_read_once_the_known_ones_are_old() {
+    let fixture = Fixture::new().await;
+    let client = &fixture.client;
+    let other = Client::connect(&fixture.config, &["other"]).await.unwrap();
+    other.schedule(&schedule("other")).await.unwrap();
+    assert_eq!(client.stats().await.unwrap().brokers, [("main".to_owned(), 0)], "what it read at the start");
+    fixture.age_brokers();
+    assert_eq!(client.stats().await.unwrap().brokers, [("main".to_owned(), 0), ("other".to_owned(), 1)]);
+    fixture.age_brokers();
+    assert_eq!(client.list(&Query::new(Place::Scheduled)).await.unwrap().jobs.len(), 1);
+}
+
+#[tokio::test]
+async fn a_call_that_came_too_late_by_an_old_clock_is_sent_once_more() {
+    let fixture = Fixture::new().await;
+    let client = &fixture.client;
+    let job = schedule("main");
+    client.schedule(&job).await.unwrap();
+    *fixture.calls.0.lock() = <(Vec<Name>, Vec<Class>)>::default();
+    // As after a machine has slept: its monotonic clock stood still.
+    let stands_still = || client.store.saw_clock(client.store.now_us() - 60_000_000);
+    stands_still();
+    assert_eq!(client.reschedule(&job.id, Due::At(4_000_000_000_001)).await.unwrap(), Verdict::Rescheduled);
+    stands_still();
+    let next = schedule("main");
+    assert_eq!(client.schedule(&next).await.unwrap().verdict, Verdict::Added);
+    let calls = fixture.calls.0.lock();
+    assert_eq!(*calls, (vec![Name::Reschedule, Name::Schedule], vec![Class::Unserved, Class::Unserved]), "each twice");
+}
