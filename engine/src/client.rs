@@ -175,7 +175,8 @@ impl Client {
     /// Looks a job up, with its body. `None` where the namespace has no such job.
     ///
     /// # Errors
-    /// As [`act`](Client::act).
+    /// [`Class::Settings`] where Redis lost the namespace; the next [`schedule`](Client::schedule), and
+    /// every instance, creates it again. Else as [`act`](Client::act).
     pub async fn get(&self, id: &JobId) -> Result<Option<StoredJob>, StoreError> {
         self.refresh_brokers().await?;
         self.store.reader.find(id).await
@@ -184,7 +185,7 @@ impl Client {
     /// Lists jobs by due time, then by id, without their bodies. [`Page::next`] leads to the next page.
     ///
     /// # Errors
-    /// Where Redis does not answer.
+    /// As [`get`](Client::get).
     pub async fn list(&self, query: &Query) -> Result<Page, StoreError> {
         self.refresh_brokers().await?;
         self.store.reader.list(query).await
@@ -193,7 +194,7 @@ impl Client {
     /// Counts the jobs of the namespace, by state and by broker.
     ///
     /// # Errors
-    /// Where Redis does not answer.
+    /// As [`get`](Client::get).
     pub async fn stats(&self) -> Result<Counts, StoreError> {
         self.refresh_brokers().await?;
         self.store.reader.counts(&[]).await
@@ -214,20 +215,27 @@ impl Client {
 
     /// Reads the brokers of the namespace again where they are older than [`BROKERS_FRESH`].
     async fn refresh_brokers(&self) -> Result<(), StoreError> {
-        if clock::now().duration_since(*self.brokers_read.lock()) < BROKERS_FRESH {
+        if self.has_fresh_brokers() {
             return Ok(());
         }
-        self.store.rejoin().await?;
+        self.store.reread().await?;
         *self.brokers_read.lock() = clock::now();
         Ok(())
     }
 
+    fn has_fresh_brokers(&self) -> bool {
+        clock::now().duration_since(*self.brokers_read.lock()) < BROKERS_FRESH
+    }
+
+    /// Refuses a broker that the namespace does not have. Creates the namespace again where Redis
+    /// lost it: a job outside of any namespace could not be read.
     async fn refuse_unknown_broker(&self, broker: &str) -> Result<(), StoreError> {
         let is_known = || self.store.brokers().iter().any(|known| known == broker);
-        if is_known() {
+        if self.has_fresh_brokers() && is_known() {
             return Ok(());
         }
         self.store.rejoin().await?;
+        *self.brokers_read.lock() = clock::now();
         if is_known() {
             return Ok(());
         }

@@ -1,5 +1,5 @@
-//! What the client does about brokers that it read long ago, and about a call that comes too late.
-//! On a private Redis.
+//! What the client does about brokers that it read long ago, about a namespace that Redis lost, and
+//! about a call that comes too late. On a private Redis.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use dwell_testkit::servers::{RedisOptions, RedisServer};
@@ -8,6 +8,7 @@ use super::*;
 use crate::Destination;
 use crate::job::Job;
 use crate::store::Observer;
+use crate::store::client::RedisClient;
 use crate::store::reader::lookup::Place;
 use crate::store::scripts::Name;
 
@@ -49,10 +50,48 @@ impl Fixture {
     fn age_brokers(&self) {
         *self.client.brokers_read.lock() = clock::now().checked_sub(BROKERS_FRESH).unwrap();
     }
+
+    async fn redis(&self, command: &str) -> redis::Value {
+        RedisClient::new(&self.config).command(command, &redis::cmd(command)).await.unwrap()
+    }
 }
 
 fn schedule(broker: &str) -> Schedule {
     Schedule::new(Job::new(broker, Destination::new("orders.close"), "17"), FAR)
+}
+
+#[tokio::test]
+async fn a_read_of_a_lost_namespace_is_an_error_and_creates_nothing() {
+    let fixture = Fixture::new().await;
+    let client = &fixture.client;
+    let lost = schedule("main");
+    client.schedule(&lost).await.unwrap();
+    fixture.redis("FLUSHALL").await;
+    fixture.age_brokers();
+    let errors = [client.get(&lost.id).await.err(), client.list(&Query::new(Place::Scheduled)).await.err(), client.stats().await.err()];
+    for error in errors.map(Option::unwrap) {
+        assert!(error.class == Class::Settings && !error.hint.is_empty(), "{error}");
+    }
+    assert_eq!(fixture.redis("DBSIZE").await, redis::Value::Int(0));
+
+    // Who stores a job creates the namespace again, so that the job can be read.
+    let next = schedule("main");
+    client.schedule(&next).await.unwrap();
+    fixture.age_brokers();
+    assert!(client.get(&next.id).await.unwrap().is_some());
+    assert!(client.get(&lost.id).await.unwrap().is_none());
+    Store::attach(&fixture.config).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_namespace_with_another_number_of_buckets_is_not_read() {
+    let fixture = Fixture::new().await;
+    fixture.redis("FLUSHALL").await;
+    let other = Redis { buckets: fixture.config.buckets * 2, ..fixture.config.clone() };
+    Client::connect(&other, &["main"]).await.unwrap();
+    fixture.age_brokers();
+    let error = fixture.client.stats().await.unwrap_err();
+    assert!(error.class == Class::Settings && error.message.contains("buckets"), "{error}");
 }
 
 #[tokio::test]

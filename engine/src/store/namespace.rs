@@ -174,4 +174,15 @@ impl Namespace {
         *self.brokers.write() = meta.brokers.into();
         Ok(())
     }
+
+    /// Reads the brokers of the namespace again, and writes nothing. An error of class `Settings` if
+    /// Redis lost the namespace, or if it has another number of buckets by now.
+    pub async fn reread(&self) -> Result<(), StoreError> {
+        let meta = meta::read_as(&self.link, &self.keys).await?;
+        if let Some((settings, _)) = &self.joined {
+            meta::agree(&meta, settings)?;
+        }
+        *self.brokers.write() = meta.brokers.into();
+        Ok(())
+    }
 }
