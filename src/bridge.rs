@@ -147,17 +147,17 @@ impl Bridge {
 
     /// Starts the agents once the store is reached. Each broker's destinations are checked or
     /// declared before anything is read from it or published to it. A server that cannot be reached
-    /// is waited for, up to `patience` if given, while the other agents work. Every other error,
+    /// is waited for, up to `max_wait` if given, while the other agents work. Every other error,
     /// and the end of the wait, ends the start, or comes from [`Bridge::failed`] later.
     pub async fn begin(
         settings: &Settings,
         roles: Roles,
-        patience: Option<Duration>,
+        max_wait: Option<Duration>,
         metrics: &Metrics,
         traces: &Traces,
         readiness: &Readiness,
     ) -> Result<Bridge, StartError> {
-        let wait = StartWait::new(readiness, patience);
+        let wait = StartWait::new(readiness, max_wait);
         let (stop, give_up, helpers_stop) = (CancellationToken::new(), CancellationToken::new(), CancellationToken::new());
         let mut helpers = JoinSet::new();
         // Publishers need no store: their errors show while the store is away.
@@ -291,11 +291,11 @@ impl Bridge {
     pub async fn stop(mut self, drain: Duration) -> bool {
         self.stop.cancel();
         // The last tenth is for giving jobs back.
-        let patience = drain.mul_f64(0.9);
-        let mut clean = clock::timeout(patience, drained(&mut self.workers)).await.is_some();
+        let timeout = drain.mul_f64(0.9);
+        let mut clean = clock::timeout(timeout, drained(&mut self.workers)).await.is_some();
         if !clean {
             self.give_up.cancel();
-            clean = clock::timeout(drain - patience, drained(&mut self.workers)).await.is_some();
+            clean = clock::timeout(drain - timeout, drained(&mut self.workers)).await.is_some();
         }
         self.helpers_stop.cancel();
         let _ = clock::timeout(Duration::from_millis(200), drained(&mut self.helpers)).await;

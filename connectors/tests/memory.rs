@@ -46,7 +46,7 @@ impl Harness for Memory {
     async fn heal(&self) {
         self.broker.heal();
     }
-    fn patience(&self) -> Option<Duration> {
+    fn ack_timeout(&self) -> Option<Duration> {
         None
     }
 }

@@ -9,7 +9,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::Instant;
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 /// How long a test waits to establish that nothing arrives.
 const SILENCE: Duration = Duration::from_millis(100);
 
@@ -47,7 +47,7 @@ async fn speak(link: &mut TcpStream, words: &[u8]) {
 
 async fn hear(link: &mut TcpStream, size: usize) -> Vec<u8> {
     let mut bytes = vec![0; size];
-    tokio::time::timeout(PATIENCE, link.read_exact(&mut bytes)).await.expect("an answer comes").unwrap();
+    tokio::time::timeout(TIMEOUT, link.read_exact(&mut bytes)).await.expect("an answer comes").unwrap();
     bytes
 }
 
@@ -56,7 +56,7 @@ async fn is_silent(link: &mut TcpStream) {
 }
 
 async fn is_reset(link: &mut TcpStream) {
-    let end = tokio::time::timeout(PATIENCE, link.read_u8()).await.expect("the end comes");
+    let end = tokio::time::timeout(TIMEOUT, link.read_u8()).await.expect("the end comes");
     assert_eq!(end.unwrap_err().kind(), std::io::ErrorKind::ConnectionReset);
 }
 
@@ -77,7 +77,7 @@ async fn the_last_words_of_both_sides_pass() {
     said.unwrap();
     all.unwrap();
     assert!(heard == words);
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     while proxy.open() > 0 {
         assert!(Instant::now() < deadline);
         tokio::task::yield_now().await;

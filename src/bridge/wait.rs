@@ -20,8 +20,8 @@ pub(super) struct StartWait {
 
 impl StartWait {
     /// Starts the wait now.
-    pub(super) fn new(readiness: &Readiness, patience: Option<Duration>) -> Self {
-        StartWait { readiness: readiness.clone(), until: patience.map(|patience| clock::now() + patience) }
+    pub(super) fn new(readiness: &Readiness, max_wait: Option<Duration>) -> Self {
+        StartWait { readiness: readiness.clone(), until: max_wait.map(|max_wait| clock::now() + max_wait) }
     }
 
     /// Tries until it works. Waits for what is unreachable, until the limit, after at least one

@@ -76,8 +76,8 @@ pub async fn run(common: &Common, args: &Args) -> Result<Exit, Stop> {
     let admin = tokio::spawn(admin.serve(gate.router(), http_stop.clone()));
 
     let roles = Roles { ingest: !args.no_ingest, dispatch: !args.no_dispatch };
-    let patience = args.wait_ms.map(Duration::from_millis);
-    let starting = Box::pin(Bridge::begin(&settings, roles, patience, &metrics, &traces, &readiness));
+    let max_wait = args.wait_ms.map(Duration::from_millis);
+    let starting = Box::pin(Bridge::begin(&settings, roles, max_wait, &metrics, &traces, &readiness));
     let mut bridge = tokio::select! {
         started = starting => started?,
         signal = signals.next() => {

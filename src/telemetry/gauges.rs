@@ -13,7 +13,7 @@ use crate::clock::{self, Instant};
 /// seconds.
 const YOUNG: Duration = Duration::from_secs(4);
 /// How long scrapes wait for new gauges, all together. After that they get the old ones.
-const PATIENCE: Duration = Duration::from_secs(1);
+const MAX_WAIT: Duration = Duration::from_secs(1);
 
 /// When the gauges were last counted, and who waits for new ones.
 #[derive(Debug, Clone, Default)]
@@ -24,7 +24,7 @@ struct Inner {
     /// When they were last counted. Also sent when counting failed.
     counted: watch::Sender<Option<Instant>>,
     /// When the current wait ends.
-    patience: Mutex<Option<Instant>>,
+    wait_ends: Mutex<Option<Instant>>,
     wanted: Notify,
 }
 
@@ -36,7 +36,7 @@ impl Gauges {
 
     /// The gauges were counted, or could not be.
     pub fn tried(&self, has_counted: bool) {
-        *self.0.patience.lock() = None;
+        *self.0.wait_ends.lock() = None;
         self.0.counted.send_modify(|counted| {
             if has_counted {
                 *counted = Some(clock::now());
@@ -50,7 +50,7 @@ impl Gauges {
         let mut counted = self.0.counted.subscribe();
         let last = *counted.borrow_and_update();
         if last.is_some_and(|last| clock::now().duration_since(last) > YOUNG) {
-            let until = *self.0.patience.lock().get_or_insert_with(|| clock::now() + PATIENCE);
+            let until = *self.0.wait_ends.lock().get_or_insert_with(|| clock::now() + MAX_WAIT);
             self.0.wanted.notify_one();
             // The sender lives in `self`.
             let _ = clock::timeout(until.saturating_duration_since(clock::now()), counted.changed()).await;
@@ -75,15 +75,15 @@ mod tests {
         clock::sleep(YOUNG).await;
         assert_eq!(waited(&gauges).await, Duration::ZERO);
         clock::sleep(Duration::from_millis(1)).await;
-        assert!(waited(&gauges).await >= PATIENCE, "nobody counts");
+        assert!(waited(&gauges).await >= MAX_WAIT, "nobody counts");
         assert_eq!(waited(&gauges).await, Duration::ZERO, "the wait has ended once");
         gauges.tried(false);
         let counting = async {
             gauges.wanted().await;
-            clock::sleep(PATIENCE / 2).await;
+            clock::sleep(MAX_WAIT / 2).await;
             gauges.tried(false);
         };
         let (waited, ()) = tokio::join!(waited(&gauges), counting);
-        assert!(waited < PATIENCE, "a failure ends the wait: {waited:?}");
+        assert!(waited < MAX_WAIT, "a failure ends the wait: {waited:?}");
     }
 }

@@ -127,7 +127,7 @@ impl BrokerConnection {
         server: &Server,
         tls: OwnedTLSConfig,
         purpose: &str,
-        patience: Duration,
+        connect_timeout: Duration,
         limiter: Option<Arc<ReadLimiter>>,
     ) -> Result<Self, ConnectorError> {
         let place = server.place();
@@ -145,7 +145,8 @@ impl BrokerConnection {
             async move |uri, _| {
                 let (host, port) = (uri.authority.host.clone(), uri.authority.port);
                 let addresses: Vec<_> = tokio::net::lookup_host((host.as_str(), port)).await?.collect();
-                let stream = timeout(patience, AsyncTcpStream::connect(&runtime, addresses)).await.map_err(std::io::Error::from)??;
+                let stream =
+                    timeout(connect_timeout, AsyncTcpStream::connect(&runtime, addresses)).await.map_err(std::io::Error::from)??;
                 if let AsyncTcpStream::Plain(plain) = &stream {
                     let held = TcpStream::from(plain.get_ref().as_fd().try_clone_to_owned()?);
                     if !own.open(held) {
@@ -157,14 +158,14 @@ impl BrokerConnection {
             },
             properties,
         );
-        let connected = timeout(patience, connecting).await;
+        let connected = timeout(connect_timeout, connecting).await;
         if !matches!(connected, Ok(Ok(_))) {
             socket.shut();
         }
         let connection = match connected {
             Ok(connected) => connected.map_err(|error| refused(&place, error))?,
             Err(_) => {
-                let message = format!("amqp at {place} did not answer within {patience:?}");
+                let message = format!("amqp at {place} did not answer within {connect_timeout:?}");
                 return Err(ConnectorError::new(ErrorKind::Disconnected, message).hint("is the server running, and the address right?"));
             }
         };

@@ -206,17 +206,17 @@ impl PublisherTask {
     /// Returns the addresses that a silent channel waits for.
     fn silent(&mut self, window: &mut ChannelWindow) -> Option<BTreeSet<String>> {
         self.queue.refuse_late();
-        let patience = self.place.patience;
+        let publish_timeout = self.place.publish_timeout;
         let mut silent = window.expire();
         let one_place = self.key.routing_key.is_some() || self.place.connection.blocked().is_some();
         if one_place {
-            if let Some(address) = window.quiet(SILENT_ISOLATED.min(patience)) {
+            if let Some(address) = window.quiet(SILENT_ISOLATED.min(publish_timeout)) {
                 let why = format!("`{address}` has not confirmed earlier publications yet");
                 self.queue.answer(&Outcome::Refused(why));
             }
             return (!silent.is_empty()).then(BTreeSet::new);
         }
-        silent.extend(window.quiet(SILENT.min(patience)).map(str::to_owned));
+        silent.extend(window.quiet(SILENT.min(publish_timeout)).map(str::to_owned));
         (!silent.is_empty()).then_some(silent)
     }
 

@@ -30,7 +30,7 @@ pub(crate) async fn open(config: &Config, publish_timeout: Duration) -> Result<(
             }
         }
     });
-    Ok((AmqpSink { connection, router, closed, patience: publish_timeout }, outcomes))
+    Ok((AmqpSink { connection, router, closed, publish_timeout }, outcomes))
 }
 
 pub(crate) struct AmqpSink {
@@ -38,7 +38,7 @@ pub(crate) struct AmqpSink {
     router: Arc<PublishRouter>,
     /// Ends the task that waits for the loss of the connection.
     closed: Arc<Notify>,
-    patience: Duration,
+    publish_timeout: Duration,
 }
 
 impl AmqpSink {
@@ -57,7 +57,7 @@ impl AmqpSink {
 #[async_trait]
 impl Sink for AmqpSink {
     async fn publish(&self, batch: Vec<Publication>) {
-        let (latest, mut items, mut invalid) = (Instant::now() + self.patience, Vec::with_capacity(batch.len()), Vec::new());
+        let (latest, mut items, mut invalid) = (Instant::now() + self.publish_timeout, Vec::with_capacity(batch.len()), Vec::new());
         for publication in batch {
             let token = publication.token;
             match self.item(publication, latest) {
@@ -67,7 +67,7 @@ impl Sink for AmqpSink {
         }
         self.router.take_in(items, invalid, |key, out| {
             let (connection, router) = (Arc::clone(&self.connection), Arc::clone(&self.router));
-            publisher::start(PublisherContext { connection, router, out, patience: self.patience }, key.clone())
+            publisher::start(PublisherContext { connection, router, out, publish_timeout: self.publish_timeout }, key.clone())
         });
     }
 

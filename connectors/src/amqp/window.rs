@@ -31,13 +31,13 @@ pub(super) struct PublisherContext {
     pub(super) router: Arc<PublishRouter>,
     pub(super) out: mpsc::UnboundedSender<Given>,
     /// After this time without a confirm a publication is unknown; unsent ones are refused.
-    pub(super) patience: Duration,
+    pub(super) publish_timeout: Duration,
 }
 
 impl PublisherContext {
     /// The interval of deadline checks.
     pub(super) fn ticks(&self) -> Interval {
-        let mut ticks = interval((self.patience / 20).clamp(Duration::from_millis(5), Duration::from_millis(250)));
+        let mut ticks = interval((self.publish_timeout / 20).clamp(Duration::from_millis(5), Duration::from_millis(250)));
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         ticks
     }
@@ -172,17 +172,17 @@ impl ChannelWindow {
     /// depend on them, so a window with a late publication accepts no more and is drained. Returns
     /// their addresses.
     pub(super) fn expire(&mut self) -> BTreeSet<String> {
-        let patience = self.place.patience;
+        let publish_timeout = self.place.publish_timeout;
         let (mut outcomes, mut silent) = (Vec::new(), BTreeSet::new());
         let now = Instant::now();
         for flight in self.in_flight.values_mut().filter(|flight| flight.deadline <= now && !flight.told) {
             flight.told = true;
             outcomes.push((flight.token, Outcome::Unknown(format!("no confirm for `{}` in time", flight.to))));
         }
-        while let Some(oldest) = self.in_flight.first_entry().filter(|oldest| oldest.get().since.elapsed() >= patience) {
+        while let Some(oldest) = self.in_flight.first_entry().filter(|oldest| oldest.get().since.elapsed() >= publish_timeout) {
             let flight = oldest.remove();
             if !flight.told {
-                outcomes.push((flight.token, Outcome::Unknown(format!("no confirm for `{}` within {patience:?}", flight.to))));
+                outcomes.push((flight.token, Outcome::Unknown(format!("no confirm for `{}` within {publish_timeout:?}", flight.to))));
             }
             silent.insert(flight.to.address);
         }

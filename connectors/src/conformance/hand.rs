@@ -7,7 +7,7 @@ use super::Harness;
 use crate::{Acks, Batch, BatchId, Destination, Message, Outcome, Outcomes, Publication, Sink, Source, SourceOptions, Start, Token};
 
 /// The deadline of every wait.
-pub(super) const PATIENCE: Duration = Duration::from_secs(15);
+pub(super) const TIMEOUT: Duration = Duration::from_secs(15);
 /// How long a test waits to establish that nothing arrives.
 pub(super) const QUIET: Duration = Duration::from_millis(400);
 
@@ -71,7 +71,7 @@ pub(super) async fn publish(harness: &dyn Harness, publications: Vec<Publication
 pub(super) async fn collect(outcomes: &mut Outcomes, count: usize) -> HashMap<Token, Outcome> {
     let mut all = HashMap::new();
     while all.len() < count {
-        let batch = tokio::time::timeout(PATIENCE, outcomes.recv()).await;
+        let batch = tokio::time::timeout(TIMEOUT, outcomes.recv()).await;
         let batch = batch.unwrap_or_else(|_| panic!("{} of {count} outcomes came in time", all.len()));
         let batch = batch.unwrap_or_else(|| panic!("outcomes ended after {} of {count}", all.len()));
         add(&mut all, batch);
@@ -82,7 +82,7 @@ pub(super) async fn collect(outcomes: &mut Outcomes, count: usize) -> HashMap<To
 /// Waits until the outcomes end. Panics if a token has two.
 pub(super) async fn collect_to_the_end(outcomes: &mut Outcomes) -> HashMap<Token, Outcome> {
     let mut all = HashMap::new();
-    while let Some(batch) = tokio::time::timeout(PATIENCE, outcomes.recv()).await.expect("outcomes end in time") {
+    while let Some(batch) = tokio::time::timeout(TIMEOUT, outcomes.recv()).await.expect("outcomes end in time") {
         add(&mut all, batch);
     }
     all
@@ -97,7 +97,7 @@ fn add(all: &mut HashMap<Token, Outcome>, batch: Vec<(Token, Outcome)>) {
 }
 
 pub(super) async fn recv(source: &dyn Source) -> Batch {
-    tokio::time::timeout(PATIENCE, source.recv()).await.expect("a batch comes in time").unwrap()
+    tokio::time::timeout(TIMEOUT, source.recv()).await.expect("a batch comes in time").unwrap()
 }
 
 /// Reads this many messages without settling them.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::Harness;
-use super::hand::{PATIENCE, bodies, collect, collect_to_the_end, numbered, numbers, options, publish, read, sink, sorted, source, topic};
+use super::hand::{TIMEOUT, bodies, collect, collect_to_the_end, numbered, numbers, options, publish, read, sink, sorted, source, topic};
 use crate::{ErrorKind, Outcome};
 
 /// A lost connection ends both source and sink, and nothing opens while the broker is away.
@@ -17,7 +17,7 @@ pub async fn a_lost_link_is_reported_and_can_be_reopened(harness: &dyn Harness) 
     let (writer, mut outcomes) = sink(harness).await;
 
     harness.cut().await;
-    let error = tokio::time::timeout(PATIENCE, reader.recv()).await.expect("the source notices in time").expect_err("the link is gone");
+    let error = tokio::time::timeout(TIMEOUT, reader.recv()).await.expect("the source notices in time").expect_err("the link is gone");
     assert_eq!(error.kind, ErrorKind::Disconnected, "{error}");
     assert!(collect_to_the_end(&mut outcomes).await.is_empty());
     drop((reader, writer));
@@ -51,7 +51,7 @@ pub async fn an_open_outcome_is_reported_when_the_link_goes(harness: &dyn Harnes
         })
     };
     // Some are confirmed, some in flight, some not handed over yet.
-    let mut first = tokio::time::timeout(PATIENCE, outcomes.recv()).await.expect("the first outcome comes").expect("the link lives");
+    let mut first = tokio::time::timeout(TIMEOUT, outcomes.recv()).await.expect("the first outcome comes").expect("the link lives");
     harness.cut().await;
     publishing.await.unwrap();
     let rest = collect_to_the_end(&mut outcomes).await;

@@ -44,7 +44,7 @@ pub trait Harness: Send + Sync {
 
     /// How long the broker leaves an unsettled message with a reader that shows no activity;
     /// `None`: as long as its connection lives.
-    fn patience(&self) -> Option<Duration>;
+    fn ack_timeout(&self) -> Option<Duration>;
 
     /// Waits until the broker has processed the acks of everything in this topic, if it may lose
     /// the last of them when a connection ends.

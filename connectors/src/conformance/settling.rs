@@ -20,7 +20,7 @@ pub async fn acked_is_gone(harness: &dyn Harness) {
     harness.worked_off(&topic).await;
     first.close().await.unwrap();
     let second = source(harness, &topic).await;
-    nothing_comes_for(&*second, harness.patience().unwrap_or_default() + QUIET).await;
+    nothing_comes_for(&*second, harness.ack_timeout().unwrap_or_default() + QUIET).await;
 }
 
 /// A nacked message comes again, marked as redelivered.
@@ -73,17 +73,17 @@ pub async fn closed_comes_again_at_once(harness: &dyn Harness) {
 /// Messages held longer than the broker's ack timeout are not redelivered while the source lives,
 /// whether in batches or buffered.
 pub async fn holds_what_is_unsettled(harness: &dyn Harness) {
-    let Some(patience) = harness.patience() else { return };
+    let Some(ack_timeout) = harness.ack_timeout() else { return };
     let topic = topic(harness).await;
     publish(harness, numbered(&topic, 20)).await;
     let first = source_with(harness, SourceOptions { max_batch: 5, max_unsettled: 20, ..options(&topic) }).await;
     let (mut ids, _) = read(&*first, 5).await;
     first.pause(true).await.unwrap();
     let second = source(harness, &topic).await;
-    nothing_comes_for(&*second, patience * 3).await;
+    nothing_comes_for(&*second, ack_timeout * 3).await;
     ids.extend(read(&*first, 15).await.0);
     for id in ids {
         first.ack(id).await.unwrap();
     }
-    nothing_comes_for(&*second, patience * 2).await;
+    nothing_comes_for(&*second, ack_timeout * 2).await;
 }

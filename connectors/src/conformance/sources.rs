@@ -6,8 +6,8 @@ use bytes::Bytes;
 
 use super::Harness;
 use super::hand::{
-    PATIENCE, QUIET, bodies, nothing_comes, nothing_comes_for, numbered, numbers, options, publication, publish, read, recv, sorted,
-    source, source_with, topic,
+    QUIET, TIMEOUT, bodies, nothing_comes, nothing_comes_for, numbered, numbers, options, publication, publish, read, recv, sorted, source,
+    source_with, topic,
 };
 use crate::{Declared, Destination, ErrorKind, Message, Role, SourceOptions, Value};
 
@@ -161,12 +161,12 @@ pub async fn stops_at_the_unsettled_bound_in_bytes(harness: &dyn Harness) {
     let (mut unsettled, mut count) = (Vec::new(), 0);
     while count < COUNT {
         // The first batch may have to wait for the assignment of partitions.
-        let mut patience = PATIENCE;
-        while let Ok(batch) = tokio::time::timeout(patience, source.recv()).await {
+        let mut timeout = TIMEOUT;
+        while let Ok(batch) = tokio::time::timeout(timeout, source.recv()).await {
             let batch = batch.unwrap();
             count += batch.messages.len();
             unsettled.push(batch);
-            patience = QUIET;
+            timeout = QUIET;
         }
         let bytes: usize = unsettled.iter().flat_map(|batch| &batch.messages).map(Message::footprint).sum();
         assert!(bytes <= 5 * BOUND / 2, "{bytes} bytes are unsettled");
@@ -207,7 +207,7 @@ pub async fn recv_can_be_cancelled(harness: &dyn Harness) {
         }
         seen
     };
-    let (seen, ()) = tokio::join!(tokio::time::timeout(PATIENCE, reading), publish(harness, numbered(&topic, 500)));
+    let (seen, ()) = tokio::join!(tokio::time::timeout(TIMEOUT, reading), publish(harness, numbered(&topic, 500)));
     assert_eq!(seen.expect("all come in time"), numbers(500));
 }
 
@@ -221,7 +221,7 @@ pub async fn readers_of_a_group_share(harness: &dyn Harness) {
         let (reader, batch) = tokio::select! {
             batch = one.recv() => (&one, batch.unwrap()),
             batch = other.recv() => (&other, batch.unwrap()),
-            () = tokio::time::sleep(PATIENCE) => panic!("{} of 300 came", seen.len()),
+            () = tokio::time::sleep(TIMEOUT) => panic!("{} of 300 came", seen.len()),
         };
         seen.extend(bodies(&batch.messages));
         reader.ack(batch.id).await.unwrap();

@@ -157,8 +157,8 @@ impl Broker {
     }
 
     /// Waits until at least `count` messages are published to this topic, and returns all. Panics
-    /// after `patience`: for tests.
-    pub async fn wait_published(&self, topic: &str, count: usize, patience: Duration) -> Vec<Message> {
+    /// after `timeout`: for tests.
+    pub async fn wait_published(&self, topic: &str, count: usize, timeout: Duration) -> Vec<Message> {
         let mut changed = self.shared.changed.subscribe();
         let enough = async {
             loop {
@@ -171,9 +171,9 @@ impl Broker {
                 }
             }
         };
-        match tokio::time::timeout(patience, enough).await {
+        match tokio::time::timeout(timeout, enough).await {
             Ok(messages) => messages,
-            Err(_) => panic!("{} of {count} messages were published to `{topic}` within {patience:?}", self.published(topic).len()),
+            Err(_) => panic!("{} of {count} messages were published to `{topic}` within {timeout:?}", self.published(topic).len()),
         }
     }
 

@@ -114,9 +114,9 @@ impl MemorySink {
             topic.push(&to.address, message, &dedupe_id, timestamp_ms);
         }
         drop(state);
-        let patience = deadline.map_or(self.publish_timeout, |at| self.publish_timeout.min(at.saturating_duration_since(Instant::now())));
+        let timeout = deadline.map_or(self.publish_timeout, |at| self.publish_timeout.min(at.saturating_duration_since(Instant::now())));
         let mut no_answer = || {
-            later.entry(patience).or_default().push((token, Outcome::Unknown("no answer in time".to_owned())));
+            later.entry(timeout).or_default().push((token, Outcome::Unknown("no answer in time".to_owned())));
             None
         };
         match fault {
@@ -131,7 +131,7 @@ impl MemorySink {
                 self.window.state.lock().open.insert(token, true);
                 no_answer()
             }
-            Some(Fault::Delay(by)) if by >= patience => no_answer(),
+            Some(Fault::Delay(by)) if by >= timeout => no_answer(),
             Some(Fault::Delay(by)) => {
                 later.entry(by).or_default().push((token, Outcome::Confirmed));
                 None

@@ -26,7 +26,7 @@ pub(super) struct PubAckReader {
     connection: Arc<BrokerConnection>,
     window: Arc<PublishWindow>,
     answers: ReadyChunks<Subscriber>,
-    patience: Duration,
+    publish_timeout: Duration,
     /// Publications whose subject is being looked up.
     asking: HashMap<String, Vec<Token>>,
     looks: FuturesUnordered<BoxFuture<'static, (String, Result<bool, ConnectorError>)>>,
@@ -40,11 +40,12 @@ impl PubAckReader {
         window: Arc<PublishWindow>,
         answers: Subscriber,
         complaints: mpsc::UnboundedReceiver<String>,
-        patience: Duration,
+        publish_timeout: Duration,
     ) {
         let answers = answers.ready_chunks(CHUNK);
         let looks = FuturesUnordered::new();
-        let mut reader = PubAckReader { connection, window, answers, patience, asking: HashMap::new(), looks, known: HashMap::new() };
+        let mut reader =
+            PubAckReader { connection, window, answers, publish_timeout, asking: HashMap::new(), looks, known: HashMap::new() };
         tokio::spawn(async move {
             reader.run(complaints).await;
             reader.end();
@@ -53,7 +54,7 @@ impl PubAckReader {
 
     /// Runs until the connection is lost, or the sink is closed and every answer came.
     async fn run(&mut self, mut complaints: mpsc::UnboundedReceiver<String>) {
-        let mut tick = interval((self.patience / 20).clamp(Duration::from_millis(5), Duration::from_millis(250)));
+        let mut tick = interval((self.publish_timeout / 20).clamp(Duration::from_millis(5), Duration::from_millis(250)));
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         while !(self.window.is_done() && self.asking.is_empty()) {
             tokio::select! {

@@ -147,12 +147,12 @@ impl ReaderTask {
                     return Ok(());
                 }
             }
-            let patience = self.heard + SILENCE;
+            let silent_at = self.heard + SILENCE;
             let deadline = match &self.trouble {
                 _ if closing => Instant::now() + EXPIRES,
                 Some((_, until)) if *until > Instant::now() => *until,
                 // Nothing is requested on a lost connection; its end is about to be read.
-                _ => stale.filter(|_| !self.incoming.connection.is_lost()).map_or(patience, |stale| stale.min(patience)),
+                _ => stale.filter(|_| !self.incoming.connection.is_lost()).map_or(silent_at, |stale| stale.min(silent_at)),
             };
             tokio::select! {
                 biased;
@@ -169,7 +169,7 @@ impl ReaderTask {
                     let now = Instant::now();
                     if now > deadline + OVERSLEPT {
                         self.heard = now;
-                    } else if !closing && now >= patience {
+                    } else if !closing && now >= silent_at {
                         let why = self.trouble.take().map_or_else(|| "JetStream does not answer any more".to_owned(), |(why, _)| why);
                         return Err(self.connection.fail(ErrorKind::Disconnected, &why));
                     }

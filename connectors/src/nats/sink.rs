@@ -25,7 +25,7 @@ pub(crate) async fn open(config: &Config, publish_timeout: Duration) -> Result<(
     let (out, outcomes) = mpsc::unbounded_channel();
     let window = Arc::new(PublishWindow::new(out));
     PubAckReader::start(Arc::clone(&connection), Arc::clone(&window), answers, complaints, publish_timeout);
-    Ok((NatsSink { connection, window, inbox, patience: publish_timeout }, outcomes))
+    Ok((NatsSink { connection, window, inbox, publish_timeout }, outcomes))
 }
 
 pub(crate) struct NatsSink {
@@ -33,7 +33,7 @@ pub(crate) struct NatsSink {
     window: Arc<PublishWindow>,
     /// Reply subjects are `<inbox>.<number>`.
     inbox: String,
-    patience: Duration,
+    publish_timeout: Duration,
 }
 
 impl NatsSink {
@@ -60,7 +60,7 @@ impl NatsSink {
 impl Sink for NatsSink {
     async fn publish(&self, batch: Vec<Publication>) {
         let (mut invalid, mut ready) = (Vec::new(), Vec::with_capacity(batch.len()));
-        let latest = Instant::now() + self.patience;
+        let latest = Instant::now() + self.publish_timeout;
         for publication in batch {
             let (token, until) = (publication.token, publication.deadline.map_or(latest, |deadline| deadline.min(latest)));
             match self.outbound(publication) {

@@ -9,12 +9,12 @@ use lapin::types::{AMQPValue, FieldTable};
 
 use crate::server::shared;
 use crate::{
-    PATIENCE, at, client, declared, fresh, make_exchange, make_queue, numbered, options, options_of, publication, publish, read, to,
+    TIMEOUT, at, client, declared, fresh, make_exchange, make_queue, numbered, options, options_of, publication, publish, read, to,
 };
 
 /// Waits until this many messages are ready in this queue.
 async fn until_ready(channel: &lapin::Channel, queue: &str, count: u32) {
-    let deadline = std::time::Instant::now() + PATIENCE;
+    let deadline = std::time::Instant::now() + TIMEOUT;
     loop {
         let asked = QueueDeclareOptions { passive: true, ..Default::default() };
         let there = channel.queue_declare(queue.into(), asked, FieldTable::default()).await.unwrap().message_count();
@@ -73,7 +73,7 @@ async fn what_expires_before_it_is_read_comes_as_it_was_published() {
     }
     // Unacked messages come again, from either queue.
     publish(&broker, vec![publication(1, to("", &queue), expiring("held"))]).await;
-    let held = tokio::time::timeout(PATIENCE, source.recv()).await.unwrap().unwrap();
+    let held = tokio::time::timeout(TIMEOUT, source.recv()).await.unwrap().unwrap();
     source.nack(held.id).await.unwrap();
     let again = read(&*source, 1).await;
     assert_eq!((&again[0].body[..], again[0].properties.as_ref().unwrap().expiration.as_deref()), (&b"held"[..], Some("200")));
@@ -116,7 +116,7 @@ async fn a_queue_cannot_lead_what_expires_back_to_itself() {
     make_queue(&channel, &one, &letters(&two)).await;
     make_queue(&channel, &two, &[&letters(&one)[..], &[("x-message-ttl", AMQPValue::LongInt(1))]].concat()).await;
     publish(&broker, vec![publication(1, to("", &one), expiring("gone"))]).await;
-    let deadline = std::time::Instant::now() + PATIENCE;
+    let deadline = std::time::Instant::now() + TIMEOUT;
     let asked = || QueueDeclareOptions { passive: true, ..Default::default() };
     // Gone from the first queue, and never back.
     while channel.queue_declare(one.as_str().into(), asked(), FieldTable::default()).await.unwrap().message_count() > 0 {

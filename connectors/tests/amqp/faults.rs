@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use dwell_connectors::{ErrorKind, Message, Outcome, Sink};
 
 use crate::server::victim;
-use crate::{PATIENCE, at, collect, declared, numbered, options, publication, to};
+use crate::{TIMEOUT, at, collect, declared, numbered, options, publication, to};
 
 /// SIGKILL under load, twice: confirmed messages exist after the restart.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -20,7 +20,7 @@ async fn a_killed_broker_loses_nothing_that_was_confirmed() {
     server.ctl(&["eval", "[ok = dets:sync(Table) || Table <- dets:all()]."]).await;
     let (mut confirmed, mut next) = (HashSet::new(), 0);
     for _ in 0..2 {
-        let (sink, mut outcomes) = broker.sink(PATIENCE).await.unwrap();
+        let (sink, mut outcomes) = broker.sink(TIMEOUT).await.unwrap();
         let sink: Arc<dyn Sink> = sink.into();
         let first = next;
         next += 20_000;
@@ -38,7 +38,7 @@ async fn a_killed_broker_loses_nothing_that_was_confirmed() {
             }
         });
         let (mut answered, mut killed) = (HashSet::new(), false);
-        while let Some(batch) = tokio::time::timeout(PATIENCE, outcomes.recv()).await.unwrap() {
+        while let Some(batch) = tokio::time::timeout(TIMEOUT, outcomes.recv()).await.unwrap() {
             for (token, outcome) in batch {
                 assert!(answered.insert(token), "{token} has two outcomes");
                 match outcome {
@@ -57,7 +57,7 @@ async fn a_killed_broker_loses_nothing_that_was_confirmed() {
     }
     let source = broker.source(options(&queue)).await.unwrap();
     while !confirmed.is_empty() {
-        let batch = tokio::time::timeout(PATIENCE, source.recv()).await.unwrap_or_else(|_| panic!("{} are lost", confirmed.len())).unwrap();
+        let batch = tokio::time::timeout(TIMEOUT, source.recv()).await.unwrap_or_else(|_| panic!("{} are lost", confirmed.len())).unwrap();
         for message in &batch.messages {
             confirmed.remove(&std::str::from_utf8(&message.body).unwrap().parse::<u64>().unwrap());
         }
@@ -72,8 +72,8 @@ async fn a_blocked_connection_refuses_and_comes_back() {
     let server = victim().await;
     let broker = at(server.url());
     let queue = declared(&broker).await;
-    let patience = Duration::from_secs(2);
-    let (sink, mut outcomes) = broker.sink(patience).await.unwrap();
+    let publish_timeout = Duration::from_secs(2);
+    let (sink, mut outcomes) = broker.sink(publish_timeout).await.unwrap();
     sink.publish(numbered(&to("", &queue), 10)).await;
     assert_eq!(collect(&mut outcomes, 10).await, vec![Outcome::Confirmed; 10]);
     let source = broker.source(options(&queue)).await.unwrap();
@@ -82,13 +82,13 @@ async fn a_blocked_connection_refuses_and_comes_back() {
     server.ctl(&["set_vm_memory_high_watermark", "0.000001"]).await;
     // The first publication after the alarm shows it. Earlier ones pass, and those on their way
     // then are unknown.
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     let refused = loop {
         assert!(Instant::now() < deadline, "never blocked");
         let start = Instant::now();
         sink.publish(numbered(&to("", &queue), 10)).await;
         let outcomes = collect(&mut outcomes, 10).await;
-        assert!(start.elapsed() < patience + Duration::from_secs(15), "it took {:?}", start.elapsed());
+        assert!(start.elapsed() < publish_timeout + Duration::from_secs(15), "it took {:?}", start.elapsed());
         match &outcomes[9] {
             Outcome::Refused(why) => break why.clone(),
             Outcome::Confirmed | Outcome::Unknown(_) => {}
@@ -102,7 +102,7 @@ async fn a_blocked_connection_refuses_and_comes_back() {
     source.ack(held.id).await.unwrap();
 
     server.ctl(&["set_vm_memory_high_watermark", "0.4"]).await;
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     loop {
         sink.publish(numbered(&to("", &queue), 1)).await;
         match &collect(&mut outcomes, 1).await[0] {
@@ -124,10 +124,10 @@ async fn a_silent_broker_is_given_up() {
     server.freeze(true);
     let start = Instant::now();
     sink.publish(numbered(&to("", &queue), 10)).await;
-    let error = tokio::time::timeout(PATIENCE, source.recv()).await.unwrap().unwrap_err();
+    let error = tokio::time::timeout(TIMEOUT, source.recv()).await.unwrap().unwrap_err();
     assert_eq!(error.kind, ErrorKind::Disconnected, "{error}");
     let (mut unknown, mut refused) = (0, 0);
-    while let Some(batch) = tokio::time::timeout(PATIENCE, outcomes.recv()).await.unwrap() {
+    while let Some(batch) = tokio::time::timeout(TIMEOUT, outcomes.recv()).await.unwrap() {
         unknown += batch.iter().filter(|(_, outcome)| matches!(outcome, Outcome::Unknown(_))).count();
         refused += batch.iter().filter(|(_, outcome)| matches!(outcome, Outcome::Refused(_))).count();
     }
@@ -148,8 +148,8 @@ async fn nothing_is_sent_after_its_deadline() {
     let server = victim().await;
     let broker = at(server.url());
     let queue = declared(&broker).await;
-    let patience = Duration::from_millis(500);
-    let (sink, mut outcomes) = broker.sink(patience).await.unwrap();
+    let publish_timeout = Duration::from_millis(500);
+    let (sink, mut outcomes) = broker.sink(publish_timeout).await.unwrap();
     server.freeze(true);
     let start = Instant::now();
     sink.publish(numbered(&to("", &queue), 3)).await;
@@ -159,7 +159,7 @@ async fn nothing_is_sent_after_its_deadline() {
     assert!(refused.iter().all(|outcome| matches!(outcome, Outcome::Refused(_))), "{refused:?}");
     assert!(took < Duration::from_secs(3), "it took {took:?}");
     // Once the channel is open, only the next publication arrives.
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     loop {
         sink.publish(vec![publication(9, to("", &queue), Message::new("later"))]).await;
         match &collect(&mut outcomes, 1).await[0] {

@@ -6,7 +6,7 @@ use lapin::types::{AMQPValue, FieldTable};
 use lapin::{BasicProperties, Channel};
 
 use crate::server::shared;
-use crate::{PATIENCE, at, client, declared, fresh, make_queue, options, options_of};
+use crate::{TIMEOUT, at, client, declared, fresh, make_queue, options, options_of};
 
 fn text(text: &str) -> AMQPValue {
     AMQPValue::LongString(text.into())
@@ -18,7 +18,7 @@ async fn survives(channel: &Channel, queue: &str, times: usize) -> bool {
     let published = channel.basic_publish("".into(), queue.into(), BasicPublishOptions::default(), b"x", BasicProperties::default()).await;
     published.unwrap().await.unwrap();
     for _ in 0..times {
-        let deadline = std::time::Instant::now() + PATIENCE;
+        let deadline = std::time::Instant::now() + TIMEOUT;
         let got = loop {
             if let Some(got) = channel.basic_get(queue.into(), BasicGetOptions::default()).await.unwrap() {
                 break got;

@@ -6,7 +6,7 @@ use dwell_connectors::ErrorKind;
 use dwell_connectors::conformance::proxy::Proxy;
 
 use crate::server::shared;
-use crate::{PATIENCE, at, declared, numbered, options, to};
+use crate::{TIMEOUT, at, declared, numbered, options, to};
 
 #[tokio::test]
 async fn closed_and_dropped_values_close_their_connections() {
@@ -24,12 +24,12 @@ async fn closed_and_dropped_values_close_their_connections() {
             drop((source, sink));
         }
         let mut count = 0;
-        while let Some(batch) = tokio::time::timeout(PATIENCE, outcomes.recv()).await.unwrap() {
+        while let Some(batch) = tokio::time::timeout(TIMEOUT, outcomes.recv()).await.unwrap() {
             count += batch.len();
         }
         assert_eq!(count, 3);
     }
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     while proxy.open() > 0 {
         assert!(Instant::now() < deadline, "{} connections are still open", proxy.open());
         tokio::time::sleep(Duration::from_millis(20)).await;
@@ -43,7 +43,7 @@ async fn what_is_handed_over_after_the_end_is_not_sent() {
     let queue = declared(&broker).await;
     let (sink, mut outcomes) = broker.sink(Duration::from_secs(5)).await.unwrap();
     proxy.cut();
-    assert!(tokio::time::timeout(PATIENCE, outcomes.recv()).await.unwrap().is_none());
+    assert!(tokio::time::timeout(TIMEOUT, outcomes.recv()).await.unwrap().is_none());
     sink.publish(numbered(&to("", &queue), 3)).await;
     assert_eq!(sink.exists(&to("", &queue)).await.unwrap_err().kind, ErrorKind::Disconnected);
     proxy.heal();

@@ -39,7 +39,7 @@ use lapin::{Channel, Connection, ConnectionProperties, ExchangeKind};
 use self::server::RabbitServer;
 
 /// The deadline of every wait.
-const PATIENCE: Duration = Duration::from_secs(15);
+const TIMEOUT: Duration = Duration::from_secs(15);
 
 fn at(url: impl Into<String>) -> BrokerConfig {
     BrokerConfig::Amqp(amqp::Config::at(url))
@@ -79,7 +79,7 @@ fn options_of(queue: &str) -> SourceOptions {
 async fn collect(outcomes: &mut Outcomes, count: usize) -> Vec<Outcome> {
     let mut all = Vec::new();
     while all.len() < count {
-        let batch = tokio::time::timeout(PATIENCE, outcomes.recv()).await;
+        let batch = tokio::time::timeout(TIMEOUT, outcomes.recv()).await;
         all.extend(batch.unwrap_or_else(|_| panic!("{} of {count} outcomes came", all.len())).expect("outcomes go on"));
     }
     all.sort_by_key(|(token, _)| *token);
@@ -98,7 +98,7 @@ async fn publish(broker: &BrokerConfig, publications: Vec<Publication>) -> Vec<O
 async fn read(source: &dyn Source, count: usize) -> Vec<Message> {
     let mut messages = Vec::new();
     while messages.len() < count {
-        let batch = tokio::time::timeout(PATIENCE, source.recv()).await;
+        let batch = tokio::time::timeout(TIMEOUT, source.recv()).await;
         let batch = batch.unwrap_or_else(|_| panic!("{} of {count} came", messages.len())).unwrap();
         messages.extend(batch.messages);
         source.ack(batch.id).await.unwrap();

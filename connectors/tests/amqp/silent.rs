@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use dwell_connectors::{Message, Outcome};
 
 use crate::server::shared;
-use crate::{PATIENCE, at, collect, declared, publication, to};
+use crate::{TIMEOUT, at, collect, declared, publication, to};
 
 /// Adds an absent member to the queue: one of two members is no majority.
 async fn silence(queue: &str) {
@@ -19,15 +19,15 @@ async fn a_silent_queue_holds_up_nobody() {
     let broker = at(shared().await.url());
     let (silent, speaks) = (declared(&broker).await, declared(&broker).await);
     silence(&silent).await;
-    let patience = Duration::from_secs(4);
-    let (sink, mut outcomes) = broker.sink(patience).await.unwrap();
+    let publish_timeout = Duration::from_secs(4);
+    let (sink, mut outcomes) = broker.sink(publish_timeout).await.unwrap();
     let start = Instant::now();
     // The silent queue first: its message goes alone.
     let window = (0..50).map(|token| publication(token, to("", if token % 10 == 0 { &silent } else { &speaks }), Message::new("x")));
     sink.publish(window.collect()).await;
     let confirmed = collect(&mut outcomes, 45).await;
     assert_eq!(confirmed, vec![Outcome::Confirmed; 45], "after {:?}", start.elapsed());
-    assert!(start.elapsed() < patience, "it took {:?}", start.elapsed());
+    assert!(start.elapsed() < publish_timeout, "it took {:?}", start.elapsed());
     let of_silent = collect(&mut outcomes, 5).await;
     assert!(matches!(&of_silent[0], Outcome::Unknown(why) if why.contains(&silent)), "{of_silent:?}");
 
@@ -49,13 +49,13 @@ async fn a_silent_queue_holds_up_nobody() {
             }
         }
     }
-    assert!(unknown <= 2 + start.elapsed().as_secs() / patience.as_secs(), "{unknown} in {:?}", start.elapsed());
+    assert!(unknown <= 2 + start.elapsed().as_secs() / publish_timeout.as_secs(), "{unknown} in {:?}", start.elapsed());
 
     // Its confirms are still outstanding.
     let start = Instant::now();
     sink.close().await.unwrap();
-    assert!(tokio::time::timeout(PATIENCE, outcomes.recv()).await.unwrap().is_none());
-    assert!(start.elapsed() < patience / 2, "it took {:?}", start.elapsed());
+    assert!(tokio::time::timeout(TIMEOUT, outcomes.recv()).await.unwrap().is_none());
+    assert!(start.elapsed() < publish_timeout / 2, "it took {:?}", start.elapsed());
 }
 
 /// Publications in flight when the sink closes get their outcome by their deadline, and the
@@ -65,13 +65,13 @@ async fn a_missing_confirm_does_not_keep_a_closed_sink() {
     let broker = at(shared().await.url());
     let silent = declared(&broker).await;
     silence(&silent).await;
-    let patience = Duration::from_secs(2);
-    let (sink, mut outcomes) = broker.sink(patience).await.unwrap();
+    let publish_timeout = Duration::from_secs(2);
+    let (sink, mut outcomes) = broker.sink(publish_timeout).await.unwrap();
     sink.publish((0..20).map(|token| publication(token, to("", &silent), Message::new("x"))).collect()).await;
     let start = Instant::now();
     sink.close().await.unwrap();
     let unknown = collect(&mut outcomes, 20).await;
-    assert!(tokio::time::timeout(PATIENCE, outcomes.recv()).await.unwrap().is_none());
-    assert!(start.elapsed() < patience * 3, "it took {:?}", start.elapsed());
+    assert!(tokio::time::timeout(TIMEOUT, outcomes.recv()).await.unwrap().is_none());
+    assert!(start.elapsed() < publish_timeout * 3, "it took {:?}", start.elapsed());
     assert!(unknown.iter().all(|outcome| matches!(outcome, Outcome::Unknown(_) | Outcome::Refused(_))), "{unknown:?}");
 }

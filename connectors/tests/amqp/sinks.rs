@@ -10,7 +10,7 @@ use lapin::types::AMQPValue;
 
 use crate::fake::confirms_and_closes;
 use crate::server::{MOST, shared};
-use crate::{PATIENCE, at, client, collect, fresh, make_exchange, make_queue, numbered, publication, publish, to};
+use crate::{TIMEOUT, at, client, collect, fresh, make_exchange, make_queue, numbered, publication, publish, to};
 
 fn confirmed(outcomes: &[Outcome]) -> usize {
     outcomes.iter().filter(|outcome| **outcome == Outcome::Confirmed).count()
@@ -23,7 +23,7 @@ async fn a_missing_exchange_hits_nobody_else() {
     let (queue, there, missing) = (fresh(), fresh(), fresh());
     make_queue(&channel, &queue, &[]).await;
     make_exchange(&channel, &there, ExchangeKind::Fanout, &[(&queue, "")]).await;
-    let (sink, mut outcomes) = at(server.url()).sink(PATIENCE).await.unwrap();
+    let (sink, mut outcomes) = at(server.url()).sink(TIMEOUT).await.unwrap();
     // Before the exchange is known to be missing, and after.
     for _ in 0..2 {
         let places = [to(&there, "x"), to(&missing, "x"), to("", &queue)];
@@ -50,7 +50,7 @@ async fn an_exchange_that_goes_and_comes_back() {
     for exchange in [&goes, &stays] {
         make_exchange(&channel, exchange, ExchangeKind::Fanout, &[(&queue, "")]).await;
     }
-    let (sink, mut outcomes) = at(server.url()).sink(PATIENCE).await.unwrap();
+    let (sink, mut outcomes) = at(server.url()).sink(TIMEOUT).await.unwrap();
     sink.publish(numbered(&to(&goes, ""), 50)).await;
     assert_eq!(confirmed(&collect(&mut outcomes, 50).await), 50);
     channel.exchange_delete(goes.as_str().into(), ExchangeDeleteOptions::default()).await.unwrap();
@@ -66,7 +66,7 @@ async fn an_exchange_that_goes_and_comes_back() {
         }
     }
     make_exchange(&channel, &goes, ExchangeKind::Fanout, &[(&queue, "")]).await;
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     loop {
         sink.publish(numbered(&to(&goes, ""), 1)).await;
         match &collect(&mut outcomes, 1).await[0] {
@@ -89,7 +89,7 @@ async fn a_full_queue_refuses() {
             ("x-overflow", AMQPValue::LongString("reject-publish".into())),
         ];
         make_queue(&channel, &queue, &full).await;
-        let (sink, mut outcomes) = at(server.url()).sink(PATIENCE).await.unwrap();
+        let (sink, mut outcomes) = at(server.url()).sink(TIMEOUT).await.unwrap();
         // A quorum queue may accept some more before it notices.
         let mut refused = 0;
         for _ in 0..20 {
@@ -164,7 +164,7 @@ async fn a_body_that_is_too_large_is_invalid() {
     make_queue(&channel, &queue, &[]).await;
     let size = usize::try_from(MOST).unwrap();
     let large = |token, size| publication(token, to("", &queue), Message::new(Bytes::from(vec![0; size])));
-    let (sink, mut outcomes) = at(server.url()).sink(PATIENCE).await.unwrap();
+    let (sink, mut outcomes) = at(server.url()).sink(TIMEOUT).await.unwrap();
     sink.publish(vec![large(0, size + 1)]).await;
     let why = format!("{MOST}");
     assert!(matches!(&collect(&mut outcomes, 1).await[..], [Outcome::Invalid(said)] if said.contains(&why)));
@@ -210,17 +210,17 @@ async fn the_user_is_ours_or_none_and_ids_are_kept() {
 async fn what_was_confirmed_before_the_end_is_confirmed() {
     const CONFIRMED: usize = 500;
     for round in 0..40 {
-        let (sink, mut outcomes) = at(confirms_and_closes(CONFIRMED as u64)).sink(PATIENCE).await.unwrap();
+        let (sink, mut outcomes) = at(confirms_and_closes(CONFIRMED as u64)).sink(TIMEOUT).await.unwrap();
         tokio::spawn(async move {
             let mut all = numbered(&to("", "q"), 5000);
             all.reverse();
             while !all.is_empty() {
                 sink.publish(all.split_off(all.len().saturating_sub(10))).await;
             }
-            tokio::time::sleep(PATIENCE).await;
+            tokio::time::sleep(TIMEOUT).await;
         });
         let mut all = Vec::new();
-        while let Some(batch) = tokio::time::timeout(PATIENCE, outcomes.recv()).await.unwrap() {
+        while let Some(batch) = tokio::time::timeout(TIMEOUT, outcomes.recv()).await.unwrap() {
             all.extend(batch);
         }
         all.sort_by_key(|(token, _)| *token);

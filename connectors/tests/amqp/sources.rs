@@ -9,7 +9,7 @@ use lapin::options::{QueueDeclareOptions, QueueDeleteOptions};
 use lapin::types::{AMQPValue, FieldTable};
 
 use crate::server::shared;
-use crate::{PATIENCE, at, client, declared, fresh, make_queue, numbered, options, publish, read, refused, to};
+use crate::{TIMEOUT, at, client, declared, fresh, make_queue, numbered, options, publish, read, refused, to};
 
 #[tokio::test]
 async fn what_a_closed_source_had_comes_again_and_says_so() {
@@ -101,7 +101,7 @@ async fn a_deleted_queue_ends_the_source() {
         let source = broker.source(options(&queue)).await.unwrap();
         assert_eq!(broker.look(&options(&queue)).await.unwrap(), ConsumerState::Exists);
         channel.queue_delete(queue.as_str().into(), QueueDeleteOptions::default()).await.unwrap();
-        let error = tokio::time::timeout(PATIENCE, source.recv()).await.unwrap().unwrap_err();
+        let error = tokio::time::timeout(TIMEOUT, source.recv()).await.unwrap().unwrap_err();
         assert!(error.kind == ErrorKind::Disconnected && error.message.contains(&queue), "{error}");
         refused(&broker, &queue, ErrorKind::Missing).await;
         assert_eq!(broker.look(&options(&queue)).await.unwrap_err().kind, ErrorKind::Missing);
@@ -147,7 +147,7 @@ async fn what_a_pause_left_unsettled_counts_towards_the_bound() {
     while settled < 100 {
         let batch = match held.pop_front() {
             Some(batch) => batch,
-            None => tokio::time::timeout(PATIENCE, source.recv()).await.unwrap_or_else(|_| panic!("{settled} came")).unwrap(),
+            None => tokio::time::timeout(TIMEOUT, source.recv()).await.unwrap_or_else(|_| panic!("{settled} came")).unwrap(),
         };
         settled += batch.messages.len();
         source.ack(batch.id).await.unwrap();
@@ -157,7 +157,7 @@ async fn what_a_pause_left_unsettled_counts_towards_the_bound() {
 /// Waits until the queue has this many consumers.
 async fn consumers(channel: &Channel, queue: &str, count: u32) {
     let passive = QueueDeclareOptions { passive: true, ..Default::default() };
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     while channel.queue_declare(queue.into(), passive, FieldTable::default()).await.unwrap().consumer_count() != count {
         assert!(Instant::now() < deadline, "not {count} readers");
         tokio::time::sleep(Duration::from_millis(20)).await;

@@ -8,7 +8,7 @@ use dwell_connectors::conformance::{Capabilities, Harness};
 use dwell_connectors::{BrokerConfig, Destination, Role, conformance_tests};
 
 use crate::server::shared;
-use crate::{PATIENCE, at, fresh};
+use crate::{TIMEOUT, at, fresh};
 
 struct Amqp {
     proxy: Proxy,
@@ -45,7 +45,7 @@ impl Harness for Amqp {
     async fn heal(&self) {
         self.proxy.heal();
     }
-    fn patience(&self) -> Option<Duration> {
+    fn ack_timeout(&self) -> Option<Duration> {
         None
     }
     // A quorum queue may ignore the last acks before a channel closes (rabbitmq-server#10327): more
@@ -56,7 +56,7 @@ impl Harness for Amqp {
             "{{ok, Queue}} = rabbit_amqqueue:lookup(rabbit_misc:r(<<\"/\">>, queue, <<\"{topic}\">>)), \
              {{ok, {{_, Total}}, _}} = ra:leader_query(amqqueue:get_pid(Queue), fun rabbit_fifo:query_messages_total/1), Total."
         );
-        let deadline = Instant::now() + PATIENCE * 2;
+        let deadline = Instant::now() + TIMEOUT * 2;
         loop {
             let total = shared().await.ctl(&["eval", &total]).await;
             if total.trim() == "0" {

@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
-use crate::PATIENCE;
+use crate::TIMEOUT;
 
 pub(crate) struct Wire(TcpStream);
 
@@ -51,7 +51,7 @@ impl Wire {
     /// Logs in as `guest` on the vhost `/`, and opens channel 1. `url` has only a host and a port.
     pub(crate) fn connect(url: &str) -> Self {
         let stream = TcpStream::connect(url.strip_prefix("amqp://").unwrap()).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(TIMEOUT)).unwrap();
         let mut wire = Wire(stream);
         wire.0.write_all(b"AMQP\0\0\x09\x01").unwrap();
         wire.wait_for(10, 10);

@@ -14,7 +14,7 @@ use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::{ClientConfig, Offset, TopicPartitionList};
 
 use crate::server::shared;
-use crate::{PATIENCE, at, confirmed, create, fresh, numbered, options};
+use crate::{TIMEOUT, at, confirmed, create, fresh, numbered, options};
 
 const PARTITIONS: i32 = 3;
 const TOTAL: u64 = 15_000;
@@ -78,9 +78,9 @@ impl Committed {
     }
 
     fn now(&self) -> Vec<(i32, i64)> {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         let list = loop {
-            match self.consumer.committed_offsets(self.list.clone(), PATIENCE) {
+            match self.consumer.committed_offsets(self.list.clone(), TIMEOUT) {
                 Ok(list) => break list,
                 // The group's coordinator appears with the first group.
                 Err(error) => assert!(Instant::now() < deadline, "{error}"),
@@ -149,7 +149,7 @@ async fn commits_never_pass_a_message_that_was_not_acked() {
     let mut command = tokio::process::Command::new(std::env::current_exe().unwrap());
     command.args(["commits::a_member_to_be_killed", "--exact", "--ignored"]).stdout(Stdio::null()).kill_on_drop(true);
     let mut child = command.env(CHILD, format!("{} {topic} {}", shared().address(), killed.display())).spawn().unwrap();
-    let deadline = Instant::now() + 2 * PATIENCE;
+    let deadline = Instant::now() + 2 * TIMEOUT;
     let of_killed = || std::fs::read_to_string(&killed).map_or(0, |text| text.lines().count());
     while of_killed() == 0 {
         assert!(Instant::now() < deadline, "the first member acks nothing");
@@ -167,7 +167,7 @@ async fn commits_never_pass_a_message_that_was_not_acked() {
     drop(open);
 
     // The next member reads what they left.
-    let end = Instant::now() + 3 * PATIENCE;
+    let end = Instant::now() + 3 * TIMEOUT;
     let missing = || TOTAL as usize - ledger(&path).len();
     let looked = std::cell::Cell::new((Instant::now(), missing()));
     let follows = |_| {

@@ -9,7 +9,7 @@ use rdkafka::client::DefaultClientContext;
 use rdkafka::{ClientConfig, Offset, TopicPartitionList};
 
 use crate::server::{KafkaServer, shared};
-use crate::{PATIENCE, at, confirmed, create, fresh, numbered, numbers, options, publication, read};
+use crate::{TIMEOUT, at, confirmed, create, fresh, numbered, numbers, options, publication, read};
 
 /// A topic of three partitions with this many numbered messages, and a broker.
 async fn topic_with(count: u64) -> (BrokerConfig, String) {
@@ -78,7 +78,7 @@ async fn what_is_published_while_a_group_begins_at_a_time_is_read() {
     proxy.lead_to(server.address());
     let (broker, topic) = (at(&server), fresh("busy"));
     create(&server, &topic, 30, &[("message.timestamp.type", "LogAppendTime")]).await;
-    let (sink, mut outcomes) = broker.sink(PATIENCE).await.unwrap();
+    let (sink, mut outcomes) = broker.sink(TIMEOUT).await.unwrap();
     proxy.set(Direction::Down, Flow::Delay(Duration::from_millis(40)));
     let open = broker.source(from(&topic, Start::At(1_600_000_000_000)));
     tokio::pin!(open);
@@ -109,7 +109,7 @@ async fn offsets_that_fell_out_of_the_log_go_on_with_the_earliest() {
     let admin: AdminClient<DefaultClientContext> = ClientConfig::new().set("bootstrap.servers", shared().address()).create().unwrap();
     let mut list = TopicPartitionList::new();
     list.add_partition_offset(&topic, 0, Offset::Offset(15)).unwrap();
-    admin.delete_records(&list, &AdminOptions::new().operation_timeout(Some(PATIENCE))).await.unwrap();
+    admin.delete_records(&list, &AdminOptions::new().operation_timeout(Some(TIMEOUT))).await.unwrap();
     tokio::task::spawn_blocking(move || drop(admin)).await.unwrap();
     assert_eq!(next(&broker, &topic, Start::Latest, 5).await, [16, 17, 18, 19, 20]);
 }
@@ -120,7 +120,7 @@ async fn instances_that_begin_a_group_together_agree() {
     let open = || broker.source(from(&topic, Start::Latest));
     let sources = tokio::try_join!(open(), open(), open()).unwrap();
     confirmed(&broker, one(&topic, 31)).await;
-    let first = tokio::time::timeout(PATIENCE, async {
+    let first = tokio::time::timeout(TIMEOUT, async {
         tokio::select! { batch = sources.0.recv() => batch, batch = sources.1.recv() => batch, batch = sources.2.recv() => batch }
     });
     assert_eq!(numbers(&first.await.unwrap().unwrap().messages), [31]);

@@ -15,7 +15,7 @@ use rdkafka::{ClientConfig, Offset, TopicPartitionList};
 use tokio::io::{AsyncBufReadExt, BufReader};
 
 use crate::server::shared;
-use crate::{PATIENCE, at, confirmed, create, declare, fresh, numbered, numbers, options, read, with};
+use crate::{TIMEOUT, at, confirmed, create, declare, fresh, numbered, numbers, options, read, with};
 
 /// The committed offset of the topic's group in partition 0, read by a client besides the
 /// connector.
@@ -26,7 +26,7 @@ async fn committed(address: &str, topic: &str) -> i64 {
         let consumer: BaseConsumer = config.set("bootstrap.servers", address).set("group.id", group).create().unwrap();
         let mut list = TopicPartitionList::new();
         list.add_partition(&topic, 0);
-        let list = consumer.committed_offsets(list, PATIENCE).unwrap();
+        let list = consumer.committed_offsets(list, TIMEOUT).unwrap();
         match list.find_partition(&topic, 0).unwrap().offset() {
             Offset::Offset(offset) => offset,
             _ => 0,
@@ -36,7 +36,7 @@ async fn committed(address: &str, topic: &str) -> i64 {
 }
 
 async fn until_committed(topic: &str, expected: i64) {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     loop {
         let committed = committed(&shared().address(), topic).await;
         assert!(committed <= expected, "{committed} was committed, only {expected} may be");
@@ -50,7 +50,7 @@ async fn until_committed(topic: &str, expected: i64) {
 async fn batches(source: &dyn Source, count: usize) -> Vec<dwell_connectors::Batch> {
     let mut all = Vec::new();
     for number in 0..count {
-        all.push(tokio::time::timeout(PATIENCE, source.recv()).await.unwrap_or_else(|_| panic!("{number} of {count} came")).unwrap());
+        all.push(tokio::time::timeout(TIMEOUT, source.recv()).await.unwrap_or_else(|_| panic!("{number} of {count} came")).unwrap());
     }
     all
 }
@@ -206,7 +206,7 @@ async fn a_deleted_topic_is_missing() {
     read(&*source, 1).await;
     let admin: AdminClient<DefaultClientContext> = ClientConfig::new().set("bootstrap.servers", shared().address()).create().unwrap();
     admin.delete_topics(&[&topic], &AdminOptions::new()).await.unwrap();
-    let error = tokio::time::timeout(PATIENCE, source.recv()).await.unwrap().unwrap_err();
+    let error = tokio::time::timeout(TIMEOUT, source.recv()).await.unwrap().unwrap_err();
     assert!(error.kind == ErrorKind::Missing && error.message.contains(&topic), "{error}");
 }
 
@@ -237,9 +237,9 @@ async fn a_reader_for_whom_no_partition_is_left_reads() {
     let (broker, topic) = (at(shared()), fresh("shares"));
     create(shared(), &topic, 1, &[]).await;
     let first = broker.source(options(&topic)).await.unwrap();
-    tokio::time::timeout(PATIENCE, first.reads()).await.expect("the first has its share");
+    tokio::time::timeout(TIMEOUT, first.reads()).await.expect("the first has its share");
     let second = broker.source(options(&topic)).await.unwrap();
-    tokio::time::timeout(PATIENCE, second.reads()).await.expect("the second is told that there is none for it, or the first is");
+    tokio::time::timeout(TIMEOUT, second.reads()).await.expect("the second is told that there is none for it, or the first is");
     confirmed(&broker, numbered(&topic, 1)).await;
     let came = tokio::select! {
         came = read(&*first, 1) => came,
@@ -261,7 +261,7 @@ async fn after_a_kill_nothing_that_was_not_acked_is_skipped_and_reading_resumes_
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let mut acked = HashSet::new();
     while acked.len() < 500 {
-        let line = tokio::time::timeout(PATIENCE, lines.next_line()).await.unwrap().unwrap().unwrap();
+        let line = tokio::time::timeout(TIMEOUT, lines.next_line()).await.unwrap().unwrap().unwrap();
         if let Some((_, numbers)) = line.split_once("acked ") {
             acked.extend(numbers.split(' ').map(|number| number.parse::<u64>().unwrap()));
         }
@@ -270,7 +270,7 @@ async fn after_a_kill_nothing_that_was_not_acked_is_skipped_and_reading_resumes_
     let killed = Instant::now();
     let source = broker.source(options(&topic)).await.unwrap();
     let opened = Instant::now();
-    tokio::time::timeout(PATIENCE, source.reads()).await.expect("the group shares out the topic");
+    tokio::time::timeout(TIMEOUT, source.reads()).await.expect("the group shares out the topic");
     let shared_out = Instant::now();
     let mut seen: HashSet<u64> = numbers(&read(&*source, 1).await).into_iter().collect();
     let late = shared_out.elapsed();

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use dwell_connectors::{Destination, ErrorKind, Outcome, Role, SourceOptions};
 
 use crate::server::{KafkaServer, shared};
-use crate::{PATIENCE, at, collect, declare, fresh, numbered, numbers, options, read};
+use crate::{TIMEOUT, at, collect, declare, fresh, numbered, numbers, options, read};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_broker_that_is_killed_under_load_loses_nothing_and_outcomes_are_true() {
@@ -34,7 +34,7 @@ async fn a_broker_that_is_killed_under_load_loses_nothing_and_outcomes_are_true(
                 kills += 1;
                 server.kill();
             }
-            let Some(batch) = tokio::time::timeout(PATIENCE, outcomes.recv()).await.expect("outcomes come, or end") else { break };
+            let Some(batch) = tokio::time::timeout(TIMEOUT, outcomes.recv()).await.expect("outcomes come, or end") else { break };
             out -= batch.len();
             for (token, outcome) in batch {
                 assert!(!matches!(outcome, Outcome::Unroutable(_) | Outcome::Invalid(_)), "{outcome:?}");
@@ -79,7 +79,7 @@ async fn a_broker_that_closes_idle_connections_ends_nothing() {
     let server = KafkaServer::start("connections.max.idle.ms=1000\n");
     let broker = at(&server);
     // On a busy machine a connection may count as idle while it opens.
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     while let Err(error) = broker.declare(&Destination::new("a"), Role::Ingest).await {
         assert!(Instant::now() < deadline, "{error:?}");
     }
@@ -113,7 +113,7 @@ async fn dropping_blocks_no_task() {
     assert!(start.elapsed() < Duration::from_secs(5), "it took {:?}", start.elapsed());
     // Publications in flight are reported, then the outcomes end.
     let mut confirmed = 0;
-    while let Some(batch) = tokio::time::timeout(PATIENCE, outcomes.recv()).await.unwrap() {
+    while let Some(batch) = tokio::time::timeout(TIMEOUT, outcomes.recv()).await.unwrap() {
         confirmed += batch.iter().filter(|(_, outcome)| *outcome == Outcome::Confirmed).count();
     }
     assert_eq!(confirmed, 100);
@@ -125,6 +125,6 @@ async fn a_group_that_takes_nobody_in_is_said() {
     let broker = at(&server);
     declare(&broker, "a").await;
     let source = broker.source(options("a")).await.unwrap();
-    let error = tokio::time::timeout(PATIENCE, source.recv()).await.expect("the source ends").unwrap_err();
+    let error = tokio::time::timeout(TIMEOUT, source.recv()).await.expect("the source ends").unwrap_err();
     assert!(error.kind == ErrorKind::Config && error.hint.contains("`session.timeout.ms`"), "{error}");
 }

@@ -29,7 +29,7 @@ use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
 use rdkafka::client::DefaultClientContext;
 
 /// The deadline of every wait.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 fn at(server: &server::KafkaServer) -> BrokerConfig {
     BrokerConfig::Kafka(kafka::Config::at(server.address()))
@@ -72,7 +72,7 @@ async fn create(server: &server::KafkaServer, topic: &str, partitions: i32, sett
     for (name, value) in settings {
         wanted = wanted.set(name, value);
     }
-    let made = admin.create_topics([&wanted], &AdminOptions::new().operation_timeout(Some(PATIENCE))).await.unwrap();
+    let made = admin.create_topics([&wanted], &AdminOptions::new().operation_timeout(Some(TIMEOUT))).await.unwrap();
     made.into_iter().for_each(|result| drop(result.unwrap()));
     tokio::task::spawn_blocking(move || drop(admin)).await.unwrap();
 }
@@ -81,7 +81,7 @@ async fn create(server: &server::KafkaServer, topic: &str, partitions: i32, sett
 async fn collect(outcomes: &mut Outcomes, count: usize) -> Vec<Outcome> {
     let mut all = Vec::new();
     while all.len() < count {
-        let batch = tokio::time::timeout(PATIENCE, outcomes.recv()).await;
+        let batch = tokio::time::timeout(TIMEOUT, outcomes.recv()).await;
         all.extend(batch.unwrap_or_else(|_| panic!("{} of {count} came", all.len())).expect("outcomes go on"));
     }
     all.sort_by_key(|(token, _)| *token);
@@ -106,7 +106,7 @@ async fn confirmed(broker: &BrokerConfig, publications: Vec<Publication>) {
 async fn read(source: &dyn Source, count: usize) -> Vec<Message> {
     let mut all = Vec::new();
     while all.len() < count {
-        let batch = tokio::time::timeout(PATIENCE, source.recv()).await.unwrap_or_else(|_| panic!("{} of {count} came", all.len()));
+        let batch = tokio::time::timeout(TIMEOUT, source.recv()).await.unwrap_or_else(|_| panic!("{} of {count} came", all.len()));
         let batch = batch.unwrap();
         source.ack(batch.id).await.unwrap();
         all.extend(batch.messages);

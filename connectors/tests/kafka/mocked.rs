@@ -10,7 +10,7 @@ use rdkafka::mocking::MockCluster;
 use rdkafka::producer::DefaultProducerContext;
 use rdkafka::types::{RDKafkaApiKey, RDKafkaRespErr as Says};
 
-use crate::{PATIENCE, collect, numbered, publication};
+use crate::{TIMEOUT, collect, numbered, publication};
 
 #[tokio::test]
 async fn what_a_broker_says_to_a_message_is_its_outcome() {
@@ -64,7 +64,7 @@ async fn a_producer_that_failed_for_good_ends_its_sink() {
     cluster.request_errors(RDKafkaApiKey::Produce, &[Says::RD_KAFKA_RESP_ERR_OUT_OF_ORDER_SEQUENCE_NUMBER]);
     sink.publish(numbered("a", 3)).await;
     let mut said = Vec::new();
-    while let Some(batch) = tokio::time::timeout(PATIENCE, outcomes.recv()).await.expect("outcomes end") {
+    while let Some(batch) = tokio::time::timeout(TIMEOUT, outcomes.recv()).await.expect("outcomes end") {
         said.extend(batch);
     }
     assert_eq!(said.len(), 3);
@@ -155,7 +155,7 @@ async fn kept(cluster: &MockCluster<'static, DefaultProducerContext>) -> usize {
     let bootstrap = cluster.bootstrap_servers();
     let kept = tokio::task::spawn_blocking(move || {
         let reader: BaseConsumer = ClientConfig::new().set("bootstrap.servers", bootstrap).create().unwrap();
-        reader.fetch_watermarks("a", 0, PATIENCE).unwrap().1
+        reader.fetch_watermarks("a", 0, TIMEOUT).unwrap().1
     });
     usize::try_from(kept.await.unwrap()).unwrap()
 }
@@ -211,7 +211,7 @@ async fn a_producer_whose_epochs_are_used_up_ends_its_sink_and_burns_nothing() {
     sink.publish(numbered("a", 1)).await;
     sink.publish((2..100).map(|token| publication(token, "b", Message::new("x"))).collect()).await;
     let mut said = Vec::new();
-    while let Some(batch) = tokio::time::timeout(PATIENCE, outcomes.recv()).await.expect("outcomes end") {
+    while let Some(batch) = tokio::time::timeout(TIMEOUT, outcomes.recv()).await.expect("outcomes end") {
         said.extend(batch);
     }
     assert_eq!(said.len(), 99);

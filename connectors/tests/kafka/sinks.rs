@@ -10,7 +10,7 @@ use rdkafka::admin::{AdminClient, AdminOptions};
 use rdkafka::client::DefaultClientContext;
 
 use crate::server::{KafkaServer, shared};
-use crate::{PATIENCE, at, collect, confirmed, create, declare, fresh, numbered, numbers, options, publication, publish, read, with};
+use crate::{TIMEOUT, at, collect, confirmed, create, declare, fresh, numbered, numbers, options, publication, publish, read, with};
 
 #[tokio::test]
 async fn what_is_too_large_is_invalid_and_takes_nothing_else_with_it() {
@@ -40,7 +40,7 @@ async fn a_topic_that_takes_less_than_a_batch_takes_each_message_of_it() {
     let of = |topic: &str, from: u64, count: u64| -> Vec<_> {
         (from..from + count).map(|token| publication(token, topic, Message::new(vec![b'x'; 500]))).collect()
     };
-    let (sink, mut outcomes) = broker.sink(PATIENCE).await.unwrap();
+    let (sink, mut outcomes) = broker.sink(TIMEOUT).await.unwrap();
     sink.publish(of(&topic, 0, 1000)).await;
     sink.publish(of(&tiny, 1000, 50)).await;
     assert_eq!(collect(&mut outcomes, 1050).await, vec![Outcome::Confirmed; 1050]);
@@ -69,7 +69,7 @@ async fn what_was_taken_back_from_the_client_is_sent_once_by_a_real_broker_too()
     sink.publish(named(300).collect()).await;
     let mut said = Vec::new();
     while said.len() < 40 {
-        said.extend(tokio::time::timeout(PATIENCE, outcomes.recv()).await.expect("they are given up in time").expect("the link lives"));
+        said.extend(tokio::time::timeout(TIMEOUT, outcomes.recv()).await.expect("they are given up in time").expect("the link lives"));
     }
     assert!(said.iter().all(|(token, outcome)| (200..240).contains(token) && matches!(outcome, Outcome::Refused(_))), "{said:?}");
     server.freeze(false);
@@ -91,9 +91,9 @@ async fn a_topic_that_took_no_whole_batches_and_is_deleted_is_unroutable() {
     sink.publish((0..50).map(|token| publication(token, &topic, Message::new(vec![b'x'; 500]))).collect()).await;
     assert_eq!(collect(&mut outcomes, 50).await, vec![Outcome::Confirmed; 50]);
     let admin: AdminClient<DefaultClientContext> = ClientConfig::new().set("bootstrap.servers", shared().address()).create().unwrap();
-    admin.delete_topics(&[&topic], &AdminOptions::new().operation_timeout(Some(PATIENCE))).await.unwrap();
+    admin.delete_topics(&[&topic], &AdminOptions::new().operation_timeout(Some(TIMEOUT))).await.unwrap();
     tokio::task::spawn_blocking(move || drop(admin)).await.unwrap();
-    let (mut told, deadline) = (0, Instant::now() + PATIENCE);
+    let (mut told, deadline) = (0, Instant::now() + TIMEOUT);
     while told < 3 {
         assert!(Instant::now() < deadline, "{told} were told that the topic is gone");
         sink.publish(numbered(&topic, 1)).await;
@@ -127,7 +127,7 @@ async fn what_was_written_before_a_request_that_is_taken_back_is_unknown() {
     let stored = || std::fs::metadata(server.folder().join("data/written-0/00000000000000000000.log")).unwrap().len();
     let before = stored();
     sink.publish(vec![publication(10, "written", Message::new("10")), late(11, "written", Message::new("11"))]).await;
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     while stored() == before {
         assert!(Instant::now() < deadline, "nothing is stored");
         tokio::time::sleep(Duration::from_millis(5)).await;
@@ -136,12 +136,12 @@ async fn what_was_written_before_a_request_that_is_taken_back_is_unknown() {
     sink.publish(vec![late(20, "half", Message::new(vec![b'x'; 3 << 20]))]).await;
     let mut said = Vec::new();
     while !(said.iter().any(|(token, _)| *token == 11) && said.iter().any(|(token, _)| *token == 20)) {
-        said.extend(tokio::time::timeout(PATIENCE, outcomes.recv()).await.expect("they are given up in time").expect("the link lives"));
+        said.extend(tokio::time::timeout(TIMEOUT, outcomes.recv()).await.expect("they are given up in time").expect("the link lives"));
     }
     proxy.heal();
     sink.publish(vec![publication(30, "written", Message::new("30"))]).await;
     while said.len() < 4 {
-        said.extend(tokio::time::timeout(PATIENCE, outcomes.recv()).await.expect("outcomes come").expect("the link lives"));
+        said.extend(tokio::time::timeout(TIMEOUT, outcomes.recv()).await.expect("outcomes come").expect("the link lives"));
     }
     let source = broker.source(options("written")).await.unwrap();
     let mut landed = Vec::new();
@@ -180,7 +180,7 @@ async fn an_unknown_topic_is_unroutable_until_it_is_made() {
     assert!(!sink.exists(&Destination::new(topic.clone())).await.unwrap());
     declare(&broker, &topic).await;
     assert!(sink.exists(&Destination::new(topic.clone())).await.unwrap());
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     loop {
         sink.publish(numbered(&topic, 1)).await;
         match &collect(&mut outcomes, 1).await[0] {

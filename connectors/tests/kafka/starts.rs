@@ -8,7 +8,7 @@ use rdkafka::mocking::MockCluster;
 use rdkafka::types::{RDKafkaApiKey as Api, RDKafkaRespErr as Fault};
 
 use crate::server::shared;
-use crate::{PATIENCE, at, confirmed, create, fresh, numbered, numbers, options, publication, read};
+use crate::{TIMEOUT, at, confirmed, create, fresh, numbered, numbers, options, publication, read};
 
 /// On librdkafka's mock cluster: a real one cannot be made to do this.
 #[tokio::test]
@@ -26,7 +26,7 @@ async fn a_partition_is_read_though_the_coordinator_moved_while_it_was_asked() {
 
 /// Publishes one more message at a time until the source delivers something.
 async fn until_it_reads(source: &dyn Source, broker: &BrokerConfig, topic: &str, last: &mut u64) {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     loop {
         assert!(Instant::now() < deadline, "it reads nothing");
         *last += 1;
@@ -57,7 +57,7 @@ async fn a_partition_that_went_while_all_was_paused_is_read_when_it_is_back() {
         confirmed(&broker, vec![publication(number, &topic, Message::new(number.to_string()))]).await;
     }
     while !missing.is_empty() {
-        let batch = tokio::time::timeout(PATIENCE, first.recv()).await.unwrap_or_else(|_| panic!("{missing:?} did not come")).unwrap();
+        let batch = tokio::time::timeout(TIMEOUT, first.recv()).await.unwrap_or_else(|_| panic!("{missing:?} did not come")).unwrap();
         for number in numbers(&batch.messages) {
             missing.remove(&number);
         }

@@ -57,7 +57,7 @@ impl Harness for Kafka {
     async fn heal(&self) {
         self.server().run();
     }
-    fn patience(&self) -> Option<Duration> {
+    fn ack_timeout(&self) -> Option<Duration> {
         None
     }
 }

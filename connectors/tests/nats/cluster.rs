@@ -10,7 +10,7 @@ use bytes::Bytes;
 use dwell_connectors::{BrokerConfig, ErrorKind, Outcome, SourceOptions};
 
 use crate::server::NatsServer;
-use crate::{PATIENCE, at, numbered, options};
+use crate::{TIMEOUT, at, numbered, options};
 
 /// Three servers with a stream `S` of three replicas on the subject `a`.
 async fn cluster() -> Vec<NatsServer> {
@@ -58,7 +58,7 @@ async fn an_election_is_not_a_missing_stream() {
     let mut all = HashMap::new();
     while all.len() < total as usize {
         let batch =
-            tokio::time::timeout(PATIENCE, outcomes.recv()).await.unwrap_or_else(|_| panic!("{} of {total} came", all.len())).unwrap();
+            tokio::time::timeout(TIMEOUT, outcomes.recv()).await.unwrap_or_else(|_| panic!("{} of {total} came", all.len())).unwrap();
         for (token, outcome) in batch {
             assert!(!matches!(outcome, Outcome::Unroutable(_) | Outcome::Invalid(_)), "{outcome:?}");
             assert!(all.insert(token, outcome).is_none());
@@ -94,7 +94,7 @@ async fn a_reader_that_opens_again_reads_on_through_elections() {
                 }
             },
         };
-        match tokio::time::timeout(PATIENCE, open.recv()).await {
+        match tokio::time::timeout(TIMEOUT, open.recv()).await {
             Ok(Ok(batch)) => {
                 seen.extend(batch.messages.iter().map(|message| message.body.clone()));
                 if open.ack(batch.id).await.is_ok() {

@@ -4,7 +4,7 @@ use async_nats::jetstream::stream::Config;
 use dwell_connectors::{BrokerConfig, ConsumerState, ErrorKind, Message, SourceOptions, Start};
 
 use crate::server::NatsServer;
-use crate::{PATIENCE, at, context, declare, numbered, options, publication, publish};
+use crate::{TIMEOUT, at, context, declare, numbered, options, publication, publish};
 
 fn from(start: Start) -> SourceOptions {
     SourceOptions { start, ..options("s.a") }
@@ -20,7 +20,7 @@ async fn first(broker: &BrokerConfig, start: Start) -> dwell_connectors::FirstRe
 /// The body of the next message, read by a consumer of this group.
 async fn next(broker: &BrokerConfig, group: &str, start: Start) -> Message {
     let source = broker.source(SourceOptions { group: group.to_owned(), ..from(start) }).await.unwrap();
-    let batch = tokio::time::timeout(PATIENCE, source.recv()).await.unwrap().unwrap();
+    let batch = tokio::time::timeout(TIMEOUT, source.recv()).await.unwrap().unwrap();
     source.close().await.unwrap();
     batch.messages.into_iter().next().unwrap()
 }

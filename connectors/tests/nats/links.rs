@@ -6,7 +6,7 @@ use dwell_connectors::conformance::proxy::Proxy;
 use dwell_connectors::{Destination, ErrorKind, Outcome};
 
 use crate::server::NatsServer;
-use crate::{PATIENCE, at, declare, numbered, options};
+use crate::{TIMEOUT, at, declare, numbered, options};
 
 #[tokio::test]
 async fn a_cut_link_stays_cut_although_the_server_lives() {
@@ -20,9 +20,9 @@ async fn a_cut_link_stays_cut_although_the_server_lives() {
     // Later messages pass.
     proxy.reset();
 
-    let error = tokio::time::timeout(PATIENCE, source.recv()).await.unwrap().unwrap_err();
+    let error = tokio::time::timeout(TIMEOUT, source.recv()).await.unwrap().unwrap_err();
     assert_eq!(error.kind, ErrorKind::Disconnected);
-    assert!(tokio::time::timeout(PATIENCE, outcomes.recv()).await.unwrap().is_none());
+    assert!(tokio::time::timeout(TIMEOUT, outcomes.recv()).await.unwrap().is_none());
     // A publication after the end is not sent, now or later.
     sink.publish(numbered("a", 3)).await;
     assert_eq!(sink.exists(&Destination::new("a")).await.unwrap_err().kind, ErrorKind::Disconnected);
@@ -51,9 +51,9 @@ async fn closed_and_dropped_values_close_their_connections() {
         } else {
             drop((source, sink));
         }
-        while tokio::time::timeout(PATIENCE, outcomes.recv()).await.unwrap().is_some() {}
+        while tokio::time::timeout(TIMEOUT, outcomes.recv()).await.unwrap().is_some() {}
     }
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     while proxy.open() > 0 {
         assert!(Instant::now() < deadline, "{} connections are still open", proxy.open());
         tokio::time::sleep(Duration::from_millis(20)).await;
@@ -70,10 +70,10 @@ async fn a_silent_server_is_given_up() {
     server.freeze(true);
     let start = Instant::now();
     sink.publish(numbered("a", 10)).await;
-    let error = tokio::time::timeout(PATIENCE, source.recv()).await.unwrap().unwrap_err();
+    let error = tokio::time::timeout(TIMEOUT, source.recv()).await.unwrap().unwrap_err();
     assert_eq!(error.kind, ErrorKind::Disconnected, "{error}");
     let mut unknown = 0;
-    while let Some(batch) = tokio::time::timeout(PATIENCE, outcomes.recv()).await.unwrap() {
+    while let Some(batch) = tokio::time::timeout(TIMEOUT, outcomes.recv()).await.unwrap() {
         unknown += batch.iter().filter(|(_, outcome)| matches!(outcome, Outcome::Unknown(_))).count();
     }
     assert_eq!(unknown, 10);

@@ -26,7 +26,7 @@ use dwell_connectors::conformance::options;
 use dwell_connectors::{BrokerConfig, Destination, Message, Outcome, Outcomes, Publication, Role, Token, nats};
 
 /// The deadline of every wait.
-const PATIENCE: Duration = Duration::from_secs(15);
+const TIMEOUT: Duration = Duration::from_secs(15);
 
 fn at(url: impl Into<String>) -> BrokerConfig {
     BrokerConfig::Nats(nats::Config::at(url))
@@ -48,7 +48,7 @@ async fn declare(broker: &BrokerConfig, subject: &str) {
 async fn collect(outcomes: &mut Outcomes, count: usize) -> Vec<Outcome> {
     let mut all = Vec::new();
     while all.len() < count {
-        let batch = tokio::time::timeout(PATIENCE, outcomes.recv()).await;
+        let batch = tokio::time::timeout(TIMEOUT, outcomes.recv()).await;
         all.extend(batch.unwrap_or_else(|_| panic!("{} of {count} outcomes came", all.len())).expect("outcomes go on"));
     }
     all.sort_by_key(|(token, _)| *token);
@@ -65,6 +65,6 @@ async fn publish(broker: &BrokerConfig, publications: Vec<Publication>) -> Vec<O
 
 /// A client besides the connector.
 async fn context(server: &server::NatsServer) -> async_nats::jetstream::Context {
-    let patient = async_nats::ConnectOptions::new().connection_timeout(PATIENCE);
+    let patient = async_nats::ConnectOptions::new().connection_timeout(TIMEOUT);
     async_nats::jetstream::new(patient.connect(server.url()).await.unwrap())
 }

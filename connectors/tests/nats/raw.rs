@@ -3,7 +3,7 @@
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 
-use crate::PATIENCE;
+use crate::TIMEOUT;
 
 /// A connection that writes the NATS protocol directly.
 pub(crate) struct Raw(BufReader<TcpStream>);
@@ -62,7 +62,7 @@ impl Raw {
 
     async fn line(&mut self) -> Vec<u8> {
         let mut line = Vec::new();
-        tokio::time::timeout(PATIENCE, self.0.read_until(b'\n', &mut line)).await.expect("the server answers").unwrap();
+        tokio::time::timeout(TIMEOUT, self.0.read_until(b'\n', &mut line)).await.expect("the server answers").unwrap();
         line
     }
 

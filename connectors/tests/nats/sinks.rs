@@ -80,7 +80,7 @@ async fn no_trace_of_a_message_goes_where_its_producer_says() {
     let message = Message::new("x").with_header("Nats-Trace-Dest", "traces").with_header("nats-trace-only", "true");
     assert_eq!(publish(&broker, vec![publication(0, "a", message)]).await, [Outcome::Confirmed]);
     client.publish("traces", "nothing before".into()).await.unwrap();
-    let first = tokio::time::timeout(crate::PATIENCE, traces.next()).await.unwrap().unwrap();
+    let first = tokio::time::timeout(crate::TIMEOUT, traces.next()).await.unwrap().unwrap();
     assert_eq!(first.payload, "nothing before");
 }
 

@@ -7,7 +7,7 @@ use dwell_connectors::{Acks, BrokerConfig, Destination, ErrorKind, Message, Role
 use futures_util::StreamExt;
 
 use crate::server::NatsServer;
-use crate::{PATIENCE, at, context, declare, numbered, options, publication, publish};
+use crate::{TIMEOUT, at, context, declare, numbered, options, publication, publish};
 
 async fn refused(broker: &BrokerConfig, topic: &str) -> dwell_connectors::ConnectorError {
     match broker.source(options(topic)).await {
@@ -19,7 +19,7 @@ async fn refused(broker: &BrokerConfig, topic: &str) -> dwell_connectors::Connec
 async fn read(source: &dyn Source, count: usize) -> usize {
     let mut seen = 0;
     while seen < count {
-        let batch = tokio::time::timeout(PATIENCE, source.recv()).await.unwrap_or_else(|_| panic!("{seen} of {count} came")).unwrap();
+        let batch = tokio::time::timeout(TIMEOUT, source.recv()).await.unwrap_or_else(|_| panic!("{seen} of {count} came")).unwrap();
         seen += batch.messages.len();
         source.ack(batch.id).await.unwrap();
     }
@@ -89,11 +89,11 @@ async fn without_acks_what_was_sent_is_forgotten_and_room_is_made_all_the_same()
     let offsets =
         |batch: dwell_connectors::Batch| batch.messages.into_iter().map(|message| message.position.unwrap().offset).collect::<Vec<_>>();
     // Sent, and never acked.
-    let last = offsets(tokio::time::timeout(PATIENCE, source.recv()).await.unwrap().unwrap()).into_iter().max();
+    let last = offsets(tokio::time::timeout(TIMEOUT, source.recv()).await.unwrap().unwrap()).into_iter().max();
     source.close().await.unwrap();
     publish(&broker, numbered("a", 1)).await;
     let source = broker.source(without).await.unwrap();
-    let first = offsets(tokio::time::timeout(PATIENCE, source.recv()).await.unwrap().unwrap()).into_iter().min();
+    let first = offsets(tokio::time::timeout(TIMEOUT, source.recv()).await.unwrap().unwrap()).into_iter().min();
     assert!(first > last, "{first:?} after {last:?}");
     // An ingest would lose jobs with it.
     assert!(refused(&broker, "a").await.message.contains("ack policy"));
@@ -107,7 +107,7 @@ async fn a_deleted_consumer_is_missing() {
     let source = broker.source(options("a")).await.unwrap();
     let stream = context(&server).await.get_stream("DWELL_a").await.unwrap();
     stream.delete_consumer("readers").await.unwrap();
-    let error = tokio::time::timeout(PATIENCE, source.recv()).await.unwrap().unwrap_err();
+    let error = tokio::time::timeout(TIMEOUT, source.recv()).await.unwrap().unwrap_err();
     assert!(matches!(error.kind, ErrorKind::Missing | ErrorKind::Disconnected), "{error}");
     // Opening creates it again.
     broker.source(options("a")).await.unwrap();
@@ -152,7 +152,7 @@ async fn a_source_that_is_never_answered_ends_although_its_connection_lives() {
     let broker = at(server.url());
     declare(&broker, "a").await;
     let source = broker.source(options("a")).await.unwrap();
-    let error = tokio::time::timeout(PATIENCE * 2, source.recv()).await.unwrap().unwrap_err();
+    let error = tokio::time::timeout(TIMEOUT * 2, source.recv()).await.unwrap().unwrap_err();
     assert!(error.kind == ErrorKind::Disconnected && error.message.contains("does not answer any more"), "{error}");
     assert!(heard.next().await.is_some(), "it asked");
 }
@@ -172,7 +172,7 @@ async fn a_refusal_is_forgotten_once_nothing_is_wanted() {
     let config = pull::Config { max_waiting: 1, ..pull::Config::try_from_consumer_config(config).unwrap() };
     let consumer = stream.create_consumer(config).await.unwrap();
     let mut other = consumer.batch().max_messages(1).expires(Duration::from_secs(14)).messages().await.unwrap();
-    let deadline = std::time::Instant::now() + PATIENCE;
+    let deadline = std::time::Instant::now() + TIMEOUT;
     while stream.consumer_info("readers").await.unwrap().num_waiting == 0 {
         assert!(std::time::Instant::now() < deadline, "the other's request does not arrive");
     }
@@ -181,7 +181,7 @@ async fn a_refusal_is_forgotten_once_nothing_is_wanted() {
     client.flush().await.unwrap();
     let source = broker.source(options("a")).await.unwrap();
     let refusal = async { while answers.next().await.unwrap().status.is_none_or(|status| status.as_u16() != 409) {} };
-    tokio::time::timeout(PATIENCE, refusal).await.expect("it is refused");
+    tokio::time::timeout(TIMEOUT, refusal).await.expect("it is refused");
     source.pause(true).await.unwrap();
     tokio::select! {
         nothing = other.next() => assert!(nothing.is_none(), "its request is over"),
@@ -208,7 +208,7 @@ async fn large_messages_are_read_ahead_by_their_bytes() {
     let stream = js.get_stream("DWELL_a").await.unwrap();
     let mut seen = 0;
     while seen < COUNT {
-        let batch = tokio::time::timeout(PATIENCE, source.recv()).await.unwrap_or_else(|_| panic!("{seen} of {COUNT} came")).unwrap();
+        let batch = tokio::time::timeout(TIMEOUT, source.recv()).await.unwrap_or_else(|_| panic!("{seen} of {COUNT} came")).unwrap();
         seen += batch.messages.len();
         source.ack(batch.id).await.unwrap();
         // Once the server has all acks, only untaken messages are outstanding.
@@ -220,7 +220,7 @@ async fn large_messages_are_read_ahead_by_their_bytes() {
                 }
             }
         };
-        let out = tokio::time::timeout(PATIENCE, settled).await.unwrap();
+        let out = tokio::time::timeout(TIMEOUT, settled).await.unwrap();
         assert!(out <= 16, "{out} messages of a megabyte are out");
     }
     source.close().await.unwrap();

@@ -46,7 +46,7 @@ impl Harness for Nats {
     async fn heal(&self) {
         self.server.run();
     }
-    fn patience(&self) -> Option<Duration> {
+    fn ack_timeout(&self) -> Option<Duration> {
         Some(ACK_WAIT)
     }
 }

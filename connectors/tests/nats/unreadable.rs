@@ -10,7 +10,7 @@ use dwell_connectors::{BrokerConfig, ErrorKind, Message, Source, SourceOptions, 
 
 use crate::raw::Raw;
 use crate::server::NatsServer;
-use crate::{PATIENCE, context, declare, options};
+use crate::{TIMEOUT, context, declare, options};
 
 const GOOD: &[u8] = b"NATS/1.0\r\ngood: yes\r\n\r\n";
 const BAD: &[u8] = b"NATS/1.0\r\nbad: \xff\xfe\r\n\r\n";
@@ -33,7 +33,7 @@ async fn bench() -> (NatsServer, BrokerConfig, Raw) {
 }
 
 async fn recv(source: &dyn Source) -> dwell_connectors::Batch {
-    tokio::time::timeout(PATIENCE, source.recv()).await.expect("messages come").unwrap()
+    tokio::time::timeout(TIMEOUT, source.recv()).await.expect("messages come").unwrap()
 }
 
 /// Reads and acks until this many different positions came.
@@ -55,7 +55,7 @@ async fn until_empty(server: &NatsServer, name: &str) {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
-    tokio::time::timeout(PATIENCE, empty).await.expect("every message is acked");
+    tokio::time::timeout(TIMEOUT, empty).await.expect("every message is acked");
 }
 
 #[tokio::test]
@@ -212,7 +212,7 @@ async fn what_others_hold_and_other_subjects_are_left_alone() {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
-    tokio::time::timeout(PATIENCE, asks).await.expect("its requests end");
+    tokio::time::timeout(TIMEOUT, asks).await.expect("its requests end");
 
     for number in 0..40 {
         raw.publish("s.b", BAD, number.to_string().as_bytes()).await;
@@ -227,7 +227,7 @@ async fn what_others_hold_and_other_subjects_are_left_alone() {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
-    tokio::time::timeout(PATIENCE, settled).await.expect("one is acked, the other is held");
+    tokio::time::timeout(TIMEOUT, settled).await.expect("one is acked, the other is held");
     assert!(tokio::time::timeout(ACK_WAIT * 2, second.recv()).await.is_err(), "what is held came to another");
     first.ack(held.id).await.unwrap();
     let settled = async {
@@ -235,7 +235,7 @@ async fn what_others_hold_and_other_subjects_are_left_alone() {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
-    tokio::time::timeout(PATIENCE, settled).await.expect("both are acked");
+    tokio::time::timeout(TIMEOUT, settled).await.expect("both are acked");
     assert_eq!(stream.info().await.unwrap().state.messages, 42);
 }
 
@@ -277,6 +277,6 @@ async fn without_the_permission_to_fetch_them_the_source_says_so() {
     assert_eq!(read(&*source, 1).await[&1].body, "good");
 
     raw.publish("a", BAD, b"bad").await;
-    let error = tokio::time::timeout(PATIENCE, source.recv()).await.unwrap().unwrap_err();
+    let error = tokio::time::timeout(TIMEOUT, source.recv()).await.unwrap().unwrap_err();
     assert!(error.kind == ErrorKind::Denied && error.message.contains("STREAM.MSG.GET") && error.hint.contains("$JS.API.>"), "{error}");
 }
