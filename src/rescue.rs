@@ -134,6 +134,7 @@ impl Rescue {
     pub async fn run_once(&self, bucket: u16) -> Result<Option<Instant>, StoreError> {
         loop {
             let taken = self.store.queue.rescue(bucket, lease_of(&self.rules), CALL_JOBS, CALL_BYTES).await?;
+            let none_taken = taken.jobs.is_empty() && taken.broken.is_empty();
             let broken = taken.broken.into_iter().map(|broken| {
                 tracing::error!(id = %broken.id, bucket, why = broken.why, "a stored job cannot be read, it is kept among the dead");
                 Bury { job: broken.token(), reason: DeadReason::Invalid, error: broken.why }
@@ -150,7 +151,7 @@ impl Rescue {
                     .filter(|(_, stood)| *stood == SettleResult::Settled)
                     .for_each(|(bury, _)| self.metrics.dead(bury.reason));
             }
-            if !taken.more {
+            if !taken.more || none_taken {
                 let ahead_us = taken.next_ms.map(|ms| ms.saturating_mul(1000).saturating_sub(taken.now_us));
                 return Ok(ahead_us.map(after));
             }

@@ -51,15 +51,17 @@ pub struct Client {
 }
 
 impl Client {
-    /// Opens the namespace of `config`, and creates it if it is new. `brokers` are the names under
-    /// which this program schedules jobs: the `[brokers.NAME]` of the instances that deliver them.
-    /// Makes ring the cryptography of rustls in this process, unless the program chose another.
+    /// Opens the namespace of `config`, creates it if it is new, and upgrades it from the schema of
+    /// the former version: stop instances and programs of that version before. `brokers` are the
+    /// names under which this program schedules jobs: the `[brokers.NAME]` of the instances that
+    /// deliver them. Makes ring the cryptography of rustls in this process, unless the program chose
+    /// another.
     ///
     /// # Errors
     /// [`Class::Settings`] where a name or the number of buckets cannot be used, where Redis cannot
     /// give the durability or may evict jobs, or where the namespace has another number of buckets or
-    /// a newer layout. [`Class::Readonly`] where Redis is a replica. Any other class where Redis does
-    /// not answer.
+    /// an unknown schema. [`Class::Readonly`] where Redis is a replica. Any other class where Redis
+    /// does not answer.
     pub async fn connect(config: &Redis, brokers: &[&str]) -> Result<Client, StoreError> {
         config.refuse_invalid(brokers)?;
         // `rediss://` needs one; a program that has chosen another keeps it.

@@ -5,7 +5,7 @@
 //! - [`keys`]: every key; [`record`]: the form of a job in Redis; [`scripts`]: the Lua files.
 //! - [`client`]: connections, rebuilt when they break; [`gate`]: connections that wait for
 //!   durability; [`meta`]: the description of a namespace; [`server_facts`]: what its server can do;
-//!   [`fleet`]: the instances.
+//!   [`fleet`]: the instances; `upgrade`: from the former schema.
 //! - [`acl`]: the permissions of the user.
 
 pub mod acl;
@@ -23,6 +23,7 @@ pub mod reader;
 pub mod record;
 pub mod scripts;
 pub mod server_facts;
+mod upgrade;
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -59,9 +60,10 @@ impl Deref for Store {
 }
 
 impl Store {
-    /// Opens the namespace, creates it if it is new, and adds these brokers.
+    /// Opens the namespace, creates it if it is new, upgrades it from the former schema, and adds
+    /// these brokers.
     ///
-    /// An error of class `Settings` if the namespace has another number of buckets or another
+    /// An error of class `Settings` if the namespace has another number of buckets or an unknown
     /// schema, or if Redis cannot give the durability or would evict jobs.
     pub async fn open(settings: &Redis, brokers: &[String], observer: Arc<dyn Observer>) -> Result<Store, StoreError> {
         let link = RedisClient::new(settings);
@@ -80,7 +82,7 @@ impl Store {
     }
 
     /// Opens an existing namespace for reads and for actions of people, without joining it. An
-    /// error of class `Settings` if the namespace does not exist.
+    /// error of class `Settings` if the namespace does not exist or has another schema.
     ///
     /// If Redis cannot give the durability, reads work and actions are refused.
     pub async fn attach(settings: &Redis) -> Result<Store, StoreError> {

@@ -5,6 +5,7 @@ use dwell::job::Due;
 use dwell::outgoing;
 use dwell::request::{Rules, Schedule};
 use dwell::store::queue::lease::Lease;
+use dwell::store::queue::settle::{LeaseName, LeaseToken};
 use dwell::store::record::{self, Record, State};
 use dwell_connectors::{Destination, Header, Message};
 
@@ -90,20 +91,27 @@ pub(crate) fn attempt(record: Record, id: &dwell::job::JobId) -> Message {
     let kind = if record.job.properties.is_some() { "amqp" } else { "nats" };
     let state = State {
         held: false,
-        taken_over: false,
+        counted: false,
         crashes: 0,
         attempt: 1,
         step: 0,
         due_ms: NOW,
-        fence: *b"fencefen",
         generation: record.generation,
+        fingerprint: record.fingerprint,
+        marks: 0,
         reason: None,
         last_error: String::new(),
     };
     let lease = Lease {
         id: id.clone(),
         bucket: 0,
-        fence: state.fence,
+        token: LeaseToken {
+            id: id.clone(),
+            lease: LeaseName { nonce: *b"noncenon", born: [0; 8] },
+            position: 0,
+            has_state: false,
+            state: state.clone(),
+        },
         deadline: dwell::clock::now(),
         taken_us: 0,
         ready: dwell::clock::now(),

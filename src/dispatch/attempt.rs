@@ -72,18 +72,18 @@ impl Attempts {
     }
 
     /// Where to publish a job, or how to settle it without a publication.
-    pub(super) fn destination<'a>(&'a self, lease: &'a Lease, now: Instant) -> Result<&'a Destination, Settlement> {
+    pub(super) fn destination<'a>(&'a self, lease: &'a Lease, now: Instant) -> Result<&'a Destination, Box<Settlement>> {
         if now + self.rules.publish_timeout() + OUTCOME_MARGIN > lease.deadline {
             // This process was suspended, or the claim's answer was late. Another instance may hold
             // the job by the time of a confirm.
-            return Err(give_back(lease, Duration::ZERO));
+            return Err(Box::new(give_back(lease, Duration::ZERO)));
         }
         match lease.state.reason {
             Some(reason) if self.rules.dead.is_none() => {
-                Err(Settlement::Bury(Bury { job: lease.token(), reason, error: lease.state.last_error.clone() }))
+                Err(Box::new(Settlement::Bury(Bury { job: lease.token(), reason, error: lease.state.last_error.clone() })))
             }
             Some(_) => Ok(self.rules.destination(lease)),
-            None => self.late(lease).map_or_else(|| Ok(self.rules.destination(lease)), Err),
+            None => self.late(lease).map_or_else(|| Ok(self.rules.destination(lease)), |settlement| Err(Box::new(settlement))),
         }
     }
 

@@ -133,7 +133,7 @@ impl InFlight {
         let to = match self.attempts.destination(&lease, now) {
             Ok(to) => to,
             Err(settlement) => {
-                self.settle(&lease, settlement, settler);
+                self.settle(&lease, *settlement, settler);
                 return None;
             }
         };

@@ -68,7 +68,7 @@ pub async fn refuse_unpermitted_fsck(link: &RedisClient, keys: &Keys) -> Result<
 }
 
 async fn refuse(link: &RedisClient, keys: &Keys, more_on_a_key: &[Permit], more: &[&[&str]]) -> Result<(), StoreError> {
-    let key = keys.run(0);
+    let key = keys.lent(0);
     let mut command = redis::cmd("EVAL");
     command.arg(ASK).arg(1).arg(key);
     for (name, rest) in ON_A_KEY.iter().chain(more_on_a_key) {

@@ -3,19 +3,25 @@
 
 use std::sync::Arc;
 
+/// The number of keys that come first in every script call.
+pub(super) const FIXED: usize = 11;
+const NAMES: [&str; FIXED] = ["lent", "jobs", "state", "gone", "gone_old", "acts", "acts_old", "dead", "leases", "left", "held"];
+/// The leases of schema 1; since schema 2 a hash that fails older instances.
+const OLD_LEASES: &str = "run";
+
 /// The keys of one namespace.
 #[derive(Debug, Clone)]
 pub struct Keys {
     namespace: Arc<str>,
     buckets: u16,
-    /// Per bucket: run jobs state gone gone_old acts acts_old dead, in the order of KEYS (prelude.lua).
-    fixed: Arc<[[String; 8]]>,
+    /// Per bucket, in the order of KEYS (prelude.lua).
+    fixed: Arc<[[String; FIXED]]>,
 }
 
 /// The kind of a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Part {
-    /// One of the eight fixed keys of a bucket.
+    /// One of the fixed keys of a bucket.
     Fixed(u16),
     /// The `due` of a broker.
     Due(u16, String),
@@ -29,12 +35,7 @@ impl Keys {
     /// The keys of a namespace with this many buckets.
     #[must_use]
     pub fn new(namespace: &str, buckets: u16) -> Self {
-        let fixed = (0..buckets)
-            .map(|bucket| {
-                ["run", "jobs", "state", "gone", "gone_old", "acts", "acts_old", "dead"]
-                    .map(|name| format!("{{{namespace}:{bucket:02}}}:{name}"))
-            })
-            .collect();
+        let fixed = (0..buckets).map(|bucket| NAMES.map(|name| format!("{{{namespace}:{bucket:02}}}:{name}"))).collect();
         Keys { namespace: namespace.into(), buckets, fixed }
     }
 
@@ -51,9 +52,9 @@ impl Keys {
         bucket_of(id, self.buckets)
     }
 
-    /// The eight keys that come first in every script call of this bucket.
+    /// The keys that come first in every script call of this bucket.
     #[must_use]
-    pub fn fixed(&self, bucket: u16) -> &[String; 8] {
+    pub fn fixed(&self, bucket: u16) -> &[String; FIXED] {
         &self.fixed[usize::from(bucket)]
     }
 
@@ -63,10 +64,34 @@ impl Keys {
         format!("{{{}:{bucket:02}}}:due:{broker}", self.namespace)
     }
 
-    /// Jobs that are claimed or held: zset id → lease deadline ms.
+    /// Leases by deadline: zset nonce → lease deadline ms.
     #[must_use]
-    pub fn run(&self, bucket: u16) -> &str {
+    pub fn lent(&self, bucket: u16) -> &str {
         &self.fixed(bucket)[0]
+    }
+
+    /// The jobs of each lease: hash nonce → ids and due times.
+    #[must_use]
+    pub fn leases(&self, bucket: u16) -> &str {
+        &self.fixed(bucket)[8]
+    }
+
+    /// Which jobs have left each lease: hash nonce → time of its first write, then a bit per job.
+    #[must_use]
+    pub fn left(&self, bucket: u16) -> &str {
+        &self.fixed(bucket)[9]
+    }
+
+    /// Jobs that wait for their consumers: zset id → end of the TTR ms.
+    #[must_use]
+    pub fn held(&self, bucket: u16) -> &str {
+        &self.fixed(bucket)[10]
+    }
+
+    /// The leases of schema 1: zset id → lease deadline ms; since schema 2 a hash without a job.
+    #[must_use]
+    pub(super) fn old_leases(&self, bucket: u16) -> String {
+        format!("{{{}:{bucket:02}}}:{OLD_LEASES}", self.namespace)
     }
 
     /// The job pool: hash id → record.
@@ -123,7 +148,7 @@ impl Keys {
         Some(match name.strip_prefix("due:") {
             _ if !is_ours => Part::Unknown(Some(bucket)),
             Some(broker) => Part::Due(bucket, broker.to_owned()),
-            None if name == "quarantine" || name.starts_with("quarantined:") => Part::Whole,
+            None if name == OLD_LEASES || name == "quarantine" || name.starts_with("quarantined:") => Part::Whole,
             None if self.fixed(bucket).iter().any(|fixed| fixed == key) => Part::Fixed(bucket),
             None => Part::Unknown(Some(bucket)),
         })

@@ -6,10 +6,11 @@ use super::admin::sweep::SweepRules;
 use super::client::{RedisClient, place};
 use super::error::{Class, StoreError};
 use super::keys::Keys;
+use super::upgrade;
 use crate::config::Redis;
 
 /// The schema of the keys and records that this program writes.
-pub(super) const SCHEMA: &str = "1";
+pub(super) const SCHEMA: &str = "2";
 pub(super) const BROKER_PREFIX: &str = "broker:";
 /// Settings that hold for the whole namespace, ms.
 const DEAD_RETENTION: &str = "dead_retention";
@@ -41,13 +42,17 @@ impl Meta {
     }
 }
 
-/// Joins the namespace: creates it if it is new, and adds these brokers. Refuses another number of
-/// buckets or another schema.
+/// Joins the namespace: creates it if it is new, upgrades it from the former schema, and adds these
+/// brokers. Refuses another number of buckets or another schema.
 pub async fn join(link: &RedisClient, settings: &Redis, brokers: &[String]) -> Result<Meta, StoreError> {
     let key = Keys::new(&settings.namespace, settings.buckets).meta();
-    let present = fields(link, &key).await?;
+    let mut present = fields(link, &key).await?;
+    let is_former = upgrade::as_upgraded(&mut present);
     if let Some(meta) = meta_of(&key, &present)? {
         agree(&meta, settings)?;
+    }
+    if is_former {
+        upgrade::upgrade(link, &Keys::new(&settings.namespace, settings.buckets)).await?;
     }
     let epoch: [u8; 8] = rand::random();
     let epoch = epoch.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
@@ -125,6 +130,14 @@ pub async fn look(link: &RedisClient, settings: &Redis) -> Result<Option<Meta>, 
     meta_of(&key, &fields(link, &key).await?)
 }
 
+/// As [`look`], of a namespace that a start would upgrade too.
+pub(super) async fn look_to_join(link: &RedisClient, settings: &Redis) -> Result<Option<Meta>, StoreError> {
+    let key = Keys::new(&settings.namespace, settings.buckets).meta();
+    let mut present = fields(link, &key).await?;
+    upgrade::as_upgraded(&mut present);
+    meta_of(&key, &present)
+}
+
 /// Reads the description of the namespace. Refuses a namespace that does not exist or has an
 /// unknown schema.
 pub async fn read(link: &RedisClient, settings: &Redis) -> Result<Meta, StoreError> {
@@ -162,11 +175,15 @@ pub(super) fn meta_of(key: &str, fields: &[(String, String)]) -> Result<Option<M
 
 /// Refuses an unknown schema.
 pub(super) fn refuse_schema(key: &str, schema: &str) -> Result<(), StoreError> {
-    if schema != SCHEMA {
-        return Err(StoreError::new(Class::Settings, format!("redis: `{key}` has schema {schema}, this program knows {SCHEMA}"))
-            .hint("run the version of Dwell that wrote it, or a newer one"));
+    if schema == SCHEMA {
+        return Ok(());
     }
-    Ok(())
+    let hint = if schema.starts_with(upgrade::FORMER) {
+        "stop the instances of the former version, then start `dwell run` of this one, which upgrades the namespace"
+    } else {
+        "run the version of Dwell that wrote it, or a newer one"
+    };
+    Err(StoreError::new(Class::Settings, format!("redis: `{key}` has schema {schema}, this program knows {SCHEMA}")).hint(hint))
 }
 
 pub(super) async fn fields(link: &RedisClient, key: &str) -> Result<Vec<(String, String)>, StoreError> {

@@ -9,7 +9,7 @@ use redis::{Cmd, Value};
 use super::client::{RedisClient, SlotLayout};
 use super::error::{Class, StoreError};
 use super::gate::Gate;
-use super::keys::Keys;
+use super::keys::{FIXED, Keys};
 use super::scripts::{Name, Scripts};
 use super::{answer, meta};
 use crate::clock::{self, Instant};
@@ -137,7 +137,7 @@ impl Namespace {
     /// arguments.
     pub(super) fn script_call(&self, name: Name, bucket: u16, brokers: &[String]) -> Cmd {
         let mut call = redis::cmd("EVALSHA");
-        call.arg(self.scripts.hash(name)).arg(8 + brokers.len()).arg(self.keys.fixed(bucket).as_slice());
+        call.arg(self.scripts.hash(name)).arg(FIXED + brokers.len()).arg(self.keys.fixed(bucket).as_slice());
         for broker in brokers {
             call.arg(self.keys.due(bucket, broker));
         }

@@ -1,11 +1,13 @@
 //! What looks at a namespace and changes nothing.
 //!
 //! - [`lookup`]: one job; [`list`]: pages of jobs.
+//! - `leases`: the jobs in leases.
 //! - [`counts`] and `horizon`: how many jobs, and when they fall due.
 //! - [`redis_stats`]: what Redis spends.
 
 pub mod counts;
 mod horizon;
+pub(in crate::store) mod leases;
 pub mod list;
 pub mod lookup;
 pub mod redis_stats;

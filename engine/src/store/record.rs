@@ -1,12 +1,13 @@
-//! The stored forms of a job: the record, written once, and the state, only for jobs that were
-//! claimed or changed. Each is one hash field.
+//! The stored forms of a job: the record, written once, and the state, only for jobs that were held,
+//! sent back or changed. Each is one hash field.
 //!
 //! Record: version(1) flags(1) ttr ms(4) generation(8) fingerprint(8) digest(8) length of broker(1)
 //! broker, length of metadata(4), metadata, body. Integers are big-endian. The scripts read up to
 //! the broker and no further; the metadata is MessagePack with names.
 //!
-//! State: version(1) flags(1) crashes(1) attempt(4) step(2) due ms(8) fence(8) generation(8)
-//! fingerprint(8) marks(1) reason(1) last error.
+//! State: version(1) flags(1) crashes(1) attempt(4) step(2) due ms(8) unused(8) generation(8)
+//! fingerprint(8) marks(1) reason(1) last error. Schema 1 kept the proof of a lease in the unused
+//! bytes.
 
 use bytes::Bytes;
 use serde::Deserialize as _;
@@ -21,7 +22,9 @@ const FLAG_GENERATED: u8 = 2;
 const FLAG_REPLACED: u8 = 4;
 const FLAG_FIRST: u8 = 8;
 const FLAG_HELD: u8 = 1;
-const FLAG_TAKEN_OVER: u8 = 2;
+const FLAG_COUNTED: u8 = 2;
+const MARK_REPLACED: u8 = 1;
+const MARK_FIRST: u8 = 4;
 /// The part of a record from version to fingerprint, which does not depend on the target.
 const HEAD: usize = 22;
 const STATE_FIXED: usize = 43;
@@ -31,8 +34,8 @@ const METADATA_DEPTH: usize = 200;
 /// The maximum length of a stored error text; a longer one is cut at a character.
 const ERROR_MAX: usize = 300;
 
-/// The 8 random bytes of one claim. Only their holder may settle the claimed jobs.
-pub type Fence = [u8; 8];
+/// The 8 random bytes of one claim or rescue. Only their holder may settle the jobs of its lease.
+pub type Nonce = [u8; 8];
 
 /// The 8 random bytes that name one schedule of an id. Copies of one generation are repeats of each
 /// other.
@@ -140,25 +143,29 @@ pub fn replaced(bytes: &[u8]) -> bool {
     bytes.get(1).is_some_and(|flags| flags & FLAG_REPLACED != 0)
 }
 
-/// The mutable part of a job, as the scripts store it.
+/// The mutable part of a job, as it is stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct State {
     /// Held until the consumer answers.
     pub held: bool,
-    /// Taken over from an owner that crashed.
-    pub taken_over: bool,
+    /// `attempt` includes the attempt in flight, although the job is in a lease: an instance of
+    /// schema 1 claimed it, and crashed.
+    pub counted: bool,
     /// Owners that crashed in a row.
     pub crashes: u8,
-    /// Attempts so far, the current one included.
+    /// Attempts so far. Of a job in a lease: without the one in flight, unless the state is `held`,
+    /// `counted` or dying.
     pub attempt: u32,
     /// Step in the retry array: the number of waits used.
     pub step: u16,
     /// The due time of the schedule, epoch ms.
     pub due_ms: i64,
-    /// Proof of the current lease.
-    pub fence: Fence,
     /// Generation of the current schedule.
     pub generation: Generation,
+    /// Fingerprint of the message that scheduled the job.
+    pub fingerprint: [u8; 8],
+    /// Bits that only the scripts read (prelude.lua).
+    pub marks: u8,
     /// Why the job is dead or dying.
     pub reason: Option<DeadReason>,
     /// The last error.
@@ -176,22 +183,85 @@ impl State {
         let attempt = u32::from_be_bytes(reader.take()?);
         let step = u16::from_be_bytes(reader.take()?);
         let due_ms = i64::from_be_bytes(reader.take()?);
-        let fence = reader.take()?;
-        let generation = reader.take()?;
-        reader.take::<9>()?;
-        let [reason] = reader.take()?;
+        reader.take::<8>()?;
+        let (generation, fingerprint) = (reader.take()?, reader.take()?);
+        let [marks, reason] = reader.take()?;
         Ok(State {
             held: flags & FLAG_HELD != 0,
-            taken_over: flags & FLAG_TAKEN_OVER != 0,
+            counted: flags & FLAG_COUNTED != 0,
             crashes,
             attempt,
             step,
             due_ms,
-            fence,
             generation,
+            fingerprint,
+            marks,
             reason: reason_of_code(reason),
             last_error: String::from_utf8_lossy(reader.rest).into_owned(),
         })
+    }
+
+    /// The state of a job that has none: due at `due_ms`, never attempted. `None` if the record is
+    /// too short.
+    #[must_use]
+    pub fn of_record(record: &[u8], due_ms: i64) -> Option<State> {
+        let mut reader = Reader { rest: record.get(1..)? };
+        let [flags] = reader.take().ok()?;
+        reader.take::<4>().ok()?;
+        let (generation, fingerprint) = (reader.take().ok()?, reader.take().ok()?);
+        let mark = |flag: u8, mark: u8| if flags & flag != 0 { mark } else { 0 };
+        let marks = mark(FLAG_REPLACED, MARK_REPLACED) | mark(FLAG_FIRST, MARK_FIRST);
+        let (held, counted, reason) = (false, false, None);
+        Some(State {
+            held,
+            counted,
+            crashes: 0,
+            attempt: 0,
+            step: 0,
+            due_ms,
+            generation,
+            fingerprint,
+            marks,
+            reason,
+            last_error: String::new(),
+        })
+    }
+
+    /// Counts the attempt in flight of a job in a lease. A job on its way to the dead letters has no
+    /// new attempt.
+    #[must_use]
+    pub fn in_flight(mut self) -> State {
+        if !self.held && !self.counted && self.reason.is_none() {
+            self.attempt = self.attempt.saturating_add(1);
+        }
+        self
+    }
+
+    /// The stored form.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let flags = if self.held { FLAG_HELD } else { 0 } | if self.counted { FLAG_COUNTED } else { 0 };
+        let mut bytes = Vec::with_capacity(STATE_FIXED + self.last_error.len());
+        bytes.extend_from_slice(&[VERSION, flags, self.crashes]);
+        bytes.extend_from_slice(&self.attempt.to_be_bytes());
+        bytes.extend_from_slice(&self.step.to_be_bytes());
+        bytes.extend_from_slice(&self.due_ms.to_be_bytes());
+        bytes.extend_from_slice(&[0; 8]);
+        bytes.extend_from_slice(&self.generation);
+        bytes.extend_from_slice(&self.fingerprint);
+        bytes.extend_from_slice(&[self.marks, code_of_reason(self.reason)]);
+        bytes.extend_from_slice(self.last_error.as_bytes());
+        bytes
+    }
+
+    /// The entry of a completed job in `gone` (prelude.lua), without the outcome.
+    #[must_use]
+    pub fn gone_entry(&self) -> [u8; 25] {
+        let mut entry = [self.marks; 25];
+        entry[1..9].copy_from_slice(&self.fingerprint);
+        entry[9..17].copy_from_slice(&self.due_ms.to_be_bytes());
+        entry[17..].copy_from_slice(&self.generation);
+        entry
     }
 }
 

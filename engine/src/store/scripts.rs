@@ -26,19 +26,23 @@ pub enum Name {
     Fail,
     Requeue,
     Move,
+    Upgrade,
     FsckJobs,
     FsckAdopt,
     FsckKey,
     FsckMemories,
+    FsckLeases,
+    FsckHold,
 }
 
 const PRELUDE: &str = include_str!("scripts/prelude.lua");
 const SOUND: &str = include_str!("scripts/sound.lua");
 const ACT: &str = include_str!("scripts/act.lua");
+const SETTLE: &str = include_str!("scripts/settle.lua");
 
 impl Name {
     /// Every script.
-    pub const ALL: [Name; 21] = [
+    pub const ALL: [Name; 24] = [
         Name::Schedule,
         Name::Claim,
         Name::Reclaim,
@@ -56,10 +60,13 @@ impl Name {
         Name::Fail,
         Name::Requeue,
         Name::Move,
+        Name::Upgrade,
         Name::FsckJobs,
         Name::FsckAdopt,
         Name::FsckKey,
         Name::FsckMemories,
+        Name::FsckLeases,
+        Name::FsckHold,
     ];
 
     /// The name in the file name and in `dwell_redis_seconds{script}`.
@@ -68,44 +75,44 @@ impl Name {
         self.parts().0
     }
 
-    fn parts(self) -> (&'static str, bool, &'static str) {
+    /// The name, what precedes the script besides the prelude, and the script.
+    fn parts(self) -> (&'static str, &'static str, &'static str) {
         match self {
-            Name::Schedule => ("schedule", false, include_str!("scripts/schedule.lua")),
-            Name::Claim => ("claim", false, include_str!("scripts/claim.lua")),
-            Name::Reclaim => ("reclaim", false, include_str!("scripts/reclaim.lua")),
-            Name::Complete => ("complete", false, include_str!("scripts/complete.lua")),
-            Name::Hold => ("hold", false, include_str!("scripts/hold.lua")),
-            Name::Release => ("release", false, include_str!("scripts/release.lua")),
-            Name::Retry => ("retry", false, include_str!("scripts/retry.lua")),
-            Name::Bury => ("bury", false, include_str!("scripts/bury.lua")),
-            Name::Rescue => ("rescue", false, include_str!("scripts/rescue.lua")),
-            Name::Sweep => ("sweep", false, include_str!("scripts/sweep.lua")),
-            Name::Cancel => ("cancel", true, include_str!("scripts/cancel.lua")),
-            Name::Reschedule => ("reschedule", true, include_str!("scripts/reschedule.lua")),
-            Name::Fire => ("fire", true, include_str!("scripts/fire.lua")),
-            Name::Finish => ("finish", true, include_str!("scripts/finish.lua")),
-            Name::Fail => ("fail", true, include_str!("scripts/fail.lua")),
-            Name::Requeue => ("requeue", true, include_str!("scripts/requeue.lua")),
-            Name::Move => ("move", false, include_str!("scripts/move.lua")),
-            Name::FsckJobs => ("fsck_jobs", false, include_str!("scripts/fsck_jobs.lua")),
-            Name::FsckAdopt => ("fsck_adopt", false, include_str!("scripts/fsck_adopt.lua")),
-            Name::FsckKey => ("fsck_key", false, include_str!("scripts/fsck_key.lua")),
-            Name::FsckMemories => ("fsck_memories", false, include_str!("scripts/fsck_memories.lua")),
+            Name::Schedule => ("schedule", "", include_str!("scripts/schedule.lua")),
+            Name::Claim => ("claim", "", include_str!("scripts/claim.lua")),
+            Name::Reclaim => ("reclaim", "", include_str!("scripts/reclaim.lua")),
+            Name::Complete => ("complete", "", include_str!("scripts/complete.lua")),
+            Name::Hold => ("hold", SETTLE, include_str!("scripts/hold.lua")),
+            Name::Release => ("release", SETTLE, include_str!("scripts/release.lua")),
+            Name::Retry => ("retry", SETTLE, include_str!("scripts/retry.lua")),
+            Name::Bury => ("bury", SETTLE, include_str!("scripts/bury.lua")),
+            Name::Rescue => ("rescue", "", include_str!("scripts/rescue.lua")),
+            Name::Sweep => ("sweep", "", include_str!("scripts/sweep.lua")),
+            Name::Cancel => ("cancel", ACT, include_str!("scripts/cancel.lua")),
+            Name::Reschedule => ("reschedule", ACT, include_str!("scripts/reschedule.lua")),
+            Name::Fire => ("fire", ACT, include_str!("scripts/fire.lua")),
+            Name::Finish => ("finish", ACT, include_str!("scripts/finish.lua")),
+            Name::Fail => ("fail", ACT, include_str!("scripts/fail.lua")),
+            Name::Requeue => ("requeue", ACT, include_str!("scripts/requeue.lua")),
+            Name::Move => ("move", "", include_str!("scripts/move.lua")),
+            Name::Upgrade => ("upgrade", "", include_str!("scripts/upgrade.lua")),
+            Name::FsckJobs => ("fsck_jobs", "", include_str!("scripts/fsck_jobs.lua")),
+            Name::FsckAdopt => ("fsck_adopt", "", include_str!("scripts/fsck_adopt.lua")),
+            Name::FsckKey => ("fsck_key", "", include_str!("scripts/fsck_key.lua")),
+            Name::FsckMemories => ("fsck_memories", "", include_str!("scripts/fsck_memories.lua")),
+            Name::FsckLeases => ("fsck_leases", "", include_str!("scripts/fsck_leases.lua")),
+            Name::FsckHold => ("fsck_hold", "", include_str!("scripts/fsck_hold.lua")),
         }
     }
 
     /// The whole text for Redis.
     #[must_use]
     pub fn source(self) -> String {
-        let (_, acts, source) = self.parts();
-        // The scripts of fsck must run on damaged keys.
-        let repairs = matches!(self, Name::FsckJobs | Name::FsckAdopt | Name::FsckKey | Name::FsckMemories);
-        let shared = match (repairs, acts) {
-            (true, _) => String::new(),
-            (false, true) => format!("{SOUND}\n{ACT}\n"),
-            (false, false) => format!("{SOUND}\n"),
-        };
-        let own = shared + source;
+        let (_, shared, source) = self.parts();
+        // The scripts of fsck must run on damaged keys, and that of the upgrade on keys of schema 1.
+        let repairs = self == Name::Upgrade || self.as_str().starts_with("fsck_");
+        let sound = if repairs { "" } else { SOUND };
+        let own = format!("{sound}\n{shared}\n{source}");
         needed::needed(PRELUDE, &own) + &own
     }
 }

@@ -8,11 +8,11 @@ use std::time::Duration;
 use dwell::config::{self, Overrides, Settings};
 use dwell::store::Store;
 use dwell::store::reader::counts::Counts;
+use dwell::store::reader::list::Query;
+use dwell::store::reader::lookup::Place;
 use dwell_connectors::{Acks, BrokerConfig, Message, SourceOptions, Start};
 use dwell_testkit::servers::{DwellServer, NatsOptions, NatsServer, RedisOptions, RedisServer};
 use parking_lot::Mutex;
-use redis::AsyncCommands;
-use redis::aio::MultiplexedConnection;
 use serde_json::json;
 use tokio::task::JoinSet;
 
@@ -68,14 +68,14 @@ impl Environment {
 
     /// Waits until this many jobs are claimed.
     pub(crate) async fn until_in_flight(&self, least: usize) {
-        let mut claims = Claims::of(self).await;
+        let claims = Claims::of(self).await;
         wait_within(SETTLE, &format!("{least} jobs are in flight"), async || (claims.ids().await.len() >= least).then_some(())).await;
     }
 
     /// Stops the instance in the middle of deliveries, by SIGSTOP, when it has this many jobs in
     /// flight, `but` these: all that it has claimed then.
     pub(crate) async fn freeze_in_flight(&self, dwell: &DwellServer, least: usize, but: &HashSet<String>) -> HashSet<String> {
-        let mut claims = Claims::of(self).await;
+        let claims = Claims::of(self).await;
         wait_within(SETTLE, &format!("it has {least} jobs in flight"), async || {
             if claims.ids().await.difference(but).count() < least {
                 return None;
@@ -204,21 +204,16 @@ impl<R> Environment<R> {
 /// A look at what is claimed.
 struct Claims {
     store: Store,
-    link: MultiplexedConnection,
 }
 
 impl Claims {
     async fn of(env: &Environment) -> Claims {
-        let link = crate::support::redis_link(env.redis.url()).await;
-        Claims { store: env.store().await, link }
+        Claims { store: env.store().await }
     }
 
-    async fn ids(&mut self) -> HashSet<String> {
-        let mut ids = HashSet::new();
-        for bucket in 0..self.store.keys().buckets() {
-            ids.extend(self.link.zrange::<_, Vec<String>>(self.store.keys().run(bucket), 0, -1).await.unwrap());
-        }
-        ids
+    async fn ids(&self) -> HashSet<String> {
+        let all = Query { limit: usize::MAX, ..Query::new(Place::Reserved) };
+        self.store.reader.list(&all).await.unwrap().jobs.into_iter().map(|job| job.id.as_str().to_owned()).collect()
     }
 }
 

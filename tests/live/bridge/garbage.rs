@@ -100,7 +100,7 @@ impl Vandal {
     /// Something of everything into every key of a bucket that can hold it.
     async fn litter(&mut self, bucket: u16) {
         let now_ms = clock::wall_ms();
-        for set in ["due:main", "run", "dead"] {
+        for set in ["due:main", "held", "dead"] {
             for _ in 0..6 {
                 let (id, bytes) = (self.id(), self.bad_record());
                 self.hset(self.key(bucket, "jobs"), &id, bytes).await;
@@ -118,9 +118,16 @@ impl Vandal {
             self.hset(self.key(bucket, "jobs"), &never, good).await;
             self.zadd(self.key(bucket, set), ["+inf", "1.5"][usize::from(bucket % 2)], &never).await;
         }
-        for hash in ["state", "gone", "gone_old", "acts", "acts_old"] {
+        for hash in ["state", "gone", "gone_old", "acts", "acts_old", "leases", "left"] {
             let (field, noise) = (self.noise(20), self.noise(60));
             self.hset(self.key(bucket, hash), field, noise).await;
+        }
+        // Leases of which a part is missing, and one with odd parts.
+        let (nonce, text, bits) = (self.noise(8), self.noise(60), self.noise(5));
+        self.hset(self.key(bucket, "leases"), &nonce, text).await;
+        self.hset(self.key(bucket, "left"), &nonce, bits).await;
+        for member in [nonce, self.noise(8)] {
+            self.does(redis::cmd("ZADD").arg(self.key(bucket, "lent")).arg(now_ms - 1).arg(member)).await;
         }
         let (key, noise) = (format!("{}:wake", self.namespace), self.noise(40));
         self.does(redis::cmd("PUBLISH").arg(key).arg(noise)).await;
@@ -168,7 +175,7 @@ async fn garbage_in_every_key_harms_no_job_and_does_not_drown_the_log() {
     env.producer().send(&jobs).await;
     let port = env.nats.port();
     wait_within(SETTLE, "every request is taken", async || (jetstream::messages(port, "REQUESTS").await == 0).then_some(())).await;
-    for key in [vandal.key(0, "state"), vandal.key(1, "run"), instances] {
+    for key in [vandal.key(0, "state"), vandal.key(1, "lent"), instances] {
         vandal.does(redis::cmd("DEL").arg(&key)).await;
         vandal.does(redis::cmd("SET").arg(&key).arg("mine")).await;
     }

@@ -13,7 +13,7 @@ use crate::support::{jetstream, wait_within};
 const SETTINGS: &str = "delivery.publish_timeout = \"3s\"\ndelivery.retry = [\"200ms\", \"1h\"]";
 /// What only moves where Redis or Dwell is in a state that other tests make, or by an interface that
 /// this one does not open.
-const ELSEWHERE: [&str; 25] = [
+const ELSEWHERE: [&str; 31] = [
     // Five crashes in a row; an attempt that is out when it is cancelled, or fails: `tests/it`.
     r#"dwell_possible_duplicates_total{cause="lease_lost"}"#,
     r#"dwell_dead_total{reason="crashed"}"#,
@@ -35,6 +35,12 @@ const ELSEWHERE: [&str; 25] = [
     r#"dwell_redis_seconds_sum{script="requeue"}"#,
     r#"dwell_redis_seconds_count{script="move"}"#,
     r#"dwell_redis_seconds_sum{script="move"}"#,
+    r#"dwell_redis_seconds_count{script="upgrade"}"#,
+    r#"dwell_redis_seconds_sum{script="upgrade"}"#,
+    r#"dwell_redis_seconds_count{script="fsck_leases"}"#,
+    r#"dwell_redis_seconds_sum{script="fsck_leases"}"#,
+    r#"dwell_redis_seconds_count{script="fsck_hold"}"#,
+    r#"dwell_redis_seconds_sum{script="fsck_hold"}"#,
     r#"dwell_redis_seconds_count{script="fsck_jobs"}"#,
     r#"dwell_redis_seconds_sum{script="fsck_jobs"}"#,
     r#"dwell_redis_seconds_count{script="fsck_adopt"}"#,

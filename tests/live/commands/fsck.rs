@@ -17,7 +17,7 @@ use serde_json::Value;
 
 use super::fixture::Said;
 use super::ls::Listed;
-use crate::store::fixture::{FAR, LEASE, MAIN, PAST, action, held, one_of, request, retry};
+use crate::store::fixture::{FAR, LEASE, MAIN, PAST, action, held, in_leases, one_of, request, retry};
 
 type Dump = BTreeMap<String, BTreeMap<Vec<u8>, Vec<u8>>>;
 
@@ -72,6 +72,13 @@ impl Damaged {
         one_of(self.listed.fixture.store.queue.claim(self.bucket(id), MAIN, LEASE, 1, 1 << 20).await.unwrap())
     }
 
+    /// A job that waits for its consumer.
+    async fn held(&self, id: &str) {
+        let lease = self.claimed(id).await;
+        let store = &self.listed.fixture.store;
+        assert_eq!(store.queue.hold(self.bucket(id), &[(held(&lease), 1_000_000)]).await.unwrap(), [SettleResult::Settled]);
+    }
+
     /// A job that waits for its second attempt.
     async fn retried(&self, id: &str) {
         let lease = self.claimed(id).await;
@@ -120,8 +127,20 @@ impl Damaged {
     /// Where this job is now.
     async fn place(&self, id: &str) -> BTreeSet<String> {
         let dump = self.dump().await;
-        let holds = dump.into_iter().filter(|(key, entries)| !key.contains("quarantine") && entries.contains_key(id.as_bytes()));
-        holds.filter_map(|(key, _)| Some(key.split_once("}:")?.1.to_owned())).collect()
+        let holds = dump.iter().filter(|(key, entries)| !key.contains("quarantine") && entries.contains_key(id.as_bytes()));
+        let lent = in_leases(&dump, id);
+        holds.filter_map(|(key, _)| Some(key.split_once("}:")?.1.to_owned())).chain(lent).collect()
+    }
+
+    /// What `fsck` calls the lease of this job.
+    fn lease_of(lease: &Lease) -> String {
+        lease.token.lease.nonce.iter().fold("lease ".to_owned(), |name, byte| format!("{name}{byte:02x}"))
+    }
+
+    /// Damage by one command on the job's lease.
+    async fn hurt_lease(&mut self, lease: &Lease, command: &str, name: &str) {
+        self.redis(command, &self.key(lease.id.as_str(), name), &lease.token.lease.nonce[..]).await;
+        self.expect(&Damaged::lease_of(lease), Problem::LeaseWithoutOwner);
     }
 
     async fn is_in(&self, id: &str, names: &[&str]) {
@@ -140,11 +159,7 @@ impl Damaged {
         self.retried("well-retried").await;
         self.dead("well-dead").await;
         self.completed("well-completed").await;
-        let lease = self.claimed("well-held").await;
-        assert_eq!(
-            self.listed.fixture.store.queue.hold(self.bucket("well-held"), &[(held(&lease), 1_000_000)]).await.unwrap(),
-            [SettleResult::Settled]
-        );
+        self.held("well-held").await;
         // The same id again, after it was over.
         self.completed("well-again").await;
         self.listed.fixture.put(request("well-again", 905, FAR)).await;

@@ -76,7 +76,8 @@ pub(crate) fn expected(place: &str, action: Action) -> (Verdict, &'static str) {
     use Verdict as V;
     let stays = match place {
         "waiting" | "returned" | "retrying" | "dying" => "due:main",
-        "in_flight" | "held" | "taken_over" | "held_over" => "run",
+        "in_flight" | "taken_over" | "held_over" => "lease",
+        "held" => "held",
         "dead" => "dead",
         _ => "none",
     };
@@ -231,7 +232,7 @@ async fn a_word_of_another_schedule_or_attempt_is_stale() {
     assert_eq!(fixture.act(&word(Action::Finish, 2, other, None)).await, Verdict::Stale);
     assert_eq!(fixture.act(&word(Action::Fail, 3, other, None)).await, Verdict::Stale);
     assert_eq!(fixture.act(&word(Action::Fail, 4, due, Some(2))).await, Verdict::Stale);
-    assert_eq!(fixture.place("a").await, "run");
+    assert_eq!(fixture.place("a").await, "held");
     assert_eq!(fixture.act(&word(Action::Fail, 5, due, Some(1))).await, Verdict::Failed);
     // A finish is for the schedule, whatever the attempt.
     assert_eq!(fixture.act(&word(Action::Finish, 6, due, Some(9))).await, Verdict::Finished);

@@ -1,4 +1,4 @@
-//! Cases that broke earlier designs, on the real scripts: redelivery from every position, fences,
+//! Cases that broke earlier designs, on the real scripts: redelivery from every position, leases,
 //! verdicts and consumer confirms. The property test covers them at random.
 
 use std::time::Duration;
@@ -113,7 +113,7 @@ async fn cancel_by_a_call_then_redelivery_after_the_dedupe_window() {
 
 #[tokio::test]
 async fn an_old_complete_does_not_end_a_new_schedule_claimed_at_once() {
-    // A deadline as fence would be the same for both claims where they fall into one millisecond.
+    // A deadline as the name of a lease would be the same for claims within one millisecond.
     for _ in 0..50 {
         let fixture = Fixture::new().await;
         deliver(&fixture, &[s(1)]).await;
@@ -196,7 +196,7 @@ async fn fail_redelivered_fails_once() {
     assert_eq!(deliver(&fixture, &[act(Action::Fail, 2)]).await, [Verdict::Failed]);
     assert!(fixture.hold(&fixture.claim_one().await, 1_000_000).await);
     assert_eq!(deliver(&fixture, &[act(Action::Fail, 2)]).await, [Verdict::Failed]);
-    assert_eq!(fixture.place("a").await, "run");
+    assert_eq!(fixture.place("a").await, "held");
 }
 
 #[tokio::test]
@@ -210,7 +210,7 @@ async fn late_fail_of_the_first_attempt_during_the_second_is_stale() {
     assert!(fixture.hold(&fixture.claim_one().await, 1_000_000).await);
     let word = Act { seen_due: Some(first.state.due_ms), seen_attempt: Some(1), ..action(Action::Fail, "a", 2) };
     assert_eq!(fixture.store.queue.act(&word, RETRY).await.unwrap().verdict, Verdict::Stale);
-    assert_eq!(fixture.place("a").await, "run");
+    assert_eq!(fixture.place("a").await, "held");
 }
 
 #[tokio::test]
@@ -222,7 +222,7 @@ async fn retry_none_killed_between_claim_and_publish_is_not_dead_unpublished() {
     for _ in 0..4 {
         fixture.claim_for(Duration::ZERO).await;
         let rescued = fixture.rescue_one().await;
-        assert!(rescued.state.taken_over && rescued.state.step == 0 && rescued.state.reason.is_none());
+        assert!(rescued.state.crashes > 0 && rescued.state.step == 0 && rescued.state.reason.is_none());
         assert!(fixture.release(&rescued, false).await);
     }
     let lease = fixture.claim_one().await;

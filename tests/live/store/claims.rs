@@ -27,8 +27,8 @@ async fn a_claim_takes_what_is_due_in_order_and_tells_what_is_next() {
     assert!(taken.now_us >= before);
     let first = &taken.jobs[0];
     assert_eq!((first.state.attempt, first.state.step, first.state.due_ms, first.state.crashes), (1, 0, 1000, 0));
-    assert_eq!((first.state.generation, first.state.fence), (first.record.generation, first.fence));
-    assert_eq!(fixture.place("job-1").await, "run");
+    assert_eq!((first.state.generation, first.state.attempt), (first.record.generation, 1));
+    assert_eq!(fixture.place("job-1").await, "lease");
     let found = fixture.store.reader.find(&id("job-1")).await.unwrap().unwrap();
     assert_eq!(found.place, Place::Reserved);
     assert!(found.score_ms >= before / 1000 + 600_000);
@@ -63,7 +63,7 @@ async fn what_is_due_in_a_moment_is_taken_too_and_says_when() {
     let back = [Release { job: held(soon), pause_ms: 0, unpublished: true }];
     assert_eq!(fixture.store.queue.release(0, MAIN, &back).await.unwrap(), [SettleResult::Settled]);
     let found = fixture.store.reader.find(&id("soon")).await.unwrap().unwrap();
-    assert_eq!((found.score_ms, found.state.unwrap().attempt), (due_ms, 0));
+    assert_eq!((found.score_ms, found.attempts()), (due_ms, 0));
     // After an attempt its due time is that of the next one, which its holder knows.
     let soon = one_of(fixture.store.queue.claim_ahead(0, MAIN, SOON).await.unwrap());
     let retried = [Retry { job: held(&soon), wait_ms: 60_000, unpublished: false, dies: None, error: "x".to_owned() }];
@@ -84,10 +84,10 @@ async fn what_a_lost_claim_took_early_is_not_early_when_it_is_given_back() {
     let due_ms = fixture.store.reader.find(&id("soon")).await.unwrap().unwrap().score_ms;
     let lossy = Lossy::beside(&fixture).await;
     lossy.lose_a_claim(&fixture, 128, SOON.ahead).await;
-    assert_eq!(fixture.place("soon").await, "run");
+    assert_eq!(fixture.place("soon").await, "lease");
     assert!(lossy.store.queue.claim(0, MAIN, LEASE, 128, 1 << 20).await.unwrap().jobs.is_empty());
     let found = fixture.store.reader.find(&id("soon")).await.unwrap().unwrap();
-    assert_eq!((found.score_ms, found.place, found.state.unwrap().attempt), (due_ms, Place::Scheduled, 0));
+    assert_eq!((found.score_ms, found.place, found.attempts()), (due_ms, Place::Scheduled, 0));
 }
 
 #[tokio::test]
@@ -104,7 +104,7 @@ async fn a_large_record_that_would_not_fit_is_not_fetched() {
     assert_eq!((taken.jobs.len(), taken.more), (1, true));
     let redis::Value::BulkString(stats) = fixture.redis(&["INFO", "commandstats"]).await else { panic!() };
     let stats = String::from_utf8(stats).unwrap();
-    assert!(stats.contains("cmdstat_hmget:calls=2,"), "of the record and its state: {stats}");
+    assert!(stats.contains("cmdstat_hmget:calls=1,"), "of the record: {stats}");
 }
 
 #[tokio::test]
@@ -168,7 +168,7 @@ async fn each_job_is_claimed_once_in_order_whatever_its_size_and_what_stands_bet
     assert_eq!(came, (0..120).filter(healthy).map(name).collect::<Vec<_>>());
     let left = (0..120).filter(|n| later.contains(n) && !orphans.contains(n)).count();
     assert_eq!(fixture.redis(&["ZCARD", &fixture.key("due:main")]).await, redis::Value::Int(left as i64));
-    assert_eq!(fixture.redis(&["ZCARD", &fixture.key("run")]).await, redis::Value::Int(came.len() as i64));
+    assert_eq!(fixture.store.reader.counts(&[]).await.unwrap().reserved, [came.len() as u64]);
 }
 
 #[tokio::test]
@@ -179,9 +179,9 @@ async fn what_many_claims_look_through_is_no_list() {
     batch.extend(["-", " ", "0", "\u{ff}"].map(|one| request(&one.repeat(65), 16 + u64::from(one.as_bytes()[0]), PAST)));
     fixture.store.queue.schedule(&batch).await.unwrap();
     assert_eq!(fixture.claim().await.jobs.len(), 20);
-    let encoding = fixture.redis(&["OBJECT", "ENCODING", &fixture.key("run")]).await;
-    assert_eq!(encoding, redis::Value::BulkString(b"skiplist".to_vec()));
-    assert_eq!(fixture.redis(&["ZCARD", &fixture.key("run")]).await, redis::Value::Int(20), "all of them, and nothing else");
+    let encoding = fixture.redis(&["OBJECT", "ENCODING", &fixture.key("leases")]).await;
+    assert_eq!(encoding, redis::Value::BulkString(b"hashtable".to_vec()));
+    assert_eq!(fixture.store.reader.counts(&[]).await.unwrap().reserved, [20]);
 }
 
 #[tokio::test]
@@ -289,7 +289,7 @@ async fn what_a_claim_took_without_our_hearing_of_it_is_given_back_unburned() {
     let other: Lease = fixture.store.queue.claim(0, MAIN, LEASE, 1, 1).await.unwrap().jobs.remove(0);
     let lossy = Lossy::beside(&fixture).await;
     lossy.lose_a_claim(&fixture, 128, Duration::ZERO).await;
-    assert_eq!((fixture.place("a").await, fixture.place("other").await), ("run".to_owned(), "run".to_owned()));
+    assert_eq!((fixture.place("a").await, fixture.place("other").await), ("lease".to_owned(), "lease".to_owned()));
     let lease = one_of(lossy.store.queue.claim(0, MAIN, LEASE, 128, 1 << 20).await.unwrap());
     assert_ne!(lease.id, other.id);
     assert_eq!(lease.state.attempt, 1);
@@ -315,7 +315,7 @@ async fn a_lost_claim_is_found_among_many_leases() {
 }
 
 #[tokio::test]
-async fn claims_at_once_take_different_jobs_under_different_fences() {
+async fn claims_at_once_take_different_jobs_under_different_leases() {
     let fixture = Fixture::new().await;
     let batch: Vec<_> = (0..20).map(|n| request(&format!("job-{n}"), n, PAST)).collect();
     fixture.store.queue.schedule(&batch).await.unwrap();
@@ -323,6 +323,6 @@ async fn claims_at_once_take_different_jobs_under_different_fences() {
     let taken = futures_util::future::try_join_all(claims).await.unwrap();
     let jobs: Vec<&Lease> = taken.iter().flat_map(|taken| &taken.jobs).collect();
     let ids: std::collections::HashSet<&str> = jobs.iter().map(|lease| lease.id.as_str()).collect();
-    let fences: std::collections::HashSet<[u8; 8]> = jobs.iter().map(|lease| lease.fence).collect();
-    assert_eq!((jobs.len(), ids.len(), fences.len()), (20, 20, 4));
+    let leases: std::collections::HashSet<[u8; 8]> = jobs.iter().map(|lease| lease.token().lease.nonce).collect();
+    assert_eq!((jobs.len(), ids.len(), leases.len()), (20, 20, 4));
 }

@@ -117,7 +117,7 @@ async fn a_frozen_server_times_out_and_its_claim_is_taken_back() {
     let error = fixture.store.queue.claim(0, MAIN, super::fixture::LEASE, 10, 1 << 20).await.unwrap_err();
     assert_eq!(error.class, Class::Timeout, "{error}");
     server.thaw().unwrap();
-    wait_until("the claim of the frozen server shows", async || (fixture.place("a").await == "run").then_some(())).await;
+    wait_until("the claim of the frozen server shows", async || (fixture.place("a").await == "lease").then_some(())).await;
     let lease = fixture.claim_one().await;
     assert_eq!(lease.state.attempt, 1);
 }
@@ -133,9 +133,9 @@ async fn a_namespace_keeps_its_number_of_buckets_and_knows_its_brokers() {
     assert_eq!((attached.keys().buckets(), attached.brokers().len()), (4, 3));
     let error = Store::attach(&Redis { namespace: namespace("none"), ..fixture.settings.clone() }).await.err().unwrap();
     assert!(error.class == Class::Settings && error.message.contains("no namespace"), "{error}");
-    fixture.redis(&["HSET", &fixture.store.keys().meta(), "schema", "2"]).await;
+    fixture.redis(&["HSET", &fixture.store.keys().meta(), "schema", "3"]).await;
     let error = open_as(&fixture.settings).await.err().unwrap();
-    assert!(error.class == Class::Settings && error.message.contains("schema 2"), "{error}");
+    assert!(error.class == Class::Settings && error.message.contains("schema 3"), "{error}");
 }
 
 #[tokio::test]

@@ -1,5 +1,5 @@
-//! A failover to a replica that lost the claim: fences protect, and `cancelled` is not the verdict
-//! of a job that may have been published.
+//! A failover to a replica that lost the claim: settles of lost leases change nothing, and
+//! `cancelled` is not the verdict of a job that may have been published.
 
 use dwell::job::{Action, Due, Verdict};
 use dwell::store::error::Class;

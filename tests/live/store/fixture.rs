@@ -210,8 +210,25 @@ fn places(dump: &BTreeMap<String, BTreeMap<Vec<u8>, Vec<u8>>>, id: &str) -> Vec<
     dump.iter()
         .filter(|(_, entries)| entries.contains_key(id.as_bytes()))
         .filter_map(|(key, _)| key.split_once("}:").map(|(_, name)| name.to_owned()))
-        .filter(|name| name.starts_with("due:") || name == "run" || name == "dead")
+        .filter(|name| name.starts_with("due:") || name == "held" || name == "dead")
+        .chain(in_leases(dump, id))
         .collect()
+}
+
+/// `lease` for each lease that the job has not left.
+pub(crate) fn in_leases(dump: &BTreeMap<String, BTreeMap<Vec<u8>, Vec<u8>>>, id: &str) -> Vec<String> {
+    let table = |key: &str, name: &str| dump.get(&format!("{}}}:{name}", key.split_once("}:").unwrap().0)).cloned().unwrap_or_default();
+    let mut found = Vec::new();
+    for (key, leases) in dump.iter().filter(|(key, _)| key.ends_with("}:leases")) {
+        let (left, lent) = (table(key, "left"), table(key, "lent"));
+        assert!(leases.keys().eq(left.keys()) && leases.keys().eq(lent.keys()), "each lease has three parts");
+        for (nonce, text) in leases {
+            let ids = text.split(|byte| *byte == 0).skip(1).map(|entry| entry.split(|byte| *byte == 1).next().unwrap());
+            let is_out = |at: usize| left[nonce][8 + at / 8] & (1 << (at % 8)) == 0;
+            found.extend(ids.enumerate().filter(|(at, one)| *one == id.as_bytes() && is_out(*at)).map(|_| "lease".to_owned()));
+        }
+    }
+    found
 }
 
 pub(crate) fn one_of(taken: Claimed) -> Lease {

@@ -161,7 +161,7 @@ async fn a_redis_that_evicts_jobs_is_refused() {
 
 #[tokio::test]
 async fn a_key_of_another_type_is_an_error() {
-    for name in ["jobs", "state", "run", "dead", "due:main", "gone", "gone_old", "acts", "acts_old"] {
+    for name in ["jobs", "state", "lent", "leases", "left", "held", "dead", "due:main", "gone", "gone_old", "acts", "acts_old"] {
         let fixture = Fixture::new().await;
         for n in 0..4 {
             fixture.put(request(&format!("job-{n}"), n, PAST)).await;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use dwell::job::DeadReason;
-use dwell::store::queue::settle::{Bury, Completion, LeaseToken, Release, Retry, SettleResult};
+use dwell::store::queue::settle::{Bury, Completion, LeaseName, LeaseToken, Release, Retry, SettleResult};
 use dwell::store::reader::lookup::Place;
 
 use super::fixture::{Fixture, LEASE, MAIN, PAST, held, id, request, retry};
@@ -77,12 +77,12 @@ async fn settle(fixture: &Fixture, name: &str, job: LeaseToken) -> bool {
 }
 
 #[tokio::test]
-async fn only_the_fence_of_the_lease_ends_it_and_only_once() {
+async fn only_the_token_of_the_lease_ends_it_and_only_once() {
     let fixture = Fixture::new().await;
     let after = [
         ("complete", "none"),
         ("drop", "none"),
-        ("hold", "run"),
+        ("hold", "held"),
         ("release", "due:main"),
         ("undo", "due:main"),
         ("retry", "due:main"),
@@ -95,20 +95,20 @@ async fn only_the_fence_of_the_lease_ends_it_and_only_once() {
         let lease = fixture.claim_one().await;
         let claimed = fixture.dump().await;
         for wrong in [[0; 8], [0xff; 8], n.to_be_bytes()] {
-            assert!(!settle(&fixture, name, LeaseToken { id: id(name), fence: wrong, ..held(&lease) }).await, "{name}");
-            assert!(!settle(&fixture, name, LeaseToken { id: id("nobody"), ..held(&lease) }).await, "{name}");
+            let right = held(&lease).lease;
+            for lease_name in [LeaseName { nonce: wrong, ..right }, LeaseName { born: wrong, ..right }] {
+                assert!(!settle(&fixture, name, LeaseToken { lease: lease_name, ..held(&lease) }).await, "{name}");
+            }
+            assert!(!settle(&fixture, name, LeaseToken { position: 1, ..held(&lease) }).await, "{name}");
         }
         assert_eq!(fixture.dump().await, claimed, "{name}");
         assert!(settle(&fixture, name, held(&lease)).await, "{name}");
         assert_eq!(fixture.place(name).await, place, "{name}");
         let settled = fixture.dump().await;
-        // The lease of a hold runs on: it says `done` again; all others are over.
-        assert_eq!(settle(&fixture, name, held(&lease)).await, name == "hold", "{name}");
+        assert!(!settle(&fixture, name, held(&lease)).await, "{name}");
         assert_eq!(fixture.dump().await, settled, "{name}");
         for other in ["complete", "hold", "release", "retry", "bury"] {
-            if name != "hold" {
-                assert!(!settle(&fixture, other, held(&lease)).await, "{name} then {other}");
-            }
+            assert!(!settle(&fixture, other, held(&lease)).await, "{name} then {other}");
         }
         assert_eq!(fixture.dump().await, settled, "{name}");
     }
@@ -121,12 +121,15 @@ async fn batches_are_settled_job_by_job() {
     fixture.store.queue.schedule(&batch).await.unwrap();
     let taken = fixture.claim().await;
     assert_eq!(taken.jobs.len(), 128);
-    let jobs: Vec<LeaseToken> = taken
-        .jobs
-        .iter()
-        .enumerate()
-        .map(|(n, lease)| if n % 2 == 0 { held(lease) } else { LeaseToken { fence: [7; 8], ..held(lease) } })
-        .collect();
+    let jobs: Vec<LeaseToken> =
+        taken
+            .jobs
+            .iter()
+            .enumerate()
+            .map(|(n, lease)| {
+                if n % 2 == 0 { held(lease) } else { LeaseToken { lease: LeaseName { nonce: [7; 8], ..held(lease).lease }, ..held(lease) } }
+            })
+            .collect();
     let answers = fixture.store.queue.complete(0, &jobs, Completion::Fired).await.unwrap();
     assert!(answers.iter().enumerate().all(|(n, stood)| (*stood == SettleResult::Settled) == (n % 2 == 0)));
     assert_eq!(fixture.store.reader.counts(&[]).await.unwrap().reserved, [64]);
@@ -221,7 +224,7 @@ async fn a_rescue_tells_crashed_from_held_and_counts_a_crash_once_a_lease() {
     let lease = fixture.claim_one().await;
     assert!(fixture.hold(&lease, 0).await);
     let rescued = fixture.rescue_one().await;
-    assert_eq!((rescued.state.held, rescued.state.taken_over, rescued.state.crashes), (true, false, 0));
+    assert_eq!((rescued.state.held, rescued.state.crashes), (true, 0));
     assert!(!fixture.complete(&lease).await);
     assert!(fixture.complete(&rescued).await);
 
@@ -232,7 +235,7 @@ async fn a_rescue_tells_crashed_from_held_and_counts_a_crash_once_a_lease() {
         // The first rescuer crashes as well: the second takes over from it, and counts nothing.
         let first = fixture.store.queue.rescue(0, Duration::ZERO, 128, 1 << 20).await.unwrap().jobs.remove(0);
         let second = fixture.rescue_one().await;
-        assert_eq!((first.state.crashes, second.state.crashes, second.state.taken_over), (crash, crash, true));
+        assert_eq!((first.state.crashes, second.state.crashes), (crash, crash));
         assert!(!fixture.release(&first, false).await);
         // The owner that slept past its lease has lost it.
         assert!(!fixture.complete(&lease).await);

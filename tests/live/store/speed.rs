@@ -2,7 +2,7 @@
 //! --ignored --nocapture`.
 
 use dwell::store::queue::settle::Completion;
-use dwell_testkit::servers::{RedisOptions, RedisServer};
+use dwell_testkit::servers::{AppendFsync, RedisOptions, RedisServer};
 
 use super::fixture::{Fixture, LEASE, MAIN, PAST, held, request};
 
@@ -26,7 +26,8 @@ async fn inside(fixture: &Fixture) -> f64 {
 #[ignore = "a measurement"]
 async fn speed_of_a_life_of_200_byte_jobs_128_a_call() {
     const ROUNDS: u64 = 400;
-    let server = RedisServer::start(RedisOptions::default()).await.unwrap();
+    let appendonly = std::env::var_os("DWELL_SPEED_AOF").map(|_| AppendFsync::EverySec);
+    let server = RedisServer::start(RedisOptions { appendonly, ..RedisOptions::default() }).await.unwrap();
     let fixture = Fixture::on(&server.url(), 1, &[MAIN]).await;
     let mut spent = [(0.0, 0.0); 3];
     for round in 0..ROUNDS + 1 {
@@ -50,6 +51,10 @@ async fn speed_of_a_life_of_200_byte_jobs_128_a_call() {
             spent[at].0 += pair[1].0 - pair[0].0;
             spent[at].1 += pair[1].1 - pair[0].1;
         }
+    }
+    let redis::Value::BulkString(info) = fixture.redis(&["INFO", "persistence"]).await else { panic!() };
+    if let Some(bytes) = String::from_utf8(info).unwrap().lines().find_map(|line| line.strip_prefix("aof_current_size:")) {
+        println!("{} bytes of append-only file a life", bytes.trim().parse::<u64>().unwrap() / (128 * (ROUNDS + 1)));
     }
     for (name, (inside, cpu)) in ["schedule", "claim", "complete"].into_iter().zip(spent) {
         let jobs = (ROUNDS * 128) as f64;

@@ -16,9 +16,9 @@ const PLACES: [(&str, &str); 9] = [
     ("retrying", "due:other"),
     ("dying", "due:other"),
     ("dead", "dead"),
-    ("in_flight", "run"),
-    ("held", "run"),
-    ("taken_over", "run"),
+    ("in_flight", "lease"),
+    ("held", "held"),
+    ("taken_over", "lease"),
     ("fired", "none"),
 ];
 
@@ -37,7 +37,7 @@ async fn each_job_keeps_all_but_its_broker_and_every_verdict() {
         let done = fixture.store.admin.transfer(MAIN, OTHER, to_other).await.unwrap();
         assert_eq!((done.scheduled, done.dead, done.reserved, done.refused, done.unreadable), (4, 1, 3, 0, 0));
         let after = fixture.jobs().await;
-        for name in ["state", "dead", "run"] {
+        for name in ["state", "dead", "lent", "leases", "left", "held"] {
             assert_eq!(after.get(&fixture.key(name)), before.get(&fixture.key(name)), "{name}");
         }
         assert_eq!(after.get(&fixture.key("due:other")), before.get(&fixture.key("due:main")), "due when they were");

@@ -5,7 +5,7 @@ use dwell::store::queue::settle::Completion;
 use super::fixture::{FAR, Fixture, LEASE, MAIN, PAST, held, id, request};
 
 /// Every key that may be missing in a bucket with jobs: what is there is of its own type.
-const MISSING: [&str; 7] = ["run", "state", "gone", "gone_old", "acts", "acts_old", "dead"];
+const MISSING: [&str; 10] = ["lent", "leases", "left", "held", "state", "gone", "gone_old", "acts", "acts_old", "dead"];
 
 #[tokio::test]
 async fn a_claim_takes_nothing_while_a_key_is_of_another_type() {
@@ -24,7 +24,7 @@ async fn a_claim_takes_nothing_while_a_key_is_of_another_type() {
 
 #[tokio::test]
 async fn a_request_is_stored_whole_or_not_at_all_while_a_key_is_of_another_type() {
-    for name in ["due:main", "run", "gone", "gone_old", "acts", "acts_old", "dead"] {
+    for name in ["due:main", "lent", "leases", "left", "held", "gone", "gone_old", "acts", "acts_old", "dead"] {
         let fixture = Fixture::new().await;
         fixture.redis(&["SET", &fixture.key(name), "foreign"]).await;
         assert!(fixture.store.queue.schedule(&[request("job", 1, FAR)]).await.is_err(), "{name}");
@@ -37,14 +37,14 @@ async fn a_request_is_stored_whole_or_not_at_all_while_a_key_is_of_another_type(
 
 #[tokio::test]
 async fn a_settle_ends_a_job_whole_or_not_at_all_while_a_key_is_of_another_type() {
-    for name in ["gone", "gone_old", "acts", "acts_old", "dead"] {
+    for name in ["held", "gone", "gone_old", "acts", "acts_old", "dead"] {
         let fixture = Fixture::new().await;
         fixture.put(request("job", 1, PAST)).await;
         let lease = fixture.claim_one().await;
         fixture.redis(&["SET", &fixture.key(name), "foreign"]).await;
         assert!(fixture.store.queue.complete(0, &[held(&lease)], Completion::Fired).await.is_err(), "{name}");
         fixture.redis(&["DEL", &fixture.key(name)]).await;
-        assert_eq!(fixture.place("job").await, "run", "{name}");
+        assert_eq!(fixture.place("job").await, "lease", "{name}");
         assert!(fixture.complete(&lease).await, "{name}");
         assert_eq!(fixture.place("job").await, "none", "{name}");
     }

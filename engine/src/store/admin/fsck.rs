@@ -64,6 +64,7 @@ pub async fn run(settings: &Redis, rules: Rules, found: FindingSink<'_>) -> Resu
     for bucket in 0..fsck.store.keys.buckets() {
         if fsck.keys_of(bucket).await? {
             fsck.unfinished(bucket).await?;
+            fsck.leases(bucket).await?;
             fsck.bucket(bucket).await?;
             fsck.memories(bucket).await?;
         }
@@ -96,7 +97,8 @@ impl Fsck<'_> {
         let due: Vec<String> = self.store.brokers().iter().map(|broker| self.store.keys.due(bucket, broker)).collect();
         let mut keys: Vec<(String, &str)> = self.store.keys.fixed(bucket).iter().map(|key| (key.clone(), "hash")).collect();
         for (key, kind) in &mut keys {
-            if *key == self.store.keys.run(bucket) || *key == self.store.keys.dead(bucket) {
+            let keys = &self.store.keys;
+            if [keys.lent(bucket), keys.held(bucket), keys.dead(bucket)].contains(&key.as_str()) {
                 *kind = "zset";
             }
         }

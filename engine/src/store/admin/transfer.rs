@@ -108,10 +108,16 @@ impl Admin {
     where
         J: FnMut(&JobId, Record) -> Option<Job>,
     {
+        if place == Place::Reserved {
+            let lent = self.namespace.lent(walk.bucket).await?.into_iter().map(|lent| (lent.id, lent.deadline_ms));
+            for page in lent.collect::<Vec<_>>().chunks(CALL_JOBS) {
+                self.transfer_page(walk, place, page).await?;
+            }
+        }
         let key = match place {
             Place::Scheduled => self.namespace.keys.due(walk.bucket, &walk.brokers[0]),
             Place::Dead => self.namespace.keys.dead(walk.bucket).to_owned(),
-            Place::Reserved => self.namespace.keys.run(walk.bucket).to_owned(),
+            Place::Reserved => self.namespace.keys.held(walk.bucket).to_owned(),
         };
         let mut offset = 0;
         loop {

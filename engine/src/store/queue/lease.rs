@@ -10,9 +10,10 @@ use crate::job::JobId;
 use crate::store::answer::{Items, micros_of};
 use crate::store::error::{Class, StoreError};
 use crate::store::queue::Queue;
-use crate::store::queue::settle::LeaseToken;
+use crate::store::queue::schedule::CALL_JOBS;
+use crate::store::queue::settle::{LeaseName, LeaseToken};
 use crate::store::reader::lookup::score;
-use crate::store::record::{self, Fence, Record, State};
+use crate::store::record::{self, Nonce, Record, State};
 use crate::store::scripts::Name;
 
 /// A claim may take jobs that are due up to this much later. The span is short, because the cancel
@@ -24,8 +25,6 @@ pub const AHEAD: Duration = Duration::from_millis(5);
 const MANY: u32 = 1024;
 /// How long they are skipped before the next look: someone may have repaired them.
 const PASS_OVER: Duration = Duration::from_secs(60);
-/// The most ids that one `reclaim` examines.
-const RECLAIM_IDS: usize = 512;
 
 /// A job that this instance may act on until `deadline`.
 #[derive(Debug, Clone)]
@@ -34,8 +33,8 @@ pub struct Lease {
     pub id: JobId,
     /// Its bucket.
     pub bucket: u16,
-    /// Proof of the lease.
-    pub fence: Fence,
+    /// The token that settles the job.
+    pub token: LeaseToken,
     /// From then on another instance may take the job over. By the clock of this process, counted
     /// from before the claim was sent.
     pub deadline: Instant,
@@ -43,7 +42,7 @@ pub struct Lease {
     pub taken_us: i64,
     /// The earliest time to publish: the job is due by Redis's clock from then on.
     pub ready: Instant,
-    /// The mutable part of the job.
+    /// The mutable part of the job. The attempt in flight counts.
     pub state: State,
     /// The immutable part of the job.
     pub record: Record,
@@ -58,8 +57,8 @@ pub struct UnreadableLease {
     pub id: JobId,
     /// Its bucket.
     pub bucket: u16,
-    /// Proof of the lease.
-    pub fence: Fence,
+    /// The token that settles the job.
+    pub token: LeaseToken,
     /// Why the record cannot be read.
     pub why: String,
 }
@@ -68,7 +67,7 @@ impl Lease {
     /// The token that settles this lease.
     #[must_use]
     pub fn token(&self) -> LeaseToken {
-        LeaseToken { id: self.id.clone(), fence: self.fence, fingerprint: self.record.fingerprint }
+        self.token.clone()
     }
 }
 
@@ -76,7 +75,7 @@ impl UnreadableLease {
     /// The token that settles this lease.
     #[must_use]
     pub fn token(&self) -> LeaseToken {
-        LeaseToken { id: self.id.clone(), fence: self.fence, fingerprint: [0; 8] }
+        self.token.clone()
     }
 }
 
@@ -111,19 +110,12 @@ pub(super) struct Unread {
     since: Instant,
 }
 
-/// Stands for the set of leases where otherwise a broker's name stands.
-const RUN: &str = "";
-
 /// A claim whose answer was lost.
 #[derive(Debug, Clone)]
-pub struct LostClaim {
+pub(super) struct LostClaim {
     bucket: u16,
     broker: String,
-    fence: Fence,
-    /// No lease of this claim ends earlier, epoch ms.
-    least_deadline_ms: i64,
-    /// The look-ahead of the claim.
-    ahead: Duration,
+    nonce: Nonce,
 }
 
 /// What a claim asks for.
@@ -131,7 +123,7 @@ pub struct LostClaim {
 pub struct ClaimRequest {
     /// The duration of the lease.
     pub lease: Duration,
-    /// The most jobs.
+    /// The most jobs, up to [`CALL_JOBS`].
     pub most: usize,
     /// The most bytes of records; one job is always allowed.
     pub most_bytes: usize,
@@ -150,22 +142,27 @@ impl Queue {
     /// Claims jobs of one bucket and broker that are due within `ask.ahead`. First gives back the
     /// jobs of earlier claims whose answer was lost.
     pub async fn claim_ahead(&self, bucket: u16, broker: &str, ask: ClaimRequest) -> Result<Claimed, StoreError> {
-        let ClaimRequest { lease, most, most_bytes, ahead } = ask;
         self.reclaim_lost(bucket, broker).await?;
-        let fence: Fence = rand::random();
+        self.claim_as(rand::random(), bucket, broker, ask).await
+    }
+
+    /// A claim under this nonce. A repeat answers the lease of the first call, as it is by then.
+    pub async fn claim_as(&self, nonce: Nonce, bucket: u16, broker: &str, ask: ClaimRequest) -> Result<Claimed, StoreError> {
+        let ClaimRequest { lease, most, most_bytes, ahead } = ask;
         let sent = clock::now();
-        let lease_ms = whole_ms(lease);
         let mut call = self.namespace.script_call(Name::Claim, bucket, &[broker.to_owned()]);
-        call.arg(&fence[..]).arg(lease_ms).arg(most).arg(most_bytes).arg(whole_ms(ahead));
+        call.arg(&nonce[..]).arg(whole_ms(lease)).arg(most.min(CALL_JOBS)).arg(most_bytes).arg(whole_ms(ahead));
         let known = self.pass_over(bucket, broker, &mut call);
-        // Computed before the call and a minute early: only a lower bound for the search.
-        let least_deadline_ms = self.namespace.now_ms() + i64::try_from(lease_ms).unwrap_or(i64::MAX / 2) - 60_000;
         let answer = match self.namespace.call(Name::Claim, &call).await {
-            Ok(value) => self.read_taken("claim", (bucket, broker), fence, (sent, lease), known, value),
+            Ok(value) => self.read_taken(Name::Claim, bucket, nonce, (sent, lease), value).map(|(taken, last)| {
+                let [last, score] = last;
+                self.found_unread((bucket, broker), Unread { count: taken.unknown, last, score, since: known.unwrap_or(sent) });
+                taken
+            }),
             Err(error) => Err(error),
         };
         if answer.is_err() {
-            self.lost_claims.lock().push(LostClaim { bucket, broker: broker.to_owned(), fence, least_deadline_ms, ahead });
+            self.lost_claims.lock().push(LostClaim { bucket, broker: broker.to_owned(), nonce });
         }
         answer
     }
@@ -185,8 +182,8 @@ impl Queue {
         let lost: Vec<LostClaim> = self.lost_claims.lock().iter().filter(|lost| is_meant(lost)).cloned().collect();
         let mut result = Ok(());
         for lost in lost {
-            match self.reclaim(&lost).await {
-                Ok(_) => self.lost_claims.lock().retain(|other| other.fence != lost.fence),
+            match self.reclaim(lost.nonce, lost.bucket, &lost.broker).await {
+                Ok(_) => self.lost_claims.lock().retain(|other| other.nonce != lost.nonce),
                 Err(error) if error.class == Class::Script => result = Err(error),
                 Err(error) => return Err(error),
             }
@@ -195,29 +192,25 @@ impl Queue {
     }
 
     /// Gives back the jobs of a claim whose answer was lost, and counts them.
-    async fn reclaim(&self, lost: &LostClaim) -> Result<usize, StoreError> {
-        let (mut offset, mut back) = (0, 0);
-        loop {
-            let mut call = self.namespace.script_call(Name::Reclaim, lost.bucket, std::slice::from_ref(&lost.broker));
-            call.arg(&lost.fence[..]).arg(lost.least_deadline_ms).arg(offset).arg(RECLAIM_IDS).arg(whole_ms(lost.ahead));
-            let mut items = Items::new("reclaim", self.namespace.call(Name::Reclaim, &call).await?)?;
-            let (seen, returned) = (usize::try_from(items.int()?).unwrap_or(0), usize::try_from(items.int()?).unwrap_or(0));
-            back += returned;
-            if seen < RECLAIM_IDS {
-                return Ok(back);
-            }
-            offset += seen - returned;
+    pub async fn reclaim(&self, nonce: Nonce, bucket: u16, broker: &str) -> Result<i64, StoreError> {
+        let mut call = self.namespace.script_call(Name::Reclaim, bucket, &[broker.to_owned()]);
+        call.arg(&nonce[..]);
+        match self.namespace.call(Name::Reclaim, &call).await? {
+            Value::Int(count) => Ok(count),
+            other => Err(StoreError::new(Class::Script, format!("redis: reclaim answered {other:?} instead of a number"))),
         }
     }
 
-    /// When the first lease of each bucket ends, µs from now by the clock of their master; `None`
-    /// if the bucket has no lease. All buckets must be on one master. One round trip, which costs
+    /// When the first lease or hold of each bucket ends, µs from now by the clock of their master;
+    /// `None` if the bucket has none. All buckets must be on one master. One round trip, which costs
     /// Redis less than one script call.
     pub async fn leases_end(&self, buckets: &[u16]) -> Result<Vec<Option<i64>>, StoreError> {
         let mut pipeline = redis::Pipeline::new();
         pipeline.cmd("TIME");
         for bucket in buckets {
-            pipeline.cmd("ZRANGE").arg(self.namespace.keys.run(*bucket)).arg(0).arg(0).arg("WITHSCORES");
+            for key in [self.namespace.keys.lent(*bucket), self.namespace.keys.held(*bucket)] {
+                pipeline.cmd("ZRANGE").arg(key).arg(0).arg(0).arg("WITHSCORES");
+            }
         }
         let mut answers = self.namespace.link.pipeline("looking for leases past their time", &pipeline).await?.into_iter();
         let now_us = answers.next().map_or(Ok(0), micros_of)?;
@@ -225,18 +218,30 @@ impl Queue {
             Value::Array(first) => first.into_iter().nth(1).and_then(score).map(|ms| ms.saturating_mul(1000).saturating_sub(now_us)),
             _ => None,
         };
-        Ok(answers.map(ahead).collect())
+        let ends: Vec<Option<i64>> = answers.map(ahead).collect();
+        Ok(ends.chunks(2).map(|ends| ends.iter().copied().flatten().min()).collect())
     }
 
-    /// Takes over leases past their deadline, up to `most` jobs.
+    /// Takes over the jobs of leases past their deadline, and held jobs past their TTR, up to `most`
+    /// jobs.
     pub async fn rescue(&self, bucket: u16, lease: Duration, most: usize, most_bytes: usize) -> Result<Claimed, StoreError> {
-        let fence: Fence = rand::random();
+        self.rescue_as(rand::random(), bucket, lease, most, most_bytes).await
+    }
+
+    /// A rescue under this nonce; repeated as a claim.
+    pub async fn rescue_as(
+        &self,
+        nonce: Nonce,
+        bucket: u16,
+        lease: Duration,
+        most: usize,
+        most_bytes: usize,
+    ) -> Result<Claimed, StoreError> {
         let sent = clock::now();
         let mut call = self.namespace.script_call(Name::Rescue, bucket, &[]);
-        call.arg(&fence[..]).arg(whole_ms(lease)).arg(most).arg(most_bytes);
-        let known = self.pass_over(bucket, RUN, &mut call);
+        call.arg(&nonce[..]).arg(whole_ms(lease)).arg(most.min(CALL_JOBS)).arg(most_bytes);
         let value = self.namespace.call(Name::Rescue, &call).await?;
-        self.read_taken("rescue", (bucket, RUN), fence, (sent, lease), known, value)
+        self.read_taken(Name::Rescue, bucket, nonce, (sent, lease), value).map(|(taken, _)| taken)
     }
 
     /// Appends the known unreadable head of this set to a call. Answers when that head was first
@@ -267,32 +272,39 @@ impl Queue {
         }
     }
 
+    /// The jobs of a claim or rescue; and the last unreadable id with its score.
     fn read_taken(
         &self,
-        script: &'static str,
-        (bucket, set): (u16, &str),
-        fence: Fence,
+        script: Name,
+        bucket: u16,
+        nonce: Nonce,
         (sent, lease): (Instant, Duration),
-        known: Option<Instant>,
         value: Value,
-    ) -> Result<Claimed, StoreError> {
+    ) -> Result<(Claimed, [Bytes; 2]), StoreError> {
         let deadline = sent + lease;
-        let mut items = Items::new(script, value)?;
+        let mut items = Items::new(script.as_str(), value)?;
         let mut taken = Claimed { now_us: items.int()?, next_ms: items.maybe_number()?, more: items.int()? == 1, ..Claimed::default() };
         taken.unknown = u32::try_from(items.int()?).unwrap_or(u32::MAX);
-        let (last, score) = (items.bytes()?, items.bytes()?);
-        self.found_unread((bucket, set), Unread { count: taken.unknown, last, score, since: known.unwrap_or(sent) });
+        let last_unknown = [items.bytes()?, items.bytes()?];
         taken.orphans = u32::try_from(items.int()?).unwrap_or(u32::MAX);
+        let born = <[u8; 8]>::try_from(&items.bytes()?[..]).map_err(|_| {
+            StoreError::new(Class::Script, format!("redis: {} answered a lease without the time of its first write", script.as_str()))
+        })?;
         self.namespace.saw_clock(taken.now_us);
         let received = clock::now();
-        while items.left() >= 4 {
-            let id = items.bytes()?;
-            let (state, bytes) = (items.bytes()?, items.bytes()?);
-            let size = bytes.len();
-            let ready = received
-                + items
-                    .maybe_number()?
-                    .map_or(Duration::ZERO, |due_ms| clock::micros(due_ms.saturating_mul(1000).saturating_sub(taken.now_us)));
+        for position in 0..=u8::MAX {
+            if items.left() < 4 {
+                break;
+            }
+            let (id, state, bytes) = (items.bytes()?, items.bytes()?, items.bytes()?);
+            let due_ms = items.maybe_number()?;
+            if id.is_empty() {
+                // Has left the lease.
+                continue;
+            }
+            let is_claim = script == Name::Claim;
+            let early = due_ms.filter(|_| is_claim).map_or(0, |ms| ms.saturating_mul(1000).saturating_sub(taken.now_us));
+            let ready = received + clock::micros(early);
             // Dwell never writes an id that is not UTF-8. Log it lossily; it cannot be settled, so
             // its lease expires.
             let id = match String::from_utf8(id.to_vec()).map_err(|_| "not UTF-8".to_owned()).and_then(JobId::new) {
@@ -302,13 +314,23 @@ impl Queue {
                     continue;
                 }
             };
-            match (State::decode(&state), record::decode(bytes)) {
-                (Ok(state), Ok(record)) => {
-                    taken.jobs.push(Lease { id, bucket, fence, deadline, taken_us: taken.now_us, ready, state, record, size })
+            let has_state = !state.is_empty();
+            let of_record = || State::of_record(&bytes, due_ms.unwrap_or(taken.now_us / 1000));
+            let state = if has_state { State::decode(&state).ok() } else { of_record() };
+            let Some(mut state) = state.or_else(of_record) else { continue };
+            if !is_claim && !state.held && !state.counted {
+                state.crashes = state.crashes.saturating_add(1);
+            }
+            let size = bytes.len();
+            let token = LeaseToken { id: id.clone(), lease: LeaseName { nonce, born }, position, has_state, state };
+            match record::decode(bytes.clone()) {
+                Ok(record) => {
+                    let state = token.state.clone().in_flight();
+                    taken.jobs.push(Lease { id, bucket, token, deadline, taken_us: taken.now_us, ready, state, record, size })
                 }
-                (Err(why), _) | (_, Err(why)) => taken.broken.push(UnreadableLease { id, bucket, fence, why: why.to_string() }),
+                Err(why) => taken.broken.push(UnreadableLease { id, bucket, token, why: why.to_string() }),
             }
         }
-        Ok(taken)
+        Ok((taken, last_unknown))
     }
 }

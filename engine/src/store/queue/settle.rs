@@ -6,19 +6,32 @@ use crate::job::{DeadReason, JobId};
 use crate::store::answer::Items;
 use crate::store::error::{Class, StoreError};
 use crate::store::queue::Queue;
-use crate::store::record::{self, Fence};
+use crate::store::record::{self, Nonce, State};
 use crate::store::scripts::Name;
+
+/// The name of a lease: the nonce of its claim or rescue, and Redis's clock at its first write.
+/// Another copy of the same call may write another lease under the same nonce later.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct LeaseName {
+    /// Random, drawn for one call.
+    pub nonce: Nonce,
+    /// Epoch µs, big-endian.
+    pub born: [u8; 8],
+}
 
 /// Identifies a leased job to settle.
 #[derive(Debug, Clone)]
 pub struct LeaseToken {
     /// The job's id.
     pub id: JobId,
-    /// Proof of the lease.
-    pub fence: Fence,
-    /// Fingerprint of the message that scheduled the job. A late `complete` needs it to tell this
-    /// job from another one of the same id. Zeros if the record cannot be read.
-    pub fingerprint: [u8; 8],
+    /// The lease.
+    pub lease: LeaseName,
+    /// The place of the job in the lease.
+    pub position: u8,
+    /// Redis has a state of the job.
+    pub has_state: bool,
+    /// The state when the lease began: nobody else changes the state of a job in a lease.
+    pub state: State,
 }
 
 /// The result of a settle.
@@ -88,72 +101,151 @@ impl Queue {
             Completion::Fired => "f",
             Completion::Dropped => "d",
         });
-        for job in jobs {
-            call.arg(job.id.as_str()).arg([job.fence, job.fingerprint].as_flattened());
-        }
-        self.settle(Name::Complete, &call, jobs.len()).await
+        self.settle(
+            Name::Complete,
+            call,
+            jobs,
+            |job| job,
+            |call, job| {
+                let mut proof = [0; 27];
+                proof[0] = job.position;
+                proof[1] = u8::from(job.has_state);
+                proof[2..].copy_from_slice(&job.state.gone_entry());
+                call.arg(job.id.as_str()).arg(&proof[..]);
+            },
+        )
+        .await
     }
 
     /// Holds the jobs for their consumers, each for its TTR in ms; one result per job.
     pub async fn hold(&self, bucket: u16, jobs: &[(LeaseToken, u32)]) -> Result<Vec<SettleResult>, StoreError> {
-        let mut call = self.namespace.script_call(Name::Hold, bucket, &[]);
-        for (job, ttr_ms) in jobs {
-            call.arg(job.id.as_str()).arg(&job.fence[..]).arg(ttr_ms);
-        }
-        self.settle(Name::Hold, &call, jobs.len()).await
+        let call = self.namespace.script_call(Name::Hold, bucket, &[]);
+        self.settle(
+            Name::Hold,
+            call,
+            jobs,
+            |(job, _)| job,
+            |call, (job, ttr_ms)| {
+                let state = State { held: true, crashes: 0, ..job.state.clone().in_flight() };
+                moved(call, job, &format!("+{ttr_ms}"), Some(&state));
+            },
+        )
+        .await
     }
 
     /// Returns the jobs to `due` of this broker at the same step; one result per job.
     pub async fn release(&self, bucket: u16, broker: &str, jobs: &[Release]) -> Result<Vec<SettleResult>, StoreError> {
-        let mut call = self.namespace.script_call(Name::Release, bucket, &[broker.to_owned()]);
-        for release in jobs {
-            call.arg(release.job.id.as_str()).arg(&release.job.fence[..]).arg(release.pause_ms).arg(u8::from(release.unpublished));
-        }
-        self.settle(Name::Release, &call, jobs.len()).await
+        let call = self.namespace.script_call(Name::Release, bucket, &[broker.to_owned()]);
+        self.settle(
+            Name::Release,
+            call,
+            jobs,
+            |release| &release.job,
+            |call, Release { job, pause_ms, unpublished }| {
+                let mut state = idle(job, *unpublished);
+                if *unpublished {
+                    state.crashes = 0;
+                }
+                match (state.attempt, pause_ms) {
+                    // As if it had never been claimed.
+                    (0, 0) if !job.has_state => moved(call, job, &format!("={}", state.due_ms), None),
+                    (0, _) => moved(call, job, &format!(">{} {pause_ms}", state.due_ms), Some(&state)),
+                    _ => moved(call, job, &format!("+{pause_ms}"), Some(&state)),
+                }
+            },
+        )
+        .await
     }
 
     /// Records failed attempts: each job returns to `due` of this broker, at the next step or on
     /// its way to the dead letters. One result per job.
     pub async fn retry(&self, bucket: u16, broker: &str, jobs: &[Retry]) -> Result<Vec<SettleResult>, StoreError> {
-        let mut call = self.namespace.script_call(Name::Retry, bucket, &[broker.to_owned()]);
-        for retry in jobs {
-            call.arg(retry.job.id.as_str())
-                .arg(&retry.job.fence[..])
-                .arg(retry.wait_ms)
-                .arg(u8::from(retry.unpublished))
-                .arg(record::code_of_reason(retry.dies))
-                .arg(record::short_error(&retry.error));
-        }
-        self.settle(Name::Retry, &call, jobs.len()).await
+        let call = self.namespace.script_call(Name::Retry, bucket, &[broker.to_owned()]);
+        self.settle(
+            Name::Retry,
+            call,
+            jobs,
+            |retry| &retry.job,
+            |call, retry| {
+                let state = failed(idle(&retry.job, retry.unpublished), retry.dies, &retry.error);
+                moved(call, &retry.job, &format!("+{}", retry.wait_ms), Some(&state));
+            },
+        )
+        .await
     }
 
     /// Moves the jobs to the dead letters; one result per job.
     pub async fn bury(&self, bucket: u16, jobs: &[Bury]) -> Result<Vec<SettleResult>, StoreError> {
-        let mut call = self.namespace.script_call(Name::Bury, bucket, &[]);
-        for bury in jobs {
-            call.arg(bury.job.id.as_str())
-                .arg(&bury.job.fence[..])
-                .arg(record::code_of_reason(Some(bury.reason)))
-                .arg(record::short_error(&bury.error));
-        }
-        self.settle(Name::Bury, &call, jobs.len()).await
+        let call = self.namespace.script_call(Name::Bury, bucket, &[]);
+        self.settle(
+            Name::Bury,
+            call,
+            jobs,
+            |bury| &bury.job,
+            |call, Bury { job, reason, error }| {
+                let last_error = record::short_error(error).to_owned();
+                let state = State { reason: Some(*reason), crashes: 0, last_error, ..idle(job, false) };
+                moved(call, job, "+0", Some(&state));
+            },
+        )
+        .await
     }
 
-    async fn settle(&self, name: Name, call: &Cmd, count: usize) -> Result<Vec<SettleResult>, StoreError> {
-        let mut items = Items::new(name.as_str(), self.namespace.call(name, call).await?)?;
-        if items.left() != count {
+    /// Makes a call with the jobs in groups, one a lease, and returns the results in the order of
+    /// the jobs.
+    async fn settle<T>(
+        &self,
+        name: Name,
+        mut call: Cmd,
+        jobs: &[T],
+        token: impl Fn(&T) -> &LeaseToken,
+        arguments: impl Fn(&mut Cmd, &T),
+    ) -> Result<Vec<SettleResult>, StoreError> {
+        let mut order: Vec<usize> = (0..jobs.len()).collect();
+        let lease = |at: &usize| token(&jobs[*at]).lease;
+        order.sort_by_key(lease);
+        for group in order.chunk_by(|one, other| lease(one) == lease(other)) {
+            let LeaseName { nonce, born } = lease(&group[0]);
+            call.arg(&nonce[..]).arg(&born[..]).arg(group.len());
+            group.iter().for_each(|at| arguments(&mut call, &jobs[*at]));
+        }
+        let mut items = Items::new(name.as_str(), self.namespace.call(name, &call).await?)?;
+        if items.left() != jobs.len() {
             return Err(StoreError::new(
                 Class::Script,
-                format!("redis: {} answered for {} jobs instead of {count}", name.as_str(), items.left()),
+                format!("redis: {} answered for {} jobs instead of {}", name.as_str(), items.left(), jobs.len()),
             ));
         }
-        let stood = (0..count).map(|_| {
-            Ok(match items.text()?.as_str() {
+        let mut results = vec![SettleResult::Lost; jobs.len()];
+        for at in order {
+            results[at] = match items.text()?.as_str() {
                 "done" => SettleResult::Settled,
                 "taken_over" => SettleResult::TakenOver,
                 _ => SettleResult::Lost,
-            })
-        });
-        stood.collect()
+            };
+        }
+        Ok(results)
     }
+}
+
+/// The state of a job after a failed attempt. `state`: with the attempts that count. `dies`: the job is
+/// on its way to the dead letters; a dying job keeps its reason.
+pub(in crate::store) fn failed(state: State, dies: Option<DeadReason>, error: &str) -> State {
+    let reason = state.reason.or(dies);
+    let step = if reason.is_none() { state.step.saturating_add(1) } else { state.step };
+    State { held: false, counted: false, crashes: 0, reason, step, last_error: record::short_error(error).to_owned(), ..state }
+}
+
+/// The state of a job that leaves its lease without being held. `unpublished`: the attempt does not
+/// count.
+fn idle(job: &LeaseToken, unpublished: bool) -> State {
+    let state = job.state.clone();
+    let state = if unpublished { state } else { state.in_flight() };
+    State { held: false, counted: false, ..state }
+}
+
+/// Appends a job that moves to another set, in the notation of settle.lua. `state`: the new one.
+fn moved(call: &mut Cmd, job: &LeaseToken, time: &str, state: Option<&State>) {
+    let state = state.map(State::encode).unwrap_or_default();
+    call.arg(job.id.as_str()).arg(&[job.position][..]).arg(time).arg(state);
 }

@@ -4,6 +4,7 @@ use redis::{Pipeline, Value};
 
 use crate::store::error::StoreError;
 use crate::store::reader::Reader;
+use crate::store::reader::leases;
 use crate::store::reader::lookup::score;
 
 /// Counts of a namespace.
@@ -11,7 +12,7 @@ use crate::store::reader::lookup::score;
 pub struct Counts {
     /// Jobs in `due`, per bucket.
     pub scheduled: Vec<u64>,
-    /// Jobs in `run`, per bucket.
+    /// Jobs in leases or held for their consumers, per bucket.
     pub reserved: Vec<u64>,
     /// Jobs in `dead`, per bucket.
     pub dead: Vec<u64>,
@@ -40,7 +41,8 @@ impl Reader {
         };
         for bucket in 0..self.namespace.keys.buckets() {
             let mut pipeline = Pipeline::new();
-            pipeline.cmd("ZCARD").arg(self.namespace.keys.run(bucket));
+            pipeline.cmd("HGETALL").arg(self.namespace.keys.left(bucket));
+            pipeline.cmd("ZCARD").arg(self.namespace.keys.held(bucket));
             pipeline.cmd("ZCARD").arg(self.namespace.keys.dead(bucket));
             for broker in brokers.iter() {
                 let due = self.namespace.keys.due(bucket, broker);
@@ -52,11 +54,12 @@ impl Reader {
                 }
             }
             let mut answers = self.namespace.link.pipeline("counting", &pipeline).await?.into_iter();
+            let lent = answers.next().map_or(0, leases::count);
             let mut number = || match answers.next() {
                 Some(Value::Int(number)) => u64::try_from(number).unwrap_or(0),
                 _ => 0,
             };
-            counts.reserved.push(number());
+            counts.reserved.push(lent + number());
             counts.dead.push(number());
             let mut scheduled = 0;
             for (_, of_broker) in &mut counts.brokers {

@@ -13,6 +13,7 @@ use crate::job::JobId;
 use crate::store::error::StoreError;
 use crate::store::queue::schedule::{CALL_BYTES, CALL_JOBS};
 use crate::store::reader::Reader;
+use crate::store::reader::leases::Lent;
 use crate::store::reader::lookup::{Place, StoredJob};
 use crate::store::record::{self, State};
 
@@ -78,6 +79,8 @@ struct Candidate {
     spot: Cursor,
     bucket: u16,
     score_ms: i64,
+    /// In a lease: an attempt is in flight.
+    is_lent: bool,
 }
 
 impl Reader {
@@ -121,7 +124,7 @@ impl Reader {
                 let run = &mut runs[at];
                 self.read_on(run, count).await?;
                 wake_ups.extend(run.ahead.pop_front().map(|next| Reverse((next, at))));
-                batch.push(Candidate { score_ms: spot.at_ms, bucket: run.bucket, spot });
+                batch.push(Candidate { score_ms: spot.at_ms, bucket: run.bucket, spot, is_lent: false });
             }
             let last = wake_ups.is_empty();
             if self.add(&mut page, &batch, query, !last).await? || last {
@@ -130,20 +133,34 @@ impl Reader {
         }
     }
 
-    /// The earliest jobs of `run` or `dead`, by the due times in their states.
+    /// The earliest reserved or dead jobs, by the due times in their states.
     async fn select(&self, query: &Query) -> Result<Page, StoreError> {
         let mut earliest: BinaryHeap<Candidate> = BinaryHeap::new();
         let mut more = false;
         let mut page = Page::default();
         for bucket in 0..self.namespace.keys.buckets() {
-            let key = if query.place == Place::Dead { self.namespace.keys.dead(bucket) } else { self.namespace.keys.run(bucket) };
+            let is_dead = query.place == Place::Dead;
+            let key = if is_dead { self.namespace.keys.dead(bucket) } else { self.namespace.keys.held(bucket) };
             let mut run = Run::new(bucket, key.to_owned(), None, None, None);
+            let mut lent = if is_dead { Vec::new() } else { self.namespace.lent(bucket).await? };
             loop {
-                self.read_on(&mut run, PAGE).await?;
-                if run.ahead.is_empty() {
+                let members: Vec<Candidate> = if lent.is_empty() {
+                    self.read_on(&mut run, PAGE).await?;
+                    let member = |spot: Cursor| Candidate { bucket, score_ms: spot.at_ms, spot, is_lent: false };
+                    run.ahead.drain(..).map(member).collect()
+                } else {
+                    let member = |Lent { id, due_ms, deadline_ms }| Candidate {
+                        bucket,
+                        score_ms: deadline_ms,
+                        spot: Cursor { at_ms: due_ms, id },
+                        is_lent: true,
+                    };
+                    lent.drain(lent.len().saturating_sub(PAGE)..).map(member).collect()
+                };
+                if members.is_empty() {
                     break;
                 }
-                let mut batch = self.with_due_times(bucket, run.ahead.drain(..).collect()).await?;
+                let mut batch = self.with_due_times(bucket, members).await?;
                 batch.retain(|candidate| query.spans(&candidate.spot));
                 if query.target.is_some() {
                     let mut fitting = Page::default();
@@ -195,20 +212,19 @@ impl Reader {
         Ok(false)
     }
 
-    /// Adds the due times from the states.
-    async fn with_due_times(&self, bucket: u16, spots: Vec<Cursor>) -> Result<Vec<Candidate>, StoreError> {
+    /// Takes the due times from the states.
+    async fn with_due_times(&self, bucket: u16, mut members: Vec<Candidate>) -> Result<Vec<Candidate>, StoreError> {
         let mut command = redis::cmd("HMGET");
-        command.arg(self.namespace.keys.state(bucket)).arg(spots.iter().map(|spot| spot.id.as_str()).collect::<Vec<_>>());
+        command.arg(self.namespace.keys.state(bucket)).arg(members.iter().map(|member| member.spot.id.as_str()).collect::<Vec<_>>());
         let Value::Array(states) = self.namespace.link.command("listing", &command).await? else { return Ok(Vec::new()) };
-        let due = |state: Value| match state {
-            Value::BulkString(bytes) => State::decode(&bytes).ok().map(|state| state.due_ms),
-            _ => None,
-        };
-        let candidates = spots.into_iter().zip(states).map(|(spot, state)| {
-            let at_ms = due(state).unwrap_or(spot.at_ms);
-            Candidate { bucket, score_ms: spot.at_ms, spot: Cursor { at_ms, id: spot.id } }
-        });
-        Ok(candidates.collect())
+        for (member, state) in members.iter_mut().zip(states) {
+            if let Value::BulkString(bytes) = state
+                && let Ok(state) = State::decode(&bytes)
+            {
+                member.spot.at_ms = state.due_ms;
+            }
+        }
+        Ok(members)
     }
 
     /// Fetches the records and states of these jobs, a few buckets at a time. By id: the job, or
@@ -269,11 +285,15 @@ impl Reader {
 
 /// The job without its body.
 fn decode(candidate: &Candidate, place: Place, record: Bytes, state: Value) -> Result<StoredJob, String> {
-    let mut record = record::decode(record).map_err(|why| why.to_string())?;
-    let state = match state {
+    let bytes = record;
+    let mut record = record::decode(bytes.clone()).map_err(|why| why.to_string())?;
+    let mut state = match state {
         Value::BulkString(bytes) => Some(State::decode(&bytes).map_err(|why| why.to_string())?),
         _ => None,
     };
+    if candidate.is_lent {
+        state = state.or_else(|| State::of_record(&bytes, candidate.spot.at_ms)).map(State::in_flight);
+    }
     let size = std::mem::take(&mut record.job.body).len();
     let id = JobId::new(candidate.spot.id.as_str())?;
     Ok(StoredJob { id, place, score_ms: candidate.score_ms, record, state, size })

@@ -14,7 +14,7 @@ use crate::store::record::{self, Record, State};
 pub enum Place {
     /// In `due`.
     Scheduled,
-    /// In `run`.
+    /// In a lease, or held for its consumer.
     Reserved,
     /// In `dead`.
     Dead,
@@ -44,7 +44,7 @@ pub struct StoredJob {
     pub score_ms: i64,
     /// The immutable part of the job.
     pub record: Record,
-    /// The mutable part; `None` if the job was never claimed or changed.
+    /// The mutable part, with the attempt in flight; `None` if the job was never attempted or changed.
     pub state: Option<State>,
     /// Size of the body, bytes. Lists leave out the body itself.
     pub size: usize,
@@ -87,14 +87,21 @@ impl Reader {
     }
 }
 
-/// Finds a job by its id.
+/// Finds a job by its id. A job that moves between the reads is looked up once more.
 pub(in crate::store) async fn find(namespace: &Namespace, id: &JobId) -> Result<Option<StoredJob>, StoreError> {
+    match find_once(namespace, id).await? {
+        Some(found) if found.place == Place::Reserved && found.score_ms == 0 => find_once(namespace, id).await,
+        found => Ok(found),
+    }
+}
+
+async fn find_once(namespace: &Namespace, id: &JobId) -> Result<Option<StoredJob>, StoreError> {
     let bucket = namespace.keys.bucket_of(id.as_str());
     let brokers = namespace.brokers();
     let mut pipeline = Pipeline::new();
     pipeline.cmd("HGET").arg(namespace.keys.jobs(bucket)).arg(id.as_str());
     pipeline.cmd("HGET").arg(namespace.keys.state(bucket)).arg(id.as_str());
-    pipeline.cmd("ZSCORE").arg(namespace.keys.run(bucket)).arg(id.as_str());
+    pipeline.cmd("ZSCORE").arg(namespace.keys.held(bucket)).arg(id.as_str());
     pipeline.cmd("ZSCORE").arg(namespace.keys.dead(bucket)).arg(id.as_str());
     for broker in brokers.iter() {
         pipeline.cmd("ZSCORE").arg(namespace.keys.due(bucket, broker)).arg(id.as_str());
@@ -103,21 +110,27 @@ pub(in crate::store) async fn find(namespace: &Namespace, id: &JobId) -> Result<
     let (record, state) = (answers.next(), answers.next());
     let Some(Value::BulkString(bytes)) = record else { return Ok(None) };
     let unreadable = |why: record::Unreadable| StoreError::new(Class::Script, format!("redis: job `{id}`: {why}")).hint(UNREADABLE);
-    let record = record::decode(Bytes::from(bytes)).map_err(unreadable)?;
-    let state = match state {
+    let bytes = Bytes::from(bytes);
+    let record = record::decode(bytes.clone()).map_err(unreadable)?;
+    let mut state = match state {
         Some(Value::BulkString(bytes)) => Some(State::decode(&bytes).map_err(unreadable)?),
         _ => None,
     };
     let mut scores = answers.map(score);
-    let (run, dead) = (scores.next().flatten(), scores.next().flatten());
+    let (held, dead) = (scores.next().flatten(), scores.next().flatten());
     let due = scores.flatten().next();
-    let (place, score_ms) = match (run, dead, due) {
+    let (place, score_ms) = match (held, dead, due) {
         (Some(ms), _, _) => (Place::Reserved, ms),
         (_, Some(ms), _) => (Place::Dead, ms),
         (_, _, Some(ms)) => (Place::Scheduled, ms),
-        // A pipeline is not atomic: the job moved between two reads, or the data is damaged.
-        // Show both cases as reserved.
-        (None, None, None) => (Place::Reserved, 0),
+        (None, None, None) => match namespace.lent(bucket).await?.into_iter().find(|lent| lent.id == id.as_str()) {
+            Some(lent) => {
+                state = state.or_else(|| State::of_record(&bytes, lent.due_ms)).map(State::in_flight);
+                (Place::Reserved, lent.deadline_ms)
+            }
+            // The job moved between two reads, or the data is damaged. Show both as reserved.
+            None => (Place::Reserved, 0),
+        },
     };
     let size = record.job.body.len();
     Ok(Some(StoredJob { id: id.clone(), place, score_ms, record, state, size }))

@@ -27,7 +27,12 @@ local due_key = record and DUE[broker_of(record)]
 local waits = record and call('ZSCORE', due_key, id)
 local dead = record and call('ZSCORE', DEAD, id)
 local runs = record and not waits and not dead
-local state = record and (state_bytes and read_state(state_bytes) or new_state(record, tonumber(waits or NOW)))
+local is_held = runs and call('ZSCORE', HELD, id)
+local lent, lent_due = {}, nil
+if runs and not is_held then lent, lent_due = find_lent(id) end
+local state = record and (state_bytes and read_state(state_bytes) or new_state(record, tonumber(waits or lent_due or NOW)))
+-- The attempt in flight counts.
+if #lent > 0 then count_attempt(state) end
 -- On its way to the dead letters: there will be no further attempt.
 local dying = record and not dead and state.reason ~= 0
 
@@ -59,19 +64,23 @@ end
 
 local function leave()
   call('ZREM', due_key, id)
-  call('ZREM', RUN, id)
   call('ZREM', DEAD, id)
   call('HDEL', JOBS, id)
   call('HDEL', STATE, id)
+  call('ZREM', HELD, id)
+  take_all_out(lent)
+  if #lent > 0 then close_leases(ALL_LEASES) end
 end
 
 -- Moves the job to due at this time. A waiting job is not removed first: while a slot migrates, its
 -- master refuses a key that became empty.
 local function wait_until(due)
   call('ZREM', DEAD, id)
-  call('ZREM', RUN, id)
   call('ZADD', due_key, int(due), id)
   call('HSET', STATE, id, write_state(state))
+  call('ZREM', HELD, id)
+  take_all_out(lent)
+  if #lent > 0 then close_leases(ALL_LEASES) end
 end
 
 -- Whether an attempt may be unknown to this master: the job was due before the master changed, or so

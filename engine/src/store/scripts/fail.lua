@@ -25,6 +25,6 @@ else
   state.step = state.step + 1
   at = after(tonumber(ARGV[8]))
 end
-state.fence, state.flags, state.crashes, state.error = NO_FENCE, 0, 0, ARGV[9]
+state.flags, state.crashes, state.error = 0, 0, ARGV[9]
 wait_until(at)
 return applied('failed', at)

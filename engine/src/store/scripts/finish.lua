@@ -10,5 +10,5 @@ if state.attempt == 0 then return unchanged('not_found') end
 if names_schedule and tonumber(ARGV[4]) ~= state.due then return unchanged('stale', state.due, true) end
 leave()
 local told = applied('finished', state.due)
-remember_gone({ id, gone_entry('n', state_bytes) })
+remember_gone({ id, gone_entry('n', state) })
 return told

@@ -1,6 +1,6 @@
 -- fsck_adopt: adds a job from a wrong bucket to this bucket, unchanged; once, however often it is called.
 -- KEYS   as in prelude.lua, with the due of every broker in meta, then quarantine.
--- ARGV   id, record, state ('' none), the job's set ('run', 'dead', 'due:<broker>', '-' none), its score
+-- ARGV   id, record, state ('' none), the job's set ('held', 'dead', 'due:<broker>', '-' none), its score
 --        there, the quarantine field that marks the job as added: the caller removes this field after
 --        the job's entry in the other quarantine.
 -- Answer done | taken (another job has this id: nothing changed).
@@ -13,6 +13,6 @@ if call('HEXISTS', JOBS, id) == 1 then return 'taken' end
 call('HSET', QUARANTINE, mark, '1 taken_in - - 0 0\n')
 call('HSET', JOBS, id, record)
 if state ~= '' then call('HSET', STATE, id, state) else call('HDEL', STATE, id) end
-local key = place == 'run' and RUN or place == 'dead' and DEAD or DUE[string.match(place, '^due:(.*)$')]
+local key = (place == 'held' or place == 'run' or place == 'lease') and HELD or place == 'dead' and DEAD or DUE[string.match(place, '^due:(.*)$')]
 if key then call('ZADD', key, score, id) end
 return 'done'

@@ -6,7 +6,7 @@
 -- Answer { count of checked ids (at least one; the others exceed the limit), then per problem: position
 --        of the id, problem, 1 if repaired, detail }. Reports the gravest problem of an id: check a
 --        repaired id again. Detail: the broker of `meta_broker`; the quarantine field of `wrong_bucket`;
---        the fence of a `lease_expired` of a held job, which the caller repairs.
+--        the state of a `lease_expired` of a held job, which the caller repairs.
 -- Work   <= 128 ids or 1 MiB a call; about 10 commands an id. First write ZREM or HDEL if an id is
 --        removed, else HSET.
 local repair, lease, retention, most_bytes = ARGV[1] == '1', tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
@@ -20,7 +20,10 @@ local INVALID = 2
 local function is_time(score) return score == math.floor(score) and score > -SCORE_MAX and score < SCORE_MAX end
 
 local function leave_all(places, id)
-  for _, place in ipairs(places) do call('ZREM', place.key, id) end
+  for _, place in ipairs(places) do
+    if place.key then call('ZREM', place.key, id) else take_out(place.lease, place.position) end
+  end
+  close_leases(all_leases())
 end
 
 -- Copies the data of an id to quarantine: a line that describes it, then state and record, unchanged.
@@ -41,7 +44,7 @@ local function put_all_aside(problem, id, places, state_bytes, record)
 end
 
 local function bury(places, id, state, why)
-  state.fence, state.flags = NO_FENCE, 0
+  state.flags = 0
   if state.reason == 0 then state.reason, state.error = INVALID, why end
   leave_all(places, id)
   call('HSET', STATE, id, write_state(state))
@@ -51,7 +54,7 @@ end
 local function wait_again(places, id, state, due_key, due)
   leave_all(places, id)
   if state then
-    state.fence, state.flags = NO_FENCE, 0
+    state.flags = 0
     call('HSET', STATE, id, write_state(state))
   end
   call('ZADD', due_key, int(due), id)
@@ -63,9 +66,13 @@ local function find_places(id)
     local text = call('ZSCORE', key, id)
     if text then places[#places + 1] = { key = key, name = name, text = text, score = tonumber(text) } end
   end
-  look(RUN, 'run')
+  look(HELD, 'held')
   look(DEAD, 'dead')
   for name, key in pairs(DUE) do look(key, 'due:' .. name) end
+  for _, one in ipairs(find_lent(id)) do
+    local deadline = call('ZSCORE', LENT, one.lease.nonce) or '0'
+    push(places, { lease = one.lease, position = one.position, name = 'lease', text = deadline, score = tonumber(deadline) })
+  end
   return places
 end
 
@@ -78,9 +85,10 @@ local function choose(places, state, own)
     if string.sub(place.name, 1, 4) == 'due:' and (not latest or place.score > latest.score) then latest = place end
   end
   local due = by_name[own] or latest
-  if by_name.run and state and state.fence ~= NO_FENCE then return by_name.run end
+  if by_name.lease then return by_name.lease end
+  if by_name.held and state and state.flags ~= 0 then return by_name.held end
   if by_name.dead and (state and state.reason ~= 0 or not due) then return by_name.dead end
-  return due or by_name.run
+  return due or by_name.held
 end
 
 -- Returns problem, whether it is repaired, and detail; nil if there is no damage.
@@ -120,12 +128,12 @@ local function judge(id, odd, unreadable)
     return 'unreadable_state', repair
   end
   local state = state_bytes and read_state(state_bytes)
-  local has_fence = state and state.fence ~= NO_FENCE
+  local is_held = state and state.flags ~= 0
 
   if odd == 'bucket' then
     -- An attempt is in flight and ends in this bucket.
     for _, place in ipairs(places) do
-      if place.name == 'run' and has_fence and place.score >= NOW then return 'wrong_bucket', false end
+      if (place.name == 'lease' or place.name == 'held' and is_held) and place.score >= NOW then return 'wrong_bucket', false end
     end
     return aside('wrong_bucket')
   end
@@ -134,11 +142,13 @@ local function judge(id, odd, unreadable)
     if repair then
       if state and state.reason ~= 0 then
         bury(places, id, state)
-      elseif has_fence then
-        -- The owner may be alive: it gets a whole lease to settle, then the job is rescued.
+      elseif is_held then
+        -- The consumer may still finish the job.
         local ttr = (struct.unpack('>I4', record, 3))
-        call('ZADD', RUN, int(NOW + (state.flags == HELD and ttr or lease)), id)
+        call('ZADD', HELD, int(NOW + (state.flags == FLAG_HELD and ttr or lease)), id)
       elseif state then
+        -- Its last owner may have published it.
+        if not has(state.marks, DOUBT) then state.marks = state.marks + DOUBT end
         wait_again(places, id, state, due_key, state.due)
       else
         bury(places, id, new_state(record, NOW), 'found without its due time, which is lost: requeue it to publish it now')
@@ -149,9 +159,15 @@ local function judge(id, odd, unreadable)
 
   if #places > 1 then
     if repair then
-      local stays = choose(places, state, own)
-      leave_all(places, id)
-      call('ZADD', string.sub(stays.name, 1, 4) == 'due:' and due_key or stays.key, stays.text, id)
+      local stays, others = choose(places, state, own), {}
+      for _, place in ipairs(places) do
+        if place ~= stays then push(others, place) end
+      end
+      leave_all(others, id)
+      if string.sub(stays.name, 1, 4) == 'due:' then
+        call('ZREM', stays.key, id)
+        call('ZADD', due_key, stays.text, id)
+      end
     end
     return 'in_two_sets', repair
   end
@@ -170,8 +186,10 @@ local function judge(id, odd, unreadable)
     if repair then
       if place.name == 'dead' then
         call('ZADD', DEAD, int(NOW), id)
-      elseif place.name == 'run' then
-        call('ZADD', RUN, int(NOW + lease), id)
+      elseif place.name == 'held' then
+        call('ZADD', HELD, int(NOW + lease), id)
+      elseif place.name == 'lease' then
+        call('ZADD', LENT, int(NOW + lease), place.lease.nonce)
       elseif state then
         call('ZADD', due_key, int(state.due), id)
       else
@@ -181,25 +199,31 @@ local function judge(id, odd, unreadable)
     return 'bad_score', repair
   end
 
-  if place.name == 'run' then
-    if not has_fence then
-      -- A claimed job was due, or almost due.
-      if repair then wait_again(places, id, state, due_key, state and state.due or NOW + CLAIM_AHEAD) end
-      return 'lease_without_owner', repair
+  if place.name == 'held' and not is_held then
+    if repair then
+      -- Its last owner may have published it.
+      state = state or new_state(record, NOW)
+      count_attempt(state)
+      wait_again(places, id, state, due_key, state.due)
     end
+    return 'lease_without_owner', repair
+  end
+  if place.name == 'held' or place.name == 'lease' then
     if place.score < NOW - RESCUE_GRACE then
       -- The attempt has failed: next wait or death. Only the caller can read the retry array.
-      if state.flags == HELD then return 'lease_expired', false, state.fence end
+      if place.name == 'held' and state.flags == FLAG_HELD then return 'lease_expired', false, state_bytes end
       if repair then
-        -- The crash of a job that was taken over is already counted.
+        state = state or new_state(record, select(2, find_lent(id)) or NOW)
+        -- A crash that the state counts is not counted again.
         if state.flags == 0 then state.crashes = math.min(state.crashes + 1, 255) end
+        count_attempt(state)
         wait_again(places, id, state, due_key, NOW)
       end
       return 'lease_expired', repair
     end
-  elseif has_fence then
+  elseif is_held then
     if repair then
-      state.fence, state.flags = NO_FENCE, 0
+      state.flags = 0
       call('HSET', STATE, id, write_state(state))
     end
     return 'fence_without_lease', repair

@@ -4,7 +4,7 @@
 -- Answer per job: moved (also if moved before) | reserved (an attempt is in flight, or the job is held:
 --        nothing changed) | changed (completed or replaced meanwhile: nothing changed).
 -- Work   <= 128 jobs or 1 MiB a call. First write HDEL, so that a full Redis accepts the call.
-local from_key, to_key = KEYS[9], KEYS[10]
+local from_key, to_key = KEYS[FIRST_DUE], KEYS[FIRST_DUE + 1]
 local ids, answer = {}, {}
 for i = 1, #ARGV / 2 do ids[i] = ARGV[2 * i - 1] end
 local records = many('HMGET', JOBS, ids) or {}

@@ -1,11 +1,13 @@
 -- Shared definitions: the keys by name, Redis's clock, and the layout of record prefix, state, gone
 -- and acts. scripts/needed.rs puts those that a script needs in front of it; each definition begins
 -- with `local` at the start of a line.
--- KEYS: run jobs state gone gone_old acts acts_old dead, then due:<broker> of each broker that the
---       script may change.
-local RUN, JOBS, STATE, GONE, GONE_OLD, ACTS, ACTS_OLD, DEAD = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8]
+-- KEYS: lent jobs state gone gone_old acts acts_old dead leases left held, then due:<broker> of each
+--       broker that the script may change.
+local LENT, JOBS, STATE, GONE, GONE_OLD, ACTS, ACTS_OLD, DEAD = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8]
+local LEASES, LEFT, HELD = KEYS[9], KEYS[10], KEYS[11]
+local FIRST_DUE = 12
 local call = redis.call
-local byte, sub = string.byte, string.sub
+local byte, sub, floor = string.byte, string.sub, math.floor
 
 -- The only clock, us and ms. It stands still while the script runs.
 local TIME = call('TIME')
@@ -38,7 +40,7 @@ end
 
 -- The key due:<broker> by the broker's name.
 local DUE = {}
-for i = 9, #KEYS do
+for i = FIRST_DUE, #KEYS do
   local broker = string.match(KEYS[i], '}:due:(.*)$')
   if broker then DUE[broker] = KEYS[i] end
 end
@@ -47,7 +49,7 @@ end
 -- length of broker, broker.
 local RECORD_VERSION = 1
 local FLAG_GENERATED, FLAG_REPLACED, FLAG_FIRST = 2, 4, 8
-local function has(flags, bit) return math.floor(flags / bit) % 2 == 1 end
+local function has(flags, bit) return floor(flags / bit) % 2 == 1 end
 -- A prefix has 31 bytes and the broker. Anything shorter is not a record.
 local function is_known(record) return #record > 31 and byte(record, 1) == RECORD_VERSION end
 -- Whether the broker has a valid name. No key contains any other name.
@@ -58,10 +60,11 @@ local function digest_of(record) return string.sub(record, 23, 30) end
 local function broker_of(record) return sub(record, 32, 31 + byte(record, 31)) end
 local function schedule_verdict_of(record) return has(string.byte(record, 2), FLAG_REPLACED) and 'replaced' or 'added' end
 
--- State (store/record.rs): the mutable part of a job. Only claimed or changed jobs have one.
+-- State (store/record.rs): the mutable part of a job that was attempted or changed. The attempt of a
+-- job in a lease is one more than its state counts, unless the state counts it (COUNTED).
 local STATE_VERSION, STATE_FIXED, STATE_BYTES = 1, '>BBBI4I2i8c8c8c8BB', 43
-local STATE_FIRST = '>BBBI4I2i8c8c16BB'
-local HELD, TAKEN_OVER = 1, 2
+-- COUNTED: held for its consumer, or left by an instance of schema 1.
+local FLAG_HELD, FLAG_COUNTED = 1, 2
 -- Marks. REPLACED: the job replaced another one. DOUBT: a lost master may have seen further attempts.
 -- FIRST: only the generation identifies the call that scheduled the job.
 local REPLACED, DOUBT, FIRST = 1, 2, 4
@@ -69,36 +72,32 @@ local function marks_of(record)
   local flags = byte(record, 2)
   return (has(flags, FLAG_REPLACED) and REPLACED or 0) + (has(flags, FLAG_FIRST) and FIRST or 0)
 end
-local NO_FENCE = string.rep('\0', 8)
+-- Once the proof of a lease, and unused since schema 2.
+local UNUSED = string.rep('\0', 8)
 local function new_state(record, due)
-  return { flags = 0, crashes = 0, attempt = 0, step = 0, due = due, fence = NO_FENCE, generation = generation_of(record),
+  return { flags = 0, crashes = 0, attempt = 0, step = 0, due = due, generation = generation_of(record),
            fingerprint = fingerprint_of(record), marks = marks_of(record), reason = 0, error = '' }
 end
 local function read_state(bytes)
-  local s, version, at = {}, nil, nil
-  version, s.flags, s.crashes, s.attempt, s.step, s.due, s.fence, s.generation, s.fingerprint, s.marks, s.reason, at = struct.unpack(STATE_FIXED, bytes)
+  local s, _, at = {}, nil, nil
+  _, s.flags, s.crashes, s.attempt, s.step, s.due, _, s.generation, s.fingerprint, s.marks, s.reason, at = struct.unpack(STATE_FIXED, bytes)
   s.error = string.sub(bytes, at)
   return s
 end
 local function write_state(s)
-  return struct.pack(STATE_FIXED, STATE_VERSION, s.flags, s.crashes, s.attempt, s.step, s.due, s.fence, s.generation, s.fingerprint, s.marks, s.reason) .. s.error
+  return struct.pack(STATE_FIXED, STATE_VERSION, s.flags, s.crashes, s.attempt, s.step, s.due, UNUSED, s.generation, s.fingerprint, s.marks, s.reason) .. s.error
 end
--- The state of a first claim, packed without parsing: generation and fingerprint are adjacent in the
--- record, too. Few strings, because creating strings takes a quarter of a claim's time.
-local function first_state(record, due, fence)
-  return struct.pack(STATE_FIRST, STATE_VERSION, 0, 0, 1, 0, due, fence, sub(record, 7, 22), marks_of(record), 0)
+-- Counts the attempt of a job that was in a lease. A job on its way to the dead letters has no new one.
+local function count_attempt(state)
+  if state.flags == 0 and state.reason == 0 then state.attempt = state.attempt + 1 end
 end
--- When a released job is due again. Without an attempt it is never due before its requested time,
--- whatever the clock of this master.
-local function again_at(state, at) return state.attempt == 0 and math.max(at, state.due) or at end
-local function fence_of(bytes) return sub(bytes, 18, 25) end
 -- Detects a truncated state, too: parsing it would fail the script, and with it all jobs of the call.
 local function is_readable(bytes) return not bytes or byte(bytes, 1) == STATE_VERSION and #bytes >= STATE_BYTES end
 
 -- gone: id -> outcome, then marks, fingerprint, due and generation as in the state (older versions
 -- write no generation). acts: fingerprint, or generation of a FIRST -> verdict:due. Field '' holds the
 -- start of the turn; in the older tables, its end.
-local function gone_entry(outcome, bytes) return outcome .. sub(bytes, 42, 42) .. sub(bytes, 34, 41) .. sub(bytes, 10, 17) .. sub(bytes, 26, 33) end
+local function gone_entry(outcome, s) return outcome .. struct.pack('>Bc8i8c8', s.marks, s.fingerprint, s.due, s.generation) end
 local GONE_BYTES = 18
 local function gone_outcome(entry) return string.sub(entry, 1, 1) end
 local function gone_fingerprint(entry) return string.sub(entry, 3, 10) end
@@ -201,16 +200,97 @@ local function behind_unread(key, count, last, score)
   return 0, '-inf', 0
 end
 
--- The ids and states of a settle call. From ARGV[first] on, every `width` arguments begin with id and
--- fence. A state is nil if the lease is lost.
-local function leased(first, width)
-  local ids = {}
-  for i = first, #ARGV, width do ids[#ids + 1] = ARGV[i] end
-  local states = many('HMGET', STATE, ids) or {}
-  for i = 1, #ids do
-    local bytes = states[i]
-    local fence = ARGV[first + (i - 1) * width + 1]
-    states[i] = bytes and fence_of(bytes) == fence and is_readable(bytes) and read_state(bytes) or nil
+-- A lease covers the jobs of one claim or rescue, at positions from 0. leases: nonce -> per position
+-- '\0' id '\1' due; left: nonce -> born, then a bit per position, set once the job has left the lease
+-- (bits after the last position are set); lent: nonce -> deadline ms. Born, the time of the first write
+-- (us, 8 bytes), tells the lease from one that a late copy of the claim makes under the same nonce.
+-- When jobs leave a lease, `lent`, `leases` and `left` are written after the keys of the jobs, because
+-- each may become empty: while a slot migrates, its master refuses a key that became empty.
+local BORN = struct.pack('>I8', NOW_US)
+local function lease_entry(id, due) return '\0' .. id .. '\1' .. due end
+local function write_lease(nonce, deadline, entries)
+  local bits, rest = string.rep('\0', floor(#entries / 8)), #entries % 8
+  if rest > 0 then bits = bits .. string.char(256 - 2 ^ rest) end
+  call('HSET', LEASES, nonce, table.concat(entries))
+  call('HSET', LEFT, nonce, BORN .. bits)
+  call('ZADD', LENT, int(deadline), nonce)
+end
+local function read_lease(nonce, left) return { nonce = nonce, born = sub(left, 1, 8), bits = { byte(left, 9, -1) } } end
+-- Whether the job at this position is still in the lease.
+local function is_out(lease, position)
+  local bits = lease.bits[floor(position / 8) + 1]
+  return bits ~= nil and not has(bits, 2 ^ (position % 8))
+end
+local function take_out(lease, position)
+  local at = floor(position / 8) + 1
+  lease.bits[at], lease.changed = lease.bits[at] + 2 ^ (position % 8), true
+end
+-- Writes what left these leases. A lease without a job is removed.
+local function close_leases(leases)
+  local left, over = {}, {}
+  for _, lease in pairs(leases) do
+    if lease.changed then
+      local is_over = true
+      for _, bits in ipairs(lease.bits) do is_over = is_over and bits == 255 end
+      if is_over then push(over, lease.nonce) else push(left, lease.nonce, lease.born .. string.char(unpack(lease.bits))) end
+    end
   end
-  return ids, states
+  many('HSET', LEFT, left)
+  many('HDEL', LEASES, over)
+  many('HDEL', LEFT, over)
+  many('ZREM', LENT, over)
+end
+-- Every lease of the bucket with its text; read once a call.
+local ALL_LEASES
+local function all_leases()
+  if not ALL_LEASES then
+    ALL_LEASES = {}
+    local left = call('HGETALL', LEFT)
+    local by_nonce, texts = {}, #left > 0 and call('HGETALL', LEASES) or {}
+    for i = 1, #left, 2 do by_nonce[left[i]] = left[i + 1] end
+    for i = 1, #texts, 2 do
+      if by_nonce[texts[i]] then
+        local lease = read_lease(texts[i], by_nonce[texts[i]])
+        lease.text = texts[i + 1]
+        push(ALL_LEASES, lease)
+      end
+    end
+  end
+  return ALL_LEASES
+end
+-- Where an id is in leases: per lease that still has it, the lease and the position; then the due of the
+-- last one. All leases are searched: an older one may have it at a position that it has left.
+local function find_lent(id)
+  local found, due, entry = {}, nil, '\0' .. id .. '\1'
+  for _, lease in ipairs(all_leases()) do
+    local start, last = string.find(lease.text, entry, 1, true)
+    if start then
+      local _, before = string.gsub(sub(lease.text, 1, start), '%z', '')
+      if is_out(lease, before - 1) then
+        push(found, { lease = lease, position = before - 1 })
+        due = tonumber(string.match(lease.text, '^%-?%d+', last + 1) or nil)
+      end
+    end
+  end
+  return found, due
+end
+local function take_all_out(found)
+  for _, one in ipairs(found) do take_out(one.lease, one.position) end
+end
+-- The answer of a claim or rescue that was carried out before: a repeat changes nothing.
+local function answer_again(nonce, left)
+  local lease, text = read_lease(nonce, left), call('HGET', LEASES, nonce) or ''
+  local answer, position = { NOW_US, '', 1, 0, '', '', 0, lease.born }, 0
+  for id, due in string.gmatch(text, '%z([^%z\1]*)\1([^%z\1]*)') do
+    local record = is_out(lease, position) and call('HGET', JOBS, id)
+    if record then
+      push(answer, id, call('HGET', STATE, id) or '', record)
+      push(answer, due)
+    else
+      push(answer, '', '', '')
+      push(answer, '')
+    end
+    position = position + 1
+  end
+  return answer
 end

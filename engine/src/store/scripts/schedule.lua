@@ -60,7 +60,8 @@ if call('EXISTS', ACTS, ACTS_OLD) > 0 then
 end
 local acts, acts_old = remembered(ACTS, names), remembered(ACTS_OLD, names)
 
-local records, applied, leave_run, leave_dead, forget, outdated = {}, {}, {}, {}, {}, {}
+local NONE = {}
+local records, applied, leave_held, leave_dead, forget, outdated = {}, {}, {}, {}, {}, {}
 local leave_due, enter_due, added = {}, {}, 0
 local answer = { NOW_US, count }
 
@@ -79,17 +80,21 @@ for i = 1, count do
   local verdict
 
   -- The existing job.
-  local dead, state, was_due, unreadable = false, nil, nil, false
+  local dead, state, was_due, unreadable, lent = false, nil, nil, false, NONE
   if was then
     dead = call('ZSCORE', DEAD, id)
     state = call('HGET', STATE, id)
     unreadable = not (is_known(was) and names_broker(was) and is_readable(state))
-    if unreadable then was_due = nil
-    elseif state then was_due = read_state(state).due
-    else
+    if not unreadable then
       was_due = tonumber(call('ZSCORE', DUE[broker_of(was)], id) or nil)
-      -- In no set: an earlier call lacked a permission and stopped after the record.
-      if not was_due and not dead and not call('ZSCORE', RUN, id) then was = nil end
+      if not was_due and not dead and not call('ZSCORE', HELD, id) then
+        local lent_due
+        lent, lent_due = find_lent(id)
+        was_due = lent_due
+        -- In no place: an earlier call lacked a permission and stopped after the record.
+        if #lent == 0 and not state then was = nil end
+      end
+      if state then was_due = read_state(state).due end
     end
   end
 
@@ -138,7 +143,8 @@ for i = 1, count do
     verdict = was and not dead and 'replaced' or 'added'
     if was then
       push_schedule(applied, was, was_due)
-      push(leave_run, id)
+      push(leave_held, id)
+      take_all_out(lent)
       push(leave_dead, id)
       if state then push(forget, id) end
       for name, key in pairs(DUE) do
@@ -174,13 +180,14 @@ end
 many('HSET', JOBS, records)
 remember_acts(applied)
 if #records == 0 and #applied == 0 then touch() end
-many('ZREM', RUN, leave_run)
 many('ZREM', DEAD, leave_dead)
 many('HDEL', STATE, forget)
 many('HDEL', GONE, outdated)
 many('HDEL', GONE_OLD, outdated)
 for key, list in pairs(leave_due) do many('ZREM', key, list) end
+many('ZREM', HELD, leave_held)
 for broker, list in pairs(enter_due) do many('ZADD', DUE[broker], list) end
+if ALL_LEASES then close_leases(ALL_LEASES) end
 if is_new then see_master(true) end
 if #applied > 0 then turn_acts() end
 for broker, list in pairs(enter_due) do

@@ -1,12 +1,15 @@
--- Follows the prelude of every script except those of fsck. A failed script is not rolled back: with a
--- key of the wrong type, a job could leave `due` and not reach `run`, or be published and never settled.
--- Such a key fails the call here, before anything is written.
+-- Follows the prelude of every script except upgrade and those of fsck. A failed script is not rolled
+-- back: with a key of the wrong type, a job could be in a lease and stay in `due`, or be published and
+-- never settled. Such a key fails the call here, before anything is written.
 call('HLEN', JOBS)
 call('HLEN', STATE)
 call('HLEN', GONE)
 call('HLEN', GONE_OLD)
 call('HLEN', ACTS)
 call('HLEN', ACTS_OLD)
-call('ZCARD', RUN)
 call('ZCARD', DEAD)
-for i = 9, #KEYS do call('ZCARD', KEYS[i]) end
+call('HLEN', LEASES)
+local LEASE_COUNT = call('HLEN', LEFT)
+call('ZCARD', LENT)
+call('ZCARD', HELD)
+for i = FIRST_DUE, #KEYS do call('ZCARD', KEYS[i]) end

@@ -21,7 +21,7 @@ pub struct Sample {
 pub struct End {
     /// Jobs in `due`.
     pub scheduled: u64,
-    /// Jobs in `run`.
+    /// Jobs in leases, or held for their consumers.
     pub reserved: u64,
     /// The jobs in `dead`.
     pub dead: Vec<DeadJob>,

@@ -66,7 +66,7 @@ pub(super) async fn poisoned_records(system: &System, rng: &mut StdRng, hold: Du
     let mut removing = redis::pipe();
     for (id, _) in &poisoned {
         let bucket = keys.bucket_of(id);
-        for key in [keys.due(bucket, "main"), keys.run(bucket).to_owned(), keys.dead(bucket).to_owned()] {
+        for key in [keys.due(bucket, "main"), keys.held(bucket).to_owned(), keys.dead(bucket).to_owned()] {
             removing.zrem(key, id).ignore();
         }
         removing.hdel(keys.jobs(bucket), id).ignore().hdel(keys.state(bucket), id).ignore();

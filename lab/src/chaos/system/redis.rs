@@ -1,6 +1,7 @@
 //! Redis, its replica if there is one, and the two links to the master: that of the instances, and
 //! a direct one without faults.
 
+use std::collections::HashMap;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -10,6 +11,7 @@ use dwell::config::Durability;
 use dwell_testkit::servers::{AppendFsync, RedisOptions, RedisServer, find};
 use parking_lot::Mutex;
 use redis::aio::MultiplexedConnection;
+use redis::{Value, from_redis_value};
 use tempfile::TempDir;
 
 use super::settings::NAMESPACE;
@@ -98,8 +100,8 @@ impl RedisSide {
         self.service.lead_to(format!("127.0.0.1:{port}"));
     }
 
-    /// The number of claimed jobs whose lease ends before this time, epoch ms; [`i64::MAX`] for
-    /// all.
+    /// The number of jobs that are held, or in leases that end before this time, epoch ms;
+    /// [`i64::MAX`] for all.
     pub(super) async fn reserved(&self, buckets: u16, before_ms: i64) -> Option<u64> {
         let count = async {
             let known = self.asking.lock().take();
@@ -109,12 +111,23 @@ impl RedisSide {
             };
             let mut pipeline = redis::pipe();
             for bucket in 0..buckets {
-                pipeline.cmd("ZCOUNT").arg(format!("{{{NAMESPACE}:{bucket:02}}}:run")).arg("-inf").arg(format!("({before_ms}"));
+                let key = |name: &str| format!("{{{NAMESPACE}:{bucket:02}}}:{name}");
+                pipeline.cmd("ZRANGEBYSCORE").arg(key("lent")).arg("-inf").arg(format!("({before_ms}"));
+                pipeline.cmd("HGETALL").arg(key("left"));
+                pipeline.cmd("ZCOUNT").arg(key("held")).arg("-inf").arg(format!("({before_ms}"));
             }
-            let counts: Vec<u64> = pipeline.query_async(&mut connection).await.ok()?;
+            let mut answers = pipeline.query_async::<Vec<Value>>(&mut connection).await.ok()?.into_iter();
+            let mut count = 0;
+            while let (Some(ended), Some(left), Some(held)) = (answers.next(), answers.next(), answers.next()) {
+                let ended: Vec<Vec<u8>> = from_redis_value(ended).ok()?;
+                let left: HashMap<Vec<u8>, Vec<u8>> = from_redis_value(left).ok()?;
+                // After 8 bytes, a bit per job that has left the lease.
+                let jobs = |nonce| left.get(nonce).map_or(0, |left| left.iter().skip(8).map(|bits| u64::from(bits.count_zeros())).sum());
+                count += ended.iter().map(jobs).sum::<u64>() + from_redis_value::<u64>(held).ok()?;
+            }
             // A connection is reused only after an answer.
             *self.asking.lock() = Some(connection);
-            Some(counts.iter().sum())
+            Some(count)
         };
         clock::timeout(ASK, count).await.flatten()
     }

@@ -24,7 +24,7 @@ async fn a_broker_that_joins_meanwhile_is_no_damage() {
     for repair in [false, true] {
         let fixture = Fixture::with(2, &[MAIN]).await;
         let (name, encoded) = schedule_in_bucket_1(&fixture, "late");
-        fixture.redis(&["ZADD", &fixture.key("run"), "5", "nobody"]).await;
+        fixture.redis(&["ZADD", &fixture.key("held"), "5", "nobody"]).await;
         let client = redis::Client::open(fixture.settings.urls[0].as_str()).unwrap();
         let namespace = fixture.settings.namespace.clone();
         let mut told: Vec<(String, P)> = Vec::new();
@@ -48,7 +48,7 @@ async fn a_newer_version_without_the_fields_of_this_one_is_refused_and_left_as_i
     let d = Damaged::new().await;
     d.healthy().await;
     let meta = format!("{}:meta", d.listed.fixture.settings.namespace);
-    d.redis("HSET", &meta, ("schema", "2")).await;
+    d.redis("HSET", &meta, ("schema", "3")).await;
     d.redis("HDEL", &meta, "buckets").await;
     let instances = format!("{}:instances", d.listed.fixture.settings.namespace);
     d.redis("DEL", &instances, &[] as &[&str]).await;
@@ -70,7 +70,7 @@ async fn forgotten(d: &Damaged, name: &str, retry_ms: &[u64]) {
     );
     assert_eq!(lease.id, id(name));
     assert_eq!(d.listed.fixture.store.queue.hold(bucket, &[(held(&lease), 1)]).await.unwrap(), [SettleResult::Settled]);
-    d.redis("ZADD", &d.key(name, "run"), ("1000000000000", name)).await;
+    d.redis("ZADD", &d.key(name, "held"), ("1000000000000", name)).await;
 }
 
 #[tokio::test]

@@ -50,6 +50,15 @@ pub(super) enum Op {
         by: usize,
         over: bool,
     },
+    /// A claim is carried out once more: its lease may be over by then, and nobody knows of another.
+    RepeatClaim {
+        which: prop::sample::Index,
+        early: bool,
+    },
+    /// A settle is carried out once more.
+    RepeatSettle {
+        which: prop::sample::Index,
+    },
     Crash {
         by: usize,
     },
@@ -78,6 +87,8 @@ pub(super) fn op(ids: u8) -> impl Strategy<Value = Op> {
         5 => (0..2_usize, any::<prop::sample::Index>()).prop_map(|(by, which)| Op::Publish { by, which }),
         7 => (0..2_usize, any::<prop::sample::Index>(), how).prop_map(|(by, which, how)| Op::Settle { by, which, how }),
         3 => (0..2_usize, any::<bool>()).prop_map(|(by, over)| Op::Rescue { by, over }),
+        1 => (any::<prop::sample::Index>(), any::<bool>()).prop_map(|(which, early)| Op::RepeatClaim { which, early }),
+        2 => any::<prop::sample::Index>().prop_map(|which| Op::RepeatSettle { which }),
         1 => (0..2_usize).prop_map(|by| Op::Crash { by }),
         1 => Just(Op::CatchUp),
         1 => Just(Op::FailOver),

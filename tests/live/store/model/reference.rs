@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use dwell::job::{Action, Conflict};
+use dwell::store::queue::lease::AHEAD;
 
 pub(crate) type Fence = [u8; 8];
 /// Verdict and due time. `None`: none is told. `Some(CLOCK)`: the script's own now decides.
@@ -23,8 +24,14 @@ pub(crate) enum Place {
     Due {
         ripe: bool,
     },
-    /// Over: its lease is past its time.
-    Run {
+    /// In a lease. Over: the lease is past its time.
+    Lease {
+        over: bool,
+        /// Before the lease.
+        ripe: bool,
+    },
+    /// It waits for its consumer. Over: the TTR has passed.
+    Held {
         over: bool,
     },
     Dead,
@@ -44,7 +51,8 @@ pub(crate) struct Job {
     pub(crate) crashes: u8,
     pub(crate) due: i64,
     pub(crate) held: bool,
-    pub(crate) taken_over: bool,
+    /// In the lease of a rescue.
+    pub(crate) rescued: bool,
     pub(crate) dying: bool,
     pub(crate) fence: Fence,
     pub(crate) doubt: bool,
@@ -57,7 +65,7 @@ impl Job {
     }
 
     fn to(&mut self, place: Place) {
-        (self.place, self.fence, self.held, self.taken_over) = (place, [0; 8], false, false);
+        (self.place, self.fence, self.held, self.rescued) = (place, [0; 8], false, false);
     }
 }
 
@@ -146,7 +154,7 @@ impl Reference {
             crashes: 0,
             due: request.due,
             held: false,
-            taken_over: false,
+            rescued: false,
             dying: false,
             fence: [0; 8],
             doubt: false,
@@ -190,9 +198,11 @@ impl Reference {
             return fired.map_or(("not_found", None), |over| ("fired", over.told.1));
         };
         let waits = matches!(job.place, Place::Due { .. });
-        let runs = matches!(job.place, Place::Run { .. });
+        let runs = matches!(job.place, Place::Lease { .. } | Place::Held { .. });
         let dead = job.place == Place::Dead;
-        let doubtful = job.doubt || (changed > 0 && job.due <= changed);
+        // The former master may have let a claim reach this far ahead.
+        let ahead = i64::try_from(AHEAD.as_millis()).unwrap();
+        let doubtful = job.doubt || (changed > 0 && job.due <= changed + ahead);
         let stale = |seen: Option<i64>| seen.is_some_and(|due| due != job.due);
         match word.action {
             Action::Cancel => {
@@ -275,7 +285,7 @@ impl Reference {
             let Place::Due { ripe } = job.place else { continue };
             if ripe || early {
                 job.attempt += u32::from(!job.dying);
-                job.to(Place::Run { over });
+                job.to(Place::Lease { over, ripe });
                 job.fence = fence;
                 taken.push((*id, !ripe));
             }
@@ -283,35 +293,35 @@ impl Reference {
         taken
     }
 
-    /// What had an attempt waits for as long as the claim reached ahead; what had none is due no
-    /// sooner than it was asked for.
-    pub(crate) fn reclaim(&mut self, fence: Fence, early: bool) -> usize {
+    /// The jobs are as they were before the claim.
+    pub(crate) fn reclaim(&mut self, fence: Fence) -> i64 {
         let mut back = 0;
-        for job in self.jobs.values_mut().filter(|job| job.fence == fence && !job.held && !job.taken_over) {
+        for job in self.jobs.values_mut().filter(|job| job.fence == fence) {
+            let Place::Lease { ripe, .. } = job.place else { continue };
             job.attempt -= u32::from(!job.dying);
-            job.to(Place::Due { ripe: if job.attempt == 0 { job.due < FAR } else { !early } });
+            job.to(Place::Due { ripe });
             back += 1;
         }
         back
     }
 
     pub(crate) fn rescue(&mut self, fence: Fence, over: bool) -> Vec<u8> {
-        let late: Vec<u8> = self.jobs.iter().filter(|(_, job)| job.place == Place::Run { over: true }).map(|(id, _)| *id).collect();
+        let is_late = |job: &Job| matches!(job.place, Place::Lease { over: true, .. } | Place::Held { over: true });
+        let late: Vec<u8> = self.jobs.iter().filter(|(_, job)| is_late(job)).map(|(id, _)| *id).collect();
         for id in &late {
             let job = self.jobs.get_mut(id).unwrap();
-            if !job.held && !job.taken_over {
-                job.crashes += 1;
-                job.taken_over = true;
-            }
-            job.place = Place::Run { over };
-            job.fence = fence;
+            (job.place, job.fence, job.rescued) = (Place::Lease { over, ripe: true }, fence, true);
         }
         late
     }
 
+    pub(crate) fn has_lease(&self, fence: Fence) -> bool {
+        self.jobs.values().any(|job| job.fence == fence && matches!(job.place, Place::Lease { .. }))
+    }
+
     /// The job, if this fence still stands.
     pub(crate) fn leased(&mut self, id: u8, fence: Fence) -> Option<&mut Job> {
-        self.jobs.get_mut(&id).filter(|job| job.fence == fence && matches!(job.place, Place::Run { .. }))
+        self.jobs.get_mut(&id).filter(|job| job.fence == fence && matches!(job.place, Place::Lease { .. }))
     }
 
     pub(crate) fn settle(&mut self, id: u8, fence: Fence, how: How, unpublished: bool) -> bool {
@@ -325,15 +335,15 @@ impl Reference {
                 self.gone.insert(id, over);
             }
             How::Hold { over } => {
-                if !job.held {
-                    (job.held, job.taken_over, job.crashes) = (true, false, 0);
-                    job.place = Place::Run { over };
-                }
+                job.to(Place::Held { over });
+                (job.held, job.crashes) = (true, 0);
             }
             How::Release { ripe } => {
                 job.attempt -= undo;
                 if unpublished {
                     job.crashes = 0;
+                } else if job.rescued && !job.held {
+                    job.crashes += 1;
                 }
                 job.to(Place::Due { ripe: ripe && (job.attempt > 0 || job.due < FAR) });
             }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use dwell::job::{Action, Conflict};
 
 use super::op::Op;
-use super::reference::{self, CLOCK, FAR, Fence, Reference, Request, STEPS, Taken, Word};
+use super::reference::{self, CLOCK, FAR, Fence, How, Reference, Request, STEPS, Taken, Word};
 use super::system::System;
 
 const PAST: [i64; 2] = [1_000_000_000_000, 1_000_000_000_001];
@@ -38,8 +38,7 @@ pub(super) struct Held {
 #[derive(Default)]
 pub(super) struct Instance {
     pub(super) held: Vec<Held>,
-    /// And whether it reached ahead.
-    pub(super) lost: Option<(Fence, bool)>,
+    pub(super) lost: Option<Fence>,
 }
 
 pub(super) struct Run {
@@ -52,6 +51,10 @@ pub(super) struct Run {
     pub(super) replica: (Vec<Option<Vec<u8>>>, Reference),
     pub(super) failed_over: bool,
     pub(super) fences: u64,
+    /// Every claim's nonce, with the fence under which the reference knows the last lease of it.
+    pub(super) claims: Vec<(Fence, Fence)>,
+    /// Every settle.
+    pub(super) settles: Vec<(u8, Fence, How, bool)>,
     /// What the consumers saw: life to attempts.
     pub(super) published: BTreeMap<u64, Vec<u32>>,
     /// Lives of which `cancelled` was said.
@@ -73,6 +76,8 @@ impl Run {
             replica,
             failed_over: false,
             fences: 0,
+            claims: Vec::new(),
+            settles: Vec::new(),
             published: BTreeMap::new(),
             cancelled: BTreeSet::new(),
             standing: BTreeMap::new(),
@@ -175,11 +180,11 @@ impl Run {
     }
 
     fn claim(&mut self, by: usize, over: bool, early: bool) -> (Fence, Taken, Vec<(u8, u32)>) {
-        if let Some((lost, reached)) = self.instances[by].lost.take() {
-            let expected = self.reference.reclaim(lost, reached);
-            assert_eq!(self.system.reclaim(lost, reached), i64::try_from(expected).unwrap());
+        if let Some(lost) = self.instances[by].lost.take() {
+            assert_eq!(self.system.reclaim(lost), self.reference.reclaim(lost));
         }
         let fence = self.unique();
+        self.claims.push((fence, fence));
         (fence, self.reference.claim(fence, over, early), self.system.claim(fence, over, early))
     }
 
@@ -231,7 +236,7 @@ impl Run {
             }
             Op::LoseClaim { by, early } => {
                 let (fence, ..) = self.claim(*by, false, *early);
-                self.instances[*by].lost = Some((fence, *early));
+                self.instances[*by].lost = Some(fence);
             }
             Op::Publish { by, which } => self.publish(*by, *which),
             Op::Settle { by, which, how } => self.settle(*by, *which, *how),
@@ -241,6 +246,30 @@ impl Run {
                 let told = self.system.rescue(fence, *over);
                 self.take(*by, ids, told, fence, *over, true);
             }
+            Op::RepeatClaim { which, early } if !self.claims.is_empty() => {
+                let at = which.index(self.claims.len());
+                let (nonce, fence) = self.claims[at];
+                if !self.reference.has_lease(fence) {
+                    // Its caller gives back what was claimed under the nonce. Without a caller, nobody
+                    // knows of the lease: old tokens do not fit.
+                    let is_lost = self.instances.iter().any(|instance| instance.lost == Some(nonce));
+                    let another = if is_lost { nonce } else { self.unique() };
+                    self.claims[at].1 = another;
+                    let ids = self.reference.claim(another, true, *early);
+                    let expected: Vec<(u8, u32)> = ids.iter().map(|(id, _)| (*id, self.reference.jobs[id].attempt)).collect();
+                    assert_eq!(self.system.claim(nonce, true, *early), expected);
+                } else {
+                    let before = self.system.dump();
+                    self.system.claim(nonce, true, *early);
+                    assert_eq!(self.system.dump(), before);
+                }
+            }
+            Op::RepeatSettle { which } if !self.settles.is_empty() => {
+                let (id, fence, how, unpublished) = self.settles[which.index(self.settles.len())];
+                assert_eq!(self.reference.leased(id, fence).is_some(), self.system.settle(id, fence, how, unpublished), "{how:?}");
+                self.reference.settle(id, fence, how, unpublished);
+            }
+            Op::RepeatClaim { .. } | Op::RepeatSettle { .. } => {}
             Op::Crash { by } => self.instances[*by] = Instance::default(),
             Op::CatchUp => self.replica = (self.system.snapshot(), self.reference.clone()),
             Op::FailOver => {

@@ -1,9 +1,11 @@
 //! Publications and settles of the instances, and the invariants after each step.
 
+use std::collections::BTreeSet;
+
 use dwell::store::record::{State, decode};
 use proptest::sample::Index;
 
-use super::reference::{How, Place};
+use super::reference::{Fence, How, Place};
 use super::run::Run;
 use super::system::name_of;
 
@@ -50,6 +52,7 @@ impl Run {
         let unpublished = !held.published;
         let expected = self.reference.settle(held.id, held.fence, how, unpublished);
         assert_eq!(self.system.settle(held.id, held.fence, how, unpublished), expected, "{how:?}");
+        self.settles.push((held.id, held.fence, how, unpublished));
         // A drop is an end that was asked for, and is told by a metric.
         if expected && how == How::Drop {
             self.standing.remove(&held.id);
@@ -61,8 +64,10 @@ impl Run {
     pub(super) fn check(&mut self) {
         let dump = self.system.dump();
         let holds = |table: &str, id: u8| dump[table].get(name_of(id).as_bytes());
+        let lent = self.system.lent();
         for id in 0..2 {
-            let places: Vec<&str> = ["due", "run", "dead"].into_iter().filter(|place| holds(place, id).is_some()).collect();
+            let mut places: Vec<&str> = ["due", "held", "dead"].into_iter().filter(|place| holds(place, id).is_some()).collect();
+            places.extend(lent.iter().filter(|(lent, _)| *lent == id).map(|_| "lease"));
             let Some(job) = self.reference.jobs.get(&id) else {
                 assert!(places.is_empty() && holds("jobs", id).is_none() && holds("state", id).is_none(), "{id} in {places:?}");
                 if let Some(life) = self.standing.get(&id) {
@@ -72,7 +77,8 @@ impl Run {
             };
             let expected = match job.place {
                 Place::Due { .. } => "due",
-                Place::Run { .. } => "run",
+                Place::Lease { .. } => "lease",
+                Place::Held { .. } => "held",
                 Place::Dead => "dead",
             };
             assert_eq!(places, [expected], "{job:?}");
@@ -82,18 +88,32 @@ impl Run {
             }
             let record = decode(holds("jobs", id).unwrap().clone().into()).unwrap();
             assert_eq!((record.fingerprint, record.job.body.as_ref()), (job.message.to_be_bytes(), &[job.body][..]));
+            // Whoever ends a lease counts the attempt.
+            let is_out = expected == "lease" && !job.held && !job.dying;
+            let attempt = job.attempt - u32::from(is_out);
             let Some(state) = holds("state", id) else {
-                assert_eq!((expected, job.attempt, job.step), ("due", 0, 0));
+                assert!(matches!(expected, "due" | "lease"), "{job:?}");
+                assert_eq!((attempt, job.step, job.crashes, job.dying), (0, 0, 0, false), "{job:?}");
+                let due = match expected {
+                    "due" => std::str::from_utf8(holds("due", id).unwrap()).unwrap().parse().unwrap(),
+                    _ => lent.iter().find(|(lent, _)| *lent == id).unwrap().1,
+                };
+                assert_eq!((record.generation, due), (job.generation, job.due), "{job:?}");
                 continue;
             };
             let state = State::decode(state).unwrap();
             assert_eq!(
-                (state.attempt, state.step, state.crashes, state.due_ms, state.held, state.taken_over, state.reason.is_some()),
-                (job.attempt, job.step, job.crashes, job.due, job.held, job.taken_over, job.dying),
+                (state.attempt, state.step, state.crashes, state.due_ms, state.held, state.counted, state.reason.is_some()),
+                (attempt, job.step, job.crashes, job.due, job.held, false, job.dying),
                 "{job:?}"
             );
-            assert_eq!((state.generation, state.fence), (job.generation, job.fence));
+            assert_eq!(state.generation, job.generation);
         }
+        assert_eq!(dump["lent"].len(), dump["leases"].len());
+        assert_eq!(dump["left"].len(), dump["leases"].len());
+        let leases: BTreeSet<Fence> =
+            self.reference.jobs.values().filter(|job| matches!(job.place, Place::Lease { .. })).map(|job| job.fence).collect();
+        assert_eq!(dump["leases"].len(), leases.len(), "a lease without a job stays, or jobs are in the wrong one");
         assert_eq!(dump["acts"].len(), self.reference.acts.len());
         assert_eq!(dump["gone"].len(), self.reference.gone.len());
     }

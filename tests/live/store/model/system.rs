@@ -2,44 +2,67 @@
 //! all keys.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
-use dwell::job::Conflict;
+use dwell::job::{Conflict, DeadReason};
+use dwell::store::Store;
+use dwell::store::error::StoreError;
 use dwell::store::keys::Keys;
-use dwell::store::record::{State, encode};
+use dwell::store::queue::lease::{ClaimRequest, Claimed};
+use dwell::store::queue::settle::{Bury, Completion, LeaseToken, Release, Retry, SettleResult};
+use dwell::store::record::encode;
 use dwell::store::scripts::Name;
 use redis::{Connection, Value};
+use tokio::runtime::Runtime;
 
-use super::super::fixture::{MAIN, request};
+use super::super::fixture::{MAIN, open, request, settings};
 use super::reference::{Fence, How, Request, Word};
 use crate::support::namespace;
 
 /// ms: not over within a test.
-const LONG: &str = "100000000";
+const LONG: u64 = 100_000_000;
 /// ms: beyond every due time.
-const AHEAD: &str = "9000000000000";
+const AHEAD: u64 = 9_000_000_000_000;
 
 pub(crate) type Dump = BTreeMap<String, BTreeMap<Vec<u8>, Vec<u8>>>;
 
 pub(crate) struct System {
     connection: Connection,
     keys: Keys,
+    store: Store,
+    runtime: Runtime,
+    /// The tokens that claims and rescues gave.
+    tokens: BTreeMap<(Fence, u8), LeaseToken>,
 }
 
 pub(crate) fn name_of(id: u8) -> String {
     format!("job-{id}")
 }
 
-fn span(is_zero: bool) -> &'static str {
-    if is_zero { "0" } else { LONG }
+fn span(is_zero: bool) -> u64 {
+    if is_zero { 0 } else { LONG }
 }
 
-fn ahead(early: bool) -> &'static [u8] {
-    if early { AHEAD.as_bytes() } else { b"0" }
+fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
 }
 
 impl System {
     pub(crate) fn new(url: &str) -> System {
-        System { connection: redis::Client::open(url).unwrap().get_connection().unwrap(), keys: Keys::new(&namespace("model"), 1) }
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let name = namespace("model");
+        let store = runtime.block_on(open(&settings(url, &name, 1), &[MAIN]));
+        let connection = redis::Client::open(url).unwrap().get_connection().unwrap();
+        System { connection, keys: Keys::new(&name, 1), store, runtime, tokens: BTreeMap::new() }
+    }
+
+    /// Makes a call of the store twice; the second must change nothing. Answers both answers.
+    fn twice<T>(&mut self, call: impl AsyncFn(&Store) -> Result<T, StoreError>) -> (T, T) {
+        let once = self.runtime.block_on(call(&self.store)).unwrap();
+        let before = self.dump();
+        let twice = self.runtime.block_on(call(&self.store)).unwrap();
+        assert_eq!(self.dump(), before, "repeated");
+        (once, twice)
     }
 
     /// Calls a script; called again, it must change nothing. Answers both answers.
@@ -53,7 +76,7 @@ impl System {
 
     fn call_once(&mut self, name: Name, arguments: &[&[u8]]) -> Value {
         let mut call = redis::cmd("EVALSHA");
-        call.arg(redis::Script::new(&name.source()).get_hash()).arg(9).arg(self.keys.fixed(0).as_slice()).arg(self.keys.due(0, MAIN));
+        call.arg(redis::Script::new(&name.source()).get_hash()).arg(12).arg(self.keys.fixed(0).as_slice()).arg(self.keys.due(0, MAIN));
         for argument in arguments {
             call.arg(*argument);
         }
@@ -126,41 +149,85 @@ impl System {
 
     /// Ids and attempts.
     pub(crate) fn claim(&mut self, fence: Fence, over: bool, early: bool) -> Vec<(u8, u32)> {
-        taken(self.call_once(Name::Claim, &[&fence, span(over).as_bytes(), b"10", b"1000000", ahead(early), b"0", b"", b""]))
+        let ahead = ms(if early { AHEAD } else { 0 });
+        let ask = ClaimRequest { lease: ms(span(over)), most: 10, most_bytes: 1_000_000, ahead };
+        let (once, twice) = self.twice(async |store| store.queue.claim_as(fence, 0, MAIN, ask).await);
+        self.taken(fence, once, twice)
     }
 
     pub(crate) fn rescue(&mut self, fence: Fence, over: bool) -> Vec<(u8, u32)> {
-        taken(self.call_once(Name::Rescue, &[&fence, span(over).as_bytes(), b"10", b"1000000", b"0", b"", b""]))
+        let (once, twice) = self.twice(async |store| store.queue.rescue_as(fence, 0, ms(span(over)), 10, 1_000_000).await);
+        self.taken(fence, once, twice)
     }
 
-    pub(crate) fn reclaim(&mut self, fence: Fence, early: bool) -> i64 {
-        let (once, _) = self.call(Name::Reclaim, &[&fence, b"0", b"0", b"512", ahead(early)]);
-        let Value::Array(items) = once else { panic!("{once:?}") };
-        let [_, Value::Int(back)] = items[..] else { panic!("{items:?}") };
-        back
-    }
-
-    pub(crate) fn settle(&mut self, id: u8, fence: Fence, how: How, unpublished: bool) -> bool {
-        let name = name_of(id);
-        let (name, undo) = (name.as_bytes(), if unpublished { b"1" } else { b"0" });
-        let (script, arguments): (Name, Vec<&[u8]>) = match how {
-            How::Complete => (Name::Complete, vec![b"f", name, &fence]),
-            How::Drop => (Name::Complete, vec![b"d", name, &fence]),
-            How::Hold { over } => (Name::Hold, vec![name, &fence, span(over).as_bytes()]),
-            How::Release { ripe } => (Name::Release, vec![name, &fence, span(ripe).as_bytes(), undo]),
-            How::Retry { ripe } => (Name::Retry, vec![name, &fence, span(ripe).as_bytes(), undo, b"0", b"no answer"]),
-            How::Die => (Name::Retry, vec![name, &fence, b"0", undo, b"1", b"the end"]),
-            How::Bury => (Name::Bury, vec![name, &fence, b"1", b"the end"]),
+    /// A repeat answers the same jobs of the same lease.
+    fn taken(&mut self, fence: Fence, once: Claimed, twice: Claimed) -> Vec<(u8, u32)> {
+        let told = |taken: &Claimed| -> Vec<_> {
+            taken.jobs.iter().map(|lease| (lease.id.clone(), lease.token.lease, lease.token.position, lease.state.attempt)).collect()
         };
-        let (once, twice) = self.call(script, &arguments);
-        let done = |value: Value| value == Value::Array(vec![Value::BulkString(b"done".to_vec())]);
-        let (once, twice) = (done(once), done(twice));
-        assert_eq!(twice, once && matches!(how, How::Hold { .. }), "{how:?} repeated");
+        assert_eq!(told(&once), told(&twice));
+        let mut taken = Vec::new();
+        for lease in once.jobs {
+            let id = lease.id.as_str().trim_start_matches("job-").parse().unwrap();
+            taken.push((id, lease.state.attempt));
+            self.tokens.entry((fence, id)).or_insert(lease.token);
+        }
+        taken.sort_unstable();
+        taken
+    }
+
+    pub(crate) fn reclaim(&mut self, fence: Fence) -> i64 {
+        let (once, twice) = self.twice(async |store| store.queue.reclaim(fence, 0, MAIN).await);
+        assert_eq!(twice, 0);
         once
     }
 
+    pub(crate) fn settle(&mut self, id: u8, fence: Fence, how: How, unpublished: bool) -> bool {
+        let job = self.tokens[&(fence, id)].clone();
+        let token = || job.clone();
+        let error = "no answer".to_owned();
+        let reason = DeadReason::RetriesExhausted;
+        let (once, twice) = self.twice(async |store| {
+            let queue = &store.queue;
+            match how {
+                How::Complete => queue.complete(0, &[token()], Completion::Fired).await,
+                How::Drop => queue.complete(0, &[token()], Completion::Dropped).await,
+                How::Hold { over } => queue.hold(0, &[(token(), u32::try_from(span(over)).unwrap())]).await,
+                How::Release { ripe } => queue.release(0, MAIN, &[Release { job: token(), pause_ms: span(ripe), unpublished }]).await,
+                How::Retry { ripe } => {
+                    let retry = Retry { job: token(), wait_ms: span(ripe), unpublished, dies: None, error: error.clone() };
+                    queue.retry(0, MAIN, &[retry]).await
+                }
+                How::Die => {
+                    let retry = Retry { job: token(), wait_ms: 0, unpublished, dies: Some(reason), error: error.clone() };
+                    queue.retry(0, MAIN, &[retry]).await
+                }
+                How::Bury => queue.bury(0, &[Bury { job: token(), reason, error: error.clone() }]).await,
+            }
+        });
+        assert_ne!(twice, [SettleResult::Settled], "{how:?} repeated");
+        once == [SettleResult::Settled]
+    }
+
+    /// The jobs in leases, and when each was due.
+    pub(crate) fn lent(&mut self) -> Vec<(u8, i64)> {
+        let dump = self.dump();
+        let mut jobs = Vec::new();
+        for (nonce, text) in &dump["leases"] {
+            let left = &dump["left"][nonce];
+            for (position, entry) in text.split(|byte| *byte == 0).skip(1).enumerate() {
+                let (id, due) = std::str::from_utf8(entry).unwrap().split_once('\u{1}').unwrap();
+                if left[8 + position / 8] & (1 << (position % 8)) == 0 {
+                    jobs.push((id.trim_start_matches("job-").parse().unwrap(), due.parse().unwrap()));
+                }
+            }
+        }
+        jobs
+    }
+
     pub(crate) fn sweep(&mut self) -> i64 {
-        self.call_once(Name::Sweep, &[LONG.as_bytes(), LONG.as_bytes(), LONG.as_bytes(), b"128"]);
+        let long = LONG.to_string();
+        self.call_once(Name::Sweep, &[long.as_bytes(), long.as_bytes(), long.as_bytes(), b"128"]);
         let seen: String = redis::cmd("HGET").arg(self.keys.state(0)).arg("").query(&mut self.connection).unwrap();
         seen.rsplit(':').next().unwrap().parse().unwrap()
     }
@@ -194,10 +261,10 @@ impl System {
     /// Every key with all it holds, but the times at which turns began and the master that was
     /// seen.
     pub(crate) fn dump(&mut self) -> Dump {
-        let names = ["run", "jobs", "state", "gone", "gone_old", "acts", "acts_old", "dead", "due"];
+        let names = ["lent", "jobs", "state", "gone", "gone_old", "acts", "acts_old", "dead", "leases", "left", "held", "due"];
         let mut pipeline = redis::pipe();
         for (name, key) in names.iter().zip(self.all_keys()) {
-            if ["run", "dead", "due"].contains(name) {
+            if ["lent", "held", "dead", "due"].contains(name) {
                 pipeline.cmd("ZRANGE").arg(key).arg(0).arg(-1).arg("WITHSCORES");
             } else {
                 pipeline.cmd("HGETALL").arg(key);
@@ -228,17 +295,4 @@ fn text(value: &Value) -> String {
 fn verdict(items: &[Value]) -> (String, Option<i64>) {
     let due = text(&items[1]);
     (text(&items[0]), (!due.is_empty()).then(|| due.parse().unwrap()))
-}
-
-fn taken(value: Value) -> Vec<(u8, u32)> {
-    let Value::Array(items) = value else { panic!("{value:?}") };
-    let mut taken: Vec<(u8, u32)> = items[7..]
-        .chunks(4)
-        .map(|job| {
-            let Value::BulkString(state) = &job[1] else { panic!() };
-            (text(&job[0]).trim_start_matches("job-").parse().unwrap(), State::decode(state).unwrap().attempt)
-        })
-        .collect();
-    taken.sort_unstable();
-    taken
 }

@@ -10,10 +10,11 @@ use crate::job::{DeadReason, JobId};
 use crate::retry::{self, Next};
 use crate::store::answer::Items;
 use crate::store::error::{Class, StoreError};
+use crate::store::keys::FIXED;
 use crate::store::meta::BROKER_PREFIX;
 use crate::store::namespace::Namespace;
 use crate::store::queue::schedule::{CALL_BYTES, CALL_JOBS};
-use crate::store::queue::settle::{LeaseToken, Retry, SettleResult};
+use crate::store::queue::settle::failed;
 use crate::store::record::{self, State};
 use crate::store::scripts::Name;
 
@@ -63,11 +64,13 @@ impl Fsck<'_> {
             self.jobs += suspects.len() as u64;
             self.judge(bucket, suspects).await?;
         }
+        let lent: Vec<_> = self.store.lent(bucket).await?.into_iter().map(|lent| lent.id.into_bytes()).filter(|id| is_new(id)).collect();
+        self.judge(bucket, lent.into_iter().map(|id| Suspect { id, unreadable: Vec::new(), rounds: 0 }).collect()).await?;
         let due = self.store.brokers();
         let due = due.iter().map(|broker| ("ZSCAN", self.store.keys.due(bucket, broker)));
         let keys = &self.store.keys;
         let sets =
-            [("ZSCAN", keys.run(bucket).to_owned()), ("ZSCAN", keys.dead(bucket).to_owned()), ("HSCAN", keys.state(bucket).to_owned())];
+            [("ZSCAN", keys.held(bucket).to_owned()), ("ZSCAN", keys.dead(bucket).to_owned()), ("HSCAN", keys.state(bucket).to_owned())];
         for (command, key) in sets.into_iter().chain(due).collect::<Vec<_>>() {
             let mut scan = Scan::of(command, &key);
             while let Some(page) = scan.next(&self.store.link).await? {
@@ -174,31 +177,33 @@ impl Fsck<'_> {
         Ok(repaired)
     }
 
-    /// Ends a hold after its TTR, as `rescue` does. The fence prevents a change if an instance was
-    /// faster.
-    async fn end_hold(&self, bucket: u16, id: &[u8], fence: &[u8]) -> Result<bool, StoreError> {
-        let mut read = Vec::new();
-        for key in [self.store.keys.jobs(bucket), self.store.keys.state(bucket)] {
-            let answer = self.store.link.command("HGET", redis::cmd("HGET").arg(key).arg(id)).await?;
-            read.push(bytes(answer).unwrap_or_default());
+    /// Judges the leases of a bucket: each needs its jobs, their bits and a deadline.
+    pub(super) async fn leases(&mut self, bucket: u16) -> Result<(), StoreError> {
+        let mut call = self.store.script_call(Name::FsckLeases, bucket, &self.store.brokers());
+        call.arg(u8::from(self.rules.repair)).arg(self.rules.lease_ms);
+        let mut items = Items::new("fsck_leases", self.store.call(Name::FsckLeases, &call).await?)?;
+        while items.left() > 0 {
+            let name = items.bytes()?.iter().fold("lease ".to_owned(), |name, byte| format!("{name}{byte:02x}"));
+            self.tell(bucket, name.as_bytes(), Problem::LeaseWithoutOwner, self.rules.repair);
         }
-        let state = State::decode(&read[1]);
-        let (Ok(record), Ok(state), Ok(text)) = (record::decode(std::mem::take(&mut read[0]).into()), state, std::str::from_utf8(id))
-        else {
+        Ok(())
+    }
+
+    /// Ends a hold after its TTR, as `rescue` does, unless an instance was faster. `state`: as
+    /// checked.
+    async fn end_hold(&self, bucket: u16, id: &[u8], state: &[u8]) -> Result<bool, StoreError> {
+        let answer = self.store.link.command("HGET", redis::cmd("HGET").arg(self.store.keys.jobs(bucket)).arg(id)).await?;
+        let (Ok(record), Ok(held)) = (record::decode(bytes(answer).unwrap_or_default().into()), State::decode(state)) else {
             return Ok(false);
         };
-        let Ok(id) = JobId::new(text) else { return Ok(false) };
-        if state.fence != fence {
-            return Ok(false);
-        }
-        let (wait_ms, dies) = match retry::next(&record.job, state.step, &self.rules.retry_ms, DeadReason::RetriesExhausted) {
+        let (wait_ms, dies) = match retry::next(&record.job, held.step, &self.rules.retry_ms, DeadReason::RetriesExhausted) {
             Next::Wait(ms) => (ms, None),
             Next::Dies(reason) => (0, Some(reason)),
         };
-        let error = "the consumer did not finish it within the ttr".to_owned();
-        let retry =
-            Retry { job: LeaseToken { id, fence: state.fence, fingerprint: record.fingerprint }, wait_ms, unpublished: false, dies, error };
-        Ok(self.store.queue.retry(bucket, &record.job.broker, &[retry]).await?.first() == Some(&SettleResult::Settled))
+        let failed = failed(held, dies, "the consumer did not finish it within the ttr");
+        let mut call = self.store.script_call(Name::FsckHold, bucket, std::slice::from_ref(&record.job.broker));
+        call.arg(id).arg(state).arg(wait_ms).arg(failed.encode());
+        Ok(self.store.call(Name::FsckHold, &call).await? == Value::Int(1))
     }
 
     /// Moves a job from quarantine to the bucket of its id. Leaves it there if another job has that
@@ -251,7 +256,7 @@ impl Fsck<'_> {
     fn call_with_quarantine(&self, name: Name, bucket: u16) -> redis::Cmd {
         let brokers = self.store.brokers();
         let mut call = redis::cmd("EVALSHA");
-        call.arg(self.store.scripts.hash(name)).arg(9 + brokers.len()).arg(self.store.keys.fixed(bucket).as_slice());
+        call.arg(self.store.scripts.hash(name)).arg(FIXED + 1 + brokers.len()).arg(self.store.keys.fixed(bucket).as_slice());
         for broker in brokers.iter() {
             call.arg(self.store.keys.due(bucket, broker));
         }

@@ -31,20 +31,20 @@ macro_rules! problems {
 }
 
 problems! {
-    RecordWithoutIndex = "record_without_index", "a job in none of due, run and dead: it would never fire";
-    IndexWithoutRecord = "index_without_record", "an id in due, run or dead without a job";
+    RecordWithoutIndex = "record_without_index", "a job in none of due, the leases, held and dead: it would never fire";
+    IndexWithoutRecord = "index_without_record", "an id in due, a lease, held or dead without a job";
     StateWithoutRecord = "state_without_record", "the state of a job that does not exist";
-    InTwoSets = "in_two_sets", "a job in more than one of due, run and dead";
+    InTwoSets = "in_two_sets", "a job in more than one of due, the leases, held and dead";
     WrongBroker = "wrong_broker", "a job in the set of another broker";
     WrongBucket = "wrong_bucket", "a job in a bucket that does not fit its id: no command finds it";
     BadId = "bad_id", "a job under an id that dwell does not write: it cannot be settled";
     UnreadableRecord = "unreadable_record", "a job whose record cannot be decoded";
     UnreadableState = "unreadable_state", "a job whose state cannot be decoded";
     UnknownVersion = "unknown_version", "written by another version of dwell, or damaged in its first byte; left in place";
-    LeaseWithoutOwner = "lease_without_owner", "a reserved job that no claim holds";
+    LeaseWithoutOwner = "lease_without_owner", "a lease without its jobs, or a job that is held for nobody";
     LeaseExpired = "lease_expired", "a reserved job whose lease ended over a minute ago: no instance rescues it";
-    FenceWithoutLease = "fence_without_lease", "a waiting or dead job that an old claim could still settle";
-    BadScore = "bad_score", "an impossible time in due, run or dead";
+    FenceWithoutLease = "fence_without_lease", "a waiting or dead job that counts as held for a consumer";
+    BadScore = "bad_score", "an impossible time in due, held, dead or of a lease";
     EarlyScore = "early_score", "a job that would fire before its due time";
     DeadWithoutReason = "dead_without_reason", "a dead job without a reason";
     DeadPastRetention = "dead_past_retention", "a dead job that is kept longer than delivery.dead_retention";

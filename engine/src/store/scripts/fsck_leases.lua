@@ -1,0 +1,62 @@
+-- fsck_leases: checks that each lease of this bucket has its three parts, and repairs the damage.
+-- KEYS   as in prelude.lua, with the due of every broker in meta.
+-- ARGV   repair (1: repair), lease ms of a claim.
+-- Answer the nonces of the damaged leases, each repaired if asked for. A lease without its bits or its
+--        text is removed. Jobs that its text names and that are nowhere else are then held by an owner
+--        that crashed, until now; without the text, fsck_jobs finds them.
+-- Work   all leases of the bucket. First write HDEL.
+local repair, deadline = ARGV[1] == '1', int(NOW + tonumber(ARGV[2]))
+local function pairs_of(list)
+  local map = {}
+  for i = 1, #list, 2 do map[list[i]] = list[i + 1] end
+  return map
+end
+local texts, left = pairs_of(call('HGETALL', LEASES)), pairs_of(call('HGETALL', LEFT))
+local lent = pairs_of(call('ZRANGE', LENT, 0, -1, 'WITHSCORES'))
+local answer, late, over = {}, {}, {}
+-- Whether a job has left the lease: without the bits only its place says so.
+local function is_elsewhere(id, record)
+  local due_key = DUE[broker_of(record)]
+  return not due_key or call('ZSCORE', due_key, id) or call('ZSCORE', DEAD, id) or call('ZSCORE', HELD, id) or #find_lent(id) > 0
+end
+local nonces = {}
+for _, part in ipairs({ texts, left, lent }) do
+  for nonce in pairs(part) do nonces[nonce] = true end
+end
+for nonce in pairs(nonces) do
+  local text, bits = texts[nonce], left[nonce]
+  local _, count = string.gsub(text or '', '%z', '')
+  local is_whole = count > 0 and bits and #bits == 8 + math.ceil(count / 8)
+  if is_whole and not lent[nonce] then
+    push(answer, nonce)
+    push(late, deadline, nonce)
+  elseif not is_whole then
+    push(answer, nonce)
+    push(over, nonce)
+    local held, written = {}, {}
+    for id, due in string.gmatch(not bits and text or '', '%z([^%z\1]*)\1([^%z\1]*)') do
+      local record, state = call('HGET', JOBS, id), call('HGET', STATE, id)
+      if record and is_known(record) and names_broker(record) and is_readable(state) and not is_elsewhere(id, record) then
+        local s = state and read_state(state) or new_state(record, tonumber(due) or NOW)
+        count_attempt(s)
+        if s.flags == 0 then s.flags, s.crashes = FLAG_COUNTED, math.min(s.crashes + 1, 255) end
+        push(held, int(NOW), id)
+        push(written, id, write_state(s))
+      end
+    end
+    -- A lease at a time, which stays below the limit of unpack.
+    if repair and #held > 0 then
+      call('HDEL', ACTS, '-')
+      many('ZADD', HELD, held)
+      many('HSET', STATE, written)
+    end
+  end
+end
+if repair and #answer > 0 then
+  call('HDEL', ACTS, '-')
+  many('ZADD', LENT, late)
+  many('HDEL', LEASES, over)
+  many('HDEL', LEFT, over)
+  many('ZREM', LENT, over)
+end
+return answer
