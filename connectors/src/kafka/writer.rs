@@ -22,10 +22,13 @@ use crate::{Outcome, Token};
 
 /// librdkafka's default `batch.size`.
 const BATCH: usize = 1_000_000;
-/// The longest wait of one poll.
-const POLL: Duration = Duration::from_millis(50);
+/// The longest wait of one poll. rdkafka (0.39) waits for the whole milliseconds left until the
+/// deadline and then polls without a pause. Without the odd 20 µs, a little less than the round
+/// number would be left at the start, so each poll without events would end with a busy
+/// millisecond. The operating system's timer is later than these 20 µs.
+const POLL: Duration = Duration::from_micros(50_020);
 /// The same while messages wait to be resent.
-const POLL_RESENDING: Duration = Duration::from_millis(5);
+const POLL_RESENDING: Duration = Duration::from_micros(5_020);
 /// The interval of checks for late publications.
 const LOOK: Duration = Duration::from_millis(50);
 /// The shortest time between two purges: each costs a round trip for all partitions with queued
