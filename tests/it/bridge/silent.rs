@@ -141,6 +141,6 @@ async fn many_that_never_answer_and_each_differ_are_tried_by_few_in_the_end() {
     for n in 0..5 {
         env.send(to("replies", &format!("healthy-{n}"), "0"));
         env.broker.wait_published("replies", n + 1, SOON).await;
-        assert!(env.broker.unanswered() <= 9, "{} are out", env.broker.unanswered());
+        wait_until("few of them are out", async || (env.broker.unanswered() <= 9).then_some(())).await;
     }
 }

@@ -140,9 +140,12 @@ async fn every_metric_moves_where_its_cause_is_made() {
     // The first stands still meanwhile, so that what is claimed is claimed by the other.
     dwell.freeze().unwrap();
     let of_first = env.in_flight().await;
-    env.freeze_in_flight(&other, 5, &of_first).await;
+    let frozen = env.freeze_in_flight(&other, 5, &of_first).await;
     dwell.thaw().unwrap();
     until(&dwell, r#"dwell_possible_duplicates_total{cause="rescued"}"#, 1).await;
+    // The first rescues its own, too: those of the other are what counts.
+    let of_other: HashSet<String> = frozen.difference(&of_first).cloned().collect();
+    wait_within(SETTLE, "its jobs are taken over", async || env.in_flight().await.is_disjoint(&of_other).then_some(())).await;
     other.thaw().unwrap();
     until(&other, "dwell_leases_lost_total", 1).await;
 

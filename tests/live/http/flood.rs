@@ -30,10 +30,11 @@ async fn flood(port: u16, bytes: &[u8]) -> Vec<TcpStream> {
     links
 }
 
-/// As kubelet asks: a connection of its own, and one second.
+/// As kubelet asks, by a connection of its own; but on a busy machine an answer may take longer than
+/// its second.
 async fn alive(dwell: &DwellServer) -> Duration {
     let asked = Instant::now();
-    let answer = timeout(Duration::from_secs(1), dwell.get("/livez")).await.expect("an answer within a second").unwrap();
+    let answer = timeout(Duration::from_secs(10), dwell.get("/livez")).await.expect("an answer").unwrap();
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
     asked.elapsed()
 }
