@@ -4,7 +4,8 @@
 //!
 //! - [`drain`]: many jobs due at one instant, beside a bare relay and the scripts alone; [`relay`]:
 //!   that relay.
-//! - [`lateness`]: a steady rate of jobs while many wait; [`ingest`]: requests from broker to
+//! - [`lateness`]: a steady rate of jobs while many wait; [`backlog`]: while overdue jobs drain;
+//!   [`ingest`]: requests from broker to
 //!   store; [`scale`]: [`drain`] over instances and buckets.
 //! - [`memory`]: what a waiting job costs Redis, and a full load Dwell; [`start`]: from exec to
 //!   ready, and what an idle process uses.
@@ -15,6 +16,7 @@
 //! - `fixture`: servers, instances, producer and consumer; `fill`: jobs that wait; `baseline`: the
 //!   upper bound; `cost`: CPU and memory; `number`: numbers for people.
 
+pub mod backlog;
 mod baseline;
 mod cost;
 pub mod drain;

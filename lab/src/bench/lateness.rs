@@ -110,7 +110,7 @@ pub async fn run(options: &Options, rate: Rate, secs: u64) -> Result<(Run, Machi
 }
 
 /// Sends each job at its time. Returns the lateness of sending.
-async fn steady(fixture: &mut Fixture, rate: u64, secs: u64) -> Result<Percentiles, Failure> {
+pub(super) async fn steady(fixture: &mut Fixture, rate: u64, secs: u64) -> Result<Percentiles, Failure> {
     let start_ms = clock::wall_ms() + LEAD_MS.end() + 100;
     let mut plan: Vec<(i64, i64)> = dues(start_ms, rate, secs).map(|due_ms| (due_ms - rand::random_range(LEAD_MS), due_ms)).collect();
     plan.sort_unstable();

@@ -10,7 +10,7 @@ use args::What;
 use crate::bench::machine::Machine;
 use crate::bench::metric::Run;
 use crate::bench::report::{Report, Setup};
-use crate::bench::{Options, drain, ingest, lateness, memory, pages, relay, scale, start};
+use crate::bench::{Options, backlog, drain, ingest, lateness, memory, pages, relay, scale, start};
 use dwell::cli::common::{Common, Form};
 use dwell::cli::exit::{Exit, Stop};
 use dwell::shutdown::Signals;
@@ -85,6 +85,7 @@ async fn one(options: &Options, what: &What, rate: Option<lateness::Rate>) -> Re
     match what {
         What::Drain { jobs, alone, .. } => Box::pin(drain::run(options, jobs.jobs, !alone)).await,
         What::Lateness { secs, .. } => Box::pin(lateness::run(options, rate.unwrap_or(lateness::Rate::Half), *secs)).await,
+        What::Backlog { overdue, rate, secs } => Box::pin(backlog::run(options, *overdue, *rate, *secs)).await,
         What::Schedule { jobs, alone, .. } => Box::pin(ingest::run(options, jobs.jobs, !alone)).await,
         What::Memory { load_jobs, load_body, .. } => {
             Box::pin(memory::run(options, memory::Load { jobs: *load_jobs, body: *load_body })).await
@@ -121,7 +122,7 @@ fn settings(args: &Args, say: fn(&str)) -> Vec<(Options, Option<lateness::Rate>)
             pending.iter().flat_map(|&pending| rate.iter().map(move |&rate| (of(pending), Some(rate)))).collect()
         }
         What::Start { pending, .. } => pending.iter().map(|&pending| (of(pending), None)).collect(),
-        What::Relay { .. } | What::Scale { .. } | What::Report { .. } => vec![(of(0), None)],
+        What::Backlog { .. } | What::Relay { .. } | What::Scale { .. } | What::Report { .. } => vec![(of(0), None)],
     }
 }
 
@@ -130,6 +131,7 @@ fn reports(args: &Args) -> Vec<Report> {
     let (bench, jobs, secs) = match &args.what {
         What::Drain { jobs, .. } => ("drain", Some(jobs.jobs), None),
         What::Lateness { secs, .. } => ("lateness", None, Some(*secs)),
+        What::Backlog { overdue, secs, .. } => ("backlog", Some(*overdue), Some(*secs)),
         What::Schedule { jobs, .. } => ("schedule", Some(jobs.jobs), None),
         What::Memory { .. } => ("memory", None, None),
         What::Scale { jobs, .. } => ("scale", Some(jobs.jobs), None),

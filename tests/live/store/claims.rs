@@ -131,6 +131,60 @@ async fn a_claim_is_bounded_in_jobs_and_bytes() {
     assert_eq!(claim(128, 1 << 20).await, (4, false));
 }
 
+/// Due now, and not counted as overdue while the test runs.
+const NOW: Due = Due::In(0);
+
+#[tokio::test]
+async fn what_is_due_now_does_not_wait_behind_a_backlog() {
+    let fixture = Fixture::new().await;
+    let overdue: Vec<_> = (0..40).map(|n| request(&format!("old-{n:02}"), n, Due::At(n.cast_signed()))).collect();
+    fixture.store.queue.schedule(&overdue).await.unwrap();
+    let recent: Vec<_> = (0..6).map(|n| request(&format!("new-{n}"), 100 + n, Due::In(10 * n))).collect();
+    fixture.store.queue.schedule(&recent).await.unwrap();
+    let claim = async |most| {
+        let ask = ClaimRequest { most, ..SOON };
+        let taken = fixture.store.queue.claim_ahead(0, MAIN, ask).await.unwrap();
+        (taken.jobs.iter().map(|lease| lease.id.as_str().to_owned()).collect::<Vec<_>>(), taken.more)
+    };
+    let ids = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+    // Half of the claim, the most overdue fill it, and both are served in their order.
+    assert_eq!(claim(8).await, (ids(&["new-0", "new-1", "new-2", "new-3", "old-00", "old-01", "old-02", "old-03"]), true));
+    assert_eq!(claim(8).await, (ids(&["new-4", "new-5", "old-04", "old-05", "old-06", "old-07", "old-08", "old-09"]), true));
+    assert_eq!(claim(1).await, (ids(&["old-10"]), true));
+    // All that is left fits.
+    let (left, more) = claim(128).await;
+    assert_eq!((left.len(), more), (29, false));
+    assert_eq!(fixture.redis(&["ZCARD", &fixture.key("due:main")]).await, redis::Value::Int(0));
+    assert_eq!(fixture.store.reader.counts(&[]).await.unwrap().reserved, [46]);
+}
+
+#[tokio::test]
+async fn recent_jobs_that_cannot_be_read_hide_nothing_and_none_is_claimed_twice() {
+    let fixture = Fixture::new().await;
+    let overdue: Vec<_> = (0..20).map(|n| request(&format!("old-{n:02}"), n, Due::At(n.cast_signed()))).collect();
+    fixture.store.queue.schedule(&overdue).await.unwrap();
+    let recent: Vec<_> = (0..8).map(|n| request(&format!("new-{n}"), 100 + n, NOW)).collect();
+    fixture.store.queue.schedule(&recent).await.unwrap();
+    for id in ["new-0", "new-2", "old-00", "old-01", "old-03"] {
+        fixture.redis(&["HSET", &fixture.key("jobs"), id, "\x02 of a later version"]).await;
+    }
+    fixture.redis(&["HDEL", &fixture.key("jobs"), "old-02"]).await;
+    let (mut came, mut claims) = (Vec::new(), 0);
+    loop {
+        let taken = fixture.store.queue.claim(0, MAIN, LEASE, 8, 1 << 20).await.unwrap();
+        came.extend(taken.jobs.iter().map(|lease| lease.id.as_str().to_owned()));
+        claims += 1;
+        assert!(claims < 20, "no end: {came:?}");
+        if !taken.more {
+            break;
+        }
+    }
+    came.sort();
+    let (old, new) = ((4..20).map(|n| format!("old-{n:02}")), [1, 3, 4, 5, 6, 7].map(|n| format!("new-{n}")));
+    assert_eq!(came, new.into_iter().chain(old).collect::<Vec<_>>());
+    assert_eq!(fixture.redis(&["ZCARD", &fixture.key("due:main")]).await, redis::Value::Int(5));
+}
+
 #[tokio::test]
 async fn each_job_is_claimed_once_in_order_whatever_its_size_and_what_stands_between() {
     let fixture = Fixture::new().await;

@@ -9,6 +9,9 @@
 --        count of jobs of an unknown version left in place at the head, the last of them, its score
 --        ('' none), count of removed ids without a record, born of the lease, then per position of the
 --        lease: id ('' the job has left the lease), state ('' none), record, due ms }.
+-- Order  The oldest first. If the oldest that fit are all overdue by more than RECENT, up to half of the
+--        claim goes to jobs due since then, and they come first: after an outage what is due now does
+--        not wait behind what is overdue.
 -- Work   <= 128 jobs or 1 MiB a call; checks <= 1024 ids after the known unreadable ones. First write
 --        HDEL: a full Redis still drains. The lease is written before the jobs leave due: a failure
 --        between the two loses nothing.
@@ -16,21 +19,30 @@ local nonce, lease, most, most_bytes = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV
 local due_key, until_ms = KEYS[FIRST_DUE], NOW + tonumber(ARGV[5])
 local before = LEASE_COUNT > 0 and call('HGET', LEFT, nonce)
 if before then return answer_again(nonce, before) end
+-- A job is overdue after this many ms.
+local RECENT = 1000
 -- Records are fetched in slices of at most this many, which bounds those that are fetched in vain.
 local SLICE = 8
 -- Field '' of state is no job's.
 local stated = call('HLEN', STATE)
 local has_states = stated > 1 or stated == 1 and call('HEXISTS', STATE, '') == 0
-local ids, entries, orphans = {}, {}, {}
+-- taken: the recent jobs that were claimed before the oldest ones; a later page may reach them again.
+local ids, entries, orphans, taken = {}, {}, {}, {}
 local answer = { NOW_US, '', 0, 0, '', '', 0, BORN }
-local bytes, more, looked, count = 0, 0, 0, 0
+local bytes, more, looked, count, recent = 0, 0, 0, 0, 0
 local last_unknown, last_score = ARGV[7], ARGV[8]
 local skipped, floor_score, offset = behind_unread(due_key, tonumber(ARGV[6]), last_unknown, last_score)
 local unknown = skipped
 
 -- Reads pages, because jobs left in place must not hide the jobs after them.
-while count < most and looked < 1024 and more == 0 do
-  local page = call('ZRANGEBYSCORE', due_key, floor_score, until_ms, 'WITHSCORES', 'LIMIT', offset + looked, most)
+while count < most and looked - recent < 1024 and more == 0 do
+  local page = call('ZRANGEBYSCORE', due_key, floor_score, until_ms, 'WITHSCORES', 'LIMIT', offset + looked - recent, most)
+  if looked == 0 and #page == 2 * most and tonumber(page[#page]) < NOW - RECENT then
+    local head = call('ZRANGEBYSCORE', due_key, NOW - RECENT, until_ms, 'WITHSCORES', 'LIMIT', 0, floor(most / 2))
+    recent = #head / 2
+    for i = 1, #page - #head do head[2 * recent + i] = page[i] end
+    page = head
+  end
   local is_cut, at, slice = false, 1, 1
   while at <= #page and not is_cut do
     if slice == 0 then
@@ -49,15 +61,18 @@ while count < most and looked < 1024 and more == 0 do
       if size > longest then longest = size end
       if size == 0 then
         push(orphans, id)
+      elseif taken[id] then
+        -- In the lease already.
       elseif count > 0 and (bytes + size > most_bytes or count >= most) then
         is_cut = true
         break
       elseif is_known(record) and is_readable(state) and not string.find(id, '[%z\1]') then
         count, bytes = count + 1, bytes + size
         ids[count], entries[count] = id, lease_entry(id, page[at + 1])
+        if looked < recent then taken[id] = true end
         local next = 4 * count + 5
         answer[next], answer[next + 1], answer[next + 2], answer[next + 3] = id, state or '', record, page[at + 1]
-      else
+      elseif looked >= recent then
         unknown, last_unknown, last_score = unknown + 1, id, page[at + 1]
       end
       at, looked = at + 2, looked + 1
@@ -68,7 +83,7 @@ while count < most and looked < 1024 and more == 0 do
   end
   if count >= most or is_cut then more = 1
   elseif #page < 2 * most then break
-  elseif looked >= 1024 then more = 1 end
+  elseif looked - recent >= 1024 then more = 1 end
 end
 if unknown == 0 then last_unknown, last_score = '', '' end
 local next_due = call('ZRANGEBYSCORE', due_key, '(' .. int(until_ms), '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
@@ -80,9 +95,11 @@ if count > 0 then
   call('HDEL', ACTS, '-')
   write_lease(nonce, NOW + lease, entries)
 end
--- If no id was skipped, the claimed ones are adjacent and can be removed by rank.
+-- If no id was skipped, the oldest claimed ones are adjacent and can be removed by rank.
 if count > 0 and looked == count then
-  call('ZREMRANGEBYRANK', due_key, skipped, skipped + count - 1)
+  recent = math.min(recent, count)
+  if recent > 0 then call('ZREM', due_key, unpack(ids, 1, recent)) end
+  if count > recent then call('ZREMRANGEBYRANK', due_key, skipped, skipped + count - recent - 1) end
 else
   many('ZREM', due_key, ids)
   many('ZREM', due_key, orphans)

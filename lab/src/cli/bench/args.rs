@@ -67,6 +67,18 @@ pub(crate) enum What {
         #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..))]
         secs: u64,
     },
+    /// The lateness of jobs at a steady rate while overdue jobs drain, as after an outage
+    Backlog {
+        /// Overdue jobs
+        #[arg(long, default_value_t = 1_000_000)]
+        overdue: u64,
+        /// Jobs due a second meanwhile
+        #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u64).range(1..))]
+        rate: u64,
+        /// The duration, seconds
+        #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..))]
+        secs: u64,
+    },
     /// The rate of requests from the broker to the store, compared with the source and the script
     /// alone
     Schedule {
