@@ -136,8 +136,8 @@ impl Dispatch {
                 return;
             }
             let may_claim = !stopping && up && self.in_flight.window().has_room();
-            let claim_at = if may_claim { self.scheduler.next_at() } else { None };
-            let wake_at = [claim_at, self.in_flight.next_at()].into_iter().flatten().min();
+            let claim_at = if may_claim { self.scheduler.next_at(self.in_flight.window()) } else { None };
+            let wake_at = [claim_at, self.in_flight.next_at(), self.settler.next_at()].into_iter().flatten().min();
             tokio::select! {
                 biased;
                 Some(answer) = claims.next(), if !claims.is_empty() => self.claimed(answer, stopping).await,

@@ -16,6 +16,10 @@ use crate::store::error::{Class, StoreError};
 use crate::store::queue::lease::{AHEAD, ClaimRequest, Claimed};
 use crate::store::queue::schedule::WakeUp;
 
+/// While the window is nearly full, a claim that gets little room waits this long after the last
+/// one: otherwise each settlement of a few jobs would be followed by a claim of as few.
+const GATHER: Duration = Duration::from_millis(2);
+
 /// Schedules the claims for one broker.
 pub(super) struct ClaimScheduler {
     store: Arc<Store>,
@@ -26,6 +30,8 @@ pub(super) struct ClaimScheduler {
     /// No claim before this instant: the last one failed in a way that concerns every bucket.
     backoff_until: Option<Instant>,
     backoff: Backoff,
+    /// When the last claim began.
+    last_claim: Option<Instant>,
     /// Buckets whose last claim failed in a way that concerns only them.
     bucket_backoffs: HashMap<u16, Backoff>,
     unreadable: UnreadableJobs,
@@ -52,6 +58,7 @@ impl ClaimScheduler {
             limits: ClaimLimits::new(buckets),
             backoff_until: None,
             backoff: Backoff::link(),
+            last_claim: None,
             bucket_backoffs: HashMap::new(),
             unreadable: UnreadableJobs::default(),
         }
@@ -62,8 +69,12 @@ impl ClaimScheduler {
         if !window.has_room() || self.is_backing_off() {
             return None;
         }
-        let limits = &self.limits;
-        let bucket = self.timers.take_due(clock::now(), |bucket| limits.is_free(bucket))?;
+        let (limits, now) = (&self.limits, clock::now());
+        if self.gathers_until(window).is_some_and(|until| now < until) {
+            return None;
+        }
+        let bucket = self.timers.take_due(now, |bucket| limits.is_free(bucket))?;
+        self.last_claim = Some(now);
         let (master, is_probe) = self.limits.begin(bucket);
         let reserved = window.reserve(is_probe);
         let (store, broker) = (self.store.clone(), self.broker.clone());
@@ -76,9 +87,14 @@ impl ClaimScheduler {
 
     /// When the next claim may start.
     #[must_use]
-    pub(super) fn next_at(&self) -> Option<Instant> {
+    pub(super) fn next_at(&self, window: &Window) -> Option<Instant> {
         let at = self.timers.next(|bucket| self.limits.is_free(bucket))?;
-        Some(self.backoff_until.map_or(at, |until| until.max(at)))
+        [self.backoff_until, self.gathers_until(window)].into_iter().flatten().chain([at]).max()
+    }
+
+    /// Until when no claim starts because the window has little room.
+    fn gathers_until(&self, window: &Window) -> Option<Instant> {
+        self.last_claim.filter(|_| window.has_little_room()).map(|last| last + GATHER)
     }
 
     /// Follows the slots of a cluster to other masters.

@@ -1,9 +1,19 @@
-//! Settlements that wait for their call to the store: one call at a time for each bucket and kind.
+//! Settlements that wait for their call to the store: one call at a time for each bucket and kind,
+//! and few at once, so that calls are large while Redis is busy.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
+use std::time::Duration;
 
+use crate::clock::Instant;
 use crate::store::queue::schedule::CALL_JOBS;
 use crate::store::queue::settle::{Bury, Completion, LeaseToken, Release, Retry};
+
+/// Calls of a kind at once, but for those that take longer than [`PROMPT`]. A single Redis works on one call
+/// at a time: more calls at once would only be smaller. While Redis has time, no settlement waits.
+const CALLS_AT_ONCE: usize = 2;
+/// A call that takes longer delays no other: its master hangs, its bucket is damaged, or Redis is
+/// far away.
+const PROMPT: Duration = Duration::from_millis(2);
 
 /// How one job is settled.
 #[derive(Debug)]
@@ -78,7 +88,9 @@ pub(super) struct SettleQueue {
     bury: BTreeMap<u16, Vec<Bury>>,
     /// Calls without an answer: at most one for each bucket and kind. A bucket that does not answer
     /// delays no other, no kind waits for another, and batches grow meanwhile.
-    running: BTreeSet<(CallKind, u16)>,
+    running: BTreeMap<(CallKind, u16), Instant>,
+    /// The bucket that is looked at first: buckets take turns.
+    turn: u16,
 }
 
 impl SettleQueue {
@@ -95,16 +107,26 @@ impl SettleQueue {
 
     /// The next call of a bucket and kind without a running call. The call runs until
     /// [`SettleQueue::answered`].
-    pub(super) fn next(&mut self) -> Option<(u16, SettleCall)> {
-        let running = &self.running;
-        let next = take(&mut self.complete, CallKind::Complete, running, |jobs| SettleCall::Complete(Completion::Fired, jobs))
-            .or_else(|| take(&mut self.hold, CallKind::Hold, running, SettleCall::Hold))
-            .or_else(|| take(&mut self.retry, CallKind::Retry, running, SettleCall::Retry))
-            .or_else(|| take(&mut self.release, CallKind::Release, running, SettleCall::Release))
-            .or_else(|| take(&mut self.bury, CallKind::Bury, running, SettleCall::Bury))
-            .or_else(|| take(&mut self.dropped, CallKind::Drop, running, |jobs| SettleCall::Complete(Completion::Dropped, jobs)))?;
-        self.running.insert((next.1.kind(), next.0));
+    pub(super) fn next(&mut self, now: Instant) -> Option<(u16, SettleCall)> {
+        let (calls, turn) = (Calls { running: &self.running, now }, self.turn);
+        let next = take(&mut self.complete, CallKind::Complete, calls, turn, |jobs| SettleCall::Complete(Completion::Fired, jobs))
+            .or_else(|| take(&mut self.hold, CallKind::Hold, calls, turn, SettleCall::Hold))
+            .or_else(|| take(&mut self.retry, CallKind::Retry, calls, turn, SettleCall::Retry))
+            .or_else(|| take(&mut self.release, CallKind::Release, calls, turn, SettleCall::Release))
+            .or_else(|| take(&mut self.bury, CallKind::Bury, calls, turn, SettleCall::Bury))
+            .or_else(|| take(&mut self.dropped, CallKind::Drop, calls, turn, |jobs| SettleCall::Complete(Completion::Dropped, jobs)))?;
+        self.running.insert((next.1.kind(), next.0), now);
+        self.turn = next.0.wrapping_add(1);
         Some(next)
+    }
+
+    /// When a running call stops to delay others; `None` if no call does.
+    #[must_use]
+    pub(super) fn next_at(&self, now: Instant) -> Option<Instant> {
+        let counts = [self.complete.len(), self.hold.len(), self.retry.len(), self.release.len(), self.bury.len(), self.dropped.len()];
+        let is_empty = counts.iter().all(|count| *count == 0);
+        let ends = self.running.values().map(|begun| *begun + PROMPT).filter(|end| now < *end);
+        if is_empty { None } else { ends.min() }
     }
 
     /// The call was answered or given up.
@@ -113,18 +135,108 @@ impl SettleQueue {
     }
 }
 
-/// At most one call's worth of jobs, of a bucket that has no running call of this kind.
+/// The calls without an answer.
+#[derive(Clone, Copy)]
+struct Calls<'a> {
+    running: &'a BTreeMap<(CallKind, u16), Instant>,
+    now: Instant,
+}
+
+impl Calls<'_> {
+    /// How many calls of this kind began less than [`PROMPT`] ago.
+    fn prompt(&self, kind: CallKind) -> usize {
+        self.running.iter().filter(|((running, _), begun)| *running == kind && self.now < **begun + PROMPT).count()
+    }
+}
+
+/// At most one call's worth of jobs, of the first bucket from `turn` on that has no running call of
+/// this kind.
 fn take<T>(
     queues: &mut BTreeMap<u16, Vec<T>>,
     kind: CallKind,
-    running: &BTreeSet<(CallKind, u16)>,
+    calls: Calls<'_>,
+    turn: u16,
     call: impl FnOnce(Vec<T>) -> SettleCall,
 ) -> Option<(u16, SettleCall)> {
-    let (&bucket, jobs) = queues.iter_mut().find(|(bucket, _)| !running.contains(&(kind, **bucket)))?;
+    if queues.is_empty() || calls.prompt(kind) >= CALLS_AT_ONCE {
+        return None;
+    }
+    let is_free = |bucket: &&u16| !calls.running.contains_key(&(kind, **bucket));
+    let bucket = queues.range(turn..).chain(queues.range(..turn)).map(|(bucket, _)| bucket).find(is_free).copied()?;
+    let jobs = queues.get_mut(&bucket)?;
     let rest = if jobs.len() > CALL_JOBS { jobs.split_off(CALL_JOBS) } else { Vec::new() };
     let jobs = std::mem::replace(jobs, rest);
     if queues.get(&bucket).is_some_and(Vec::is_empty) {
         queues.remove(&bucket);
     }
     Some((bucket, call(jobs)))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+    use crate::clock;
+    use crate::job::JobId;
+    use crate::store::queue::settle::LeaseName;
+    use crate::store::record::State;
+
+    fn completed(queue: &mut SettleQueue, bucket: u16) {
+        queue.push(bucket, Settlement::Complete(job()));
+    }
+
+    fn job() -> LeaseToken {
+        let (id, lease) = (JobId::new("a".to_owned()).unwrap(), LeaseName { nonce: [0; 8], born: [0; 8] });
+        LeaseToken { id, lease, position: 0, has_state: false, state: state() }
+    }
+
+    fn state() -> State {
+        State {
+            held: false,
+            counted: false,
+            crashes: 0,
+            attempt: 0,
+            step: 0,
+            due_ms: 0,
+            generation: [0; 8],
+            fingerprint: [0; 8],
+            marks: 0,
+            reason: None,
+            last_error: String::new(),
+        }
+    }
+
+    fn begun(queue: &mut SettleQueue, now: Instant) -> Option<(u16, usize)> {
+        queue.next(now).map(|(bucket, call)| (bucket, call.len()))
+    }
+
+    #[test]
+    fn few_calls_run_at_once_and_the_others_grow_meanwhile() {
+        let (mut queue, now) = (SettleQueue::default(), clock::now());
+        (0..4).for_each(|bucket| completed(&mut queue, bucket));
+        assert_eq!([begun(&mut queue, now), begun(&mut queue, now), begun(&mut queue, now)], [Some((0, 1)), Some((1, 1)), None]);
+        (0..4).for_each(|bucket| completed(&mut queue, bucket));
+        assert_eq!(queue.next_at(now), Some(now + PROMPT));
+        queue.answered(0, &SettleCall::Complete(Completion::Fired, vec![]));
+        // Buckets take turns: bucket 0 has jobs again, and is not the next.
+        assert_eq!([begun(&mut queue, now), begun(&mut queue, now)], [Some((2, 2)), None]);
+        queue.answered(1, &SettleCall::Complete(Completion::Fired, vec![]));
+        queue.answered(2, &SettleCall::Complete(Completion::Fired, vec![]));
+        assert_eq!([begun(&mut queue, now), begun(&mut queue, now)], [Some((3, 2)), Some((0, 1))]);
+    }
+
+    #[test]
+    fn a_call_that_hangs_delays_no_other_and_no_kind_waits_for_another() {
+        let (mut queue, now) = (SettleQueue::default(), clock::now());
+        (0..3).for_each(|bucket| completed(&mut queue, bucket));
+        assert_eq!([begun(&mut queue, now), begun(&mut queue, now), begun(&mut queue, now)], [Some((0, 1)), Some((1, 1)), None]);
+        queue.push(0, Settlement::Drop(job()));
+        assert_eq!([begun(&mut queue, now), begun(&mut queue, now)], [Some((0, 1)), None]);
+        completed(&mut queue, 0);
+        let later = now + PROMPT;
+        assert_eq!([begun(&mut queue, later), begun(&mut queue, later)], [Some((2, 1)), None], "bucket 0 has a call that runs");
+        assert_eq!(queue.next_at(later), Some(later + PROMPT));
+        queue.answered(0, &SettleCall::Complete(Completion::Fired, vec![]));
+        assert_eq!((begun(&mut queue, later), queue.next_at(later + PROMPT)), (Some((0, 1)), None));
+    }
 }

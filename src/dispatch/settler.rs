@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use super::settle_queue::{SettleCall, SettleQueue, Settlement};
-use crate::clock;
+use crate::clock::{self, Instant};
 use crate::reconnect::Backoff;
 use crate::store::Store;
 use crate::store::error::{Class, StoreError};
@@ -53,12 +53,19 @@ impl Settler {
 
     /// The next call to the store, not running yet. It ends with an answer, or with `give_up`.
     pub(super) fn next_call(&mut self, give_up: &CancellationToken) -> Option<impl Future<Output = SettleAnswer> + use<>> {
-        let (bucket, call) = self.queue.next()?;
+        let (bucket, call) = self.queue.next(clock::now())?;
         let (caller, give_up) = (self.caller.clone(), give_up.clone());
         Some(async move {
             let results = caller.run(bucket, &call, &give_up).await;
             SettleAnswer { bucket, call, results }
         })
+    }
+
+    /// When the next call may start although no running one is answered; `None` if none waits for
+    /// that.
+    #[must_use]
+    pub(super) fn next_at(&self) -> Option<Instant> {
+        self.queue.next_at(clock::now())
     }
 
     /// Ends a call and counts its results.

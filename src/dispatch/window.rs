@@ -25,6 +25,13 @@ impl Window {
         self.jobs < self.jobs_max && self.bytes < self.bytes_max
     }
 
+    /// Whether a claim would get less than half of a call's jobs, and less than an eighth of the
+    /// window.
+    #[must_use]
+    pub(super) fn has_little_room(&self) -> bool {
+        self.jobs_max.saturating_sub(self.jobs) < (CALL_JOBS / 2).min(self.jobs_max / 8)
+    }
+
     /// Reserves jobs and bytes for one claim, as far as the window allows. A probe claims one job.
     pub(super) fn reserve(&mut self, is_probe: bool) -> (usize, usize) {
         let jobs = self.jobs_max.saturating_sub(self.jobs).min(if is_probe { 1 } else { CALL_JOBS });
