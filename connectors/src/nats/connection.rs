@@ -181,15 +181,27 @@ impl BrokerConnection {
 
     /// Gives a message to async-nats. Waits while its queue is full and the connection lives.
     pub(super) async fn send(&self, message: OutboundMessage) -> Result<(), ConnectorError> {
-        if self.shared.gone.load(Ordering::Acquire) {
-            return Err(self.error());
-        }
+        self.send_all(std::iter::once(message)).await
+    }
+
+    /// As [`Self::send`], one message after the other, to the first error. Takes each from the
+    /// iterator when async-nats gets it: after an error only the last one taken was not given away.
+    pub(super) async fn send_all(&self, messages: impl Iterator<Item = OutboundMessage>) -> Result<(), ConnectorError> {
+        let sending = async {
+            for message in messages {
+                if self.shared.gone.load(Ordering::Acquire) {
+                    return Err(self.error());
+                }
+                self.client.publish_message(message).await.map_err(|error| {
+                    self.lose("the client has ended");
+                    self.error().because(error)
+                })?;
+            }
+            Ok(())
+        };
         tokio::select! {
             biased;
-            sent = self.client.publish_message(message) => sent.map_err(|error| {
-                self.lose("the client has ended");
-                self.error().because(error)
-            }),
+            sent = sending => sent,
             () = self.lost() => Err(self.error()),
         }
     }

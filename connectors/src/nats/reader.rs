@@ -318,9 +318,7 @@ impl ReaderTask {
     /// Naks all unsettled messages, and waits until the server has read the naks and all earlier
     /// acks.
     async fn give_back(&self) -> Result<(), ConnectorError> {
-        for reply in self.buffer.unsettled() {
-            self.connection.send(reply_with(reply, &NAK)).await?;
-        }
+        self.connection.send_all(self.buffer.unsettled().into_iter().map(|reply| reply_with(reply, &NAK))).await?;
         // The server reads a connection in order: it answers this after everything sent before.
         let barrier = format!("$JS.API.CONSUMER.INFO.{}.{}", self.consumer.stream, self.consumer.name);
         let answer = self.connection.ask(self.connection.client.request(barrier, Bytes::new())).await?;
@@ -332,8 +330,5 @@ impl ReaderTask {
 
 /// Sends in-progress acks for all unsettled messages.
 async fn hold(connection: &BrokerConnection, buffer: &DeliveryBuffer) -> Result<(), ConnectorError> {
-    for reply in buffer.unsettled() {
-        connection.send(reply_with(reply, &IN_PROGRESS)).await?;
-    }
-    Ok(())
+    connection.send_all(buffer.unsettled().into_iter().map(|reply| reply_with(reply, &IN_PROGRESS))).await
 }

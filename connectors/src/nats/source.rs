@@ -59,9 +59,7 @@ impl NatsSource {
     async fn settle(&self, batch: BatchId, ack_text: &Bytes) -> Result<(), ConnectorError> {
         let replies = self.buffer.settle(batch);
         if self.options.acks == Acks::Explicit {
-            for reply in replies {
-                self.connection.send(reply_with(reply, ack_text)).await?;
-            }
+            self.connection.send_all(replies.into_iter().map(|reply| reply_with(reply, ack_text))).await?;
         }
         self.buffer.wake_reader();
         Ok(())
