@@ -1,6 +1,8 @@
 //! The identity of an inbound message: its fingerprint, and the id of a job without an id of its
 //! own.
 
+use std::io::{BufWriter, Write};
+
 use dwell_connectors::{Header, Message};
 
 use super::rules::Rules;
@@ -15,16 +17,16 @@ const HALF: usize = 16;
 
 /// The fingerprint of an inbound message.
 pub(super) fn origin(message: &Message, rules: &Rules) -> Origin {
-    let mut hasher = blake3::Hasher::new();
-    let known = if position(&mut hasher, message, rules) {
+    let mut fields = Fields::default();
+    let known = if position(&mut fields, message, rules) {
         Some(true)
     } else {
-        named(&mut hasher, message, rules).then_some(message.redelivered || message.mark_lost)
+        named(&mut fields, message, rules).then_some(message.redelivered || message.mark_lost)
     };
     let mut fingerprint = [0; 8];
     match known {
         Some(check) => {
-            fingerprint.copy_from_slice(&hasher.finalize().as_bytes()[..8]);
+            fingerprint.copy_from_slice(&fields.hash().as_bytes()[..8]);
             Origin { fingerprint, check, is_message: true }
         }
         // Unique, and looked up nevertheless: the client repeats a call whose answer was lost.
@@ -35,13 +37,13 @@ pub(super) fn origin(message: &Message, rules: &Rules) -> Origin {
 /// The id of a job without one: equal for all deliveries of one message where the broker identifies
 /// messages, else random.
 pub(super) fn generated_id(message: &Message, rules: &Rules) -> JobId {
-    let mut hasher = blake3::Hasher::new();
-    let known = if position(&mut hasher, message, rules) { content(&mut hasher, message) } else { named(&mut hasher, message, rules) };
+    let mut fields = Fields::default();
+    let known = if position(&mut fields, message, rules) { content(&mut fields, message) } else { named(&mut fields, message, rules) };
     if !known {
         return JobId::random();
     }
     let mut id = [0; 16];
-    id.copy_from_slice(&hasher.finalize().as_bytes()[..16]);
+    id.copy_from_slice(&fields.hash().as_bytes()[..16]);
     id_of(id)
 }
 
@@ -88,52 +90,87 @@ fn content_hash(first: &str, message: &Message) -> blake3::Hash {
     };
     let mut asked: Vec<(String, String)> = message.headers.iter().filter_map(header).collect();
     asked.sort_unstable();
-    let mut hasher = blake3::Hasher::new();
-    feed(&mut hasher, first.as_bytes());
-    feed(&mut hasher, &message.body);
+    let mut fields = Fields::default();
+    fields.feed(first.as_bytes());
+    fields.feed(&message.body);
     for text in asked.iter().flat_map(|(name, value)| [name, value]) {
-        feed(&mut hasher, text.as_bytes());
+        fields.feed(text.as_bytes());
     }
-    hasher.finalize()
+    fields.hash()
 }
 
 /// Hashes broker, position and timestamp; false where the broker has no positions.
-fn position(hasher: &mut blake3::Hasher, message: &Message, rules: &Rules) -> bool {
+fn position(fields: &mut Fields, message: &Message, rules: &Rules) -> bool {
     let Some(position) = &message.position else { return false };
-    feed(hasher, rules.ingest.broker.as_bytes());
-    feed(hasher, position.log.as_bytes());
-    feed(hasher, &position.partition.to_le_bytes());
-    feed(hasher, &position.offset.to_le_bytes());
-    feed(hasher, &message.timestamp_ms.unwrap_or(i64::MIN).to_le_bytes());
+    fields.feed(rules.ingest.broker.as_bytes());
+    fields.feed(position.log.as_bytes());
+    fields.feed(&position.partition.to_le_bytes());
+    fields.feed(&position.offset.to_le_bytes());
+    fields.feed(&message.timestamp_ms.unwrap_or(i64::MIN).to_le_bytes());
     true
 }
 
 /// Hashes queue, `message_id` and content, for brokers without positions; false without a
 /// `message_id`.
-fn named(hasher: &mut blake3::Hasher, message: &Message, rules: &Rules) -> bool {
+fn named(fields: &mut Fields, message: &Message, rules: &Rules) -> bool {
     let Some(id) = message_id(message, rules) else { return false };
-    feed(hasher, rules.ingest.broker.as_bytes());
-    feed(hasher, rules.ingest.topic.as_bytes());
-    feed(hasher, id.as_bytes());
-    content(hasher, message)
+    fields.feed(rules.ingest.broker.as_bytes());
+    fields.feed(rules.ingest.topic.as_bytes());
+    fields.feed(id.as_bytes());
+    content(fields, message)
 }
 
 /// Hashes everything that the producer wrote. False where the encoding fails (nested too deep): two
 /// messages must never have one hash.
-fn content(hasher: &mut blake3::Hasher, message: &Message) -> bool {
-    feed(hasher, &message.body);
-    feed(hasher, message.destination.exchange.as_bytes());
-    feed(hasher, message.destination.address.as_bytes());
+fn content(fields: &mut Fields, message: &Message) -> bool {
+    fields.feed(&message.body);
+    fields.feed(message.destination.exchange.as_bytes());
+    fields.feed(message.destination.address.as_bytes());
     let headers: Vec<&Header> = message.headers.iter().filter(|header| !CHANGING.contains(&header.name.as_str())).collect();
-    rmp_serde::encode::write(hasher, &(message.has_body, &message.key, headers, &message.properties)).is_ok()
+    rmp_serde::encode::write(&mut fields.0, &(message.has_body, &message.key, headers, &message.properties)).is_ok()
 }
 
-/// Hashes the length first, so that two fields cannot equal one.
-fn feed(hasher: &mut blake3::Hasher, bytes: &[u8]) {
-    hasher.update(&(bytes.len() as u64).to_le_bytes());
-    hasher.update(bytes);
+/// Hashes fields. Short ones are collected first: a hasher copies what does not fill a block.
+struct Fields(BufWriter<blake3::Hasher>);
+
+impl Default for Fields {
+    fn default() -> Self {
+        Fields(BufWriter::with_capacity(1024, blake3::Hasher::new()))
+    }
 }
+
+impl Fields {
+    /// Hashes the length first, so that two fields cannot equal one.
+    fn feed(&mut self, bytes: &[u8]) {
+        let fed = self.0.write_all(&(bytes.len() as u64).to_le_bytes()).and_then(|()| self.0.write_all(bytes));
+        fed.expect(TAKES_ALL);
+    }
+
+    fn hash(self) -> blake3::Hash {
+        self.0.into_inner().expect(TAKES_ALL).finalize()
+    }
+}
+
+/// Why writing to a hasher does not fail.
+const TAKES_ALL: &str = "a hasher takes all bytes";
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]).filter_map(|digit| char::from_digit(digit.into(), 16)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_hash_as_their_bytes_in_a_row() {
+        let (mut fields, mut row) = (Fields::default(), Vec::new());
+        for length in [0, 5, 1023, 1024, 5000, 1] {
+            let field = vec![7; length];
+            fields.feed(&field);
+            row.extend_from_slice(&(length as u64).to_le_bytes());
+            row.extend_from_slice(&field);
+        }
+        assert_eq!(fields.hash(), blake3::hash(&row));
+    }
 }
