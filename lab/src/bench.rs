@@ -39,6 +39,7 @@ pub mod start;
 
 use std::time::Duration;
 
+use dwell_testkit::environment::distance::Distance;
 use dwell_testkit::servers::{AppendFsync, BrokerKind};
 use report::Setup;
 
@@ -91,6 +92,8 @@ pub struct Options {
     pub body: usize,
     /// Jobs that only wait.
     pub pending: u64,
+    /// How far Dwell is from its servers; `None`: next to them.
+    pub distance: Option<Distance>,
     /// Prints progress, not to stdout, which is for the result.
     pub say: fn(&str),
 }

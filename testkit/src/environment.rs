@@ -2,11 +2,15 @@
 //! to them.
 //!
 //! - [`Environment`]: the servers and the settings.
+//! - [`distance`]: proxies that put the servers at a distance.
 //! - [`traffic`]: a producer and a consumer, over the same connectors as the bridge.
 
+pub mod distance;
 pub mod traffic;
 
 use dwell_connectors::{BrokerConfig, ConnectorError, Destination, Role};
+
+use distance::{Distance, Wires};
 
 use crate::servers::{BrokerKind, BrokerServer, DwellServer, RedisOptions, RedisServer, ServerError, find};
 use dwell::bridge::StartError;
@@ -74,6 +78,8 @@ pub struct Environment {
     broker: BrokerServer,
     text: String,
     settings: Settings,
+    /// The settings of `dwell run` where the servers are at a distance.
+    far: Option<(String, Wires)>,
 }
 
 impl Environment {
@@ -81,11 +87,18 @@ impl Environment {
     /// and the
     /// destinations that producers may name (`allow`: subjects, topics or queues).
     pub async fn start(kind: BrokerKind, store: Store, allow: &[&str]) -> Result<Environment, Failure> {
-        Self::start_with(kind, store, allow, "").await
+        Self::start_with(kind, store, allow, "", None).await
     }
 
-    /// As [`Environment::start`], with more lines of `[redis]` (`buckets = 4`).
-    pub async fn start_with(kind: BrokerKind, store: Store, allow: &[&str], of_redis: &str) -> Result<Environment, Failure> {
+    /// As [`Environment::start`], with more lines of `[redis]` (`buckets = 4`), and perhaps at a
+    /// distance from Dwell, which needs a private Redis.
+    pub async fn start_with(
+        kind: BrokerKind,
+        store: Store,
+        allow: &[&str],
+        of_redis: &str,
+        distance: Option<Distance>,
+    ) -> Result<Environment, Failure> {
         let starting_redis = async {
             match store {
                 Store::Private(options) => {
@@ -96,15 +109,28 @@ impl Environment {
                 Store::At(url) => Ok((None, url)),
             }
         };
-        let starting_broker = async { Ok(BrokerServer::start(kind).await?) };
-        let ((redis, redis_url), broker) = tokio::try_join!(starting_redis, starting_broker)?;
+        let (redis, redis_url, broker, wires) = match distance {
+            None => {
+                let starting_broker = async { Ok(BrokerServer::start(kind).await?) };
+                let ((redis, redis_url), broker) = tokio::try_join!(starting_redis, starting_broker)?;
+                (redis, redis_url, broker, None)
+            }
+            Some(distance) => {
+                let (Some(redis), redis_url) = starting_redis.await? else {
+                    return Err(Failure::Unexpected("a Redis of yours cannot be put at a distance".to_owned()));
+                };
+                let (broker, wires) = Wires::start(kind, &redis, distance).await?;
+                (Some(redis), redis_url, broker, Some(wires))
+            }
+        };
         let text = settings_text(&redis_url, of_redis, &broker, allow);
         let folder = tempfile::tempdir()?;
         let file = folder.path().join("dwell.toml");
         std::fs::write(&file, &text)?;
         // This process's environment variables do not apply: they may name other servers.
         let settings = config::load_from(Some(&file), &[], &Overrides::default()).map_err(Failure::Settings)?;
-        Ok(Environment { redis, broker, text, settings })
+        let far = wires.zip(redis.as_ref()).map(|(wires, redis)| (wires.settings(&text, &broker, redis), wires));
+        Ok(Environment { redis, broker, text, settings, far })
     }
 
     /// The settings of `dwell run`.
@@ -135,12 +161,16 @@ impl Environment {
 
     /// Starts a `dwell run` with these settings.
     pub async fn dwell(&self) -> Result<DwellServer, Failure> {
-        Ok(DwellServer::start(find::dwell(), &self.text).await?)
+        Ok(DwellServer::start(find::dwell(), self.text_of_dwell()).await?)
     }
 
     /// As [`Environment::dwell`], but not started yet.
     pub fn dwell_to_start(&self) -> Result<DwellServer, Failure> {
-        Ok(DwellServer::prepare(find::dwell(), &self.text)?)
+        Ok(DwellServer::prepare(find::dwell(), self.text_of_dwell())?)
+    }
+
+    fn text_of_dwell(&self) -> &str {
+        self.far.as_ref().map_or(&self.text, |(text, _)| text)
     }
 
     /// The broker's name and version, if known.

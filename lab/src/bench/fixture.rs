@@ -48,7 +48,7 @@ impl Fixture {
             }
         };
         let of_redis = format!("buckets = {}\n", options.buckets);
-        let environment = Environment::start_with(options.broker, store, &[OUT], &of_redis).await?;
+        let environment = Environment::start_with(options.broker, store, &[OUT], &of_redis, options.distance).await?;
         environment.declare(&[IN], Role::Ingest).await?;
         environment.declare(&[OUT], Role::Letters).await?;
         let store = Store::open(&environment.settings().redis, &["main".to_owned()], Arc::new(Unobserved)).await?;

@@ -105,6 +105,7 @@ fn options(args: &Args, say: fn(&str)) -> Options {
         buckets: args.buckets.first().copied().unwrap_or(16),
         body: args.body,
         pending: 0,
+        distance: args.far,
         say,
     }
 }

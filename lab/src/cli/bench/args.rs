@@ -1,11 +1,13 @@
 //! The flags of `dwell-lab bench`.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Subcommand;
 
 use crate::bench::round::BODY_MIN;
 use crate::bench::{Aof, lateness};
+use dwell_testkit::environment::distance::Distance;
 use dwell_testkit::servers::BrokerKind;
 
 /// `dwell-lab bench`
@@ -27,6 +29,10 @@ pub(crate) struct Args {
     /// Bytes of each body
     #[arg(long, global = true, default_value_t = 200, value_parser = body)]
     pub body: usize,
+    /// The time of one way between Dwell and its servers, `BROKER,REDIS`, such as 5ms,500us, by
+    /// proxies. Compare with 0ms,0ms: proxies without a delay
+    #[arg(long, global = true, value_parser = far)]
+    pub far: Option<Distance>,
     /// How many `dwell run` share the work; several for `scale`, such as 1,2,4
     #[arg(long, global = true, value_delimiter = ',', default_value = "1", value_parser = clap::value_parser!(u16).range(1..=64))]
     pub instances: Vec<u16>,
@@ -155,6 +161,19 @@ pub(crate) struct Jobs {
     /// How many jobs
     #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..))]
     pub jobs: u64,
+}
+
+fn far(text: &str) -> Result<Distance, String> {
+    let one = |text: &str| {
+        let (number, unit) = text.split_at(text.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(text.len()));
+        match (number.parse(), unit) {
+            (Ok(number), "ms") => Some(Duration::from_millis(number)),
+            (Ok(number), "us") => Some(Duration::from_micros(number)),
+            _ => None,
+        }
+    };
+    let both = text.split_once(',').and_then(|(broker, redis)| Some(Distance { broker: one(broker)?, redis: one(redis)? }));
+    both.ok_or_else(|| "write two times in ms or us, such as 5ms,500us".to_owned())
 }
 
 fn body(text: &str) -> Result<usize, String> {
