@@ -16,6 +16,7 @@
 //! - It carries the message of another publication: once a later publication was returned, or a
 //!   later confirm carries no message, or no confirm is outstanding.
 
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 
 use lapin::BasicProperties;
@@ -68,26 +69,26 @@ pub(in crate::amqp) struct ReturnMatcher {
 impl ReturnMatcher {
     /// Marks a publication.
     pub(in crate::amqp) fn mark(&mut self, number: u64, properties: BasicProperties) -> BasicProperties {
-        let mut headers = properties.headers().clone().unwrap_or_default();
         // A mark in the received message would look like one of ours.
-        let foreign = headers.contains_key(MARK);
-        if foreign {
-            headers =
-                headers.inner().iter().filter(|(name, _)| name.as_str() != MARK).map(|(name, value)| (name.clone(), value.clone())).fold(
-                    FieldTable::default(),
-                    |mut kept, (name, value)| {
-                        kept.insert(name, value);
-                        kept
-                    },
-                );
+        let foreign = properties.headers().as_ref().is_some_and(|headers| headers.contains_key(MARK));
+        let by_id = match properties.message_id().clone().map(|id| self.by_id.entry(id)) {
+            Some(Entry::Vacant(free)) => {
+                free.insert(number);
+                true
+            }
+            Some(Entry::Occupied(_)) | None => false,
+        };
+        // Nearly every publication: its headers are not copied.
+        if by_id && !foreign {
+            return properties;
         }
-        if let Some(id) = properties.message_id()
-            && !self.by_id.contains_key(id)
-        {
-            self.by_id.insert(id.clone(), number);
-            return if foreign { properties.with_headers(headers) } else { properties };
+        let mut headers = FieldTable::default();
+        for (name, value) in properties.headers().iter().flat_map(|headers| headers.inner()).filter(|(name, _)| name.as_str() != MARK) {
+            headers.insert(name.clone(), value.clone());
         }
-        headers.insert(MARK.into(), AMQPValue::LongLongInt(number.cast_signed()));
+        if !by_id {
+            headers.insert(MARK.into(), AMQPValue::LongLongInt(number.cast_signed()));
+        }
         properties.with_headers(headers)
     }
 
