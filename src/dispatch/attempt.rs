@@ -43,7 +43,7 @@ impl Rules {
 #[derive(Debug)]
 pub(super) struct Unconfirmed {
     /// The job and its lease, without body and headers.
-    pub(super) lease: Lease,
+    pub(super) lease: Box<Lease>,
     pub(super) published: Instant,
     /// Without an answer by then the outcome is unknown.
     pub(super) deadline: Instant,
@@ -115,7 +115,7 @@ impl Attempts {
     }
 
     /// Makes the publication of a job, and what is kept until its outcome.
-    pub(super) fn start(&self, mut lease: Lease, to: Destination, now: Instant) -> (Attempt, Unconfirmed) {
+    pub(super) fn start(&self, mut lease: Box<Lease>, to: Destination, now: Instant) -> (Attempt, Unconfirmed) {
         let (connector, job) = (self.publisher.connector(), &lease.record.job);
         let message = match lease.state.reason {
             Some(reason) => outgoing::dead_letter(&lease, connector.capabilities(), reason),

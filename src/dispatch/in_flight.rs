@@ -87,7 +87,8 @@ impl InFlight {
             settler.push(bucket, Settlement::Bury(Bury { job: broken.token(), reason: DeadReason::Invalid, error: broken.why }));
         }
         let mut attempts = Vec::with_capacity(taken.jobs.len());
-        for lease in taken.jobs {
+        // Boxed once: a lease is large, and moves many times until its outcome.
+        for lease in taken.jobs.into_iter().map(Box::new) {
             self.window.add(lease.size);
             if stopping {
                 self.settle(&lease, give_back(&lease, Duration::ZERO), settler);
@@ -129,7 +130,7 @@ impl InFlight {
 
     /// The publication of a job; `None` if the job waits, or is settled without one. `since`: when
     /// the job was first ready to be published.
-    fn attempt(&mut self, lease: Lease, since: Instant, now: Instant, settler: &mut Settler) -> Option<Attempt> {
+    fn attempt(&mut self, lease: Box<Lease>, since: Instant, now: Instant, settler: &mut Settler) -> Option<Attempt> {
         let to = match self.attempts.destination(&lease, now) {
             Ok(to) => to,
             Err(settlement) => {

@@ -12,6 +12,7 @@ use crate::clock::{Instant, micros, whole_ms};
 use crate::job::{Confirm, DeadReason};
 use crate::retry::{self, Next};
 use crate::store::Store;
+use crate::store::queue::lease::Lease;
 use crate::store::queue::settle::{Bury, Release, Retry};
 use crate::telemetry::{BrokerMetrics, DuplicateCause, Metrics, PublishOutcome};
 
@@ -82,9 +83,10 @@ impl Outcomes {
                 if lease.state.attempt == 1 {
                     self.metrics.lateness(micros(self.store.now_us().saturating_sub(lease.state.due_ms.saturating_mul(1000))));
                 }
-                Some(match lease.record.job.confirm {
-                    Confirm::Broker => Settlement::Complete(publication.held()),
-                    Confirm::Consumer => Settlement::Hold(publication.held(), lease.record.job.ttr_ms),
+                let Lease { token, record, .. } = *publication.lease;
+                Some(match record.job.confirm {
+                    Confirm::Broker => Settlement::Complete(token),
+                    Confirm::Consumer => Settlement::Hold(token, record.job.ttr_ms),
                 })
             }
             Outcome::Refused(why) => {

@@ -11,22 +11,22 @@ use crate::store::queue::lease::Lease;
 /// The claimed jobs of one broker that wait.
 #[derive(Debug, Default)]
 pub(super) struct Waiting {
-    not_due: DueQueue<Lease>,
+    not_due: DueQueue<Box<Lease>>,
     /// Jobs that wait for their destination's share of the window, and since when.
-    without_share: VecDeque<(Instant, Lease)>,
+    without_share: VecDeque<(Instant, Box<Lease>)>,
     /// An outcome arrived since `without_share` was last tried: a share may have a free place.
     outcome_arrived: bool,
 }
 
 impl Waiting {
     /// Keeps a job until it is due.
-    pub(super) fn until_due(&mut self, lease: Lease) {
+    pub(super) fn until_due(&mut self, lease: Box<Lease>) {
         self.not_due.push(lease.ready, lease);
     }
 
     /// Keeps a job until its destination's share has a place, or until [`SHARE_WAIT`] after
     /// `since`.
-    pub(super) fn for_share(&mut self, since: Instant, lease: Lease) {
+    pub(super) fn for_share(&mut self, since: Instant, lease: Box<Lease>) {
         self.without_share.push_back((since, lease));
     }
 
@@ -35,12 +35,12 @@ impl Waiting {
         self.outcome_arrived = true;
     }
 
-    pub(super) fn pop_due(&mut self, now: Instant) -> Option<Lease> {
+    pub(super) fn pop_due(&mut self, now: Instant) -> Option<Box<Lease>> {
         self.not_due.pop_due(now)
     }
 
     /// The jobs whose share may have a place now, or that have waited too long.
-    pub(super) fn take_without_share(&mut self, now: Instant) -> VecDeque<(Instant, Lease)> {
+    pub(super) fn take_without_share(&mut self, now: Instant) -> VecDeque<(Instant, Box<Lease>)> {
         if std::mem::take(&mut self.outcome_arrived) || self.share_wait_ends().is_some_and(|until| now >= until) {
             std::mem::take(&mut self.without_share)
         } else {
@@ -59,7 +59,7 @@ impl Waiting {
     }
 
     /// Takes all jobs.
-    pub(super) fn drain(&mut self) -> impl Iterator<Item = Lease> + use<> {
+    pub(super) fn drain(&mut self) -> impl Iterator<Item = Box<Lease>> + use<> {
         let without_share = std::mem::take(&mut self.without_share).into_iter().map(|(_, lease)| lease);
         self.not_due.drain().chain(without_share)
     }

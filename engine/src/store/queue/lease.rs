@@ -292,6 +292,7 @@ impl Queue {
         })?;
         self.namespace.saw_clock(taken.now_us);
         let received = clock::now();
+        taken.jobs.reserve_exact(items.left() / 4);
         for position in 0..=u8::MAX {
             if items.left() < 4 {
                 break;

@@ -96,22 +96,24 @@ pub struct Bury {
 impl Queue {
     /// Completes the jobs; one result per job.
     pub async fn complete(&self, bucket: u16, jobs: &[LeaseToken], over: Completion) -> Result<Vec<SettleResult>, StoreError> {
-        let mut call = self.namespace.script_call(Name::Complete, bucket, &[]);
-        call.arg(match over {
-            Completion::Fired => "f",
-            Completion::Dropped => "d",
-        });
+        let outcome = match over {
+            Completion::Fired => b'f',
+            Completion::Dropped => b'd',
+        };
+        let call = self.namespace.script_call(Name::Complete, bucket, &[]);
         self.settle(
             Name::Complete,
             call,
             jobs,
             |job| job,
-            |call, job| {
-                let mut proof = [0; 27];
-                proof[0] = job.position;
-                proof[1] = u8::from(job.has_state);
-                proof[2..].copy_from_slice(&job.state.gone_entry());
-                call.arg(job.id.as_str()).arg(&proof[..]);
+            |call, group| {
+                let places: Vec<u8> = group.iter().flat_map(|job| [job.position, u8::from(job.has_state)]).collect();
+                call.arg(places);
+                for job in group {
+                    let mut entry = [outcome; 26];
+                    entry[1..].copy_from_slice(&job.state.gone_entry());
+                    call.arg(job.id.as_str()).arg(&entry[..]);
+                }
             },
         )
         .await
@@ -125,10 +127,10 @@ impl Queue {
             call,
             jobs,
             |(job, _)| job,
-            |call, (job, ttr_ms)| {
+            each(|call: &mut Cmd, (job, ttr_ms): &(LeaseToken, u32)| {
                 let state = State { held: true, crashes: 0, ..job.state.clone().in_flight() };
                 moved(call, job, &format!("+{ttr_ms}"), Some(&state));
-            },
+            }),
         )
         .await
     }
@@ -141,7 +143,7 @@ impl Queue {
             call,
             jobs,
             |release| &release.job,
-            |call, Release { job, pause_ms, unpublished }| {
+            each(|call: &mut Cmd, Release { job, pause_ms, unpublished }: &Release| {
                 let mut state = idle(job, *unpublished);
                 if *unpublished {
                     state.crashes = 0;
@@ -152,7 +154,7 @@ impl Queue {
                     (0, _) => moved(call, job, &format!(">{} {pause_ms}", state.due_ms), Some(&state)),
                     _ => moved(call, job, &format!("+{pause_ms}"), Some(&state)),
                 }
-            },
+            }),
         )
         .await
     }
@@ -166,10 +168,10 @@ impl Queue {
             call,
             jobs,
             |retry| &retry.job,
-            |call, retry| {
+            each(|call: &mut Cmd, retry: &Retry| {
                 let state = failed(idle(&retry.job, retry.unpublished), retry.dies, &retry.error);
                 moved(call, &retry.job, &format!("+{}", retry.wait_ms), Some(&state));
-            },
+            }),
         )
         .await
     }
@@ -182,11 +184,11 @@ impl Queue {
             call,
             jobs,
             |bury| &bury.job,
-            |call, Bury { job, reason, error }| {
+            each(|call: &mut Cmd, Bury { job, reason, error }: &Bury| {
                 let last_error = record::short_error(error).to_owned();
                 let state = State { reason: Some(*reason), crashes: 0, last_error, ..idle(job, false) };
                 moved(call, job, "+0", Some(&state));
-            },
+            }),
         )
         .await
     }
@@ -199,7 +201,7 @@ impl Queue {
         mut call: Cmd,
         jobs: &[T],
         token: impl Fn(&T) -> &LeaseToken,
-        arguments: impl Fn(&mut Cmd, &T),
+        arguments: impl Fn(&mut Cmd, &[&T]),
     ) -> Result<Vec<SettleResult>, StoreError> {
         let mut order: Vec<usize> = (0..jobs.len()).collect();
         let lease = |at: &usize| token(&jobs[*at]).lease;
@@ -207,7 +209,8 @@ impl Queue {
         for group in order.chunk_by(|one, other| lease(one) == lease(other)) {
             let LeaseName { nonce, born } = lease(&group[0]);
             call.arg(&nonce[..]).arg(&born[..]).arg(group.len());
-            group.iter().for_each(|at| arguments(&mut call, &jobs[*at]));
+            let group: Vec<&T> = group.iter().map(|at| &jobs[*at]).collect();
+            arguments(&mut call, &group);
         }
         let mut items = Items::new(name.as_str(), self.namespace.call(name, &call).await?)?;
         if items.left() != jobs.len() {
@@ -226,6 +229,11 @@ impl Queue {
         }
         Ok(results)
     }
+}
+
+/// Appends the arguments of each job of a lease.
+fn each<T>(arguments: impl Fn(&mut Cmd, &T)) -> impl Fn(&mut Cmd, &[&T]) {
+    move |call, group| group.iter().for_each(|job| arguments(call, job))
 }
 
 /// The state of a job after a failed attempt. `state`: with the attempts that count. `dies`: the job is

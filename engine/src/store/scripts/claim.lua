@@ -27,7 +27,7 @@ local SLICE = 8
 local stated = call('HLEN', STATE)
 local has_states = stated > 1 or stated == 1 and call('HEXISTS', STATE, '') == 0
 -- taken: the recent jobs that were claimed before the oldest ones; a later page may reach them again.
-local ids, entries, orphans, taken = {}, {}, {}, {}
+local ids, text, orphans, taken = {}, {}, {}, {}
 local answer = { NOW_US, '', 0, 0, '', '', 0, BORN }
 local bytes, more, looked, count, recent = 0, 0, 0, 0, 0
 local last_unknown, last_score = ARGV[7], ARGV[8]
@@ -54,6 +54,9 @@ while count < most and looked - recent < 1024 and more == 0 do
     for i = at, math.min(#page, at + 2 * slice - 1), 2 do page_ids[(i - at) / 2 + 1] = page[i] end
     local page_records = call('HMGET', JOBS, unpack(page_ids))
     local page_states = has_states and call('HMGET', STATE, unpack(page_ids)) or {}
+    -- These characters would break the text of the lease. One look at all ids is cheaper.
+    local joined = table.concat(page_ids)
+    local is_plain = not (string.find(joined, '\0', 1, true) or string.find(joined, '\1', 1, true))
     local longest = 1
     for i = 1, #page_ids do
       local id, record, state = page_ids[i], page_records[i], page_states[i]
@@ -66,9 +69,11 @@ while count < most and looked - recent < 1024 and more == 0 do
       elseif count > 0 and (bytes + size > most_bytes or count >= most) then
         is_cut = true
         break
-      elseif is_known(record) and is_readable(state) and not string.find(id, '[%z\1]') then
+      elseif is_known(record) and is_readable(state) and (is_plain or not string.find(id, '[%z\1]')) then
         count, bytes = count + 1, bytes + size
-        ids[count], entries[count] = id, lease_entry(id, page[at + 1])
+        ids[count] = id
+        local part = 4 * count
+        text[part - 3], text[part - 2], text[part - 1], text[part] = '\0', id, '\1', page[at + 1]
         if looked < recent then taken[id] = true end
         local next = 4 * count + 5
         answer[next], answer[next + 1], answer[next + 2], answer[next + 3] = id, state or '', record, page[at + 1]
@@ -93,7 +98,7 @@ answer[5], answer[6], answer[7] = last_unknown, last_score, #orphans
 many('HDEL', STATE, orphans)
 if count > 0 then
   call('HDEL', ACTS, '-')
-  write_lease(nonce, NOW + lease, entries)
+  write_lease(nonce, NOW + lease, count, text)
 end
 -- If no id was skipped, the oldest claimed ones are adjacent and can be removed by rank.
 if count > 0 and looked == count then

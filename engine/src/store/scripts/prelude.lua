@@ -208,22 +208,23 @@ end
 -- each may become empty: while a slot migrates, its master refuses a key that became empty.
 local BORN = struct.pack('>I8', NOW_US)
 local function lease_entry(id, due) return '\0' .. id .. '\1' .. due end
-local function write_lease(nonce, deadline, entries)
-  local bits, rest = string.rep('\0', floor(#entries / 8)), #entries % 8
+local function write_lease(nonce, deadline, count, text)
+  local bits, rest = string.rep('\0', floor(count / 8)), count % 8
   if rest > 0 then bits = bits .. string.char(256 - 2 ^ rest) end
-  call('HSET', LEASES, nonce, table.concat(entries))
+  call('HSET', LEASES, nonce, table.concat(text))
   call('HSET', LEFT, nonce, BORN .. bits)
   call('ZADD', LENT, int(deadline), nonce)
 end
 local function read_lease(nonce, left) return { nonce = nonce, born = sub(left, 1, 8), bits = { byte(left, 9, -1) } } end
+local BIT = { [0] = 1, 2, 4, 8, 16, 32, 64, 128 }
 -- Whether the job at this position is still in the lease.
 local function is_out(lease, position)
   local bits = lease.bits[floor(position / 8) + 1]
-  return bits ~= nil and not has(bits, 2 ^ (position % 8))
+  return bits ~= nil and floor(bits / BIT[position % 8]) % 2 == 0
 end
 local function take_out(lease, position)
   local at = floor(position / 8) + 1
-  lease.bits[at], lease.changed = lease.bits[at] + 2 ^ (position % 8), true
+  lease.bits[at], lease.changed = lease.bits[at] + BIT[position % 8], true
 end
 -- Writes what left these leases. A lease without a job is removed.
 local function close_leases(leases)

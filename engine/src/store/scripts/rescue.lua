@@ -74,7 +74,7 @@ answer[5], answer[7] = last_unknown, #orphans
 
 call('HDEL', ACTS, '-')
 many('HDEL', STATE, orphans)
-if count > 0 then write_lease(nonce, NOW + lease, entries) end
+if count > 0 then write_lease(nonce, NOW + lease, count, entries) end
 many('ZADD', HELD, again)
 many('ZREM', HELD, held_over)
 many('ZADD', LENT, later)
