@@ -169,6 +169,8 @@ fn of_script(text: &str) -> Option<Class> {
         ("OOM command not allowed", Class::Oom),
         ("not enough memory", Class::Oom),
         ("READONLY", Class::Readonly),
+        // WAIT and WAITAOF at a master that became a replica.
+        ("cannot be used with replica instances", Class::Readonly),
         ("NOREPLICAS", Class::Readonly),
         ("MISCONF", Class::Readonly),
         ("killed by user", Class::Unserved),
@@ -217,6 +219,8 @@ mod tests {
             ("ERR Unknown command called from script script: 1f, on @user_script:9.", None),
             ("ERR a later version says what nobody knows today script: 1f, on @user_script:9.", None),
             ("ERR max number of clients reached", Some(Class::Unserved)),
+            ("ResponseError: WAIT cannot be used with replica instances. Please also note that since Redis 4.0", Some(Class::Readonly)),
+            ("ERR WAITAOF cannot be used with replica instances.", Some(Class::Readonly)),
             ("ERR unknown command", None),
         ] {
             assert_eq!(of_script(text), class, "{text}");

@@ -117,6 +117,15 @@ impl RedisCluster {
         Err(ServerError::prepare(format!("the master of slot {slot}"))(std::io::Error::other("no node knows it")))
     }
 
+    /// A slot of this master.
+    pub async fn slot_at(&self, master: usize) -> Result<u16, ServerError> {
+        let port = self.nodes[master].port();
+        let nodes = view(&self.nodes[master]).await.unwrap_or_default();
+        let first = nodes.iter().find(|node| node.port == port).and_then(|node| node.slots.first());
+        let none = || ServerError::prepare(format!("a slot of the node on port {port}"))(std::io::ErrorKind::NotFound.into());
+        first.map(|(first, _)| *first).ok_or_else(none)
+    }
+
     /// The slot of a key.
     pub async fn slot_of(&self, key: &str) -> Result<u16, ServerError> {
         let node = self.nodes.iter().find(|node| node.pid().is_some()).unwrap_or(&self.nodes[0]);
@@ -146,6 +155,41 @@ impl RedisCluster {
             node.order(&["CLUSTER", "SETSLOT", &slot, "NODE", &target_id]).await?;
         }
         Ok(())
+    }
+
+    /// Makes the replica of this master its successor, without loss: the master waits until the
+    /// replica has all its writes. Returns the new master.
+    pub async fn fail_over(&self, master: usize) -> Result<usize, ServerError> {
+        let port = self.nodes[master].port().to_string();
+        let mut replica = None;
+        for (at, node) in self.nodes.iter().enumerate() {
+            let role = node.order(&["ROLE"]).await?;
+            if role.first().is_some_and(|role| role == "slave") && role.get(2) == Some(&port) {
+                replica = Some(at);
+            }
+        }
+        let none = || ServerError::prepare(format!("the replica of port {port}"))(std::io::ErrorKind::NotFound.into());
+        let replica = replica.ok_or_else(none)?;
+        self.nodes[replica].order(&["CLUSTER", "FAILOVER"]).await?;
+        let is_master = async |at: usize| {
+            let role = self.nodes[at].order(&["ROLE"]).await.unwrap_or_default();
+            role.first().is_some_and(|role| role == "master")
+        };
+        until("the replica is the master", async || is_master(replica).await && !is_master(master).await).await?;
+        Ok(replica)
+    }
+
+    /// The index in `nodes` of every master of slots, as the running nodes report them.
+    pub async fn masters(&self) -> Result<Vec<usize>, ServerError> {
+        for node in self.nodes.iter().filter(|node| node.pid().is_some()) {
+            let Some(nodes) = view(node).await else { continue };
+            let serving = nodes.iter().filter(|node| node.is_master && !node.slots.is_empty());
+            let found: Option<Vec<usize>> = serving.map(|other| self.nodes.iter().position(|node| node.port() == other.port)).collect();
+            if let Some(masters) = found.filter(|masters| masters.len() == MASTERS) {
+                return Ok(masters);
+            }
+        }
+        Err(ServerError::prepare("the masters")(std::io::Error::other("no node knows them")))
     }
 
     /// Waits until another running node is the master of this slot. The given node may be frozen.

@@ -118,6 +118,26 @@ async fn a_batch_follows_slots_that_moved_and_scripts_that_were_forgotten() {
 }
 
 #[tokio::test]
+async fn a_batch_follows_a_failover_after_which_the_old_master_lives_on_as_a_replica() {
+    let cluster = RedisCluster::start(RedisOptions::default()).await.unwrap();
+    let (settings, store) = gated(&cluster).await;
+    let ids = ids(&store);
+    let batch =
+        |round: u64| ids.values().zip(0..).map(|(id, n)| request(&format!("{id}-{round}"), 100 * round + n, FAR)).collect::<Vec<_>>();
+    // Every connection of the gate is open, and none is lost.
+    for round in 0..4 {
+        store.queue.schedule(&batch(round)).await.unwrap();
+    }
+    let master = cluster.master_of(cluster.slot_of(&tag(&settings, 0)).await.unwrap()).await.unwrap();
+    cluster.fail_over(master).await.unwrap();
+    cluster.whole().await.unwrap();
+    for round in 4..8 {
+        let stored = wait_until("the new master is found", async || store.queue.schedule(&batch(round)).await.ok()).await;
+        assert!(stored.answers.iter().all(|answer| answer.verdict == Verdict::Added), "{:?}", stored.answers);
+    }
+}
+
+#[tokio::test]
 async fn a_slot_on_its_way_holds_its_own_bucket_back_and_no_other() {
     let cluster = RedisCluster::start(RedisOptions::default()).await.unwrap();
     let (settings, store) = gated(&cluster).await;
