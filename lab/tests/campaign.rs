@@ -8,6 +8,7 @@ use dwell_lab::chaos::checker::check;
 use dwell_lab::chaos::checker::verdict::Wrong;
 use dwell_lab::chaos::fault::FaultKind;
 use dwell_lab::chaos::history::{History, Op};
+use dwell_lab::chaos::plan::Pace;
 use dwell_lab::chaos::system::SystemOptions;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -20,6 +21,7 @@ async fn no_promise_breaks_in_a_campaign_and_a_job_that_is_taken_out_of_its_reco
         seed: 1,
         duration: Duration::from_secs(15),
         rate: 60,
+        pace: Pace::Even,
         only,
         out: out.path().to_owned(),
         repeat: String::new(),

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dwell::clock;
+use dwell::config::RedisMode;
 use dwell::dispatch::lease_of;
 use dwell::store::Store;
 use dwell::store::admin::fsck::{self, Rules};
@@ -19,6 +20,7 @@ use dwell::store::error::StoreError;
 use dwell::store::reader::list::Query;
 use dwell::store::reader::lookup::Place;
 use dwell_connectors::ConnectorError;
+use dwell_testkit::servers::BrokerKind;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 
@@ -28,7 +30,7 @@ use crate::chaos::fault::FaultKind;
 use crate::chaos::history::{DeadJob, End, FORMAT, Fault, History, Op, Phase, RunHeader, Unreadable};
 use crate::chaos::inject;
 use crate::chaos::load::{Load, LoadOptions, Places, REPLIES};
-use crate::chaos::plan::{Plan, Step};
+use crate::chaos::plan::{Pace, Plan, Step};
 use crate::chaos::recorder::Recorder;
 use crate::chaos::report::Report;
 use crate::chaos::system::{self, System, SystemOptions};
@@ -44,6 +46,8 @@ pub struct Options {
     pub duration: Duration,
     /// Jobs a second.
     pub rate: u32,
+    /// How fast the faults follow each other.
+    pub pace: Pace,
     /// Only these kinds of faults; empty: all that apply.
     pub only: Vec<FaultKind>,
     /// The folder of the history and, after a failed run, of the logs.
@@ -52,6 +56,28 @@ pub struct Options {
     pub repeat: String,
     /// Prints progress.
     pub say: fn(&str),
+}
+
+impl Options {
+    /// The name of the run in the names of its files.
+    #[must_use]
+    pub fn name(&self) -> String {
+        let (broker, seed) = (self.system.broker.as_str(), self.seed);
+        match self.system.redis {
+            RedisMode::Single => format!("{broker}-{seed}"),
+            other => format!("{broker}-{}-{seed}", redis_word(other)),
+        }
+    }
+}
+
+/// `redis.mode`, as in the settings.
+#[must_use]
+pub fn redis_word(mode: RedisMode) -> &'static str {
+    match mode {
+        RedisMode::Single => "single",
+        RedisMode::Cluster => "cluster",
+        RedisMode::Sentinel => "sentinel",
+    }
 }
 
 /// The result of a campaign.
@@ -89,6 +115,8 @@ const NEVER: &str = "chaos-never";
 /// The destinations of dead letters and rejected requests: the defaults of the instances.
 const DEAD: &str = "delay.dead";
 const REJECTED: &str = "delay.rejected";
+/// The source of requests.
+const INBOUND: &str = "delay.in";
 /// An in-flight window that a silent target can fill, and a `hold` for an unreachable Redis that
 /// is shorter than a fault.
 const MORE: &str = "delivery.max_in_flight = 128\ningest.main.hold = \"3s\"";
@@ -125,10 +153,15 @@ pub async fn run(options: Options) -> Result<Outcome, Error> {
         move |error| Error::Io(what, error)
     };
     if let Some(kind) = options.only.iter().find(|kind| !kind.applies(&options.system)) {
-        return Err(Error::Unexpected(format!("{kind} is not possible over {} with this durability", options.system.broker.as_str())));
+        let (broker, redis) = (options.system.broker.as_str(), redis_word(options.system.redis));
+        return Err(Error::Unexpected(format!("{kind} is not possible over {broker} and a {redis} Redis with this durability")));
+    }
+    if options.system.redis != RedisMode::Single && !options.system.has_replica() {
+        // Any of their faults may end in a failover.
+        return Err(Error::Unexpected("a Cluster and sentinels lose acknowledged jobs below durability replica".to_owned()));
     }
     std::fs::create_dir_all(&options.out).map_err(io(&options.out))?;
-    let file = options.out.join(format!("history-{}-{}.jsonl", options.system.broker.as_str(), options.seed));
+    let file = options.out.join(format!("history-{}.jsonl", options.name()));
     let system_options = SystemOptions { also: destinations(), more: MORE.to_owned(), ..options.system.clone() };
     let system = System::start(system_options).await?;
     (options.say)(&system.describe());
@@ -152,6 +185,8 @@ pub async fn run(options: Options) -> Result<Outcome, Error> {
         places,
         dead: DEAD.to_owned(),
         rejected: REJECTED.to_owned(),
+        inbound: INBOUND.to_owned(),
+        reads_inbound: options.system.broker == BrokerKind::Kafka,
     };
     let mut load = Load::start(load, &recorder);
     let campaign = Campaign { system: &system, recorder: &recorder, options: &options };
@@ -171,7 +206,7 @@ pub async fn run(options: Options) -> Result<Outcome, Error> {
     let verdict = check(&history);
     let report = Report::of(&history, &verdict);
     if !verdict.is_sound() {
-        let folder = options.out.join(format!("logs-{}-{}", options.system.broker.as_str(), options.seed));
+        let folder = options.out.join(format!("logs-{}", options.name()));
         std::fs::create_dir_all(&folder).map_err(io(&folder))?;
         for (name, text) in logs {
             std::fs::write(folder.join(name), text).map_err(io(&folder))?;
@@ -189,6 +224,7 @@ fn head(options: &Options, lease_ms: i64) -> RunHeader {
         broker: options.system.broker.as_str().to_owned(),
         instances: options.system.instances,
         durability: format!("{:?}", options.system.durability).to_lowercase(),
+        redis: redis_word(options.system.redis).to_owned(),
         lease_ms,
         late_ms: LATE_MS + lease_ms,
         repeat: options.repeat.clone(),
@@ -231,7 +267,7 @@ impl Campaign<'_> {
         let kinds: Vec<FaultKind> = kinds.iter().copied().filter(|kind| kind.applies(self.system.options())).collect();
         let until = clock::now() + self.options.duration;
         let mut recovery = recovery::Recovery::default();
-        for step in Plan::new(self.options.seed, &kinds) {
+        for step in Plan::new(self.options.seed, &kinds, self.options.pace) {
             if clock::now() >= until {
                 break;
             }
@@ -258,6 +294,8 @@ impl Campaign<'_> {
             detail,
             clock_step_us: None,
             beside: None,
+            leases: None,
+            forgotten: None,
         };
         let now_us = clock::wall_us();
         let hold_us = i64::try_from(step.hold.as_micros()).unwrap_or(i64::MAX);
@@ -267,9 +305,19 @@ impl Campaign<'_> {
         let error = match injected {
             Some(Ok(injected)) => {
                 let took_ms = (injected.healed_us - injected.began_us) / 1000;
-                (self.options.say)(&format!("{}: {}, {took_ms} ms, {} in flight", step.kind, injected.detail, injected.in_flight));
-                let inject::Injected { began_us, healed_us, in_flight, detail, clock_step_us, beside, .. } = injected;
-                let fault = Fault { in_flight, clock_step_us, beside, ..entry(began_us, healed_us, detail) };
+                let inject::Injected { began_us, healed_us, leases, detail, clock_step_us, beside, forgotten, .. } = injected;
+                (self.options.say)(&format!("{}: {detail}, {took_ms} ms, {} in flight, {} held", step.kind, leases.claimed, leases.held));
+                if let Some(forgotten) = &forgotten {
+                    (self.options.say)(&format!("  another master for buckets {:?}", forgotten.buckets));
+                }
+                let fault = Fault {
+                    in_flight: leases.claimed,
+                    clock_step_us,
+                    beside,
+                    leases: Some(leases),
+                    forgotten,
+                    ..entry(began_us, healed_us, detail)
+                };
                 self.recorder.record("faults", Phase::Ok, Op::Fault(fault));
                 return Ok(healed_us);
             }
@@ -314,6 +362,7 @@ impl Campaign<'_> {
         };
         let mut end = End { scheduled: counts.scheduled.iter().sum(), reserved: counts.reserved.iter().sum(), ..End::default() };
         end.dead = self.dead(&store).await?;
+        end.unacknowledged = self.unacknowledged().await;
         let delivery = &self.system.settings().delivery;
         let sweep = SweepRules { dead_retention_ms: delivery.dead_retention_ms, dedupe_window_ms: delivery.dedupe_window_ms };
         let lease_ms = u64::try_from(lease_of(delivery).as_millis()).unwrap_or(u64::MAX);
@@ -329,6 +378,22 @@ impl Campaign<'_> {
         };
         fsck::run(self.system.store_settings(), rules, &mut found).await?;
         Ok(end)
+    }
+
+    /// Waits until the ingest has acknowledged every request, and returns how many are left.
+    async fn unacknowledged(&self) -> Option<u64> {
+        let deadline = clock::now() + RECOVERY;
+        loop {
+            match self.system.broker_side().unacknowledged().await {
+                Ok(0) => return Some(0),
+                Ok(left) if clock::now() >= deadline => return Some(left),
+                Err(error) if clock::now() >= deadline => {
+                    (self.options.say)(&format!("the requests that are not acknowledged cannot be counted: {error}"));
+                    return None;
+                }
+                _ => clock::sleep(LOOK * 10).await,
+            }
+        }
     }
 
     async fn dead(&self, store: &Store) -> Result<Vec<DeadJob>, StoreError> {

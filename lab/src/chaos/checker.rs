@@ -2,10 +2,12 @@
 //!
 //! - [`mod@verdict`]: the result.
 //! - `timeline`: the known events of each job; `answers`: the verdicts that producers received.
+//! - `consumer`: jobs that their consumers confirm.
 //! - `redelivery`: a job that runs again because its request was redelivered.
 //! - `windows`: the faults, and the copies that each explains.
 
 mod answers;
+mod consumer;
 mod redelivery;
 #[cfg(test)]
 mod tests;
@@ -45,6 +47,7 @@ pub fn check(history: &History) -> Verdict {
     checker.windows.explain(copies, &mut checker.verdict);
     checker.windows.counted(&history.events, &mut checker.verdict);
     answers::interfaces(&history.events, &mut checker.verdict);
+    checker.verdict.leases = checker.windows.leases(&history.events);
     checker.verdict.impacts = checker.windows.impacts(timelines.values());
     checker.end(end);
     checker.verdict
@@ -94,6 +97,9 @@ impl Checker<'_> {
                 self.deaths(id, job, timeline, dead);
                 self.answers(id, job, timeline, kept);
                 self.lateness(id, job, timeline);
+                if let Some(consumer) = &job.consumer {
+                    self.consumer(id, (job, consumer), timeline, lives, kept);
+                }
             }
         }
     }
@@ -146,7 +152,7 @@ impl Checker<'_> {
             let due_us = what.due_ms.map_or(earliest_us, |due_ms| earliest_us.max(due_ms * 1000));
             if came.taken_us() + self.windows.ahead_us(came.taken_us()) < due_us {
                 self.verdict.find(Wrong::Early, format!("{id}: {} µs before {due_us}", due_us - came.taken_us()));
-            } else if self.is_stale(job, timeline, came) {
+            } else if self.is_stale(id, job, timeline, came) {
                 self.verdict.find(Wrong::Early, format!("{id}: at {} for {}, although it was rescheduled", came.taken_us(), job.due_ms));
             }
         }
@@ -173,7 +179,7 @@ impl Checker<'_> {
         let between =
             |of: fn(Effects) -> bool, one: &Came<'_>, other: &Came<'_>| self.windows.between(of, one.taken_us(), other.taken_us());
         // A promoted master may not know that the attempt began.
-        let rolled_back = |one: &Came<'_>, other: &Came<'_>| between(|effects| effects.rolls_back, one, other);
+        let rolled_back = |one: &Came<'_>, other: &Came<'_>| self.windows.rolls_back(id, one.taken_us(), other.taken_us());
         let is_twice = |one: &Came<'_>, other: &Came<'_>| one.what.attempt == other.what.attempt && !rolled_back(one, other);
         let twins = came.iter().enumerate().flat_map(|(at, one)| came[at + 1..].iter().map(move |other| (one, other)));
         let (sent_again, twice): (Vec<_>, Vec<_>) =
@@ -182,7 +188,11 @@ impl Checker<'_> {
         let later: BTreeSet<_> = sent_again.iter().map(|(_, other)| std::ptr::from_ref(*other)).collect();
         self.verdict.counts.sent_again += later.len() as u64;
         // A delayed message may arrive after a later one.
-        let falls = |pair: &[Came<'_>]| pair[0].what.attempt > pair[1].what.attempt && !between(Effects::reorders, &pair[0], &pair[1]);
+        let falls = |pair: &[Came<'_>]| {
+            pair[0].what.attempt > pair[1].what.attempt
+                && !between(|effects| effects.holds_back, &pair[0], &pair[1])
+                && !rolled_back(&pair[0], &pair[1])
+        };
         if numbers.contains(&0) || !twice.is_empty() || came.windows(2).any(falls) {
             self.verdict.find(Wrong::WrongAttempt, format!("{id}: attempts {numbers:?}"));
         }
@@ -205,6 +215,10 @@ impl Checker<'_> {
     }
 
     fn death(&mut self, id: &str, job: &Job, timeline: &Timeline<'_>, (at_us, reason, attempt): (i64, &str, Option<u32>)) {
+        if job.consumer.is_some() {
+            self.consumer_death(id, job, timeline, (at_us, reason, attempt));
+            return;
+        }
         // A failed publication is a failed attempt. A crash or a fault of Redis uses up no attempt.
         let failed = job.absent || self.windows.fails_publish(id, job, timeline.earliest_us(job), at_us);
         // The retries of the settings outlast every fault.
@@ -240,6 +254,9 @@ impl Checker<'_> {
             self.verdict.find(Wrong::Broken, "the history has no end");
             return;
         };
+        if let Some(left @ 1..) = end.unacknowledged {
+            self.verdict.find(Wrong::NotEmpty, format!("the ingest has not acknowledged {left} requests"));
+        }
         if end.scheduled + end.reserved > 0 {
             self.verdict.find(Wrong::NotEmpty, format!("{} jobs wait and {} are claimed", end.scheduled, end.reserved));
         }
@@ -258,7 +275,8 @@ impl Checker<'_> {
         let out: Vec<&Came<'_>> = timeline.deliveries.iter().chain(&timeline.deaths).collect();
         for (mut list, of_job) in [(out, true), (timeline.rejections.iter().collect(), false)] {
             list.sort_by_key(|came| came.taken_us());
-            for (at, pair) in list.windows(2).enumerate().filter(|(_, pair)| !lives.begins(pair[1])) {
+            let is_copy = |pair: &[&Came<'_>]| !lives.begins(pair[1]) && !self.is_repeat(timeline, pair[0], pair[1]);
+            for (at, pair) in list.windows(2).enumerate().filter(|(_, pair)| is_copy(pair)) {
                 let by_client = of_job && list[..=at].iter().any(|one| self.is_sent_again(one, pair[1]));
                 let (first_us, again_us) = (pair[0].taken_us(), pair[1].taken_us());
                 copies.push(Copy { id, job: timeline.job, first_us, again_us, of_job, by_client });

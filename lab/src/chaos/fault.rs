@@ -6,6 +6,7 @@ mod effects;
 
 use std::time::Duration;
 
+use dwell::config::RedisMode;
 use dwell_testkit::servers::BrokerKind;
 use serde::{Deserialize, Serialize};
 
@@ -48,6 +49,10 @@ faults! {
     RedisScriptFlush,
     RedisClientKill,
     RedisFailover,
+    RedisMasterKilled,
+    RedisMasterFrozen,
+    RedisFailoverOrdered,
+    RedisSlotsMoved,
     LinkCutRedis,
     LinkStallRedis,
     LinkSlowRedis,
@@ -81,8 +86,6 @@ faults! {
 pub struct Allowance {
     /// Second copies of jobs in flight.
     pub duplicates_of_in_flight: bool,
-    /// Second copies of completed jobs, because a promoted master did not know of the completion.
-    pub duplicates_of_unreplicated: bool,
     /// How early an arrival may be by the wall clock, because Redis's clock was ahead; µs.
     pub early_us: i64,
 }
@@ -97,10 +100,23 @@ impl FaultKind {
     /// Whether the fault applies to such a system.
     #[must_use]
     pub fn applies(self, options: &SystemOptions) -> bool {
+        let is_single = options.redis == RedisMode::Single;
         match self {
-            FaultKind::RedisFailover => options.has_replica(),
+            FaultKind::RedisFailover => is_single && options.has_replica(),
+            FaultKind::RedisMasterKilled | FaultKind::RedisMasterFrozen | FaultKind::RedisFailoverOrdered => !is_single,
+            FaultKind::RedisSlotsMoved => options.redis == RedisMode::Cluster,
             // Another instance must continue.
-            FaultKind::InstanceCutOff => options.instances > 1,
+            FaultKind::InstanceCutOff => is_single && options.instances > 1,
+            // Clients of a Cluster and of sentinels are told the addresses of the servers: there is no
+            // link between. Cluster and sentinels measure their time-outs by the clock that jumps, and
+            // give a master that refuses writes another role.
+            FaultKind::RedisReadonly
+            | FaultKind::RedisClockJump
+            | FaultKind::LinkCutRedis
+            | FaultKind::LinkStallRedis
+            | FaultKind::LinkSlowRedis
+            | FaultKind::LinkDropAnswersRedis
+            | FaultKind::LinkHalfOpenRedis => is_single,
             FaultKind::ConnectionBlocked => options.broker == BrokerKind::Amqp,
             FaultKind::ConsumerDeleted => options.broker == BrokerKind::Nats,
             // Kafka has no full topics. A deleted topic loses unread arrivals, and its
@@ -114,16 +130,10 @@ impl FaultKind {
             | FaultKind::RedisFreeze
             | FaultKind::RedisRestart
             | FaultKind::RedisFull
-            | FaultKind::RedisReadonly
             | FaultKind::RedisNoReplicas
             | FaultKind::RedisBusy
             | FaultKind::RedisScriptFlush
             | FaultKind::RedisClientKill
-            | FaultKind::LinkCutRedis
-            | FaultKind::LinkStallRedis
-            | FaultKind::LinkSlowRedis
-            | FaultKind::LinkDropAnswersRedis
-            | FaultKind::LinkHalfOpenRedis
             | FaultKind::LinkCutBroker
             | FaultKind::LinkStallBroker
             | FaultKind::LinkSlowBroker
@@ -134,12 +144,32 @@ impl FaultKind {
             | FaultKind::BrokerRestart
             | FaultKind::TargetSilent
             | FaultKind::ClockJump
-            | FaultKind::RedisClockJump
             | FaultKind::DiskFull
             | FaultKind::PoisonedRecords
             | FaultKind::RecordDamaged
             | FaultKind::WrongType => true,
         }
+    }
+
+    /// Whether another server of a Cluster or of sentinels becomes the master.
+    #[must_use]
+    pub fn replaces_master(self) -> bool {
+        matches!(self, FaultKind::RedisMasterKilled | FaultKind::RedisMasterFrozen | FaultKind::RedisFailoverOrdered)
+    }
+
+    /// Whether one takes ten seconds and more, with its recovery: a lease has to end, or a broker's
+    /// own time-out.
+    #[must_use]
+    pub fn is_slow(self) -> bool {
+        matches!(
+            self,
+            FaultKind::DwellKill
+                | FaultKind::DwellFreeze
+                | FaultKind::InstanceCutOff
+                | FaultKind::TargetSilent
+                | FaultKind::ConsumerDeleted
+                | FaultKind::RecordDamaged
+        )
     }
 
     /// The description for the documentation.
@@ -162,6 +192,10 @@ impl FaultKind {
             FaultKind::ConsumerDeleted => false,
             // An unreadable job is not claimed, and a stopped instance releases its jobs.
             FaultKind::RecordDamaged | FaultKind::StartWithoutBroker => false,
+            // A script runs on one master or on the other, and its answer arrives.
+            FaultKind::RedisSlotsMoved => false,
+            // CLUSTER FAILOVER as well; SENTINEL FAILOVER forgets.
+            FaultKind::RedisFailoverOrdered => false,
             FaultKind::DwellKill
             | FaultKind::DwellFreeze
             | FaultKind::InstanceCutOff
@@ -173,6 +207,8 @@ impl FaultKind {
             | FaultKind::RedisBusy
             | FaultKind::RedisClientKill
             | FaultKind::RedisFailover
+            | FaultKind::RedisMasterKilled
+            | FaultKind::RedisMasterFrozen
             | FaultKind::LinkCutRedis
             | FaultKind::LinkStallRedis
             | FaultKind::LinkDropAnswersRedis
@@ -193,7 +229,7 @@ impl FaultKind {
             | FaultKind::WrongType => true,
         };
         let early_us = if self == FaultKind::RedisClockJump { i64::try_from(REDIS_CLOCK_JUMP.as_micros()).unwrap_or(i64::MAX) } else { 0 };
-        Allowance { duplicates_of_in_flight, duplicates_of_unreplicated: self == FaultKind::RedisFailover, early_us }
+        Allowance { duplicates_of_in_flight, early_us }
     }
 }
 
@@ -236,7 +272,20 @@ mod tests {
     fn a_fault_is_only_done_to_whom_it_can_be_done() {
         let on = |broker| SystemOptions { broker, ..SystemOptions::default() };
         assert!(!FaultKind::RedisFailover.applies(&on(BrokerKind::Nats)));
-        assert!(FaultKind::RedisFailover.applies(&SystemOptions { durability: Durability::Replica, ..on(BrokerKind::Nats) }));
+        let over = |redis| SystemOptions { durability: Durability::Replica, redis, ..on(BrokerKind::Nats) };
+        for (kind, applies) in [
+            (FaultKind::RedisFailover, [true, false, false]),
+            (FaultKind::LinkCutRedis, [true, false, false]),
+            (FaultKind::RedisMasterKilled, [false, true, true]),
+            (FaultKind::RedisSlotsMoved, [false, true, false]),
+            (FaultKind::RedisKill, [true, true, true]),
+        ] {
+            assert_eq!(
+                [RedisMode::Single, RedisMode::Cluster, RedisMode::Sentinel].map(|redis| kind.applies(&over(redis))),
+                applies,
+                "{kind}"
+            );
+        }
         for broker in BrokerKind::ALL {
             assert_eq!(FaultKind::ConnectionBlocked.applies(&on(broker)), broker == BrokerKind::Amqp);
             assert_eq!(FaultKind::ConsumerDeleted.applies(&on(broker)), broker == BrokerKind::Nats);

@@ -18,8 +18,8 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 pub use self::arrivals::{Arrival, Place, digest};
-pub use self::faults::{Fault, Only, Scope};
-pub use self::requests::{ControlRequest, Job, Reply, Schedule};
+pub use self::faults::{Fault, Forgotten, Leases, Only, Scope};
+pub use self::requests::{Consumer, ControlRequest, Job, Reply, Schedule, Word};
 pub use self::state::{DeadJob, End, Sample};
 
 /// The version of the format.
@@ -45,12 +45,19 @@ pub struct RunHeader {
     pub instances: usize,
     /// `redis.durability`
     pub durability: String,
+    /// `redis.mode`; older histories are of `single`.
+    #[serde(default = "single")]
+    pub redis: String,
     /// How long a claim holds, ms: `publish_timeout` and its margin.
     pub lease_ms: i64,
     /// The bound on lateness after all faults are healed, ms.
     pub late_ms: i64,
     /// The arguments that repeat this run.
     pub repeat: String,
+}
+
+fn single() -> String {
+    "single".to_owned()
 }
 
 /// The phase of an operation.
@@ -95,6 +102,12 @@ pub enum Op {
     Reschedule(ControlRequest),
     /// A fire.
     Fire(ControlRequest),
+    /// A consumer's `finish`.
+    Finish(ControlRequest),
+    /// A consumer's `fail`.
+    Fail(ControlRequest),
+    /// A request in the log of the ingest, as another reader sees it: Kafka alone lets it.
+    Inbound(Arrival),
     /// A verdict, over HTTP or as a message.
     Reply(Reply),
     /// A message on a target.

@@ -5,6 +5,7 @@ mod broker;
 mod clocks;
 mod damaged;
 mod data;
+mod failover;
 mod in_flight;
 mod nats;
 mod network;
@@ -15,12 +16,13 @@ mod silent;
 use std::time::Duration;
 
 use dwell::clock;
+use dwell::config::RedisMode;
 use dwell_testkit::servers::{BrokerKind, ServerError};
 use rand::rngs::StdRng;
 
 use self::in_flight::InFlight;
 use crate::chaos::fault::FaultKind;
-use crate::chaos::history::{Only, Scope};
+use crate::chaos::history::{Forgotten, Leases, Only, Scope};
 use crate::chaos::system::{Error, System};
 
 /// The result of an injection.
@@ -34,11 +36,13 @@ pub(crate) struct Done {
     pub(crate) clock_step_us: Option<i64>,
     /// The affected jobs, if not all are affected.
     pub(crate) beside: Option<Scope>,
+    /// The buckets that another master has now, with every write of the one before.
+    pub(crate) handed_over: Vec<u16>,
 }
 
 impl From<String> for Done {
     fn from(detail: String) -> Done {
-        Done { detail, healed_us: None, clock_step_us: None, beside: None }
+        Done { detail, healed_us: None, clock_step_us: None, beside: None, handed_over: Vec::new() }
     }
 }
 
@@ -64,16 +68,23 @@ pub struct Injected {
     /// The end, when everything was repaired (a killed process: ready again), wall clock,
     /// epoch µs.
     pub healed_us: i64,
-    /// The highest number of claimed or held jobs, from just before the fault to its end, as far as
-    /// Redis answered.
-    pub in_flight: u64,
+    /// The highest number of claimed jobs, and of leases, from just before the fault to its end, as
+    /// far as Redis answered.
+    pub leases: Leases,
     /// The target and the method.
     pub detail: String,
     /// The jump of a wall clock, µs: positive is ahead.
     pub clock_step_us: Option<i64>,
     /// The affected jobs, if not all are affected.
     pub beside: Option<Scope>,
+    /// Where another master was promoted, which may not know the last writes.
+    pub forgotten: Option<Forgotten>,
 }
+
+/// How long a Redis may take until each bucket has one master again.
+const OWNED: Duration = Duration::from_secs(60);
+/// The interval between two checks.
+const LOOK: Duration = Duration::from_millis(50);
 
 /// The number of start attempts of a server.
 const STARTS: usize = 10;
@@ -89,19 +100,46 @@ pub async fn inject(kind: FaultKind, system: &System, rng: &mut StdRng, hold: Du
     if !kind.applies(system.options()) {
         return Err(Error::Unexpected(format!("{kind} cannot be injected into {}", system.describe())));
     }
+    let before = owners(system).await?;
     let mut in_flight = InFlight::begin(system).await;
     let began_us = clock::wall_us();
     let done = in_flight.during(system, Box::pin(apply(kind, system, rng, hold))).await?;
-    let healed_us = done.healed_us.unwrap_or_else(clock::wall_us);
+    let mut healed_us = done.healed_us.unwrap_or_else(clock::wall_us);
+    let after = owners(system).await?;
+    let of = u16::try_from(after.len()).unwrap_or(u16::MAX);
+    let changed = |bucket: &u16| before[usize::from(*bucket)] != after[usize::from(*bucket)] && !done.handed_over.contains(bucket);
+    let buckets: Vec<u16> = (0..of).filter(changed).collect();
+    if !buckets.is_empty() && done.healed_us.is_none() {
+        // It was not meant to fail over: nobody knows when it did.
+        healed_us = clock::wall_us();
+    }
     Ok(Injected {
         kind,
         began_us,
         healed_us,
-        in_flight: in_flight.most(),
+        leases: in_flight.most(),
         detail: done.detail,
         clock_step_us: done.clock_step_us,
         beside: done.beside,
+        forgotten: (!buckets.is_empty()).then_some(Forgotten { buckets, of }),
     })
+}
+
+/// The port of the master of each bucket. A single Redis is behind one address, and its failover is
+/// a fault of its own.
+async fn owners(system: &System) -> Result<Vec<u16>, Error> {
+    if system.options().redis == RedisMode::Single {
+        return Ok(vec![0; usize::from(system.store_settings().buckets)]);
+    }
+    let owned = clock::timeout(OWNED, async {
+        loop {
+            if let Some(owners) = system.redis.census.owners().await {
+                return owners;
+            }
+            clock::sleep(LOOK).await;
+        }
+    });
+    owned.await.ok_or_else(|| Error::Unexpected(format!("the buckets had no master each within {OWNED:?}")))
 }
 
 /// Applies a fault, holds it and heals it; describes the target and the method.
@@ -113,16 +151,20 @@ async fn apply(kind: FaultKind, system: &System, rng: &mut StdRng, hold: Duratio
         FaultKind::DwellTerm => process::term(system, rng, hold).await,
         FaultKind::InstanceCutOff => return network::instance_cut_off(system, rng, hold).await,
         FaultKind::StartWithoutBroker => return process::start_without_broker(system, rng, hold).await,
-        FaultKind::RedisKill => return redis::kill(system, hold).await,
-        FaultKind::RedisFreeze => return redis::freeze(system, hold).await,
-        FaultKind::RedisRestart => return redis::restart(system, hold).await,
-        FaultKind::RedisFull => return redis::full(system, hold).await,
+        FaultKind::RedisKill => return redis::kill(system, rng, hold).await,
+        FaultKind::RedisFreeze => return redis::freeze(system, rng, hold).await,
+        FaultKind::RedisRestart => return redis::restart(system, rng, hold).await,
+        FaultKind::RedisFull => return redis::full(system, rng, hold).await,
         FaultKind::RedisReadonly => return redis::readonly(system, hold).await,
         FaultKind::RedisNoReplicas => return redis::no_replicas(system, hold).await,
-        FaultKind::RedisBusy => return redis::busy(system, hold).await,
+        FaultKind::RedisBusy => return redis::busy(system, rng, hold).await,
         FaultKind::RedisScriptFlush => redis::script_flush(system, hold).await,
         FaultKind::RedisClientKill => redis::client_kill(system, hold).await,
         FaultKind::RedisFailover => return redis::failover(system, rng, hold).await,
+        FaultKind::RedisMasterKilled => return failover::master_killed(system, rng, hold).await,
+        FaultKind::RedisMasterFrozen => return failover::master_frozen(system, rng, hold).await,
+        FaultKind::RedisFailoverOrdered => return failover::ordered(system, rng, hold).await,
+        FaultKind::RedisSlotsMoved => return failover::slots_moved(system, rng, hold).await,
         FaultKind::LinkCutRedis => network::cut(&system.redis.link, hold).await,
         FaultKind::LinkStallRedis => network::stall(&system.redis.link, hold).await,
         FaultKind::LinkSlowRedis => network::slow(&system.redis.link, hold).await,
@@ -147,7 +189,7 @@ async fn apply(kind: FaultKind, system: &System, rng: &mut StdRng, hold: Duratio
         FaultKind::ConnectionBlocked => amqp::connection_blocked(system, hold).await,
         FaultKind::ClockJump => return clocks::of_instances(system, rng, hold).await,
         FaultKind::RedisClockJump => return clocks::of_redis(system, rng, hold).await,
-        FaultKind::DiskFull => return data::disk_full(system, hold).await,
+        FaultKind::DiskFull => return data::disk_full(system, rng, hold).await,
         FaultKind::PoisonedRecords => data::poisoned_records(system, rng, hold).await,
         FaultKind::RecordDamaged => return damaged::record_damaged(system, rng, hold).await,
         FaultKind::WrongType => return data::wrong_type(system, rng, hold).await,

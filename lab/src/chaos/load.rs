@@ -2,8 +2,9 @@
 //! straight to the broker and the instances, past the links with faults.
 //!
 //! - `draw`: the requests; `producer`: sends them; `http`: the admin API; `reader`: the results.
-//! - `extra`: the requests of a fault.
+//! - `consumers`: the consumers that confirm; `extra`: the requests of a fault.
 
+mod consumers;
 mod draw;
 pub(crate) mod extra;
 mod http;
@@ -21,6 +22,7 @@ use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
+use self::consumers::confirm;
 use self::draw::{Draw, Drawn, Plan, request};
 use self::http::Answer;
 use self::producer::{Producer, Sent, asked};
@@ -70,6 +72,10 @@ pub struct LoadOptions {
     pub dead: String,
     /// The destination of rejected requests.
     pub rejected: String,
+    /// The source of requests, and whether it is read beside the ingest.
+    pub inbound: String,
+    /// See `inbound`.
+    pub reads_inbound: bool,
 }
 
 /// A load that runs until it is told to stop.
@@ -85,12 +91,18 @@ impl Load {
     pub fn start(options: LoadOptions, recorder: &Arc<Recorder>) -> Load {
         let mut readers = JoinSet::new();
         let places = &options.places;
+        let (received, receiving) = tokio::sync::mpsc::unbounded_channel();
+        let (broker, http, replies) = (options.broker.clone(), options.http.clone(), places.replies.clone());
+        readers.spawn(confirm(broker, http, replies, Arc::clone(recorder), receiving));
         let targets = places.targets.iter().chain(&places.late).chain([&places.never]).map(|topic| (topic, Role::Target));
+        // The queues of other brokers give a request to one reader.
+        let inbound = options.reads_inbound.then_some((&options.inbound, Role::Inbound));
         let others = [(&places.replies, Role::Replies), (&options.dead, Role::Dead), (&options.rejected, Role::Rejected)];
-        for (topic, role) in targets.chain(others) {
+        for (topic, role) in targets.chain(others).chain(inbound) {
             // The target never exists, so nothing can read it.
             if *topic != places.never {
-                readers.spawn(read(options.broker.clone(), topic.clone(), role, Arc::clone(recorder)));
+                let consumers = (role == Role::Target).then(|| received.clone());
+                readers.spawn(read(options.broker.clone(), topic.clone(), role, Arc::clone(recorder), consumers));
             }
         }
         let stop = CancellationToken::new();
@@ -173,7 +185,7 @@ async fn send(options: LoadOptions, recorder: Arc<Recorder>, stop: CancellationT
                 None => {
                     recorder.record("producer", Phase::Invoke, asked(plan.action, ask(&id, &plan)));
                     let message = request(&id, &plan, &options.places.replies);
-                    messages.push((Sent::ControlRequest(id, plan.action, plan.due_ms), message));
+                    messages.push((Sent::ControlRequest { id, action: plan.action, due_ms: plan.due_ms, number: None }, message));
                 }
             }
         }
@@ -194,7 +206,7 @@ async fn send(options: LoadOptions, recorder: Arc<Recorder>, stop: CancellationT
 }
 
 fn ask(id: &str, plan: &Plan) -> ControlRequest {
-    ControlRequest { id: id.to_owned(), due_ms: plan.due_ms, res: String::new() }
+    ControlRequest { id: id.to_owned(), due_ms: plan.due_ms, res: String::new(), number: plan.seen.map(|seen| seen.number) }
 }
 
 async fn schedule_by_http(at: SocketAddr, instance: usize, id: String, job: Job, message: Message, recorder: Arc<Recorder>) {
@@ -213,7 +225,11 @@ async fn by_http(at: SocketAddr, instance: usize, id: String, plan: Plan, record
     let proc = format!("http-{instance}");
     recorder.record(&proc, Phase::Invoke, asked(plan.action, ask(&id, &plan)));
     match http::ask(at, &id, &plan).await {
-        Answer::Verdict(res) => recorder.record(&proc, Phase::Ok, Op::Reply(Reply { id, action: plan.action.as_str().to_owned(), res })),
+        Answer::Verdict(res) => recorder.record(
+            &proc,
+            Phase::Ok,
+            Op::Reply(Reply { action: plan.action.as_str().to_owned(), res, number: ask(&id, &plan).number, id }),
+        ),
         Answer::Never(res) => recorder.record(&proc, Phase::Fail, asked(plan.action, ControlRequest { res, ..ask(&id, &plan) })),
         Answer::Unknown(res) => recorder.record(&proc, Phase::Info, asked(plan.action, ControlRequest { res, ..ask(&id, &plan) })),
     }

@@ -42,22 +42,22 @@ fn written(report: &Report) -> String {
         }
     }
     text.push_str(
-        "\n## Campaigns\n\n| broker | seed | commit | durability | instances | faults | jobs | seconds of faults | verdict |\n\
-         |---|---|---|---|---|---|---|---|---|\n",
+        "\n## Campaigns\n\n| broker | Redis | seed | commit | durability | instances | faults | jobs | seconds of faults | verdict |\n\
+         |---|---|---|---|---|---|---|---|---|---|\n",
     );
     for run in &report.runs {
         let verdict = if run.sound { "sound" } else { "not sound" };
         let again = if run.checked_again { ", checked again" } else { "" };
         let _ = writeln!(
             text,
-            "| {} | {} | {} | {} | {} | {} | {} | {} | {verdict}{again} |",
-            run.broker, run.seed, run.commit, run.durability, run.instances, run.faults, run.jobs, run.struck_seconds
+            "| {} | {} | {} | {} | {} | {} | {} | {} | {} | {verdict}{again} |",
+            run.broker, run.redis, run.seed, run.commit, run.durability, run.instances, run.faults, run.jobs, run.struck_seconds
         );
     }
     if report.runs.iter().any(|run| run.checked_again) {
         text.push_str("\nChecked again: a later checker judged the history of the run.\n");
     }
-    let _ = write!(text, "\nAll together: {}.\n", report.counts);
+    let _ = write!(text, "\nAll together: {}.\n\nOf leases: {}.\n", report.counts, report.leases);
     if let Some(run) = report.runs.last() {
         let _ = write!(
             text,
@@ -107,7 +107,7 @@ mod tests {
     fn each_run_stands_with_its_own_commit_and_says_whose_verdict_it_is() {
         let history = crate::chaos::history::History { head: crate::chaos::history::tests::head(), events: Vec::new() };
         let mut report = Report::of(&history, &crate::chaos::checker::verdict::Verdict::default());
-        assert!(page("", &report).contains("| nats | 7 | abc | memory | 2 | 0 | 0 | 0 | sound |"));
+        assert!(page("", &report).contains("| nats | single | 7 | abc | memory | 2 | 0 | 0 | 0 | sound |"));
         report.runs[0].checked_again = true;
         let (hourly, curve) = (None, vec![1 << 20, 2 << 20]);
         report.runs[0].memory.push(Memory { instance: 0, seconds: 120, first: 1 << 20, last: 2 << 20, most: 2 << 20, hourly, curve });

@@ -9,10 +9,42 @@ use rand::{RngExt, SeedableRng};
 
 use crate::chaos::fault::FaultKind;
 
-/// The duration of a fault, ms.
-const HOLD_MS: std::ops::Range<u64> = 200..2500;
-/// The pause after a fault is overcome, ms.
-const PAUSE_MS: std::ops::Range<u64> = 500..1500;
+/// How fast the faults follow each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Pace {
+    /// Every kind as often as every other, held for up to two and a half seconds.
+    #[default]
+    Even,
+    /// Short faults with short pauses, and the kinds that take ten seconds and more in one round of
+    /// several. What the checker allows is the same.
+    Dense,
+}
+
+impl Pace {
+    /// The duration of a fault, ms.
+    fn hold_ms(self) -> std::ops::Range<u64> {
+        match self {
+            Pace::Even => 200..2500,
+            Pace::Dense => 50..700,
+        }
+    }
+
+    /// The pause after a fault is overcome, ms.
+    fn pause_ms(self) -> std::ops::Range<u64> {
+        match self {
+            Pace::Even => 500..1500,
+            Pace::Dense => 50..300,
+        }
+    }
+
+    /// The number of rounds in which a slow kind has its turn once.
+    fn rounds(self) -> u32 {
+        match self {
+            Pace::Even => 1,
+            Pace::Dense => 6,
+        }
+    }
+}
 
 /// One fault of a campaign.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,19 +59,26 @@ pub struct Step {
     pub seed: u64,
 }
 
-/// An endless sequence: every kind once, in random order, before any is repeated.
+/// An endless sequence of rounds: every kind once, in random order, before any is repeated. At the
+/// dense pace a slow kind is only in every sixth round.
 #[derive(Debug)]
 pub struct Plan {
     rng: StdRng,
     kinds: Vec<FaultKind>,
+    pace: Pace,
+    round: u32,
     deck: Vec<FaultKind>,
 }
 
 impl Plan {
     /// A plan of these kinds; without kinds it has no steps.
     #[must_use]
-    pub fn new(seed: u64, kinds: &[FaultKind]) -> Plan {
-        Plan { rng: StdRng::seed_from_u64(seed), kinds: kinds.to_vec(), deck: Vec::new() }
+    pub fn new(seed: u64, kinds: &[FaultKind], pace: Pace) -> Plan {
+        // At least one kind has its turn in every round.
+        let pace = if kinds.iter().all(|kind| kind.is_slow()) { Pace::Even } else { pace };
+        let mut rng = StdRng::seed_from_u64(seed);
+        let round = rng.random_range(0..pace.rounds());
+        Plan { rng, kinds: kinds.to_vec(), pace, round, deck: Vec::new() }
     }
 }
 
@@ -48,12 +87,20 @@ impl Iterator for Plan {
 
     fn next(&mut self) -> Option<Step> {
         if self.deck.is_empty() {
-            self.deck.clone_from(&self.kinds);
+            self.round += 1;
+            let rounds = self.pace.rounds();
+            // The slow kinds are spread over the rounds.
+            let mut slow = 0;
+            self.deck = self.kinds.clone();
+            self.deck.retain(|kind| {
+                slow += u32::from(kind.is_slow());
+                !kind.is_slow() || (self.round + slow).is_multiple_of(rounds)
+            });
             self.deck.shuffle(&mut self.rng);
         }
         let kind = self.deck.pop()?;
         let mut ms = |range| Duration::from_millis(self.rng.random_range(range));
-        let (hold, pause) = (ms(HOLD_MS), ms(PAUSE_MS));
+        let (hold, pause) = (ms(self.pace.hold_ms()), ms(self.pace.pause_ms()));
         Some(Step { kind, hold, pause, seed: self.rng.random() })
     }
 }
@@ -66,12 +113,24 @@ mod tests {
 
     #[test]
     fn one_seed_is_one_plan_and_every_kind_has_its_turn() {
-        let steps = |seed| Plan::new(seed, FaultKind::all()).take(100).collect::<Vec<_>>();
+        let steps = |seed| Plan::new(seed, FaultKind::all(), Pace::Even).take(100).collect::<Vec<_>>();
         assert_eq!(steps(7), steps(7));
         assert_ne!(steps(7), steps(8));
         let all = FaultKind::all().len();
         let first: HashSet<_> = steps(7)[..all].iter().map(|step| step.kind).collect();
         assert_eq!(first.len(), all);
-        assert_eq!(Plan::new(7, &[]).next(), None);
+        assert_eq!(Plan::new(7, &[], Pace::Even).next(), None);
+    }
+
+    #[test]
+    fn a_dense_plan_is_short_and_has_every_kind_within_six_rounds() {
+        let steps: Vec<Step> = Plan::new(7, FaultKind::all(), Pace::Dense).take(6 * FaultKind::all().len()).collect();
+        assert!(steps.iter().all(|step| step.hold < Duration::from_millis(700) && step.pause < Duration::from_millis(300)));
+        let of = |kind: FaultKind| steps.iter().filter(|step| step.kind == kind).count();
+        for kind in FaultKind::all() {
+            assert_eq!(of(*kind) >= 6, !kind.is_slow(), "{kind}: {}", of(*kind));
+            assert!(of(*kind) > 0, "{kind}");
+        }
+        assert_eq!(Plan::new(7, &[FaultKind::TargetSilent], Pace::Dense).take(3).count(), 3);
     }
 }

@@ -151,7 +151,10 @@ impl State {
             (Phase::Ok, Op::Cancel(ask) | Op::Reschedule(ask) | Op::Fire(ask)) => self.timeline(&ask.id).asked = true,
             (_, Op::Reply(reply)) => {
                 let timeline = self.timeline(&reply.id);
-                if reply.action == "schedule" {
+                if matches!(&*reply.action, "finish" | "fail") {
+                    // The answers to consumers are not waited for: a job may have several.
+                    timeline.over |= reply.action == "finish" && matches!(&*reply.res, "finished" | "fired");
+                } else if reply.action == "schedule" {
                     timeline.certain = true;
                 } else {
                     timeline.answered = true;
@@ -226,13 +229,21 @@ mod tests {
             recorder.record("p", Phase::Invoke, op(Some(job)));
             recorder.record("p", Phase::Ok, op(None));
         };
-        let job =
-            Job { due_ms: 5, target: "t".to_owned(), digest: String::new(), retry_ms: None, absent: false, refused: None, broker: None };
+        let job = Job {
+            due_ms: 5,
+            target: "t".to_owned(),
+            digest: String::new(),
+            retry_ms: None,
+            absent: false,
+            refused: None,
+            broker: None,
+            consumer: None,
+        };
         sent("a", job.clone());
         sent("never there", Job { absent: true, ..job.clone() });
         sent("bad", Job { refused: Some("loop".to_owned()), ..job.clone() });
         assert_eq!((recorder.overdue(5), recorder.overdue(6)), (vec![], vec!["a".to_owned()]));
-        let ask = |due_ms| ControlRequest { id: "a".to_owned(), due_ms, res: String::new() };
+        let ask = |due_ms| ControlRequest { id: "a".to_owned(), due_ms, res: String::new(), number: None };
         recorder.record("p", Phase::Invoke, Op::Reschedule(ask(Some(9))));
         assert_eq!((recorder.overdue(9).len(), recorder.overdue(10).len()), (0, 1));
         recorder.record("p", Phase::Invoke, Op::Cancel(ask(None)));
@@ -250,7 +261,7 @@ mod tests {
         recorder.record("p", Phase::Ok, schedule("a"));
         recorder.record("p", Phase::Info, schedule("b"));
         recorder.record("p", Phase::Ok, schedule("c"));
-        let cancel = || Op::Cancel(ControlRequest { id: "c".to_owned(), due_ms: None, res: String::new() });
+        let cancel = || Op::Cancel(ControlRequest { id: "c".to_owned(), due_ms: None, res: String::new(), number: None });
         let missing = |jobs: &[&str], answers: &[&str]| {
             let owned = |ids: &[&str]| ids.iter().map(|id| (*id).to_owned()).collect();
             Missing { jobs: owned(jobs), answers: owned(answers) }
@@ -264,7 +275,11 @@ mod tests {
         recorder.record("p", Phase::Invoke, cancel());
         recorder.record("p", Phase::Ok, cancel());
         assert_eq!(recorder.missing(), missing(&[], &["c"]));
-        recorder.record("r", Phase::Ok, Op::Reply(Reply { id: "c".to_owned(), action: "cancel".to_owned(), res: "cancelled".to_owned() }));
+        recorder.record(
+            "r",
+            Phase::Ok,
+            Op::Reply(Reply { id: "c".to_owned(), action: "cancel".to_owned(), res: "cancelled".to_owned(), number: None }),
+        );
         assert!(recorder.missing().is_empty());
         assert_eq!(recorder.arrivals(), 1);
         // A request that was returned because the job is unreadable: the job is unchanged.

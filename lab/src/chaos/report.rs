@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::memory::Memory;
 use self::memory::memory;
-use crate::chaos::checker::verdict::{Counts, FaultImpact, Verdict, Wrong};
+use crate::chaos::checker::verdict::{Counts, FaultImpact, LeaseStates, Verdict, Wrong};
 use crate::chaos::history::History;
 
 /// The report of one or more campaigns.
@@ -20,6 +20,9 @@ pub struct Report {
     pub runs: Vec<Run>,
     /// The sum of their counts.
     pub counts: Counts,
+    /// The states of leases in all of them.
+    #[serde(default)]
+    pub leases: LeaseStates,
     /// The summary of each fault, by name.
     pub faults: BTreeMap<String, FaultSummary>,
     /// The violations, each with its run.
@@ -39,6 +42,9 @@ pub struct Run {
     pub instances: usize,
     /// `redis.durability`
     pub durability: String,
+    /// `redis.mode`; older reports are of `single`.
+    #[serde(default = "single")]
+    pub redis: String,
     /// From the first event to the last, seconds.
     pub seconds: i64,
     /// The number of faults.
@@ -57,6 +63,10 @@ pub struct Run {
     pub repeat: String,
     /// Memory of each instance.
     pub memory: Vec<Memory>,
+}
+
+fn single() -> String {
+    "single".to_owned()
 }
 
 /// The summary of one kind of fault.
@@ -91,6 +101,7 @@ impl Report {
             commit: head.commit.clone(),
             instances: head.instances,
             durability: head.durability.clone(),
+            redis: head.redis.clone(),
             seconds,
             faults: verdict.impacts.len(),
             struck_seconds: struck_seconds(&verdict.impacts),
@@ -112,7 +123,7 @@ impl Report {
         }
         let named = |what: &String| format!("{} {}: {what}", head.broker, head.seed);
         let findings = verdict.findings.iter().map(|(wrong, whats)| (*wrong, whats.iter().map(named).collect())).collect();
-        Report { runs: vec![run], counts: verdict.counts, faults, findings }
+        Report { runs: vec![run], counts: verdict.counts, leases: verdict.leases, faults, findings }
     }
 
     /// Merges two reports.
@@ -120,6 +131,7 @@ impl Report {
     pub fn and(mut self, other: Report) -> Report {
         self.runs.extend(other.runs);
         self.counts = self.counts + other.counts;
+        self.leases = self.leases + other.leases;
         for (kind, more) in other.faults {
             let tally = self.faults.entry(kind).or_default();
             tally.count += more.count;
@@ -180,14 +192,17 @@ pub fn median(values: &[i64]) -> Option<i64> {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for Run { broker, seed, instances, durability, seconds, faults, jobs, sound, memory, .. } in &self.runs {
+        for Run { broker, redis, seed, instances, durability, seconds, faults, jobs, sound, memory, .. } in &self.runs {
             let word = if *sound { "sound" } else { "NOT SOUND" };
-            writeln!(f, "{word}: {broker}, seed {seed}, {instances} instances, {durability}: {jobs} jobs, {faults} faults in {seconds} s")?;
+            writeln!(
+                f,
+                "{word}: {broker}, {redis} Redis, seed {seed}, {instances} instances, {durability}: {jobs} jobs, {faults} faults in {seconds} s"
+            )?;
             for memory in memory {
                 writeln!(f, "  {memory}")?;
             }
         }
-        writeln!(f, "{}", self.counts)?;
+        writeln!(f, "{}\n{}", self.counts, self.leases)?;
         let recoveries_ms = self.recoveries_ms();
         if let (Some(middle), Some(most)) = (median(&recoveries_ms), recoveries_ms.iter().max()) {
             writeln!(f, "{} faults: deliveries resume {middle} ms after the heal (median), {most} ms at most", recoveries_ms.len())?;
@@ -255,7 +270,7 @@ mod tests {
         assert!(report(None).is_sound() && !both.is_sound());
         assert_eq!(both.findings[&Wrong::Lost], ["nats 7: x"]);
         let text = both.to_string();
-        assert!(text.contains("NOT SOUND: nats, seed 7") && text.contains("lost: 1"), "{text}");
+        assert!(text.contains("NOT SOUND: nats, single Redis, seed 7") && text.contains("lost: 1"), "{text}");
         assert!(text.contains("2 faults: deliveries resume 5 ms after the heal (median), 5 ms at most"), "{text}");
         let json = serde_json::to_string(&both).unwrap();
         assert_eq!(serde_json::from_str::<Report>(&json).unwrap(), both);

@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use dwell::config::{self, Durability};
+use dwell::config::{self, Durability, RedisMode};
 use dwell_connectors::{BrokerConfig, ConnectorError, Destination};
 use dwell_testkit::servers::{BrokerKind, DwellServer, ServerError};
 use parking_lot::Mutex;
@@ -23,7 +23,7 @@ use tokio::task::JoinSet;
 
 pub(crate) use self::broker::{BrokerSide, USER, classic, nats_users, rabbitmqctl};
 pub(crate) use self::clock::HostClock;
-pub(crate) use self::redis::{Pair, RedisSide, order};
+pub(crate) use self::redis::{Pair, RedisSide, Servers, open, order};
 pub(crate) use self::settings::{SILENT, SPARE};
 use crate::chaos::proxy::Proxy;
 use crate::chaos::recorder::Recorder;
@@ -33,6 +33,8 @@ use crate::chaos::recorder::Recorder;
 pub struct SystemOptions {
     /// Which broker.
     pub broker: BrokerKind,
+    /// Which kind of Redis. A Cluster and sentinels have replicas at every durability.
+    pub redis: RedisMode,
     /// The number of instances that share the namespace and the broker.
     pub instances: usize,
     /// `redis.durability`. `replica` starts a replica and allows a failover.
@@ -56,6 +58,7 @@ impl Default for SystemOptions {
     fn default() -> Self {
         SystemOptions {
             broker: BrokerKind::Nats,
+            redis: RedisMode::Single,
             instances: 1,
             durability: Durability::Memory,
             program: dwell_testkit::servers::find::dwell(),
@@ -148,7 +151,7 @@ impl System {
     pub async fn start(options: SystemOptions) -> Result<System, Error> {
         let targets: Vec<String> = (0..options.targets).map(|number| format!("chaos-{number}")).collect();
         let (redis, broker) = tokio::try_join!(RedisSide::start(&options), BrokerSide::start(options.broker, &targets))?;
-        let straight = settings::text(&options, &redis.service_url(), &[broker.straight_settings(), broker.straight_settings()], &targets);
+        let straight = settings::text(&options, &redis.lines(None), &[broker.straight_settings(), broker.straight_settings()], &targets);
         let settings = settings::read(&straight)?;
         broker.declare(&settings.brokers["main"].connector, &targets).await?;
         let folder = tempfile::tempdir().map_err(Error::io("a temporary folder"))?;
@@ -157,7 +160,7 @@ impl System {
         let starting = (0..options.instances).map(async |_| {
             let link = proxy().await?;
             link.lead_to(redis.link.address().to_string());
-            let through = settings::text(&options, &format!("redis://{}", link.address()), &ways, &targets);
+            let through = settings::text(&options, &redis.lines(Some(&link)), &ways, &targets);
             Instance::start(options.program.clone(), &through, &clock, link).await
         });
         let instances = futures_util::future::try_join_all(starting).await?;
@@ -219,15 +222,17 @@ impl System {
         &self.targets
     }
 
-    /// The number of claimed or held jobs; `None` if Redis does not answer within half a second.
-    pub async fn reserved(&self) -> Option<u64> {
-        self.redis.reserved(self.settings.redis.buckets, i64::MAX).await
+    /// The number of jobs in leases that began before this time, wall clock, epoch µs; `None` if a
+    /// master does not answer within half a second.
+    pub async fn claimed_before(&self, at_us: i64) -> Option<u64> {
+        let lease_us = i64::try_from(self.options.lease().as_micros()).unwrap_or(i64::MAX);
+        let counted = self.redis.census.count(at_us.saturating_add(lease_us) / 1000).await;
+        counted.is_complete.then_some(counted.leases.claimed)
     }
 
-    /// The number of jobs claimed before this time, wall clock, epoch µs; `None` as above.
-    pub async fn reserved_since_before(&self, at_us: i64) -> Option<u64> {
-        let lease_us = i64::try_from(self.options.lease().as_micros()).unwrap_or(i64::MAX);
-        self.redis.reserved(self.settings.redis.buckets, at_us.saturating_add(lease_us) / 1000).await
+    /// The broker and its links.
+    pub(crate) fn broker_side(&self) -> &BrokerSide {
+        &self.broker
     }
 
     /// The logs of all instances and servers since the start: name
@@ -242,7 +247,8 @@ impl System {
     /// Process ids and ports, for people.
     #[must_use]
     pub fn describe(&self) -> String {
-        format!("{} instance(s) over {}, durability {:?}", self.options.instances, self.broker.kind().as_str(), self.options.durability)
+        let SystemOptions { redis, instances, durability, .. } = &self.options;
+        format!("{instances} instance(s) over {}, Redis {redis:?}, durability {durability:?}", self.broker.kind().as_str())
     }
 
     /// Creates destinations.

@@ -5,16 +5,17 @@ use std::pin::Pin;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use crate::chaos::campaign::{self, Options};
+use crate::chaos::campaign::{self, Options, redis_word};
 use crate::chaos::checker::check;
 use crate::chaos::checker::verdict::Verdict;
 use crate::chaos::fault::FaultKind;
 use crate::chaos::history::History;
 use crate::chaos::page::page;
+use crate::chaos::plan::Pace;
 use crate::chaos::report::Report;
 use crate::chaos::system::SystemOptions;
 use clap::Subcommand;
-use dwell::config::Durability;
+use dwell::config::{Durability, RedisMode};
 use dwell::units::parse_duration_ms;
 use dwell_testkit::servers::BrokerKind;
 
@@ -57,6 +58,9 @@ pub(super) struct Run {
     /// The broker
     #[arg(long, default_value = "nats")]
     broker: BrokerKind,
+    /// `redis.mode`: single, cluster or sentinel
+    #[arg(long, default_value = "single", value_parser = redis)]
+    redis: RedisMode,
     /// How long faults are injected
     #[arg(long, default_value = "60s", value_parser = duration)]
     duration: Duration,
@@ -72,6 +76,9 @@ pub(super) struct Run {
     /// `redis.durability`: memory, fsync, replica or fsync+replica
     #[arg(long, default_value = "replica", value_parser = durability)]
     durability: Durability,
+    /// Short faults that follow each other fast; kinds that take ten seconds and more in one round of six
+    #[arg(long)]
+    dense: bool,
     /// Only these kinds of faults, separated by commas
     #[arg(long, value_delimiter = ',')]
     only: Vec<FaultKind>,
@@ -85,6 +92,11 @@ pub(super) struct Run {
 
 fn duration(text: &str) -> Result<Duration, String> {
     parse_duration_ms(text).map(Duration::from_millis)
+}
+
+fn redis(text: &str) -> Result<RedisMode, String> {
+    let modes = [RedisMode::Single, RedisMode::Cluster, RedisMode::Sentinel];
+    modes.into_iter().find(|mode| redis_word(*mode) == text).ok_or_else(|| "write single, cluster or sentinel".to_owned())
 }
 
 fn durability(text: &str) -> Result<Durability, String> {
@@ -119,9 +131,9 @@ type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 async fn campaign(args: Run) -> Result<bool, Failure> {
     let seed = args.seed.unwrap_or_else(|| u64::from(rand::random::<u32>()));
-    let name = format!("{}-{seed}", args.broker.as_str());
     let system = SystemOptions {
         broker: args.broker,
+        redis: args.redis,
         instances: usize::from(args.instances),
         durability: args.durability,
         ..SystemOptions::default()
@@ -133,12 +145,13 @@ async fn campaign(args: Run) -> Result<bool, Failure> {
         seed,
         duration: args.duration,
         rate: args.rate,
+        pace: if args.dense { Pace::Dense } else { Pace::Even },
         only: args.only,
         out: args.out.clone(),
         repeat: repeat.clone(),
         say: |line| eprintln!("{line}"),
     };
-    let file = args.out.join(format!("report-{name}.json"));
+    let file = args.out.join(format!("report-{}.json", options.name()));
     // A report of an earlier run must not pass for the report of this one.
     match std::fs::remove_file(&file) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(format!("{}: {error}", file.display()).into()),
@@ -167,7 +180,7 @@ fn injected(verdict: &Verdict) -> Result<(), Failure> {
 
 /// The arguments that repeat a run.
 fn repeat(args: &Run, seed: u64) -> String {
-    let Run { broker, duration, instances, rate, durability, only, .. } = args;
+    let Run { broker, redis, duration, instances, rate, durability, dense, only, .. } = args;
     let durability = match durability {
         Durability::Memory => "memory",
         Durability::Fsync => "fsync",
@@ -179,6 +192,12 @@ fn repeat(args: &Run, seed: u64) -> String {
         "run --broker {broker} --duration {}ms --seed {seed} --instances {instances} --rate {rate} --durability {durability}",
         duration.as_millis()
     );
+    if *redis != RedisMode::Single {
+        words = format!("{words} --redis {}", redis_word(*redis));
+    }
+    if *dense {
+        words.push_str(" --dense");
+    }
     if !only.is_empty() {
         let only: Vec<String> = only.iter().map(ToString::to_string).collect();
         words = format!("{words} --only {}", only.join(","));

@@ -25,6 +25,7 @@ fn run(seed: u64, commit: &str) -> Run {
         commit: commit.to_owned(),
         instances: 2,
         durability: "replica".to_owned(),
+        redis: "single".to_owned(),
         seconds: 9,
         faults: 1,
         struck_seconds: 1,

@@ -71,7 +71,8 @@ impl Outcome {
 
 impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Injected { kind, began_us, healed_us, in_flight, detail, .. } = &self.injected;
+        let Injected { kind, began_us, healed_us, leases, detail, .. } = &self.injected;
+        let in_flight = leases.claimed;
         write!(
             f,
             "| {kind} | held {} ms | first {} ms | all {} ms | in flight {in_flight} | copies {} | {} | {detail} |",
@@ -220,7 +221,8 @@ impl<'a> Load<'a> {
 
 fn head() -> RunHeader {
     let (commit, version, broker, durability, repeat) = Default::default();
-    RunHeader { format: FORMAT, seed: 0, commit, version, broker, instances: 0, durability, lease_ms: 0, late_ms: 0, repeat }
+    let redis = "single".to_owned();
+    RunHeader { format: FORMAT, seed: 0, commit, version, broker, instances: 0, durability, redis, lease_ms: 0, late_ms: 0, repeat }
 }
 
 /// A job requested by a fault: its body is its id.

@@ -12,6 +12,9 @@ use super::{ServerError, find, until};
 const MASTER: &str = "mymaster";
 /// The time after which a silent master counts as failed, ms.
 const DOWN_AFTER: u32 = 1500;
+/// The longest failover, ms. The next one by the sentinels begins at the earliest after twice this
+/// time.
+const FAILOVER: u32 = 10_000;
 const SENTINELS: usize = 3;
 const REPLICAS: usize = 2;
 
@@ -37,17 +40,24 @@ pub struct RedisSentinel {
     pub servers: Vec<RedisServer>,
     /// The sentinels that watch the servers.
     pub sentinels: Vec<SentinelServer>,
+    /// The number of replicas.
+    replicas: usize,
 }
 
 impl RedisSentinel {
-    /// Starts the servers with these options, and the sentinels, and returns once the sentinels
-    /// know all servers.
+    /// Starts a master and two replicas with these options, and the sentinels, and returns once the
+    /// sentinels know all servers.
     pub async fn start(options: RedisOptions) -> Result<Self, ServerError> {
+        RedisSentinel::with_replicas(options, REPLICAS, FAILOVER).await
+    }
+
+    /// As [`RedisSentinel::start`], with this number of replicas and this `failover-timeout`, ms.
+    pub async fn with_replicas(options: RedisOptions, replicas: usize, failover_ms: u32) -> Result<Self, ServerError> {
         let password = options.password.clone();
         let master = RedisServer::start(options.clone()).await?;
         let port = master.port();
         let mut servers = vec![master];
-        for _ in 0..REPLICAS {
+        for _ in 0..replicas {
             servers.push(RedisServer::start(RedisOptions { replica_of: Some(port), ..options.clone() }).await?);
         }
         let mut sentinels = Vec::new();
@@ -56,7 +66,7 @@ impl RedisSentinel {
             let file = process.dir().join("sentinel.conf");
             let mut lines = format!(
                 "port {}\nbind 127.0.0.1\ndir {}\nsentinel monitor {MASTER} 127.0.0.1 {port} 2\nsentinel down-after-milliseconds {MASTER} {DOWN_AFTER}\n\
-                 sentinel failover-timeout {MASTER} 10000\nsentinel parallel-syncs {MASTER} 1\n",
+                 sentinel failover-timeout {MASTER} {failover_ms}\nsentinel parallel-syncs {MASTER} 1\n",
                 process.port(),
                 process.dir().display(),
             );
@@ -67,7 +77,7 @@ impl RedisSentinel {
             process.set_args(vec![file.display().to_string(), "--sentinel".to_owned()]);
             sentinels.push(Server::started(process, Sentinel).await?);
         }
-        let all = RedisSentinel { servers, sentinels };
+        let all = RedisSentinel { servers, sentinels, replicas };
         all.whole().await?;
         Ok(all)
     }
@@ -83,6 +93,13 @@ impl RedisSentinel {
     /// The index in `servers` of the master; `None` if the sentinels disagree or the master is
     /// down.
     pub async fn master(&self) -> Option<usize> {
+        let at = self.named().await?;
+        let role = self.servers[at].order(&["ROLE"]).await.ok()?;
+        role.first().is_some_and(|role| role == "master").then_some(at)
+    }
+
+    /// The server that all sentinels name, whatever its own role.
+    async fn named(&self) -> Option<usize> {
         let mut named = Vec::new();
         for sentinel in self.sentinels.iter().filter(|sentinel| sentinel.pid().is_some()) {
             let answer = ask(&At::Port(sentinel.port()), None, &["SENTINEL", "GET-MASTER-ADDR-BY-NAME", MASTER]).await.ok()?;
@@ -90,26 +107,42 @@ impl RedisSentinel {
         }
         let first = *named.first()?;
         let at = self.servers.iter().position(|server| server.port() == first && server.pid().is_some())?;
-        let role = self.servers[at].order(&["ROLE"]).await.ok()?;
-        (named.iter().all(|port| *port == first) && role.first().is_some_and(|role| role == "master")).then_some(at)
+        named.iter().all(|port| *port == first).then_some(at)
     }
 
-    /// Waits until every sentinel knows the others and the replicas.
-    async fn whole(&self) -> Result<(), ServerError> {
-        let wanted = format!("status=ok,address=127.0.0.1:{},slaves={REPLICAS},sentinels={SENTINELS}", self.servers[0].port());
-        for sentinel in &self.sentinels {
-            let knows = async || {
+    /// Waits until every sentinel knows the others, the master and its replicas, and every replica
+    /// follows that master.
+    pub async fn whole(&self) -> Result<(), ServerError> {
+        until("the sentinels know all servers", async || {
+            let Some(master) = self.master().await else { return false };
+            let port = self.servers[master].port();
+            let wanted = format!("status=ok,address=127.0.0.1:{port},slaves={},sentinels={SENTINELS}", self.replicas);
+            for sentinel in &self.sentinels {
                 let said = ask(&At::Port(sentinel.port()), None, &["INFO", "sentinel"]).await.unwrap_or_default();
-                said.iter().any(|line| line.contains(&wanted))
-            };
-            until("the sentinels know each other", knows).await?;
-        }
-        Ok(())
+                if !said.iter().any(|line| line.contains(&wanted)) {
+                    return false;
+                }
+            }
+            let info = self.servers[master].order(&["INFO", "replication"]).await.unwrap_or_default();
+            info.iter().filter(|line| line.starts_with("slave") && line.contains("state=online")).count() == self.replicas
+        })
+        .await
     }
 
-    /// Waits until the sentinels agree on another master.
+    /// Has the sentinels promote a replica of a master that is alive, and waits until they agree.
+    /// Writes that the replica does not have are lost.
+    pub async fn fail_over(&self) -> Result<usize, ServerError> {
+        let before = self.master().await;
+        let order = async |sentinel: &SentinelServer| ask(&At::Port(sentinel.port()), None, &["SENTINEL", "FAILOVER", MASTER]).await;
+        // Right after another failover the sentinels refuse.
+        until("the sentinels accept a failover", async || order(&self.sentinels[0]).await.is_ok()).await?;
+        self.failed_over(before.unwrap_or(self.servers.len())).await
+    }
+
+    /// Waits until the sentinels agree on another master. The given one may be frozen.
     pub async fn failed_over(&self, dead: usize) -> Result<usize, ServerError> {
-        until("another master", async || self.master().await.is_some_and(|at| at != dead)).await?;
+        let another = async || self.named().await.is_some_and(|at| at != dead) && self.master().await.is_some();
+        until("another master", another).await?;
         Ok(self.master().await.unwrap_or(dead))
     }
 }

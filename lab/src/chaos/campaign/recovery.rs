@@ -27,7 +27,7 @@ impl Recovery {
         loop {
             let mut overdue = recorder.overdue(healed_us / 1000);
             overdue.retain(|id| !self.0.contains(id));
-            let claimed = system.reserved_since_before(healed_us).await;
+            let claimed = system.claimed_before(healed_us).await;
             if overdue.is_empty() && claimed == Some(0) {
                 return "all is calm".to_owned();
             }

@@ -15,13 +15,29 @@ const TIMEOUT: Duration = Duration::from_millis(500);
 /// The metric that counts possible duplicates.
 const POSSIBLE: &str = "dwell_possible_duplicates_total{";
 
+/// Of those, the jobs of an owner whose lease ended.
+const RESCUED: &str = "dwell_possible_duplicates_total{cause=\"rescued\"}";
+/// The calls of the script that gives a claim back.
+const RECLAIMED: &str = "dwell_redis_seconds_count{script=\"reclaim\"}";
+/// The metric that counts leases that ended before their jobs were settled.
+const LOST: &str = "dwell_leases_lost_total";
+
 /// Samples an instance; `None` while a fault acts on it, or if it is down.
 pub(super) async fn sample(system: &System, instance: usize) -> Option<Sample> {
     let pid = system.instances[instance].server.try_lock().ok()?.pid()?;
     let rss = Usage::of([pid])?.rss;
     let scrape = clock::timeout(TIMEOUT, scrape(system, instance)).await;
-    let possible_duplicates = scrape.and_then(Result::ok).map(|text| sum(&text, POSSIBLE));
-    Some(Sample { instance, pid, rss, possible_duplicates })
+    let scrape = scrape.and_then(Result::ok);
+    let of = |series| scrape.as_ref().map(|text| sum(text, series));
+    Some(Sample {
+        instance,
+        pid,
+        rss,
+        possible_duplicates: of(POSSIBLE),
+        rescued: of(RESCUED),
+        reclaimed: of(RECLAIMED),
+        leases_lost: of(LOST),
+    })
 }
 
 async fn scrape(system: &System, instance: usize) -> std::io::Result<String> {

@@ -21,6 +21,8 @@ impl Checker<'_> {
                 // Repeated by the producer or the broker, and recognised.
                 "schedule" if ["added", "duplicate"].contains(res) => {}
                 "schedule" => self.verdict.find(Wrong::FalseVerdict, format!("{id}: schedule is `{res}`, and it was sent once")),
+                // See `consumer`.
+                "finish" | "fail" if job.consumer.is_some() => {}
                 _ if !timeline.has_asked(action) => {
                     self.verdict.find(Wrong::Unexpected, format!("{id}: `{res}` for `{action}`, which was not requested"));
                 }
@@ -116,13 +118,13 @@ impl Checker<'_> {
 
     /// Whether a message arrived for the due time before a reschedule, although it cannot have been
     /// in flight at the reschedule.
-    pub(super) fn is_stale(&self, job: &Job, timeline: &Timeline<'_>, came: &Came<'_>) -> bool {
+    pub(super) fn is_stale(&self, id: &str, job: &Job, timeline: &Timeline<'_>, came: &Came<'_>) -> bool {
         let moved = timeline.asks.iter().find(|ask| ask.action == "reschedule" && ask.due_ms != Some(job.due_ms));
         let (Some(ask), Some("rescheduled"), Some(heard_us)) = (moved, timeline.answer("reschedule"), timeline.heard_us("reschedule"))
         else {
             return false;
         };
-        if came.what.due_ms != Some(job.due_ms) || self.windows.between(|effects| effects.rolls_back, timeline.sent_us, came.taken_us()) {
+        if came.what.due_ms != Some(job.due_ms) || self.windows.rolls_back(id, timeline.sent_us, came.taken_us()) {
             return false;
         }
         let afresh = |other: &Came<'_>| other.what.due_ms == ask.due_ms && other.what.attempt <= Some(1);

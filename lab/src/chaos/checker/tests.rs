@@ -1,9 +1,12 @@
 //! A correct run has no findings, and each planted violation is found, alone. `bounds`: what faults
-//! allow, and nothing more; `faults`: redelivered requests and recovery times; `scope`: faults that
+//! allow, and nothing more; `consumer`: jobs that their consumers confirm; `failover`: masters that
+//! forget; `faults`: redelivered requests and recovery times; `scope`: faults that
 //! affect some jobs only.
 
 mod answers;
 mod bounds;
+mod consumer;
+mod failover;
 mod faults;
 mod scope;
 
@@ -25,7 +28,16 @@ fn ok(t_us: i64, op: Op) -> Event {
 }
 
 fn job(target: &str) -> Job {
-    Job { due_ms: DUE_MS, target: target.to_owned(), digest: "d".to_owned(), retry_ms: None, absent: false, refused: None, broker: None }
+    Job {
+        due_ms: DUE_MS,
+        target: target.to_owned(),
+        digest: "d".to_owned(),
+        retry_ms: None,
+        absent: false,
+        refused: None,
+        broker: None,
+        consumer: None,
+    }
 }
 
 impl Run {
@@ -92,18 +104,32 @@ impl Run {
 
     /// A control request just before the due time.
     fn ask(self, op: fn(ControlRequest) -> Op, id: &str, due_ms: Option<i64>) -> Run {
-        let ask = ControlRequest { id: id.to_owned(), due_ms, res: String::new() };
+        let ask = ControlRequest { id: id.to_owned(), due_ms, res: String::new(), number: None };
         self.push(Event { phase: Phase::Invoke, ..ok(DUE_US - 200_000, op(ask)) })
     }
 
     fn told(self, id: &str, action: &str, verdict: &str) -> Run {
-        let reply = Reply { id: id.to_owned(), action: action.to_owned(), res: verdict.to_owned() };
+        let reply = Reply { id: id.to_owned(), action: action.to_owned(), res: verdict.to_owned(), number: None };
         self.push(ok(DUE_US - 100_000, Op::Reply(reply)))
     }
 
     fn fault_at(self, kind: &str, (began_us, healed_us): (i64, i64), in_flight: u64) -> Run {
         let (kind, detail) = (kind.parse().unwrap(), String::new());
-        self.push(ok(healed_us, Op::Fault(Fault { kind, began_us, healed_us, in_flight, detail, clock_step_us: None, beside: None })))
+        self.fault_so(Fault {
+            kind,
+            began_us,
+            healed_us,
+            in_flight,
+            detail,
+            clock_step_us: None,
+            beside: None,
+            leases: None,
+            forgotten: None,
+        })
+    }
+
+    fn fault_so(self, fault: Fault) -> Run {
+        self.push(ok(fault.healed_us, Op::Fault(fault)))
     }
 
     fn fault(self, kind: &str, in_flight: u64) -> Run {
@@ -111,7 +137,18 @@ impl Run {
     }
 
     fn counted(self, at_us: i64, count: u64) -> Run {
-        self.push(ok(at_us, Op::Sample(Sample { instance: 0, pid: 1, rss: 1, possible_duplicates: Some(count) })))
+        self.push(ok(
+            at_us,
+            Op::Sample(Sample {
+                instance: 0,
+                pid: 1,
+                rss: 1,
+                possible_duplicates: Some(count),
+                rescued: None,
+                reclaimed: None,
+                leases_lost: None,
+            }),
+        ))
     }
 
     fn ended(self, end: End) -> History {
@@ -284,6 +321,7 @@ fn what_is_left_at_the_end_is_found() {
     let cases = [
         (End { scheduled: 1, ..End::default() }, Wrong::NotEmpty),
         (End { reserved: 1, ..End::default() }, Wrong::NotEmpty),
+        (End { unacknowledged: Some(1), ..End::default() }, Wrong::NotEmpty),
         (End { damage: vec!["7 x due_without_job".to_owned()], ..End::default() }, Wrong::Damage),
         (End { broken: vec!["no server".to_owned()], ..End::default() }, Wrong::Broken),
     ];

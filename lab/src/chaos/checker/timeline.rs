@@ -17,6 +17,8 @@ pub(super) struct Timeline<'a> {
     /// The request was surely refused: the job must not arrive.
     pub(super) refused: bool,
     pub(super) asks: Vec<Asked>,
+    /// What the job's consumer said.
+    pub(super) words: Vec<Said<'a>>,
     /// Time, action and verdict, in the order of receipt.
     pub(super) replies: Vec<(i64, &'a str, &'a str)>,
     pub(super) deliveries: Vec<Came<'a>>,
@@ -35,6 +37,19 @@ pub(super) struct Asked {
     pub(super) confirmed: bool,
     /// A failover may have undone the action before the verdict arrived.
     pub(super) undone: bool,
+}
+
+/// A consumer's word.
+#[derive(Debug)]
+pub(super) struct Said<'a> {
+    pub(super) action: &'static str,
+    pub(super) number: u64,
+    pub(super) at_us: i64,
+    /// Confirmed by the broker.
+    pub(super) confirmed: bool,
+    pub(super) by_message: bool,
+    /// The time of the verdict, epoch µs, and the verdict; only over HTTP.
+    pub(super) verdict: Option<(i64, &'a str)>,
 }
 
 /// A received message.
@@ -72,8 +87,16 @@ pub(super) fn timelines<'a>(events: &'a [Event], faults: &[Fault]) -> BTreeMap<&
             Op::Cancel(ask) => timelines.entry(&ask.id).or_default().asked("cancel", event, ask),
             Op::Reschedule(ask) => timelines.entry(&ask.id).or_default().asked("reschedule", event, ask),
             Op::Fire(ask) => timelines.entry(&ask.id).or_default().asked("fire", event, ask),
+            Op::Finish(ask) => timelines.entry(&ask.id).or_default().said("finish", event, ask),
+            Op::Fail(ask) => timelines.entry(&ask.id).or_default().said("fail", event, ask),
+            // It is in the log, whatever the producer was told.
+            Op::Inbound(arrival) if arrival.action.is_empty() => timelines.entry(&arrival.id).or_default().certain = true,
             Op::Reply(reply) => {
                 let timeline = timelines.entry(&reply.id).or_default();
+                let said = timeline.words.iter_mut().find(|said| reply.number == Some(said.number));
+                if let Some(said) = said {
+                    said.verdict = Some((event.t_us, &reply.res));
+                }
                 timeline.certain |= reply.action == "schedule" && reply.res != UNREADABLE;
                 timeline.replies.push((event.t_us, &reply.action, &reply.res));
             }
@@ -97,7 +120,7 @@ pub(super) fn timelines<'a>(events: &'a [Event], faults: &[Fault]) -> BTreeMap<&
             _ => {}
         }
     }
-    timelines.values_mut().for_each(|timeline| timeline.undo(faults));
+    timelines.iter_mut().for_each(|(id, timeline)| timeline.undo(id, faults));
     timelines
 }
 
@@ -130,13 +153,27 @@ impl<'a> Seen<'a> {
     }
 }
 
-impl Timeline<'_> {
+impl<'a> Timeline<'a> {
     fn asked(&mut self, action: &'static str, event: &Event, ask: &ControlRequest) {
         match event.phase {
             Phase::Invoke => self.asks.push(Asked { action, at_us: event.t_us, due_ms: ask.due_ms, confirmed: false, undone: false }),
             // The request was not sent.
             Phase::Fail => self.asks.retain(|asked| asked.action != action),
             Phase::Ok => self.asks.iter_mut().filter(|asked| asked.action == action).for_each(|asked| asked.confirmed = true),
+            Phase::Info => {}
+        }
+    }
+
+    fn said(&mut self, action: &'static str, event: &'a Event, ask: &ControlRequest) {
+        let number = ask.number.unwrap_or(0);
+        match event.phase {
+            Phase::Invoke => {
+                let by_message = !event.proc.starts_with("http-");
+                self.words.push(Said { action, number, at_us: event.t_us, confirmed: false, by_message, verdict: None });
+            }
+            // It was not sent.
+            Phase::Fail => self.words.retain(|said| said.number != number),
+            Phase::Ok => self.words.iter_mut().filter(|said| said.number == number).for_each(|said| said.confirmed = true),
             Phase::Info => {}
         }
     }
@@ -157,11 +194,11 @@ impl Timeline<'_> {
     }
 
     /// Marks the requests that a failover may have undone before their verdict arrived.
-    fn undo(&mut self, faults: &[Fault]) {
+    fn undo(&mut self, id: &str, faults: &[Fault]) {
         for at in 0..self.asks.len() {
             let Asked { action, at_us, .. } = self.asks[at];
             let heard_us = self.heard_us(action).unwrap_or(i64::MAX);
-            let gone = |fault: &Fault| fault.kind.effects().rolls_back && fault.began_us <= heard_us && fault.healed_us >= at_us;
+            let gone = |fault: &Fault| fault.rolls_back(id) && fault.began_us <= heard_us && fault.healed_us >= at_us;
             self.asks[at].undone = faults.iter().any(gone);
         }
     }

@@ -96,6 +96,12 @@ pub struct Counts {
     /// Confirmed requests whose answer could not be published.
     #[serde(default)]
     pub untold: u64,
+    /// Jobs that their consumers confirm, and that arrived.
+    #[serde(default)]
+    pub held: u64,
+    /// Of those, finished by their consumers.
+    #[serde(default)]
+    pub finished: u64,
     /// Copies after the first of a job, each explained by a fault.
     pub duplicates: u64,
     /// Jobs that ran again because their request was redelivered without the mark: on RabbitMQ,
@@ -122,10 +128,55 @@ impl std::ops::Add for Counts {
             asked: self.asked + other.asked,
             answered: self.answered + other.answered,
             untold: self.untold + other.untold,
+            held: self.held + other.held,
+            finished: self.finished + other.finished,
             duplicates: self.duplicates + other.duplicates,
             redelivered: self.redelivered + other.redelivered,
             sent_again: self.sent_again + other.sent_again,
         }
+    }
+}
+
+/// The states of leases that faults met, and what became of leases.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeaseStates {
+    /// Faults during which jobs were claimed.
+    pub met_claimed: u64,
+    /// Faults during which some jobs of a lease were settled and others were not.
+    pub met_half_settled: u64,
+    /// Faults during which jobs were held for their consumers.
+    pub met_held: u64,
+    /// Jobs that another instance took over from an owner whose lease had ended.
+    pub rescued: u64,
+    /// Claims without an answer that their owner gave back.
+    pub reclaimed: u64,
+    /// Jobs whose lease had ended before their owner settled them.
+    pub lost: u64,
+}
+
+impl std::ops::Add for LeaseStates {
+    type Output = LeaseStates;
+
+    fn add(self, other: LeaseStates) -> LeaseStates {
+        LeaseStates {
+            met_claimed: self.met_claimed + other.met_claimed,
+            met_half_settled: self.met_half_settled + other.met_half_settled,
+            met_held: self.met_held + other.met_held,
+            rescued: self.rescued + other.rescued,
+            reclaimed: self.reclaimed + other.reclaimed,
+            lost: self.lost + other.lost,
+        }
+    }
+}
+
+impl fmt::Display for LeaseStates {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let LeaseStates { met_claimed, met_half_settled, met_held, rescued, reclaimed, lost } = self;
+        write!(
+            f,
+            "faults met claimed jobs {met_claimed} times, half-settled leases {met_half_settled} times, held jobs {met_held} times; \
+             {rescued} jobs rescued, {reclaimed} claims given back, {lost} jobs whose lease was lost"
+        )
     }
 }
 
@@ -163,6 +214,9 @@ pub struct FaultImpact {
 pub struct Verdict {
     /// The totals.
     pub counts: Counts,
+    /// The states of leases.
+    #[serde(default)]
+    pub leases: LeaseStates,
     /// The violations, with details.
     pub findings: BTreeMap<Wrong, Vec<String>>,
     /// The faults in their order.
@@ -187,8 +241,22 @@ impl Verdict {
 
 impl fmt::Display for Counts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Counts { taken, uncertain, delivered, recovered, dead, rejected, asked, answered, untold, duplicates, redelivered, sent_again } =
-            self;
+        let Counts {
+            taken,
+            uncertain,
+            delivered,
+            recovered,
+            dead,
+            rejected,
+            asked,
+            answered,
+            untold,
+            held,
+            finished,
+            duplicates,
+            redelivered,
+            sent_again,
+        } = self;
         write!(
             f,
             "{taken} jobs confirmed, {uncertain} uncertain ({recovered} of them arrived), {delivered} delivered, {dead} dead, {rejected} rejected, \
@@ -199,6 +267,9 @@ impl fmt::Display for Counts {
         }
         if *redelivered > 0 {
             write!(f, ", {redelivered} run again after a redelivered request")?;
+        }
+        if *held > 0 {
+            write!(f, ", {finished} of {held} finished by their consumers")?;
         }
         Ok(())
     }

@@ -4,9 +4,9 @@ use dwell::dispatch::LEASE_MARGIN;
 
 use super::Wrong;
 use super::timeline::{Came, Timeline};
-use super::verdict::{FaultImpact, Verdict};
+use super::verdict::{FaultImpact, LeaseStates, Verdict};
 use crate::chaos::fault::{Effects, FaultKind};
-use crate::chaos::history::{Event, Fault, History, Job, Only, Op, RunHeader, Sample, Scope};
+use crate::chaos::history::{Event, Fault, History, Job, Leases, Only, Op, RunHeader, Sample, Scope};
 
 /// The tolerance, µs: for the time between the publication of a message and its read, and for the
 /// samples of instances, one a second.
@@ -145,6 +145,19 @@ impl<'a> FaultWindows<'a> {
             .any(|FaultWindow { fault, .. }| of(fault.kind.effects()) && fault.began_us <= to_us && fault.healed_us + reach_us >= from_us)
     }
 
+    /// Whether a promoted master may have forgotten writes for this job between these times.
+    pub(super) fn rolls_back(&self, id: &str, from_us: i64, to_us: i64) -> bool {
+        let reach_us = self.head.lease_ms * 1000;
+        let on = |fault: &Fault| fault.began_us <= to_us && fault.healed_us + reach_us >= from_us;
+        self.windows.iter().any(|window| on(window.fault) && window.fault.rolls_back(id))
+    }
+
+    /// How far Redis's clock may have jumped between these times, µs.
+    pub(super) fn jump_us(&self, from_us: i64, to_us: i64) -> i64 {
+        let on = |fault: &Fault| fault.began_us <= to_us && from_us <= fault.healed_us + SLACK_US;
+        self.windows.iter().filter(|window| on(window.fault)).map(|window| window.fault.kind.allows().early_us).max().unwrap_or(0)
+    }
+
     /// Whether the client library may have sent one message at both times: a fault of the broker
     /// was active between them, and they are within the time-out of a message. After other messages
     /// have timed out, librdkafka may repeat one that had arrived, with a new sequence number that
@@ -223,7 +236,9 @@ impl<'a> FaultWindows<'a> {
                 let again_us = if copy.of_job { self.head.lease_ms * 1000 + TAKE_OVER_US } else { late_us };
                 // A silent target affects only its own jobs.
                 let concerns = |beside: &Scope| copy.job.is_some_and(|job| beside.only.concerns(copy.id, job));
-                (!window.fault.kind.effects().silences || window.fault.beside.as_ref().is_some_and(concerns))
+                // A master that is replaced affects its own buckets.
+                (!window.fault.kind.replaces_master() || !copy.of_job || window.fault.rolls_back(copy.id))
+                    && (!window.fault.kind.effects().silences || window.fault.beside.as_ref().is_some_and(concerns))
                     && (window.room > 0 || !copy.of_job)
                     && copy.first_us >= began_us - reach_us
                     && copy.first_us <= healed_us + reach_us
@@ -253,11 +268,11 @@ impl<'a> FaultWindows<'a> {
     /// possible.
     pub(super) fn counted(&self, events: &[Event], verdict: &mut Verdict) {
         // A failover loses data unnoticed, so that its copies cannot be counted.
-        let known = || self.windows.iter().filter(|window| !window.copies.is_empty() && !window.fault.kind.effects().rolls_back);
+        let known = || self.windows.iter().filter(|window| !window.copies.is_empty() && !window.fault.has_forgotten());
         for window in known().filter(|window| !window.fault.kind.effects().stops_instance) {
             let from_us = window.fault.began_us - SLACK_US;
             let to_us = window.copies.iter().map(|copy| copy.again_us).max().unwrap_or(i64::MAX) + SLACK_US;
-            let counted = increase(events, from_us, to_us);
+            let counted = increase(events, from_us, to_us, |sample| sample.possible_duplicates);
             let copies = window.owed();
             if counted < copies as u64 {
                 let kind = &window.fault.kind;
@@ -269,9 +284,24 @@ impl<'a> FaultWindows<'a> {
         // instance.
         let copies: usize = known().map(FaultWindow::owed).sum();
         let killed = self.windows.iter().filter(|window| window.fault.kind == FaultKind::DwellKill).map(|window| window.fault.in_flight);
-        let counted = increase(events, i64::MIN, i64::MAX) + killed.sum::<u64>();
+        let counted = increase(events, i64::MIN, i64::MAX, |sample| sample.possible_duplicates) + killed.sum::<u64>();
         if counted < copies as u64 {
             verdict.find(Wrong::Uncounted, format!("the whole run: {copies} copies, {counted} counted, or lost with killed instances"));
+        }
+    }
+
+    /// In which states of their leases the faults met jobs, and what became of leases.
+    pub(super) fn leases(&self, events: &[Event]) -> LeaseStates {
+        let met =
+            |is: fn(&Leases) -> bool| self.windows.iter().filter(|window| window.fault.leases.as_ref().is_some_and(is)).count() as u64;
+        let sum = |of| increase(events, i64::MIN, i64::MAX, of);
+        LeaseStates {
+            met_claimed: met(|leases| leases.claimed > 0),
+            met_half_settled: met(|leases| leases.half_settled > 0),
+            met_held: met(|leases| leases.held > 0),
+            rescued: sum(|sample| sample.rescued),
+            reclaimed: sum(|sample| sample.reclaimed),
+            lost: sum(|sample| sample.leases_lost),
         }
     }
 
@@ -301,17 +331,22 @@ fn room(fault: &Fault, history: &History) -> u64 {
     let rounds = u64::try_from(rounds).unwrap_or(1);
     let in_flight = if allowance.duplicates_of_in_flight { fault.in_flight * rounds } else { 0 };
     // Completions just before the fault, or by the abandoned master.
-    let lost = |event: &&Event| matches!(event.op, Op::Deliver(_)) && (fault.began_us - SLACK_US..=fault.healed_us).contains(&event.t_us);
-    let unreplicated = if allowance.duplicates_of_unreplicated { history.events.iter().filter(lost).count() as u64 } else { 0 };
+    let lost = |event: &&Event| match &event.op {
+        Op::Deliver(what) => (fault.began_us - SLACK_US..=fault.healed_us).contains(&event.t_us) && fault.rolls_back(&what.id),
+        _ => false,
+    };
+    let unreplicated = if fault.has_forgotten() { history.events.iter().filter(lost).count() as u64 } else { 0 };
     in_flight + unreplicated
 }
 
-/// The increase of all instances' counters between these times, over restarts.
-fn increase(events: &[Event], from_us: i64, to_us: i64) -> u64 {
+/// The increase of a counter of all instances between these times, over restarts.
+fn increase(events: &[Event], from_us: i64, to_us: i64, of: fn(&Sample) -> Option<u64>) -> u64 {
     let mut last: std::collections::BTreeMap<usize, (u32, u64)> = std::collections::BTreeMap::new();
     let mut sum = 0;
     for event in events.iter().filter(|event| event.t_us <= to_us) {
-        let Op::Sample(Sample { instance, pid, possible_duplicates: Some(now), .. }) = event.op else { continue };
+        let Op::Sample(sample) = &event.op else { continue };
+        let (instance, pid) = (sample.instance, sample.pid);
+        let Some(now) = of(sample) else { continue };
         // A new process counts from zero.
         let before = last.insert(instance, (pid, now)).filter(|(of, _)| *of == pid).map_or(0, |(_, count)| count);
         if event.t_us >= from_us {

@@ -44,13 +44,6 @@ const NONE: Effects = Effects {
 /// The link to the broker transfers nothing, or loses what it transfers.
 const LINK: Effects = Effects { fails_publish: true, holds_back: true, requeues: true, breaks_broker: true, ..NONE };
 
-impl Effects {
-    /// Whether attempts may arrive out of order.
-    pub(crate) fn reorders(self) -> bool {
-        self.holds_back || self.rolls_back
-    }
-}
-
 impl FaultKind {
     /// What the fault can cause.
     pub(crate) fn effects(self) -> Effects {
@@ -69,7 +62,10 @@ impl FaultKind {
             FaultKind::DwellFreeze => Effects { stops_instance: true, holds_back: true, requeues: true, ..NONE },
             FaultKind::InstanceCutOff => Effects { requeues: true, ..NONE },
             FaultKind::RedisFailover => Effects { rolls_back: true, ..NONE },
+            // What a promoted master may have forgotten is written down with the fault.
+            FaultKind::RedisMasterKilled | FaultKind::RedisMasterFrozen | FaultKind::RedisFailoverOrdered => NONE,
             FaultKind::StartWithoutBroker
+            | FaultKind::RedisSlotsMoved
             | FaultKind::RedisKill
             | FaultKind::RedisFreeze
             | FaultKind::RedisRestart

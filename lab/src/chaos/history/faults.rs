@@ -27,6 +27,82 @@ pub struct Fault {
     /// The affected jobs, if not all are affected, and from when on the others are served in time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub beside: Option<Scope>,
+    /// The most leases meanwhile. Older histories have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub leases: Option<Leases>,
+    /// Where another master was promoted meanwhile, which may not know the last writes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub forgotten: Option<Forgotten>,
+}
+
+impl Fault {
+    /// Whether another master was promoted that may not know the last writes.
+    #[must_use]
+    pub fn has_forgotten(&self) -> bool {
+        self.kind.effects().rolls_back || self.forgotten.is_some()
+    }
+
+    /// Whether the last writes for this job may be unknown to a promoted master.
+    #[must_use]
+    pub fn rolls_back(&self, id: &str) -> bool {
+        self.kind.effects().rolls_back || self.forgotten.as_ref().is_some_and(|forgotten| forgotten.concerns(id))
+    }
+}
+
+/// The leases in Redis: how many, and in which states the jobs are.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Leases {
+    /// Jobs in leases.
+    pub claimed: u64,
+    /// Leases.
+    pub leases: u64,
+    /// Leases that some jobs have left and others have not.
+    pub half_settled: u64,
+    /// Jobs that wait for their consumers.
+    pub held: u64,
+}
+
+impl Leases {
+    /// The greater of each number.
+    #[must_use]
+    pub fn most(self, other: Leases) -> Leases {
+        Leases {
+            claimed: self.claimed.max(other.claimed),
+            leases: self.leases.max(other.leases),
+            half_settled: self.half_settled.max(other.half_settled),
+            held: self.held.max(other.held),
+        }
+    }
+}
+
+impl std::ops::Add for Leases {
+    type Output = Leases;
+
+    fn add(self, other: Leases) -> Leases {
+        Leases {
+            claimed: self.claimed + other.claimed,
+            leases: self.leases + other.leases,
+            half_settled: self.half_settled + other.half_settled,
+            held: self.held + other.held,
+        }
+    }
+}
+
+/// The buckets whose last writes a promoted master may not know.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Forgotten {
+    /// The buckets.
+    pub buckets: Vec<u16>,
+    /// The number of all buckets.
+    pub of: u16,
+}
+
+impl Forgotten {
+    /// Whether the bucket of this job is among them.
+    #[must_use]
+    pub fn concerns(&self, id: &str) -> bool {
+        self.buckets.contains(&bucket_of(id, self.of))
+    }
 }
 
 /// The scope of a fault that affects some jobs only: it must not delay others.

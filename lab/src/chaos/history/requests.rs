@@ -36,6 +36,45 @@ pub struct Job {
     /// `delay-broker`; `None`: that of the ingest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub broker: Option<String>,
+    /// The job's consumer, for `delay-confirm: consumer`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub consumer: Option<Consumer>,
+}
+
+/// A consumer that confirms, and what it does.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Consumer {
+    /// `delay-ttr`, ms.
+    pub ttr_ms: u64,
+    /// What it does at each attempt; the last word is also that of every later attempt.
+    pub words: Vec<Word>,
+}
+
+impl Consumer {
+    /// What it does at this attempt.
+    #[must_use]
+    pub fn word(&self, attempt: u32) -> Word {
+        let at = (attempt.max(1) as usize - 1).min(self.words.len().saturating_sub(1));
+        self.words.get(at).copied().unwrap_or(Word::Silent)
+    }
+}
+
+/// What a consumer does with a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Word {
+    /// It finishes within the TTR.
+    Finish,
+    /// It finishes twice within the TTR.
+    FinishTwice,
+    /// It finishes after the TTR.
+    FinishLate,
+    /// It fails within the TTR.
+    Fail,
+    /// It fails and then finishes.
+    FailThenFinish,
+    /// It does nothing.
+    Silent,
 }
 
 /// A control request for a job.
@@ -49,6 +88,9 @@ pub struct ControlRequest {
     /// The answer of the other side.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub res: String,
+    /// The number of a consumer's word: a job may have several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub number: Option<u64>,
 }
 
 /// A verdict.
@@ -60,4 +102,7 @@ pub struct Reply {
     pub action: String,
     /// The verdict.
     pub res: String,
+    /// The number of the consumer's word, where it is known: over HTTP.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub number: Option<u64>,
 }

@@ -14,6 +14,15 @@ pub struct Sample {
     /// `dwell_possible_duplicates_total`, all causes; `None` without an answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub possible_duplicates: Option<u64>,
+    /// Of those, the jobs of an owner whose lease ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rescued: Option<u64>,
+    /// Claims without an answer that were given back by their nonce.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reclaimed: Option<u64>,
+    /// `dwell_leases_lost_total`
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub leases_lost: Option<u64>,
 }
 
 /// The final state.
@@ -25,6 +34,9 @@ pub struct End {
     pub reserved: u64,
     /// The jobs in `dead`.
     pub dead: Vec<DeadJob>,
+    /// Requests that the ingest has not acknowledged; `None` if nobody looked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unacknowledged: Option<u64>,
     /// The findings of fsck: bucket, id and problem.
     pub damage: Vec<String>,
     /// Why the campaign could not continue; then the further events are unknown.

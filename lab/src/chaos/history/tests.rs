@@ -13,6 +13,7 @@ pub(crate) fn head() -> RunHeader {
         broker: "nats".to_owned(),
         instances: 2,
         durability: "memory".to_owned(),
+        redis: "single".to_owned(),
         lease_ms: 8000,
         late_ms: 30_000,
         repeat: "run --seed 7".to_owned(),
@@ -29,9 +30,10 @@ fn a_history_is_read_as_it_was_written() {
         absent: true,
         refused: None,
         broker: None,
+        consumer: Some(Consumer { ttr_ms: 9, words: vec![Word::FinishTwice] }),
     };
     let schedule = Schedule { id: "a".to_owned(), job: Some(job), res: String::new() };
-    let ask = ControlRequest { id: "a".to_owned(), due_ms: Some(9), res: "in_flight".to_owned() };
+    let ask = ControlRequest { id: "a".to_owned(), due_ms: Some(9), res: "in_flight".to_owned(), number: None };
     let dead = DeadJob { id: "a".to_owned(), reason: Some("retries_exhausted".to_owned()), attempt: Some(3) };
     let end = End { dead: vec![dead], exits: vec!["dwell-0".to_owned()], ..End::default() };
     let ops = [(Phase::Invoke, Op::Schedule(schedule)), (Phase::Info, Op::Reschedule(ask)), (Phase::Ok, Op::End(end))];
@@ -54,7 +56,26 @@ fn what_was_recorded_before_is_read_too() {
     let end: End = serde_json::from_str(r#"{"scheduled":0,"reserved":0,"dead":["a"],"damage":[]}"#).unwrap();
     assert_eq!(end, End { dead: vec![DeadJob { id: "a".to_owned(), ..DeadJob::default() }], ..End::default() });
     let fault: Fault = serde_json::from_str(r#"{"kind":"redis-clock-jump","began_us":1,"healed_us":2}"#).unwrap();
-    assert_eq!(fault.clock_step_us, None);
+    assert_eq!((fault.clock_step_us, fault.leases, fault.rolls_back("a")), (None, None, false));
+}
+
+#[test]
+fn a_consumer_does_the_same_at_all_later_attempts() {
+    let consumer = Consumer { ttr_ms: 1, words: vec![Word::Fail, Word::Finish] };
+    assert_eq!([0, 1, 2, 9].map(|attempt| consumer.word(attempt)), [Word::Fail, Word::Fail, Word::Finish, Word::Finish]);
+}
+
+#[test]
+fn a_master_forgets_only_jobs_of_its_buckets() {
+    let mut fault: Fault = serde_json::from_str(r#"{"kind":"redis-master-killed","began_us":1,"healed_us":2}"#).unwrap();
+    assert!(!fault.rolls_back("a"));
+    let bucket = dwell::store::keys::bucket_of("a", 16);
+    for (buckets, forgets) in [(vec![bucket], true), ((0..16).filter(|other| *other != bucket).collect(), false)] {
+        fault.forgotten = Some(Forgotten { buckets, of: 16 });
+        assert_eq!(fault.rolls_back("a"), forgets);
+    }
+    fault.kind = "redis-failover".parse().unwrap();
+    assert!(fault.rolls_back("a"), "a single Redis has one master");
 }
 
 #[test]

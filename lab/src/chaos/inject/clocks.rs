@@ -7,7 +7,7 @@ use rand::RngExt;
 use rand::rngs::StdRng;
 
 use super::{Done, both};
-use crate::chaos::system::{Error, HostClock, System};
+use crate::chaos::system::{Error, HostClock, System, open};
 
 /// µs per second.
 const MICROS: i64 = 1_000_000;
@@ -35,8 +35,8 @@ pub(super) async fn of_redis(system: &System, rng: &mut StdRng, hold: Duration) 
     let seconds = crate::chaos::fault::REDIS_CLOCK_JUMP.as_secs().cast_signed();
     let seconds = if rng.random() { seconds } else { -seconds };
     jump(&system.redis.clock, seconds, hold, async || {
-        let pair = system.redis.pair.lock().await;
-        let mut connection = pair.connect().await?;
+        let servers = system.redis.servers.lock().await;
+        let mut connection = open(servers.server(0)).await?;
         let (seconds, micros): (i64, i64) = redis::cmd("TIME").query_async(&mut connection).await?;
         Ok(seconds * 1_000_000 + micros - clock::wall_us())
     })

@@ -6,12 +6,11 @@ use dwell::clock;
 use dwell::store::keys::Keys;
 use rand::RngExt;
 use rand::rngs::StdRng;
-use redis::aio::MultiplexedConnection;
 
 use super::{Done, both};
 use crate::chaos::history::{Job, Only};
 use crate::chaos::load::extra::{Action, Extra, job};
-use crate::chaos::system::{Error, System};
+use crate::chaos::system::{Error, Servers, System};
 
 /// The version of a later program.
 const LATER: u8 = 250;
@@ -38,9 +37,8 @@ pub(super) async fn record_damaged(system: &System, rng: &mut StdRng, hold: Dura
     let now_ms = clock::wall_ms();
     let jobs: Vec<_> = ids.iter().zip(DUE_MS).map(|(id, after_ms)| (id.clone(), job(target, now_ms + after_ms))).collect();
     aside.jobs(jobs.clone()).await;
-    let pair = system.redis.pair.lock().await;
-    let mut connection = pair.connect().await?;
-    let damaged = damage(&mut connection, &keys, &ids).await;
+    let servers = system.redis.servers.lock().await;
+    let damaged = damage(&servers, &keys, &ids).await;
     let from_us = clock::wall_us();
     if damaged.is_ok() {
         let overdue = clock::sleep(hold.max(Duration::from_millis(9000)));
@@ -48,7 +46,7 @@ pub(super) async fn record_damaged(system: &System, rng: &mut StdRng, hold: Dura
     }
     let mut restored = Ok(());
     for id in &ids {
-        restored = restored.and(set_version(&mut connection, &keys, id, (LATER, dwell::store::record::VERSION)).await.map(drop));
+        restored = restored.and(set_version(&servers, &keys, id, (LATER, dwell::store::record::VERSION)).await.map(drop));
     }
     both(damaged, restored)?;
     let recorder = system.recorder()?;
@@ -63,10 +61,10 @@ pub(super) async fn record_damaged(system: &System, rng: &mut StdRng, hold: Dura
 }
 
 /// Damages each job once it is stored.
-async fn damage(connection: &mut MultiplexedConnection, keys: &Keys, ids: &[String]) -> Result<(), Error> {
+async fn damage(servers: &Servers, keys: &Keys, ids: &[String]) -> Result<(), Error> {
     let damaged = clock::timeout(STORED, async {
         for id in ids {
-            while !set_version(connection, keys, id, (dwell::store::record::VERSION, LATER)).await? {
+            while !set_version(servers, keys, id, (dwell::store::record::VERSION, LATER)).await? {
                 clock::sleep(LOOK).await;
             }
         }
@@ -75,10 +73,12 @@ async fn damage(connection: &mut MultiplexedConnection, keys: &Keys, ids: &[Stri
     damaged.await.unwrap_or_else(|| Err(Error::Unexpected(format!("the jobs were not stored within {STORED:?}"))))
 }
 
-async fn set_version(connection: &mut MultiplexedConnection, keys: &Keys, id: &str, (from, to): (u8, u8)) -> Result<bool, Error> {
+async fn set_version(servers: &Servers, keys: &Keys, id: &str, (from, to): (u8, u8)) -> Result<bool, Error> {
+    let key = keys.jobs(keys.bucket_of(id));
+    let mut connection = servers.connect_to(key).await?;
     let mut call = redis::cmd("EVAL");
-    call.arg(SET_VERSION).arg(1).arg(keys.jobs(keys.bucket_of(id))).arg(id).arg(from).arg(to);
-    Ok(call.query_async(connection).await?)
+    call.arg(SET_VERSION).arg(1).arg(key).arg(id).arg(from).arg(to);
+    Ok(call.query_async(&mut connection).await?)
 }
 
 /// Sends the control requests, and waits until each message was returned.

@@ -6,20 +6,21 @@ use dwell::clock;
 use dwell::store::keys::Keys;
 use rand::RngExt;
 use rand::rngs::StdRng;
-use redis::aio::MultiplexedConnection;
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
 
+use super::redis::any;
 use super::{Done, both};
 use crate::chaos::history::Only;
-use crate::chaos::system::{Error, System};
+use crate::chaos::system::{Error, Servers, System, open};
 
 /// How long Redis may take until it writes its file again.
 const WRITTEN: Duration = Duration::from_secs(30);
 
 /// A full disk: no file of Redis may grow.
-pub(super) async fn disk_full(system: &System, hold: Duration) -> Result<Done, Error> {
-    let pair = system.redis.pair.lock().await;
-    let pid = pair.master.pid().and_then(|pid| i32::try_from(pid).ok()).and_then(Pid::from_raw);
+pub(super) async fn disk_full(system: &System, rng: &mut StdRng, hold: Duration) -> Result<Done, Error> {
+    let servers = system.redis.servers.lock().await;
+    let master = servers.server(any(&servers, rng).await?);
+    let pid = master.pid().and_then(|pid| i32::try_from(pid).ok()).and_then(Pid::from_raw);
     let pid = pid.ok_or_else(|| Error::Unexpected("redis-server is not running".to_owned()))?;
     let limit = |most: Option<u64>| {
         let limit = Rlimit { current: most, maximum: None };
@@ -31,7 +32,7 @@ pub(super) async fn disk_full(system: &System, hold: Duration) -> Result<Done, E
     }
     both(filled, limit(None))?;
     let done = Done::healed("no file may grow");
-    let mut connection = pair.connect().await?;
+    let mut connection = open(master).await?;
     let written = clock::timeout(WRITTEN, async {
         loop {
             let info: String = redis::cmd("INFO").arg("persistence").query_async(&mut connection).await?;
@@ -57,46 +58,49 @@ pub(super) async fn poisoned_records(system: &System, rng: &mut StdRng, hold: Du
     let records = [Some(noise), Some(unknown), Some(known), Some(Vec::new()), None];
     let poisoned: Vec<(String, Option<Vec<u8>>)> =
         records.into_iter().map(|record| (format!("poison-{:016x}", rng.random::<u64>()), record)).collect();
-    let pair = system.redis.pair.lock().await;
-    let mut connection = pair.connect().await?;
-    let planted = plant(&mut connection, &keys, &poisoned).await;
+    let servers = system.redis.servers.lock().await;
+    let planted = plant(&servers, &keys, &poisoned).await;
     if planted.is_ok() {
         clock::sleep(hold).await;
     }
-    let mut removing = redis::pipe();
+    let mut removed = Ok(());
     for (id, _) in &poisoned {
         let bucket = keys.bucket_of(id);
+        let mut removing = redis::pipe();
         for key in [keys.due(bucket, "main"), keys.held(bucket).to_owned(), keys.dead(bucket).to_owned()] {
             removing.zrem(key, id).ignore();
         }
         removing.hdel(keys.jobs(bucket), id).ignore().hdel(keys.state(bucket), id).ignore();
+        let mut connection = servers.connect_to(keys.lent(bucket)).await?;
+        removed = removed.and(removing.query_async::<()>(&mut connection).await.map_err(Error::from));
     }
-    let removed = removing.query_async::<()>(&mut connection).await.map_err(Error::from);
     both(planted, removed)?;
     Ok(format!("{} records", poisoned.len()))
 }
 
-async fn plant(connection: &mut MultiplexedConnection, keys: &Keys, poisoned: &[(String, Option<Vec<u8>>)]) -> Result<(), Error> {
-    let (seconds, _): (i64, i64) = redis::cmd("TIME").query_async(connection).await?;
-    let mut planting = redis::pipe();
+async fn plant(servers: &Servers, keys: &Keys, poisoned: &[(String, Option<Vec<u8>>)]) -> Result<(), Error> {
     for (id, record) in poisoned {
         let bucket = keys.bucket_of(id);
+        let mut connection = servers.connect_to(keys.lent(bucket)).await?;
+        let (seconds, _): (i64, i64) = redis::cmd("TIME").query_async(&mut connection).await?;
+        let mut planting = redis::pipe();
         if let Some(record) = record {
             planting.hset(keys.jobs(bucket), id, record.as_slice()).ignore();
         }
         planting.zadd(keys.due(bucket, "main"), id, seconds * 1000).ignore();
+        planting.query_async::<()>(&mut connection).await?;
     }
-    Ok(planting.query_async::<()>(connection).await?)
+    Ok(())
 }
 
 /// Creates a missing key as a string: scripts that access it fail.
 pub(super) async fn wrong_type(system: &System, rng: &mut StdRng, hold: Duration) -> Result<Done, Error> {
     let settings = system.store_settings();
     let keys = Keys::new(&settings.namespace, settings.buckets);
-    let pair = system.redis.pair.lock().await;
-    let mut connection = pair.connect().await?;
+    let servers = system.redis.servers.lock().await;
     let first = rng.random_range(0..settings.buckets);
     for bucket in (first..settings.buckets).chain(0..first) {
+        let mut connection = servers.connect_to(keys.lent(bucket)).await?;
         // Only a key that does not exist now, so that no data is lost.
         for key in &keys.fixed(bucket)[..] {
             let made: bool = redis::cmd("SETNX").arg(key).arg("of another type").query_async(&mut connection).await?;

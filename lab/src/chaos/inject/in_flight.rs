@@ -1,9 +1,10 @@
-//! The highest number of jobs in flight during a fault.
+//! The highest number of jobs, and of leases in each state, during a fault.
 
 use std::time::Duration;
 
 use dwell::clock;
 
+use crate::chaos::history::Leases;
 use crate::chaos::system::{Error, System};
 
 /// The interval between two queries of Redis.
@@ -16,22 +17,22 @@ pub(crate) async fn let_it_be_seen() {
     clock::sleep(SEEN).await;
 }
 
-/// The most jobs seen in flight so far.
+/// The most jobs and leases seen in flight so far.
 pub(super) struct InFlight {
-    most: u64,
+    most: Leases,
 }
 
 impl InFlight {
-    /// Counts the jobs in flight just before a fault.
+    /// Counts just before a fault.
     pub(super) async fn begin(system: &System) -> Self {
-        InFlight { most: system.reserved().await.unwrap_or(0) }
+        InFlight { most: system.redis.census.count(i64::MAX).await.leases }
     }
 
     /// Counts during this future.
     pub(super) async fn during<T>(&mut self, system: &System, doing: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
         let watching = async {
             loop {
-                self.most = self.most.max(system.reserved().await.unwrap_or(0));
+                self.most = self.most.most(system.redis.census.count(i64::MAX).await.leases);
                 clock::sleep(TICK).await;
             }
         };
@@ -41,7 +42,7 @@ impl InFlight {
         }
     }
 
-    pub(super) fn most(&self) -> u64 {
+    pub(super) fn most(&self) -> Leases {
         self.most
     }
 }

@@ -3,11 +3,13 @@
 use std::time::Duration;
 
 use dwell::clock;
+use dwell::config::RedisMode;
+use dwell_testkit::servers::RedisServer;
 use rand::RngExt;
 use rand::rngs::StdRng;
 
 use super::{Done, both, start};
-use crate::chaos::system::{Error, Pair, System};
+use crate::chaos::system::{Error, Pair, Servers, System, open, order};
 
 /// The interval between repeated commands.
 const AGAIN: Duration = Duration::from_millis(50);
@@ -18,88 +20,130 @@ const EFFECT: Duration = Duration::from_secs(5);
 /// Redis's default time until it answers BUSY, ms.
 const BUSY_DEFAULT: &str = "5000";
 
-pub(super) async fn kill(system: &System, hold: Duration) -> Result<Done, Error> {
-    let mut pair = system.redis.pair.lock().await;
-    let killed = pair.master.kill().map_err(Error::from);
-    clock::sleep(hold).await;
-    let started = start(async || pair.master.restart().await).await;
-    both(killed, started)?;
-    let done = Done::healed("redis");
-    pair.in_sync().await?;
-    Ok(done)
+/// Where another server may be promoted, the master is back before that is due.
+const BRIEF: Duration = Duration::from_millis(500);
+
+/// One of the masters.
+pub(super) async fn any(servers: &Servers, rng: &mut StdRng) -> Result<usize, Error> {
+    let masters = servers.masters().await?;
+    Ok(masters[rng.random_range(0..masters.len())])
 }
 
-pub(super) async fn freeze(system: &System, hold: Duration) -> Result<Done, Error> {
-    let pair = system.redis.pair.lock().await;
-    pair.master.freeze()?;
-    clock::sleep(hold).await;
-    pair.master.thaw()?;
-    let done = Done::healed("redis");
-    pair.in_sync().await?;
-    Ok(done)
+/// How long a master is down or frozen.
+fn brief(system: &System, hold: Duration) -> Duration {
+    if system.options().redis == RedisMode::Single { hold } else { hold.min(BRIEF) }
 }
 
-pub(super) async fn restart(system: &System, hold: Duration) -> Result<Done, Error> {
-    let mut pair = system.redis.pair.lock().await;
-    let stopped = pair.master.stop().await.map_err(Error::from);
-    clock::sleep(hold).await;
-    let started = start(async || pair.master.restart().await).await;
-    both(stopped, started)?;
-    let done = Done::healed("redis");
-    pair.in_sync().await?;
-    Ok(done)
+pub(super) async fn kill(system: &System, rng: &mut StdRng, hold: Duration) -> Result<Done, Error> {
+    let mut servers = system.redis.servers.lock().await;
+    let index = any(&servers, rng).await?;
+    let killed = servers.server_mut(index).kill().map_err(Error::from);
+    clock::sleep(brief(system, hold)).await;
+    back(system, &mut servers, index, killed).await
 }
 
-pub(super) async fn full(system: &System, hold: Duration) -> Result<Done, Error> {
-    let pair = system.redis.pair.lock().await;
+pub(super) async fn restart(system: &System, rng: &mut StdRng, hold: Duration) -> Result<Done, Error> {
+    let mut servers = system.redis.servers.lock().await;
+    let index = any(&servers, rng).await?;
+    let stopped = servers.server_mut(index).stop().await.map(drop).map_err(Error::from);
+    clock::sleep(brief(system, hold)).await;
+    back(system, &mut servers, index, stopped).await
+}
+
+/// Starts the master again.
+async fn back(system: &System, servers: &mut Servers, index: usize, broken: Result<(), Error>) -> Result<Done, Error> {
+    servers.follow(index, None);
+    let started = start(async || servers.server_mut(index).restart().await).await;
+    both(broken, started)?;
+    healed(system, servers, "redis").await
+}
+
+pub(super) async fn freeze(system: &System, rng: &mut StdRng, hold: Duration) -> Result<Done, Error> {
+    let servers = system.redis.servers.lock().await;
+    let master = servers.server(any(&servers, rng).await?);
+    master.freeze()?;
+    clock::sleep(brief(system, hold)).await;
+    master.thaw()?;
+    healed(system, &servers, "redis").await
+}
+
+/// Healed now, and returned once the replicas are in sync. If another server can be promoted, the
+/// end is the time of that.
+async fn healed(system: &System, servers: &Servers, detail: impl Into<String>) -> Result<Done, Error> {
+    let done = Done::healed(detail);
+    servers.in_sync(&system.redis.census).await?;
+    let is_single = system.options().redis == RedisMode::Single;
+    Ok(Done { healed_us: done.healed_us.filter(|_| is_single), ..done })
+}
+
+pub(super) async fn full(system: &System, rng: &mut StdRng, hold: Duration) -> Result<Done, Error> {
+    let servers = system.redis.servers.lock().await;
+    let master = servers.server(any(&servers, rng).await?);
+    let is_cluster = system.options().redis == RedisMode::Cluster;
+    let key = system.redis.census.key_on(master.port(), is_cluster).await.unwrap_or_default();
     let filled = async {
         // Subtracts the memory that does not count (buffers of replicas and of the file), then more
         // until a write is refused.
         for percent in 0..20 {
-            let info = text(&pair.order(&["INFO", "memory"]).await?);
+            let info = text(&order(master, &["INFO", "memory"]).await?);
             let number = |name: &str| info.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<u64>().ok());
             let counted = number("used_memory:").unwrap_or(1).saturating_sub(number("mem_not_counted_for_evict:").unwrap_or(0));
             let most = (counted / 100 * (100 - percent)).max(1).to_string();
-            pair.order(&["CONFIG", "SET", "maxmemory-policy", "noeviction", "maxmemory", &most]).await?;
-            match pair.order(&["SET", "chaos-probe", "x", "PX", "1"]).await {
+            order(master, &["CONFIG", "SET", "maxmemory-policy", "noeviction", "maxmemory", &most]).await?;
+            match order(master, &["SET", &key, "x", "PX", "1"]).await {
                 Err(Error::Redis(error)) if error.code() == Some("OOM") => return Ok(format!("maxmemory {most}")),
                 _ => {}
             }
         }
         Err(Error::Unexpected("redis accepted a write although it was full".to_owned()))
     };
-    held(&pair, filled.await, hold, &["CONFIG", "SET", "maxmemory", "0"]).await
+    held(system, &servers, &[master], filled.await, hold, &["CONFIG", "SET", "maxmemory", "0"]).await
 }
 
 pub(super) async fn readonly(system: &System, hold: Duration) -> Result<Done, Error> {
-    let pair = system.redis.pair.lock().await;
+    let servers = system.redis.servers.lock().await;
+    let master = servers.server(0);
     // No server listens on this port.
-    let broken = pair.order(&["REPLICAOF", "127.0.0.1", "1"]).await.map(|_| "READONLY".to_owned());
-    held(&pair, broken, hold, &["REPLICAOF", "NO", "ONE"]).await
+    let broken = order(master, &["REPLICAOF", "127.0.0.1", "1"]).await.map(|_| "READONLY".to_owned());
+    held(system, &servers, &[master], broken, hold, &["REPLICAOF", "NO", "ONE"]).await
 }
 
 pub(super) async fn no_replicas(system: &System, hold: Duration) -> Result<Done, Error> {
-    let pair = system.redis.pair.lock().await;
-    let broken = pair.order(&["CONFIG", "SET", "min-replicas-to-write", "5"]).await.map(|_| "NOREPLICAS".to_owned());
-    held(&pair, broken, hold, &["CONFIG", "SET", "min-replicas-to-write", "0"]).await
+    let servers = system.redis.servers.lock().await;
+    let masters: Vec<&RedisServer> = servers.masters().await?.into_iter().map(|index| servers.server(index)).collect();
+    let mut broken = Ok("NOREPLICAS".to_owned());
+    for master in &masters {
+        broken = broken.and(order(master, &["CONFIG", "SET", "min-replicas-to-write", "5"]).await.map(|_| "NOREPLICAS".to_owned()));
+    }
+    held(system, &servers, &masters, broken, hold, &["CONFIG", "SET", "min-replicas-to-write", "0"]).await
 }
 
-/// Keeps the fault for a time, then heals it by a command.
-async fn held(pair: &Pair, broken: Result<String, Error>, hold: Duration, heal: &[&str]) -> Result<Done, Error> {
+/// Keeps the fault for a time, then heals it by a command to each of these.
+async fn held(
+    system: &System,
+    servers: &Servers,
+    masters: &[&RedisServer],
+    broken: Result<String, Error>,
+    hold: Duration,
+    heal: &[&str],
+) -> Result<Done, Error> {
     if broken.is_ok() {
         clock::sleep(hold).await;
     }
-    let healed = pair.order(heal).await.map(drop);
-    let done = Done::healed(both(broken, healed)?);
-    pair.in_sync().await?;
-    Ok(done)
+    let mut repaired = Ok(());
+    for master in masters {
+        repaired = repaired.and(order(master, heal).await.map(drop));
+    }
+    let detail = both(broken, repaired)?;
+    healed(system, servers, detail).await
 }
 
-pub(super) async fn busy(system: &System, hold: Duration) -> Result<Done, Error> {
-    let pair = system.redis.pair.lock().await;
+pub(super) async fn busy(system: &System, rng: &mut StdRng, hold: Duration) -> Result<Done, Error> {
+    let servers = system.redis.servers.lock().await;
+    let master = servers.server(any(&servers, rng).await?);
     // Opened before: a new connection to a busy Redis gets only BUSY.
-    let (mut busy, mut killer, mut probe) = (pair.connect().await?, pair.connect().await?, pair.connect().await?);
-    pair.order(&["CONFIG", "SET", "lua-time-limit", "50"]).await?;
+    let (mut busy, mut killer, mut probe) = (open(master).await?, open(master).await?, open(master).await?);
+    order(master, &["CONFIG", "SET", "lua-time-limit", "50"]).await?;
     let running = tokio::spawn(async move {
         // The answer is always an error: the script was killed, or the answer timed out.
         let _ = redis::cmd("EVAL").arg("while true do end").arg(0).query_async::<redis::Value>(&mut busy).await;
@@ -121,11 +165,10 @@ pub(super) async fn busy(system: &System, hold: Duration) -> Result<Done, Error>
     });
     let killed = killed.await.ok_or_else(|| Error::Unexpected("the script that keeps Redis busy was not killed".to_owned()));
     let healed_us = clock::wall_us();
-    let healed = pair.order(&["CONFIG", "SET", "lua-time-limit", BUSY_DEFAULT]).await.map(drop);
-    both(seen.and(killed), healed)?;
-    let done = Done { healed_us: Some(healed_us), ..Done::from("BUSY".to_owned()) };
-    pair.in_sync().await?;
-    Ok(done)
+    let repaired = order(master, &["CONFIG", "SET", "lua-time-limit", BUSY_DEFAULT]).await.map(drop);
+    both(seen.and(killed), repaired)?;
+    let done = healed(system, &servers, "BUSY").await?;
+    Ok(Done { healed_us: done.healed_us.map(|_| healed_us), ..done })
 }
 
 pub(super) async fn script_flush(system: &System, hold: Duration) -> Result<String, Error> {
@@ -138,11 +181,13 @@ pub(super) async fn client_kill(system: &System, hold: Duration) -> Result<Strin
 
 /// Repeats commands. There is nothing to heal.
 async fn again(system: &System, hold: Duration, orders: &[&[&str]]) -> Result<String, Error> {
-    let pair = system.redis.pair.lock().await;
+    let servers = system.redis.servers.lock().await;
     let (until, mut times) = (clock::now() + hold, 0);
     loop {
-        for order in orders {
-            pair.order(order).await?;
+        for index in servers.masters().await? {
+            for words in orders {
+                order(servers.server(index), words).await?;
+            }
         }
         times += 1;
         if clock::now() >= until {
@@ -153,8 +198,8 @@ async fn again(system: &System, hold: Duration, orders: &[&[&str]]) -> Result<St
 }
 
 pub(super) async fn failover(system: &System, rng: &mut StdRng, hold: Duration) -> Result<Done, Error> {
-    let mut pair = system.redis.pair.lock().await;
-    let pair = &mut *pair;
+    let mut servers = system.redis.servers.lock().await;
+    let pair = servers.pair()?;
     let promotes_first: bool = rng.random();
     let promoted = promote(pair, promotes_first, hold).await;
     let mut healed_us = clock::wall_us();
@@ -171,13 +216,13 @@ pub(super) async fn failover(system: &System, rng: &mut StdRng, hold: Duration) 
         // WAIT succeeds again once the replica is in sync.
         healed_us = clock::wall_us();
         replica.follow(Some(pair.master.port()));
-        start(async || replica.restart().await).await?;
-        pair.in_sync().await
+        start(async || replica.restart().await).await
     };
     let healed = healed.await;
     both(promoted, healed)?;
     let order = if promotes_first { "before" } else { "after" };
     let detail = format!("the replica was promoted {order} the master was killed; now on port {}", pair.master.port());
+    servers.in_sync(&system.redis.census).await?;
     Ok(Done { healed_us: Some(healed_us), ..Done::from(detail) })
 }
 
@@ -185,14 +230,14 @@ pub(super) async fn failover(system: &System, rng: &mut StdRng, hold: Duration) 
 async fn promote(pair: &mut Pair, promotes_first: bool, hold: Duration) -> Result<(), Error> {
     let Some(replica) = &pair.replica else { return Err(Error::Unexpected("there is no replica".to_owned())) };
     if promotes_first {
-        crate::chaos::system::order(replica, &["REPLICAOF", "NO", "ONE"]).await?;
+        order(replica, &["REPLICAOF", "NO", "ONE"]).await?;
         clock::sleep(hold.min(SPLIT)).await;
         pair.master.kill()?;
         clock::sleep(hold).await;
     } else {
         pair.master.kill()?;
         clock::sleep(hold).await;
-        crate::chaos::system::order(replica, &["REPLICAOF", "NO", "ONE"]).await?;
+        order(replica, &["REPLICAOF", "NO", "ONE"]).await?;
     }
     Ok(())
 }

@@ -6,7 +6,7 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
 use super::Places;
-use crate::chaos::history::{Job, digest};
+use crate::chaos::history::{Consumer, Job, Word, digest};
 use crate::chaos::system::SPARE;
 
 /// The delay of a job, ms.
@@ -17,6 +17,12 @@ const AROUND_MS: std::ops::Range<i64> = -150..150;
 const RETRYING_MS: std::ops::Range<i64> = 300..3500;
 /// The producer's own header, which must arrive unchanged.
 pub(super) const NOTE: &str = "x-note";
+/// What the consumer does, for the reader that plays it: JSON.
+pub(super) const CONSUMER: &str = "x-consumer";
+/// The TTR of a job that its consumer confirms, ms.
+const TTR_MS: std::ops::Range<u64> = 600..1500;
+/// The waits between its attempts, ms: all alike, so that the least time between two is known.
+const REPEAT_MS: u64 = 300;
 /// The largest body, bytes.
 const LARGEST: usize = 20_000;
 
@@ -49,6 +55,17 @@ pub(super) struct Plan {
     pub(super) due_ms: Option<i64>,
     /// The instance, for a request over HTTP; `None`: a message.
     pub(super) door: Option<usize>,
+    /// For a consumer's word: the due time, epoch ms, and the attempt of its message, and the number
+    /// of the word.
+    pub(super) seen: Option<Seen>,
+}
+
+/// The message that a consumer's word is about, and the number of the word.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Seen {
+    pub(super) due_ms: i64,
+    pub(super) attempt: u32,
+    pub(super) number: u64,
 }
 
 /// The action.
@@ -57,6 +74,8 @@ pub(crate) enum Action {
     Cancel,
     Reschedule,
     Fire,
+    Finish,
+    Fail,
 }
 
 impl Action {
@@ -65,6 +84,8 @@ impl Action {
             Action::Cancel => "cancel",
             Action::Reschedule => "reschedule",
             Action::Fire => "fire",
+            Action::Finish => "finish",
+            Action::Fail => "fail",
         }
     }
 }
@@ -89,8 +110,16 @@ impl Draw {
             body = body.iter().map(|byte| b'a' + byte % 26).collect();
         }
         let note = format!("{:016x}", self.rng.random::<u64>());
-        let mut job =
-            Job { due_ms, target, digest: digest(&body, [(NOTE, &*note)]), retry_ms: None, absent: false, refused: None, broker: None };
+        let mut job = Job {
+            due_ms,
+            target,
+            digest: digest(&body, [(NOTE, &*note)]),
+            retry_ms: None,
+            absent: false,
+            refused: None,
+            broker: None,
+            consumer: None,
+        };
         let mut ask = None;
         match lot {
             0..3 => job.refused = Some("missing_delay".to_owned()),
@@ -104,6 +133,13 @@ impl Draw {
             10..14 => job.retry_ms = Some(Vec::new()),
             14..34 => ask = Some(self.plan(due_ms, AROUND_MS, instances)),
             34..37 => job.broker = Some(SPARE.to_owned()),
+            37..57 => {
+                let consumer = self.consumer();
+                // Who never finishes is given up soon; the others have attempts for faults too.
+                let is_patient = !matches!(consumer.words.last(), Some(Word::Silent | Word::Fail));
+                job.retry_ms = Some(vec![REPEAT_MS; if is_patient { 8 } else { 2 }]);
+                job.consumer = Some(consumer);
+            }
             _ => {}
         }
         let mut message = Message::new(body).with_header("delay-id", &id).with_header("delay-target", &job.target).with_header(NOTE, note);
@@ -117,10 +153,30 @@ impl Draw {
         if let Some(broker) = &job.broker {
             message = message.with_header("delay-broker", broker);
         }
+        if let Some(consumer) = &job.consumer {
+            let words = serde_json::to_string(consumer).unwrap_or_default();
+            message = message.with_header("delay-confirm", "consumer").with_header("delay-ttr", format!("{}ms", consumer.ttr_ms));
+            message = message.with_header(CONSUMER, words);
+        }
         if lot >= 95 {
             message = message.with_header("delay-reply-to", &self.places.replies);
         }
         Drawn { id, job, message, ask, door }
+    }
+
+    /// A consumer of any kind.
+    fn consumer(&mut self) -> Consumer {
+        let words = match self.rng.random_range(0..16) {
+            0..5 => vec![Word::Finish],
+            5..7 => vec![Word::FinishTwice],
+            7..9 => vec![Word::FinishLate],
+            9..11 => vec![Word::Fail, Word::Finish],
+            11..13 => vec![Word::Silent, Word::Finish],
+            13 => vec![Word::FailThenFinish],
+            14 => vec![Word::Fail],
+            _ => vec![Word::Silent],
+        };
+        Consumer { ttr_ms: self.rng.random_range(TTR_MS), words }
     }
 
     fn plan(&mut self, due_ms: i64, around_ms: std::ops::Range<i64>, instances: usize) -> Plan {
@@ -129,7 +185,7 @@ impl Draw {
         // Later than the old due time, so that the due time of an arrival tells which one it is for.
         let moved = (action == Action::Reschedule).then(|| due_ms.max(at_ms) + self.rng.random_range(500..2000));
         let door = (instances > 0 && self.rng.random::<bool>()).then(|| self.rng.random_range(0..instances.max(1)));
-        Plan { at_ms, action, due_ms: moved, door }
+        Plan { at_ms, action, due_ms: moved, door, seen: None }
     }
 
     /// An empty, a small or a large body.
@@ -149,9 +205,12 @@ impl Draw {
 pub(super) fn request(id: &str, plan: &Plan, replies: &str) -> Message {
     let message = Message::new("").with_header("delay-id", id).with_header("delay-action", plan.action.as_str());
     let message = message.with_header("delay-reply-to", replies);
-    match plan.due_ms {
-        Some(due_ms) => message.with_header("delay-until", due_ms.to_string()),
-        None => message,
+    match (plan.due_ms, plan.seen) {
+        (_, Some(seen)) => {
+            message.with_header("delayed-due", seen.due_ms.to_string()).with_header("delayed-attempt", seen.attempt.to_string())
+        }
+        (Some(due_ms), _) => message.with_header("delay-until", due_ms.to_string()),
+        _ => message,
     }
 }
 
@@ -180,6 +239,10 @@ mod tests {
         some(&|drawn| drawn.job.absent && drawn.message.headers.text("delay-retry") == Some("100ms,200ms"));
         some(&|drawn| drawn.message.headers.text("delay-retry") == Some("none"));
         some(&|drawn| drawn.job.broker.is_some() && drawn.message.headers.text("delay-broker") == Some(SPARE));
+        for word in [Word::Finish, Word::FinishTwice, Word::FinishLate, Word::Fail, Word::FailThenFinish, Word::Silent] {
+            some(&|drawn| drawn.job.consumer.as_ref().is_some_and(|consumer| consumer.words.last() == Some(&word)));
+        }
+        some(&|drawn| drawn.message.headers.text("delay-confirm") == Some("consumer") && drawn.message.headers.text(CONSUMER).is_some());
         some(&|drawn| drawn.message.body.is_empty());
         some(&|drawn| drawn.door.is_some() && !drawn.message.body.is_empty() && drawn.message.body.is_ascii());
         some(&|drawn| drawn.job.absent && drawn.ask.as_ref().is_some_and(|plan| plan.at_ms >= drawn.job.due_ms + 300));

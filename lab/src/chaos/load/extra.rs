@@ -58,21 +58,23 @@ impl<'a> Extra<'a> {
 
     /// Sends a control request as a message.
     pub(crate) async fn ask(&mut self, id: &str, action: Action, due_ms: Option<i64>) {
-        let ask = ControlRequest { id: id.to_owned(), due_ms, res: String::new() };
+        let ask = ControlRequest { id: id.to_owned(), due_ms, res: String::new(), number: None };
         self.recorder.record(PROC, Phase::Invoke, asked(action, ask));
-        let plan = Plan { at_ms: clock::wall_ms(), action, due_ms, door: None };
-        self.producer.send(vec![(Sent::ControlRequest(id.to_owned(), action, due_ms), request(id, &plan, REPLIES))]).await;
+        let plan = Plan { at_ms: clock::wall_ms(), action, due_ms, door: None, seen: None };
+        self.producer
+            .send(vec![(Sent::ControlRequest { id: id.to_owned(), action, due_ms, number: None }, request(id, &plan, REPLIES))])
+            .await;
     }
 
     /// Sends a control request over HTTP.
     pub(crate) async fn ask_by_http(&self, instance: usize, id: &str, action: Action) {
-        let plan = Plan { at_ms: clock::wall_ms(), action, due_ms: None, door: Some(instance) };
+        let plan = Plan { at_ms: clock::wall_ms(), action, due_ms: None, door: Some(instance), seen: None };
         by_http(self.system.http(instance), instance, id.to_owned(), plan, Arc::clone(&self.recorder)).await;
     }
 
     /// Reads this target from now on, as long as the system exists.
     pub(crate) fn read(&self, target: &str) {
-        let reader = read(self.system.broker().clone(), target.to_owned(), Role::Target, Arc::clone(&self.recorder));
+        let reader = read(self.system.broker().clone(), target.to_owned(), Role::Target, Arc::clone(&self.recorder), None);
         self.system.readers.lock().spawn(reader);
     }
 
@@ -84,7 +86,16 @@ impl<'a> Extra<'a> {
 
 /// A job for this target, without digest.
 pub(crate) fn job(target: &str, due_ms: i64) -> Job {
-    Job { due_ms, target: target.to_owned(), digest: String::new(), retry_ms: None, absent: false, refused: None, broker: None }
+    Job {
+        due_ms,
+        target: target.to_owned(),
+        digest: String::new(),
+        retry_ms: None,
+        absent: false,
+        refused: None,
+        broker: None,
+        consumer: None,
+    }
 }
 
 /// The request; fills in the digest of the job.

@@ -29,6 +29,10 @@ pub(super) async fn ask(instance: SocketAddr, id: &str, plan: &Plan) -> Answer {
     let (line, body) = match (plan.action, plan.due_ms) {
         (Action::Cancel, _) => (format!("DELETE /v1/jobs/{id}"), String::new()),
         (Action::Fire, _) => (format!("POST /v1/jobs/{id}/fire"), String::new()),
+        (Action::Finish | Action::Fail, _) => {
+            let seen = plan.seen.map(|seen| json!({ "due_ms": seen.due_ms, "attempt": seen.attempt }));
+            (format!("POST /v1/jobs/{id}/{}", plan.action.as_str()), seen.unwrap_or_else(|| json!({})).to_string())
+        }
         (Action::Reschedule, due_ms) => (format!("PATCH /v1/jobs/{id}"), json!({ "until": due_ms.unwrap_or(0) }).to_string()),
     };
     asked(instance, &line, &body, verdict).await

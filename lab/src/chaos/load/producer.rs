@@ -44,7 +44,13 @@ pub(super) enum Sent {
     Job(String),
     /// Another schedule for the same id.
     Again(String),
-    ControlRequest(String, Action, Option<i64>),
+    /// A control request, or a consumer's word with its number.
+    ControlRequest {
+        id: String,
+        action: Action,
+        due_ms: Option<i64>,
+        number: Option<u64>,
+    },
 }
 
 impl Sent {
@@ -52,7 +58,9 @@ impl Sent {
     pub(super) fn op(&self, res: String) -> Op {
         match self {
             Sent::Job(id) | Sent::Again(id) => Op::Schedule(Schedule { id: id.clone(), job: None, res }),
-            Sent::ControlRequest(id, action, due_ms) => asked(*action, ControlRequest { id: id.clone(), due_ms: *due_ms, res }),
+            Sent::ControlRequest { id, action, due_ms, number } => {
+                asked(*action, ControlRequest { id: id.clone(), due_ms: *due_ms, res, number: *number })
+            }
         }
     }
 }
@@ -63,6 +71,8 @@ pub(super) fn asked(action: Action, ask: ControlRequest) -> Op {
         Action::Cancel => Op::Cancel(ask),
         Action::Reschedule => Op::Reschedule(ask),
         Action::Fire => Op::Fire(ask),
+        Action::Finish => Op::Finish(ask),
+        Action::Fail => Op::Fail(ask),
     }
 }
 
@@ -114,7 +124,8 @@ impl Producer {
             let dedupe_id = match &sent {
                 Sent::Job(id) => format!("s-{id}"),
                 Sent::Again(id) => format!("r-{id}"),
-                Sent::ControlRequest(id, action, _) => format!("{}-{id}", action.as_str()),
+                Sent::ControlRequest { id, action, number: None, .. } => format!("{}-{id}", action.as_str()),
+                Sent::ControlRequest { id, action, number: Some(number), .. } => format!("{}-{id}-{number}", action.as_str()),
             };
             self.open.lock().insert(token, sent);
             batch.push(Publication { token, to: Destination::new(IN), message, dedupe_id, deadline: None });

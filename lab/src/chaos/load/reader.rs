@@ -7,9 +7,11 @@ use std::time::Duration;
 use dwell::clock;
 use dwell::delayed_headers::{ATTEMPT, DEAD_REASON, DUE, ERROR, ID};
 use dwell_connectors::{Acks, BrokerConfig, Header, Message, Source, SourceOptions, Start};
+use tokio::sync::mpsc::UnboundedSender;
 use tracing::debug;
 
-use super::draw::NOTE;
+use super::consumers::Received;
+use super::draw::{CONSUMER, NOTE};
 use crate::chaos::history::{Arrival, Op, Phase, Place, Reply, digest};
 use crate::chaos::recorder::Recorder;
 
@@ -25,10 +27,18 @@ pub(super) enum Role {
     Dead,
     Rejected,
     Replies,
+    /// The log of the ingest, beside it.
+    Inbound,
 }
 
 /// Reads until dropped.
-pub(super) async fn read(broker: BrokerConfig, topic: String, role: Role, recorder: Arc<Recorder>) {
+pub(super) async fn read(
+    broker: BrokerConfig,
+    topic: String,
+    role: Role,
+    recorder: Arc<Recorder>,
+    consumers: Option<UnboundedSender<Received>>,
+) {
     let proc = format!("reader {topic}");
     loop {
         let options = SourceOptions {
@@ -44,7 +54,7 @@ pub(super) async fn read(broker: BrokerConfig, topic: String, role: Role, record
             expired_queue: None,
         };
         match clock::timeout(CONNECT, broker.source(options)).await {
-            Some(Ok(source)) => drain(source, &topic, role, &recorder, &proc).await,
+            Some(Ok(source)) => drain(source, (&topic, role), &recorder, &proc, consumers.as_ref()).await,
             // The destination may not exist yet.
             Some(Err(error)) => debug!(topic, %error, "reader has no link"),
             None => debug!(topic, "reader has no link in time"),
@@ -54,10 +64,20 @@ pub(super) async fn read(broker: BrokerConfig, topic: String, role: Role, record
 }
 
 /// Reads until the link fails.
-async fn drain(source: Box<dyn Source>, topic: &str, role: Role, recorder: &Recorder, proc: &str) {
+async fn drain(
+    source: Box<dyn Source>,
+    (topic, role): (&str, Role),
+    recorder: &Recorder,
+    proc: &str,
+    consumers: Option<&UnboundedSender<Received>>,
+) {
     while let Ok(batch) = source.recv().await {
         for message in &batch.messages {
             recorder.record(proc, Phase::Ok, entry(message, topic, role));
+            if let Some((consumers, received)) = consumers.zip(Received::of(message)) {
+                // The load has ended: nobody confirms any more.
+                let _ = consumers.send(received);
+            }
         }
         if source.ack(batch.id).await.is_err() {
             return;
@@ -70,6 +90,7 @@ fn entry(message: &Message, topic: &str, role: Role) -> Op {
         Role::Target => Op::Deliver(arrival(message, topic, ID, "")),
         Role::Dead => Op::Dead(arrival(message, topic, ID, DEAD_REASON)),
         Role::Rejected => Op::Reject(arrival(message, topic, "delay-id", ERROR)),
+        Role::Inbound => Op::Inbound(arrival(message, topic, "delay-id", "")),
         Role::Replies => Op::Reply(reply(&message.body)),
     }
 }
@@ -100,7 +121,16 @@ fn arrival(message: &Message, topic: &str, id: &str, reason: &str) -> Arrival {
 fn reply(body: &[u8]) -> Reply {
     let said: serde_json::Value = serde_json::from_slice(body).unwrap_or_default();
     let text = |name: &str| said[name].as_str().unwrap_or_default().to_owned();
-    Reply { id: text("id"), action: text("action"), res: text("verdict") }
+    Reply { id: text("id"), action: text("action"), res: text("verdict"), number: None }
+}
+
+impl Received {
+    /// What the consumer of this message needs; `None` if nobody confirms it.
+    fn of(message: &Message) -> Option<Received> {
+        let text = |name: &str| message.headers.get(name).and_then(|value| value.plain().map(std::borrow::Cow::into_owned));
+        let consumer = serde_json::from_str(&text(CONSUMER)?).ok()?;
+        Some(Received { id: text(ID)?, due_ms: text(DUE)?.parse().ok()?, attempt: text(ATTEMPT)?.parse().ok()?, consumer })
+    }
 }
 
 #[cfg(test)]
@@ -116,6 +146,11 @@ mod tests {
         let Op::Reply(reply) = entry(&Message::new(r#"{"id":"a","action":"cancel","verdict":"fired"}"#), "r", Role::Replies) else {
             panic!("no reply")
         };
-        assert_eq!(reply, Reply { id: "a".to_owned(), action: "cancel".to_owned(), res: "fired".to_owned() });
+        assert_eq!(reply, Reply { id: "a".to_owned(), action: "cancel".to_owned(), res: "fired".to_owned(), number: None });
+        let confirmed =
+            Message::new("").with_header("delayed-id", "a").with_header("delayed-attempt", "2").with_header("delayed-due", "77");
+        assert!(Received::of(&confirmed).is_none());
+        let received = Received::of(&confirmed.with_header(CONSUMER, r#"{"ttr_ms":9,"words":["fail"]}"#)).unwrap();
+        assert_eq!((&*received.id, received.due_ms, received.attempt, received.consumer.ttr_ms), ("a", 77, 2, 9));
     }
 }

@@ -128,7 +128,15 @@ mod tests {
     use crate::chaos::history::Phase;
 
     fn sample(second: i64, pid: u32, mib: u64) -> Event {
-        let op = Op::Sample(Sample { instance: 0, pid, rss: mib << 20, possible_duplicates: None });
+        let op = Op::Sample(Sample {
+            instance: 0,
+            pid,
+            rss: mib << 20,
+            possible_duplicates: None,
+            rescued: None,
+            reclaimed: None,
+            leases_lost: None,
+        });
         Event { t_us: second * 1_000_000, proc: "campaign".to_owned(), phase: Phase::Ok, op }
     }
 

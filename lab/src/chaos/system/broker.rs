@@ -9,7 +9,7 @@ use dwell_testkit::servers::{
 use serde_json::json;
 use tempfile::TempDir;
 
-use super::{Error, jetstream, proxy};
+use super::{Error, jetstream, kafka, proxy};
 use crate::chaos::proxy::Proxy;
 
 /// The user of the instances, whose password is the same word. All other clients use a user whose
@@ -136,6 +136,25 @@ impl BrokerSide {
     /// Creates or updates the consumer of the instances' ingest, on NATS.
     pub(crate) async fn make_consumer(&self) -> Result<(), Error> {
         jetstream::make_consumer(self.port, "DWELL_delay_in", "dwell", "delay.in", ACK_WAIT_NS).await
+    }
+
+    /// The number of requests that the instances have not acknowledged: on Kafka, past the committed
+    /// offset.
+    pub(crate) async fn unacknowledged(&self) -> Result<u64, Error> {
+        let server = self.server.lock().await;
+        match &*server {
+            BrokerServer::Nats(_) => {
+                let info = jetstream::ask(self.port, "CONSUMER.INFO.DWELL_delay_in.dwell", json!({})).await?;
+                Ok(info["num_pending"].as_u64().unwrap_or(0) + info["num_ack_pending"].as_u64().unwrap_or(0))
+            }
+            BrokerServer::Kafka(server) => kafka::uncommitted(server, "dwell", "delay.in").await,
+            BrokerServer::Amqp(server) => {
+                let counts = rabbitmqctl(server, &["list_queues", "name", "messages", "--no-table-headers"]).await?;
+                let found = counts.lines().filter_map(|line| line.split_once('\t')).find(|(name, _)| *name == "delay.in");
+                let count = found.and_then(|(_, count)| count.trim().parse().ok());
+                count.ok_or_else(|| Error::Unexpected("rabbitmqctl did not list the queue of the ingest".to_owned()))
+            }
+        }
     }
 
     pub(super) async fn stop(self) -> Result<(), Error> {

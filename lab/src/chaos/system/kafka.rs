@@ -1,5 +1,6 @@
-//! Kafka's protocol over plain TCP, for a topic without a leader on a single node: a second broker
-//! is registered, gets the topic and leaves.
+//! Kafka's protocol over plain TCP, for what no client library offers: a topic without a leader on a
+//! single node (a second broker is registered, gets the topic and leaves), and the committed offsets
+//! of a group without joining it.
 
 use std::io;
 use std::time::Duration;
@@ -38,6 +39,8 @@ enum Call {
     Reassign,
     Register,
     Heartbeat,
+    ListOffsets,
+    OffsetFetch,
 }
 
 impl Call {
@@ -49,6 +52,8 @@ impl Call {
             Call::Reassign => (45, 0, true),
             Call::Register => (62, 3, true),
             Call::Heartbeat => (63, 0, true),
+            Call::ListOffsets => (2, 1, false),
+            Call::OffsetFetch => (9, 1, false),
         }
     }
 }
@@ -86,6 +91,38 @@ pub(crate) async fn lead(server: &KafkaServer, topic: &str) -> Result<(), Error>
     refused("elect a leader", &answer, 4)?;
     // Throttle time, error, one topic, its name, one partition, its index, its error.
     refused("elect a leader", &answer, 4 + 2 + 4 + 2 + topic.len() + 4 + 4)
+}
+
+/// The number of records of the topic's first partition that this group has not committed.
+pub(crate) async fn uncommitted(server: &KafkaServer, group: &str, topic: &str) -> Result<u64, Error> {
+    let mut body = Vec::new();
+    body.extend((-1_i32).to_be_bytes());
+    array(&mut body, 1);
+    text(&mut body, topic);
+    array(&mut body, 1);
+    body.extend(0_i32.to_be_bytes());
+    // The end of the log.
+    body.extend((-1_i64).to_be_bytes());
+    let answer = call(server.port(), Call::ListOffsets, &body).await?;
+    // One topic, its name, one partition, its index; then error, time and offset.
+    let at = 4 + 2 + topic.len() + 4 + 4;
+    refused("tell the end of the log", &answer, at)?;
+    let end = number(&answer, at + 2 + 8)?;
+    let mut body = Vec::new();
+    text(&mut body, group);
+    array(&mut body, 1);
+    text(&mut body, topic);
+    array(&mut body, 1);
+    body.extend(0_i32.to_be_bytes());
+    let answer = call(server.port(), Call::OffsetFetch, &body).await?;
+    // As above; then offset, metadata and error. No committed offset is -1.
+    let committed = number(&answer, at)?.max(0);
+    Ok(u64::try_from(end - committed).unwrap_or(0))
+}
+
+fn number(answer: &[u8], at: usize) -> Result<i64, Error> {
+    let bytes = answer.get(at..at + 8).and_then(|bytes| bytes.try_into().ok());
+    bytes.map(i64::from_be_bytes).ok_or_else(|| Error::Unexpected(format!("kafka: no offset in {answer:?}")))
 }
 
 /// Creates a topic with one partition on the absent broker.

@@ -1,47 +1,49 @@
-//! Redis, its replica if there is one, and the two links to the master: that of the instances, and
-//! a direct one without faults.
+//! Redis of any kind. A single one and its replica, if there is one, have two links to the master:
+//! that of the instances, and a direct one without faults. Clients of a Cluster and of sentinels are
+//! told the addresses of the servers, so that no proxy is between.
 
-use std::collections::HashMap;
+mod census;
+mod servers;
+
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use dwell::clock;
-use dwell::config::Durability;
-use dwell_testkit::servers::{AppendFsync, RedisOptions, RedisServer, find};
-use parking_lot::Mutex;
+use dwell::config::{Durability, RedisMode};
+use dwell::store::keys::Keys;
+use dwell_testkit::servers::{AppendFsync, RedisCluster, RedisOptions, RedisSentinel, RedisServer, find};
 use redis::aio::MultiplexedConnection;
-use redis::{Value, from_redis_value};
 use tempfile::TempDir;
 
+pub(crate) use self::census::Census;
+pub(crate) use self::servers::{Pair, Servers};
 use super::settings::NAMESPACE;
 use super::{Error, HostClock, SystemOptions, proxy};
 use crate::chaos::proxy::Proxy;
 
-/// The time-out of a query of the state.
-const ASK: Duration = Duration::from_millis(500);
 /// The time-out of a command.
 const ORDER: Duration = Duration::from_secs(10);
+/// The `failover-timeout` of the sentinels, ms: the next failover may begin twice as long after the
+/// last one.
+const FAILOVER: u32 = 2000;
+/// The number of buckets: that of the settings where they name none.
+const BUCKETS: u16 = 16;
 
 /// Redis and its links.
 pub(crate) struct RedisSide {
     /// Locked by a fault for its whole duration.
-    pub(crate) pair: tokio::sync::Mutex<Pair>,
-    /// The link of all instances.
+    pub(crate) servers: tokio::sync::Mutex<Servers>,
+    /// The link of all instances to a single Redis.
     pub(crate) link: Proxy,
-    /// The link of all other clients to the current master.
+    /// The link of all other clients to the current master of a single Redis.
     service: Proxy,
-    /// The clock of the master and the replica.
+    /// The clock of a single Redis and its replica.
     pub(crate) clock: HostClock,
-    asking: Mutex<Option<MultiplexedConnection>>,
+    pub(crate) census: Census,
+    mode: RedisMode,
+    urls: Vec<String>,
     dirs: Vec<(String, PathBuf)>,
     _folder: TempDir,
-}
-
-/// A master and its replica.
-pub(crate) struct Pair {
-    pub(crate) master: RedisServer,
-    pub(crate) replica: Option<RedisServer>,
 }
 
 impl RedisSide {
@@ -61,33 +63,61 @@ impl RedisSide {
             more: vec![("repl-backlog-size".to_owned(), "64mb".to_owned()), ("repl-timeout".to_owned(), "5".to_owned())],
             ..RedisOptions::default()
         };
-        let mut master = RedisServer::start(settings.clone()).await?;
-        master.keep_logs();
-        let mut dirs = vec![("redis-0".to_owned(), master.dir().to_owned())];
-        let mut replica = None;
-        if options.has_replica() {
-            let mut server = RedisServer::start(RedisOptions { replica_of: Some(master.port()), ..settings }).await?;
-            server.keep_logs();
-            dirs.push(("redis-1".to_owned(), server.dir().to_owned()));
-            replica = Some(server);
-        }
-        let side = RedisSide {
-            link: proxy().await?,
-            service: proxy().await?,
-            clock,
-            asking: Mutex::default(),
-            dirs,
-            _folder: folder,
-            pair: tokio::sync::Mutex::new(Pair { master, replica }),
+        let mut servers = match options.redis {
+            RedisMode::Single => {
+                let master = RedisServer::start(settings.clone()).await?;
+                let follows = RedisOptions { replica_of: Some(master.port()), ..settings };
+                let replica = if options.has_replica() { Some(RedisServer::start(follows).await?) } else { None };
+                Servers::Single(Pair { master, replica })
+            }
+            RedisMode::Cluster => Servers::Cluster(RedisCluster::start(settings).await?),
+            // `replica` waits for one replica: with one there is no other that may be promoted.
+            RedisMode::Sentinel => Servers::Sentinel(RedisSentinel::with_replicas(settings, 1, FAILOVER).await?),
         };
-        let port = side.pair.lock().await.master.port();
+        let count = match &servers {
+            Servers::Single(pair) => 1 + usize::from(pair.replica.is_some()),
+            Servers::Cluster(cluster) => cluster.nodes.len(),
+            Servers::Sentinel(sentinel) => sentinel.servers.len(),
+        };
+        (0..count).for_each(|index| servers.server_mut(index).keep_logs());
+        let dirs = (0..count).map(|index| (format!("redis-{index}"), servers.server(index).dir().to_owned())).collect();
+        let (link, service) = (proxy().await?, proxy().await?);
+        let keys = Keys::new(NAMESPACE, BUCKETS);
+        let mut slots = Vec::new();
+        let (reachable, urls) = match &servers {
+            Servers::Single(_) => {
+                let url = format!("redis://{}", service.address());
+                (vec![url.clone()], vec![url])
+            }
+            Servers::Cluster(cluster) => {
+                for bucket in 0..keys.buckets() {
+                    slots.push(cluster.slot_of(keys.lent(bucket)).await?);
+                }
+                (cluster.urls(), cluster.urls())
+            }
+            Servers::Sentinel(sentinel) => (sentinel.servers.iter().map(RedisServer::url).collect(), sentinel.urls()),
+        };
+        let port = servers.server(0).port();
+        let census = Census::new(options.redis, reachable, keys, slots);
+        let servers = tokio::sync::Mutex::new(servers);
+        let side = RedisSide { servers, link, service, clock, census, mode: options.redis, urls, dirs, _folder: folder };
         side.lead_to(port);
         Ok(side)
     }
 
-    /// The URL for all other clients.
-    pub(super) fn service_url(&self) -> String {
-        format!("redis://{}", self.service.address())
+    /// The lines of `[redis]`: for clients without faults, or over this address.
+    pub(super) fn lines(&self, through: Option<&Proxy>) -> String {
+        let urls = match through {
+            Some(link) if self.mode == RedisMode::Single => vec![format!("redis://{}", link.address())],
+            _ => self.urls.clone(),
+        };
+        let mode = match self.mode {
+            RedisMode::Single => "single",
+            RedisMode::Cluster => "cluster",
+            RedisMode::Sentinel => "sentinel",
+        };
+        let master = if self.mode == RedisMode::Sentinel { "redis.master = \"mymaster\"\n" } else { "" };
+        format!("{master}redis.mode = \"{mode}\"\nredis.urls = {urls:?}\nredis.buckets = {BUCKETS}")
     }
 
     pub(super) fn dirs(&self) -> Vec<(String, PathBuf)> {
@@ -100,80 +130,19 @@ impl RedisSide {
         self.service.lead_to(format!("127.0.0.1:{port}"));
     }
 
-    /// The number of jobs that are held, or in leases that end before this time, epoch ms;
-    /// [`i64::MAX`] for all.
-    pub(super) async fn reserved(&self, buckets: u16, before_ms: i64) -> Option<u64> {
-        let count = async {
-            let known = self.asking.lock().take();
-            let mut connection = match known {
-                Some(connection) => connection,
-                None => connect(&self.service_url(), ASK).await.ok()?,
-            };
-            let mut pipeline = redis::pipe();
-            for bucket in 0..buckets {
-                let key = |name: &str| format!("{{{NAMESPACE}:{bucket:02}}}:{name}");
-                pipeline.cmd("ZRANGEBYSCORE").arg(key("lent")).arg("-inf").arg(format!("({before_ms}"));
-                pipeline.cmd("HGETALL").arg(key("left"));
-                pipeline.cmd("ZCOUNT").arg(key("held")).arg("-inf").arg(format!("({before_ms}"));
-            }
-            let mut answers = pipeline.query_async::<Vec<Value>>(&mut connection).await.ok()?.into_iter();
-            let mut count = 0;
-            while let (Some(ended), Some(left), Some(held)) = (answers.next(), answers.next(), answers.next()) {
-                let ended: Vec<Vec<u8>> = from_redis_value(ended).ok()?;
-                let left: HashMap<Vec<u8>, Vec<u8>> = from_redis_value(left).ok()?;
-                // After 8 bytes, a bit per job that has left the lease.
-                let jobs = |nonce| left.get(nonce).map_or(0, |left| left.iter().skip(8).map(|bits| u64::from(bits.count_zeros())).sum());
-                count += ended.iter().map(jobs).sum::<u64>() + from_redis_value::<u64>(held).ok()?;
-            }
-            // A connection is reused only after an answer.
-            *self.asking.lock() = Some(connection);
-            Some(count)
-        };
-        clock::timeout(ASK, count).await.flatten()
-    }
-
     pub(super) async fn stop(self) -> Result<(), Error> {
-        let mut pair = self.pair.into_inner();
-        if let Some(replica) = &mut pair.replica {
-            replica.stop().await?;
-        }
-        pair.master.stop().await?;
-        Ok(())
+        Ok(self.servers.into_inner().stop().await?)
     }
 }
 
-impl Pair {
-    /// A direct connection to the master, without a proxy.
-    pub(crate) async fn connect(&self) -> Result<MultiplexedConnection, Error> {
-        Ok(connect(&self.master.url(), ORDER).await?)
-    }
-
-    /// Runs a command on the master.
-    pub(crate) async fn order(&self, words: &[&str]) -> Result<redis::Value, Error> {
-        order(&self.master, words).await
-    }
-
-    /// Waits until the replica, if there is one, is in sync.
-    pub(crate) async fn in_sync(&self) -> Result<(), Error> {
-        if self.replica.is_none() {
-            return Ok(());
-        }
-        let waited = clock::timeout(Duration::from_secs(60), async {
-            loop {
-                // One replica, within a second.
-                if let Ok(redis::Value::Int(1..)) = self.order(&["WAIT", "1", "1000"]).await {
-                    return;
-                }
-                clock::sleep(Duration::from_millis(50)).await;
-            }
-        });
-        waited.await.ok_or_else(|| Error::Unexpected("the replica was not in sync within a minute".to_owned()))
-    }
+/// A direct connection to this Redis, without a proxy.
+pub(crate) async fn open(server: &RedisServer) -> Result<MultiplexedConnection, Error> {
+    Ok(connect(&server.url(), ORDER).await?)
 }
 
 /// Runs a command on this Redis.
 pub(crate) async fn order(server: &RedisServer, words: &[&str]) -> Result<redis::Value, Error> {
-    let mut connection = connect(&server.url(), ORDER).await?;
+    let mut connection = open(server).await?;
     let mut command = redis::Cmd::new();
     command.arg(words);
     Ok(command.query_async(&mut connection).await?)

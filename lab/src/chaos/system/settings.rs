@@ -26,12 +26,11 @@ pub(super) fn text(options: &SystemOptions, redis: &str, [main, spare]: &[String
         Durability::FsyncReplica => "fsync+replica",
     };
     format!(
-        "{}\nredis.urls = [{}]\nredis.namespace = \"{NAMESPACE}\"\nredis.durability = \"{durability}\"\n\
+        "{}\n{redis}\nredis.namespace = \"{NAMESPACE}\"\nredis.durability = \"{durability}\"\n\
          ingest.main.broker = \"main\"\ningest.main.declare = true\n\
          delivery.publish_timeout = \"{}ms\"\ndelivery.retry = [{retry}]\ndelivery.dedupe_window = \"1h\"\n\n\
          [brokers.main]\nallow = [{allow}]\n{main}\n[brokers.{SPARE}]\nallow = [{allow}]\n{spare}",
         options.more,
-        quoted(redis),
         options.publish_timeout.as_millis(),
     )
 }

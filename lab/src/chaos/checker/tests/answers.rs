@@ -56,7 +56,7 @@ fn after_a_cancel_only_the_attempt_that_is_out_may_land() {
 #[test]
 fn a_request_that_the_broker_has_is_answered() {
     let ask = |run: Run| {
-        let done = Op::Cancel(ControlRequest { id: "x".to_owned(), due_ms: None, res: String::new() });
+        let done = Op::Cancel(ControlRequest { id: "x".to_owned(), due_ms: None, res: String::new(), number: None });
         run.asked("x").ask(Op::Cancel, "x", None).push(ok(DUE_US - 150_000, done)).check()
     };
     let wrong = |verdict: &Verdict| verdict.findings.keys().copied().collect::<Vec<_>>();
@@ -84,7 +84,7 @@ fn an_interface_without_answers_is_broken() {
     let asked = |count: usize| {
         (0..count).fold(Run::new(), |run, number| {
             let id = format!("x{number}");
-            let ask = Op::Cancel(ControlRequest { id: id.clone(), due_ms: None, res: String::new() });
+            let ask = Op::Cancel(ControlRequest { id: id.clone(), due_ms: None, res: String::new(), number: None });
             run.asked(&id).came(&id).push(at_door(Event { phase: Phase::Invoke, ..ok(DUE_US, ask) }))
         })
     };
@@ -92,7 +92,8 @@ fn an_interface_without_answers_is_broken() {
     assert_eq!(asked(5).wrong(), [Wrong::Broken]);
     let new = Op::Schedule(Schedule { id: "x0".to_owned(), job: None, res: "added".to_owned() });
     assert_eq!(asked(5).push(at_door(ok(DUE_US, new))).wrong(), [Wrong::Broken], "new jobs are another question");
-    let reply = Op::Reply(crate::chaos::history::Reply { id: "x0".to_owned(), action: "cancel".to_owned(), res: "fired".to_owned() });
+    let reply =
+        Op::Reply(crate::chaos::history::Reply { id: "x0".to_owned(), action: "cancel".to_owned(), res: "fired".to_owned(), number: None });
     assert_eq!(asked(5).push(at_door(ok(DUE_US + 5000, reply))).wrong(), []);
 }
 

@@ -17,6 +17,8 @@ fn beside(run: Run, kind: &str, only: Only) -> Run {
         in_flight: 9,
         detail: String::new(),
         clock_step_us: None,
+        leases: None,
+        forgotten: None,
         beside: Some(Scope { from_us, only }),
     };
     run.push(ok(healed_us, Op::Fault(fault)))

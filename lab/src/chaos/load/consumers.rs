@@ -1,0 +1,124 @@
+//! The consumers of jobs that they confirm themselves: each does with a message what the job's words
+//! say.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use dwell::clock;
+use dwell_connectors::BrokerConfig;
+use rand::RngExt;
+use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::task::JoinSet;
+
+use super::draw::{Action, Plan, Seen, request};
+use super::producer::{Producer, Sent, asked};
+use super::{BEAT, by_http, whole};
+use crate::chaos::history::{Consumer, ControlRequest, Phase, Word};
+use crate::chaos::recorder::Recorder;
+
+/// How long a consumer takes, ms.
+const TAKES_MS: std::ops::Range<i64> = 0..300;
+/// How long after the TTR a late word comes, ms.
+const LATE_MS: std::ops::Range<i64> = 50..900;
+/// Until the second of two words, ms.
+const AGAIN_MS: i64 = 150;
+
+/// A message that its consumer confirms.
+#[derive(Debug)]
+pub(super) struct Received {
+    pub(super) id: String,
+    pub(super) due_ms: i64,
+    pub(super) attempt: u32,
+    pub(super) consumer: Consumer,
+}
+
+/// Sends the words of all consumers, by messages and over HTTP, until dropped.
+pub(super) async fn confirm(
+    broker: BrokerConfig,
+    http: Vec<SocketAddr>,
+    replies: String,
+    recorder: Arc<Recorder>,
+    mut received: UnboundedReceiver<Received>,
+) {
+    let mut producer = Producer::new(broker, Arc::clone(&recorder));
+    let mut words: BTreeMap<(i64, u64), (String, Plan)> = BTreeMap::new();
+    let (mut number, mut asking) = (0, JoinSet::new());
+    loop {
+        clock::sleep(BEAT).await;
+        while let Ok(message) = received.try_recv() {
+            for (at_ms, action) in said(&message, clock::wall_ms()) {
+                number += 1;
+                let seen = Some(Seen { due_ms: message.due_ms, attempt: message.attempt, number });
+                let door = rand::rng().random_range(0..2 * http.len().max(1));
+                let door = (door < http.len()).then_some(door);
+                words.insert((at_ms, number), (message.id.clone(), Plan { at_ms, action, due_ms: None, door, seen }));
+            }
+        }
+        let later = words.split_off(&(clock::wall_ms(), u64::MAX));
+        let mut messages = Vec::new();
+        for (at, (id, plan)) in std::mem::replace(&mut words, later) {
+            match plan.door {
+                Some(instance) => {
+                    asking.spawn(by_http(http[instance], instance, id, plan, Arc::clone(&recorder)));
+                }
+                None => messages.push((at, id, plan)),
+            }
+        }
+        while let Some(asked) = asking.try_join_next() {
+            whole(asked);
+        }
+        if messages.is_empty() {
+            continue;
+        }
+        if !clock::timeout(Duration::from_secs(1), producer.ready()).await.unwrap_or(false) {
+            // A consumer without a broker says it once there is one.
+            words.extend(messages.into_iter().map(|(at, id, plan)| (at, (id, plan))));
+            continue;
+        }
+        let mut sent = Vec::with_capacity(messages.len());
+        for (_, id, plan) in messages {
+            let number = plan.seen.map(|seen| seen.number);
+            let ask = ControlRequest { id: id.clone(), due_ms: None, res: String::new(), number };
+            recorder.record("producer", Phase::Invoke, asked(plan.action, ask));
+            let message = request(&id, &plan, &replies);
+            sent.push((Sent::ControlRequest { id, action: plan.action, due_ms: None, number }, message));
+        }
+        producer.send(sent).await;
+    }
+}
+
+/// The words about a message: when, epoch ms, and which.
+fn said(message: &Received, now_ms: i64) -> Vec<(i64, Action)> {
+    let mut rng = rand::rng();
+    let soon_ms = now_ms + rng.random_range(TAKES_MS);
+    match message.consumer.word(message.attempt) {
+        Word::Finish => vec![(soon_ms, Action::Finish)],
+        Word::FinishTwice => vec![(soon_ms, Action::Finish), (soon_ms + AGAIN_MS, Action::Finish)],
+        Word::FinishLate => {
+            let ttr_ms = i64::try_from(message.consumer.ttr_ms).unwrap_or(i64::MAX);
+            vec![(now_ms + ttr_ms + rng.random_range(LATE_MS), Action::Finish)]
+        }
+        Word::Fail => vec![(soon_ms, Action::Fail)],
+        Word::FailThenFinish => vec![(soon_ms, Action::Fail), (soon_ms + AGAIN_MS, Action::Finish)],
+        Word::Silent => Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_consumer_says_what_its_words_are() {
+        let said = |words: &[Word]| {
+            let consumer = Consumer { ttr_ms: 5000, words: words.to_vec() };
+            said(&Received { id: "a".to_owned(), due_ms: 7, attempt: 1, consumer }, 1000)
+        };
+        assert!(said(&[Word::Silent]).is_empty());
+        assert_eq!(said(&[Word::FailThenFinish]).iter().map(|(_, action)| *action).collect::<Vec<_>>(), [Action::Fail, Action::Finish]);
+        assert!(said(&[Word::FinishLate])[0].0 > 6000 && said(&[Word::Finish])[0].0 < 6000);
+        assert_eq!(said(&[Word::FinishTwice]).len(), 2);
+    }
+}
