@@ -64,6 +64,31 @@ async fn a_failover_that_loses_claims_loses_no_job_and_tells_no_lie() {
 }
 
 #[tokio::test]
+async fn a_server_that_is_the_master_again_may_not_know_what_the_one_between_did() {
+    let first = RedisServer::start(RedisOptions::default()).await.unwrap();
+    let second = RedisServer::start(RedisOptions { replica_of: Some(first.port()), ..RedisOptions::default() }).await.unwrap();
+    let fixture = Fixture::on(&first.url(), 1, &[MAIN]).await;
+    fixture.put(request("claimed", 1, PAST)).await;
+    let replicas: i64 = redis::cmd("WAIT").arg(1).arg(20_000).query_async(&mut fixture.raw.clone()).await.unwrap();
+    assert_eq!(replicas, 1);
+    second.order(&["REPLICAOF", "NO", "ONE"]).await.unwrap();
+    first.order(&["REPLICAOF", "127.0.0.1", &second.port().to_string()]).await.unwrap();
+    wait_until("the first follows the second", async || {
+        let info = first.order(&["INFO", "replication"]).await.unwrap();
+        info.iter().any(|line| line == "master_link_status:up").then_some(())
+    })
+    .await;
+    first.order(&["REPLICAOF", "NO", "ONE"]).await.unwrap();
+    // The second does not know yet that it is no longer the master.
+    let store = open(&settings(&second.url(), &fixture.settings.namespace, 1), &[MAIN]).await;
+    assert_eq!(store.queue.claim(0, MAIN, LEASE, 10, 1 << 20).await.unwrap().jobs.len(), 1);
+
+    let store = open(&settings(&first.url(), &fixture.settings.namespace, 1), &[MAIN]).await;
+    let cancel = action(Action::Cancel, "claimed", 10);
+    assert_eq!(store.queue.act(&cancel, RETRY).await.unwrap().verdict, Verdict::CancelledAfterAttempt);
+}
+
+#[tokio::test]
 async fn a_master_that_became_a_replica_is_left() {
     let one = RedisServer::start(RedisOptions::default()).await.unwrap();
     let fixture = Fixture::on(&one.url(), 1, &[MAIN]).await;

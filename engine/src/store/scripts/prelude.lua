@@ -173,9 +173,12 @@ end
 -- Field '' of state: the run id of the last known master of the bucket, and the time of its last change
 -- (0: never). A failover may lose a claim although its message was published. Returns the time of the
 -- change, and 1 if this call found it. For an empty bucket without a known master (is_new) the first
--- master is not a change.
+-- master is not a change. The run id of a promoted replica is followed by the replication id of the
+-- master before it: a server that is the master again is another one.
 local function see_master(is_new)
-  local run_id = string.match(call('INFO', 'server'), 'run_id:(%w+)') or ''
+  local info = call('INFO', 'server', 'replication')
+  local run_id, before = string.match(info, 'run_id:(%w+)') or '', string.match(info, 'master_replid2:(%w+)') or ''
+  if string.find(before, '[^0]') then run_id = run_id .. before end
   local known, changed = string.match(call('HGET', STATE, '') or '', '^(%w*):(%d+)$')
   if known == run_id then return tonumber(changed), 0 end
   local fresh = is_new and not known
