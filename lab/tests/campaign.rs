@@ -1,8 +1,10 @@
 //! A short campaign with a fixed seed: no promise is broken, and the checker would find a
 //! violation. `make chaos` is the long form.
 
+use std::path::Path;
 use std::time::Duration;
 
+use dwell::config::{Durability, RedisMode};
 use dwell_lab::chaos::campaign::{self, Options};
 use dwell_lab::chaos::checker::check;
 use dwell_lab::chaos::checker::verdict::Wrong;
@@ -11,22 +13,39 @@ use dwell_lab::chaos::history::{History, Op};
 use dwell_lab::chaos::plan::Pace;
 use dwell_lab::chaos::system::SystemOptions;
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_promise_breaks_in_a_campaign_and_a_job_that_is_taken_out_of_its_record_is_lost() {
-    let out = tempfile::tempdir().unwrap();
-    let system = SystemOptions { instances: 2, program: env!("CARGO_BIN_EXE_dwell-instance").into(), ..SystemOptions::default() };
-    let only = vec![FaultKind::DwellKill, FaultKind::RedisKill, FaultKind::LinkCutBroker, FaultKind::LinkDropAnswersRedis];
-    let options = Options {
-        system,
+/// A short campaign of these faults.
+fn options(system: SystemOptions, only: Vec<FaultKind>, out: &Path) -> Options {
+    Options {
+        system: SystemOptions { instances: 2, program: env!("CARGO_BIN_EXE_dwell-instance").into(), ..system },
         seed: 1,
         duration: Duration::from_secs(15),
         rate: 60,
-        pace: Pace::Even,
+        pace: Pace::Dense,
         only,
-        out: out.path().to_owned(),
+        out: out.to_owned(),
         repeat: String::new(),
         say: |line| println!("{line}"),
-    };
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_promise_breaks_while_a_cluster_changes_its_masters() {
+    let out = tempfile::tempdir().unwrap();
+    let system = SystemOptions { redis: RedisMode::Cluster, durability: Durability::Replica, ..SystemOptions::default() };
+    let only = vec![FaultKind::RedisSlotsMoved, FaultKind::RedisFailoverOrdered, FaultKind::RedisMasterKilled];
+    let outcome = Box::pin(campaign::run(options(system, only.clone(), out.path()))).await.unwrap();
+    println!("{}", outcome.report);
+    assert!(outcome.verdict.is_sound(), "{}", outcome.verdict);
+    assert!(outcome.verdict.impacts.len() >= only.len(), "{:?}", outcome.verdict.impacts);
+    let counts = outcome.verdict.counts;
+    assert!(counts.finished > 0 && counts.held > counts.finished, "no consumer finished, or each did: {counts}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_promise_breaks_in_a_campaign_and_a_job_that_is_taken_out_of_its_record_is_lost() {
+    let out = tempfile::tempdir().unwrap();
+    let only = vec![FaultKind::DwellKill, FaultKind::RedisKill, FaultKind::LinkCutBroker, FaultKind::LinkDropAnswersRedis];
+    let options = options(SystemOptions::default(), only, out.path());
     let outcome = Box::pin(campaign::run(options)).await.unwrap();
     println!("{}", outcome.report);
     assert!(outcome.verdict.is_sound(), "{}", outcome.verdict);

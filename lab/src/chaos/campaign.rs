@@ -271,6 +271,8 @@ impl Campaign<'_> {
             if clock::now() >= until {
                 break;
             }
+            // A fault that ends an instance must not take counts with it.
+            self.sample_all().await;
             let healed_us = self.inject_one(&step).await?;
             let began = clock::now();
             // A job that fell due after the heal has arrived.
@@ -418,13 +420,17 @@ impl Campaign<'_> {
     /// Samples each instance once a second, until dropped.
     async fn sample<T>(&self) -> T {
         loop {
-            for instance in 0..self.options.system.instances {
-                self.system.look_after(instance);
-                if let Some(sample) = sample::sample(self.system, instance).await {
-                    self.recorder.record("campaign", Phase::Ok, Op::Sample(sample));
-                }
-            }
+            self.sample_all().await;
             clock::sleep(SAMPLE).await;
+        }
+    }
+
+    async fn sample_all(&self) {
+        for instance in 0..self.options.system.instances {
+            self.system.look_after(instance);
+            if let Some(sample) = sample::sample(self.system, instance).await {
+                self.recorder.record("campaign", Phase::Ok, Op::Sample(sample));
+            }
         }
     }
 

@@ -68,7 +68,7 @@ impl RedisSide {
                 let master = RedisServer::start(settings.clone()).await?;
                 let follows = RedisOptions { replica_of: Some(master.port()), ..settings };
                 let replica = if options.has_replica() { Some(RedisServer::start(follows).await?) } else { None };
-                Servers::Single(Pair { master, replica })
+                Servers::Single(Box::new(Pair { master, replica }))
             }
             RedisMode::Cluster => Servers::Cluster(RedisCluster::start(settings).await?),
             // `replica` waits for one replica: with one there is no other that may be promoted.

@@ -159,6 +159,23 @@ fn what_comes_early_around_a_fault_is_a_copy_of_it() {
 }
 
 #[test]
+fn what_a_clock_fired_too_early_is_repeated_before_its_time() {
+    let early = |kind| {
+        let run = held().fault_at(kind, (DUE_US - 12 * SECOND, DUE_US - 4 * SECOND), 0);
+        let run = run.attempt(1, -4 * SECOND).attempt(2, TTR_US + WAIT_US - 4 * SECOND).said(Op::Finish, 1, -SECOND);
+        run.heard("finish", "finished", None, -900_000).check()
+    };
+    let verdict = early("redis-clock-jump");
+    assert!(verdict.is_sound(), "{verdict}");
+    assert_eq!(early("clock-jump").findings[&Wrong::Early].len(), 1, "its first attempt was early");
+    // An attempt for another time repeats nothing.
+    let run = Run::new().counted(DUE_US - 9 * SECOND, 0).fault("link-stall-broker", 1).counted(DUE_US, 1).asked("x").came("x");
+    let run = run.ask(Op::Reschedule, "x", Some(DUE_MS + 500)).told("x", "reschedule", "rescheduled");
+    let run = run.came_so("x", DUE_US + 400_000, |arrival| (arrival.attempt, arrival.due_ms) = (Some(2), Some(DUE_MS + 500)));
+    assert_eq!(run.wrong(), [Wrong::Early]);
+}
+
+#[test]
 fn a_request_in_the_log_of_the_ingest_is_certain() {
     let seen = |seen: bool| {
         let mut run = Run::new().sent("x", Phase::Info, job("t"));

@@ -16,7 +16,7 @@ const LOOK: Duration = Duration::from_millis(50);
 
 /// The servers.
 pub(crate) enum Servers {
-    Single(Pair),
+    Single(Box<Pair>),
     Cluster(RedisCluster),
     Sentinel(RedisSentinel),
 }
@@ -91,7 +91,7 @@ impl Servers {
     /// Waits until the replicas of every master, if there are any, are in sync.
     pub(crate) async fn in_sync(&self, census: &Census) -> Result<(), Error> {
         match self {
-            Servers::Single(Pair { replica: None, .. }) => return Ok(()),
+            Servers::Single(pair) if pair.replica.is_none() => return Ok(()),
             Servers::Single(_) => {}
             Servers::Cluster(cluster) => cluster.whole().await?,
             Servers::Sentinel(sentinel) => sentinel.whole().await?,
