@@ -39,16 +39,19 @@ bench: tools servers kafka rabbitmq ## measure a standard set on private servers
 	$(SERVERS) $(KAFKA) $(RABBITMQ) QUICK=$(QUICK) DWELL_BENCH_PROGRAM='$(or $(DWELL_BENCH_PROGRAM),$(BUILT)/release/dwell-lab)' scripts/bench.sh $(BENCH_ON)
 
 # How long faults go on, with which seed (none: a new one), on which brokers (all three in turn,
-# unless BROKER is given).
+# unless BROKER is given) and which kind of Redis (single, cluster or sentinel). DENSE=1: short faults
+# that follow each other fast.
 DURATION := 60s
 SEED :=
+REDIS := single
+DENSE :=
 CHAOS_ON := $(if $(filter file,$(origin BROKER)),nats kafka amqp,$(BROKER))
 CHAOS_OUT := $(CURDIR)/target/chaos
 
-chaos: tools servers kafka rabbitmq ## break Dwell, Redis and the broker under load, and check that no promise broke; DURATION=, SEED=, BROKER=
+chaos: tools servers kafka rabbitmq ## break Dwell, Redis and the broker under load, and check that no promise broke; DURATION=, SEED=, BROKER=, REDIS=, DENSE=1
 	cargo build --locked --package dwell --package dwell-lab --bin dwell --bin dwell-lab
 	@failed=0; for broker in $(CHAOS_ON); do \
-		$(SERVERS) $(KAFKA) $(RABBITMQ) '$(BUILT)/debug/dwell-lab' chaos run --broker $$broker --duration $(DURATION) $(if $(SEED),--seed $(SEED)) \
+		$(SERVERS) $(KAFKA) $(RABBITMQ) '$(BUILT)/debug/dwell-lab' chaos run --broker $$broker --redis $(REDIS) --duration $(DURATION) $(if $(SEED),--seed $(SEED)) $(if $(DENSE),--dense) \
 			--out '$(CHAOS_OUT)' || failed=1; \
 	done; exit $$failed
 
