@@ -1,8 +1,12 @@
 //! A private Redis Cluster: three masters with a replica each.
 
+use std::time::Duration;
+
+use dwell::clock;
+
 use super::port::Port;
 use super::redis::{RedisOptions, RedisServer};
-use super::{ServerError, until};
+use super::{POLL, ServerError, until};
 
 /// The number of masters, and of replicas.
 const MASTERS: usize = 3;
@@ -10,6 +14,8 @@ const MASTERS: usize = 3;
 const SLOTS: u16 = 16_384;
 /// The time after which a silent master counts as failed, ms.
 const NODE_TIMEOUT: &str = "2000";
+/// How long the nodes try a failover that was ordered, and a margin.
+const FAILOVER: Duration = Duration::from_secs(6);
 /// The number of keys that move together.
 const KEYS_AT_ONCE: &str = "50";
 
@@ -170,12 +176,21 @@ impl RedisCluster {
         }
         let none = || ServerError::prepare(format!("the replica of port {port}"))(std::io::ErrorKind::NotFound.into());
         let replica = replica.ok_or_else(none)?;
-        self.nodes[replica].order(&["CLUSTER", "FAILOVER"]).await?;
         let is_master = async |at: usize| {
             let role = self.nodes[at].order(&["ROLE"]).await.unwrap_or_default();
             role.first().is_some_and(|role| role == "master")
         };
-        until("the replica is the master", async || is_master(replica).await && !is_master(master).await).await?;
+        let is_over = async || {
+            while !is_master(replica).await || is_master(master).await {
+                clock::sleep(POLL).await;
+            }
+        };
+        // The nodes give a failover up that takes too long.
+        until("the replica is the master", async || {
+            let ordered = is_master(replica).await || self.nodes[replica].order(&["CLUSTER", "FAILOVER"]).await.is_ok();
+            ordered && clock::timeout(FAILOVER, is_over()).await.is_some()
+        })
+        .await?;
         Ok(replica)
     }
 
