@@ -177,7 +177,7 @@ impl Dispatch {
 
     fn settled(&mut self, answer: &SettleAnswer) {
         self.settler.answered(answer);
-        self.in_flight.window().settled(answer.call.len());
+        self.in_flight.window().free_jobs(answer.call.len());
         let now = clock::now();
         for wait in answer.due_again() {
             self.scheduler.job_due(answer.bucket, now + wait);

@@ -85,7 +85,6 @@ impl InFlight {
             tracing::error!(id = %broken.id, bucket, why = broken.why, "a stored job cannot be read, it is kept among the dead");
             self.window.add(0);
             settler.push(bucket, Settlement::Bury(Bury { job: broken.token(), reason: DeadReason::Invalid, error: broken.why }));
-            self.window.concluded(0);
         }
         let mut attempts = Vec::with_capacity(taken.jobs.len());
         // Boxed once: a lease is large, and moves many times until its outcome.
@@ -159,20 +158,18 @@ impl InFlight {
 
     fn settle(&mut self, lease: &Lease, settlement: Settlement, settler: &mut Settler) {
         settler.push(lease.bucket, settlement);
-        self.window.concluded(lease.size);
+        self.window.free_bytes(lease.size);
     }
 
     /// A publication has its outcome.
     pub(super) fn concluded(&mut self, token: Token, outcome: Outcome, settler: &mut Settler) {
         let Some(publication) = self.unconfirmed.remove(&token) else { return };
         let (bucket, size) = (publication.lease.bucket, publication.lease.size);
+        self.window.free_bytes(size);
         self.waiting.outcome_arrived();
         match self.outcomes.conclude(publication, token, outcome, clock::now(), &mut self.destinations) {
-            Some(settlement) => {
-                settler.push(bucket, settlement);
-                self.window.concluded(size);
-            }
-            None => self.window.lost(size),
+            Some(settlement) => settler.push(bucket, settlement),
+            None => self.window.free_jobs(1),
         }
     }
 

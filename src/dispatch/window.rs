@@ -1,31 +1,28 @@
-//! The in-flight window: the bound on jobs that are claimed and have no outcome.
+//! The in-flight window: the bound on jobs that are claimed and not settled.
 
 use crate::store::queue::schedule::{CALL_BYTES, CALL_JOBS};
 
-/// Counts claimed jobs and their bytes until their outcome is known, and then the jobs until the
-/// store has settled them.
+/// Counts claimed jobs until the store has settled them, and their bytes until their outcome is
+/// known.
 #[derive(Debug)]
 pub(super) struct Window {
     jobs_max: usize,
     bytes_max: usize,
     jobs: usize,
     bytes: usize,
-    /// Jobs whose outcome is known: as many again, so that a store that does not answer ends the
-    /// claims.
-    unsettled: usize,
 }
 
 impl Window {
     /// An empty window.
     #[must_use]
     pub(super) fn new(jobs_max: usize, bytes_max: u64) -> Self {
-        Window { jobs_max, bytes_max: usize::try_from(bytes_max).unwrap_or(usize::MAX), jobs: 0, bytes: 0, unsettled: 0 }
+        Window { jobs_max, bytes_max: usize::try_from(bytes_max).unwrap_or(usize::MAX), jobs: 0, bytes: 0 }
     }
 
     /// Whether another claim may start.
     #[must_use]
     pub(super) fn has_room(&self) -> bool {
-        self.jobs < self.jobs_max && self.bytes < self.bytes_max && self.unsettled < self.jobs_max
+        self.jobs < self.jobs_max && self.bytes < self.bytes_max
     }
 
     /// Whether a claim would get less than half of a call's jobs, and less than an eighth of the
@@ -57,21 +54,14 @@ impl Window {
         self.bytes += bytes;
     }
 
-    /// The outcome of a job of this size is known, and the store has yet to settle the job.
-    pub(super) fn concluded(&mut self, bytes: usize) {
-        self.lost(bytes);
-        self.unsettled += 1;
-    }
-
-    /// The lease of a job of this size has expired: nothing is settled.
-    pub(super) fn lost(&mut self, bytes: usize) {
-        self.jobs -= 1;
+    /// The outcome of a job of this size is known; its body is no longer held.
+    pub(super) fn free_bytes(&mut self, bytes: usize) {
         self.bytes -= bytes;
     }
 
     /// The store has settled this many jobs.
-    pub(super) fn settled(&mut self, jobs: usize) {
-        self.unsettled -= jobs;
+    pub(super) fn free_jobs(&mut self, jobs: usize) {
+        self.jobs -= jobs;
     }
 }
 
@@ -92,24 +82,9 @@ mod tests {
         assert_eq!(window.reserve(true), (1, 1));
         window.unreserve((1, 1));
         window.unreserve((72, 1 << 20));
-        (0..99).for_each(|_| window.concluded(10));
-        window.lost(10);
-        assert_eq!((window.jobs, window.bytes, window.unsettled), (0, 0, 99));
-        window.settled(99);
-        assert_eq!(window.unsettled, 0);
-    }
-
-    #[test]
-    fn a_store_that_settles_nothing_ends_the_claims() {
-        let mut window = Window::new(10, 4 << 20);
-        for _ in 0..10 {
-            assert!(window.has_room());
-            window.add(10);
-            window.concluded(10);
-        }
-        assert!(!window.has_room() && window.jobs == 0);
-        window.settled(1);
-        assert!(window.has_room());
+        (0..100).for_each(|_| window.free_bytes(10));
+        window.free_jobs(100);
+        assert_eq!((window.jobs, window.bytes), (0, 0));
     }
 
     #[test]
@@ -119,7 +94,7 @@ mod tests {
         window.unreserve((10, 100));
         window.add(5000);
         assert!(!window.has_room());
-        window.concluded(5000);
+        window.free_bytes(5000);
         assert!(window.has_room());
     }
 }
