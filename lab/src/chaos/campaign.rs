@@ -1,10 +1,10 @@
 //! A campaign: a system under load, faults in the order of a plan, the wait for all outstanding
 //! jobs, and the verdict.
 
+mod drain;
 mod recovery;
 mod sample;
 
-use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
@@ -13,12 +13,7 @@ use std::time::Duration;
 use dwell::clock;
 use dwell::config::RedisMode;
 use dwell::dispatch::lease_of;
-use dwell::store::Store;
-use dwell::store::admin::fsck::{self, Rules};
-use dwell::store::admin::sweep::SweepRules;
 use dwell::store::error::StoreError;
-use dwell::store::reader::list::Query;
-use dwell::store::reader::lookup::Place;
 use dwell_connectors::ConnectorError;
 use dwell_testkit::servers::BrokerKind;
 use rand::SeedableRng;
@@ -27,7 +22,7 @@ use rand::rngs::StdRng;
 use crate::chaos::checker::check;
 use crate::chaos::checker::verdict::Verdict;
 use crate::chaos::fault::FaultKind;
-use crate::chaos::history::{DeadJob, End, FORMAT, Fault, History, Op, Phase, RunHeader, Unreadable};
+use crate::chaos::history::{End, FORMAT, Fault, History, Op, Phase, RunHeader, Unreadable};
 use crate::chaos::inject;
 use crate::chaos::load::{Load, LoadOptions, Places, REPLIES};
 use crate::chaos::plan::{Pace, Plan, Step};
@@ -328,93 +323,6 @@ impl Campaign<'_> {
         };
         self.recorder.record("faults", Phase::Info, Op::Fault(entry(now_us, clock::wall_us(), error.clone())));
         Err(format!("{}: {error}", step.kind))
-    }
-
-    /// Waits until no job is outstanding, and reports the final state.
-    async fn drain(&self) -> Result<End, StoreError> {
-        let deadline = clock::now() + DRAIN;
-        let store = loop {
-            match Store::attach(self.system.store_settings()).await {
-                Ok(store) => break store,
-                Err(error) if clock::now() >= deadline => return Err(error),
-                Err(_) => clock::sleep(LOOK).await,
-            }
-        };
-        let mut empty_since = None;
-        let counts = loop {
-            let counts = store.reader.counts(&[]).await?;
-            let left: u64 = counts.scheduled.iter().chain(&counts.reserved).sum();
-            let now = clock::now();
-            let mut missing = self.recorder.missing();
-            if left == 0 && !missing.jobs.is_empty() {
-                // A job whose dead letter was not accepted is only in Redis.
-                let kept: HashSet<String> = self.dead(&store).await?.into_iter().map(|dead| dead.id).collect();
-                missing.jobs.retain(|id| !kept.contains(id));
-            }
-            if left > 0 || !missing.jobs.is_empty() {
-                empty_since = None;
-            }
-            let since = *empty_since.get_or_insert(now);
-            // An answer that cannot be delivered is given up and never arrives.
-            let patience = if missing.answers.is_empty() { EMPTY_FOR } else { EMPTY_FOR * 5 };
-            if now >= since + patience || now >= deadline {
-                break counts;
-            }
-            clock::sleep(LOOK).await;
-        };
-        let mut end = End { scheduled: counts.scheduled.iter().sum(), reserved: counts.reserved.iter().sum(), ..End::default() };
-        end.dead = self.dead(&store).await?;
-        end.unacknowledged = self.unacknowledged().await;
-        let delivery = &self.system.settings().delivery;
-        let sweep = SweepRules { dead_retention_ms: delivery.dead_retention_ms, dedupe_window_ms: delivery.dedupe_window_ms };
-        let lease_ms = u64::try_from(lease_of(delivery).as_millis()).unwrap_or(u64::MAX);
-        let rules = Rules { lease_ms, retry_ms: delivery.retry_ms.clone(), sweep, repair: false };
-        let damage = &mut end.damage;
-        let mut found = |finding: fsck::Finding| {
-            damage.push(format!(
-                "{} `{}` {}",
-                finding.bucket.map_or("-".to_owned(), |bucket| bucket.to_string()),
-                finding.id,
-                finding.problem.as_str()
-            ));
-        };
-        fsck::run(self.system.store_settings(), rules, &mut found).await?;
-        Ok(end)
-    }
-
-    /// Waits until the ingest has acknowledged every request, and returns how many are left.
-    async fn unacknowledged(&self) -> Option<u64> {
-        let deadline = clock::now() + RECOVERY;
-        loop {
-            match self.system.broker_side().unacknowledged().await {
-                Ok(0) => return Some(0),
-                Ok(left) if clock::now() >= deadline => return Some(left),
-                Err(error) if clock::now() >= deadline => {
-                    (self.options.say)(&format!("the requests that are not acknowledged cannot be counted: {error}"));
-                    return None;
-                }
-                _ => clock::sleep(LOOK * 10).await,
-            }
-        }
-    }
-
-    async fn dead(&self, store: &Store) -> Result<Vec<DeadJob>, StoreError> {
-        let mut dead = Vec::new();
-        let mut query = Query { place: Place::Dead, from_ms: None, to_ms: None, target: None, after: None, limit: 500 };
-        loop {
-            let page = store.reader.list(&query).await?;
-            dead.extend(page.jobs.iter().map(|found| DeadJob {
-                id: found.id.as_str().to_owned(),
-                reason: found.state.as_ref().and_then(|state| state.reason).map(|reason| reason.as_str().to_owned()),
-                attempt: found.state.as_ref().map(|state| state.attempt),
-            }));
-            // An unreadable dead job is dead; the damage names the problem.
-            dead.extend(page.unreadable.into_iter().map(|(id, _)| DeadJob { id, ..DeadJob::default() }));
-            match page.next {
-                Some(next) => query.after = Some(next),
-                None => return Ok(dead),
-            }
-        }
     }
 
     /// Samples each instance once a second, until dropped.
