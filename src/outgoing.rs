@@ -65,7 +65,7 @@ pub fn dead_letter(lease: &Lease, broker: &Capabilities, reason: DeadReason) -> 
 /// consumer confirms, and for the dead letter.
 #[must_use]
 pub fn dedupe_id(lease: &Lease) -> String {
-    // One short input: a hasher is larger than that.
+    // A `Hasher` would initialise two kilobytes for these few bytes.
     let hash = blake3::hash(&[&lease.state.generation[..], lease.id.as_str().as_bytes()].concat()).to_hex();
     let schedule = &hash[..32];
     if lease.state.reason.is_some() {

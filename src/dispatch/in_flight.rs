@@ -87,7 +87,7 @@ impl InFlight {
             settler.push(bucket, Settlement::Bury(Bury { job: broken.token(), reason: DeadReason::Invalid, error: broken.why }));
         }
         let mut attempts = Vec::with_capacity(taken.jobs.len());
-        // Boxed once: a lease is large, and moves many times until its outcome.
+        // A lease has hundreds of bytes and moves many times until its outcome.
         for lease in taken.jobs.into_iter().map(Box::new) {
             self.window.add(lease.size);
             if stopping {

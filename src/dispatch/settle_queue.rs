@@ -89,8 +89,10 @@ pub(super) struct SettleQueue {
     /// Calls without an answer: at most one for each bucket and kind. A bucket that does not answer
     /// delays no other, no kind waits for another, and batches grow meanwhile.
     running: BTreeMap<(CallKind, u16), Instant>,
-    /// The bucket that is looked at first: buckets take turns.
-    turn: u16,
+    /// The bucket of each kind that is looked at first: buckets take turns.
+    turns: BTreeMap<CallKind, u16>,
+    /// When [`SettleQueue::next`] last looked. A call that became slow since may let another start.
+    looked: Option<Instant>,
 }
 
 impl SettleQueue {
@@ -108,24 +110,25 @@ impl SettleQueue {
     /// The next call of a bucket and kind without a running call. The call runs until
     /// [`SettleQueue::answered`].
     pub(super) fn next(&mut self, now: Instant) -> Option<(u16, SettleCall)> {
-        let (calls, turn) = (Calls { running: &self.running, now }, self.turn);
-        let next = take(&mut self.complete, CallKind::Complete, calls, turn, |jobs| SettleCall::Complete(Completion::Fired, jobs))
-            .or_else(|| take(&mut self.hold, CallKind::Hold, calls, turn, SettleCall::Hold))
-            .or_else(|| take(&mut self.retry, CallKind::Retry, calls, turn, SettleCall::Retry))
-            .or_else(|| take(&mut self.release, CallKind::Release, calls, turn, SettleCall::Release))
-            .or_else(|| take(&mut self.bury, CallKind::Bury, calls, turn, SettleCall::Bury))
-            .or_else(|| take(&mut self.dropped, CallKind::Drop, calls, turn, |jobs| SettleCall::Complete(Completion::Dropped, jobs)))?;
+        self.looked = Some(now);
+        let calls = Calls { running: &self.running, turns: &self.turns, now };
+        let next = take(&mut self.complete, CallKind::Complete, calls, |jobs| SettleCall::Complete(Completion::Fired, jobs))
+            .or_else(|| take(&mut self.hold, CallKind::Hold, calls, SettleCall::Hold))
+            .or_else(|| take(&mut self.retry, CallKind::Retry, calls, SettleCall::Retry))
+            .or_else(|| take(&mut self.release, CallKind::Release, calls, SettleCall::Release))
+            .or_else(|| take(&mut self.bury, CallKind::Bury, calls, SettleCall::Bury))
+            .or_else(|| take(&mut self.dropped, CallKind::Drop, calls, |jobs| SettleCall::Complete(Completion::Dropped, jobs)))?;
         self.running.insert((next.1.kind(), next.0), now);
-        self.turn = next.0.wrapping_add(1);
+        self.turns.insert(next.1.kind(), next.0.wrapping_add(1));
         Some(next)
     }
 
     /// When a running call stops to delay others; `None` if no call does.
     #[must_use]
-    pub(super) fn next_at(&self, now: Instant) -> Option<Instant> {
+    pub(super) fn next_at(&self) -> Option<Instant> {
         let counts = [self.complete.len(), self.hold.len(), self.retry.len(), self.release.len(), self.bury.len(), self.dropped.len()];
         let is_empty = counts.iter().all(|count| *count == 0);
-        let ends = self.running.values().map(|begun| *begun + PROMPT).filter(|end| now < *end);
+        let ends = self.running.values().map(|begun| *begun + PROMPT).filter(|end| self.looked.is_some_and(|looked| looked < *end));
         if is_empty { None } else { ends.min() }
     }
 
@@ -139,6 +142,7 @@ impl SettleQueue {
 #[derive(Clone, Copy)]
 struct Calls<'a> {
     running: &'a BTreeMap<(CallKind, u16), Instant>,
+    turns: &'a BTreeMap<CallKind, u16>,
     now: Instant,
 }
 
@@ -149,18 +153,18 @@ impl Calls<'_> {
     }
 }
 
-/// At most one call's worth of jobs, of the first bucket from `turn` on that has no running call of
+/// At most one call's worth of jobs, of the first bucket from its turn on that has no running call of
 /// this kind.
 fn take<T>(
     queues: &mut BTreeMap<u16, Vec<T>>,
     kind: CallKind,
     calls: Calls<'_>,
-    turn: u16,
     call: impl FnOnce(Vec<T>) -> SettleCall,
 ) -> Option<(u16, SettleCall)> {
     if queues.is_empty() || calls.prompt(kind) >= CALLS_AT_ONCE {
         return None;
     }
+    let turn = calls.turns.get(&kind).copied().unwrap_or(0);
     let is_free = |bucket: &&u16| !calls.running.contains_key(&(kind, **bucket));
     let bucket = queues.range(turn..).chain(queues.range(..turn)).map(|(bucket, _)| bucket).find(is_free).copied()?;
     let jobs = queues.get_mut(&bucket)?;
@@ -216,7 +220,7 @@ mod tests {
         (0..4).for_each(|bucket| completed(&mut queue, bucket));
         assert_eq!([begun(&mut queue, now), begun(&mut queue, now), begun(&mut queue, now)], [Some((0, 1)), Some((1, 1)), None]);
         (0..4).for_each(|bucket| completed(&mut queue, bucket));
-        assert_eq!(queue.next_at(now), Some(now + PROMPT));
+        assert_eq!(queue.next_at(), Some(now + PROMPT));
         queue.answered(0, &SettleCall::Complete(Completion::Fired, vec![]));
         // Buckets take turns: bucket 0 has jobs again, and is not the next.
         assert_eq!([begun(&mut queue, now), begun(&mut queue, now)], [Some((2, 2)), None]);
@@ -235,8 +239,8 @@ mod tests {
         completed(&mut queue, 0);
         let later = now + PROMPT;
         assert_eq!([begun(&mut queue, later), begun(&mut queue, later)], [Some((2, 1)), None], "bucket 0 has a call that runs");
-        assert_eq!(queue.next_at(later), Some(later + PROMPT));
+        assert_eq!(queue.next_at(), Some(later + PROMPT));
         queue.answered(0, &SettleCall::Complete(Completion::Fired, vec![]));
-        assert_eq!((begun(&mut queue, later), queue.next_at(later + PROMPT)), (Some((0, 1)), None));
+        assert_eq!((begun(&mut queue, later), queue.next_at()), (Some((0, 1)), None), "nothing waits");
     }
 }

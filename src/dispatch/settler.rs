@@ -65,7 +65,7 @@ impl Settler {
     /// that.
     #[must_use]
     pub(super) fn next_at(&self) -> Option<Instant> {
-        self.queue.next_at(clock::now())
+        self.queue.next_at()
     }
 
     /// Ends a call and counts its results.

@@ -159,6 +159,44 @@ async fn what_is_due_now_does_not_wait_behind_a_backlog() {
 }
 
 #[tokio::test]
+async fn large_recent_jobs_leave_half_of_the_bytes_to_a_backlog() {
+    let fixture = Fixture::new().await;
+    let of_size = |name: String, n: u64, due: Due, size: usize| {
+        let mut request = request(&name, n, due);
+        request.job.body = vec![0; size].into();
+        request
+    };
+    for n in 0..6 {
+        fixture.put(of_size(format!("old-{n}"), n, Due::At(n.cast_signed()), 100_000)).await;
+        fixture.put(of_size(format!("new-{n}"), 100 + n, Due::In(10 * n), 400_000)).await;
+    }
+    // Larger than half of a claim: it waits for its turn.
+    fixture.put(of_size("huge".to_owned(), 200, NOW, 600_000)).await;
+    let claim = async || {
+        let taken = fixture.store.queue.claim_ahead(0, MAIN, ClaimRequest { most: 4, ..SOON }).await.unwrap();
+        taken.jobs.iter().map(|lease| lease.id.as_str().to_owned()).collect::<Vec<_>>()
+    };
+    let first = claim().await;
+    assert_eq!(
+        first.iter().filter(|id| id.starts_with("old")).count(),
+        first.len() - usize::from(first.iter().any(|id| id.starts_with("new"))),
+        "{first:?}"
+    );
+    assert!(first.iter().any(|id| id == "old-0") && first.len() > 1, "{first:?}");
+    let mut came = first;
+    loop {
+        let more = claim().await;
+        if more.is_empty() {
+            break;
+        }
+        came.extend(more);
+    }
+    came.sort();
+    let all = ["huge".to_owned()].into_iter().chain((0..6).map(|n| format!("new-{n}"))).chain((0..6).map(|n| format!("old-{n}")));
+    assert_eq!(came, all.collect::<Vec<_>>());
+}
+
+#[tokio::test]
 async fn recent_jobs_that_cannot_be_read_hide_nothing_and_none_is_claimed_twice() {
     let fixture = Fixture::new().await;
     let overdue: Vec<_> = (0..20).map(|n| request(&format!("old-{n:02}"), n, Due::At(n.cast_signed()))).collect();

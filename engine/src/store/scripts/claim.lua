@@ -9,9 +9,9 @@
 --        count of jobs of an unknown version left in place at the head, the last of them, its score
 --        ('' none), count of removed ids without a record, born of the lease, then per position of the
 --        lease: id ('' the job has left the lease), state ('' none), record, due ms }.
--- Order  The oldest first. If the oldest that fit are all overdue by more than RECENT, up to half of the
---        claim goes to jobs due since then, and they come first: after an outage what is due now does
---        not wait behind what is overdue.
+-- Order  The oldest first. If jobs that are overdue by more than RECENT fill the limit of jobs, up to half
+--        of the claim, in jobs and in bytes, goes to jobs that fell due since then, and these come first:
+--        after an outage what is due now does not wait behind what is overdue.
 -- Work   <= 128 jobs or 1 MiB a call; checks <= 1024 ids after the known unreadable ones. First write
 --        HDEL: a full Redis still drains. The lease is written before the jobs leave due: a failure
 --        between the two loses nothing.
@@ -19,14 +19,15 @@ local nonce, lease, most, most_bytes = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV
 local due_key, until_ms = KEYS[FIRST_DUE], NOW + tonumber(ARGV[5])
 local before = LEASE_COUNT > 0 and call('HGET', LEFT, nonce)
 if before then return answer_again(nonce, before) end
--- A job is overdue after this many ms.
+-- A job is recent until this many ms after its due time.
 local RECENT = 1000
 -- Records are fetched in slices of at most this many, which bounds those that are fetched in vain.
 local SLICE = 8
 -- Field '' of state is no job's.
 local stated = call('HLEN', STATE)
 local has_states = stated > 1 or stated == 1 and call('HEXISTS', STATE, '') == 0
--- taken: the recent jobs that were claimed before the oldest ones; a later page may reach them again.
+-- taken: the recent ids that were claimed or removed before the oldest ones; a later page may reach them
+-- again.
 local ids, text, orphans, taken = {}, {}, {}, {}
 local answer = { NOW_US, '', 0, 0, '', '', 0, BORN }
 local bytes, more, looked, count, recent = 0, 0, 0, 0, 0
@@ -47,6 +48,9 @@ while count < most and looked - recent < 1024 and more == 0 do
   while at <= #page and not is_cut do
     if slice == 0 then
       -- The next record may be too large: its size is checked first, so that it is not fetched in vain.
+      if looked < recent and bytes + call('HSTRLEN', JOBS, page[at]) > most_bytes / 2 then
+        at, looked = 2 * recent + 1, recent
+      end
       is_cut, slice = bytes + call('HSTRLEN', JOBS, page[at]) > most_bytes, 1
       if is_cut then break end
     end
@@ -62,10 +66,15 @@ while count < most and looked - recent < 1024 and more == 0 do
       local id, record, state = page_ids[i], page_records[i], page_states[i]
       local size = record and #record or 0
       if size > longest then longest = size end
-      if size == 0 then
+      if taken[id] then
+        -- Passed already.
+      elseif size == 0 then
         push(orphans, id)
-      elseif taken[id] then
-        -- In the lease already.
+        if looked < recent then taken[id] = true end
+      elseif looked < recent and bytes + size > most_bytes / 2 then
+        -- The other half is for the oldest.
+        at, looked = 2 * recent + 1, recent
+        break
       elseif count > 0 and (bytes + size > most_bytes or count >= most) then
         is_cut = true
         break

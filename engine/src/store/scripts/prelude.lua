@@ -174,13 +174,17 @@ end
 -- (0: never). A failover may lose a claim although its message was published. Returns the time of the
 -- change, and 1 if this call found it. For an empty bucket without a known master (is_new) the first
 -- master is not a change. The run id of a promoted replica is followed by the replication id of the
--- master before it: a server that is the master again is another one.
+-- master before it: a server that is the master again is another one. A master without replicas forgets
+-- that id after a while (repl-backlog-ttl), which is no change.
 local function see_master(is_new)
   local info = call('INFO', 'server', 'replication')
   local run_id, before = string.match(info, 'run_id:(%w+)') or '', string.match(info, 'master_replid2:(%w+)') or ''
-  if string.find(before, '[^0]') then run_id = run_id .. before end
+  local was_promoted = string.find(before, '[^0]')
+  if was_promoted then run_id = run_id .. before end
   local known, changed = string.match(call('HGET', STATE, '') or '', '^(%w*):(%d+)$')
-  if known == run_id then return tonumber(changed), 0 end
+  if known == run_id or known and not was_promoted and run_id ~= '' and sub(known, 1, #run_id) == run_id then
+    return tonumber(changed), 0
+  end
   local fresh = is_new and not known
   changed = fresh and 0 or NOW
   call('HDEL', STATE, '')
