@@ -30,13 +30,16 @@ DEMO_SERVERS := $(if $(filter kafka,$(BROKER)),kafka) $(if $(filter amqp,$(BROKE
 demo: tools servers $(DEMO_SERVERS) ## start private servers and a bridge, send jobs, show what arrives and how late; BROKER=nats, kafka or amqp
 	$(SERVERS) $(KAFKA) $(RABBITMQ) cargo run --locked --package dwell-lab --bin dwell-lab -- demo --broker $(BROKER)
 
-# How much is measured: QUICK=1 is a short form; RUNS and BIG as scripts/bench.sh says.
+# How much is measured: QUICK=1 is a short form; RUNS and BIG as scripts/bench.sh says. PEERS: the folder
+# of a harness that measures relays and native delays that others wrote (scripts/peers.py).
 QUICK :=
+PEERS :=
 BENCH_ON := $(if $(filter file,$(origin BROKER)),nats kafka amqp,$(BROKER))
 
-bench: tools servers kafka rabbitmq ## measure a standard set on private servers, write docs/reference/measured/performance.md; QUICK=1, BROKER=, RUNS=
+bench: tools servers kafka rabbitmq ## measure a standard set on private servers, write docs/reference/measured; QUICK=1, BROKER=, RUNS=, PEERS=
 	cargo build --locked --release --package dwell --package dwell-lab --bin dwell --bin dwell-lab
 	$(SERVERS) $(KAFKA) $(RABBITMQ) QUICK=$(QUICK) DWELL_BENCH_PROGRAM='$(or $(DWELL_BENCH_PROGRAM),$(BUILT)/release/dwell-lab)' scripts/bench.sh $(BENCH_ON)
+	$(if $(PEERS),scripts/peers.py '$(PEERS)' docs/reference/measured/peers.md --rounds $(or $(RUNS),5) --dwell '$(BUILT)/release/dwell')
 
 # How long faults go on, with which seed (none: a new one), on which brokers (all three in turn,
 # unless BROKER is given) and which kind of Redis (single, cluster or sentinel). DENSE=1: short faults
