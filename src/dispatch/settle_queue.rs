@@ -8,8 +8,9 @@ use crate::clock::Instant;
 use crate::store::queue::schedule::CALL_JOBS;
 use crate::store::queue::settle::{Bury, Completion, LeaseToken, Release, Retry};
 
-/// Calls of a kind at once, but for those that take longer than [`PROMPT`]. A single Redis works on one call
-/// at a time: more calls at once would only be smaller. While Redis has time, no settlement waits.
+/// Calls of a kind at once, but for those that take longer than [`PROMPT`]. A single Redis works on
+/// one call at a time: more calls at once would only be smaller. While Redis has time, no settlement
+/// waits.
 const CALLS_AT_ONCE: usize = 2;
 /// A call that takes longer delays no other: its master hangs, its bucket is damaged, or Redis is
 /// far away.
@@ -153,8 +154,8 @@ impl Calls<'_> {
     }
 }
 
-/// At most one call's worth of jobs, of the first bucket from its turn on that has no running call of
-/// this kind.
+/// At most one call's worth of jobs of this kind: of the first bucket, from the turn of the kind on,
+/// that has no running call.
 fn take<T>(
     queues: &mut BTreeMap<u16, Vec<T>>,
     kind: CallKind,

@@ -59,7 +59,8 @@ pub struct Record {
     pub fingerprint: [u8; 8],
 }
 
-/// The longest input that is collected before it is hashed: a `Hasher` would initialise two kilobytes.
+/// The longest input that is collected before it is hashed: a `Hasher` would initialise two
+/// kilobytes.
 const SHORT: usize = 1024;
 
 /// The hash that `duplicate` compares: body, broker, destination and key.
