@@ -202,16 +202,16 @@ impl<R> Environment<R> {
 }
 
 /// A look at what is claimed.
-struct Claims {
+pub(crate) struct Claims {
     store: Store,
 }
 
 impl Claims {
-    async fn of(env: &Environment) -> Claims {
+    pub(crate) async fn of(env: &Environment) -> Claims {
         Claims { store: env.store().await }
     }
 
-    async fn ids(&self) -> HashSet<String> {
+    pub(crate) async fn ids(&self) -> HashSet<String> {
         let all = Query { limit: usize::MAX, ..Query::new(Place::Reserved) };
         self.store.reader.list(&all).await.unwrap().jobs.into_iter().map(|job| job.id.as_str().to_owned()).collect()
     }

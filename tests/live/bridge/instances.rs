@@ -5,17 +5,77 @@ use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 use dwell::clock;
+use dwell_connectors::conformance::proxy::{Direction, Flow, Proxy};
 use dwell_testkit::servers::{DwellServer, RedisOptions};
 use tempfile::TempDir;
 
-use super::environment::{Environment, SETTLE, published, scraped};
+use super::environment::{Claims, Environment, SETTLE, published, scraped};
 use super::load::{Job, When};
 use crate::preload::compiled;
 use crate::support::wait_within;
 
-/// A lease is five seconds more. A machine that is busy confirms after a second at times, and each
-/// such job comes twice.
-const SETTINGS: &str = "redis.buckets = 64\ndelivery.max_in_flight = 200\ndelivery.publish_timeout = \"4s\"";
+/// A lease is five seconds more than the publish timeout. A busy machine confirms after seconds at
+/// times.
+const SETTINGS: &str = "redis.buckets = 64\ndelivery.max_in_flight = 200\ndelivery.publish_timeout = \"15s\"\n\
+                        delivery.retry = [\"1s\", \"1s\", \"1s\", \"1s\", \"1s\", \"1s\"]";
+/// The jobs that an instance has in flight when it is killed or stopped.
+const CAUGHT: usize = 10;
+
+/// How long an instance hears nothing while it is not stopped. Its connection lives longer.
+const PATIENCE: Duration = Duration::from_secs(4);
+
+/// An instance, and the proxy between it and NATS.
+struct Instance {
+    dwell: DwellServer,
+    wire: Proxy,
+}
+
+impl Instance {
+    async fn start(env: &Environment) -> Instance {
+        let wire = Proxy::start(format!("127.0.0.1:{}", env.nats.port())).await.unwrap();
+        let text = env.text().replace(&format!(":{}", env.nats.port()), &format!(":{}", wire.address().port()));
+        Instance { dwell: DwellServer::start(env!("CARGO_BIN_EXE_dwell").into(), &text).await.unwrap(), wire }
+    }
+
+    /// Holds what NATS says to this instance, and stops the instance, by SIGSTOP, when it has jobs
+    /// in flight. Returns all that were in flight since, those of the others too. Who has claimed a
+    /// job is not told: its own are those that stay while another delivers. An instance that hears
+    /// nothing gives its connection up after seconds, and its jobs: a busy machine may have to try
+    /// again.
+    async fn freeze_in_flight(&self, claims: &Claims, other: &Instance) -> HashSet<String> {
+        let mut all = HashSet::new();
+        wait_within(SETTLE, "it has jobs in flight of its own", async || {
+            self.wire.set(Direction::Down, Flow::Stall);
+            let stalled = Instant::now();
+            let (mut seen, mut confirmed) = (HashSet::new(), u64::MAX);
+            while stalled.elapsed() < PATIENCE {
+                let (ids, now) = (claims.ids().await, published(&other.dwell, "confirmed").await);
+                let own = ids.intersection(&seen).count();
+                all.extend(ids.iter().cloned());
+                if own >= CAUGHT && now >= confirmed.saturating_add(20) {
+                    self.dwell.freeze().unwrap();
+                    let left = claims.ids().await;
+                    // Once more: a claim that it had sent may have been read by Redis after the first
+                    // look.
+                    all.extend(claims.ids().await);
+                    if left.intersection(&seen).count() >= CAUGHT {
+                        all.extend(left);
+                        return Some(());
+                    }
+                    self.dwell.thaw().unwrap();
+                    break;
+                }
+                if own < CAUGHT {
+                    (seen, confirmed) = (ids, now);
+                }
+            }
+            self.wire.heal();
+            None
+        })
+        .await;
+        all
+    }
+}
 
 /// How many of these jobs have not arrived.
 fn missing(env: &Environment, ids: &HashSet<String>) -> usize {
@@ -26,93 +86,74 @@ fn missing(env: &Environment, ids: &HashSet<String>) -> usize {
 #[tokio::test]
 async fn of_four_instances_one_is_killed_and_one_sleeps_and_every_job_arrives() {
     let env = Environment::new("four", RedisOptions::default(), SETTINGS).await;
-    let mut fleet: Vec<DwellServer> = Vec::new();
+    let mut fleet: Vec<Instance> = Vec::new();
     for _ in 0..4 {
-        fleet.push(env.dwell().await);
+        fleet.push(Instance::start(&env).await);
     }
-    let load = env.load(60);
+    let claims = Claims::of(&env).await;
+    let load = env.load(30);
     env.until_arrived(1500).await;
-    for dwell in &fleet {
-        assert!(published(dwell, "confirmed").await > 0, "all take part");
+    for one in &fleet {
+        assert!(published(&one.dwell, "confirmed").await > 0, "all take part");
     }
 
-    // What the others have claimed is in there too; the more is forgiven, never less.
-    let mut in_flight = env.freeze_in_flight(&fleet[0], 5, &HashSet::new()).await;
-    fleet[0].kill().unwrap();
-    in_flight.extend(env.in_flight().await);
+    let mut in_flight = fleet[0].freeze_in_flight(&claims, &fleet[2]).await;
+    fleet[0].dwell.kill().unwrap();
+    in_flight.extend(claims.ids().await);
     let killed = Instant::now();
     wait_within(SETTLE, "what it held was taken over, delivered and settled", async || {
-        (missing(&env, &in_flight) == 0 && env.in_flight().await.is_disjoint(&in_flight)).then_some(())
+        (missing(&env, &in_flight) == 0 && claims.ids().await.is_disjoint(&in_flight)).then_some(())
     })
     .await;
     println!(
-        "{} jobs that were in flight at the kill were taken over and settled after {:?}; the lease is 9 s",
+        "{} jobs that were in flight at the kill were taken over and settled after {:?}; the lease is 20 s",
         in_flight.len(),
         killed.elapsed()
     );
 
     let rescued = async || {
         let series = r#"dwell_possible_duplicates_total{cause="rescued"}"#;
-        scraped(&fleet[2], series).await + scraped(&fleet[3], series).await
+        scraped(&fleet[2].dwell, series).await + scraped(&fleet[3].dwell, series).await
     };
     let rescued_before = rescued().await;
-    let asleep = put_to_sleep(&env, &fleet[1], [&fleet[2], &fleet[3]]).await;
+    let sleeper = &fleet[1];
+    let asleep = sleeper.freeze_in_flight(&claims, &fleet[2]).await;
     wait_within(SETTLE, "what it held was taken over", async || {
         (rescued().await > rescued_before && missing(&env, &asleep) == 0).then_some(())
     })
     .await;
-    let log = fleet[1].dir().join("log");
+    let log = sleeper.dwell.dir().join("log");
     let logged = std::fs::read_to_string(&log).unwrap().len();
-    fleet[1].thaw().unwrap();
+    sleeper.wire.heal();
+    sleeper.dwell.thaw().unwrap();
     // What it slept over is in its hands, or in the answer to a claim or a settlement, which comes too
     // late when it wakes.
     wait_within(SETTLE, "it finds that it lost them", async || {
         let log = std::fs::read_to_string(&log).unwrap();
         let is_answer_lost = ["claiming failed", "settling failed"].iter().any(|line| log[logged..].contains(line));
-        (is_answer_lost || scraped(&fleet[1], "dwell_leases_lost_total").await > 0).then_some(())
+        (is_answer_lost || scraped(&sleeper.dwell, "dwell_leases_lost_total").await > 0).then_some(())
     })
     .await;
-    let before = published(&fleet[1], "confirmed").await;
-    wait_within(SETTLE, "it takes part again", async || (published(&fleet[1], "confirmed").await > before + 20).then_some(())).await;
+    let before = published(&sleeper.dwell, "confirmed").await;
+    wait_within(SETTLE, "it takes part again", async || (published(&sleeper.dwell, "confirmed").await > before + 20).then_some(())).await;
     load.finish().await;
     let left = env.settled().await;
 
     assert_eq!(left.dead.iter().sum::<u64>(), 0);
+    // On a busy machine a confirm may come too late. Such a copy is counted.
+    let mut unknown = 0;
+    for one in &fleet[1..] {
+        unknown += scraped(&one.dwell, r#"dwell_possible_duplicates_total{cause="unknown_outcome"}"#).await;
+    }
     let ledger = env.ledger.lock();
     let copies = ledger.sound_where(&asleep);
     in_flight.extend(asleep);
-    println!("{} jobs, {} copies", ledger.count(), copies.len());
-    let stray: Vec<&String> = copies.keys().filter(|id| !in_flight.contains(*id)).collect();
-    assert!(stray.is_empty(), "repeated, and not in flight at a fault: {stray:?}");
+    println!("{} jobs, {} copies, {unknown} unknown outcomes", ledger.count(), copies.len());
+    let of_no_fault = |id: &str| copies.contains_key(id) && !in_flight.contains(id);
+    let stray: Vec<_> = ledger.arrivals().filter(|(id, _)| of_no_fault(id)).map(|(id, of)| (id, of.attempt, of.due_ms, of.at_ms)).collect();
+    let count = stray.iter().map(|(id, ..)| id).collect::<HashSet<_>>().len() as u64;
+    assert!(count <= unknown, "repeated, not in flight at a fault and not counted; id, attempt, due and arrival in ms: {stray:?}");
     assert_eq!(ledger.uncertain(), 0, "the broker was up");
-}
-
-/// Longer than any attempt of an instance that runs: it has its confirm or gave up after
-/// `publish_timeout`. Shorter than a lease.
-const AN_ATTEMPT: Duration = Duration::from_secs(7);
-
-/// Stops an instance, by SIGSTOP, that has jobs in flight: all that were in flight at a stop. Who
-/// has claimed a job is not told, so it is seen by what is left when the others have ended what
-/// they had.
-async fn put_to_sleep(env: &Environment, sleeper: &DwellServer, others: [&DwellServer; 2]) -> HashSet<String> {
-    let confirmed = async || published(others[0], "confirmed").await + published(others[1], "confirmed").await;
-    let mut ids = HashSet::new();
-    wait_within(SETTLE, "it has jobs in flight of its own", async || {
-        ids.extend(env.freeze_in_flight(sleeper, 5, &HashSet::new()).await);
-        let (stopped, before) = (Instant::now(), confirmed().await);
-        let is_own = wait_within(SETTLE, "the others end what they had", async || {
-            let none_left = env.in_flight().await.is_disjoint(&ids);
-            let others_are_through = stopped.elapsed() > AN_ATTEMPT && confirmed().await >= before + 100;
-            (none_left || others_are_through).then_some(!none_left)
-        })
-        .await;
-        if !is_own {
-            sleeper.thaw().unwrap();
-        }
-        is_own.then_some(())
-    })
-    .await;
-    ids
 }
 
 #[tokio::test]
