@@ -22,7 +22,7 @@ const SETTINGS: &str = "redis.buckets = 64\ndelivery.max_in_flight = 200\ndelive
 const CAUGHT: usize = 10;
 
 /// How long an instance hears nothing while it is not stopped. Its connection lives longer.
-const PATIENCE: Duration = Duration::from_secs(4);
+const PATIENCE: Duration = Duration::from_secs(6);
 
 /// An instance, and the proxy between it and NATS.
 struct Instance {
