@@ -115,6 +115,10 @@ impl ClaimScheduler {
         };
         self.backoff.reset();
         self.bucket_backoffs.remove(&bucket);
+        if taken.jobs.is_empty() {
+            // The claim used no room: the next one need not wait for more.
+            self.last_claim = None;
+        }
         let next = taken.next_ms.map(|due_ms| now + micros(due_ms.saturating_mul(1000).saturating_sub(taken.now_us)));
         self.timers.claimed(bucket, if taken.more { Some(now) } else { next }, now);
         // The count is complete only in the last claim of a bucket.

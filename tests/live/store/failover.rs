@@ -103,3 +103,30 @@ async fn a_master_that_became_a_replica_is_left() {
     fixture.redis(&["REPLICAOF", "NO", "ONE"]).await;
     wait_until("it takes jobs again", async || fixture.store.queue.schedule(&[request("c", 3, PAST)]).await.ok()).await;
 }
+
+/// What the namespace knows of its master: the run id, behind it the replication id of a former
+/// master, and when it changed.
+async fn known_master(fixture: &Fixture) -> (String, String) {
+    let known: String = redis::cmd("HGET").arg(fixture.key("state")).arg("").query_async(&mut fixture.raw.clone()).await.unwrap();
+    let (master, changed) = known.split_once(':').unwrap();
+    (master.to_owned(), changed.to_owned())
+}
+
+#[tokio::test]
+async fn a_master_that_forgot_its_former_replication_id_is_the_same() {
+    let fixture = Fixture::with(1, &[MAIN]).await;
+    let state = fixture.key("state");
+    fixture.put(request("first", 1, FAR)).await;
+    let (run_id, changed) = known_master(&fixture).await;
+    // Redis drops that id together with its backlog, and stays the same server.
+    let former = "ab12".repeat(10);
+    fixture.redis(&["HSET", &state, "", &format!("{run_id}{former}:{changed}")]).await;
+    fixture.put(request("second", 2, FAR)).await;
+    assert_eq!(known_master(&fixture).await, (format!("{run_id}{former}"), changed.clone()));
+    // Another run id is another server.
+    fixture.redis(&["HSET", &state, "", &format!("{former}:{changed}")]).await;
+    fixture.put(request("third", 3, FAR)).await;
+    let (now, later) = known_master(&fixture).await;
+    assert_eq!(now, run_id);
+    assert!(later.parse::<i64>().unwrap() > changed.parse::<i64>().unwrap());
+}
