@@ -12,7 +12,7 @@ use dwell_connectors::{BrokerConfig, ConnectorError, Destination, Role};
 
 use distance::{Distance, Wires};
 
-use crate::servers::{BrokerKind, BrokerServer, DwellServer, RedisOptions, RedisServer, ServerError, find};
+use crate::servers::{BrokerKind, BrokerServer, DwellServer, KafkaOptions, KafkaServer, RedisOptions, RedisServer, ServerError, find};
 use dwell::bridge::StartError;
 use dwell::cli::exit::{Exit, Stop};
 use dwell::config::{self, Overrides, Problem, Settings};
@@ -111,7 +111,7 @@ impl Environment {
         };
         let (redis, redis_url, broker, wires) = match distance {
             None => {
-                let starting_broker = async { Ok(BrokerServer::start(kind).await?) };
+                let starting_broker = async { Ok(start_broker(kind, None).await?) };
                 let ((redis, redis_url), broker) = tokio::try_join!(starting_redis, starting_broker)?;
                 (redis, redis_url, broker, None)
             }
@@ -211,6 +211,18 @@ impl Environment {
             redis.stop().await?;
         }
         Ok(())
+    }
+}
+
+/// Starts a broker. A Kafka topic gets four partitions, since a producer has one batch on its way to
+/// each. `proxy`: where a Kafka leads its clients.
+async fn start_broker(kind: BrokerKind, proxy: Option<u16>) -> Result<BrokerServer, ServerError> {
+    match kind {
+        BrokerKind::Kafka => {
+            let options = KafkaOptions { config: "num.partitions=4\n".to_owned(), proxy };
+            Ok(BrokerServer::Kafka(KafkaServer::start(options).await?))
+        }
+        BrokerKind::Nats | BrokerKind::Amqp => BrokerServer::start(kind).await,
     }
 }
 

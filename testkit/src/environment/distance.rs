@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use dwell_connectors::conformance::proxy::{Direction, Flow, Proxy};
 
-use super::Failure;
-use crate::servers::{BrokerKind, BrokerServer, KafkaOptions, KafkaServer, RedisServer};
+use super::{Failure, start_broker};
+use crate::servers::{BrokerKind, BrokerServer, RedisServer};
 
 /// The time of the way to a server, and of the way back. Producers and consumers are next to the
 /// broker.
@@ -29,13 +29,7 @@ impl Wires {
     pub(super) async fn start(kind: BrokerKind, redis: &RedisServer, distance: Distance) -> Result<(BrokerServer, Wires), Failure> {
         let to_redis = Proxy::start(format!("127.0.0.1:{}", redis.port())).await?;
         let to_broker = Proxy::start("127.0.0.1:1").await?;
-        let broker = if kind == BrokerKind::Kafka {
-            // Kafka tells its clients where to connect to.
-            let options = KafkaOptions { proxy: Some(to_broker.address().port()), ..KafkaOptions::default() };
-            BrokerServer::Kafka(KafkaServer::start(options).await?)
-        } else {
-            BrokerServer::start(kind).await?
-        };
+        let broker = start_broker(kind, Some(to_broker.address().port())).await?;
         let port = if let BrokerServer::Kafka(server) = &broker { server.link_port() } else { None };
         to_broker.lead_to(format!("127.0.0.1:{}", port.unwrap_or_else(|| broker.port())));
         let wires = Wires { distance, broker: to_broker, redis: to_redis };
