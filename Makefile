@@ -39,7 +39,8 @@ BENCH_ON := $(if $(filter file,$(origin BROKER)),nats kafka amqp,$(BROKER))
 bench: tools servers kafka rabbitmq ## measure a standard set on private servers, write docs/reference/measured; QUICK=1, BROKER=, RUNS=, PEERS=
 	cargo build --locked --release --package dwell --package dwell-lab --bin dwell --bin dwell-lab
 	$(SERVERS) $(KAFKA) $(RABBITMQ) QUICK=$(QUICK) DWELL_BENCH_PROGRAM='$(or $(DWELL_BENCH_PROGRAM),$(BUILT)/release/dwell-lab)' scripts/bench.sh $(BENCH_ON)
-	$(if $(PEERS),scripts/peers.py '$(PEERS)' docs/reference/measured/peers.md --rounds $(or $(RUNS),5) --dwell '$(BUILT)/release/dwell')
+	$(if $(PEERS),$(SERVERS) $(KAFKA) $(RABBITMQ) scripts/peers.py '$(PEERS)' docs/reference/measured/peers.md --rounds $(or $(RUNS),5) \
+		--dwell '$(BUILT)/release/dwell' --lab '$(BUILT)/release/dwell-lab' $(if $(QUEUES),--queues '$(QUEUES)'))
 
 # How long faults go on, with which seed (none: a new one), on which brokers (all three in turn,
 # unless BROKER is given) and which kind of Redis (single, cluster or sentinel). DENSE=1: short faults
