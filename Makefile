@@ -31,12 +31,14 @@ demo: tools servers $(DEMO_SERVERS) ## start private servers and a bridge, send 
 	$(SERVERS) $(KAFKA) $(RABBITMQ) cargo run --locked --package dwell-lab --bin dwell-lab -- demo --broker $(BROKER)
 
 # How much is measured: QUICK=1 is a short form; RUNS and BIG as scripts/bench.sh says. PEERS: the folder
-# of a harness that measures relays and native delays that others wrote (scripts/peers.py).
+# of a harness that measures relays and native delays that others wrote; with it QUEUES: that of one for
+# queues on Redis (scripts/peers.py).
 QUICK :=
 PEERS :=
+QUEUES :=
 BENCH_ON := $(if $(filter file,$(origin BROKER)),nats kafka amqp,$(BROKER))
 
-bench: tools servers kafka rabbitmq ## measure a standard set on private servers, write docs/reference/measured; QUICK=1, BROKER=, RUNS=, PEERS=
+bench: tools servers kafka rabbitmq ## measure a standard set on private servers, write docs/reference/measured; QUICK=1, BROKER=, RUNS=, PEERS=, QUEUES=
 	cargo build --locked --release --package dwell --package dwell-lab --bin dwell --bin dwell-lab
 	$(SERVERS) $(KAFKA) $(RABBITMQ) QUICK=$(QUICK) DWELL_BENCH_PROGRAM='$(or $(DWELL_BENCH_PROGRAM),$(BUILT)/release/dwell-lab)' scripts/bench.sh $(BENCH_ON)
 	$(if $(PEERS),$(SERVERS) $(KAFKA) $(RABBITMQ) scripts/peers.py '$(PEERS)' docs/reference/measured/peers.md --rounds $(or $(RUNS),5) \

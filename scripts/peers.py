@@ -6,8 +6,8 @@ usage: peers.py HARNESS OUT.md [--queues HARNESS] [--lab PROGRAM]
 
 HARNESS has a program `run PEER WORKLOAD --runs 1 -- [flags]` that prints a line of JSON a measurement. Each round measures every peer once, so that
 a slower hour affects all alike; a ratio is that of one round. FILE keeps the lines: what it has already is not measured again.
-The HARNESS of queues has a program `run PEER drain cpu --settings=tuned --reps=1 --n=N` that prints a line of JSON for each of the two. These
-queues run on a Redis without an append-only file, and so does the Dwell that is compared with them.
+The HARNESS of queues has a program `run PEER drain cpu --settings=tuned --reps=1 --n=N` that prints a line of JSON for `drain` and one
+for `cpu`. These queues run on a Redis without an append-only file, and so does the Dwell that is compared with them.
 """
 import argparse
 import json
@@ -38,6 +38,7 @@ RATIOS = [
     ("amqp", "drain against a bare relay, RabbitMQ, quorum queues", ("dwell-amqp", "msgs_per_s"), ("relay-amqp", "value")),
     ("amqp", "accept against a bare relay, RabbitMQ, quorum queues", ("dwell-amqp", "accept_msgs_per_s"), ("relay-amqp", "value")),
     ("amqp", "relay over Dwell's connectors against a bare relay, RabbitMQ", ("amqp connectors", "value"), ("relay-amqp", "value")),
+    ("kafka", "accept against a bare relay, Kafka", ("dwell-kafka", "accept_msgs_per_s"), ("relay-kafka", "value")),
     ("kafka", "drain against a bare relay, Kafka", ("dwell-kafka", "msgs_per_s"), ("relay-kafka", "value")),
     ("kafka", "relay over Dwell's connectors against a bare relay, Kafka", ("kafka connectors", "value"), ("relay-kafka", "value")),
     ("queues", "drain over NATS against BullMQ", (WITHOUT_AOF, "msgs_per_s"), ("bullmq", "msgs_per_s")),
@@ -77,6 +78,8 @@ def measured_queue(harness, peer, jobs):
     print("#", *command, file=sys.stderr, flush=True)
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
     lines = {line["workload"]: line for line in map(json.loads, done.stdout.splitlines()) if "workload" in line}
+    if not {"drain", "cpu"} <= set(lines):
+        sys.exit(f"{peer} was not measured: {done.stdout}")
     if lines["drain"]["missing"] or lines["drain"]["dups"]:
         sys.exit(f"{peer}: {lines['drain']}")
     return {"msgs_per_s": lines["drain"]["value"], "redis_us": lines["cpu"]["value"]}
@@ -93,9 +96,9 @@ def spread(values):
     return f"{statistics.median(values):,.2f} ({min(values):,.2f} – {max(values):,.2f})"
 
 
-def whole(values):
-    middle = statistics.median(values)
-    return f"{middle:.1f}" if middle < 1000 else f"{middle:,.0f}".replace(",", " ")
+def middle(values):
+    median = statistics.median(values)
+    return f"{median:.1f}" if median < 1000 else f"{median:,.0f}".replace(",", " ")
 
 
 def table(rounds, brokers):
@@ -105,7 +108,7 @@ def table(rounds, brokers):
         pairs = [(one[own][own_figure], one[other][other_figure]) for one in rounds if own in one and other in one]
         if broker in [*brokers, "queues"] and pairs:
             ours, theirs = zip(*pairs)
-            rows.append(f"| {what} | {whole(ours)} | {whole(theirs)} | {spread([a / b for a, b in pairs])} |")
+            rows.append(f"| {what} | {middle(ours)} | {middle(theirs)} | {spread([a / b for a, b in pairs])} |")
     return rows
 
 
@@ -123,9 +126,14 @@ def main():
     args = parser.parse_args()
     os.environ["DWELL_BIN"] = str(args.dwell.resolve())
     args.lines.parent.mkdir(parents=True, exist_ok=True)
+    runs = [run for broker in args.brokers for run in RUNS[broker]]
+    peers = [peer for peer, _, _ in runs]
+    peers += [CONNECTORS.format(broker) for broker in args.brokers] if args.lab else []
+    peers += [WITHOUT_AOF, *QUEUES] if args.queues else []
     rounds = [json.loads(line) for line in args.lines.read_text().splitlines()] if args.lines.exists() else []
+    # A round of fewer peers is none of this table.
+    rounds = [one for one in rounds if all(peer in one for peer in peers)]
     while len(rounds) < args.rounds:
-        runs = [run for broker in args.brokers for run in RUNS[broker]]
         one = {peer: measured(args.harness, peer, workload, flags, args.jobs) for peer, workload, flags in runs}
         if args.lab:
             one |= {CONNECTORS.format(broker): measured_connectors(args.lab, broker, args.jobs) for broker in args.brokers}
@@ -137,10 +145,11 @@ def main():
     head = [
         "# Measured: beside bare relays and native delays",
         "",
-        f"`make bench PEERS=DIR`: {args.jobs} messages of 200 bytes, {len(rounds)} rounds in turns on one",
+        f"`make bench PEERS=DIR QUEUES=DIR`: {args.jobs} messages of 200 bytes, {len(rounds)} rounds in turns on one",
         "machine, which all processes share. Messages a second where nothing else is said; medians, and the",
         "range of the ratio of each round. A relay consumes, publishes, waits for the confirm and",
-        "acknowledges, without a delay and without a reader on its target.",
+        "acknowledges, without a delay and without a reader on its target. The relay over Dwell's connectors",
+        "has a reader there, and 1024 messages in flight where the bare relay over NATS has 8000.",
         "[Performance](../../explanation/performance.md) summarises this page.",
         "",
     ]

@@ -43,6 +43,8 @@ pub(super) struct ClaimAnswer {
     /// Jobs and bytes that the window holds for the claim.
     pub(super) reserved: (usize, usize),
     master: usize,
+    /// When the claim began, and when the one before it did.
+    begun: (Instant, Option<Instant>),
     answer: Result<Claimed, StoreError>,
 }
 
@@ -74,14 +76,14 @@ impl ClaimScheduler {
             return None;
         }
         let bucket = self.timers.take_due(now, |bucket| limits.is_free(bucket))?;
-        self.last_claim = Some(now);
+        let begun = (now, self.last_claim.replace(now));
         let (master, is_probe) = self.limits.begin(bucket);
         let reserved = window.reserve(is_probe);
         let (store, broker) = (self.store.clone(), self.broker.clone());
         let ask = ClaimRequest { lease: self.lease, most: reserved.0, most_bytes: reserved.1, ahead: AHEAD };
         Some(async move {
             let answer = store.queue.claim_ahead(bucket, &broker, ask).await;
-            ClaimAnswer { bucket, reserved, master, answer }
+            ClaimAnswer { bucket, reserved, master, begun, answer }
         })
     }
 
@@ -104,7 +106,7 @@ impl ClaimScheduler {
 
     /// Ends a claim and sets the next time of its bucket. Returns what was claimed.
     pub(super) fn answered(&mut self, claim: ClaimAnswer, now: Instant) -> Option<Claimed> {
-        let ClaimAnswer { bucket, master, answer, .. } = claim;
+        let ClaimAnswer { bucket, master, begun: (begun, before), answer, .. } = claim;
         self.limits.end(master, answer.as_ref().err().map(|error| error.class));
         let taken = match answer {
             Ok(taken) => taken,
@@ -115,9 +117,9 @@ impl ClaimScheduler {
         };
         self.backoff.reset();
         self.bucket_backoffs.remove(&bucket);
-        if taken.jobs.is_empty() {
+        if taken.jobs.is_empty() && self.last_claim == Some(begun) {
             // The claim used no room: the next one need not wait for more.
-            self.last_claim = None;
+            self.last_claim = before;
         }
         let next = taken.next_ms.map(|due_ms| now + micros(due_ms.saturating_mul(1000).saturating_sub(taken.now_us)));
         self.timers.claimed(bucket, if taken.more { Some(now) } else { next }, now);

@@ -104,8 +104,8 @@ async fn a_master_that_became_a_replica_is_left() {
     wait_until("it takes jobs again", async || fixture.store.queue.schedule(&[request("c", 3, PAST)]).await.ok()).await;
 }
 
-/// What the namespace knows of its master: the run id, behind it the replication id of a former
-/// master, and when it changed.
+/// What the namespace knows of its master: its run id, followed by the replication id of its former
+/// master; and the time of the last change of master.
 async fn known_master(fixture: &Fixture) -> (String, String) {
     let known: String = redis::cmd("HGET").arg(fixture.key("state")).arg("").query_async(&mut fixture.raw.clone()).await.unwrap();
     let (master, changed) = known.split_once(':').unwrap();
