@@ -116,16 +116,21 @@ async fn known_master(fixture: &Fixture) -> (String, String) {
 async fn a_master_that_forgot_its_former_replication_id_is_the_same() {
     let fixture = Fixture::with(1, &[MAIN]).await;
     let state = fixture.key("state");
-    fixture.put(request("first", 1, FAR)).await;
+    for (message, name) in [(1, "first"), (2, "second"), (3, "third")] {
+        fixture.put(request(name, message, FAR)).await;
+    }
+    // A cancel looks who the master is.
+    let cancel = async |name, message| assert_eq!(fixture.act(&action(Action::Cancel, name, message)).await, Verdict::Cancelled);
+    cancel("first", 11).await;
     let (run_id, changed) = known_master(&fixture).await;
     // Redis drops that id together with its backlog, and stays the same server.
     let former = "ab12".repeat(10);
     fixture.redis(&["HSET", &state, "", &format!("{run_id}{former}:{changed}")]).await;
-    fixture.put(request("second", 2, FAR)).await;
+    cancel("second", 12).await;
     assert_eq!(known_master(&fixture).await, (format!("{run_id}{former}"), changed.clone()));
     // Another run id is another server.
     fixture.redis(&["HSET", &state, "", &format!("{former}:{changed}")]).await;
-    fixture.put(request("third", 3, FAR)).await;
+    cancel("third", 13).await;
     let (now, later) = known_master(&fixture).await;
     assert_eq!(now, run_id);
     assert!(later.parse::<i64>().unwrap() > changed.parse::<i64>().unwrap());
