@@ -2,6 +2,7 @@
 //! files in a temporary folder. It ends when the value is dropped, and when this process ends
 //! however that happens: a shell holds it, whose input is a pipe from this process.
 
+use std::hash::{BuildHasher, RandomState};
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -64,7 +65,7 @@ impl KafkaServer {
 
     fn prepare(protocol: &str, settings: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let ports = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+        let ports = [(); 2].map(|()| free_port());
         let [port, controller] = ports.map(|listener| listener.local_addr().unwrap().port());
         let data = folder.path().join("data");
         let usual = format!(
@@ -155,4 +156,11 @@ fn libs() -> PathBuf {
     let libs = libs.canonicalize().unwrap_or(libs);
     assert!(libs.is_dir(), "no Kafka in {}: run `make kafka`, or name a folder of its jars in DWELL_KAFKA_LIBS", libs.display());
     libs
+}
+
+/// A free port below the range of outgoing connections on Linux (32768 and up): one of these could
+/// take the port while Java starts.
+fn free_port() -> TcpListener {
+    let numbers = std::iter::repeat_with(|| 15_000 + u16::try_from(RandomState::new().hash_one(()) % 17_000).unwrap());
+    numbers.take(1000).find_map(|port| TcpListener::bind(("127.0.0.1", port)).ok()).expect("a free port")
 }
