@@ -214,6 +214,7 @@ mod tests {
         });
         let job = job::Job {
             broker: "main".to_owned(),
+            queue: None,
             to: Destination::new("orders.close"),
             key: Some(vec![0xff].into()),
             headers,
@@ -223,6 +224,9 @@ mod tests {
             retry: None,
             late: None,
             max_late_ms: None,
+            on_timeout: job::OnTimeout::Ready,
+            tries: None,
+            ends_ms: None,
             created_ms: 1,
             origin: "nats".to_owned(),
             trace: None,

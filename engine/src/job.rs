@@ -4,12 +4,14 @@ mod id;
 mod rules;
 mod verdict;
 
+use std::borrow::Cow;
+
 use bytes::Bytes;
 use dwell_core::{Destination, Headers, Properties};
 use serde::{Deserialize, Serialize};
 
 pub use self::id::JobId;
-pub use self::rules::{Confirm, Conflict, Due, Late};
+pub use self::rules::{Confirm, Conflict, Due, Late, OnTimeout};
 pub use self::verdict::{Action, DeadReason, Verdict};
 
 /// The default TTR of a job, ms: the default of `delivery.ttr`.
@@ -19,9 +21,13 @@ pub const DEFAULT_TTR_MS: u32 = 30_000;
 /// unchanged.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Job {
-    /// The `[brokers.NAME]` to publish to. In the record's prefix.
+    /// The `[brokers.NAME]` to publish to; empty for a job of a queue. In the record's prefix.
     #[serde(skip)]
     pub broker: String,
+    /// The queue of Dwell from which consumers fetch the job, instead of a broker. In the record's
+    /// prefix.
+    #[serde(skip)]
+    pub queue: Option<String>,
     /// The destination on that broker.
     #[serde(rename = "to")]
     pub to: Destination,
@@ -50,6 +56,17 @@ pub struct Job {
     /// The job is too late if overdue by more than this, ms; `None`: `delivery.max_late`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_late_ms: Option<u64>,
+    /// Of a job of a queue: what follows a lease that ran out.
+    #[serde(default, skip_serializing_if = "is_ready")]
+    pub on_timeout: OnTimeout,
+    /// Of a job of a queue: the most hand-outs, without a wait between them, instead of the retry
+    /// array. Only the drop-in listener for lmstfy sets this.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tries: Option<u16>,
+    /// Of a job of a queue: the job ends without a trace from then on, in any state; epoch ms. Only
+    /// the drop-in listener for lmstfy sets this.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ends_ms: Option<i64>,
     /// When the request was read, epoch ms by the reader's clock: for people.
     #[serde(default)]
     pub created_ms: i64,
@@ -78,6 +95,7 @@ impl Job {
     pub fn new(broker: impl Into<String>, to: Destination, body: impl Into<Bytes>) -> Self {
         Job {
             broker: broker.into(),
+            queue: None,
             to,
             key: None,
             headers: Headers::default(),
@@ -87,6 +105,9 @@ impl Job {
             retry: None,
             late: None,
             max_late_ms: None,
+            on_timeout: OnTimeout::Ready,
+            tries: None,
+            ends_ms: None,
             created_ms: crate::clock::wall_ms(),
             origin: String::new(),
             trace: None,
@@ -95,6 +116,49 @@ impl Job {
             body: body.into(),
         }
     }
+
+    /// A job of this body for the consumers of a queue. The other fields may be set before it is
+    /// sent.
+    #[must_use]
+    pub fn for_queue(queue: impl Into<String>, body: impl Into<Bytes>) -> Self {
+        Job { queue: Some(queue.into()), ..Job::new("", Destination::default(), body) }
+    }
+
+    /// The name of the sets of the job in Redis: the broker, or `=` and the queue. No broker's name
+    /// has this character.
+    #[must_use]
+    pub fn set(&self) -> Cow<'_, str> {
+        match &self.queue {
+            Some(queue) => set_of_queue(queue).into(),
+            None => self.broker.as_str().into(),
+        }
+    }
+}
+
+/// The name of the sets of a queue (see [`Job::set`]).
+#[must_use]
+pub fn set_of_queue(queue: &str) -> String {
+    format!("{QUEUE_SET}{queue}")
+}
+
+/// The queue of these sets; `None` if they belong to a broker.
+#[must_use]
+pub fn queue_of_set(set: &str) -> Option<&str> {
+    set.strip_prefix(QUEUE_SET)
+}
+
+/// Whether this is the name of a queue: 1 to 255 of `A-Z a-z 0-9 . _ -`.
+#[must_use]
+pub fn is_queue_name(name: &str) -> bool {
+    (1..=255).contains(&name.len()) && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte))
+}
+
+/// What the name of a queue's sets begins with.
+const QUEUE_SET: char = '=';
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde asks for")]
+fn is_ready(value: &OnTimeout) -> bool {
+    *value == OnTimeout::Ready
 }
 
 fn yes() -> bool {

@@ -15,9 +15,12 @@ pub enum Next {
 }
 
 /// The wait at `step` of the job's retry array, or of `default_retry` if the job has none. After the
-/// last wait, death with `reason`.
+/// last wait, or the last of [`Job::tries`], death with `reason`.
 #[must_use]
 pub fn next(job: &Job, step: u16, default_retry: &[u64], reason: DeadReason) -> Next {
+    if let Some(tries) = job.tries {
+        return if u32::from(step) + 1 < u32::from(tries) { Next::Wait(0) } else { Next::Dies(reason) };
+    }
     let waits = job.retry.as_deref().unwrap_or(default_retry);
     waits.get(usize::from(step)).map_or(Next::Dies(reason), |ms| Next::Wait(*ms))
 }
@@ -28,30 +31,12 @@ pub const CRASHES_MAX: u8 = 5;
 #[cfg(test)]
 mod tests {
     use bytes::Bytes;
-    use dwell_core::{Destination, Headers};
+    use dwell_core::Destination;
 
     use super::*;
-    use crate::job::Confirm;
 
     fn job(retry: Option<Vec<u64>>) -> Job {
-        Job {
-            broker: "main".to_owned(),
-            to: Destination::new("a"),
-            key: None,
-            headers: Headers::default(),
-            properties: None,
-            ttr_ms: 1,
-            confirm: Confirm::Broker,
-            retry,
-            late: None,
-            max_late_ms: None,
-            created_ms: 0,
-            origin: String::new(),
-            trace: None,
-            round: 0,
-            has_body: true,
-            body: Bytes::new(),
-        }
+        Job { retry, ..Job::new("main", Destination::new("a"), Bytes::new()) }
     }
 
     #[test]
@@ -61,5 +46,7 @@ mod tests {
         assert_eq!([next(Some(vec![1, 2]), 0), next(Some(vec![1, 2]), 1), next(Some(vec![1, 2]), 2)], [Next::Wait(1), Next::Wait(2), dies]);
         assert_eq!([next(None, 0), next(None, 1)], [Next::Wait(7), dies]);
         assert_eq!(next(Some(vec![]), 0), dies, "`none` is a single attempt");
+        let tried = |step| super::next(&Job { tries: Some(2), ..job(None) }, step, &[7], DeadReason::RetriesExhausted);
+        assert_eq!([tried(0), tried(1)], [Next::Wait(0), dies]);
     }
 }

@@ -8,7 +8,7 @@ use super::reject::{Code, Rejection};
 use super::rules::Rules;
 use super::{Act, Request, Schedule, dialect, envelope, etf1, headers, origin, rounds, target};
 use crate::delayed_headers::{ATTEMPT, DUE};
-use crate::job::{Action, Confirm, Conflict, Due, Job, JobId, Late};
+use crate::job::{Action, Confirm, Conflict, Due, Job, JobId, Late, OnTimeout};
 use crate::units::{quote, show_duration_ms, show_size, show_time_ms};
 
 /// Reads a message as a request. `now_ms` is approximately Redis's time. It only decides which
@@ -111,6 +111,7 @@ fn schedule(control: Control, message: &Message, body: Option<bytes::Bytes>, rul
         conflict,
         job: Job {
             broker: target.broker.to_owned(),
+            queue: None,
             to: target.to,
             key: key.filter(|_| capabilities.keys),
             headers: passed,
@@ -120,6 +121,9 @@ fn schedule(control: Control, message: &Message, body: Option<bytes::Bytes>, rul
             retry: control.retry_ms,
             late: control.late,
             max_late_ms: control.max_late_ms,
+            on_timeout: OnTimeout::Ready,
+            tries: None,
+            ends_ms: None,
             created_ms: now_ms,
             origin: rules.origin().to_owned(),
             trace: None,
@@ -147,6 +151,7 @@ pub fn dead_job(request: &Message, message: Message, rejected: Destination, rule
         conflict: Conflict::Keep,
         job: Job {
             broker: rules.ingest.broker.clone(),
+            queue: None,
             to: rejected,
             key,
             headers,
@@ -156,6 +161,9 @@ pub fn dead_job(request: &Message, message: Message, rejected: Destination, rule
             retry: Some(Vec::new()),
             late: Some(Late::Dead),
             max_late_ms: Some(0),
+            on_timeout: OnTimeout::Ready,
+            tries: None,
+            ends_ms: None,
             created_ms: now_ms,
             origin: rules.origin().to_owned(),
             trace: None,

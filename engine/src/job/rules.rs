@@ -47,6 +47,19 @@ pub enum Late {
     Dead,
 }
 
+/// What follows a lease that ran out: the consumer of a queue neither finished nor failed the job.
+/// The step in the retry array moves either way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum OnTimeout {
+    /// The job is ready at once.
+    #[default]
+    Ready,
+    /// The job is ready after the next wait of its retry array.
+    Retry,
+}
+
 /// What happens to a schedule whose id exists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -1,13 +1,14 @@
 //! The stored forms of a job: the record, written once, and the state, only for jobs that were held,
 //! sent back or changed. Each is one hash field.
 //!
-//! Record: version(1) flags(1) ttr ms(4) generation(8) fingerprint(8) digest(8) length of broker(1)
-//! broker, length of metadata(4), metadata, body. Integers are big-endian. The scripts read up to
-//! the broker and no further; the metadata is MessagePack with names.
+//! Record: version(1) flags(1) ttr ms(4) generation(8) fingerprint(8) digest(8) length of owner(1)
+//! owner, length of metadata(4), metadata, body. Integers are big-endian. The owner is a broker, or
+//! a queue if the version is 2. The scripts read up to the owner and no further; the metadata is
+//! MessagePack with names.
 //!
-//! State: version(1) flags(1) crashes(1) attempt(4) step(2) due ms(8) unused(8) generation(8)
-//! fingerprint(8) marks(1) reason(1) last error. Schema 1 kept the proof of a lease in the unused
-//! bytes.
+//! State: version(1) flags(1) crashes(1) attempt(4) step(2) due ms(8) pop(8) generation(8)
+//! fingerprint(8) marks(1) reason(1) last error. Pop: the nonce of the last pop that handed the job
+//! out; zero for a job of a broker.
 
 use bytes::Bytes;
 use serde::Deserialize as _;
@@ -15,8 +16,10 @@ use serde::Deserialize as _;
 use crate::job::{Confirm, DeadReason, Job};
 use crate::request::Schedule;
 
-/// The version that this program writes and reads.
+/// The version of records and states.
 pub const VERSION: u8 = 1;
+/// The version of the record of a queue's job. A program that knows no queues leaves it in place.
+pub const VERSION_QUEUE: u8 = 2;
 const FLAG_CONSUMER: u8 = 1;
 const FLAG_GENERATED: u8 = 2;
 const FLAG_REPLACED: u8 = 4;
@@ -65,7 +68,8 @@ const SHORT: usize = 1024;
 
 /// The hash that `duplicate` compares: body, broker, destination and key.
 fn digest(job: &Job) -> [u8; 8] {
-    let parts = [job.broker.as_bytes(), job.to.exchange.as_bytes(), job.to.address.as_bytes(), job.key.as_deref().unwrap_or_default()];
+    let set = job.set();
+    let parts = [set.as_bytes(), job.to.exchange.as_bytes(), job.to.address.as_bytes(), job.key.as_deref().unwrap_or_default()];
     let mut head = Vec::with_capacity(SHORT);
     for part in parts {
         head.extend_from_slice(&(part.len() as u64).to_le_bytes());
@@ -89,7 +93,8 @@ pub fn encode(schedule: &Schedule, generation: Generation) -> Vec<u8> {
     let generated = if schedule.generated { FLAG_GENERATED } else { 0 };
     let first = if schedule.first.is_some() { FLAG_FIRST } else { 0 };
     let mut head = [0; HEAD];
-    head[..2].copy_from_slice(&[VERSION, consumer | generated | first]);
+    let version = if job.queue.is_some() { VERSION_QUEUE } else { VERSION };
+    head[..2].copy_from_slice(&[version, consumer | generated | first]);
     head[2..6].copy_from_slice(&job.ttr_ms.to_be_bytes());
     head[6..14].copy_from_slice(&generation);
     head[14..].copy_from_slice(&schedule.origin.fingerprint);
@@ -104,12 +109,12 @@ pub fn moved(record: &[u8], job: &Job) -> Option<Vec<u8>> {
 
 fn written(head: &[u8; HEAD], job: &Job) -> Vec<u8> {
     let metadata = rmp_serde::to_vec_named(job).expect("a job holds only strings, numbers and bytes, which MessagePack can write");
-    let broker = job.broker.as_bytes();
-    let mut bytes = Vec::with_capacity(35 + broker.len() + metadata.len() + job.body.len());
+    let owner = job.queue.as_ref().unwrap_or(&job.broker).as_bytes();
+    let mut bytes = Vec::with_capacity(35 + owner.len() + metadata.len() + job.body.len());
     bytes.extend_from_slice(head);
     bytes.extend_from_slice(&digest(job));
-    bytes.push(u8::try_from(broker.len()).expect("the settings bound a broker's name to 64 bytes"));
-    bytes.extend_from_slice(broker);
+    bytes.push(u8::try_from(owner.len()).expect("a broker's name has at most 64 bytes, that of a queue 255"));
+    bytes.extend_from_slice(owner);
     bytes.extend_from_slice(
         &u32::try_from(metadata.len()).expect("headers are bounded by max_body and the broker's own limits, far below 4 GiB").to_be_bytes(),
     );
@@ -122,24 +127,29 @@ fn written(head: &[u8; HEAD], job: &Job) -> Vec<u8> {
 pub fn decode(bytes: Bytes) -> Result<Record, Unreadable> {
     let mut reader = Reader { rest: &bytes };
     let version = reader.take::<1>()?[0];
-    if version != VERSION {
-        return Err(Unreadable(format!("version {version}, this program reads {VERSION}")));
+    if version != VERSION && version != VERSION_QUEUE {
+        return Err(Unreadable(format!("version {version}, this program reads {VERSION} and {VERSION_QUEUE}")));
     }
     let flags = reader.take::<1>()?[0];
     let ttr_ms = u32::from_be_bytes(reader.take()?);
     let generation = reader.take()?;
     let fingerprint = reader.take()?;
     reader.take::<8>()?;
-    let broker_len = usize::from(reader.take::<1>()?[0]);
-    let broker =
-        std::str::from_utf8(reader.slice(broker_len)?).map_err(|_| Unreadable("the broker's name is not UTF-8".to_owned()))?.to_owned();
+    let owner_len = usize::from(reader.take::<1>()?[0]);
+    let owner = std::str::from_utf8(reader.slice(owner_len)?)
+        .map_err(|_| Unreadable("the name of the broker or queue is not UTF-8".to_owned()))?
+        .to_owned();
     let metadata_len = u32::from_be_bytes(reader.take()?) as usize;
     let metadata = reader.slice(metadata_len)?;
     let mut reading = rmp_serde::Deserializer::from_read_ref(metadata);
     reading.set_max_depth(METADATA_DEPTH);
     let mut job = Job::deserialize(&mut reading).map_err(|error| Unreadable(format!("metadata: {error}")))?;
     let body_at = bytes.len() - reader.rest.len();
-    job.broker = broker;
+    if version == VERSION_QUEUE {
+        job.queue = Some(owner);
+    } else {
+        job.broker = owner;
+    }
     job.ttr_ms = ttr_ms;
     job.confirm = if flags & FLAG_CONSUMER != 0 { Confirm::Consumer } else { Confirm::Broker };
     job.body = bytes.slice(body_at..);

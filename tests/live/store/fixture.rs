@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use dwell::config::{Durability, Redis, RedisMode};
-use dwell::job::{Action, Confirm, Conflict, Due, Job, JobId, Verdict};
+use dwell::job::{Action, Confirm, Conflict, Due, Job, JobId, OnTimeout, Verdict};
 use dwell::request::{Act, Origin, Schedule};
 use dwell::store::admin::sweep::SweepRules;
 use dwell::store::queue::lease::{Claimed, Lease};
@@ -256,6 +256,7 @@ pub(crate) fn origin(number: u64) -> Origin {
 pub(crate) fn job(body: impl Into<Bytes>) -> Job {
     Job {
         broker: MAIN.to_owned(),
+        queue: None,
         to: Destination::new("orders.close"),
         key: None,
         headers: Headers::default(),
@@ -265,6 +266,9 @@ pub(crate) fn job(body: impl Into<Bytes>) -> Job {
         retry: None,
         late: None,
         max_late_ms: None,
+        on_timeout: OnTimeout::Ready,
+        tries: None,
+        ends_ms: None,
         created_ms: 0,
         origin: "nats".to_owned(),
         trace: None,

@@ -4,7 +4,7 @@ use dwell_core::{Destination, Header, Headers, Properties, Value};
 use proptest::prelude::*;
 
 use super::*;
-use crate::job::{Conflict, Due, JobId, Late};
+use crate::job::{Conflict, Due, JobId, Late, OnTimeout};
 use crate::request::Origin;
 
 fn schedule(job: Job, generated: bool) -> Schedule {
@@ -24,6 +24,7 @@ fn schedule(job: Job, generated: bool) -> Schedule {
 fn plain_job() -> Job {
     Job {
         broker: "main".to_owned(),
+        queue: None,
         to: Destination::new("orders.close"),
         key: None,
         headers: Headers::default(),
@@ -33,6 +34,9 @@ fn plain_job() -> Job {
         retry: None,
         late: None,
         max_late_ms: None,
+        on_timeout: OnTimeout::Ready,
+        tries: None,
+        ends_ms: None,
         created_ms: 1_763_722_000_000,
         origin: "nats".to_owned(),
         trace: None,
@@ -136,7 +140,7 @@ fn states_of_version_1_are_read_as_ever() {
 fn another_version_is_refused_by_its_number() {
     let mut bytes = encode(&schedule(plain_job(), false), *b"generate");
     bytes[0] = 9;
-    assert_eq!(decode(bytes.into()).unwrap_err().to_string(), "unreadable record: version 9, this program reads 1");
+    assert_eq!(decode(bytes.into()).unwrap_err().to_string(), "unreadable record: version 9, this program reads 1 and 2");
 }
 
 #[test]
@@ -285,6 +289,7 @@ fn job() -> impl Strategy<Value = Job> {
     let rest = (any::<i64>(), "(nats|kafka|amqp)?", any::<bool>(), bytes(), text(), any::<u32>());
     (to, headers, properties(), rules, rest).prop_map(|(to, headers, properties, rules, rest)| Job {
         broker: to.0,
+        queue: None,
         to: Destination { exchange: to.1, address: to.2 },
         key: to.3,
         headers: headers.into_iter().collect(),
@@ -294,6 +299,9 @@ fn job() -> impl Strategy<Value = Job> {
         retry: rules.2,
         late: [None, Some(Late::Fire), Some(Late::Drop), Some(Late::Dead)][rules.3],
         max_late_ms: rules.4,
+        on_timeout: OnTimeout::Ready,
+        tries: None,
+        ends_ms: None,
         created_ms: rest.0,
         origin: rest.1,
         trace: rest.4,
@@ -324,4 +332,13 @@ proptest! {
         bytes[at] = byte;
         let _ = decode(bytes.into());
     }
+}
+
+#[test]
+fn the_job_of_a_queue_has_a_version_that_other_programs_leave_in_place() {
+    let job = Job { queue: Some("a.B-1_".to_owned()), broker: String::new(), tries: Some(3), ends_ms: Some(7), ..plain_job() };
+    let bytes = encode(&schedule(job.clone(), false), [7; 8]);
+    assert_eq!((bytes[0], &bytes[31..37]), (VERSION_QUEUE, &b"a.B-1_"[..]));
+    assert_eq!(decode(bytes.into()).unwrap().job, job);
+    assert_eq!((job.set(), crate::job::queue_of_set("=a"), crate::job::queue_of_set("a")), ("=a.B-1_".into(), Some("a"), None));
 }
